@@ -1,0 +1,40 @@
+//! The outside world: disk, clock and randomness, real or simulated.
+//!
+//! Why:        every crate reaches the world only through these ports, so one test can run the real code over
+//!             a disk that loses unsynced writes and a clock that it moves.
+//! Invariants: E1 nothing but this crate calls `std::fs`, `SystemTime::now` or a random source (clippy denies it).
+//!             E2 a port says what is durable: bytes after `File::sync_data`, names after `Disk::sync_dir`.
+//! Not here:   what is stored in the files (segment, meta), networking (the doors use tokio directly).
+//!
+//! A production program calls [`Env::real`]; a test builds an [`Env`] from [`sim::SimDisk`] and [`sim::SimClock`].
+
+mod clock;
+mod disk;
+mod random;
+pub mod real;
+pub mod sim;
+
+use std::sync::Arc;
+
+pub use clock::{Clock, Timestamp};
+pub use disk::{Disk, DirEntry, File, LockHandle, OpenMode, Space};
+pub use random::Random;
+
+/// The ports that a component is given; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Env {
+    pub disk: Arc<dyn Disk>,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+}
+
+impl Env {
+    /// The machine this process runs on.
+    pub fn real() -> Env {
+        Env {
+            disk: Arc::new(real::RealDisk),
+            clock: Arc::new(real::RealClock::new()),
+            random: Arc::new(real::RealRandom),
+        }
+    }
+}

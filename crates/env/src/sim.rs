@@ -1,0 +1,1 @@
+//! Simulated disk, clock and randomness: written next.

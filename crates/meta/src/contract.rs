@@ -1,0 +1,206 @@
+//! The contract between the file system and a metadata engine.
+//!
+//! Why:        one commit must be one serial step in the embedded engine and one call to PostgreSQL, so a batch
+//!             carries its preconditions and blind counters with it and nobody holds a transaction open.
+//! Invariants: M1 a batch is applied whole or not at all, and only if every precondition holds at its place in
+//!                the order of commits.
+//!             M2 rows are ordered by key bytes; a scan sees each row at one moment between its start and end.
+//!             M3 a row's version is the sequence number of the commit that wrote it; sequence numbers grow and
+//!                are never reused. `Add` and `Max` keep the row's version, so they conflict with nobody.
+//!             M4 after `durable(n)` returned Ok, every commit up to `n` survives a crash; a crash keeps a prefix
+//!                of the commits.
+//!             M5 after a storage fault every later commit fails with `Poisoned`; reads go on.
+//! Not here:   how an engine does it.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+
+use bytes::Bytes;
+
+/// Position of a commit in the order of commits; 0 is before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seq(pub u64);
+
+/// Longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 4096;
+/// Longest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 64 * 1024;
+/// Most writes in one batch.
+pub const BATCH_WRITES_MAX: usize = 65_536;
+/// Most payload bytes in one batch.
+pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub value: Bytes,
+    pub version: Seq,
+}
+
+/// A row as a scan shows it; valid during the visit only.
+#[derive(Clone, Copy, Debug)]
+pub struct RowRef<'a> {
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+    pub version: Seq,
+}
+
+/// What a read found, and the newest commit that its answer depends on (also of a deletion that it saw).
+/// An answer given to somebody who may act on it is durable first: `durable(observed)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observed<T> {
+    pub value: T,
+    pub observed: Seq,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// The row exists and was last `Put` by this commit.
+    Version { key: Vec<u8>, version: Seq },
+    Exists { key: Vec<u8> },
+    Absent { key: Vec<u8> },
+    /// No row in `start..end`.
+    RangeEmpty { start: Vec<u8>, end: Vec<u8> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    Put { key: Vec<u8>, value: Vec<u8> },
+    /// Fine when the row is absent.
+    Delete { key: Vec<u8> },
+    /// Adds to a row that holds an `i64` in 8 little-endian bytes; an absent row counts as 0. The row stays when
+    /// the sum is 0. Wrapping is an engine error.
+    Add { key: Vec<u8>, delta: i64 },
+    /// Raises a row that holds a `u64` in 8 little-endian bytes; an absent row counts as 0.
+    Max { key: Vec<u8>, at_least: u64 },
+}
+
+impl Write {
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Write::Put { key, .. } | Write::Delete { key } | Write::Add { key, .. } | Write::Max { key, .. } => key,
+        }
+    }
+}
+
+/// Bytes that go into the engine's log together with the commit that names them (one sync for both).
+///
+/// Where they land is known only when the commit has its place, so the batch says which bytes to fill in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    pub bytes: Bytes,
+    pub places: Vec<Place>,
+}
+
+/// Eight bytes, big-endian, that the engine overwrites with the payload's position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index into `Batch::writes`.
+    pub write: usize,
+    pub field: Field,
+    /// Where in the key or value the eight bytes begin.
+    pub at: usize,
+    pub what: Position,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    Key,
+    Value,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// Id of the segment that holds the payload.
+    Segment,
+    /// Offset of the payload in that segment, in bytes.
+    Offset,
+}
+
+/// All or nothing. No key may be written twice in one batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    pub preconditions: Vec<Precondition>,
+    pub writes: Vec<Write>,
+    pub payload: Option<Payload>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// The precondition with this index did not hold; nothing was written. Read again and decide again.
+    #[error("precondition {precondition} does not hold")]
+    Conflict { precondition: usize },
+    /// The disk has no room; nothing was written.
+    #[error("no space left for metadata")]
+    Full,
+    /// The batch breaks a rule of the contract.
+    #[error("invalid batch: {0}")]
+    Invalid(&'static str),
+    #[error(transparent)]
+    Failed(#[from] EngineError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A write or sync failed earlier; what was not acknowledged is unknown. Only a restart helps.
+    #[error("metadata is read-only after a storage fault: {0}")]
+    Poisoned(String),
+    #[error("metadata storage: {0}")]
+    Io(#[from] std::io::Error),
+    /// Stored bytes do not decode.
+    #[error("metadata is damaged: {0}")]
+    Corrupt(String),
+}
+
+/// Why a change tail cannot go on: the consumer must look at everything anew.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("changes up to {oldest:?} are no longer held")]
+pub struct TailLost {
+    pub oldest: Seq,
+}
+
+/// One commit as the change log shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub seq: Seq,
+    /// Keys that were put or deleted (not counters).
+    pub keys: Vec<Vec<u8>>,
+}
+
+pub type DurableFuture<'a> = Pin<Box<dyn Future<Output = Result<(), EngineError>> + Send + 'a>>;
+
+/// An engine. Calls may block on its storage; see each engine for how long.
+pub trait Engine: Send + Sync + Debug {
+    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError>;
+
+    /// Visits rows of `start..end` in key order until the visitor breaks. The visitor must not call the engine.
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Observed<()>, EngineError>;
+
+    /// Checks and applies; visible to every later read when it returns, durable only after [`Engine::durable`].
+    fn commit(&self, batch: Batch) -> Result<Seq, CommitError>;
+
+    /// Resolves when all commits up to `seq` are on stable storage.
+    fn durable(&self, seq: Seq) -> DurableFuture<'_>;
+
+    /// As [`Engine::durable`], blocking this thread.
+    fn wait_durable(&self, seq: Seq) -> Result<(), EngineError>;
+
+    /// The newest commit and the newest durable commit.
+    fn last_seq(&self) -> Seq;
+    fn durable_seq(&self) -> Seq;
+
+    /// Commits after `after`, oldest first, at most `limit`; only a bounded tail is held.
+    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost>;
+
+    /// Largest payload that a batch may carry; 0 when this engine has no log of its own.
+    fn payload_bytes_max(&self) -> usize;
+
+    /// Folds what is in the log into the long-term store, so that log files can be let go.
+    fn checkpoint(&self) -> Result<(), EngineError>;
+}

@@ -1,0 +1,11 @@
+//! Ordered, transactional metadata: a small contract and its engines.
+//!
+//! Why:        the file system needs ordered rows, atomic batches with preconditions and a tail of changes, and
+//!             nothing else; every engine (embedded, PostgreSQL) passes one contract test suite.
+//! Invariants: see `contract`.
+//! Not here:   what keys and values mean (volume), payload files (segment).
+
+pub mod contract;
+pub mod memory;
+
+pub use contract::*;

@@ -1,0 +1,49 @@
+//! Names of stored bytes: segment ids, runs and extents.
+//!
+//! Why:        metadata names data by these values and never the reverse, so they live apart from the store.
+//! Invariants: I1 `skip + len <= run.len`.  I2 a run's checksum covers the whole run, whatever part is named.
+
+use std::fmt;
+
+/// Payload bytes under one checksum, in bytes.
+pub const CHUNK_BYTES: u64 = 64 * 1024;
+
+/// Number of a segment file; given out once, from 1 upwards. Zero is never valid.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentId(pub u64);
+
+impl fmt::Debug for SegmentId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:016x}", self.0)
+    }
+}
+
+/// Payload bytes written in one piece: the unit of checksums, sharing and reclaim.
+///
+/// `offset` is where the payload begins in the file. A run of at most [`CHUNK_BYTES`] has `crc` = CRC-32C of
+/// its payload. A longer run is followed, at `offset + len`, by a table of one little-endian CRC-32C per chunk,
+/// and `crc` is the CRC-32C of that table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Run {
+    pub segment: SegmentId,
+    pub offset: u64,
+    pub len: u64,
+    pub crc: u32,
+}
+
+/// A part of a run, as one file uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Extent {
+    pub run: Run,
+    /// Bytes of the run before the part.
+    pub skip: u64,
+    /// Bytes of the part.
+    pub len: u64,
+}
+
+impl Extent {
+    /// The whole of a run.
+    pub fn whole(run: Run) -> Extent {
+        Extent { run, skip: 0, len: run.len }
+    }
+}
