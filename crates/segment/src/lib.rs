@@ -7,5 +7,7 @@
 //! Not here:   which runs are live (volume::reclaim), the metadata log's records (meta::log).
 
 pub mod id;
+pub mod store;
 
-pub use id::{Extent, Run, SegmentId};
+pub use id::{CHUNK_BYTES, Extent, Run, SegmentId};
+pub use store::{Kind, Options, SegmentError, SegmentInfo, Store};

@@ -1,0 +1,289 @@
+//! The values that operations take and give: the contract with the doors.
+//!
+//! Why:   doors and operations were built side by side; this page is what both sides rely on.
+//! Not here: the operations (one file each, as `impl Volume` blocks).
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use margay_env::Timestamp;
+
+/// Longest S3 key accepted by a PUT, in bytes of UTF-8.
+pub const KEY_BYTES_MAX: usize = 1024;
+/// Largest object, in bytes (50 TiB is AWS's limit since December 2025; 5 TiB before).
+pub const OBJECT_BYTES_MAX: u64 = 5 << 40;
+/// Largest single PUT or part, in bytes.
+pub const PART_BYTES_MAX: u64 = 5 << 30;
+/// Smallest part but the last, in bytes.
+pub const PART_BYTES_MIN: u64 = 5 << 20;
+pub const PART_NUMBER_MAX: u16 = 10_000;
+
+/// What S3 calls an ETag, without quotes: an MD5, or the MD5 of the parts' MD5s with their count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ETag {
+    pub digest: [u8; 16],
+    /// 0 for a simple object, else the number after the dash.
+    pub parts: u16,
+}
+
+impl std::fmt::Display for ETag {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for byte in self.digest {
+            write!(formatter, "{byte:02x}")?;
+        }
+        if self.parts > 0 { write!(formatter, "-{}", self.parts) } else { Ok(()) }
+    }
+}
+
+/// Headers that S3 stores with an object and gives back as they came. Names in lower case:
+/// `content-type`, `content-encoding`, `content-language`, `content-disposition`, `cache-control`, `expires`,
+/// `x-amz-meta-*`, `x-amz-website-redirect-location`, `x-amz-storage-class`, and checksums as
+/// `x-amz-checksum-<algorithm>` and `x-amz-checksum-type`.
+pub type Headers = BTreeMap<String, String>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketInfo {
+    pub name: String,
+    pub created: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub objects: u64,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectInfo {
+    pub size: u64,
+    pub etag: ETag,
+    pub modified: Timestamp,
+    pub headers: Headers,
+    /// Sizes of the parts of a multipart object, in order; empty for a simple one.
+    pub part_sizes: Vec<u64>,
+}
+
+/// Conditional writes (`If-Match`, `If-None-Match`), checked in the same step as the write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WriteCondition {
+    #[default]
+    None,
+    /// `If-None-Match: *`: nothing at the key.
+    Absent,
+    /// `If-Match: <etag>` (one of them): the current object has it.
+    Matches(Vec<ETag>),
+    /// `If-Match: *`
+    Present,
+}
+
+#[derive(Clone, Debug)]
+pub struct PutRequest<'a> {
+    pub bucket: &'a str,
+    pub key: &'a str,
+    pub etag: ETag,
+    pub headers: Headers,
+    pub condition: WriteCondition,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutOutcome {
+    pub etag: ETag,
+    pub modified: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+pub struct CopyRequest<'a> {
+    pub source_bucket: &'a str,
+    pub source_key: &'a str,
+    pub bucket: &'a str,
+    pub key: &'a str,
+    /// `None`: take the source's headers (`x-amz-metadata-directive: COPY`).
+    pub headers: Option<Headers>,
+    pub condition: WriteCondition,
+    /// Decided on the source inside the operation.
+    pub source_condition: ReadCondition,
+}
+
+/// Conditional reads, decided in HTTP's order of precedence (RFC 9110, section 13.2.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadCondition {
+    pub if_match: Option<Vec<ETagMatch>>,
+    pub if_none_match: Option<Vec<ETagMatch>>,
+    pub if_modified_since: Option<Timestamp>,
+    pub if_unmodified_since: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ETagMatch {
+    Any,
+    Exact(ETag),
+    /// Well formed, but no object can have it.
+    Never,
+}
+
+#[derive(Clone, Debug)]
+pub struct ListRequest<'a> {
+    pub bucket: &'a str,
+    pub prefix: &'a str,
+    /// Any non-empty string.
+    pub delimiter: Option<&'a str>,
+    /// Only keys after this one, in byte order. When it is itself a common prefix, everything below it is skipped
+    /// (that is what a V1 marker or a continuation token taken from [`ListOutcome::next`] needs).
+    pub after: Option<&'a str>,
+    /// With `after`: skip everything that begins with it too (set when `after` came from a common prefix).
+    pub after_is_prefix: bool,
+    /// Most items (objects and prefixes together).
+    pub max: usize,
+}
+
+/// One line of a listing, in byte order; borrowed from the scan.
+#[derive(Clone, Copy, Debug)]
+pub enum ListItem<'a> {
+    Object { key: &'a str, size: u64, etag: ETag, modified: Timestamp },
+    Prefix(&'a str),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListOutcome {
+    /// The last item given, when more follow: its key or prefix, and whether it was a prefix.
+    pub next: Option<(String, bool)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadInfo {
+    pub key: String,
+    pub upload: String,
+    pub initiated: Timestamp,
+    pub headers: Headers,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartInfo {
+    pub number: u16,
+    pub etag: ETag,
+    pub size: u64,
+    pub modified: Timestamp,
+    /// `x-amz-checksum-*` of the part.
+    pub headers: Headers,
+}
+
+/// A part as the client names it in CompleteMultipartUpload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartChoice {
+    pub number: u16,
+    pub etag: ETag,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the bucket does not exist")]
+    NoSuchBucket,
+    #[error("the bucket exists")]
+    BucketExists,
+    #[error("the bucket is not empty")]
+    BucketNotEmpty,
+    #[error("the object does not exist")]
+    NoSuchKey,
+    #[error("the upload does not exist")]
+    NoSuchUpload,
+    #[error("part {0} was not uploaded or has another ETag")]
+    InvalidPart(u16),
+    #[error("parts are not in ascending order")]
+    InvalidPartOrder,
+    #[error("part {0} is smaller than {PART_BYTES_MIN} bytes and not the last")]
+    PartTooSmall(u16),
+    #[error("the key is longer than {KEY_BYTES_MAX} bytes")]
+    KeyTooLong,
+    #[error("the object would be larger than the limit")]
+    TooLarge,
+    #[error("a condition of the request does not hold")]
+    PreconditionFailed,
+    /// The reader's copy is current (If-None-Match, If-Modified-Since).
+    #[error("not modified")]
+    NotModified,
+    #[error("fewer or more bytes came than were announced")]
+    WrongLength,
+    #[error("the range lies outside the object")]
+    InvalidRange,
+    #[error("the disk is full")]
+    Full,
+    #[error("the volume is read-only after a storage fault: {0}")]
+    ReadOnly(String),
+    /// Too many concurrent changes to the same names; try again.
+    #[error("too much contention on this name")]
+    Busy,
+    #[error("stored data is damaged: {0}")]
+    Corrupt(String),
+    #[error("storage: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// The file system. Cheap to share behind an `Arc`; every operation may run concurrently with every other.
+/// Async operations answer only when what they report is durable.
+#[derive(Debug)]
+pub struct Volume {}
+
+/// Bytes on their way to becoming an object or a part; dropping it forgets them.
+#[derive(Debug)]
+pub struct Upload {}
+
+/// Bytes stored durably or small enough to travel with the commit; given to `put_object` or `put_part`.
+#[derive(Debug)]
+pub struct Staged {}
+
+/// An object opened for reading; keeps its content however the key changes meanwhile.
+#[derive(Debug)]
+pub struct Reader {}
+
+#[allow(unused_variables, clippy::unused_async, reason = "draft: each moves into its own file")]
+impl Volume {
+    pub async fn create_bucket(&self, name: &str) -> Result<BucketInfo, Error> { todo!() }
+    pub async fn head_bucket(&self, name: &str) -> Result<BucketInfo, Error> { todo!() }
+    /// By name; `after` exclusive.
+    pub async fn list_buckets(&self, prefix: &str, after: Option<&str>, max: usize) -> Result<Vec<BucketInfo>, Error> { todo!() }
+    /// Refused while an object, an explicit directory or an unfinished upload is in it.
+    pub async fn delete_bucket(&self, name: &str) -> Result<(), Error> { todo!() }
+    pub async fn usage(&self, bucket: &str) -> Result<Usage, Error> { todo!() }
+
+    /// Begins to receive exactly `len` bytes for a key of this bucket (checks that the bucket exists).
+    pub async fn begin_upload(&self, bucket: &str, len: u64) -> Result<Upload, Error> { todo!() }
+    pub async fn put_object(&self, request: PutRequest<'_>, staged: Staged) -> Result<PutOutcome, Error> { todo!() }
+    pub async fn head_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<ObjectInfo, Error> { todo!() }
+    pub async fn get_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<Reader, Error> { todo!() }
+    /// Fine when the key is absent (`Ok(false)`).
+    pub async fn delete_object(&self, bucket: &str, key: &str, condition: &WriteCondition) -> Result<bool, Error> { todo!() }
+    /// Several keys, one durable wait; the answers are in the order of the keys.
+    pub async fn delete_objects(&self, bucket: &str, keys: &[(String, WriteCondition)]) -> Result<Vec<Result<bool, Error>>, Error> { todo!() }
+    pub async fn copy_object(&self, request: CopyRequest<'_>) -> Result<PutOutcome, Error> { todo!() }
+    /// Gives each item to `visit` in order.
+    pub async fn list(&self, request: &ListRequest<'_>, visit: &mut (dyn FnMut(ListItem<'_>) + Send)) -> Result<ListOutcome, Error> { todo!() }
+    /// Moves one object, or with a key that ends in `/` a whole directory; O(1).
+    pub async fn rename(&self, bucket: &str, from: &str, to: &str, condition: &WriteCondition) -> Result<(), Error> { todo!() }
+
+    pub async fn create_multipart(&self, bucket: &str, key: &str, headers: Headers) -> Result<UploadInfo, Error> { todo!() }
+    pub async fn head_multipart(&self, bucket: &str, key: &str, upload: &str) -> Result<UploadInfo, Error> { todo!() }
+    pub async fn put_part(&self, bucket: &str, key: &str, upload: &str, number: u16, etag: ETag, headers: Headers, staged: Staged) -> Result<PartInfo, Error> { todo!() }
+    /// `range` is `first..end` in bytes of the source.
+    pub async fn copy_part(&self, bucket: &str, key: &str, upload: &str, number: u16, source: (&str, &str), range: Option<std::ops::Range<u64>>, source_condition: &ReadCondition) -> Result<PartInfo, Error> { todo!() }
+    pub async fn list_parts(&self, bucket: &str, key: &str, upload: &str, after: u16, max: usize) -> Result<(Vec<PartInfo>, bool), Error> { todo!() }
+    /// In order of key, then upload id; `after` exclusive as (key, upload id).
+    pub async fn list_multipart(&self, bucket: &str, prefix: &str, after: Option<(&str, Option<&str>)>, max: usize) -> Result<(Vec<UploadInfo>, bool), Error> { todo!() }
+    /// `extra` are headers computed by the door (checksums of the whole).
+    pub async fn complete_multipart(&self, bucket: &str, key: &str, upload: &str, parts: &[PartChoice], extra: Headers, condition: &WriteCondition) -> Result<PutOutcome, Error> { todo!() }
+    pub async fn abort_multipart(&self, bucket: &str, key: &str, upload: &str) -> Result<(), Error> { todo!() }
+}
+
+#[allow(unused_variables, clippy::unused_async, reason = "draft")]
+impl Upload {
+    /// Appends; call from one task. Copies into a bounded buffer; large pieces reach the disk before it returns.
+    pub async fn write(&mut self, bytes: Bytes) -> Result<(), Error> { todo!() }
+    /// All announced bytes must have come. Returns when they are durable, or small enough to go with the commit.
+    pub async fn finish(self) -> Result<Staged, Error> { todo!() }
+}
+
+#[allow(unused_variables, clippy::unused_async, reason = "draft")]
+impl Reader {
+    pub fn info(&self) -> &ObjectInfo { todo!() }
+    /// Up to `len` verified bytes from `offset`, at least 1 unless at the end; at most 1 MiB a call.
+    pub async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> { todo!() }
+}
