@@ -17,7 +17,7 @@ pub mod sim;
 use std::sync::Arc;
 
 pub use clock::{Clock, Timestamp};
-pub use disk::{Disk, DirEntry, File, LockHandle, OpenMode, Space};
+pub use disk::{DirEntry, Disk, File, LockHandle, OpenMode, Space};
 pub use random::Random;
 
 /// The ports that a component is given; cheap to clone.

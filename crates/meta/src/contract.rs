@@ -57,23 +57,44 @@ pub struct Observed<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Precondition {
     /// The row exists and was last `Put` by this commit.
-    Version { key: Vec<u8>, version: Seq },
-    Exists { key: Vec<u8> },
-    Absent { key: Vec<u8> },
+    Version {
+        key: Vec<u8>,
+        version: Seq,
+    },
+    Exists {
+        key: Vec<u8>,
+    },
+    Absent {
+        key: Vec<u8>,
+    },
     /// No row in `start..end`.
-    RangeEmpty { start: Vec<u8>, end: Vec<u8> },
+    RangeEmpty {
+        start: Vec<u8>,
+        end: Vec<u8>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    Put { key: Vec<u8>, value: Vec<u8> },
+    Put {
+        key: Vec<u8>,
+        value: Vec<u8>,
+    },
     /// Fine when the row is absent.
-    Delete { key: Vec<u8> },
+    Delete {
+        key: Vec<u8>,
+    },
     /// Adds to a row that holds an `i64` in 8 little-endian bytes; an absent row counts as 0. The row stays when
     /// the sum is 0. Wrapping is an engine error.
-    Add { key: Vec<u8>, delta: i64 },
+    Add {
+        key: Vec<u8>,
+        delta: i64,
+    },
     /// Raises a row that holds a `u64` in 8 little-endian bytes; an absent row counts as 0.
-    Max { key: Vec<u8>, at_least: u64 },
+    Max {
+        key: Vec<u8>,
+        at_least: u64,
+    },
 }
 
 impl Write {

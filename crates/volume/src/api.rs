@@ -237,53 +237,152 @@ pub struct Reader {}
 
 #[allow(unused_variables, clippy::unused_async, reason = "draft: each moves into its own file")]
 impl Volume {
-    pub async fn create_bucket(&self, name: &str) -> Result<BucketInfo, Error> { todo!() }
-    pub async fn head_bucket(&self, name: &str) -> Result<BucketInfo, Error> { todo!() }
+    pub async fn create_bucket(&self, name: &str) -> Result<BucketInfo, Error> {
+        todo!()
+    }
+    pub async fn head_bucket(&self, name: &str) -> Result<BucketInfo, Error> {
+        todo!()
+    }
     /// By name; `after` exclusive.
-    pub async fn list_buckets(&self, prefix: &str, after: Option<&str>, max: usize) -> Result<Vec<BucketInfo>, Error> { todo!() }
+    pub async fn list_buckets(&self, prefix: &str, after: Option<&str>, max: usize) -> Result<Vec<BucketInfo>, Error> {
+        todo!()
+    }
     /// Refused while an object, an explicit directory or an unfinished upload is in it.
-    pub async fn delete_bucket(&self, name: &str) -> Result<(), Error> { todo!() }
-    pub async fn usage(&self, bucket: &str) -> Result<Usage, Error> { todo!() }
+    pub async fn delete_bucket(&self, name: &str) -> Result<(), Error> {
+        todo!()
+    }
+    pub async fn usage(&self, bucket: &str) -> Result<Usage, Error> {
+        todo!()
+    }
 
     /// Begins to receive exactly `len` bytes for a key of this bucket (checks that the bucket exists).
-    pub async fn begin_upload(&self, bucket: &str, len: u64) -> Result<Upload, Error> { todo!() }
-    pub async fn put_object(&self, request: PutRequest<'_>, staged: Staged) -> Result<PutOutcome, Error> { todo!() }
-    pub async fn head_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<ObjectInfo, Error> { todo!() }
-    pub async fn get_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<Reader, Error> { todo!() }
+    pub async fn begin_upload(&self, bucket: &str, len: u64) -> Result<Upload, Error> {
+        todo!()
+    }
+    pub async fn put_object(&self, request: PutRequest<'_>, staged: Staged) -> Result<PutOutcome, Error> {
+        todo!()
+    }
+    pub async fn head_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<ObjectInfo, Error> {
+        todo!()
+    }
+    pub async fn get_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<Reader, Error> {
+        todo!()
+    }
     /// Fine when the key is absent (`Ok(false)`).
-    pub async fn delete_object(&self, bucket: &str, key: &str, condition: &WriteCondition) -> Result<bool, Error> { todo!() }
+    pub async fn delete_object(&self, bucket: &str, key: &str, condition: &WriteCondition) -> Result<bool, Error> {
+        todo!()
+    }
     /// Several keys, one durable wait; the answers are in the order of the keys.
-    pub async fn delete_objects(&self, bucket: &str, keys: &[(String, WriteCondition)]) -> Result<Vec<Result<bool, Error>>, Error> { todo!() }
-    pub async fn copy_object(&self, request: CopyRequest<'_>) -> Result<PutOutcome, Error> { todo!() }
+    pub async fn delete_objects(
+        &self,
+        bucket: &str,
+        keys: &[(String, WriteCondition)],
+    ) -> Result<Vec<Result<bool, Error>>, Error> {
+        todo!()
+    }
+    pub async fn copy_object(&self, request: CopyRequest<'_>) -> Result<PutOutcome, Error> {
+        todo!()
+    }
     /// Gives each item to `visit` in order.
-    pub async fn list(&self, request: &ListRequest<'_>, visit: &mut (dyn FnMut(ListItem<'_>) + Send)) -> Result<ListOutcome, Error> { todo!() }
+    pub async fn list(
+        &self,
+        request: &ListRequest<'_>,
+        visit: &mut (dyn FnMut(ListItem<'_>) + Send),
+    ) -> Result<ListOutcome, Error> {
+        todo!()
+    }
     /// Moves one object, or with a key that ends in `/` a whole directory; O(1).
-    pub async fn rename(&self, bucket: &str, from: &str, to: &str, condition: &WriteCondition) -> Result<(), Error> { todo!() }
+    pub async fn rename(&self, bucket: &str, from: &str, to: &str, condition: &WriteCondition) -> Result<(), Error> {
+        todo!()
+    }
 
-    pub async fn create_multipart(&self, bucket: &str, key: &str, headers: Headers) -> Result<UploadInfo, Error> { todo!() }
-    pub async fn head_multipart(&self, bucket: &str, key: &str, upload: &str) -> Result<UploadInfo, Error> { todo!() }
-    pub async fn put_part(&self, bucket: &str, key: &str, upload: &str, number: u16, etag: ETag, headers: Headers, staged: Staged) -> Result<PartInfo, Error> { todo!() }
+    pub async fn create_multipart(&self, bucket: &str, key: &str, headers: Headers) -> Result<UploadInfo, Error> {
+        todo!()
+    }
+    pub async fn head_multipart(&self, bucket: &str, key: &str, upload: &str) -> Result<UploadInfo, Error> {
+        todo!()
+    }
+    pub async fn put_part(
+        &self,
+        bucket: &str,
+        key: &str,
+        upload: &str,
+        number: u16,
+        etag: ETag,
+        headers: Headers,
+        staged: Staged,
+    ) -> Result<PartInfo, Error> {
+        todo!()
+    }
     /// `range` is `first..end` in bytes of the source.
-    pub async fn copy_part(&self, bucket: &str, key: &str, upload: &str, number: u16, source: (&str, &str), range: Option<std::ops::Range<u64>>, source_condition: &ReadCondition) -> Result<PartInfo, Error> { todo!() }
-    pub async fn list_parts(&self, bucket: &str, key: &str, upload: &str, after: u16, max: usize) -> Result<(Vec<PartInfo>, bool), Error> { todo!() }
+    pub async fn copy_part(
+        &self,
+        bucket: &str,
+        key: &str,
+        upload: &str,
+        number: u16,
+        source: (&str, &str),
+        range: Option<std::ops::Range<u64>>,
+        source_condition: &ReadCondition,
+    ) -> Result<PartInfo, Error> {
+        todo!()
+    }
+    pub async fn list_parts(
+        &self,
+        bucket: &str,
+        key: &str,
+        upload: &str,
+        after: u16,
+        max: usize,
+    ) -> Result<(Vec<PartInfo>, bool), Error> {
+        todo!()
+    }
     /// In order of key, then upload id; `after` exclusive as (key, upload id).
-    pub async fn list_multipart(&self, bucket: &str, prefix: &str, after: Option<(&str, Option<&str>)>, max: usize) -> Result<(Vec<UploadInfo>, bool), Error> { todo!() }
+    pub async fn list_multipart(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        after: Option<(&str, Option<&str>)>,
+        max: usize,
+    ) -> Result<(Vec<UploadInfo>, bool), Error> {
+        todo!()
+    }
     /// `extra` are headers computed by the door (checksums of the whole).
-    pub async fn complete_multipart(&self, bucket: &str, key: &str, upload: &str, parts: &[PartChoice], extra: Headers, condition: &WriteCondition) -> Result<PutOutcome, Error> { todo!() }
-    pub async fn abort_multipart(&self, bucket: &str, key: &str, upload: &str) -> Result<(), Error> { todo!() }
+    pub async fn complete_multipart(
+        &self,
+        bucket: &str,
+        key: &str,
+        upload: &str,
+        parts: &[PartChoice],
+        extra: Headers,
+        condition: &WriteCondition,
+    ) -> Result<PutOutcome, Error> {
+        todo!()
+    }
+    pub async fn abort_multipart(&self, bucket: &str, key: &str, upload: &str) -> Result<(), Error> {
+        todo!()
+    }
 }
 
 #[allow(unused_variables, clippy::unused_async, reason = "draft")]
 impl Upload {
     /// Appends; call from one task. Copies into a bounded buffer; large pieces reach the disk before it returns.
-    pub async fn write(&mut self, bytes: Bytes) -> Result<(), Error> { todo!() }
+    pub async fn write(&mut self, bytes: Bytes) -> Result<(), Error> {
+        todo!()
+    }
     /// All announced bytes must have come. Returns when they are durable, or small enough to go with the commit.
-    pub async fn finish(self) -> Result<Staged, Error> { todo!() }
+    pub async fn finish(self) -> Result<Staged, Error> {
+        todo!()
+    }
 }
 
 #[allow(unused_variables, clippy::unused_async, reason = "draft")]
 impl Reader {
-    pub fn info(&self) -> &ObjectInfo { todo!() }
+    pub fn info(&self) -> &ObjectInfo {
+        todo!()
+    }
     /// Up to `len` verified bytes from `offset`, at least 1 unless at the end; at most 1 MiB a call.
-    pub async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> { todo!() }
+    pub async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
+        todo!()
+    }
 }
