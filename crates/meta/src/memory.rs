@@ -1,1 +1,319 @@
-//! Placeholder.
+//! The reference engine: an ordered map behind one mutex, with nothing on disk.
+//!
+//! Why:        the contract in its shortest form, so that other engines can be compared with it step by step.
+//! Invariants: one mutex makes every call one moment; a batch is checked whole before its first write.
+//! Durability: none; `durable` resolves at once because there is nothing that a crash could keep.
+//! Not here:   speed, limits on memory.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use margay_segment::{SegmentError, SegmentId, Store};
+use parking_lot::Mutex;
+
+use crate::contract::{
+    BATCH_WRITES_MAX, Batch, Change, CommitError, DurableFuture, Engine, EngineError, Field, KEY_BYTES_MAX, Observed,
+    PAYLOAD_BYTES_MAX, Payload, Position, Precondition, Row, RowRef, Seq, TailLost, VALUE_BYTES_MAX, Write,
+};
+
+/// Commits that `changes_since` can still show.
+const CHANGES_HELD_MAX: usize = 65_536;
+
+/// The owner that payload runs of this engine carry in their headers.
+const PAYLOAD_OWNER: &[u8] = b"memory engine";
+
+#[derive(Debug, Default)]
+struct State {
+    rows: BTreeMap<Vec<u8>, Row>,
+    last: Seq,
+    changes: VecDeque<Change>,
+    /// The newest commit that `changes` no longer holds.
+    forgotten: Seq,
+}
+
+/// See the module's header.
+#[derive(Debug, Default)]
+pub struct Memory {
+    state: Mutex<State>,
+    /// Where payloads of batches go, and the largest one accepted, in bytes.
+    payloads: Option<(Arc<Store>, usize)>,
+}
+
+impl Memory {
+    /// An empty engine that takes no payloads.
+    pub fn new() -> Memory {
+        Memory::default()
+    }
+
+    /// An empty engine that writes the payload of each batch as a run of `store`, without syncing it.
+    pub fn with_payloads(store: Arc<Store>, payload_bytes_max: usize) -> Memory {
+        Memory { state: Mutex::default(), payloads: Some((store, payload_bytes_max.min(PAYLOAD_BYTES_MAX))) }
+    }
+
+    /// Every row, for comparing engines.
+    pub fn rows(&self) -> BTreeMap<Vec<u8>, Row> {
+        self.state.lock().rows.clone()
+    }
+
+    fn check_batch(&self, batch: &Batch) -> Result<(), CommitError> {
+        if batch.writes.len() > BATCH_WRITES_MAX {
+            return Err(CommitError::Invalid("too many writes"));
+        }
+        let mut keys = BTreeSet::new();
+        for write in &batch.writes {
+            if write.key().len() > KEY_BYTES_MAX {
+                return Err(CommitError::Invalid("a key is too long"));
+            }
+            if matches!(write, Write::Put { value, .. } if value.len() > VALUE_BYTES_MAX) {
+                return Err(CommitError::Invalid("a value is too long"));
+            }
+            if !keys.insert(write.key()) {
+                return Err(CommitError::Invalid("a key is written twice"));
+            }
+        }
+        match &batch.payload {
+            None => Ok(()),
+            Some(payload) if payload.bytes.len() > self.payload_bytes_max() => {
+                Err(CommitError::Invalid("the payload is too long"))
+            }
+            Some(payload) => check_places(&batch.writes, payload),
+        }
+    }
+}
+
+fn check_places(writes: &[Write], payload: &Payload) -> Result<(), CommitError> {
+    for place in &payload.places {
+        let len = match (writes.get(place.write), place.field) {
+            (Some(write), Field::Key) => write.key().len(),
+            (Some(Write::Put { value, .. }), Field::Value) => value.len(),
+            _ => return Err(CommitError::Invalid("a payload place names no field")),
+        };
+        if place.at.checked_add(8).is_none_or(|end| end > len) {
+            return Err(CommitError::Invalid("a payload place lies outside its field"));
+        }
+    }
+    Ok(())
+}
+
+/// Stores the payload and writes its position into the places.
+fn place_payload(store: &Store, batch: &mut Batch, payload: &Payload) -> Result<(), CommitError> {
+    let (segment, offset) = write_run(store, &payload.bytes).map_err(|error| match error {
+        SegmentError::Full => CommitError::Full,
+        SegmentError::Io(error) => CommitError::Failed(EngineError::Io(error)),
+        other => CommitError::Failed(EngineError::Poisoned(other.to_string())),
+    })?;
+    for place in &payload.places {
+        let bytes = match place.what {
+            Position::Segment => segment.0.to_be_bytes(),
+            Position::Offset => offset.to_be_bytes(),
+        };
+        let field = match (&mut batch.writes[place.write], place.field) {
+            (Write::Put { value, .. }, Field::Value) => value,
+            (
+                Write::Put { key, .. } | Write::Delete { key } | Write::Add { key, .. } | Write::Max { key, .. },
+                Field::Key,
+            ) => key,
+            (_, Field::Value) => return Err(CommitError::Invalid("a payload place names no field")),
+        };
+        field[place.at..place.at + 8].copy_from_slice(&bytes);
+    }
+    Ok(())
+}
+
+fn write_run(store: &Store, bytes: &[u8]) -> Result<(SegmentId, u64), SegmentError> {
+    let mut writer = store.begin_run(bytes.len() as u64, PAYLOAD_OWNER)?;
+    writer.write(bytes)?;
+    let run = writer.finish()?;
+    Ok((run.segment, run.offset))
+}
+
+impl State {
+    fn holds(&self, precondition: &Precondition) -> bool {
+        match precondition {
+            Precondition::Version { key, version } => self.rows.get(key).is_some_and(|row| row.version == *version),
+            Precondition::Exists { key } => self.rows.contains_key(key),
+            Precondition::Absent { key } => !self.rows.contains_key(key),
+            Precondition::RangeEmpty { start, end } => start >= end || self.range(start, end).next().is_none(),
+        }
+    }
+
+    /// The caller checked that `start < end`.
+    fn range(&self, start: &[u8], end: &[u8]) -> std::collections::btree_map::Range<'_, Vec<u8>, Row> {
+        self.rows.range::<[u8], _>((Bound::Included(start), Bound::Excluded(end)))
+    }
+
+    fn eight_bytes(&self, key: &[u8]) -> Result<Option<([u8; 8], Seq)>, CommitError> {
+        let Some(row) = self.rows.get(key) else { return Ok(None) };
+        match <[u8; 8]>::try_from(row.value.as_ref()) {
+            Ok(bytes) => Ok(Some((bytes, row.version))),
+            Err(_) => Err(CommitError::Failed(EngineError::Corrupt("a counter is not eight bytes".to_owned()))),
+        }
+    }
+
+    /// The row that a counter write leaves, or `None` for another kind of write.
+    fn counted(&self, write: &Write, seq: Seq) -> Result<Option<Row>, CommitError> {
+        let (value, version) = match write {
+            Write::Put { .. } | Write::Delete { .. } => return Ok(None),
+            Write::Add { key, delta } => {
+                let (old, version) = self.eight_bytes(key)?.unwrap_or(([0; 8], seq));
+                let sum = i64::from_le_bytes(old).checked_add(*delta);
+                (sum.ok_or(CommitError::Invalid("a counter would wrap"))?.to_le_bytes(), version)
+            }
+            Write::Max { key, at_least } => {
+                let (old, version) = self.eight_bytes(key)?.unwrap_or(([0; 8], seq));
+                (u64::from_le_bytes(old).max(*at_least).to_le_bytes(), version)
+            }
+        };
+        Ok(Some(Row { value: Bytes::copy_from_slice(&value), version }))
+    }
+
+    fn apply(&mut self, batch: Batch, counted: Vec<Option<Row>>, seq: Seq) {
+        let mut keys = Vec::new();
+        for (write, counted) in batch.writes.into_iter().zip(counted) {
+            match (write, counted) {
+                (Write::Put { key, value }, _) => {
+                    keys.push(key.clone());
+                    self.rows.insert(key, Row { value: Bytes::from(value), version: seq });
+                }
+                (Write::Delete { key }, _) => {
+                    self.rows.remove(&key);
+                    keys.push(key);
+                }
+                (Write::Add { key, .. } | Write::Max { key, .. }, Some(row)) => {
+                    self.rows.insert(key, row);
+                }
+                (Write::Add { .. } | Write::Max { .. }, None) => unreachable!("every counter write was computed"),
+            }
+        }
+        self.last = seq;
+        self.changes.push_back(Change { seq, keys });
+        while self.changes.len() > CHANGES_HELD_MAX {
+            if let Some(change) = self.changes.pop_front() {
+                self.forgotten = change.seq;
+            }
+        }
+    }
+}
+
+impl Engine for Memory {
+    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
+        let state = self.state.lock();
+        Ok(Observed { value: state.rows.get(key).cloned(), observed: state.last })
+    }
+
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Observed<()>, EngineError> {
+        let state = self.state.lock();
+        if start < end {
+            for (key, row) in state.range(start, end) {
+                if visit(RowRef { key, value: &row.value, version: row.version }).is_break() {
+                    break;
+                }
+            }
+        }
+        Ok(Observed { value: (), observed: state.last })
+    }
+
+    fn commit(&self, mut batch: Batch) -> Result<Seq, CommitError> {
+        self.check_batch(&batch)?;
+        let mut state = self.state.lock();
+        if let Some(precondition) = batch.preconditions.iter().position(|one| !state.holds(one)) {
+            return Err(CommitError::Conflict { precondition });
+        }
+        if let (Some(payload), Some((store, _))) = (batch.payload.take(), &self.payloads) {
+            place_payload(store, &mut batch, &payload)?;
+        }
+        let seq = Seq(state.last.0 + 1);
+        let counted = batch.writes.iter().map(|write| state.counted(write, seq)).collect::<Result<Vec<_>, _>>()?;
+        state.apply(batch, counted, seq);
+        Ok(seq)
+    }
+
+    fn durable(&self, seq: Seq) -> DurableFuture<'_> {
+        debug_assert!(seq <= self.last_seq(), "nobody waits for a commit that was not made");
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn wait_durable(&self, _seq: Seq) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn last_seq(&self) -> Seq {
+        self.state.lock().last
+    }
+
+    fn durable_seq(&self) -> Seq {
+        self.last_seq()
+    }
+
+    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost> {
+        let state = self.state.lock();
+        if after < state.forgotten {
+            return Err(TailLost { oldest: state.forgotten });
+        }
+        Ok(state.changes.iter().filter(|change| change.seq > after).take(limit).cloned().collect())
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        self.payloads.as_ref().map_or(0, |(_, max)| *max)
+    }
+
+    fn checkpoint(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(key: &[u8], value: &[u8]) -> Write {
+        Write::Put { key: key.to_vec(), value: value.to_vec() }
+    }
+
+    #[test]
+    fn a_conflict_writes_nothing_and_names_its_precondition() {
+        let engine = Memory::new();
+        let first = engine.commit(Batch { writes: vec![put(b"a", b"1")], ..Batch::default() }).unwrap();
+        let preconditions = vec![
+            Precondition::Version { key: b"a".to_vec(), version: first },
+            Precondition::RangeEmpty { start: b"a".to_vec(), end: b"b".to_vec() },
+        ];
+        let batch = Batch { preconditions, writes: vec![put(b"b", b"2")], payload: None };
+        assert!(matches!(engine.commit(batch), Err(CommitError::Conflict { precondition: 1 })));
+        assert_eq!(engine.get(b"b").unwrap().value, None);
+    }
+
+    #[test]
+    fn counters_keep_the_version_of_their_row() {
+        let engine = Memory::new();
+        let add = |delta| Batch { writes: vec![Write::Add { key: b"n".to_vec(), delta }], ..Batch::default() };
+        engine.commit(add(5)).unwrap();
+        let version = engine.get(b"n").unwrap().value.unwrap().version;
+        engine.commit(add(-7)).unwrap();
+        let row = engine.get(b"n").unwrap().value.unwrap();
+        assert_eq!((row.version, row.value.as_ref()), (version, (-2i64).to_le_bytes().as_slice()));
+        assert!(matches!(engine.commit(add(i64::MIN)), Err(CommitError::Invalid(_))));
+    }
+
+    #[test]
+    fn a_key_written_twice_is_refused() {
+        let batch = Batch { writes: vec![put(b"a", b"1"), Write::Delete { key: b"a".to_vec() }], ..Batch::default() };
+        assert!(matches!(Memory::new().commit(batch), Err(CommitError::Invalid(_))));
+    }
+
+    #[test]
+    fn changes_name_puts_and_deletes_but_not_counters() {
+        let engine = Memory::new();
+        let writes = vec![put(b"a", b"1"), Write::Max { key: b"m".to_vec(), at_least: 3 }];
+        let seq = engine.commit(Batch { writes, ..Batch::default() }).unwrap();
+        assert_eq!(engine.changes_since(Seq(0), 9).unwrap(), [Change { seq, keys: vec![b"a".to_vec()] }]);
+        assert_eq!(engine.changes_since(seq, 9).unwrap(), []);
+    }
+}
