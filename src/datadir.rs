@@ -1,0 +1,205 @@
+//! The data directory: recognised, locked, marked with its format.
+//!
+//! Layout:     `<data>/{format, lock, keys, control, segments/, tree/}`, see docs/format/directory.md.
+//! Invariants: D1 a directory that holds anything but has no format file of ours is never written to.
+//!             D2 one process at a time holds `lock`; it stays held while a `DataDir` lives.
+//!             D3 a format newer than ours is refused before anything is read or written.
+//! Durability: the format file is written, synced and renamed into place before anything else is made.
+//! Not here:   the keys (`keys`), what lies in `segments/` and `tree/`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use margay_env::{Env, LockHandle};
+
+use crate::exit::Failure;
+use crate::files;
+
+/// The newest format that this program reads and writes.
+pub const FORMAT_VERSION: u32 = 1;
+/// First words of the format file.
+const FORMAT_MAGIC: &str = "margay data directory, format ";
+/// Names that do not make an unmarked directory foreign: a first start that was cut short, a fresh file system.
+const HARMLESS: [&str; 3] = ["lock", "format.new", "lost+found"];
+
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    #[error(
+        "{0} is in use by another margay server{1}; stop that one, or give this one its own directory with --data DIR"
+    )]
+    Locked(PathBuf, String),
+    #[error(
+        "{0} is not empty and is no margay data directory (it holds {1:?} and no format file); \
+         choose an empty or new directory with --data DIR"
+    )]
+    Foreign(PathBuf, String),
+    #[error("{0} has format {1}, this margay reads up to {FORMAT_VERSION}; start it with a newer margay")]
+    Newer(PathBuf, u32),
+    #[error(
+        "{0} has a format file that cannot be read ({1:?}); restore it, or choose another directory with --data DIR"
+    )]
+    Unreadable(PathBuf, String),
+    #[error("{0} does not exist; name an existing data directory with --data DIR")]
+    Absent(PathBuf),
+    #[error("{path} cannot be used: {error}; {}", files::remedy(error))]
+    Io { path: PathBuf, error: io::Error },
+}
+
+impl From<DataDirError> for Failure {
+    fn from(error: DataDirError) -> Failure {
+        match error {
+            DataDirError::Io { .. } => Failure::failed(error.to_string()),
+            _ => Failure::refused(error.to_string()),
+        }
+    }
+}
+
+/// A locked data directory of a known format.
+#[derive(Debug)]
+pub struct DataDir {
+    pub path: PathBuf,
+    _lock: Box<dyn LockHandle>,
+}
+
+impl DataDir {
+    /// Makes the directory when it is absent or empty, and locks it.
+    pub fn open_or_create(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
+        let fail = |error| DataDirError::Io { path: path.to_owned(), error };
+        env.disk.create_dir_all(path).map_err(fail)?;
+        check_owner(env, path)?;
+        let dir = lock(env, path)?;
+        if !env.disk.exists(&path.join("format")).map_err(fail)? {
+            mark(env, path).map_err(fail)?;
+        }
+        Ok(dir)
+    }
+
+    /// Locks a directory that is there already.
+    pub fn open(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
+        let fail = |error| DataDirError::Io { path: path.to_owned(), error };
+        if !env.disk.exists(&path.join("format")).map_err(fail)? {
+            if env.disk.exists(path).map_err(fail)? {
+                check_owner(env, path)?;
+            }
+            return Err(DataDirError::Absent(path.to_owned()));
+        }
+        check_owner(env, path)?;
+        lock(env, path)
+    }
+
+    /// Where the segment files are.
+    pub fn segments(&self) -> PathBuf {
+        self.path.join("segments")
+    }
+
+    /// Where the engine keeps its tree file.
+    pub fn tree(&self) -> PathBuf {
+        self.path.join("tree")
+    }
+}
+
+/// Refuses a directory that is not ours, before a single byte is written to it.
+fn check_owner(env: &Env, path: &Path) -> Result<(), DataDirError> {
+    let fail = |error| DataDirError::Io { path: path.to_owned(), error };
+    let format = path.join("format");
+    if !env.disk.exists(&format).map_err(fail)? {
+        let entries = env.disk.list(path).map_err(fail)?;
+        let foreign = entries.iter().map(|entry| entry.name.as_str()).filter(|name| !HARMLESS.contains(name)).min();
+        return match foreign {
+            Some(name) => Err(DataDirError::Foreign(path.to_owned(), name.to_owned())),
+            None => Ok(()),
+        };
+    }
+    let bytes = files::read(env, &format, 4096).map_err(fail)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let version = text.strip_prefix(FORMAT_MAGIC).and_then(|rest| rest.trim_end().parse::<u32>().ok());
+    match version {
+        None | Some(0) => Err(DataDirError::Unreadable(path.to_owned(), text.chars().take(40).collect())),
+        Some(version) if version > FORMAT_VERSION => Err(DataDirError::Newer(path.to_owned(), version)),
+        Some(_) => Ok(()),
+    }
+}
+
+fn lock(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
+    let file = path.join("lock");
+    match env.disk.lock(&file) {
+        Ok(lock) => {
+            // Only for the message of a second server; losing it costs a process number in that line.
+            let _ = files::replace_content(env, &file, format!("{}\n", std::process::id()).as_bytes());
+            Ok(DataDir { path: path.to_owned(), _lock: lock })
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let holder = files::read(env, &file, 64).unwrap_or_default();
+            let holder = String::from_utf8_lossy(&holder).trim().parse::<u32>();
+            let holder = holder.map_or(String::new(), |process| format!(" (process {process})"));
+            Err(DataDirError::Locked(path.to_owned(), holder))
+        }
+        Err(error) => Err(DataDirError::Io { path: path.to_owned(), error }),
+    }
+}
+
+fn mark(env: &Env, path: &Path) -> io::Result<()> {
+    files::write_new(env, &path.join("format"), format!("{FORMAT_MAGIC}{FORMAT_VERSION}\n").as_bytes())?;
+    // The directory's own name, so that a power cut does not take the whole of it.
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => env.disk.sync_dir(parent),
+        Some(_) => env.disk.sync_dir(Path::new(".")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(path: &Path) -> Result<DataDir, DataDirError> {
+        DataDir::open_or_create(&Env::real(), path)
+    }
+
+    #[test]
+    fn a_new_directory_is_marked_locked_and_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/data");
+        assert!(matches!(DataDir::open(&Env::real(), &path), Err(DataDirError::Absent(_))));
+        let first = start(&path).unwrap();
+        let error = start(&path).unwrap_err();
+        assert!(matches!(&error, DataDirError::Locked(..)));
+        let line = error.to_string();
+        assert!(line.contains(&std::process::id().to_string()) && line.contains("--data DIR"), "{line}");
+        assert!(!line.contains('\n'));
+        drop(first);
+        drop(start(&path).unwrap());
+        drop(DataDir::open(&Env::real(), &path).unwrap());
+        assert_eq!(std::fs::read_to_string(path.join("format")).unwrap(), "margay data directory, format 1\n");
+    }
+
+    #[test]
+    fn a_foreign_directory_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("photos")).unwrap();
+        assert!(matches!(start(folder.path()), Err(DataDirError::Foreign(_, name)) if name == "photos"));
+        let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["photos"]);
+    }
+
+    #[test]
+    fn a_first_start_that_was_cut_short_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["lock", "format.new"] {
+            std::fs::File::create(folder.path().join(name)).unwrap();
+        }
+        start(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn newer_and_unreadable_formats_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = |text: &str| std::fs::write(folder.path().join("format"), text).unwrap();
+        mark("margay data directory, format 2\n");
+        assert!(matches!(start(folder.path()), Err(DataDirError::Newer(_, 2))));
+        for text in ["", "margay data directory, format 0\n", "PK\u{3}\u{4}", "margay data directory, format x"] {
+            mark(text);
+            assert!(matches!(start(folder.path()), Err(DataDirError::Unreadable(..))), "{text:?}");
+        }
+    }
+}

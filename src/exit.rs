@@ -1,0 +1,49 @@
+//! How a command ends: an exit code for scripts and one line for people.
+//!
+//! Why:        every failure says what happened and what to do next, in one line on stderr.
+//! Invariants: X1 the codes below never change their meaning.
+
+use std::fmt;
+
+/// What the exit code tells a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Something went wrong on the way.
+    Failed = 1,
+    /// The command line, a setting or a file of settings is wrong; nothing was done.
+    Usage = 2,
+    /// The data directory is in use, foreign, or of a newer format, or a port is taken; nothing was done.
+    Refused = 3,
+    /// The command worked and found damage (fsck, scrub).
+    Damaged = 4,
+}
+
+/// The table for `--help`.
+pub const CODES_HELP: &str = "Exit codes:\n  0  done\n  1  failed on the way\n  2  wrong command line or settings; nothing was done\n  \
+     3  refused: directory locked, foreign or newer, or address taken; nothing was done\n  \
+     4  damage found (fsck, scrub)";
+
+/// A failure of the whole command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub code: Code,
+    pub message: String,
+}
+
+impl Failure {
+    pub fn failed(message: impl Into<String>) -> Failure {
+        Failure { code: Code::Failed, message: message.into() }
+    }
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure { code: Code::Usage, message: message.into() }
+    }
+    pub fn refused(message: impl Into<String>) -> Failure {
+        Failure { code: Code::Refused, message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}

@@ -1,0 +1,11 @@
+//! The program itself: command line, settings, data directory, listeners, and the wiring of all parts.
+//!
+//! Why:      the only package that names every crate; it holds no rules of the file system.
+//! Not here: what an operation means (margay-volume), what a request means (margay-s3).
+
+pub mod datadir;
+pub mod exit;
+pub mod files;
+pub mod keys;
+pub mod logging;
+pub mod settings;

@@ -1,0 +1,116 @@
+//! The settings of one process, typed.
+//!
+//! Why:        components take plain values; only this module knows names, files and flags.
+//! Invariants: S1 built from the whole table once, never changed while the process runs.
+//! Not here:   the table of settings (`table`), precedence (`resolve`).
+
+pub mod file;
+pub mod parse;
+pub mod resolve;
+pub mod table;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use parse::Value;
+use resolve::Resolved;
+
+/// Limits of connections and requests.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionLimits {
+    pub connections_max: usize,
+    pub header_bytes_max: usize,
+    pub header_time_max: Duration,
+    pub idle_time_max: Duration,
+    pub stall_time_max: Duration,
+    /// Bytes per second; 0 allows any.
+    pub body_rate_min: u64,
+    pub streams_max: u32,
+    pub drain_time_max: Duration,
+}
+
+/// Limits of the storage, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct StorageLimits {
+    pub log_bytes_max: u64,
+    pub overlay_bytes_max: u64,
+    pub cache_bytes: u64,
+    pub pack_bytes_max: u64,
+    pub raw_bytes_min: u64,
+    pub reserve_bytes: u64,
+}
+
+/// Everything a server is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub data: PathBuf,
+    pub address: String,
+    /// `None`: no admin port.
+    pub admin_address: Option<String>,
+    pub domains: Vec<String>,
+    /// Certificate chain and key, PEM files.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    pub log_level: String,
+    pub log_format: String,
+    pub connection: ConnectionLimits,
+    pub storage: StorageLimits,
+}
+
+impl Settings {
+    /// The error says which settings do not go together.
+    pub fn build(values: &[Resolved]) -> Result<Settings, String> {
+        let number = |name: &str| match &find(values, name).value {
+            Value::Number(number) => *number,
+            other => unreachable!("the table says that {name} is a number, not {other:?}"),
+        };
+        let text = |name: &str| match &find(values, name).value {
+            Value::Text(text) => Some(text.clone()),
+            _ => None,
+        };
+        let seconds = |name: &str| Duration::from_secs(number(name));
+        let count = |name: &str| usize::try_from(number(name)).unwrap_or(usize::MAX);
+        let tls = match (text("tls_certificate"), text("tls_key")) {
+            (Some(certificate), Some(key)) => Some((PathBuf::from(certificate), PathBuf::from(key))),
+            (None, None) => None,
+            (Some(_), None) => return Err("tls_certificate is set but tls_key is not; TLS needs both".to_owned()),
+            (None, Some(_)) => return Err("tls_key is set but tls_certificate is not; TLS needs both".to_owned()),
+        };
+        let domains = match &find(values, "domain").value {
+            Value::List(names) => names.clone(),
+            _ => Vec::new(),
+        };
+        Ok(Settings {
+            data: PathBuf::from(text("data").ok_or("data must not be empty")?),
+            address: text("address").ok_or("address must not be empty")?,
+            admin_address: text("admin_address"),
+            domains,
+            tls,
+            log_level: text("log_level").unwrap_or_else(|| "info".to_owned()),
+            log_format: text("log_format").unwrap_or_else(|| "auto".to_owned()),
+            connection: ConnectionLimits {
+                connections_max: count("limits.connections_max"),
+                header_bytes_max: count("limits.header_bytes_max"),
+                header_time_max: seconds("limits.header_seconds_max"),
+                idle_time_max: seconds("limits.idle_seconds_max"),
+                stall_time_max: seconds("limits.stall_seconds_max"),
+                body_rate_min: number("limits.body_rate_min"),
+                streams_max: u32::try_from(number("limits.streams_max")).unwrap_or(u32::MAX),
+                drain_time_max: seconds("limits.drain_seconds_max"),
+            },
+            storage: StorageLimits {
+                log_bytes_max: number("limits.log_bytes_max"),
+                overlay_bytes_max: number("limits.overlay_bytes_max"),
+                cache_bytes: number("limits.cache_bytes"),
+                pack_bytes_max: number("limits.pack_bytes_max"),
+                raw_bytes_min: number("limits.raw_bytes_min"),
+                reserve_bytes: number("limits.reserve_bytes"),
+            },
+        })
+    }
+}
+
+fn find<'a>(values: &'a [Resolved], name: &str) -> &'a Resolved {
+    values.iter().find(|value| value.setting.name == name).expect("every name used here stands in the table")
+}

@@ -1,0 +1,154 @@
+//! Every setting: its name, what it takes, its default.
+//!
+//! Why:        one table feeds flags, environment, file, `margay config`, docs/limits.md and the checks of values.
+//! Invariants: T1 a name is unique; its environment variable is `MARGAY_` and the name in capitals, `.` as `_`.
+//!             T2 every default parses by its own kind (a test reads them all).
+//! Not here:   where values come from (`resolve`), what they do (the modules that are given `Settings`).
+
+/// What a setting takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A path; empty means not set.
+    Path,
+    /// `HOST:PORT`.
+    Address,
+    /// `HOST:PORT` or `off`.
+    AddressOrOff,
+    /// Texts; in flags and environment separated by commas.
+    List,
+    Text,
+    Choice(&'static [&'static str]),
+    /// Bytes, with an optional unit: `4096`, `64KiB`, `128MiB`, `1GiB`, `500MB`.
+    Bytes {
+        min: u64,
+        max: u64,
+    },
+    Count {
+        min: u64,
+        max: u64,
+    },
+    /// Whole seconds.
+    Seconds {
+        min: u64,
+        max: u64,
+    },
+}
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name in the file; the part before `.` is the TOML table.
+    pub name: &'static str,
+    pub kind: Kind,
+    /// As it would be written in the file.
+    pub default: &'static str,
+    pub about: &'static str,
+}
+
+impl Setting {
+    /// The environment variable that sets it.
+    pub fn variable(&self) -> String {
+        format!("MARGAY_{}", self.name.replace('.', "_").to_uppercase())
+    }
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+const fn setting(name: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Setting {
+    Setting { name, kind, default, about }
+}
+
+/// The table, in the order in which `margay config` shows it.
+pub const SETTINGS: &[Setting] = &[
+    setting("data", Kind::Path, "./margay-data", "the data directory"),
+    setting("address", Kind::Address, "127.0.0.1:9000", "where the S3 door listens"),
+    setting(
+        "admin_address",
+        Kind::AddressOrOff,
+        "127.0.0.1:9001",
+        "where /health and /metrics listen, without a password; off closes it",
+    ),
+    setting("metadata", Kind::Choice(&["embedded"]), "embedded", "the engine that holds the tree"),
+    setting("domain", Kind::List, "", "host names under which BUCKET.NAME addresses a bucket"),
+    setting("tls_certificate", Kind::Path, "", "PEM file with the certificate chain; turns TLS on"),
+    setting("tls_key", Kind::Path, "", "PEM file with the private key of the certificate"),
+    setting("log_level", Kind::Text, "info", "error, warn, info, debug, trace, or TARGET=LEVEL,..."),
+    setting("log_format", Kind::Choice(&["auto", "text", "json"]), "auto", "auto is text on a terminal, else json"),
+    setting(
+        "limits.connections_max",
+        Kind::Count { min: 1, max: 1_000_000 },
+        "16384",
+        "open S3 connections; one more is answered 503 SlowDown",
+    ),
+    setting(
+        "limits.header_bytes_max",
+        Kind::Bytes { min: 8 * KIB, max: MIB },
+        "32KiB",
+        "the head of one request; more is answered 431",
+    ),
+    setting(
+        "limits.header_seconds_max",
+        Kind::Seconds { min: 1, max: 600 },
+        "20",
+        "from the first byte of a request to the end of its head, and for a TLS handshake",
+    ),
+    setting("limits.idle_seconds_max", Kind::Seconds { min: 1, max: 86_400 }, "120", "a connection without a request"),
+    setting(
+        "limits.stall_seconds_max",
+        Kind::Seconds { min: 1, max: 3600 },
+        "30",
+        "a client that neither sends the announced body nor takes the answer",
+    ),
+    setting(
+        "limits.body_rate_min",
+        Kind::Bytes { min: 0, max: GIB },
+        "1KiB",
+        "bytes per second that a body must bring on average after limits.stall_seconds_max; 0 allows any",
+    ),
+    setting(
+        "limits.streams_max",
+        Kind::Count { min: 1, max: 10_000 },
+        "128",
+        "requests at once on one HTTP/2 connection",
+    ),
+    setting(
+        "limits.drain_seconds_max",
+        Kind::Seconds { min: 0, max: 3600 },
+        "30",
+        "for running requests after SIGTERM",
+    ),
+    setting(
+        "limits.log_bytes_max",
+        Kind::Bytes { min: 8 * MIB, max: 4 * GIB },
+        "128MiB",
+        "metadata log files together; bounds the replay after a crash",
+    ),
+    setting(
+        "limits.overlay_bytes_max",
+        Kind::Bytes { min: 4 * MIB, max: 64 * GIB },
+        "256MiB",
+        "rows in memory that are not yet in the tree file",
+    ),
+    setting("limits.cache_bytes", Kind::Bytes { min: 4 * MIB, max: TIB }, "256MiB", "cache of the tree file"),
+    setting(
+        "limits.pack_bytes_max",
+        Kind::Bytes { min: MIB, max: 16 * GIB },
+        "256MiB",
+        "a pack segment is sealed at this size",
+    ),
+    setting(
+        "limits.raw_bytes_min",
+        Kind::Bytes { min: 64 * KIB, max: 16 * GIB },
+        "16MiB",
+        "an object of this size gets a segment of its own",
+    ),
+    setting(
+        "limits.reserve_bytes",
+        Kind::Bytes { min: MIB, max: TIB },
+        "256MiB",
+        "free space that data writes leave to deletes and checkpoints",
+    ),
+];
