@@ -7,6 +7,8 @@ use std::fmt;
 
 /// Payload bytes under one checksum, in bytes.
 pub const CHUNK_BYTES: u64 = 64 * 1024;
+/// Longest run, in bytes; its checksum table has 4 MiB.
+pub const RUN_BYTES_MAX: u64 = 64 << 30;
 
 /// Number of a segment file; given out once, from 1 upwards. Zero is never valid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +31,24 @@ pub struct Run {
     pub offset: u64,
     pub len: u64,
     pub crc: u32,
+}
+
+impl Run {
+    /// The run checksum of a payload of at most [`CHUNK_BYTES`].
+    pub fn crc_of(payload: &[u8]) -> u32 {
+        assert!(payload.len() as u64 <= CHUNK_BYTES, "a longer payload is summed chunk by chunk");
+        crc32c::crc32c(payload)
+    }
+
+    /// Bytes of the checksum table behind the payload; 0 when the run has none.
+    pub fn table_bytes(&self) -> u64 {
+        table_bytes(self.len)
+    }
+}
+
+/// Bytes of the checksum table of a run of `len` payload bytes.
+pub(crate) fn table_bytes(len: u64) -> u64 {
+    if len <= CHUNK_BYTES { 0 } else { len.div_ceil(CHUNK_BYTES) * 4 }
 }
 
 /// A part of a run, as one file uses it.

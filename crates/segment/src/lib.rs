@@ -6,8 +6,27 @@
 //!             S3 a segment id is never reused.
 //! Not here:   which runs are live (volume::reclaim), the metadata log's records (meta::log).
 
+mod cache;
+mod folder;
+pub mod format;
 pub mod id;
+mod names;
+mod pack;
+mod raw;
+mod reader;
+mod scrub;
+mod segment;
+mod space;
 pub mod store;
+mod sync;
+mod walk;
+mod writer;
 
-pub use id::{CHUNK_BYTES, Extent, Run, SegmentId};
+pub use folder::{OPEN_FILES_MAX, TABLE_CACHE_BYTES_MAX};
+pub use id::{CHUNK_BYTES, Extent, RUN_BYTES_MAX, Run, SegmentId};
+pub use scrub::SCRUB_PIECE_BYTES;
+pub use segment::SegmentPin;
 pub use store::{Kind, Options, SegmentError, SegmentInfo, Store};
+pub use sync::SYNC_THREADS;
+pub use walk::WalkedRun;
+pub use writer::{RunWriter, WRITE_BUFFER_BYTES};

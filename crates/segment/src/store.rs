@@ -1,15 +1,22 @@
 //! The segment files of one data directory: made, read, removed.
 //!
-//! API draft (to be completed; names and shapes are relied on by meta and volume).
+//! Why:        the one door to stored data; everything behind it works on files and bytes only.
+//! Invariants: S1-S3 (see the crate).  S4 after a failed sync nothing is written any more; reads go on.
+//! Durability: a run is durable when `sync` of its segment, called after `finish`, returned Ok.
+//! Not here:   the bytes (format), the parts of the work (pack, raw, writer, reader, sync, scrub, walk).
 
 use std::io;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use margay_env::{Env, File};
 
-use crate::{Extent, Run, SegmentId};
+use crate::folder::{Folder, invalid};
+use crate::reader::{self, Source};
+use crate::sync::Syncer;
+use crate::{Extent, Run, RunWriter, SegmentId, SegmentPin, WalkedRun, raw, scrub, walk, writer};
 
 /// What a segment file holds; its file name's ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +41,13 @@ pub struct Options {
     pub reserve_bytes: u64,
 }
 
+impl Options {
+    /// The usual sizes: packs of 128 MiB, raw segments from 16 MiB on, 64 MiB in reserve.
+    pub fn new(folder: impl Into<PathBuf>) -> Options {
+        Options { folder: folder.into(), pack_bytes_max: 128 << 20, raw_bytes_min: 16 << 20, reserve_bytes: 64 << 20 }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum SegmentError {
     #[error("no space left for data")]
@@ -46,7 +60,17 @@ pub enum SegmentError {
     #[error("data is read-only after a storage fault: {0}")]
     Poisoned(String),
     #[error("segment storage: {0}")]
-    Io(#[from] io::Error),
+    Io(#[source] io::Error),
+}
+
+impl From<io::Error> for SegmentError {
+    /// A disk without room is `Full`, whoever noticed it.
+    fn from(error: io::Error) -> SegmentError {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => SegmentError::Full,
+            _ => SegmentError::Io(error),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,75 +79,145 @@ pub struct SegmentInfo {
     pub kind: Kind,
     /// Length of the file in bytes.
     pub len: u64,
-    /// Whether writes may still be appended to it.
+    /// Whether writes may still be appended to it, or somebody holds a pin.
     pub open: bool,
 }
 
 /// Cheap to share; all calls may run concurrently.
 #[derive(Debug)]
-pub struct Store {}
+pub struct Store {
+    folder: Arc<Folder>,
+    syncer: Syncer,
+}
 
-/// A run being written: space is reserved, bytes arrive in order. Dropping it gives the space up.
-#[derive(Debug)]
-pub struct RunWriter {}
-
-#[allow(unused_variables, reason = "draft")]
 impl Store {
     /// Opens the folder (made when absent), finds every segment file and continues ids after the largest.
     pub fn open(env: Env, options: Options) -> Result<Arc<Store>, SegmentError> {
-        todo!()
+        let folder = Arc::new(Folder::open(env, options)?);
+        let syncer = Syncer::start(&folder)?;
+        Ok(Arc::new(Store { folder, syncer }))
     }
+
     /// A fresh id; never given twice, also across restarts (the caller makes the file before it names the id).
     pub fn next_id(&self) -> SegmentId {
-        todo!()
+        self.folder.next_id()
     }
-    /// Makes the file of a log segment for `meta`: allocated to `len` bytes, its name durable.
+
+    /// Makes the file of a log segment for `meta`: allocated to `len` bytes, its name durable. Open until `seal`.
     pub fn create_log(&self, len: u64) -> Result<(SegmentId, Arc<dyn File>), SegmentError> {
-        todo!()
+        let (segment, file) = self.folder.create(Kind::Log, |_, file| Ok(file.allocate(0, len)?))?;
+        self.sync_blocking(segment.id)?;
+        Ok((segment.id, file))
     }
+
     /// Log segments that exist, ordered by id.
     pub fn logs(&self) -> Vec<SegmentInfo> {
-        todo!()
+        self.segments().into_iter().filter(|info| info.kind == Kind::Log).collect()
     }
+
+    /// Every segment, ordered by id.
     pub fn segments(&self) -> Vec<SegmentInfo> {
-        todo!()
+        self.folder.list().iter().map(|segment| segment.info()).collect()
     }
+
+    /// The segment's file, open for reading and writing.
     pub fn file(&self, id: SegmentId) -> Result<Arc<dyn File>, SegmentError> {
-        todo!()
+        let segment = self.folder.segment(id)?;
+        self.folder.file(&segment)
     }
+
     /// Reserves space for a run of exactly `len` payload bytes. `owner` goes into the run's header, for fsck.
     pub fn begin_run(&self, len: u64, owner: &[u8]) -> Result<RunWriter, SegmentError> {
-        todo!()
+        writer::begin(&self.folder, len, owner)
     }
+
+    /// Keeps a segment `open`. Take it before `RunWriter::finish` and drop it once metadata names the run,
+    /// so that reclaim cannot take the segment for dead in between.
+    pub fn pin(&self, id: SegmentId) -> Result<SegmentPin, SegmentError> {
+        Ok(self.folder.segment(id)?.pin())
+    }
+
+    /// Ends a pack or log early: no further run begins in it. Fine when it is sealed already.
+    pub fn seal(&self, id: SegmentId) -> Result<(), SegmentError> {
+        let segment = self.folder.segment(id)?;
+        let mut pack = self.folder.pack.lock();
+        if pack.as_ref().is_some_and(|pack| pack.segment.id == id) {
+            *pack = None;
+        }
+        segment.seal();
+        Ok(())
+    }
+
     /// Resolves when all that was written to the segment before the call is durable (syncs are shared).
     pub async fn sync(&self, id: SegmentId) -> Result<(), SegmentError> {
-        todo!()
+        self.folder.check_poison()?;
+        self.syncer.ask(self.folder.segment(id)?).wait(&self.folder).await
     }
+
+    /// As `sync`, blocking this thread.
+    pub fn sync_blocking(&self, id: SegmentId) -> Result<(), SegmentError> {
+        self.folder.check_poison()?;
+        self.syncer.ask(self.folder.segment(id)?).wait_blocking(&self.folder)
+    }
+
     /// Reads and verifies `len` bytes of the extent from `skip` within the extent on. Blocks on the device.
     pub fn read(&self, extent: &Extent, skip: u64, len: u64) -> Result<Bytes, SegmentError> {
-        todo!()
+        let bytes = reader::read(&self.folder, extent, skip, len, Source::Device)?;
+        Ok(bytes.expect("the device always answers with bytes or an error"))
     }
+
     /// As `read`, but `None` when the bytes are not in memory.
     pub fn read_cached(&self, extent: &Extent, skip: u64, len: u64) -> Result<Option<Bytes>, SegmentError> {
-        todo!()
+        reader::read(&self.folder, extent, skip, len, Source::Memory)
     }
-    /// Removes the file; open readers keep their bytes. Ids are not reused.
-    pub fn remove(&self, id: SegmentId) -> Result<(), SegmentError> {
-        todo!()
-    }
-}
 
-#[allow(unused_variables, reason = "draft")]
-impl RunWriter {
-    pub fn segment(&self) -> SegmentId {
-        todo!()
+    /// Removes the file; open readers keep their bytes. Ids are not reused. Refused while the segment is open.
+    ///
+    /// The removal is not waited for: after a crash the segment may be there again.
+    pub fn remove(&self, id: SegmentId) -> Result<(), SegmentError> {
+        let segment = self.folder.segment(id)?;
+        if segment.is_open() {
+            return Err(invalid(format!("segment {id:?} is still being written")));
+        }
+        self.folder.remove(&segment)
     }
-    /// Appends; more than the reserved length is an error.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), SegmentError> {
-        todo!()
+
+    /// Bytes of the device that the segment occupies.
+    pub fn allocated_bytes(&self, id: SegmentId) -> Result<u64, SegmentError> {
+        Ok(self.file(id)?.allocated_bytes()?)
     }
-    /// Ends the run (all reserved bytes must have been written); durable after `Store::sync(segment)`.
-    pub fn finish(self) -> Result<Run, SegmentError> {
-        todo!()
+
+    /// Visits the runs of a pack in the order of their places, until the visitor breaks.
+    pub fn walk_pack(
+        &self,
+        id: SegmentId,
+        visit: &mut dyn FnMut(WalkedRun) -> ControlFlow<()>,
+    ) -> Result<(), SegmentError> {
+        walk::walk_pack(&self.folder, &*self.folder.segment(id)?, visit)
+    }
+
+    /// The owner and the run of a raw segment; `Corrupt` when it was never finished.
+    pub fn raw_run(&self, id: SegmentId) -> Result<(Vec<u8>, Run), SegmentError> {
+        let segment = self.folder.segment(id)?;
+        if segment.kind != Kind::Raw {
+            return Err(invalid(format!("segment {id:?} is not raw")));
+        }
+        raw::read_footer(&self.folder, &segment)
+    }
+
+    /// Reads the whole run that the extent is part of and checks every checksum.
+    pub fn verify(&self, extent: &Extent) -> Result<(), SegmentError> {
+        reader::check_extent(extent)?;
+        scrub::verify_run(&self.folder, &extent.run)
+    }
+
+    /// Gives the space of a dead run in a pack or log back. The caller knows that nothing names it any more.
+    pub fn punch(&self, run: &Run) -> Result<(), SegmentError> {
+        scrub::punch(&self.folder, run)
+    }
+
+    /// Why writes are refused, when a sync has failed.
+    pub fn fault(&self) -> Option<String> {
+        self.folder.fault()
     }
 }

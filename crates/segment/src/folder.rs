@@ -1,0 +1,239 @@
+//! The folder of segment files: which exist, their open handles, their ids.
+//!
+//! Why:        the store, its writers and its sync threads share this; it outlives none of them.
+//! Invariants: S3 ids are unique across restarts: a mark in the folder is above every id whose file was removed.
+//! Durability: a new name is durable after `sync_names`; a removed name is not waited for (reclaim removes again).
+//! Locking:    `table`, `pack` and `names` may be held while the disk is touched; order: pack, names, table.
+//! Not here:   runs (pack, raw, writer), reading (reader).
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use margay_env::{Env, File, OpenMode};
+use parking_lot::{Mutex, RwLock};
+
+use crate::cache::Cache;
+use crate::format::{self, FormatError};
+use crate::names::{self, Name};
+use crate::pack::OpenPack;
+use crate::reader::Table;
+use crate::segment::Segment;
+use crate::space::SpaceGate;
+use crate::{Kind, Options, SegmentError, SegmentId};
+
+/// Most segment files held open for reading.
+pub const OPEN_FILES_MAX: usize = 4096;
+/// Memory for checksum tables of runs being read, in bytes.
+pub const TABLE_CACHE_BYTES_MAX: usize = 16 << 20;
+/// Ids that one mark covers beyond those given out.
+const MARK_AHEAD: u64 = 1024;
+/// Largest id that a file in the folder may show.
+const ID_MAX: u64 = 1 << 56;
+/// The creation number of all names found at the start: a killed process may have left them unsynced.
+pub(crate) const FOUND_NAMES: u64 = 1;
+
+#[derive(Debug)]
+pub(crate) struct Folder {
+    pub(crate) env: Env,
+    pub(crate) options: Options,
+    next_id: AtomicU64,
+    table: RwLock<BTreeMap<SegmentId, Arc<Segment>>>,
+    handles: Cache<SegmentId, Arc<dyn File>>,
+    /// Checksum tables that were verified, by the place of their run.
+    pub(crate) tables: Cache<(SegmentId, u64), Table>,
+    pub(crate) pack: Mutex<Option<OpenPack>>,
+    pub(crate) space: Arc<SpaceGate>,
+    names: Mutex<Names>,
+    /// Counts names made; a folder sync covers the names counted before it began.
+    creations: AtomicU64,
+    poison: OnceLock<String>,
+}
+
+#[derive(Debug)]
+struct Names {
+    /// Creations up to this one are durable.
+    durable_creations: u64,
+    /// Ids below are never given out again, even when no file shows them; durable.
+    mark: u64,
+}
+
+impl Folder {
+    pub(crate) fn open(env: Env, options: Options) -> Result<Folder, SegmentError> {
+        env.disk.create_dir_all(&options.folder)?;
+        let mut table = BTreeMap::new();
+        let (mut next, mut mark) = (1, 0);
+        for entry in env.disk.list(&options.folder)? {
+            match names::parse(&entry.name) {
+                Some(Name::Segment(id, _) | Name::Mark(id)) if id.0 > ID_MAX => {
+                    return Err(invalid(format!("{} cannot be a segment of this store", entry.name)));
+                }
+                Some(Name::Segment(id, kind)) if !entry.is_dir => {
+                    next = next.max(id.0 + 1);
+                    match table.entry(id) {
+                        Entry::Vacant(slot) => slot.insert(Arc::new(Segment::found(id, kind, entry.len))),
+                        Entry::Occupied(_) => return Err(invalid(format!("two segment files have the id {id:?}"))),
+                    };
+                }
+                Some(Name::Mark(id)) => mark = mark.max(id.0),
+                _ => {}
+            }
+        }
+        Ok(Folder {
+            next_id: AtomicU64::new(next.max(mark)),
+            table: RwLock::new(table),
+            handles: Cache::new(OPEN_FILES_MAX),
+            tables: Cache::new(TABLE_CACHE_BYTES_MAX),
+            pack: Mutex::new(None),
+            space: SpaceGate::new(env.clone(), options.folder.clone(), options.reserve_bytes),
+            names: Mutex::new(Names { durable_creations: 0, mark }),
+            creations: AtomicU64::new(FOUND_NAMES + 1),
+            poison: OnceLock::new(),
+            env,
+            options,
+        })
+    }
+
+    pub(crate) fn next_id(&self) -> SegmentId {
+        SegmentId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn path(&self, id: SegmentId, kind: Kind) -> PathBuf {
+        self.options.folder.join(names::segment_name(id, kind))
+    }
+
+    pub(crate) fn segment(&self, id: SegmentId) -> Result<Arc<Segment>, SegmentError> {
+        self.table.read().get(&id).cloned().ok_or(SegmentError::Missing(id))
+    }
+
+    pub(crate) fn list(&self) -> Vec<Arc<Segment>> {
+        self.table.read().values().cloned().collect()
+    }
+
+    pub(crate) fn check_poison(&self) -> Result<(), SegmentError> {
+        match self.poison.get() {
+            Some(reason) => Err(SegmentError::Poisoned(reason.clone())),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.poison.get().cloned()
+    }
+
+    pub(crate) fn poison(&self, reason: String) {
+        // Only the first fault is kept: the later ones follow from it.
+        let _ = self.poison.set(reason);
+    }
+
+    /// Makes a file with a fresh id; `fill` writes what must be in it before anyone sees it.
+    pub(crate) fn create(
+        &self,
+        kind: Kind,
+        fill: impl FnOnce(SegmentId, &dyn File) -> Result<(), SegmentError>,
+    ) -> Result<(Arc<Segment>, Arc<dyn File>), SegmentError> {
+        self.check_poison()?;
+        let id = self.next_id();
+        let path = self.path(id, kind);
+        let file = self.env.disk.open(&path, OpenMode::CreateNew)?;
+        let creation = self.creations.fetch_add(1, Ordering::AcqRel);
+        let segment = Arc::new(Segment::created(id, kind, Arc::clone(&file), Some(creation)));
+        if let Err(error) = fill(id, &*file) {
+            // The id stays unused; a file that cannot be removed now is dead space for reclaim.
+            let _ = self.env.disk.remove(&path);
+            return Err(error);
+        }
+        segment.grow_len(file.len()?);
+        let before = self.table.write().insert(id, Arc::clone(&segment));
+        assert!(before.is_none(), "ids are given once");
+        Ok((segment, file))
+    }
+
+    /// Makes the name that was the `creation`th durable; one folder sync covers all names made before it.
+    pub(crate) fn sync_names(&self, creation: u64) -> io::Result<()> {
+        let mut names = self.names.lock();
+        if names.durable_creations >= creation {
+            return Ok(());
+        }
+        self.sync_folder(&mut names)
+    }
+
+    fn sync_folder(&self, names: &mut Names) -> io::Result<()> {
+        // Counted after the name was made, so every creation below the counter has its name in the folder.
+        let made = self.creations.load(Ordering::Acquire) - 1;
+        self.env.disk.sync_dir(&self.options.folder)?;
+        names.durable_creations = made;
+        Ok(())
+    }
+
+    /// An open handle; kept open for the next caller.
+    pub(crate) fn file(&self, segment: &Segment) -> Result<Arc<dyn File>, SegmentError> {
+        if let Some(file) = self.open_file(segment) {
+            return Ok(file);
+        }
+        let file = self.env.disk.open(&self.path(segment.id, segment.kind), OpenMode::ReadWrite).map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound { SegmentError::Missing(segment.id) } else { error.into() }
+        })?;
+        if segment.kind == Kind::Pack {
+            refuse_newer(segment.id, &*file)?;
+        }
+        Ok(self.handles.insert(segment.id, file, 1))
+    }
+
+    /// A handle that needs no opening, if there is one.
+    pub(crate) fn open_file(&self, segment: &Segment) -> Option<Arc<dyn File>> {
+        self.handles.get(&segment.id).or_else(|| segment.writing())
+    }
+
+    /// Forgets the segment and removes its file; whoever has it open goes on reading.
+    pub(crate) fn remove(&self, segment: &Segment) -> Result<(), SegmentError> {
+        self.cover_by_mark(segment.id)?;
+        match self.env.disk.remove(&self.path(segment.id, segment.kind)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        self.table.write().remove(&segment.id);
+        self.handles.remove(&segment.id);
+        Ok(())
+    }
+
+    /// Makes sure that a restart finds a mark above `id`, before the file that shows the id goes.
+    fn cover_by_mark(&self, id: SegmentId) -> Result<(), SegmentError> {
+        let mut names = self.names.lock();
+        if id.0 < names.mark {
+            return Ok(());
+        }
+        let mark = self.next_id.load(Ordering::Relaxed).max(id.0 + 1) + MARK_AHEAD;
+        let path = self.options.folder.join(names::mark_name(SegmentId(mark)));
+        self.env.disk.open(&path, OpenMode::OpenOrCreate)?;
+        self.sync_folder(&mut names)?;
+        let old = std::mem::replace(&mut names.mark, mark);
+        if old > 0 {
+            // An old mark that stays does no harm: the largest counts.
+            let _ = self.env.disk.remove(&self.options.folder.join(names::mark_name(SegmentId(old))));
+        }
+        Ok(())
+    }
+}
+
+/// A damaged header alone does not hide intact runs, but a newer format must not be guessed at.
+fn refuse_newer(id: SegmentId, file: &dyn File) -> Result<(), SegmentError> {
+    let mut header = [0; format::PACK_HEADER_BYTES];
+    let count = file.read_at(&mut header, 0)?;
+    match format::decode_pack_header(&header[..count], id) {
+        Err(error @ FormatError::Newer(_)) => Err(newer(id, error)),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn newer(id: SegmentId, error: FormatError) -> SegmentError {
+    SegmentError::Io(io::Error::new(io::ErrorKind::Unsupported, format!("segment {id:?}: {error}")))
+}
+
+pub(crate) fn invalid(what: impl Into<String>) -> SegmentError {
+    SegmentError::Io(io::Error::new(io::ErrorKind::InvalidInput, what.into()))
+}

@@ -1,0 +1,196 @@
+//! Reading parts of runs, every chunk verified before a byte of it is given out.
+//!
+//! Why:        only the chunks that hold the wanted bytes are read, and nothing unverified leaves.
+//! Invariants: V1 a checksum table is checked against its run before its sums are used.
+//!             V2 memory is taken only after the run was seen to fit its file.
+//! Not here:   reading whole runs for the scrubber (scrub).
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use margay_env::File;
+
+use crate::folder::{Folder, invalid};
+use crate::segment::Segment;
+use crate::{CHUNK_BYTES, Extent, Run, SegmentError};
+
+/// Where bytes may come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Wait for the device if needed.
+    Device,
+    /// Memory only.
+    Memory,
+}
+
+/// The verified checksum table of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    /// Of the table itself, as the run names it.
+    crc: u32,
+    /// One per chunk.
+    pub(crate) sums: Arc<[u32]>,
+}
+
+/// Why a read gave no bytes.
+#[derive(Debug)]
+enum Miss {
+    NotInMemory,
+    Failed(SegmentError),
+}
+
+impl<E: Into<SegmentError>> From<E> for Miss {
+    fn from(error: E) -> Miss {
+        Miss::Failed(error.into())
+    }
+}
+
+/// `None` only from [`Source::Memory`].
+pub(crate) fn read(
+    folder: &Folder,
+    extent: &Extent,
+    skip: u64,
+    len: u64,
+    source: Source,
+) -> Result<Option<Bytes>, SegmentError> {
+    match try_read(folder, extent, skip, len, source) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(Miss::NotInMemory) => Ok(None),
+        Err(Miss::Failed(error)) => Err(error),
+    }
+}
+
+fn try_read(folder: &Folder, extent: &Extent, skip: u64, len: u64, source: Source) -> Result<Bytes, Miss> {
+    let run = &extent.run;
+    check_extent(extent)?;
+    if skip.checked_add(len).is_none_or(|end| end > extent.len) {
+        return Err(invalid("a read beyond the end of its extent").into());
+    }
+    if len == 0 {
+        return Ok(Bytes::new());
+    }
+    let segment = folder.segment(run.segment)?;
+    let file = match source {
+        Source::Device => folder.file(&segment)?,
+        Source::Memory => folder.open_file(&segment).ok_or(Miss::NotInMemory)?,
+    };
+    check_fits(run, &segment, &*file)?;
+    let (first, last) = ((extent.skip + skip) / CHUNK_BYTES, (extent.skip + skip + len - 1) / CHUNK_BYTES);
+    let (start, end) = (first * CHUNK_BYTES, ((last + 1) * CHUNK_BYTES).min(run.len));
+    let (mut chunks, table) = read_chunks(folder, run, &*file, start..end, source)?;
+    match table {
+        None => verify_chunk(run, &chunks, 0, run.crc)?,
+        Some(table) => {
+            for (chunk, index) in chunks.chunks(CHUNK_BYTES as usize).zip(first..) {
+                verify_chunk(run, chunk, index * CHUNK_BYTES, table.sums[index as usize])?;
+            }
+        }
+    }
+    let from = extent.skip + skip - start;
+    chunks.truncate((from + len) as usize);
+    let mut bytes = Bytes::from(chunks);
+    Ok(bytes.split_off(from as usize))
+}
+
+/// Whole chunks of a run, unverified, and the verified table if the run has one.
+fn read_chunks(
+    folder: &Folder,
+    run: &Run,
+    file: &dyn File,
+    range: std::ops::Range<u64>,
+    source: Source,
+) -> Result<(Vec<u8>, Option<Table>), Miss> {
+    let table_bytes = run.table_bytes();
+    let cached = if table_bytes == 0 { None } else { folder.tables.get(&(run.segment, run.offset)) };
+    let cached = match cached {
+        Some(table) if table.crc == run.crc && table.sums.len() as u64 == table_bytes / 4 => Some(table),
+        _ => None,
+    };
+    // The table follows the payload: a read that reaches the end takes it along.
+    let along = if cached.is_none() && range.end == run.len { table_bytes } else { 0 };
+    let mut bytes = vec![0; (range.end - range.start + along) as usize];
+    fill(run, file, &mut bytes, run.offset + range.start, source)?;
+    if table_bytes == 0 || cached.is_some() {
+        return Ok((bytes, cached));
+    }
+    let table = if along > 0 {
+        keep_table(folder, run, &bytes.split_off((range.end - range.start) as usize))?
+    } else {
+        read_table(folder, run, file, source)?
+    };
+    Ok((bytes, Some(table)))
+}
+
+fn read_table(folder: &Folder, run: &Run, file: &dyn File, source: Source) -> Result<Table, Miss> {
+    let mut bytes = vec![0; run.table_bytes() as usize];
+    fill(run, file, &mut bytes, run.offset + run.len, source)?;
+    Ok(keep_table(folder, run, &bytes)?)
+}
+
+/// Verifies a table and keeps it for later reads.
+pub(crate) fn keep_table(folder: &Folder, run: &Run, bytes: &[u8]) -> Result<Table, SegmentError> {
+    if crc32c::crc32c(bytes) != run.crc {
+        return Err(corrupt(run, run.len, "the checksum table does not match its run"));
+    }
+    let (words, rest) = bytes.as_chunks::<4>();
+    assert!(rest.is_empty(), "a table has four bytes per chunk");
+    let sums = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
+    let table = Table { crc: run.crc, sums };
+    let weight = bytes.len() + TABLE_OVERHEAD_BYTES;
+    folder.tables.insert((run.segment, run.offset), table.clone(), weight);
+    Ok(table)
+}
+
+/// What a kept table takes beyond its sums, roughly, in bytes.
+const TABLE_OVERHEAD_BYTES: usize = 128;
+
+fn fill(run: &Run, file: &dyn File, buffer: &mut [u8], offset: u64, source: Source) -> Result<(), Miss> {
+    let result = match source {
+        Source::Device => file.read_exact_at(buffer, offset),
+        Source::Memory => match file.read_cached_at(buffer, offset) {
+            Ok(count) if count == buffer.len() => Ok(()),
+            // Short: the rest may be on the device, or missing; the blocking read finds out.
+            Ok(_) => return Err(Miss::NotInMemory),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Miss::NotInMemory),
+            Err(error) => Err(error),
+        },
+    };
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(corrupt(run, offset.saturating_sub(run.offset), "the file ends early").into())
+        }
+        other => Ok(other?),
+    }
+}
+
+pub(crate) fn verify_chunk(run: &Run, chunk: &[u8], start: u64, crc: u32) -> Result<(), SegmentError> {
+    if crc32c::crc32c(chunk) == crc { Ok(()) } else { Err(corrupt(run, start, "bytes do not match their checksum")) }
+}
+
+/// `within` counts from the payload's begin.
+pub(crate) fn corrupt(run: &Run, within: u64, what: &'static str) -> SegmentError {
+    SegmentError::Corrupt { segment: run.segment, offset: run.offset.saturating_add(within), what }
+}
+
+/// Extents come from stored metadata: an impossible one is damage, not a mistake of the caller.
+pub(crate) fn check_extent(extent: &Extent) -> Result<(), SegmentError> {
+    if extent.skip.checked_add(extent.len).is_none_or(|end| end > extent.run.len) {
+        return Err(corrupt(&extent.run, 0, "the extent reaches beyond its run"));
+    }
+    Ok(())
+}
+
+/// A run from stored metadata must lie within its file.
+pub(crate) fn check_fits(run: &Run, segment: &Segment, file: &dyn File) -> Result<(), SegmentError> {
+    let end = run.offset.checked_add(run.len).and_then(|end| end.checked_add(run.table_bytes()));
+    let end = end.ok_or_else(|| corrupt(run, 0, "the run has an impossible length"))?;
+    if end > segment.len() {
+        // The owner of a log may have made it longer.
+        segment.grow_len(file.len()?);
+        if end > segment.len() {
+            return Err(corrupt(run, 0, "the run reaches beyond its file"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! One segment as the store knows it: who writes to it, how far it is synced.
+//!
+//! Invariants: G1 the file that was written through stays open until a later sync succeeded, so that no write
+//!             error is missed.  G2 `syncs_finished <= syncs_started`, and both only grow.
+//!             G3 a segment with pins is `open`: nobody may remove it.
+//! Locking:    `state` is a leaf: nothing else is locked and no disk is touched under it.
+//! Not here:   the syncing itself (sync).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use event_listener::Event;
+use margay_env::File;
+use parking_lot::Mutex;
+
+use crate::folder::FOUND_NAMES;
+use crate::{Kind, SegmentId, SegmentInfo};
+
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) id: SegmentId,
+    pub(crate) kind: Kind,
+    /// Bytes of the file that are known to have been written or found.
+    len: AtomicU64,
+    pub(crate) state: Mutex<SegmentState>,
+    /// Told after every sync.
+    pub(crate) synced: Event,
+}
+
+#[derive(Debug)]
+pub(crate) struct SegmentState {
+    /// No further run may begin here.
+    sealed: bool,
+    /// Writers and callers who need the segment to stay.
+    pins: u32,
+    /// The file as it was created, while it may hold unsynced bytes.
+    writing: Option<Arc<dyn File>>,
+    /// Set when the last writer left: the number of the newest sync that may have missed its bytes.
+    written_until_sync: Option<u64>,
+    /// The creation of the file's name that a folder sync must cover; `None` once durable.
+    pub(crate) name_creation: Option<u64>,
+    pub(crate) syncs_started: u64,
+    pub(crate) syncs_finished: u64,
+    /// A sync is wanted that has not started.
+    pub(crate) queued: bool,
+    pub(crate) running: bool,
+    /// The file was removed under a waiting sync.
+    pub(crate) gone: bool,
+}
+
+impl Segment {
+    /// A file that was there when the folder was opened.
+    pub(crate) fn found(id: SegmentId, kind: Kind, len: u64) -> Segment {
+        Segment::new(id, kind, len, true, None, Some(FOUND_NAMES))
+    }
+
+    /// A file just made by this process; `name_creation` is `None` when its name is durable already.
+    pub(crate) fn created(id: SegmentId, kind: Kind, file: Arc<dyn File>, name_creation: Option<u64>) -> Segment {
+        Segment::new(id, kind, 0, false, Some(file), name_creation)
+    }
+
+    fn new(
+        id: SegmentId,
+        kind: Kind,
+        len: u64,
+        sealed: bool,
+        writing: Option<Arc<dyn File>>,
+        name_creation: Option<u64>,
+    ) -> Segment {
+        let state = SegmentState {
+            sealed,
+            pins: 0,
+            writing,
+            written_until_sync: None,
+            name_creation,
+            syncs_started: 0,
+            syncs_finished: 0,
+            queued: false,
+            running: false,
+            gone: false,
+        };
+        Segment { id, kind, len: AtomicU64::new(len), state: Mutex::new(state), synced: Event::new() }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn grow_len(&self, end: u64) {
+        self.len.fetch_max(end, Ordering::AcqRel);
+    }
+
+    /// The file that writers use, while there may be unsynced bytes in it.
+    pub(crate) fn writing(&self) -> Option<Arc<dyn File>> {
+        self.state.lock().writing.clone()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        let state = self.state.lock();
+        !state.sealed || state.pins > 0
+    }
+
+    pub(crate) fn info(&self) -> SegmentInfo {
+        SegmentInfo { id: self.id, kind: self.kind, len: self.len(), open: self.is_open() }
+    }
+
+    pub(crate) fn seal(&self) {
+        let mut state = self.state.lock();
+        state.sealed = true;
+        state.note_last_writer();
+    }
+
+    pub(crate) fn pin(self: &Arc<Segment>) -> SegmentPin {
+        let mut state = self.state.lock();
+        state.pins += 1;
+        state.written_until_sync = None;
+        SegmentPin(Arc::clone(self))
+    }
+}
+
+impl SegmentState {
+    fn note_last_writer(&mut self) {
+        if self.sealed && self.pins == 0 {
+            self.written_until_sync = Some(self.syncs_started);
+        }
+    }
+
+    /// To be called when a sync succeeded; lets the written file go when nothing unsynced can be in it.
+    pub(crate) fn release_synced_file(&mut self) -> Option<Arc<dyn File>> {
+        assert!(self.syncs_finished <= self.syncs_started);
+        match self.written_until_sync {
+            Some(missed) if self.syncs_finished > missed => self.writing.take(),
+            _ => None,
+        }
+    }
+}
+
+/// Keeps a segment `open`, so that reclaim leaves it alone while metadata does not name its newest run yet.
+#[derive(Debug)]
+pub struct SegmentPin(Arc<Segment>);
+
+impl SegmentPin {
+    pub fn segment(&self) -> SegmentId {
+        self.0.id
+    }
+
+    pub(crate) fn target(&self) -> &Segment {
+        &self.0
+    }
+}
+
+impl Drop for SegmentPin {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.pins = state.pins.checked_sub(1).expect("every pin is counted once");
+        state.note_last_writer();
+    }
+}

@@ -1,0 +1,99 @@
+//! Walking a pack: every run that its headers show.
+//!
+//! Why:        fsck and reclaim must learn what is in a pack without the metadata.
+//! Invariants: N1 every durable run is met (its header and all before it are durable, see pack).
+//!             N2 a damaged or missing header costs only its own run: the walk looks for the next intact one.
+//! Not here:   whether payloads are intact (scrub).
+
+use std::ops::{ControlFlow, Range};
+
+use margay_env::File;
+
+use crate::folder::{Folder, invalid, newer};
+use crate::format::{self, ALIGN_BYTES, FormatError, OWNER_BYTES_MAX, PACK_HEADER_BYTES, RunPlace, Salt};
+use crate::segment::Segment;
+use crate::{Kind, Run, SegmentError};
+
+/// Bytes read at once while looking for headers.
+const WINDOW_BYTES: usize = 64 * 1024;
+
+/// A run as its header in a pack shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WalkedRun {
+    pub owner: Vec<u8>,
+    /// `None` when the run was never finished, or was given back: its space is dead.
+    pub run: Option<Run>,
+    /// All that belongs to the run in the file, from its header to the next one, in bytes.
+    pub range: Range<u64>,
+}
+
+pub(crate) fn walk_pack(
+    folder: &Folder,
+    segment: &Segment,
+    visit: &mut dyn FnMut(WalkedRun) -> ControlFlow<()>,
+) -> Result<(), SegmentError> {
+    if segment.kind != Kind::Pack {
+        return Err(invalid(format!("segment {:?} is not a pack", segment.id)));
+    }
+    let file = folder.file(segment)?;
+    let file_len = file.len()?;
+    let mut window = Window { file: &*file, start: 0, bytes: Vec::new() };
+    let salt =
+        format::decode_pack_header(window.at(0, PACK_HEADER_BYTES)?, segment.id).map_err(|error| match error {
+            FormatError::Newer(_) => newer(segment.id, error),
+            FormatError::Damaged(what) => SegmentError::Corrupt { segment: segment.id, offset: 0, what },
+        })?;
+    let mut at = PACK_HEADER_BYTES as u64;
+    while at < file_len {
+        let bytes = window.at(at, format::RUN_HEADER_BYTES + OWNER_BYTES_MAX)?;
+        let Ok((place, owner)) = format::decode_run_header(bytes, segment.id, salt, at) else {
+            at += ALIGN_BYTES;
+            continue;
+        };
+        let owner = owner.to_vec();
+        let run = read_end(&*file, segment, salt, &place)?;
+        let walked = WalkedRun { owner, run, range: place.header..place.next.min(file_len.max(place.payload)) };
+        if visit(walked).is_break() {
+            return Ok(());
+        }
+        at = place.next;
+    }
+    Ok(())
+}
+
+fn read_end(file: &dyn File, segment: &Segment, salt: Salt, place: &RunPlace) -> Result<Option<Run>, SegmentError> {
+    let mut mark = [0; format::RUN_END_BYTES];
+    let count = file.read_at(&mut mark, place.end_mark())?;
+    let crc = format::decode_run_end(&mark[..count], salt, place);
+    Ok(crc.map(|crc| Run { segment: segment.id, offset: place.payload, len: place.len, crc }))
+}
+
+/// A stretch of the file in memory, moved forward as needed.
+struct Window<'a> {
+    file: &'a dyn File,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    /// Bytes from `at` on: `wanted` of them, fewer only at the end of the file.
+    fn at(&mut self, at: u64, wanted: usize) -> Result<&[u8], SegmentError> {
+        let end = self.start + self.bytes.len() as u64;
+        if at < self.start || at + wanted as u64 > end {
+            // A header is usually all that is needed here; a search reads on and gets whole windows.
+            let adjoining = at > self.start && at <= end;
+            self.bytes.resize(if adjoining { WINDOW_BYTES } else { wanted }, 0);
+            let mut filled = 0;
+            while filled < self.bytes.len() {
+                match self.file.read_at(&mut self.bytes[filled..], at + filled as u64)? {
+                    0 => break,
+                    count => filled += count,
+                }
+            }
+            self.bytes.truncate(filled);
+            self.start = at;
+        }
+        let from = (at - self.start) as usize;
+        Ok(&self.bytes[from..self.bytes.len().min(from + wanted)])
+    }
+}

@@ -1,0 +1,227 @@
+//! Writing one run: bytes arrive in order, leave in whole pieces, checksums are taken as they pass.
+//!
+//! Invariants: R1 at most [`WRITE_BUFFER_BYTES`] of payload wait in memory.  R2 a finished run has exactly the
+//!             reserved length.  R3 the end mark (or footer) is written with or after the last payload byte.
+//! Durability: none here; `Store::sync(segment)` after `finish`.
+//! Not here:   where the run goes (pack, raw).
+
+use std::sync::Arc;
+
+use margay_env::File;
+
+use crate::folder::{Folder, invalid};
+use crate::format::{self, OWNER_BYTES_MAX, RunPlace, Salt};
+use crate::segment::SegmentPin;
+use crate::space::Grant;
+use crate::{CHUNK_BYTES, RUN_BYTES_MAX, Run, SegmentError, SegmentId, pack, raw};
+
+/// Payload that a writer holds back to write it in one piece, in bytes.
+pub const WRITE_BUFFER_BYTES: usize = 256 * 1024;
+
+/// A run being written: space is reserved, bytes arrive in order. Dropping it gives the space up.
+#[derive(Debug)]
+pub struct RunWriter {
+    folder: Arc<Folder>,
+    pin: SegmentPin,
+    file: Arc<dyn File>,
+    end: End,
+    grant: Grant,
+    /// Where the payload begins in the file.
+    offset: u64,
+    /// Payload bytes that were reserved.
+    len: u64,
+    /// Payload bytes taken so far.
+    taken: u64,
+    buffer: Vec<u8>,
+    sums: ChunkSums,
+    state: State,
+}
+
+/// What comes behind the payload.
+#[derive(Debug)]
+enum End {
+    Pack { salt: Salt, place: RunPlace },
+    Raw { owner: Vec<u8> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Writing,
+    /// A write failed: what is in the file is unknown.
+    Broken,
+    Finished,
+}
+
+/// Checksums of a payload that passes by in pieces.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkSums {
+    done: Vec<u32>,
+    current: u32,
+    current_bytes: u64,
+}
+
+pub(crate) fn begin(folder: &Arc<Folder>, len: u64, owner: &[u8]) -> Result<RunWriter, SegmentError> {
+    folder.check_poison()?;
+    if len > RUN_BYTES_MAX {
+        return Err(invalid(format!("a run of {len} bytes is longer than {RUN_BYTES_MAX}")));
+    }
+    if owner.len() > OWNER_BYTES_MAX {
+        return Err(invalid(format!("an owner of {} bytes is longer than {OWNER_BYTES_MAX}", owner.len())));
+    }
+    // An estimate a little above what the run takes; exactness is left to the file system.
+    let mut grant = folder.space.grant(raw::file_bytes(len, owner.len()))?;
+    let (pin, file, end, offset) = if len >= folder.options.raw_bytes_min {
+        let (pin, file) = raw::create(folder, len, owner.len())?;
+        grant.spend(u64::MAX);
+        (pin, file, End::Raw { owner: owner.to_vec() }, 0)
+    } else {
+        let reserved = pack::reserve(folder, len, owner)?;
+        let place = reserved.place;
+        (reserved.pin, reserved.file, End::Pack { salt: reserved.salt, place }, place.payload)
+    };
+    let buffer = Vec::with_capacity((len as usize).min(WRITE_BUFFER_BYTES));
+    let (folder, sums) = (Arc::clone(folder), ChunkSums::default());
+    Ok(RunWriter { folder, pin, file, end, grant, offset, len, taken: 0, buffer, sums, state: State::Writing })
+}
+
+impl RunWriter {
+    pub fn segment(&self) -> SegmentId {
+        self.pin.segment()
+    }
+
+    /// Appends; more than the reserved length is an error.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
+        self.check()?;
+        if bytes.len() as u64 > self.len - self.taken {
+            return Err(invalid("more bytes than the run has reserved"));
+        }
+        self.sums.add(bytes);
+        while !bytes.is_empty() {
+            if self.buffer.is_empty() && bytes.len() >= WRITE_BUFFER_BYTES {
+                // Whole pieces need no copy.
+                let whole = bytes.len() - bytes.len() % WRITE_BUFFER_BYTES;
+                self.put(&bytes[..whole])?;
+                self.taken += whole as u64;
+                bytes = &bytes[whole..];
+            } else {
+                let part = bytes.len().min(WRITE_BUFFER_BYTES - self.buffer.len());
+                self.buffer.extend_from_slice(&bytes[..part]);
+                self.taken += part as u64;
+                bytes = &bytes[part..];
+                if self.buffer.len() == WRITE_BUFFER_BYTES {
+                    self.put_buffer()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the run (all reserved bytes must have been written); durable after `Store::sync(segment)`.
+    pub fn finish(mut self) -> Result<Run, SegmentError> {
+        self.check()?;
+        if self.taken != self.len {
+            return Err(invalid(format!("the run has {} of its {} bytes", self.taken, self.len)));
+        }
+        let (crc, table) = std::mem::take(&mut self.sums).finish(self.len);
+        let run = Run { segment: self.segment(), offset: self.offset, len: self.len, crc };
+        self.buffer.extend_from_slice(&table);
+        match &self.end {
+            End::Pack { salt, place } => {
+                self.buffer.extend_from_slice(&format::encode_run_end(*salt, place, crc));
+            }
+            End::Raw { owner } => self.buffer.extend_from_slice(&format::encode_raw_footer(&run, owner)),
+        }
+        let tail_offset = self.offset + self.len - (self.payload_waiting(table.len()) as u64);
+        self.put_at(tail_offset)?;
+        self.state = State::Finished;
+        Ok(run)
+    }
+
+    /// Payload bytes among those that wait in the buffer, once the end has been added to them.
+    fn payload_waiting(&self, table_len: usize) -> usize {
+        let end_len = match &self.end {
+            End::Pack { .. } => format::RUN_END_BYTES,
+            End::Raw { owner } => owner.len() + format::RAW_FOOTER_BYTES,
+        };
+        self.buffer.len() - table_len - end_len
+    }
+
+    fn put_buffer(&mut self) -> Result<(), SegmentError> {
+        self.put_at(self.offset + self.taken - self.buffer.len() as u64)
+    }
+
+    /// Writes the buffer at a place of the file and empties it.
+    fn put_at(&mut self, at: u64) -> Result<(), SegmentError> {
+        let buffer = std::mem::take(&mut self.buffer);
+        self.put_bytes(&buffer, at)?;
+        self.buffer = buffer;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes bytes that come next in the payload, past the (empty) buffer.
+    fn put(&mut self, bytes: &[u8]) -> Result<(), SegmentError> {
+        assert!(self.buffer.is_empty(), "bytes leave in order");
+        self.put_bytes(bytes, self.offset + self.taken)
+    }
+
+    fn put_bytes(&mut self, bytes: &[u8], at: u64) -> Result<(), SegmentError> {
+        if let Err(error) = self.file.write_all_at(bytes, at) {
+            self.state = State::Broken;
+            return Err(error.into());
+        }
+        self.grant.spend(bytes.len() as u64);
+        self.pin.target().grow_len(at + bytes.len() as u64);
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), SegmentError> {
+        self.folder.check_poison()?;
+        if self.state == State::Broken {
+            return Err(invalid("an earlier write to this run failed"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RunWriter {
+    fn drop(&mut self) {
+        let unfinished = self.state != State::Finished;
+        if unfinished && matches!(self.end, End::Raw { .. }) {
+            // When this fails the file is dead space that no metadata names, and reclaim finds it.
+            let _ = self.folder.remove(self.pin.target());
+        }
+    }
+}
+
+impl ChunkSums {
+    pub(crate) fn add(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let part = bytes.len().min((CHUNK_BYTES - self.current_bytes) as usize);
+            self.current = crc32c::crc32c_append(self.current, &bytes[..part]);
+            self.current_bytes += part as u64;
+            bytes = &bytes[part..];
+            if self.current_bytes == CHUNK_BYTES {
+                self.end_chunk();
+            }
+        }
+    }
+
+    fn end_chunk(&mut self) {
+        self.done.push(std::mem::take(&mut self.current));
+        self.current_bytes = 0;
+    }
+
+    /// The run's checksum and its table's bytes (none for a short run).
+    pub(crate) fn finish(mut self, len: u64) -> (u32, Vec<u8>) {
+        if self.current_bytes > 0 {
+            self.end_chunk();
+        }
+        assert_eq!(self.done.len() as u64, len.div_ceil(CHUNK_BYTES), "one checksum per chunk");
+        if len <= CHUNK_BYTES {
+            return (self.done.first().copied().unwrap_or(0), Vec::new());
+        }
+        let table: Vec<u8> = self.done.iter().flat_map(|crc| crc.to_le_bytes()).collect();
+        (crc32c::crc32c(&table), table)
+    }
+}
