@@ -149,6 +149,7 @@ fn mark(env: &Env, path: &Path) -> io::Result<()> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test lays out the disk as a user would")]
 mod tests {
     use super::*;
 

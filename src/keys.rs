@@ -116,6 +116,7 @@ fn random_text(env: &Env, alphabet: &[u8], len: usize) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test lays out the disk as a user would")]
 mod tests {
     use super::*;
 

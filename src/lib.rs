@@ -7,5 +7,8 @@ pub mod datadir;
 pub mod exit;
 pub mod files;
 pub mod keys;
+pub mod listener;
 pub mod logging;
+pub mod metrics;
 pub mod settings;
+pub mod tls;

@@ -1,0 +1,154 @@
+//! Request and answer bodies with the listener's limits around them.
+//!
+//! Why:        a client that trickles a body holds memory and a place; it is told so after a fair time.
+//! Invariants: B1 only time spent waiting for the client counts, never time that the server itself needs.
+//! Not here:   how long a body may be (the door), whether its checksum is right (the door).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
+
+use super::pulse::Running;
+
+/// An error of either side of a body.
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of an answer.
+pub type ResponseBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BodyError>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PaceError {
+    #[error("the client sent nothing for {0:?} in the middle of a body")]
+    Stalled(Duration),
+    #[error("the client sends its body slower than {0} bytes per second")]
+    TooSlow(u64),
+}
+
+/// A request body that fails when its client stalls or crawls.
+#[derive(Debug)]
+pub struct RequestBody {
+    inner: Incoming,
+    stall_time_max: Duration,
+    rate_min: u64,
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
+    waited: Duration,
+    received: u64,
+}
+
+impl RequestBody {
+    pub fn new(inner: Incoming, stall_time_max: Duration, rate_min: u64) -> RequestBody {
+        RequestBody { inner, stall_time_max, rate_min, waiting: None, waited: Duration::ZERO, received: 0 }
+    }
+
+    /// Whether the bytes so far came in the time that they are granted.
+    fn too_slow(&self) -> bool {
+        let granted = self.received.checked_div(self.rate_min).map_or(Duration::MAX, Duration::from_secs);
+        self.waited > self.stall_time_max.saturating_add(granted)
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = &mut *self;
+        match Pin::new(&mut this.inner).poll_frame(context) {
+            Poll::Pending => {
+                let limit = this.stall_time_max;
+                let (_, sleep) =
+                    this.waiting.get_or_insert_with(|| (Instant::now(), Box::pin(tokio::time::sleep(limit))));
+                match sleep.as_mut().poll(context) {
+                    Poll::Ready(()) => Poll::Ready(Some(Err(PaceError::Stalled(limit).into()))),
+                    Poll::Pending => Poll::Pending,
+                }
+            }
+            Poll::Ready(frame) => {
+                if let Some((since, _)) = this.waiting.take() {
+                    this.waited = this.waited.saturating_add(since.elapsed());
+                }
+                let Some(frame) = frame else { return Poll::Ready(None) };
+                let frame = frame.map_err(BodyError::from);
+                if let Some(data) = frame.as_ref().ok().and_then(Frame::data_ref) {
+                    this.received += data.remaining() as u64;
+                }
+                if frame.is_ok() && this.too_slow() {
+                    return Poll::Ready(Some(Err(PaceError::TooSlow(this.rate_min).into())));
+                }
+                Poll::Ready(Some(frame))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// Called once with the bytes of the body that were handed over, when an answer ended, however it ended.
+pub type OnEnd = Box<dyn FnOnce(u64) + Send>;
+
+/// An answer that keeps its request counted as running, and reports its end.
+pub struct CountedBody {
+    inner: ResponseBody,
+    bytes: u64,
+    on_end: Option<OnEnd>,
+    _running: Running,
+}
+
+impl std::fmt::Debug for CountedBody {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "CountedBody({} bytes so far)", self.bytes)
+    }
+}
+
+impl CountedBody {
+    pub(super) fn new(inner: ResponseBody, running: Running, on_end: Option<OnEnd>) -> CountedBody {
+        CountedBody { inner, bytes: 0, on_end, _running: running }
+    }
+}
+
+impl Body for CountedBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let poll = Pin::new(&mut self.inner).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &poll {
+            self.bytes += frame.data_ref().map_or(0, |data| data.remaining() as u64);
+        }
+        poll
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl Drop for CountedBody {
+    fn drop(&mut self) {
+        if let Some(on_end) = self.on_end.take() {
+            on_end(self.bytes);
+        }
+    }
+}

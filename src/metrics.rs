@@ -1,0 +1,208 @@
+//! Counters and histograms of requests and connections.
+//!
+//! Why:        one lock-free increment per event; the usual exporter crates bring 25 packages for the same text.
+//! Invariants: N1 labels come from fixed sets (operation names, statuses), so memory is bounded.
+//! Locking:    the map's lock is taken for writing only when a pair of labels is seen for the first time.
+//! Not here:   the text format (`exposition`), gauges of the storage (read when scraped).
+
+pub mod exposition;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+
+use exposition::{Exposition, Kind};
+
+/// Upper ends of the latency buckets, in microseconds.
+pub const BUCKETS_US: [u64; 16] = [
+    250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000,
+    10_000_000, 60_000_000,
+];
+
+/// Connections and bytes of one listener.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    open: AtomicU64,
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    received_bytes: AtomicU64,
+    sent_bytes: AtomicU64,
+}
+
+/// An open connection; counted until dropped.
+#[derive(Debug)]
+pub struct Open(Arc<Traffic>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Traffic {
+    pub fn opened(self: &Arc<Traffic>) -> Open {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        Open(Arc::clone(self))
+    }
+
+    pub fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn received(&self, bytes: u64) {
+        self.received_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn sent(&self, bytes: u64) {
+        self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Connections open now.
+    pub fn open(&self) -> u64 {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    pub fn write(&self, out: &mut Exposition) {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        out.value("margay_connections", Kind::Gauge, "Open S3 connections.", load(&self.open));
+        out.value("margay_connections_total", Kind::Counter, "S3 connections accepted.", load(&self.accepted));
+        out.value(
+            "margay_connections_refused_total",
+            Kind::Counter,
+            "Connections refused because all places were taken.",
+            load(&self.refused),
+        );
+        out.value(
+            "margay_received_bytes_total",
+            Kind::Counter,
+            "Bytes received from clients.",
+            load(&self.received_bytes),
+        );
+        out.value("margay_sent_bytes_total", Kind::Counter, "Bytes sent to clients.", load(&self.sent_bytes));
+    }
+}
+
+/// Requests of one operation with one status.
+#[derive(Debug, Default)]
+struct Series {
+    count: AtomicU64,
+    total_us: AtomicU64,
+    buckets: [AtomicU64; BUCKETS_US.len()],
+}
+
+/// All requests, by operation and status.
+#[derive(Debug, Default)]
+pub struct Requests {
+    series: RwLock<BTreeMap<(&'static str, u16), Arc<Series>>>,
+    running: AtomicU64,
+}
+
+impl Requests {
+    /// A request began; `record` ends it.
+    pub fn begin(&self) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn record(&self, operation: &'static str, status: u16, took: Duration) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        let known = self.series.read().get(&(operation, status)).cloned();
+        let series = known.unwrap_or_else(|| Arc::clone(self.series.write().entry((operation, status)).or_default()));
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        series.count.fetch_add(1, Ordering::Relaxed);
+        series.total_us.fetch_add(micros, Ordering::Relaxed);
+        if let Some(bucket) = BUCKETS_US.iter().position(|end| micros <= *end) {
+            series.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Requests that run now.
+    pub fn running(&self) -> u64 {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// Requests answered so far.
+    pub fn answered(&self) -> u64 {
+        self.series.read().values().map(|series| series.count.load(Ordering::Relaxed)).sum()
+    }
+
+    pub fn write(&self, out: &mut Exposition) {
+        out.value("margay_requests_running", Kind::Gauge, "Requests being answered.", self.running());
+        let all: Vec<_> = self.series.read().iter().map(|(labels, series)| (*labels, Arc::clone(series))).collect();
+        out.family("margay_requests_total", Kind::Counter, "Requests answered, by operation and HTTP status.");
+        for ((operation, status), series) in &all {
+            let labels = [("operation", *operation), ("status", &status.to_string())];
+            out.sample("margay_requests_total", &labels, series.count.load(Ordering::Relaxed));
+        }
+        out.family("margay_request_seconds", Kind::Histogram, "From a request's head to the end of its answer.");
+        for (operation, (buckets, count, total_us)) in by_operation(&all) {
+            let mut below = 0;
+            for (end, bucket) in BUCKETS_US.iter().zip(buckets) {
+                below += bucket;
+                let end = (*end as f64 / 1e6).to_string();
+                out.sample("margay_request_seconds_bucket", &[("operation", operation), ("le", &end)], below);
+            }
+            out.sample("margay_request_seconds_bucket", &[("operation", operation), ("le", "+Inf")], count);
+            out.sample("margay_request_seconds_sum", &[("operation", operation)], total_us as f64 / 1e6);
+            out.sample("margay_request_seconds_count", &[("operation", operation)], count);
+        }
+    }
+}
+
+type Sums = ([u64; BUCKETS_US.len()], u64, u64);
+
+fn by_operation(all: &[((&'static str, u16), Arc<Series>)]) -> BTreeMap<&'static str, Sums> {
+    let mut sums: BTreeMap<&'static str, Sums> = BTreeMap::new();
+    for ((operation, _), series) in all {
+        let (buckets, count, total_us) = sums.entry(operation).or_default();
+        for (sum, bucket) in buckets.iter_mut().zip(&series.buckets) {
+            *sum += bucket.load(Ordering::Relaxed);
+        }
+        *count += series.count.load(Ordering::Relaxed);
+        *total_us += series.total_us.load(Ordering::Relaxed);
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_operation_and_status() {
+        let requests = Requests::default();
+        for (status, millis) in [(200, 1), (200, 3), (404, 70_000)] {
+            requests.begin();
+            requests.record("GetObject", status, Duration::from_millis(millis));
+        }
+        let mut out = Exposition::default();
+        requests.write(&mut out);
+        let text = out.finish();
+        for line in [
+            "# TYPE margay_request_seconds histogram",
+            "margay_requests_total{operation=\"GetObject\",status=\"200\"} 2",
+            "margay_requests_total{operation=\"GetObject\",status=\"404\"} 1",
+            "margay_request_seconds_bucket{operation=\"GetObject\",le=\"0.001\"} 1",
+            "margay_request_seconds_bucket{operation=\"GetObject\",le=\"0.005\"} 2",
+            "margay_request_seconds_bucket{operation=\"GetObject\",le=\"60\"} 2",
+            "margay_request_seconds_bucket{operation=\"GetObject\",le=\"+Inf\"} 3",
+            "margay_request_seconds_sum{operation=\"GetObject\"} 70.004",
+            "margay_requests_running 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn open_connections_are_counted_until_they_end() {
+        let traffic = Arc::new(Traffic::default());
+        let first = traffic.opened();
+        drop(traffic.opened());
+        assert_eq!(traffic.open(), 1);
+        drop(first);
+        assert_eq!((traffic.open(), traffic.accepted.load(Ordering::Relaxed)), (0, 2));
+    }
+}
