@@ -90,6 +90,10 @@ impl Segment {
         self.len.fetch_max(end, Ordering::AcqRel);
     }
 
+    pub(crate) fn cut_len(&self, end: u64) {
+        self.len.store(end, Ordering::Release);
+    }
+
     /// The file that writers use, while there may be unsynced bytes in it.
     pub(crate) fn writing(&self) -> Option<Arc<dyn File>> {
         self.state.lock().writing.clone()

@@ -148,6 +148,18 @@ impl Store {
         Ok(())
     }
 
+    /// Ends a log whose records the tree holds: it stays as a segment for its payload, cut to `len` bytes.
+    pub fn retire_log(&self, id: SegmentId, len: u64) -> Result<(), SegmentError> {
+        let segment = self.folder.segment(id)?;
+        if segment.kind != Kind::Log {
+            return Err(invalid(format!("segment {id:?} is not a log")));
+        }
+        self.file(id)?.set_len(len)?;
+        segment.cut_len(len);
+        segment.seal();
+        Ok(())
+    }
+
     /// Resolves when all that was written to the segment before the call is durable (syncs are shared).
     pub async fn sync(&self, id: SegmentId) -> Result<(), SegmentError> {
         self.folder.check_poison()?;

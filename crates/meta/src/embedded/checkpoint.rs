@@ -1,0 +1,252 @@
+//! Sealing the active overlay and folding sealed ones into the B-tree.
+//!
+//! Why:        the log must stay short (replay after a crash) and the overlay small (memory).
+//! Invariants: K1 at most [`SEALED_MAX`] overlays wait to be folded; a commit that would need another one waits.
+//!             K2 an overlay is folded only when its commits are durable, oldest first.
+//!             K3 a log file is let go only after the fold of its commits is durable.
+//! Locking:    sealing happens under `serial` and the active overlay's write lock, so readers see either side.
+//! Not here:   the log's writing (log), the tree's pages (tree).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use margay_segment::{SegmentError, SegmentId, SegmentPin};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::Embedded;
+use super::layers::Lower;
+use super::log::{LogFile, Serial};
+use super::overlay::Overlay;
+use super::tree::Folded;
+use crate::{CommitError, EngineError, Seq};
+
+/// Sealed overlays that may wait at once.
+const SEALED_MAX: usize = 1;
+/// Rows between two looks at the fold's progress.
+const PROGRESS_ROWS: usize = 1024;
+/// Nobody may wait longer than this for a fold without looking again.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// A guess for the first fold, in nanoseconds a row.
+const FIRST_ROW_NANOSECONDS: u64 = 4_000;
+
+/// A log file that the tree does not need any more once the overlay is folded.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) log: SegmentId,
+    /// It holds payload that metadata may name: it stays as a segment, cut to this length.
+    pub(super) keep_bytes: Option<u64>,
+    /// Keeps reclaim away from a file that was found at the start; a file made since is open anyway.
+    pub(super) pin: Option<SegmentPin>,
+}
+
+#[derive(Debug)]
+pub(super) struct Sealed {
+    pub(super) overlay: Arc<Overlay>,
+    pub(super) last: Seq,
+    /// The log that goes on after this overlay's commits.
+    pub(super) next_log: SegmentId,
+    pub(super) ended: Vec<Ended>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    sealed: VecDeque<Sealed>,
+    stopping: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Folds {
+    queue: Mutex<Queue>,
+    work: Condvar,
+    /// A fold ended, or a log file was made ready.
+    changed: Condvar,
+    row_nanoseconds: AtomicU64,
+    pub(super) count: AtomicU64,
+    pub(super) rows: AtomicU64,
+    pub(super) nanoseconds: AtomicU64,
+}
+
+impl Folds {
+    pub(super) fn new(first: Option<Sealed>) -> Folds {
+        Folds {
+            queue: Mutex::new(Queue { sealed: first.into_iter().collect(), stopping: false }),
+            work: Condvar::new(),
+            changed: Condvar::new(),
+            row_nanoseconds: AtomicU64::new(FIRST_ROW_NANOSECONDS),
+            count: AtomicU64::new(0),
+            rows: AtomicU64::new(0),
+            nanoseconds: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.queue.lock().stopping = true;
+        self.work.notify_all();
+        self.changed.notify_all();
+    }
+}
+
+impl Embedded {
+    /// Gives the next commit a fresh log and overlay. `false`: had to wait, so everything must be looked at again.
+    pub(super) fn make_room(&self, serial: &mut MutexGuard<'_, Serial>) -> Result<bool, CommitError> {
+        if serial.ready.is_some() && self.folds.queue.lock().sealed.len() < SEALED_MAX {
+            self.seal(serial);
+            return Ok(false);
+        }
+        self.folds.work.notify_all();
+        if serial.ready.is_none() && serial.ready_failed.is_some() {
+            return Err(CommitError::Full);
+        }
+        MutexGuard::unlocked(serial, || {
+            let mut queue = self.folds.queue.lock();
+            if !queue.stopping {
+                self.folds.changed.wait_for(&mut queue, PATIENCE);
+            }
+        });
+        Ok(false)
+    }
+
+    fn seal(&self, serial: &mut Serial) {
+        let end = serial.at;
+        let payloads = serial.payloads;
+        let ended = self.log.rotate(serial);
+        let overlay = {
+            let mut active = self.active.write();
+            let overlay = Arc::new(std::mem::take(&mut *active));
+            let old = self.lower.load_full();
+            let mut sealed = vec![overlay.clone()];
+            sealed.extend(old.sealed.iter().cloned());
+            self.lower.store(Arc::new(Lower { sealed, tree: old.tree.clone(), epoch: old.epoch + 1 }));
+            overlay
+        };
+        self.pace.filled(serial.at);
+        let ended = vec![Ended { log: ended.id, keep_bytes: payloads.then_some(end), pin: None }];
+        let sealed = Sealed { overlay, last: serial.last, next_log: serial.active.id, ended };
+        self.folds.queue.lock().sealed.push_back(sealed);
+        self.folds.work.notify_all();
+    }
+
+    /// The checkpointing thread.
+    pub(super) fn run_checkpoints(&self) {
+        loop {
+            self.prepare_file();
+            let work = {
+                let mut queue = self.folds.queue.lock();
+                if queue.sealed.is_empty() && !queue.stopping {
+                    self.folds.work.wait_for(&mut queue, PATIENCE);
+                }
+                if queue.stopping {
+                    return;
+                }
+                queue.sealed.front().map(|sealed| (sealed.overlay.clone(), sealed.last, sealed.next_log))
+            };
+            if let Some((overlay, last, next_log)) = work
+                && let Err(error) = self.fold_oldest(&overlay, last, next_log)
+            {
+                self.log.poison(format!("checkpoint: {error}"));
+                self.folds.changed.notify_all();
+                return;
+            }
+        }
+    }
+
+    /// Keeps one log file ready, so that a commit never waits for one to be made.
+    fn prepare_file(&self) {
+        if self.log.serial.lock().ready.is_some() {
+            return;
+        }
+        let made = self.log.create_file(self.options.log_file_bytes);
+        let mut serial = self.log.serial.lock();
+        match made {
+            Ok(file) => {
+                serial.ready = Some(Arc::<LogFile>::new(file));
+                serial.ready_failed = None;
+            }
+            Err(error) => {
+                if serial.ready_failed.is_none() {
+                    tracing::warn!(%error, "no room for the next log file; writes fail until space is freed");
+                }
+                serial.ready_failed = Some(error.to_string());
+            }
+        }
+        drop(serial);
+        self.folds.changed.notify_all();
+    }
+
+    fn fold_oldest(&self, overlay: &Arc<Overlay>, last: Seq, next_log: SegmentId) -> Result<(), EngineError> {
+        let rows = overlay.rows();
+        let began = self.env.clock.monotonic();
+        let row_nanoseconds = self.folds.row_nanoseconds.load(Ordering::Relaxed);
+        let expected = Duration::from_nanos(row_nanoseconds.saturating_mul(rows as u64));
+        self.pace.fold_began(expected);
+        self.log.wait_blocking(last)?;
+        let expected_nanoseconds = expected.as_nanos().max(1);
+        let progress = |done: usize| {
+            if done % PROGRESS_ROWS == 0 {
+                let elapsed = (self.env.clock.monotonic() - began).as_nanos();
+                let by_time = (elapsed * 1000 / expected_nanoseconds).min(999);
+                // Writing the pages out takes about as long as inserting the rows.
+                let by_rows = done * 500 / rows.max(1);
+                self.pace.fold_at((by_rows as u32).max((by_time as u32).min(by_rows as u32 + 100)));
+            }
+        };
+        self.tree.fold(overlay, Folded { seq: last, first_log: next_log.0 }, &progress)?;
+        let tree = Arc::new(self.tree.snapshot()?);
+        let folded = {
+            // Under the active overlay's lock, as sealing is: the two must not overwrite each other's layers.
+            let _active = self.active.write();
+            let old = self.lower.load_full();
+            let mut sealed = old.sealed.clone();
+            let oldest = sealed.pop();
+            assert!(oldest.is_some_and(|oldest| Arc::ptr_eq(&oldest, overlay)), "the oldest overlay is folded first");
+            self.lower.store(Arc::new(Lower { sealed, tree, epoch: old.epoch }));
+            self.folds.queue.lock().sealed.pop_front().expect("the fold came from the queue")
+        };
+        let took = self.env.clock.monotonic() - began;
+        self.folds.count.fetch_add(1, Ordering::Relaxed);
+        self.folds.rows.fetch_add(rows as u64, Ordering::Relaxed);
+        self.folds.nanoseconds.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        if rows > 0 {
+            self.folds.row_nanoseconds.store(took.as_nanos() as u64 / rows as u64, Ordering::Relaxed);
+        }
+        self.pace.fold_ended();
+        self.folds.changed.notify_all();
+        tracing::debug!(rows, milliseconds = took.as_millis() as u64, last = last.0, "checkpoint");
+        self.let_go(folded.ended)
+    }
+
+    fn let_go(&self, ended: Vec<Ended>) -> Result<(), EngineError> {
+        let failed = |error: SegmentError| EngineError::Io(std::io::Error::other(error.to_string()));
+        for Ended { log, keep_bytes, pin } in ended {
+            drop(pin);
+            match keep_bytes {
+                Some(len) => self.store.retire_log(log, len).map_err(failed)?,
+                None => self.store.seal(log).and_then(|()| self.store.remove(log)).map_err(failed)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Folds everything committed so far and waits for it.
+    pub(super) fn checkpoint_now(&self) -> Result<(), EngineError> {
+        let epoch = self.lower.load().epoch;
+        let target = {
+            let mut serial = self.log.serial.lock();
+            let target = serial.last;
+            while !self.active.read().is_empty() && self.lower.load().epoch == epoch {
+                self.log.check_poison()?;
+                let full = |_| EngineError::Io(std::io::ErrorKind::StorageFull.into());
+                self.make_room(&mut serial).map_err(full)?;
+            }
+            target
+        };
+        let mut queue = self.folds.queue.lock();
+        while queue.sealed.front().is_some_and(|sealed| sealed.last <= target) && !queue.stopping {
+            self.log.check_poison()?;
+            self.folds.changed.wait_for(&mut queue, PATIENCE);
+        }
+        Ok(())
+    }
+}

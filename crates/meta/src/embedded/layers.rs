@@ -1,0 +1,339 @@
+//! Reading through the layers: active overlay, sealed overlays, B-tree.
+//!
+//! Why:        a row lives in the newest layer that knows its key; a scan must skip what newer layers have deleted
+//!             by seeking over whole intervals, so that deletions cost a listing nothing.
+//! Invariants: L1 every layer but the active one never changes, so a `Lower` can be read for as long as one likes.
+//!             L2 a key masked by an interval is not looked at in older layers.
+//! Locking:    the active overlay is copied out in windows of at most [`WINDOW_ROWS`] under its read lock; no lock
+//!             is held while the tree is read.
+//! Not here:   who seals and folds (checkpoint), what rows mean.
+
+use std::iter::Peekable;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use super::overlay::{Found, Live, LiveRange, Overlay};
+use super::tree::{Snapshot, TreeRange, TreeRow, next_row};
+use crate::{EngineError, RowRef, Seq};
+
+/// Rows, and intervals, copied from the active overlay at a time.
+const WINDOW_ROWS: usize = 256;
+
+/// Every layer below the active overlay.
+#[derive(Debug)]
+pub(super) struct Lower {
+    /// Newest first.
+    pub(super) sealed: Vec<Arc<Overlay>>,
+    pub(super) tree: Arc<Snapshot>,
+    /// Grows when an overlay is sealed; folding leaves it, since the merged rows stay the same.
+    pub(super) epoch: u64,
+}
+
+/// A row found in some layer.
+#[derive(Debug)]
+pub(super) enum Stored {
+    Overlay(Live),
+    Tree(TreeRow),
+}
+
+impl Stored {
+    pub(super) fn value(&self) -> &[u8] {
+        match self {
+            Stored::Overlay(live) => &live.value,
+            Stored::Tree(row) => row.value(),
+        }
+    }
+    pub(super) fn version(&self) -> Seq {
+        match self {
+            Stored::Overlay(live) => live.version,
+            Stored::Tree(row) => row.version(),
+        }
+    }
+    /// The commit that last changed the row; 0 when it is in the tree, which is durable.
+    pub(super) fn touched(&self) -> Seq {
+        match self {
+            Stored::Overlay(live) => live.touched,
+            Stored::Tree(_) => Seq(0),
+        }
+    }
+}
+
+impl Lower {
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Stored>, EngineError> {
+        for overlay in &self.sealed {
+            match overlay.find(key) {
+                Found::Live(live) => return Ok(Some(Stored::Overlay(live.clone()))),
+                Found::Dead => return Ok(None),
+                Found::Unknown => {}
+            }
+        }
+        Ok(self.tree.get(key)?.map(Stored::Tree))
+    }
+
+    /// The first live key in a range.
+    pub(super) fn first_live(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Option<Vec<u8>>, EngineError> {
+        let mut first = None;
+        let window = Window::default();
+        let mut merge = Merge::new(&window, self, start, end)?;
+        merge.run(&mut |row| {
+            first = Some(row.key.to_vec());
+            ControlFlow::Break(())
+        })?;
+        Ok(first)
+    }
+
+    /// The first live key in a range that no interval of `mask` covers.
+    pub(super) fn first_live_unmasked(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        mask: &Overlay,
+    ) -> Result<Option<Vec<u8>>, EngineError> {
+        let mut from = Bound::Included(start.to_vec());
+        loop {
+            let Some(key) = self.first_live(as_slice(&from), Bound::Excluded(end))? else {
+                return Ok(None);
+            };
+            match mask.covering(&key) {
+                None => return Ok(Some(key)),
+                Some((_, end)) => from = Bound::Excluded(end.to_vec()),
+            }
+        }
+    }
+}
+
+pub(super) fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) => Bound::Included(key),
+        Bound::Excluded(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+/// A copy of a part of the active overlay.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    rows: Vec<(Box<[u8]>, Live)>,
+    dead: Vec<(Box<[u8]>, Box<[u8]>)>,
+    /// The copy is complete up to here; `None`: to the end of what was asked.
+    until: Option<Vec<u8>>,
+}
+
+impl Window {
+    pub(super) fn copy(active: &Overlay, start: Bound<&[u8]>, end: &[u8]) -> Window {
+        let mut window = Window::default();
+        let upper = Bound::Excluded(end);
+        for (key, live) in active.live_range(start, upper) {
+            if window.rows.len() == WINDOW_ROWS {
+                window.until = Some(key.to_vec());
+                break;
+            }
+            window.rows.push((key.clone(), live.clone()));
+        }
+        if let Bound::Included(first) | Bound::Excluded(first) = start
+            && let Some((from, to)) = active.covering(first)
+        {
+            window.dead.push((from.into(), to.into()));
+        }
+        let after = match start {
+            Bound::Included(first) | Bound::Excluded(first) => Bound::Excluded(first),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        let upper = window.until.clone();
+        let upper = Bound::Excluded(upper.as_deref().unwrap_or(end));
+        for (from, to) in active.dead_range(after, upper) {
+            if window.dead.len() > WINDOW_ROWS {
+                window.until = Some(from.to_vec());
+                let keep = window.rows.partition_point(|(key, _)| key < from);
+                window.rows.truncate(keep);
+                break;
+            }
+            window.dead.push((from.clone(), to.clone()));
+        }
+        window
+    }
+
+    /// Where the next window begins.
+    pub(super) fn until(&self) -> Option<&[u8]> {
+        self.until.as_deref()
+    }
+
+    /// Last key of the interval that holds `key`.
+    fn covering(&self, key: &[u8]) -> Option<&[u8]> {
+        let index = self.dead.partition_point(|(start, _)| start.as_ref() <= key).checked_sub(1)?;
+        let (_, end) = &self.dead[index];
+        (end.as_ref() >= key).then_some(end)
+    }
+}
+
+struct SealedCursor<'a> {
+    overlay: &'a Overlay,
+    rows: Peekable<LiveRange<'a>>,
+}
+
+type TreeKey = redb::AccessGuard<'static, &'static [u8]>;
+
+/// One pass over all layers in key order, limited to one window of the active overlay.
+pub(super) struct Merge<'a> {
+    window: &'a Window,
+    window_at: usize,
+    sealed: Vec<SealedCursor<'a>>,
+    tree: &'a Snapshot,
+    tree_range: Option<TreeRange>,
+    tree_head: Option<(TreeKey, TreeRow)>,
+    end: Bound<&'a [u8]>,
+    /// Newest commit that touched a row seen.
+    pub(super) observed: Seq,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Window,
+    Sealed(usize),
+    Tree,
+}
+
+impl<'a> Merge<'a> {
+    pub(super) fn new(
+        window: &'a Window,
+        lower: &'a Lower,
+        start: Bound<&[u8]>,
+        end: Bound<&'a [u8]>,
+    ) -> Result<Merge<'a>, EngineError> {
+        let sealed = lower
+            .sealed
+            .iter()
+            .map(|overlay| SealedCursor { overlay, rows: overlay.live_range(start, end).peekable() });
+        let mut merge = Merge {
+            window,
+            window_at: 0,
+            sealed: sealed.collect(),
+            tree: &lower.tree,
+            tree_range: lower.tree.range(start, end)?,
+            tree_head: None,
+            end,
+            observed: Seq(0),
+        };
+        merge.advance_tree()?;
+        Ok(merge)
+    }
+
+    fn advance_tree(&mut self) -> Result<(), EngineError> {
+        self.tree_head = match &mut self.tree_range {
+            Some(range) => next_row(range)?,
+            None => None,
+        };
+        Ok(())
+    }
+
+    /// The smallest key of any layer; of equal keys the newest layer's.
+    fn smallest(&mut self) -> Option<Source> {
+        let mut best: Option<(&[u8], Source)> =
+            self.window.rows.get(self.window_at).map(|(key, _)| (&**key, Source::Window));
+        for (index, cursor) in self.sealed.iter_mut().enumerate() {
+            if let Some((key, _)) = cursor.rows.peek()
+                && best.is_none_or(|(other, _)| key.as_ref() < other)
+            {
+                best = Some((key, Source::Sealed(index)));
+            }
+        }
+        if let Some((key, _)) = &self.tree_head
+            && best.is_none_or(|(other, _)| key.value() < other)
+        {
+            return Some(Source::Tree);
+        }
+        best.map(|(_, source)| source)
+    }
+
+    /// End of the interval of a newer layer that masks `key`, if one does, and that layer (window = 0).
+    fn masked(&self, key: &[u8], source: Source) -> Option<(Vec<u8>, usize)> {
+        let newer = match source {
+            Source::Window => return None,
+            Source::Sealed(index) => index,
+            Source::Tree => self.sealed.len(),
+        };
+        if let Some(end) = self.window.covering(key) {
+            return Some((end.to_vec(), 0));
+        }
+        for (index, cursor) in self.sealed[..newer].iter().enumerate() {
+            if let Some((_, end)) = cursor.overlay.covering(key) {
+                return Some((end.to_vec(), index + 1));
+            }
+        }
+        None
+    }
+
+    /// Moves every layer older than `layer` (window = 0) beyond `key`.
+    fn skip_older(&mut self, layer: usize, key: &[u8]) -> Result<(), EngineError> {
+        let start = Bound::Excluded(key);
+        for cursor in &mut self.sealed[layer..] {
+            if cursor.rows.peek().is_some_and(|(head, _)| head.as_ref() <= key) {
+                cursor.rows = cursor.overlay.live_range(start, self.end).peekable();
+            }
+        }
+        if self.tree_head.as_ref().is_some_and(|(head, _)| head.value() <= key) {
+            self.tree_range = self.tree.range(start, self.end)?;
+            self.advance_tree()?;
+        }
+        Ok(())
+    }
+
+    /// Moves every layer past `key`, which was just given out or superseded.
+    fn pass(&mut self, key: &[u8]) -> Result<(), EngineError> {
+        if self.window.rows.get(self.window_at).is_some_and(|(head, _)| head.as_ref() == key) {
+            self.window_at += 1;
+        }
+        for cursor in &mut self.sealed {
+            cursor.rows.next_if(|(head, _)| head.as_ref() == key);
+        }
+        if self.tree_head.as_ref().is_some_and(|(head, _)| head.value() == key) {
+            self.advance_tree()?;
+        }
+        Ok(())
+    }
+
+    /// Visits the live rows. `true`: the visitor broke off.
+    pub(super) fn run(&mut self, visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>) -> Result<bool, EngineError> {
+        let plain = self.window.rows.is_empty()
+            && self.window.dead.is_empty()
+            && self.sealed.iter().all(|cursor| cursor.overlay.is_empty());
+        while let Some(source) = self.smallest() {
+            if source == Source::Tree {
+                let (key, row) = self.tree_head.take().expect("the tree's head is the smallest");
+                if !plain && let Some((end, layer)) = self.masked(key.value(), source) {
+                    self.tree_head = Some((key, row));
+                    self.skip_older(layer, &end)?;
+                    continue;
+                }
+                let flow = visit(RowRef { key: key.value(), value: row.value(), version: row.version() });
+                self.advance_tree()?;
+                if flow.is_break() {
+                    return Ok(true);
+                }
+                continue;
+            }
+            let (key, live): (&'a [u8], &'a Live) = match source {
+                Source::Sealed(index) => {
+                    let (key, live) = *self.sealed[index].rows.peek().expect("the smallest key was seen there");
+                    (key, live)
+                }
+                _ => {
+                    let window: &'a Window = self.window;
+                    let (key, live) = &window.rows[self.window_at];
+                    (key, live)
+                }
+            };
+            if let Some((end, layer)) = self.masked(key, source) {
+                self.skip_older(layer, &end)?;
+                continue;
+            }
+            self.observed = self.observed.max(live.touched);
+            let flow = visit(RowRef { key, value: &live.value, version: live.version });
+            self.pass(key)?;
+            if flow.is_break() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,384 @@
+//! The log: where commits get their order, and how they reach the disk together.
+//!
+//! Why:        one sync serves every commit that waits, so a durable commit costs a share of a sync.
+//! Layout:     log segments of `segment`, each: header (32 bytes), then records (`record`); docs/format/log.md.
+//! Invariants: G1 records are written in the order of their sequence numbers.  G2 a file is synced whole before the
+//!             next one gets its first byte, so a record in a later file proves that the earlier ones are complete.
+//!             G3 after a failed write or sync nothing more is written: the engine is poisoned.
+//! Durability: `durable` grows only after a successful sync of everything up to it.
+//! Locking:    `serial` orders commits; the syncing thread takes it only to swap buffers, never during I/O.
+//! Not here:   what a commit does to the rows (commit), reading the log back (replay).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use event_listener::{Event, listener};
+use margay_env::{Clock, File};
+use margay_segment::{Kind, SegmentId, Store};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::limits::{Options, PENDING_BYTES_MAX};
+use super::record;
+use crate::{EngineError, Seq, Write};
+
+pub(super) const FILE_HEADER_BYTES: u64 = 32;
+const FILE_MAGIC: [u8; 8] = *b"margylog";
+const FILE_VERSION: u32 = 1;
+
+/// First bytes of a log file: magic, version, crc, segment id, first sequence number.
+pub(super) fn encode_file_header(segment: u64, first: Seq) -> [u8; FILE_HEADER_BYTES as usize] {
+    let mut header = [0; FILE_HEADER_BYTES as usize];
+    header[..8].copy_from_slice(&FILE_MAGIC);
+    header[8..12].copy_from_slice(&FILE_VERSION.to_le_bytes());
+    header[16..24].copy_from_slice(&segment.to_le_bytes());
+    header[24..32].copy_from_slice(&first.0.to_le_bytes());
+    let crc = crc32c::crc32c(&header);
+    header[12..16].copy_from_slice(&crc.to_le_bytes());
+    header
+}
+
+/// The first sequence number of a log file; `Ok(None)` when the file was never begun.
+pub(super) fn decode_file_header(header: &[u8], segment: u64) -> Result<Option<Seq>, EngineError> {
+    let damaged = || EngineError::Corrupt(format!("the header of log {segment:016x} is damaged"));
+    let header: &[u8; FILE_HEADER_BYTES as usize] = header.try_into().map_err(|_| damaged())?;
+    if header.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
+    let half = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
+    let mut unsigned = *header;
+    unsigned[12..16].fill(0);
+    if header[..8] != FILE_MAGIC || crc32c::crc32c(&unsigned) != half(12) || word(16) != segment {
+        // A header that was being written when the machine died: nothing after it was ever acknowledged.
+        return Ok(None);
+    }
+    if half(8) != FILE_VERSION {
+        let found = half(8);
+        return Err(EngineError::Corrupt(format!(
+            "log {segment:016x} has format {found}, this program reads {FILE_VERSION}: use a newer margay"
+        )));
+    }
+    Ok(Some(Seq(word(24))))
+}
+
+#[derive(Debug)]
+pub(super) struct LogFile {
+    pub(super) id: SegmentId,
+    pub(super) file: Arc<dyn File>,
+}
+
+/// Encoded records of one file, waiting to be written.
+#[derive(Debug)]
+struct Chunk {
+    log: Arc<LogFile>,
+    offset: u64,
+    bytes: Vec<u8>,
+    /// Nothing more will be written to this file.
+    last: bool,
+}
+
+/// The state that commits change one at a time.
+#[derive(Debug)]
+pub(super) struct Serial {
+    pub(super) last: Seq,
+    pub(super) active: Arc<LogFile>,
+    /// Where the next record goes.
+    pub(super) at: u64,
+    /// Whether a record of the active file carries a payload.
+    pub(super) payloads: bool,
+    /// The next file, made ahead of time.
+    pub(super) ready: Option<Arc<LogFile>>,
+    /// Why no next file could be made, while that lasts.
+    pub(super) ready_failed: Option<String>,
+    pending: VecDeque<Chunk>,
+    pending_bytes: usize,
+    stopping: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) serial: Mutex<Serial>,
+    work: Condvar,
+    idle: AtomicBool,
+    durable: AtomicU64,
+    wanted: AtomicU64,
+    waiting: AtomicUsize,
+    /// A sync begins when so many wait.
+    goal: AtomicUsize,
+    synced: Event,
+    poison: OnceLock<String>,
+    pub(super) syncs: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    clock: Arc<dyn Clock>,
+    store: Arc<Store>,
+}
+
+impl Log {
+    /// Begins a new log file after `last`, which is already durable.
+    pub(super) fn begin(
+        store: Arc<Store>,
+        clock: Arc<dyn Clock>,
+        last: Seq,
+        options: &Options,
+    ) -> Result<Log, EngineError> {
+        let active = Arc::new(create(&store, options.log_file_bytes)?);
+        let header = encode_file_header(active.id.0, Seq(last.0 + 1));
+        active.file.write_all_at(&header, 0)?;
+        active.file.sync_data()?;
+        let serial = Serial {
+            last,
+            active,
+            at: FILE_HEADER_BYTES,
+            payloads: false,
+            ready: None,
+            ready_failed: None,
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            stopping: false,
+        };
+        Ok(Log {
+            serial: Mutex::new(serial),
+            work: Condvar::new(),
+            idle: AtomicBool::new(false),
+            durable: AtomicU64::new(last.0),
+            wanted: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            goal: AtomicUsize::new(1),
+            synced: Event::new(),
+            poison: OnceLock::new(),
+            syncs: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            clock,
+            store,
+        })
+    }
+
+    pub(super) fn durable(&self) -> Seq {
+        Seq(self.durable.load(Ordering::Acquire))
+    }
+
+    pub(super) fn check_poison(&self) -> Result<(), EngineError> {
+        match self.poison.get() {
+            None => Ok(()),
+            Some(why) => Err(EngineError::Poisoned(why.clone())),
+        }
+    }
+
+    pub(super) fn poison(&self, why: String) {
+        tracing::error!(%why, "storage fault: the metadata is read-only from now on; restart after the disk is well again");
+        let _ = self.poison.set(why);
+        self.synced.notify(usize::MAX);
+    }
+
+    /// Appends a record to the buffer; the caller has made sure that it fits. Returns its sequence number.
+    pub(super) fn append(&self, serial: &mut Serial, writes: &[Write], payload: &[u8]) -> Seq {
+        let seq = Seq(serial.last.0 + 1);
+        let log = serial.active.clone();
+        let joins = serial.pending.back().is_some_and(|chunk| chunk.log.id == log.id);
+        if !joins {
+            serial.pending.push_back(Chunk { log: log.clone(), offset: serial.at, bytes: Vec::new(), last: false });
+        }
+        let chunk = serial.pending.back_mut().expect("a chunk was just made sure of");
+        let before = chunk.bytes.len();
+        assert_eq!(chunk.offset + before as u64, serial.at, "records follow each other without a gap");
+        record::encode(&mut chunk.bytes, log.id.0, serial.at, seq, writes, payload);
+        let grown = chunk.bytes.len() - before;
+        serial.at += grown as u64;
+        serial.pending_bytes += grown;
+        serial.payloads |= !payload.is_empty();
+        serial.last = seq;
+        if serial.pending_bytes >= PENDING_BYTES_MAX {
+            self.wake_idle();
+        }
+        seq
+    }
+
+    /// Goes on in the file that was made ready. Returns the file that ended.
+    pub(super) fn rotate(&self, serial: &mut Serial) -> Arc<LogFile> {
+        let next = serial.ready.take().expect("the caller saw that a file is ready");
+        let ended = std::mem::replace(&mut serial.active, next.clone());
+        match serial.pending.back_mut() {
+            Some(chunk) => chunk.last = true,
+            None => {
+                serial.pending.push_back(Chunk { log: ended.clone(), offset: serial.at, bytes: Vec::new(), last: true })
+            }
+        }
+        let header = encode_file_header(next.id.0, Seq(serial.last.0 + 1)).to_vec();
+        serial.pending.push_back(Chunk { log: next, offset: 0, bytes: header, last: false });
+        serial.at = FILE_HEADER_BYTES;
+        serial.payloads = false;
+        ended
+    }
+
+    pub(super) fn create_file(&self, len: u64) -> Result<LogFile, EngineError> {
+        create(&self.store, len)
+    }
+
+    fn wake_idle(&self) {
+        if self.idle.load(Ordering::Acquire) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Says that somebody waits for `seq`; wakes the syncing thread when it is time.
+    fn want(&self, seq: Seq, waiting: usize) {
+        self.wanted.fetch_max(seq.0, Ordering::AcqRel);
+        if self.idle.load(Ordering::Acquire) && (waiting >= self.goal.load(Ordering::Acquire) || waiting == 1) {
+            // Under the lock, so that the thread is either before its check or really asleep.
+            let serial = self.serial.lock();
+            self.work.notify_one();
+            drop(serial);
+        }
+    }
+
+    /// Resolves when `seq` is durable.
+    pub(super) async fn wait(&self, seq: Seq) -> Result<(), EngineError> {
+        if self.durable() >= seq {
+            return Ok(());
+        }
+        let waiter = Waiter::new(self);
+        self.want(seq, waiter.count);
+        loop {
+            listener!(self.synced => woken);
+            if self.durable() >= seq {
+                return Ok(());
+            }
+            self.check_poison()?;
+            woken.await;
+        }
+    }
+
+    pub(super) fn wait_blocking(&self, seq: Seq) -> Result<(), EngineError> {
+        use event_listener::Listener;
+        if self.durable() >= seq {
+            return Ok(());
+        }
+        let waiter = Waiter::new(self);
+        self.want(seq, waiter.count);
+        loop {
+            listener!(self.synced => woken);
+            if self.durable() >= seq {
+                return Ok(());
+            }
+            self.check_poison()?;
+            woken.wait();
+        }
+    }
+
+    /// The syncing thread: until `stop`, or until a fault.
+    pub(super) fn run(&self, options: &Options) {
+        loop {
+            let Some((chunks, last)) = self.next_group(options) else {
+                return;
+            };
+            let released = self.waiting.load(Ordering::Acquire);
+            if let Err(error) = self.write_group(chunks) {
+                self.poison(format!("log: {error}"));
+                return;
+            }
+            self.durable.store(last.0, Ordering::Release);
+            // Half of those that are released now are waited for next time: while their answers travel, the other
+            // half is being synced.
+            self.goal.store((released.max(self.waiting.load(Ordering::Acquire)) / 2).max(1), Ordering::Release);
+            self.synced.notify(usize::MAX);
+        }
+    }
+
+    /// Waits until a sync is due and takes everything that is pending.
+    fn next_group(&self, options: &Options) -> Option<(VecDeque<Chunk>, Seq)> {
+        let mut serial = self.serial.lock();
+        let deadline = self.clock.monotonic() + options.sync_interval;
+        loop {
+            let wanted = self.wanted.load(Ordering::Acquire) > self.durable.load(Ordering::Acquire);
+            let due = serial.stopping || wanted || serial.pending_bytes >= PENDING_BYTES_MAX;
+            let now = self.clock.monotonic();
+            if !serial.pending.is_empty() && (due || now >= deadline) {
+                break;
+            }
+            if serial.stopping {
+                return None;
+            }
+            let patience = deadline.saturating_sub(now).max(Duration::from_millis(1));
+            self.sleep(&mut serial, patience);
+        }
+        self.gather(&mut serial, options.group_wait_max);
+        let chunks = std::mem::take(&mut serial.pending);
+        serial.pending_bytes = 0;
+        Some((chunks, serial.last))
+    }
+
+    /// Lets others join the sync that is about to begin, for a short while.
+    fn gather(&self, serial: &mut MutexGuard<'_, Serial>, patience: Duration) {
+        let deadline = self.clock.monotonic() + patience;
+        while self.waiting.load(Ordering::Acquire) < self.goal.load(Ordering::Acquire) && !serial.stopping {
+            let left = deadline.saturating_sub(self.clock.monotonic());
+            if left.is_zero() {
+                return;
+            }
+            self.sleep(serial, left);
+        }
+    }
+
+    fn sleep(&self, serial: &mut MutexGuard<'_, Serial>, length: Duration) {
+        self.idle.store(true, Ordering::Release);
+        self.work.wait_for(serial, length);
+        self.idle.store(false, Ordering::Release);
+    }
+
+    fn write_group(&self, chunks: VecDeque<Chunk>) -> Result<(), EngineError> {
+        let mut unsynced: Option<Arc<LogFile>> = None;
+        for chunk in chunks {
+            if !chunk.bytes.is_empty() {
+                chunk.log.file.write_all_at(&chunk.bytes, chunk.offset)?;
+                self.bytes.fetch_add(chunk.bytes.len() as u64, Ordering::Relaxed);
+            }
+            unsynced = Some(chunk.log.clone());
+            if chunk.last {
+                self.sync(&chunk.log)?;
+                unsynced = None;
+            }
+        }
+        match unsynced {
+            Some(log) => self.sync(&log),
+            None => Ok(()),
+        }
+    }
+
+    fn sync(&self, log: &LogFile) -> Result<(), EngineError> {
+        log.file.sync_data()?;
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn stop(&self) {
+        self.serial.lock().stopping = true;
+        self.work.notify_all();
+    }
+}
+
+fn create(store: &Store, len: u64) -> Result<LogFile, EngineError> {
+    let (id, file) =
+        store.create_log(len).map_err(|error| EngineError::Io(std::io::Error::other(error.to_string())))?;
+    debug_assert_eq!(store.segments().iter().find(|info| info.id == id).map(|info| info.kind), Some(Kind::Log));
+    Ok(LogFile { id, file })
+}
+
+/// Counts those who wait for a sync, for as long as they do.
+struct Waiter<'a> {
+    log: &'a Log,
+    count: usize,
+}
+
+impl<'a> Waiter<'a> {
+    fn new(log: &'a Log) -> Waiter<'a> {
+        Waiter { log, count: log.waiting.fetch_add(1, Ordering::AcqRel) + 1 }
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.log.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}

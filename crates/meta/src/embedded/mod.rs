@@ -1,0 +1,242 @@
+//! The embedded engine: log, overlay, B-tree in one data directory.
+//!
+//! Why:        LSM stores make a listing pay for deleted rows, B-trees alone cannot sync scattered rows together; a
+//!             log with shared syncs, an ordered overlay with dead intervals and a B-tree that is folded into in the
+//!             background has neither fault (docs/design/0001-embedded-engine.md has the measurements).
+//! Invariants: the contract's M1 to M5, and  E1 tree + sealed overlays + active overlay = all commits.
+//!             E2 the tree holds only durable commits.  E3 a log file goes only when the tree has its commits.
+//! Locking:    `log.serial` < `active` (never the other way); `lower` is swapped, never locked.
+//! Not here:   payload files that are not logs (segment), what rows mean (volume).
+
+mod checkpoint;
+mod commit;
+mod layers;
+mod limits;
+mod log;
+mod overlay;
+mod pace;
+mod record;
+mod replay;
+mod tail;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use margay_env::Env;
+use margay_segment::Store;
+use parking_lot::{Mutex, RwLock};
+
+pub use limits::{LOG_FILE_BYTES_MIN, Options};
+pub use replay::walk_log;
+
+use checkpoint::Folds;
+use layers::{Lower, Merge, Stored, Window, as_slice};
+use log::Log;
+use overlay::{Found, Overlay};
+use pace::Pace;
+use tail::Tail;
+use tree::Tree;
+
+use crate::{
+    Batch, Change, CommitError, DurableFuture, Engine, EngineError, Observed, PAYLOAD_BYTES_MAX, Row, RowRef, Seq,
+    TailLost,
+};
+
+/// The engine as its threads share it.
+#[derive(Debug)]
+struct Embedded {
+    env: Env,
+    options: Options,
+    store: Arc<Store>,
+    tree: Tree,
+    log: Log,
+    active: RwLock<Overlay>,
+    lower: ArcSwap<Lower>,
+    /// Newest commit that deleted anything: every answer that misses a row depends on it.
+    newest_deletion: AtomicU64,
+    folds: Folds,
+    pace: Pace,
+    tail: Tail,
+}
+
+/// Figures for metrics; counters since the start, gauges as of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub commits: u64,
+    pub log_syncs: u64,
+    pub log_bytes_written: u64,
+    /// Bytes of the active log file in use.
+    pub log_bytes: u64,
+    pub overlay_rows: u64,
+    pub overlay_bytes: u64,
+    pub sealed_rows: u64,
+    pub checkpoints: u64,
+    pub checkpoint_rows: u64,
+    pub checkpoint_nanoseconds: u64,
+    pub tree_file_bytes: u64,
+}
+
+/// A running engine. Dropping it syncs the log and ends its threads; nothing is folded then.
+#[derive(Debug)]
+pub struct EmbeddedEngine {
+    shared: Arc<Embedded>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl EmbeddedEngine {
+    /// Opens or makes the engine of a data directory, whose log files lie in `store`. Replays the log.
+    pub fn open(env: Env, store: Arc<Store>, options: Options) -> Result<EmbeddedEngine, EngineError> {
+        if options.log_file_bytes < LOG_FILE_BYTES_MIN {
+            return Err(EngineError::Io(std::io::Error::other("the log file size is below its minimum")));
+        }
+        let shared = Arc::new(replay::open(env, store, options)?);
+        let (syncer, folder) = (shared.clone(), shared.clone());
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.into()).spawn(body).map_err(EngineError::Io)
+        };
+        let threads = vec![
+            spawn("log-sync", Box::new(move || syncer.log.run(&syncer.options)))?,
+            spawn("checkpoint", Box::new(move || folder.run_checkpoints()))?,
+        ];
+        Ok(EmbeddedEngine { shared, threads: Mutex::new(threads) })
+    }
+
+    pub fn statistics(&self) -> Statistics {
+        let shared = &self.shared;
+        let (commits, log_bytes) = {
+            let serial = shared.log.serial.lock();
+            (serial.last.0, serial.at)
+        };
+        let (overlay_rows, overlay_bytes) = {
+            let active = shared.active.read();
+            (active.rows() as u64, active.bytes() as u64)
+        };
+        Statistics {
+            commits,
+            log_syncs: shared.log.syncs.load(Ordering::Relaxed),
+            log_bytes_written: shared.log.bytes.load(Ordering::Relaxed),
+            log_bytes,
+            overlay_rows,
+            overlay_bytes,
+            sealed_rows: shared.lower.load().sealed.iter().map(|overlay| overlay.rows() as u64).sum(),
+            checkpoints: shared.folds.count.load(Ordering::Relaxed),
+            checkpoint_rows: shared.folds.rows.load(Ordering::Relaxed),
+            checkpoint_nanoseconds: shared.folds.nanoseconds.load(Ordering::Relaxed),
+            tree_file_bytes: shared.tree.file_bytes().unwrap_or_default(),
+        }
+    }
+}
+
+impl Drop for EmbeddedEngine {
+    fn drop(&mut self) {
+        self.shared.log.stop();
+        self.shared.folds.stop();
+        for thread in self.threads.lock().drain(..) {
+            // A thread that panicked has said so; there is nobody to tell again.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Embedded {
+    /// The active overlay's answer and the layers below it, of one moment.
+    fn find(&self, key: &[u8]) -> Result<(Option<Stored>, Seq), EngineError> {
+        let lower = {
+            let active = self.active.read();
+            match active.find(key) {
+                Found::Live(live) => return Ok((Some(Stored::Overlay(live.clone())), live.touched)),
+                Found::Dead => return Ok((None, self.newest_deletion())),
+                // Sealing swaps both under the write lock, so these layers belong to this overlay.
+                Found::Unknown => self.lower.load_full(),
+            }
+        };
+        let stored = lower.get(key)?;
+        let observed = stored.as_ref().map_or_else(|| self.newest_deletion(), Stored::touched);
+        Ok((stored, observed))
+    }
+
+    fn newest_deletion(&self) -> Seq {
+        Seq(self.newest_deletion.load(Ordering::Acquire))
+    }
+
+    fn scan_rows(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Seq, EngineError> {
+        let mut observed = Seq(0);
+        let mut from = Bound::Included(start.to_vec());
+        loop {
+            let (window, lower) = {
+                let active = self.active.read();
+                (Window::copy(&active, as_slice(&from), end), self.lower.load_full())
+            };
+            let until = Bound::Excluded(window.until().unwrap_or(end));
+            let mut merge = Merge::new(&window, &lower, as_slice(&from), until)?;
+            let broke = merge.run(visit)?;
+            observed = observed.max(merge.observed);
+            match window.until() {
+                Some(next) if !broke => from = Bound::Included(next.to_vec()),
+                _ => return Ok(observed.max(self.newest_deletion())),
+            }
+        }
+    }
+}
+
+impl Engine for EmbeddedEngine {
+    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
+        let (stored, observed) = self.shared.find(key)?;
+        let row = stored.map(|stored| Row { value: Bytes::copy_from_slice(stored.value()), version: stored.version() });
+        Ok(Observed { value: row, observed })
+    }
+
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Observed<()>, EngineError> {
+        let observed = self.shared.scan_rows(start, end, visit)?;
+        Ok(Observed { value: (), observed })
+    }
+
+    fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
+        self.shared.commit_batch(batch)
+    }
+
+    fn durable(&self, seq: Seq) -> DurableFuture<'_> {
+        Box::pin(self.shared.log.wait(seq))
+    }
+
+    fn wait_durable(&self, seq: Seq) -> Result<(), EngineError> {
+        self.shared.log.wait_blocking(seq)
+    }
+
+    fn last_seq(&self) -> Seq {
+        self.shared.log.serial.lock().last
+    }
+
+    fn durable_seq(&self) -> Seq {
+        self.shared.log.durable()
+    }
+
+    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost> {
+        self.shared.tail.since(after, limit, self.last_seq())
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        PAYLOAD_BYTES_MAX
+    }
+
+    fn checkpoint(&self) -> Result<(), EngineError> {
+        self.shared.checkpoint_now()
+    }
+}
