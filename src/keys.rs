@@ -1,6 +1,7 @@
 //! The root keys: from the environment, or made once into a file that only its owner reads.
 //!
 //! Why:        a server that starts without configuration still has no password that anybody knows.
+//! Layout:     the form of an AWS credentials file, so that tools can be pointed at it.
 //! Invariants: K1 keys are printed only on a terminal.  K2 an existing file is never overwritten.
 //!             K3 `Debug` does not show the secret.
 //! Not here:   checking signatures (the S3 door).
@@ -64,8 +65,7 @@ fn from_file(env: &Env, path: &Path) -> Result<RootKeys, Failure> {
     match files::read(env, path, 4096) {
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes);
-            let wrong =
-                "it must hold access_key = \"...\" and secret_key = \"...\"; correct it, or remove it to get new keys";
+            let wrong = "it must hold the lines aws_access_key_id = ... and aws_secret_access_key = ...; correct it, or remove it to get new keys";
             let (access_key, secret_key) = parse(&text).ok_or_else(|| complain(&"wrong content", wrong))?;
             check(&access_key, &secret_key).map_err(|error| complain(&error, wrong))?;
             Ok(RootKeys { access_key, secret_key, file: Some(path.to_owned()) })
@@ -75,7 +75,8 @@ fn from_file(env: &Env, path: &Path) -> Result<RootKeys, Failure> {
             let secret_key = random_text(env, SECRET_ALPHABET, SECRET_LEN);
             let text = format!(
                 "# The root keys of this margay, made on its first start. Who reads this file owns all its data.\n\
-                 access_key = \"{access_key}\"\nsecret_key = \"{secret_key}\"\n"
+                 # AWS tools read it with AWS_SHARED_CREDENTIALS_FILE set to its name.\n\
+                 [default]\naws_access_key_id = {access_key}\naws_secret_access_key = {secret_key}\n"
             );
             files::write_new(env, path, text.as_bytes()).map_err(|error| complain(&error, files::remedy(&error)))?;
             Ok(RootKeys { access_key, secret_key, file: Some(path.to_owned()) })
@@ -89,11 +90,10 @@ fn parse(text: &str) -> Option<(String, String)> {
     let value = |name: &str| {
         text.lines().find_map(|line| {
             let (key, value) = line.split_once('=')?;
-            let value = value.trim().strip_prefix('"')?.strip_suffix('"')?;
-            (key.trim() == name).then(|| value.to_owned())
+            (key.trim() == name).then(|| value.trim().to_owned())
         })
     };
-    Some((value("access_key")?, value("secret_key")?))
+    Some((value("aws_access_key_id")?, value("aws_secret_access_key")?))
 }
 
 fn check(access_key: &str, secret_key: &str) -> Result<(), String> {
@@ -144,7 +144,7 @@ mod tests {
         let only = |name: &str| (name == "MARGAY_ACCESS_KEY").then(|| "abc".to_owned());
         assert!(load(&Env::real(), folder.path(), only).unwrap_err().message.contains("set both or none"));
         assert!(load(&Env::real(), folder.path(), |_| Some("ab".to_owned())).is_err());
-        for text in ["", "access_key = \"abc\"", "access_key = \"a/c\"\nsecret_key = \"long enough\""] {
+        for text in ["", "aws_access_key_id = abc", "aws_access_key_id = a/c\naws_secret_access_key = long enough"] {
             std::fs::write(folder.path().join("keys"), text).unwrap();
             let error = load(&Env::real(), folder.path(), |_| None).unwrap_err();
             assert!(error.message.contains("remove it to get new keys"), "{}", error.message);

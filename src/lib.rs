@@ -3,6 +3,10 @@
 //! Why:      the only package that names every crate; it holds no rules of the file system.
 //! Not here: what an operation means (margay-volume), what a request means (margay-s3).
 
+pub mod admin;
+pub mod answer;
+pub mod cli;
+pub mod control;
 pub mod datadir;
 pub mod exit;
 pub mod files;
@@ -10,5 +14,10 @@ pub mod keys;
 pub mod listener;
 pub mod logging;
 pub mod metrics;
+pub mod open_files;
+pub mod probe;
+pub mod screen;
+pub mod server;
 pub mod settings;
 pub mod tls;
+pub mod wiring;

@@ -28,7 +28,7 @@ use crate::exit::Failure;
 use crate::metrics::Traffic;
 use crate::settings::ConnectionLimits;
 use crate::tls::Tls;
-use body::{OnEnd, RequestBody, ResponseBody};
+use body::{RequestBody, ResponseBody};
 use wire::Stream;
 
 /// Connections that wait in the kernel to be accepted.
@@ -38,20 +38,7 @@ const REFUSALS_MAX: usize = 64;
 /// After a failed accept (no file descriptors left, most likely).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the handler gives back.
-pub struct Answer {
-    pub response: Response<ResponseBody>,
-    /// Told when the answer was handed over or broke off.
-    pub on_end: Option<OnEnd>,
-}
-
-impl fmt::Debug for Answer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Answer({})", self.response.status())
-    }
-}
-
-pub type AnswerFuture = Pin<Box<dyn Future<Output = Answer> + Send>>;
+pub type AnswerFuture = Pin<Box<dyn Future<Output = Response<ResponseBody>> + Send>>;
 
 /// Answers requests; never fails, never panics.
 pub trait Handler: Send + Sync + 'static {

@@ -1,3 +1,7 @@
-//! The binary `margay`.
+//! The binary `margay`; everything is in the library, where tests reach it.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    margay::cli::main()
+}

@@ -49,6 +49,7 @@ pub struct Settings {
     pub address: String,
     /// `None`: no admin port.
     pub admin_address: Option<String>,
+    pub region: String,
     pub domains: Vec<String>,
     /// Certificate chain and key, PEM files.
     pub tls: Option<(PathBuf, PathBuf)>,
@@ -85,6 +86,7 @@ impl Settings {
             data: PathBuf::from(text("data").ok_or("data must not be empty")?),
             address: text("address").ok_or("address must not be empty")?,
             admin_address: text("admin_address"),
+            region: text("region").unwrap_or_else(|| "us-east-1".to_owned()),
             domains,
             tls,
             log_level: text("log_level").unwrap_or_else(|| "info".to_owned()),

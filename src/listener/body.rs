@@ -98,30 +98,20 @@ impl Body for RequestBody {
     }
 }
 
-/// Called once with the bytes of the body that were handed over, when an answer ended, however it ended.
-pub type OnEnd = Box<dyn FnOnce(u64) + Send>;
-
-/// An answer that keeps its request counted as running, and reports its end.
-pub struct CountedBody {
+/// An answer that keeps its request counted as running.
+#[derive(Debug)]
+pub struct RunningBody {
     inner: ResponseBody,
-    bytes: u64,
-    on_end: Option<OnEnd>,
     _running: Running,
 }
 
-impl std::fmt::Debug for CountedBody {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "CountedBody({} bytes so far)", self.bytes)
+impl RunningBody {
+    pub(super) fn new(inner: ResponseBody, running: Running) -> RunningBody {
+        RunningBody { inner, _running: running }
     }
 }
 
-impl CountedBody {
-    pub(super) fn new(inner: ResponseBody, running: Running, on_end: Option<OnEnd>) -> CountedBody {
-        CountedBody { inner, bytes: 0, on_end, _running: running }
-    }
-}
-
-impl Body for CountedBody {
+impl Body for RunningBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -129,11 +119,7 @@ impl Body for CountedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let poll = Pin::new(&mut self.inner).poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &poll {
-            self.bytes += frame.data_ref().map_or(0, |data| data.remaining() as u64);
-        }
-        poll
+        Pin::new(&mut self.inner).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -142,13 +128,5 @@ impl Body for CountedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
-    }
-}
-
-impl Drop for CountedBody {
-    fn drop(&mut self) {
-        if let Some(on_end) = self.on_end.take() {
-            on_end(self.bytes);
-        }
     }
 }

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::body::{CountedBody, RequestBody};
+use super::body::{RequestBody, RunningBody};
 use super::pulse::Pulse;
 use super::wire::{Stream, Wire};
 
@@ -50,20 +50,17 @@ struct Service {
 }
 
 impl hyper::service::Service<Request<Incoming>> for Service {
-    type Response = Response<CountedBody>;
+    type Response = Response<RunningBody>;
     type Error = Infallible;
     // Boxed when called, so that a connection without a request does not hold room for one.
-    type Future = Pin<Box<dyn Future<Output = Result<Response<CountedBody>, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<RunningBody>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let running = self.pulse.begin();
         let limits = self.shared.limits;
         let request = request.map(|body| RequestBody::new(body, limits.stall_time_max, limits.body_rate_min));
         let answer = self.shared.handler.handle(request, self.peer);
-        Box::pin(async move {
-            let answer = answer.await;
-            Ok(answer.response.map(|body| CountedBody::new(body, running, answer.on_end)))
-        })
+        Box::pin(async move { Ok(answer.await.map(|body| RunningBody::new(body, running))) })
     }
 }
 

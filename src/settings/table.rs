@@ -72,6 +72,7 @@ pub const SETTINGS: &[Setting] = &[
         "where /health and /metrics listen, without a password; off closes it",
     ),
     setting("metadata", Kind::Choice(&["embedded"]), "embedded", "the engine that holds the tree"),
+    setting("region", Kind::Text, "us-east-1", "what clients are told when they ask for the region"),
     setting("domain", Kind::List, "", "host names under which BUCKET.NAME addresses a bucket"),
     setting("tls_certificate", Kind::Path, "", "PEM file with the certificate chain; turns TLS on"),
     setting("tls_key", Kind::Path, "", "PEM file with the private key of the certificate"),

@@ -1,0 +1,66 @@
+//! The command line: what there is to say, and one file per command that does it.
+//!
+//! Invariants: I1 results go to stdout, everything else to stderr.  I2 exit codes are those of `exit`.
+//! Not here:   settings (`settings`), the benchmarks and the small client (margay-bench).
+
+mod arguments;
+mod config;
+mod serve;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::{CODES_HELP, Failure};
+
+/// An object store and a file system at the same time: one tree, two doors.
+#[derive(Debug, Parser)]
+#[command(name = "margay", version, after_help = CODES_HELP, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a server on a data directory
+    Serve(serve::Args),
+    /// Show every setting, its value and where it came from
+    Config(config::Args),
+    /// Show what the server of a data directory is doing
+    Status(status::Args),
+}
+
+/// Runs the program; the whole of `main`.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no failures; printing fails only when nobody reads.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+        }
+    };
+    let outcome = match cli.command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Config(args) => config::run(&args),
+        Command::Status(args) => status::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { code, message }) => {
+            eprintln!("margay: {message}");
+            ExitCode::from(code as u8)
+        }
+    }
+}
+
+/// A runtime for the commands that wait for somebody.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("margay")
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start threads: {error}; look at ulimit -u")))
+}

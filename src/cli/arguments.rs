@@ -1,0 +1,130 @@
+//! Flags that several commands share, and how they become settings.
+
+use std::collections::BTreeMap;
+
+use margay_env::Env;
+
+use crate::exit::Failure;
+use crate::files;
+use crate::settings::Settings;
+use crate::settings::resolve::{Found, Resolved, resolve};
+
+/// Largest settings file, in bytes.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Which data directory and which settings file; all that commands beside a running server need.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct DataArgs {
+    /// Data directory [default: ./margay-data]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub data: Option<String>,
+    /// File of settings (TOML); also MARGAY_CONFIG
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<String>,
+    /// Any setting by its name, for example --set limits.cache_bytes=1GiB; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", global = true)]
+    pub set: Vec<String>,
+}
+
+/// Everything a server can be told.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ServerArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Where the S3 door listens [default: 127.0.0.1:9000]
+    #[arg(long, value_name = "HOST:PORT")]
+    address: Option<String>,
+    /// Where /health and /metrics listen, without a password; `off` closes it [default: 127.0.0.1:9001]
+    #[arg(long, value_name = "HOST:PORT")]
+    admin_address: Option<String>,
+    /// The engine that holds the tree [default: embedded]
+    #[arg(long, value_name = "ENGINE")]
+    metadata: Option<String>,
+    /// What clients are told when they ask for the region [default: us-east-1]
+    #[arg(long, value_name = "NAME")]
+    region: Option<String>,
+    /// Host name under which BUCKET.NAME addresses a bucket; may be repeated
+    #[arg(long, value_name = "NAME")]
+    domain: Vec<String>,
+    /// Certificate chain (PEM); turns TLS on. Replaced files are taken up without a restart
+    #[arg(long, value_name = "FILE")]
+    tls_certificate: Option<String>,
+    /// Private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<String>,
+    /// error, warn, info, debug, trace, or TARGET=LEVEL,... [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// auto, text or json; auto is text on a terminal [default: auto]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+}
+
+impl DataArgs {
+    fn flags(&self) -> Result<Vec<(String, String)>, Failure> {
+        let mut flags = Vec::new();
+        for pair in &self.set {
+            let (name, value) = pair.split_once('=').ok_or_else(|| {
+                Failure::usage(format!("--set {pair}: write --set NAME=VALUE, `margay config` shows the names"))
+            })?;
+            flags.push((name.trim().to_owned(), value.to_owned()));
+        }
+        flags.extend(self.data.iter().map(|data| ("data".to_owned(), data.clone())));
+        Ok(flags)
+    }
+
+    /// Every setting, with where it came from.
+    pub(crate) fn resolve(&self, env: &Env) -> Result<Vec<Resolved>, Failure> {
+        self.resolve_with(env, Vec::new())
+    }
+
+    fn resolve_with(&self, env: &Env, more: Vec<(String, String)>) -> Result<Vec<Resolved>, Failure> {
+        let mut flags = self.flags()?;
+        flags.extend(more);
+        let environment: BTreeMap<String, String> = environment();
+        let file = match self.config.as_ref().or_else(|| environment.get("MARGAY_CONFIG")) {
+            Some(path) => {
+                let bytes = files::read(env, path.as_ref(), FILE_BYTES_MAX).map_err(|error| {
+                    Failure::usage(format!("{path} cannot be read: {error}; {}", files::remedy(&error)))
+                })?;
+                let text = String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{path} is not UTF-8 text")))?;
+                Some((path.clone(), text))
+            }
+            None => None,
+        };
+        resolve(&Found { flags, environment, file }).map_err(Failure::usage)
+    }
+
+    pub(crate) fn settings(&self, env: &Env) -> Result<Settings, Failure> {
+        Settings::build(&self.resolve(env)?).map_err(Failure::usage)
+    }
+}
+
+impl ServerArgs {
+    pub(crate) fn resolve(&self, env: &Env) -> Result<Vec<Resolved>, Failure> {
+        let single = [
+            ("address", &self.address),
+            ("admin_address", &self.admin_address),
+            ("metadata", &self.metadata),
+            ("region", &self.region),
+            ("tls_certificate", &self.tls_certificate),
+            ("tls_key", &self.tls_key),
+            ("log_level", &self.log_level),
+            ("log_format", &self.log_format),
+        ];
+        let mut flags: Vec<(String, String)> = single
+            .into_iter()
+            .filter_map(|(name, value)| value.as_ref().map(|value| (name.to_owned(), value.clone())))
+            .collect();
+        flags.extend(self.domain.iter().map(|name| ("domain".to_owned(), name.clone())));
+        self.data.resolve_with(env, flags)
+    }
+}
+
+/// Our part of the environment; values that are not UTF-8 cannot be ours.
+pub(crate) fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| name.starts_with("MARGAY_"))
+        .collect()
+}

@@ -1,0 +1,181 @@
+//! `margay serve`: opens the storage, opens the doors, and closes both in order.
+//!
+//! Invariants: V1 the address is taken before the storage is opened, and answered on only after.
+//!             V2 on the first SIGTERM or SIGINT nothing new begins, what runs gets the drain time, then the
+//!             storage is checkpointed; on the second the process ends at once (which loses nothing durable).
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use margay_env::Env;
+use parking_lot::Mutex;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::arguments::{ServerArgs, environment};
+use crate::admin::Admin;
+use crate::control::{self, Control};
+use crate::datadir::DataDir;
+use crate::exit::Failure;
+use crate::keys;
+use crate::listener::{self, Handler, Listener};
+use crate::logging;
+use crate::metrics::{Requests, Traffic};
+use crate::open_files;
+use crate::probe;
+use crate::screen::{self, Screen};
+use crate::server::Server;
+use crate::settings::resolve::stray_variables;
+use crate::settings::{ConnectionLimits, Settings};
+use crate::tls::{self, Tls};
+use crate::wiring::Storage;
+
+const EXAMPLES: &str = "Examples:
+  margay serve
+  margay serve --data /srv/margay --address 0.0.0.0:9000 --log-format json
+  margay serve --tls-certificate chain.pem --tls-key key.pem --domain s3.example.org
+  MARGAY_ACCESS_KEY=me MARGAY_SECRET_KEY=a-long-secret margay serve
+
+The root keys come from MARGAY_ACCESS_KEY and MARGAY_SECRET_KEY, or are made once into DIR/keys.
+SIGTERM and Ctrl-C stop it after the running requests; a second one stops at once. SIGHUP reads the certificate again.";
+
+/// Connections at once on the admin port and on the control socket, each.
+const ADMIN_CONNECTIONS_MAX: usize = 64;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let env = Env::real();
+    let settings = Settings::build(&args.server.resolve(&env)?).map_err(Failure::usage)?;
+    logging::start(&settings.log_level, &settings.log_format)?;
+    for name in stray_variables(&environment()) {
+        tracing::warn!(%name, "this variable names no setting; `margay config --json` shows the names");
+    }
+    // What is made from here on is readable by this user only: data, keys, the control socket.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    let connections_max = open_files::allow(settings.connection.connections_max);
+    let limits = ConnectionLimits { connections_max, ..settings.connection };
+    super::runtime()?.block_on(serve(env, settings, limits))
+}
+
+async fn serve(env: Env, settings: Settings, limits: ConnectionLimits) -> Result<(), Failure> {
+    let mut signals = Signals::new()?;
+    let dir = DataDir::open_or_create(&env, &settings.data)?;
+    let keys = keys::load(&env, &settings.data, |name| std::env::var(name).ok())?;
+    let tls = match settings.tls.clone() {
+        Some((certificate, key)) => Some(Tls::load(&env, certificate, key)?),
+        None => None,
+    };
+    let socket = listener::bind(&settings.address, "--address").await?;
+    let admin_socket = match &settings.admin_address {
+        Some(address) => Some(listener::bind(address, "--admin-address").await?),
+        None => None,
+    };
+    let sync = probe::sync_time(&env, &settings.data)
+        .map_err(|error| tracing::warn!(%error, "cannot measure a sync in the data directory"))
+        .ok();
+    let storage = Arc::new(Storage::open(&env, dir, &settings.storage)?);
+    let server = Arc::new(Server {
+        begun: env.clock.monotonic(),
+        env: env.clone(),
+        data: settings.data.clone(),
+        storage,
+        requests: Arc::new(Requests::default()),
+        traffic: Arc::new(Traffic::default()),
+        addresses: Mutex::new((None, None)),
+    });
+
+    let door: Arc<dyn Handler> = Arc::new(Admin(Arc::clone(&server)));
+    let main = Listener::start_tcp(socket, tls.clone(), door, Arc::clone(&server.traffic), limits);
+    let side_limits = ConnectionLimits { connections_max: ADMIN_CONNECTIONS_MAX, ..limits };
+    let unseen = || Arc::new(Traffic::default());
+    let admin = admin_socket
+        .map(|socket| Listener::start_tcp(socket, None, Arc::new(Admin(Arc::clone(&server))), unseen(), side_limits));
+    let commands = match control::bind(&env, &settings.data) {
+        Ok(socket) => Some(Listener::start_unix(socket, Arc::new(Control(Arc::clone(&server))), unseen(), side_limits)),
+        Err(error) => {
+            tracing::warn!(%error, "no control socket, `margay status` will not find this server; is the path of the data directory longer than 100 bytes?");
+            None
+        }
+    };
+    let address = main.address.ok_or_else(|| Failure::failed("the listening socket has no address"))?;
+    let admin_address = admin.as_ref().and_then(|admin| admin.address);
+    *server.addresses.lock() = (Some(address), admin_address);
+    let screen = Screen {
+        data: &settings.data,
+        sync,
+        address,
+        admin: admin_address,
+        tls: tls.is_some(),
+        region: &settings.region,
+        keys: &keys,
+        terminal: std::io::stdout().is_terminal(),
+        curl: screen::curl_signs(),
+    };
+    print!("{}", screen.text());
+    tracing::info!(%address, data = %settings.data.display(), version = env!("CARGO_PKG_VERSION"), "serving");
+
+    signals.first(tls.as_ref()).await;
+    tracing::info!(seconds = limits.drain_time_max.as_secs(), "stopping: running requests are finished first");
+    tokio::spawn(signals.second());
+    if !main.stop(limits.drain_time_max).await {
+        tracing::warn!(running = server.requests.running(), "the drain time is over, running requests are cut off");
+    }
+    for side in [admin, commands].into_iter().flatten() {
+        side.stop(std::time::Duration::from_secs(1)).await;
+    }
+    // A leftover socket harms nobody: the next server replaces it.
+    let _ = env.disk.remove(&settings.data.join(control::NAME));
+    let storage = Arc::clone(&server.storage);
+    let closed = tokio::task::spawn_blocking(move || storage.close()).await;
+    closed.map_err(|error| Failure::failed(format!("closing the storage broke off: {error}")))??;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The signals that a server answers.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, Failure> {
+        let one = |kind| signal(kind).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")));
+        Ok(Signals {
+            terminate: one(SignalKind::terminate())?,
+            interrupt: one(SignalKind::interrupt())?,
+            hangup: one(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the order to stop; meanwhile keeps the certificate fresh.
+    async fn first(&mut self, tls: Option<&Tls>) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => tracing::info!("SIGHUP: looking at the TLS files"),
+                () = tokio::time::sleep(tls::LOOK_EVERY), if tls.is_some() => {}
+            }
+            if let Some(tls) = tls.cloned() {
+                // Fails only when the runtime ends, and then nobody needs the certificate.
+                let _ = tokio::task::spawn_blocking(move || tls::refresh(&tls)).await;
+            }
+        }
+    }
+
+    async fn second(mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+        tracing::warn!("second signal: stopping at once");
+        std::process::exit(crate::exit::Code::Failed as i32);
+    }
+}

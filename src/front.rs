@@ -1,0 +1,70 @@
+//! The main port: S3, and one page that is none.
+//!
+//! Why:        load balancers often reach only the main port; `-` can never be a bucket's name, so `/-/health`
+//!             takes nothing from S3.
+//! Not here:   what S3 requests mean (margay-s3).
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use margay_s3::{Observer, RequestDone, S3Door};
+
+use crate::admin;
+use crate::answer;
+use crate::listener::body::RequestBody;
+use crate::listener::{AnswerFuture, Handler};
+use crate::metrics::Requests;
+use crate::server::Server;
+
+/// Answers everything on the S3 port.
+#[derive(Debug)]
+pub struct Front {
+    pub server: Arc<Server>,
+    pub door: Arc<S3Door>,
+}
+
+impl Handler for Front {
+    fn handle(&self, request: Request<RequestBody>, peer: Option<SocketAddr>) -> AnswerFuture {
+        if request.uri().path() == "/-/health" {
+            let allowed = matches!(*request.method(), Method::GET | Method::HEAD);
+            let server = Arc::clone(&self.server);
+            return Box::pin(async move {
+                if allowed {
+                    admin::health(&server)
+                } else {
+                    answer::plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD")
+                }
+            });
+        }
+        let peer = peer.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        self.server.requests.begin();
+        let door = Arc::clone(&self.door);
+        Box::pin(async move { door.handle(request, peer).await.map(|body| body.map_err(Into::into).boxed_unsync()) })
+    }
+}
+
+/// Counts requests and writes the access log.
+#[derive(Debug)]
+pub struct Recorder(pub Arc<Requests>);
+
+impl Observer for Recorder {
+    fn request_done(&self, done: &RequestDone<'_>) {
+        self.0.record(done.operation, done.status.as_u16(), done.total);
+        tracing::debug!(
+            target: "margay::access",
+            peer = %done.peer,
+            operation = done.operation,
+            status = done.status.as_u16(),
+            code = done.code,
+            request_id = done.request_id,
+            bytes_in = done.bytes_in,
+            bytes_out = done.bytes_out,
+            first_byte_us = u64::try_from(done.first_byte.as_micros()).unwrap_or(u64::MAX),
+            total_us = u64::try_from(done.total.as_micros()).unwrap_or(u64::MAX),
+            complete = done.complete,
+            "request"
+        );
+    }
+}

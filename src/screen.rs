@@ -1,0 +1,168 @@
+//! The start screen: what runs, where, at what cost, and three commands to paste.
+//!
+//! Invariants: S1 keys appear only on a terminal.  S2 the commands need no tool that this machine lacks.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::keys::RootKeys;
+use crate::probe;
+
+/// What the screen shows.
+#[derive(Debug)]
+pub struct Screen<'a> {
+    pub data: &'a Path,
+    pub sync: Option<Duration>,
+    pub address: SocketAddr,
+    pub admin: Option<SocketAddr>,
+    pub tls: bool,
+    pub region: &'a str,
+    pub keys: &'a RootKeys,
+    /// Stdout is a terminal.
+    pub terminal: bool,
+    pub curl: bool,
+}
+
+/// Whether there is a curl that signs requests (7.75 and later).
+pub fn curl_signs() -> bool {
+    let mut curl = Command::new("curl");
+    curl.args(["--aws-sigv4", "aws:amz", "--version"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    curl.status().is_ok_and(|status| status.success())
+}
+
+impl Screen<'_> {
+    pub fn text(&self) -> String {
+        let mut out = format!("margay {}\n", env!("CARGO_PKG_VERSION"));
+        let mut row = |name: &str, value: &str| writeln!(out, "  {name:<9} {value}").expect("a string takes all text");
+        row("data", &self.data.display().to_string());
+        match self.sync {
+            Some(sync) => row("fsync", &format!("{} here (median of {})", show_time(sync), probe::SYNCS)),
+            None => row("fsync", "not measured"),
+        }
+        row("S3", &format!("{}   region {}", self.endpoint(), self.region));
+        if let Some(admin) = self.admin {
+            row("admin", &format!("http://{admin}/health  http://{admin}/metrics"));
+        }
+        match &self.keys.file {
+            Some(file) => row("keys", &file.display().to_string()),
+            None => row("keys", "from MARGAY_ACCESS_KEY and MARGAY_SECRET_KEY"),
+        }
+        if self.terminal && self.keys.file.is_some() {
+            row("", &format!("access key {}   secret key {}", self.keys.access_key, self.keys.secret_key));
+        }
+        out.push_str("\nPaste into another terminal:\n");
+        for command in self.commands() {
+            writeln!(out, "  {command}").expect("a string takes all text");
+        }
+        out.push_str("\nCtrl-C stops it.\n");
+        out
+    }
+
+    /// Where this machine reaches the S3 door.
+    fn endpoint(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(if address.is_ipv4() {
+                [127, 0, 0, 1].into()
+            } else {
+                std::net::Ipv6Addr::LOCALHOST.into()
+            });
+        }
+        format!("{scheme}://{address}")
+    }
+
+    /// Make a bucket, put an object, list.
+    fn commands(&self) -> [String; 3] {
+        let endpoint = self.endpoint();
+        if self.curl {
+            let insecure = if self.tls { " -k" } else { "" };
+            let curl = format!(
+                "curl -sS{insecure} --aws-sigv4 aws:amz:{}:s3 -u {} -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD'",
+                self.region,
+                self.credentials()
+            );
+            return [
+                format!("{curl} -X PUT {endpoint}/first"),
+                format!("{curl} -T /etc/hostname {endpoint}/first/hello.txt"),
+                format!("{curl} '{endpoint}/first?list-type=2'"),
+            ];
+        }
+        let margay = std::env::current_exe().map_or_else(|_| "margay".to_owned(), |path| path.display().to_string());
+        let data = quote(&self.data.display().to_string());
+        let client = format!("{} client --data {data} --endpoint {endpoint}", quote(&margay));
+        [
+            format!("{client} mb s3://first"),
+            format!("{client} put /etc/hostname s3://first/hello.txt"),
+            format!("{client} ls s3://first/"),
+        ]
+    }
+
+    fn credentials(&self) -> String {
+        match &self.keys.file {
+            None => "\"$MARGAY_ACCESS_KEY:$MARGAY_SECRET_KEY\"".to_owned(),
+            Some(_) if self.terminal => format!("{}:{}", self.keys.access_key, self.keys.secret_key),
+            Some(file) => {
+                let file = quote(&file.display().to_string());
+                format!("\"$(awk -F' = ' '/^aws_/{{printf s $2; s=\":\"}}' {file})\"")
+            }
+        }
+    }
+}
+
+/// As a shell takes it.
+fn quote(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
+    if text.bytes().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+fn show_time(time: Duration) -> String {
+    let micros = time.as_micros();
+    if micros < 1000 { format!("{micros} us") } else { format!("{:.1} ms", micros as f64 / 1000.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys() -> RootKeys {
+        RootKeys {
+            access_key: "ACCESS".to_owned(),
+            secret_key: "SECRET".to_owned(),
+            file: Some("/data dir/keys".into()),
+        }
+    }
+
+    fn text(terminal: bool, curl: bool) -> String {
+        let keys = keys();
+        let screen = Screen {
+            data: Path::new("/data dir"),
+            sync: Some(Duration::from_micros(2345)),
+            address: "0.0.0.0:9000".parse().unwrap(),
+            admin: None,
+            tls: false,
+            region: "us-east-1",
+            keys: &keys,
+            terminal,
+            curl,
+        };
+        screen.text()
+    }
+
+    #[test]
+    fn secrets_are_for_terminals_only() {
+        assert!(text(true, true).contains("SECRET") && text(true, false).contains("SECRET"));
+        assert!(!text(false, true).contains("SECRET") && !text(false, false).contains("SECRET"));
+    }
+
+    #[test]
+    fn commands_reach_the_server_and_survive_the_shell() {
+        let screen = text(false, true);
+        assert!(screen.contains("http://127.0.0.1:9000/first"), "{screen}");
+        assert!(screen.contains("'/data dir/keys'") && screen.contains("2.3 ms"), "{screen}");
+        assert_eq!(quote("it's"), "'it'\\''s'");
+    }
+}

@@ -1,0 +1,123 @@
+//! The running server as its pages and commands see it.
+//!
+//! Not here: storage (`wiring`), sockets (`listener`).
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use margay_env::{Env, OpenMode};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::metrics::exposition::{Exposition, Kind};
+use crate::metrics::{Requests, Traffic};
+use crate::wiring::Storage;
+
+/// Everything that pages and commands read; shared by all listeners.
+#[derive(Debug)]
+pub struct Server {
+    pub env: Env,
+    pub data: PathBuf,
+    pub storage: Arc<Storage>,
+    pub requests: Arc<Requests>,
+    pub traffic: Arc<Traffic>,
+    /// When it began, on the monotonic clock.
+    pub begun: Duration,
+    /// Where the S3 door and the admin port listen, once they do.
+    pub addresses: Mutex<(Option<SocketAddr>, Option<SocketAddr>)>,
+}
+
+impl Server {
+    /// `Err` says why not everything can be read and written.
+    pub fn health(&self) -> Result<(), String> {
+        self.storage.health()
+    }
+
+    pub fn metrics(&self) -> String {
+        let mut out = Exposition::default();
+        out.family("margay_build_info", Kind::Gauge, "Always 1; the label is the version.");
+        out.sample("margay_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+        out.value(
+            "margay_healthy",
+            Kind::Gauge,
+            "1 while everything can be read and written.",
+            u8::from(self.health().is_ok()),
+        );
+        out.value("margay_uptime_seconds", Kind::Gauge, "Since the server began.", self.uptime().as_secs());
+        self.requests.write(&mut out);
+        self.traffic.write(&mut out);
+        self.storage.write_metrics(&mut out);
+        if let Ok(memory) = memory(&self.env) {
+            out.value("process_resident_memory_bytes", Kind::Gauge, "Resident memory.", memory.resident_bytes);
+            out.value("process_resident_memory_max_bytes", Kind::Gauge, "Largest so far.", memory.resident_bytes_max);
+        }
+        out.finish()
+    }
+
+    /// What `margay status` shows.
+    pub fn status(&self) -> Value {
+        let (address, admin) = *self.addresses.lock();
+        let memory = memory(&self.env).map(|memory| memory.resident_bytes).ok();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "process": std::process::id(),
+            "data": self.data.display().to_string(),
+            "address": address.map(|address| address.to_string()),
+            "admin_address": admin.map(|address| address.to_string()),
+            "health": self.health().err().unwrap_or_else(|| "ok".to_owned()),
+            "uptime_seconds": self.uptime().as_secs(),
+            "connections": self.traffic.open(),
+            "requests_running": self.requests.running(),
+            "requests_answered": self.requests.answered(),
+            "resident_bytes": memory,
+            "storage": self.storage.status(),
+        })
+    }
+
+    fn uptime(&self) -> Duration {
+        self.env.clock.monotonic().saturating_sub(self.begun)
+    }
+}
+
+/// Memory of this process, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Memory {
+    resident_bytes: u64,
+    resident_bytes_max: u64,
+}
+
+fn memory(env: &Env) -> io::Result<Memory> {
+    let file = env.disk.open("/proc/self/status".as_ref(), OpenMode::Read)?;
+    let mut buffer = vec![0; 16 * 1024];
+    let mut len = 0;
+    while len < buffer.len() {
+        match file.read_at(&mut buffer[len..], len as u64)? {
+            0 => break,
+            count => len += count,
+        }
+    }
+    let text = String::from_utf8_lossy(&buffer[..len]);
+    let bytes = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kilobytes * 1024)
+    };
+    Ok(Memory {
+        resident_bytes: bytes("VmRSS:").unwrap_or_default(),
+        resident_bytes_max: bytes("VmHWM:").unwrap_or_default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_this_process_is_known() {
+        let memory = memory(&Env::real()).unwrap();
+        assert!(memory.resident_bytes > 100_000 && memory.resident_bytes_max >= memory.resident_bytes);
+    }
+}
