@@ -1,1 +1,26 @@
-//! Placeholder.
+//! The S3 door: HTTP requests become operations on a volume, and their outcomes become answers.
+//!
+//! Why:        an own front on hyper, because every header must be implemented or refused by name, bodies must stream
+//!             through without a whole chunk in memory, and a list page must cost little more than its bytes.
+//! Layout:     `door` takes a request; `auth` says who sent it; `route` finds its operation or refuses it; `op` has
+//!             one file per operation; `body` decodes payloads; `headers`, `xml` and `time` are the wire's forms;
+//!             `error` is the one table from causes to codes.
+//! Invariants: nothing of a request is silently ignored; every check that needs no body comes before the body is read.
+//! Not here:   what operations mean (volume), listeners, TLS, metrics (the binary).
+
+pub mod auth;
+pub mod body;
+pub mod error;
+mod headers;
+mod observer;
+mod options;
+mod reply;
+pub mod route;
+mod stream;
+mod time;
+mod xml;
+
+pub use error::{Code, S3Error};
+pub use observer::{Observer, RequestDone};
+pub use options::Options;
+pub use stream::S3Body;

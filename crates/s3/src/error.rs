@@ -1,0 +1,226 @@
+//! The one table from causes to S3 error codes, statuses and messages.
+//!
+//! Why:        clients decide what to do (retry, give up, create the bucket) by the code alone.
+//! Invariants: every cause has exactly one code; internal causes are logged with their source and never shown.
+//! Not here:   when an operation fails (op), the signature's and the payload's own error enums (auth, body).
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use bytes::{Bytes, BytesMut};
+use http::StatusCode;
+use margay_volume as volume;
+
+use crate::xml::read::Malformed;
+use crate::xml::write::Writer;
+
+macro_rules! codes {
+    ($($name:ident $status:literal $message:literal;)*) => {
+        /// S3 error codes that this door gives.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Code { $($name),* }
+
+        impl Code {
+            /// As it stands in `<Code>`.
+            pub fn name(self) -> &'static str {
+                match self { $(Code::$name => stringify!($name)),* }
+            }
+            pub fn status(self) -> StatusCode {
+                let status = match self { $(Code::$name => $status),* };
+                StatusCode::from_u16(status).expect("the table holds valid statuses")
+            }
+            fn message(self) -> &'static str {
+                match self { $(Code::$name => $message),* }
+            }
+        }
+    };
+}
+
+codes! {
+    AccessDenied 403 "Access Denied";
+    AccessForbidden 403 "CORSResponse: CORS is not enabled for this bucket.";
+    AuthorizationHeaderMalformed 400 "The authorization header is malformed.";
+    AuthorizationQueryParametersError 400 "The query string authentication parameters are malformed.";
+    BadDigest 400 "The Content-MD5 or checksum you specified did not match what we received.";
+    BucketAlreadyExists 409 "The requested bucket name is not available.";
+    BucketAlreadyOwnedByYou 409 "Your previous request to create the named bucket succeeded and you already own it.";
+    BucketNotEmpty 409 "The bucket you tried to delete is not empty";
+    ConditionalRequestConflict 409 "A conflicting operation occurred during the conditional request; try again.";
+    EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed size";
+    EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed size";
+    ExpiredToken 400 "The provided token has expired.";
+    IllegalLocationConstraintException 400 "The specified location constraint is not the region of this server.";
+    IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header";
+    InternalError 500 "We encountered an internal error. Please try again.";
+    InvalidAccessKeyId 403 "The AWS Access Key Id you provided does not exist in our records.";
+    InvalidArgument 400 "Invalid Argument";
+    InvalidBucketName 400 "The specified bucket is not valid.";
+    InvalidDigest 400 "The Content-MD5 you specified is not valid.";
+    InvalidPart 400 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.";
+    InvalidPartNumber 416 "The requested partnumber is not satisfiable";
+    InvalidPartOrder 400 "The list of parts was not in ascending order. Parts list must be specified in order by part number.";
+    InvalidRange 416 "The requested range is not satisfiable";
+    InvalidRequest 400 "Invalid Request";
+    InvalidToken 400 "The provided token is malformed or otherwise not valid.";
+    InvalidURI 400 "Couldn't parse the specified URI.";
+    KeyTooLongError 400 "Your key is too long";
+    MalformedTrailerError 400 "The request contained trailing data that was not well-formed or did not conform to our published schema.";
+    MalformedXML 400 "The XML you provided was not well-formed or did not validate against our published schema";
+    MaxMessageLengthExceeded 400 "Your request was too big.";
+    MetadataTooLarge 400 "Your metadata headers exceed the maximum allowed metadata size";
+    MethodNotAllowed 405 "The specified method is not allowed against this resource.";
+    MissingContentLength 411 "You must provide the Content-Length HTTP header.";
+    MissingSecurityHeader 400 "Your request was missing a required header";
+    NoSuchBucket 404 "The specified bucket does not exist";
+    NoSuchBucketPolicy 404 "The bucket policy does not exist";
+    NoSuchCORSConfiguration 404 "The CORS configuration does not exist";
+    NoSuchKey 404 "The specified key does not exist.";
+    NoSuchLifecycleConfiguration 404 "The lifecycle configuration does not exist";
+    NoSuchPublicAccessBlockConfiguration 404 "The public access block configuration was not found";
+    NoSuchTagSet 404 "The TagSet does not exist";
+    NoSuchUpload 404 "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed.";
+    NoSuchWebsiteConfiguration 404 "The specified bucket does not have a website configuration";
+    NotImplemented 501 "A header, query parameter or operation you used implies functionality that is not implemented.";
+    NotModified 304 "Not Modified";
+    ObjectLockConfigurationNotFoundError 404 "Object Lock configuration does not exist for this bucket";
+    OwnershipControlsNotFoundError 404 "The bucket ownership controls were not found";
+    PreconditionFailed 412 "At least one of the pre-conditions you specified did not hold";
+    ReplicationConfigurationNotFoundError 404 "The replication configuration was not found";
+    RequestHeaderSectionTooLarge 400 "Your request header and metadata exceed the maximum allowed size.";
+    RequestTimeTooSkewed 403 "The difference between the request time and the server's time is too large.";
+    RequestTimeout 400 "Your socket connection to the server was not read from or written to within the timeout period.";
+    ServerSideEncryptionConfigurationNotFoundError 404 "The server side encryption configuration was not found";
+    ServiceUnavailable 503 "The server is not able to take this request now; see its log.";
+    SignatureDoesNotMatch 403 "The request signature we calculated does not match the signature you provided. Check your key and signing method.";
+    SlowDown 503 "Please reduce your request rate.";
+    StorageFull 507 "The server's disk is full; delete objects or add space.";
+    XAmzContentSHA256Mismatch 400 "The provided 'x-amz-content-sha256' header does not match what was computed.";
+}
+
+/// What a failed request is answered with.
+#[derive(Debug)]
+pub struct S3Error {
+    pub code: Code,
+    pub message: Cow<'static, str>,
+    /// More elements of the XML, as AWS gives them for some codes (`BucketName`, `ArgumentName`, ...).
+    pub details: Vec<(&'static str, String)>,
+    /// The ETag or range that a 304 or 416 names in its headers.
+    pub headers: Vec<(http::HeaderName, String)>,
+}
+
+impl S3Error {
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> S3Error {
+        S3Error { code, message: message.into(), details: Vec::new(), headers: Vec::new() }
+    }
+
+    pub(crate) fn with(mut self, element: &'static str, value: impl Into<String>) -> S3Error {
+        self.details.push((element, value.into()));
+        self
+    }
+
+    pub(crate) fn header(mut self, name: http::HeaderName, value: String) -> S3Error {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// A value that the named header or query parameter cannot have.
+    pub(crate) fn argument(name: &str, value: &str, message: impl Into<Cow<'static, str>>) -> S3Error {
+        S3Error::new(Code::InvalidArgument, message).with("ArgumentName", name).with("ArgumentValue", value)
+    }
+
+    /// 501 that names what is missing: an operation, a header, a query parameter or a value.
+    pub(crate) fn not_implemented(what: &str) -> S3Error {
+        S3Error::new(Code::NotImplemented, format!("{what} is not implemented by this server")).with("Feature", what)
+    }
+
+    pub(crate) fn invalid_request(message: impl Into<Cow<'static, str>>) -> S3Error {
+        S3Error::new(Code::InvalidRequest, message)
+    }
+
+    /// Something that only the operator can understand: it goes to the trace, the client learns the code.
+    pub(crate) fn internal(cause: &dyn std::fmt::Display) -> S3Error {
+        tracing::error!(%cause, "a request failed inside the server");
+        Code::InternalError.into()
+    }
+
+    /// The XML document that AWS gives for errors.
+    pub(crate) fn xml(&self, resource: &str, request_id: &str, host_id: &str) -> Bytes {
+        let mut out = BytesMut::with_capacity(512);
+        let mut writer = Writer::new(&mut out);
+        writer.document();
+        writer.open("Error");
+        writer.text("Code", self.code.name());
+        writer.text("Message", &self.message);
+        for (element, value) in &self.details {
+            writer.text(element, value);
+        }
+        writer.text("Resource", resource);
+        writer.text("RequestId", request_id);
+        writer.text("HostId", host_id);
+        writer.close("Error");
+        out.freeze()
+    }
+}
+
+impl From<Code> for S3Error {
+    fn from(code: Code) -> S3Error {
+        S3Error::new(code, code.message())
+    }
+}
+
+impl From<Malformed> for S3Error {
+    fn from(error: Malformed) -> S3Error {
+        S3Error::new(Code::MalformedXML, format!("{}: {error}", Code::MalformedXML.message()))
+    }
+}
+
+impl std::fmt::Display for S3Error {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}: {}", self.code.name(), self.message)
+    }
+}
+
+impl std::error::Error for S3Error {}
+
+impl From<volume::Error> for S3Error {
+    fn from(error: volume::Error) -> S3Error {
+        use volume::Error as E;
+        match error {
+            E::NoSuchBucket => Code::NoSuchBucket.into(),
+            E::BucketExists => Code::BucketAlreadyOwnedByYou.into(),
+            E::BucketNotEmpty => Code::BucketNotEmpty.into(),
+            E::NoSuchKey => Code::NoSuchKey.into(),
+            E::NoSuchUpload => Code::NoSuchUpload.into(),
+            E::InvalidPart(number) => S3Error::from(Code::InvalidPart).with("PartNumber", number.to_string()),
+            E::InvalidPartOrder => Code::InvalidPartOrder.into(),
+            E::PartTooSmall(number) => S3Error::from(Code::EntityTooSmall)
+                .with("PartNumber", number.to_string())
+                .with("MinSizeAllowed", volume::PART_BYTES_MIN.to_string()),
+            E::KeyTooLong => key_too_long(),
+            E::TooLarge => Code::EntityTooLarge.into(),
+            E::PreconditionFailed => Code::PreconditionFailed.into(),
+            E::NotModified => Code::NotModified.into(),
+            E::WrongLength => Code::IncompleteBody.into(),
+            E::InvalidRange => Code::InvalidRange.into(),
+            E::Full => Code::StorageFull.into(),
+            E::ReadOnly(cause) => {
+                tracing::error!(%cause, "a write was refused: the volume is read-only");
+                S3Error::new(Code::ServiceUnavailable, "The server takes no writes after a storage fault; see its log.")
+            }
+            E::Busy => Code::SlowDown.into(),
+            E::Corrupt(cause) => S3Error::internal(&format_args!("damaged data: {cause}")),
+            E::Io(cause) => S3Error::internal(&format_args!("storage: {cause}")),
+        }
+    }
+}
+
+pub(crate) fn key_too_long() -> S3Error {
+    S3Error::from(Code::KeyTooLongError).with("MaxSizeAllowed", volume::KEY_BYTES_MAX.to_string())
+}
+
+/// An id of a request: 16 upper-case hexadecimal digits.
+pub(crate) fn request_id(random: u64) -> String {
+    let mut id = String::with_capacity(16);
+    write!(id, "{random:016X}").expect("a String takes every write");
+    id
+}

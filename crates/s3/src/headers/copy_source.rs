@@ -1,0 +1,68 @@
+//! `x-amz-copy-source` and `x-amz-rename-source`: the object that another one is made from.
+
+use margay_volume::KEY_BYTES_MAX;
+
+use crate::error::{S3Error, key_too_long};
+use crate::route::query::decode;
+
+/// Reads `[/]bucket/key[?versionId=null]`, percent-encoded.
+pub(crate) fn parse_copy_source(header: &str, value: &str) -> Result<(String, String), S3Error> {
+    if value.starts_with("arn:") {
+        return Err(S3Error::not_implemented(&format!("{header} with an access point")));
+    }
+    // A question mark of a key is written %3F.
+    let (path, version) = value.split_once("?versionId=").map_or((value, None), |(path, id)| (path, Some(id)));
+    if version.is_some_and(|version| version != "null") {
+        return Err(S3Error::not_implemented(&format!("{header} with a version")));
+    }
+    let path = decode(path, false)?;
+    let path = path.strip_prefix('/').unwrap_or(&path);
+    match path.split_once('/') {
+        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => Ok((bucket.to_owned(), checked(key)?)),
+        _ => Err(S3Error::argument(header, value, "Copy Source must mention the source bucket and key: bucket/key")),
+    }
+}
+
+/// Reads the source of a rename: a key of the same bucket, percent-encoded, with or without `/bucket/` before it.
+pub(crate) fn parse_rename_source(bucket: &str, value: &str) -> Result<String, S3Error> {
+    let path = decode(value, false)?;
+    let key = match path.strip_prefix('/').and_then(|path| path.strip_prefix(bucket)?.strip_prefix('/')) {
+        Some(key) => key,
+        None => path.strip_prefix('/').unwrap_or(&path),
+    };
+    if key.is_empty() {
+        return Err(S3Error::argument("x-amz-rename-source", value, "the source must be a key of the bucket"));
+    }
+    checked(key)
+}
+
+fn checked(key: &str) -> Result<String, S3Error> {
+    if key.len() > KEY_BYTES_MAX { Err(key_too_long()) } else { Ok(key.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copy_sources() {
+        let of = |value: &str| parse_copy_source("x-amz-copy-source", value);
+        let wanted = ("bucket".to_owned(), "a/b c+?".to_owned());
+        assert_eq!(of("/bucket/a/b%20c+%3F").unwrap(), wanted);
+        assert_eq!(of("bucket/a/b%20c+%3F?versionId=null").unwrap(), wanted);
+        assert_eq!(of("bucket%2Fa/b%20c+%3F").unwrap(), wanted);
+        for bad in ["", "/", "bucket", "bucket/", "//key", "bucket/k?versionId=1", "arn:aws:s3:x", "b/%ff"] {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+        assert!(of(&format!("b/{}", "k".repeat(1025))).is_err());
+    }
+
+    #[test]
+    fn rename_sources() {
+        assert_eq!(parse_rename_source("bucket", "/bucket/a%2Fb").unwrap(), "a/b");
+        assert_eq!(parse_rename_source("bucket", "a/b").unwrap(), "a/b");
+        assert_eq!(parse_rename_source("bucket", "/a/b/").unwrap(), "a/b/");
+        assert!(parse_rename_source("bucket", "").is_err());
+        assert!(parse_rename_source("bucket", "/bucket/").is_err());
+    }
+}

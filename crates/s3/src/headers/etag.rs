@@ -1,0 +1,79 @@
+//! ETags as clients write them.
+
+use margay_volume::{ETag, ETagMatch, PART_NUMBER_MAX};
+
+use crate::error::S3Error;
+
+/// Reads an ETag with or without quotes; `None` when no object can have it.
+pub(crate) fn parse(text: &str) -> Option<ETag> {
+    let text = text.trim();
+    let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    let (hex, parts) = match text.split_once('-') {
+        Some((hex, parts)) => (hex, parts.parse().ok().filter(|parts| (1..=PART_NUMBER_MAX).contains(parts))?),
+        None => (text, 0),
+    };
+    let mut digest = [0; 16];
+    if hex.len() != 32 || !hex.is_ascii() {
+        return None;
+    }
+    for (at, byte) in digest.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(ETag { digest, parts })
+}
+
+/// Reads the list of `If-Match` or `If-None-Match`.
+pub(crate) fn parse_list(header: &str, text: &str) -> Result<Vec<ETagMatch>, S3Error> {
+    let mut list = Vec::new();
+    for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+        list.push(match (item, item.strip_prefix("W/")) {
+            ("*", _) => ETagMatch::Any,
+            // Objects change byte by byte, so a weak comparison and a strong one give the same answer.
+            (_, Some(weak)) => parse(weak).map_or(ETagMatch::Never, ETagMatch::Exact),
+            (strong, None) => parse(strong).map_or(ETagMatch::Never, ETagMatch::Exact),
+        });
+    }
+    if list.is_empty() { Err(S3Error::argument(header, text, "an ETag is expected")) } else { Ok(list) }
+}
+
+/// An ETag in quotes, as headers and XML give it.
+pub(crate) fn quoted(etag: &ETag) -> String {
+    format!("\"{etag}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEX: &str = "0123456789abcdef0123456789ABCDEF";
+
+    #[test]
+    fn etags_are_read_with_and_without_quotes() {
+        let etag = parse(HEX).unwrap();
+        assert_eq!(parse(&format!("\"{HEX}\"")), Some(etag));
+        assert_eq!(etag.to_string(), HEX.to_lowercase());
+        assert_eq!(parse(&format!("{HEX}-12")).unwrap().parts, 12);
+        for bad in [
+            "",
+            "x",
+            &HEX[1..],
+            &format!("{HEX}-0"),
+            &format!("{HEX}-"),
+            &format!("{HEX}-99999"),
+            "ü123456789abcdef0123456789ABCDE",
+        ] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn lists() {
+        let etag = parse(HEX).unwrap();
+        assert_eq!(parse_list("if-match", "*").unwrap(), [ETagMatch::Any]);
+        assert_eq!(
+            parse_list("if-match", &format!("\"{HEX}\", W/\"{HEX}\", \"other\"")).unwrap(),
+            [ETagMatch::Exact(etag), ETagMatch::Exact(etag), ETagMatch::Never]
+        );
+        assert!(parse_list("if-match", " , ").is_err());
+    }
+}

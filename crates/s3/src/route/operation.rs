@@ -1,0 +1,63 @@
+//! What the model says about one operation.
+//!
+//! Why: the shape of the generated table.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Delete,
+    Get,
+    Head,
+    Post,
+    Put,
+}
+
+impl Method {
+    pub(crate) fn of(method: &http::Method) -> Option<Method> {
+        Some(match *method {
+            http::Method::DELETE => Method::Delete,
+            http::Method::GET => Method::Get,
+            http::Method::HEAD => Method::Head,
+            http::Method::POST => Method::Post,
+            http::Method::PUT => Method::Put,
+            _ => return None,
+        })
+    }
+}
+
+/// What the path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Service,
+    Bucket,
+    Object,
+}
+
+/// Names of headers are in lower case.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub name: &'static str,
+    pub method: Method,
+    pub scope: Scope,
+    /// Query parameters that are always there; an empty value stands for any.
+    pub fixed_query: &'static [(&'static str, &'static str)],
+    /// Query parameters without which it is another operation.
+    pub required_query: &'static [&'static str],
+    /// Headers without which it is another operation.
+    pub required_headers: &'static [&'static str],
+    pub query: &'static [&'static str],
+    pub headers: &'static [&'static str],
+    /// Beginnings of header names that carry maps (`x-amz-meta-`).
+    pub prefixes: &'static [&'static str],
+}
+
+impl Operation {
+    /// How many conditions a request must meet to be this operation; the request is the most specific one it fits.
+    pub(crate) fn conditions(&self) -> usize {
+        self.fixed_query.len() + self.required_query.len() + self.required_headers.len()
+    }
+
+    /// Whether the model knows this query parameter here.
+    pub(crate) fn knows_query(&self, name: &str) -> bool {
+        self.query.contains(&name) || self.fixed_query.iter().any(|(fixed, _)| *fixed == name)
+    }
+}

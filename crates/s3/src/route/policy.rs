@@ -1,0 +1,228 @@
+//! What this door implements: operations, and their headers and query parameters.
+//!
+//! Why:        the router, the refusals and the table in the docs are three views of this one list.
+//! Invariants: an entry names something that the model knows, or stands in `EXTENSIONS` (tests check it).
+//! Not here:   what the values mean (op), refusing the rest (`refuse`).
+
+use std::sync::LazyLock;
+
+use super::model::OPERATIONS;
+use super::operation::Operation;
+
+/// How a header or a query parameter is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accept {
+    Any,
+    /// Only these values; others are refused by name.
+    Only(&'static [&'static str]),
+}
+
+pub(crate) type Param = (&'static str, Accept);
+
+use Accept::{Any, Only};
+
+#[derive(Debug)]
+pub(crate) struct Policy {
+    pub op: Op,
+    pub query: &'static [&'static [Param]],
+    pub headers: &'static [&'static [Param]],
+    /// Whether the operation reads the request's body (and so its checksums).
+    pub body: bool,
+}
+
+macro_rules! implemented {
+    ($($name:ident $body:literal query $query:expr, headers $headers:expr;)*) => {
+        /// The implemented operations.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Op { $($name),* }
+
+        impl Op {
+            /// The name in the model.
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Op::$name => stringify!($name)),* }
+            }
+        }
+
+        pub(crate) static POLICIES: &[Policy] =
+            &[$(Policy { op: Op::$name, query: &$query, headers: &$headers, body: $body }),*];
+    };
+}
+
+const PAYER: Param = ("x-amz-request-payer", Only(&["requester"]));
+const OWNER: &[Param] = &[("x-amz-expected-bucket-owner", Any)];
+const OBJECT: &[Param] = &[("x-amz-expected-bucket-owner", Any), PAYER];
+const VERSION: &[Param] = &[("versionId", Only(&["null"]))];
+const CONTENT: &[Param] = &[
+    ("cache-control", Any),
+    ("content-disposition", Any),
+    ("content-encoding", Any),
+    ("content-language", Any),
+    ("content-type", Any),
+    ("expires", Any),
+    ("x-amz-acl", Only(&["private", "bucket-owner-full-control"])),
+    ("x-amz-meta-", Any),
+    ("x-amz-storage-class", Only(&["STANDARD"])),
+    ("x-amz-website-redirect-location", Any),
+];
+const BODY: &[Param] =
+    &[("content-length", Any), ("content-md5", Any), ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS))];
+/// Names of the checksum algorithms.
+pub(crate) const CHECKSUMS: &[&str] = &["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"];
+const CHECKSUM_VALUES: &[Param] = &[
+    ("x-amz-checksum-crc32", Any),
+    ("x-amz-checksum-crc32c", Any),
+    ("x-amz-checksum-crc64nvme", Any),
+    ("x-amz-checksum-sha1", Any),
+    ("x-amz-checksum-sha256", Any),
+];
+const WRITE_CONDITION: &[Param] = &[("if-match", Any), ("if-none-match", Only(&["*"]))];
+const READ_CONDITION: &[Param] =
+    &[("if-match", Any), ("if-modified-since", Any), ("if-none-match", Any), ("if-unmodified-since", Any)];
+const READ: &[Param] = &[("if-range", Any), ("range", Any), ("x-amz-checksum-mode", Only(&["ENABLED"]))];
+const OVERRIDES: &[Param] = &[
+    ("partNumber", Any),
+    ("response-cache-control", Any),
+    ("response-content-disposition", Any),
+    ("response-content-encoding", Any),
+    ("response-content-language", Any),
+    ("response-content-type", Any),
+    ("response-expires", Any),
+];
+const COPY_SOURCE: &[Param] = &[
+    ("x-amz-copy-source", Any),
+    ("x-amz-copy-source-if-match", Any),
+    ("x-amz-copy-source-if-modified-since", Any),
+    ("x-amz-copy-source-if-none-match", Any),
+    ("x-amz-copy-source-if-unmodified-since", Any),
+    ("x-amz-source-expected-bucket-owner", Any),
+];
+const PART: &[Param] = &[("partNumber", Any), ("uploadId", Any)];
+const UPLOAD: &[Param] = &[("uploadId", Any)];
+const LIST: &[Param] = &[("delimiter", Any), ("encoding-type", Only(&["url"])), ("prefix", Any)];
+const LIST_HEADERS: &[Param] = &[("x-amz-optional-object-attributes", Only(&["RestoreStatus"]))];
+/// Accepted beyond the model, each with its reason.
+pub(crate) const EXTENSIONS: &[(&str, &str, &str)] = &[
+    ("GetObject", "if-range", "HTTP clients resume downloads with it"),
+    ("HeadObject", "if-range", "as GetObject"),
+    ("CreateBucket", "x-amz-expected-bucket-owner", "some tools send it everywhere; it is checked"),
+];
+
+implemented! {
+    AbortMultipartUpload false query [UPLOAD], headers [OBJECT];
+    CompleteMultipartUpload true query [UPLOAD], headers [OBJECT, WRITE_CONDITION, CHECKSUM_VALUES, &[
+        ("x-amz-checksum-type", Only(&["COMPOSITE", "FULL_OBJECT"])), ("x-amz-mp-object-size", Any)]];
+    CopyObject false query [], headers [OBJECT, CONTENT, COPY_SOURCE, WRITE_CONDITION, &[
+        ("x-amz-metadata-directive", Only(&["COPY", "REPLACE"])), ("x-amz-tagging-directive", Only(&["COPY"]))]];
+    CreateBucket true query [], headers [OWNER, &[
+        ("x-amz-acl", Only(&["private"])), ("x-amz-bucket-object-lock-enabled", Only(&["false"])),
+        ("x-amz-bucket-namespace", Only(&["global"])), ("x-amz-object-ownership", Only(&["BucketOwnerEnforced"]))]];
+    CreateMultipartUpload false query [], headers [OBJECT, CONTENT, &[
+        ("x-amz-checksum-algorithm", Only(CHECKSUMS)), ("x-amz-checksum-type", Only(&["COMPOSITE", "FULL_OBJECT"]))]];
+    DeleteBucket false query [], headers [OWNER];
+    DeleteBucketCors false query [], headers [OWNER];
+    DeleteBucketEncryption false query [], headers [OWNER];
+    DeleteBucketLifecycle false query [], headers [OWNER];
+    DeleteBucketOwnershipControls false query [], headers [OWNER];
+    DeleteBucketPolicy false query [], headers [OWNER];
+    DeleteBucketReplication false query [], headers [OWNER];
+    DeleteBucketTagging false query [], headers [OWNER];
+    DeleteBucketWebsite false query [], headers [OWNER];
+    DeleteObject false query [VERSION], headers [OBJECT, &[
+        ("if-match", Any), ("x-amz-bypass-governance-retention", Only(&["false"]))]];
+    DeleteObjectTagging false query [VERSION], headers [OWNER];
+    DeleteObjects true query [], headers [OBJECT, &[
+        ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS)), ("x-amz-bypass-governance-retention", Only(&["false"]))]];
+    DeletePublicAccessBlock false query [], headers [OWNER];
+    GetBucketAccelerateConfiguration false query [], headers [OBJECT];
+    GetBucketAcl false query [], headers [OWNER];
+    GetBucketCors false query [], headers [OWNER];
+    GetBucketEncryption false query [], headers [OWNER];
+    GetBucketLifecycleConfiguration false query [], headers [OWNER];
+    GetBucketLocation false query [], headers [OWNER];
+    GetBucketLogging false query [], headers [OWNER];
+    GetBucketNotificationConfiguration false query [], headers [OWNER];
+    GetBucketOwnershipControls false query [], headers [OWNER];
+    GetBucketPolicy false query [], headers [OWNER];
+    GetBucketPolicyStatus false query [], headers [OWNER];
+    GetBucketReplication false query [], headers [OWNER];
+    GetBucketRequestPayment false query [], headers [OWNER];
+    GetBucketTagging false query [], headers [OWNER];
+    GetBucketVersioning false query [], headers [OWNER];
+    GetBucketWebsite false query [], headers [OWNER];
+    GetObject false query [VERSION, OVERRIDES], headers [OBJECT, READ_CONDITION, READ];
+    GetObjectAcl false query [VERSION], headers [OBJECT];
+    GetObjectAttributes false query [VERSION], headers [OBJECT, &[
+        ("x-amz-max-parts", Any), ("x-amz-object-attributes", Any), ("x-amz-part-number-marker", Any)]];
+    GetObjectLegalHold false query [VERSION], headers [OBJECT];
+    GetObjectLockConfiguration false query [], headers [OWNER];
+    GetObjectRetention false query [VERSION], headers [OBJECT];
+    GetObjectTagging false query [VERSION], headers [OBJECT];
+    GetPublicAccessBlock false query [], headers [OWNER];
+    HeadBucket false query [], headers [OWNER];
+    HeadObject false query [VERSION, OVERRIDES], headers [OBJECT, READ_CONDITION, READ];
+    ListBuckets false query [&[("bucket-region", Any), ("continuation-token", Any), ("max-buckets", Any),
+        ("prefix", Any)]], headers [];
+    ListMultipartUploads false query [LIST, &[("key-marker", Any), ("max-uploads", Any), ("upload-id-marker", Any)]],
+        headers [OBJECT];
+    ListObjectVersions false query [LIST, &[("key-marker", Any), ("max-keys", Any), ("version-id-marker", Any)]],
+        headers [OBJECT, LIST_HEADERS];
+    ListObjects false query [LIST, &[("marker", Any), ("max-keys", Any)]], headers [OBJECT, LIST_HEADERS];
+    ListObjectsV2 false query [LIST, &[("continuation-token", Any), ("fetch-owner", Only(&["true", "false"])),
+        ("max-keys", Any), ("start-after", Any)]], headers [OBJECT, LIST_HEADERS];
+    ListParts false query [UPLOAD, &[("max-parts", Any), ("part-number-marker", Any)]], headers [OBJECT];
+    PutObject true query [], headers [OBJECT, CONTENT, BODY, CHECKSUM_VALUES, WRITE_CONDITION];
+    RenameObject false query [], headers [WRITE_CONDITION, &[
+        ("x-amz-client-token", Any), ("x-amz-rename-source", Any)]];
+    UploadPart true query [PART], headers [OBJECT, BODY, CHECKSUM_VALUES];
+    UploadPartCopy false query [PART], headers [OBJECT, COPY_SOURCE, &[("x-amz-copy-source-range", Any)]];
+}
+
+/// The policy of each operation of the model, in the model's order.
+static BY_OPERATION: LazyLock<Vec<Option<&'static Policy>>> = LazyLock::new(|| {
+    let policy = |operation: &Operation| POLICIES.iter().find(|policy| policy.op.name() == operation.name);
+    OPERATIONS.iter().map(policy).collect()
+});
+
+/// The policy of an operation; `None` when it is not implemented.
+pub(crate) fn policy(operation: &'static Operation) -> Option<&'static Policy> {
+    let index = OPERATIONS.iter().position(|own| std::ptr::eq(own, operation))?;
+    BY_OPERATION[index]
+}
+
+impl Policy {
+    pub(crate) fn query_parameter(&self, name: &str) -> Option<Accept> {
+        find(self.query, name)
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<Accept> {
+        find(self.headers, name)
+    }
+}
+
+fn find(groups: &[&[Param]], name: &str) -> Option<Accept> {
+    let fits = |own: &str| own == name || (own.ends_with('-') && name.starts_with(own));
+    groups.iter().flat_map(|group| group.iter()).find(|(own, _)| fits(own)).map(|(_, accept)| *accept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_entry_is_known_to_the_model_or_a_named_extension() {
+        for policy in POLICIES {
+            let operation = OPERATIONS.iter().find(|operation| operation.name == policy.op.name());
+            let operation = operation.unwrap_or_else(|| panic!("{} is not in the model", policy.op.name()));
+            for (name, _) in policy.query.iter().flat_map(|group| group.iter()) {
+                assert!(operation.query.contains(name), "{}: {name}", operation.name);
+            }
+            for (name, _) in policy.headers.iter().flat_map(|group| group.iter()) {
+                let known = operation.headers.contains(name)
+                    || operation.prefixes.contains(name)
+                    || EXTENSIONS.iter().any(|(op, header, _)| *op == operation.name && header == name);
+                assert!(known, "{}: {name}", operation.name);
+            }
+        }
+        assert_eq!(OPERATIONS.iter().filter(|operation| policy(operation).is_some()).count(), POLICIES.len());
+    }
+}

@@ -1,0 +1,166 @@
+//! The body of an answer: nothing, a few buffers, or an object read piece by piece as the client takes it.
+//!
+//! Why:        an object of any size is sent with one piece in memory per connection.
+//! Invariants: the next piece is read only when the last one was taken; a failed read ends the connection, so a
+//!             client never takes a cut object for a whole one (its length was announced).
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use margay_volume::{Error, Reader};
+
+/// Most bytes of an object read at once.
+pub(crate) const PIECE_BYTES_MAX: u64 = 512 << 10;
+
+/// Called once when the body has ended or was given up.
+pub(crate) type Ended = Box<dyn FnOnce(u64, bool) + Send + Sync>;
+
+/// The body of every answer of the door.
+pub struct S3Body {
+    source: Source,
+    sent: u64,
+    ended: Option<Ended>,
+}
+
+enum Source {
+    Buffers(VecDeque<Bytes>),
+    Object(ObjectPieces),
+}
+
+type Reading = Pin<Box<dyn Future<Output = Result<Bytes, Error>> + Send>>;
+
+/// The rest of an object's range.
+pub(crate) struct ObjectPieces {
+    reader: Arc<Reader>,
+    rest: Range<u64>,
+    ready: Option<Bytes>,
+    reading: Option<Reading>,
+}
+
+impl ObjectPieces {
+    /// Reads the first piece, so that a damaged object is an error and not a broken answer.
+    pub(crate) async fn open(reader: Reader, range: Range<u64>) -> Result<ObjectPieces, Error> {
+        let reader = Arc::new(reader);
+        let mut pieces = ObjectPieces { reader, rest: range, ready: None, reading: None };
+        if !pieces.rest.is_empty() {
+            let first = pieces.read_next().await?;
+            pieces.ready = Some(pieces.took(first)?);
+        }
+        Ok(pieces)
+    }
+
+    fn read_next(&self) -> Reading {
+        let reader = Arc::clone(&self.reader);
+        let (offset, len) = (self.rest.start, (self.rest.end - self.rest.start).min(PIECE_BYTES_MAX));
+        Box::pin(async move { reader.read(offset, len).await })
+    }
+
+    fn took(&mut self, piece: Bytes) -> Result<Bytes, Error> {
+        let len = piece.len() as u64;
+        if len == 0 || len > self.rest.end - self.rest.start {
+            return Err(Error::Corrupt("an object is shorter than its entry says".to_owned()));
+        }
+        self.rest.start += len;
+        Ok(piece)
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+        if let Some(piece) = self.ready.take() {
+            return Poll::Ready(Some(Ok(piece)));
+        }
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        if self.reading.is_none() {
+            self.reading = Some(self.read_next());
+        }
+        let reading = self.reading.as_mut().expect("set above");
+        let outcome = std::task::ready!(reading.as_mut().poll(context));
+        self.reading = None;
+        Poll::Ready(Some(outcome.and_then(|piece| self.took(piece))))
+    }
+
+    fn remaining(&self) -> u64 {
+        self.ready.as_ref().map_or(0, |piece| piece.len() as u64) + self.rest.end.saturating_sub(self.rest.start)
+    }
+}
+
+impl S3Body {
+    pub(crate) fn empty() -> S3Body {
+        S3Body::buffers(VecDeque::new())
+    }
+
+    pub(crate) fn full(bytes: Bytes) -> S3Body {
+        S3Body::buffers(VecDeque::from([bytes]))
+    }
+
+    pub(crate) fn buffers(mut buffers: VecDeque<Bytes>) -> S3Body {
+        buffers.retain(|buffer| !buffer.is_empty());
+        S3Body { source: Source::Buffers(buffers), sent: 0, ended: None }
+    }
+
+    pub(crate) fn object(pieces: ObjectPieces) -> S3Body {
+        S3Body { source: Source::Object(pieces), sent: 0, ended: None }
+    }
+
+    /// Sets what is called at the end.
+    pub(crate) fn on_end(&mut self, ended: Ended) {
+        self.ended = Some(ended);
+    }
+
+    /// Bytes not yet sent.
+    pub(crate) fn remaining(&self) -> u64 {
+        match &self.source {
+            Source::Buffers(buffers) => buffers.iter().map(|buffer| buffer.len() as u64).sum(),
+            Source::Object(pieces) => pieces.remaining(),
+        }
+    }
+}
+
+impl std::fmt::Debug for S3Body {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("S3Body").field("sent", &self.sent).field("remaining", &self.remaining()).finish()
+    }
+}
+
+impl Body for S3Body {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = self.get_mut();
+        let next = match &mut this.source {
+            Source::Buffers(buffers) => Poll::Ready(buffers.pop_front().map(Ok)),
+            Source::Object(pieces) => pieces.poll(context),
+        };
+        let next = std::task::ready!(next);
+        match &next {
+            Some(Ok(piece)) => this.sent += piece.len() as u64,
+            Some(Err(error)) => tracing::error!(%error, "an answer was cut off"),
+            None => {}
+        }
+        Poll::Ready(next.map(|outcome| outcome.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.remaining() == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.remaining())
+    }
+}
+
+impl Drop for S3Body {
+    fn drop(&mut self) {
+        if let Some(ended) = self.ended.take() {
+            ended(self.sent, self.remaining() == 0);
+        }
+    }
+}
