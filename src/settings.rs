@@ -45,6 +45,7 @@ pub struct StorageLimits {
 /// Everything a server is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Absolute.
     pub data: PathBuf,
     pub address: String,
     /// `None`: no admin port.
@@ -83,7 +84,7 @@ impl Settings {
             _ => Vec::new(),
         };
         Ok(Settings {
-            data: PathBuf::from(text("data").ok_or("data must not be empty")?),
+            data: absolute(&text("data").ok_or("data must not be empty")?),
             address: text("address").ok_or("address must not be empty")?,
             admin_address: text("admin_address"),
             region: text("region").unwrap_or_else(|| "us-east-1".to_owned()),
@@ -111,6 +112,12 @@ impl Settings {
             },
         })
     }
+}
+
+/// Independent of the working directory, so that messages and commands can be pasted anywhere.
+fn absolute(path: &str) -> PathBuf {
+    let written = PathBuf::from(path);
+    std::path::absolute(&written).unwrap_or(written)
 }
 
 fn find<'a>(values: &'a [Resolved], name: &str) -> &'a Resolved {

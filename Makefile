@@ -1,0 +1,47 @@
+# The commands of this repository. On a fresh Debian or Ubuntu `make serve` needs only git and make: it installs
+# a compiler when there is none. `make` alone shows this list.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help prepare build serve install test check tidy clients bench clean
+
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+DATA ?= margay-data
+ADDRESS ?= 127.0.0.1:9000
+PREFIX ?= /usr/local
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+prepare: ## install what building needs and is missing
+	@tools/prepare.sh
+
+build: prepare ## build the release binary
+	cargo build --release --locked --bin margay
+
+serve: build ## build, then run a server on DATA=margay-data at ADDRESS=127.0.0.1:9000
+	@exec $(TARGET)/release/margay serve --data $(DATA) --address $(ADDRESS) $(ARGS)
+
+install: build ## copy the binary to PREFIX=/usr/local
+	install -D -m 755 $(TARGET)/release/margay $(DESTDIR)$(PREFIX)/bin/margay
+
+test: ## everything that a change must pass; ends with a summary
+	@tools/test.sh
+
+check: ## the quick part: format, lints, tests without real clients
+	@tools/test.sh format lint test
+
+tidy: ## only the habits that the compiler does not check
+	@tools/prepare.sh && cargo test --locked --test tidy
+
+clients: ## only real S3 clients against a real server
+	@tools/test.sh clients
+
+bench: build ## list and load benchmarks against a running server
+	$(TARGET)/release/margay bench ls --data $(DATA) $(ARGS)
+	$(TARGET)/release/margay bench load --data $(DATA) $(ARGS)
+
+clean: ## remove build results (not the data)
+	cargo clean
