@@ -1,0 +1,89 @@
+//! What a request claims about its signature, read but not yet believed.
+
+use std::borrow::Cow;
+
+use super::date::AmzDate;
+use super::key::{SERVICE, TERMINATOR};
+use super::v4::{ACCESS_KEY_BYTES_MAX, REGION_BYTES_MAX, SIGNED_HEADERS_MAX};
+use super::{AuthError, PayloadForm, Place};
+
+/// A signature and everything that it claims to cover besides the request itself.
+#[derive(Debug)]
+pub(crate) struct Claim<'a> {
+    pub place: Place,
+    pub access_key: Cow<'a, str>,
+    pub region: Cow<'a, str>,
+    pub signed_headers: Cow<'a, str>,
+    pub signature: [u8; 32],
+    /// When it was signed; its day is that of the scope.
+    pub date: AmzDate,
+    /// As the canonical request has it.
+    pub payload_line: Cow<'a, str>,
+    pub payload: PayloadForm,
+    pub token: Option<Cow<'a, str>>,
+}
+
+/// `ACCESS_KEY/YYYYMMDD/REGION/s3/aws4_request`, taken apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CredentialText<'a> {
+    pub access_key: &'a str,
+    pub day: &'a str,
+    pub region: &'a str,
+}
+
+impl CredentialText<'_> {
+    /// Reads from the right, since an access key may hold a slash.
+    pub(crate) fn parse(text: &str, place: Place) -> Result<CredentialText<'_>, AuthError> {
+        let refuse = |reason| AuthError::Malformed { place, reason };
+        let mut parts = text.rsplitn(5, '/');
+        let mut next = || {
+            parts.next().filter(|part| !part.is_empty()).ok_or(refuse(
+                "the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\"",
+            ))
+        };
+        let (terminator, service, region, day, access_key) = (next()?, next()?, next()?, next()?, next()?);
+        if terminator != TERMINATOR {
+            return Err(refuse("incorrect terminal. This endpoint uses \"aws4_request\""));
+        }
+        if service != SERVICE {
+            return Err(refuse("incorrect service. This endpoint belongs to \"s3\""));
+        }
+        if region.len() > REGION_BYTES_MAX {
+            return Err(refuse("the region is too long"));
+        }
+        if access_key.len() > ACCESS_KEY_BYTES_MAX {
+            return Err(refuse("the access key is too long"));
+        }
+        Ok(CredentialText { access_key, day, region })
+    }
+
+    /// The scope must be of the day on which the request was signed.
+    pub(crate) fn check_day(&self, date: &AmzDate, place: Place) -> Result<(), AuthError> {
+        match self.day.as_bytes() == date.day() {
+            true => Ok(()),
+            false => Err(AuthError::Malformed {
+                place,
+                reason: "the date in the credential scope is not the day of the request's date",
+            }),
+        }
+    }
+}
+
+/// The list of signed headers must be sorted, lower-case, without repetition, and hold the host.
+pub(crate) fn check_signed_headers(list: &str, place: Place) -> Result<(), AuthError> {
+    let refuse = |reason| Err(AuthError::Malformed { place, reason });
+    let mut last = "";
+    let mut has_host = false;
+    for (index, name) in list.split(';').enumerate() {
+        let clean = name.bytes().all(|byte| byte.is_ascii_graphic() && !byte.is_ascii_uppercase());
+        if !clean || name <= last {
+            return refuse("SignedHeaders must be lower-case names, sorted, each once, with semicolons between them");
+        }
+        if index == SIGNED_HEADERS_MAX {
+            return refuse("SignedHeaders names too many headers");
+        }
+        has_host |= name == "host";
+        last = name;
+    }
+    if has_host { Ok(()) } else { refuse("'Host' must be a signed header") }
+}

@@ -1,0 +1,142 @@
+//! Why a request was not let in, with the facts that S3 shows to the client.
+//!
+//! Invariants: no variant carries a secret key, a signing key or the signature that would have been right.
+//! Not here:   the XML (the door's error table).
+
+use std::fmt;
+
+use super::Code;
+
+/// Where the credentials were given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The `Authorization` header.
+    Header,
+    /// The query of a presigned URL.
+    Query,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Place::Header => "The authorization header is malformed",
+            Place::Query => "Error parsing the query parameters",
+        })
+    }
+}
+
+/// What was compared when a signature did not match; all of it was sent by the client or follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    pub access_key: String,
+    /// As the client gave it, in hex.
+    pub signature_provided: String,
+    pub string_to_sign: String,
+    pub canonical_request: String,
+}
+
+/// Why the signature of a request was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuthError {
+    #[error("{place}; {reason}.")]
+    Malformed { place: Place, reason: &'static str },
+    #[error("Unsupported Authorization Type")]
+    UnknownScheme,
+    #[error(
+        "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256. \
+         (Signature version 2 is not accepted here.)"
+    )]
+    SignatureV2,
+    #[error(
+        "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature query string \
+         parameter or the Authorization header should be specified"
+    )]
+    TwoMechanisms,
+    /// A signature or payload form that AWS has and this server has not.
+    #[error("{0} is not implemented.")]
+    NotImplemented(&'static str),
+    #[error("AWS authentication requires a valid Date or x-amz-date header")]
+    NoDate,
+    #[error("Missing required header for this request: x-amz-content-sha256")]
+    NoContentSha256,
+    #[error(
+        "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-UNSIGNED-PAYLOAD-TRAILER, \
+         STREAMING-AWS4-HMAC-SHA256-PAYLOAD, STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a valid sha256 value."
+    )]
+    BadContentSha256,
+    /// Times are ISO 8601 text.
+    #[error("The difference between the request time and the current time is too large.")]
+    TimeTooSkewed { request_time: String, server_time: String, allowed_ms: u64 },
+    #[error("Request has expired")]
+    Expired { expires: String, server_time: String, expires_seconds: u64 },
+    #[error("Request is not yet valid")]
+    NotYetValid { request_time: String, server_time: String },
+    #[error("There were headers present in the request which were not signed")]
+    HeadersNotSigned(Vec<String>),
+    #[error(
+        "The request signature we calculated does not match the signature you provided. \
+         The signed header {0} is absent from the request."
+    )]
+    SignedHeaderAbsent(String),
+    #[error("The AWS Access Key Id you provided does not exist in our records.")]
+    UnknownAccessKey(String),
+    #[error(
+        "The request signature we calculated does not match the signature you provided. \
+         Check your key and signing method."
+    )]
+    Mismatch(Box<Mismatch>),
+    #[error("The provided token is malformed or otherwise invalid.")]
+    BadToken,
+    #[error("Signed chunks need a signed request.")]
+    AnonymousSignedChunks,
+}
+
+impl AuthError {
+    /// The S3 code of this refusal.
+    pub fn code(&self) -> Code {
+        match self {
+            AuthError::Malformed { place: Place::Header, .. } => Code::AuthorizationHeaderMalformed,
+            AuthError::Malformed { place: Place::Query, .. } => Code::AuthorizationQueryParametersError,
+            AuthError::UnknownScheme | AuthError::TwoMechanisms | AuthError::BadContentSha256 => Code::InvalidArgument,
+            AuthError::SignatureV2 | AuthError::NoContentSha256 => Code::InvalidRequest,
+            AuthError::NotImplemented(_) => Code::NotImplemented,
+            AuthError::TimeTooSkewed { .. } => Code::RequestTimeTooSkewed,
+            AuthError::NoDate
+            | AuthError::Expired { .. }
+            | AuthError::NotYetValid { .. }
+            | AuthError::HeadersNotSigned(_)
+            | AuthError::AnonymousSignedChunks => Code::AccessDenied,
+            AuthError::SignedHeaderAbsent(_) | AuthError::Mismatch(_) => Code::SignatureDoesNotMatch,
+            AuthError::UnknownAccessKey(_) => Code::InvalidAccessKeyId,
+            AuthError::BadToken => Code::InvalidToken,
+        }
+    }
+
+    /// Further elements of the XML error: names as S3 spells them, values not yet escaped.
+    pub fn details(&self) -> Vec<(&'static str, String)> {
+        match self {
+            AuthError::TimeTooSkewed { request_time, server_time, allowed_ms } => vec![
+                ("RequestTime", request_time.clone()),
+                ("ServerTime", server_time.clone()),
+                ("MaxAllowedSkewMilliseconds", allowed_ms.to_string()),
+            ],
+            AuthError::Expired { expires, server_time, expires_seconds } => vec![
+                ("X-Amz-Expires", expires_seconds.to_string()),
+                ("Expires", expires.clone()),
+                ("ServerTime", server_time.clone()),
+            ],
+            AuthError::NotYetValid { request_time, server_time } => {
+                vec![("RequestTime", request_time.clone()), ("ServerTime", server_time.clone())]
+            }
+            AuthError::HeadersNotSigned(names) => vec![("HeadersNotSigned", names.join(", "))],
+            AuthError::UnknownAccessKey(access_key) => vec![("AWSAccessKeyId", access_key.clone())],
+            AuthError::Mismatch(mismatch) => vec![
+                ("AWSAccessKeyId", mismatch.access_key.clone()),
+                ("StringToSign", mismatch.string_to_sign.clone()),
+                ("SignatureProvided", mismatch.signature_provided.clone()),
+                ("CanonicalRequest", mismatch.canonical_request.clone()),
+            ],
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Signature Version 4 in the `Authorization` header.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderValue};
+
+use super::claim::{Claim, CredentialText, check_signed_headers};
+use super::date::AmzDate;
+use super::{AuthError, CONTENT_SHA256, Head, Options, PayloadForm, Place, hex};
+
+const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+const ECDSA_ALGORITHM: &str = "AWS4-ECDSA-P256-SHA256";
+
+fn malformed(reason: &'static str) -> AuthError {
+    AuthError::Malformed { place: Place::Header, reason }
+}
+
+/// Reads the claim of an `Authorization` header and checks its time.
+pub(crate) fn read<'a>(
+    authorization: &'a HeaderValue,
+    head: &Head<'a>,
+    options: &Options,
+    now: &AmzDate,
+) -> Result<Claim<'a>, AuthError> {
+    let text = authorization.to_str().map_err(|_| malformed("it holds bytes that are not ASCII"))?;
+    let parts = parse(text)?;
+    let credential = CredentialText::parse(parts.credential, Place::Header)?;
+    check_signed_headers(parts.signed_headers, Place::Header)?;
+    let signature = hex::decode(parts.signature.as_bytes()).ok_or(malformed("Signature must be 64 hex digits"))?;
+    let date = request_date(head.headers)?;
+    if date.seconds().abs_diff(now.seconds()) > u64::from(options.skew_seconds_max) {
+        return Err(AuthError::TimeTooSkewed {
+            request_time: date.text().to_owned(),
+            server_time: now.iso(),
+            allowed_ms: u64::from(options.skew_seconds_max) * 1000,
+        });
+    }
+    credential.check_day(&date, Place::Header)?;
+    let payload_line = match single(head.headers, CONTENT_SHA256)? {
+        Some(value) => value,
+        None => return Err(AuthError::NoContentSha256),
+    };
+    Ok(Claim {
+        place: Place::Header,
+        access_key: Cow::Borrowed(credential.access_key),
+        region: Cow::Borrowed(credential.region),
+        signed_headers: Cow::Borrowed(parts.signed_headers),
+        signature,
+        date,
+        payload_line: Cow::Borrowed(payload_line),
+        payload: PayloadForm::parse(payload_line)?,
+        token: single(head.headers, "x-amz-security-token")?.map(Cow::Borrowed),
+    })
+}
+
+struct Parts<'a> {
+    credential: &'a str,
+    signed_headers: &'a str,
+    signature: &'a str,
+}
+
+fn parse(text: &str) -> Result<Parts<'_>, AuthError> {
+    let (scheme, rest) = text.split_once(' ').unwrap_or((text, ""));
+    match scheme {
+        ALGORITHM => {}
+        ECDSA_ALGORITHM => return Err(AuthError::NotImplemented(ECDSA_ALGORITHM)),
+        "AWS" if rest.contains(':') => return Err(AuthError::SignatureV2),
+        _ => return Err(AuthError::UnknownScheme),
+    }
+    let (mut credential, mut signed_headers, mut signature) = (None, None, None);
+    for part in rest.split(',') {
+        let (name, value) = part.trim().split_once('=').ok_or(malformed("a part of it is not NAME=VALUE"))?;
+        let place = match name {
+            "Credential" => &mut credential,
+            "SignedHeaders" => &mut signed_headers,
+            "Signature" => &mut signature,
+            _ => return Err(malformed("it holds a part other than Credential, SignedHeaders and Signature")),
+        };
+        if place.replace(value).is_some() {
+            return Err(malformed("a part of it is given twice"));
+        }
+    }
+    Ok(Parts {
+        credential: credential.ok_or(malformed("the Credential is missing"))?,
+        signed_headers: signed_headers.ok_or(malformed("the SignedHeaders are missing"))?,
+        signature: signature.ok_or(malformed("the Signature is missing"))?,
+    })
+}
+
+/// The one value of a header; two of them would leave open which one counts.
+pub(crate) fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, AuthError> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(malformed("x-amz-date, x-amz-content-sha256 or x-amz-security-token is given twice"));
+    }
+    first.map(|value| value.to_str().map(str::trim).map_err(|_| malformed("a header is not ASCII"))).transpose()
+}
+
+fn request_date(headers: &HeaderMap) -> Result<AmzDate, AuthError> {
+    if let Some(text) = single(headers, "x-amz-date")? {
+        return AmzDate::parse(text.as_bytes()).ok_or(AuthError::NoDate);
+    }
+    let text = headers.get(http::header::DATE).and_then(|value| value.to_str().ok()).ok_or(AuthError::NoDate)?;
+    AmzDate::parse_http(text.trim()).ok_or(AuthError::NoDate)
+}
