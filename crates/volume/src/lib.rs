@@ -4,7 +4,34 @@
 //! Layout:     rows in `meta` (docs/format/keys.md), payload in `segment`.
 //! Invariants: V1 a directory entry is one row at (directory, sort name); the sort name of a directory ends in `/`.
 //!             V2 data is durable before metadata names it.  V3 what S3 is shown or answered is durable first.
+//!             What each operation asserts: docs/preconditions.md.
 //! Not here:   HTTP, XML, signatures (s3), FUSE (fuse), storage (meta, segment).
 
 pub mod api;
+mod blocking;
+mod bucket;
+mod condition;
+mod delete_object;
+mod draft;
+mod error;
+mod get_object;
+mod inos;
+mod key;
+mod list;
+mod open;
+mod orphan;
+mod paths;
+mod pending;
+mod place;
+mod put_object;
+mod reader;
+mod record;
+mod release;
+mod tree;
+mod upload;
+
 pub use api::*;
+pub use blocking::{Blocking, OnThisThread};
+pub use open::{FORMAT_VERSION, OpenError, Options, Volume};
+pub use reader::{READ_BYTES_MAX, Reader};
+pub use upload::{Staged, Upload};

@@ -1,0 +1,130 @@
+//! Operations on buckets: create, head, list, delete, usage.
+//!
+//! Why:        a bucket is a name for a root directory; that is little enough for one file.
+//! Invariants: a bucket's row is removed only when nothing is below its root, asserted as empty ranges.
+//! Not here:   which names are valid (the S3 door).
+
+use std::ops::ControlFlow;
+
+use margay_meta::Seq;
+
+use crate::api::{BucketInfo, Error, Usage};
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::key::{self, Counted};
+use crate::open::Volume;
+use crate::record::{Bucket, DirectoryRecord};
+
+impl Volume {
+    pub async fn create_bucket(&self, name: &str) -> Result<BucketInfo, Error> {
+        let done = self.retry(|| self.try_create_bucket(name));
+        self.answer(done).await
+    }
+
+    fn try_create_bucket(&self, name: &str) -> Result<(BucketInfo, Seq), Refused> {
+        if self.engine.get(&key::bucket(name))?.value.is_some() {
+            return Err(Error::BucketExists.into());
+        }
+        let root = self.new_ino()?;
+        let created = self.now();
+        let bucket = Bucket { root, created, versioning: 0, object_lock: 0, owner: String::new() };
+        let record = DirectoryRecord { parent: key::Ino(0), sort_name: name.to_owned() };
+        let mut draft = Draft::default();
+        draft.assert_absent(key::bucket(name));
+        draft.put(key::bucket(name), bucket.encode());
+        draft.put(key::directory(root), record.encode());
+        let seq = self.commit(draft)?;
+        Ok((BucketInfo { name: name.to_owned(), created }, seq))
+    }
+
+    pub async fn head_bucket(&self, name: &str) -> Result<BucketInfo, Error> {
+        let mut seen = Seq::default();
+        let found = self.bucket_row(name, &mut seen);
+        self.settle(seen).await?;
+        Ok(BucketInfo { name: name.to_owned(), created: found?.0.created })
+    }
+
+    /// By name; `after` exclusive.
+    pub async fn list_buckets(&self, prefix: &str, after: Option<&str>, max: usize) -> Result<Vec<BucketInfo>, Error> {
+        let mut seen = Seq::default();
+        let mut buckets = Vec::new();
+        let mut range = key::buckets();
+        range.0 = key::bucket(prefix);
+        if let Some(after) = after {
+            range.0 = range.0.max(key::after(key::bucket(after)));
+        }
+        if max > 0 {
+            self.scan(&range, &mut seen, |row| {
+                let name = key::parse_bucket(row.key)?;
+                if !name.starts_with(prefix) {
+                    return Ok(ControlFlow::Break(()));
+                }
+                let created = Bucket::decode(row.value)?.created;
+                buckets.push(BucketInfo { name: name.to_owned(), created });
+                Ok(if buckets.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            })?;
+        }
+        self.settle(seen).await?;
+        Ok(buckets)
+    }
+
+    /// Refused while an object, an explicit directory or an unfinished upload is in it.
+    pub async fn delete_bucket(&self, name: &str) -> Result<(), Error> {
+        let done = self.retry(|| self.try_delete_bucket(name).map(|seq| ((), seq)));
+        self.answer(done).await
+    }
+
+    fn try_delete_bucket(&self, name: &str) -> Result<Seq, Refused> {
+        let mut seen = Seq::default();
+        let (bucket, version) = self.bucket_row(name, &mut seen)?;
+        let held = [key::entries(bucket.root), key::uploads(bucket.root, "")];
+        for range in &held {
+            let mut empty = true;
+            self.scan(range, &mut seen, |_| {
+                empty = false;
+                Ok(ControlFlow::Break(()))
+            })?;
+            if !empty {
+                return Err(Error::BucketNotEmpty.into());
+            }
+        }
+        let mut draft = Draft::default();
+        draft.assert_version(key::bucket(name), version);
+        held.into_iter().for_each(|range| draft.assert_empty(range));
+        draft.delete(key::bucket(name));
+        draft.delete(key::directory(bucket.root));
+        draft.delete(key::times(bucket.root));
+        draft.delete(key::usage(bucket.root, Counted::Objects));
+        draft.delete(key::usage(bucket.root, Counted::Bytes));
+        self.commit(draft)
+    }
+
+    /// Objects and their bytes. Explicit directories and unfinished uploads do not count.
+    pub async fn usage(&self, bucket: &str) -> Result<Usage, Error> {
+        let mut seen = Seq::default();
+        let root = self.bucket_row(bucket, &mut seen).map(|(bucket, _)| bucket.root);
+        let usage = match root {
+            Ok(root) => Ok(Usage {
+                objects: self.counter(&key::usage(root, Counted::Objects), &mut seen)?,
+                bytes: self.counter(&key::usage(root, Counted::Bytes), &mut seen)?,
+            }),
+            Err(error) => Err(error),
+        };
+        self.settle(seen).await?;
+        usage
+    }
+
+    fn counter(&self, key: &[u8], seen: &mut Seq) -> Result<u64, Error> {
+        match self.get(key, seen)? {
+            None => Ok(0),
+            // A counter that went wrong is fsck's to find; it must not fail a request.
+            Some(row) => Ok(decode_counter(&row.value)?.max(0) as u64),
+        }
+    }
+}
+
+/// The value of a row that `Add` writes.
+pub(crate) fn decode_counter(value: &[u8]) -> Result<i64, Error> {
+    let bytes = value.try_into().map_err(|_| Error::Corrupt("a counter is not eight bytes".to_owned()))?;
+    Ok(i64::from_le_bytes(bytes))
+}

@@ -1,0 +1,134 @@
+//! A batch in the making: preconditions and writes, each key once.
+//!
+//! Why:        an operation is put together from steps (replace, release, count) that may touch the same rows.
+//! Invariants: B1 one write per key: sums add up, the later of two puts wins, a delete beats counters.
+//!             B2 nothing is written before `commit`.
+//! Not here:   what is written (the operations).
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+
+use bytes::Bytes;
+use margay_meta::{BATCH_WRITES_MAX, Batch, Engine, Field, Payload, Place, Position, Precondition, Seq, Write};
+
+use crate::api::Error;
+use crate::error::Refused;
+use crate::key;
+
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    batch: Batch,
+    /// Where each key is in `batch.writes`.
+    places: HashMap<Vec<u8>, usize>,
+}
+
+impl Draft {
+    pub(crate) fn assert_version(&mut self, key: Vec<u8>, version: Seq) {
+        self.batch.preconditions.push(Precondition::Version { key, version });
+    }
+
+    pub(crate) fn assert_exists(&mut self, key: Vec<u8>) {
+        self.batch.preconditions.push(Precondition::Exists { key });
+    }
+
+    pub(crate) fn assert_absent(&mut self, key: Vec<u8>) {
+        self.batch.preconditions.push(Precondition::Absent { key });
+    }
+
+    /// The row is as it was read: this version, or absent.
+    pub(crate) fn assert_unchanged(&mut self, key: Vec<u8>, version: Option<Seq>) {
+        match version {
+            Some(version) => self.assert_version(key, version),
+            None => self.assert_absent(key),
+        }
+    }
+
+    pub(crate) fn assert_empty(&mut self, (start, end): key::Range) {
+        if start < end {
+            self.batch.preconditions.push(Precondition::RangeEmpty { start, end });
+        }
+    }
+
+    /// The range holds nothing but perhaps `but`.
+    pub(crate) fn assert_empty_but(&mut self, (start, end): key::Range, but: &[u8]) {
+        self.assert_empty((start, but.to_vec()));
+        self.assert_empty((key::after(but.to_vec()), end));
+    }
+
+    /// Gives the index of the write.
+    pub(crate) fn put(&mut self, key: Vec<u8>, value: Vec<u8>) -> usize {
+        self.set(Write::Put { key, value })
+    }
+
+    pub(crate) fn delete(&mut self, key: Vec<u8>) {
+        self.set(Write::Delete { key });
+    }
+
+    fn set(&mut self, write: Write) -> usize {
+        match self.places.entry(write.key().to_vec()) {
+            Slot::Occupied(place) => {
+                self.batch.writes[*place.get()] = write;
+                *place.get()
+            }
+            Slot::Vacant(place) => {
+                place.insert(self.batch.writes.len());
+                self.batch.writes.push(write);
+                self.batch.writes.len() - 1
+            }
+        }
+    }
+
+    /// Gives the index of the write. A sum of nothing is not written.
+    pub(crate) fn add(&mut self, key: Vec<u8>, more: i64) {
+        if more == 0 {
+            return;
+        }
+        match self.places.get(&key).map(|place| &mut self.batch.writes[*place]) {
+            Some(Write::Add { delta, .. }) => *delta += more,
+            Some(_) => {}
+            None => {
+                self.set(Write::Add { key, delta: more });
+            }
+        }
+    }
+
+    pub(crate) fn max(&mut self, key: Vec<u8>, at_least: u64) {
+        match self.places.get(&key).map(|place| &mut self.batch.writes[*place]) {
+            Some(Write::Max { at_least: highest, .. }) => *highest = at_least.max(*highest),
+            Some(_) => {}
+            None => {
+                self.set(Write::Max { key, at_least });
+            }
+        }
+    }
+
+    /// Sends bytes along. The engine fills their position into the value of write `entry` at byte `at` (segment,
+    /// then offset) and counts them as live in the segment where they land.
+    pub(crate) fn attach_payload(&mut self, bytes: Bytes, entry: usize, at: usize) {
+        assert!(self.batch.payload.is_none(), "a batch carries one payload");
+        let counter = key::live(margay_segment::SegmentId(0), key::Live::Gained);
+        let counter = self.set(Write::Add { key: counter, delta: bytes.len() as i64 });
+        let value = Field::Value;
+        let places = vec![
+            Place { write: entry, field: value, at, what: Position::Segment },
+            Place { write: entry, field: value, at: at + 8, what: Position::Offset },
+            Place { write: counter, field: Field::Key, at: key::LIVE_SEGMENT_AT, what: Position::Segment },
+        ];
+        self.batch.payload = Some(Payload { bytes, places });
+    }
+
+    pub(crate) fn deletes(&self, key: &[u8]) -> bool {
+        self.places.get(key).is_some_and(|place| matches!(self.batch.writes[*place], Write::Delete { .. }))
+    }
+
+    pub(crate) fn writes(&self) -> usize {
+        self.batch.writes.len()
+    }
+
+    pub(crate) fn commit(self, engine: &dyn Engine) -> Result<Seq, Refused> {
+        if self.batch.writes.len() > BATCH_WRITES_MAX {
+            return Err(Refused::Error(Error::TooLarge));
+        }
+        Ok(engine.commit(self.batch)?)
+    }
+}

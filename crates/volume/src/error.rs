@@ -1,0 +1,80 @@
+//! How faults of the parts below become errors of operations.
+//!
+//! Why: one table decides what a caller sees; operations only write `?`.
+//! Not here: S3 codes and errno (the doors).
+
+use margay_meta::{CommitError, EngineError};
+use margay_segment::SegmentError;
+
+use crate::api::Error;
+use crate::record::Damaged;
+
+impl From<EngineError> for Error {
+    fn from(error: EngineError) -> Error {
+        match error {
+            EngineError::Poisoned(why) => Error::ReadOnly(why),
+            EngineError::Io(error) => Error::Io(error),
+            EngineError::Corrupt(what) => Error::Corrupt(what),
+        }
+    }
+}
+
+impl From<SegmentError> for Error {
+    fn from(error: SegmentError) -> Error {
+        match error {
+            SegmentError::Full => Error::Full,
+            SegmentError::Poisoned(why) => Error::ReadOnly(why),
+            SegmentError::Io(error) => Error::Io(error),
+            error @ (SegmentError::Corrupt { .. } | SegmentError::Missing(_)) => Error::Corrupt(error.to_string()),
+        }
+    }
+}
+
+impl From<Damaged> for Error {
+    fn from(damaged: Damaged) -> Error {
+        Error::Corrupt(damaged.to_string())
+    }
+}
+
+/// Why one try of an operation did not commit.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// Something that the try read has changed: read again.
+    Conflict,
+    Error(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Refused {
+        Refused::Error(error)
+    }
+}
+
+impl From<EngineError> for Refused {
+    fn from(error: EngineError) -> Refused {
+        Refused::Error(error.into())
+    }
+}
+
+impl From<SegmentError> for Refused {
+    fn from(error: SegmentError) -> Refused {
+        Refused::Error(error.into())
+    }
+}
+
+impl From<Damaged> for Refused {
+    fn from(damaged: Damaged) -> Refused {
+        Refused::Error(damaged.into())
+    }
+}
+
+impl From<CommitError> for Refused {
+    fn from(error: CommitError) -> Refused {
+        match error {
+            CommitError::Conflict { .. } => Refused::Conflict,
+            CommitError::Full => Refused::Error(Error::Full),
+            CommitError::Invalid(what) => Refused::Error(Error::Io(std::io::Error::other(what))),
+            CommitError::Failed(error) => Refused::Error(error.into()),
+        }
+    }
+}

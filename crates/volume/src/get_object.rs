@@ -1,0 +1,184 @@
+//! HEAD and GET: what is at a key.
+//!
+//! Why:        both read the same rows; GET also takes hold of the data.
+//! Invariants: the entry is read again after its segments are pinned: when it is unchanged, its data was live
+//!             while pinned, and reclaim leaves pinned segments alone.
+//! Not here:   reading bytes (reader).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use margay_env::Timestamp;
+use margay_meta::Seq;
+use margay_segment::SegmentPin;
+
+use crate::api::{Error, ObjectInfo, ReadCondition};
+use crate::key;
+use crate::open::Volume;
+use crate::paths::split;
+use crate::place::OBJECT_EXTENTS_MAX;
+use crate::reader::{Content, Reader};
+use crate::record::entry::EMPTY_ETAG;
+use crate::record::multipart::decode_part_sizes;
+use crate::record::{Data, Entry, FileEntry};
+
+/// Times that GET begins again because the object was replaced under it.
+const TRIES_MAX: usize = 64;
+
+/// A file as it was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) key: Vec<u8>,
+    pub(crate) version: Seq,
+    pub(crate) file: FileEntry,
+}
+
+impl Volume {
+    pub async fn head_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<ObjectInfo, Error> {
+        let mut seen = Seq::default();
+        let info = self.head_now(bucket, key, condition, &mut seen);
+        self.settle(seen).await?;
+        info
+    }
+
+    fn head_now(&self, bucket: &str, key: &str, wanted: &ReadCondition, seen: &mut Seq) -> Result<ObjectInfo, Error> {
+        for _ in 0..TRIES_MAX {
+            let found = self.find(bucket, key, seen)?;
+            wanted.check(found.file.etag, found.file.modified)?;
+            if let Some(info) = self.info(&found, seen)? {
+                return Ok(info);
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    pub async fn get_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<Reader, Error> {
+        let mut seen = Seq::default();
+        let reader = self.open_now(bucket, key, &mut seen, |file| condition.check(file.etag, file.modified));
+        self.settle(seen).await?;
+        reader
+    }
+
+    pub(crate) fn open_now(
+        &self,
+        bucket: &str,
+        key: &str,
+        seen: &mut Seq,
+        check: impl Fn(&FileEntry) -> Result<(), Error>,
+    ) -> Result<Reader, Error> {
+        for _ in 0..TRIES_MAX {
+            let found = self.find(bucket, key, seen)?;
+            check(&found.file)?;
+            let Some(info) = self.info(&found, seen)? else { continue };
+            if let Some(content) = self.hold(&found, seen)? {
+                let (store, blocking) = (Arc::clone(&self.store), Arc::clone(&self.options.blocking));
+                return Ok(Reader { info, content, store, blocking });
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// The file at a key, or the empty object that an explicit directory is.
+    pub(crate) fn find(&self, bucket: &str, key: &str, seen: &mut Seq) -> Result<Found, Error> {
+        let (directories, name) = split(key);
+        let walk = self.walk(bucket, directories, seen)?;
+        if !walk.complete() {
+            return Err(Error::NoSuchKey);
+        }
+        let row_key = key::entry(walk.path.directory(), name.as_bytes());
+        if let Some(row) = self.get(&row_key, seen)? {
+            let file = Entry::decode(&row.value)?.file();
+            let file = file.ok_or_else(|| Error::Corrupt("a directory has the name of a file".to_owned()))?;
+            return Ok(Found { key: row_key, version: row.version, file });
+        }
+        match walk.path.steps.last() {
+            Some(step) if name.is_empty() && step.entry.explicit => Ok(Found {
+                key: step.key.clone(),
+                version: step.version,
+                file: explicit_object(step.entry.ino, self.modified(step.entry.ino, seen)?),
+            }),
+            _ => Err(Error::NoSuchKey),
+        }
+    }
+
+    /// When something in a directory was last changed.
+    pub(crate) fn modified(&self, directory: key::Ino, seen: &mut Seq) -> Result<Timestamp, Error> {
+        let Some(row) = self.get(&key::times(directory), seen)? else { return Ok(Timestamp(0)) };
+        let bytes =
+            row.value.as_ref().try_into().map_err(|_| Error::Corrupt("a time is not eight bytes".to_owned()))?;
+        Ok(Timestamp(i64::try_from(u64::from_le_bytes(bytes)).unwrap_or(i64::MAX)))
+    }
+
+    fn unchanged(&self, found: &Found, seen: &mut Seq) -> Result<bool, Error> {
+        Ok(self.get(&found.key, seen)?.is_some_and(|row| row.version == found.version))
+    }
+
+    /// What S3 tells about a file; `None` when it was replaced while its rows were read.
+    pub(crate) fn info(&self, found: &Found, seen: &mut Seq) -> Result<Option<ObjectInfo>, Error> {
+        let file = &found.file;
+        let mut info = ObjectInfo {
+            size: file.size,
+            etag: file.etag,
+            modified: file.modified,
+            headers: file.headers.clone(),
+            part_sizes: Vec::new(),
+        };
+        if !file.header_rows && file.etag.parts == 0 {
+            return Ok(Some(info));
+        }
+        let sizes = if file.etag.parts > 0 { self.get(&key::part_sizes(file.ino), seen)? } else { None };
+        if file.header_rows {
+            self.scan(&key::headers(file.ino), seen, |row| {
+                let name = str_of(key::parse_ino(row.key)?.1)?;
+                info.headers.insert(name.to_owned(), str_of(row.value)?.to_owned());
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        if !self.unchanged(found, seen)? {
+            return Ok(None);
+        }
+        if let Some(row) = sizes {
+            info.part_sizes = decode_part_sizes(&row.value, file.etag.parts)?;
+        }
+        Ok(Some(info))
+    }
+
+    /// Takes hold of a file's data; `None` when it was replaced meanwhile.
+    fn hold(&self, found: &Found, seen: &mut Seq) -> Result<Option<Content>, Error> {
+        let file = &found.file;
+        let rows = match &file.data {
+            Data::Inline(bytes) => return Ok(Some(Content::Inline(Bytes::copy_from_slice(bytes)))),
+            Data::Rows => self.extent_rows(file.ino, 0, OBJECT_EXTENTS_MAX + 1)?,
+            Data::Extents(extents) => {
+                let mut offset = 0;
+                let place = |extent: &margay_segment::Extent| {
+                    offset += extent.len;
+                    (offset - extent.len, *extent)
+                };
+                extents.iter().map(place).collect()
+            }
+        };
+        let mut segments: Vec<_> = rows.iter().map(|(_, extent)| extent.run.segment).collect();
+        segments.sort_unstable();
+        segments.dedup();
+        let pins: Result<Vec<SegmentPin>, _> = segments.into_iter().map(|segment| self.store.pin(segment)).collect();
+        if !self.unchanged(found, seen)? {
+            return Ok(None);
+        }
+        let covered: u64 = rows.iter().map(|(_, extent)| extent.len).sum();
+        if covered != file.size {
+            return Err(Error::Corrupt("extents do not cover the object".to_owned()));
+        }
+        Ok(Some(Content::Extents { extents: rows, pins: pins? }))
+    }
+}
+
+fn str_of(bytes: &[u8]) -> Result<&str, Error> {
+    std::str::from_utf8(bytes).map_err(|_| Error::Corrupt("a header is not UTF-8".to_owned()))
+}
+
+/// An explicit directory as S3 sees it.
+pub(crate) fn explicit_object(ino: key::Ino, modified: Timestamp) -> FileEntry {
+    FileEntry::new(ino, 0, EMPTY_ETAG, modified, Data::Inline(Vec::new()), crate::api::Headers::new())
+}

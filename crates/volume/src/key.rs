@@ -1,0 +1,370 @@
+//! The map of keys: every row key is built and parsed here.
+//!
+//! Why:        one place decides what sorts beside what.
+//! Layout:     one table byte, then fixed-width big-endian numbers, then a name to the end; docs/format/keys.md.
+//! Invariants: K1 no key of one table is a prefix of another table's.  K2 sort names of one directory never
+//!             contain `/` but at the end, so the keys below a directory are one range in byte order.
+//!             K3 an escaped string ends in 00 01 and sorts as its bytes do.
+
+use margay_segment::SegmentId;
+
+use crate::record::Damaged;
+
+/// Number of a file, directory, upload or part; never used twice. 0 is nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ino(pub u64);
+
+const BUCKET: u8 = b'b';
+const USAGE: u8 = b'c';
+const DIRECTORY: u8 = b'd';
+const ENTRY: u8 = b'e';
+const HEADER: u8 = b'h';
+const INOS: u8 = b'i';
+const LIVE: u8 = b'l';
+const FORMAT: u8 = b'm';
+const ORPHAN: u8 = b'o';
+const PART: u8 = b'p';
+const SHARE: u8 = b's';
+const TIMES: u8 = b't';
+const UPLOAD: u8 = b'u';
+const VERSION: u8 = b'v';
+const EXTENT: u8 = b'x';
+const PART_SIZES: u8 = b'z';
+
+/// Where the segment id begins in a live counter's key.
+pub(crate) const LIVE_SEGMENT_AT: usize = 1;
+
+/// `start..end` in key order.
+pub(crate) type Range = (Vec<u8>, Vec<u8>);
+
+/// The first key after every key that begins with `prefix`; `None` when there is none.
+pub(crate) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
+    let mut next = prefix[..=last].to_vec();
+    next[last] += 1;
+    Some(next)
+}
+
+/// The first key after `key`.
+pub(crate) fn after(mut key: Vec<u8>) -> Vec<u8> {
+    key.push(0);
+    key
+}
+
+fn table(byte: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(1 + parts.iter().map(|part| part.len()).sum::<usize>());
+    key.push(byte);
+    parts.iter().for_each(|part| key.extend_from_slice(part));
+    key
+}
+
+fn range(prefix: Vec<u8>) -> Range {
+    let end = successor(&prefix).expect("a table byte is never 0xff");
+    (prefix, end)
+}
+
+pub(crate) fn format() -> Vec<u8> {
+    vec![FORMAT]
+}
+
+pub(crate) fn inos() -> Vec<u8> {
+    vec![INOS]
+}
+
+pub(crate) fn bucket(name: &str) -> Vec<u8> {
+    table(BUCKET, &[name.as_bytes()])
+}
+
+pub(crate) fn buckets() -> Range {
+    range(vec![BUCKET])
+}
+
+pub(crate) fn parse_bucket(key: &[u8]) -> Result<&str, Damaged> {
+    std::str::from_utf8(key.get(1..).unwrap_or_default()).map_err(|_| Damaged("a bucket's name is not UTF-8"))
+}
+
+pub(crate) fn entry(directory: Ino, sort_name: &[u8]) -> Vec<u8> {
+    table(ENTRY, &[&directory.0.to_be_bytes(), sort_name])
+}
+
+/// All entries of a directory.
+pub(crate) fn entries(directory: Ino) -> Range {
+    range(entry(directory, b""))
+}
+
+pub(crate) fn all_entries() -> Range {
+    range(vec![ENTRY])
+}
+
+/// The directory and the sort name of an entry's key.
+pub(crate) fn parse_entry(key: &[u8]) -> Result<(Ino, &str), Damaged> {
+    let (directory, name) = parse_ino(key)?;
+    Ok((directory, std::str::from_utf8(name).map_err(|_| Damaged("a name is not UTF-8"))?))
+}
+
+/// The number after the table byte, and the rest.
+pub(crate) fn parse_ino(key: &[u8]) -> Result<(Ino, &[u8]), Damaged> {
+    let rest = key.get(1..).unwrap_or_default();
+    let (number, rest) = rest.split_first_chunk::<8>().ok_or(Damaged("a key is too short"))?;
+    Ok((Ino(u64::from_be_bytes(*number)), rest))
+}
+
+pub(crate) fn directory(ino: Ino) -> Vec<u8> {
+    table(DIRECTORY, &[&ino.0.to_be_bytes()])
+}
+
+pub(crate) fn directories() -> Range {
+    range(vec![DIRECTORY])
+}
+
+pub(crate) fn times(ino: Ino) -> Vec<u8> {
+    table(TIMES, &[&ino.0.to_be_bytes()])
+}
+
+pub(crate) fn all_times() -> Range {
+    range(vec![TIMES])
+}
+
+/// One version of an object, newest first. Not written by this format version.
+pub fn version(directory: Ino, sort_name: &[u8], sequence: u64) -> Vec<u8> {
+    let mut key = table(VERSION, &[&directory.0.to_be_bytes()]);
+    escape(sort_name, &mut key);
+    key.extend_from_slice(&(!sequence).to_be_bytes());
+    key
+}
+
+pub(crate) fn extent(ino: Ino, offset: u64) -> Vec<u8> {
+    table(EXTENT, &[&ino.0.to_be_bytes(), &offset.to_be_bytes()])
+}
+
+pub(crate) fn extents(ino: Ino) -> Range {
+    range(table(EXTENT, &[&ino.0.to_be_bytes()]))
+}
+
+pub(crate) fn all_extents() -> Range {
+    range(vec![EXTENT])
+}
+
+/// The file and the offset of an extent row.
+pub(crate) fn parse_extent(key: &[u8]) -> Result<(Ino, u64), Damaged> {
+    let (ino, rest) = parse_ino(key)?;
+    Ok((ino, u64::from_be_bytes(rest.try_into().map_err(|_| Damaged("an extent's key has a wrong length"))?)))
+}
+
+pub(crate) fn header(ino: Ino, name: &str) -> Vec<u8> {
+    table(HEADER, &[&ino.0.to_be_bytes(), name.as_bytes()])
+}
+
+pub(crate) fn headers(ino: Ino) -> Range {
+    range(table(HEADER, &[&ino.0.to_be_bytes()]))
+}
+
+pub(crate) fn all_headers() -> Range {
+    range(vec![HEADER])
+}
+
+pub(crate) fn part_sizes(ino: Ino) -> Vec<u8> {
+    table(PART_SIZES, &[&ino.0.to_be_bytes()])
+}
+
+pub(crate) fn all_part_sizes() -> Range {
+    range(vec![PART_SIZES])
+}
+
+pub(crate) fn upload(root: Ino, key: &str, id: &str) -> Vec<u8> {
+    let mut row = uploads_of_key(root, key);
+    row.extend_from_slice(id.as_bytes());
+    row
+}
+
+/// The prefix of all uploads to exactly this key.
+pub(crate) fn uploads_of_key(root: Ino, key: &str) -> Vec<u8> {
+    let mut row = table(UPLOAD, &[&root.0.to_be_bytes()]);
+    escape(key.as_bytes(), &mut row);
+    row
+}
+
+/// All uploads to keys that begin with `prefix`.
+pub(crate) fn uploads(root: Ino, prefix: &str) -> Range {
+    let mut row = table(UPLOAD, &[&root.0.to_be_bytes()]);
+    escape_open(prefix.as_bytes(), &mut row);
+    range(row)
+}
+
+pub(crate) fn all_uploads() -> Range {
+    range(vec![UPLOAD])
+}
+
+/// The bucket's root, the key and the upload id.
+pub(crate) fn parse_upload(key: &[u8]) -> Result<(Ino, String, &str), Damaged> {
+    let (root, rest) = parse_ino(key)?;
+    let (name, id) = unescape(rest)?;
+    let name = String::from_utf8(name).map_err(|_| Damaged("an upload's key is not UTF-8"))?;
+    Ok((root, name, std::str::from_utf8(id).map_err(|_| Damaged("an upload's id is not UTF-8"))?))
+}
+
+pub(crate) fn part(upload: Ino, number: u16) -> Vec<u8> {
+    table(PART, &[&upload.0.to_be_bytes(), &number.to_be_bytes()])
+}
+
+pub(crate) fn parts(upload: Ino) -> Range {
+    range(table(PART, &[&upload.0.to_be_bytes()]))
+}
+
+pub(crate) fn all_parts() -> Range {
+    range(vec![PART])
+}
+
+/// The upload and the number of a part.
+pub(crate) fn parse_part(key: &[u8]) -> Result<(Ino, u16), Damaged> {
+    let (upload, rest) = parse_ino(key)?;
+    Ok((upload, u16::from_be_bytes(rest.try_into().map_err(|_| Damaged("a part's key has a wrong length"))?)))
+}
+
+pub(crate) fn share(segment: SegmentId, offset: u64, owner: Ino) -> Vec<u8> {
+    table(SHARE, &[&segment.0.to_be_bytes(), &offset.to_be_bytes(), &owner.0.to_be_bytes()])
+}
+
+/// All owners of a shared run.
+pub(crate) fn shares(segment: SegmentId, offset: u64) -> Range {
+    range(table(SHARE, &[&segment.0.to_be_bytes(), &offset.to_be_bytes()]))
+}
+
+pub(crate) fn all_shares() -> Range {
+    range(vec![SHARE])
+}
+
+/// Segment, offset of the run, owner.
+pub(crate) fn parse_share(key: &[u8]) -> Result<(SegmentId, u64, Ino), Damaged> {
+    let (segment, rest) = parse_ino(key)?;
+    let (offset, owner) = rest.split_first_chunk::<8>().ok_or(Damaged("a share's key is too short"))?;
+    let owner = owner.try_into().map_err(|_| Damaged("a share's key has a wrong length"))?;
+    Ok((SegmentId(segment.0), u64::from_be_bytes(*offset), Ino(u64::from_be_bytes(owner))))
+}
+
+/// The two counters of a segment: live bytes are what was gained less what was lost. They are apart because one
+/// batch may gain in a segment whose id it does not know yet and lose in the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Live {
+    Gained,
+    Lost,
+}
+
+pub(crate) fn live(segment: SegmentId, side: Live) -> Vec<u8> {
+    table(LIVE, &[&segment.0.to_be_bytes(), if side == Live::Gained { b"+" } else { b"-" }])
+}
+
+pub(crate) fn all_live() -> Range {
+    range(vec![LIVE])
+}
+
+/// The segment, and whether the row counts what was gained.
+pub(crate) fn parse_live(key: &[u8]) -> Result<(SegmentId, Live), Damaged> {
+    let (segment, rest) = parse_ino(key)?;
+    match rest {
+        b"+" => Ok((SegmentId(segment.0), Live::Gained)),
+        b"-" => Ok((SegmentId(segment.0), Live::Lost)),
+        _ => Err(Damaged("a live counter's key has a wrong side")),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Objects,
+    Bytes,
+}
+
+pub(crate) fn usage(root: Ino, what: Counted) -> Vec<u8> {
+    table(USAGE, &[&root.0.to_be_bytes(), if what == Counted::Objects { b"o" } else { b"b" }])
+}
+
+pub(crate) fn all_usage() -> Range {
+    range(vec![USAGE])
+}
+
+pub(crate) fn orphan(ino: Ino) -> Vec<u8> {
+    table(ORPHAN, &[&ino.0.to_be_bytes()])
+}
+
+pub(crate) fn orphans() -> Range {
+    range(vec![ORPHAN])
+}
+
+fn escape_open(bytes: &[u8], into: &mut Vec<u8>) {
+    for byte in bytes {
+        into.push(*byte);
+        if *byte == 0 {
+            into.push(0xff);
+        }
+    }
+}
+
+fn escape(bytes: &[u8], into: &mut Vec<u8>) {
+    escape_open(bytes, into);
+    into.extend_from_slice(&[0, 1]);
+}
+
+fn unescape(bytes: &[u8]) -> Result<(Vec<u8>, &[u8]), Damaged> {
+    let mut plain = Vec::new();
+    let mut rest = bytes;
+    while let Some((byte, tail)) = rest.split_first() {
+        match (byte, tail) {
+            (0, [1, tail @ ..]) => return Ok((plain, tail)),
+            (0, [0xff, tail @ ..]) => {
+                plain.push(0);
+                rest = tail;
+            }
+            (0, _) => return Err(Damaged("a key has a wrong escape")),
+            (byte, tail) => {
+                plain.push(*byte);
+                rest = tail;
+            }
+        }
+    }
+    Err(Damaged("an escaped key has no end"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uploads_sort_by_key_then_id() {
+        let rows = [("a", "9"), ("a\0", "1"), ("a\0b", "1"), ("aa", "0")].map(|(key, id)| upload(Ino(1), key, id));
+        assert!(rows.is_sorted());
+        assert_eq!(parse_upload(&rows[2]).unwrap(), (Ino(1), "a\0b".to_owned(), "1"));
+    }
+
+    #[test]
+    fn newer_versions_sort_first() {
+        assert!(version(Ino(1), b"a", 2) < version(Ino(1), b"a", 1));
+        assert!(version(Ino(1), b"a", 1) < version(Ino(1), b"a\0", 9));
+    }
+
+    #[test]
+    fn successor_skips_full_bytes() {
+        assert_eq!(successor(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(successor(b"\xff"), None);
+        assert_eq!(successor(b""), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn parsers_are_total(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..40)) {
+            let _ = parse_bucket(&bytes);
+            let _ = parse_entry(&bytes);
+            let _ = parse_extent(&bytes);
+            let _ = parse_upload(&bytes);
+            let _ = parse_part(&bytes);
+            let _ = parse_share(&bytes);
+            let _ = parse_live(&bytes);
+        }
+
+        #[test]
+        fn escaped_keys_round_trip_in_order(left: String, right: String) {
+            let (one, two) = (upload(Ino(7), &left, "x"), upload(Ino(7), &right, "x"));
+            proptest::prop_assert_eq!(left.as_bytes().cmp(right.as_bytes()), one.cmp(&two));
+            proptest::prop_assert_eq!(parse_upload(&one).unwrap(), (Ino(7), left, "x"));
+        }
+    }
+}

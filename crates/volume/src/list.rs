@@ -1,0 +1,132 @@
+//! Listing objects in byte order, with prefix, delimiter and start.
+//!
+//! Why:        what a listing skips (before the start, below a common prefix) is a seek, so it costs what it gives.
+//! Invariants: items ascend; at most `max` of them; `next` is set exactly when more follow.
+//!             Items are shown while the scan runs; they stand when the call returns Ok, durable.
+//! Not here:   the walk (tree), encoding of keys and continuation tokens (the S3 door).
+
+use margay_meta::Seq;
+
+use crate::api::{Error, ListItem, ListOutcome, ListRequest};
+use crate::key;
+use crate::open::Volume;
+use crate::record::Summary;
+use crate::tree::{Next, Shown, Tree};
+
+impl Volume {
+    /// Gives each item to `visit` in order; `visit` must not call the volume.
+    pub async fn list(
+        &self,
+        request: &ListRequest<'_>,
+        visit: &mut (dyn FnMut(ListItem<'_>) + Send),
+    ) -> Result<ListOutcome, Error> {
+        let mut seen = Seq::default();
+        let outcome = self.list_now(request, visit, &mut seen);
+        self.settle(seen).await?;
+        outcome
+    }
+
+    fn list_now(
+        &self,
+        request: &ListRequest<'_>,
+        visit: &mut (dyn FnMut(ListItem<'_>) + Send),
+        seen: &mut Seq,
+    ) -> Result<ListOutcome, Error> {
+        let (bucket, _) = self.bucket_row(request.bucket, seen)?;
+        let Some(start) = start_of(request).filter(|_| request.max > 0) else { return Ok(ListOutcome::default()) };
+        let mut lister = Lister {
+            prefix: request.prefix,
+            delimiter: request.delimiter.filter(|delimiter| !delimiter.is_empty()),
+            max: request.max,
+            items: 0,
+            last: None,
+            more: false,
+            visit,
+        };
+        let mut tree = Tree::new(self, bucket.root, *seen);
+        let done = tree.run(&start, &mut |shown| lister.row(&shown));
+        *seen = tree.seen.max(*seen);
+        done?;
+        Ok(ListOutcome { next: lister.last.filter(|_| lister.more) })
+    }
+}
+
+/// The first key that may be listed; `None` when there is none.
+fn start_of(request: &ListRequest<'_>) -> Option<Vec<u8>> {
+    let prefix = request.prefix.as_bytes().to_vec();
+    match request.after {
+        None => Some(prefix),
+        Some(after) if request.after_is_prefix => Some(prefix.max(key::successor(after.as_bytes())?)),
+        Some("") => Some(prefix),
+        Some(after) => Some(prefix.max(key::after(after.as_bytes().to_vec()))),
+    }
+}
+
+struct Lister<'a> {
+    prefix: &'a str,
+    delimiter: Option<&'a str>,
+    max: usize,
+    items: usize,
+    /// The last item given, kept once the page is full: its key or prefix, and whether it was a prefix.
+    last: Option<(String, bool)>,
+    more: bool,
+    visit: &'a mut (dyn FnMut(ListItem<'_>) + Send),
+}
+
+impl Lister<'_> {
+    fn row(&mut self, shown: &Shown<'_>) -> Result<Next, Error> {
+        let Some(rest) = shown.key.strip_prefix(self.prefix.as_bytes()) else {
+            // Below the prefix only on the way down to it.
+            let above = matches!(shown.row, Summary::Directory(_)) && self.prefix.as_bytes().starts_with(shown.key);
+            return Ok(if above { Next::Descend } else { Next::Stop });
+        };
+        if let Some(len) = self.delimiter.and_then(|delimiter| end_of(rest, delimiter.as_bytes())) {
+            let common = &shown.key[..self.prefix.len() + len];
+            if !self.give(ListItem::Prefix(text(common)?)) {
+                return Ok(Next::Stop);
+            }
+            let skipped_by_itself = len == rest.len() && matches!(shown.row, Summary::Directory(_));
+            return Ok(match key::successor(common) {
+                _ if skipped_by_itself => Next::Row,
+                Some(target) => Next::Seek(target),
+                None => Next::Stop,
+            });
+        }
+        match shown.row {
+            Summary::Directory(_) => Ok(Next::Descend),
+            Summary::File { size, modified, etag } => {
+                let item = ListItem::Object { key: text(shown.key)?, size, etag, modified };
+                Ok(if self.give(item) { Next::Row } else { Next::Stop })
+            }
+        }
+    }
+
+    /// False when the page was full already.
+    fn give(&mut self, item: ListItem<'_>) -> bool {
+        if self.items == self.max {
+            self.more = true;
+            return false;
+        }
+        self.items += 1;
+        if self.items == self.max {
+            self.last = Some(match item {
+                ListItem::Object { key, .. } => (key.to_owned(), false),
+                ListItem::Prefix(prefix) => (prefix.to_owned(), true),
+            });
+        }
+        (self.visit)(item);
+        true
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Error> {
+    std::str::from_utf8(bytes).map_err(|_| Error::Corrupt("a key is not UTF-8".to_owned()))
+}
+
+/// Where the first occurrence of the delimiter ends.
+fn end_of(bytes: &[u8], delimiter: &[u8]) -> Option<usize> {
+    match delimiter {
+        [byte] => bytes.iter().position(|one| one == byte).map(|at| at + 1),
+        _ => bytes.windows(delimiter.len()).position(|window| window == delimiter).map(|at| at + delimiter.len()),
+    }
+}

@@ -1,0 +1,211 @@
+//! The volume itself: what it is made of, how it opens, and how an operation runs.
+//!
+//! Why:        every operation is the same loop: read rows, decide, commit with what was read as preconditions,
+//!             and on a conflict begin again; only its middle differs.
+//! Invariants: V3 an answer is given when what it rests on is durable, refusals included.
+//! Locking:    none here; engine calls are made on the caller's thread and never across an await.
+//! Not here:   the operations.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use margay_env::{Env, Timestamp};
+use margay_meta::{Engine, Row, RowRef, Seq};
+use margay_segment::Store;
+use parking_lot::Mutex;
+
+use crate::api::Error;
+use crate::blocking::{Blocking, OnThisThread};
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::inos::Inos;
+use crate::key::{self, Ino};
+use crate::paths::PathCache;
+
+/// The layout of rows that this program reads and writes.
+pub const FORMAT_VERSION: u32 = 1;
+/// Times that an operation begins again after a conflict before it answers `Busy`.
+const TRIES_MAX: u32 = 64;
+/// From this try on, wait a little first.
+const TRIES_WITHOUT_WAIT: u32 = 4;
+/// Longest wait between tries, in microseconds.
+const WAIT_US_MAX: u64 = 500;
+/// Latches for removals; a directory uses one of them.
+const LATCHES: usize = 64;
+
+/// Settings and ports of a volume.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where reads that wait for a device run.
+    pub blocking: Arc<dyn Blocking>,
+    /// Bodies up to this many bytes travel with their commit, as far as the engine can take them.
+    pub payload_bytes_max: usize,
+    /// Longer bodies are stored as several runs of this many bytes.
+    pub run_bytes_max: u64,
+    /// Directories whose path is kept in memory.
+    pub paths_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            blocking: Arc::new(OnThisThread),
+            payload_bytes_max: 64 << 10,
+            run_bytes_max: 1 << 30,
+            paths_max: 16_384,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the volume has format {found}, this program knows formats up to {FORMAT_VERSION}: use a newer margay")]
+    Newer { found: u32 },
+    #[error(transparent)]
+    Failed(#[from] Error),
+}
+
+/// The file system. Cheap to share behind an `Arc`; every operation may run concurrently with every other.
+/// Async operations answer only when what they report is durable.
+#[derive(Debug)]
+pub struct Volume {
+    pub(crate) env: Env,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) options: Options,
+    pub(crate) inos: Inos,
+    pub(crate) paths: PathCache,
+    /// Removals in one directory take turns, so that they do not conflict over who was the last.
+    latches: Vec<Mutex<()>>,
+}
+
+impl Volume {
+    /// Opens the volume that the engine holds, or makes one in an empty engine, and drains what a crash left.
+    pub fn open(
+        env: Env,
+        engine: Arc<dyn Engine>,
+        store: Arc<Store>,
+        options: Options,
+    ) -> Result<Arc<Volume>, OpenError> {
+        check_format(&*engine)?;
+        let paths = PathCache::new(options.paths_max);
+        let latches = (0..LATCHES).map(|_| Mutex::new(())).collect();
+        let volume = Volume { env, engine, store, options, inos: Inos::default(), paths, latches };
+        volume.drain_orphans()?;
+        Ok(Arc::new(volume))
+    }
+
+    /// The engine below, for metrics and for tools.
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    /// The segment store below, for metrics and for tools.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.env.clock.now()
+    }
+
+    pub(crate) fn new_ino(&self) -> Result<Ino, Error> {
+        self.inos.next(&*self.engine)
+    }
+
+    pub(crate) fn latch(&self, directory: Ino) -> &Mutex<()> {
+        &self.latches[directory.0 as usize % LATCHES]
+    }
+
+    pub(crate) fn commit(&self, draft: Draft) -> Result<Seq, Refused> {
+        draft.commit(&*self.engine)
+    }
+
+    /// Runs `attempt` until it commits or is refused for good.
+    pub(crate) fn retry<T>(&self, mut attempt: impl FnMut() -> Result<T, Refused>) -> Result<T, Error> {
+        for tries in 1..=TRIES_MAX {
+            match attempt() {
+                Ok(value) => return Ok(value),
+                Err(Refused::Error(error)) => return Err(error),
+                Err(Refused::Conflict) => self.wait_a_little(tries),
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    fn wait_a_little(&self, tries: u32) {
+        if tries >= TRIES_WITHOUT_WAIT {
+            let longest = WAIT_US_MAX.min(1 << tries.min(20));
+            self.env.clock.sleep(Duration::from_micros(self.env.random.next_u64() % longest));
+        }
+    }
+
+    /// Waits until a change, or the reason of its refusal, is durable, and answers.
+    pub(crate) async fn answer<T>(&self, done: Result<(T, Seq), Error>) -> Result<T, Error> {
+        match done {
+            Ok((value, seq)) => {
+                self.settle(seq).await?;
+                Ok(value)
+            }
+            Err(error @ (Error::Full | Error::ReadOnly(_) | Error::Io(_) | Error::Corrupt(_))) => Err(error),
+            Err(error) => {
+                self.settle(self.engine.last_seq()).await?;
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) async fn settle(&self, seq: Seq) -> Result<(), Error> {
+        if seq > self.engine.durable_seq() {
+            self.engine.durable(seq).await?;
+        }
+        Ok(())
+    }
+
+    /// One row; `seen` rises to the newest commit that the answer rests on.
+    pub(crate) fn get(&self, key: &[u8], seen: &mut Seq) -> Result<Option<Row>, Error> {
+        let read = self.engine.get(key)?;
+        *seen = read.observed.max(*seen);
+        Ok(read.value)
+    }
+
+    /// Visits rows until the visitor breaks; a value that does not decode ends the scan with an error.
+    pub(crate) fn scan(
+        &self,
+        range: &key::Range,
+        seen: &mut Seq,
+        mut visit: impl FnMut(RowRef<'_>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
+        let mut failed = None;
+        let read = self.engine.scan(&range.0, &range.1, &mut |row| match visit(row) {
+            Ok(flow) => flow,
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        })?;
+        *seen = read.observed.max(*seen);
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+fn check_format(engine: &dyn Engine) -> Result<(), OpenError> {
+    let row = engine.get(&key::format()).map_err(Error::from)?.value;
+    let Some(row) = row else {
+        let mut draft = Draft::default();
+        draft.assert_absent(key::format());
+        draft.put(key::format(), FORMAT_VERSION.to_be_bytes().to_vec());
+        return match draft.commit(engine) {
+            Ok(seq) => Ok(engine.wait_durable(seq).map_err(Error::from)?),
+            Err(Refused::Conflict) => check_format(engine),
+            Err(Refused::Error(error)) => Err(error.into()),
+        };
+    };
+    let found = row.value.as_ref().try_into().map(u32::from_be_bytes);
+    match found {
+        Ok(FORMAT_VERSION) => Ok(()),
+        Ok(found) if found > FORMAT_VERSION => Err(OpenError::Newer { found }),
+        _ => Err(Error::Corrupt("the format row holds no format".to_owned()).into()),
+    }
+}

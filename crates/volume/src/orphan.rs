@@ -1,0 +1,113 @@
+//! Draining what is left of files and uploads that are gone.
+//!
+//! Why:        a removal of very many rows is split: the name goes at once, the rest follows in bounded batches.
+//! Invariants: each batch asserts the orphan's row, so two drainers cannot both let go of a run; after a crash
+//!             `open` goes on.
+//! Not here:   who becomes an orphan (release, multipart).
+
+use std::ops::ControlFlow;
+
+use margay_meta::Seq;
+use margay_segment::Extent;
+
+use crate::api::Error;
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::key::{self, Ino};
+use crate::open::Volume;
+use crate::record::{Data, Orphan, PartRecord};
+use crate::release::RELEASE_ROWS_MAX;
+
+/// Parts that go in one batch; each may have many extents.
+const PARTS_MAX: usize = 16;
+/// Orphans looked at in one scan.
+const ORPHANS_MAX: usize = 256;
+
+impl Volume {
+    /// Drains every orphan that there is; gives how many.
+    pub(crate) fn drain_orphans(&self) -> Result<usize, Error> {
+        let mut range = key::orphans();
+        let mut drained = 0;
+        loop {
+            let mut found = Vec::new();
+            self.scan(&range, &mut Seq::default(), |row| {
+                found.push(key::parse_ino(row.key)?.0);
+                Ok(if found.len() < ORPHANS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            })?;
+            let Some(last) = found.last() else { return Ok(drained) };
+            range.0 = key::after(key::orphan(*last));
+            for ino in found {
+                self.drain_orphan(ino)?;
+                drained += 1;
+            }
+        }
+    }
+
+    /// Drains one orphan to its end.
+    pub(crate) fn drain_orphan(&self, ino: Ino) -> Result<(), Error> {
+        while !self.retry(|| self.try_drain(ino))? {}
+        Ok(())
+    }
+
+    /// One batch; true when nothing is left.
+    fn try_drain(&self, ino: Ino) -> Result<bool, Refused> {
+        let Some(row) = self.engine.get(&key::orphan(ino))?.value else { return Ok(true) };
+        let mut draft = Draft::default();
+        draft.assert_version(key::orphan(ino), row.version);
+        let done = match Orphan::decode(&row.value)? {
+            Orphan::File { shared } => self.draft_extents(&mut draft, ino, shared)?,
+            Orphan::Parts => self.draft_parts(&mut draft, ino)?,
+        };
+        if done {
+            draft.delete(key::orphan(ino));
+        }
+        self.commit(draft)?;
+        Ok(done)
+    }
+
+    fn draft_extents(&self, draft: &mut Draft, ino: Ino, shared: bool) -> Result<bool, Error> {
+        let rows = self.extent_rows(ino, 0, RELEASE_ROWS_MAX + 1)?;
+        let done = rows.len() <= RELEASE_ROWS_MAX;
+        let (mut now, mut later): (Vec<Extent>, Vec<Extent>) = (Vec::new(), Vec::new());
+        for (index, (offset, extent)) in rows.into_iter().enumerate() {
+            if index < RELEASE_ROWS_MAX {
+                draft.delete(key::extent(ino, offset));
+                now.push(extent);
+            } else {
+                later.push(extent);
+            }
+        }
+        // A run that rows of a later batch name too is let go of there. A file has no more than
+        // `OBJECT_EXTENTS_MAX` rows, so looking at all of them is bounded.
+        if !done {
+            later.extend(self.extent_rows(ino, 0, usize::MAX)?.into_iter().skip(RELEASE_ROWS_MAX).map(|(_, one)| one));
+            let named: std::collections::HashSet<_> =
+                later.iter().map(|extent| (extent.run.segment, extent.run.offset)).collect();
+            now.retain(|extent| !named.contains(&(extent.run.segment, extent.run.offset)));
+        }
+        self.release_runs(draft, ino, shared, &now)?;
+        Ok(done)
+    }
+
+    fn draft_parts(&self, draft: &mut Draft, upload: Ino) -> Result<bool, Error> {
+        let mut parts = Vec::new();
+        self.scan(&key::parts(upload), &mut Seq::default(), |row| {
+            parts.push((row.key.to_vec(), PartRecord::decode(row.value)?));
+            Ok(if parts.len() < PARTS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        let done = parts.len() < PARTS_MAX;
+        for (key, part) in parts {
+            self.release_part(draft, &part)?;
+            draft.delete(key);
+        }
+        Ok(done)
+    }
+
+    /// Drafts that a part, whose row the draft removes or replaces, names its runs no more.
+    pub(crate) fn release_part(&self, draft: &mut Draft, part: &PartRecord) -> Result<(), Error> {
+        match &part.data {
+            Data::Extents(extents) => self.release_runs(draft, part.ino, part.shared, extents),
+            Data::Inline(_) | Data::Rows => Err(Error::Corrupt("a part without extents".to_owned())),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! PUT of an object: a new file at a key, whatever was there before.
+//!
+//! Why:        the hot path: one read of the old entry, one commit.
+//! Invariants: the commit asserts the bucket, each directory on the path, and that the entry is as it was read, so
+//!             the condition that was decided on it holds; many PUTs into one directory do not conflict.
+//! Not here:   the bytes (upload), what becomes of the old object's data (release).
+
+use margay_meta::Seq;
+
+use crate::api::{Error, KEY_BYTES_MAX, PutOutcome, PutRequest};
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::key::{self, Counted, Ino};
+use crate::open::Volume;
+use crate::paths::{Done, Walk, split};
+use crate::place::{self, Placed};
+use crate::record::{Entry, FileEntry};
+use crate::upload::Staged;
+
+pub(crate) fn check_key(key: &str) -> Result<(), Error> {
+    match key.len() {
+        0 => Err(Error::NoSuchKey),
+        len if len > KEY_BYTES_MAX => Err(Error::KeyTooLong),
+        _ => Ok(()),
+    }
+}
+
+/// The entry at a key as a change found it.
+#[derive(Debug)]
+pub(crate) struct Current {
+    pub(crate) key: Vec<u8>,
+    pub(crate) file: Option<(FileEntry, Seq)>,
+    pub(crate) seen: Seq,
+}
+
+impl Volume {
+    pub async fn put_object(&self, request: PutRequest<'_>, staged: Staged) -> Result<PutOutcome, Error> {
+        check_key(request.key)?;
+        let (directories, name) = split(request.key);
+        let done = self.change(request.bucket, directories, |walk| self.try_put_object(walk, name, &request, &staged));
+        self.answer(done).await
+    }
+
+    fn try_put_object(
+        &self,
+        walk: &Walk<'_>,
+        name: &str,
+        request: &PutRequest<'_>,
+        staged: &Staged,
+    ) -> Result<Done<PutOutcome>, Refused> {
+        let current = self.current(walk, name)?;
+        request.condition.check(current.etag(walk, name))?;
+        let mut draft = Draft::default();
+        let ino = self.new_ino()?;
+        let Placed { data, payload } = place::place_body(&mut draft, ino, &staged.body);
+        let mut file = FileEntry::new(ino, staged.len, request.etag, self.now(), data, request.headers.clone());
+        if let Some((old, _)) = &current.file {
+            (file.mode, file.uid, file.gid) = (old.mode, old.uid, old.gid);
+        }
+        let outcome = PutOutcome { etag: file.etag, modified: file.modified };
+        let key = self.replace(walk, name, &current, &file, &mut draft)?;
+        place::put_file(&mut draft, key, file, payload)?;
+        let seq = self.commit(draft)?;
+        Ok(Done::Changed(outcome, seq))
+    }
+
+    /// Reads the file at the end of a walk.
+    pub(crate) fn current(&self, walk: &Walk<'_>, name: &str) -> Result<Current, Error> {
+        let mut seen = Seq::default();
+        let key = key::entry(walk.path.directory(), name.as_bytes());
+        let row = if walk.complete() { self.get(&key, &mut seen)? } else { None };
+        let file = match row {
+            None => None,
+            Some(row) => match Entry::decode(&row.value)? {
+                Entry::File(file) => Some((file, row.version)),
+                Entry::Directory(_) => return Err(Error::Corrupt("a directory has the name of a file".to_owned())),
+            },
+        };
+        Ok(Current { key, file, seen })
+    }
+
+    /// Drafts all of a replacement but the new entry itself: preconditions, directories, counters, and the end of
+    /// the old file. Gives the new entry's key.
+    pub(crate) fn replace(
+        &self,
+        walk: &Walk<'_>,
+        name: &str,
+        current: &Current,
+        new: &FileEntry,
+        draft: &mut Draft,
+    ) -> Result<Vec<u8>, Error> {
+        walk.path.assert_in(draft);
+        let directory = self.make_directories(walk, draft)?;
+        if walk.complete() {
+            draft.assert_unchanged(current.key.clone(), current.file.as_ref().map(|(_, version)| *version));
+            draft.max(key::times(directory), new.modified.0.max(0) as u64);
+        }
+        count(draft, walk.path.root, current.file.as_ref().map(|(old, _)| old), Some(new));
+        if let Some((old, _)) = &current.file {
+            self.release_file(draft, old)?;
+        }
+        Ok(key::entry(directory, name.as_bytes()))
+    }
+}
+
+impl Current {
+    /// The ETag of what S3 sees at the key; an explicit directory is an empty object.
+    pub(crate) fn etag(&self, walk: &Walk<'_>, name: &str) -> Option<crate::api::ETag> {
+        match &self.file {
+            Some((file, _)) => Some(file.etag),
+            None => self.explicit(walk, name).then_some(crate::record::entry::EMPTY_ETAG),
+        }
+    }
+
+    /// The key is `x/` and x is an explicit directory without a body of its own.
+    pub(crate) fn explicit(&self, walk: &Walk<'_>, name: &str) -> bool {
+        self.file.is_none()
+            && name.is_empty()
+            && walk.complete()
+            && walk.path.steps.last().is_some_and(|step| step.entry.explicit)
+    }
+}
+
+/// Drafts the change of a bucket's usage when `old` becomes `new`.
+pub(crate) fn count(draft: &mut Draft, root: Ino, old: Option<&FileEntry>, new: Option<&FileEntry>) {
+    let size = |file: Option<&FileEntry>| file.map_or(0, |file| file.size as i64);
+    draft.add(key::usage(root, Counted::Objects), i64::from(new.is_some()) - i64::from(old.is_some()));
+    draft.add(key::usage(root, Counted::Bytes), size(new) - size(old));
+}

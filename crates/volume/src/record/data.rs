@@ -1,0 +1,104 @@
+//! Where the bytes of a file or part are.
+//!
+//! Why:        small files live in their entry, others name up to a few extents there or many in rows.
+//! Layout:     tag 0: length, bytes | tag 1: count, extents | tag 2: extents are in rows.
+//!             extent: segment 8 BE, offset 8 BE, run length varint, crc 4 BE, skip varint, length varint.
+//! Invariants: segment and offset have a fixed place and width, so that an engine can fill them in.
+
+use margay_segment::{Extent, Run, SegmentId};
+
+use super::wire::{Damaged, Reader, Writer};
+
+/// Largest body kept inside an entry, in bytes.
+pub(crate) const INLINE_BYTES_MAX: usize = 128;
+/// Most extents kept inside an entry.
+pub(crate) const ENTRY_EXTENTS_MAX: usize = 4;
+/// Most extents of one part; they are all in the part's value.
+pub(crate) const PART_EXTENTS_MAX: usize = 1536;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Data {
+    Inline(Vec<u8>),
+    Extents(Vec<Extent>),
+    /// Extents are in rows under (ino, offset).
+    Rows,
+}
+
+impl Data {
+    /// Gives the place of the first extent's segment field; its offset field follows 8 bytes later.
+    pub(crate) fn encode(&self, writer: &mut Writer) -> Option<usize> {
+        match self {
+            Data::Inline(bytes) => {
+                writer.byte(0);
+                writer.bytes(bytes);
+                None
+            }
+            Data::Extents(extents) => {
+                writer.byte(1);
+                writer.varint(extents.len() as u64);
+                let first = writer.len();
+                extents.iter().for_each(|extent| encode_extent(extent, writer));
+                (!extents.is_empty()).then_some(first)
+            }
+            Data::Rows => {
+                writer.byte(2);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Data, Damaged> {
+        match reader.byte()? {
+            0 => Ok(Data::Inline(reader.bytes()?.to_vec())),
+            1 => {
+                let count = reader.small::<usize>()?;
+                if count > PART_EXTENTS_MAX {
+                    return Err(Damaged("too many extents"));
+                }
+                (0..count).map(|_| decode_extent(reader)).collect::<Result<Vec<_>, _>>().map(Data::Extents)
+            }
+            2 => Ok(Data::Rows),
+            _ => Err(Damaged("unknown kind of data")),
+        }
+    }
+}
+
+pub(crate) fn encode_extent(extent: &Extent, writer: &mut Writer) {
+    debug_assert!(extent.skip + extent.len <= extent.run.len, "an extent lies inside its run");
+    writer.raw(&extent.run.segment.0.to_be_bytes());
+    writer.raw(&extent.run.offset.to_be_bytes());
+    writer.varint(extent.run.len);
+    writer.raw(&extent.run.crc.to_be_bytes());
+    writer.varint(extent.skip);
+    writer.varint(extent.len);
+}
+
+pub(crate) fn decode_extent(reader: &mut Reader<'_>) -> Result<Extent, Damaged> {
+    let segment = SegmentId(u64::from_be_bytes(reader.array()?));
+    let offset = u64::from_be_bytes(reader.array()?);
+    let len = reader.varint()?;
+    let crc = u32::from_be_bytes(reader.array()?);
+    let extent = Extent { run: Run { segment, offset, len, crc }, skip: reader.varint()?, len: reader.varint()? };
+    match extent.skip.checked_add(extent.len) {
+        Some(end) if end <= extent.run.len => Ok(extent),
+        _ => Err(Damaged("an extent lies outside its run")),
+    }
+}
+
+const EXTENT_LAYOUT: u8 = 1;
+
+/// The value of an extent row.
+pub(crate) fn extent_row(extent: &Extent) -> Vec<u8> {
+    let mut writer = Writer::new(40);
+    writer.byte(EXTENT_LAYOUT);
+    encode_extent(extent, &mut writer);
+    writer.finish()
+}
+
+pub(crate) fn decode_extent_row(value: &[u8]) -> Result<Extent, Damaged> {
+    let mut reader = Reader::new(value);
+    reader.layout(EXTENT_LAYOUT)?;
+    let extent = decode_extent(&mut reader)?;
+    reader.end()?;
+    Ok(extent)
+}

@@ -1,0 +1,133 @@
+//! Every record comes back as it was written, and no bytes make a decoder panic.
+
+use margay_env::Timestamp;
+use margay_segment::{Extent, Run, SegmentId};
+use proptest::prelude::*;
+
+use super::data::{Data, decode_extent_row, extent_row};
+use super::entry::ENTRY_BYTES_MAX;
+use super::multipart::{decode_part_sizes, encode_part_sizes};
+use super::*;
+use crate::api::{ETag, Headers};
+use crate::key::Ino;
+
+prop_compose! {
+    fn extents()(segment in 1u64.., offset: u64, skip: u32, len: u32, tail: u32, crc: u32) -> Extent {
+        let run_len = u64::from(skip) + u64::from(len) + u64::from(tail);
+        let run = Run { segment: SegmentId(segment), offset, len: run_len, crc };
+        Extent { run, skip: skip.into(), len: len.into() }
+    }
+}
+
+fn data() -> impl Strategy<Value = Data> {
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..=128).prop_map(Data::Inline),
+        prop::collection::vec(extents(), 0..=4).prop_map(Data::Extents),
+        Just(Data::Rows),
+    ]
+}
+
+fn headers() -> impl Strategy<Value = Headers> {
+    let name = prop_oneof![Just("content-type".to_owned()), Just("expires".to_owned()), "x-amz-meta-[a-z]{0,60}"];
+    prop::collection::btree_map(name, "[ -~]{0,150}|\\PC{0,10}", 0..6)
+}
+
+prop_compose! {
+    fn files()(
+        ino: u64, size: u64, modified: i64, digest: [u8; 16], parts: u16, changed: i64,
+        rights: (u32, u32, u32), shared: bool, data in data(), headers in headers(),
+    ) -> FileEntry {
+        let etag = ETag { digest, parts };
+        let mut file = FileEntry::new(Ino(ino), size, etag, Timestamp(modified), data, headers);
+        (file.mode, file.uid, file.gid) = rights;
+        (file.changed, file.shared) = (Timestamp(changed), shared);
+        file
+    }
+}
+
+proptest! {
+    #[test]
+    fn files_round_trip_and_stay_small(file in files()) {
+        let mut fitted = file.clone();
+        let overflow = fitted.fit_headers();
+        let value = fitted.encode().value;
+        prop_assert!(value.len() <= ENTRY_BYTES_MAX);
+        prop_assert_eq!(fitted.header_rows, !overflow.is_empty());
+        let summary = Summary::File { size: file.size, modified: file.modified, etag: file.etag };
+        prop_assert_eq!(Summary::decode(&value), Ok(summary));
+        prop_assert_eq!(Entry::decode(&value), Ok(Entry::File(fitted.clone())));
+        fitted.headers.extend(overflow);
+        prop_assert_eq!(fitted.headers, file.headers);
+    }
+
+    #[test]
+    fn the_first_extent_is_where_the_encoder_says(file in files()) {
+        let encoded = file.encode();
+        if let (Some(at), Data::Extents(extents)) = (encoded.first_extent, &file.data) {
+            let segment = extents[0].run.segment.0.to_be_bytes();
+            prop_assert_eq!(&encoded.value[at..at + 8], segment.as_slice());
+            let offset = extents[0].run.offset.to_be_bytes();
+            prop_assert_eq!(&encoded.value[at + 8..at + 16], offset.as_slice());
+        }
+    }
+
+    #[test]
+    fn extents_round_trip(extent in extents()) {
+        prop_assert_eq!(decode_extent_row(&extent_row(&extent)), Ok(extent));
+    }
+
+    #[test]
+    fn parts_round_trip(
+        ino: u64, size: u64, modified: i64, digest: [u8; 16], shared: bool,
+        extents in prop::collection::vec(extents(), 0..40), headers in headers(),
+    ) {
+        let (modified, data) = (Timestamp(modified), Data::Extents(extents));
+        let part = PartRecord { ino: Ino(ino), size, modified, digest, shared, data, headers };
+        prop_assert_eq!(PartRecord::decode(&part.encode().0), Ok(part));
+    }
+
+    #[test]
+    fn part_sizes_round_trip(sizes in prop::collection::vec(1u64..4, 0..200)) {
+        prop_assert_eq!(decode_part_sizes(&encode_part_sizes(&sizes), sizes.len() as u16), Ok(sizes));
+    }
+
+    #[test]
+    fn the_rest_round_trips(ino: u64, time: i64, name: String, headers in headers(), explicit: bool, rights: (u32, u32, u32)) {
+        let created = Timestamp(time);
+        let bucket = Bucket { root: Ino(ino), created, versioning: 0, object_lock: 1, owner: name.clone() };
+        prop_assert_eq!(Bucket::decode(&bucket.encode()), Ok(bucket));
+        let record = DirectoryRecord { parent: Ino(ino), sort_name: name };
+        prop_assert_eq!(DirectoryRecord::decode(&record.encode()), Ok(record));
+        let upload = UploadRecord { ino: Ino(ino), initiated: created, headers };
+        prop_assert_eq!(UploadRecord::decode(&upload.encode()), Ok(upload));
+        let (mode, uid, gid) = rights;
+        let entry = DirectoryEntry { ino: Ino(ino), explicit, mode, uid, gid };
+        prop_assert_eq!(Entry::decode(&entry.encode()), Ok(Entry::Directory(entry)));
+        for orphan in [Orphan::Parts, Orphan::File { shared: explicit }] {
+            prop_assert_eq!(Orphan::decode(&orphan.encode()), Ok(orphan));
+        }
+    }
+
+    #[test]
+    fn decoders_are_total(mut bytes in prop::collection::vec(any::<u8>(), 0..200), parts: u16) {
+        for layout in 0..4 {
+            if let Some(first) = bytes.first_mut() {
+                *first = layout;
+            }
+            for kind in 0..4 {
+                if let Some(second) = bytes.get_mut(1) {
+                    *second = kind;
+                }
+                let _ = Entry::decode(&bytes);
+                let _ = Summary::decode(&bytes);
+            }
+            let _ = Bucket::decode(&bytes);
+            let _ = DirectoryRecord::decode(&bytes);
+            let _ = UploadRecord::decode(&bytes);
+            let _ = PartRecord::decode(&bytes);
+            let _ = Orphan::decode(&bytes);
+            let _ = decode_extent_row(&bytes);
+            let _ = decode_part_sizes(&bytes, parts);
+        }
+    }
+}

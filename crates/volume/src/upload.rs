@@ -1,0 +1,184 @@
+//! Bytes on their way to becoming an object or a part.
+//!
+//! Why:        data is stored and durable before metadata names it; small bodies go with the commit instead.
+//! Invariants: U1 a staged body is durable, or small and in memory.  U2 its segments are pinned until it is
+//!             dropped, so reclaim cannot take them for dead before the commit.
+//!             U3 a body that is dropped was never counted as live: it is dead space, found by reclaim.
+//! Not here:   the commit (put_object, multipart).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use margay_meta::Seq;
+use margay_segment::{Run, RunWriter, SegmentId, SegmentPin, Store};
+
+use crate::api::{Error, OBJECT_BYTES_MAX};
+use crate::key::Ino;
+use crate::open::Volume;
+use crate::record::data::INLINE_BYTES_MAX;
+
+/// Bytes on their way to becoming an object or a part; dropping it forgets them.
+#[derive(Debug)]
+pub struct Upload {
+    store: Arc<Store>,
+    owner: [u8; 8],
+    run_bytes_max: u64,
+    expected: u64,
+    received: u64,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Small(Vec<u8>),
+    Runs { current: Option<RunWriter>, current_left: u64, done: Vec<Run>, pins: Vec<SegmentPin> },
+}
+
+/// Bytes stored durably or small enough to travel with the commit; given to `put_object` or `put_part`.
+#[derive(Debug)]
+pub struct Staged {
+    pub(crate) len: u64,
+    pub(crate) body: Body,
+    /// Held for U2.
+    pub(crate) pins: Vec<SegmentPin>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    Small(Bytes),
+    Runs(Vec<Run>),
+}
+
+impl Staged {
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Volume {
+    /// Begins to receive exactly `len` bytes for a key of this bucket (checks that the bucket exists).
+    pub async fn begin_upload(&self, bucket: &str, len: u64) -> Result<Upload, Error> {
+        let mut seen = Seq::default();
+        match self.bucket_row(bucket, &mut seen) {
+            Ok((row, _)) => self.stage(row.root, len),
+            Err(error) => self.answer(Err(error)).await,
+        }
+    }
+
+    /// `owner` goes into the headers of the runs.
+    pub(crate) fn stage(&self, owner: Ino, len: u64) -> Result<Upload, Error> {
+        if len > OBJECT_BYTES_MAX {
+            return Err(Error::TooLarge);
+        }
+        let state = if len <= self.small_bytes_max() {
+            State::Small(Vec::with_capacity(len as usize))
+        } else {
+            State::Runs { current: None, current_left: 0, done: Vec::new(), pins: Vec::new() }
+        };
+        Ok(Upload {
+            store: Arc::clone(&self.store),
+            owner: owner.0.to_be_bytes(),
+            run_bytes_max: self.options.run_bytes_max.max(1),
+            expected: len,
+            received: 0,
+            state,
+        })
+    }
+
+    /// Bodies up to this many bytes are kept in memory until their commit.
+    fn small_bytes_max(&self) -> u64 {
+        let payload = self.engine.payload_bytes_max().min(self.options.payload_bytes_max);
+        payload.max(INLINE_BYTES_MAX) as u64
+    }
+}
+
+impl Upload {
+    /// Appends; call from one task. Copies into a bounded buffer; large pieces reach the disk before it returns.
+    pub async fn write(&mut self, bytes: Bytes) -> Result<(), Error> {
+        self.write_now(&bytes)
+    }
+
+    pub(crate) fn write_now(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        let received = self.received + bytes.len() as u64;
+        if received > self.expected {
+            return Err(Error::WrongLength);
+        }
+        match &mut self.state {
+            State::Small(buffer) => buffer.extend_from_slice(bytes),
+            State::Runs { current, current_left, done, pins } => {
+                let mut left = self.expected - self.received;
+                while !bytes.is_empty() {
+                    let writer = match current {
+                        Some(writer) => writer,
+                        None => {
+                            *current_left = left.min(self.run_bytes_max);
+                            current.insert(self.store.begin_run(*current_left, &self.owner)?)
+                        }
+                    };
+                    let (head, rest) =
+                        bytes.split_at(bytes.len().min(usize::try_from(*current_left).unwrap_or(usize::MAX)));
+                    writer.write(head)?;
+                    *current_left -= head.len() as u64;
+                    left -= head.len() as u64;
+                    bytes = rest;
+                    if *current_left == 0
+                        && let Some(writer) = current.take()
+                    {
+                        pins.push(self.store.pin(writer.segment())?);
+                        done.push(writer.finish()?);
+                    }
+                }
+            }
+        }
+        self.received = received;
+        Ok(())
+    }
+
+    /// All announced bytes must have come. Returns when they are durable, or small enough to go with the commit.
+    pub async fn finish(self) -> Result<Staged, Error> {
+        let store = Arc::clone(&self.store);
+        let staged = self.finish_unsynced()?;
+        for segment in staged.segments() {
+            store.sync(segment).await?;
+        }
+        Ok(staged)
+    }
+
+    /// As `finish`, blocking this thread.
+    pub(crate) fn finish_now(self) -> Result<Staged, Error> {
+        let store = Arc::clone(&self.store);
+        let staged = self.finish_unsynced()?;
+        staged.segments().into_iter().try_for_each(|segment| store.sync_blocking(segment))?;
+        Ok(staged)
+    }
+
+    fn finish_unsynced(self) -> Result<Staged, Error> {
+        if self.received != self.expected {
+            return Err(Error::WrongLength);
+        }
+        let (body, pins) = match self.state {
+            State::Small(buffer) => (Body::Small(Bytes::from(buffer)), Vec::new()),
+            State::Runs { current, done, pins, .. } => {
+                assert!(current.is_none(), "a run ends with its last byte");
+                assert_eq!(done.iter().map(|run| run.len).sum::<u64>(), self.expected);
+                (Body::Runs(done), pins)
+            }
+        };
+        Ok(Staged { len: self.expected, body, pins })
+    }
+}
+
+impl Staged {
+    /// The segments that hold it, each once.
+    fn segments(&self) -> Vec<SegmentId> {
+        let Body::Runs(runs) = &self.body else { return Vec::new() };
+        let mut segments: Vec<SegmentId> = runs.iter().map(|run| run.segment).collect();
+        segments.sort_unstable();
+        segments.dedup();
+        segments
+    }
+}

@@ -1,0 +1,114 @@
+//! The S3 namespace against a sorted map: nasty keys, every listing option.
+
+mod world;
+
+use std::collections::BTreeMap;
+
+use margay_volume::ListRequest;
+use proptest::prelude::*;
+use world::*;
+
+fn key() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        6 => Just("a"), 6 => Just("/"), 2 => Just("-"), 2 => Just("."), 2 => Just("0"), 1 => Just("é"),
+        1 => Just("\0"), 1 => Just("//"), 1 => Just("./.."), 1 => Just("b"),
+    ];
+    let short = prop::collection::vec(piece, 1..7).prop_map(|pieces| pieces.concat());
+    let long = (0usize..3, 1000usize..=1024)
+        .prop_map(|(kind, len)| ["a", "a/", "/"][kind].repeat(1024).chars().take(len).collect::<String>());
+    prop_oneof![30 => short, 1 => long]
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![2 => Just(String::new()), 5 => key()]
+}
+
+fn delimiter() -> impl Strategy<Value = Option<String>> {
+    let set = ["/", "/", "/", "-", "a", "//", "/a", "a/", "é", "\0", "0/", ""];
+    prop_oneof![Just(None), prop::sample::select(set.to_vec()).prop_map(|one| Some(one.to_owned()))]
+}
+
+#[derive(Clone, Debug)]
+struct Query {
+    prefix: String,
+    delimiter: Option<String>,
+    after: Option<String>,
+    after_is_prefix: bool,
+    max: usize,
+}
+
+prop_compose! {
+    fn query()(
+        prefix in text(), delimiter in delimiter(), after in prop::option::of(text()), after_is_prefix: bool,
+        max in prop_oneof![1usize..6, Just(1000usize), Just(0)],
+    ) -> Query {
+        let after_is_prefix = after_is_prefix && after.as_ref().is_some_and(|after| !after.is_empty());
+        Query { prefix, delimiter, after, after_is_prefix, max }
+    }
+}
+
+impl Query {
+    fn request(&self) -> ListRequest<'_> {
+        ListRequest {
+            bucket: "b",
+            prefix: &self.prefix,
+            delimiter: self.delimiter.as_deref(),
+            after: self.after.as_deref(),
+            after_is_prefix: self.after_is_prefix,
+            max: self.max,
+        }
+    }
+}
+
+/// Lists page by page, each going on from what the last one said.
+fn in_pages(world: &World, query: &Query, max: usize) -> Vec<Item> {
+    let mut query = Query { max, ..query.clone() };
+    let mut all = Vec::new();
+    loop {
+        let (items, next) = world.list(&query.request());
+        assert!(items.len() <= max);
+        all.extend(items);
+        match next {
+            None => return all,
+            Some((after, is_prefix)) => (query.after, query.after_is_prefix) = (Some(after), is_prefix),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #[test]
+    fn listings_are_those_of_a_sorted_map(
+        steps in prop::collection::vec((key(), prop::bool::weighted(0.75)), 1..40),
+        queries in prop::collection::vec(query(), 20),
+    ) {
+        let world = World::new(4096);
+        wait(world.volume.create_bucket("b")).unwrap();
+        let mut model = BTreeMap::new();
+        for (index, (key, put)) in steps.iter().enumerate() {
+            if *put {
+                let body = body_of(index, index % 5);
+                world.put("b", key, &body).unwrap();
+                model.insert(key.clone(), body);
+            } else {
+                prop_assert_eq!(world.delete("b", key).unwrap(), model.remove(key).is_some());
+            }
+        }
+        for (key, body) in &model {
+            prop_assert_eq!(&world.get("b", key).unwrap(), body);
+        }
+        let usage = wait(world.volume.usage("b")).unwrap();
+        prop_assert_eq!(usage.objects, model.len() as u64);
+        prop_assert_eq!(usage.bytes, model.values().map(|body| body.len() as u64).sum::<u64>());
+        for query in &queries {
+            prop_assert_eq!(world.list(&query.request()), model_list(&model, &query.request()), "{:?}", query);
+            let whole = Query { max: usize::MAX, ..query.clone() };
+            let all = model_list(&model, &whole.request()).0;
+            prop_assert_eq!(in_pages(&world, query, query.max.max(1)), all, "{:?}", query);
+        }
+        for key in model.keys() {
+            prop_assert!(world.delete("b", key).unwrap());
+        }
+        wait(world.volume.delete_bucket("b")).unwrap();
+    }
+}

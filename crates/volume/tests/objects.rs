@@ -1,0 +1,131 @@
+//! Single operations of the S3 side, one by one.
+
+mod world;
+
+use margay_volume::*;
+use world::*;
+
+fn world() -> World {
+    let world = World::new(4096);
+    wait(world.volume.create_bucket("b")).unwrap();
+    world
+}
+
+#[test]
+fn bodies_of_every_form_come_back() {
+    for payload in [0, 4096] {
+        let world = World::new(payload);
+        wait(world.volume.create_bucket("b")).unwrap();
+        for (seed, len) in [0, 1, 128, 129, 4096, 4097, 39_000, 41_000, 161_000, 250_000].into_iter().enumerate() {
+            let body = body_of(seed, len);
+            let key = format!("d/{len}");
+            world.put("b", &key, &body).unwrap();
+            assert_eq!(world.get("b", &key).unwrap(), body, "{len} bytes");
+        }
+        let usage = wait(world.volume.usage("b")).unwrap();
+        assert_eq!((usage.objects, usage.bytes), (10, 499_451));
+    }
+}
+
+#[test]
+fn a_reader_keeps_its_snapshot() {
+    let world = world();
+    let body = body_of(1, 50_000);
+    world.put("b", "k", &body).unwrap();
+    let reader = wait(world.volume.get_object("b", "k", &ReadCondition::default())).unwrap();
+    world.put("b", "k", b"new").unwrap();
+    assert_eq!(read_all(&reader), body);
+    assert_eq!(world.get("b", "k").unwrap(), b"new");
+}
+
+#[test]
+fn wrong_lengths_are_refused() {
+    let world = world();
+    for (announced, sent) in [(3u64, 2usize), (3, 4), (50_000, 49_999), (50_000, 50_001)] {
+        let done = wait(async {
+            let mut upload = world.volume.begin_upload("b", announced).await?;
+            upload.write(vec![1; sent].into()).await?;
+            upload.finish().await
+        });
+        assert!(matches!(done, Err(Error::WrongLength)), "{announced} {sent}");
+    }
+}
+
+#[test]
+fn conditions_are_decided_with_the_write() {
+    let world = world();
+    let put = |condition| world.put_with("b", "k", b"x", Headers::new(), condition);
+    assert!(matches!(put(WriteCondition::Present), Err(Error::NoSuchKey)));
+    let first = put(WriteCondition::Absent).unwrap();
+    assert!(matches!(put(WriteCondition::Absent), Err(Error::PreconditionFailed)));
+    put(WriteCondition::Matches(vec![first.etag])).unwrap();
+    let other = ETag { digest: [9; 16], parts: 0 };
+    assert!(matches!(put(WriteCondition::Matches(vec![other])), Err(Error::PreconditionFailed)));
+    let wrong = WriteCondition::Matches(vec![other]);
+    let refused = wait(world.volume.delete_object("b", "k", &wrong));
+    assert!(matches!(refused, Err(Error::PreconditionFailed)));
+    assert_eq!(world.get("b", "k").unwrap(), b"x");
+}
+
+#[test]
+fn headers_small_and_large_come_back() {
+    let world = world();
+    let mut headers = Headers::new();
+    headers.insert("content-type".to_owned(), "text/plain".to_owned());
+    for index in 0..30 {
+        headers.insert(format!("x-amz-meta-{index}"), "v".repeat(index * 4));
+    }
+    world.put_with("b", "k", b"x", headers.clone(), WriteCondition::None).unwrap();
+    let info = wait(world.volume.head_object("b", "k", &ReadCondition::default())).unwrap();
+    assert_eq!(info.headers, headers);
+    world.put("b", "k", b"y").unwrap();
+    let info = wait(world.volume.head_object("b", "k", &ReadCondition::default())).unwrap();
+    assert_eq!(info.headers, Headers::new());
+}
+
+#[test]
+fn buckets() {
+    let world = world();
+    assert!(matches!(wait(world.volume.create_bucket("b")), Err(Error::BucketExists)));
+    for name in ["a", "ab", "abc", "c"] {
+        wait(world.volume.create_bucket(name)).unwrap();
+    }
+    let names = |prefix: &str, after, max| {
+        let buckets = wait(world.volume.list_buckets(prefix, after, max)).unwrap();
+        buckets.into_iter().map(|bucket| bucket.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names("", None, 9), ["a", "ab", "abc", "b", "c"]);
+    assert_eq!(names("a", Some("a"), 1), ["ab"]);
+    world.put("c", "x/y", b"1").unwrap();
+    assert!(matches!(wait(world.volume.delete_bucket("c")), Err(Error::BucketNotEmpty)));
+    assert!(world.delete("c", "x/y").unwrap());
+    wait(world.volume.delete_bucket("c")).unwrap();
+    assert!(matches!(world.put("b", "", b""), Err(Error::NoSuchKey)));
+    assert!(matches!(wait(world.volume.begin_upload("c", 1)), Err(Error::NoSuchBucket)));
+    assert!(matches!(world.get("c", "x/y"), Err(Error::NoSuchBucket)));
+}
+
+#[test]
+fn a_remembered_path_is_not_believed_without_a_commit() {
+    let world = world();
+    world.put("b", "d/x", b"1").unwrap();
+    assert!(world.delete("b", "d/x").unwrap());
+    world.put("b", "d/y", b"2").unwrap();
+    assert!(world.delete("b", "d/y").unwrap());
+    assert!(!world.delete("b", "d/y").unwrap());
+    assert_eq!(world.keys("b"), [""; 0]);
+}
+
+#[test]
+fn deleting_many_answers_in_order() {
+    let world = world();
+    world.put("b", "a", b"1").unwrap();
+    world.put("b", "c", b"1").unwrap();
+    let keys = [
+        ("c".to_owned(), WriteCondition::None),
+        ("b".to_owned(), WriteCondition::None),
+        ("a".to_owned(), WriteCondition::Matches(vec![])),
+    ];
+    let answers = wait(world.volume.delete_objects("b", &keys)).unwrap();
+    assert!(matches!(answers[..], [Ok(true), Ok(false), Err(Error::PreconditionFailed)]));
+}

@@ -1,0 +1,190 @@
+//! A volume over the reference engine and a real folder, and a model of the S3 namespace to compare it with.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use bytes::Bytes;
+use margay_env::Env;
+use margay_meta::memory::Memory;
+use margay_segment::Store;
+use margay_volume::*;
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Drives a future on this thread.
+pub fn wait<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+pub struct World {
+    pub volume: Arc<Volume>,
+    pub engine: Arc<Memory>,
+    pub store: Arc<Store>,
+    pub folder: tempfile::TempDir,
+}
+
+/// Packs are small, so that tests fill many.
+pub fn segment_options(folder: &std::path::Path) -> margay_segment::Options {
+    let mut options = margay_segment::Options::new(folder);
+    (options.pack_bytes_max, options.raw_bytes_min, options.reserve_bytes) = (64 << 10, 32 << 10, 0);
+    options
+}
+
+impl World {
+    pub fn new(payload_bytes_max: usize) -> World {
+        World::with_options(payload_bytes_max, Options { run_bytes_max: 40 << 10, ..Options::default() })
+    }
+
+    pub fn with_options(payload_bytes_max: usize, options: Options) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(Env::real(), segment_options(folder.path())).unwrap();
+        let engine = Arc::new(if payload_bytes_max == 0 {
+            Memory::new()
+        } else {
+            Memory::with_payloads(Arc::clone(&store), payload_bytes_max)
+        });
+        let volume = Volume::open(Env::real(), Arc::<Memory>::clone(&engine), Arc::clone(&store), options).unwrap();
+        World { volume, engine, store, folder }
+    }
+
+    pub fn stage(&self, bucket: &str, body: &[u8]) -> Staged {
+        wait(async {
+            let mut upload = self.volume.begin_upload(bucket, body.len() as u64).await.unwrap();
+            for piece in body.chunks(7000) {
+                upload.write(Bytes::copy_from_slice(piece)).await.unwrap();
+            }
+            upload.finish().await.unwrap()
+        })
+    }
+
+    pub fn put(&self, bucket: &str, key: &str, body: &[u8]) -> Result<PutOutcome, Error> {
+        self.put_with(bucket, key, body, Headers::new(), WriteCondition::None)
+    }
+
+    pub fn put_with(
+        &self,
+        bucket: &str,
+        key: &str,
+        body: &[u8],
+        headers: Headers,
+        condition: WriteCondition,
+    ) -> Result<PutOutcome, Error> {
+        let staged = self.stage(bucket, body);
+        let request = PutRequest { bucket, key, etag: etag_of(body), headers, condition };
+        wait(self.volume.put_object(request, staged))
+    }
+
+    pub fn get(&self, bucket: &str, key: &str) -> Result<Vec<u8>, Error> {
+        let reader = wait(self.volume.get_object(bucket, key, &ReadCondition::default()))?;
+        Ok(read_all(&reader))
+    }
+
+    pub fn delete(&self, bucket: &str, key: &str) -> Result<bool, Error> {
+        wait(self.volume.delete_object(bucket, key, &WriteCondition::None))
+    }
+
+    pub fn list(&self, request: &ListRequest<'_>) -> (Vec<Item>, Option<(String, bool)>) {
+        let mut items = Vec::new();
+        let outcome = wait(self.volume.list(request, &mut |item| {
+            items.push(match item {
+                ListItem::Object { key, size, .. } => Item::Object(key.to_owned(), size),
+                ListItem::Prefix(prefix) => Item::Prefix(prefix.to_owned()),
+            });
+        }));
+        (items, outcome.unwrap().next)
+    }
+
+    pub fn keys(&self, bucket: &str) -> Vec<String> {
+        let request =
+            ListRequest { bucket, prefix: "", delimiter: None, after: None, after_is_prefix: false, max: usize::MAX };
+        self.list(&request).0.into_iter().map(Item::into_name).collect()
+    }
+}
+
+pub fn read_all(reader: &Reader) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let bytes = wait(reader.read(body.len() as u64, u64::MAX)).unwrap();
+        if bytes.is_empty() {
+            return body;
+        }
+        body.extend_from_slice(&bytes);
+    }
+}
+
+/// Any digest does: the volume stores what the door computed.
+pub fn etag_of(body: &[u8]) -> ETag {
+    let mut digest = [0u8; 16];
+    for (index, byte) in body.iter().enumerate() {
+        digest[index % 16] = digest[index % 16].wrapping_mul(31) ^ byte;
+    }
+    digest[15] ^= body.len() as u8;
+    ETag { digest, parts: 0 }
+}
+
+pub fn body_of(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|index| (index * 7 + index / 251 + seed * 13) as u8).collect()
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    Object(String, u64),
+    Prefix(String),
+}
+
+impl Item {
+    pub fn into_name(self) -> String {
+        match self {
+            Item::Object(name, _) | Item::Prefix(name) => name,
+        }
+    }
+}
+
+/// What a listing of these keys must give.
+pub fn model_list(model: &BTreeMap<String, Vec<u8>>, request: &ListRequest<'_>) -> (Vec<Item>, Option<(String, bool)>) {
+    let mut items: Vec<Item> = Vec::new();
+    for (key, body) in model {
+        let Some(rest) = key.strip_prefix(request.prefix) else { continue };
+        match request.after {
+            Some(after) if request.after_is_prefix && (key.starts_with(after) || key.as_str() <= after) => continue,
+            Some(after) if !after.is_empty() && key.as_str() <= after => continue,
+            _ => {}
+        }
+        let delimiter = request.delimiter.filter(|one| !one.is_empty());
+        let cut = delimiter.and_then(|one| rest.find(one).map(|at| request.prefix.len() + at + one.len()));
+        let item = match cut {
+            Some(cut) => Item::Prefix(key[..cut].to_owned()),
+            None => Item::Object(key.clone(), body.len() as u64),
+        };
+        if items.last() != Some(&item) {
+            items.push(item);
+        }
+    }
+    let more = items.len() > request.max && request.max > 0;
+    items.truncate(request.max);
+    let next = items.last().cloned().filter(|_| more).map(|item| {
+        let is_prefix = matches!(item, Item::Prefix(_));
+        (item.into_name(), is_prefix)
+    });
+    (items, next)
+}
