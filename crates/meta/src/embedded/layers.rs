@@ -4,7 +4,7 @@
 //!             by seeking over whole intervals, so that deletions cost a listing nothing.
 //! Invariants: L1 every layer but the active one never changes, so a `Lower` can be read for as long as one likes.
 //!             L2 a key masked by an interval is not looked at in older layers.
-//! Locking:    the active overlay is copied out in windows of at most [`WINDOW_ROWS`] under its read lock; no lock
+//! Locking:    the active overlay is copied out in windows of at most [`WINDOW_ROWS_MAX`] under its read lock; no lock
 //!             is held while the tree is read.
 //! Not here:   who seals and folds (checkpoint), what rows mean.
 
@@ -16,8 +16,17 @@ use super::overlay::{Found, Live, LiveRange, Overlay};
 use super::tree::{Snapshot, TreeRange, TreeRow, next_row};
 use crate::{EngineError, RowRef, Seq};
 
-/// Rows, and intervals, copied from the active overlay at a time.
-const WINDOW_ROWS: usize = 256;
+/// Rows, and as many intervals, copied from the active overlay for the first window of a scan: most scans that look
+/// for one row end there.
+pub(super) const FIRST_WINDOW_ROWS: usize = 4;
+/// Later windows grow by [`WINDOW_GROWTH`] up to this.
+const WINDOW_ROWS_MAX: usize = 512;
+const WINDOW_GROWTH: usize = 4;
+
+/// The size of the window after one of `rows`.
+pub(super) fn grown(rows: usize) -> usize {
+    (rows * WINDOW_GROWTH).min(WINDOW_ROWS_MAX)
+}
 
 /// Every layer below the active overlay.
 #[derive(Debug)]
@@ -120,11 +129,11 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn copy(active: &Overlay, start: Bound<&[u8]>, end: &[u8]) -> Window {
+    pub(super) fn copy(active: &Overlay, start: Bound<&[u8]>, end: &[u8], rows_max: usize) -> Window {
         let mut window = Window::default();
         let upper = Bound::Excluded(end);
         for (key, live) in active.live_range(start, upper) {
-            if window.rows.len() == WINDOW_ROWS {
+            if window.rows.len() == rows_max {
                 window.until = Some(key.to_vec());
                 break;
             }
@@ -142,7 +151,7 @@ impl Window {
         let upper = window.until.clone();
         let upper = Bound::Excluded(upper.as_deref().unwrap_or(end));
         for (from, to) in active.dead_range(after, upper) {
-            if window.dead.len() > WINDOW_ROWS {
+            if window.dead.len() > rows_max {
                 window.until = Some(from.to_vec());
                 let keep = window.rows.partition_point(|(key, _)| key < from);
                 window.rows.truncate(keep);

@@ -37,7 +37,7 @@ pub use limits::{LOG_FILE_BYTES_MIN, Options};
 pub use replay::walk_log;
 
 use checkpoint::Folds;
-use layers::{Lower, Merge, Stored, Window, as_slice};
+use layers::{FIRST_WINDOW_ROWS, Lower, Merge, Stored, Window, as_slice, grown};
 use log::Log;
 use overlay::{Found, Overlay};
 use pace::Pace;
@@ -174,15 +174,17 @@ impl Embedded {
     ) -> Result<Seq, EngineError> {
         let mut observed = Seq(0);
         let mut from = Bound::Included(start.to_vec());
+        let mut rows_max = FIRST_WINDOW_ROWS;
         loop {
             let (window, lower) = {
                 let active = self.active.read();
-                (Window::copy(&active, as_slice(&from), end), self.lower.load_full())
+                (Window::copy(&active, as_slice(&from), end, rows_max), self.lower.load_full())
             };
             let until = Bound::Excluded(window.until().unwrap_or(end));
             let mut merge = Merge::new(&window, &lower, as_slice(&from), until)?;
             let broke = merge.run(visit)?;
             observed = observed.max(merge.observed);
+            rows_max = grown(rows_max);
             match window.until() {
                 Some(next) if !broke => from = Bound::Included(next.to_vec()),
                 _ => return Ok(observed.max(self.newest_deletion())),

@@ -1,0 +1,248 @@
+//! The contract test suite: the same random batches on an engine and on the reference must give the same answers.
+//!
+//! Why: an engine is whatever passes this; tiny colliding keys make intervals, counters and conflicts meet often.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use margay_env::Env;
+use margay_meta::embedded::{EmbeddedEngine, LOG_FILE_BYTES_MIN, Options};
+use margay_meta::memory::Memory;
+use margay_meta::*;
+use margay_segment::{Extent, Run, SegmentId, Store};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Commit { conditions: Vec<(u8, Vec<u8>, Vec<u8>, bool)>, writes: Vec<(u8, Vec<u8>, u8)> },
+    Checkpoint,
+    Reopen,
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(prop::sample::select(vec![b'a', b'b', b'/', 0, 255]), 1..4)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let conditions = prop::collection::vec((0u8..4, key(), key(), any::<bool>()), 0..3);
+    let writes = prop::collection::vec((0u8..8, key(), any::<u8>()), 1..6);
+    prop_oneof![
+        20 => (conditions, writes).prop_map(|(conditions, writes)| Step::Commit { conditions, writes }),
+        2 => Just(Step::Checkpoint),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+struct Opened {
+    store: Arc<Store>,
+    engine: EmbeddedEngine,
+}
+
+fn open(folder: &Path) -> Opened {
+    let env = Env::real();
+    let options = margay_segment::Options {
+        folder: folder.join("segments"),
+        pack_bytes_max: 1 << 20,
+        raw_bytes_min: 16 << 20,
+        reserve_bytes: 0,
+    };
+    let store = Store::open(env.clone(), options).expect("store opens");
+    let mut options = Options::new(folder.join("tree"));
+    options.tree_cache_bytes = 1 << 20;
+    options.log_file_bytes = LOG_FILE_BYTES_MIN;
+    let engine = EmbeddedEngine::open(env, store.clone(), options).expect("engine opens");
+    Opened { store, engine }
+}
+
+/// A version that holds, or one that cannot.
+fn version_of(engine: &dyn Engine, key: &[u8], right: bool) -> Seq {
+    let row = engine.get(key).expect("readable").value;
+    row.filter(|_| right).map_or(Seq(u64::MAX), |row| row.version)
+}
+
+fn batch(engine: &dyn Engine, conditions: &[(u8, Vec<u8>, Vec<u8>, bool)], writes: &[(u8, Vec<u8>, u8)]) -> Batch {
+    let preconditions = conditions.iter().map(|(kind, key, other, right)| match kind {
+        0 => Precondition::Version { key: key.clone(), version: version_of(engine, key, *right) },
+        1 => Precondition::Exists { key: key.clone() },
+        2 => Precondition::Absent { key: key.clone() },
+        _ => Precondition::RangeEmpty { start: key.clone(), end: other.clone() },
+    });
+    let mut batch = Batch { preconditions: preconditions.collect(), ..Batch::default() };
+    for (kind, key, value) in writes {
+        // Counters live among their own keys: a row is either a counter or not.
+        let counter: Vec<u8> = [&b"counter"[..], key].concat();
+        let write = match kind {
+            0..3 => Write::Put { key: key.clone(), value: vec![*value; usize::from(*value % 50)] },
+            3..6 => Write::Delete { key: key.clone() },
+            6 => Write::Add { key: counter, delta: i64::from(*value) - 128 },
+            _ => Write::Max { key: [&b"max"[..], key].concat(), at_least: u64::from(*value) },
+        };
+        if !batch.writes.iter().any(|other| other.key() == write.key()) {
+            batch.writes.push(write);
+        }
+    }
+    batch
+}
+
+type Rows = Vec<(Vec<u8>, Vec<u8>, Seq)>;
+
+fn rows(engine: &dyn Engine, start: &[u8], end: &[u8], limit: usize) -> Rows {
+    let mut rows = Vec::new();
+    engine
+        .scan(start, end, &mut |row| {
+            rows.push((row.key.to_vec(), row.value.to_vec(), row.version));
+            if rows.len() == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .expect("scan");
+    rows
+}
+
+fn compare(engine: &dyn Engine, model: &dyn Engine, probes: &[Vec<u8>]) {
+    assert_eq!(
+        rows(engine, b"", b"\xff\xff\xff\xff\xff", usize::MAX),
+        rows(model, b"", b"\xff\xff\xff\xff\xff", usize::MAX)
+    );
+    for pair in probes.windows(2) {
+        assert_eq!(engine.get(&pair[0]).unwrap().value, model.get(&pair[0]).unwrap().value);
+        let (start, end) = (pair[0].as_slice(), pair[1].as_slice());
+        assert_eq!(rows(engine, start, end, 3), rows(model, start, end, 3), "scan {start:?}..{end:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn embedded_behaves_like_the_reference(
+        steps in prop::collection::vec(step(), 1..120),
+        probes in prop::collection::vec(key(), 8),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut opened = Some(open(folder.path()));
+        let model = Memory::new();
+        for step in steps {
+            let engine = &opened.as_ref().expect("open between steps").engine;
+            match step {
+                Step::Commit { conditions, writes } => {
+                    let batch = batch(&model, &conditions, &writes);
+                    let (mine, theirs) = (engine.commit(batch.clone()), model.commit(batch));
+                    match (mine, theirs) {
+                        (Ok(mine), Ok(theirs)) => prop_assert_eq!(mine, theirs),
+                        (Err(CommitError::Conflict { precondition: mine }), Err(CommitError::Conflict { precondition: theirs })) => prop_assert_eq!(mine, theirs),
+                        (mine, theirs) => prop_assert!(false, "{mine:?} against {theirs:?}"),
+                    }
+                }
+                Step::Checkpoint => engine.checkpoint().expect("checkpoint"),
+                Step::Reopen => {
+                    engine.wait_durable(engine.last_seq()).expect("durable");
+                    drop(opened.take());
+                    opened = Some(open(folder.path()));
+                }
+            }
+            let engine = &opened.as_ref().expect("open between steps").engine;
+            compare(engine, &model, &probes);
+        }
+    }
+}
+
+#[test]
+fn many_rows_over_many_logs() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Memory::new();
+    {
+        let opened = open(folder.path());
+        for number in 0..5_000u64 {
+            let key = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_be_bytes().to_vec();
+            let batch = Batch { writes: vec![Write::Put { key, value: vec![7; 60] }], ..Batch::default() };
+            model.commit(batch.clone()).unwrap();
+            opened.engine.commit(batch).unwrap();
+        }
+        assert!(opened.engine.statistics().checkpoints > 3, "the small log was folded several times");
+        compare(&opened.engine, &model, &[]);
+        let first = rows(&model, b"", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff", usize::MAX);
+        for (number, (key, ..)) in first.iter().enumerate().filter(|(number, _)| number % 7 != 0) {
+            let batch = Batch { writes: vec![Write::Delete { key: key.clone() }], ..Batch::default() };
+            model.commit(batch.clone()).unwrap();
+            opened.engine.commit(batch).unwrap();
+            if number % 500 == 0 {
+                compare(&opened.engine, &model, &[]);
+            }
+        }
+        opened.engine.wait_durable(opened.engine.last_seq()).unwrap();
+    }
+    compare(&open(folder.path()).engine, &model, &[]);
+}
+
+#[test]
+fn a_payload_lies_where_its_batch_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut expected = Vec::new();
+    {
+        let opened = open(folder.path());
+        for number in 0..40u8 {
+            let bytes = Bytes::from(vec![number; 3000 + usize::from(number)]);
+            let place = |field, at, what| Place { write: 0, field, at, what };
+            let payload = Payload {
+                bytes: bytes.clone(),
+                places: vec![place(Field::Value, 0, Position::Segment), place(Field::Value, 8, Position::Offset)],
+            };
+            let writes = vec![Write::Put { key: vec![b'k', number], value: vec![0; 16] }];
+            let seq = opened.engine.commit(Batch { writes, payload: Some(payload), ..Batch::default() }).unwrap();
+            opened.engine.wait_durable(seq).unwrap();
+            expected.push((vec![b'k', number], bytes));
+        }
+        opened.engine.checkpoint().unwrap();
+    }
+    let opened = open(folder.path());
+    for (key, bytes) in expected {
+        let value = opened.engine.get(&key).unwrap().value.expect("there").value;
+        let word = |at: usize| u64::from_be_bytes(value[at..at + 8].try_into().unwrap());
+        let run =
+            Run { segment: SegmentId(word(0)), offset: word(8), len: bytes.len() as u64, crc: crc32c::crc32c(&bytes) };
+        assert_eq!(opened.store.read(&Extent::whole(run), 0, run.len).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn syncs_are_shared() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = open(folder.path());
+    let (threads, each) = (32u64, 50u64);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let engine = &opened.engine;
+            scope.spawn(move || {
+                for number in 0..each {
+                    let key = [thread.to_be_bytes(), number.to_be_bytes()].concat();
+                    let writes =
+                        vec![Write::Put { key, value: vec![1; 100] }, Write::Add { key: b"count".to_vec(), delta: 1 }];
+                    let seq = engine.commit(Batch { writes, ..Batch::default() }).unwrap();
+                    engine.wait_durable(seq).unwrap();
+                    assert!(engine.durable_seq() >= seq);
+                }
+            });
+        }
+    });
+    let count = opened.engine.get(b"count").unwrap().value.expect("counted").value;
+    assert_eq!(i64::from_le_bytes(count[..].try_into().unwrap()), (threads * each) as i64);
+    let syncs = opened.engine.statistics().log_syncs;
+    assert!(syncs * 4 < threads * each, "{syncs} syncs for {} commits", threads * each);
+}
+
+#[test]
+fn changes_are_followed_and_a_lost_tail_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = open(folder.path());
+    let engine = &opened.engine;
+    let put = |key: &[u8]| {
+        let writes = vec![Write::Put { key: key.to_vec(), value: vec![] }, Write::Add { key: b"n".to_vec(), delta: 1 }];
+        engine.commit(Batch { writes, ..Batch::default() }).unwrap()
+    };
+    let before = put(b"a");
+    assert!(engine.changes_since(Seq(0), 10).is_err(), "nobody followed yet");
+    assert_eq!(engine.changes_since(before, 10).unwrap(), vec![]);
+    let seq = put(b"b");
+    assert_eq!(engine.changes_since(before, 10).unwrap(), vec![Change { seq, keys: vec![b"b".to_vec()] }]);
+}
