@@ -1,1 +1,60 @@
-//! Placeholder.
+//! Benchmarks of any S3 server, and the small client that they and a fresh machine use.
+//!
+//! Why:        the project's promises are numbers; these commands show them, on margay and on any other server.
+//! Layout:     `ls` and `load` are the benchmarks, `commands` is `margay client`; below them `scratch` (a bucket of
+//!             one's own), `client` (S3 calls), `connection` (one kept-alive HTTP/1.1 connection).
+//! Invariants: a benchmark touches only the bucket that it made itself, and removes it, also after Ctrl-C.
+//! Not here:   `main`: the binary hands over parsed arguments and maps errors to exit codes.
+
+pub mod client;
+pub mod commands;
+pub mod connection;
+pub mod error;
+pub mod load;
+pub mod ls;
+pub mod payload;
+mod progress;
+mod report;
+pub mod scratch;
+mod sign;
+pub mod stop;
+mod summary;
+pub mod target;
+mod tls;
+pub mod xml;
+
+pub use commands::ClientArgs;
+pub use error::BenchError;
+pub use sign::PayloadHash;
+pub use target::Credentials;
+
+/// `margay bench`: which benchmark.
+#[derive(Debug, clap::Subcommand)]
+pub enum BenchCommand {
+    /// Listings: s3cmd as people run it, and single pages
+    Ls(ls::LsArgs),
+    /// Many clients that put, get, look at, list and delete objects
+    Load(load::LoadArgs),
+}
+
+/// Runs a benchmark; `found` are keys that the caller knows of, used when no option and no variable names any.
+/// Builds its own tokio runtimes, so call it from a thread that is not inside one.
+pub fn run_bench(command: &BenchCommand, found: Option<Credentials>) -> Result<(), BenchError> {
+    match command {
+        BenchCommand::Ls(args) => ls::run(args, found),
+        BenchCommand::Load(args) => load::run(args, found),
+    }
+}
+
+/// Runs a command of the small client; as [`run_bench`] otherwise.
+pub fn run_client(args: &ClientArgs, found: Option<Credentials>) -> Result<(), BenchError> {
+    commands::run(args, found)
+}
+
+/// A runtime of one thread.
+fn runtime() -> Result<tokio::runtime::Runtime, BenchError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| BenchError::File { path: "tokio runtime".to_owned(), source })
+}

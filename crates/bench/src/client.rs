@@ -1,0 +1,375 @@
+//! A small S3 client: one connection, signed requests, no retries and no hidden work.
+//!
+//! Why:      what a benchmark times must be exactly what it asked for; and a fresh machine needs some client.
+//! Not here: credentials chains, regions, multipart uploads: the real clients have those.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use md5::{Digest, Md5};
+
+use crate::connection::Connection;
+use crate::error::{BenchError, Refusal};
+use crate::payload::Payload;
+use crate::sign::{PayloadHash, Signer};
+use crate::xml::{self, BucketEntry, Page};
+
+/// The most keys that one DeleteObjects request may name.
+pub const DELETE_KEYS_MAX: usize = 1000;
+/// The most keys of one page.
+pub const PAGE_KEYS_MAX: u32 = 1000;
+/// The most bytes of an error document that are read.
+const ERROR_BYTES_MAX: usize = 64 << 10;
+
+/// What to list; the borrowed parts are as the caller knows them, not encoded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListQuery<'a> {
+    pub prefix: &'a str,
+    pub delimiter: Option<&'a str>,
+    pub start_after: Option<&'a str>,
+    pub token: Option<&'a str>,
+    /// Keys and prefixes per page; 0 leaves it to the server (1000).
+    pub keys_max: u32,
+    /// Asks for percent-encoded keys, which XML cannot damage.
+    pub encoded: bool,
+}
+
+/// What HEAD and GET tell about an object.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectInfo {
+    pub size: u64,
+    pub etag: String,
+    pub content_type: String,
+}
+
+#[derive(Debug)]
+pub struct Client {
+    connection: Connection,
+    signer: Option<Signer>,
+}
+
+struct Call<'a> {
+    method: Method,
+    bucket: &'a str,
+    key: &'a str,
+    /// Already encoded and sorted by name.
+    query: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Payload,
+    hash: PayloadHash,
+}
+
+impl<'a> Call<'a> {
+    fn new(method: Method, bucket: &'a str, key: &'a str) -> Call<'a> {
+        Call {
+            method,
+            bucket,
+            key,
+            query: String::new(),
+            headers: Vec::new(),
+            body: Payload::Empty,
+            hash: PayloadHash::Unsigned,
+        }
+    }
+
+    /// Bucket and key as the request line names them.
+    fn path(&self) -> String {
+        let mut path = String::with_capacity(2 + self.bucket.len() + self.key.len());
+        path.push('/');
+        if !self.bucket.is_empty() {
+            encode_into(&mut path, self.bucket, false);
+            if !self.key.is_empty() {
+                path.push('/');
+                encode_into(&mut path, self.key, true);
+            }
+        }
+        path
+    }
+
+    fn name(&self) -> String {
+        format!("{} {}", self.method, self.path())
+    }
+}
+
+/// Percent-encodes as V4 signatures want it: everything but letters, digits and `-._~`, and `/` where it separates.
+pub fn encode_into(out: &mut String, text: &str, keep_slash: bool) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || (keep_slash && byte == b'/') {
+            out.push(byte as char);
+        } else {
+            out.push('%');
+            out.push(DIGITS[usize::from(byte >> 4)] as char);
+            out.push(DIGITS[usize::from(byte & 15)] as char);
+        }
+    }
+}
+
+impl ListQuery<'_> {
+    fn encode(&self) -> String {
+        let mut query = String::from("list-type=2");
+        let mut add = |name: &str, value: &str| {
+            query.push('&');
+            query.push_str(name);
+            query.push('=');
+            encode_into(&mut query, value, false);
+        };
+        // The order is that of the names below, with list-type moved to its place afterwards.
+        if let Some(token) = self.token {
+            add("continuation-token", token);
+        }
+        if let Some(delimiter) = self.delimiter {
+            add("delimiter", delimiter);
+        }
+        if self.encoded {
+            add("encoding-type", "url");
+        }
+        if self.keys_max > 0 {
+            add("max-keys", &self.keys_max.to_string());
+        }
+        add("prefix", self.prefix);
+        if let Some(start_after) = self.start_after {
+            add("start-after", start_after);
+        }
+        let mut parts: Vec<&str> = query.split('&').collect();
+        parts.sort_unstable();
+        parts.join("&")
+    }
+}
+
+impl Client {
+    /// A client that signs every request.
+    pub fn new(connection: Connection) -> Client {
+        let signer = Signer::new(connection.target());
+        Client { connection, signer: Some(signer) }
+    }
+
+    /// A client without a name; the server must allow that.
+    pub fn anonymous(connection: Connection) -> Client {
+        Client { connection, signer: None }
+    }
+
+    async fn call(&mut self, call: Call<'_>) -> Result<Response<Incoming>, BenchError> {
+        let path = call.path();
+        let mut uri = String::with_capacity(path.len() + 1 + call.query.len());
+        uri.push_str(&path);
+        if !call.query.is_empty() {
+            uri.push('?');
+            uri.push_str(&call.query);
+        }
+        let name = || format!("{} {path}", call.method);
+        let mut request = Request::new(call.body);
+        *request.method_mut() = call.method.clone();
+        *request.uri_mut() =
+            uri.parse().map_err(|_| BenchError::Usage(format!("{uri} is longer than a request line may be")))?;
+        let target = self.connection.target();
+        let host = HeaderValue::from_str(&target.authority)
+            .map_err(|_| BenchError::Usage(format!("{} cannot be sent as a host name", target.authority)))?;
+        request.headers_mut().insert(http::header::HOST, host);
+        if call.method == Method::PUT && request.body().is_empty() {
+            // hyper leaves the length out for an empty body, and stores want to see it.
+            request.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+        request.headers_mut().extend(call.headers);
+        if let Some(signer) = &self.signer {
+            signer.sign(&mut request, call.hash)?;
+        }
+        let response = self.connection.send(request).await?;
+        if response.status().is_success() { Ok(response) } else { Err(refused(name(), response).await) }
+    }
+
+    async fn call_for_bytes(&mut self, call: Call<'_>) -> Result<Bytes, BenchError> {
+        let response = self.call(call).await?;
+        self.read(response).await
+    }
+
+    async fn read(&self, response: Response<Incoming>) -> Result<Bytes, BenchError> {
+        let mut body = response.into_body();
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|source| self.broken(source))?;
+            if let Ok(data) = frame.into_data() {
+                // Small answers come in one frame and are not copied.
+                if first.is_empty() && rest.is_empty() {
+                    first = data;
+                } else {
+                    if rest.is_empty() {
+                        rest.extend_from_slice(&first);
+                    }
+                    rest.extend_from_slice(&data);
+                }
+            }
+        }
+        Ok(if rest.is_empty() { first } else { rest.freeze() })
+    }
+
+    fn broken(&self, source: hyper::Error) -> BenchError {
+        BenchError::Transport { address: self.connection.target().authority.clone(), source }
+    }
+
+    pub async fn make_bucket(&mut self, bucket: &str) -> Result<(), BenchError> {
+        self.call_for_bytes(Call::new(Method::PUT, bucket, "")).await.map(drop)
+    }
+
+    pub async fn head_bucket(&mut self, bucket: &str) -> Result<(), BenchError> {
+        self.call_for_bytes(Call::new(Method::HEAD, bucket, "")).await.map(drop)
+    }
+
+    pub async fn remove_bucket(&mut self, bucket: &str) -> Result<(), BenchError> {
+        self.call_for_bytes(Call::new(Method::DELETE, bucket, "")).await.map(drop)
+    }
+
+    pub async fn list_buckets(&mut self) -> Result<Vec<BucketEntry>, BenchError> {
+        let call = Call::new(Method::GET, "", "");
+        let request = call.name();
+        let document = self.call_for_bytes(call).await?;
+        xml::parse_buckets(&document).map_err(|reason| BenchError::Nonsense { request, reason })
+    }
+
+    /// Puts an object; `hash` says what the signature covers.
+    pub async fn put(
+        &mut self,
+        bucket: &str,
+        key: &str,
+        body: Payload,
+        hash: PayloadHash,
+        content_type: Option<&str>,
+    ) -> Result<(), BenchError> {
+        let mut call = Call::new(Method::PUT, bucket, key);
+        call.body = body;
+        call.hash = hash;
+        if let Some(content_type) = content_type {
+            let value = HeaderValue::from_str(content_type)
+                .map_err(|_| BenchError::Usage(format!("{content_type:?} is no content type")))?;
+            call.headers.push((CONTENT_TYPE, value));
+        }
+        self.call_for_bytes(call).await.map(drop)
+    }
+
+    /// Starts a GET; the caller reads the body with [`Client::next_chunk`] to its end.
+    pub async fn get(&mut self, bucket: &str, key: &str) -> Result<(ObjectInfo, Incoming), BenchError> {
+        let response = self.call(Call::new(Method::GET, bucket, key)).await?;
+        Ok((info(&response), response.into_body()))
+    }
+
+    /// The next bytes of a body; None at its end.
+    pub async fn next_chunk(&self, body: &mut Incoming) -> Result<Option<Bytes>, BenchError> {
+        while let Some(frame) = body.frame().await {
+            if let Ok(data) = frame.map_err(|source| self.broken(source))?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+
+    pub async fn head(&mut self, bucket: &str, key: &str) -> Result<ObjectInfo, BenchError> {
+        let response = self.call(Call::new(Method::HEAD, bucket, key)).await?;
+        let info = info(&response);
+        self.read(response).await?;
+        Ok(info)
+    }
+
+    pub async fn delete(&mut self, bucket: &str, key: &str) -> Result<(), BenchError> {
+        self.call_for_bytes(Call::new(Method::DELETE, bucket, key)).await.map(drop)
+    }
+
+    /// Deletes up to [`DELETE_KEYS_MAX`] keys in one request; fails when the server kept any of them.
+    pub async fn delete_many(&mut self, bucket: &str, keys: &[&str]) -> Result<(), BenchError> {
+        assert!(keys.len() <= DELETE_KEYS_MAX, "one request names at most {DELETE_KEYS_MAX} keys");
+        let body = xml::delete_request(keys.iter().copied());
+        let mut call = Call::new(Method::POST, bucket, "");
+        "delete=".clone_into(&mut call.query);
+        let digest = BASE64_STANDARD.encode(Md5::digest(body.as_bytes()));
+        let digest = HeaderValue::from_str(&digest).expect("base64 is plain ASCII");
+        call.headers.push((HeaderName::from_static("content-md5"), digest));
+        call.hash = PayloadHash::of(body.as_bytes());
+        call.body = Payload::Whole(Bytes::from(body));
+        let request = format!("{}?delete", call.name());
+        let answer = self.call_for_bytes(call).await?;
+        match xml::parse_delete_failure(&answer) {
+            Ok(None) => Ok(()),
+            Ok(Some((key, code))) => {
+                Err(BenchError::Nonsense { request, reason: format!("{key} was not deleted: {code}") })
+            }
+            Err(reason) => Err(BenchError::Nonsense { request, reason }),
+        }
+    }
+
+    /// One page of a listing as the server wrote it, for [`xml::parse_page`].
+    pub async fn list_document(&mut self, bucket: &str, query: &ListQuery<'_>) -> Result<Bytes, BenchError> {
+        let mut call = Call::new(Method::GET, bucket, "");
+        call.query = query.encode();
+        self.call_for_bytes(call).await
+    }
+
+    /// One page of a listing.
+    pub async fn list(&mut self, bucket: &str, query: &ListQuery<'_>) -> Result<Page, BenchError> {
+        let document = self.list_document(bucket, query).await?;
+        xml::parse_page(&document)
+            .map_err(|reason| BenchError::Nonsense { request: format!("GET /{bucket}?{}", query.encode()), reason })
+    }
+}
+
+fn info(response: &Response<Incoming>) -> ObjectInfo {
+    let text = |name: HeaderName| {
+        response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+    };
+    ObjectInfo {
+        size: text(http::header::CONTENT_LENGTH).parse().unwrap_or(0),
+        etag: text(http::header::ETAG),
+        content_type: text(CONTENT_TYPE),
+    }
+}
+
+async fn refused(request: String, response: Response<Incoming>) -> BenchError {
+    let status = response.status();
+    let document = http_body_util::Limited::new(response.into_body(), ERROR_BYTES_MAX).collect().await;
+    let (mut code, mut message) = match document {
+        Ok(document) => xml::parse_error(&document.to_bytes()),
+        Err(_) => (String::new(), String::new()),
+    };
+    if code.is_empty() {
+        code = status.canonical_reason().unwrap_or("unknown status").replace(' ', "");
+    }
+    if message.is_empty() {
+        message = advice(status).to_owned();
+    }
+    BenchError::Refused(Box::new(Refusal { request, status: status.as_u16(), code, message }))
+}
+
+fn advice(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::NOT_FOUND => "there is no such thing",
+        StatusCode::FORBIDDEN => "not allowed; check the keys",
+        _ => "the answer says no more",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_queries_are_encoded_and_sorted() {
+        let call = Call::new(Method::GET, "b", "a//b +%\u{e9}/~");
+        assert_eq!(call.path(), "/b/a//b%20%2B%25%C3%A9/~");
+        assert_eq!(Call::new(Method::GET, "", "").path(), "/");
+        let query = ListQuery {
+            prefix: "p/ x",
+            delimiter: Some("/"),
+            start_after: Some("p/&"),
+            keys_max: 7,
+            encoded: true,
+            ..ListQuery::default()
+        };
+        assert_eq!(
+            query.encode(),
+            "delimiter=%2F&encoding-type=url&list-type=2&max-keys=7&prefix=p%2F%20x&start-after=p%2F%26"
+        );
+    }
+}

@@ -1,0 +1,325 @@
+//! `margay client`: list, put, get and remove objects and buckets without any other tool.
+//!
+//! Why:        the first thing after `margay serve` must work on a machine that has neither curl nor an S3 client.
+//! Invariants: names are printed exactly, one per line; an object goes to a file whole or not at all.
+//! Not here:   everything a full client does (multipart, sync, retries).
+
+use std::io::Write as _;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use margay_env::{Env, File, OpenMode};
+
+use crate::client::{Client, DELETE_KEYS_MAX, ListQuery};
+use crate::connection::Connection;
+use crate::error::BenchError;
+use crate::payload::{Chunks, Payload};
+use crate::sign::PayloadHash;
+use crate::target::{Credentials, TargetArgs};
+
+/// Bytes read from a file at a time.
+const CHUNK_BYTES: usize = 256 << 10;
+/// The most bytes that `put -` reads from standard input, since their number must be known before they are sent.
+const STDIN_BYTES_MAX: u64 = 256 << 20;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  margay client mb s3://pictures
+  margay client put cat.jpg s3://pictures/2026/cat.jpg
+  margay client ls s3://pictures/2026/
+  margay client get s3://pictures/2026/cat.jpg copy.jpg
+  margay client rm --recursive s3://pictures/2026/")]
+pub struct ClientArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    #[command(subcommand)]
+    pub command: ClientCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum ClientCommand {
+    /// List buckets, or the keys and folders under a prefix
+    Ls {
+        /// s3://BUCKET[/PREFIX]; nothing lists the buckets
+        place: Option<Place>,
+        /// All keys below, instead of one level
+        #[arg(long, short)]
+        recursive: bool,
+        /// One JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Store a file (`-` for standard input) as an object
+    Put {
+        file: PathBuf,
+        /// s3://BUCKET/KEY; a key that is empty or ends in / gets the file's name
+        place: Place,
+        /// Content type to store with it
+        #[arg(long, value_name = "TYPE")]
+        content_type: Option<String>,
+    },
+    /// Fetch an object into a file
+    Get {
+        place: Place,
+        /// File to write, replaced when it exists; `-` for standard output [default: the last part of the key]
+        file: Option<PathBuf>,
+    },
+    /// Remove an object, or with --recursive everything under a prefix
+    Rm {
+        place: Place,
+        #[arg(long, short)]
+        recursive: bool,
+    },
+    /// Make a bucket
+    Mb { place: Place },
+    /// Remove an empty bucket
+    Rb { place: Place },
+}
+
+/// `s3://bucket/key`, with or without `s3://` and key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub bucket: String,
+    pub key: String,
+}
+
+impl std::str::FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        let rest = text.strip_prefix("s3://").unwrap_or(text);
+        let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.is_empty() {
+            return Err("give it as s3://BUCKET/KEY".to_owned());
+        }
+        Ok(Place { bucket: bucket.to_owned(), key: key.to_owned() })
+    }
+}
+
+/// Runs one command. Builds a tokio runtime: call it from a plain thread.
+pub fn run(args: &ClientArgs, found: Option<Credentials>) -> Result<(), BenchError> {
+    let target = args.target.resolve(found)?;
+    let mut client = Client::new(Connection::new(Arc::clone(&target)));
+    let env = Env::real();
+    crate::runtime()?.block_on(async {
+        match &args.command {
+            ClientCommand::Ls { place: None, json, .. } => list_buckets(&mut client, *json).await,
+            ClientCommand::Ls { place: Some(place), recursive, json } => {
+                list(&mut client, place, *recursive, *json).await
+            }
+            ClientCommand::Put { file, place, content_type } => {
+                put(&mut client, &env, file, place, content_type.as_deref()).await
+            }
+            ClientCommand::Get { place, file } => get(&mut client, &env, place, file.as_deref()).await,
+            ClientCommand::Rm { place, recursive: false } => client.delete(&place.bucket, keyed(place)?).await,
+            ClientCommand::Rm { place, recursive: true } => remove_all(&mut client, place).await,
+            ClientCommand::Mb { place } => client.make_bucket(unkeyed(place)?).await,
+            ClientCommand::Rb { place } => client.remove_bucket(unkeyed(place)?).await,
+        }
+    })
+}
+
+fn keyed(place: &Place) -> Result<&str, BenchError> {
+    if place.key.is_empty() {
+        return Err(BenchError::Usage(format!("s3://{}/ names no object; add its key", place.bucket)));
+    }
+    Ok(&place.key)
+}
+
+fn unkeyed(place: &Place) -> Result<&str, BenchError> {
+    if !place.key.is_empty() {
+        return Err(BenchError::Usage(format!("a bucket has no key: s3://{}", place.bucket)));
+    }
+    Ok(&place.bucket)
+}
+
+/// Writes a line to standard output; a reader that went away ends the program quietly.
+fn say(line: &str) -> Result<(), BenchError> {
+    let mut out = io::stdout().lock();
+    out.write_all(line.as_bytes()).and_then(|()| out.write_all(b"\n")).map_err(stdout_failed)
+}
+
+fn stdout_failed(source: io::Error) -> BenchError {
+    BenchError::File { path: "standard output".to_owned(), source }
+}
+
+async fn list_buckets(client: &mut Client, json: bool) -> Result<(), BenchError> {
+    for bucket in client.list_buckets().await? {
+        match json {
+            true => say(&serde_json::json!({ "bucket": bucket.name, "created": bucket.created }).to_string())?,
+            false => say(&format!("{:>24}  s3://{}", bucket.created, bucket.name))?,
+        }
+    }
+    Ok(())
+}
+
+async fn list(client: &mut Client, place: &Place, recursive: bool, json: bool) -> Result<(), BenchError> {
+    let mut token: Option<String> = None;
+    loop {
+        let query = ListQuery {
+            prefix: &place.key,
+            delimiter: (!recursive).then_some("/"),
+            token: token.as_deref(),
+            encoded: true,
+            ..ListQuery::default()
+        };
+        let page = client.list(&place.bucket, &query).await?;
+        // Keys and folders come in two lists, each in order; people read them as one.
+        let mut lines: Vec<(&str, String)> = Vec::with_capacity(page.entries.len() + page.prefixes.len());
+        for prefix in &page.prefixes {
+            let line = match json {
+                true => serde_json::json!({ "prefix": prefix }).to_string(),
+                false => format!("{:>24} {:>14}  s3://{}/{prefix}", "", "DIR", place.bucket),
+            };
+            lines.push((prefix, line));
+        }
+        for entry in &page.entries {
+            let line = match json {
+                true => serde_json::json!({
+                    "key": entry.key, "size": entry.size, "modified": entry.modified,
+                    "etag": entry.etag.trim_matches('"'),
+                })
+                .to_string(),
+                false => format!("{:>24} {:>14}  s3://{}/{}", entry.modified, entry.size, place.bucket, entry.key),
+            };
+            lines.push((&entry.key, line));
+        }
+        lines.sort_by_key(|(name, _)| *name);
+        for (_, line) in &lines {
+            say(line)?;
+        }
+        match page.next_token {
+            Some(next) if page.truncated => token = Some(next),
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn file_failed(path: &Path) -> impl Fn(io::Error) -> BenchError + '_ {
+    move |source| BenchError::File { path: path.display().to_string(), source }
+}
+
+/// Gives a file piece by piece; reading blocks this one-connection program and nobody else.
+struct FileChunks {
+    file: Arc<dyn File>,
+    position: u64,
+}
+
+impl Chunks for FileChunks {
+    fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        let mut chunk = BytesMut::zeroed(CHUNK_BYTES);
+        Poll::Ready(self.file.read_at(&mut chunk, self.position).map(|count| {
+            self.position += count as u64;
+            chunk.truncate(count);
+            (count > 0).then(|| chunk.freeze())
+        }))
+    }
+}
+
+async fn put(
+    client: &mut Client,
+    env: &Env,
+    path: &Path,
+    place: &Place,
+    content_type: Option<&str>,
+) -> Result<(), BenchError> {
+    let failed = file_failed(path);
+    let stdin = path == Path::new("-");
+    let mut key = place.key.clone();
+    if key.is_empty() || key.ends_with('/') {
+        match path.file_name() {
+            Some(name) if !stdin => key.push_str(&name.to_string_lossy()),
+            _ => keyed(place).map(drop)?,
+        }
+    }
+    let body = if stdin {
+        let mut bytes = Vec::new();
+        io::stdin().lock().take(STDIN_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > STDIN_BYTES_MAX {
+            let most = STDIN_BYTES_MAX >> 20;
+            return Err(BenchError::Usage(format!("standard input holds more than {most} MiB; put it from a file")));
+        }
+        Payload::Whole(Bytes::from(bytes))
+    } else {
+        let file = env.disk.open(path, OpenMode::Read).map_err(&failed)?;
+        let length = file.len().map_err(&failed)?;
+        Payload::Stream(Box::new(FileChunks { file, position: 0 }), length)
+    };
+    client.put(&place.bucket, &key, body, PayloadHash::Unsigned, content_type).await
+}
+
+async fn get(client: &mut Client, env: &Env, place: &Place, path: Option<&Path>) -> Result<(), BenchError> {
+    let key = keyed(place)?;
+    let path = match (path, Path::new(key).file_name()) {
+        (Some(path), _) => path.to_owned(),
+        (None, Some(name)) => PathBuf::from(name),
+        (None, None) => return Err(BenchError::Usage(format!("{key} names no file; say which one to write"))),
+    };
+    let (info, mut body) = client.get(&place.bucket, key).await?;
+    if path == Path::new("-") {
+        let mut out = io::stdout().lock();
+        while let Some(chunk) = client.next_chunk(&mut body).await? {
+            out.write_all(&chunk).map_err(stdout_failed)?;
+        }
+        return out.flush().map_err(stdout_failed);
+    }
+    let failed = file_failed(&path);
+    let mut partial = path.clone().into_os_string();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let file = env.disk.open(&partial, OpenMode::OpenOrCreate).map_err(&failed)?;
+    let fetched = async {
+        file.set_len(0).map_err(&failed)?;
+        let mut position = 0;
+        while let Some(chunk) = client.next_chunk(&mut body).await? {
+            file.write_all_at(&chunk, position).map_err(&failed)?;
+            position += chunk.len() as u64;
+        }
+        if position != info.size {
+            let reason = format!("{position} bytes came of {}", info.size);
+            return Err(BenchError::Nonsense { request: format!("GET {key}"), reason });
+        }
+        env.disk.rename(&partial, &path).map_err(&failed)
+    };
+    let outcome = fetched.await;
+    if outcome.is_err() {
+        // The first error is the one to tell.
+        let _ = env.disk.remove(&partial);
+    }
+    outcome
+}
+
+async fn remove_all(client: &mut Client, place: &Place) -> Result<(), BenchError> {
+    let mut last: Option<String> = None;
+    loop {
+        let query =
+            ListQuery { prefix: &place.key, start_after: last.as_deref(), encoded: true, ..ListQuery::default() };
+        let page = client.list(&place.bucket, &query).await?;
+        let keys: Vec<&str> = page.entries.iter().map(|entry| entry.key.as_str()).collect();
+        for keys in keys.chunks(DELETE_KEYS_MAX) {
+            client.delete_many(&place.bucket, keys).await?;
+        }
+        match page.entries.into_iter().next_back() {
+            Some(entry) if page.truncated => last = Some(entry.key),
+            _ => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_or_refused() {
+        let place = |bucket: &str, key: &str| Ok(Place { bucket: bucket.to_owned(), key: key.to_owned() });
+        assert_eq!("s3://b/a//k".parse(), place("b", "a//k"));
+        assert_eq!("b".parse(), place("b", ""));
+        assert_eq!("b/".parse(), place("b", ""));
+        assert!("s3://".parse::<Place>().is_err());
+        assert!("/x".parse::<Place>().is_err());
+    }
+}

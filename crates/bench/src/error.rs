@@ -1,0 +1,66 @@
+//! What can go wrong in a client or a benchmark, told to the person who started it.
+//!
+//! Why:      one narrow list, so that the binary has one place for messages and exit codes.
+//! Not here: errors counted while a load runs (`load::stats` counts them by kind and goes on).
+
+use std::io;
+
+/// An answer of the server that is not a success.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What was asked, such as `PUT /bucket/key`.
+    pub request: String,
+    pub status: u16,
+    /// The S3 error code, or the status' own phrase when the answer had no body (HEAD).
+    pub code: String,
+    pub message: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    #[error("{0}")]
+    Usage(String),
+    #[error("cannot connect to {address}: {source}; is the server running? `margay serve` starts one")]
+    Connect { address: String, source: io::Error },
+    #[error("the connection to {address} broke: {source}")]
+    Transport { address: String, source: hyper::Error },
+    #[error("{}: the server answered {} {}: {}", .0.request, .0.status, .0.code, .0.message)]
+    Refused(Box<Refusal>),
+    #[error("{request}: an answer that makes no sense: {reason}")]
+    Nonsense { request: String, reason: String },
+    #[error("{path}: {source}")]
+    File { path: String, source: io::Error },
+    #[error("stopped before the end")]
+    Interrupted,
+    #[error("missed: {0}")]
+    Missed(String),
+}
+
+impl BenchError {
+    /// The exit code for scripts: 2 wrong usage, 3 no connection, 4 a goal of `--check` missed, 130 Ctrl-C, else 1.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            BenchError::Usage(_) => 2,
+            BenchError::Connect { .. } => 3,
+            BenchError::Missed(_) => 4,
+            BenchError::Interrupted => 130,
+            _ => 1,
+        }
+    }
+
+    /// A short label to count this error by, such as `503 SlowDown` or `connection broke`.
+    pub fn kind(&self) -> String {
+        match self {
+            BenchError::Refused(refusal) => format!("{} {}", refusal.status, refusal.code),
+            BenchError::Connect { .. } => "cannot connect".to_owned(),
+            BenchError::Transport { .. } => "connection broke".to_owned(),
+            BenchError::Nonsense { reason, .. } => reason.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    /// Whether the server said that the thing asked for is not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, BenchError::Refused(refusal) if refusal.status == 404)
+    }
+}

@@ -1,0 +1,215 @@
+//! One connection of a load: choose, send, wait, check, count, again.
+//!
+//! Why:        the loop between two requests must cost microseconds, so that the server is what is measured.
+//! Invariants: W1 a request is counted when it was due (open loop) or begun (closed loop) in the measured time,
+//!             also when it ends later. W2 one request at a time.
+//! Locking:    the statistics of a thread are shared by its workers only, which never run at the same moment.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use margay_env::Clock;
+
+use crate::client::{Client, ListQuery};
+use crate::connection::Connection;
+use crate::error::BenchError;
+use crate::load::args::{Mix, Operation, SizeRange};
+use crate::load::content::Content;
+use crate::load::pace::Pacer;
+use crate::load::random::{Rng, mix};
+use crate::load::stats::Stats;
+use crate::stop::Stop;
+use crate::target::Target;
+
+/// A request without an answer for this long, in seconds, is given up and its connection dropped.
+const ANSWER_SECONDS_MAX: u64 = 60;
+/// Pause after a failed connection, in milliseconds, so that a dead server is not hammered.
+const RECONNECT_MS: u64 = 100;
+/// Keys of its own that a worker remembers to delete.
+const OWN_KEYS_MAX: usize = 100_000;
+/// How long after its end an open loop still works off requests that were due, in seconds.
+const BACKLOG_SECONDS_MAX: u64 = 10;
+
+/// What all workers of a run share.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) target: Arc<Target>,
+    pub(super) bucket: String,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) stop: Stop,
+    pub(super) mix: Mix,
+    pub(super) size: SizeRange,
+    pub(super) keys: u64,
+    pub(super) overwrite: bool,
+    pub(super) hashed: bool,
+    pub(super) anonymous: bool,
+    pub(super) verify: bool,
+    pub(super) seed: u64,
+    pub(super) content: Content,
+    /// When the measured time begins, on the monotonic clock.
+    pub(super) begin: Duration,
+    pub(super) measured: Duration,
+    pub(super) pacer: Option<Arc<Pacer>>,
+}
+
+/// The name of an object made beforehand.
+pub(super) fn prepared_key(index: u64) -> String {
+    format!("k/{index:08}")
+}
+
+impl Job {
+    fn end(&self) -> Duration {
+        self.begin + self.measured
+    }
+
+    /// The size of an object made beforehand.
+    pub(super) fn prepared_size(&self, index: u64) -> u64 {
+        let range = self.size.most - self.size.least + 1;
+        self.size.least + mix(index ^ self.seed) % range
+    }
+
+    fn client(&self) -> Client {
+        let connection = Connection::new(Arc::clone(&self.target));
+        if self.anonymous { Client::anonymous(connection) } else { Client::new(connection) }
+    }
+}
+
+struct Worker {
+    job: Arc<Job>,
+    client: Client,
+    rng: Rng,
+    number: usize,
+    /// PUTs so far; makes keys and stamps that no one else makes.
+    puts: u64,
+    /// Keys that this worker made and has not deleted.
+    own: Vec<String>,
+}
+
+/// Works until the time is over and counts into `stats`.
+pub(super) async fn run(job: Arc<Job>, number: usize, stats: Arc<Mutex<Stats>>) {
+    let rng = Rng::new(mix(job.seed) ^ mix(number as u64 + 1));
+    let mut worker = Worker { client: job.client(), rng, number, puts: 0, own: Vec::new(), job };
+    while let Some(due) = worker.next_due().await {
+        let operation = worker.choose();
+        let outcome = worker.perform(operation).await;
+        let now = worker.job.clock.monotonic();
+        if due >= worker.job.begin {
+            let mut stats = stats.lock().expect("no holder panics");
+            match &outcome {
+                Ok(bytes) => {
+                    let (ended, measured) = (now - worker.job.begin, worker.job.measured);
+                    stats.success(operation, now - due, *bytes, ended, measured);
+                }
+                Err(error) => stats.error(operation, &error.kind()),
+            }
+        }
+        if let Err(BenchError::Connect { .. }) = outcome {
+            tokio::time::sleep(Duration::from_millis(RECONNECT_MS)).await;
+        }
+    }
+}
+
+impl Worker {
+    /// When the next request is due; None when the time is over.
+    async fn next_due(&self) -> Option<Duration> {
+        if self.job.stop.is_set() {
+            return None;
+        }
+        match &self.job.pacer {
+            None => {
+                let now = self.job.clock.monotonic();
+                (now < self.job.end()).then_some(now)
+            }
+            Some(pacer) => {
+                if self.job.clock.monotonic() >= self.job.end() + Duration::from_secs(BACKLOG_SECONDS_MAX) {
+                    return None;
+                }
+                pacer.next().await
+            }
+        }
+    }
+
+    fn choose(&mut self) -> Operation {
+        let number = self.rng.below(self.job.mix.total());
+        match self.job.mix.pick(number) {
+            // With nothing left to delete the worker makes something.
+            Operation::Delete if self.own.is_empty() => Operation::Put,
+            operation => operation,
+        }
+    }
+
+    /// Does one request; gives the bytes of its body, either way.
+    async fn perform(&mut self, operation: Operation) -> Result<u64, BenchError> {
+        let limit = Duration::from_secs(ANSWER_SECONDS_MAX);
+        let outcome = match operation {
+            Operation::Put => tokio::time::timeout(limit, self.put()).await,
+            Operation::Get => tokio::time::timeout(limit, self.get()).await,
+            Operation::Head => tokio::time::timeout(limit, self.head()).await,
+            Operation::List => tokio::time::timeout(limit, self.list()).await,
+            Operation::Delete => tokio::time::timeout(limit, self.delete()).await,
+        };
+        outcome.unwrap_or_else(|_| {
+            // The answer may still come; on a new connection it cannot be taken for another one.
+            self.client = self.job.client();
+            Err(nonsense(operation, format!("no answer within {ANSWER_SECONDS_MAX} s")))
+        })
+    }
+
+    fn some_key(&mut self) -> String {
+        prepared_key(self.rng.below(self.job.keys))
+    }
+
+    async fn put(&mut self) -> Result<u64, BenchError> {
+        let range = self.job.size.most - self.job.size.least + 1;
+        let length = self.job.size.least + self.rng.below(range);
+        self.puts += 1;
+        let key = match self.job.overwrite {
+            true => self.some_key(),
+            false => format!("w{:05}/{:09}", self.number, self.puts),
+        };
+        let stamp = mix(self.number as u64 + 1) ^ self.puts;
+        let (body, hash) = self.job.content.body(&key, length, stamp, self.job.hashed && !self.job.anonymous);
+        self.client.put(&self.job.bucket, &key, body, hash, None).await?;
+        if !self.job.overwrite && self.own.len() < OWN_KEYS_MAX {
+            self.own.push(key);
+        }
+        Ok(length)
+    }
+
+    async fn get(&mut self) -> Result<u64, BenchError> {
+        let key = self.some_key();
+        let (info, mut body) = self.client.get(&self.job.bucket, &key).await?;
+        let mut check = self.job.verify.then(|| self.job.content.check(&key, info.size));
+        let mut bytes = 0;
+        while let Some(chunk) = self.client.next_chunk(&mut body).await? {
+            bytes += chunk.len() as u64;
+            if let Some(check) = &mut check {
+                check.feed(&chunk);
+            }
+        }
+        let size = self.job.size;
+        let right = check.is_none_or(|check| check.finish() && (size.least..=size.most).contains(&bytes));
+        if right { Ok(bytes) } else { Err(nonsense(Operation::Get, "wrong content".to_owned())) }
+    }
+
+    async fn head(&mut self) -> Result<u64, BenchError> {
+        let key = self.some_key();
+        self.client.head(&self.job.bucket, &key).await.map(|_| 0)
+    }
+
+    async fn list(&mut self) -> Result<u64, BenchError> {
+        let start_after = self.some_key();
+        let query = ListQuery { prefix: "k/", start_after: Some(&start_after), ..ListQuery::default() };
+        let document = self.client.list_document(&self.job.bucket, &query).await?;
+        Ok(document.len() as u64)
+    }
+
+    async fn delete(&mut self) -> Result<u64, BenchError> {
+        let key = self.own.pop().expect("chosen only with a key to delete");
+        self.client.delete(&self.job.bucket, &key).await.map(|()| 0)
+    }
+}
+
+fn nonsense(operation: Operation, reason: String) -> BenchError {
+    BenchError::Nonsense { request: operation.name().to_owned(), reason }
+}

@@ -1,0 +1,158 @@
+//! Reports as files: JSON, CSV and a plain line chart.
+//!
+//! Why:      numbers must outlive the terminal and be comparable by other tools.
+//! Not here: which numbers (`ls`, `load`).
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use margay_env::{Env, OpenMode};
+use serde::Serialize;
+
+use crate::error::BenchError;
+
+/// A report as indented JSON.
+pub(crate) fn json(report: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(report).expect("reports hold only numbers, strings and lists");
+    text.push('\n');
+    text
+}
+
+pub(crate) fn print_json(report: &impl Serialize) {
+    print!("{}", json(report));
+}
+
+/// Writes files into a directory that is made when it is missing; files of the same name are replaced.
+pub(crate) fn write_files(env: &Env, directory: &Path, files: &[(&str, String)]) -> Result<(), BenchError> {
+    let failed = |path: &Path, source| BenchError::File { path: path.display().to_string(), source };
+    env.disk.create_dir_all(directory).map_err(|source| failed(directory, source))?;
+    for (name, content) in files {
+        let path = directory.join(name);
+        let write = || {
+            let file = env.disk.open(&path, OpenMode::OpenOrCreate)?;
+            file.set_len(0)?;
+            file.write_all_at(content.as_bytes(), 0)
+        };
+        write().map_err(|source| failed(&path, source))?;
+    }
+    Ok(())
+}
+
+/// One line of a chart.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A line chart with both axes from zero.
+#[derive(Clone, Debug)]
+pub(crate) struct Chart {
+    pub title: String,
+    pub x: String,
+    pub y: String,
+    pub lines: Vec<Line>,
+}
+
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 360.0;
+const MARGIN: f64 = 56.0;
+const TICKS: u32 = 4;
+/// Told apart by most colour-blind readers.
+const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+
+fn escape(text: &str) -> String {
+    quick_xml::escape::escape(text).into_owned()
+}
+
+impl Chart {
+    pub(crate) fn svg(&self) -> String {
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let x_max = points().map(|point| point.0).fold(f64::MIN_POSITIVE, f64::max);
+        let y_max = points().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max) * 1.05;
+        let x_of = |x: f64| MARGIN + x / x_max * (WIDTH - 2.0 * MARGIN);
+        let y_of = |y: f64| HEIGHT - MARGIN - y / y_max * (HEIGHT - 2.0 * MARGIN);
+        let mut out = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
+             font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+        );
+        let mut add = |line: String| {
+            out.push_str(&line);
+            out.push('\n');
+        };
+        let middle = WIDTH / 2.0;
+        add(format!(
+            "<text x=\"{middle}\" y=\"20\" text-anchor=\"middle\" font-size=\"15\">{}</text>",
+            escape(&self.title)
+        ));
+        let bottom = HEIGHT - 12.0;
+        add(format!("<text x=\"{middle}\" y=\"{bottom}\" text-anchor=\"middle\">{}</text>", escape(&self.x)));
+        add(format!("<text x=\"{MARGIN}\" y=\"40\" text-anchor=\"middle\">{}</text>", escape(&self.y)));
+        for tick in 0..=TICKS {
+            let part = f64::from(tick) / f64::from(TICKS);
+            let (x, y) = (x_of(part * x_max), y_of(part * y_max));
+            let (left, right) = (MARGIN, WIDTH - MARGIN);
+            add(format!("<line x1=\"{left}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>"));
+            let (beside, value) = (left - 6.0, short(part * y_max));
+            add(format!("<text x=\"{beside}\" y=\"{:.1}\" text-anchor=\"end\">{value}</text>", y + 4.0));
+            let (below, value) = (HEIGHT - MARGIN + 16.0, short(part * x_max));
+            add(format!("<text x=\"{x:.1}\" y=\"{below}\" text-anchor=\"middle\">{value}</text>"));
+        }
+        for (index, line) in self.lines.iter().enumerate() {
+            let colour = COLOURS[index % COLOURS.len()];
+            let mut path = String::new();
+            for &(x, y) in &line.points {
+                let _ = write!(path, "{:.1},{:.1} ", x_of(x), y_of(y));
+            }
+            add(format!(
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
+                path.trim_end()
+            ));
+            let (x, y) = (MARGIN + 12.0, MARGIN + 16.0 * (index as f64 + 1.0));
+            add(format!("<text x=\"{x}\" y=\"{y}\" fill=\"{colour}\">{}</text>", escape(&line.name)));
+        }
+        out.push_str("</svg>\n");
+        out
+    }
+}
+
+/// A number for an axis: few digits, large ones with their thousands as `k` and `M`.
+fn short(value: f64) -> String {
+    let (value, unit) = match value {
+        value if value >= 1e6 => (value / 1e6, "M"),
+        value if value >= 1e3 => (value / 1e3, "k"),
+        value => (value, ""),
+    };
+    let digits = if value >= 100.0 || value.fract() == 0.0 { 0 } else { 2 };
+    format!("{value:.digits$}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_holds_its_lines() {
+        let chart = Chart {
+            title: "a & b".to_owned(),
+            x: "keys".to_owned(),
+            y: "ms".to_owned(),
+            lines: vec![Line { name: "one".to_owned(), points: vec![(0.0, 0.0), (10.0, 2.0)] }],
+        };
+        let svg = chart.svg();
+        assert!(svg.contains("a &amp; b") && svg.contains("<polyline") && svg.ends_with("</svg>\n"));
+        assert_eq!((short(2500.0), short(0.25), short(3e6)), ("2.50k".to_owned(), "0.25".to_owned(), "3M".to_owned()));
+    }
+
+    #[test]
+    fn files_are_written_and_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let (env, inner) = (Env::real(), directory.path().join("a/b"));
+        write_files(&env, &inner, &[("x.csv", "long content\n".to_owned())]).unwrap();
+        write_files(&env, &inner, &[("x.csv", "short\n".to_owned())]).unwrap();
+        let file = env.disk.open(&inner.join("x.csv"), OpenMode::Read).unwrap();
+        let mut content = vec![0; 6];
+        file.read_exact_at(&mut content, 0).unwrap();
+        assert_eq!((content.as_slice(), file.len().unwrap()), (b"short\n".as_slice(), 6));
+    }
+}

@@ -1,0 +1,117 @@
+//! A few numbers for many samples, and tables of them.
+//!
+//! Why:      every benchmark reports the same way: medians first, then tails.
+//! Not here: histograms of millions of samples (`load::stats`).
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Order statistics of a set of samples, in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    pub samples: usize,
+    pub median_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
+}
+
+impl Summary {
+    /// All zero for no samples.
+    pub fn of(samples: &[Duration]) -> Summary {
+        let mut sorted = samples.to_vec();
+        sorted.sort_unstable();
+        let Some(&max) = sorted.last() else {
+            return Summary::default();
+        };
+        let at = |per_mille: usize| sorted[(sorted.len() * per_mille / 1000).min(sorted.len() - 1)];
+        Summary { samples: sorted.len(), median_ms: ms(at(500)), p99_ms: ms(at(990)), max_ms: ms(max) }
+    }
+}
+
+/// A duration in milliseconds with its fraction.
+pub(crate) fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+/// The middle one of some numbers; 0 for none.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Columns of text, aligned to the right; the first one to the left when it holds words.
+#[derive(Debug)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: &[&str]) -> Table {
+        Table { rows: vec![columns.iter().map(|&name| name.to_owned()).collect()] }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.rows[0].len(), "a row has a cell for every column");
+        self.rows.push(cells);
+    }
+
+    /// The table as lines for a terminal.
+    pub(crate) fn text(&self) -> String {
+        let columns = self.rows[0].len();
+        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let words = |column: usize| self.rows.iter().skip(1).any(|row| row[column].starts_with(char::is_alphabetic));
+        let mut out = String::new();
+        for row in &self.rows {
+            let mut line = String::from(" ");
+            for (column, cell) in row.iter().enumerate() {
+                let _ = match words(column) {
+                    true => write!(line, " {cell:<width$}", width = widths[column]),
+                    false => write!(line, " {cell:>width$}", width = widths[column]),
+                };
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+
+    /// The table as comma-separated values; cells never hold a comma or a quote.
+    pub(crate) fn csv(&self) -> String {
+        let mut out = String::new();
+        for row in &self.rows {
+            assert!(row.iter().all(|cell| !cell.contains([',', '"', '\n'])), "cells are plain words and numbers");
+            out.push_str(&row.join(","));
+            out.push('\n');
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_statistics() {
+        let samples: Vec<Duration> = (1..=100).rev().map(Duration::from_millis).collect();
+        let summary = Summary::of(&samples);
+        assert_eq!((summary.samples, summary.median_ms, summary.max_ms), (100, 51.0, 100.0));
+        assert_eq!(summary.p99_ms, 100.0);
+        assert_eq!(Summary::of(&[]), Summary::default());
+        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median([]), 0.0);
+    }
+
+    #[test]
+    fn tables_align_and_export() {
+        let mut table = Table::new(&["page", "ms"]);
+        table.row(vec!["first".to_owned(), "1.5".to_owned()]);
+        table.row(vec!["last".to_owned(), "10.25".to_owned()]);
+        assert_eq!(table.text(), "  page     ms\n  first   1.5\n  last  10.25\n");
+        assert_eq!(table.csv(), "page,ms\nfirst,1.5\nlast,10.25\n");
+    }
+}

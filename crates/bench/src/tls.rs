@@ -1,0 +1,65 @@
+//! The client's end of TLS.
+//!
+//! Why:      a server behind a certificate must be measurable too.
+//! Not here: the server's end (the binary), the operating system's list of authorities: one PEM file is named.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::error::BenchError;
+
+/// Trusted authorities and the name that the server must prove.
+#[derive(Clone)]
+pub struct Connector {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Connector").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Connector {
+    /// Reads the authorities of the PEM file `ca`; `host` is the name or address to be proven.
+    pub fn new(host: &str, ca: Option<&Path>) -> Result<Connector, BenchError> {
+        let Some(ca) = ca else {
+            return Err(BenchError::Usage(
+                "an https endpoint needs --ca FILE (PEM) to check its certificate".to_owned(),
+            ));
+        };
+        let unreadable = |reason: String| BenchError::Usage(format!("--ca {}: {reason}", ca.display()));
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(ca).map_err(|error| unreadable(error.to_string()))? {
+            let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+            // A bundle may hold an authority that this library does not understand; the others still count.
+            let _ = roots.add(certificate);
+        }
+        if roots.is_empty() {
+            return Err(unreadable("no usable certificate inside".to_owned()));
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unreadable(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| BenchError::Usage(format!("{host} is no name that a certificate can prove")))?;
+        Ok(Connector { config: Arc::new(config), name })
+    }
+
+    /// Shakes hands over a fresh connection.
+    pub(crate) async fn connect(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        TlsConnector::from(Arc::clone(&self.config)).connect(self.name.clone(), stream).await
+    }
+}
