@@ -43,7 +43,7 @@ pub trait LockHandle: Send + Sync + Debug {}
 
 pub trait Disk: Send + Sync + Debug {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
-    /// Makes a directory and its missing parents; fine when it exists.
+    /// Makes a directory and its missing parents, with durable names; fine when it exists.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     fn exists(&self, path: &Path) -> io::Result<bool>;
     fn remove(&self, path: &Path) -> io::Result<()>;

@@ -29,6 +29,10 @@ struct RealLock(#[allow(dead_code, reason = "held for its lock, released when dr
 
 impl LockHandle for RealLock {}
 
+fn names_a_dir(path: &Path) -> bool {
+    path.as_os_str().is_empty() || path.is_dir()
+}
+
 impl Disk for RealDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let mut options = fs::OpenOptions::new();
@@ -49,7 +53,13 @@ impl Disk for RealDisk {
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        let missing: Vec<&Path> = path.ancestors().take_while(|path| !names_a_dir(path)).collect();
+        fs::create_dir_all(path)?;
+        for made in missing.iter().rev() {
+            let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
+            self.sync_dir(parent.unwrap_or(Path::new(".")))?;
+        }
+        Ok(())
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
