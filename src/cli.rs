@@ -56,10 +56,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A runtime for the commands that wait for somebody.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+/// A runtime, with as many threads for the disk.
+fn runtime(io_threads_max: usize) -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .max_blocking_threads(io_threads_max)
         .thread_name("margay")
         .build()
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}; look at ulimit -u")))

@@ -31,9 +31,11 @@ pub struct ConnectionLimits {
     pub drain_time_max: Duration,
 }
 
-/// Limits of the storage, in bytes.
+/// Limits of the storage; sizes in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct StorageLimits {
+    pub io_threads_max: usize,
+    pub paths_max: usize,
     pub log_bytes_max: u64,
     pub overlay_bytes_max: u64,
     pub cache_bytes: u64,
@@ -103,6 +105,8 @@ impl Settings {
                 drain_time_max: seconds("limits.drain_seconds_max"),
             },
             storage: StorageLimits {
+                io_threads_max: count("limits.io_threads_max"),
+                paths_max: count("limits.paths_max"),
                 log_bytes_max: number("limits.log_bytes_max"),
                 overlay_bytes_max: number("limits.overlay_bytes_max"),
                 cache_bytes: number("limits.cache_bytes"),

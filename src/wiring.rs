@@ -7,7 +7,10 @@
 use std::sync::Arc;
 
 use margay_env::Env;
-use margay_segment::Store;
+use margay_meta::Engine;
+use margay_meta::embedded::{self, EmbeddedEngine};
+use margay_segment::{SegmentInfo, Store};
+use margay_volume::{Blocking, Volume};
 use serde_json::{Value, json};
 
 use crate::datadir::DataDir;
@@ -18,16 +21,38 @@ use crate::settings::StorageLimits;
 /// Open storage; holds the directory's lock.
 #[derive(Debug)]
 pub struct Storage {
+    pub volume: Arc<Volume>,
+    pub engine: Arc<EmbeddedEngine>,
     pub segments: Arc<Store>,
     _dir: DataDir,
 }
 
+/// Runs work that waits for the disk on the runtime's own threads for that.
+#[derive(Debug)]
+struct RuntimeThreads(tokio::runtime::Handle);
+
+impl Blocking for RuntimeThreads {
+    fn run(&self, work: Box<dyn FnOnce() + Send>) {
+        self.0.spawn_blocking(work);
+    }
+}
+
 impl Storage {
-    /// Opens everything in the directory; blocks while the log is replayed.
+    /// Opens everything in the directory; blocks while the log is replayed. Call it inside a runtime.
     pub fn open(env: &Env, dir: DataDir, limits: &StorageLimits) -> Result<Storage, Failure> {
-        let segments = Store::open(env.clone(), segment_options(&dir, limits))
-            .map_err(|error| Failure::failed(format!("{}: {error}", dir.segments().display())))?;
-        Ok(Storage { segments, _dir: dir })
+        let fail = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", dir.path.display()));
+        let segments = Store::open(env.clone(), segment_options(&dir, limits)).map_err(|error| fail(&error))?;
+        let engine = EmbeddedEngine::open(env.clone(), Arc::clone(&segments), engine_options(&dir, limits))
+            .map_err(|error| fail(&error))?;
+        let engine = Arc::new(engine);
+        let options = margay_volume::Options {
+            blocking: Arc::new(RuntimeThreads(tokio::runtime::Handle::current())),
+            paths_max: limits.paths_max,
+            ..margay_volume::Options::default()
+        };
+        let below = Arc::clone(&engine) as Arc<dyn Engine>;
+        let volume = Volume::open(env.clone(), below, Arc::clone(&segments), options).map_err(|error| fail(&error))?;
+        Ok(Storage { volume, engine, segments, _dir: dir })
     }
 
     /// `Err` says why not everything can be read and written.
@@ -38,12 +63,16 @@ impl Storage {
         }
     }
 
-    /// Makes the next start quick.
+    /// Makes the next start quick; blocks for a checkpoint.
     pub fn close(&self) -> Result<(), Failure> {
-        Ok(())
+        let checkpoint = self.engine.checkpoint();
+        checkpoint.map_err(|error| {
+            Failure::failed(format!("the last checkpoint failed, nothing acknowledged is lost: {error}"))
+        })
     }
 
     pub fn write_metrics(&self, out: &mut Exposition) {
+        self.write_engine_metrics(out);
         let infos = self.segments.segments();
         out.family("margay_segments", Kind::Gauge, "Segment files by kind.");
         for (kind, count, _) in by_kind(&infos) {
@@ -55,14 +84,51 @@ impl Storage {
         }
     }
 
+    fn write_engine_metrics(&self, out: &mut Exposition) {
+        let statistics = self.engine.statistics();
+        let seconds = statistics.checkpoint_nanoseconds as f64 / 1e9;
+        let behind = self.engine.last_seq().0.saturating_sub(self.engine.durable_seq().0);
+        let counter = Kind::Counter;
+        out.value(
+            "margay_log_commits_total",
+            counter,
+            "Metadata commits since the volume was made.",
+            statistics.commits,
+        );
+        out.value("margay_log_syncs_total", counter, "Syncs of the log.", statistics.log_syncs);
+        out.value("margay_log_written_bytes_total", counter, "Bytes written to the log.", statistics.log_bytes_written);
+        out.value("margay_log_bytes", Kind::Gauge, "Bytes in use of the log file being written.", statistics.log_bytes);
+        out.value("margay_log_unsynced_commits", Kind::Gauge, "Commits that are not yet durable.", behind);
+        out.value("margay_checkpoints_total", counter, "Checkpoints.", statistics.checkpoints);
+        out.value(
+            "margay_checkpoint_rows_total",
+            counter,
+            "Rows folded into the tree file.",
+            statistics.checkpoint_rows,
+        );
+        out.value("margay_checkpoint_seconds_total", counter, "Time spent in checkpoints.", seconds);
+        out.value("margay_overlay_rows", Kind::Gauge, "Rows in memory since the last seal.", statistics.overlay_rows);
+        out.value("margay_overlay_bytes", Kind::Gauge, "Memory of those rows.", statistics.overlay_bytes);
+        out.value("margay_overlay_sealed_rows", Kind::Gauge, "Rows waiting to be folded.", statistics.sealed_rows);
+        out.value("margay_tree_file_bytes", Kind::Gauge, "Bytes of the tree file.", statistics.tree_file_bytes);
+    }
+
     /// For `margay status`.
     pub fn status(&self) -> Value {
+        let statistics = self.engine.statistics();
         let infos = self.segments.segments();
-        let kinds: serde_json::Map<String, Value> = by_kind(&infos)
+        let segments: serde_json::Map<String, Value> = by_kind(&infos)
             .into_iter()
-            .map(|(kind, count, bytes)| (kind.to_owned(), json!({ "segments": count, "bytes": bytes })))
+            .map(|(kind, count, bytes)| (kind.to_owned(), json!({ "files": count, "bytes": bytes })))
             .collect();
-        Value::Object(kinds)
+        json!({
+            "segments": segments,
+            "commits": statistics.commits,
+            "log_syncs": statistics.log_syncs,
+            "checkpoints": statistics.checkpoints,
+            "rows_in_memory": statistics.overlay_rows + statistics.sealed_rows,
+            "tree_bytes": statistics.tree_file_bytes,
+        })
     }
 }
 
@@ -74,8 +140,17 @@ fn segment_options(dir: &DataDir, limits: &StorageLimits) -> margay_segment::Opt
     options
 }
 
+fn engine_options(dir: &DataDir, limits: &StorageLimits) -> embedded::Options {
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let mut options = embedded::Options::new(dir.tree());
+    options.tree_cache_bytes = bytes(limits.cache_bytes);
+    options.log_file_bytes = limits.log_bytes_max / 2;
+    options.overlay_bytes_max = bytes(limits.overlay_bytes_max);
+    options
+}
+
 /// Name, count and bytes of each kind of segment.
-fn by_kind(infos: &[margay_segment::SegmentInfo]) -> [(&'static str, u64, u64); 3] {
+fn by_kind(infos: &[SegmentInfo]) -> [(&'static str, u64, u64); 3] {
     use margay_segment::Kind as Segment;
     [("log", Segment::Log), ("pack", Segment::Pack), ("raw", Segment::Raw)].map(|(name, kind)| {
         let of_kind = || infos.iter().filter(|info| info.kind == kind);

@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let connections_max = open_files::allow(settings.connection.connections_max);
     let limits = ConnectionLimits { connections_max, ..settings.connection };
-    super::runtime()?.block_on(serve(env, settings, limits))
+    super::runtime(settings.storage.io_threads_max)?.block_on(serve(env, settings, limits))
 }
 
 async fn serve(env: Env, settings: Settings, limits: ConnectionLimits) -> Result<(), Failure> {

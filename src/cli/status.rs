@@ -26,7 +26,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let settings = args.data.settings(&Env::real())?;
-    let answer = super::runtime()?.block_on(control::ask(&settings.data, Method::GET, "/status"))?;
+    let answer = super::runtime(1)?.block_on(control::ask(&settings.data, Method::GET, "/status"))?;
     let Some(status) = answer else {
         let data = settings.data.display();
         return Err(Failure::failed(format!("no server runs on {data}; start one with: margay serve --data {data}")));

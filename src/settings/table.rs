@@ -121,17 +121,24 @@ pub const SETTINGS: &[Setting] = &[
         "30",
         "for running requests after SIGTERM",
     ),
+    setting("limits.io_threads_max", Kind::Count { min: 1, max: 1024 }, "64", "threads that wait for the disk"),
     setting(
         "limits.log_bytes_max",
         Kind::Bytes { min: 8 * MIB, max: 4 * GIB },
-        "128MiB",
-        "metadata log files together; bounds the replay after a crash",
+        "120MiB",
+        "metadata log that a start may have to replay: the file being written and the one being folded",
     ),
     setting(
         "limits.overlay_bytes_max",
         Kind::Bytes { min: 4 * MIB, max: 64 * GIB },
-        "256MiB",
-        "rows in memory that are not yet in the tree file",
+        "192MiB",
+        "memory for rows that are not yet in the tree file; while those are folded, a second one fills",
+    ),
+    setting(
+        "limits.paths_max",
+        Kind::Count { min: 16, max: 100_000_000 },
+        "16384",
+        "directories whose path is kept in memory",
     ),
     setting("limits.cache_bytes", Kind::Bytes { min: 4 * MIB, max: TIB }, "256MiB", "cache of the tree file"),
     setting(

@@ -101,7 +101,7 @@ fn stray_variables_are_seen() {
 #[test]
 fn the_defaults_build_and_tls_needs_both_files() {
     let settings = Settings::build(&resolve(&Found::default()).unwrap()).unwrap();
-    assert_eq!(settings.storage.log_bytes_max, 128 << 20);
+    assert_eq!(settings.storage.log_bytes_max, 120 << 20);
     let found = Found { flags: flag("tls_key", "key.pem"), ..Found::default() };
     assert!(Settings::build(&resolve(&found).unwrap()).unwrap_err().contains("needs both"));
 }
