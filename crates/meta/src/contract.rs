@@ -222,6 +222,12 @@ pub trait Engine: Send + Sync + Debug {
     /// Largest payload that a batch may carry; 0 when this engine has no log of its own.
     fn payload_bytes_max(&self) -> usize;
 
+    /// Whether the disk has room for commits that add rows. Those that only remove or move rows may be made without
+    /// asking: the room kept back is for them.
+    fn has_room(&self) -> bool {
+        true
+    }
+
     /// Folds what is in the log into the long-term store, so that log files can be let go.
     fn checkpoint(&self) -> Result<(), EngineError>;
 }

@@ -184,7 +184,7 @@ impl Embedded {
         self.log.wait_blocking(last)?;
         let expected_nanoseconds = expected.as_nanos().max(1);
         let progress = |done: usize| {
-            if done % PROGRESS_ROWS == 0 {
+            if done.is_multiple_of(PROGRESS_ROWS) {
                 let elapsed = (self.env.clock.monotonic() - began).as_nanos();
                 let by_time = (elapsed * 1000 / expected_nanoseconds).min(999);
                 // Writing the pages out takes about as long as inserting the rows.

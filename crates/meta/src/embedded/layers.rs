@@ -13,7 +13,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use super::overlay::{Found, Live, LiveRange, Overlay};
-use super::tree::{Snapshot, TreeRange, TreeRow, next_row};
+use super::tree::{Snapshot, TreeKey, TreeRange, TreeRow, next_row};
 use crate::{EngineError, RowRef, Seq};
 
 /// Rows, and as many intervals, copied from the active overlay for the first window of a scan: most scans that look
@@ -119,11 +119,14 @@ pub(super) fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     }
 }
 
+/// First and last key of a dead interval.
+type Interval = (Box<[u8]>, Box<[u8]>);
+
 /// A copy of a part of the active overlay.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     rows: Vec<(Box<[u8]>, Live)>,
-    dead: Vec<(Box<[u8]>, Box<[u8]>)>,
+    dead: Vec<Interval>,
     /// The copy is complete up to here; `None`: to the end of what was asked.
     until: Option<Vec<u8>>,
 }
@@ -179,8 +182,6 @@ struct SealedCursor<'a> {
     overlay: &'a Overlay,
     rows: Peekable<LiveRange<'a>>,
 }
-
-type TreeKey = redb::AccessGuard<'static, &'static [u8]>;
 
 /// One pass over all layers in key order, limited to one window of the active overlay.
 pub(super) struct Merge<'a> {

@@ -17,9 +17,8 @@ mod overlay;
 mod pace;
 mod record;
 mod replay;
+mod room;
 mod tail;
-#[cfg(test)]
-mod tests;
 mod tree;
 
 use std::ops::{Bound, ControlFlow};
@@ -41,6 +40,7 @@ use layers::{FIRST_WINDOW_ROWS, Lower, Merge, Stored, Window, as_slice, grown};
 use log::Log;
 use overlay::{Found, Overlay};
 use pace::Pace;
+use room::Room;
 use tail::Tail;
 use tree::Tree;
 
@@ -63,6 +63,7 @@ struct Embedded {
     newest_deletion: AtomicU64,
     folds: Folds,
     pace: Pace,
+    room: Room,
     tail: Tail,
 }
 
@@ -132,6 +133,12 @@ impl EmbeddedEngine {
             tree_file_bytes: shared.tree.file_bytes().unwrap_or_default(),
         }
     }
+}
+
+/// Reads the whole tree of a data directory that no server has open, and compares its checksums.
+/// `false`: damage was found. The log is checked when it is replayed.
+pub fn verify_tree(env: &Env, options: &Options) -> Result<bool, EngineError> {
+    Tree::open(env, &options.tree_folder, options.tree_cache_bytes)?.verify()
 }
 
 impl Drop for EmbeddedEngine {
@@ -236,6 +243,10 @@ impl Engine for EmbeddedEngine {
 
     fn payload_bytes_max(&self) -> usize {
         PAYLOAD_BYTES_MAX
+    }
+
+    fn has_room(&self) -> bool {
+        self.shared.has_room()
     }
 
     fn checkpoint(&self) -> Result<(), EngineError> {

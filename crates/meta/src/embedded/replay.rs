@@ -21,6 +21,7 @@ use super::log::{FILE_HEADER_BYTES, Log, decode_file_header};
 use super::overlay::Overlay;
 use super::pace::Pace;
 use super::record::{self, Record};
+use super::room::Room;
 use super::tail::Tail;
 use super::tree::{Folded, Tree};
 use super::{Embedded, Options};
@@ -60,6 +61,7 @@ pub(super) fn open(env: Env, store: Arc<Store>, options: Options) -> Result<Embe
         newest_deletion: AtomicU64::new(0),
         folds: Folds::new(Some(sealed)),
         pace: Pace::new(),
+        room: Room::default(),
     })
 }
 

@@ -193,11 +193,19 @@ impl Tree {
         Ok(self.file.len()?)
     }
 
+    /// Bytes of the disk that the tree occupies; its file is longer, with holes.
+    pub(super) fn allocated_bytes(&self) -> Result<u64, EngineError> {
+        Ok(self.file.allocated_bytes()?)
+    }
+
     /// Reads every page and compares its checksums. `false`: damage was found.
     pub(super) fn verify(&mut self) -> Result<bool, EngineError> {
         self.database.check_integrity().map_err(storage_error)
     }
 }
+
+/// A row's key inside a page of the tree.
+pub(super) type TreeKey = redb::AccessGuard<'static, &'static [u8]>;
 
 /// Rows of a range in key order.
 pub(super) type TreeRange = redb::Range<'static, &'static [u8], &'static [u8]>;
@@ -216,9 +224,7 @@ impl Snapshot {
 }
 
 /// The next row of a range as an owned key (page-backed) and row.
-pub(super) fn next_row(
-    range: &mut TreeRange,
-) -> Result<Option<(redb::AccessGuard<'static, &'static [u8]>, TreeRow)>, EngineError> {
+pub(super) fn next_row(range: &mut TreeRange) -> Result<Option<(TreeKey, TreeRow)>, EngineError> {
     match range.next() {
         None => Ok(None),
         Some(Err(error)) => Err(storage_error(error)),

@@ -1,0 +1,51 @@
+//! Keeps back the disk space that folding the log may need.
+//!
+//! Why:        a fold that meets a full disk would stop the store; deletions must still be possible on a full disk.
+//! Invariants: B1 commits that add rows are refused while less is free than one worst-case fold and the log files need.
+//! Not here:   space for payload (segment has its own reserve), who asks (volume, before it adds anything).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::Embedded;
+
+/// Bytes that folding one row may write: a leaf page and its share of the path above.
+const FOLD_BYTES_PER_ROW: u64 = 6 << 10;
+/// Kept free whatever the fold needs, in bytes.
+const SPARE_BYTES: u64 = 16 << 20;
+/// How long one look at the disk counts.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    looked_nanoseconds: AtomicU64,
+    full: AtomicBool,
+}
+
+impl Embedded {
+    pub(super) fn has_room(&self) -> bool {
+        let now = self.env.clock.monotonic().as_nanos() as u64;
+        let looked = self.room.looked_nanoseconds.load(Ordering::Relaxed);
+        if looked != 0 && now.saturating_sub(looked) < LOOK_INTERVAL.as_nanos() as u64 {
+            return !self.room.full.load(Ordering::Relaxed);
+        }
+        self.room.looked_nanoseconds.store(now.max(1), Ordering::Relaxed);
+        let full = self.bytes_free().is_ok_and(|free| free < self.fold_bytes_worst());
+        self.room.full.store(full, Ordering::Relaxed);
+        !full
+    }
+
+    fn bytes_free(&self) -> std::io::Result<u64> {
+        Ok(self.env.disk.space(&self.options.tree_folder)?.free_bytes)
+    }
+
+    /// A fold writes at most the whole tree anew, and at most a path for each of its rows.
+    fn fold_bytes_worst(&self) -> u64 {
+        let sealed: usize = self.lower.load().sealed.iter().map(|overlay| overlay.rows()).sum();
+        let rows = (self.active.read().rows() + sealed) as u64;
+        let tree = self.tree.allocated_bytes().unwrap_or(u64::MAX);
+        let ready = self.log.serial.lock().ready.is_some();
+        let log = if ready { 0 } else { self.options.log_file_bytes };
+        SPARE_BYTES + log + (rows * FOLD_BYTES_PER_ROW).min(tree.saturating_add(rows * 512))
+    }
+}
