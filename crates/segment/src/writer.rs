@@ -18,6 +18,9 @@ use crate::{CHUNK_BYTES, RUN_BYTES_MAX, Run, SegmentError, SegmentId, pack, raw}
 /// Payload that a writer holds back to write it in one piece, in bytes.
 pub const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 
+/// What a file system may take for a run beyond its bytes, in bytes.
+const ROUNDING_BYTES: u64 = 4096;
+
 /// A run being written: space is reserved, bytes arrive in order. Dropping it gives the space up.
 #[derive(Debug)]
 pub struct RunWriter {
@@ -69,7 +72,7 @@ pub(crate) fn begin(folder: &Arc<Folder>, len: u64, owner: &[u8]) -> Result<RunW
         return Err(invalid(format!("an owner of {} bytes is longer than {OWNER_BYTES_MAX}", owner.len())));
     }
     // An estimate a little above what the run takes; exactness is left to the file system.
-    let mut grant = folder.space.grant(raw::file_bytes(len, owner.len()))?;
+    let mut grant = folder.space.grant(raw::file_bytes(len, owner.len()) + ROUNDING_BYTES)?;
     let (pin, file, end, offset) = if len >= folder.options.raw_bytes_min {
         let (pin, file) = raw::create(folder, len, owner.len())?;
         grant.spend(u64::MAX);
@@ -77,6 +80,7 @@ pub(crate) fn begin(folder: &Arc<Folder>, len: u64, owner: &[u8]) -> Result<RunW
     } else {
         let reserved = pack::reserve(folder, len, owner)?;
         let place = reserved.place;
+        grant.spend(place.payload - place.header);
         (reserved.pin, reserved.file, End::Pack { salt: reserved.salt, place }, place.payload)
     };
     let buffer = Vec::with_capacity((len as usize).min(WRITE_BUFFER_BYTES));
