@@ -11,6 +11,8 @@ use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use margay_volume as volume;
 
+use crate::auth;
+use crate::body;
 use crate::xml::read::Malformed;
 use crate::xml::write::Writer;
 
@@ -210,6 +212,51 @@ impl From<volume::Error> for S3Error {
             E::Busy => Code::SlowDown.into(),
             E::Corrupt(cause) => S3Error::internal(&format_args!("damaged data: {cause}")),
             E::Io(cause) => S3Error::internal(&format_args!("storage: {cause}")),
+        }
+    }
+}
+
+impl From<auth::AuthError> for S3Error {
+    fn from(error: auth::AuthError) -> S3Error {
+        let mut refusal = S3Error::new(error.code().into(), error.to_string());
+        refusal.details = error.details();
+        refusal
+    }
+}
+
+impl From<body::BodyError> for S3Error {
+    fn from(error: body::BodyError) -> S3Error {
+        S3Error::new(error.code().into(), error.to_string())
+    }
+}
+
+impl From<body::DigestError> for S3Error {
+    fn from(error: body::DigestError) -> S3Error {
+        let mut refusal = S3Error::new(error.code().into(), error.to_string());
+        refusal.details = error.details();
+        refusal
+    }
+}
+
+impl From<auth::Code> for Code {
+    fn from(code: auth::Code) -> Code {
+        match code {
+            auth::Code::AccessDenied => Code::AccessDenied,
+            auth::Code::AuthorizationHeaderMalformed => Code::AuthorizationHeaderMalformed,
+            auth::Code::AuthorizationQueryParametersError => Code::AuthorizationQueryParametersError,
+            auth::Code::BadDigest => Code::BadDigest,
+            auth::Code::IncompleteBody => Code::IncompleteBody,
+            auth::Code::InvalidAccessKeyId => Code::InvalidAccessKeyId,
+            auth::Code::InvalidArgument => Code::InvalidArgument,
+            auth::Code::InvalidDigest => Code::InvalidDigest,
+            auth::Code::InvalidRequest => Code::InvalidRequest,
+            auth::Code::InvalidToken => Code::InvalidToken,
+            auth::Code::MalformedTrailerError => Code::MalformedTrailerError,
+            auth::Code::MissingContentLength => Code::MissingContentLength,
+            auth::Code::NotImplemented => Code::NotImplemented,
+            auth::Code::RequestTimeTooSkewed => Code::RequestTimeTooSkewed,
+            auth::Code::SignatureDoesNotMatch => Code::SignatureDoesNotMatch,
+            auth::Code::XAmzContentSHA256Mismatch => Code::XAmzContentSHA256Mismatch,
         }
     }
 }

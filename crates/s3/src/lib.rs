@@ -10,16 +10,20 @@
 
 pub mod auth;
 pub mod body;
+mod door;
 pub mod error;
 mod headers;
 mod observer;
+mod op;
 mod options;
+mod payload;
 mod reply;
 pub mod route;
 mod stream;
 mod time;
 mod xml;
 
+pub use door::S3Door;
 pub use error::{Code, S3Error};
 pub use observer::{Observer, RequestDone};
 pub use options::Options;

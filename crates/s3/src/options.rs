@@ -1,10 +1,9 @@
 //! What an operator may set about the S3 door.
 
-use std::time::Duration;
-
 use crate::auth;
+use crate::body::DecoderOptions;
 
-/// Settings of the door; times are spans.
+/// Settings of the door.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What `GetBucketLocation` and `x-amz-bucket-region` say.
@@ -16,9 +15,8 @@ pub struct Options {
     pub owner_name: String,
     /// What `x-amz-expected-bucket-owner` must be.
     pub account_id: String,
-    /// Longest wait for the next bytes of a request's body.
-    pub body_idle_max: Duration,
     pub auth: auth::Options,
+    pub decoder: DecoderOptions,
 }
 
 impl Default for Options {
@@ -29,8 +27,8 @@ impl Default for Options {
             owner_id: "margay".to_owned(),
             owner_name: "margay".to_owned(),
             account_id: "000000000000".to_owned(),
-            body_idle_max: Duration::from_secs(30),
             auth: auth::Options::default(),
+            decoder: DecoderOptions::default(),
         }
     }
 }

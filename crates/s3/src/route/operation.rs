@@ -55,9 +55,4 @@ impl Operation {
     pub(crate) fn conditions(&self) -> usize {
         self.fixed_query.len() + self.required_query.len() + self.required_headers.len()
     }
-
-    /// Whether the model knows this query parameter here.
-    pub(crate) fn knows_query(&self, name: &str) -> bool {
-        self.query.contains(&name) || self.fixed_query.iter().any(|(fixed, _)| *fixed == name)
-    }
 }

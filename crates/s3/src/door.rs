@@ -1,0 +1,207 @@
+//! The way of a request: who sent it, which operation it is, what is refused, what is answered.
+//!
+//! Why:        every answer, good or bad, leaves through one place, so each has its ids, headers and record.
+//! Invariants: the order is address, operation, signature, refusals, operation; the body is touched by the last
+//!             alone. An answer to HEAD has no body.
+//! Not here:   listeners, connections and their limits (the binary).
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::BodyExt as _;
+use margay_env::Env;
+use margay_volume::Volume;
+
+use crate::auth::{Credentials, Head, Sender, Verified, Verifier};
+use crate::error::{Code, S3Error, request_id};
+use crate::observer::{Observer, RequestDone, Silent};
+use crate::op::{self, Call, RecentRenames};
+use crate::options::Options;
+use crate::payload::{Payload, Wire};
+use crate::reply::Reply;
+use crate::route::operation::{self, Scope};
+use crate::route::query::Query;
+use crate::route::refuse::refuse;
+use crate::route::target::{Target, check_bucket_name};
+use crate::route::{self, policy};
+use crate::stream::S3Body;
+
+/// Most bytes of the error document's resource element.
+const RESOURCE_BYTES_MAX: usize = 2048;
+const UNKNOWN: &str = "Unknown";
+
+/// The S3 door of one volume; cheap to share behind an `Arc`.
+pub struct S3Door {
+    volume: Arc<Volume>,
+    credentials: Arc<dyn Credentials>,
+    options: Options,
+    env: Env,
+    verifier: Verifier,
+    renames: RecentRenames,
+    observer: Arc<dyn Observer>,
+    /// Told to clients as `x-amz-id-2`: this process.
+    host_id: String,
+}
+
+impl std::fmt::Debug for S3Door {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("S3Door").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl S3Door {
+    pub fn new(volume: Arc<Volume>, credentials: Arc<dyn Credentials>, mut options: Options, env: Env) -> S3Door {
+        for domain in &mut options.domains {
+            domain.make_ascii_lowercase();
+        }
+        let host_id = request_id(env.random.next_u64());
+        let verifier = Verifier::new(options.auth);
+        let observer = Arc::new(Silent);
+        S3Door { volume, credentials, options, env, verifier, renames: RecentRenames::default(), observer, host_id }
+    }
+
+    /// Tells `observer` about every request.
+    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> S3Door {
+        self.observer = observer;
+        self
+    }
+
+    /// Answers one request.
+    pub async fn handle<B>(&self, request: Request<B>, peer: SocketAddr) -> Response<S3Body>
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let began = self.env.clock.monotonic();
+        let id = request_id(self.env.random.next_u64());
+        let (parts, body) = request.into_parts();
+        let received = Arc::new(AtomicU64::new(0));
+        let wire = Wire::new(Box::new(body.map_err(Into::into)), &parts.headers, Arc::clone(&received));
+        let mut name = UNKNOWN;
+        let outcome = self.serve(&parts, wire, &mut name).await;
+        let code = outcome.as_ref().err().map(|error| error.code.name());
+        let reply = outcome.unwrap_or_else(|error| self.refusal(error, &parts, &id));
+        let record = Record { name, code, id, peer, began, received };
+        self.finish(reply, parts.method == Method::HEAD, record)
+    }
+
+    async fn serve(&self, parts: &Parts, wire: Wire, name: &mut &'static str) -> Result<Reply, S3Error> {
+        if parts.method == Method::OPTIONS {
+            return Err(Code::AccessForbidden.into());
+        }
+        let method = operation::Method::of(&parts.method).ok_or(Code::MethodNotAllowed)?;
+        let host = host(parts);
+        let target = Target::parse(host, parts.uri.path(), &self.options.domains)?;
+        let query = Query::parse(parts.uri.query().unwrap_or(""))?;
+        let operation = route::find(method, target.scope(), &query, &parts.headers)?;
+        *name = operation.name;
+        let verified = self.verifier.verify(&Head::of(parts), &*self.credentials, self.env.clock.now())?;
+        let Verified { sender: Sender::Key { .. }, payload: form, chain } = verified else {
+            // There are no policies that could let anybody else in.
+            return Err(Code::AccessDenied.into());
+        };
+        let policy = policy::policy(operation)
+            .ok_or_else(|| S3Error::not_implemented(&format!("operation {}", operation.name)))?;
+        refuse(operation, policy, &query, &parts.headers)?;
+        if target.scope() != Scope::Service {
+            check_bucket_name(&target.bucket)?;
+        }
+        let origin = format!("{}://{host}", parts.uri.scheme_str().unwrap_or("http"));
+        let call = Call {
+            volume: &self.volume,
+            options: &self.options,
+            renames: &self.renames,
+            op: policy.op,
+            target: &target,
+            query: &query,
+            headers: &parts.headers,
+            origin: &origin,
+        };
+        op::run(&call, Payload { wire, form, chain, options: self.options.decoder }).await
+    }
+
+    /// The answer that an error gives.
+    fn refusal(&self, error: S3Error, parts: &Parts, id: &str) -> Reply {
+        tracing::debug!(%error, request_id = id, method = %parts.method, path = parts.uri.path(), "refused");
+        let status = error.code.status();
+        let mut headers = HeaderMap::new();
+        for (name, value) in &error.headers {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(name, value);
+            }
+        }
+        if status == StatusCode::NOT_MODIFIED {
+            return Reply { status, headers, body: S3Body::empty() };
+        }
+        if error.code == Code::SlowDown || error.code == Code::ServiceUnavailable {
+            headers.insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+        let mut resource = parts.uri.path();
+        while resource.len() > RESOURCE_BYTES_MAX {
+            // A path is ASCII or UTF-8; half a character is never kept.
+            let end = (0..=RESOURCE_BYTES_MAX).rev().find(|end| resource.is_char_boundary(*end)).unwrap_or(0);
+            resource = &resource[..end];
+        }
+        let body = S3Body::full(error.xml(resource, id, &self.host_id));
+        Reply { status, headers, body }
+    }
+
+    fn finish(&self, reply: Reply, is_head: bool, record: Record) -> Response<S3Body> {
+        let Reply { status, mut headers, mut body } = reply;
+        if is_head {
+            body = S3Body::empty();
+        }
+        let ids = [("x-amz-request-id", &record.id), ("x-amz-id-2", &self.host_id)];
+        for (name, id) in ids {
+            let value = HeaderValue::from_str(id).expect("ids are hexadecimal");
+            headers.insert(HeaderName::from_static(name), value);
+        }
+        headers.insert(http::header::SERVER, HeaderValue::from_static("margay"));
+        let observer = Arc::clone(&self.observer);
+        let clock = Arc::clone(&self.env.clock);
+        let first_byte = clock.monotonic().saturating_sub(record.began);
+        body.on_end(Box::new(move |bytes_out, complete| {
+            observer.request_done(&RequestDone {
+                operation: record.name,
+                status,
+                code: record.code,
+                request_id: &record.id,
+                peer: record.peer,
+                bytes_in: record.received.load(Ordering::Relaxed),
+                bytes_out,
+                first_byte,
+                total: clock.monotonic().saturating_sub(record.began),
+                complete,
+            });
+        }));
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        response
+    }
+}
+
+/// What is known about a request until its answer has left.
+struct Record {
+    name: &'static str,
+    code: Option<&'static str>,
+    id: String,
+    peer: SocketAddr,
+    began: Duration,
+    received: Arc<AtomicU64>,
+}
+
+/// The host that the client named.
+fn host(parts: &Parts) -> &str {
+    let of_uri = parts.uri.authority().map(|authority| authority.as_str());
+    let of_header = || parts.headers.get(http::header::HOST).and_then(|value| value.to_str().ok());
+    of_uri.or_else(of_header).unwrap_or("")
+}

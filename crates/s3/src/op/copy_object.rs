@@ -1,0 +1,100 @@
+//! CopyObject: a new entry for the same bytes.
+
+use bytes::BytesMut;
+use margay_volume::{CopyRequest, ETagMatch, Error, Headers, ReadCondition};
+
+use super::{Call, checksum};
+use crate::error::S3Error;
+use crate::headers::condition::{read_condition, write_condition};
+use crate::headers::copy_source::parse_copy_source;
+use crate::headers::{content, etag, text};
+use crate::reply::Reply;
+use crate::route::target::check_bucket_name;
+use crate::time::iso;
+use crate::xml::write::Writer;
+
+/// How often a copy is tried again when its source changes meanwhile.
+const ATTEMPTS_MAX: u32 = 8;
+const SOURCE: &str = "x-amz-copy-source";
+
+pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
+    let source = text(call.headers, SOURCE)?.unwrap_or_default();
+    let (source_bucket, source_key) = parse_copy_source(SOURCE, source)?;
+    check_bucket_name(&source_bucket)?;
+    let replaces = text(call.headers, "x-amz-metadata-directive")?
+        .is_some_and(|directive| directive.eq_ignore_ascii_case("REPLACE"));
+    let own = content::collect(call.headers)?;
+    let onto_itself = source_bucket == call.bucket() && source_key == call.key();
+    if onto_itself && !replaces {
+        return Err(S3Error::invalid_request(
+            "This copy request is illegal because it is trying to copy an object to itself without changing the \
+             object's metadata, storage class, website redirect location or encryption attributes.",
+        ));
+    }
+    let mut request = CopyRequest {
+        source_bucket: &source_bucket,
+        source_key: &source_key,
+        bucket: call.bucket(),
+        key: call.key(),
+        headers: None,
+        condition: write_condition(call.headers)?,
+        source_condition: read_condition(call.headers, "x-amz-copy-source-")?,
+    };
+    if !replaces {
+        let outcome = call.volume.copy_object(request).await.map_err(source_error)?;
+        return Ok(reply(&outcome, None));
+    }
+    // New metadata keeps the checksum of the bytes, so it is read first and the copy pinned to what was read.
+    for _ in 0..ATTEMPTS_MAX {
+        let asked = read_condition(call.headers, "x-amz-copy-source-")?;
+        let info = call.volume.head_object(&source_bucket, &source_key, &asked).await.map_err(source_error)?;
+        let mut headers = own.clone();
+        keep_checksum(&info.headers, &mut headers);
+        request.headers = Some(headers);
+        request.source_condition = pinned(asked, info.etag);
+        match call.volume.copy_object(request.clone()).await {
+            // Whose condition failed: the pin's, or the client's own? Reading again tells.
+            Err(Error::PreconditionFailed) if call_again(call, &source_bucket, &source_key, &info.etag).await => {}
+            outcome => return Ok(reply(&outcome.map_err(source_error)?, Some(&info.headers))),
+        }
+    }
+    Err(Error::Busy.into())
+}
+
+async fn call_again(call: &Call<'_>, bucket: &str, key: &str, seen: &margay_volume::ETag) -> bool {
+    let now = call.volume.head_object(bucket, key, &ReadCondition::default()).await;
+    now.is_ok_and(|info| info.etag != *seen)
+}
+
+fn pinned(asked: ReadCondition, etag: margay_volume::ETag) -> ReadCondition {
+    ReadCondition { if_match: Some(vec![ETagMatch::Exact(etag)]), ..asked }
+}
+
+fn keep_checksum(source: &Headers, headers: &mut Headers) {
+    let Some((algorithm, value)) = checksum::stored(source) else { return };
+    headers.insert(algorithm.header().to_owned(), value.to_owned());
+    if let Some(kind) = source.get(checksum::TYPE) {
+        headers.insert(checksum::TYPE.to_owned(), kind.clone());
+    }
+}
+
+/// A copy has no "not modified": the condition failed.
+pub(super) fn source_error(error: Error) -> S3Error {
+    match error {
+        Error::NotModified => Error::PreconditionFailed.into(),
+        other => other.into(),
+    }
+}
+
+fn reply(outcome: &margay_volume::PutOutcome, source: Option<&Headers>) -> Reply {
+    let mut out = BytesMut::with_capacity(320);
+    let mut writer = Writer::new(&mut out);
+    writer.root("CopyObjectResult");
+    writer.text("LastModified", &iso(outcome.modified));
+    writer.text("ETag", &etag::quoted(&outcome.etag));
+    if let Some(source) = source {
+        checksum::write(source, &mut writer);
+    }
+    writer.close("CopyObjectResult");
+    Reply::xml(out)
+}

@@ -1,0 +1,55 @@
+//! GetObject.
+
+use http::{HeaderName, HeaderValue, StatusCode};
+use margay_volume::{ObjectInfo, ReadCondition};
+
+use super::Call;
+use crate::error::S3Error;
+use crate::headers::condition::read_condition;
+use crate::reply::Reply;
+use crate::stream::{ObjectPieces, S3Body};
+
+mod describe;
+
+pub(crate) use self::describe::{describe, select};
+
+pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
+    let condition = read_condition(call.headers, "")?;
+    let reader = match call.volume.get_object(call.bucket(), call.key(), &condition).await {
+        Ok(reader) => reader,
+        Err(error) => return Err(not_modified(call, error).await),
+    };
+    let selection = select(call, reader.info())?;
+    let (status, headers) = describe(call, reader.info(), &selection)?;
+    let pieces = ObjectPieces::open(reader, selection.bytes).await?;
+    Ok(Reply { status, headers, body: S3Body::object(pieces) })
+}
+
+/// A 304 names the ETag and time that the client's copy should have.
+pub(super) async fn not_modified(call: &Call<'_>, error: margay_volume::Error) -> S3Error {
+    if !matches!(error, margay_volume::Error::NotModified) {
+        return with_key(call, error.into());
+    }
+    let mut refusal = S3Error::from(error);
+    if let Ok(info) = call.volume.head_object(call.bucket(), call.key(), &ReadCondition::default()).await {
+        refusal = refusal
+            .header(http::header::ETAG, crate::headers::etag::quoted(&info.etag))
+            .header(http::header::LAST_MODIFIED, crate::time::http_date(info.modified));
+    }
+    refusal
+}
+
+fn with_key(call: &Call<'_>, error: S3Error) -> S3Error {
+    if error.code == crate::error::Code::NoSuchKey { error.with("Key", call.key()) } else { error }
+}
+
+/// How many parts an object was made of, as a header; nothing for a simple one.
+pub(super) fn parts_header(info: &ObjectInfo) -> Option<(HeaderName, HeaderValue)> {
+    let count = info.part_sizes.len();
+    (count > 0).then(|| (HeaderName::from_static("x-amz-mp-parts-count"), HeaderValue::from(count)))
+}
+
+/// The status of an answer that carries a part of an object, or all of it.
+pub(super) fn status(partial: bool) -> StatusCode {
+    if partial { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK }
+}

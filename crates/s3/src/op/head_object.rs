@@ -1,0 +1,19 @@
+//! HeadObject.
+
+use super::Call;
+use super::get_object::{describe, not_modified, select};
+use crate::error::S3Error;
+use crate::headers::condition::read_condition;
+use crate::reply::Reply;
+use crate::stream::S3Body;
+
+pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
+    let condition = read_condition(call.headers, "")?;
+    let info = match call.volume.head_object(call.bucket(), call.key(), &condition).await {
+        Ok(info) => info,
+        Err(error) => return Err(not_modified(call, error).await),
+    };
+    let selection = select(call, &info)?;
+    let (status, headers) = describe(call, &info, &selection)?;
+    Ok(Reply { status, headers, body: S3Body::empty() })
+}

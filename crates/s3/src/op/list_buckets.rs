@@ -1,0 +1,48 @@
+//! ListBuckets.
+
+use bytes::BytesMut;
+
+use super::{Call, token};
+use crate::error::S3Error;
+use crate::reply::Reply;
+use crate::time::iso;
+use crate::xml::write::Writer;
+
+/// Most buckets of a page.
+const BUCKETS_MAX: u64 = 10_000;
+
+pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
+    let prefix = call.query.get("prefix").unwrap_or("");
+    let max = call.query.number("max-buckets", BUCKETS_MAX)?;
+    if !(1..=BUCKETS_MAX).contains(&max) {
+        return Err(S3Error::argument("max-buckets", &max.to_string(), "max-buckets lies between 1 and 10000"));
+    }
+    let after = call.query.get("continuation-token").map(token::decode).transpose()?.map(|(name, _)| name);
+    let elsewhere = call.query.get("bucket-region").is_some_and(|region| region != call.options.region);
+    let mut buckets = match elsewhere {
+        true => Vec::new(),
+        // One more than asked for tells whether there is a next page.
+        false => call.volume.list_buckets(prefix, after.as_deref(), max as usize + 1).await?,
+    };
+    let is_truncated = buckets.len() as u64 > max;
+    buckets.truncate(max as usize);
+    let mut out = BytesMut::with_capacity(512 + 160 * buckets.len());
+    let mut writer = Writer::new(&mut out);
+    writer.root("ListAllMyBucketsResult");
+    writer.raw(&call.owner("Owner"));
+    writer.open("Buckets");
+    for bucket in &buckets {
+        writer.open("Bucket");
+        writer.text("Name", &bucket.name);
+        writer.text("CreationDate", &iso(bucket.created));
+        writer.text("BucketRegion", &call.options.region);
+        writer.close("Bucket");
+    }
+    writer.close("Buckets");
+    writer.optional("Prefix", call.query.get("prefix"));
+    if let (true, Some(last)) = (is_truncated, buckets.last()) {
+        writer.text("ContinuationToken", &token::encode(&last.name, false));
+    }
+    writer.close("ListAllMyBucketsResult");
+    Ok(Reply::xml(out))
+}

@@ -1,0 +1,28 @@
+//! ListObjects (version 1).
+
+use bytes::BytesMut;
+
+use super::Call;
+use super::listing::{Constant, Page, collect};
+use crate::error::S3Error;
+use crate::reply::Reply;
+use crate::xml::write::Writer;
+
+pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
+    let page = Page::of(call, "max-keys")?;
+    let marker = call.query.get("marker").unwrap_or("");
+    let after = (!marker.is_empty()).then(|| (marker, page.is_common_prefix(marker)));
+    let items = collect(call, &page, after, &Constant::contents(Some(call.owner("Owner")))).await?;
+    let mut head = BytesMut::with_capacity(1024);
+    let mut writer = Writer::new(&mut head);
+    writer.root("ListBucketResult");
+    page.echo(&mut writer);
+    page.element(&mut writer, "Marker", marker);
+    // Without a delimiter clients go on from the last key.
+    if let (Some((next, _)), true) = (&items.next, page.delimiter.is_some()) {
+        page.element(&mut writer, "NextMarker", next);
+    }
+    writer.number("MaxKeys", page.max);
+    writer.flag("IsTruncated", items.next.is_some());
+    Ok(items.reply(head, "ListBucketResult"))
+}

@@ -1,0 +1,43 @@
+//! ListObjectsV2.
+
+use bytes::BytesMut;
+
+use super::Call;
+use super::listing::{Constant, Page, collect};
+use super::token;
+use crate::error::S3Error;
+use crate::reply::Reply;
+use crate::xml::write::Writer;
+
+pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
+    let page = Page::of(call, "max-keys")?;
+    let start_after = call.query.get("start-after").filter(|name| !name.is_empty());
+    let token = call.query.get("continuation-token");
+    let resumed = match token {
+        Some("") => return Err(S3Error::argument("continuation-token", "", "The continuation token is empty")),
+        Some(token) => Some(token::decode(token)?),
+        None => None,
+    };
+    let after = match (&resumed, start_after) {
+        (Some((name, is_prefix)), _) => Some((name.as_str(), *is_prefix)),
+        (None, Some(name)) => Some((name, page.is_common_prefix(name))),
+        (None, None) => None,
+    };
+    let with_owner = call.query.get("fetch-owner") == Some("true");
+    let items = collect(call, &page, after, &Constant::contents(with_owner.then(|| call.owner("Owner")))).await?;
+    let mut head = BytesMut::with_capacity(1024);
+    let mut writer = Writer::new(&mut head);
+    writer.root("ListBucketResult");
+    page.echo(&mut writer);
+    if let Some(name) = start_after {
+        page.element(&mut writer, "StartAfter", name);
+    }
+    writer.optional("ContinuationToken", token);
+    if let Some((next, is_prefix)) = &items.next {
+        writer.text("NextContinuationToken", &token::encode(next, *is_prefix));
+    }
+    writer.number("KeyCount", items.count);
+    writer.number("MaxKeys", page.max);
+    writer.flag("IsTruncated", items.next.is_some());
+    Ok(items.reply(head, "ListBucketResult"))
+}

@@ -1,0 +1,139 @@
+//! The operations, one file each.
+//!
+//! Why:        an operation is read in one place: what it takes, what the volume does, what it answers.
+//! Invariants: an operation looks at everything that needs no body before it touches the body.
+//! Not here:   what the volume's operations mean (volume), finding the operation (route).
+
+mod abort_multipart_upload;
+mod acl;
+mod checksum;
+mod complete_multipart_upload;
+mod copy_object;
+mod create_bucket;
+mod create_multipart_upload;
+mod delete_bucket;
+mod delete_object;
+mod delete_objects;
+mod get_bucket_location;
+mod get_object;
+mod get_object_attributes;
+mod head_bucket;
+mod head_object;
+mod list_buckets;
+mod list_multipart_uploads;
+mod list_object_versions;
+mod list_objects;
+mod list_objects_v2;
+mod list_parts;
+mod listing;
+mod put_object;
+mod rename_object;
+mod token;
+mod unset;
+mod upload_part;
+mod upload_part_copy;
+
+use bytes::BytesMut;
+use http::HeaderMap;
+use margay_volume::Volume;
+
+pub(crate) use self::rename_object::RecentRenames;
+use crate::error::{Code, S3Error};
+use crate::options::Options;
+use crate::payload::Payload;
+use crate::reply::Reply;
+use crate::route::policy::Op;
+use crate::route::query::Query;
+use crate::route::target::Target;
+use crate::xml::write::Writer;
+
+/// One request whose sender, operation and headers are known to be right.
+pub(crate) struct Call<'r> {
+    pub volume: &'r Volume,
+    pub options: &'r Options,
+    pub renames: &'r RecentRenames,
+    pub op: Op,
+    pub target: &'r Target,
+    pub query: &'r Query,
+    pub headers: &'r HeaderMap,
+    /// Scheme and host as the client wrote them, for links in answers.
+    pub origin: &'r str,
+}
+
+impl Call<'_> {
+    pub(crate) fn bucket(&self) -> &str {
+        &self.target.bucket
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.target.key
+    }
+
+    /// The owner of everything as an XML element.
+    pub(crate) fn owner(&self, element: &str) -> String {
+        let mut out = BytesMut::with_capacity(128);
+        let mut writer = Writer::new(&mut out);
+        writer.open(element);
+        writer.text("ID", &self.options.owner_id);
+        writer.text("DisplayName", &self.options.owner_name);
+        writer.close(element);
+        String::from_utf8(out.into()).expect("made from text")
+    }
+
+    /// A query parameter without which the request is not this operation.
+    pub(crate) fn required(&self, name: &'static str) -> Result<&str, S3Error> {
+        self.query.get(name).ok_or_else(|| S3Error::argument(name, "", format!("{name} is required")))
+    }
+
+    /// The number of a part, in its bounds.
+    pub(crate) fn part_number(&self) -> Result<u16, S3Error> {
+        let text = self.required("partNumber")?;
+        let number = text.parse::<u16>().ok().filter(|number| (1..=margay_volume::PART_NUMBER_MAX).contains(number));
+        number.ok_or_else(|| {
+            S3Error::argument("partNumber", text, "Part number must be an integer between 1 and 10000, inclusive")
+        })
+    }
+
+    /// Refuses a request meant for somebody else's bucket.
+    pub(crate) fn check_owner(&self) -> Result<(), S3Error> {
+        for name in ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"] {
+            let expected = self.headers.get(name).map(http::HeaderValue::as_bytes);
+            if expected.is_some_and(|expected| expected != self.options.account_id.as_bytes()) {
+                return Err(Code::AccessDenied.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs the operation.
+pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
+    call.check_owner()?;
+    match call.op {
+        Op::AbortMultipartUpload => abort_multipart_upload::run(call).await,
+        Op::CompleteMultipartUpload => complete_multipart_upload::run(call, payload).await,
+        Op::CopyObject => copy_object::run(call).await,
+        Op::CreateBucket => create_bucket::run(call, payload).await,
+        Op::CreateMultipartUpload => create_multipart_upload::run(call).await,
+        Op::DeleteBucket => delete_bucket::run(call).await,
+        Op::DeleteObject => delete_object::run(call).await,
+        Op::DeleteObjects => delete_objects::run(call, payload).await,
+        Op::GetBucketAcl | Op::GetObjectAcl => acl::run(call).await,
+        Op::GetBucketLocation => get_bucket_location::run(call).await,
+        Op::GetObject => get_object::run(call).await,
+        Op::GetObjectAttributes => get_object_attributes::run(call).await,
+        Op::HeadBucket => head_bucket::run(call).await,
+        Op::HeadObject => head_object::run(call).await,
+        Op::ListBuckets => list_buckets::run(call).await,
+        Op::ListMultipartUploads => list_multipart_uploads::run(call).await,
+        Op::ListObjectVersions => list_object_versions::run(call).await,
+        Op::ListObjects => list_objects::run(call).await,
+        Op::ListObjectsV2 => list_objects_v2::run(call).await,
+        Op::ListParts => list_parts::run(call).await,
+        Op::PutObject => put_object::run(call, payload).await,
+        Op::RenameObject => rename_object::run(call).await,
+        Op::UploadPart => upload_part::run(call, payload).await,
+        Op::UploadPartCopy => upload_part_copy::run(call).await,
+        _ => unset::run(call).await,
+    }
+}

@@ -1,0 +1,68 @@
+//! PutObject.
+
+use http::{HeaderName, StatusCode};
+use margay_volume::{ETag, PART_BYTES_MAX, PutRequest, ReadCondition, WriteCondition};
+
+use super::{Call, checksum};
+use crate::body::{Computed, Want};
+use crate::error::{Code, S3Error};
+use crate::headers::condition::write_condition;
+use crate::headers::{content, etag};
+use crate::payload::Payload;
+use crate::reply::Reply;
+
+pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
+    let condition = write_condition(call.headers)?;
+    let mut headers = content::collect(call.headers)?;
+    let len = body_len(call, &payload)?;
+    let upload = call.volume.begin_upload(call.bucket(), len).await?;
+    precheck(call, &condition).await?;
+    let want = Want { md5: true, fallback: None };
+    let (staged, computed) = payload.receive(call.headers, want, len, upload).await?;
+    if let Some(sum) = &computed.checksum {
+        checksum::store(&mut headers, sum);
+    }
+    let request = PutRequest { bucket: call.bucket(), key: call.key(), etag: md5(&computed)?, headers, condition };
+    let outcome = call.volume.put_object(request, staged).await?;
+    let mut reply = Reply::empty(StatusCode::OK).header(http::header::ETAG, &etag::quoted(&outcome.etag))?;
+    if let Some(sum) = &computed.checksum {
+        reply = reply
+            .header(HeaderName::from_static(sum.algorithm().header()), &sum.base64())?
+            .header(HeaderName::from_static(checksum::TYPE), checksum::Kind::FullObject.name())?;
+    }
+    Ok(reply)
+}
+
+/// The length of the body, which must be announced and within the limit.
+pub(super) fn body_len(call: &Call<'_>, payload: &Payload) -> Result<u64, S3Error> {
+    let len = payload.announced(call.headers)?.ok_or(Code::MissingContentLength)?;
+    if len > PART_BYTES_MAX {
+        return Err(S3Error::from(Code::EntityTooLarge)
+            .with("ProposedSize", len.to_string())
+            .with("MaxSizeAllowed", PART_BYTES_MAX.to_string()));
+    }
+    Ok(len)
+}
+
+/// The ETag of a simple object or a part.
+pub(super) fn md5(computed: &Computed) -> Result<ETag, S3Error> {
+    let digest = computed.md5.ok_or_else(|| S3Error::internal(&"a body was received without its MD5"))?;
+    Ok(ETag { digest, parts: 0 })
+}
+
+/// Refuses a write whose condition already fails, before its body is sent. The write itself decides again.
+async fn precheck(call: &Call<'_>, condition: &WriteCondition) -> Result<(), S3Error> {
+    if *condition == WriteCondition::None {
+        return Ok(());
+    }
+    let found = call.volume.head_object(call.bucket(), call.key(), &ReadCondition::default()).await;
+    let holds = match (condition, &found) {
+        (WriteCondition::Absent, Ok(_)) => false,
+        (WriteCondition::Matches(etags), Ok(info)) => etags.contains(&info.etag),
+        (WriteCondition::Matches(_) | WriteCondition::Present, Err(margay_volume::Error::NoSuchKey)) => {
+            return Err(Code::NoSuchKey.into());
+        }
+        _ => true,
+    };
+    if holds { Ok(()) } else { Err(Code::PreconditionFailed.into()) }
+}

@@ -1,0 +1,121 @@
+//! Settings that a bucket or object never has here: reading them gives AWS's own "none", removing them succeeds.
+//!
+//! Why:      clients ask for policies, lifecycles, tags and locks before they go on; "there is none" is the truth,
+//!           while 501 would stop them. Setting one is refused by name (route).
+
+use http::StatusCode;
+
+use super::Call;
+use crate::error::{Code, S3Error};
+use crate::reply::Reply;
+use crate::route::policy::Op;
+use crate::xml::write::NAMESPACE;
+
+/// What "none" is.
+enum Unset {
+    /// An error that says so.
+    Error(Code),
+    /// A document: the root's name and what is in it.
+    Document(&'static str, &'static str),
+    /// Nothing to remove: 204.
+    Removed,
+}
+
+fn unset(op: Op) -> Option<Unset> {
+    use Unset::{Document, Error, Removed};
+    Some(match op {
+        Op::GetBucketCors => Error(Code::NoSuchCORSConfiguration),
+        Op::GetBucketEncryption => Error(Code::ServerSideEncryptionConfigurationNotFoundError),
+        Op::GetBucketLifecycleConfiguration => Error(Code::NoSuchLifecycleConfiguration),
+        Op::GetBucketOwnershipControls => Error(Code::OwnershipControlsNotFoundError),
+        Op::GetBucketPolicy | Op::GetBucketPolicyStatus => Error(Code::NoSuchBucketPolicy),
+        Op::GetBucketReplication => Error(Code::ReplicationConfigurationNotFoundError),
+        Op::GetBucketTagging => Error(Code::NoSuchTagSet),
+        Op::GetBucketWebsite => Error(Code::NoSuchWebsiteConfiguration),
+        Op::GetObjectLockConfiguration => Error(Code::ObjectLockConfigurationNotFoundError),
+        Op::GetPublicAccessBlock => Error(Code::NoSuchPublicAccessBlockConfiguration),
+        Op::GetObjectLegalHold | Op::GetObjectRetention => Error(Code::InvalidRequest),
+        Op::GetBucketAccelerateConfiguration => Document("AccelerateConfiguration", ""),
+        Op::GetBucketLogging => Document("BucketLoggingStatus", ""),
+        Op::GetBucketNotificationConfiguration => Document("NotificationConfiguration", ""),
+        Op::GetBucketRequestPayment => Document("RequestPaymentConfiguration", "<Payer>BucketOwner</Payer>"),
+        Op::GetBucketVersioning => Document("VersioningConfiguration", ""),
+        Op::GetObjectTagging => Document("Tagging", "<TagSet></TagSet>"),
+        Op::DeleteBucketCors
+        | Op::DeleteBucketEncryption
+        | Op::DeleteBucketLifecycle
+        | Op::DeleteBucketOwnershipControls
+        | Op::DeleteBucketPolicy
+        | Op::DeleteBucketReplication
+        | Op::DeleteBucketTagging
+        | Op::DeleteBucketWebsite
+        | Op::DeleteObjectTagging
+        | Op::DeletePublicAccessBlock => Removed,
+        _ => return None,
+    })
+}
+
+pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
+    let Some(unset) = unset(call.op) else {
+        return Err(S3Error::internal(&format_args!("{} has no implementation", call.op.name())));
+    };
+    if call.key().is_empty() {
+        call.volume.head_bucket(call.bucket()).await?;
+    } else {
+        call.volume.head_object(call.bucket(), call.key(), &Default::default()).await?;
+    }
+    match unset {
+        Unset::Error(Code::InvalidRequest) => {
+            Err(S3Error::invalid_request("Bucket is missing Object Lock Configuration"))
+        }
+        Unset::Error(code) => Err(S3Error::from(code).with("BucketName", call.bucket())),
+        Unset::Removed => Ok(Reply::empty(StatusCode::NO_CONTENT)),
+        Unset::Document(root, content) => {
+            let document =
+                format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{root} xmlns=\"{NAMESPACE}\">{content}</{root}>");
+            Ok(Reply::xml(document.as_bytes().into()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::policy::POLICIES;
+
+    /// The operations that have a file of their own, in the order of `run` in `op`.
+    const OWN: [&str; 25] = [
+        "AbortMultipartUpload",
+        "CompleteMultipartUpload",
+        "CopyObject",
+        "CreateBucket",
+        "CreateMultipartUpload",
+        "DeleteBucket",
+        "DeleteObject",
+        "DeleteObjects",
+        "GetBucketAcl",
+        "GetObjectAcl",
+        "GetBucketLocation",
+        "GetObject",
+        "GetObjectAttributes",
+        "HeadBucket",
+        "HeadObject",
+        "ListBuckets",
+        "ListMultipartUploads",
+        "ListObjectVersions",
+        "ListObjects",
+        "ListObjectsV2",
+        "ListParts",
+        "PutObject",
+        "RenameObject",
+        "UploadPart",
+        "UploadPartCopy",
+    ];
+
+    #[test]
+    fn every_other_operation_has_its_none() {
+        for policy in POLICIES {
+            assert_ne!(OWN.contains(&policy.op.name()), unset(policy.op).is_some(), "{}", policy.op.name());
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! UploadPart.
+
+use http::{HeaderName, StatusCode};
+use margay_volume::Headers;
+
+use super::put_object::{body_len, md5};
+use super::{Call, checksum};
+use crate::body::{Algorithm, DigestPlan, Want};
+use crate::error::S3Error;
+use crate::headers::etag;
+use crate::payload::Payload;
+use crate::reply::Reply;
+
+pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
+    let number = call.part_number()?;
+    let upload_id = call.required("uploadId")?;
+    let len = body_len(call, &payload)?;
+    let info = call.volume.head_multipart(call.bucket(), call.key(), upload_id).await?;
+    let promised = promised_algorithm(&info.headers);
+    let want = Want { md5: true, fallback: promised };
+    let chosen = DigestPlan::read(call.headers, &payload.form, want)?.chosen();
+    if let (Some(promised), Some(chosen)) = (promised, chosen)
+        && promised != chosen
+    {
+        return Err(S3Error::invalid_request(format!(
+            "Checksum Type mismatch occurred, expected checksum Type: {}, actual checksum Type: {}",
+            promised.name().to_lowercase(),
+            chosen.name().to_lowercase()
+        )));
+    }
+    let upload = call.volume.begin_upload(call.bucket(), len).await?;
+    let (staged, computed) = payload.receive(call.headers, want, len, upload).await?;
+    let mut headers = Headers::new();
+    if let Some(sum) = &computed.checksum {
+        checksum::store(&mut headers, sum);
+    }
+    let etag = md5(&computed)?;
+    let part = call.volume.put_part(call.bucket(), call.key(), upload_id, number, etag, headers, staged).await?;
+    let mut reply = Reply::empty(StatusCode::OK).header(http::header::ETAG, &etag::quoted(&part.etag))?;
+    if let Some(sum) = &computed.checksum {
+        reply = reply.header(HeaderName::from_static(sum.algorithm().header()), &sum.base64())?;
+    }
+    Ok(reply)
+}
+
+/// The checksum that every part of an upload is to carry.
+pub(super) fn promised_algorithm(upload: &Headers) -> Option<Algorithm> {
+    upload.get(checksum::ALGORITHM).and_then(|name| Algorithm::from_name(name))
+}

@@ -1,0 +1,242 @@
+//! The body of one request on its way to an operation.
+//!
+//! Why:        an operation asks for a document or for pieces; that the bytes are what the client promised is seen
+//!             to here, before the operation may show anything of them.
+//! Invariants: P1 nothing is read before the operation asks, so a refused request never earns a `100 Continue`.
+//!             P2 what is held of a body at once is bounded: `DOCUMENT_BYTES_MAX`, or two hash batches and a piece.
+//!             P3 what is left of a body is read and forgotten within bounds, so that the client sees the answer.
+//! Not here:   framing and digests (body), time limits of the client (the listener).
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use margay_volume::{Staged, Upload};
+use tokio::task::JoinHandle;
+
+use crate::auth::{ChunkChain, PayloadForm};
+use crate::body::{Computed, Decoder, DecoderOptions, DigestPlan, Digests, Want, announced_bytes};
+use crate::error::{Code, S3Error};
+
+/// Largest XML document taken, in bytes: 10,000 parts with checksums, or 1000 long keys escaped.
+pub(crate) const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
+/// Pieces of bodies up to this many bytes are hashed where they are received.
+const INLINE_HASH_BYTES_MAX: u64 = 256 << 10;
+/// Bytes that are handed to a blocking thread at once.
+const HASH_BATCH_BYTES: usize = 512 << 10;
+/// Most bytes of an unread body that are received only to be forgotten.
+const DRAIN_BYTES_MAX: u64 = 8 << 20;
+/// Longest time for that.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
+
+pub(crate) type WireError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type WireBody = Box<dyn Body<Data = Bytes, Error = WireError> + Send + Unpin>;
+
+/// The body as it comes from the connection; what nobody reads of it is drained when it is dropped.
+pub(crate) struct Wire {
+    body: Option<WireBody>,
+    received: Arc<AtomicU64>,
+    /// The client sends nothing before it is told to continue.
+    waits: bool,
+}
+
+impl Wire {
+    /// `received` counts the bytes that came.
+    pub(crate) fn new(body: WireBody, headers: &HeaderMap, received: Arc<AtomicU64>) -> Wire {
+        Wire { body: Some(body), received, waits: headers.contains_key(http::header::EXPECT) }
+    }
+}
+
+impl Body for Wire {
+    type Data = Bytes;
+    type Error = WireError;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, WireError>>> {
+        let this = self.get_mut();
+        this.waits = false;
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        let frame = std::task::ready!(Pin::new(body).poll_frame(context));
+        match &frame {
+            Some(Ok(frame)) => {
+                let len = frame.data_ref().map_or(0, Bytes::len);
+                this.received.fetch_add(len as u64, Ordering::Relaxed);
+            }
+            // Nothing is left to drain.
+            None | Some(Err(_)) => this.body = None,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(|body| body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), |body| body.size_hint())
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        let Some(body) = self.body.take().filter(|body| !body.is_end_stream() && !self.waits) else { return };
+        // A client that is still sending would see its connection reset instead of the answer.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(drain(body));
+        }
+    }
+}
+
+async fn drain(mut body: WireBody) {
+    let bounded = async {
+        let mut drained = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            drained += frame.data_ref().map_or(0, Bytes::len) as u64;
+            if drained > DRAIN_BYTES_MAX {
+                break;
+            }
+        }
+    };
+    // The connection is closed when the body is dropped unfinished.
+    let _ = tokio::time::timeout(DRAIN_TIME_MAX, bounded).await;
+}
+
+/// A body not yet read.
+pub(crate) struct Payload {
+    pub wire: Wire,
+    pub form: PayloadForm,
+    pub chain: Option<ChunkChain>,
+    pub options: DecoderOptions,
+}
+
+impl Payload {
+    /// Payload bytes that the head announces.
+    pub(crate) fn announced(&self, headers: &HeaderMap) -> Result<Option<u64>, S3Error> {
+        Ok(announced_bytes(headers, &self.form)?)
+    }
+
+    /// The whole body of a request that carries XML, checked against its digests; `digests` is false where the
+    /// checksum headers speak of something else.
+    pub(crate) async fn document(self, headers: &HeaderMap, digests: bool) -> Result<Bytes, S3Error> {
+        if self.announced(headers)?.is_some_and(|bytes| bytes > DOCUMENT_BYTES_MAX) {
+            return Err(too_long());
+        }
+        let plan = match (digests, &self.form) {
+            (true, form) => DigestPlan::read(headers, form, Want::default())?,
+            (false, form) => DigestPlan::read(&only_body_headers(headers), form, Want::default())?,
+        };
+        let mut digests = plan.digests();
+        let mut decoder = Decoder::new(self.wire, headers, &self.form, self.chain, self.options)?;
+        let mut document = BytesMut::new();
+        while let Some(piece) = decoder.next().await? {
+            if (document.len() + piece.len()) as u64 > DOCUMENT_BYTES_MAX {
+                return Err(too_long());
+            }
+            digests.update(&piece);
+            document.extend_from_slice(&piece);
+        }
+        digests.finish(&decoder.finish()?)?;
+        Ok(document.freeze())
+    }
+
+    /// Receives the whole body into an upload; returns when it is durable and everything announced about it is true.
+    pub(crate) async fn receive(
+        self,
+        headers: &HeaderMap,
+        want: Want,
+        len: u64,
+        mut upload: Upload,
+    ) -> Result<(Staged, Computed), S3Error> {
+        let plan = DigestPlan::read(headers, &self.form, want)?;
+        let mut decoder = Decoder::new(self.wire, headers, &self.form, self.chain, self.options)?;
+        let mut hashing = Hashing::new(plan.digests(), len);
+        while let Some(piece) = decoder.next().await? {
+            hashing.take(piece.clone()).await?;
+            upload.write(piece).await?;
+        }
+        let trailers = decoder.finish()?;
+        // The body is checked before its last bytes are made durable: a wrong one costs no sync.
+        let computed = hashing.finish().await?.finish(&trailers)?;
+        if computed.bytes != len {
+            return Err(Code::IncompleteBody.into());
+        }
+        Ok((upload.finish().await?, computed))
+    }
+}
+
+fn too_long() -> S3Error {
+    S3Error::from(Code::MaxMessageLengthExceeded).with("MaxMessageLengthBytes", DOCUMENT_BYTES_MAX.to_string())
+}
+
+/// Headers whose checksums speak of this body and not of the object that it describes.
+fn only_body_headers(headers: &HeaderMap) -> HeaderMap {
+    let kept = ["content-md5", "x-amz-trailer"];
+    headers
+        .iter()
+        .filter(|(name, _)| kept.contains(&name.as_str()))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// Hashes in step with receiving: small bodies where they are, large ones in batches on a blocking thread.
+///
+/// A batch holds a thread only while it is computed, so slow clients hold none.
+struct Hashing {
+    /// `None` while a batch runs.
+    digests: Option<Digests>,
+    running: Option<JoinHandle<Digests>>,
+    batch: Vec<Bytes>,
+    batch_bytes: usize,
+    inline: bool,
+}
+
+impl Hashing {
+    fn new(digests: Digests, len: u64) -> Hashing {
+        let inline = len <= INLINE_HASH_BYTES_MAX || !digests.is_heavy();
+        Hashing { digests: Some(digests), running: None, batch: Vec::new(), batch_bytes: 0, inline }
+    }
+
+    async fn take(&mut self, piece: Bytes) -> Result<(), S3Error> {
+        if self.inline {
+            self.digests.as_mut().expect("inline digests never leave").update(&piece);
+            return Ok(());
+        }
+        self.batch_bytes += piece.len();
+        self.batch.push(piece);
+        if self.batch_bytes < HASH_BATCH_BYTES {
+            return Ok(());
+        }
+        let mut digests = self.settle().await?;
+        let batch = std::mem::take(&mut self.batch);
+        self.batch_bytes = 0;
+        self.running = Some(tokio::task::spawn_blocking(move || {
+            for piece in batch {
+                digests.update(&piece);
+            }
+            digests
+        }));
+        Ok(())
+    }
+
+    /// Waits for the batch under way.
+    async fn settle(&mut self) -> Result<Digests, S3Error> {
+        match (self.digests.take(), self.running.take()) {
+            (Some(digests), _) => Ok(digests),
+            (None, Some(running)) => running.await.map_err(|error| S3Error::internal(&error)),
+            (None, None) => Err(S3Error::internal(&"a body was hashed after an error")),
+        }
+    }
+
+    async fn finish(mut self) -> Result<Digests, S3Error> {
+        let mut digests = self.settle().await?;
+        for piece in &self.batch {
+            digests.update(piece);
+        }
+        Ok(digests)
+    }
+}
