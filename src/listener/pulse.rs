@@ -17,6 +17,8 @@ pub struct Pulse {
     made: Instant,
     running: AtomicUsize,
     heard: AtomicBool,
+    /// There has been a request.
+    asked: AtomicBool,
     /// The socket does not take more bytes at the moment.
     blocked: AtomicBool,
     /// Milliseconds after `made` when the last request ended.
@@ -29,6 +31,7 @@ impl Pulse {
             made: Instant::now(),
             running: AtomicUsize::new(0),
             heard: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
             blocked: AtomicBool::new(false),
             rested_at: AtomicU64::new(0),
         })
@@ -46,7 +49,13 @@ impl Pulse {
     pub(super) fn begin(self: &Arc<Pulse>) -> Running {
         self.running.fetch_add(1, Ordering::Relaxed);
         self.heard.store(false, Ordering::Relaxed);
+        self.asked.store(true, Ordering::Relaxed);
         Running(Arc::clone(self))
+    }
+
+    /// Whether there has been a request at all.
+    pub(super) fn asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// How long nothing has been asked and nothing is on its way; `None` while something is.

@@ -1,0 +1,287 @@
+//! The listener against clients that are fast, slow, idle, too many, or cut off.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that it does not expect")]
+#![allow(clippy::disallowed_methods, reason = "tests measure time and lay out files themselves")]
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use margay::answer;
+use margay::listener::body::RequestBody;
+use margay::listener::{AnswerFuture, Handler, Listener, bind};
+use margay::metrics::Traffic;
+use margay::settings::ConnectionLimits;
+use margay::tls::{Reload, Tls};
+use margay_env::Env;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Answers with the length of the body, or with what is wrong with it; `/slow` takes 600 ms.
+struct Echo;
+
+impl Handler for Echo {
+    fn handle(&self, request: Request<RequestBody>, _peer: Option<SocketAddr>) -> AnswerFuture {
+        Box::pin(async move {
+            if request.uri().path() == "/slow" {
+                sleep(Duration::from_millis(600)).await;
+            }
+            if request.uri().path() == "/unread" {
+                return answer::plain(StatusCode::FORBIDDEN, "not you");
+            }
+            if request.uri().path() == "/endless" {
+                return Response::new(answer::whole(vec![0; 64 << 20]));
+            }
+            match request.into_body().collect().await {
+                Ok(body) => answer::plain(StatusCode::OK, &body.to_bytes().len().to_string()),
+                Err(error) => answer::plain(StatusCode::REQUEST_TIMEOUT, &error.to_string()),
+            }
+        })
+    }
+}
+
+fn limits() -> ConnectionLimits {
+    ConnectionLimits {
+        connections_max: 100,
+        header_bytes_max: 16 << 10,
+        header_time_max: Duration::from_secs(1),
+        idle_time_max: Duration::from_secs(3),
+        stall_time_max: Duration::from_secs(1),
+        body_rate_min: 1 << 20,
+        streams_max: 16,
+        drain_time_max: Duration::from_secs(5),
+    }
+}
+
+async fn start(limits: ConnectionLimits, tls: Option<Tls>) -> (Listener, SocketAddr, Arc<Traffic>) {
+    let socket = bind("127.0.0.1:0", "--address").await.unwrap();
+    let traffic = Arc::new(Traffic::default());
+    let listener = Listener::start_tcp(socket, tls, Arc::new(Echo), Arc::clone(&traffic), limits);
+    let address = listener.address.unwrap();
+    (listener, address, traffic)
+}
+
+/// Sends bytes and reads until the answer's end: `marker`, or the end of the connection.
+async fn talk(stream: &mut TcpStream, send: &str, marker: &str) -> String {
+    stream.write_all(send.as_bytes()).await.unwrap();
+    let mut text = Vec::new();
+    let mut buffer = [0; 4096];
+    while !String::from_utf8_lossy(&text).contains(marker) {
+        match timeout(Duration::from_secs(10), stream.read(&mut buffer)).await.unwrap() {
+            Ok(0) | Err(_) => break,
+            Ok(count) => text.extend_from_slice(&buffer[..count]),
+        }
+    }
+    String::from_utf8(text).unwrap()
+}
+
+/// How long until the server ends the connection.
+async fn until_closed(stream: &mut TcpStream) -> Duration {
+    let begun = Instant::now();
+    let mut buffer = [0; 4096];
+    while !matches!(timeout(Duration::from_secs(10), stream.read(&mut buffer)).await.unwrap(), Ok(0) | Err(_)) {}
+    begun.elapsed()
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+
+#[tokio::test]
+async fn a_parked_connection_serves_again_and_ends_when_idle() {
+    let (_listener, address, traffic) = start(limits(), None).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    for _ in 0..3 {
+        assert!(talk(&mut stream, GET, "\r\n\r\n0\n").await.starts_with("HTTP/1.1 200"));
+        // Longer than the time after which it is parked (half of the head's time).
+        sleep(Duration::from_millis(1200)).await;
+    }
+    // A head that begins while parked and goes on later, and two requests in one piece.
+    talk(&mut stream, "GE", "never").await;
+    drop(stream);
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GE").await.unwrap();
+    sleep(Duration::from_millis(300)).await;
+    let both = talk(&mut stream, &format!("{}{GET}", &GET[2..]), "0\nHTTP").await;
+    assert!(both.starts_with("HTTP/1.1 200"), "{both}");
+    sleep(Duration::from_millis(100)).await;
+    let idle = until_closed(&mut stream).await;
+    assert!((Duration::from_secs(2)..Duration::from_secs(6)).contains(&idle), "{idle:?}");
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(traffic.open(), 0);
+}
+
+#[tokio::test]
+async fn silence_and_half_a_head_end_the_connection() {
+    let (_listener, address, _) = start(limits(), None).await;
+    for beginning in ["", "G", "PRI", "GET / HTTP/1.1\r\nhost: x\r\n", "PRI * HTTP/2.0\r\n"] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(beginning.as_bytes()).await.unwrap();
+        let took = until_closed(&mut stream).await;
+        assert!(took < Duration::from_secs(5), "{beginning:?} was held for {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_over_the_limit_is_told_so() {
+    let (_listener, address, _) = start(limits(), None).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let long = format!("GET / HTTP/1.1\r\nhost: x\r\nlong: {}\r\n\r\n", "a".repeat(20 << 10));
+    let answer = talk(&mut stream, &long, "\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+}
+
+#[tokio::test]
+async fn stalled_and_crawling_bodies_are_given_up() {
+    let (_listener, address, _) = start(limits(), None).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let answer = talk(&mut stream, "PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n12345", "body").await;
+    assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("sent nothing for 1s"), "{answer}");
+
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 10000\r\n\r\n").await.unwrap();
+    let begun = Instant::now();
+    while stream.write_all(b"x").await.is_ok() && begun.elapsed() < Duration::from_secs(8) {
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert!(begun.elapsed() < Duration::from_secs(6), "a body of 10 bytes a second went on for {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn an_answer_survives_the_body_that_nobody_read() {
+    let (_listener, address, _) = start(limits(), None).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = "PUT /unread HTTP/1.1\r\nhost: x\r\ncontent-length: 500000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&vec![0; 500_000]).await.unwrap();
+    sleep(Duration::from_millis(200)).await;
+    let answer = talk(&mut stream, "", "not you").await;
+    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("not you"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_take_its_answer_is_dropped() {
+    let (_listener, address, traffic) = start(limits(), None).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /endless HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(traffic.open(), 1);
+    // The stall, then the moment that the end of the connection may take.
+    sleep(Duration::from_millis(4500)).await;
+    assert_eq!(traffic.open(), 0);
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_told_to_slow_down() {
+    let (_listener, address, _) = start(ConnectionLimits { connections_max: 1, ..limits() }, None).await;
+    let mut first = TcpStream::connect(address).await.unwrap();
+    talk(&mut first, GET, "\r\n\r\n0\n").await;
+    let mut second = TcpStream::connect(address).await.unwrap();
+    let answer = talk(&mut second, GET, "</Error>").await;
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("<Code>SlowDown</Code>"), "{answer}");
+    drop(first);
+    sleep(Duration::from_millis(200)).await;
+    let mut third = TcpStream::connect(address).await.unwrap();
+    assert!(talk(&mut third, GET, "\r\n\r\n0\n").await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn stopping_finishes_what_runs_and_closes_what_rests() {
+    let (listener, address, _) = start(limits(), None).await;
+    let mut idle = TcpStream::connect(address).await.unwrap();
+    talk(&mut idle, GET, "\r\n\r\n0\n").await;
+    let mut busy = TcpStream::connect(address).await.unwrap();
+    let slow =
+        tokio::spawn(async move { talk(&mut busy, "GET /slow HTTP/1.1\r\nhost: x\r\n\r\n", "\r\n\r\n0\n").await });
+    sleep(Duration::from_millis(100)).await;
+    let begun = Instant::now();
+    assert!(listener.stop(Duration::from_secs(5)).await);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(slow.await.unwrap().starts_with("HTTP/1.1 200"));
+    assert!(until_closed(&mut idle).await < Duration::from_millis(500));
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn http2_without_tls_is_understood() {
+    let (listener, address, _) = start(limits(), None).await;
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let driver = tokio::spawn(connection);
+    let request = Request::put(format!("http://{address}/")).body(Full::new(Bytes::from_static(b"12345"))).unwrap();
+    let answer = sender.send_request(request).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "5\n");
+    assert!(listener.stop(Duration::from_secs(3)).await);
+    driver.await.unwrap().unwrap();
+}
+
+fn fixture(name: &str) -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name)).unwrap()
+}
+
+/// A client that trusts exactly this certificate.
+fn trusting(certificate: &str) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(&fixture(certificate)).unwrap()).unwrap();
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
+}
+
+#[tokio::test]
+async fn a_certificate_is_replaced_under_open_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("chain.pem"), folder.path().join("key.pem"));
+    let put = |name: &str| {
+        std::fs::write(&certificate, fixture(&format!("{name}.pem"))).unwrap();
+        std::fs::write(&key, fixture(&format!("{name}.key.pem"))).unwrap();
+    };
+    put("first");
+    let tls = Tls::load(&Env::real(), certificate.clone(), key.clone()).unwrap();
+    let (_listener, address, _) = start(limits(), Some(tls.clone())).await;
+    let connect = async |trusted: &str| {
+        let stream = TcpStream::connect(address).await.unwrap();
+        trusting(trusted).connect(ServerName::try_from("localhost").unwrap(), stream).await
+    };
+    let mut old = connect("first.pem").await.unwrap();
+    assert!(connect("second.pem").await.is_err());
+
+    // A key that does not fit leaves the old pair in use; the same files are not judged twice.
+    std::fs::write(&key, fixture("second.key.pem")).unwrap();
+    assert!(tls.reload().unwrap_err().contains("do not fit"));
+    assert_eq!(tls.reload(), Ok(Reload::Unchanged));
+    connect("first.pem").await.unwrap();
+
+    put("second");
+    assert_eq!(tls.reload(), Ok(Reload::Replaced));
+    connect("second.pem").await.unwrap();
+    old.write_all(GET.as_bytes()).await.unwrap();
+    let mut buffer = [0; 12];
+    old.read_exact(&mut buffer).await.unwrap();
+    assert_eq!(&buffer, b"HTTP/1.1 200");
+}
+
+#[test]
+fn bad_tls_files_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("chain.pem"), folder.path().join("key.pem"));
+    let load = || Tls::load(&Env::real(), certificate.clone(), key.clone()).unwrap_err().message;
+    assert!(load().contains("chain.pem cannot be read"), "{}", load());
+    std::fs::write(&certificate, b"nothing").unwrap();
+    std::fs::write(&key, b"nothing").unwrap();
+    assert!(load().contains("holds no certificate"), "{}", load());
+    std::fs::write(&certificate, fixture("first.pem")).unwrap();
+    assert!(load().contains("holds no private key"), "{}", load());
+    std::fs::write(&key, fixture("second.key.pem")).unwrap();
+    assert!(load().contains("do not fit"), "{}", load());
+}
