@@ -121,8 +121,12 @@ impl Draft {
         self.places.get(key).is_some_and(|place| matches!(self.batch.writes[*place], Write::Delete { .. }))
     }
 
-    pub(crate) fn writes(&self) -> usize {
-        self.batch.writes.len()
+    /// The value that this draft puts under a key.
+    pub(crate) fn value(&self, key: &[u8]) -> Option<&[u8]> {
+        match &self.batch.writes[*self.places.get(key)?] {
+            Write::Put { value, .. } => Some(value),
+            Write::Delete { .. } | Write::Add { .. } | Write::Max { .. } => None,
+        }
     }
 
     pub(crate) fn commit(self, engine: &dyn Engine) -> Result<Seq, Refused> {

@@ -74,19 +74,27 @@ impl Volume {
         if len > OBJECT_BYTES_MAX {
             return Err(Error::TooLarge);
         }
-        let state = if len <= self.small_bytes_max() {
-            State::Small(Vec::with_capacity(len as usize))
-        } else {
-            State::Runs { current: None, current_left: 0, done: Vec::new(), pins: Vec::new() }
-        };
-        Ok(Upload {
+        if len > self.small_bytes_max() {
+            return self.stage_in_runs(owner, len);
+        }
+        Ok(self.new_upload(owner, len, State::Small(Vec::with_capacity(len as usize))))
+    }
+
+    /// As `stage`, never in memory.
+    pub(crate) fn stage_in_runs(&self, owner: Ino, len: u64) -> Result<Upload, Error> {
+        let state = State::Runs { current: None, current_left: 0, done: Vec::new(), pins: Vec::new() };
+        Ok(self.new_upload(owner, len, state))
+    }
+
+    fn new_upload(&self, owner: Ino, len: u64, state: State) -> Upload {
+        Upload {
             store: Arc::clone(&self.store),
             owner: owner.0.to_be_bytes(),
             run_bytes_max: self.options.run_bytes_max.max(1),
             expected: len,
             received: 0,
             state,
-        })
+        }
     }
 
     /// Bodies up to this many bytes are kept in memory until their commit.

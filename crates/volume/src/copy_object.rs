@@ -1,0 +1,107 @@
+//! CopyObject: a new object that shares the source's data.
+//!
+//! Why:        no byte is moved; only small inline bodies are copied with the entry.
+//! Invariants: the source's entry is asserted, so a copy is of what was there at its commit.
+//!             A copy keeps the source's ETag and part sizes. A copy onto itself replaces headers and time only.
+//! Not here:   owners of runs (share, release).
+
+use crate::api::{CopyRequest, Error, Headers, PutOutcome};
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::get_object::Found;
+use crate::key;
+use crate::open::Volume;
+use crate::paths::{Done, Walk, split};
+use crate::place;
+use crate::put_object::{Current, check_key};
+use crate::record::{Data, FileEntry};
+
+impl Volume {
+    pub async fn copy_object(&self, request: CopyRequest<'_>) -> Result<PutOutcome, Error> {
+        check_key(request.key)?;
+        let (directories, name) = split(request.key);
+        let done = self.change(request.bucket, directories, |walk| self.try_copy(walk, name, &request));
+        self.answer(done).await
+    }
+
+    fn try_copy(&self, walk: &Walk<'_>, name: &str, request: &CopyRequest<'_>) -> Result<Done<PutOutcome>, Refused> {
+        let mut seen = margay_meta::Seq::default();
+        let source = self.find(request.source_bucket, request.source_key, &mut seen)?;
+        request.source_condition.check_source(source.file.etag, source.file.modified)?;
+        let current = self.current(walk, name)?;
+        request.condition.check(current.etag(walk, name))?;
+        let headers = match &request.headers {
+            Some(headers) => headers.clone(),
+            None => self.info(&source, &mut seen)?.ok_or(Refused::Conflict)?.headers,
+        };
+        let mut draft = Draft::default();
+        let outcome = match &current.file {
+            Some((_, version)) if source.key == current.key => {
+                if *version != source.version {
+                    return Err(Refused::Conflict);
+                }
+                self.draft_onto_itself(&mut draft, walk, &source, headers)?
+            }
+            _ => self.draft_copy(&mut draft, walk, name, &source, &current, headers)?,
+        };
+        let seq = self.commit(draft)?;
+        Ok(Done::Changed(outcome, seq))
+    }
+
+    fn draft_onto_itself(
+        &self,
+        draft: &mut Draft,
+        walk: &Walk<'_>,
+        source: &Found,
+        headers: Headers,
+    ) -> Result<PutOutcome, Error> {
+        walk.path.assert_in(draft);
+        draft.assert_version(source.key.clone(), source.version);
+        if source.file.header_rows {
+            self.delete_rows(draft, &key::headers(source.file.ino))?;
+        }
+        let now = self.now();
+        let file = FileEntry { modified: now, changed: now, headers, ..source.file.clone() };
+        let outcome = PutOutcome { etag: file.etag, modified: now };
+        place::put_file(draft, source.key.clone(), file, None)?;
+        Ok(outcome)
+    }
+
+    fn draft_copy(
+        &self,
+        draft: &mut Draft,
+        walk: &Walk<'_>,
+        name: &str,
+        source: &Found,
+        current: &Current,
+        headers: Headers,
+    ) -> Result<PutOutcome, Error> {
+        let ino = self.new_ino()?;
+        let from = &source.file;
+        let extents = self.extents_of(from)?;
+        let data = match &extents {
+            None => from.data.clone(),
+            Some(extents) => place::place_extents(draft, ino, extents.clone()),
+        };
+        debug_assert!(matches!(data, Data::Inline(_)) == extents.is_none());
+        let mut file = FileEntry::new(ino, from.size, from.etag, self.now(), data, headers);
+        file.shared = extents.as_ref().is_some_and(|extents| !extents.is_empty());
+        if let Some((old, _)) = &current.file {
+            (file.mode, file.uid, file.gid) = (old.mode, old.uid, old.gid);
+        }
+        let outcome = PutOutcome { etag: file.etag, modified: file.modified };
+        let key = self.replace(walk, name, current, &file, draft)?;
+        match &extents {
+            // Small and copied with the entry: the copy is of one moment all the same.
+            None => draft.assert_version(source.key.clone(), source.version),
+            Some(extents) => self.share_runs(draft, source, ino, extents),
+        }
+        if from.etag.parts > 0
+            && let Some(row) = self.engine.get(&key::part_sizes(from.ino))?.value
+        {
+            draft.put(key::part_sizes(ino), row.value.to_vec());
+        }
+        place::put_file(draft, key, file, None)?;
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,191 @@
+//! Compares what was gathered: counters, mirrors, owners, segment files.
+//!
+//! Invariants: entries are right and the rest follows them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
+
+use margay_meta::{RowRef, Seq};
+use margay_segment::SegmentId;
+
+use super::gather::Rows;
+use super::{FindingKind, Findings, Repair};
+use crate::api::Error;
+use crate::bucket::decode_counter;
+use crate::inos;
+use crate::key::{self, Counted, Ino, Live};
+use crate::open::Volume;
+use crate::record::DirectoryRecord;
+
+pub(super) fn check(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
+    check_directories(volume, rows, findings)?;
+    check_usage(volume, rows, findings)?;
+    check_shares(rows, findings);
+    check_live(volume, rows, findings)?;
+    check_leftovers(volume, rows, findings)?;
+    check_numbers(volume, rows, findings)
+}
+
+fn visit(volume: &Volume, range: &key::Range, mut read: impl FnMut(RowRef<'_>)) -> Result<(), Error> {
+    volume.scan(range, &mut Seq::default(), |row| {
+        read(row);
+        Ok(ControlFlow::Continue(()))
+    })
+}
+
+/// The root above a directory; `None` when there is none or the way is a circle.
+fn root_of(rows: &Rows, mut directory: Ino) -> Option<Ino> {
+    for _ in 0..=rows.directories.len() {
+        if rows.roots.contains_key(&directory) {
+            return Some(directory);
+        }
+        directory = rows.directories.get(&directory)?.0;
+    }
+    None
+}
+
+fn check_directories(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
+    let mut records: HashMap<Ino, Option<DirectoryRecord>> = HashMap::new();
+    visit(volume, &key::directories(), |row| {
+        if let Ok((ino, _)) = key::parse_ino(row.key) {
+            records.insert(ino, DirectoryRecord::decode(row.value).ok());
+        }
+    })?;
+    let roots = rows.roots.iter().map(|(ino, name)| (*ino, (Ino(0), name.as_str())));
+    let below = rows.directories.iter().map(|(ino, (parent, name, _))| (*ino, (*parent, name.as_str())));
+    for (ino, (parent, name)) in roots.chain(below) {
+        let right = DirectoryRecord { parent, sort_name: name.to_owned() };
+        if records.remove(&ino).flatten().as_ref() != Some(&right) {
+            findings.note(FindingKind::DirectoryRecord, || format!("directory {} is {name:?} in {}", ino.0, parent.0));
+            findings.repairs.push(Repair::Put(key::directory(ino), right.encode()));
+        }
+    }
+    for ino in records.into_keys() {
+        findings.note(FindingKind::Leftover, || format!("record of directory {}", ino.0));
+        findings.repairs.push(Repair::Delete(key::directory(ino)));
+    }
+    for (ino, (_, name, entry)) in &rows.directories {
+        if !entry.explicit && !rows.sums.contains_key(ino) {
+            findings.note(FindingKind::Directory, || format!("implicit directory {name:?} ({}) is empty", ino.0));
+        }
+    }
+    for ino in rows.sums.keys() {
+        if root_of(rows, *ino).is_none() {
+            findings.note(FindingKind::Directory, || format!("directory {} is in no bucket", ino.0));
+        }
+    }
+    Ok(())
+}
+
+fn check_usage(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
+    let mut right: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
+    for (directory, (objects, bytes)) in &rows.sums {
+        if let Some(root) = root_of(rows, *directory) {
+            *right.entry(key::usage(root, Counted::Objects)).or_default() += objects;
+            *right.entry(key::usage(root, Counted::Bytes)).or_default() += bytes;
+        }
+    }
+    let mut stored = BTreeMap::new();
+    visit(volume, &key::all_usage(), |row| {
+        let belongs = key::parse_ino(row.key).is_ok_and(|(root, _)| rows.roots.contains_key(&root));
+        if belongs {
+            stored.insert(row.key.to_vec(), decode_counter(row.value).unwrap_or(0));
+        } else {
+            findings.note(FindingKind::Leftover, || format!("usage row {:02x?}", row.key));
+            findings.repairs.push(Repair::Delete(row.key.to_vec()));
+        }
+    })?;
+    let keys: BTreeSet<&Vec<u8>> = right.keys().chain(stored.keys()).collect();
+    for key in keys {
+        let (right, stored) = (right.get(key).unwrap_or(&0), stored.get(key).unwrap_or(&0));
+        if right != stored {
+            findings.note(FindingKind::Counter, || format!("usage {key:02x?} is {stored}, should be {right}"));
+            findings.repairs.push(Repair::Add(key.clone(), right - stored));
+        }
+    }
+    Ok(())
+}
+
+fn check_shares(rows: &Rows, findings: &mut Findings) {
+    for ((segment, offset), listed) in &rows.shares {
+        let owners = rows.owners.get(&(*segment, *offset));
+        for owner in listed {
+            if !owners.is_some_and(|owners| owners.contains(owner)) {
+                findings.note(FindingKind::Share, || format!("{} owns no run at {segment:?}+{offset}", owner.0));
+                findings.repairs.push(Repair::Delete(key::share(*segment, *offset, *owner)));
+            }
+        }
+    }
+    for ((segment, offset), owners) in &rows.owners {
+        let listed = rows.shares.get(&(*segment, *offset));
+        if owners.len() > 1 {
+            findings.report.shared_runs += 1;
+        } else if listed.is_none() {
+            continue;
+        }
+        for owner in owners {
+            if !listed.is_some_and(|listed| listed.contains(owner)) {
+                findings.note(FindingKind::Share, || format!("{} is no listed owner of {segment:?}+{offset}", owner.0));
+            }
+        }
+    }
+}
+
+fn check_live(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
+    let files: BTreeMap<SegmentId, u64> =
+        volume.store.segments().into_iter().map(|segment| (segment.id, segment.len)).collect();
+    findings.report.segment_bytes = files.values().sum();
+    let mut stored: BTreeMap<SegmentId, i64> = BTreeMap::new();
+    visit(volume, &key::all_live(), |row| {
+        if let (Ok((segment, side)), Ok(count)) = (key::parse_live(row.key), decode_counter(row.value)) {
+            *stored.entry(segment).or_default() += if side == Live::Gained { count } else { -count };
+        } else {
+            findings.note(FindingKind::Damaged, || format!("live counter {:02x?}", row.key));
+        }
+    })?;
+    let segments: BTreeSet<&SegmentId> = rows.live.keys().chain(stored.keys()).collect();
+    for segment in segments {
+        let right = *rows.live.get(segment).unwrap_or(&0);
+        let stored = *stored.get(segment).unwrap_or(&0);
+        findings.report.live_bytes += right as u64;
+        if right != stored {
+            findings.note(FindingKind::Counter, || format!("{segment:?}: {stored} bytes live, should be {right}"));
+            findings.repairs.push(Repair::Add(key::live(*segment, Live::Gained), right - stored));
+        }
+    }
+    for (segment, end) in &rows.ends {
+        if files.get(segment).is_none_or(|len| len < end) {
+            findings.note(FindingKind::MissingData, || format!("{segment:?} ends before byte {end} or is not there"));
+        }
+    }
+    Ok(())
+}
+
+fn check_leftovers(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
+    let is_directory = |ino: &Ino| rows.roots.contains_key(ino) || rows.directories.contains_key(ino);
+    let tables: [(&str, key::Range, &dyn Fn(&Ino) -> bool); 3] = [
+        ("headers", key::all_headers(), &|ino| rows.with_headers.contains(ino)),
+        ("part sizes", key::all_part_sizes(), &|ino| rows.with_part_sizes.contains(ino)),
+        ("times", key::all_times(), &is_directory),
+    ];
+    for (what, range, belongs) in tables {
+        visit(volume, &range, |row| {
+            if !key::parse_ino(row.key).is_ok_and(|(ino, _)| belongs(&ino)) {
+                findings.note(FindingKind::Leftover, || format!("{what} of nothing: {:02x?}", row.key));
+                findings.repairs.push(Repair::Delete(row.key.to_vec()));
+            }
+        })?;
+    }
+    Ok(())
+}
+
+fn check_numbers(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
+    let row = volume.engine.get(&key::inos())?.value;
+    let next = row.map_or(Ok(1), |row| inos::decode(&row.value)).unwrap_or(0);
+    if next <= rows.largest.0 {
+        findings.note(FindingKind::Numbers, || format!("{} is in use, the counter is at {next}", rows.largest.0));
+        let right = (rows.largest.0 + 1).to_be_bytes().to_vec();
+        findings.repairs.push(Repair::Put(key::inos(), right));
+    }
+    Ok(())
+}

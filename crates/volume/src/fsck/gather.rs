@@ -1,0 +1,229 @@
+//! Reads every row once, and keeps what the checks need.
+//!
+//! Why:        memory grows with directories, shared runs and large files, not with small files.
+//! Invariants: an undecodable row is a finding and is left out.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use margay_meta::Seq;
+use margay_segment::{Extent, SegmentId};
+
+use super::{FindingKind, Findings};
+use crate::api::Error;
+use crate::fsck::Repair;
+use crate::key::{self, Ino};
+use crate::open::Volume;
+use crate::record::data::decode_extent_row;
+use crate::record::{Bucket, Damaged, Data, DirectoryEntry, Entry, FileEntry, Orphan, PartRecord, UploadRecord};
+use crate::release::distinct_runs;
+
+/// A file whose extents are in rows.
+#[derive(Debug)]
+pub(super) struct Large {
+    pub(super) size: u64,
+    pub(super) shared: bool,
+    pub(super) extents: Vec<(u64, Extent)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    /// Root directory to bucket.
+    pub(super) roots: HashMap<Ino, String>,
+    /// Directory to where its entry is.
+    pub(super) directories: HashMap<Ino, (Ino, String, DirectoryEntry)>,
+    /// What files directly in a directory add up to: objects, bytes. Every directory with an entry is here.
+    pub(super) sums: HashMap<Ino, (i64, i64)>,
+    pub(super) large: BTreeMap<Ino, Large>,
+    pub(super) with_headers: HashSet<Ino>,
+    pub(super) with_part_sizes: HashSet<Ino>,
+    pub(super) uploads: HashSet<Ino>,
+    pub(super) orphans: HashMap<Ino, Orphan>,
+    pub(super) shares: HashMap<(SegmentId, u64), BTreeSet<Ino>>,
+    /// Owners that were found, of runs that have share rows or are named by a file with the shared flag.
+    pub(super) owners: HashMap<(SegmentId, u64), BTreeSet<Ino>>,
+    /// Bytes that are named, by segment.
+    pub(super) live: BTreeMap<SegmentId, i64>,
+    /// The end of the last run that is named, by segment.
+    pub(super) ends: BTreeMap<SegmentId, u64>,
+    pub(super) largest: Ino,
+}
+
+impl Rows {
+    fn number(&mut self, ino: Ino) {
+        self.largest = self.largest.max(ino);
+    }
+
+    pub(super) fn own(&mut self, owner: Ino, shared: bool, extents: &[Extent]) {
+        for run in distinct_runs(extents) {
+            let place = (run.segment, run.offset);
+            let end = self.ends.entry(run.segment).or_default();
+            *end = run.offset.saturating_add(run.len).max(*end);
+            let mut first = true;
+            if shared || self.shares.contains_key(&place) {
+                let owners = self.owners.entry(place).or_default();
+                first = owners.is_empty();
+                owners.insert(owner);
+            }
+            if first {
+                *self.live.entry(run.segment).or_default() += run.len as i64;
+            }
+        }
+    }
+
+    fn file(&mut self, directory: Ino, file: &FileEntry) {
+        self.number(file.ino);
+        let sum = self.sums.entry(directory).or_default();
+        *sum = (sum.0 + 1, sum.1.saturating_add(file.size as i64));
+        if file.header_rows {
+            self.with_headers.insert(file.ino);
+        }
+        if file.etag.parts > 0 {
+            self.with_part_sizes.insert(file.ino);
+        }
+        match &file.data {
+            Data::Inline(_) => {}
+            Data::Extents(extents) => self.own(file.ino, file.shared, extents),
+            Data::Rows => {
+                let large = Large { size: file.size, shared: file.shared, extents: Vec::new() };
+                self.large.insert(file.ino, large);
+            }
+        }
+    }
+}
+
+fn covered(file: &FileEntry) -> bool {
+    match &file.data {
+        Data::Inline(bytes) => bytes.len() as u64 == file.size,
+        Data::Extents(extents) => extents.iter().map(|extent| extent.len).sum::<u64>() == file.size,
+        Data::Rows => true,
+    }
+}
+
+/// Visits a table; `read` gives an error for a row that does not decode.
+fn table(
+    volume: &Volume,
+    findings: &mut Findings,
+    range: &key::Range,
+    mut read: impl FnMut(&[u8], &[u8], &mut Findings) -> Result<(), Damaged>,
+) -> Result<(), Error> {
+    volume.scan(range, &mut Seq::default(), |row| {
+        if let Err(damaged) = read(row.key, row.value, findings) {
+            findings.note(FindingKind::Damaged, || format!("row {:02x?}: {damaged}", row.key));
+        }
+        Ok(ControlFlow::Continue(()))
+    })
+}
+
+pub(super) fn gather(volume: &Volume, findings: &mut Findings) -> Result<Rows, Error> {
+    let mut rows = Rows::default();
+    table(volume, findings, &key::all_shares(), |row, _, _| {
+        let (segment, offset, owner) = key::parse_share(row)?;
+        rows.shares.entry((segment, offset)).or_default().insert(owner);
+        Ok(())
+    })?;
+    table(volume, findings, &key::orphans(), |row, value, findings| {
+        rows.orphans.insert(key::parse_ino(row)?.0, Orphan::decode(value)?);
+        findings.report.orphans += 1;
+        Ok(())
+    })?;
+    table(volume, findings, &key::buckets(), |row, value, findings| {
+        let bucket = Bucket::decode(value)?;
+        rows.number(bucket.root);
+        rows.roots.insert(bucket.root, key::parse_bucket(row)?.to_owned());
+        findings.report.buckets += 1;
+        Ok(())
+    })?;
+    gather_entries(volume, &mut rows, findings)?;
+    gather_uploads(volume, &mut rows, findings)?;
+    gather_extents(volume, &mut rows, findings)?;
+    Ok(rows)
+}
+
+fn gather_entries(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> Result<(), Error> {
+    table(volume, findings, &key::all_entries(), |row, value, findings| {
+        let (directory, name) = key::parse_entry(row)?;
+        match Entry::decode(value)? {
+            Entry::File(file) => {
+                findings.report.files += 1;
+                findings.report.bytes += file.size;
+                rows.file(directory, &file);
+                if !covered(&file) || name.contains('/') {
+                    findings.note(FindingKind::Extents, || format!("file {name:?} in directory {}", directory.0));
+                }
+            }
+            Entry::Directory(entry) => {
+                findings.report.directories += 1;
+                rows.number(entry.ino);
+                rows.sums.entry(directory).or_default();
+                let twice = rows.directories.insert(entry.ino, (directory, name.to_owned(), entry)).is_some();
+                if twice || name.find('/') != Some(name.len() - 1) {
+                    findings.note(FindingKind::Directory, || format!("directory {} as {name:?}", entry.ino.0));
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn gather_uploads(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> Result<(), Error> {
+    table(volume, findings, &key::all_uploads(), |row, value, findings| {
+        let upload = UploadRecord::decode(value)?;
+        let (root, name, id) = key::parse_upload(row)?;
+        rows.number(upload.ino);
+        rows.uploads.insert(upload.ino);
+        findings.report.uploads += 1;
+        if !rows.roots.contains_key(&root) {
+            findings.note(FindingKind::Leftover, || format!("upload {id} of {name:?} is in no bucket"));
+        }
+        Ok(())
+    })?;
+    table(volume, findings, &key::all_parts(), |row, value, findings| {
+        let (upload, number) = key::parse_part(row)?;
+        let part = PartRecord::decode(value)?;
+        rows.number(part.ino);
+        findings.report.parts += 1;
+        if !rows.uploads.contains(&upload) && !rows.orphans.contains_key(&upload) {
+            findings.note(FindingKind::Leftover, || format!("part {number} of upload {} that is gone", upload.0));
+            // Draining lets go of its data; removing the row would not.
+            findings.repairs.push(Repair::Put(key::orphan(upload), Orphan::Parts.encode()));
+        }
+        if let Data::Extents(extents) = &part.data {
+            rows.own(part.ino, part.shared, extents);
+        }
+        Ok(())
+    })
+}
+
+fn gather_extents(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> Result<(), Error> {
+    table(volume, findings, &key::all_extents(), |row, value, findings| {
+        let (ino, offset) = key::parse_extent(row)?;
+        let extent = decode_extent_row(value)?;
+        if let (None, Some(Orphan::File { shared })) = (rows.large.get(&ino), rows.orphans.get(&ino)) {
+            let large = Large { size: u64::MAX, shared: *shared, extents: Vec::new() };
+            rows.large.insert(ino, large);
+        }
+        match rows.large.get_mut(&ino) {
+            Some(large) => large.extents.push((offset, extent)),
+            None => {
+                findings.note(FindingKind::Leftover, || format!("extent of file {} at {offset}", ino.0));
+                findings.repairs.push(Repair::Delete(row.to_vec()));
+            }
+        }
+        Ok(())
+    })?;
+    for (ino, large) in std::mem::take(&mut rows.large) {
+        let extents: Vec<Extent> = large.extents.iter().map(|(_, extent)| *extent).collect();
+        rows.own(ino, large.shared, &extents);
+        let mut end = 0;
+        let gapless = large.extents.iter().all(|(offset, extent)| {
+            let follows = *offset == end;
+            end += extent.len;
+            follows
+        });
+        if large.size != u64::MAX && (!gapless || end != large.size) {
+            findings.note(FindingKind::Extents, || format!("extent rows of file {} do not cover it", ino.0));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! fsck: does every row agree with the others and with the segment files.
+//!
+//! Why:        counters and mirrors (live bytes, usage, directory records, shares) are kept by every operation; this
+//!             recomputes them from the entries, which are the truth.
+//! Invariants: reads only, unless told to repair; repairs change counters and rows that nothing names, never an
+//!             entry. A volume that changes meanwhile shows findings that are none, so operations should rest.
+//! Not here:   checksums of data (scrub in segment).
+
+mod check;
+mod gather;
+
+use std::collections::BTreeMap;
+
+use margay_meta::Seq;
+
+use crate::api::Error;
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::open::Volume;
+
+/// Repairs in one batch.
+const REPAIRS_PER_BATCH: usize = 4096;
+
+#[derive(Clone, Copy, Debug)]
+pub struct FsckOptions {
+    /// Correct counters and remove rows that nothing names.
+    pub repair: bool,
+    /// Findings told in full; the rest is only counted.
+    pub shown_max: usize,
+}
+
+impl Default for FsckOptions {
+    fn default() -> FsckOptions {
+        FsckOptions { repair: false, shown_max: 100 }
+    }
+}
+
+/// What a finding is about; also what a repair can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FindingKind {
+    /// Live bytes or usage differ from what the entries add up to. Repaired.
+    Counter,
+    /// A row belongs to nothing. Repaired by removing it.
+    Leftover,
+    /// A directory's record is missing or tells another place. Repaired from its entry.
+    DirectoryRecord,
+    /// A directory is not below any bucket, or an implicit one is empty.
+    Directory,
+    /// A file's extents do not cover it.
+    Extents,
+    /// Data is named in a segment that does not exist or is too short: it is lost.
+    MissingData,
+    /// Share rows and owners of a run differ.
+    Share,
+    /// A number is in use that the counter could give out again. Repaired.
+    Numbers,
+    /// A row does not decode.
+    Damaged,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub kind: FindingKind,
+    /// What and where, for people.
+    pub what: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FsckReport {
+    pub buckets: u64,
+    pub directories: u64,
+    pub files: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    pub uploads: u64,
+    pub parts: u64,
+    /// Things that are gone but not drained yet; opening the volume drains them.
+    pub orphans: u64,
+    /// Runs with more than one owner.
+    pub shared_runs: u64,
+    /// Bytes of runs that files and parts name.
+    pub live_bytes: u64,
+    /// Bytes of all segment files.
+    pub segment_bytes: u64,
+    pub findings: BTreeMap<FindingKind, u64>,
+    /// The first findings.
+    pub shown: Vec<Finding>,
+    /// Rows corrected or removed.
+    pub repaired: u64,
+}
+
+impl FsckReport {
+    pub fn clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+}
+
+/// One row to correct.
+#[derive(Clone, Debug)]
+pub(crate) enum Repair {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    Add(Vec<u8>, i64),
+}
+
+/// Findings and repairs as they come up.
+#[derive(Debug)]
+pub(crate) struct Findings {
+    report: FsckReport,
+    repairs: Vec<Repair>,
+    shown_max: usize,
+}
+
+impl Findings {
+    fn note(&mut self, kind: FindingKind, what: impl FnOnce() -> String) {
+        *self.report.findings.entry(kind).or_default() += 1;
+        if self.report.shown.len() < self.shown_max {
+            self.report.shown.push(Finding { kind, what: what() });
+        }
+    }
+}
+
+impl Volume {
+    /// Checks all of the volume; blocks for as long as it takes to read every row.
+    pub fn fsck(&self, options: FsckOptions) -> Result<FsckReport, Error> {
+        if options.repair {
+            self.drain_orphans()?;
+        }
+        let report = FsckReport::default();
+        let mut findings = Findings { report, repairs: Vec::new(), shown_max: options.shown_max };
+        let rows = gather::gather(self, &mut findings)?;
+        check::check(self, &rows, &mut findings)?;
+        if options.repair {
+            let repairs = std::mem::take(&mut findings.repairs);
+            findings.report.repaired = repairs.len() as u64;
+            self.apply(&repairs)?;
+        }
+        Ok(findings.report)
+    }
+
+    fn apply(&self, repairs: &[Repair]) -> Result<(), Error> {
+        let mut last = Seq::default();
+        for some in repairs.chunks(REPAIRS_PER_BATCH) {
+            last = self.retry(|| -> Result<Seq, Refused> {
+                let mut draft = Draft::default();
+                for repair in some {
+                    match repair.clone() {
+                        Repair::Put(key, value) => {
+                            draft.put(key, value);
+                        }
+                        Repair::Delete(key) => draft.delete(key),
+                        Repair::Add(key, delta) => draft.add(key, delta),
+                    }
+                }
+                self.commit(draft)
+            })?;
+        }
+        Ok(self.engine.wait_durable(last)?)
+    }
+}

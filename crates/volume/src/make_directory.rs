@@ -1,0 +1,47 @@
+//! Making a directory that stays when it is empty.
+//!
+//! Why:        POSIX directories live until rmdir; to S3 such a directory is an empty object `x/`.
+//! Invariants: the path is asserted as by PUT. A directory that exists becomes explicit.
+
+use crate::api::Error;
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::key;
+use crate::open::Volume;
+use crate::paths::{Done, Walk};
+use crate::put_object::check_key;
+use crate::record::DirectoryEntry;
+
+impl Volume {
+    /// `path` ends in `/`. False when it was there and explicit already.
+    pub async fn make_directory(&self, bucket: &str, path: &str) -> Result<bool, Error> {
+        check_key(path)?;
+        if !path.ends_with('/') {
+            return Err(Error::PreconditionFailed);
+        }
+        let done = self.change(bucket, path, |walk| self.try_make_directory(walk));
+        self.answer(done).await
+    }
+
+    fn try_make_directory(&self, walk: &Walk<'_>) -> Result<Done<bool>, Refused> {
+        let mut draft = Draft::default();
+        walk.path.assert_in(&mut draft);
+        let directory = self.make_directories(walk, &mut draft)?;
+        match walk.path.steps.last() {
+            Some(step) if walk.complete() && step.entry.explicit => {
+                return Ok(Done::Unchanged(false, self.engine.last_seq()));
+            }
+            Some(step) if walk.complete() => {
+                draft.put(step.key.clone(), DirectoryEntry { explicit: true, ..step.entry }.encode());
+            }
+            _ => {
+                let record = draft.value(&key::directory(directory)).ok_or(Refused::Conflict)?;
+                let record = crate::record::DirectoryRecord::decode(record)?;
+                let entry = DirectoryEntry { explicit: true, ..DirectoryEntry::implicit(directory) };
+                draft.put(key::entry(record.parent, record.sort_name.as_bytes()), entry.encode());
+            }
+        }
+        let seq = self.commit(draft)?;
+        Ok(Done::Changed(true, seq))
+    }
+}

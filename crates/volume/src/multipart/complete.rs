@@ -1,0 +1,169 @@
+//! CompleteMultipartUpload: the chosen parts become one object, in one batch.
+//!
+//! Why:        the object's extents are those of its parts in order; no byte is read or moved.
+//! Invariants: the upload's row and each chosen part's row are asserted and removed. Parts that were not chosen, or
+//!             came in between, are left to the orphan of the upload, which is written in the same batch.
+//!             ETag = MD5 of the parts' MD5s, with their count.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use margay_meta::Seq;
+use margay_segment::Extent;
+use md5::{Digest, Md5};
+
+use crate::api::{
+    ETag, Error, Headers, OBJECT_BYTES_MAX, PART_BYTES_MIN, PART_NUMBER_MAX, PartChoice, PutOutcome, WriteCondition,
+};
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::key::{self, Ino};
+use crate::multipart::FoundUpload;
+use crate::open::Volume;
+use crate::paths::{Done, Walk, split};
+use crate::place::{self, OBJECT_EXTENTS_MAX};
+use crate::record::multipart::encode_part_sizes;
+use crate::record::{Data, FileEntry, Orphan, PartRecord};
+
+/// The wish of the client, and the name of the upload.
+#[derive(Clone, Copy)]
+struct Wish<'a> {
+    bucket: &'a str,
+    key: &'a str,
+    upload: &'a str,
+    parts: &'a [PartChoice],
+    extra: &'a Headers,
+    condition: &'a WriteCondition,
+}
+
+/// The chosen parts as they were found, in order.
+struct Chosen {
+    parts: Vec<(u16, Seq, PartRecord)>,
+    size: u64,
+    etag: ETag,
+}
+
+impl Volume {
+    /// `extra` are headers computed by the door (checksums of the whole).
+    pub async fn complete_multipart(
+        &self,
+        bucket: &str,
+        key: &str,
+        upload: &str,
+        parts: &[PartChoice],
+        extra: Headers,
+        condition: &WriteCondition,
+    ) -> Result<PutOutcome, Error> {
+        let wish = Wish { bucket, key, upload, parts, extra: &extra, condition };
+        let (directories, name) = split(key);
+        let done = self.change(bucket, directories, |walk| self.try_complete(walk, name, wish));
+        match done {
+            Ok(((outcome, orphan), seq)) => {
+                self.drain_orphan(orphan)?;
+                self.answer(Ok((outcome, seq))).await
+            }
+            Err(error) => self.answer(Err(error)).await,
+        }
+    }
+
+    fn try_complete(&self, walk: &Walk<'_>, name: &str, wish: Wish<'_>) -> Result<Done<(PutOutcome, Ino)>, Refused> {
+        let found = self.find_upload(wish.bucket, wish.key, wish.upload, &mut Seq::default())?;
+        let chosen = self.choose(&found, wish.parts)?;
+        let current = self.current(walk, name)?;
+        wish.condition.check(current.etag(walk, name))?;
+        let extents = chosen.extents()?;
+        let mut headers = found.record.headers.clone();
+        headers.extend(wish.extra.clone());
+
+        let mut draft = Draft::default();
+        let ino = self.new_ino()?;
+        let data = place::place_extents(&mut draft, ino, extents);
+        let mut file = FileEntry::new(ino, chosen.size, chosen.etag, self.now(), data, headers);
+        file.shared = chosen.parts.iter().any(|(_, _, part)| part.shared);
+        if let Some((old, _)) = &current.file {
+            (file.mode, file.uid, file.gid) = (old.mode, old.uid, old.gid);
+        }
+        let outcome = PutOutcome { etag: file.etag, modified: file.modified };
+        let key = self.replace(walk, name, &current, &file, &mut draft)?;
+        self.draft_end_of_upload(&mut draft, &found, &chosen, ino)?;
+        place::put_file(&mut draft, key, file, None)?;
+        let seq = self.commit(draft)?;
+        Ok(Done::Changed((outcome, found.record.ino), seq))
+    }
+
+    /// Checks the client's list against the parts that are there.
+    fn choose(&self, found: &FoundUpload, wanted: &[PartChoice]) -> Result<Chosen, Error> {
+        if wanted.is_empty() || wanted.len() > usize::from(PART_NUMBER_MAX) {
+            return Err(Error::InvalidPartOrder);
+        }
+        if !wanted.is_sorted_by(|left, right| left.number < right.number) {
+            return Err(Error::InvalidPartOrder);
+        }
+        let mut stored = BTreeMap::new();
+        self.scan(&key::parts(found.record.ino), &mut Seq::default(), |row| {
+            stored.insert(key::parse_part(row.key)?.1, (row.version, PartRecord::decode(row.value)?));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let mut chosen = Chosen { parts: Vec::new(), size: 0, etag: ETag { digest: [0; 16], parts: 0 } };
+        let mut digests = Md5::new();
+        for (index, PartChoice { number, etag }) in wanted.iter().enumerate() {
+            let (version, part) = stored.remove(number).ok_or(Error::InvalidPart(*number))?;
+            if *etag != (ETag { digest: part.digest, parts: 0 }) {
+                return Err(Error::InvalidPart(*number));
+            }
+            if index + 1 < wanted.len() && part.size < PART_BYTES_MIN {
+                return Err(Error::PartTooSmall(*number));
+            }
+            digests.update(part.digest);
+            chosen.size += part.size;
+            chosen.parts.push((*number, version, part));
+        }
+        if chosen.size > OBJECT_BYTES_MAX {
+            return Err(Error::TooLarge);
+        }
+        chosen.etag = ETag { digest: digests.finalize().into(), parts: wanted.len() as u16 };
+        Ok(chosen)
+    }
+
+    fn draft_end_of_upload(
+        &self,
+        draft: &mut Draft,
+        found: &FoundUpload,
+        chosen: &Chosen,
+        object: Ino,
+    ) -> Result<(), Error> {
+        let upload = found.record.ino;
+        draft.assert_version(found.key.clone(), found.version);
+        draft.delete(found.key.clone());
+        draft.put(key::orphan(upload), Orphan::Parts.encode());
+        for (number, version, part) in &chosen.parts {
+            draft.assert_version(key::part(upload, *number), *version);
+            draft.delete(key::part(upload, *number));
+            if part.shared {
+                self.hand_over(draft, part.ino, object, part.extents()?)?;
+            }
+        }
+        let sizes: Vec<u64> = chosen.parts.iter().map(|(_, _, part)| part.size).collect();
+        draft.put(key::part_sizes(object), encode_part_sizes(&sizes));
+        Ok(())
+    }
+}
+
+impl Chosen {
+    fn extents(&self) -> Result<Vec<Extent>, Error> {
+        let mut extents = Vec::new();
+        for (_, _, part) in &self.parts {
+            extents.extend_from_slice(part.extents()?);
+        }
+        if extents.len() > OBJECT_EXTENTS_MAX { Err(Error::TooLarge) } else { Ok(extents) }
+    }
+}
+
+impl PartRecord {
+    pub(crate) fn extents(&self) -> Result<&[Extent], Error> {
+        match &self.data {
+            Data::Extents(extents) => Ok(extents),
+            Data::Inline(_) | Data::Rows => Err(Error::Corrupt("a part without extents".to_owned())),
+        }
+    }
+}

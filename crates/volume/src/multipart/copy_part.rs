@@ -1,0 +1,136 @@
+//! UploadPartCopy: a part that shares a slice of an object's data.
+//!
+//! Why:        a slice of an extent is an extent, so no byte is moved; inline bodies and slices of very many
+//!             extents are copied.
+//! Invariants: the source's entry is asserted. The ETag of a slice is made from the source's ETag and the range,
+//!             because the bytes are not read.
+
+use std::ops::Range;
+
+use margay_meta::Seq;
+use margay_segment::Extent;
+use md5::{Digest, Md5};
+
+use crate::api::{ETag, Error, Headers, PartInfo, ReadCondition};
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::multipart::put_part::{PartName, check_part};
+use crate::open::Volume;
+use crate::record::data::PART_EXTENTS_MAX;
+use crate::record::{Data, PartRecord};
+use crate::upload::Staged;
+
+/// How a try ended that did not fail.
+enum Try {
+    Shared(PartInfo, Seq),
+    /// The bytes have to be copied: this is the slice and its ETag's digest.
+    Copy(Range<u64>, [u8; 16]),
+}
+
+impl Volume {
+    /// `range` is `first..end` in bytes of the source.
+    #[allow(clippy::too_many_arguments, reason = "they are what S3 names a part and its source by")]
+    pub async fn copy_part(
+        &self,
+        bucket: &str,
+        key: &str,
+        upload: &str,
+        number: u16,
+        source: (&str, &str),
+        range: Option<Range<u64>>,
+        source_condition: &ReadCondition,
+    ) -> Result<PartInfo, Error> {
+        let name = PartName { bucket, key, upload, number };
+        let range = range.as_ref();
+        match self.retry(|| self.try_copy_part(name, source, range, source_condition)) {
+            Ok(Try::Shared(info, seq)) => self.answer(Ok((info, seq))).await,
+            Ok(Try::Copy(slice, digest)) => {
+                let staged = self.stage_slice(source, slice, digest, source_condition).await?;
+                self.put_staged_part(name, digest, Headers::new(), staged).await
+            }
+            Err(error) => self.answer(Err(error)).await,
+        }
+    }
+
+    fn try_copy_part(
+        &self,
+        name: PartName<'_>,
+        source: (&str, &str),
+        range: Option<&Range<u64>>,
+        condition: &ReadCondition,
+    ) -> Result<Try, Refused> {
+        let mut seen = Seq::default();
+        let upload = self.find_upload(name.bucket, name.key, name.upload, &mut seen)?;
+        let found = self.find(source.0, source.1, &mut seen)?;
+        condition.check_source(found.file.etag, found.file.modified)?;
+        let range = checked_range(range, found.file.size)?;
+        check_part(name.number, range.end - range.start)?;
+        let digest = slice_digest(found.file.etag, &range, found.file.size);
+        let Some(extents) = self.extents_of(&found.file)?.map(|extents| slice(&extents, &range)) else {
+            return Ok(Try::Copy(range, digest));
+        };
+        if extents.len() > PART_EXTENTS_MAX {
+            return Ok(Try::Copy(range, digest));
+        }
+        let mut draft = Draft::default();
+        let ino = self.new_ino()?;
+        self.share_runs(&mut draft, &found, ino, &extents);
+        let (size, modified, headers) = (range.end - range.start, self.now(), Headers::new());
+        let part = PartRecord { ino, size, modified, digest, shared: true, data: Data::Extents(extents), headers };
+        let seq = self.commit_part(draft, &upload, name.number, &part, None)?;
+        Ok(Try::Shared(part.info(name.number), seq))
+    }
+
+    async fn stage_slice(
+        &self,
+        source: (&str, &str),
+        slice: Range<u64>,
+        digest: [u8; 16],
+        condition: &ReadCondition,
+    ) -> Result<Staged, Error> {
+        let reader = self.open_now(source.0, source.1, &mut Seq::default(), |file| {
+            condition.check_source(file.etag, file.modified)?;
+            // The source was replaced since the slice was decided: the digest would belong to other bytes.
+            let same = slice.end <= file.size && slice_digest(file.etag, &slice, file.size) == digest;
+            if same { Ok(()) } else { Err(Error::Busy) }
+        })?;
+        let mut upload = self.stage(crate::key::Ino(0), slice.end - slice.start)?;
+        let mut offset = slice.start;
+        while offset < slice.end {
+            let bytes = reader.read(offset, slice.end - offset).await?;
+            offset += bytes.len() as u64;
+            upload.write(bytes).await?;
+        }
+        upload.finish().await
+    }
+}
+
+fn checked_range(range: Option<&Range<u64>>, size: u64) -> Result<Range<u64>, Error> {
+    match range {
+        None => Ok(0..size),
+        Some(range) if range.start < range.end && range.end <= size => Ok(range.clone()),
+        Some(_) => Err(Error::InvalidRange),
+    }
+}
+
+fn slice_digest(etag: ETag, range: &Range<u64>, size: u64) -> [u8; 16] {
+    if *range == (0..size) && etag.parts == 0 {
+        return etag.digest;
+    }
+    Md5::digest(format!("{etag} {}-{}", range.start, range.end)).into()
+}
+
+/// The part of the extents that holds these bytes.
+fn slice(extents: &[Extent], range: &Range<u64>) -> Vec<Extent> {
+    let mut slices = Vec::new();
+    let mut offset = 0;
+    for extent in extents {
+        let (start, end) = (range.start.max(offset), range.end.min(offset + extent.len));
+        if start < end {
+            slices.push(Extent { run: extent.run, skip: extent.skip + (start - offset), len: end - start });
+        }
+        offset += extent.len;
+    }
+    debug_assert_eq!(slices.iter().map(|extent| extent.len).sum::<u64>(), range.end - range.start);
+    slices
+}

@@ -1,0 +1,67 @@
+//! Beginning, looking at and giving up a multipart upload.
+//!
+//! Invariants: an upload that is given up loses its row first; its parts are drained afterwards, also after a crash.
+
+use margay_meta::Seq;
+
+use crate::api::{Error, Headers, UploadInfo};
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::key;
+use crate::open::Volume;
+use crate::put_object::check_key;
+use crate::record::{Orphan, UploadRecord};
+
+impl Volume {
+    pub async fn create_multipart(&self, bucket: &str, key: &str, headers: Headers) -> Result<UploadInfo, Error> {
+        check_key(key)?;
+        let done = self.retry(|| self.try_create_multipart(bucket, key, &headers));
+        self.answer(done).await
+    }
+
+    fn try_create_multipart(&self, bucket: &str, key: &str, headers: &Headers) -> Result<(UploadInfo, Seq), Refused> {
+        let (row, version) = self.bucket_row(bucket, &mut Seq::default())?;
+        let mut random = [0; 16];
+        self.env.random.fill(&mut random);
+        let upload = format!("{:032x}", u128::from_be_bytes(random));
+        let record = UploadRecord { ino: self.new_ino()?, initiated: self.now(), headers: headers.clone() };
+        let row_key = key::upload(row.root, key, &upload);
+        let value = record.encode();
+        if value.len() > margay_meta::VALUE_BYTES_MAX {
+            return Err(Error::TooLarge.into());
+        }
+        let mut draft = Draft::default();
+        draft.assert_version(key::bucket(bucket), version);
+        draft.assert_absent(row_key.clone());
+        draft.put(row_key, value);
+        let seq = self.commit(draft)?;
+        let info = UploadInfo { key: key.to_owned(), upload, initiated: record.initiated, headers: headers.clone() };
+        Ok((info, seq))
+    }
+
+    pub async fn head_multipart(&self, bucket: &str, key: &str, upload: &str) -> Result<UploadInfo, Error> {
+        let mut seen = Seq::default();
+        let found = self.find_upload(bucket, key, upload, &mut seen);
+        self.settle(seen).await?;
+        Ok(found?.info(key, upload))
+    }
+
+    pub async fn abort_multipart(&self, bucket: &str, key: &str, upload: &str) -> Result<(), Error> {
+        let done = self.retry(|| self.try_abort(bucket, key, upload));
+        if let Ok((ino, _)) = &done {
+            self.drain_orphan(*ino)?;
+        }
+        self.answer(done).await.map(|_| ())
+    }
+
+    fn try_abort(&self, bucket: &str, key: &str, upload: &str) -> Result<(key::Ino, Seq), Refused> {
+        let found = self.find_upload(bucket, key, upload, &mut Seq::default())?;
+        let ino = found.record.ino;
+        let mut draft = Draft::default();
+        draft.assert_version(found.key.clone(), found.version);
+        draft.delete(found.key);
+        draft.put(key::orphan(ino), Orphan::Parts.encode());
+        let seq = self.commit(draft)?;
+        Ok((ino, seq))
+    }
+}

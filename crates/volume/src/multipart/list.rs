@@ -1,0 +1,96 @@
+//! Listing the parts of an upload, and the uploads of a bucket.
+//!
+//! Invariants: a page ends with true when more follow.
+
+use std::ops::ControlFlow;
+
+use margay_meta::Seq;
+
+use crate::api::{Error, PartInfo, UploadInfo};
+use crate::key;
+use crate::open::Volume;
+use crate::record::{PartRecord, UploadRecord};
+
+impl Volume {
+    /// Parts with numbers after `after`, and whether more follow.
+    pub async fn list_parts(
+        &self,
+        bucket: &str,
+        key: &str,
+        upload: &str,
+        after: u16,
+        max: usize,
+    ) -> Result<(Vec<PartInfo>, bool), Error> {
+        let mut seen = Seq::default();
+        let page = self.list_parts_now((bucket, key, upload), after, max, &mut seen);
+        self.settle(seen).await?;
+        page
+    }
+
+    fn list_parts_now(
+        &self,
+        (bucket, key, upload): (&str, &str, &str),
+        after: u16,
+        max: usize,
+        seen: &mut Seq,
+    ) -> Result<(Vec<PartInfo>, bool), Error> {
+        let ino = self.find_upload(bucket, key, upload, seen)?.record.ino;
+        let range = (key::after(key::part(ino, after)), key::parts(ino).1);
+        let (mut parts, mut more) = (Vec::new(), false);
+        self.scan(&range, seen, |row| {
+            if parts.len() >= max {
+                more = max > 0;
+                return Ok(ControlFlow::Break(()));
+            }
+            parts.push(PartRecord::decode(row.value)?.info(key::parse_part(row.key)?.1));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok((parts, more))
+    }
+
+    /// In order of key, then upload id; `after` exclusive as (key, upload id), without an id all uploads of the key.
+    pub async fn list_multipart(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        after: Option<(&str, Option<&str>)>,
+        max: usize,
+    ) -> Result<(Vec<UploadInfo>, bool), Error> {
+        let mut seen = Seq::default();
+        let page = self.list_multipart_now(bucket, prefix, after, max, &mut seen);
+        self.settle(seen).await?;
+        page
+    }
+
+    fn list_multipart_now(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        after: Option<(&str, Option<&str>)>,
+        max: usize,
+        seen: &mut Seq,
+    ) -> Result<(Vec<UploadInfo>, bool), Error> {
+        let root = self.bucket_row(bucket, seen)?.0.root;
+        let mut range = key::uploads(root, prefix);
+        let start = match after {
+            None => None,
+            Some((key, Some(upload))) => Some(key::after(key::upload(root, key, upload))),
+            Some((key, None)) => key::successor(&key::uploads_of_key(root, key)),
+        };
+        range.0 = start.map_or(range.0.clone(), |start| start.max(range.0));
+        let (mut uploads, mut more) = (Vec::new(), false);
+        if range.0 < range.1 {
+            self.scan(&range, seen, |row| {
+                if uploads.len() >= max {
+                    more = max > 0;
+                    return Ok(ControlFlow::Break(()));
+                }
+                let (_, key, upload) = key::parse_upload(row.key)?;
+                let UploadRecord { initiated, headers, .. } = UploadRecord::decode(row.value)?;
+                uploads.push(UploadInfo { key, upload: upload.to_owned(), initiated, headers });
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        Ok((uploads, more))
+    }
+}

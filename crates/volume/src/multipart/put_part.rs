@@ -1,0 +1,130 @@
+//! Storing a part: its row names its data, in the place of an earlier part with the same number.
+//!
+//! Invariants: the upload's row and the old part's row are asserted. A part's bytes are never inline.
+
+use bytes::Bytes;
+use margay_meta::Seq;
+
+use crate::api::{ETag, Error, Headers, PART_BYTES_MAX, PART_NUMBER_MAX, PartInfo};
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::key;
+use crate::multipart::FoundUpload;
+use crate::open::Volume;
+use crate::place::{self, Placed};
+use crate::record::PartRecord;
+use crate::upload::{Body, Staged};
+
+/// What names a part: bucket, key, upload id, number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartName<'a> {
+    pub(crate) bucket: &'a str,
+    pub(crate) key: &'a str,
+    pub(crate) upload: &'a str,
+    pub(crate) number: u16,
+}
+
+impl Volume {
+    #[allow(clippy::too_many_arguments, reason = "they are what S3 names a part by")]
+    pub async fn put_part(
+        &self,
+        bucket: &str,
+        key: &str,
+        upload: &str,
+        number: u16,
+        etag: ETag,
+        headers: Headers,
+        staged: Staged,
+    ) -> Result<PartInfo, Error> {
+        let name = PartName { bucket, key, upload, number };
+        self.put_staged_part(name, etag.digest, headers, staged).await
+    }
+
+    pub(crate) async fn put_staged_part(
+        &self,
+        name: PartName<'_>,
+        digest: [u8; 16],
+        headers: Headers,
+        staged: Staged,
+    ) -> Result<PartInfo, Error> {
+        check_part(name.number, staged.len)?;
+        let staged = self.without_inline(staged).await?;
+        let done = self.retry(|| self.try_put_part(name, digest, &headers, &staged));
+        self.answer(done).await
+    }
+
+    /// A small body that the engine cannot take along is stored in a run now.
+    async fn without_inline(&self, staged: Staged) -> Result<Staged, Error> {
+        match &staged.body {
+            Body::Small(bytes) if bytes.len() > self.engine.payload_bytes_max() => {
+                let mut upload = self.stage_in_runs(key::Ino(0), staged.len)?;
+                upload.write(Bytes::clone(bytes)).await?;
+                upload.finish().await
+            }
+            Body::Small(_) | Body::Runs(_) => Ok(staged),
+        }
+    }
+
+    fn try_put_part(
+        &self,
+        name: PartName<'_>,
+        digest: [u8; 16],
+        headers: &Headers,
+        staged: &Staged,
+    ) -> Result<(PartInfo, Seq), Refused> {
+        let found = self.find_upload(name.bucket, name.key, name.upload, &mut Seq::default())?;
+        let mut draft = Draft::default();
+        let Placed { data, payload } = place::place_part(&mut draft, &staged.body);
+        let (ino, modified) = (self.new_ino()?, self.now());
+        let headers = headers.clone();
+        let part = PartRecord { ino, size: staged.len, modified, digest, shared: false, data, headers };
+        let seq = self.commit_part(draft, &found, name.number, &part, payload)?;
+        Ok((part.info(name.number), seq))
+    }
+
+    pub(crate) fn commit_part(
+        &self,
+        mut draft: Draft,
+        found: &FoundUpload,
+        number: u16,
+        part: &PartRecord,
+        payload: Option<Bytes>,
+    ) -> Result<Seq, Refused> {
+        let row_key = key::part(found.record.ino, number);
+        let old = self.engine.get(&row_key)?.value;
+        draft.assert_version(found.key.clone(), found.version);
+        draft.assert_unchanged(row_key.clone(), old.as_ref().map(|row| row.version));
+        if let Some(row) = old {
+            self.release_part(&mut draft, &PartRecord::decode(&row.value)?)?;
+        }
+        let (value, first_extent) = part.encode();
+        if value.len() > margay_meta::VALUE_BYTES_MAX {
+            return Err(Error::TooLarge.into());
+        }
+        let write = draft.put(row_key, value);
+        if let Some(bytes) = payload {
+            draft.attach_payload(bytes, write, first_extent.expect("a payload has an extent that names it"));
+        }
+        self.commit(draft)
+    }
+}
+
+pub(crate) fn check_part(number: u16, len: u64) -> Result<(), Error> {
+    match number {
+        1..=PART_NUMBER_MAX if len <= PART_BYTES_MAX => Ok(()),
+        1..=PART_NUMBER_MAX => Err(Error::TooLarge),
+        _ => Err(Error::InvalidPart(number)),
+    }
+}
+
+impl PartRecord {
+    pub(crate) fn info(&self, number: u16) -> PartInfo {
+        PartInfo {
+            number,
+            etag: ETag { digest: self.digest, parts: 0 },
+            size: self.size,
+            modified: self.modified,
+            headers: self.headers.clone(),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Rename: one object, or a directory with all that is below it, in one batch.
+//!
+//! Why:        what is below a directory hangs on its number, so only the entry and the directory's record move.
+//! Invariants: N1 both paths are asserted step by step, so of two renames that would put directories into each
+//!                other one conflicts and finds the destination gone.
+//!             N2 an object is replaced as by PUT unless the condition forbids it; a directory replaces only an
+//!                empty explicit directory, anything else at the destination refuses with `PreconditionFailed`.
+//!             N3 implicit directories that become empty go, as after DELETE.
+//! Locking:    the latch of the source's directory, as for DELETE.
+
+use margay_meta::Seq;
+
+use crate::api::{Error, WriteCondition};
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::key::{self, Ino};
+use crate::open::Volume;
+use crate::paths::{Path, Walk, split};
+use crate::put_object::{check_key, count};
+use crate::record::{DirectoryEntry, DirectoryRecord, Entry};
+
+impl Volume {
+    /// Moves one object, or with keys that end in `/` a whole directory; O(1).
+    pub async fn rename(&self, bucket: &str, from: &str, to: &str, condition: &WriteCondition) -> Result<(), Error> {
+        check_key(to)?;
+        let done = self.retry(|| {
+            let mut seen = Seq::default();
+            match (from.ends_with('/'), to.ends_with('/')) {
+                (false, false) => self.try_rename_file(bucket, from, to, condition, &mut seen),
+                (true, true) => self.try_rename_directory(bucket, from, to, condition, &mut seen),
+                _ => Err(Error::PreconditionFailed.into()),
+            }
+        });
+        self.answer(done.map(|seq| ((), seq))).await
+    }
+
+    fn try_rename_file(
+        &self,
+        bucket: &str,
+        from: &str,
+        to: &str,
+        condition: &WriteCondition,
+        seen: &mut Seq,
+    ) -> Result<Seq, Refused> {
+        let ((from_dirs, from_name), (to_dirs, to_name)) = (split(from), split(to));
+        let source_walk = self.walk(bucket, from_dirs, seen)?;
+        let _turn = self.latch(source_walk.path.directory()).lock();
+        let source = self.current(&source_walk, from_name)?;
+        let (mut file, version) = source.file.clone().ok_or(Error::NoSuchKey)?;
+        let walk = self.walk(bucket, to_dirs, seen)?;
+        let current = self.current(&walk, to_name)?;
+        condition.check(current.etag(&walk, to_name))?;
+        if current.key == source.key && walk.complete() {
+            return Ok(source.seen.max(*seen));
+        }
+        let mut draft = Draft::default();
+        source_walk.path.assert_in(&mut draft);
+        draft.assert_version(source.key.clone(), version);
+        draft.delete(source.key.clone());
+        file.changed = self.now();
+        let target = self.replace(&walk, to_name, &current, &file, &mut draft)?;
+        // The moved file was counted as new.
+        count(&mut draft, walk.path.root, Some(&file), None);
+        draft.put(target, file.encode().value);
+        let steps = &source_walk.path.steps;
+        self.vacate(&mut draft, source_walk.path.root, steps, source.key, &directories_of(&walk.path))?;
+        self.commit(draft)
+    }
+
+    fn try_rename_directory(
+        &self,
+        bucket: &str,
+        from: &str,
+        to: &str,
+        condition: &WriteCondition,
+        seen: &mut Seq,
+    ) -> Result<Seq, Refused> {
+        let source_walk = self.walk(bucket, from, seen)?;
+        let [above @ .., moved] = source_walk.path.steps.as_slice() else { return Err(Error::NoSuchKey.into()) };
+        if !source_walk.complete() {
+            return Err(Error::NoSuchKey.into());
+        }
+        let parent = above.last().map_or(source_walk.path.root, |step| step.entry.ino);
+        let _turn = self.latch(parent).lock();
+        let (to_dirs, to_name) = to.split_at(to[..to.len() - 1].rfind('/').map_or(0, |slash| slash + 1));
+        let walk = self.walk(bucket, to_dirs, seen)?;
+        if from == to {
+            return Ok(*seen);
+        }
+        if walk.path.passes(moved.entry.ino) {
+            return Err(Error::PreconditionFailed.into());
+        }
+        let mut draft = Draft::default();
+        source_walk.path.assert_in(&mut draft);
+        walk.path.assert_in(&mut draft);
+        let target_parent = self.make_directories(&walk, &mut draft)?;
+        let target = key::entry(target_parent, to_name.as_bytes());
+        self.draft_target(&mut draft, &walk, &target, condition)?;
+        draft.delete(moved.key.clone());
+        draft.put(target, moved.entry.encode());
+        let record = DirectoryRecord { parent: target_parent, sort_name: to_name.to_owned() };
+        draft.put(key::directory(moved.entry.ino), record.encode());
+        draft.max(key::times(target_parent), self.now().0.max(0) as u64);
+        let kept = directories_of(&walk.path);
+        self.vacate(&mut draft, source_walk.path.root, above, moved.key.clone(), &kept)?;
+        self.commit(draft)
+    }
+
+    /// Decides whether a directory may take this place, and drafts the end of an empty one that has it.
+    fn draft_target(
+        &self,
+        draft: &mut Draft,
+        walk: &Walk<'_>,
+        target: &[u8],
+        condition: &WriteCondition,
+    ) -> Result<(), Error> {
+        let row = if walk.complete() { self.engine.get(target)?.value } else { None };
+        let Some(row) = row else {
+            if walk.complete() {
+                draft.assert_absent(target.to_vec());
+            }
+            return condition.check(None);
+        };
+        let Entry::Directory(DirectoryEntry { ino, .. }) = Entry::decode(&row.value)? else {
+            return Err(Error::Corrupt("a file has the name of a directory".to_owned()));
+        };
+        let mut empty = true;
+        self.scan(&key::entries(ino), &mut Seq::default(), |_| {
+            empty = false;
+            Ok(std::ops::ControlFlow::Break(()))
+        })?;
+        if !empty || !matches!(condition, WriteCondition::None | WriteCondition::Present) {
+            return Err(Error::PreconditionFailed);
+        }
+        draft.assert_version(target.to_vec(), row.version);
+        draft.assert_empty(key::entries(ino));
+        draft.delete(key::directory(ino));
+        draft.delete(key::times(ino));
+        Ok(())
+    }
+}
+
+fn directories_of(path: &Path) -> Vec<Ino> {
+    path.steps.iter().map(|step| step.entry.ino).collect()
+}

@@ -1,0 +1,61 @@
+//! Runs with several owners.
+//!
+//! Why:        a copy moves no data: it becomes one more owner of the source's runs.
+//! Invariants: H1 when a run gets its second owner, a row is written for both; later owners write their own.
+//!             H2 the source's entry gets the shared flag in the same batch, so a removal of the source that did
+//!                not know of the copy conflicts.
+//! Not here:   the end of an owner (release).
+
+use margay_segment::Extent;
+
+use crate::api::Error;
+use crate::draft::Draft;
+use crate::get_object::Found;
+use crate::key::{self, Ino};
+use crate::open::Volume;
+use crate::place::OBJECT_EXTENTS_MAX;
+use crate::record::{Data, FileEntry};
+use crate::release::distinct_runs;
+
+/// The value of a share row; its key says it all.
+const SHARE_ROW: &[u8] = &[1];
+
+impl Volume {
+    /// All extents of a file, in order; `None` when its bytes are inline.
+    pub(crate) fn extents_of(&self, file: &FileEntry) -> Result<Option<Vec<Extent>>, Error> {
+        match &file.data {
+            Data::Inline(_) => Ok(None),
+            Data::Extents(extents) => Ok(Some(extents.clone())),
+            Data::Rows => {
+                let rows = self.extent_rows(file.ino, 0, OBJECT_EXTENTS_MAX + 1)?;
+                Ok(Some(rows.into_iter().map(|(_, extent)| extent).collect()))
+            }
+        }
+    }
+
+    /// Drafts that `new` names these extents' runs too.
+    pub(crate) fn share_runs(&self, draft: &mut Draft, source: &Found, new: Ino, extents: &[Extent]) {
+        draft.assert_version(source.key.clone(), source.version);
+        if !source.file.shared {
+            let file = FileEntry { shared: true, ..source.file.clone() };
+            draft.put(source.key.clone(), file.encode().value);
+        }
+        for run in distinct_runs(extents) {
+            draft.put(key::share(run.segment, run.offset, source.file.ino), SHARE_ROW.to_vec());
+            draft.put(key::share(run.segment, run.offset, new), SHARE_ROW.to_vec());
+        }
+    }
+
+    /// Drafts that `new` takes the place of `old` as an owner, where `old` is listed as one.
+    pub(crate) fn hand_over(&self, draft: &mut Draft, old: Ino, new: Ino, extents: &[Extent]) -> Result<(), Error> {
+        for run in distinct_runs(extents) {
+            let mine = key::share(run.segment, run.offset, old);
+            if let Some(row) = self.engine.get(&mine)?.value {
+                draft.assert_version(mine.clone(), row.version);
+                draft.delete(mine);
+                draft.put(key::share(run.segment, run.offset, new), SHARE_ROW.to_vec());
+            }
+        }
+        Ok(())
+    }
+}
