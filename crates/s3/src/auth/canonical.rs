@@ -12,24 +12,42 @@ use super::{AuthError, hex};
 /// The name of the query parameter that holds the signature, which it cannot cover.
 pub(crate) const SIGNATURE_PARAMETER: &str = "X-Amz-Signature";
 
+/// One way of reading the query's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueryReading {
+    /// Decode and encode names and values, and sort.
+    Encoded,
+    /// Sort the pairs as sent.
+    Sorted,
+    /// Take all of it as sent (curl before 8.0).
+    Verbatim,
+}
+
 /// One way of reading the request's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     /// Take the path as sent instead of decoding and encoding it.
     pub raw_path: bool,
-    /// Sort the query's pairs as sent instead of decoding and encoding them.
-    pub raw_query: bool,
+    pub query: QueryReading,
     /// Keep runs of spaces inside header values.
     pub keep_spaces: bool,
 }
 
 impl Reading {
     /// As AWS documents it.
-    pub(crate) const DOCUMENTED: Reading = Reading { raw_path: false, raw_query: false, keep_spaces: false };
+    pub(crate) const DOCUMENTED: Reading =
+        Reading { raw_path: false, query: QueryReading::Encoded, keep_spaces: false };
 
     /// All readings, the documented one first.
     pub(crate) fn all() -> impl Iterator<Item = Reading> {
-        (0..8u8).map(|bits| Reading { raw_path: bits & 1 != 0, raw_query: bits & 2 != 0, keep_spaces: bits & 4 != 0 })
+        let queries = [QueryReading::Encoded, QueryReading::Sorted, QueryReading::Verbatim];
+        queries.into_iter().flat_map(|query| {
+            [(false, false), (true, false), (false, true), (true, true)].map(|(raw_path, keep_spaces)| Reading {
+                raw_path,
+                query,
+                keep_spaces,
+            })
+        })
     }
 }
 
@@ -61,7 +79,7 @@ impl Canonical<'_> {
             path => reencode(path, Plus::Itself, Slash::Kept, out),
         }
         out.push(b'\n');
-        write_query(self.query, reading.raw_query, out);
+        write_query(self.query, reading.query, out);
         out.push(b'\n');
         for name in self.signed_headers.split(';') {
             self.write_header(name, reading.keep_spaces, out)?;
@@ -113,10 +131,15 @@ pub(crate) fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
     query.split('&').filter(|piece| !piece.is_empty()).map(|piece| piece.split_once('=').unwrap_or((piece, "")))
 }
 
-fn write_query(query: &str, raw: bool, out: &mut Vec<u8>) {
+fn write_query(query: &str, reading: QueryReading, out: &mut Vec<u8>) {
     if query.is_empty() {
         return;
     }
+    if reading == QueryReading::Verbatim {
+        out.extend_from_slice(query.as_bytes());
+        return;
+    }
+    let raw = reading == QueryReading::Sorted;
     // Encoded names and values end to end, and where each begins and ends.
     let mut encoded = Vec::with_capacity(query.len() + 16);
     let mut ranges = Vec::with_capacity(8);
@@ -203,19 +226,22 @@ pub(crate) fn decode(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn query(text: &str, raw: bool) -> String {
+    fn query(text: &str, reading: QueryReading) -> String {
         let mut out = Vec::new();
-        write_query(text, raw, &mut out);
+        write_query(text, reading, &mut out);
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn queries_are_sorted_by_encoded_name_then_value() {
-        assert_eq!(query("b=2&a=1&a=0&&c", false), "a=0&a=1&b=2&c=");
-        assert_eq!(query("prefix=a+b%2fc&X-Amz-Signature=00&delimiter=/", false), "delimiter=%2F&prefix=a%20b%2Fc");
-        assert_eq!(query("prefix=a+b%2fc&delimiter=/", true), "delimiter=/&prefix=a+b%2fc");
+        assert_eq!(query("b=2&a=1&a=0&&c", QueryReading::Encoded), "a=0&a=1&b=2&c=");
+        assert_eq!(
+            query("prefix=a+b%2fc&X-Amz-Signature=00&delimiter=/", QueryReading::Encoded),
+            "delimiter=%2F&prefix=a%20b%2Fc"
+        );
+        assert_eq!(query("prefix=a+b%2fc&delimiter=/", QueryReading::Sorted), "delimiter=/&prefix=a+b%2fc");
         // A name that is a prefix of another comes first, although `-` sorts before `=`.
-        assert_eq!(query("a-b=1&a=1", false), "a=1&a-b=1");
+        assert_eq!(query("a-b=1&a=1", QueryReading::Encoded), "a=1&a-b=1");
     }
 
     #[test]

@@ -57,7 +57,11 @@ pub enum AuthError {
     NotImplemented(&'static str),
     #[error("AWS authentication requires a valid Date or x-amz-date header")]
     NoDate,
-    #[error("Missing required header for this request: x-amz-content-sha256")]
+    /// Requests without a body may do without it.
+    #[error(
+        "Missing required header for this request: x-amz-content-sha256 (with curl, add \
+         -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD')"
+    )]
     NoContentSha256,
     #[error(
         "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-UNSIGNED-PAYLOAD-TRAILER, \

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue};
 
 use super::claim::{Claim, CredentialText, check_signed_headers};
@@ -9,6 +10,8 @@ use super::date::AmzDate;
 use super::{AuthError, CONTENT_SHA256, Head, Options, PayloadForm, Place, hex};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+/// The SHA-256 of nothing.
+const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 const ECDSA_ALGORITHM: &str = "AWS4-ECDSA-P256-SHA256";
 
 fn malformed(reason: &'static str) -> AuthError {
@@ -38,6 +41,8 @@ pub(crate) fn read<'a>(
     credential.check_day(&date, Place::Header)?;
     let payload_line = match single(head.headers, CONTENT_SHA256)? {
         Some(value) => value,
+        // curl signs the digest of nothing without saying so; that digest is then checked like any other.
+        None if has_no_body(head.headers) => EMPTY_SHA256,
         None => return Err(AuthError::NoContentSha256),
     };
     Ok(Claim {
@@ -51,6 +56,12 @@ pub(crate) fn read<'a>(
         payload: PayloadForm::parse(payload_line)?,
         token: single(head.headers, "x-amz-security-token")?.map(Cow::Borrowed),
     })
+}
+
+/// Whether the head announces no body.
+fn has_no_body(headers: &HeaderMap) -> bool {
+    let length = headers.get(CONTENT_LENGTH).map(HeaderValue::as_bytes);
+    length.is_none_or(|length| length == b"0") && !headers.contains_key(TRANSFER_ENCODING)
 }
 
 struct Parts<'a> {

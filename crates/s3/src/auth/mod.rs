@@ -102,6 +102,16 @@ pub enum Sender {
     Key { access_key: String, scope: Scope, place: Place },
 }
 
+impl Sender {
+    /// The access key that signed, if any did.
+    pub fn access_key(&self) -> Option<&str> {
+        match self {
+            Sender::Anonymous => None,
+            Sender::Key { access_key, .. } => Some(access_key),
+        }
+    }
+}
+
 /// A request whose signature, if it has one, is right.
 #[derive(Clone, Debug)]
 pub struct Verified {

@@ -31,18 +31,20 @@ impl Default for DecoderOptions {
 /// Payload bytes that the head announces: `x-amz-decoded-content-length`, which a chunked form must have, or
 /// `Content-Length`, which may be absent.
 pub fn announced_bytes(headers: &HeaderMap, form: &PayloadForm) -> Result<Option<u64>, BodyError> {
-    let number = |name: &'static str| {
-        let text = headers.get(name).map(|value| value.to_str().unwrap_or("").trim());
-        // `parse` would take a leading plus sign.
-        let is_number = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
-        text.map(|text| {
-            Some(text).filter(is_number).and_then(|text| text.parse().ok()).ok_or(BodyError::BadLength(name))
-        })
-        .transpose()
-    };
     match form.is_chunked() {
-        true => number(DECODED_LENGTH)?.map(Some).ok_or(BodyError::NoLength),
-        false => number(CONTENT_LENGTH.as_str()),
+        true => number(headers, DECODED_LENGTH)?.map(Some).ok_or(BodyError::NoLength),
+        false => number(headers, CONTENT_LENGTH.as_str()),
+    }
+}
+
+/// The one number that a header holds; two of them would leave open which one counts.
+fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, BodyError> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let digits = value.to_str().ok().map(str::trim).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    match (digits.and_then(|digits| digits.parse().ok()), values.next()) {
+        (Some(number), None) => Ok(Some(number)),
+        _ => Err(BodyError::BadLength(name)),
     }
 }
 

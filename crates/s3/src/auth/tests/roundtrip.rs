@@ -56,16 +56,36 @@ fn a_client_that_signs_its_own_escapes() {
     let request = Request::new(
         Method::GET,
         "/b/a(1)",
-        "prefix=a*",
+        "prefix=a*&acl",
         &[("host", "h"), ("x-amz-content-sha256", "UNSIGNED-PAYLOAD"), ("x-amz-date", "20130524T000000Z")],
     );
-    let canonical = "GET\n/b/a(1)\nprefix=a*\nhost:h\nx-amz-content-sha256:UNSIGNED-PAYLOAD\n\
+    let canonical = "GET\n/b/a(1)\nprefix=a*&acl\nhost:h\nx-amz-content-sha256:UNSIGNED-PAYLOAD\n\
                      x-amz-date:20130524T000000Z\n\nhost;x-amz-content-sha256;x-amz-date\nUNSIGNED-PAYLOAD";
     let key = SigningKey::derive(&Secret::new(SECRET), Scope::new(*b"20130524", "us-east-1"));
     let text = v4::string_to_sign("20130524T000000Z", &Scope::new(*b"20130524", "us-east-1"), canonical.as_bytes());
     let mut raw = request;
     raw.add("authorization", &authorization("host;x-amz-content-sha256;x-amz-date", &hex::text(&key.sign(&text))));
     raw.verify().unwrap();
+}
+
+/// As curl 7.88 signs `--aws-sigv4 aws:amz:us-east-1:s3`.
+#[test]
+fn a_client_that_does_not_name_its_payload() {
+    let canonical =
+        format!("GET\n/b/k\n\nhost:h\nx-amz-date:20130524T000000Z\n\nhost;x-amz-date\n{EMPTY}").into_bytes();
+    let scope = Scope::new(*b"20130524", "us-east-1");
+    let text = v4::string_to_sign("20130524T000000Z", &scope, &canonical);
+    let signature = hex::text(&SigningKey::derive(&Secret::new(SECRET), scope).sign(&text));
+    let mut request = Request::new(Method::GET, "/b/k", "", &[("host", "h"), ("x-amz-date", "20130524T000000Z")]);
+    request.add("authorization", &authorization("host;x-amz-date", &signature));
+    let verified = request.verify().unwrap();
+    assert_eq!(verified.payload, PayloadForm::parse(EMPTY).unwrap());
+    assert_eq!(verified.sender.access_key(), Some(ACCESS_KEY));
+    for (name, value) in [("content-length", "5"), ("transfer-encoding", "chunked")] {
+        let mut with_body = request.clone();
+        with_body.add(name, value);
+        assert_eq!(with_body.verify().unwrap_err(), AuthError::NoContentSha256);
+    }
 }
 
 #[test]

@@ -148,6 +148,10 @@ fn sizes_and_lies() {
         assert_eq!(unsigned(bad, b"0\r\n\r\n"), Err(Code::InvalidArgument), "{bad}");
     }
     let form = PayloadForm::StreamingUnsignedTrailer;
+    let (mut twice, _) = begin(form, 0);
+    twice.append("x-amz-decoded-content-length", HeaderValue::from_static("0"));
+    let (error, _) = decode(cut(b"0\r\n\r\n", &[9]), &twice, form, None).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument);
     let (error, _) = decode(cut(b"0\r\n\r\n", &[9]), &HeaderMap::new(), form, None).unwrap_err();
     assert_eq!(error.code(), Code::MissingContentLength);
 
@@ -157,6 +161,25 @@ fn sizes_and_lies() {
     assert!(matches!(identity(b"ab").unwrap_err(), (BodyError::Incomplete { received: 2, .. }, _)));
     let no_length = HeaderMap::new();
     assert_eq!(decode(cut(b"abc", &[2]), &no_length, PayloadForm::Unsigned, None).unwrap().0, b"abc");
+}
+
+#[test]
+fn a_broken_connection_is_an_incomplete_body() {
+    struct Broken;
+    impl Body for Broken {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+            Poll::Ready(Some(Err(std::io::ErrorKind::ConnectionReset.into())))
+        }
+    }
+    let mut decoder =
+        Decoder::new(Broken, &HeaderMap::new(), &PayloadForm::Unsigned, None, DecoderOptions::default()).unwrap();
+    let error = now(decoder.next()).unwrap_err();
+    assert!(matches!(error, BodyError::Transport(_)));
+    assert_eq!(error.code(), Code::IncompleteBody);
+    assert!(decoder.finish().is_err());
 }
 
 #[test]
