@@ -198,7 +198,7 @@ fn main() {
         black_box(headers);
     });
     println!("{:34} {:8.2} us", "sign a V4 GET", seconds * 1e6);
-    let payload: Vec<u8> = (0..16 * MIB).map(|index| (index * 31 >> 3) as u8).collect();
+    let payload: Vec<u8> = (0..16 * MIB).map(|index| ((index * 31) >> 3) as u8).collect();
     bodies(&signer, &payload);
     digests(&payload);
 }
