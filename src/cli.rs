@@ -4,6 +4,7 @@
 //! Not here:   settings (`settings`), the benchmarks and the small client (margay-bench).
 
 mod arguments;
+mod bench;
 mod config;
 mod serve;
 mod status;
@@ -30,6 +31,10 @@ enum Command {
     Config(config::Args),
     /// Show what the server of a data directory is doing
     Status(status::Args),
+    /// Measure this or any other S3 server
+    Bench(bench::Bench),
+    /// A small S3 client: make buckets, list, put, get and remove objects
+    Client(bench::Client),
 }
 
 /// Runs the program; the whole of `main`.
@@ -46,6 +51,8 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Bench(args) => bench::run_bench(&args),
+        Command::Client(args) => bench::run_client(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -64,4 +71,22 @@ fn runtime(io_threads_max: usize) -> Result<tokio::runtime::Runtime, Failure> {
         .thread_name("margay")
         .build()
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}; look at ulimit -u")))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_command_is_well_formed_and_has_examples() {
+        let mut command = Cli::command();
+        command.build();
+        command.clone().debug_assert();
+        for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help") {
+            let help = sub.render_long_help().to_string();
+            assert!(help.contains("Examples:\n"), "{} --help has no examples", sub.get_name());
+        }
+    }
 }

@@ -39,7 +39,6 @@ impl Handler for Front {
             });
         }
         let peer = peer.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-        self.server.requests.begin();
         let door = Arc::clone(&self.door);
         Box::pin(async move { door.handle(request, peer).await.map(|body| body.map_err(Into::into).boxed_unsync()) })
     }

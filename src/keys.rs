@@ -10,6 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use margay_env::Env;
+use margay_s3::auth::{Credential, Secret};
 
 use crate::exit::Failure;
 use crate::files;
@@ -29,6 +30,15 @@ impl fmt::Debug for RootKeys {
     }
 }
 
+impl margay_s3::auth::Credentials for RootKeys {
+    fn find(&self, access_key: &str) -> Option<Credential> {
+        (access_key == self.access_key)
+            .then(|| Credential { secret: Secret::new(&self.secret_key), session_token: None })
+    }
+}
+
+/// Largest file of keys, in bytes.
+const FILE_BYTES_MAX: u64 = 4096;
 /// Characters of an access key that is made here, and its length.
 const ACCESS_ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const ACCESS_LEN: usize = 20;
@@ -58,11 +68,19 @@ pub fn load(env: &Env, data: &Path, variable: impl Fn(&str) -> Option<String>) -
     }
 }
 
+/// The keys in `<data>/keys`, if the file is there and can be read; makes nothing.
+pub fn read(env: &Env, data: &Path) -> Option<RootKeys> {
+    let path = data.join("keys");
+    let bytes = files::read(env, &path, FILE_BYTES_MAX).ok()?;
+    let (access_key, secret_key) = parse(&String::from_utf8_lossy(&bytes))?;
+    Some(RootKeys { access_key, secret_key, file: Some(path) })
+}
+
 fn from_file(env: &Env, path: &Path) -> Result<RootKeys, Failure> {
     let complain = |error: &dyn fmt::Display, remedy: &str| {
         Failure::failed(format!("the root keys in {} cannot be read: {error}; {remedy}", path.display()))
     };
-    match files::read(env, path, 4096) {
+    match files::read(env, path, FILE_BYTES_MAX) {
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes);
             let wrong = "it must hold the lines aws_access_key_id = ... and aws_secret_access_key = ...; correct it, or remove it to get new keys";

@@ -10,6 +10,7 @@ pub mod control;
 pub mod datadir;
 pub mod exit;
 pub mod files;
+pub mod front;
 pub mod keys;
 pub mod listener;
 pub mod logging;

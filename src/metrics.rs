@@ -28,6 +28,7 @@ pub struct Traffic {
     open: AtomicU64,
     accepted: AtomicU64,
     refused: AtomicU64,
+    running: AtomicU64,
     received_bytes: AtomicU64,
     sent_bytes: AtomicU64,
 }
@@ -61,6 +62,20 @@ impl Traffic {
         self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// A request begins; `end` follows whatever becomes of it.
+    pub fn begin(&self) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn end(&self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Requests that are being answered now.
+    pub fn running(&self) -> u64 {
+        self.running.load(Ordering::Relaxed)
+    }
+
     /// Connections open now.
     pub fn open(&self) -> u64 {
         self.open.load(Ordering::Relaxed)
@@ -68,6 +83,7 @@ impl Traffic {
 
     pub fn write(&self, out: &mut Exposition) {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        out.value("margay_requests_running", Kind::Gauge, "Requests being answered.", load(&self.running));
         out.value("margay_connections", Kind::Gauge, "Open S3 connections.", load(&self.open));
         out.value("margay_connections_total", Kind::Counter, "S3 connections accepted.", load(&self.accepted));
         out.value(
@@ -98,17 +114,11 @@ struct Series {
 #[derive(Debug, Default)]
 pub struct Requests {
     series: RwLock<BTreeMap<(&'static str, u16), Arc<Series>>>,
-    running: AtomicU64,
 }
 
 impl Requests {
-    /// A request began; `record` ends it.
-    pub fn begin(&self) {
-        self.running.fetch_add(1, Ordering::Relaxed);
-    }
-
+    /// A request was answered, or its client gave up.
     pub fn record(&self, operation: &'static str, status: u16, took: Duration) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
         let known = self.series.read().get(&(operation, status)).cloned();
         let series = known.unwrap_or_else(|| Arc::clone(self.series.write().entry((operation, status)).or_default()));
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -119,18 +129,12 @@ impl Requests {
         }
     }
 
-    /// Requests that run now.
-    pub fn running(&self) -> u64 {
-        self.running.load(Ordering::Relaxed)
-    }
-
     /// Requests answered so far.
     pub fn answered(&self) -> u64 {
         self.series.read().values().map(|series| series.count.load(Ordering::Relaxed)).sum()
     }
 
     pub fn write(&self, out: &mut Exposition) {
-        out.value("margay_requests_running", Kind::Gauge, "Requests being answered.", self.running());
         let all: Vec<_> = self.series.read().iter().map(|(labels, series)| (*labels, Arc::clone(series))).collect();
         out.family("margay_requests_total", Kind::Counter, "Requests answered, by operation and HTTP status.");
         for ((operation, status), series) in &all {
@@ -175,7 +179,6 @@ mod tests {
     fn requests_are_counted_by_operation_and_status() {
         let requests = Requests::default();
         for (status, millis) in [(200, 1), (200, 3), (404, 70_000)] {
-            requests.begin();
             requests.record("GetObject", status, Duration::from_millis(millis));
         }
         let mut out = Exposition::default();
@@ -190,7 +193,6 @@ mod tests {
             "margay_request_seconds_bucket{operation=\"GetObject\",le=\"60\"} 2",
             "margay_request_seconds_bucket{operation=\"GetObject\",le=\"+Inf\"} 3",
             "margay_request_seconds_sum{operation=\"GetObject\"} 70.004",
-            "margay_requests_running 0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }

@@ -70,7 +70,7 @@ impl Server {
             "health": self.health().err().unwrap_or_else(|| "ok".to_owned()),
             "uptime_seconds": self.uptime().as_secs(),
             "connections": self.traffic.open(),
-            "requests_running": self.requests.running(),
+            "requests_running": self.traffic.running(),
             "requests_answered": self.requests.answered(),
             "resident_bytes": memory,
             "storage": self.storage.status(),

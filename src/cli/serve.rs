@@ -5,10 +5,14 @@
 //!             storage is checkpointed; on the second the process ends at once (which loses nothing durable).
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use margay_env::Env;
+use margay_s3::S3Door;
 use parking_lot::Mutex;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::arguments::{ServerArgs, environment};
@@ -16,7 +20,8 @@ use crate::admin::Admin;
 use crate::control::{self, Control};
 use crate::datadir::DataDir;
 use crate::exit::Failure;
-use crate::keys;
+use crate::front::{Front, Recorder};
+use crate::keys::{self, RootKeys};
 use crate::listener::{self, Handler, Listener};
 use crate::logging;
 use crate::metrics::{Requests, Traffic};
@@ -40,6 +45,8 @@ SIGTERM and Ctrl-C stop it after the running requests; a second one stops at onc
 
 /// Connections at once on the admin port and on the control socket, each.
 const ADMIN_CONNECTIONS_MAX: usize = 64;
+/// For requests on those two when the server stops.
+const SIDE_DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -70,46 +77,29 @@ async fn serve(env: Env, settings: Settings, limits: ConnectionLimits) -> Result
         Some((certificate, key)) => Some(Tls::load(&env, certificate, key)?),
         None => None,
     };
-    let socket = listener::bind(&settings.address, "--address").await?;
-    let admin_socket = match &settings.admin_address {
-        Some(address) => Some(listener::bind(address, "--admin-address").await?),
-        None => None,
-    };
+    let sockets = Sockets::bind(&settings).await?;
     let sync = probe::sync_time(&env, &settings.data)
         .map_err(|error| tracing::warn!(%error, "cannot measure a sync in the data directory"))
         .ok();
     let storage = Arc::new(Storage::open(&env, dir, &settings.storage)?);
     let server = Arc::new(Server {
         begun: env.clock.monotonic(),
-        env: env.clone(),
+        env,
         data: settings.data.clone(),
         storage,
         requests: Arc::new(Requests::default()),
         traffic: Arc::new(Traffic::default()),
         addresses: Mutex::new((None, None)),
     });
-
-    let door: Arc<dyn Handler> = Arc::new(Admin(Arc::clone(&server)));
-    let main = Listener::start_tcp(socket, tls.clone(), door, Arc::clone(&server.traffic), limits);
-    let side_limits = ConnectionLimits { connections_max: ADMIN_CONNECTIONS_MAX, ..limits };
-    let unseen = || Arc::new(Traffic::default());
-    let admin = admin_socket
-        .map(|socket| Listener::start_tcp(socket, None, Arc::new(Admin(Arc::clone(&server))), unseen(), side_limits));
-    let commands = match control::bind(&env, &settings.data) {
-        Ok(socket) => Some(Listener::start_unix(socket, Arc::new(Control(Arc::clone(&server))), unseen(), side_limits)),
-        Err(error) => {
-            tracing::warn!(%error, "no control socket, `margay status` will not find this server; is the path of the data directory longer than 100 bytes?");
-            None
-        }
-    };
-    let address = main.address.ok_or_else(|| Failure::failed("the listening socket has no address"))?;
-    let admin_address = admin.as_ref().and_then(|admin| admin.address);
-    *server.addresses.lock() = (Some(address), admin_address);
+    let front = front(&server, &settings, &keys);
+    let doors = Doors::open(&server, front, sockets, tls.clone(), limits);
+    let (address, admin) = doors.addresses()?;
+    *server.addresses.lock() = (Some(address), admin);
     let screen = Screen {
         data: &settings.data,
         sync,
         address,
-        admin: admin_address,
+        admin,
         tls: tls.is_some(),
         region: &settings.region,
         keys: &keys,
@@ -122,19 +112,94 @@ async fn serve(env: Env, settings: Settings, limits: ConnectionLimits) -> Result
     signals.first(tls.as_ref()).await;
     tracing::info!(seconds = limits.drain_time_max.as_secs(), "stopping: running requests are finished first");
     tokio::spawn(signals.second());
-    if !main.stop(limits.drain_time_max).await {
-        tracing::warn!(running = server.requests.running(), "the drain time is over, running requests are cut off");
-    }
-    for side in [admin, commands].into_iter().flatten() {
-        side.stop(std::time::Duration::from_secs(1)).await;
-    }
-    // A leftover socket harms nobody: the next server replaces it.
-    let _ = env.disk.remove(&settings.data.join(control::NAME));
+    doors.close(&server, limits.drain_time_max).await;
     let storage = Arc::clone(&server.storage);
     let closed = tokio::task::spawn_blocking(move || storage.close()).await;
     closed.map_err(|error| Failure::failed(format!("closing the storage broke off: {error}")))??;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// What answers on the S3 port.
+fn front(server: &Arc<Server>, settings: &Settings, keys: &RootKeys) -> Arc<dyn Handler> {
+    let options = margay_s3::Options {
+        region: settings.region.clone(),
+        domains: settings.domains.clone(),
+        ..margay_s3::Options::default()
+    };
+    let volume = Arc::clone(&server.storage.volume);
+    let door = S3Door::new(volume, Arc::new(keys.clone()), options, server.env.clone())
+        .observed_by(Arc::new(Recorder(Arc::clone(&server.requests))));
+    Arc::new(Front { server: Arc::clone(server), door: Arc::new(door) })
+}
+
+/// The addresses, taken but not yet answered on.
+struct Sockets {
+    main: TcpListener,
+    admin: Option<TcpListener>,
+}
+
+impl Sockets {
+    async fn bind(settings: &Settings) -> Result<Sockets, Failure> {
+        let main = listener::bind(&settings.address, "--address").await?;
+        let admin = match &settings.admin_address {
+            Some(address) => Some(listener::bind(address, "--admin-address").await?),
+            None => None,
+        };
+        Ok(Sockets { main, admin })
+    }
+}
+
+/// All listeners of a server.
+struct Doors {
+    main: Listener,
+    admin: Option<Listener>,
+    commands: Option<Listener>,
+}
+
+impl Doors {
+    fn open(
+        server: &Arc<Server>,
+        front: Arc<dyn Handler>,
+        sockets: Sockets,
+        tls: Option<Tls>,
+        limits: ConnectionLimits,
+    ) -> Doors {
+        let side_limits = ConnectionLimits { connections_max: ADMIN_CONNECTIONS_MAX, ..limits };
+        let unseen = || Arc::new(Traffic::default());
+        let main = Listener::start_tcp(sockets.main, tls, front, Arc::clone(&server.traffic), limits);
+        let page = || Arc::new(Admin(Arc::clone(server)));
+        let admin = sockets.admin.map(|socket| Listener::start_tcp(socket, None, page(), unseen(), side_limits));
+        let commands = match control::bind(&server.env, &server.data) {
+            Ok(socket) => {
+                Some(Listener::start_unix(socket, Arc::new(Control(Arc::clone(server))), unseen(), side_limits))
+            }
+            Err(error) => {
+                let why =
+                    "`margay status` will not find this server; is the data directory's path over 100 bytes long?";
+                tracing::warn!(%error, "no control socket: {why}");
+                None
+            }
+        };
+        Doors { main, admin, commands }
+    }
+
+    /// Of the S3 door and the admin port.
+    fn addresses(&self) -> Result<(SocketAddr, Option<SocketAddr>), Failure> {
+        let main = self.main.address.ok_or_else(|| Failure::failed("the listening socket has no address"))?;
+        Ok((main, self.admin.as_ref().and_then(|admin| admin.address)))
+    }
+
+    async fn close(self, server: &Server, drain_time_max: Duration) {
+        if !self.main.stop(drain_time_max).await {
+            tracing::warn!(running = server.traffic.running(), "the drain time is over, running requests are cut off");
+        }
+        for side in [self.admin, self.commands].into_iter().flatten() {
+            side.stop(SIDE_DRAIN_TIME_MAX).await;
+        }
+        // A leftover socket harms nobody: the next server replaces it.
+        let _ = server.env.disk.remove(&server.data.join(control::NAME));
+    }
 }
 
 /// The signals that a server answers.

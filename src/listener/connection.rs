@@ -56,7 +56,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     type Future = Pin<Box<dyn Future<Output = Result<Response<RunningBody>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let running = self.pulse.begin();
+        let running = self.pulse.begin(&self.shared.traffic);
         let limits = self.shared.limits;
         let request = request.map(|body| RequestBody::new(body, limits.stall_time_max, limits.body_rate_min));
         let answer = self.shared.handler.handle(request, self.peer);

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::metrics::Traffic;
+
 /// The state of one connection.
 #[derive(Debug)]
 pub struct Pulse {
@@ -46,11 +48,12 @@ impl Pulse {
     }
 
     /// A request's head is complete; the request runs until the answer is dropped.
-    pub(super) fn begin(self: &Arc<Pulse>) -> Running {
+    pub(super) fn begin(self: &Arc<Pulse>, traffic: &Arc<Traffic>) -> Running {
+        traffic.begin();
         self.running.fetch_add(1, Ordering::Relaxed);
         self.heard.store(false, Ordering::Relaxed);
         self.asked.store(true, Ordering::Relaxed);
-        Running(Arc::clone(self))
+        Running(Arc::clone(self), Arc::clone(traffic))
     }
 
     /// Whether there has been a request at all.
@@ -73,12 +76,13 @@ impl Pulse {
 
 /// One running request; dropped with its answer.
 #[derive(Debug)]
-pub struct Running(Arc<Pulse>);
+pub struct Running(Arc<Pulse>, Arc<Traffic>);
 
 impl Drop for Running {
     fn drop(&mut self) {
         let millis = u64::try_from(self.0.made.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.0.rested_at.store(millis, Ordering::Relaxed);
         self.0.running.fetch_sub(1, Ordering::Relaxed);
+        self.1.end();
     }
 }

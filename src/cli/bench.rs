@@ -1,0 +1,62 @@
+//! `margay bench` and `margay client`: the benchmarks and the small client of margay-bench, with the keys of a
+//! data directory of this machine.
+//!
+//! Not here: what they do.
+
+use margay_bench::{BenchCommand, BenchError, Credentials};
+use margay_env::Env;
+
+use super::arguments::DataArgs;
+use crate::exit::{Code, Failure};
+use crate::keys;
+
+const BENCH_EXAMPLES: &str = "Examples:
+  margay bench ls
+  margay bench load --endpoint http://127.0.0.1:9000
+
+Keys come from --access-key and --secret-key, the environment, or the file `keys` of the data directory (--data).
+Every benchmark makes a bucket of its own and removes it.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = BENCH_EXAMPLES)]
+pub(super) struct Bench {
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Client {
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(flatten)]
+    client: margay_bench::ClientArgs,
+}
+
+pub(super) fn run_bench(args: &Bench) -> Result<(), Failure> {
+    margay_bench::run_bench(&args.command, found(&args.data)?).map_err(|error| failure(&error))
+}
+
+pub(super) fn run_client(args: &Client) -> Result<(), Failure> {
+    margay_bench::run_client(&args.client, found(&args.data)?).map_err(|error| failure(&error))
+}
+
+/// The keys of the data directory, if there is one that this user may read.
+fn found(args: &DataArgs) -> Result<Option<Credentials>, Failure> {
+    let env = Env::real();
+    let settings = args.settings(&env)?;
+    let keys = keys::read(&env, &settings.data);
+    Ok(keys.map(|keys| Credentials { access_key: keys.access_key, secret_key: keys.secret_key }))
+}
+
+fn failure(error: &BenchError) -> Failure {
+    let code = match error.exit_code() {
+        2 => Code::Usage,
+        3 => Code::Refused,
+        4 => Code::Found,
+        130 => Code::Interrupted,
+        _ => Code::Failed,
+    };
+    Failure { code, message: error.to_string() }
+}
