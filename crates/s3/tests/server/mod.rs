@@ -1,0 +1,307 @@
+//! A door over a volume in memory, on a real port, and a client that sends exactly the bytes it is told to.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use margay_env::Env;
+use margay_meta::memory::Memory;
+use margay_s3::auth::sign::{Signer, Target, announce_chunks};
+use margay_s3::auth::{ChunkChain, Credential, Credentials, PayloadForm, Secret};
+use margay_s3::body::ChunkEncoder;
+use margay_s3::{Options, S3Door};
+use margay_segment::Store;
+use margay_volume::Volume;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const ACCESS_KEY: &str = "margaytest";
+const SECRET_KEY: &str = "margaysecret";
+/// Longest time that any exchange of a test may take.
+const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(20);
+
+struct OneKey;
+
+impl Credentials for OneKey {
+    fn find(&self, access_key: &str) -> Option<Credential> {
+        (access_key == ACCESS_KEY).then(|| Credential { secret: Secret::new(SECRET_KEY), session_token: None })
+    }
+}
+
+pub struct Server {
+    pub address: SocketAddr,
+    pub volume: Arc<Volume>,
+    env: Env,
+    signer: Signer,
+    _folder: tempfile::TempDir,
+}
+
+impl Server {
+    pub async fn start() -> Server {
+        let folder = tempfile::tempdir().unwrap();
+        let env = Env::real();
+        let mut options = margay_segment::Options::new(folder.path());
+        options.reserve_bytes = 0;
+        let store = Store::open(env.clone(), options).unwrap();
+        let engine = Arc::new(Memory::with_payloads(Arc::clone(&store), 64 << 10));
+        let volume = Volume::open(env.clone(), engine, store, margay_volume::Options::default()).unwrap();
+        let options = Options { domains: vec!["s3.test".to_owned()], ..Options::default() };
+        let door = Arc::new(S3Door::new(Arc::clone(&volume), Arc::new(OneKey), options, env.clone()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (stream, peer) = listener.accept().await.unwrap();
+                let door = Arc::clone(&door);
+                tokio::spawn(async move {
+                    let service = hyper::service::service_fn(move |request| {
+                        let door = Arc::clone(&door);
+                        async move { Ok::<_, std::convert::Infallible>(door.handle(request, peer).await) }
+                    });
+                    let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+                    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        let signer = Signer::new(ACCESS_KEY, Secret::new(SECRET_KEY), "us-east-1");
+        Server { address, volume, env, signer, _folder: folder }
+    }
+
+    /// With a bucket named `bucket`.
+    pub async fn with_bucket() -> Server {
+        let server = Server::start().await;
+        server.volume.create_bucket("bucket").await.unwrap();
+        server
+    }
+
+    pub fn request(&self, method: &str, path: &str) -> Request<'_> {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let mut headers = HeaderMap::new();
+        headers.insert("host", HeaderValue::from_str(&self.address.to_string()).unwrap());
+        Request {
+            server: self,
+            method: method.parse().unwrap(),
+            path: path.to_owned(),
+            query: query.to_owned(),
+            headers,
+            form: PayloadForm::Unsigned,
+            body: Vec::new(),
+        }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.request("GET", path).send().await
+    }
+
+    pub async fn put(&self, path: &str, body: impl Into<Vec<u8>>) -> Answer {
+        self.request("PUT", path).body(body).send().await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.request("DELETE", path).send().await
+    }
+
+    /// Whether an object can be read.
+    pub async fn has(&self, path: &str) -> bool {
+        self.request("HEAD", path).send().await.status == 200
+    }
+
+    /// Sends bytes on a connection of their own; the client stops sending after them.
+    pub async fn raw(&self, bytes: &[u8], ends: bool) -> Answer {
+        let exchange = async {
+            let mut stream = TcpStream::connect(self.address).await.unwrap();
+            // The server may answer and close before it has all.
+            let _ = stream.write_all(bytes).await;
+            if ends {
+                let _ = stream.shutdown().await;
+            }
+            Answer::read(&mut stream, bytes.starts_with(b"HEAD ")).await
+        };
+        tokio::time::timeout(EXCHANGE_TIME_MAX, exchange).await.expect("an exchange hangs")
+    }
+}
+
+pub struct Request<'s> {
+    server: &'s Server,
+    method: Method,
+    path: String,
+    query: String,
+    pub headers: HeaderMap,
+    pub form: PayloadForm,
+    body: Vec<u8>,
+}
+
+impl Request<'_> {
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        self.headers.append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        self
+    }
+
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        let len = HeaderValue::from(self.body.len());
+        self.headers.entry("content-length").or_insert(len);
+        self
+    }
+
+    pub fn form(mut self, form: PayloadForm) -> Self {
+        self.form = form;
+        self
+    }
+
+    /// A body in chunks, as SDKs send it.
+    pub async fn send_chunked(mut self, form: PayloadForm, body: &[u8], trailers: &[(&str, &str)]) -> Answer {
+        let trailer = trailers.first().map(|(name, _)| HeaderName::from_bytes(name.as_bytes()).unwrap());
+        announce_chunks(&mut self.headers, body.len() as u64, trailer.as_ref());
+        self.form = form;
+        let chain = self.sign();
+        let mut encoder = ChunkEncoder::new(form, chain);
+        let mut wire = Vec::new();
+        for chunk in body.chunks(70_000) {
+            encoder.chunk(chunk, &mut wire);
+        }
+        encoder.finish(trailers, &mut wire);
+        self.headers.insert("content-length", HeaderValue::from(wire.len()));
+        let mut bytes = self.head();
+        bytes.extend_from_slice(&wire);
+        self.server.raw(&bytes, false).await
+    }
+
+    fn sign(&mut self) -> Option<ChunkChain> {
+        let target = Target { method: &self.method, path: &self.path, query: &self.query };
+        self.server.signer.sign(target, &mut self.headers, self.form, self.server.env.clock.now()).unwrap()
+    }
+
+    fn head(&self) -> Vec<u8> {
+        let mark = if self.query.is_empty() { "" } else { "?" };
+        let mut head = format!("{} {}{mark}{} HTTP/1.1\r\n", self.method, self.path, self.query).into_bytes();
+        for (name, value) in &self.headers {
+            head.extend_from_slice(name.as_str().as_bytes());
+            head.extend_from_slice(b": ");
+            head.extend_from_slice(value.as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(b"\r\n");
+        head
+    }
+
+    /// The signed request as it goes over the wire.
+    pub fn bytes(mut self) -> Vec<u8> {
+        self.sign();
+        let mut bytes = self.head();
+        bytes.extend_from_slice(&self.body);
+        bytes
+    }
+
+    pub async fn send(self) -> Answer {
+        let server = self.server;
+        server.raw(&self.bytes(), false).await
+    }
+
+    pub async fn send_unsigned(self) -> Answer {
+        let mut bytes = self.head();
+        bytes.extend_from_slice(&self.body);
+        self.server.raw(&bytes, false).await
+    }
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    async fn read(stream: &mut TcpStream, of_head: bool) -> Answer {
+        let mut bytes = Vec::new();
+        let end = loop {
+            if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+                // Not the answer yet.
+                if bytes.starts_with(b"HTTP/1.1 100") {
+                    bytes.drain(..at + 4);
+                    continue;
+                }
+                break at;
+            }
+            let mut buffer = vec![0; 64 << 10];
+            match stream.read(&mut buffer).await {
+                Ok(0) | Err(_) => return Answer { status: 0, headers: HeaderMap::new(), body: bytes },
+                Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            }
+        };
+        let head = std::str::from_utf8(&bytes[..end]).unwrap();
+        let mut lines = head.split("\r\n");
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            let (name, value) = line.split_once(": ").unwrap();
+            headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+        }
+        let mut body = bytes[end + 4..].to_vec();
+        let len = headers.get("content-length").and_then(|len| len.to_str().ok()?.parse::<usize>().ok());
+        let len = if of_head || status == 304 || status == 204 { 0 } else { len.unwrap_or(0) };
+        while body.len() < len {
+            let mut buffer = vec![0; len - body.len()];
+            match stream.read(&mut buffer).await {
+                Ok(0) | Err(_) => break,
+                Ok(count) => body.extend_from_slice(&buffer[..count]),
+            }
+        }
+        Answer { status, headers, body }
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// The text of the first element with this name.
+    pub fn element(&self, name: &str) -> &str {
+        elements(self.text(), name).first().copied().unwrap_or("")
+    }
+
+    /// The texts of all elements with this name.
+    pub fn elements(&self, name: &str) -> Vec<&str> {
+        elements(self.text(), name)
+    }
+
+    pub fn code(&self) -> &str {
+        self.element("Code")
+    }
+
+    /// Fails with the answer's text unless it has this status.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Answer {
+        assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
+        self
+    }
+
+    /// Fails unless it is this error.
+    #[track_caller]
+    pub fn refused(self, status: u16, code: &str) -> Answer {
+        assert_eq!((self.status, self.code()), (status, code), "{}", self.text());
+        self
+    }
+}
+
+fn elements<'t>(text: &'t str, name: &str) -> Vec<&'t str> {
+    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(&open) {
+        rest = &rest[at + open.len()..];
+        let end = rest.find(&close).unwrap_or(rest.len());
+        found.push(&rest[..end]);
+        rest = &rest[end..];
+    }
+    found
+}
