@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# curl --aws-sigv4 against $ENDPOINT; started by run.sh.
+. "$(dirname "$0")/checks.sh"
+
+bucket=clients-curl
+url=$ENDPOINT/$bucket
+signed=(--aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY")
+plain() { curl -sS --fail-with-body "${signed[@]}" "$@"; }
+unsigned_payload() { plain -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' "$@"; }
+status() { curl -sS -o "$WORK/body" -w '%{http_code}' "${signed[@]}" "$@"; }
+
+put_and_get() {
+    plain -T "$FILES/$1" "$url/$1"
+    plain -o "$WORK/back" "$url/$1"
+    cmp "$FILES/$1" "$WORK/back"
+}
+
+put_and_get_unsigned() {
+    unsigned_payload -T "$FILES/$1" "$url/unsigned/$1"
+    unsigned_payload -o "$WORK/back" "$url/unsigned/$1"
+    cmp "$FILES/$1" "$WORK/back"
+}
+
+data_binary() {
+    plain -X PUT --data-binary 'inline body' "$url/inline"
+    same "$(plain "$url/inline")" 'inline body'
+}
+
+escaped_key() {
+    plain -X PUT --data-binary 'odd' "$url/with%20space%2Bplus%25"
+    same "$(plain "$url/with%20space%2Bplus%25")" odd
+    plain "$url?prefix=with" | grep -q '<Key>with space+plus%</Key>'
+}
+
+listing() {
+    plain "$url" | grep -q '<Key>inline</Key>'
+    plain "$url?list-type=2&max-keys=2" | grep -q '<IsTruncated>true</IsTruncated>'
+    plain "$url?list-type=2&max-keys=2" | grep -q '<NextContinuationToken>'
+}
+
+headers() {
+    plain -X PUT -H 'Content-Type: text/x-margay' -H 'x-amz-meta-colour: green' --data-binary 'm' "$url/meta"
+    plain -I "$url/meta" | tr -d '\r' >"$WORK/head"
+    grep -qi '^content-type: text/x-margay$' "$WORK/head"
+    grep -qi '^x-amz-meta-colour: green$' "$WORK/head"
+    grep -qi '^content-length: 1$' "$WORK/head"
+    grep -qi '^etag: "' "$WORK/head"
+}
+
+ranged_get() {
+    plain -r 6-9 "$url/inline" >"$WORK/back"
+    same "$(cat "$WORK/back")" ' bod'
+    same "$(status -r 6-9 "$url/inline")" 206
+    same "$(status -r 100- "$url/inline")" 416
+}
+
+not_modified() {
+    local etag
+    etag=$(plain -I "$url/inline" | tr -d '\r' | sed -n 's/^[eE][tT][aA][gG]: //p')
+    same "$(status -H "If-None-Match: $etag" "$url/inline")" 304
+    same "$(status -H 'If-Match: "0"' "$url/inline")" 412
+}
+
+errors() {
+    same "$(status "$url/nothing")" 404 && grep -q '<Code>NoSuchKey</Code>' "$WORK/body"
+    same "$(status "$url-none/x")" 404 && grep -q '<Code>NoSuchBucket</Code>' "$WORK/body"
+    same "$(status -X DELETE "$url")" 409 && grep -q '<Code>BucketNotEmpty</Code>' "$WORK/body"
+    same "$(curl -sS -o "$WORK/body" -w '%{http_code}' "$url/inline")" 403 && grep -q '<Code>AccessDenied</Code>' "$WORK/body"
+    same "$(curl -sS -o "$WORK/body" -w '%{http_code}' --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:wrong" "$url/inline")" 403
+    grep -q '<Code>SignatureDoesNotMatch</Code>' "$WORK/body"
+}
+
+removal() {
+    local key
+    for key in empty one 100k hello inline meta unsigned/100k with%20space%2Bplus%25; do
+        plain -X DELETE "$url/$key"
+    done
+    plain -X DELETE "$url"
+    same "$(status "$url")" 404
+}
+
+check 'make bucket' plain -X PUT "$url"
+check 'list buckets' bash -c "$(declare -p signed); curl -sS --fail-with-body \"\${signed[@]}\" '$ENDPOINT/' | grep -q '<Name>$bucket</Name>'"
+check 'put and get 0 bytes' put_and_get empty
+check 'put and get 1 byte' put_and_get one
+check 'put and get 100 KiB' put_and_get 100k
+check 'put and get text' put_and_get hello
+check 'put and get, payload unsigned' put_and_get_unsigned 100k
+check 'put --data-binary' data_binary
+check 'escaped key' escaped_key
+check 'list' listing
+check 'headers' headers
+check 'ranged get' ranged_get
+check 'conditional get' not_modified
+check 'error codes' errors
+check 'delete all, remove bucket' removal
+finish
