@@ -99,23 +99,22 @@ impl RunWriter {
         if bytes.len() as u64 > self.len - self.taken {
             return Err(invalid("more bytes than the run has reserved"));
         }
-        self.sums.add(bytes);
+        // Piece by piece, so that the processor's cache holds a piece from its checksum to its write.
         while !bytes.is_empty() {
-            if self.buffer.is_empty() && bytes.len() >= WRITE_BUFFER_BYTES {
-                // Whole pieces need no copy.
-                let whole = bytes.len() - bytes.len() % WRITE_BUFFER_BYTES;
-                self.put(&bytes[..whole])?;
-                self.taken += whole as u64;
-                bytes = &bytes[whole..];
+            let (part, rest) = bytes.split_at(bytes.len().min(WRITE_BUFFER_BYTES - self.buffer.len()));
+            self.sums.add(part);
+            if part.len() == WRITE_BUFFER_BYTES {
+                // A whole piece needs no copy.
+                self.put(part)?;
+                self.taken += part.len() as u64;
             } else {
-                let part = bytes.len().min(WRITE_BUFFER_BYTES - self.buffer.len());
-                self.buffer.extend_from_slice(&bytes[..part]);
-                self.taken += part as u64;
-                bytes = &bytes[part..];
+                self.buffer.extend_from_slice(part);
+                self.taken += part.len() as u64;
                 if self.buffer.len() == WRITE_BUFFER_BYTES {
                     self.put_buffer()?;
                 }
             }
+            bytes = rest;
         }
         Ok(())
     }
