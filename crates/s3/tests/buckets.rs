@@ -9,7 +9,8 @@ async fn a_bucket_lives_and_dies() {
     let server = Server::start().await;
     server.request("HEAD", "/photos").send().await.expect(404);
     server.get("/photos").await.refused(404, "NoSuchBucket");
-    let body = "<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
+    let body =
+        "<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
     let made = server.put("/photos", body).await.expect(200);
     assert_eq!(made.header("location"), "/photos");
     server.put("/photos", "").await.refused(409, "BucketAlreadyOwnedByYou");

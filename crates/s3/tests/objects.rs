@@ -39,7 +39,8 @@ async fn large_objects_stream_both_ways() {
     server.put("/bucket/large", body.clone()).await.expect(200);
     let got = server.get("/bucket/large").await.expect(200);
     assert!(got.body == body);
-    let range = server.request("GET", "/bucket/large").header("range", "bytes=1000000-3999999").send().await.expect(206);
+    let range =
+        server.request("GET", "/bucket/large").header("range", "bytes=1000000-3999999").send().await.expect(206);
     assert!(range.body == body[1_000_000..4_000_000]);
     assert_eq!(range.header("content-range"), "bytes 1000000-3999999/5000000");
 }

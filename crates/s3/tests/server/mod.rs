@@ -101,6 +101,11 @@ impl Server {
         self.request("PUT", path).body(body).send().await
     }
 
+    /// A PUT of this many bytes as it goes over the wire.
+    pub fn put_bytes(&self, path: &str, len: usize) -> Vec<u8> {
+        self.request("PUT", path).body(vec![b'x'; len]).bytes()
+    }
+
     pub async fn delete(&self, path: &str) -> Answer {
         self.request("DELETE", path).send().await
     }
