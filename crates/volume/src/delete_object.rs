@@ -125,7 +125,7 @@ impl Volume {
                 draft.max(key::times(ino), now);
                 return Ok(());
             }
-            draft.assert_empty_but(key::entries(ino), &gone);
+            draft.assert_empty_but(&key::entries(ino), &gone);
             draft.delete(step.key.clone());
             draft.delete(key::directory(ino));
             draft.delete(key::times(ino));

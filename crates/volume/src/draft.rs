@@ -50,9 +50,18 @@ impl Draft {
     }
 
     /// The range holds nothing but perhaps `but`.
-    pub(crate) fn assert_empty_but(&mut self, (start, end): key::Range, but: &[u8]) {
-        self.assert_empty((start, but.to_vec()));
-        self.assert_empty((key::after(but.to_vec()), end));
+    pub(crate) fn assert_empty_but(&mut self, range: &key::Range, but: &[u8]) {
+        self.assert_only(range, [but.to_vec()]);
+    }
+
+    /// The range holds nothing but perhaps these rows, which ascend.
+    pub(crate) fn assert_only(&mut self, range: &key::Range, rows: impl IntoIterator<Item = Vec<u8>>) {
+        let mut start = range.0.clone();
+        for row in rows {
+            self.assert_empty((start, row.clone()));
+            start = key::after(row);
+        }
+        self.assert_empty((start, range.1.clone()));
     }
 
     /// Gives the index of the write.

@@ -92,11 +92,13 @@ impl Volume {
     fn draft_parts(&self, draft: &mut Draft, upload: Ino) -> Result<bool, Error> {
         let mut parts = Vec::new();
         self.scan(&key::parts(upload), &mut Seq::default(), |row| {
-            parts.push((row.key.to_vec(), PartRecord::decode(row.value)?));
+            parts.push((row.key.to_vec(), row.version, PartRecord::decode(row.value)?));
             Ok(if parts.len() < PARTS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
         let done = parts.len() < PARTS_MAX;
-        for (key, part) in parts {
+        for (key, version, part) in parts {
+            // Reclaim may move a part's runs meanwhile.
+            draft.assert_version(key.clone(), version);
             self.release_part(draft, &part)?;
             draft.delete(key);
         }

@@ -83,14 +83,7 @@ impl Volume {
         }
         match other {
             Some(other) => draft.assert_exists(other),
-            None => {
-                let mut start = range.0;
-                for key in going {
-                    draft.assert_empty((start, key.clone()));
-                    start = key::after(key);
-                }
-                draft.assert_empty((start, range.1));
-            }
+            None => draft.assert_only(&range, going),
         }
         if listed {
             draft.delete(mine);

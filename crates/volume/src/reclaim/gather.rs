@@ -1,0 +1,94 @@
+//! Who names the runs of some segments: one scan over all entries, extent rows and parts.
+//!
+//! Why:        no row leads from a run to its owners, which keeps PUT and rename small; a pass that rewrites many
+//!             segments shares one scan.
+//! Invariants: an owner that moves in the tree during the scan may be missed; its run then fails the check of
+//!             owners or of live bytes and stays.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use margay_meta::Seq;
+use margay_segment::{Extent, Run, SegmentId};
+
+use crate::api::Error;
+use crate::key::{self, Ino};
+use crate::open::Volume;
+use crate::record::data::decode_extent_row;
+use crate::record::{Data, Entry, PartRecord};
+
+/// A row that names a run.
+#[derive(Clone, Debug)]
+pub(super) enum Naming {
+    Entry {
+        key: Vec<u8>,
+    },
+    /// The row, and the entry of the file that it belongs to.
+    Extent {
+        key: Vec<u8>,
+        entry: Vec<u8>,
+    },
+    Part {
+        key: Vec<u8>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    pub(super) run: Run,
+    pub(super) owners: Vec<(Ino, Naming)>,
+    /// Some owner has no entry: leave the run alone.
+    pub(super) orphaned: bool,
+}
+
+pub(super) type NamedRuns = BTreeMap<(SegmentId, u64), Named>;
+
+fn note(runs: &mut NamedRuns, victims: &HashSet<SegmentId>, owner: Ino, extents: &[Extent], naming: Option<&Naming>) {
+    for run in crate::release::distinct_runs(extents) {
+        if !victims.contains(&run.segment) {
+            continue;
+        }
+        let named = runs.entry((run.segment, run.offset));
+        let named = named.or_insert_with(|| Named { run, owners: Vec::new(), orphaned: false });
+        match naming {
+            Some(naming) => named.owners.push((owner, naming.clone())),
+            None => named.orphaned = true,
+        }
+    }
+}
+
+impl Volume {
+    pub(super) fn named_runs(&self, victims: &HashSet<SegmentId>) -> Result<NamedRuns, Error> {
+        let mut runs = NamedRuns::new();
+        let mut large: HashMap<Ino, Vec<u8>> = HashMap::new();
+        let mut seen = Seq::default();
+        self.scan(&key::all_entries(), &mut seen, |row| {
+            if let Entry::File(file) = Entry::decode(row.value)? {
+                match &file.data {
+                    Data::Inline(_) => {}
+                    Data::Extents(extents) => {
+                        let naming = Naming::Entry { key: row.key.to_vec() };
+                        note(&mut runs, victims, file.ino, extents, Some(&naming));
+                    }
+                    Data::Rows => drop(large.insert(file.ino, row.key.to_vec())),
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.scan(&key::all_extents(), &mut seen, |row| {
+            let (ino, _) = key::parse_extent(row.key)?;
+            let extent = decode_extent_row(row.value)?;
+            let entry = large.get(&ino).cloned();
+            let naming = entry.map(|entry| Naming::Extent { key: row.key.to_vec(), entry });
+            note(&mut runs, victims, ino, &[extent], naming.as_ref());
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.scan(&key::all_parts(), &mut seen, |row| {
+            let part = PartRecord::decode(row.value)?;
+            let naming = Naming::Part { key: row.key.to_vec() };
+            note(&mut runs, victims, part.ino, part.extents()?, Some(&naming));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(runs)
+    }
+}

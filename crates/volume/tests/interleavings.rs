@@ -1,0 +1,294 @@
+//! Two operations at once, in every order of their reads and commits, on two volumes over one engine.
+//!
+//! Why:   an operation reads and then commits once. While neither has committed both read the same rows, so every
+//!        interleaving is the same as one operation running whole between two engine calls of the other.
+//!        This runs all of them. What must come out is what one of the two orders gives, and a clean fsck.
+
+mod world;
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use margay_env::Env;
+use margay_meta::memory::Memory;
+use margay_meta::*;
+use margay_segment::Store;
+use margay_volume::*;
+use parking_lot::Mutex;
+use world::*;
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// Passes calls on; before call number `at` it runs the hook once.
+struct Interposed {
+    engine: Arc<Memory>,
+    left: Mutex<Option<(usize, Hook)>>,
+}
+
+impl std::fmt::Debug for Interposed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Interposed")
+    }
+}
+
+impl Interposed {
+    fn step(&self) {
+        let mut left = self.left.lock();
+        let due = match left.as_mut() {
+            Some((0, _)) => left.take(),
+            Some((count, _)) => {
+                *count -= 1;
+                None
+            }
+            None => None,
+        };
+        drop(left);
+        if let Some((_, hook)) = due {
+            hook();
+        }
+    }
+}
+
+impl Engine for Interposed {
+    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
+        self.step();
+        self.engine.get(key)
+    }
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Observed<()>, EngineError> {
+        self.step();
+        self.engine.scan(start, end, visit)
+    }
+    fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
+        self.step();
+        self.engine.commit(batch)
+    }
+    fn durable(&self, seq: Seq) -> DurableFuture<'_> {
+        self.engine.durable(seq)
+    }
+    fn wait_durable(&self, seq: Seq) -> Result<(), EngineError> {
+        self.engine.wait_durable(seq)
+    }
+    fn last_seq(&self) -> Seq {
+        self.engine.last_seq()
+    }
+    fn durable_seq(&self) -> Seq {
+        self.engine.durable_seq()
+    }
+    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost> {
+        self.engine.changes_since(after, limit)
+    }
+    fn payload_bytes_max(&self) -> usize {
+        self.engine.payload_bytes_max()
+    }
+    fn checkpoint(&self) -> Result<(), EngineError> {
+        self.engine.checkpoint()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Put(&'static str, usize),
+    PutAbsent(&'static str),
+    Delete(&'static str),
+    Copy(&'static str, &'static str),
+    Rename(&'static str, &'static str),
+    MakeDirectory(&'static str),
+    PutPart,
+    Complete(&'static str),
+    Abort,
+    DeleteBucket,
+}
+
+use Action::*;
+
+const ACTIONS: [Action; 22] = [
+    Put("a/x", 200),
+    Put("a/y", 9),
+    Put("a/b/c", 201),
+    PutAbsent("a/x"),
+    PutAbsent("c/n"),
+    Delete("a/x"),
+    Delete("a/y"),
+    Delete("b/y"),
+    Delete("a/"),
+    Copy("a/x", "b/y"),
+    Copy("b/y", "a/x"),
+    Copy("a/x", "c/n"),
+    Rename("a/x", "b/y"),
+    Rename("a/x", "a/b/z"),
+    Rename("a/", "b/a/"),
+    Rename("b/", "a/b/"),
+    Rename("a/", "c/"),
+    MakeDirectory("a/"),
+    PutPart,
+    Complete("a/m"),
+    Abort,
+    DeleteBucket,
+];
+
+const STARTS: [&[Action]; 4] = [
+    &[],
+    &[Put("a/x", 202), PutPart],
+    &[Put("a/x", 203), Put("a/y", 204), Copy("a/x", "b/y"), PutPart],
+    &[MakeDirectory("a/"), Put("b/y", 205), Copy("b/y", "c/z")],
+];
+
+/// The upload that `PutPart`, `Complete` and `Abort` mean, and its part's body.
+const PART: usize = 206;
+
+struct Pair {
+    engine: Arc<Interposed>,
+    first: Arc<Volume>,
+    second: Arc<Volume>,
+    upload: String,
+}
+
+fn ok<T>(done: Result<T, Error>) -> String {
+    match done {
+        Ok(_) => "done".to_owned(),
+        Err(error) => format!("{error:?}"),
+    }
+}
+
+fn run(volume: &Volume, upload: &str, action: Action) -> String {
+    let stage = |len: usize| {
+        wait(async {
+            let mut staging = volume.begin_upload("b", len as u64).await?;
+            staging.write(body_of(len, len).into()).await?;
+            staging.finish().await
+        })
+    };
+    let put = |key, len: usize, condition| {
+        let staged = stage(len)?;
+        let etag = etag_of(&body_of(len, len));
+        wait(volume.put_object(PutRequest { bucket: "b", key, etag, headers: Headers::new(), condition }, staged))
+    };
+    match action {
+        Put(key, len) => ok(put(key, len, WriteCondition::None)),
+        PutAbsent(key) => ok(put(key, 7, WriteCondition::Absent)),
+        Delete(key) => format!("{:?}", wait(volume.delete_object("b", key, &WriteCondition::None))),
+        Copy(source_key, key) => ok(wait(volume.copy_object(CopyRequest {
+            source_bucket: "b",
+            source_key,
+            bucket: "b",
+            key,
+            headers: None,
+            condition: WriteCondition::None,
+            source_condition: ReadCondition::default(),
+        }))),
+        Rename(from, to) => ok(wait(volume.rename("b", from, to, &WriteCondition::None))),
+        MakeDirectory(path) => ok(wait(volume.make_directory("b", path))),
+        PutPart => ok(stage(PART).and_then(|staged| {
+            let etag = etag_of(&body_of(PART, PART));
+            wait(volume.put_part("b", "a/m", upload, 1, etag, Headers::new(), staged))
+        })),
+        Complete(key) => {
+            let choice = [PartChoice { number: 1, etag: etag_of(&body_of(PART, PART)) }];
+            let none = WriteCondition::None;
+            ok(wait(volume.complete_multipart("b", key, upload, &choice, Headers::new(), &none)))
+        }
+        Abort => ok(wait(volume.abort_multipart("b", "a/m", upload))),
+        DeleteBucket => ok(wait(volume.delete_bucket("b"))),
+    }
+}
+
+fn pair(store: &Arc<Store>, start: &[Action], with_upload: bool) -> Pair {
+    let memory = Arc::new(Memory::with_payloads(Arc::clone(store), 4096));
+    let engine = Arc::new(Interposed { engine: memory, left: Mutex::new(None) });
+    let open = || {
+        let engine: Arc<dyn Engine> = Arc::<Interposed>::clone(&engine);
+        Volume::open(Env::real(), engine, Arc::clone(store), Options::default()).unwrap()
+    };
+    let (first, second) = (open(), open());
+    wait(first.create_bucket("b")).unwrap();
+    let upload = if with_upload {
+        wait(first.create_multipart("b", "a/m", Headers::new())).unwrap().upload
+    } else {
+        "none".to_owned()
+    };
+    for action in start {
+        run(&first, &upload, *action);
+        // Both have numbers and paths in memory.
+        let _ = run(&second, &upload, Put("warm", 1));
+        let _ = run(&second, &upload, Delete("warm"));
+    }
+    Pair { engine, first, second, upload }
+}
+
+/// What can be seen afterwards, without times.
+fn outcome(pair: &Pair, answers: [String; 2]) -> String {
+    let mut text = format!("{answers:?}");
+    let request =
+        ListRequest { bucket: "b", prefix: "", delimiter: None, after: None, after_is_prefix: false, max: 1000 };
+    let mut keys = Vec::new();
+    let _ = wait(pair.first.list(&request, &mut |item| {
+        if let ListItem::Object { key, size, etag, .. } = item {
+            keys.push((key.to_owned(), size, etag.to_string()));
+        }
+    }));
+    for (key, size, etag) in keys {
+        let reader = wait(pair.first.get_object("b", &key, &ReadCondition::default())).unwrap();
+        assert_eq!(read_all(&reader).len() as u64, size);
+        text += &format!(" {key}:{size}:{etag}");
+    }
+    let report = pair.first.fsck(FsckOptions::default()).unwrap();
+    assert!(report.clean() && report.orphans == 0, "{report:#?}");
+    text + &format!(" {} {} {} {}", report.uploads, report.parts, report.directories, report.live_bytes)
+}
+
+fn in_order(store: &Arc<Store>, start: &[Action], one: Action, two: Action, with_upload: bool, swap: bool) -> String {
+    let pair = pair(store, start, with_upload);
+    let answers = if swap {
+        let answer = run(&pair.second, &pair.upload, two);
+        [run(&pair.first, &pair.upload, one), answer]
+    } else {
+        let answer = run(&pair.first, &pair.upload, one);
+        [answer, run(&pair.second, &pair.upload, two)]
+    };
+    outcome(&pair, answers)
+}
+
+/// Runs `two` before engine call `at` of `one`; false when `one` makes fewer calls.
+fn interleaved(store: &Arc<Store>, start: &[Action], one: Action, two: Action, with_upload: bool, at: usize) -> bool {
+    let pair = pair(store, start, with_upload);
+    let answer = Arc::new(Mutex::new(None));
+    let (second, upload, slot) = (Arc::clone(&pair.second), pair.upload.clone(), Arc::clone(&answer));
+    let hook: Hook = Box::new(move || *slot.lock() = Some(run(&second, &upload, two)));
+    *pair.engine.left.lock() = Some((at, hook));
+    let first = run(&pair.first, &pair.upload, one);
+    if pair.engine.left.lock().take().is_some() {
+        return false;
+    }
+    let second = answer.lock().take().unwrap();
+    let seen = outcome(&pair, [first, second]);
+    let orders = [false, true].map(|swap| in_order(store, start, one, two, with_upload, swap));
+    assert!(orders.contains(&seen), "{one:?} with {two:?} before call {at} from {start:?}:\n{seen}\nnot {orders:#?}");
+    true
+}
+
+#[test]
+fn any_two_operations_are_as_if_one_came_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(Env::real(), segment_options(folder.path())).unwrap();
+    let runs = Cell::new(0);
+    for start in STARTS {
+        for one in ACTIONS {
+            for two in ACTIONS {
+                let uploads = |action| matches!(action, PutPart | Complete(_) | Abort);
+                let with_upload = uploads(one) || uploads(two);
+                let mut at = 0;
+                while interleaved(&store, start, one, two, with_upload, at) {
+                    at += 1;
+                    runs.set(runs.get() + 1);
+                }
+            }
+        }
+    }
+    assert!(runs.get() > 5000, "{} runs", runs.get());
+}

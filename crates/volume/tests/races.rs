@@ -1,0 +1,187 @@
+//! Operations at the same moment: whatever the order, what is left is whole.
+
+mod world;
+
+use std::sync::Barrier;
+
+use margay_volume::*;
+use world::*;
+
+fn world() -> World {
+    let world = World::new(4096);
+    wait(world.volume.create_bucket("b")).unwrap();
+    world
+}
+
+fn clean(world: &World) {
+    let report = world.volume.fsck(FsckOptions::default()).unwrap();
+    assert!(report.clean(), "{report:#?}");
+}
+
+/// Runs `work` on so many threads at once, each with its number.
+fn together(threads: usize, work: impl Fn(usize) + Sync) {
+    let start = Barrier::new(threads);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (work, start) = (&work, &start);
+            scope.spawn(move || {
+                start.wait();
+                work(thread);
+            });
+        }
+    });
+}
+
+#[test]
+fn puts_and_deletes_in_one_prefix() {
+    let world = world();
+    together(64, |thread| {
+        for index in 0..20 {
+            let key = format!("p/q/{thread:02}-{index}");
+            world.put("b", &key, &body_of(thread, 200)).unwrap();
+            if index % 2 == 0 {
+                assert!(world.delete("b", &key).unwrap());
+            }
+        }
+    });
+    assert_eq!(world.keys("b").len(), 640);
+    clean(&world);
+    together(64, |thread| {
+        for index in (1..20).step_by(2) {
+            assert!(world.delete("b", &format!("p/q/{thread:02}-{index}")).unwrap());
+        }
+    });
+    clean(&world);
+    wait(world.volume.delete_bucket("b")).unwrap();
+}
+
+#[test]
+fn one_key_replaced_by_many() {
+    let world = world();
+    together(16, |thread| {
+        for index in 0..20 {
+            // So many writers of one key may meet each other too often: that is said, not hidden.
+            match world.put("b", "k", &body_of(thread + index, 1000 * thread)) {
+                Ok(_) | Err(Error::Busy) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+            assert_eq!(world.get("b", "k").unwrap().len() % 1000, 0);
+        }
+    });
+    assert_eq!(world.keys("b"), ["k"]);
+    clean(&world);
+}
+
+#[test]
+fn only_one_wins_a_key_that_was_absent() {
+    let world = world();
+    let wins = std::sync::atomic::AtomicUsize::new(0);
+    together(32, |thread| {
+        let put = world.put_with("b", "d/k", &[thread as u8], Headers::new(), WriteCondition::Absent);
+        match put {
+            Ok(_) => drop(wins.fetch_add(1, std::sync::atomic::Ordering::Relaxed)),
+            Err(error) => assert!(matches!(error, Error::PreconditionFailed), "{error:?}"),
+        }
+    });
+    assert_eq!(wins.into_inner(), 1);
+    clean(&world);
+}
+
+#[test]
+fn implicit_directories_come_and_go() {
+    let world = world();
+    together(8, |thread| {
+        for _ in 0..60 {
+            let key = format!("a/b/c/{thread}");
+            world.put("b", &key, b"1").unwrap();
+            assert_eq!(world.get("b", &key).unwrap(), b"1");
+            assert!(world.delete("b", &key).unwrap());
+        }
+    });
+    assert_eq!(world.keys("b"), [""; 0]);
+    clean(&world);
+    wait(world.volume.delete_bucket("b")).unwrap();
+}
+
+#[test]
+fn renames_never_make_a_circle() {
+    let world = world();
+    for round in 0..60 {
+        world.put("b", "a/1", b"1").unwrap();
+        world.put("b", "b/2", b"2").unwrap();
+        together(2, |thread| {
+            let (from, to) = [("a/", "b/x/"), ("b/", "a/y/")][thread];
+            match wait(world.volume.rename("b", from, to, &WriteCondition::None)) {
+                Ok(()) | Err(Error::NoSuchKey | Error::PreconditionFailed) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+        });
+        let keys = world.keys("b");
+        assert_eq!(keys.len(), 2, "round {round}: {keys:?}");
+        clean(&world);
+        keys.iter().for_each(|key| assert!(world.delete("b", key).unwrap()));
+    }
+}
+
+#[test]
+fn copies_against_the_end_of_their_source() {
+    let world = world();
+    for payload in [0, 1000, 50_000] {
+        for round in 0..30 {
+            let body = body_of(round, payload);
+            world.put("b", "s/source", &body).unwrap();
+            together(4, |thread| match thread {
+                0 => assert!(world.delete("b", "s/source").unwrap()),
+                _ => {
+                    let key = format!("t/{thread}");
+                    let request = CopyRequest {
+                        source_bucket: "b",
+                        source_key: "s/source",
+                        bucket: "b",
+                        key: &key,
+                        headers: None,
+                        condition: WriteCondition::None,
+                        source_condition: ReadCondition::default(),
+                    };
+                    match wait(world.volume.copy_object(request)) {
+                        Ok(_) => assert_eq!(world.get("b", &key).unwrap(), body),
+                        Err(error) => assert!(matches!(error, Error::NoSuchKey), "{error:?}"),
+                    }
+                }
+            });
+            clean(&world);
+            let keys = world.keys("b");
+            together(keys.len(), |thread| assert!(world.delete("b", &keys[thread]).unwrap()));
+            let report = world.volume.fsck(FsckOptions::default()).unwrap();
+            assert!(report.clean() && report.live_bytes == 0, "{report:#?}");
+        }
+    }
+}
+
+#[test]
+fn parts_against_completion() {
+    let world = world();
+    for _ in 0..30 {
+        let upload = wait(world.volume.create_multipart("b", "m", Headers::new())).unwrap().upload;
+        let put = |number, seed| {
+            let body = body_of(seed, 500);
+            let staged = world.stage("b", &body);
+            wait(world.volume.put_part("b", "m", &upload, number, etag_of(&body), Headers::new(), staged))
+        };
+        let first = put(1, 1).unwrap();
+        together(4, |thread| match thread {
+            0 => {
+                let choice = [PartChoice { number: 1, etag: first.etag }];
+                let none = WriteCondition::None;
+                let done = wait(world.volume.complete_multipart("b", "m", &upload, &choice, Headers::new(), &none));
+                assert!(matches!(done, Ok(_) | Err(Error::InvalidPart(1))), "{done:?}");
+                if done.is_err() {
+                    wait(world.volume.abort_multipart("b", "m", &upload)).unwrap();
+                }
+            }
+            _ => assert!(matches!(put(thread as u16, 2 + thread), Ok(_) | Err(Error::NoSuchUpload))),
+        });
+        let report = world.volume.fsck(FsckOptions::default()).unwrap();
+        assert!(report.clean() && report.parts == 0 && report.orphans == 0, "{report:#?}");
+    }
+}

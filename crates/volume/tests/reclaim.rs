@@ -1,0 +1,184 @@
+//! Space comes back, and nothing that is named is lost.
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use margay_volume::*;
+use proptest::prelude::*;
+use world::*;
+
+#[derive(Debug)]
+struct AllReleased;
+
+impl LogRelease for AllReleased {
+    fn released(&self, _log: margay_segment::SegmentId) -> bool {
+        true
+    }
+}
+
+fn budget() -> ReclaimBudget {
+    ReclaimBudget { seal_dead_bytes_min: 1, ..ReclaimBudget::default() }
+}
+
+fn reclaim(world: &World) -> Reclaimed {
+    world.volume.reclaim_once(&budget(), &AllReleased).unwrap()
+}
+
+fn clean(world: &World) -> FsckReport {
+    let report = world.volume.fsck(FsckOptions::default()).unwrap();
+    assert!(report.clean(), "{report:#?}");
+    report
+}
+
+#[test]
+fn deleted_bytes_come_back() {
+    for payload in [0, 4096] {
+        let world = World::new(payload);
+        wait(world.volume.create_bucket("b")).unwrap();
+        for index in 0..200 {
+            world.put("b", &format!("{index:03}"), &body_of(index, [900, 9000, 60_000][index % 3])).unwrap();
+        }
+        let full = clean(&world).segment_bytes;
+        for index in (0..200).filter(|index| index % 10 != 0) {
+            assert!(world.delete("b", &format!("{index:03}")).unwrap());
+        }
+        let done = reclaim(&world);
+        assert!(done.moved_runs > 0 && done.removed_segments > 0, "{done:?}");
+        let report = clean(&world);
+        assert!(report.segment_bytes * 3 < full, "{} of {full}", report.segment_bytes);
+        assert!(report.live_bytes * 10 >= report.segment_bytes * 7, "{report:?}");
+        for index in (0..200).step_by(10) {
+            let body = body_of(index, [900, 9000, 60_000][index % 3]);
+            assert!(world.get("b", &format!("{index:03}")).unwrap() == body);
+            assert!(world.delete("b", &format!("{index:03}")).unwrap());
+        }
+        reclaim(&world);
+        let report = clean(&world);
+        assert_eq!((report.live_bytes, report.segment_bytes), (0, 0));
+    }
+}
+
+#[test]
+fn a_reader_keeps_its_segment_and_an_upload_its_own() {
+    let world = World::new(0);
+    wait(world.volume.create_bucket("b")).unwrap();
+    let body = body_of(1, 20_000);
+    world.put("b", "k", &body).unwrap();
+    let reader = wait(world.volume.get_object("b", "k", &ReadCondition::default())).unwrap();
+    let staged = world.stage("b", &body);
+    world.delete("b", "k").unwrap();
+    reclaim(&world);
+    assert_eq!(read_all(&reader), body);
+    let condition = WriteCondition::None;
+    let request = PutRequest { bucket: "b", key: "l", etag: etag_of(&body), headers: Headers::new(), condition };
+    wait(world.volume.put_object(request, staged)).unwrap();
+    reclaim(&world);
+    assert_eq!(world.get("b", "l").unwrap(), body);
+    drop(reader);
+    world.delete("b", "l").unwrap();
+    reclaim(&world);
+    assert_eq!(clean(&world).segment_bytes, 0);
+}
+
+#[test]
+fn reclaim_beside_writers_and_readers() {
+    let world = World::new(4096);
+    wait(world.volume.create_bucket("b")).unwrap();
+    let writing = AtomicUsize::new(4);
+    std::thread::scope(|scope| {
+        for thread in 0..4usize {
+            let (world, writing) = (&world, &writing);
+            scope.spawn(move || {
+                let mut model = BTreeMap::new();
+                for index in 0..150usize {
+                    let key = format!("{thread}/{}", index * 7 % 20);
+                    let body = body_of(index + thread, [300, 6000, 50_000, 170_000][(index + thread) % 4]);
+                    if index % 3 == 2 {
+                        world.delete("b", &key).unwrap();
+                        model.remove(&key);
+                    } else {
+                        world.put("b", &key, &body).unwrap();
+                        model.insert(key, body);
+                    }
+                    for (key, body) in model.iter().take(3) {
+                        assert!(world.get("b", key).unwrap() == *body);
+                    }
+                    if index % 5 == 0 {
+                        let (from, to) = (format!("{thread}/0"), format!("{thread}/copy"));
+                        let request = CopyRequest {
+                            source_bucket: "b",
+                            source_key: &from,
+                            bucket: "b",
+                            key: &to,
+                            headers: None,
+                            condition: WriteCondition::None,
+                            source_condition: ReadCondition::default(),
+                        };
+                        if wait(world.volume.copy_object(request)).is_ok() {
+                            let body = model[&from].clone();
+                            model.insert(to, body);
+                        }
+                    }
+                }
+                for (key, body) in &model {
+                    assert!(world.get("b", key).unwrap() == *body);
+                }
+                writing.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        scope.spawn(|| {
+            while writing.load(Ordering::Relaxed) > 0 {
+                world.volume.reclaim_once(&budget(), &AllReleased).unwrap();
+            }
+        });
+    });
+    clean(&world);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 30, ..ProptestConfig::default() })]
+    #[test]
+    fn shared_and_large_objects_survive(
+        steps in prop::collection::vec((0usize..8, 0usize..8, 0usize..4), 1..60), payload in prop::sample::select(vec![0usize, 4096]),
+    ) {
+        let world = World::new(payload);
+        wait(world.volume.create_bucket("b")).unwrap();
+        let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        for (index, (one, two, what)) in steps.into_iter().enumerate() {
+            let (from, to) = (format!("{one}"), format!("{two}"));
+            match what {
+                0 => {
+                    let body = body_of(index, [500, 20_000, 90_000, 250_000][two % 4]);
+                    world.put("b", &from, &body).unwrap();
+                    model.insert(from, body);
+                }
+                1 => {
+                    let request = CopyRequest {
+                        source_bucket: "b", source_key: &from, bucket: "b", key: &to, headers: None,
+                        condition: WriteCondition::None, source_condition: ReadCondition::default(),
+                    };
+                    if wait(world.volume.copy_object(request)).is_ok() {
+                        let body = model[&from].clone();
+                        model.insert(to, body);
+                    }
+                }
+                2 => {
+                    world.delete("b", &from).unwrap();
+                    model.remove(&from);
+                }
+                _ => drop(reclaim(&world)),
+            }
+        }
+        reclaim(&world);
+        clean(&world);
+        for (key, body) in &model {
+            prop_assert!(world.get("b", key).unwrap() == *body);
+        }
+        model.keys().for_each(|key| assert!(world.delete("b", key).unwrap()));
+        reclaim(&world);
+        let report = clean(&world);
+        prop_assert_eq!((report.live_bytes, report.segment_bytes), (0, 0));
+    }
+}
