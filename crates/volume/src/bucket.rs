@@ -14,15 +14,16 @@ use crate::error::Refused;
 use crate::key::{self, Counted};
 use crate::open::Volume;
 use crate::record::{Bucket, DirectoryRecord};
+use crate::seen::Seen;
 
 impl Volume {
     pub async fn create_bucket(&self, name: &str) -> Result<BucketInfo, Error> {
-        let done = self.retry(|| self.try_create_bucket(name));
+        let done = self.retry(|seen| self.try_create_bucket(name, seen));
         self.answer(done).await
     }
 
-    fn try_create_bucket(&self, name: &str) -> Result<(BucketInfo, Seq), Refused> {
-        if self.engine.get(&key::bucket(name))?.value.is_some() {
+    fn try_create_bucket(&self, name: &str, seen: &mut Seen) -> Result<(BucketInfo, Seq), Refused> {
+        if self.get(&key::bucket(name), seen)?.is_some() {
             return Err(Error::BucketExists.into());
         }
         let root = self.new_ino()?;
@@ -38,15 +39,15 @@ impl Volume {
     }
 
     pub async fn head_bucket(&self, name: &str) -> Result<BucketInfo, Error> {
-        let mut seen = Seq::default();
+        let mut seen = Seen::default();
         let found = self.bucket_row(name, &mut seen);
-        self.settle(seen).await?;
+        self.settle(seen.seq).await?;
         Ok(BucketInfo { name: name.to_owned(), created: found?.0.created })
     }
 
     /// By name; `after` exclusive.
     pub async fn list_buckets(&self, prefix: &str, after: Option<&str>, max: usize) -> Result<Vec<BucketInfo>, Error> {
-        let mut seen = Seq::default();
+        let mut seen = Seen::default();
         let mut buckets = Vec::new();
         let mut range = key::buckets();
         range.0 = key::bucket(prefix);
@@ -64,23 +65,22 @@ impl Volume {
                 Ok(if buckets.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             })?;
         }
-        self.settle(seen).await?;
+        self.settle(seen.seq).await?;
         Ok(buckets)
     }
 
     /// Refused while an object, an explicit directory or an unfinished upload is in it.
     pub async fn delete_bucket(&self, name: &str) -> Result<(), Error> {
-        let done = self.retry(|| self.try_delete_bucket(name).map(|seq| ((), seq)));
+        let done = self.retry(|seen| self.try_delete_bucket(name, seen).map(|seq| ((), seq)));
         self.answer(done).await
     }
 
-    fn try_delete_bucket(&self, name: &str) -> Result<Seq, Refused> {
-        let mut seen = Seq::default();
-        let (bucket, version) = self.bucket_row(name, &mut seen)?;
+    fn try_delete_bucket(&self, name: &str, seen: &mut Seen) -> Result<Seq, Refused> {
+        let (bucket, version) = self.bucket_row(name, seen)?;
         let held = [key::entries(bucket.root), key::uploads(bucket.root, "")];
         for range in &held {
             let mut empty = true;
-            self.scan(range, &mut seen, |_| {
+            self.scan(range, seen, |_| {
                 empty = false;
                 Ok(ControlFlow::Break(()))
             })?;
@@ -101,7 +101,7 @@ impl Volume {
 
     /// Objects and their bytes. Explicit directories and unfinished uploads do not count.
     pub async fn usage(&self, bucket: &str) -> Result<Usage, Error> {
-        let mut seen = Seq::default();
+        let mut seen = Seen::default();
         let root = self.bucket_row(bucket, &mut seen).map(|(bucket, _)| bucket.root);
         let usage = match root {
             Ok(root) => Ok(Usage {
@@ -110,11 +110,11 @@ impl Volume {
             }),
             Err(error) => Err(error),
         };
-        self.settle(seen).await?;
+        self.settle(seen.seq).await?;
         usage
     }
 
-    fn counter(&self, key: &[u8], seen: &mut Seq) -> Result<u64, Error> {
+    fn counter(&self, key: &[u8], seen: &mut Seen) -> Result<u64, Error> {
         match self.get(key, seen)? {
             None => Ok(0),
             // A counter that went wrong is fsck's to find; it must not fail a request.

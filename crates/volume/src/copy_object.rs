@@ -15,24 +15,30 @@ use crate::paths::{Done, Walk, split};
 use crate::place;
 use crate::put_object::{Current, check_key};
 use crate::record::{Data, FileEntry};
+use crate::seen::Seen;
 
 impl Volume {
     pub async fn copy_object(&self, request: CopyRequest<'_>) -> Result<PutOutcome, Error> {
         check_key(request.key)?;
         let (directories, name) = split(request.key);
-        let done = self.change(request.bucket, directories, |walk| self.try_copy(walk, name, &request));
+        let done = self.change(request.bucket, directories, |walk, seen| self.try_copy(walk, name, &request, seen));
         self.answer(done).await
     }
 
-    fn try_copy(&self, walk: &Walk<'_>, name: &str, request: &CopyRequest<'_>) -> Result<Done<PutOutcome>, Refused> {
-        let mut seen = margay_meta::Seq::default();
-        let source = self.find(request.source_bucket, request.source_key, &mut seen)?;
+    fn try_copy(
+        &self,
+        walk: &Walk<'_>,
+        name: &str,
+        request: &CopyRequest<'_>,
+        seen: &mut Seen,
+    ) -> Result<Done<PutOutcome>, Refused> {
+        let source = self.find(request.source_bucket, request.source_key, seen)?;
         request.source_condition.check_source(source.file.etag, source.file.modified)?;
-        let current = self.current(walk, name)?;
+        let current = self.current(walk, name, seen)?;
         request.condition.check(current.etag(walk, name))?;
         let headers = match &request.headers {
             Some(headers) => headers.clone(),
-            None => self.info(&source, &mut seen)?.ok_or(Refused::Conflict)?.headers,
+            None => self.info(&source, seen)?.ok_or(Refused::Conflict)?.headers,
         };
         let mut draft = Draft::default();
         let outcome = match &current.file {

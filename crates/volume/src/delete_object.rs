@@ -20,6 +20,7 @@ use crate::open::Volume;
 use crate::paths::{Done, Step, Walk, split};
 use crate::put_object::{Current, count};
 use crate::record::DirectoryEntry;
+use crate::seen::Seen;
 
 impl Volume {
     /// Fine when the key is absent (`Ok(false)`).
@@ -34,8 +35,9 @@ impl Volume {
         bucket: &str,
         keys: &[(String, WriteCondition)],
     ) -> Result<Vec<Result<bool, Error>>, Error> {
-        let mut seen = Seq::default();
-        let exists = self.bucket_row(bucket, &mut seen).map(|_| ((), seen));
+        let mut seen = Seen::default();
+        let exists = self.bucket_row(bucket, &mut seen).map(|_| ());
+        let exists = exists.map(|()| ((), seen.seq));
         self.answer(exists).await?;
         let mut newest = Seq::default();
         let mut answers = Vec::with_capacity(keys.len());
@@ -57,19 +59,25 @@ impl Volume {
 
     fn delete_now(&self, bucket: &str, key: &str, condition: &WriteCondition) -> Result<(bool, Seq), Error> {
         let (directories, name) = split(key);
-        self.change(bucket, directories, |walk| {
+        self.change(bucket, directories, |walk, seen| {
             let _turn = self.latch(walk.path.directory()).lock();
-            self.try_delete(walk, name, condition)
+            self.try_delete(walk, name, condition, seen)
         })
     }
 
-    fn try_delete(&self, walk: &Walk<'_>, name: &str, condition: &WriteCondition) -> Result<Done<bool>, Refused> {
-        let current = self.current(walk, name)?;
+    fn try_delete(
+        &self,
+        walk: &Walk<'_>,
+        name: &str,
+        condition: &WriteCondition,
+        seen: &mut Seen,
+    ) -> Result<Done<bool>, Refused> {
+        let current = self.current(walk, name, seen)?;
         condition.check_removal(current.etag(walk, name))?;
         let explicit = current.explicit(walk, name);
         if current.file.is_none() && !explicit {
             // Absent also when a directory on the way is: the walk saw that.
-            return Ok(Done::Unchanged(false, current.seen.max(self.engine.last_seq())));
+            return Ok(Done::Unchanged(false, self.engine.last_seq()));
         }
         let mut draft = Draft::default();
         walk.path.assert_in(&mut draft);
@@ -140,7 +148,7 @@ impl Volume {
         let (start, end) = key::entries(directory);
         let mut other = None;
         for range in [(key::after(but.to_vec()), end), (start, but.to_vec())] {
-            self.scan(&range, &mut Seq::default(), |row| {
+            self.scan(&range, &mut Seen::default(), |row| {
                 other = Some(row.key.to_vec());
                 Ok(ControlFlow::Break(()))
             })?;

@@ -22,6 +22,7 @@ use crate::reader::{Content, Reader};
 use crate::record::entry::EMPTY_ETAG;
 use crate::record::multipart::decode_part_sizes;
 use crate::record::{Data, Entry, FileEntry};
+use crate::seen::Seen;
 
 /// Times that GET begins again because the object was replaced under it.
 const TRIES_MAX: usize = 64;
@@ -36,13 +37,13 @@ pub(crate) struct Found {
 
 impl Volume {
     pub async fn head_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<ObjectInfo, Error> {
-        let mut seen = Seq::default();
+        let mut seen = Seen::default();
         let info = self.head_now(bucket, key, condition, &mut seen);
-        self.settle(seen).await?;
+        self.settle(seen.seq).await?;
         info
     }
 
-    fn head_now(&self, bucket: &str, key: &str, wanted: &ReadCondition, seen: &mut Seq) -> Result<ObjectInfo, Error> {
+    fn head_now(&self, bucket: &str, key: &str, wanted: &ReadCondition, seen: &mut Seen) -> Result<ObjectInfo, Error> {
         for _ in 0..TRIES_MAX {
             let found = self.find(bucket, key, seen)?;
             wanted.check(found.file.etag, found.file.modified)?;
@@ -54,9 +55,9 @@ impl Volume {
     }
 
     pub async fn get_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<Reader, Error> {
-        let mut seen = Seq::default();
+        let mut seen = Seen::default();
         let reader = self.open_now(bucket, key, &mut seen, |file| condition.check(file.etag, file.modified));
-        self.settle(seen).await?;
+        self.settle(seen.seq).await?;
         reader
     }
 
@@ -64,7 +65,7 @@ impl Volume {
         &self,
         bucket: &str,
         key: &str,
-        seen: &mut Seq,
+        seen: &mut Seen,
         check: impl Fn(&FileEntry) -> Result<(), Error>,
     ) -> Result<Reader, Error> {
         for _ in 0..TRIES_MAX {
@@ -80,7 +81,20 @@ impl Volume {
     }
 
     /// The file at a key, or the empty object that an explicit directory is.
-    pub(crate) fn find(&self, bucket: &str, key: &str, seen: &mut Seq) -> Result<Found, Error> {
+    pub(crate) fn find(&self, bucket: &str, key: &str, seen: &mut Seen) -> Result<Found, Error> {
+        for _ in 0..TRIES_MAX {
+            let mut now = Seen::default();
+            let found = self.find_once(bucket, key, &mut now);
+            let held = self.held_at_last(&now)?;
+            seen.absorb(now);
+            if held {
+                return found;
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    fn find_once(&self, bucket: &str, key: &str, seen: &mut Seen) -> Result<Found, Error> {
         let (directories, name) = split(key);
         let walk = self.walk(bucket, directories, seen)?;
         if !walk.complete() {
@@ -103,19 +117,19 @@ impl Volume {
     }
 
     /// When something in a directory was last changed.
-    pub(crate) fn modified(&self, directory: key::Ino, seen: &mut Seq) -> Result<Timestamp, Error> {
+    pub(crate) fn modified(&self, directory: key::Ino, seen: &mut Seen) -> Result<Timestamp, Error> {
         let Some(row) = self.get(&key::times(directory), seen)? else { return Ok(Timestamp(0)) };
         let bytes =
             row.value.as_ref().try_into().map_err(|_| Error::Corrupt("a time is not eight bytes".to_owned()))?;
         Ok(Timestamp(i64::try_from(u64::from_le_bytes(bytes)).unwrap_or(i64::MAX)))
     }
 
-    fn unchanged(&self, found: &Found, seen: &mut Seq) -> Result<bool, Error> {
+    fn unchanged(&self, found: &Found, seen: &mut Seen) -> Result<bool, Error> {
         Ok(self.get(&found.key, seen)?.is_some_and(|row| row.version == found.version))
     }
 
     /// What S3 tells about a file; `None` when it was replaced while its rows were read.
-    pub(crate) fn info(&self, found: &Found, seen: &mut Seq) -> Result<Option<ObjectInfo>, Error> {
+    pub(crate) fn info(&self, found: &Found, seen: &mut Seen) -> Result<Option<ObjectInfo>, Error> {
         let file = &found.file;
         let mut info = ObjectInfo {
             size: file.size,
@@ -145,7 +159,7 @@ impl Volume {
     }
 
     /// Takes hold of a file's data; `None` when it was replaced meanwhile.
-    fn hold(&self, found: &Found, seen: &mut Seq) -> Result<Option<Content>, Error> {
+    fn hold(&self, found: &Found, seen: &mut Seen) -> Result<Option<Content>, Error> {
         let file = &found.file;
         let rows = match &file.data {
             Data::Inline(bytes) => return Ok(Some(Content::Inline(Bytes::copy_from_slice(bytes)))),

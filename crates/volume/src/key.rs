@@ -12,7 +12,7 @@ use crate::record::Damaged;
 
 /// Number of a file, directory, upload or part; never used twice. 0 is nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ino(pub u64);
+pub(crate) struct Ino(pub u64);
 
 const BUCKET: u8 = b'b';
 const USAGE: u8 = b'c';
@@ -27,6 +27,7 @@ const PART: u8 = b'p';
 const SHARE: u8 = b's';
 const TIMES: u8 = b't';
 const UPLOAD: u8 = b'u';
+#[allow(dead_code, reason = "see `version`")]
 const VERSION: u8 = b'v';
 const EXTENT: u8 = b'x';
 const PART_SIZES: u8 = b'z';
@@ -126,7 +127,8 @@ pub(crate) fn all_times() -> Range {
 }
 
 /// One version of an object, newest first. Not written by this format version.
-pub fn version(directory: Ino, sort_name: &[u8], sequence: u64) -> Vec<u8> {
+#[allow(dead_code, reason = "the layout is fixed before the first use, so that buckets need no migration")]
+pub(crate) fn version(directory: Ino, sort_name: &[u8], sequence: u64) -> Vec<u8> {
     let mut key = table(VERSION, &[&directory.0.to_be_bytes()]);
     escape(sort_name, &mut key);
     key.extend_from_slice(&(!sequence).to_be_bytes());

@@ -32,6 +32,7 @@ mod reclaim;
 mod record;
 mod release;
 mod rename;
+mod seen;
 mod share;
 mod tree;
 mod upload;

@@ -5,12 +5,11 @@
 //!             Items are shown while the scan runs; they stand when the call returns Ok, durable.
 //! Not here:   the walk (tree), encoding of keys and continuation tokens (the S3 door).
 
-use margay_meta::Seq;
-
 use crate::api::{Error, ListItem, ListOutcome, ListRequest};
 use crate::key;
 use crate::open::Volume;
 use crate::record::Summary;
+use crate::seen::Seen;
 use crate::tree::{Next, Shown, Tree};
 
 impl Volume {
@@ -20,9 +19,9 @@ impl Volume {
         request: &ListRequest<'_>,
         visit: &mut (dyn FnMut(ListItem<'_>) + Send),
     ) -> Result<ListOutcome, Error> {
-        let mut seen = Seq::default();
+        let mut seen = Seen::default();
         let outcome = self.list_now(request, visit, &mut seen);
-        self.settle(seen).await?;
+        self.settle(seen.seq).await?;
         outcome
     }
 
@@ -30,7 +29,7 @@ impl Volume {
         &self,
         request: &ListRequest<'_>,
         visit: &mut (dyn FnMut(ListItem<'_>) + Send),
-        seen: &mut Seq,
+        seen: &mut Seen,
     ) -> Result<ListOutcome, Error> {
         let (bucket, _) = self.bucket_row(request.bucket, seen)?;
         let Some(start) = start_of(request).filter(|_| request.max > 0) else { return Ok(ListOutcome::default()) };
@@ -43,9 +42,9 @@ impl Volume {
             more: false,
             visit,
         };
-        let mut tree = Tree::new(self, bucket.root, *seen);
+        let mut tree = Tree::new(self, bucket.root);
         let done = tree.run(&start, &mut |shown| lister.row(&shown));
-        *seen = tree.seen.max(*seen);
+        seen.rises_to(tree.seen.seq);
         done?;
         Ok(ListOutcome { next: lister.last.filter(|_| lister.more) })
     }

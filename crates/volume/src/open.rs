@@ -22,6 +22,7 @@ use crate::error::Refused;
 use crate::inos::Inos;
 use crate::key::{self, Ino};
 use crate::paths::PathCache;
+use crate::seen::Seen;
 
 /// The layout of rows that this program reads and writes.
 pub const FORMAT_VERSION: u32 = 1;
@@ -122,13 +123,16 @@ impl Volume {
         draft.commit(&*self.engine)
     }
 
-    /// Runs `attempt` until it commits or is refused for good.
-    pub(crate) fn retry<T>(&self, mut attempt: impl FnMut() -> Result<T, Refused>) -> Result<T, Error> {
+    /// Runs `attempt` until it commits or is refused for good: a refusal counts when what it was decided on still
+    /// holds.
+    pub(crate) fn retry<T>(&self, mut attempt: impl FnMut(&mut Seen) -> Result<T, Refused>) -> Result<T, Error> {
         for tries in 1..=TRIES_MAX {
-            match attempt() {
+            let mut seen = Seen::default();
+            match attempt(&mut seen) {
                 Ok(value) => return Ok(value),
-                Err(Refused::Error(error)) => return Err(error),
-                Err(Refused::Conflict) => self.wait_a_little(tries),
+                Err(Refused::Error(error @ (Error::Full | Error::ReadOnly(_) | Error::Io(_)))) => return Err(error),
+                Err(Refused::Error(error)) if self.still(&seen)? => return Err(error),
+                Err(_) => self.wait_a_little(tries),
             }
         }
         Err(Error::Busy)
@@ -163,10 +167,11 @@ impl Volume {
         Ok(())
     }
 
-    /// One row; `seen` rises to the newest commit that the answer rests on.
-    pub(crate) fn get(&self, key: &[u8], seen: &mut Seq) -> Result<Option<Row>, Error> {
+    /// One row, noted in `seen`.
+    pub(crate) fn get(&self, key: &[u8], seen: &mut Seen) -> Result<Option<Row>, Error> {
         let read = self.engine.get(key)?;
-        *seen = read.observed.max(*seen);
+        seen.rises_to(read.observed);
+        seen.row(key, read.value.as_ref().map(|row| row.version));
         Ok(read.value)
     }
 
@@ -174,7 +179,7 @@ impl Volume {
     pub(crate) fn scan(
         &self,
         range: &key::Range,
-        seen: &mut Seq,
+        seen: &mut Seen,
         mut visit: impl FnMut(RowRef<'_>) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(), Error> {
         let mut failed = None;
@@ -185,7 +190,7 @@ impl Volume {
                 ControlFlow::Break(())
             }
         })?;
-        *seen = read.observed.max(*seen);
+        seen.rises_to(read.observed);
         failed.map_or(Ok(()), Err)
     }
 }

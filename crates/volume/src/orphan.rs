@@ -7,7 +7,6 @@
 
 use std::ops::ControlFlow;
 
-use margay_meta::Seq;
 use margay_segment::Extent;
 
 use crate::api::Error;
@@ -17,6 +16,7 @@ use crate::key::{self, Ino};
 use crate::open::Volume;
 use crate::record::{Data, Orphan, PartRecord};
 use crate::release::RELEASE_ROWS_MAX;
+use crate::seen::Seen;
 
 /// Parts that go in one batch; each may have many extents.
 const PARTS_MAX: usize = 16;
@@ -30,7 +30,7 @@ impl Volume {
         let mut drained = 0;
         loop {
             let mut found = Vec::new();
-            self.scan(&range, &mut Seq::default(), |row| {
+            self.scan(&range, &mut Seen::default(), |row| {
                 found.push(key::parse_ino(row.key)?.0);
                 Ok(if found.len() < ORPHANS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             })?;
@@ -45,7 +45,7 @@ impl Volume {
 
     /// Drains one orphan to its end.
     pub(crate) fn drain_orphan(&self, ino: Ino) -> Result<(), Error> {
-        while !self.retry(|| self.try_drain(ino))? {}
+        while !self.retry(|_| self.try_drain(ino))? {}
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl Volume {
 
     fn draft_parts(&self, draft: &mut Draft, upload: Ino) -> Result<bool, Error> {
         let mut parts = Vec::new();
-        self.scan(&key::parts(upload), &mut Seq::default(), |row| {
+        self.scan(&key::parts(upload), &mut Seen::default(), |row| {
             parts.push((row.key.to_vec(), row.version, PartRecord::decode(row.value)?));
             Ok(if parts.len() < PARTS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;

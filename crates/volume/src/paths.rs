@@ -18,6 +18,7 @@ use crate::error::Refused;
 use crate::key::{self, Ino};
 use crate::open::Volume;
 use crate::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
+use crate::seen::Seen;
 
 /// Paths with more steps than this are not kept.
 const STEPS_KEPT_MAX: usize = 32;
@@ -130,13 +131,13 @@ impl PathCache {
 }
 
 impl Volume {
-    pub(crate) fn bucket_row(&self, bucket: &str, seen: &mut Seq) -> Result<(Bucket, Seq), Error> {
+    pub(crate) fn bucket_row(&self, bucket: &str, seen: &mut Seen) -> Result<(Bucket, Seq), Error> {
         let row = self.get(&key::bucket(bucket), seen)?.ok_or(Error::NoSuchBucket)?;
         Ok((Bucket::decode(&row.value)?, row.version))
     }
 
     /// Walks the directories, as far as they exist.
-    pub(crate) fn walk<'a>(&self, bucket: &str, directories: &'a str, seen: &mut Seq) -> Result<Walk<'a>, Error> {
+    pub(crate) fn walk<'a>(&self, bucket: &str, directories: &'a str, seen: &mut Seen) -> Result<Walk<'a>, Error> {
         let (row, bucket_version) = self.bucket_row(bucket, seen)?;
         let mut path = Path { bucket_key: key::bucket(bucket), bucket_version, root: row.root, steps: Vec::new() };
         let mut missing = directories;
@@ -153,12 +154,12 @@ impl Volume {
     }
 
     /// As `walk`, for a change: may come from memory, so its commit asserts it.
-    fn walk_to_change<'a>(&self, bucket: &str, directories: &'a str) -> Result<Walk<'a>, Error> {
+    fn walk_to_change<'a>(&self, bucket: &str, directories: &'a str, seen: &mut Seen) -> Result<Walk<'a>, Error> {
         let name = PathCache::name(bucket, directories);
         if let Some(path) = self.paths.get(&name) {
             return Ok(Walk { path, missing: "", remembered: true });
         }
-        let walk = self.walk(bucket, directories, &mut Seq::default())?;
+        let walk = self.walk(bucket, directories, seen)?;
         if walk.complete() && walk.path.steps.len() <= STEPS_KEPT_MAX {
             self.paths.keep(name, Arc::clone(&walk.path));
         }
@@ -171,14 +172,14 @@ impl Volume {
         &self,
         bucket: &str,
         directories: &str,
-        mut attempt: impl FnMut(&Walk<'_>) -> Result<Done<T>, Refused>,
+        mut attempt: impl FnMut(&Walk<'_>, &mut Seen) -> Result<Done<T>, Refused>,
     ) -> Result<(T, Seq), Error> {
-        self.retry(|| {
-            let walk = self.walk_to_change(bucket, directories)?;
-            let done = attempt(&walk);
+        self.retry(|seen| {
+            let walk = self.walk_to_change(bucket, directories, seen)?;
+            let done = attempt(&walk, seen);
             match done {
                 Ok(Done::Changed(value, seq)) => Ok((value, seq)),
-                Ok(Done::Unchanged(value, seq)) if !walk.remembered => Ok((value, seq)),
+                Ok(Done::Unchanged(value, seq)) if !walk.remembered && self.still(seen)? => Ok((value, seq)),
                 Err(Refused::Error(error)) if !walk.remembered => Err(error.into()),
                 Ok(Done::Unchanged(..)) | Err(_) => {
                     self.paths.forget(bucket, directories);

@@ -15,6 +15,7 @@ use crate::open::Volume;
 use crate::paths::{Done, Walk, split};
 use crate::place::{self, Placed};
 use crate::record::{Entry, FileEntry};
+use crate::seen::Seen;
 use crate::upload::Staged;
 
 pub(crate) fn check_key(key: &str) -> Result<(), Error> {
@@ -30,14 +31,14 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
 pub(crate) struct Current {
     pub(crate) key: Vec<u8>,
     pub(crate) file: Option<(FileEntry, Seq)>,
-    pub(crate) seen: Seq,
 }
 
 impl Volume {
     pub async fn put_object(&self, request: PutRequest<'_>, staged: Staged) -> Result<PutOutcome, Error> {
         check_key(request.key)?;
         let (directories, name) = split(request.key);
-        let done = self.change(request.bucket, directories, |walk| self.try_put_object(walk, name, &request, &staged));
+        let done = self
+            .change(request.bucket, directories, |walk, seen| self.try_put_object(walk, name, &request, &staged, seen));
         self.answer(done).await
     }
 
@@ -47,8 +48,9 @@ impl Volume {
         name: &str,
         request: &PutRequest<'_>,
         staged: &Staged,
+        seen: &mut Seen,
     ) -> Result<Done<PutOutcome>, Refused> {
-        let current = self.current(walk, name)?;
+        let current = self.current(walk, name, seen)?;
         request.condition.check(current.etag(walk, name))?;
         let mut draft = Draft::default();
         let ino = self.new_ino()?;
@@ -65,10 +67,9 @@ impl Volume {
     }
 
     /// Reads the file at the end of a walk.
-    pub(crate) fn current(&self, walk: &Walk<'_>, name: &str) -> Result<Current, Error> {
-        let mut seen = Seq::default();
+    pub(crate) fn current(&self, walk: &Walk<'_>, name: &str, seen: &mut Seen) -> Result<Current, Error> {
         let key = key::entry(walk.path.directory(), name.as_bytes());
-        let row = if walk.complete() { self.get(&key, &mut seen)? } else { None };
+        let row = if walk.complete() { self.get(&key, seen)? } else { None };
         let file = match row {
             None => None,
             Some(row) => match Entry::decode(&row.value)? {
@@ -76,7 +77,7 @@ impl Volume {
                 Entry::Directory(_) => return Err(Error::Corrupt("a directory has the name of a file".to_owned())),
             },
         };
-        Ok(Current { key, file, seen })
+        Ok(Current { key, file })
     }
 
     /// Drafts all of a replacement but the new entry itself: preconditions, directories, counters, and the end of

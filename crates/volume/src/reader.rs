@@ -62,19 +62,6 @@ impl Reader {
         Ok(read.ok_or_else(|| std::io::Error::other("a read was dropped before it ended"))??)
     }
 
-    /// As `read`, on this thread.
-    pub(crate) fn read_now(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
-        let len = len.min(READ_BYTES_MAX).min(self.info.size.saturating_sub(offset));
-        match &self.content {
-            _ if len == 0 => Ok(Bytes::new()),
-            Content::Inline(bytes) => Ok(bytes.slice(offset as usize..(offset + len) as usize)),
-            Content::Extents { extents, .. } => {
-                let (extent, skip) = find(extents, offset)?;
-                Ok(self.store.read(&extent, skip, len.min(extent.len - skip))?)
-            }
-        }
-    }
-
     /// Segments held against removal.
     pub fn pinned_segments(&self) -> usize {
         match &self.content {

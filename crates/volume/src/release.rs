@@ -10,7 +10,6 @@
 
 use std::ops::ControlFlow;
 
-use margay_meta::Seq;
 use margay_segment::{Extent, Run};
 
 use crate::api::Error;
@@ -19,6 +18,7 @@ use crate::key::{self, Ino, Live};
 use crate::open::Volume;
 use crate::record::data::decode_extent_row;
 use crate::record::{Data, FileEntry, Orphan};
+use crate::seen::Seen;
 
 /// Most extent rows that go in the batch that removes the file.
 pub(crate) const RELEASE_ROWS_MAX: usize = 8192;
@@ -68,7 +68,7 @@ impl Volume {
         let mine = key::share(run.segment, run.offset, owner);
         let range = key::shares(run.segment, run.offset);
         let (mut other, mut going) = (None, Vec::new());
-        self.scan(&range, &mut Seq::default(), |row| {
+        self.scan(&range, &mut Seen::default(), |row| {
             // Owners that this same batch removes do not keep the run alive.
             if row.key == mine || draft.deletes(row.key) {
                 going.push(row.key.to_vec());
@@ -95,7 +95,7 @@ impl Volume {
     pub(crate) fn extent_rows(&self, ino: Ino, offset: u64, limit: usize) -> Result<Vec<(u64, Extent)>, Error> {
         let mut rows = Vec::new();
         let range = (key::extent(ino, offset), key::extents(ino).1);
-        self.scan(&range, &mut Seq::default(), |row| {
+        self.scan(&range, &mut Seen::default(), |row| {
             rows.push((key::parse_extent(row.key)?.1, decode_extent_row(row.value)?));
             Ok(if rows.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
@@ -104,7 +104,7 @@ impl Volume {
 
     /// Drafts the removal of a small range.
     pub(crate) fn delete_rows(&self, draft: &mut Draft, range: &key::Range) -> Result<(), Error> {
-        self.scan(range, &mut Seq::default(), |row| {
+        self.scan(range, &mut Seen::default(), |row| {
             draft.delete(row.key.to_vec());
             Ok(ControlFlow::Continue(()))
         })

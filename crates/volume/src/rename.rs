@@ -18,18 +18,16 @@ use crate::open::Volume;
 use crate::paths::{Path, Walk, split};
 use crate::put_object::{check_key, count};
 use crate::record::{DirectoryEntry, DirectoryRecord, Entry};
+use crate::seen::Seen;
 
 impl Volume {
     /// Moves one object, or with keys that end in `/` a whole directory; O(1).
     pub async fn rename(&self, bucket: &str, from: &str, to: &str, condition: &WriteCondition) -> Result<(), Error> {
         check_key(to)?;
-        let done = self.retry(|| {
-            let mut seen = Seq::default();
-            match (from.ends_with('/'), to.ends_with('/')) {
-                (false, false) => self.try_rename_file(bucket, from, to, condition, &mut seen),
-                (true, true) => self.try_rename_directory(bucket, from, to, condition, &mut seen),
-                _ => Err(Error::PreconditionFailed.into()),
-            }
+        let done = self.retry(|seen| match (from.ends_with('/'), to.ends_with('/')) {
+            (false, false) => self.try_rename_file(bucket, from, to, condition, seen),
+            (true, true) => self.try_rename_directory(bucket, from, to, condition, seen),
+            _ => Err(Error::PreconditionFailed.into()),
         });
         self.answer(done.map(|seq| ((), seq))).await
     }
@@ -40,18 +38,18 @@ impl Volume {
         from: &str,
         to: &str,
         condition: &WriteCondition,
-        seen: &mut Seq,
+        seen: &mut Seen,
     ) -> Result<Seq, Refused> {
         let ((from_dirs, from_name), (to_dirs, to_name)) = (split(from), split(to));
         let source_walk = self.walk(bucket, from_dirs, seen)?;
         let _turn = self.latch(source_walk.path.directory()).lock();
-        let source = self.current(&source_walk, from_name)?;
+        let source = self.current(&source_walk, from_name, seen)?;
         let (mut file, version) = source.file.clone().ok_or(Error::NoSuchKey)?;
         let walk = self.walk(bucket, to_dirs, seen)?;
-        let current = self.current(&walk, to_name)?;
+        let current = self.current(&walk, to_name, seen)?;
         condition.check(current.etag(&walk, to_name))?;
         if current.key == source.key && walk.complete() {
-            return Ok(source.seen.max(*seen));
+            return if self.still(seen)? { Ok(seen.seq) } else { Err(Refused::Conflict) };
         }
         let mut draft = Draft::default();
         source_walk.path.assert_in(&mut draft);
@@ -73,7 +71,7 @@ impl Volume {
         from: &str,
         to: &str,
         condition: &WriteCondition,
-        seen: &mut Seq,
+        seen: &mut Seen,
     ) -> Result<Seq, Refused> {
         let source_walk = self.walk(bucket, from, seen)?;
         let [above @ .., moved] = source_walk.path.steps.as_slice() else { return Err(Error::NoSuchKey.into()) };
@@ -85,7 +83,7 @@ impl Volume {
         let (to_dirs, to_name) = to.split_at(to[..to.len() - 1].rfind('/').map_or(0, |slash| slash + 1));
         let walk = self.walk(bucket, to_dirs, seen)?;
         if from == to {
-            return Ok(*seen);
+            return if self.still(seen)? { Ok(seen.seq) } else { Err(Refused::Conflict) };
         }
         if walk.path.passes(moved.entry.ino) {
             return Err(Error::PreconditionFailed.into());
@@ -95,7 +93,7 @@ impl Volume {
         walk.path.assert_in(&mut draft);
         let target_parent = self.make_directories(&walk, &mut draft)?;
         let target = key::entry(target_parent, to_name.as_bytes());
-        self.draft_target(&mut draft, &walk, &target, condition)?;
+        self.draft_target(&mut draft, &walk, &target, condition, seen)?;
         draft.delete(moved.key.clone());
         draft.put(target, moved.entry.encode());
         let record = DirectoryRecord { parent: target_parent, sort_name: to_name.to_owned() };
@@ -113,8 +111,9 @@ impl Volume {
         walk: &Walk<'_>,
         target: &[u8],
         condition: &WriteCondition,
+        seen: &mut Seen,
     ) -> Result<(), Error> {
-        let row = if walk.complete() { self.engine.get(target)?.value } else { None };
+        let row = if walk.complete() { self.get(target, seen)? } else { None };
         let Some(row) = row else {
             if walk.complete() {
                 draft.assert_absent(target.to_vec());
@@ -125,7 +124,7 @@ impl Volume {
             return Err(Error::Corrupt("a file has the name of a directory".to_owned()));
         };
         let mut empty = true;
-        self.scan(&key::entries(ino), &mut Seq::default(), |_| {
+        self.scan(&key::entries(ino), &mut Seen::default(), |_| {
             empty = false;
             Ok(std::ops::ControlFlow::Break(()))
         })?;

@@ -8,12 +8,11 @@
 
 use std::ops::ControlFlow;
 
-use margay_meta::Seq;
-
 use crate::api::Error;
 use crate::key::{self, Ino};
 use crate::open::Volume;
 use crate::record::{DirectoryEntry, Entry, Summary};
+use crate::seen::Seen;
 
 #[derive(Debug)]
 struct Frame {
@@ -48,12 +47,18 @@ pub(crate) struct Tree<'v> {
     path: Vec<u8>,
     /// Where in the last frame the next scan starts.
     from: Vec<u8>,
-    pub(crate) seen: Seq,
+    pub(crate) seen: Seen,
 }
 
 impl<'v> Tree<'v> {
-    pub(crate) fn new(volume: &'v Volume, root: Ino, seen: Seq) -> Tree<'v> {
-        Tree { volume, frames: vec![Frame { ino: root, path_len: 0 }], path: Vec::new(), from: Vec::new(), seen }
+    pub(crate) fn new(volume: &'v Volume, root: Ino) -> Tree<'v> {
+        Tree {
+            volume,
+            frames: vec![Frame { ino: root, path_len: 0 }],
+            path: Vec::new(),
+            from: Vec::new(),
+            seen: Seen::default(),
+        }
     }
 
     /// Shows rows from the first key that is not less than `start`, until the visitor stops.
@@ -64,6 +69,7 @@ impl<'v> Tree<'v> {
     ) -> Result<(), Error> {
         let mut next = self.seek(start, visit)?;
         loop {
+            self.seen.forget_rows();
             next = match next {
                 Next::Stop => return Ok(()),
                 Next::Seek(target) => self.seek(&target, visit)?,

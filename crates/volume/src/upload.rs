@@ -9,13 +9,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use margay_meta::Seq;
 use margay_segment::{Run, RunWriter, SegmentId, SegmentPin, Store};
 
 use crate::api::{Error, OBJECT_BYTES_MAX};
 use crate::key::Ino;
 use crate::open::Volume;
 use crate::record::data::INLINE_BYTES_MAX;
+use crate::seen::Seen;
 
 /// Bytes on their way to becoming an object or a part; dropping it forgets them.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Upload {
 #[derive(Debug)]
 enum State {
     Small(Vec<u8>),
-    Runs { current: Option<RunWriter>, current_left: u64, done: Vec<Run>, pins: Vec<SegmentPin> },
+    Runs { current: Option<Box<RunWriter>>, current_left: u64, done: Vec<Run>, pins: Vec<SegmentPin> },
 }
 
 /// Bytes stored durably or small enough to travel with the commit; given to `put_object` or `put_part`.
@@ -40,7 +40,8 @@ pub struct Staged {
     pub(crate) len: u64,
     pub(crate) body: Body,
     /// Held for U2.
-    pub(crate) pins: Vec<SegmentPin>,
+    #[allow(dead_code, reason = "holding them is what they are for")]
+    pins: Vec<SegmentPin>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,7 +63,7 @@ impl Staged {
 impl Volume {
     /// Begins to receive exactly `len` bytes for a key of this bucket (checks that the bucket exists).
     pub async fn begin_upload(&self, bucket: &str, len: u64) -> Result<Upload, Error> {
-        let mut seen = Seq::default();
+        let mut seen = Seen::default();
         match self.bucket_row(bucket, &mut seen) {
             Ok((row, _)) => self.stage(row.root, len),
             Err(error) => self.answer(Err(error)).await,
@@ -107,10 +108,10 @@ impl Volume {
 impl Upload {
     /// Appends; call from one task. Copies into a bounded buffer; large pieces reach the disk before it returns.
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), Error> {
-        self.write_now(&bytes)
+        self.append(&bytes)
     }
 
-    pub(crate) fn write_now(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+    fn append(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         let received = self.received + bytes.len() as u64;
         if received > self.expected {
             return Err(Error::WrongLength);
@@ -124,7 +125,7 @@ impl Upload {
                         Some(writer) => writer,
                         None => {
                             *current_left = left.min(self.run_bytes_max);
-                            current.insert(self.store.begin_run(*current_left, &self.owner)?)
+                            current.insert(Box::new(self.store.begin_run(*current_left, &self.owner)?))
                         }
                     };
                     let (head, rest) =
@@ -153,14 +154,6 @@ impl Upload {
         for segment in staged.segments() {
             store.sync(segment).await?;
         }
-        Ok(staged)
-    }
-
-    /// As `finish`, blocking this thread.
-    pub(crate) fn finish_now(self) -> Result<Staged, Error> {
-        let store = Arc::clone(&self.store);
-        let staged = self.finish_unsynced()?;
-        staged.segments().into_iter().try_for_each(|segment| store.sync_blocking(segment))?;
         Ok(staged)
     }
 

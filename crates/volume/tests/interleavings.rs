@@ -4,9 +4,10 @@
 //!        interleaving is the same as one operation running whole between two engine calls of the other.
 //!        This runs all of them. What must come out is what one of the two orders gives, and a clean fsck.
 
+#![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
+
 mod world;
 
-use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -254,41 +255,50 @@ fn in_order(store: &Arc<Store>, start: &[Action], one: Action, two: Action, with
     outcome(&pair, answers)
 }
 
-/// Runs `two` before engine call `at` of `one`; false when `one` makes fewer calls.
-fn interleaved(store: &Arc<Store>, start: &[Action], one: Action, two: Action, with_upload: bool, at: usize) -> bool {
+/// Runs `two` before engine call `at` of `one`; nothing when `one` makes fewer calls.
+fn interleaved(
+    store: &Arc<Store>,
+    start: &[Action],
+    (one, two): (Action, Action),
+    with_upload: bool,
+    at: usize,
+) -> Option<String> {
     let pair = pair(store, start, with_upload);
     let answer = Arc::new(Mutex::new(None));
     let (second, upload, slot) = (Arc::clone(&pair.second), pair.upload.clone(), Arc::clone(&answer));
     let hook: Hook = Box::new(move || *slot.lock() = Some(run(&second, &upload, two)));
     *pair.engine.left.lock() = Some((at, hook));
     let first = run(&pair.first, &pair.upload, one);
-    if pair.engine.left.lock().take().is_some() {
-        return false;
+    let second = answer.lock().take()?;
+    Some(outcome(&pair, [first, second]))
+}
+
+/// All pairs from one start; gives the number of interleavings.
+fn all_pairs(start: &[Action]) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(Env::real(), segment_options(folder.path())).unwrap();
+    let mut runs = 0;
+    for one in ACTIONS {
+        for two in ACTIONS {
+            let uploads = |action| matches!(action, PutPart | Complete(_) | Abort);
+            let with_upload = uploads(one) || uploads(two);
+            let orders = [false, true].map(|swap| in_order(&store, start, one, two, with_upload, swap));
+            for at in 0.. {
+                let Some(seen) = interleaved(&store, start, (one, two), with_upload, at) else { break };
+                let told = format!("{one:?} with {two:?} before call {at} from {start:?}");
+                assert!(orders.contains(&seen), "{told}:\n{seen}\nnot {orders:#?}");
+                runs += 1;
+            }
+        }
     }
-    let second = answer.lock().take().unwrap();
-    let seen = outcome(&pair, [first, second]);
-    let orders = [false, true].map(|swap| in_order(store, start, one, two, with_upload, swap));
-    assert!(orders.contains(&seen), "{one:?} with {two:?} before call {at} from {start:?}:\n{seen}\nnot {orders:#?}");
-    true
+    runs
 }
 
 #[test]
 fn any_two_operations_are_as_if_one_came_first() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(Env::real(), segment_options(folder.path())).unwrap();
-    let runs = Cell::new(0);
-    for start in STARTS {
-        for one in ACTIONS {
-            for two in ACTIONS {
-                let uploads = |action| matches!(action, PutPart | Complete(_) | Abort);
-                let with_upload = uploads(one) || uploads(two);
-                let mut at = 0;
-                while interleaved(&store, start, one, two, with_upload, at) {
-                    at += 1;
-                    runs.set(runs.get() + 1);
-                }
-            }
-        }
-    }
-    assert!(runs.get() > 5000, "{} runs", runs.get());
+    let runs: usize = std::thread::scope(|scope| {
+        let threads = STARTS.map(|start| scope.spawn(move || all_pairs(start)));
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert!(runs > 10_000, "{runs} runs");
 }

@@ -1,5 +1,7 @@
 //! Every changing operation of the S3 side in random order, against a sorted map; fsck after each sequence.
 
+#![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
+
 mod world;
 
 use std::collections::BTreeMap;

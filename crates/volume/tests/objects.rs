@@ -1,5 +1,7 @@
 //! Single operations of the S3 side, one by one.
 
+#![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
+
 mod world;
 
 use margay_volume::*;

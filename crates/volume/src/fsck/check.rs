@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
-use margay_meta::{RowRef, Seq};
+use margay_meta::RowRef;
 use margay_segment::SegmentId;
 
 use super::gather::Rows;
@@ -16,6 +16,7 @@ use crate::inos;
 use crate::key::{self, Counted, Ino, Live};
 use crate::open::Volume;
 use crate::record::DirectoryRecord;
+use crate::seen::Seen;
 
 pub(super) fn check(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
     check_directories(volume, rows, findings)?;
@@ -27,7 +28,7 @@ pub(super) fn check(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Re
 }
 
 fn visit(volume: &Volume, range: &key::Range, mut read: impl FnMut(RowRef<'_>)) -> Result<(), Error> {
-    volume.scan(range, &mut Seq::default(), |row| {
+    volume.scan(range, &mut Seen::default(), |row| {
         read(row);
         Ok(ControlFlow::Continue(()))
     })
@@ -163,7 +164,8 @@ fn check_live(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(
 
 fn check_leftovers(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
     let is_directory = |ino: &Ino| rows.roots.contains_key(ino) || rows.directories.contains_key(ino);
-    let tables: [(&str, key::Range, &dyn Fn(&Ino) -> bool); 3] = [
+    type Belongs<'a> = &'a dyn Fn(&Ino) -> bool;
+    let tables: [(&str, key::Range, Belongs<'_>); 3] = [
         ("headers", key::all_headers(), &|ino| rows.with_headers.contains(ino)),
         ("part sizes", key::all_part_sizes(), &|ino| rows.with_part_sizes.contains(ino)),
         ("times", key::all_times(), &is_directory),

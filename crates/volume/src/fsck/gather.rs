@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use margay_meta::Seq;
 use margay_segment::{Extent, SegmentId};
 
 use super::{FindingKind, Findings};
@@ -17,6 +16,7 @@ use crate::open::Volume;
 use crate::record::data::decode_extent_row;
 use crate::record::{Bucket, Damaged, Data, DirectoryEntry, Entry, FileEntry, Orphan, PartRecord, UploadRecord};
 use crate::release::distinct_runs;
+use crate::seen::Seen;
 
 /// A file whose extents are in rows.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ fn table(
     range: &key::Range,
     mut read: impl FnMut(&[u8], &[u8], &mut Findings) -> Result<(), Damaged>,
 ) -> Result<(), Error> {
-    volume.scan(range, &mut Seq::default(), |row| {
+    volume.scan(range, &mut Seen::default(), |row| {
         if let Err(damaged) = read(row.key, row.value, findings) {
             findings.note(FindingKind::Damaged, || format!("row {:02x?}: {damaged}", row.key));
         }

@@ -141,7 +141,7 @@ impl Volume {
     fn apply(&self, repairs: &[Repair]) -> Result<(), Error> {
         let mut last = Seq::default();
         for some in repairs.chunks(REPAIRS_PER_BATCH) {
-            last = self.retry(|| -> Result<Seq, Refused> {
+            last = self.retry(|_| -> Result<Seq, Refused> {
                 let mut draft = Draft::default();
                 for repair in some {
                     match repair.clone() {

@@ -24,6 +24,7 @@ use crate::paths::{Done, Walk, split};
 use crate::place::{self, OBJECT_EXTENTS_MAX};
 use crate::record::multipart::encode_part_sizes;
 use crate::record::{Data, FileEntry, Orphan, PartRecord};
+use crate::seen::Seen;
 
 /// The wish of the client, and the name of the upload.
 #[derive(Clone, Copy)]
@@ -56,7 +57,7 @@ impl Volume {
     ) -> Result<PutOutcome, Error> {
         let wish = Wish { bucket, key, upload, parts, extra: &extra, condition };
         let (directories, name) = split(key);
-        let done = self.change(bucket, directories, |walk| self.try_complete(walk, name, wish));
+        let done = self.change(bucket, directories, |walk, seen| self.try_complete(walk, name, wish, seen));
         match done {
             Ok(((outcome, orphan), seq)) => {
                 self.drain_orphan(orphan)?;
@@ -66,10 +67,16 @@ impl Volume {
         }
     }
 
-    fn try_complete(&self, walk: &Walk<'_>, name: &str, wish: Wish<'_>) -> Result<Done<(PutOutcome, Ino)>, Refused> {
-        let found = self.find_upload(wish.bucket, wish.key, wish.upload, &mut Seq::default())?;
+    fn try_complete(
+        &self,
+        walk: &Walk<'_>,
+        name: &str,
+        wish: Wish<'_>,
+        seen: &mut Seen,
+    ) -> Result<Done<(PutOutcome, Ino)>, Refused> {
+        let found = self.find_upload(wish.bucket, wish.key, wish.upload, seen)?;
         let chosen = self.choose(&found, wish.parts)?;
-        let current = self.current(walk, name)?;
+        let current = self.current(walk, name, seen)?;
         wish.condition.check(current.etag(walk, name))?;
         let extents = chosen.extents()?;
         let mut headers = found.record.headers.clone();
@@ -100,7 +107,7 @@ impl Volume {
             return Err(Error::InvalidPartOrder);
         }
         let mut stored = BTreeMap::new();
-        self.scan(&key::parts(found.record.ino), &mut Seq::default(), |row| {
+        self.scan(&key::parts(found.record.ino), &mut Seen::default(), |row| {
             stored.insert(key::parse_part(row.key)?.1, (row.version, PartRecord::decode(row.value)?));
             Ok(ControlFlow::Continue(()))
         })?;

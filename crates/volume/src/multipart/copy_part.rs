@@ -18,6 +18,7 @@ use crate::multipart::put_part::{PartName, check_part};
 use crate::open::Volume;
 use crate::record::data::PART_EXTENTS_MAX;
 use crate::record::{Data, PartRecord};
+use crate::seen::Seen;
 use crate::upload::Staged;
 
 /// How a try ended that did not fail.
@@ -42,7 +43,7 @@ impl Volume {
     ) -> Result<PartInfo, Error> {
         let name = PartName { bucket, key, upload, number };
         let range = range.as_ref();
-        match self.retry(|| self.try_copy_part(name, source, range, source_condition)) {
+        match self.retry(|seen| self.try_copy_part(name, source, range, source_condition, seen)) {
             Ok(Try::Shared(info, seq)) => self.answer(Ok((info, seq))).await,
             Ok(Try::Copy(slice, digest)) => {
                 let staged = self.stage_slice(source, slice, digest, source_condition).await?;
@@ -58,10 +59,10 @@ impl Volume {
         source: (&str, &str),
         range: Option<&Range<u64>>,
         condition: &ReadCondition,
+        seen: &mut Seen,
     ) -> Result<Try, Refused> {
-        let mut seen = Seq::default();
-        let upload = self.find_upload(name.bucket, name.key, name.upload, &mut seen)?;
-        let found = self.find(source.0, source.1, &mut seen)?;
+        let upload = self.find_upload(name.bucket, name.key, name.upload, seen)?;
+        let found = self.find(source.0, source.1, seen)?;
         condition.check_source(found.file.etag, found.file.modified)?;
         let range = checked_range(range, found.file.size)?;
         check_part(name.number, range.end - range.start)?;
@@ -88,7 +89,7 @@ impl Volume {
         digest: [u8; 16],
         condition: &ReadCondition,
     ) -> Result<Staged, Error> {
-        let reader = self.open_now(source.0, source.1, &mut Seq::default(), |file| {
+        let reader = self.open_now(source.0, source.1, &mut Seen::default(), |file| {
             condition.check_source(file.etag, file.modified)?;
             // The source was replaced since the slice was decided: the digest would belong to other bytes.
             let same = slice.end <= file.size && slice_digest(file.etag, &slice, file.size) == digest;

@@ -11,16 +11,23 @@ use crate::key;
 use crate::open::Volume;
 use crate::put_object::check_key;
 use crate::record::{Orphan, UploadRecord};
+use crate::seen::Seen;
 
 impl Volume {
     pub async fn create_multipart(&self, bucket: &str, key: &str, headers: Headers) -> Result<UploadInfo, Error> {
         check_key(key)?;
-        let done = self.retry(|| self.try_create_multipart(bucket, key, &headers));
+        let done = self.retry(|seen| self.try_create_multipart(bucket, key, &headers, seen));
         self.answer(done).await
     }
 
-    fn try_create_multipart(&self, bucket: &str, key: &str, headers: &Headers) -> Result<(UploadInfo, Seq), Refused> {
-        let (row, version) = self.bucket_row(bucket, &mut Seq::default())?;
+    fn try_create_multipart(
+        &self,
+        bucket: &str,
+        key: &str,
+        headers: &Headers,
+        seen: &mut Seen,
+    ) -> Result<(UploadInfo, Seq), Refused> {
+        let (row, version) = self.bucket_row(bucket, seen)?;
         let mut random = [0; 16];
         self.env.random.fill(&mut random);
         let upload = format!("{:032x}", u128::from_be_bytes(random));
@@ -40,22 +47,22 @@ impl Volume {
     }
 
     pub async fn head_multipart(&self, bucket: &str, key: &str, upload: &str) -> Result<UploadInfo, Error> {
-        let mut seen = Seq::default();
+        let mut seen = Seen::default();
         let found = self.find_upload(bucket, key, upload, &mut seen);
-        self.settle(seen).await?;
+        self.settle(seen.seq).await?;
         Ok(found?.info(key, upload))
     }
 
     pub async fn abort_multipart(&self, bucket: &str, key: &str, upload: &str) -> Result<(), Error> {
-        let done = self.retry(|| self.try_abort(bucket, key, upload));
+        let done = self.retry(|seen| self.try_abort(bucket, key, upload, seen));
         if let Ok((ino, _)) = &done {
             self.drain_orphan(*ino)?;
         }
         self.answer(done).await.map(|_| ())
     }
 
-    fn try_abort(&self, bucket: &str, key: &str, upload: &str) -> Result<(key::Ino, Seq), Refused> {
-        let found = self.find_upload(bucket, key, upload, &mut Seq::default())?;
+    fn try_abort(&self, bucket: &str, key: &str, upload: &str, seen: &mut Seen) -> Result<(key::Ino, Seq), Refused> {
+        let found = self.find_upload(bucket, key, upload, seen)?;
         let ino = found.record.ino;
         let mut draft = Draft::default();
         draft.assert_version(found.key.clone(), found.version);

@@ -4,12 +4,11 @@
 
 use std::ops::ControlFlow;
 
-use margay_meta::Seq;
-
 use crate::api::{Error, PartInfo, UploadInfo};
 use crate::key;
 use crate::open::Volume;
 use crate::record::{PartRecord, UploadRecord};
+use crate::seen::Seen;
 
 impl Volume {
     /// Parts with numbers after `after`, and whether more follow.
@@ -21,9 +20,9 @@ impl Volume {
         after: u16,
         max: usize,
     ) -> Result<(Vec<PartInfo>, bool), Error> {
-        let mut seen = Seq::default();
+        let mut seen = Seen::default();
         let page = self.list_parts_now((bucket, key, upload), after, max, &mut seen);
-        self.settle(seen).await?;
+        self.settle(seen.seq).await?;
         page
     }
 
@@ -32,7 +31,7 @@ impl Volume {
         (bucket, key, upload): (&str, &str, &str),
         after: u16,
         max: usize,
-        seen: &mut Seq,
+        seen: &mut Seen,
     ) -> Result<(Vec<PartInfo>, bool), Error> {
         let ino = self.find_upload(bucket, key, upload, seen)?.record.ino;
         let range = (key::after(key::part(ino, after)), key::parts(ino).1);
@@ -56,9 +55,9 @@ impl Volume {
         after: Option<(&str, Option<&str>)>,
         max: usize,
     ) -> Result<(Vec<UploadInfo>, bool), Error> {
-        let mut seen = Seq::default();
+        let mut seen = Seen::default();
         let page = self.list_multipart_now(bucket, prefix, after, max, &mut seen);
-        self.settle(seen).await?;
+        self.settle(seen.seq).await?;
         page
     }
 
@@ -68,7 +67,7 @@ impl Volume {
         prefix: &str,
         after: Option<(&str, Option<&str>)>,
         max: usize,
-        seen: &mut Seq,
+        seen: &mut Seen,
     ) -> Result<(Vec<UploadInfo>, bool), Error> {
         let root = self.bucket_row(bucket, seen)?.0.root;
         let mut range = key::uploads(root, prefix);

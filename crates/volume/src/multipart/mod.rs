@@ -17,6 +17,7 @@ use crate::api::{Error, UploadInfo};
 use crate::key;
 use crate::open::Volume;
 use crate::record::UploadRecord;
+use crate::seen::Seen;
 
 /// An upload as it was found.
 #[derive(Clone, Debug)]
@@ -32,7 +33,7 @@ impl Volume {
         bucket: &str,
         key: &str,
         upload: &str,
-        seen: &mut Seq,
+        seen: &mut Seen,
     ) -> Result<FoundUpload, Error> {
         let (bucket, _) = self.bucket_row(bucket, seen)?;
         let row_key = key::upload(bucket.root, key, upload);

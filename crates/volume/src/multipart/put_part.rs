@@ -13,6 +13,7 @@ use crate::multipart::FoundUpload;
 use crate::open::Volume;
 use crate::place::{self, Placed};
 use crate::record::PartRecord;
+use crate::seen::Seen;
 use crate::upload::{Body, Staged};
 
 /// What names a part: bucket, key, upload id, number.
@@ -49,7 +50,7 @@ impl Volume {
     ) -> Result<PartInfo, Error> {
         check_part(name.number, staged.len)?;
         let staged = self.without_inline(staged).await?;
-        let done = self.retry(|| self.try_put_part(name, digest, &headers, &staged));
+        let done = self.retry(|seen| self.try_put_part(name, digest, &headers, &staged, seen));
         self.answer(done).await
     }
 
@@ -71,8 +72,9 @@ impl Volume {
         digest: [u8; 16],
         headers: &Headers,
         staged: &Staged,
+        seen: &mut Seen,
     ) -> Result<(PartInfo, Seq), Refused> {
-        let found = self.find_upload(name.bucket, name.key, name.upload, &mut Seq::default())?;
+        let found = self.find_upload(name.bucket, name.key, name.upload, seen)?;
         let mut draft = Draft::default();
         let Placed { data, payload } = place::place_part(&mut draft, &staged.body);
         let (ino, modified) = (self.new_ino()?, self.now());

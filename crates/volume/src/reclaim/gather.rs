@@ -8,7 +8,6 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use margay_meta::Seq;
 use margay_segment::{Extent, Run, SegmentId};
 
 use crate::api::Error;
@@ -16,6 +15,7 @@ use crate::key::{self, Ino};
 use crate::open::Volume;
 use crate::record::data::decode_extent_row;
 use crate::record::{Data, Entry, PartRecord};
+use crate::seen::Seen;
 
 /// A row that names a run.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl Volume {
     pub(super) fn named_runs(&self, victims: &HashSet<SegmentId>) -> Result<NamedRuns, Error> {
         let mut runs = NamedRuns::new();
         let mut large: HashMap<Ino, Vec<u8>> = HashMap::new();
-        let mut seen = Seq::default();
+        let mut seen = Seen::default();
         self.scan(&key::all_entries(), &mut seen, |row| {
             if let Entry::File(file) = Entry::decode(row.value)? {
                 match &file.data {

@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 
-use margay_meta::Seq;
 use margay_segment::{Kind, SegmentError, SegmentId, SegmentInfo};
 
 use crate::api::Error;
@@ -26,6 +25,7 @@ use crate::draft::Draft;
 use crate::error::Refused;
 use crate::key::{self, Live};
 use crate::open::Volume;
+use crate::seen::Seen;
 
 /// Tells which log segments the engine has folded and no longer needs for itself.
 pub trait LogRelease: Send + Sync + Debug {
@@ -109,7 +109,7 @@ impl Volume {
 
     pub(crate) fn live_table(&self) -> Result<LiveTable, Error> {
         let mut table = LiveTable::new();
-        self.scan(&key::all_live(), &mut Seq::default(), |row| {
+        self.scan(&key::all_live(), &mut Seen::default(), |row| {
             let (segment, side) = key::parse_live(row.key)?;
             let bytes = table.entry(segment).or_default();
             match side {
@@ -166,7 +166,7 @@ impl Volume {
     /// Ids are never used again, so nobody counts there any more.
     fn forget_counters(&self, segments: &[SegmentId]) -> Result<(), Error> {
         for some in segments.chunks(1024) {
-            self.retry(|| -> Result<(), Refused> {
+            self.retry(|_| -> Result<(), Refused> {
                 let mut draft = Draft::default();
                 for segment in some {
                     draft.delete(key::live(*segment, Live::Gained));

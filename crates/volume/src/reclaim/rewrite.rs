@@ -17,6 +17,7 @@ use crate::key::{self, Ino, Live};
 use crate::open::Volume;
 use crate::record::data::{decode_extent_row, extent_row};
 use crate::record::{Data, Entry, PartRecord};
+use crate::seen::Seen;
 
 /// Runs with more owners than this stay where they are.
 const OWNERS_MAX: usize = 256;
@@ -148,7 +149,7 @@ impl Volume {
     fn draft_owners(&self, draft: &mut Draft, owners: &[Ino], old: &Run, new: &Run) -> Result<(), Refused> {
         let mut listed = Vec::new();
         let range = key::shares(old.segment, old.offset);
-        self.scan(&range, &mut margay_meta::Seq::default(), |row| {
+        self.scan(&range, &mut Seen::default(), |row| {
             listed.push((key::parse_share(row.key)?.2, row.key.to_vec(), row.version));
             Ok(std::ops::ControlFlow::Continue(()))
         })?;

@@ -1,6 +1,6 @@
 //! A volume over the reference engine and a real folder, and a model of the S3 namespace to compare it with.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test binary uses its own part")]
 
 use std::collections::BTreeMap;
 use std::future::Future;
