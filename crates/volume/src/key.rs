@@ -93,6 +93,10 @@ pub(crate) fn entries(directory: Ino) -> Range {
     range(entry(directory, b""))
 }
 
+pub(crate) fn is_entry(key: &[u8]) -> bool {
+    key.first() == Some(&ENTRY)
+}
+
 pub(crate) fn all_entries() -> Range {
     range(vec![ENTRY])
 }

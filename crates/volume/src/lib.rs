@@ -10,6 +10,7 @@
 pub mod api;
 mod blocking;
 mod bucket;
+mod changes;
 mod condition;
 mod copy_object;
 mod delete_object;
@@ -39,6 +40,7 @@ mod upload;
 
 pub use api::*;
 pub use blocking::{Blocking, OnThisThread};
+pub use changes::TreeChange;
 pub use fsck::{Finding, FindingKind, FsckOptions, FsckReport};
 pub use open::{FORMAT_VERSION, OpenError, Options, Volume};
 pub use reader::{READ_BYTES_MAX, Reader};

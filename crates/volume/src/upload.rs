@@ -14,6 +14,7 @@ use margay_segment::{Run, RunWriter, SegmentId, SegmentPin, Store};
 use crate::api::{Error, OBJECT_BYTES_MAX};
 use crate::key::Ino;
 use crate::open::Volume;
+use crate::place::OBJECT_EXTENTS_MAX;
 use crate::record::data::INLINE_BYTES_MAX;
 use crate::seen::Seen;
 
@@ -72,7 +73,8 @@ impl Volume {
 
     /// `owner` goes into the headers of the runs.
     pub(crate) fn stage(&self, owner: Ino, len: u64) -> Result<Upload, Error> {
-        if len > OBJECT_BYTES_MAX {
+        let runs = len.div_ceil(self.options.run_bytes_max.max(1));
+        if len > OBJECT_BYTES_MAX || runs > OBJECT_EXTENTS_MAX as u64 {
             return Err(Error::TooLarge);
         }
         if len > self.small_bytes_max() {

@@ -131,3 +131,112 @@ fn deleting_many_answers_in_order() {
     let answers = wait(world.volume.delete_objects("b", &keys)).unwrap();
     assert!(matches!(answers[..], [Ok(true), Ok(false), Err(Error::PreconditionFailed)]));
 }
+
+#[test]
+fn an_object_of_very_many_runs_is_drained_in_steps() {
+    let world = World::with_options(0, Options { run_bytes_max: 16, ..Options::default() });
+    wait(world.volume.create_bucket("b")).unwrap();
+    let body = body_of(1, 16 * 8300);
+    world.put("b", "d/large", &body).unwrap();
+    let request = |key| CopyRequest {
+        source_bucket: "b",
+        source_key: "d/large",
+        bucket: "b",
+        key,
+        headers: None,
+        condition: WriteCondition::None,
+        source_condition: ReadCondition::default(),
+    };
+    wait(world.volume.copy_object(request("copy"))).unwrap();
+    assert!(world.delete("b", "d/large").unwrap());
+    assert!(world.get("b", "copy").unwrap() == body);
+    let report = world.volume.fsck(FsckOptions::default()).unwrap();
+    assert!(report.clean() && report.orphans == 1, "{report:#?}");
+    let reopened = world.reopen();
+    let report = reopened.fsck(FsckOptions::default()).unwrap();
+    assert!(report.clean() && report.orphans == 0 && report.live_bytes == body.len() as u64, "{report:#?}");
+    assert!(world.get("b", "copy").unwrap() == body);
+    assert!(world.delete("b", "copy").unwrap());
+    world.volume.reclaim_once(&ReclaimBudget::default(), &KeepLogs).unwrap();
+    let report = world.volume.fsck(FsckOptions::default()).unwrap();
+    assert!(report.clean() && report.live_bytes == 0, "{report:#?}");
+}
+
+#[test]
+fn numbers_are_not_used_again_after_a_restart() {
+    let world = world();
+    world.put("b", "x", &body_of(1, 3000)).unwrap();
+    let reopened = world.reopen();
+    let staged = world.stage("b", b"y");
+    let request = PutRequest {
+        bucket: "b",
+        key: "y/z",
+        etag: etag_of(b"y"),
+        headers: Headers::new(),
+        condition: WriteCondition::None,
+    };
+    wait(reopened.put_object(request, staged)).unwrap();
+    assert_eq!(world.keys("b"), ["x", "y/z"]);
+    assert!(reopened.fsck(FsckOptions::default()).unwrap().clean());
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    use margay_meta::{Batch, Engine, Write};
+    let world = world();
+    let value = (FORMAT_VERSION + 1).to_be_bytes().to_vec();
+    let writes = vec![Write::Put { key: b"m".to_vec(), value }];
+    world.engine.commit(Batch { writes, ..Batch::default() }).unwrap();
+    assert!(matches!(world.try_reopen(), Err(OpenError::Newer { found: 2 })));
+}
+
+#[test]
+fn fsck_finds_and_repairs_what_it_may() {
+    use margay_meta::{Batch, Engine, Write};
+    let world = world();
+    for (index, key) in ["a/b/c", "a/d", "e"].into_iter().enumerate() {
+        world.put("b", key, &body_of(index, 3000)).unwrap();
+    }
+    let mut writes = Vec::new();
+    let rows = world.engine.rows();
+    let counter = |table: u8| rows.keys().find(|key| key[0] == table).cloned().unwrap();
+    writes.push(Write::Add { key: counter(b'c'), delta: 5 });
+    writes.push(Write::Add { key: counter(b'l'), delta: -7 });
+    writes.push(Write::Delete { key: rows.keys().rfind(|key| key[0] == b'd').cloned().unwrap() });
+    writes.push(Write::Put { key: b"h\0\0\0\0\0\0\x0f\0name".to_vec(), value: b"x".to_vec() });
+    world.engine.commit(Batch { writes, ..Batch::default() }).unwrap();
+    let report = world.volume.fsck(FsckOptions::default()).unwrap();
+    let kinds: Vec<FindingKind> = report.findings.keys().copied().collect();
+    assert_eq!(kinds, [FindingKind::Counter, FindingKind::Leftover, FindingKind::DirectoryRecord]);
+    assert_eq!(report.repaired, 0);
+    let repaired = world.volume.fsck(FsckOptions { repair: true, ..FsckOptions::default() }).unwrap();
+    assert_eq!(repaired.repaired, 4);
+    let report = world.volume.fsck(FsckOptions::default()).unwrap();
+    assert!(report.clean(), "{report:#?}");
+}
+
+#[test]
+fn changes_are_told_by_name() {
+    let world = world();
+    let before = world.volume.engine().last_seq();
+    world.put("b", "d/x", b"1").unwrap();
+    let changes = world.volume.changes_since(before, 100).unwrap();
+    let names: Vec<&str> = changes.iter().flat_map(|one| &one.entries).map(|(_, name)| name.as_str()).collect();
+    assert_eq!(names.len(), 2);
+    assert!(names.contains(&"d/") && names.contains(&"x"));
+}
+
+#[test]
+fn explicit_directories_are_empty_objects() {
+    let world = world();
+    assert!(wait(world.volume.make_directory("b", "p/q/")).unwrap());
+    assert!(!wait(world.volume.make_directory("b", "p/q/")).unwrap());
+    world.put("b", "p/q/f", b"1").unwrap();
+    assert_eq!(world.keys("b"), ["p/q/", "p/q/f"]);
+    assert_eq!(world.get("b", "p/q/").unwrap(), b"");
+    assert!(world.delete("b", "p/q/f").unwrap());
+    assert_eq!(world.keys("b"), ["p/q/"]);
+    assert!(matches!(wait(world.volume.delete_bucket("b")), Err(Error::BucketNotEmpty)));
+    assert!(world.delete("b", "p/q/").unwrap());
+    wait(world.volume.delete_bucket("b")).unwrap();
+}

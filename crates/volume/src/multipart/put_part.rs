@@ -13,6 +13,7 @@ use crate::multipart::FoundUpload;
 use crate::open::Volume;
 use crate::place::{self, Placed};
 use crate::record::PartRecord;
+use crate::record::data::PART_EXTENTS_MAX;
 use crate::seen::Seen;
 use crate::upload::{Body, Staged};
 
@@ -49,6 +50,9 @@ impl Volume {
         staged: Staged,
     ) -> Result<PartInfo, Error> {
         check_part(name.number, staged.len)?;
+        if matches!(&staged.body, Body::Runs(runs) if runs.len() > PART_EXTENTS_MAX) {
+            return Err(Error::TooLarge);
+        }
         let staged = self.without_inline(staged).await?;
         let done = self.retry(|seen| self.try_put_part(name, digest, &headers, &staged, seen));
         self.answer(done).await

@@ -93,6 +93,7 @@ impl Volume {
     /// One pass; blocks this thread. At most one pass at a time is useful; more are safe.
     pub fn reclaim_once(&self, budget: &ReclaimBudget, logs: &dyn LogRelease) -> Result<Reclaimed, Error> {
         let mut done = Reclaimed::default();
+        self.drain_orphans()?;
         self.seal_mostly_dead(budget)?;
         self.remove_dead(logs, &mut done)?;
         if self.rewrite_mostly_dead(budget, logs, &mut done)? {

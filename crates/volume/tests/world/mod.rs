@@ -67,6 +67,15 @@ impl World {
         World { volume, engine, store, folder }
     }
 
+    /// A second volume over the same engine and store, as after a restart.
+    pub fn try_reopen(&self) -> Result<Arc<Volume>, OpenError> {
+        Volume::open(Env::real(), Arc::<Memory>::clone(&self.engine), Arc::clone(&self.store), Options::default())
+    }
+
+    pub fn reopen(&self) -> Arc<Volume> {
+        self.try_reopen().unwrap()
+    }
+
     pub fn stage(&self, bucket: &str, body: &[u8]) -> Staged {
         wait(async {
             let mut upload = self.volume.begin_upload(bucket, body.len() as u64).await.unwrap();
