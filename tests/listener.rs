@@ -101,7 +101,7 @@ async fn a_parked_connection_serves_again_and_ends_when_idle() {
     let mut stream = TcpStream::connect(address).await.unwrap();
     for _ in 0..3 {
         assert!(talk(&mut stream, GET, "\r\n\r\n0\n").await.starts_with("HTTP/1.1 200"));
-        // Longer than the time after which it is parked (half of the head's time).
+        // Longer than the time after which it is parked, and than a head may take.
         sleep(Duration::from_millis(1200)).await;
     }
     // A head that begins while parked and goes on later, and two requests in one piece.

@@ -28,8 +28,9 @@ use super::body::{RequestBody, RunningBody};
 use super::pulse::Pulse;
 use super::wire::{Stream, Wire};
 
-/// A connection rests this long before its buffers are given up.
-const PARK_AFTER: Duration = Duration::from_secs(2);
+/// A connection rests this long before its buffers are given up: long enough for a client that asks one thing after
+/// the other, short enough that a burst of ten thousand connections never holds buffers for all of them at once.
+const PARK_AFTER: Duration = Duration::from_millis(100);
 /// Memory of the HTTP/1 library for one connection that is busy, in bytes.
 const HTTP1_BUFFER_BYTES: usize = 256 * 1024;
 /// Unread bytes taken from a client after the last answer, so that it can read that answer, and for how long.
@@ -130,14 +131,13 @@ async fn serve_http1(wire: Wire, service: Service, mut stop: watch::Receiver<boo
         .max_buf_size(HTTP1_BUFFER_BYTES.max(limits.header_bytes_max))
         .half_close(false);
     let mut connection = builder.serve_connection(TokioIo::new(wire), service);
-    let park_after = PARK_AFTER.min(limits.header_time_max / 2);
     let mut parking = false;
     let mut stopping = false;
     let result = loop {
         tokio::select! {
             result = std::future::poll_fn(|context| connection.poll_without_shutdown(context)) => break result,
-            () = sleep(park_after), if !parking => {
-                if pulse.silent().is_some_and(|rest| rest >= park_after) {
+            () = sleep(PARK_AFTER), if !parking => {
+                if pulse.silent().is_some_and(|rest| rest >= PARK_AFTER) {
                     parking = true;
                     Pin::new(&mut connection).graceful_shutdown();
                 }
