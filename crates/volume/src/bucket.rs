@@ -18,6 +18,7 @@ use crate::seen::Seen;
 
 impl Volume {
     pub async fn create_bucket(&self, name: &str) -> Result<BucketInfo, Error> {
+        self.check_room()?;
         let done = self.retry(|seen| self.try_create_bucket(name, seen));
         self.answer(done).await
     }

@@ -20,6 +20,7 @@ use crate::seen::Seen;
 impl Volume {
     pub async fn copy_object(&self, request: CopyRequest<'_>) -> Result<PutOutcome, Error> {
         check_key(request.key)?;
+        self.check_room()?;
         let (directories, name) = split(request.key);
         let done = self.change(request.bucket, directories, |walk, seen| self.try_copy(walk, name, &request, seen));
         self.answer(done).await

@@ -16,6 +16,7 @@ impl Volume {
     /// `path` ends in `/`. False when it was there and explicit already.
     pub async fn make_directory(&self, bucket: &str, path: &str) -> Result<bool, Error> {
         check_key(path)?;
+        self.check_room()?;
         if !path.ends_with('/') {
             return Err(Error::PreconditionFailed);
         }

@@ -119,6 +119,11 @@ impl Volume {
         &self.latches[directory.0 as usize % LATCHES]
     }
 
+    /// Asked before rows are added; what removes or moves rows may use the room that is kept back.
+    pub(crate) fn check_room(&self) -> Result<(), Error> {
+        if self.engine.has_room() { Ok(()) } else { Err(Error::Full) }
+    }
+
     pub(crate) fn commit(&self, draft: Draft) -> Result<Seq, Refused> {
         draft.commit(&*self.engine)
     }

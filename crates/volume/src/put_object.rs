@@ -36,6 +36,7 @@ pub(crate) struct Current {
 impl Volume {
     pub async fn put_object(&self, request: PutRequest<'_>, staged: Staged) -> Result<PutOutcome, Error> {
         check_key(request.key)?;
+        self.check_room()?;
         let (directories, name) = split(request.key);
         let done = self
             .change(request.bucket, directories, |walk, seen| self.try_put_object(walk, name, &request, &staged, seen));

@@ -66,7 +66,10 @@ impl Volume {
     pub async fn begin_upload(&self, bucket: &str, len: u64) -> Result<Upload, Error> {
         let mut seen = Seen::default();
         match self.bucket_row(bucket, &mut seen) {
-            Ok((row, _)) => self.stage(row.root, len),
+            Ok((row, _)) => {
+                self.check_room()?;
+                self.stage(row.root, len)
+            }
             Err(error) => self.answer(Err(error)).await,
         }
     }

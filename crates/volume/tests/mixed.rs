@@ -161,9 +161,9 @@ fn compare(world: &World, model: &Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 45, ..ProptestConfig::default() })]
     #[test]
-    fn any_sequence_matches_the_model(steps in prop::collection::vec(step(), 1..40), payload in prop::sample::select(vec![0usize, 4096])) {
+    fn any_sequence_matches_the_model(steps in prop::collection::vec(step(), 1..40), payload in prop::sample::select(vec![0usize, 4096, EMBEDDED])) {
         let world = World::new(payload);
         wait(world.volume.create_bucket("b")).unwrap();
         let mut model = Model::new();

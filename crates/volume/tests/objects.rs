@@ -15,7 +15,7 @@ fn world() -> World {
 
 #[test]
 fn bodies_of_every_form_come_back() {
-    for payload in [0, 4096] {
+    for payload in [0, 4096, EMBEDDED] {
         let world = World::new(payload);
         wait(world.volume.create_bucket("b")).unwrap();
         for (seed, len) in [0, 1, 128, 129, 4096, 4097, 39_000, 41_000, 161_000, 250_000].into_iter().enumerate() {
@@ -182,7 +182,7 @@ fn numbers_are_not_used_again_after_a_restart() {
 
 #[test]
 fn a_newer_format_is_refused() {
-    use margay_meta::{Batch, Engine, Write};
+    use margay_meta::{Batch, Write};
     let world = world();
     let value = (FORMAT_VERSION + 1).to_be_bytes().to_vec();
     let writes = vec![Write::Put { key: b"m".to_vec(), value }];
@@ -192,17 +192,17 @@ fn a_newer_format_is_refused() {
 
 #[test]
 fn fsck_finds_and_repairs_what_it_may() {
-    use margay_meta::{Batch, Engine, Write};
+    use margay_meta::{Batch, Write};
     let world = world();
     for (index, key) in ["a/b/c", "a/d", "e"].into_iter().enumerate() {
         world.put("b", key, &body_of(index, 3000)).unwrap();
     }
     let mut writes = Vec::new();
-    let rows = world.engine.rows();
-    let counter = |table: u8| rows.keys().find(|key| key[0] == table).cloned().unwrap();
+    let rows = world.rows();
+    let counter = |table: u8| rows.iter().find(|(key, _)| key[0] == table).unwrap().0.clone();
     writes.push(Write::Add { key: counter(b'c'), delta: 5 });
     writes.push(Write::Add { key: counter(b'l'), delta: -7 });
-    writes.push(Write::Delete { key: rows.keys().rfind(|key| key[0] == b'd').cloned().unwrap() });
+    writes.push(Write::Delete { key: rows.iter().rfind(|(key, _)| key[0] == b'd').unwrap().0.clone() });
     writes.push(Write::Put { key: b"h\0\0\0\0\0\0\x0f\0name".to_vec(), value: b"x".to_vec() });
     world.engine.commit(Batch { writes, ..Batch::default() }).unwrap();
     let report = world.volume.fsck(FsckOptions::default()).unwrap();

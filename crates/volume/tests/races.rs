@@ -10,7 +10,11 @@ use margay_volume::*;
 use world::*;
 
 fn world() -> World {
-    let world = World::new(4096);
+    world_over(4096)
+}
+
+fn world_over(engine: usize) -> World {
+    let world = World::new(engine);
     wait(world.volume.create_bucket("b")).unwrap();
     world
 }
@@ -36,7 +40,10 @@ fn together(threads: usize, work: impl Fn(usize) + Sync) {
 
 #[test]
 fn puts_and_deletes_in_one_prefix() {
-    let world = world();
+    [4096, EMBEDDED].into_iter().for_each(|engine| puts_and_deletes(&world_over(engine)));
+}
+
+fn puts_and_deletes(world: &World) {
     together(64, |thread| {
         for index in 0..20 {
             let key = format!("p/q/{thread:02}-{index}");
@@ -47,13 +54,13 @@ fn puts_and_deletes_in_one_prefix() {
         }
     });
     assert_eq!(world.keys("b").len(), 640);
-    clean(&world);
+    clean(world);
     together(64, |thread| {
         for index in (1..20).step_by(2) {
             assert!(world.delete("b", &format!("p/q/{thread:02}-{index}")).unwrap());
         }
     });
-    clean(&world);
+    clean(world);
     wait(world.volume.delete_bucket("b")).unwrap();
 }
 

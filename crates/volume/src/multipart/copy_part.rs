@@ -41,6 +41,7 @@ impl Volume {
         range: Option<Range<u64>>,
         source_condition: &ReadCondition,
     ) -> Result<PartInfo, Error> {
+        self.check_room()?;
         let name = PartName { bucket, key, upload, number };
         let range = range.as_ref();
         match self.retry(|seen| self.try_copy_part(name, source, range, source_condition, seen)) {

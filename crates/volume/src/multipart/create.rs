@@ -16,6 +16,7 @@ use crate::seen::Seen;
 impl Volume {
     pub async fn create_multipart(&self, bucket: &str, key: &str, headers: Headers) -> Result<UploadInfo, Error> {
         check_key(key)?;
+        self.check_room()?;
         let done = self.retry(|seen| self.try_create_multipart(bucket, key, &headers, seen));
         self.answer(done).await
     }

@@ -50,6 +50,7 @@ impl Volume {
         staged: Staged,
     ) -> Result<PartInfo, Error> {
         check_part(name.number, staged.len)?;
+        self.check_room()?;
         if matches!(&staged.body, Body::Runs(runs) if runs.len() > PART_EXTENTS_MAX) {
             return Err(Error::TooLarge);
         }

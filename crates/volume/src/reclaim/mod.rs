@@ -27,7 +27,7 @@ use crate::key::{self, Live};
 use crate::open::Volume;
 use crate::seen::Seen;
 
-/// Tells which log segments the engine has folded and no longer needs for itself.
+/// Tells which of the sealed log segments the engine has folded and no longer needs for itself.
 pub trait LogRelease: Send + Sync + Debug {
     fn released(&self, log: SegmentId) -> bool;
 }
@@ -39,6 +39,16 @@ pub struct KeepLogs;
 impl LogRelease for KeepLogs {
     fn released(&self, _log: SegmentId) -> bool {
         false
+    }
+}
+
+/// For an engine that seals a log segment when it no longer needs it, as the embedded one does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SealedLogs;
+
+impl LogRelease for SealedLogs {
+    fn released(&self, _log: SegmentId) -> bool {
+        true
     }
 }
 

@@ -11,6 +11,8 @@ use std::thread::Thread;
 
 use bytes::Bytes;
 use margay_env::Env;
+use margay_meta::Engine;
+use margay_meta::embedded::EmbeddedEngine;
 use margay_meta::memory::Memory;
 use margay_segment::Store;
 use margay_volume::*;
@@ -38,16 +40,26 @@ pub fn wait<T>(future: impl Future<Output = T>) -> T {
 
 pub struct World {
     pub volume: Arc<Volume>,
-    pub engine: Arc<Memory>,
+    pub engine: Arc<dyn Engine>,
     pub store: Arc<Store>,
     pub folder: tempfile::TempDir,
 }
+
+/// Instead of a payload size: the embedded engine.
+pub const EMBEDDED: usize = usize::MAX;
 
 /// Packs are small, so that tests fill many.
 pub fn segment_options(folder: &std::path::Path) -> margay_segment::Options {
     let mut options = margay_segment::Options::new(folder);
     (options.pack_bytes_max, options.raw_bytes_min, options.reserve_bytes) = (64 << 10, 32 << 10, 0);
     options
+}
+
+/// Log files are small, so that tests fill many.
+fn embedded(folder: &std::path::Path, store: &Arc<Store>) -> EmbeddedEngine {
+    let mut options = margay_meta::embedded::Options::new(folder.join("tree"));
+    (options.log_file_bytes, options.tree_cache_bytes) = (512 << 10, 1 << 20);
+    EmbeddedEngine::open(Env::real(), Arc::clone(store), options).unwrap()
 }
 
 impl World {
@@ -57,19 +69,30 @@ impl World {
 
     pub fn with_options(payload_bytes_max: usize, options: Options) -> World {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(Env::real(), segment_options(folder.path())).unwrap();
-        let engine = Arc::new(if payload_bytes_max == 0 {
-            Memory::new()
-        } else {
-            Memory::with_payloads(Arc::clone(&store), payload_bytes_max)
-        });
-        let volume = Volume::open(Env::real(), Arc::<Memory>::clone(&engine), Arc::clone(&store), options).unwrap();
+        let store = Store::open(Env::real(), segment_options(&folder.path().join("segments"))).unwrap();
+        let engine: Arc<dyn Engine> = match payload_bytes_max {
+            0 => Arc::new(Memory::new()),
+            EMBEDDED => Arc::new(embedded(folder.path(), &store)),
+            max => Arc::new(Memory::with_payloads(Arc::clone(&store), max)),
+        };
+        let volume = Volume::open(Env::real(), Arc::clone(&engine), Arc::clone(&store), options).unwrap();
         World { volume, engine, store, folder }
+    }
+
+    /// Every row, in order.
+    pub fn rows(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut rows = Vec::new();
+        let scan = self.engine.scan(&[], &[0xff], &mut |row| {
+            rows.push((row.key.to_vec(), row.value.to_vec()));
+            std::ops::ControlFlow::Continue(())
+        });
+        scan.unwrap();
+        rows
     }
 
     /// A second volume over the same engine and store, as after a restart.
     pub fn try_reopen(&self) -> Result<Arc<Volume>, OpenError> {
-        Volume::open(Env::real(), Arc::<Memory>::clone(&self.engine), Arc::clone(&self.store), Options::default())
+        Volume::open(Env::real(), Arc::clone(&self.engine), Arc::clone(&self.store), Options::default())
     }
 
     pub fn reopen(&self) -> Arc<Volume> {
