@@ -22,7 +22,8 @@ impl Volume {
         check_key(request.key)?;
         self.check_room()?;
         let (directories, name) = split(request.key);
-        let done = self.change(request.bucket, directories, |walk, seen| self.try_copy(walk, name, &request, seen));
+        let done =
+            self.change(request.bucket, (directories, name), |walk, seen| self.try_copy(walk, name, &request, seen));
         self.answer(done).await
     }
 

@@ -59,7 +59,7 @@ impl Volume {
 
     fn delete_now(&self, bucket: &str, key: &str, condition: &WriteCondition) -> Result<(bool, Seq), Error> {
         let (directories, name) = split(key);
-        self.change(bucket, directories, |walk, seen| {
+        self.change(bucket, (directories, name), |walk, seen| {
             let _turn = self.latch(walk.path.directory()).lock();
             self.try_delete(walk, name, condition, seen)
         })

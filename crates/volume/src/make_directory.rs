@@ -20,7 +20,7 @@ impl Volume {
         if !path.ends_with('/') {
             return Err(Error::PreconditionFailed);
         }
-        let done = self.change(bucket, path, |walk, _| self.try_make_directory(walk));
+        let done = self.change(bucket, (path, ""), |walk, _| self.try_make_directory(walk));
         self.answer(done).await
     }
 

@@ -3,9 +3,11 @@
 //! Why:        every operation is the same loop: read rows, decide, commit with what was read as preconditions,
 //!             and on a conflict begin again; only its middle differs.
 //! Invariants: V3 an answer is given when what it rests on is durable, refusals included.
-//! Locking:    none here; engine calls are made on the caller's thread and never across an await.
+//! Locking:    a key's latch before a directory's latch, both only to spare retries: what is right is decided by
+//!             preconditions. Engine calls are made on the caller's thread; no latch is held across an await.
 //! Not here:   the operations.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +36,8 @@ const TRIES_WITHOUT_WAIT: u32 = 4;
 const WAIT_US_MAX: u64 = 500;
 /// Latches for removals; a directory uses one of them.
 const LATCHES: usize = 64;
+/// Latches for changes of one key; a key uses one of them.
+const KEY_LATCHES: usize = 1024;
 
 /// Settings and ports of a volume.
 #[derive(Clone, Debug)]
@@ -79,6 +83,8 @@ pub struct Volume {
     pub(crate) paths: PathCache,
     /// Removals in one directory take turns, so that they do not conflict over who was the last.
     latches: Vec<Mutex<()>>,
+    /// Changes of one key take turns, so that many writers of it do not conflict until they give up.
+    key_latches: Vec<Mutex<()>>,
 }
 
 impl Volume {
@@ -91,8 +97,9 @@ impl Volume {
     ) -> Result<Arc<Volume>, OpenError> {
         check_format(&*engine)?;
         let paths = PathCache::new(options.paths_max);
-        let latches = (0..LATCHES).map(|_| Mutex::new(())).collect();
-        let volume = Volume { env, engine, store, options, inos: Inos::default(), paths, latches };
+        let latches = |count| (0..count).map(|_| Mutex::new(())).collect();
+        let (latches, key_latches) = (latches(LATCHES), latches(KEY_LATCHES));
+        let volume = Volume { env, engine, store, options, inos: Inos::default(), paths, latches, key_latches };
         volume.drain_orphans()?;
         Ok(Arc::new(volume))
     }
@@ -113,6 +120,13 @@ impl Volume {
 
     pub(crate) fn new_ino(&self) -> Result<Ino, Error> {
         self.inos.next(&*self.engine)
+    }
+
+    /// Taken before a directory's latch, never after.
+    pub(crate) fn key_latch(&self, bucket: &str, directories: &str, name: &str) -> &Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        (bucket, directories, name).hash(&mut hasher);
+        &self.key_latches[hasher.finish() as usize % KEY_LATCHES]
     }
 
     pub(crate) fn latch(&self, directory: Ino) -> &Mutex<()> {

@@ -171,10 +171,11 @@ impl Volume {
     pub(crate) fn change<T>(
         &self,
         bucket: &str,
-        directories: &str,
+        (directories, name): (&str, &str),
         mut attempt: impl FnMut(&Walk<'_>, &mut Seen) -> Result<Done<T>, Refused>,
     ) -> Result<(T, Seq), Error> {
         self.retry(|seen| {
+            let _turn = self.key_latch(bucket, directories, name).lock();
             let walk = self.walk_to_change(bucket, directories, seen)?;
             let done = attempt(&walk, seen);
             match done {

@@ -38,8 +38,9 @@ impl Volume {
         check_key(request.key)?;
         self.check_room()?;
         let (directories, name) = split(request.key);
-        let done = self
-            .change(request.bucket, directories, |walk, seen| self.try_put_object(walk, name, &request, &staged, seen));
+        let done = self.change(request.bucket, (directories, name), |walk, seen| {
+            self.try_put_object(walk, name, &request, &staged, seen)
+        });
         self.answer(done).await
     }
 

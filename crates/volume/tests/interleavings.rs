@@ -101,6 +101,7 @@ enum Action {
     Rename(&'static str, &'static str),
     MakeDirectory(&'static str),
     PutPart,
+    ReplacePart,
     Complete(&'static str),
     Abort,
     DeleteBucket,
@@ -108,7 +109,7 @@ enum Action {
 
 use Action::*;
 
-const ACTIONS: [Action; 22] = [
+const ACTIONS: [Action; 23] = [
     Put("a/x", 200),
     Put("a/y", 9),
     Put("a/b/c", 201),
@@ -128,6 +129,7 @@ const ACTIONS: [Action; 22] = [
     Rename("a/", "c/"),
     MakeDirectory("a/"),
     PutPart,
+    ReplacePart,
     Complete("a/m"),
     Abort,
     DeleteBucket,
@@ -185,10 +187,13 @@ fn run(volume: &Volume, upload: &str, action: Action) -> String {
         }))),
         Rename(from, to) => ok(wait(volume.rename("b", from, to, &WriteCondition::None))),
         MakeDirectory(path) => ok(wait(volume.make_directory("b", path))),
-        PutPart => ok(stage(PART).and_then(|staged| {
-            let etag = etag_of(&body_of(PART, PART));
-            wait(volume.put_part("b", "a/m", upload, 1, etag, Headers::new(), staged))
-        })),
+        PutPart | ReplacePart => {
+            let len = if matches!(action, PutPart) { PART } else { PART + 1 };
+            ok(stage(len).and_then(|staged| {
+                let etag = etag_of(&body_of(len, len));
+                wait(volume.put_part("b", "a/m", upload, 1, etag, Headers::new(), staged))
+            }))
+        }
         Complete(key) => {
             let choice = [PartChoice { number: 1, etag: etag_of(&body_of(PART, PART)) }];
             let none = WriteCondition::None;
@@ -280,7 +285,7 @@ fn all_pairs(start: &[Action]) -> usize {
     let mut runs = 0;
     for one in ACTIONS {
         for two in ACTIONS {
-            let uploads = |action| matches!(action, PutPart | Complete(_) | Abort);
+            let uploads = |action| matches!(action, PutPart | ReplacePart | Complete(_) | Abort);
             let with_upload = uploads(one) || uploads(two);
             let orders = [false, true].map(|swap| in_order(&store, start, one, two, with_upload, swap));
             for at in 0.. {

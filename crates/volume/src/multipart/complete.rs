@@ -57,7 +57,7 @@ impl Volume {
     ) -> Result<PutOutcome, Error> {
         let wish = Wish { bucket, key, upload, parts, extra: &extra, condition };
         let (directories, name) = split(key);
-        let done = self.change(bucket, directories, |walk, seen| self.try_complete(walk, name, wish, seen));
+        let done = self.change(bucket, (directories, name), |walk, seen| self.try_complete(walk, name, wish, seen));
         match done {
             Ok(((outcome, orphan), seq)) => {
                 self.drain_orphan(orphan)?;
