@@ -44,5 +44,5 @@ pub use changes::TreeChange;
 pub use fsck::{Finding, FindingKind, FsckOptions, FsckReport};
 pub use open::{FORMAT_VERSION, OpenError, Options, Volume};
 pub use reader::{READ_BYTES_MAX, Reader};
-pub use reclaim::{KeepLogs, LogRelease, ReclaimBudget, Reclaimed};
+pub use reclaim::{KeepLogs, LogRelease, ReclaimBudget, Reclaimed, SealedLogs};
 pub use upload::{Staged, Upload};
