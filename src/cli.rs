@@ -6,8 +6,10 @@
 mod arguments;
 mod bench;
 mod config;
+mod fsck;
 mod serve;
 mod status;
+mod works;
 
 use std::process::ExitCode;
 
@@ -31,6 +33,14 @@ enum Command {
     Config(config::Args),
     /// Show what the server of a data directory is doing
     Status(status::Args),
+    /// Show how many objects and bytes each bucket has
+    Du(works::Du),
+    /// Read all data and verify every checksum
+    Scrub(works::Scrub),
+    /// Give back all dead space now
+    Compact(works::Compact),
+    /// Check that everything in a data directory fits together, with no server running on it
+    Fsck(fsck::Args),
     /// Measure this or any other S3 server
     Bench(bench::Bench),
     /// A small S3 client: make buckets, list, put, get and remove objects
@@ -51,6 +61,10 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Du(args) => works::run_du(&args),
+        Command::Scrub(args) => works::run_scrub(&args),
+        Command::Compact(args) => works::run_compact(&args),
+        Command::Fsck(args) => fsck::run(&args),
         Command::Bench(args) => bench::run_bench(&args),
         Command::Client(args) => bench::run_client(&args),
     };
@@ -61,6 +75,11 @@ pub fn main() -> ExitCode {
             ExitCode::from(code as u8)
         }
     }
+}
+
+/// What is made from here on is readable by this user only: data, keys, the control socket.
+fn keep_private() {
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
 }
 
 /// A runtime, with as many threads for the disk.

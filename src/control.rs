@@ -3,7 +3,7 @@
 //! Why:        `margay status` and its like must work while the server holds the directory; file rights say who
 //!             may, so no password travels.
 //! Invariants: R1 the socket is readable and writable by its owner only.
-//! Not here:   what the commands do (`wiring`).
+//! Not here:   what the commands do (`maintenance`).
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use margay_env::Env;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::admin;
@@ -23,6 +23,7 @@ use crate::answer;
 use crate::exit::Failure;
 use crate::listener::body::RequestBody;
 use crate::listener::{AnswerFuture, Handler};
+use crate::maintenance::Work;
 use crate::server::Server;
 
 /// Name of the socket in the data directory.
@@ -36,9 +37,17 @@ impl Handler for Control {
     fn handle(&self, request: Request<RequestBody>, _peer: Option<SocketAddr>) -> AnswerFuture {
         let server = Arc::clone(&self.0);
         Box::pin(async move {
-            match (request.method(), request.uri().path()) {
-                (&Method::GET, "/status") => answer::json(StatusCode::OK, &server.status()),
-                (method, path) => admin::page(&server, method, path),
+            let path = request.uri().path();
+            if (request.method(), path) == (&Method::GET, "/status") {
+                return answer::json(StatusCode::OK, &server.status());
+            }
+            let named = Work::ALL.into_iter().find(|work| path.strip_prefix('/') == Some(work.name()));
+            let (Some(work), &Method::POST) = (named, request.method()) else {
+                return admin::page(&server, request.method(), path);
+            };
+            match work.run(Arc::clone(&server.storage), Some(server.scrub_rate_max)).await {
+                Ok(value) => answer::json(StatusCode::OK, &value),
+                Err(error) => answer::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error })),
             }
         })
     }

@@ -14,6 +14,7 @@ pub mod front;
 pub mod keys;
 pub mod listener;
 pub mod logging;
+pub mod maintenance;
 pub mod metrics;
 pub mod open_files;
 pub mod probe;

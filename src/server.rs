@@ -12,6 +12,7 @@ use margay_env::{Env, OpenMode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::maintenance::Reclaimer;
 use crate::metrics::exposition::{Exposition, Kind};
 use crate::metrics::{Requests, Traffic};
 use crate::wiring::Storage;
@@ -22,6 +23,9 @@ pub struct Server {
     pub env: Env,
     pub data: PathBuf,
     pub storage: Arc<Storage>,
+    pub reclaimer: Reclaimer,
+    /// Bytes per second that a scrub may read.
+    pub scrub_rate_max: u64,
     pub requests: Arc<Requests>,
     pub traffic: Arc<Traffic>,
     /// When it began, on the monotonic clock.
@@ -50,11 +54,28 @@ impl Server {
         self.requests.write(&mut out);
         self.traffic.write(&mut out);
         self.storage.write_metrics(&mut out);
+        self.write_reclaim_metrics(&mut out);
         if let Ok(memory) = memory(&self.env) {
             out.value("process_resident_memory_bytes", Kind::Gauge, "Resident memory.", memory.resident_bytes);
             out.value("process_resident_memory_max_bytes", Kind::Gauge, "Largest so far.", memory.resident_bytes_max);
         }
         out.finish()
+    }
+
+    fn write_reclaim_metrics(&self, out: &mut Exposition) {
+        let passes = self.reclaimer.passes();
+        let total = passes.total;
+        for (name, help, value) in [
+            ("margay_reclaim_passes_total", "Passes that looked for dead space.", passes.count),
+            ("margay_reclaim_failed_total", "Passes that failed.", passes.failed),
+            ("margay_reclaim_removed_segments_total", "Segment files removed.", total.removed_segments),
+            ("margay_reclaim_removed_bytes_total", "Bytes of the device that they occupied.", total.removed_bytes),
+            ("margay_reclaim_moved_bytes_total", "Live bytes moved to free their segment.", total.moved_bytes),
+            ("margay_reclaim_punched_bytes_total", "Bytes given back inside segments.", total.punched_bytes),
+            ("margay_reclaim_damaged_runs_total", "Runs that could not be read.", total.damaged_runs),
+        ] {
+            out.value(name, Kind::Counter, help, value);
+        }
     }
 
     /// What `margay status` shows.

@@ -36,6 +36,10 @@ pub struct ConnectionLimits {
 pub struct StorageLimits {
     pub io_threads_max: usize,
     pub paths_max: usize,
+    /// Bytes per second.
+    pub reclaim_rate_max: u64,
+    /// Bytes per second.
+    pub scrub_rate_max: u64,
     pub log_bytes_max: u64,
     pub overlay_bytes_max: u64,
     pub cache_bytes: u64,
@@ -107,6 +111,8 @@ impl Settings {
             storage: StorageLimits {
                 io_threads_max: count("limits.io_threads_max"),
                 paths_max: count("limits.paths_max"),
+                reclaim_rate_max: number("limits.reclaim_rate_max"),
+                scrub_rate_max: number("limits.scrub_rate_max"),
                 log_bytes_max: number("limits.log_bytes_max"),
                 overlay_bytes_max: number("limits.overlay_bytes_max"),
                 cache_bytes: number("limits.cache_bytes"),

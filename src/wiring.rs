@@ -5,6 +5,7 @@
 //! Not here:   what the parts do.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_env::Env;
 use margay_meta::Engine;
@@ -24,6 +25,8 @@ pub struct Storage {
     pub volume: Arc<Volume>,
     pub engine: Arc<EmbeddedEngine>,
     pub segments: Arc<Store>,
+    pub env: Env,
+    stopping: AtomicBool,
     _dir: DataDir,
 }
 
@@ -52,7 +55,7 @@ impl Storage {
         };
         let below = Arc::clone(&engine) as Arc<dyn Engine>;
         let volume = Volume::open(env.clone(), below, Arc::clone(&segments), options).map_err(|error| fail(&error))?;
-        Ok(Storage { volume, engine, segments, _dir: dir })
+        Ok(Storage { volume, engine, segments, env: env.clone(), stopping: AtomicBool::new(false), _dir: dir })
     }
 
     /// `Err` says why not everything can be read and written.
@@ -61,6 +64,15 @@ impl Storage {
             Some(fault) => Err(format!("read-only after a storage fault, restart to recover: {fault}")),
             None => Ok(()),
         }
+    }
+
+    /// Long works should end.
+    pub fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    pub fn stop_works(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
     }
 
     /// Makes the next start quick; blocks for a checkpoint.

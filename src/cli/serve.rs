@@ -24,6 +24,7 @@ use crate::front::{Front, Recorder};
 use crate::keys::{self, RootKeys};
 use crate::listener::{self, Handler, Listener};
 use crate::logging;
+use crate::maintenance::Reclaimer;
 use crate::metrics::{Requests, Traffic};
 use crate::open_files;
 use crate::probe;
@@ -62,8 +63,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     for name in stray_variables(&environment()) {
         tracing::warn!(%name, "this variable names no setting; `margay config --json` shows the names");
     }
-    // What is made from here on is readable by this user only: data, keys, the control socket.
-    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    super::keep_private();
     let connections_max = open_files::allow(settings.connection.connections_max);
     let limits = ConnectionLimits { connections_max, ..settings.connection };
     super::runtime(settings.storage.io_threads_max)?.block_on(serve(env, settings, limits))
@@ -82,7 +82,11 @@ async fn serve(env: Env, settings: Settings, limits: ConnectionLimits) -> Result
         .map_err(|error| tracing::warn!(%error, "cannot measure a sync in the data directory"))
         .ok();
     let storage = Arc::new(Storage::open(&env, dir, &settings.storage)?);
+    let reclaimer = Reclaimer::start(&env, Arc::clone(&storage.volume), settings.storage.reclaim_rate_max)
+        .map_err(|error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u")))?;
     let server = Arc::new(Server {
+        reclaimer,
+        scrub_rate_max: settings.storage.scrub_rate_max,
         begun: env.clock.monotonic(),
         env,
         data: settings.data.clone(),
@@ -112,6 +116,8 @@ async fn serve(env: Env, settings: Settings, limits: ConnectionLimits) -> Result
     signals.first(tls.as_ref()).await;
     tracing::info!(seconds = limits.drain_time_max.as_secs(), "stopping: running requests are finished first");
     tokio::spawn(signals.second());
+    server.storage.stop_works();
+    server.reclaimer.stop();
     doors.close(&server, limits.drain_time_max).await;
     let storage = Arc::clone(&server.storage);
     let closed = tokio::task::spawn_blocking(move || storage.close()).await;

@@ -140,6 +140,18 @@ pub const SETTINGS: &[Setting] = &[
         "16384",
         "directories whose path is kept in memory",
     ),
+    setting(
+        "limits.reclaim_rate_max",
+        Kind::Bytes { min: MIB, max: TIB },
+        "64MiB",
+        "live bytes per second that reclaim moves to give dead space back",
+    ),
+    setting(
+        "limits.scrub_rate_max",
+        Kind::Bytes { min: MIB, max: TIB },
+        "128MiB",
+        "bytes per second that a scrub beside a running server reads",
+    ),
     setting("limits.cache_bytes", Kind::Bytes { min: 4 * MIB, max: TIB }, "256MiB", "cache of the tree file"),
     setting(
         "limits.pack_bytes_max",

@@ -15,8 +15,8 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("margay-bench", &["margay-env", "margay-s3"], &["margay-volume", "margay-meta", "margay-segment"]),
     (
         "margay-sim",
-        &["margay-env", "margay-segment", "margay-meta", "margay-volume", "margay-s3", "margay"],
-        &["margay-bench"],
+        &["margay-env", "margay-segment", "margay-meta", "margay-volume", "margay-s3", "margay-bench", "margay"],
+        &[],
     ),
     ("margay", &["margay-env", "margay-segment", "margay-meta", "margay-volume", "margay-s3", "margay-bench"], &[]),
 ];

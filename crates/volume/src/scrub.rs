@@ -1,0 +1,193 @@
+//! Reading all data that is named and checking every checksum.
+//!
+//! Why:        bytes that nobody reads rot unseen; a scrub finds them while another copy may still exist somewhere.
+//! Invariants: reads only. A row that changed since it was read is passed over: it is not damage that its old data
+//!             is gone.
+//! Not here:   whether rows agree with each other (fsck), when and how fast to go (the caller's visitor).
+
+use std::ops::ControlFlow;
+
+use margay_meta::Seq;
+use margay_segment::{Extent, SegmentError};
+
+use crate::api::Error;
+use crate::key::{self, Ino};
+use crate::open::Volume;
+use crate::record::data::decode_extent_row;
+use crate::record::{Data, DirectoryRecord, Entry, PartRecord};
+use crate::seen::Seen;
+
+/// Rows read at a time; their data is read when the engine is free again.
+const PAGE_ROWS: usize = 512;
+/// Directories climbed for a name, in number; deeper ones are shown from the middle.
+const DEPTH_SHOWN_MAX: usize = 1024;
+
+/// Parent of the root directories of buckets.
+const ABOVE_BUCKETS: Ino = Ino(0);
+
+/// Something that cannot be read as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedData {
+    /// `bucket/key`, or what else names the data.
+    pub what: String,
+    pub error: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubReport {
+    /// Rows that name data.
+    pub rows: u64,
+    /// Bytes of runs verified; a run that several rows name counts for each.
+    pub bytes: u64,
+    pub damaged: u64,
+    /// The first of them.
+    pub shown: Vec<DamagedData>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Table {
+    Entries,
+    Extents,
+    Parts,
+}
+
+/// A row that names data.
+struct Named {
+    key: Vec<u8>,
+    version: Seq,
+    extents: Vec<Extent>,
+}
+
+impl Volume {
+    /// Verifies everything; blocks for as long as it takes. After each run `pace` is told how far it is, and may wait,
+    /// or break to end early.
+    pub fn scrub(
+        &self,
+        shown_max: usize,
+        mut pace: impl FnMut(&ScrubReport) -> ControlFlow<()>,
+    ) -> Result<ScrubReport, Error> {
+        let mut report = ScrubReport::default();
+        for (table, range) in [
+            (Table::Entries, key::all_entries()),
+            (Table::Extents, key::all_extents()),
+            (Table::Parts, key::all_parts()),
+        ] {
+            let mut from = range.0;
+            loop {
+                let (page, next) = self.named_page(table, (from, range.1.clone()))?;
+                for named in &page {
+                    report.rows += 1;
+                    if self.verify_row(table, named, shown_max, &mut report, &mut pace)?.is_break() {
+                        return Ok(report);
+                    }
+                }
+                match next {
+                    Some(next) => from = next,
+                    None => break,
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// Up to [`PAGE_ROWS`] rows, and where the next page begins. Rows that do not decode are left to fsck.
+    fn named_page(&self, table: Table, range: key::Range) -> Result<(Vec<Named>, Option<Vec<u8>>), Error> {
+        let mut page = Vec::new();
+        let mut next = None;
+        let mut rows = 0;
+        self.scan(&range, &mut Seen::default(), |row| {
+            rows += 1;
+            let extents = extents_of(table, row.value);
+            if !extents.is_empty() {
+                page.push(Named { key: row.key.to_vec(), version: row.version, extents });
+            }
+            if rows < PAGE_ROWS {
+                return Ok(ControlFlow::Continue(()));
+            }
+            next = Some(key::after(row.key.to_vec()));
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok((page, next))
+    }
+
+    fn verify_row(
+        &self,
+        table: Table,
+        named: &Named,
+        shown_max: usize,
+        report: &mut ScrubReport,
+        pace: &mut impl FnMut(&ScrubReport) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Error> {
+        for extent in &named.extents {
+            match self.store.verify(extent) {
+                Ok(()) => report.bytes += extent.run.len,
+                Err(error @ (SegmentError::Corrupt { .. } | SegmentError::Missing(_) | SegmentError::Io(_))) => {
+                    if self.engine.get(&named.key)?.value.is_none_or(|row| row.version != named.version) {
+                        return Ok(ControlFlow::Continue(()));
+                    }
+                    report.damaged += 1;
+                    if report.shown.len() < shown_max {
+                        let what = self.name_of(table, &named.key)?;
+                        report.shown.push(DamagedData { what, error: error.to_string() });
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if pace(report).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn name_of(&self, table: Table, row: &[u8]) -> Result<String, Error> {
+        Ok(match table {
+            Table::Entries => match key::parse_entry(row) {
+                Ok((directory, name)) => self.path_of(directory, name)?,
+                Err(_) => "an entry whose name does not decode".to_owned(),
+            },
+            Table::Extents => match key::parse_extent(row) {
+                Ok((ino, offset)) => format!("file {} from byte {offset} on", ino.0),
+                Err(_) => "an extent row that does not decode".to_owned(),
+            },
+            Table::Parts => match key::parse_part(row) {
+                Ok((upload, number)) => format!("part {number} of unfinished upload {}", upload.0),
+                Err(_) => "a part that does not decode".to_owned(),
+            },
+        })
+    }
+
+    /// `bucket/key` as far as the directory records tell.
+    fn path_of(&self, directory: Ino, name: &str) -> Result<String, Error> {
+        let mut names = vec![name.to_owned()];
+        let mut at = directory;
+        for _ in 0..DEPTH_SHOWN_MAX {
+            let record = self.engine.get(&key::directory(at))?.value;
+            let Some(record) = record.and_then(|row| DirectoryRecord::decode(&row.value).ok()) else { break };
+            if record.parent == ABOVE_BUCKETS {
+                names.push(format!("{}/", record.sort_name));
+                names.reverse();
+                return Ok(names.concat());
+            }
+            at = record.parent;
+            names.push(record.sort_name);
+        }
+        names.reverse();
+        Ok(format!("directory {}, {}", at.0, names.concat()))
+    }
+}
+
+fn extents_of(table: Table, value: &[u8]) -> Vec<Extent> {
+    let data = match table {
+        Table::Entries => match Entry::decode(value) {
+            Ok(Entry::File(file)) => Some(file.data),
+            _ => None,
+        },
+        Table::Parts => PartRecord::decode(value).ok().map(|part| part.data),
+        Table::Extents => decode_extent_row(value).ok().map(|extent| Data::Extents(vec![extent])),
+    };
+    match data {
+        Some(Data::Extents(extents)) => extents.into_iter().collect(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,111 @@
+//! `margay fsck`: does everything in a data directory fit together.
+
+use margay_env::Env;
+use margay_volume::{FsckOptions, FsckReport};
+use serde_json::{Value, json};
+
+use super::arguments::DataArgs;
+use crate::exit::{Code, Failure};
+use crate::settings::parse::show_bytes;
+
+const EXAMPLES: &str = "Examples:
+  margay fsck
+  margay fsck --data /srv/margay --json
+  margay fsck --repair
+
+No server may run on the directory. Without --repair nothing is changed, except that the log is replayed and what was
+deleted is drained, as at every start. Exit code 4 when something is wrong and was not repaired. Checksums of data
+are verified by `margay scrub`.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    #[command(flatten)]
+    data: DataArgs,
+    /// Correct counters and remove rows that nothing names; never touches an entry
+    #[arg(long)]
+    repair: bool,
+    /// Findings shown; more are counted
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    show: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let env = Env::real();
+    let settings = args.data.settings(&env)?;
+    let runtime = super::runtime(settings.storage.io_threads_max)?;
+    let _inside = runtime.enter();
+    let storage = super::works::open_at_rest(&env, &settings)?;
+    let check = |repair| {
+        let options = FsckOptions { repair, shown_max: args.show };
+        storage.volume.fsck(options).map_err(|error| Failure::failed(format!("fsck could not go on: {error}")))
+    };
+    let first = check(args.repair)?;
+    // A repair is believed when a second look finds nothing.
+    let clean = if args.repair && !first.clean() { check(false)?.clean() } else { first.clean() };
+    storage.close()?;
+    if args.json {
+        println!("{:#}", to_json(&first, clean));
+    } else {
+        show(&first);
+    }
+    if clean {
+        return Ok(());
+    }
+    let message = if args.repair {
+        "not everything could be repaired; restore the named objects from another copy"
+    } else {
+        "something does not fit; `margay fsck --repair` corrects what can be corrected"
+    };
+    Err(Failure { code: Code::Found, message: message.to_owned() })
+}
+
+fn show(report: &FsckReport) {
+    for finding in &report.shown {
+        println!("{:?}: {}", finding.kind, finding.what);
+    }
+    println!(
+        "{} buckets, {} directories, {} files with {}, {} unfinished uploads",
+        report.buckets,
+        report.directories,
+        report.files,
+        show_bytes(report.bytes),
+        report.uploads
+    );
+    println!(
+        "{} live of {} in segments; {} findings, {} repaired",
+        show_bytes(report.live_bytes),
+        show_bytes(report.segment_bytes),
+        report.findings.values().sum::<u64>(),
+        report.repaired
+    );
+}
+
+fn to_json(report: &FsckReport, clean: bool) -> Value {
+    let findings: serde_json::Map<String, Value> =
+        report.findings.iter().map(|(kind, count)| (format!("{kind:?}"), json!(count))).collect();
+    let shown: Vec<Value> = report
+        .shown
+        .iter()
+        .map(|finding| json!({ "kind": format!("{:?}", finding.kind), "what": finding.what }))
+        .collect();
+    json!({
+        "clean": clean,
+        "buckets": report.buckets,
+        "directories": report.directories,
+        "files": report.files,
+        "bytes": report.bytes,
+        "uploads": report.uploads,
+        "parts": report.parts,
+        "orphans": report.orphans,
+        "shared_runs": report.shared_runs,
+        "live_bytes": report.live_bytes,
+        "segment_bytes": report.segment_bytes,
+        "findings": findings,
+        "shown": shown,
+        "repaired": report.repaired,
+    })
+}

@@ -1,0 +1,232 @@
+//! Work beside the requests: giving space back, verifying data, adding up usage.
+//!
+//! Why:        one list of works for the running server (by its control socket) and for a directory at rest.
+//! Invariants: N1 the background pass moves at most the set bytes per second, and rests while nothing was committed.
+//! Not here:   how it is done (margay-volume), how a command shows it (`cli`).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use margay_env::Env;
+use margay_meta::Engine;
+use margay_volume::{ReclaimBudget, Reclaimed, ScrubReport, SealedLogs, Volume};
+use parking_lot::{Condvar, Mutex};
+use serde_json::{Value, json};
+
+use crate::wiring::Storage;
+
+/// Between two background passes.
+const PASS_PAUSE: Duration = Duration::from_secs(2);
+/// Passes of one `compact` at most: each moves something, so this ends only a volume that is written to all the time.
+const COMPACT_PASSES_MAX: usize = 1000;
+/// Damaged things named by a scrub; more are counted.
+const SHOWN_MAX: usize = 100;
+/// Buckets read at a time.
+const PAGE_BUCKETS: usize = 1000;
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Read and verify all data.
+    Scrub,
+    /// Give back all dead space now.
+    Compact,
+    /// Objects and bytes of every bucket.
+    Du,
+}
+
+impl Work {
+    pub const ALL: [Work; 3] = [Work::Scrub, Work::Compact, Work::Du];
+
+    /// Its name on the control socket.
+    pub fn name(self) -> &'static str {
+        match self {
+            Work::Scrub => "scrub",
+            Work::Compact => "compact",
+            Work::Du => "du",
+        }
+    }
+
+    /// Does it; `rate_max` in bytes per second holds a scrub back. The error is one line.
+    pub async fn run(self, storage: Arc<Storage>, rate_max: Option<u64>) -> Result<Value, String> {
+        let blocking = match self {
+            Work::Du => return du(&storage.volume).await.map_err(|error| error.to_string()),
+            Work::Scrub => tokio::task::spawn_blocking(move || scrub(&storage, rate_max)),
+            Work::Compact => tokio::task::spawn_blocking(move || compact(&storage)),
+        };
+        let done = blocking.await.map_err(|error| format!("the work broke off: {error}"))?;
+        done.map_err(|error| error.to_string())
+    }
+}
+
+async fn du(volume: &Volume) -> Result<Value, margay_volume::Error> {
+    let mut rows = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let page = volume.list_buckets("", after.as_deref(), PAGE_BUCKETS).await?;
+        for bucket in &page {
+            let usage = match volume.usage(&bucket.name).await {
+                Err(margay_volume::Error::NoSuchBucket) => continue,
+                usage => usage?,
+            };
+            rows.push(json!({ "bucket": bucket.name, "objects": usage.objects, "bytes": usage.bytes }));
+        }
+        match page.last() {
+            Some(last) if page.len() == PAGE_BUCKETS => after = Some(last.name.clone()),
+            _ => return Ok(json!({ "buckets": rows })),
+        }
+    }
+}
+
+fn scrub(storage: &Storage, rate_max: Option<u64>) -> Result<Value, margay_volume::Error> {
+    let clock = &storage.env.clock;
+    let began = clock.monotonic();
+    let pace = |report: &ScrubReport| {
+        if let Some(due) = rate_max.and_then(|rate| report.bytes.checked_mul(1000)?.checked_div(rate)) {
+            let ahead = Duration::from_millis(due).saturating_sub(clock.monotonic().saturating_sub(began));
+            clock.sleep(ahead);
+        }
+        if storage.stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let report = storage.volume.scrub(SHOWN_MAX, pace)?;
+    for damaged in &report.shown {
+        tracing::error!(what = damaged.what, error = damaged.error, "damaged data");
+    }
+    let shown: Vec<Value> =
+        report.shown.iter().map(|damaged| json!({ "what": damaged.what, "error": damaged.error })).collect();
+    Ok(json!({
+        "rows": report.rows,
+        "bytes": report.bytes,
+        "damaged": report.damaged,
+        "complete": !storage.stopping(),
+        "shown": shown,
+    }))
+}
+
+fn compact(storage: &Storage) -> Result<Value, margay_volume::Error> {
+    // What is still in the log only cannot be given back.
+    storage.engine.checkpoint()?;
+    let budget = ReclaimBudget { seal_dead_bytes_min: 1, ..ReclaimBudget::default() };
+    let mut total = Reclaimed::default();
+    for _ in 0..COMPACT_PASSES_MAX {
+        let done = storage.volume.reclaim_once(&budget, &SealedLogs)?;
+        add(&mut total, &done);
+        if storage.stopping() || done.moved_runs + done.removed_segments == 0 {
+            break;
+        }
+    }
+    Ok(json!({
+        "removed_segments": total.removed_segments,
+        "removed_bytes": total.removed_bytes,
+        "moved_runs": total.moved_runs,
+        "moved_bytes": total.moved_bytes,
+        "punched_bytes": total.punched_bytes,
+        "skipped_runs": total.skipped_runs,
+        "damaged_runs": total.damaged_runs,
+    }))
+}
+
+fn add(total: &mut Reclaimed, done: &Reclaimed) {
+    total.removed_segments += done.removed_segments;
+    total.removed_bytes += done.removed_bytes;
+    total.moved_runs += done.moved_runs;
+    total.moved_bytes += done.moved_bytes;
+    total.punched_bytes += done.punched_bytes;
+    total.skipped_runs += done.skipped_runs;
+    total.damaged_runs += done.damaged_runs;
+}
+
+/// What the background passes have done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Passes {
+    pub count: u64,
+    pub failed: u64,
+    pub total: Reclaimed,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: Mutex<bool>,
+    changed: Condvar,
+    passes: Mutex<Passes>,
+}
+
+/// The background reclaimer; stops when dropped.
+#[derive(Debug)]
+pub struct Reclaimer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reclaimer {
+    /// Moves at most `rate_max` bytes per second.
+    pub fn start(env: &Env, volume: Arc<Volume>, rate_max: u64) -> std::io::Result<Reclaimer> {
+        let shared = Arc::new(Shared::default());
+        let (inner, env) = (Arc::clone(&shared), env.clone());
+        let body = move || reclaim_on(&inner, &env, &volume, rate_max);
+        let thread = std::thread::Builder::new().name("reclaim".to_owned()).spawn(body)?;
+        Ok(Reclaimer { shared, thread: Some(thread) })
+    }
+
+    pub fn passes(&self) -> Passes {
+        *self.shared.passes.lock()
+    }
+
+    /// Ends after the pass that runs now.
+    pub fn stop(&self) {
+        *self.shared.stop.lock() = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Drop for Reclaimer {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn reclaim_on(shared: &Shared, env: &Env, volume: &Volume, rate_max: u64) {
+    let budget =
+        ReclaimBudget { move_bytes_max: rate_max.saturating_mul(PASS_PAUSE.as_secs()), ..ReclaimBudget::default() };
+    let mut settled_at = None;
+    loop {
+        {
+            let mut stop = shared.stop.lock();
+            if !*stop {
+                shared.changed.wait_for(&mut stop, PASS_PAUSE);
+            }
+            if *stop {
+                return;
+            }
+        }
+        if settled_at == Some(volume.engine().last_seq()) {
+            continue;
+        }
+        let began = env.clock.monotonic();
+        let outcome = volume.reclaim_once(&budget, &SealedLogs);
+        let mut passes = shared.passes.lock();
+        passes.count += 1;
+        match outcome {
+            Ok(done) => {
+                add(&mut passes.total, &done);
+                let moved = done.moved_runs + done.removed_segments + done.punched_bytes;
+                // The pass itself commits: quiet means that it found nothing and nobody else wrote.
+                settled_at = (moved == 0).then(|| volume.engine().last_seq());
+                if moved > 0 {
+                    let took_ms = u64::try_from((env.clock.monotonic() - began).as_millis()).unwrap_or(u64::MAX);
+                    tracing::debug!(?done, took_ms, "reclaim pass");
+                }
+            }
+            Err(error) => {
+                passes.failed += 1;
+                tracing::warn!(%error, "reclaim pass failed, the next one tries again");
+            }
+        }
+    }
+}

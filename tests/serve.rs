@@ -1,0 +1,261 @@
+//! The binary from outside: what it refuses, what it says, how it stops, what survives.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that it does not expect")]
+#![allow(clippy::disallowed_methods, reason = "tests measure time and lay out files themselves")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn margay() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_margay"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MARGAY_") || name.starts_with("AWS_")) {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    margay().args(arguments).output().unwrap()
+}
+
+/// A command that must end with this code; gives its stdout, or its stderr when it failed.
+fn ends(code: i32, arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (out, error) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{out}\n{error}");
+    if code == 0 { out } else { error }
+}
+
+struct Server {
+    child: Child,
+    data: PathBuf,
+    screen: String,
+    endpoint: String,
+}
+
+impl Server {
+    fn start(data: &Path) -> Server {
+        Server::start_with(data, &[])
+    }
+
+    fn start_with(data: &Path, more: &[&str]) -> Server {
+        let mut child = margay()
+            .args(["serve", "--address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0", "--data"])
+            .arg(data)
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut screen = String::new();
+        while !screen.contains("Ctrl-C") {
+            screen.push_str(&lines.next().expect("the start screen ends early").unwrap());
+            screen.push('\n');
+        }
+        let line = screen.lines().find(|line| line.trim_start().starts_with("S3 ")).unwrap();
+        let endpoint = line.split_whitespace().nth(1).unwrap().to_owned();
+        Server { child, data: data.to_owned(), screen, endpoint }
+    }
+
+    fn client(&self, arguments: &[&str]) -> String {
+        let mut all = vec!["client", "--data", self.data.to_str().unwrap(), "--endpoint", &self.endpoint];
+        all.extend(arguments);
+        ends(0, &all)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
+    }
+
+    fn code(mut self) -> Option<i32> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(begun.elapsed() < Duration::from_secs(30), "the server does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Gone already unless the test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn body(folder: &Path, name: &str, bytes: usize) -> PathBuf {
+    let path = folder.join(name);
+    let content: Vec<u8> = (0..bytes).map(|index| (index * 7 % 251) as u8).collect();
+    fs::write(&path, content).unwrap();
+    path
+}
+
+#[test]
+fn what_was_stored_survives_a_stop_and_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let small = body(folder.path(), "small", 1000);
+    let large = body(folder.path(), "large", 3 << 20);
+    let server = Server::start(&data);
+    assert!(server.screen.contains("fsync") && server.screen.contains("keys"), "{}", server.screen);
+    server.client(&["mb", "s3://bucket"]);
+    server.client(&["put", small.to_str().unwrap(), "s3://bucket/a/small"]);
+    server.signal(Signal::TERM);
+    assert_eq!(server.code(), Some(0));
+
+    let server = Server::start(&data);
+    server.client(&["put", large.to_str().unwrap(), "s3://bucket/a/large"]);
+    server.signal(Signal::KILL);
+    assert_eq!(server.code(), None);
+
+    let server = Server::start(&data);
+    for (key, file) in [("small", &small), ("large", &large)] {
+        let copy = folder.path().join("copy");
+        server.client(&["get", &format!("s3://bucket/a/{key}"), copy.to_str().unwrap()]);
+        assert!(fs::read(&copy).unwrap() == fs::read(file).unwrap(), "{key}");
+    }
+    let shown = data.to_str().unwrap();
+    let status: Value = serde_json::from_str(&ends(0, &["status", "--data", shown, "--json"])).unwrap();
+    assert_eq!(status["health"], "ok");
+    let usage: Value = serde_json::from_str(&ends(0, &["du", "--data", shown, "--json"])).unwrap();
+    assert_eq!(usage["buckets"][0]["objects"], 2);
+    assert_eq!(usage["buckets"][0]["bytes"], 1000 + (3 << 20));
+    assert!(ends(0, &["scrub", "--data", shown]).contains(" 0 damaged"));
+    ends(0, &["compact", "--data", shown]);
+    // fsck wants the directory for itself.
+    assert!(ends(3, &["fsck", "--data", shown]).contains("in use by another margay"));
+    server.signal(Signal::INT);
+    assert_eq!(server.code(), Some(0));
+    assert!(ends(0, &["fsck", "--data", shown]).contains("0 findings"));
+    assert!(ends(1, &["status", "--data", shown]).contains("no server runs"));
+}
+
+#[test]
+fn a_scrub_names_what_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let server = Server::start(&data);
+    server.client(&["mb", "s3://bucket"]);
+    let file = body(folder.path(), "file", 1 << 20);
+    for key in ["deep/er/good", "deep/er/bad"] {
+        server.client(&["put", file.to_str().unwrap(), &format!("s3://bucket/{key}")]);
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.code(), Some(0));
+    // The last object's bytes are the last of the pack.
+    let pack = fs::read_dir(data.join("segments"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "pack"))
+        .unwrap();
+    let content = fs::read(&file).unwrap();
+    let mut bytes = fs::read(&pack).unwrap();
+    let last = bytes.windows(4096).rposition(|window| window == &content[content.len() - 4096..]).unwrap();
+    bytes[last] ^= 1;
+    fs::write(&pack, bytes).unwrap();
+
+    let shown = data.to_str().unwrap();
+    let output = run(&["scrub", "--data", shown]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    assert!(text.contains("damaged: bucket/deep/er/bad: ") && text.contains(" 1 damaged"), "{text}");
+}
+
+#[test]
+fn secrets_stay_in_a_private_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let server = Server::start(&data);
+    let keys = fs::read_to_string(data.join("keys")).unwrap();
+    let secret = keys.lines().find_map(|line| line.strip_prefix("aws_secret_access_key = ")).unwrap();
+    assert_eq!(secret.len(), 40);
+    assert!(!server.screen.contains(secret), "the secret is shown although stdout is no terminal");
+    assert!(server.screen.contains("data/keys"));
+    for name in ["keys", "format", "lock", "control", "segments", "tree"] {
+        let mode = fs::metadata(data.join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{name} is open to others: {mode:o}");
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.code(), Some(0));
+    // The same keys after a restart.
+    let server = Server::start(&data);
+    assert_eq!(fs::read_to_string(data.join("keys")).unwrap(), keys);
+    drop(server);
+}
+
+#[test]
+fn a_second_server_a_taken_port_and_a_foreign_directory_are_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let server = Server::start(&data);
+    let shown = data.to_str().unwrap();
+    let line = ends(3, &["serve", "--data", shown, "--address", "127.0.0.1:0", "--admin-address", "off"]);
+    assert!(line.contains(&format!("(process {})", server.child.id())) && line.trim().lines().count() == 1, "{line}");
+    drop(server);
+
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let line = ends(3, &["serve", "--data", shown, "--address", &address]);
+    assert!(line.contains(&address) && line.contains("--address") && line.trim().lines().count() == 1, "{line}");
+
+    let foreign = folder.path().join("foreign");
+    fs::create_dir_all(foreign.join("music")).unwrap();
+    let line = ends(3, &["serve", "--data", foreign.to_str().unwrap(), "--address", "127.0.0.1:0"]);
+    assert!(line.contains("\"music\"") && line.trim().lines().count() == 1, "{line}");
+    assert_eq!(fs::read_dir(&foreign).unwrap().count(), 1);
+
+    let newer = folder.path().join("newer");
+    fs::create_dir(&newer).unwrap();
+    fs::write(newer.join("format"), "margay data directory, format 99\n").unwrap();
+    let line = ends(3, &["serve", "--data", newer.to_str().unwrap(), "--address", "127.0.0.1:0"]);
+    assert!(line.contains("format 99") && line.contains("newer margay"), "{line}");
+    ends(3, &["fsck", "--data", folder.path().join("absent").to_str().unwrap()]);
+}
+
+#[test]
+fn wrong_settings_name_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("margay.toml");
+    fs::write(&file, "address = \"127.0.0.1:1\"\n\n[limits]\nconections_max = 5\n").unwrap();
+    let shown = file.to_str().unwrap();
+    let line = ends(2, &["serve", "--config", shown]);
+    assert!(line.contains("line 4") && line.contains("did you mean \"limits.connections_max\"?"), "{line}");
+    fs::write(&file, "address = \"127.0.0.1:1\"\n").unwrap();
+    let values: Value =
+        serde_json::from_str(&ends(0, &["config", "--config", shown, "--region", "moon", "--json"])).unwrap();
+    let row = |name: &str| values.as_array().unwrap().iter().find(|row| row["name"] == name).unwrap().clone();
+    assert_eq!(row("address")["source"], format!("file {shown}, line 1"));
+    assert_eq!((row("region")["value"].as_str(), row("region")["source"].as_str()), (Some("moon"), Some("flag")));
+    ends(2, &["serve", "--set", "nothing=1"]);
+    ends(2, &["serve", "--metadata", "mysql"]);
+    ends(2, &["serve", "--tls-key", "key.pem"]);
+    ends(2, &["nonsense"]);
+}
+
+#[test]
+fn tls_from_files_serves_the_small_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+    let file = |name: &str| fixtures.join(name).to_str().unwrap().to_owned();
+    let (certificate, key) = (file("first.pem"), file("first.key.pem"));
+    let data = folder.path().join("data");
+    let server = Server::start_with(&data, &["--tls-certificate", &certificate, "--tls-key", &key]);
+    assert!(server.endpoint.starts_with("https://"), "{}", server.screen);
+    server.client(&["--ca", &certificate, "mb", "s3://bucket"]);
+    assert!(server.client(&["--ca", &certificate, "ls"]).contains("s3://bucket"));
+}
