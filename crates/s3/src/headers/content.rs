@@ -43,10 +43,10 @@ pub(crate) fn collect(headers: &HeaderMap) -> Result<Headers, S3Error> {
     if content_bytes > CONTENT_BYTES_MAX {
         return Err(Code::RequestHeaderSectionTooLarge.into());
     }
-    if let Some(location) = stored.get(REDIRECT) {
-        if !["/", "http://", "https://"].iter().any(|start| location.starts_with(start)) {
-            return Err(S3Error::argument(REDIRECT, location, "a redirect begins with /, http:// or https://"));
-        }
+    if let Some(location) = stored.get(REDIRECT)
+        && !["/", "http://", "https://"].iter().any(|start| location.starts_with(start))
+    {
+        return Err(S3Error::argument(REDIRECT, location, "a redirect begins with /, http:// or https://"));
     }
     let mut metadata_bytes = 0;
     for name in headers.keys().filter(|name| name.as_str().starts_with(METADATA_PREFIX)) {
