@@ -1,6 +1,6 @@
 //! A door over a volume in memory, on a real port, and a client that sends exactly the bytes it is told to.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
