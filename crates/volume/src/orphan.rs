@@ -2,7 +2,7 @@
 //!
 //! Why:        a removal of very many rows is split: the name goes at once, the rest follows in bounded batches.
 //! Invariants: each batch asserts the orphan's row, so two drainers cannot both let go of a run; after a crash
-//!             `open` goes on.
+//!             `open` and reclaim go on.
 //! Not here:   who becomes an orphan (release, multipart).
 
 use std::ops::ControlFlow;
@@ -47,6 +47,13 @@ impl Volume {
     pub(crate) fn drain_orphan(&self, ino: Ino) -> Result<(), Error> {
         while !self.retry(|_| self.try_drain(ino))? {}
         Ok(())
+    }
+
+    /// Drains an orphan of an operation that has committed; what fails here is left to the next reclaim.
+    pub(crate) fn drain_soon(&self, ino: Ino) {
+        if let Err(error) = self.drain_orphan(ino) {
+            tracing::warn!(orphan = ino.0, %error, "an orphan is not drained yet");
+        }
     }
 
     /// One batch; true when nothing is left.

@@ -60,7 +60,7 @@ impl Volume {
         let done = self.change(bucket, (directories, name), |walk, seen| self.try_complete(walk, name, wish, seen));
         match done {
             Ok(((outcome, orphan), seq)) => {
-                self.drain_orphan(orphan)?;
+                self.drain_soon(orphan);
                 self.answer(Ok((outcome, seq))).await
             }
             Err(error) => self.answer(Err(error)).await,

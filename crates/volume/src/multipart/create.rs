@@ -57,7 +57,7 @@ impl Volume {
     pub async fn abort_multipart(&self, bucket: &str, key: &str, upload: &str) -> Result<(), Error> {
         let done = self.retry(|seen| self.try_abort(bucket, key, upload, seen));
         if let Ok((ino, _)) = &done {
-            self.drain_orphan(*ino)?;
+            self.drain_soon(*ino);
         }
         self.answer(done).await.map(|_| ())
     }
