@@ -8,6 +8,7 @@
 //! Not here:   the log's writing (log), the tree's pages (tree).
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -96,8 +97,12 @@ impl Embedded {
             return Ok(false);
         }
         self.folds.work.notify_all();
-        if serial.ready.is_none() && serial.ready_failed.is_some() {
-            return Err(CommitError::Full);
+        match &serial.ready_failed {
+            Some((ErrorKind::StorageFull, _)) if serial.ready.is_none() => return Err(CommitError::Full),
+            Some((kind, why)) if serial.ready.is_none() => {
+                return Err(EngineError::Io(std::io::Error::new(*kind, why.clone())).into());
+            }
+            _ => {}
         }
         MutexGuard::unlocked(serial, || {
             let mut queue = self.folds.queue.lock();
@@ -164,11 +169,14 @@ impl Embedded {
                 serial.ready = Some(Arc::<LogFile>::new(file));
                 serial.ready_failed = None;
             }
+            // No room is a state that passes; a fault of the store stays until a restart.
+            Err(error) if self.store.fault().is_some() => self.log.poison(format!("log file: {error}")),
             Err(error) => {
                 if serial.ready_failed.is_none() {
-                    tracing::warn!(%error, "no room for the next log file; writes fail until space is freed");
+                    tracing::warn!(%error, "the next log file cannot be made; writes fail until it can");
                 }
-                serial.ready_failed = Some(error.to_string());
+                let kind = if let EngineError::Io(error) = &error { error.kind() } else { ErrorKind::Other };
+                serial.ready_failed = Some((kind, error.to_string()));
             }
         }
         drop(serial);
@@ -220,10 +228,18 @@ impl Embedded {
     fn let_go(&self, ended: Vec<Ended>) -> Result<(), EngineError> {
         let failed = |error: SegmentError| EngineError::Io(std::io::Error::other(error.to_string()));
         for Ended { log, keep_bytes, pin } in ended {
-            drop(pin);
             match keep_bytes {
+                // The pin goes last: reclaim may take the file at once when its payload is dead.
                 Some(len) => self.store.retire_log(log, len).map_err(failed)?,
-                None => self.store.seal(log).and_then(|()| self.store.remove(log)).map_err(failed)?,
+                None => {
+                    self.store.seal(log).map_err(failed)?;
+                    drop(pin);
+                    match self.store.remove(log) {
+                        // Reclaim, which sees a segment without live payload, was faster.
+                        Ok(()) | Err(SegmentError::Missing(_)) => {}
+                        Err(error) => return Err(failed(error)),
+                    }
+                }
             }
         }
         Ok(())
@@ -237,8 +253,10 @@ impl Embedded {
             let target = serial.last;
             while !self.active.read().is_empty() && self.lower.load().epoch == epoch {
                 self.log.check_poison()?;
-                let full = |_| EngineError::Io(std::io::ErrorKind::StorageFull.into());
-                self.make_room(&mut serial).map_err(full)?;
+                self.make_room(&mut serial).map_err(|error| match error {
+                    CommitError::Failed(error) => error,
+                    _ => EngineError::Io(ErrorKind::StorageFull.into()),
+                })?;
             }
             target
         };

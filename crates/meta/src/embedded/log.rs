@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use event_listener::{Event, listener};
 use margay_env::{Clock, File};
-use margay_segment::{Kind, SegmentId, Store};
+use margay_segment::{Kind, SegmentError, SegmentId, Store};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::limits::{Options, PENDING_BYTES_MAX};
@@ -90,8 +90,8 @@ pub(super) struct Serial {
     pub(super) payloads: bool,
     /// The next file, made ahead of time.
     pub(super) ready: Option<Arc<LogFile>>,
-    /// Why no next file could be made, while that lasts.
-    pub(super) ready_failed: Option<String>,
+    /// Why no next file could be made, while that lasts; `StorageFull` when there is no room.
+    pub(super) ready_failed: Option<(std::io::ErrorKind, String)>,
     pending: VecDeque<Chunk>,
     pending_bytes: usize,
     stopping: bool,
@@ -167,8 +167,9 @@ impl Log {
     }
 
     pub(super) fn poison(&self, why: String) {
-        tracing::error!(%why, "storage fault: the metadata is read-only from now on; restart after the disk is well again");
-        let _ = self.poison.set(why);
+        if self.poison.set(why.clone()).is_ok() {
+            tracing::error!(%why, "storage fault: the metadata is read-only from now on; restart after the disk is well again");
+        }
         self.synced.notify(usize::MAX);
     }
 
@@ -359,8 +360,10 @@ impl Log {
 }
 
 fn create(store: &Store, len: u64) -> Result<LogFile, EngineError> {
-    let (id, file) =
-        store.create_log(len).map_err(|error| EngineError::Io(std::io::Error::other(error.to_string())))?;
+    let (id, file) = store.create_log(len).map_err(|error| match error {
+        SegmentError::Full => std::io::Error::from(std::io::ErrorKind::StorageFull),
+        other => std::io::Error::other(other.to_string()),
+    })?;
     debug_assert_eq!(store.segments().iter().find(|info| info.id == id).map(|info| info.kind), Some(Kind::Log));
     Ok(LogFile { id, file })
 }

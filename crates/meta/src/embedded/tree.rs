@@ -2,6 +2,7 @@
 //!
 //! Why:        a B-tree pays nothing for deleted rows; kept behind this small face so that it can be replaced.
 //! Layout:     `<data>/tree/rows.redb`, table `rows`: key -> version (u64 LE) + value; table `state`: name -> bytes.
+//! Invariants: T1 a file under the tree's own name is whole: it gets that name when its first transaction is durable.
 //! Durability: `fold` is one durable redb transaction; a crash leaves the tree before or after it, and quick repair
 //!             keeps the reopening short.
 //! Locking:    one fold at a time (the checkpointer); any number of snapshots beside it.
@@ -22,6 +23,9 @@ use crate::{EngineError, Seq};
 const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
 const STATE: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("state");
 const FOLDED: &str = "folded";
+const FILE_NAME: &str = "rows.redb";
+/// The file until it is whole and durable for the first time.
+const UNFINISHED_NAME: &str = "rows.redb.new";
 /// Version bytes before each value.
 const VERSION_BYTES: usize = 8;
 
@@ -115,22 +119,32 @@ impl Tree {
     /// Opens or makes the tree in `folder`; its pages use at most `cache_bytes` of memory.
     pub(super) fn open(env: &Env, folder: &Path, cache_bytes: usize) -> Result<Tree, EngineError> {
         env.disk.create_dir_all(folder)?;
-        let path = folder.join("rows.redb");
-        let fresh = !env.disk.exists(&path)?;
-        let file = env.disk.open(&path, OpenMode::OpenOrCreate)?;
+        let path = folder.join(FILE_NAME);
+        if env.disk.exists(&path)? {
+            return Tree::attach(env.disk.open(&path, OpenMode::ReadWrite)?, cache_bytes);
+        }
+        // Made whole under another name first: a half-made file would not open any more.
+        let unfinished = folder.join(UNFINISHED_NAME);
+        if env.disk.exists(&unfinished)? {
+            env.disk.remove(&unfinished)?;
+        }
+        let tree = Tree::attach(env.disk.open(&unfinished, OpenMode::CreateNew)?, cache_bytes)?;
+        let mut transaction = tree.database.begin_write().map_err(storage_error)?;
+        transaction.set_quick_repair(true);
+        transaction.open_table(ROWS).map_err(storage_error)?;
+        transaction.open_table(STATE).map_err(storage_error)?;
+        transaction.commit().map_err(storage_error)?;
+        tree.file.sync_data()?;
+        env.disk.rename(&unfinished, &path)?;
+        env.disk.sync_dir(folder)?;
+        Ok(tree)
+    }
+
+    fn attach(file: Arc<dyn File>, cache_bytes: usize) -> Result<Tree, EngineError> {
         let backend = Backend(file.clone());
         let database =
             redb::Builder::new().set_cache_size(cache_bytes).create_with_backend(backend).map_err(storage_error)?;
-        let tree = Tree { database, file };
-        if fresh {
-            let mut transaction = tree.database.begin_write().map_err(storage_error)?;
-            transaction.set_quick_repair(true);
-            transaction.open_table(ROWS).map_err(storage_error)?;
-            transaction.open_table(STATE).map_err(storage_error)?;
-            transaction.commit().map_err(storage_error)?;
-            env.disk.sync_dir(folder)?;
-        }
-        Ok(tree)
+        Ok(Tree { database, file })
     }
 
     pub(super) fn snapshot(&self) -> Result<Snapshot, EngineError> {
