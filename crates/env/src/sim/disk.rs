@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) syncs_until_failure: Option<u64>,
     pub(super) dir_syncs_until_failure: Option<u64>,
     pub(super) cold: bool,
+    /// Syncs of bytes, and of names, say Ok and do nothing.
+    pub(super) lies: (bool, bool),
 }
 
 impl State {
@@ -89,6 +91,7 @@ impl SimDisk {
             syncs_until_failure: None,
             dir_syncs_until_failure: None,
             cold: false,
+            lies: (false, false),
         };
         SimDisk { state: Arc::new(Mutex::new(state)) }
     }
@@ -122,6 +125,12 @@ impl SimDisk {
     /// While cold, no read is answered from memory: `read_cached_at` gives `WouldBlock`.
     pub fn set_cold(&self, cold: bool) {
         self.state.lock().cold = cold;
+    }
+
+    /// Makes syncs of bytes, of names, or of both say Ok without doing anything, as a broken device or a program that
+    /// forgot them; shows that a test of crashes can fail.
+    pub fn set_lying(&self, bytes: bool, names: bool) {
+        self.state.lock().lies = (bytes, names);
     }
 
     /// Flips one bit of a file, as a decaying medium does; `offset` in bytes, `bit` from 0 to 7.
@@ -228,7 +237,9 @@ impl Disk for SimDisk {
         if State::is_due(&mut state.dir_syncs_until_failure) {
             return Err(io::Error::other("injected failure of a directory sync"));
         }
-        state.tree.sync_dir(dir);
+        if !state.lies.1 {
+            state.tree.sync_dir(dir);
+        }
         Ok(())
     }
 

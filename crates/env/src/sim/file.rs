@@ -72,6 +72,9 @@ impl File for SimFile {
         let mut state = self.disk.state.lock();
         state.begin_change()?;
         let fails = State::is_due(&mut state.syncs_until_failure);
+        if state.lies.0 {
+            return Ok(());
+        }
         let State { tree, random, .. } = &mut *state;
         let file = tree.file_mut(self.node);
         let pending = std::mem::take(&mut file.pending);
