@@ -1,1 +1,18 @@
-//! Placeholder.
+//! A simulated world that crashes: workloads, models and checkers for the real code over a disk that forgets.
+//!
+//! Why:        a promise such as "nothing acknowledged is lost" is only worth what a checker has tried to break.
+//! Layout:     `machine` is a disk with its faults and power cuts; `engine`, `volume` and `server` are the three layers
+//!             that run on it; `ledger`, `client` and `verify` are the S3-side workload and its judge, which `kill`
+//!             also turns on a real process that is killed again and again.
+//! Invariants: every failure names its seed. One seed gives one workload and one choice of what a power cut keeps;
+//!             when the engine's own threads reach the disk is up to the scheduler, so a rare failure may take a few
+//!             replays.
+//! Not here:   anything that a release needs; nothing imports this crate.
+
+pub mod blob;
+pub mod engine;
+mod failure;
+pub mod machine;
+pub mod soak;
+
+pub use failure::Failure;

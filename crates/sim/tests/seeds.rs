@@ -1,0 +1,38 @@
+//! A few dozen seeds of each layer, and the proof that the checkers can fail.
+
+#![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
+
+use margay_sim::machine::Lies;
+use margay_sim::soak::{Layer, replay_command, soak};
+
+/// Seeds within which a lying disk must be found out.
+const CANARY_SEEDS: u64 = 50;
+
+fn clean(layer: Layer, seeds: u64) {
+    let report = soak(layer, (1, seeds), (2, 1), Lies::default(), &mut |_, _| {});
+    for (seed, failure) in &report.failed {
+        println!("seed {seed}: {failure}\n  replay: {}", replay_command(layer, *seed));
+    }
+    assert!(report.failed.is_empty());
+    assert!(report.tally.acknowledged > seeds, "hardly anything was acknowledged");
+}
+
+fn found_out(layer: Layer, lies: Lies) {
+    let report = soak(layer, (1, CANARY_SEEDS), (2, 1), lies, &mut |_, _| {});
+    assert!(!report.failed.is_empty(), "{CANARY_SEEDS} seeds saw nothing wrong with {lies:?}");
+}
+
+#[test]
+fn the_engine_survives() {
+    clean(Layer::Engine, 40);
+}
+
+#[test]
+fn canary_the_engine_over_a_disk_that_forgets_bytes() {
+    found_out(Layer::Engine, Lies { bytes: true, names: false });
+}
+
+#[test]
+fn canary_the_engine_over_a_disk_that_forgets_names() {
+    found_out(Layer::Engine, Lies { bytes: false, names: true });
+}
