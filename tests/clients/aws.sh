@@ -6,8 +6,11 @@ bucket=clients-aws${SUFFIX:-}
 aws="$VENV/bin/aws --endpoint-url $ENDPOINT --no-cli-pager"
 [ "$("$VENV/bin/aws" --version 2>&1 | cut -c 1-9)" != aws-cli/1 ] || aws="$VENV/bin/aws --endpoint-url $ENDPOINT"
 export AWS_CONFIG_FILE=$WORK/config AWS_SHARED_CREDENTIALS_FILE=$WORK/none AWS_MAX_ATTEMPTS=1
-printf '[default]\ns3 =\n  addressing_style = path\n  multipart_threshold = 8MB\n  multipart_chunksize = 5MB\n' >"$AWS_CONFIG_FILE"
+printf '[default]\ns3 =\n  addressing_style = path\n  signature_version = s3v4\n  multipart_threshold = 8MB\n  multipart_chunksize = 5MB\n' >"$AWS_CONFIG_FILE"
 if [ -n "${CA:-}" ]; then export AWS_CA_BUNDLE=$CA; else unset AWS_CA_BUNDLE; fi
+
+# Every call starts a Python; boto3 tries more keys with the same library.
+odd_keys=('with space' 'plus+plus' 'per%cent' 'ünïcödé/日本語' 'question?mark=1' 'a' 'a/b' 'a-b' 'a0' 'a//b')
 
 s3() { $aws s3 "$@"; }
 api() {
@@ -54,8 +57,8 @@ delimiter() {
 }
 
 pages() {
-    same "$($aws s3api list-objects-v2 --bucket "$SEEDED" --prefix many/ --query 'length(Contents)' --output text)" 2500
-    same "$($aws s3api list-objects-v2 --bucket "$SEEDED" --prefix many/ --page-size 7 --max-items 30 --query 'length(Contents)' --output text)" 30
+    same "$($aws s3api list-objects-v2 --bucket "$SEEDED" --prefix many/ --query 'Contents[].Key' --output text | wc -w)" 2500
+    same "$($aws s3api list-objects-v2 --bucket "$SEEDED" --prefix many/ --page-size 7 --max-items 30 --output json | grep -c '"Key"')" 30
     same "$($aws s3api list-objects-v2 --bucket "$SEEDED" --start-after many/002490 --query 'Contents[].Key' --output text | wc -w)" 9
     same "$($aws s3 ls "s3://$SEEDED/many/" | wc -l)" 2500
 }
@@ -120,7 +123,7 @@ presigned() {
     local url
     url=$(s3 presign "s3://$bucket/odd/with space" --expires-in 60)
     same "$(curl -sS --fail ${CA:+--cacert "$CA"} "$url")" 'with space'
-    same "$(curl -sS -o /dev/null -w '%{http_code}' ${CA:+--cacert "$CA"} "${url}0")" 403
+    same "$(curl -sS -o /dev/null -w '%{http_code}' ${CA:+--cacert "$CA"} "${url/space/spice}")" 403
 }
 
 stream() {

@@ -109,7 +109,7 @@ def check_odd_keys_listed_in_order():
 
 def check_odd_keys_by_delimiter():
     page = s3.list_objects_v2(Bucket=BUCKET, Prefix="a", Delimiter="/")
-    same([entry["Key"] for entry in page["Contents"]], ["a", "a-b", "a0"])
+    same([entry["Key"] for entry in page["Contents"]], ["a", "a-b", "a0", "amp&and=equals", "at@colon:tilde~bang!"])
     same([entry["Prefix"] for entry in page["CommonPrefixes"]], ["a/"])
     page = s3.list_objects_v2(Bucket=BUCKET, Prefix="a/", Delimiter="/")
     same([entry["Key"] for entry in page["Contents"]], ["a/", "a/b"])
@@ -284,7 +284,7 @@ def check_part_copy():
     named["UploadId"] = s3.create_multipart_upload(**named)["UploadId"]
     source = {"Bucket": BUCKET, "Key": "part source"}
     etag = s3.upload_part_copy(**named, PartNumber=1, CopySource=source, CopySourceRange="bytes=100-199")["CopyPartResult"]["ETag"]
-    refused("InvalidRange", s3.upload_part_copy, **named, PartNumber=2, CopySource=source, CopySourceRange="bytes=0-999999")
+    refused("InvalidArgument", s3.upload_part_copy, **named, PartNumber=2, CopySource=source, CopySourceRange="bytes=0-999999")
     s3.complete_multipart_upload(**named, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]})
     same(get("from parts"), file("100k")[100:200])
 
@@ -351,13 +351,14 @@ def check_presigned():
     import urllib.request
 
     put("presigned key +%", b"by url")
-    url = s3.generate_presigned_url("get_object", Params={"Bucket": BUCKET, "Key": "presigned key +%"}, ExpiresIn=60)
+    signing = client(config={"signature_version": "s3v4"})  # boto3 still presigns with V2 unless told
+    url = signing.generate_presigned_url("get_object", Params={"Bucket": BUCKET, "Key": "presigned key +%"}, ExpiresIn=60)
     same(urllib.request.urlopen(url).read(), b"by url")
-    url = client(config={"signature_version": "s3v4"}).generate_presigned_url("put_object", Params={"Bucket": BUCKET, "Key": "put by url"}, ExpiresIn=60)
+    url = signing.generate_presigned_url("put_object", Params={"Bucket": BUCKET, "Key": "put by url"}, ExpiresIn=60)
     urllib.request.urlopen(urllib.request.Request(url, data=b"new", method="PUT"))
     same(get("put by url"), b"new")
     try:
-        urllib.request.urlopen(url.replace("Signature=", "Signature=0"))
+        urllib.request.urlopen(url.replace("url?", "uri?"))
         raise AssertionError("a broken signature was accepted")
     except urllib.error.HTTPError as error:
         same(error.code, 403)

@@ -4,30 +4,39 @@
 
 bucket=clients-curl
 url=$ENDPOINT/$bucket
+# Before 8.0 curl signs S3 requests without saying how the payload is covered, which S3 refuses for bodies; newer ones
+# say it themselves unless they are told.
 signed=(--aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY")
+unsigned=(-H 'x-amz-content-sha256: UNSIGNED-PAYLOAD')
+send() { curl -sS --fail-with-body "${signed[@]}" "${unsigned[@]}" "$@"; }
 plain() { curl -sS --fail-with-body "${signed[@]}" "$@"; }
-unsigned_payload() { plain -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' "$@"; }
 status() { curl -sS -o "$WORK/body" -w '%{http_code}' "${signed[@]}" "$@"; }
 
 put_and_get() {
-    plain -T "$FILES/$1" "$url/$1"
+    send -T "$FILES/$1" "$url/$1"
     plain -o "$WORK/back" "$url/$1"
     cmp "$FILES/$1" "$WORK/back"
 }
 
-put_and_get_unsigned() {
-    unsigned_payload -T "$FILES/$1" "$url/unsigned/$1"
-    unsigned_payload -o "$WORK/back" "$url/unsigned/$1"
-    cmp "$FILES/$1" "$WORK/back"
+payload_signed() {
+    local digest
+    digest=$(sha256sum <"$FILES/100k" | cut -d ' ' -f 1)
+    plain -H "x-amz-content-sha256: $digest" -T "$FILES/100k" "$url/signed"
+    plain -o "$WORK/back" "$url/signed"
+    cmp "$FILES/100k" "$WORK/back"
+    same "$(status -H "x-amz-content-sha256: $digest" -T "$FILES/hello" "$url/signed")" 400
+    grep -q '<Code>XAmzContentSHA256Mismatch</Code>' "$WORK/body"
+    plain -o "$WORK/back" "$url/signed"
+    cmp "$FILES/100k" "$WORK/back"
 }
 
 data_binary() {
-    plain -X PUT --data-binary 'inline body' "$url/inline"
+    send -X PUT --data-binary 'inline body' "$url/inline"
     same "$(plain "$url/inline")" 'inline body'
 }
 
 escaped_key() {
-    plain -X PUT --data-binary 'odd' "$url/with%20space%2Bplus%25"
+    send -X PUT --data-binary 'odd' "$url/with%20space%2Bplus%25"
     same "$(plain "$url/with%20space%2Bplus%25")" odd
     plain "$url?prefix=with" | grep -q '<Key>with space+plus%</Key>'
 }
@@ -39,7 +48,7 @@ listing() {
 }
 
 headers() {
-    plain -X PUT -H 'Content-Type: text/x-margay' -H 'x-amz-meta-colour: green' --data-binary 'm' "$url/meta"
+    send -X PUT -H 'Content-Type: text/x-margay' -H 'x-amz-meta-colour: green' --data-binary 'm' "$url/meta"
     plain -I "$url/meta" | tr -d '\r' >"$WORK/head"
     grep -qi '^content-type: text/x-margay$' "$WORK/head"
     grep -qi '^x-amz-meta-colour: green$' "$WORK/head"
@@ -72,7 +81,7 @@ errors() {
 
 removal() {
     local key
-    for key in empty one 100k hello inline meta unsigned/100k with%20space%2Bplus%25; do
+    for key in empty one 100k hello inline meta signed with%20space%2Bplus%25; do
         plain -X DELETE "$url/$key"
     done
     plain -X DELETE "$url"
@@ -85,7 +94,7 @@ check 'put and get 0 bytes' put_and_get empty
 check 'put and get 1 byte' put_and_get one
 check 'put and get 100 KiB' put_and_get 100k
 check 'put and get text' put_and_get hello
-check 'put and get, payload unsigned' put_and_get_unsigned 100k
+check 'payload signed, and not as signed' payload_signed
 check 'put --data-binary' data_binary
 check 'escaped key' escaped_key
 check 'list' listing
