@@ -2,7 +2,8 @@
 # Runs the suites named as arguments, or all of them, and ends with what was shown.
 #
 # A suite may say what it showed by lines `evidence: TEXT` on stdout or in the file $MARGAY_EVIDENCE, and that it
-# left something out by `skipped: WHAT, because WHY`. Counts come from cargo's and the client suite's own lines.
+# left something out by `skipped: WHAT, because WHY`. Counts come from cargo's and the client suite's own lines:
+# `test result: ok. N passed; M failed`, `client NAME: N checks passed`, `client NAME: FAILED, M of N checks`.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,13 +12,19 @@ logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 export MARGAY_EVIDENCE=$logs/evidence
 : >"$MARGAY_EVIDENCE"
-target=${CARGO_TARGET_DIR:-target}
+binary=${MARGAY_BIN:-$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/margay}
 
 passed=0 failed=0 suites_passed=0 suites_failed=0
 rows=()
 
-# Adds up lines like `test result: ok. 12 passed; 0 failed` or `12 passed, 0 failed`.
-count() { grep -Eo "[0-9]+ $2" "$1" | awk '{ sum += $1 } END { print sum + 0 }'; }
+# What passed and what failed, of all counting lines of a log: two numbers.
+counts() {
+    awk '
+        /^test result: /                       { good += $4; bad += $6 }
+        /^client [a-z0-9]+: [0-9]+ checks /    { good += $3 }
+        /^client [a-z0-9]+: FAILED, /          { good += $6 - $4; bad += ($4 > 0 ? $4 : 1) }
+        END                                    { print good + 0, bad + 0 }' "$1"
+}
 
 suite() {
     local name=$1 log=$logs/$1 begun=$SECONDS status good bad
@@ -25,8 +32,7 @@ suite() {
     printf '\n== %s: %s\n' "$name" "$*"
     "$@" 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
-    good=$(grep -E '^(test result: |[0-9]+ passed, [0-9]+ failed)' "$log" >"$log.counts"; count "$log.counts" passed)
-    bad=$(count "$log.counts" failed)
+    read -r good bad < <(counts "$log")
     if [ "$good" = 0 ] && [ "$bad" = 0 ]; then
         if [ "$status" = 0 ]; then good=1; else bad=1; fi
     elif [ "$status" != 0 ] && [ "$bad" = 0 ]; then
@@ -40,7 +46,8 @@ suite() {
         suites_failed=$((suites_failed + 1))
         rows+=("FAILED  $name: $good passed, $bad failed in $((SECONDS - begun)) s")
     fi
-    grep -hE '^(evidence|skipped): ' "$log" >>"$MARGAY_EVIDENCE"
+    grep -hE '^(evidence|skipped|clients): ' "$log" >>"$MARGAY_EVIDENCE"
+    sed -nE 's/^(client [a-z0-9]+): skipped: /skipped: \1, because /p' "$log" >>"$MARGAY_EVIDENCE"
 }
 
 run() {
@@ -51,7 +58,7 @@ run() {
         build) suite build cargo build --release --locked --bin margay ;;
         clients)
             if [ -x tests/clients/run.sh ]; then
-                MARGAY=${MARGAY:-$target/release/margay} suite clients tests/clients/run.sh
+                MARGAY_BIN=$binary suite clients tests/clients/run.sh
             else
                 echo "skipped: clients, because tests/clients/run.sh is not there" >>"$MARGAY_EVIDENCE"
             fi
@@ -63,7 +70,7 @@ run() {
 tools/prepare.sh tests || exit 1
 if [ $# = 0 ]; then set -- format lint test build clients; fi
 for name in "$@"; do
-    if [ "$name" = clients ] && [ ! -x "${MARGAY:-$target/release/margay}" ]; then run build; fi
+    if [ "$name" = clients ] && [ ! -x "$binary" ]; then run build; fi
     run "$name"
 done
 
