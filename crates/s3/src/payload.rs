@@ -31,7 +31,7 @@ const INLINE_HASH_BYTES_MAX: u64 = 256 << 10;
 /// Bytes that are handed to a blocking thread at once.
 const HASH_BATCH_BYTES: usize = 512 << 10;
 /// Most bytes of an unread body that are received only to be forgotten.
-const DRAIN_BYTES_MAX: u64 = 8 << 20;
+const DRAIN_BYTES_MAX: u64 = 256 << 20;
 /// Longest time for that.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 

@@ -1,0 +1,103 @@
+"""Fills, deletes and refills one bucket until the disk says no; see run.sh. Standard library only."""
+
+import datetime
+import hashlib
+import hmac
+import http.client
+import os
+import random
+import sys
+import time
+import urllib.parse
+
+ENDPOINT = urllib.parse.urlparse(sys.argv[1])
+ROUNDS = int(sys.argv[2])
+ACCESS, SECRET = os.environ["MARGAY_ACCESS_KEY"], os.environ["MARGAY_SECRET_KEY"]
+SIZES = [100, 3_000, 40_000, 300_000, 2_000_000, 9_000_000, 20_000_000]
+connection = http.client.HTTPConnection(ENDPOINT.hostname, ENDPOINT.port, timeout=120)
+
+
+def sign(key, text):
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()
+
+
+def request(method, path, body=b"", query=""):
+    """One signed request; gives status and body."""
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    headers = {"host": ENDPOINT.netloc, "x-amz-content-sha256": "UNSIGNED-PAYLOAD", "x-amz-date": now}
+    names = ";".join(sorted(headers))
+    lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
+    canonical = "\n".join([method, path, query, lines, names, "UNSIGNED-PAYLOAD"])
+    scope = f"{now[:8]}/us-east-1/s3/aws4_request"
+    digest = hashlib.sha256(canonical.encode()).hexdigest()
+    key = ("AWS4" + SECRET).encode()
+    for part in scope.split("/"):
+        key = sign(key, part)
+    signature = sign(key, "\n".join(["AWS4-HMAC-SHA256", now, scope, digest])).hex()
+    headers["authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential={ACCESS}/{scope}, SignedHeaders={names}, Signature={signature}"
+    )
+    for attempt in range(3):
+        try:
+            connection.request(method, path + ("?" + query if query else ""), body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except (ConnectionError, http.client.HTTPException):
+            # The server may close a connection whose body it refused.
+            connection.close()
+    raise SystemExit(f"{method} {path}: no answer")
+
+
+def content(seed, size):
+    return random.Random(seed).randbytes(size)
+
+
+def fill(round_number):
+    """Puts objects until one is refused; gives the acknowledged ones."""
+    chooser, kept, refused = random.Random(round_number), {}, 0
+    while refused < 3:
+        number = len(kept) + refused
+        # Ever smaller once the first one was refused: small objects meet the limit of the metadata too.
+        size = chooser.choice(SIZES) if refused == 0 else 3_000
+        body = content(f"{round_number}/{number}", size)
+        status, answer = request("PUT", f"/full/{round_number}/{number}", body)
+        if status == 200:
+            kept[number] = size
+        elif status == 507 and b"<Code>StorageFull</Code>" in answer:
+            refused += 1
+        else:
+            raise SystemExit(f"round {round_number}: PUT answered {status}: {answer[:300]}")
+    return kept
+
+
+def main():
+    assert request("PUT", "/full")[0] == 200
+    first = 0
+    for round_number in range(ROUNDS):
+        began, kept, waited = time.monotonic(), {}, 0.0
+        while True:
+            # Space comes back in the background: what is refused now may fit a moment later.
+            part = fill(f"{round_number}-{int(waited * 10)}")
+            kept |= {(f"{round_number}-{int(waited * 10)}", number): size for number, size in part.items()}
+            stored = sum(kept.values())
+            if stored >= 0.95 * first or time.monotonic() - began > 60 + 30:
+                break
+            time.sleep(1)
+            waited = time.monotonic() - began
+        first = max(first, stored) if round_number == 0 else first
+        if stored < 0.95 * first:
+            raise SystemExit(f"round {round_number}: only {stored} of {first} bytes fit again after 60 s")
+        sample = random.Random(round_number).sample(sorted(kept), min(50, len(kept)))
+        for prefix, number in sample:
+            status, body = request("GET", f"/full/{prefix}/{number}")
+            if status != 200 or body != content(f"{prefix}/{number}", kept[prefix, number]):
+                raise SystemExit(f"round {round_number}: object {prefix}/{number} is damaged ({status})")
+        filled = time.monotonic() - began
+        for prefix, number in kept:
+            status, answer = request("DELETE", f"/full/{prefix}/{number}")
+            if status != 204:
+                raise SystemExit(f"round {round_number}: DELETE answered {status} on a full disk: {answer[:300]}")
+        print(f"round {round_number}: {stored / 1e6:.0f} MB in {len(kept)} objects, {filled:.1f} s", flush=True)
+
+
+main()
