@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that it does not expect")]
 #![allow(clippy::disallowed_methods, reason = "tests measure time and lay out files themselves")]
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -269,6 +270,29 @@ async fn a_certificate_is_replaced_under_open_connections() {
     let mut buffer = [0; 12];
     old.read_exact(&mut buffer).await.unwrap();
     assert_eq!(&buffer, b"HTTP/1.1 200");
+}
+
+#[tokio::test]
+async fn a_request_in_one_piece_with_the_end_of_the_handshake_is_answered() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+    let tls = Tls::load(&Env::real(), fixtures.join("first.pem"), fixtures.join("first.key.pem")).unwrap();
+    let (_listener, address, _) = start(limits(), Some(tls)).await;
+    let config = Arc::clone(trusting("first.pem").config());
+    let talk = move || {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut client = tokio_rustls::rustls::ClientConnection::new(config, name).unwrap();
+        // Held back by the library until the handshake ends, and sent together with its last message.
+        client.writer().write_all(GET.as_bytes()).unwrap();
+        let mut answer = [0; 12];
+        tokio_rustls::rustls::Stream::new(&mut client, &mut stream).read_exact(&mut answer).unwrap();
+        answer
+    };
+    for _ in 0..5 {
+        let answer = tokio::task::spawn_blocking(talk.clone()).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+    }
 }
 
 #[test]

@@ -79,13 +79,24 @@ pub(super) async fn serve(
     let mut first = true;
     let mut served = shared.limits.header_time_max;
     loop {
-        if !wire.has_ahead() {
+        // After a TLS handshake the first request may have come already, in the TLS library's buffer: read, not wait.
+        if !wire.has_ahead() && !(first && wire.stream().is_tls()) {
             tokio::select! {
                 ready = timeout(served, wire.stream().readable()) => if !matches!(ready, Ok(Ok(()))) { return },
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
-        let use_http2 = http2 || (first && begins_http2(&mut wire, shared.limits.header_time_max).await);
+        let use_http2 = if first && !http2 {
+            tokio::select! {
+                found = begins_http2(&mut wire, shared.limits.header_time_max) => match found {
+                    Some(found) => found,
+                    None => return,
+                },
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        } else {
+            http2
+        };
         first = false;
         served = shared.limits.idle_time_max;
         let again = if use_http2 {
@@ -101,8 +112,8 @@ pub(super) async fn serve(
     }
 }
 
-/// Reads as few bytes as tell HTTP/1 from HTTP/2 and gives them back.
-async fn begins_http2(wire: &mut Wire, limit: Duration) -> bool {
+/// Reads as few bytes as tell HTTP/1 from HTTP/2 and gives them back; `None` when they do not come.
+async fn begins_http2(wire: &mut Wire, limit: Duration) -> Option<bool> {
     let mut bytes = [0; HTTP2_BEGINNING.len()];
     let mut count = 0;
     let read = async {
@@ -115,8 +126,11 @@ async fn begins_http2(wire: &mut Wire, limit: Duration) -> bool {
         io::Result::Ok(())
     };
     let in_time = matches!(timeout(limit, read).await, Ok(Ok(())));
+    if !in_time || count == 0 {
+        return None;
+    }
     wire.give_back(Bytes::copy_from_slice(&bytes[..count]));
-    in_time && &bytes == HTTP2_BEGINNING
+    Some(&bytes == HTTP2_BEGINNING)
 }
 
 /// Serves requests until the connection ends (`None`) or rests: then the wire comes back without buffers.

@@ -30,13 +30,18 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Resolves when bytes, an end or an error wait in the kernel; holds no buffer meanwhile.
+    /// Resolves when bytes, an end or an error wait in the kernel; holds no buffer meanwhile. Bytes that the TLS
+    /// library has taken from the kernel already are not seen: read until nothing comes before waiting here.
     pub async fn readable(&self) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.readable().await,
             Stream::Tls(stream) => stream.get_ref().0.readable().await,
             Stream::Unix(stream) => stream.readable().await,
         }
+    }
+
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Stream::Tls(_))
     }
 
     /// Whether TLS agreed on HTTP/2.
