@@ -80,7 +80,8 @@ pub(super) async fn serve(
     let mut served = shared.limits.header_time_max;
     loop {
         // After a TLS handshake the first request may have come already, in the TLS library's buffer: read, not wait.
-        if !wire.has_ahead() && !(first && wire.stream().is_tls()) {
+        let perhaps_read = wire.has_ahead() || (first && wire.stream().is_tls());
+        if !perhaps_read {
             tokio::select! {
                 ready = timeout(served, wire.stream().readable()) => if !matches!(ready, Ok(Ok(()))) { return },
                 _ = stop.wait_for(|stop| *stop) => return,
