@@ -10,9 +10,16 @@
 //! Not here:   anything that a release needs; nothing imports this crate.
 
 pub mod blob;
+pub mod client;
 pub mod engine;
 mod failure;
+pub mod http;
+pub mod ledger;
 pub mod machine;
+pub mod server;
 pub mod soak;
+pub mod target;
+pub mod verify;
+pub mod volume;
 
 pub use failure::Failure;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use margay_env::Env;
 use parking_lot::Mutex;
 
-use crate::Failure;
 use crate::engine::{self, Tally};
 use crate::machine::Lies;
+use crate::{Failure, server, volume};
 
 /// Longest time for one seed.
 pub const SEED_TIME_MAX: Duration = Duration::from_secs(120);
@@ -43,8 +43,8 @@ impl Layer {
     pub fn run(self, seed: u64, lies: Lies) -> Result<Tally, Failure> {
         match self {
             Layer::Engine => engine::run(seed, lies),
-            Layer::Volume => engine::run(seed, lies),
-            Layer::Server => engine::run(seed, lies),
+            Layer::Volume => volume::run(seed, lies),
+            Layer::Server => server::run(seed, lies),
         }
     }
 }

@@ -36,3 +36,25 @@ fn canary_the_engine_over_a_disk_that_forgets_bytes() {
 fn canary_the_engine_over_a_disk_that_forgets_names() {
     found_out(Layer::Engine, Lies { bytes: false, names: true });
 }
+
+#[test]
+fn the_volume_survives() {
+    clean(Layer::Volume, 40);
+}
+
+#[test]
+fn canary_the_volume_over_a_disk_that_forgets() {
+    found_out(Layer::Volume, Lies { bytes: true, names: false });
+    found_out(Layer::Volume, Lies { bytes: false, names: true });
+}
+
+#[test]
+fn the_server_survives() {
+    clean(Layer::Server, 25);
+}
+
+#[test]
+fn canary_the_server_over_a_disk_that_forgets() {
+    found_out(Layer::Server, Lies { bytes: true, names: false });
+    found_out(Layer::Server, Lies { bytes: false, names: true });
+}

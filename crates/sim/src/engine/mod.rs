@@ -119,7 +119,7 @@ fn live(
         engine: &engine,
         store: &store,
         fault,
-        payload_bytes_max: (limits.engine.log_file_bytes as usize - (8 << 10)).min(64 << 10),
+        payload_bytes_max: engine.payload_bytes_max(),
         threads: [1, 1, 3][machine.random.below(3) as usize],
         steps: 1 + machine.random.below(STEPS_MAX),
         life: machine.random.below(u64::MAX),

@@ -1,0 +1,53 @@
+//! The end of a seed: when everything is removed, no space stays behind.
+//!
+//! Invariants: after the last removal, a checkpoint and reclaim, no segment is left that takes no more data, and
+//!             the live counters are even.
+
+use std::time::Duration;
+
+use margay_env::Env;
+use margay_meta::Engine;
+use margay_meta::embedded::EmbeddedEngine;
+use margay_volume::{FsckOptions, ReclaimBudget, SealedLogs, Volume};
+
+use super::block_on;
+use crate::target::Target;
+use crate::{Failure, fail};
+
+/// Passes of reclaim, with a checkpoint before each.
+const PASSES_MAX: usize = 50;
+
+pub(crate) fn none_is_lost<T: Target>(volume: &Volume, engine: &EmbeddedEngine, target: &T) -> Result<(), Failure> {
+    block_on(remove_all(target)).map_err(|trouble| Failure(format!("cannot remove everything: {trouble}")))?;
+    let budget = ReclaimBudget { seal_dead_bytes_min: 1, ..ReclaimBudget::default() };
+    let settled = || -> Vec<_> { volume.store().segments().into_iter().filter(|info| !info.open).collect() };
+    for _ in 0..PASSES_MAX {
+        engine.checkpoint().map_err(|error| Failure(format!("checkpoint: {error}")))?;
+        volume.reclaim_once(&budget, &SealedLogs).map_err(|error| Failure(format!("reclaim: {error}")))?;
+        if settled().is_empty() {
+            break;
+        }
+        // The checkpointer lets its files go a little later.
+        Env::real().clock.sleep(Duration::from_millis(5));
+    }
+    let left = settled();
+    if !left.is_empty() {
+        fail!("everything was removed, and these segments stay: {left:?}");
+    }
+    let report = volume.fsck(FsckOptions::default()).map_err(|error| Failure(format!("fsck: {error}")))?;
+    let rest = (report.files, report.parts, report.uploads, report.orphans, report.live_bytes);
+    if !report.clean() || rest != (0, 0, 0, 0, 0) {
+        fail!("everything was removed, and fsck says {report:?}");
+    }
+    Ok(())
+}
+
+async fn remove_all<T: Target>(target: &T) -> Result<(), crate::target::Trouble> {
+    for (key, id) in target.uploads().await? {
+        target.abort(&key, &id).await?;
+    }
+    for (key, _) in target.list("").await? {
+        target.delete(&key).await?;
+    }
+    Ok(())
+}
