@@ -109,6 +109,11 @@ impl EmbeddedEngine {
         Ok(EmbeddedEngine { shared, threads: Mutex::new(threads) })
     }
 
+    /// Why commits are refused, when a write or sync has failed.
+    pub fn fault(&self) -> Option<String> {
+        self.shared.log.fault()
+    }
+
     pub fn statistics(&self) -> Statistics {
         let shared = &self.shared;
         let (commits, log_bytes) = {
@@ -242,7 +247,8 @@ impl Engine for EmbeddedEngine {
     }
 
     fn payload_bytes_max(&self) -> usize {
-        PAYLOAD_BYTES_MAX
+        // A batch goes into one log file; the other half is for its rows.
+        PAYLOAD_BYTES_MAX.min(usize::try_from(self.shared.options.log_file_bytes / 2).unwrap_or(usize::MAX))
     }
 
     fn has_room(&self) -> bool {
