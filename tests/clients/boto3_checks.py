@@ -385,6 +385,29 @@ def check_errors():
         same(error.response["Error"]["Code"], "BucketAlreadyOwnedByYou")
 
 
+def check_connection_after_refused_body():
+    # A client that waits for 100 Continue and is refused never sends its body. The connection must go on, or say that it ends.
+    import http.client
+    import socket
+    from urllib.parse import urlsplit
+
+    if ENDPOINT.startswith("https"):
+        return
+    where = urlsplit(ENDPOINT)
+    connection = socket.create_connection((where.hostname, where.port), timeout=5)
+    head = f"PUT /{BUCKET}/refused HTTP/1.1\r\nHost: {where.netloc}\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    connection.sendall(head.encode())
+    answer = http.client.HTTPResponse(connection, method="PUT")
+    answer.begin()
+    answer.read()
+    same(answer.status, 403)
+    if answer.getheader("connection", "").lower() != "close":
+        connection.sendall(f"HEAD /-/health HTTP/1.1\r\nHost: {where.netloc}\r\n\r\n".encode())
+        answer = http.client.HTTPResponse(connection, method="HEAD")
+        answer.begin()
+        same(answer.status, 200)
+
+
 def check_not_implemented_is_said():
     refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="k", Body=b"", ServerSideEncryption="aws:kms", status=501)
 
