@@ -60,7 +60,7 @@ impl Storage {
 
     /// `Err` says why not everything can be read and written.
     pub fn health(&self) -> Result<(), String> {
-        match self.segments.fault() {
+        match self.segments.fault().or_else(|| self.engine.fault()) {
             Some(fault) => Err(format!("read-only after a storage fault, restart to recover: {fault}")),
             None => Ok(()),
         }

@@ -55,6 +55,8 @@ pub(super) struct Sealed {
 struct Queue {
     sealed: VecDeque<Sealed>,
     stopping: bool,
+    /// Counts what those who wait for room wait for: folds ended, log files made ready or found impossible.
+    changes: u64,
 }
 
 #[derive(Debug)]
@@ -72,7 +74,7 @@ pub(super) struct Folds {
 impl Folds {
     pub(super) fn new(first: Option<Sealed>) -> Folds {
         Folds {
-            queue: Mutex::new(Queue { sealed: first.into_iter().collect(), stopping: false }),
+            queue: Mutex::new(Queue { sealed: first.into_iter().collect(), stopping: false, changes: 0 }),
             work: Condvar::new(),
             changed: Condvar::new(),
             row_nanoseconds: AtomicU64::new(FIRST_ROW_NANOSECONDS),
@@ -80,6 +82,11 @@ impl Folds {
             rows: AtomicU64::new(0),
             nanoseconds: AtomicU64::new(0),
         }
+    }
+
+    fn tell_changed(&self) {
+        self.queue.lock().changes += 1;
+        self.changed.notify_all();
     }
 
     pub(super) fn stop(&self) {
@@ -92,7 +99,11 @@ impl Folds {
 impl Embedded {
     /// Gives the next commit a fresh log and overlay. `false`: had to wait, so everything must be looked at again.
     pub(super) fn make_room(&self, serial: &mut MutexGuard<'_, Serial>) -> Result<bool, CommitError> {
-        if serial.ready.is_some() && self.folds.queue.lock().sealed.len() < SEALED_MAX {
+        let (room, seen) = {
+            let queue = self.folds.queue.lock();
+            (queue.sealed.len() < SEALED_MAX, queue.changes)
+        };
+        if serial.ready.is_some() && room {
             self.seal(serial);
             return Ok(false);
         }
@@ -106,7 +117,7 @@ impl Embedded {
         }
         MutexGuard::unlocked(serial, || {
             let mut queue = self.folds.queue.lock();
-            if !queue.stopping {
+            if !queue.stopping && queue.changes == seen {
                 self.folds.changed.wait_for(&mut queue, PATIENCE);
             }
         });
@@ -151,7 +162,7 @@ impl Embedded {
                 && let Err(error) = self.fold_oldest(&overlay, last, next_log)
             {
                 self.log.poison(format!("checkpoint: {error}"));
-                self.folds.changed.notify_all();
+                self.folds.tell_changed();
                 return;
             }
         }
@@ -180,7 +191,7 @@ impl Embedded {
             }
         }
         drop(serial);
-        self.folds.changed.notify_all();
+        self.folds.tell_changed();
     }
 
     fn fold_oldest(&self, overlay: &Arc<Overlay>, last: Seq, next_log: SegmentId) -> Result<(), EngineError> {
@@ -220,7 +231,7 @@ impl Embedded {
             self.folds.row_nanoseconds.store(took.as_nanos() as u64 / rows as u64, Ordering::Relaxed);
         }
         self.pace.fold_ended();
-        self.folds.changed.notify_all();
+        self.folds.tell_changed();
         tracing::debug!(rows, milliseconds = took.as_millis() as u64, last = last.0, "checkpoint");
         self.let_go(folded.ended)
     }

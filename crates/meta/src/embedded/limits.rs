@@ -18,7 +18,7 @@ pub struct Options {
     pub overlay_bytes_max: usize,
     /// Commits that nobody waits for are written and synced after this time.
     pub sync_interval: Duration,
-    /// Longest time that a sync waits for company when others were just released, see [`super::log`].
+    /// Longest time that a sync waits for company while others keep coming.
     pub group_wait_max: Duration,
     /// Commits kept for `changes_since`, in number.
     pub tail_commits_max: usize,

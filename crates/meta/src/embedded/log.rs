@@ -23,6 +23,13 @@ use super::limits::{Options, PENDING_BYTES_MAX};
 use super::record;
 use crate::{EngineError, Seq, Write};
 
+/// With so many waiting, a sync is held back to let more join.
+const COMPANY_MIN: usize = 8;
+/// A sync that is held back goes on when nobody joined for this long.
+const GATHER_STEP: Duration = Duration::from_micros(100);
+/// With fewer waiting, one sync in so long is held back to see whether more would come.
+const TRY_INTERVAL: Duration = Duration::from_millis(50);
+
 pub(super) const FILE_HEADER_BYTES: u64 = 32;
 const FILE_MAGIC: [u8; 8] = *b"margylog";
 const FILE_VERSION: u32 = 1;
@@ -105,8 +112,6 @@ pub(super) struct Log {
     durable: AtomicU64,
     wanted: AtomicU64,
     waiting: AtomicUsize,
-    /// A sync begins when so many wait.
-    goal: AtomicUsize,
     synced: Event,
     poison: OnceLock<String>,
     pub(super) syncs: AtomicU64,
@@ -145,7 +150,6 @@ impl Log {
             durable: AtomicU64::new(last.0),
             wanted: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
-            goal: AtomicUsize::new(1),
             synced: Event::new(),
             poison: OnceLock::new(),
             syncs: AtomicU64::new(0),
@@ -164,6 +168,10 @@ impl Log {
             None => Ok(()),
             Some(why) => Err(EngineError::Poisoned(why.clone())),
         }
+    }
+
+    pub(super) fn fault(&self) -> Option<String> {
+        self.poison.get().cloned()
     }
 
     pub(super) fn poison(&self, why: String) {
@@ -223,10 +231,10 @@ impl Log {
         }
     }
 
-    /// Says that somebody waits for `seq`; wakes the syncing thread when it is time.
-    fn want(&self, seq: Seq, waiting: usize) {
-        self.wanted.fetch_max(seq.0, Ordering::AcqRel);
-        if self.idle.load(Ordering::Acquire) && (waiting >= self.goal.load(Ordering::Acquire) || waiting == 1) {
+    /// Says that somebody waits for `seq`; wakes the syncing thread if it sleeps.
+    fn want(&self, seq: Seq) {
+        self.wanted.fetch_max(seq.0, Ordering::SeqCst);
+        if self.idle.load(Ordering::SeqCst) {
             // Under the lock, so that the thread is either before its check or really asleep.
             let serial = self.serial.lock();
             self.work.notify_one();
@@ -239,8 +247,8 @@ impl Log {
         if self.durable() >= seq {
             return Ok(());
         }
-        let waiter = Waiter::new(self);
-        self.want(seq, waiter.count);
+        let _waiter = Waiter::new(self);
+        self.want(seq);
         loop {
             listener!(self.synced => woken);
             if self.durable() >= seq {
@@ -256,8 +264,8 @@ impl Log {
         if self.durable() >= seq {
             return Ok(());
         }
-        let waiter = Waiter::new(self);
-        self.want(seq, waiter.count);
+        let _waiter = Waiter::new(self);
+        self.want(seq);
         loop {
             listener!(self.synced => woken);
             if self.durable() >= seq {
@@ -270,29 +278,25 @@ impl Log {
 
     /// The syncing thread: until `stop`, or until a fault.
     pub(super) fn run(&self, options: &Options) {
-        loop {
-            let Some((chunks, last)) = self.next_group(options) else {
-                return;
-            };
-            let released = self.waiting.load(Ordering::Acquire);
+        let mut company = Company::default();
+        while let Some((chunks, last)) = self.next_group(options, &mut company) {
             if let Err(error) = self.write_group(chunks) {
                 self.poison(format!("log: {error}"));
                 return;
             }
             self.durable.store(last.0, Ordering::Release);
-            // Half of those that are released now are waited for next time: while their answers travel, the other
-            // half is being synced.
-            self.goal.store((released.max(self.waiting.load(Ordering::Acquire)) / 2).max(1), Ordering::Release);
             self.synced.notify(usize::MAX);
         }
     }
 
     /// Waits until a sync is due and takes everything that is pending.
-    fn next_group(&self, options: &Options) -> Option<(VecDeque<Chunk>, Seq)> {
+    fn next_group(&self, options: &Options, company: &mut Company) -> Option<(VecDeque<Chunk>, Seq)> {
         let mut serial = self.serial.lock();
         let deadline = self.clock.monotonic() + options.sync_interval;
         loop {
-            let wanted = self.wanted.load(Ordering::Acquire) > self.durable.load(Ordering::Acquire);
+            // Said before `wanted` is looked at: whoever wants something afterwards sees it and wakes this thread.
+            self.idle.store(true, Ordering::SeqCst);
+            let wanted = self.wanted.load(Ordering::SeqCst) > self.durable.load(Ordering::Acquire);
             let due = serial.stopping || wanted || serial.pending_bytes >= PENDING_BYTES_MAX;
             let now = self.clock.monotonic();
             if !serial.pending.is_empty() && (due || now >= deadline) {
@@ -302,30 +306,34 @@ impl Log {
                 return None;
             }
             let patience = deadline.saturating_sub(now).max(Duration::from_millis(1));
-            self.sleep(&mut serial, patience);
+            self.work.wait_for(&mut serial, patience);
         }
-        self.gather(&mut serial, options.group_wait_max);
+        self.idle.store(false, Ordering::SeqCst);
+        self.gather(&mut serial, options.group_wait_max, company);
         let chunks = std::mem::take(&mut serial.pending);
         serial.pending_bytes = 0;
         Some((chunks, serial.last))
     }
 
-    /// Lets others join the sync that is about to begin, for a short while.
-    fn gather(&self, serial: &mut MutexGuard<'_, Serial>, patience: Duration) {
-        let deadline = self.clock.monotonic() + patience;
-        while self.waiting.load(Ordering::Acquire) < self.goal.load(Ordering::Acquire) && !serial.stopping {
-            let left = deadline.saturating_sub(self.clock.monotonic());
-            if left.is_zero() {
-                return;
+    /// Lets others join the sync that is about to begin, for as long as they keep coming: a sync for every few commits
+    /// costs more than the wait. One that is alone is not held up, but for a try now and then.
+    fn gather(&self, serial: &mut MutexGuard<'_, Serial>, patience: Duration, company: &mut Company) {
+        let begun = self.clock.monotonic();
+        let trying = company.last >= COMPANY_MIN || begun >= company.next_try;
+        let mut waiting = self.waiting.load(Ordering::Acquire);
+        while trying && !serial.stopping && self.clock.monotonic() < begun + patience {
+            // Not idle: those who come now need not wake anybody.
+            self.work.wait_for(serial, GATHER_STEP);
+            let now_waiting = self.waiting.load(Ordering::Acquire);
+            if now_waiting <= waiting + 1 {
+                break;
             }
-            self.sleep(serial, left);
+            waiting = now_waiting;
         }
-    }
-
-    fn sleep(&self, serial: &mut MutexGuard<'_, Serial>, length: Duration) {
-        self.idle.store(true, Ordering::Release);
-        self.work.wait_for(serial, length);
-        self.idle.store(false, Ordering::Release);
+        company.last = self.waiting.load(Ordering::Acquire);
+        if trying {
+            company.next_try = begun + TRY_INTERVAL;
+        }
     }
 
     fn write_group(&self, chunks: VecDeque<Chunk>) -> Result<(), EngineError> {
@@ -368,20 +376,25 @@ fn create(store: &Store, len: u64) -> Result<LogFile, EngineError> {
     Ok(LogFile { id, file })
 }
 
-/// Counts those who wait for a sync, for as long as they do.
-struct Waiter<'a> {
-    log: &'a Log,
-    count: usize,
+/// How many shared the last sync, and when to look again whether more would.
+#[derive(Debug, Default)]
+struct Company {
+    last: usize,
+    next_try: Duration,
 }
+
+/// Counts those who wait for a sync, for as long as they do.
+struct Waiter<'a>(&'a Log);
 
 impl<'a> Waiter<'a> {
     fn new(log: &'a Log) -> Waiter<'a> {
-        Waiter { log, count: log.waiting.fetch_add(1, Ordering::AcqRel) + 1 }
+        log.waiting.fetch_add(1, Ordering::AcqRel);
+        Waiter(log)
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        self.log.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }
