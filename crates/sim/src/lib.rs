@@ -14,6 +14,7 @@ pub mod client;
 pub mod engine;
 mod failure;
 pub mod http;
+pub mod kill;
 pub mod ledger;
 pub mod machine;
 pub mod server;

@@ -1,2 +1,96 @@
-//! x
-fn main() {}
+//! `kill`: the real binary under load, killed again and again.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use margay_sim::blob::any_below;
+use margay_sim::kill::{Options, Report, run};
+
+const EXAMPLES: &str = "Examples:
+  kill --cycles 200
+  MARGAY_BIN=/usr/local/bin/margay kill --cycles 25 --kill-ms-max 400
+  kill --cycles 50 --seed 4711 --keep";
+
+/// kill -9 at random moments under mixed load: nothing acknowledged may be lost, nothing torn, no space lost.
+#[derive(Debug, Parser)]
+#[command(name = "kill", after_help = EXAMPLES)]
+struct Cli {
+    #[arg(long, default_value_t = 200)]
+    cycles: u64,
+    /// Clients at once, each with one connection
+    #[arg(long, default_value_t = 6)]
+    connections: usize,
+    /// Latest moment of a kill, in milliseconds after the first request
+    #[arg(long, default_value_t = 1000)]
+    kill_ms_max: u64,
+    /// Run fsck after so many cycles
+    #[arg(long, default_value_t = 10)]
+    fsck_every: u64,
+    /// Of the workload and the moments [default: another one each time]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The program to kill [default: $MARGAY_BIN or target/release/margay]
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// Where the data goes [default: a new directory in the system's folder for such]
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// Keep the data, also after success
+    #[arg(long)]
+    keep: bool,
+}
+
+fn built() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from).join("release/margay")
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let binary = cli.binary.clone().or_else(|| std::env::var_os("MARGAY_BIN").map(PathBuf::from)).unwrap_or_else(built);
+    if !binary.is_file() {
+        eprintln!("{} is not there: build it (`make build`), or name it with MARGAY_BIN", binary.display());
+        return ExitCode::from(2);
+    }
+    let made = cli.folder.as_ref().map_or_else(tempfile::tempdir, tempfile::tempdir_in);
+    let folder = match made {
+        Ok(folder) => folder,
+        Err(error) => {
+            eprintln!("no folder for the data: {error}; choose another with --folder");
+            return ExitCode::from(2);
+        }
+    };
+    let seed = cli.seed.unwrap_or_else(|| any_below(1_000_000));
+    let options = Options {
+        binary,
+        data: folder.path().join("data"),
+        cycles: cli.cycles,
+        connections: cli.connections.max(1),
+        kill_ms_max: cli.kill_ms_max,
+        fsck_every: cli.fsck_every,
+        seed,
+    };
+    let mut told = |report: &Report| {
+        if report.clean.is_multiple_of(10) {
+            eprintln!("{} of {} cycles, {} acknowledged", report.clean, cli.cycles, report.acknowledged);
+        }
+    };
+    let (report, outcome) = run(&options, &mut told);
+    println!("kill cycles: {} of {} clean, {} acked operations checked", report.clean, cli.cycles, report.acknowledged);
+    println!("killed while starting: {}, fsck runs: {}, seed {seed}", report.early, report.fscks);
+    let kept = if cli.keep || outcome.is_err() { Some(folder.keep()) } else { None };
+    if let Some(kept) = kept {
+        println!("data and log: {}", kept.display());
+    }
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            println!(
+                "FAILED {failure}\n  again: cargo run -p margay-sim --bin kill -- --cycles {} --seed {seed}",
+                cli.cycles
+            );
+            ExitCode::FAILURE
+        }
+    }
+}

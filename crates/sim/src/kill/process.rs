@@ -1,0 +1,100 @@
+//! The real binary as a child: started, killed, asked to check its directory.
+//!
+//! Invariants: a child never outlives its handle.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use crate::http::{ACCESS_KEY, SECRET_KEY};
+use crate::{Failure, fail};
+
+/// Limits near their least, so that log files end and packs fill within a few cycles.
+const LIMITS: [&str; 4] =
+    ["limits.log_bytes_max=8MiB", "limits.pack_bytes_max=1MiB", "limits.raw_bytes_min=1MiB", "limits.cache_bytes=4MiB"];
+
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    screen: Lines<BufReader<ChildStdout>>,
+}
+
+fn command(binary: &Path) -> Command {
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MARGAY_") || name.starts_with("AWS_")) {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+impl Process {
+    /// Begins to start; what it says goes to a file beside the data.
+    pub(super) fn start(binary: &Path, data: &Path) -> Result<Process, Failure> {
+        let broken = |error: std::io::Error| Failure(format!("{} does not start: {error}", binary.display()));
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(data.with_extension("log"));
+        let mut command = command(binary);
+        command.args(["serve", "--address", "127.0.0.1:0", "--admin-address", "off", "--data"]).arg(data);
+        for limit in LIMITS {
+            command.args(["--set", limit]);
+        }
+        command.env("MARGAY_ACCESS_KEY", ACCESS_KEY).env("MARGAY_SECRET_KEY", SECRET_KEY);
+        let mut child = command.stdout(Stdio::piped()).stderr(log.map_err(broken)?).spawn().map_err(broken)?;
+        let stdout = child.stdout.take().expect("it was asked for");
+        Ok(Process { child, screen: BufReader::new(stdout).lines() })
+    }
+
+    /// Waits until it answers; its port.
+    pub(super) fn port(&mut self) -> Result<u16, Failure> {
+        let mut port = None;
+        while let Some(Ok(line)) = self.screen.next() {
+            if let Some(rest) = line.trim_start().strip_prefix("S3 ") {
+                let address = rest.trim_start().split(' ').next().unwrap_or_default();
+                port = address.rsplit(':').next().and_then(|digits| digits.parse().ok());
+            }
+            if line.contains("Ctrl-C") {
+                break;
+            }
+        }
+        match port {
+            Some(port) => Ok(port),
+            None => fail!("the server ends before it answers: {:?}", self.child.wait()),
+        }
+    }
+
+    /// SIGKILL, and waits for the end.
+    pub(super) fn kill(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        // Fails only when it ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Whether it still runs; a server that ended by itself is a failure.
+    pub(super) fn check(&mut self) -> Result<(), Failure> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            other => fail!("the server ended by itself: {other:?}"),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Runs a command of the binary on a directory at rest; its output.
+pub(super) fn at_rest(binary: &Path, name: &str, data: &Path) -> Result<String, Failure> {
+    let output = command(binary).arg(name).arg("--data").arg(data).output();
+    let output = output.map_err(|error| Failure(format!("{} {name}: {error}", binary.display())))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(said);
+    }
+    fail!("{name} ends with {}: {said}{}", output.status, String::from_utf8_lossy(&output.stderr))
+}
