@@ -88,8 +88,15 @@ impl S3Door {
         let outcome = self.serve(&parts, wire, &mut name).await;
         let code = outcome.as_ref().err().map(|error| error.code.name());
         let reply = outcome.unwrap_or_else(|error| self.refusal(error, &parts, &id));
+        // Answered without the body that the client is waiting to send: the connection ends here, and it is told.
+        let unread = parts.headers.contains_key(http::header::EXPECT) && received.load(Ordering::Relaxed) == 0;
+        let closes = unread && code.is_some() && parts.version <= http::Version::HTTP_11;
         let record = Record { name, code, id, peer, began, received };
-        self.finish(reply, parts.method == Method::HEAD, record)
+        let mut response = self.finish(reply, parts.method == Method::HEAD, record);
+        if closes {
+            response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
+        }
+        response
     }
 
     async fn serve(&self, parts: &Parts, wire: Wire, name: &mut &'static str) -> Result<Reply, S3Error> {
