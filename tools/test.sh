@@ -63,14 +63,17 @@ run() {
                 echo "skipped: clients, because tests/clients/run.sh is not there" >>"$MARGAY_EVIDENCE"
             fi
             ;;
-        *) echo "unknown suite $1; there are: format lint test build clients" >&2; exit 2 ;;
+        kill) suite kill tests/kill/run.sh ;;
+        soak) suite soak tools/soak.sh "${SOAK_SEEDS:-60}" ;;
+        full) suite full tests/full/run.sh 2 1024 ;;
+        *) echo "unknown suite $1; there are: format lint test build clients kill soak full" >&2; exit 2 ;;
     esac
 }
 
 tools/prepare.sh tests || exit 1
-if [ $# = 0 ]; then set -- format lint test build clients; fi
+if [ $# = 0 ]; then set -- format lint test build clients kill soak full; fi
 for name in "$@"; do
-    if [ "$name" = clients ] && [ ! -x "$binary" ]; then run build; fi
+    if [[ "$name" =~ ^(clients|kill|full)$ ]] && [ ! -x "$binary" ]; then run build; fi
     run "$name"
 done
 
