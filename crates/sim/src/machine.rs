@@ -1,8 +1,10 @@
 //! A simulated machine: one disk, the fault that will strike it, and what its power cuts leave.
 //!
 //! Why:        all layers are broken in the same ways, so the ways are described once.
-//! Invariants: P1 a power cut takes its picture of the disk while everything runs, and only then stops it; so what was
-//!             acknowledged before the picture must be in it.  P2 an error is excused only by the fault that was armed.
+//! Invariants: P1 the end of a life takes its picture of the disk while everything runs, and only then stops it; so
+//!             what was acknowledged before must be in it.  P2 an error is excused only by the fault that was armed.
+//!             P3 after a failed sync the power goes too: the next life does not read from a cache that holds what
+//!             the disk does not.
 //! Not here:   what runs on the machine (engine, volume, server).
 
 use std::path::Path;
@@ -64,6 +66,9 @@ pub struct Lies {
     pub names: bool,
 }
 
+/// Share of lives that end with the program only, in percent.
+const KILLS_PERCENT: u64 = 25;
+
 #[derive(Debug)]
 pub struct Machine {
     pub disk: SimDisk,
@@ -107,9 +112,16 @@ impl Machine {
         self.disk.space(Path::new("/")).is_err()
     }
 
-    /// Cuts the power: the picture is taken at once, then everything that still runs fails. Drop it afterwards.
-    pub fn cut_power(&mut self) {
-        let after = self.disk.crash(self.random.below(u64::MAX));
+    /// Ends this life: the power is cut, or only the program is killed. The picture is taken at once, then everything
+    /// that still runs fails. Drop it afterwards.
+    pub fn end_life(&mut self, fault: Fault) {
+        let seed = self.random.below(u64::MAX);
+        let only_killed = self.random.chance(KILLS_PERCENT);
+        let after = if only_killed && !matches!(fault, Fault::SyncFails(_) | Fault::NameSyncFails(_)) {
+            self.disk.kill(seed)
+        } else {
+            self.disk.crash(seed)
+        };
         self.disk.fail_after(0);
         // The next call notices.
         let _ = self.disk.sync_dir(Path::new("/"));

@@ -141,13 +141,13 @@ fn live(
         Ok(running) => running,
         Err(error) if fault.explains(&error) => {
             tally.broken_openings += 1;
-            machine.cut_power();
+            machine.end_life(fault);
             return Ok(ledger);
         }
         Err(error) => fail!("does not open: {error}"),
     };
     if let Verdict::BrokenOff = check(&runtime, &running, &mut ledger, fault)? {
-        machine.cut_power();
+        machine.end_life(fault);
         runtime.shutdown_background();
         return Ok(ledger);
     }
@@ -158,7 +158,7 @@ fn live(
         running.storage.close().map_err(|failure| Failure(failure.message))?;
     }
     ledger.borrow_mut().freeze();
-    machine.cut_power();
+    machine.end_life(fault);
     // Clients that wait for answers go with their tasks.
     drop(local);
     drop(running);

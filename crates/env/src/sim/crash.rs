@@ -21,6 +21,26 @@ impl SimDisk {
         let keep_percent = [0, 5, 50, 50, 95, 100][random.below(6) as usize];
         SimDisk::with_tree(after_crash(tree, &random, keep_percent), random.below(u64::MAX))
     }
+
+    /// The disk as the next process finds it after this one was killed now: nothing is lost, and nothing that was not
+    /// synced is safe yet. This one goes on unharmed. Locks and faults are gone. A machine that has stopped has lost
+    /// its power: then this is a crash.
+    pub fn kill(&self, seed: u64) -> SimDisk {
+        let (mut tree, stopped) = {
+            let state = self.state.lock();
+            (state.tree.clone(), state.stopped)
+        };
+        if stopped {
+            return self.crash(seed);
+        }
+        for file in tree.files.values_mut() {
+            if file.handles > 0 && !file.named {
+                tree.used_pages -= file.current.pages();
+            }
+            file.handles = 0;
+        }
+        SimDisk::with_tree(tree, seed)
+    }
 }
 
 fn after_crash(mut tree: Tree, random: &SimRandom, keep_percent: u64) -> Tree {

@@ -350,3 +350,20 @@ fn a_program_that_does_not_sync_is_caught() {
     let half = [Step::Write { file: 0, offset: 0, len: 9 }, Step::Sync { file: 0 }];
     assert!((0..50).any(|seed| survives(&half, seed, false).is_err()), "a name without its directory's sync");
 }
+
+#[test]
+fn a_killed_process_leaves_everything_to_the_next_one_but_safe_is_only_what_was_synced() {
+    let disk = disk();
+    let file = make(&disk, "/d/a");
+    file.write_all_at(b"one", 0).unwrap();
+    file.sync_data().unwrap();
+    disk.sync_dir(Path::new("/d")).unwrap();
+    file.write_all_at(b"two", 0).unwrap();
+    let next = disk.kill(1);
+    assert_eq!(content(&next, "/d/a").unwrap(), b"two");
+    let kept: Vec<_> = (0..40).map(|seed| content(&next.crash(seed), "/d/a").unwrap()).collect();
+    assert!(kept.contains(&b"one".to_vec()) && kept.contains(&b"two".to_vec()));
+    disk.fail_after(0);
+    assert!(file.sync_data().is_err());
+    assert_eq!(content(&disk.kill(1), "/d/a").unwrap().len(), 3, "a machine without power crashes");
+}

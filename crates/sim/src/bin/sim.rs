@@ -60,7 +60,7 @@ fn tell(layer: Layer, report: &Report) -> bool {
     }
     let tally = &report.tally;
     println!(
-        "sim {}: {} of {} seeds clean, {} power cuts, {} acknowledged, {} openings broken off",
+        "sim {}: {} of {} seeds clean, {} crashes, {} acknowledged, {} openings broken off",
         layer.name(),
         report.clean,
         report.clean + report.failed.len() as u64,

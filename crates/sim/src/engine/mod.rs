@@ -101,7 +101,7 @@ fn live(
         Ok(opened) => opened,
         Err(error) if fault.explains(&error) => {
             tally.broken_openings += 1;
-            machine.cut_power();
+            machine.end_life(fault);
             return Ok(());
         }
         Err(error) => fail!("does not open: {error}"),
@@ -110,7 +110,7 @@ fn live(
         Ok(()) => {}
         // The power went while the checker was reading.
         Err(_) if machine.has_stopped() => {
-            machine.cut_power();
+            machine.end_life(fault);
             return Ok(());
         }
         Err(failure) => return Err(failure),
@@ -135,9 +135,9 @@ fn live(
     if fault == Fault::Closed {
         drop(engine);
         drop(store);
-        machine.cut_power();
+        machine.end_life(fault);
     } else {
-        machine.cut_power();
+        machine.end_life(fault);
         drop(engine);
         drop(store);
     }

@@ -84,13 +84,13 @@ fn live(
         Ok(running) => running,
         Err(error) if fault.explains(&error) => {
             tally.broken_openings += 1;
-            machine.cut_power();
+            machine.end_life(fault);
             return Ok(ledger);
         }
         Err(error) => fail!("does not open: {error}"),
     };
     if let Verdict::BrokenOff = check(&running, &mut ledger, fault)? {
-        machine.cut_power();
+        machine.end_life(fault);
         return Ok(ledger);
     }
     let ledger = Rc::new(RefCell::new(ledger));
@@ -98,9 +98,9 @@ fn live(
     if fault == Fault::Closed {
         running.engine.checkpoint().map_err(|error| Failure(format!("the last checkpoint failed: {error}")))?;
         drop(running);
-        machine.cut_power();
+        machine.end_life(fault);
     } else {
-        machine.cut_power();
+        machine.end_life(fault);
         drop(running);
     }
     Ok(Rc::into_inner(ledger).expect("the clients are gone").into_inner())
