@@ -21,6 +21,8 @@ pub enum Fault {
     Quiet,
     /// The power is cut after so many changes of the disk.
     PowerAfter(u64),
+    /// The program is killed after so many changes of the disk.
+    KilledAfter(u64),
     /// The call of `sync_data` with this number fails.
     SyncFails(u64),
     /// The call of `sync_dir` with this number fails.
@@ -38,7 +40,8 @@ impl Fault {
             0..25 => Fault::Quiet,
             // Early ones strike during recovery.
             25..40 => Fault::PowerAfter(random.below(40)),
-            40..75 => Fault::PowerAfter(random.below(changes)),
+            40..65 => Fault::PowerAfter(random.below(changes)),
+            65..75 => Fault::KilledAfter(random.below(changes)),
             75..83 => Fault::SyncFails(1 + random.below(changes / 8 + 1)),
             83..87 => Fault::NameSyncFails(1 + random.below(12)),
             87..94 => Fault::Full((16 << 20) + random.below(24 << 20)),
@@ -50,7 +53,7 @@ impl Fault {
     pub fn explains(self, error: &str) -> bool {
         match self {
             Fault::Quiet | Fault::Closed => false,
-            Fault::PowerAfter(_) => error.contains("simulated machine has stopped"),
+            Fault::PowerAfter(_) | Fault::KilledAfter(_) => error.contains("simulated machine has stopped"),
             Fault::SyncFails(_) | Fault::NameSyncFails(_) => error.contains("injected failure"),
             Fault::Full(_) => {
                 ["full", "no space", "storage space"].iter().any(|words| error.to_lowercase().contains(words))
@@ -99,6 +102,7 @@ impl Machine {
         match fault {
             Fault::Quiet | Fault::Closed => {}
             Fault::PowerAfter(changes) => self.disk.fail_after(changes),
+            Fault::KilledAfter(changes) => self.disk.kill_after(changes),
             Fault::SyncFails(call) => self.disk.fail_sync_at(call),
             Fault::NameSyncFails(call) => self.disk.fail_sync_dir_at(call),
             Fault::Full(left) => {
@@ -116,12 +120,12 @@ impl Machine {
     /// that still runs fails. Drop it afterwards.
     pub fn end_life(&mut self, fault: Fault) {
         let seed = self.random.below(u64::MAX);
-        let only_killed = self.random.chance(KILLS_PERCENT);
-        let after = if only_killed && !matches!(fault, Fault::SyncFails(_) | Fault::NameSyncFails(_)) {
-            self.disk.kill(seed)
-        } else {
-            self.disk.crash(seed)
+        let killed = match fault {
+            Fault::KilledAfter(_) => true,
+            Fault::SyncFails(_) | Fault::NameSyncFails(_) => false,
+            _ => self.random.chance(KILLS_PERCENT),
         };
+        let after = if killed { self.disk.kill(seed) } else { self.disk.crash(seed) };
         self.disk.fail_after(0);
         // The next call notices.
         let _ = self.disk.sync_dir(Path::new("/"));

@@ -23,14 +23,14 @@ impl SimDisk {
     }
 
     /// The disk as the next process finds it after this one was killed now: nothing is lost, and nothing that was not
-    /// synced is safe yet. This one goes on unharmed. Locks and faults are gone. A machine that has stopped has lost
-    /// its power: then this is a crash.
+    /// synced is safe yet. This one goes on unharmed. Locks and faults are gone. A machine that `fail_after`
+    /// stopped has lost its power: then this is a crash.
     pub fn kill(&self, seed: u64) -> SimDisk {
-        let (mut tree, stopped) = {
+        let (mut tree, without_power) = {
             let state = self.state.lock();
-            (state.tree.clone(), state.stopped)
+            (state.tree.clone(), state.stopped && !state.only_killed)
         };
-        if stopped {
+        if without_power {
             return self.crash(seed);
         }
         for file in tree.files.values_mut() {

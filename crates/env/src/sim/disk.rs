@@ -35,6 +35,8 @@ pub(super) struct State {
     /// Changes from this one on fail, and then every call.
     pub(super) stop_at: Option<u64>,
     pub(super) stopped: bool,
+    /// The stop is the end of the process only.
+    pub(super) only_killed: bool,
     /// Calls of `sync_data` until one fails.
     pub(super) syncs_until_failure: Option<u64>,
     pub(super) dir_syncs_until_failure: Option<u64>,
@@ -88,6 +90,7 @@ impl SimDisk {
             changes: 0,
             stop_at: None,
             stopped: false,
+            only_killed: false,
             syncs_until_failure: None,
             dir_syncs_until_failure: None,
             cold: false,
@@ -110,6 +113,13 @@ impl SimDisk {
     pub fn fail_after(&self, changes: u64) {
         let mut state = self.state.lock();
         state.stop_at = Some(state.changes + changes);
+        state.only_killed = false;
+    }
+
+    /// As `fail_after`, but only the process is killed then: [`SimDisk::kill`] gives what it leaves.
+    pub fn kill_after(&self, changes: u64) {
+        self.fail_after(changes);
+        self.state.lock().only_killed = true;
     }
 
     /// Makes the `call`th `sync_data` from now (1 is the next) fail; what it should have synced is then unknown.

@@ -26,7 +26,9 @@ impl SimFile {
         state.check_running()?;
         if let Err(error) = state.begin_change() {
             // The power failed during this very write: some of it may have got through.
-            state.tree.file_mut(self.node).pending.extend(changes);
+            if !state.only_killed {
+                state.tree.file_mut(self.node).pending.extend(changes);
+            }
             return Err(error);
         }
         let room = state.tree.capacity_pages.saturating_sub(state.tree.used_pages);
