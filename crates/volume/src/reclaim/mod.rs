@@ -59,7 +59,8 @@ pub struct ReclaimBudget {
     pub move_bytes_max: u64,
     /// Segments with a smaller share of live bytes are rewritten, in percent.
     pub live_percent_min: u64,
-    /// The pack that is being filled is sealed when it has this many dead bytes and is mostly dead.
+    /// The pack that is being filled is sealed when it has this many dead bytes and a smaller share of live ones
+    /// than `live_percent_min`.
     pub seal_dead_bytes_min: u64,
 }
 
@@ -137,7 +138,8 @@ impl Volume {
         for info in self.store.segments() {
             let live = table.get(&info.id).copied().unwrap_or_default().live().max(0) as u64;
             let dead = info.len.saturating_sub(live);
-            if info.open && info.kind == Kind::Pack && dead >= budget.seal_dead_bytes_min && dead > live {
+            let mostly_dead = live * 100 < (live + dead) * budget.live_percent_min;
+            if info.open && info.kind == Kind::Pack && dead >= budget.seal_dead_bytes_min && mostly_dead {
                 self.store.seal(info.id)?;
             }
         }
