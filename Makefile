@@ -10,6 +10,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DATA ?= margay-data
 ADDRESS ?= 127.0.0.1:9000
+MOUNT ?= demo=margay-mnt
 PREFIX ?= /usr/local
 
 help: ## show this list
@@ -21,11 +22,13 @@ prepare: ## install what building needs and is missing
 build: prepare ## build the release binary
 	cargo build --release --locked --bin margay
 
-serve: build ## build, then run a server on DATA=margay-data at ADDRESS=127.0.0.1:9000
-	@exec $(TARGET)/release/margay serve --data $(DATA) --address $(ADDRESS) $(ARGS)
+serve: build ## build, then run a server on DATA=margay-data at ADDRESS=127.0.0.1:9000 with MOUNT=demo=margay-mnt
+	@exec $(TARGET)/release/margay serve --data $(DATA) --address $(ADDRESS) $(if $(MOUNT),--mount $(MOUNT)) $(ARGS)
 
 install: build ## copy the binary to PREFIX=/usr/local
 	install -D -m 755 $(TARGET)/release/margay $(DESTDIR)$(PREFIX)/bin/margay
+	# mount(8) looks for its helpers only there.
+	install -d $(DESTDIR)/sbin && ln -sf $(PREFIX)/bin/margay $(DESTDIR)/sbin/mount.margay
 
 test: ## everything that a change must pass; ends with a summary
 	@tools/test.sh

@@ -9,10 +9,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use margay_env::Env;
 use serde_json::{Value, json};
@@ -24,8 +25,12 @@ use crate::exit::Failure;
 use crate::listener::body::RequestBody;
 use crate::listener::{AnswerFuture, Handler};
 use crate::maintenance::Work;
+use crate::mounts::MountWish;
+use crate::mounts::options::MountChoice;
 use crate::server::Server;
 
+/// Largest body of a command, in bytes.
+const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Name of the socket in the data directory.
 pub const NAME: &str = "control";
 
@@ -38,8 +43,16 @@ impl Handler for Control {
         let server = Arc::clone(&self.0);
         Box::pin(async move {
             let path = request.uri().path();
-            if (request.method(), path) == (&Method::GET, "/status") {
-                return answer::json(StatusCode::OK, &server.status());
+            match (request.method(), path) {
+                (&Method::GET, "/status") => return answer::json(StatusCode::OK, &server.status()),
+                (&Method::GET, "/mounts") => return answer::json(StatusCode::OK, &server.mounts.status()),
+                (&Method::POST, "/mount" | "/unmount") => {
+                    return match mounts(&server, request).await {
+                        Ok(value) => answer::json(StatusCode::OK, &value),
+                        Err(error) => answer::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error })),
+                    };
+                }
+                _ => {}
             }
             let named = Work::ALL.into_iter().find(|work| path.strip_prefix('/') == Some(work.name()));
             let (Some(work), &Method::POST) = (named, request.method()) else {
@@ -51,6 +64,27 @@ impl Handler for Control {
             }
         })
     }
+}
+
+/// Mounts or unmounts; the body is JSON.
+async fn mounts(server: &Arc<Server>, request: Request<RequestBody>) -> Result<Value, String> {
+    let mount = request.uri().path() == "/mount";
+    let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| format!("the request cannot be read: {error}"))?.to_bytes();
+    let wish: Value = serde_json::from_slice(&body).map_err(|error| format!("the request is no JSON: {error}"))?;
+    let text = |name: &str| wish[name].as_str().ok_or_else(|| format!("the request lacks {name}"));
+    let path = text("path")?.to_owned();
+    if mount {
+        let choice = MountChoice::parse(text("options")?)?;
+        let wish = MountWish::new(text("bucket")?, Path::new(&path), choice)?;
+        server.mount(wish).await?;
+        return Ok(json!({ "mounted": path }));
+    }
+    let wait = Duration::from_secs(wish["seconds"].as_u64().unwrap_or(0));
+    let server = Arc::clone(server);
+    let work = tokio::task::spawn_blocking(move || server.mounts.unmount(Path::new(&path), wait));
+    let calm = work.await.map_err(|error| format!("unmounting broke off: {error}"))??;
+    Ok(json!({ "calm": calm }))
 }
 
 /// Makes the socket; one that a dead server left behind is replaced (the caller holds the directory's lock).
@@ -65,6 +99,11 @@ pub fn bind(env: &Env, data: &Path) -> io::Result<UnixListener> {
 
 /// Asks the server that holds `data`; `Ok(None)` when there is none.
 pub async fn ask(data: &Path, method: Method, path: &str) -> Result<Option<Value>, Failure> {
+    ask_with(data, method, path, None).await
+}
+
+/// The same with a body.
+pub async fn ask_with(data: &Path, method: Method, path: &str, body: Option<&Value>) -> Result<Option<Value>, Failure> {
     let socket = data.join(NAME);
     let fail = |what: &dyn std::fmt::Display| {
         Failure::failed(format!("the server at {} does not answer: {what}; look at its log", socket.display()))
@@ -83,7 +122,7 @@ pub async fn ask(data: &Path, method: Method, path: &str) -> Result<Option<Value
         .method(method)
         .uri(path)
         .header(http::header::HOST, "margay")
-        .body(Empty::<Bytes>::new())
+        .body(Full::new(body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()))))
         .map_err(|error| fail(&error))?;
     let response = sender.send_request(request).await.map_err(|error| fail(&error))?;
     let status = response.status();

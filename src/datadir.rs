@@ -1,15 +1,18 @@
 //! The data directory: recognised, locked, marked with its format.
 //!
-//! Layout:     `<data>/{format, lock, keys, control, segments/, tree/}`, see docs/format/directory.md.
+//! Layout:     `<data>/{format, lock, keys, sync-failed, control, segments/, tree/}`, see docs/format/directory.md.
 //! Invariants: D1 a directory that holds anything but has no format file of ours is never written to.
 //!             D2 one process at a time holds `lock`; it stays held while a `DataDir` lives.
-//!             D3 a format newer than ours is refused before anything is read or written.
+//!             D3 every sync below it that fails leaves a note, and an opening that finds one writes again what is here.
+//!             D4 a format newer than ours is refused before anything is read or written.
 //! Durability: the format file is written, synced and renamed into place before anything else is made.
 //! Not here:   the keys (`keys`), what lies in `segments/` and `tree/`.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use margay_env::fault::FaultNote;
 use margay_env::{Env, LockHandle};
 
 use crate::exit::Failure;
@@ -20,7 +23,13 @@ pub const FORMAT_VERSION: u32 = 1;
 /// First words of the format file.
 const FORMAT_MAGIC: &str = "margay data directory, format ";
 /// Names that do not make an unmarked directory foreign: a first start that was cut short, a fresh file system.
-const HARMLESS: [&str; 3] = ["lock", "format.new", "lost+found"];
+const HARMLESS: [&str; 4] = ["lock", "format.new", "lost+found", FAULT_NOTE];
+/// Is there after a sync has failed.
+const FAULT_NOTE: &str = "sync-failed";
+/// Files of the program that a failed sync may have kept from the disk.
+const SMALL_FILES: [&str; 2] = ["format", "keys"];
+/// Largest of them, in bytes.
+const SMALL_FILE_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
@@ -58,6 +67,11 @@ impl From<DataDirError> for Failure {
 #[derive(Debug)]
 pub struct DataDir {
     pub path: PathBuf,
+    /// For everything in the directory: failed syncs leave a note in it.
+    pub env: Env,
+    note: Arc<FaultNote>,
+    /// A sync failed in an earlier life, so what is read need not be on the disk.
+    pub after_fault: bool,
     _lock: Box<dyn LockHandle>,
 }
 
@@ -69,9 +83,14 @@ impl DataDir {
         check_owner(env, path)?;
         let dir = lock(env, path)?;
         if !env.disk.exists(&path.join("format")).map_err(fail)? {
-            mark(env, path).map_err(fail)?;
+            mark(&dir.env, path).map_err(fail)?;
         }
         Ok(dir)
+    }
+
+    /// To be called when everything that was in doubt after a failed sync is on the disk.
+    pub fn trust(&self) -> io::Result<()> {
+        self.note.clear()
     }
 
     /// Locks a directory that is there already.
@@ -126,7 +145,7 @@ fn lock(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
         Ok(lock) => {
             // Only for the message of a second server; losing it costs a process number in that line.
             let _ = files::replace_content(env, &file, format!("{}\n", std::process::id()).as_bytes());
-            Ok(DataDir { path: path.to_owned(), _lock: lock })
+            watch(env, path, lock).map_err(|error| DataDirError::Io { path: path.to_owned(), error })
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             let holder = files::read(env, &file, 64).unwrap_or_default();
@@ -136,6 +155,22 @@ fn lock(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
         }
         Err(error) => Err(DataDirError::Io { path: path.to_owned(), error }),
     }
+}
+
+/// From here on failed syncs are noted; what an earlier one left in doubt of the small files is written again.
+fn watch(env: &Env, path: &Path, lock: Box<dyn LockHandle>) -> io::Result<DataDir> {
+    let (env, note) = FaultNote::watch(env, &path.join(FAULT_NOTE));
+    let found = note.found()?;
+    if let Some(what) = &found {
+        tracing::warn!(%what, "a sync failed when this directory was last in use: what it left unsure is written again");
+        for name in SMALL_FILES {
+            let file = path.join(name);
+            if env.disk.exists(&file)? {
+                files::write_new(&env, &file, &files::read(&env, &file, SMALL_FILE_BYTES_MAX)?)?;
+            }
+        }
+    }
+    Ok(DataDir { path: path.to_owned(), env, note, after_fault: found.is_some(), _lock: lock })
 }
 
 fn mark(env: &Env, path: &Path) -> io::Result<()> {

@@ -15,6 +15,7 @@ use margay_volume::{ReclaimBudget, Reclaimed, ScrubReport, SealedLogs, Volume};
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 
+use crate::progress::Far;
 use crate::wiring::Storage;
 
 /// Between two background passes.
@@ -38,6 +39,15 @@ pub enum Work {
 }
 
 impl Work {
+    /// How far it is; `None` while it does not run, or when it does not take long.
+    pub fn far(self, storage: &Storage) -> Option<Far> {
+        match self {
+            Work::Scrub => storage.scrubbed.now(),
+            Work::Compact => storage.compacted.now(),
+            Work::Du => None,
+        }
+    }
+
     pub const ALL: [Work; 3] = [Work::Scrub, Work::Compact, Work::Du];
 
     /// Its name on the control socket.
@@ -83,7 +93,9 @@ async fn du(volume: &Volume) -> Result<Value, margay_volume::Error> {
 fn scrub(storage: &Storage, rate_max: Option<u64>) -> Result<Value, margay_volume::Error> {
     let clock = &storage.env.clock;
     let began = clock.monotonic();
+    let running = storage.scrubbed.begin(storage.volume.live_bytes()?.values().sum());
     let pace = |report: &ScrubReport| {
+        running.at(report.bytes);
         if let Some(due) = rate_max.and_then(|rate| report.bytes.checked_mul(1000)?.checked_div(rate)) {
             let ahead = Duration::from_millis(due).saturating_sub(clock.monotonic().saturating_sub(began));
             clock.sleep(ahead);
@@ -110,9 +122,13 @@ fn compact(storage: &Storage) -> Result<Value, margay_volume::Error> {
     storage.engine.checkpoint()?;
     let budget = ReclaimBudget { seal_dead_bytes_min: 1, ..ReclaimBudget::default() };
     let mut total = Reclaimed::default();
+    let live: u64 = storage.volume.live_bytes()?.values().sum();
+    let stored: u64 = storage.segments.segments().iter().map(|info| info.len).sum();
+    let running = storage.compacted.begin(stored.saturating_sub(live));
     for _ in 0..COMPACT_PASSES_MAX {
         let done = storage.volume.reclaim_once(&budget, &SealedLogs)?;
         add(&mut total, &done);
+        running.at(total.removed_bytes + total.punched_bytes);
         if storage.stopping() || done.moved_runs + done.removed_segments == 0 {
             break;
         }

@@ -143,15 +143,9 @@ impl Requests {
         }
         out.family("margay_request_seconds", Kind::Histogram, "From a request's head to the end of its answer.");
         for (operation, (buckets, count, total_us)) in by_operation(&all) {
-            let mut below = 0;
-            for (end, bucket) in BUCKETS_US.iter().zip(buckets) {
-                below += bucket;
-                let end = (*end as f64 / 1e6).to_string();
-                out.sample("margay_request_seconds_bucket", &[("operation", operation), ("le", &end)], below);
-            }
-            out.sample("margay_request_seconds_bucket", &[("operation", operation), ("le", "+Inf")], count);
-            out.sample("margay_request_seconds_sum", &[("operation", operation)], total_us as f64 / 1e6);
-            out.sample("margay_request_seconds_count", &[("operation", operation)], count);
+            let buckets = BUCKETS_US.iter().map(|end| *end as f64 / 1e6).zip(buckets);
+            let sums = (count, total_us as f64 / 1e6);
+            out.histogram("margay_request_seconds", &[("operation", operation)], buckets, sums);
         }
     }
 }

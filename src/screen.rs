@@ -15,6 +15,8 @@ use crate::probe;
 #[derive(Debug)]
 pub struct Screen<'a> {
     pub data: &'a Path,
+    /// A line for each mount that was asked for.
+    pub mounts: &'a [String],
     pub sync: Option<Duration>,
     pub address: SocketAddr,
     pub admin: Option<SocketAddr>,
@@ -45,6 +47,9 @@ impl Screen<'_> {
         row("S3", &format!("{}   region {}", self.endpoint(), self.region));
         if let Some(admin) = self.admin {
             row("admin", &format!("http://{admin}/health  http://{admin}/metrics"));
+        }
+        for line in self.mounts {
+            row("mount", line);
         }
         match &self.keys.file {
             Some(file) => row("keys", &file.display().to_string()),
@@ -140,6 +145,7 @@ mod tests {
         let keys = keys();
         let screen = Screen {
             data: Path::new("/data dir"),
+            mounts: &[],
             sync: Some(Duration::from_micros(2345)),
             address: "0.0.0.0:9000".parse().unwrap(),
             admin: None,

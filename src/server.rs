@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::maintenance::Reclaimer;
 use crate::metrics::exposition::{Exposition, Kind};
 use crate::metrics::{Requests, Traffic};
+use crate::mounts::{MountWish, Mounts};
 use crate::wiring::Storage;
 
 /// Everything that pages and commands read; shared by all listeners.
@@ -24,6 +25,7 @@ pub struct Server {
     pub data: PathBuf,
     pub storage: Arc<Storage>,
     pub reclaimer: Reclaimer,
+    pub mounts: Mounts,
     /// Bytes per second that a scrub may read.
     pub scrub_rate_max: u64,
     pub requests: Arc<Requests>,
@@ -38,6 +40,26 @@ impl Server {
     /// `Err` says why not everything can be read and written.
     pub fn health(&self) -> Result<(), String> {
         self.storage.health()
+    }
+
+    /// Mounts a bucket, which is made when it is absent. The error is one line.
+    pub async fn mount(self: &Arc<Server>, wish: MountWish) -> Result<(), String> {
+        if !margay_s3::route::fits_bucket_name(&wish.bucket) {
+            return Err(format!("{} is no name of a bucket", wish.bucket));
+        }
+        // On a full disk nothing can be made, and a bucket that is there must still be mounted, so that files can go.
+        let volume = &self.storage.volume;
+        let bucket = match volume.head_bucket(&wish.bucket).await {
+            Err(margay_volume::Error::NoSuchBucket) => volume.create_bucket(&wish.bucket).await,
+            bucket => bucket,
+        };
+        match bucket {
+            Ok(_) | Err(margay_volume::Error::BucketExists) => {}
+            Err(error) => return Err(format!("the bucket {} cannot be made: {error}", wish.bucket)),
+        }
+        let server = Arc::clone(self);
+        let work = tokio::task::spawn_blocking(move || server.mounts.mount(&wish));
+        work.await.map_err(|error| format!("mounting broke off: {error}"))?
     }
 
     pub fn metrics(&self) -> String {
@@ -55,6 +77,7 @@ impl Server {
         self.traffic.write(&mut out);
         self.storage.write_metrics(&mut out);
         self.write_reclaim_metrics(&mut out);
+        self.mounts.write_metrics(&mut out);
         if let Ok(memory) = memory(&self.env) {
             out.value("process_resident_memory_bytes", Kind::Gauge, "Resident memory.", memory.resident_bytes);
             out.value("process_resident_memory_max_bytes", Kind::Gauge, "Largest so far.", memory.resident_bytes_max);
@@ -94,6 +117,7 @@ impl Server {
             "requests_running": self.traffic.running(),
             "requests_answered": self.requests.answered(),
             "resident_bytes": memory,
+            "mounts": self.mounts.status(),
             "storage": self.storage.status(),
         })
     }

@@ -14,6 +14,8 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::mounts::MountWish;
+use crate::mounts::options::MountChoice;
 use parse::Value;
 use resolve::Resolved;
 
@@ -60,6 +62,7 @@ pub struct Settings {
     pub domains: Vec<String>,
     /// Certificate chain and key, PEM files.
     pub tls: Option<(PathBuf, PathBuf)>,
+    pub mounts: Vec<MountWish>,
     pub log_level: String,
     pub log_format: String,
     pub connection: ConnectionLimits,
@@ -89,7 +92,13 @@ impl Settings {
             Value::List(names) => names.clone(),
             _ => Vec::new(),
         };
+        let choice = MountChoice::parse(&text("mount_options").unwrap_or_default())?;
+        let mounts = match &find(values, "mounts").value {
+            Value::List(wishes) => wishes.iter().map(|wish| MountWish::parse(wish, choice.clone())).collect(),
+            _ => Ok(Vec::new()),
+        }?;
         Ok(Settings {
+            mounts,
             data: absolute(&text("data").ok_or("data must not be empty")?),
             address: text("address").ok_or("address must not be empty")?,
             admin_address: text("admin_address"),

@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_meta::embedded::{self, EmbeddedEngine};
-use margay_segment::{SegmentInfo, Store};
+use margay_segment::{Kind as Segment, SegmentInfo, Store};
 use margay_volume::{Blocking, Volume};
 use serde_json::{Value, json};
 
 use crate::datadir::DataDir;
 use crate::exit::Failure;
 use crate::metrics::exposition::{Exposition, Kind};
+use crate::progress::Progress;
 use crate::settings::StorageLimits;
 
 /// Open storage; holds the directory's lock.
@@ -26,6 +27,9 @@ pub struct Storage {
     pub engine: Arc<EmbeddedEngine>,
     pub segments: Arc<Store>,
     pub env: Env,
+    /// How far a scrub and a compaction are.
+    pub scrubbed: Progress,
+    pub compacted: Progress,
     stopping: AtomicBool,
     _dir: DataDir,
 }
@@ -42,11 +46,13 @@ impl Blocking for RuntimeThreads {
 
 impl Storage {
     /// Opens everything in the directory; blocks while the log is replayed. Call it inside a runtime.
-    pub fn open(env: &Env, dir: DataDir, limits: &StorageLimits) -> Result<Storage, Failure> {
+    pub fn open(dir: DataDir, limits: &StorageLimits) -> Result<Storage, Failure> {
+        let env = dir.env.clone();
         let fail = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", dir.path.display()));
         let segments = Store::open(env.clone(), segment_options(&dir, limits)).map_err(|error| fail(&error))?;
         let engine = EmbeddedEngine::open(env.clone(), Arc::clone(&segments), engine_options(&dir, limits))
             .map_err(|error| fail(&error))?;
+        dir.trust().map_err(|error| fail(&error))?;
         let engine = Arc::new(engine);
         let options = margay_volume::Options {
             blocking: Arc::new(RuntimeThreads(tokio::runtime::Handle::current())),
@@ -55,7 +61,16 @@ impl Storage {
         };
         let below = Arc::clone(&engine) as Arc<dyn Engine>;
         let volume = Volume::open(env.clone(), below, Arc::clone(&segments), options).map_err(|error| fail(&error))?;
-        Ok(Storage { volume, engine, segments, env: env.clone(), stopping: AtomicBool::new(false), _dir: dir })
+        Ok(Storage {
+            volume,
+            engine,
+            segments,
+            env,
+            scrubbed: Progress::default(),
+            compacted: Progress::default(),
+            stopping: AtomicBool::new(false),
+            _dir: dir,
+        })
     }
 
     /// `Err` says why not everything can be read and written.
@@ -94,6 +109,21 @@ impl Storage {
         for (kind, _, bytes) in by_kind(&infos) {
             out.sample("margay_segment_bytes", &[("kind", kind)], bytes);
         }
+        // What cannot be read now is left out: the page must come, above all when something is wrong.
+        if let Ok(used) = self.segments.used_bytes() {
+            out.family("margay_segment_used_bytes", Kind::Gauge, "Bytes of the device that they occupy.");
+            for (kind, bytes) in used {
+                out.sample("margay_segment_used_bytes", &[("kind", kind_name(kind))], bytes);
+            }
+        }
+        if let Ok(live) = self.volume.live_bytes() {
+            out.family("margay_segment_live_bytes", Kind::Gauge, "Bytes in them that objects and parts name.");
+            for kind in KINDS {
+                let of_kind = infos.iter().filter(|info| info.kind == kind);
+                let bytes: u64 = of_kind.filter_map(|info| live.get(&info.id)).sum();
+                out.sample("margay_segment_live_bytes", &[("kind", kind_name(kind))], bytes);
+            }
+        }
     }
 
     fn write_engine_metrics(&self, out: &mut Exposition) {
@@ -118,7 +148,10 @@ impl Storage {
             "Rows folded into the tree file.",
             statistics.checkpoint_rows,
         );
-        out.value("margay_checkpoint_seconds_total", counter, "Time spent in checkpoints.", seconds);
+        out.family("margay_checkpoint_seconds", Kind::Histogram, "How long a checkpoint took.");
+        let ends = embedded::CHECKPOINT_BUCKETS_MS.map(|end| end as f64 / 1e3);
+        let buckets = ends.into_iter().zip(statistics.checkpoints_by_time);
+        out.histogram("margay_checkpoint_seconds", &[], buckets, (statistics.checkpoints, seconds));
         out.value("margay_overlay_rows", Kind::Gauge, "Rows in memory since the last seal.", statistics.overlay_rows);
         out.value("margay_overlay_bytes", Kind::Gauge, "Memory of those rows.", statistics.overlay_bytes);
         out.value("margay_overlay_sealed_rows", Kind::Gauge, "Rows waiting to be folded.", statistics.sealed_rows);
@@ -135,6 +168,8 @@ impl Storage {
             .collect();
         json!({
             "segments": segments,
+            "scrub": self.scrubbed.to_json(),
+            "compact": self.compacted.to_json(),
             "commits": statistics.commits,
             "log_syncs": statistics.log_syncs,
             "checkpoints": statistics.checkpoints,
@@ -158,14 +193,24 @@ fn engine_options(dir: &DataDir, limits: &StorageLimits) -> embedded::Options {
     options.tree_cache_bytes = bytes(limits.cache_bytes);
     options.log_file_bytes = limits.log_bytes_max / 2;
     options.overlay_bytes_max = bytes(limits.overlay_bytes_max);
+    options.after_fault = dir.after_fault;
     options
+}
+
+const KINDS: [Segment; 3] = [Segment::Log, Segment::Pack, Segment::Raw];
+
+fn kind_name(kind: Segment) -> &'static str {
+    match kind {
+        Segment::Log => "log",
+        Segment::Pack => "pack",
+        Segment::Raw => "raw",
+    }
 }
 
 /// Name, count and bytes of each kind of segment.
 fn by_kind(infos: &[SegmentInfo]) -> [(&'static str, u64, u64); 3] {
-    use margay_segment::Kind as Segment;
-    [("log", Segment::Log), ("pack", Segment::Pack), ("raw", Segment::Raw)].map(|(name, kind)| {
+    KINDS.map(|kind| {
         let of_kind = || infos.iter().filter(|info| info.kind == kind);
-        (name, of_kind().count() as u64, of_kind().map(|info| info.len).sum())
+        (kind_name(kind), of_kind().count() as u64, of_kind().map(|info| info.len).sum())
     })
 }

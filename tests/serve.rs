@@ -4,9 +4,10 @@
 #![allow(clippy::disallowed_methods, reason = "tests measure time and lay out files themselves")]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -105,6 +106,21 @@ fn body(folder: &Path, name: &str, bytes: usize) -> PathBuf {
     path
 }
 
+/// The sum of a metric over its labels, as the control socket shows it.
+fn metric(data: &Path, name: &str) -> u64 {
+    let mut socket = UnixStream::connect(data.join("control")).unwrap();
+    socket.write_all(b"GET /metrics HTTP/1.1\r\nhost: margay\r\nconnection: close\r\n\r\n").unwrap();
+    let mut page = String::new();
+    socket.read_to_string(&mut page).unwrap();
+    let values: Vec<u64> = page
+        .lines()
+        .filter(|line| line.split(['{', ' ']).next() == Some(name))
+        .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(!values.is_empty(), "{name} is missing in\n{page}");
+    values.iter().sum()
+}
+
 #[test]
 fn what_was_stored_survives_a_stop_and_a_kill() {
     let folder = tempfile::tempdir().unwrap();
@@ -135,6 +151,11 @@ fn what_was_stored_survives_a_stop_and_a_kill() {
     let usage: Value = serde_json::from_str(&ends(0, &["du", "--data", shown, "--json"])).unwrap();
     assert_eq!(usage["buckets"][0]["objects"], 2);
     assert_eq!(usage["buckets"][0]["bytes"], 1000 + (3 << 20));
+    let live = metric(&data, "margay_segment_live_bytes");
+    assert_eq!(live, 1000 + (3 << 20));
+    assert!(metric(&data, "margay_segment_used_bytes") >= live);
+    let checkpoints = metric(&data, "margay_checkpoint_seconds_bucket");
+    assert!(checkpoints >= metric(&data, "margay_checkpoint_seconds_count"), "each is in one bucket at least");
     assert!(ends(0, &["scrub", "--data", shown]).contains(" 0 damaged"));
     ends(0, &["compact", "--data", shown]);
     // fsck wants the directory for itself.

@@ -46,6 +46,12 @@ pub(crate) struct ServerArgs {
     /// Host name under which BUCKET.NAME addresses a bucket; may be repeated
     #[arg(long, value_name = "NAME")]
     domain: Vec<String>,
+    /// Mounts a bucket as a file system, made when absent: BUCKET=DIR or BUCKET/PREFIX=DIR; may be repeated
+    #[arg(long, value_name = "BUCKET=DIR")]
+    mount: Vec<String>,
+    /// Options of all mounts: ro, sync, writeback, uid=, gid=, umask=, ...
+    #[arg(long, value_name = "WORD,...")]
+    mount_options: Option<String>,
     /// Certificate chain (PEM); turns TLS on. Replaced files are taken up without a restart
     #[arg(long, value_name = "FILE")]
     tls_certificate: Option<String>,
@@ -109,6 +115,7 @@ impl ServerArgs {
             ("region", &self.region),
             ("tls_certificate", &self.tls_certificate),
             ("tls_key", &self.tls_key),
+            ("mount_options", &self.mount_options),
             ("log_level", &self.log_level),
             ("log_format", &self.log_format),
         ];
@@ -117,6 +124,7 @@ impl ServerArgs {
             .filter_map(|(name, value)| value.as_ref().map(|value| (name.to_owned(), value.clone())))
             .collect();
         flags.extend(self.domain.iter().map(|name| ("domain".to_owned(), name.clone())));
+        flags.extend(self.mount.iter().map(|wish| ("mounts".to_owned(), wish.clone())));
         self.data.resolve_with(env, flags)
     }
 }

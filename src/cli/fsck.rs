@@ -1,11 +1,15 @@
 //! `margay fsck`: does everything in a data directory fit together.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use margay_env::Env;
 use margay_volume::{FsckOptions, FsckReport};
 use serde_json::{Value, json};
 
 use super::arguments::DataArgs;
 use crate::exit::{Code, Failure};
+use crate::progress::{Far, Line};
 use crate::settings::parse::show_bytes;
 
 const EXAMPLES: &str = "Examples:
@@ -39,13 +43,20 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let runtime = super::runtime(settings.storage.io_threads_max)?;
     let _inside = runtime.enter();
     let storage = super::works::open_at_rest(&env, &settings)?;
+    let rows = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&rows);
+    let line = Line::follow(&env, "fsck", move || Some(Far::Rows(counted.load(Ordering::Relaxed))));
     let check = |repair| {
         let options = FsckOptions { repair, shown_max: args.show };
-        storage.volume.fsck(options).map_err(|error| Failure::failed(format!("fsck could not go on: {error}")))
+        storage
+            .volume
+            .fsck_counting(options, &rows)
+            .map_err(|error| Failure::failed(format!("fsck could not go on: {error}")))
     };
     let first = check(args.repair)?;
     // A repair is believed when a second look finds nothing.
     let clean = if args.repair && !first.clean() { check(false)?.clean() } else { first.clean() };
+    drop(line);
     storage.close()?;
     if args.json {
         println!("{:#}", to_json(&first, clean));

@@ -26,6 +26,7 @@ use crate::listener::{self, Handler, Listener};
 use crate::logging;
 use crate::maintenance::Reclaimer;
 use crate::metrics::{Requests, Traffic};
+use crate::mounts::Mounts;
 use crate::open_files;
 use crate::probe;
 use crate::screen::{self, Screen};
@@ -39,6 +40,7 @@ const EXAMPLES: &str = "Examples:
   margay serve
   margay serve --data /srv/margay --address 0.0.0.0:9000 --log-format json
   margay serve --tls-certificate chain.pem --tls-key key.pem --domain s3.example.org
+  margay serve --mount photos=/mnt/photos
   MARGAY_ACCESS_KEY=me MARGAY_SECRET_KEY=a-long-secret margay serve
 
 The root keys come from MARGAY_ACCESS_KEY and MARGAY_SECRET_KEY, or are made once into DIR/keys.
@@ -54,6 +56,10 @@ const SIDE_DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Args {
     #[command(flatten)]
     server: ServerArgs,
+    /// GetObject answers an object of so many bytes, whatever the key, without asking the storage: shows what the
+    /// S3 front alone can do (tests/goals)
+    #[arg(long, value_name = "BYTES", hide = true)]
+    fixed_object: Option<u16>,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
@@ -66,13 +72,18 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     super::keep_private();
     let connections_max = open_files::allow(settings.connection.connections_max);
     let limits = ConnectionLimits { connections_max, ..settings.connection };
-    super::runtime(settings.storage.io_threads_max)?.block_on(serve(env, settings, limits))
+    super::runtime(settings.storage.io_threads_max)?.block_on(serve(env, settings, limits, args.fixed_object))
 }
 
-async fn serve(env: Env, settings: Settings, limits: ConnectionLimits) -> Result<(), Failure> {
+async fn serve(
+    env: Env,
+    settings: Settings,
+    limits: ConnectionLimits,
+    fixed_object: Option<u16>,
+) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let dir = DataDir::open_or_create(&env, &settings.data)?;
-    let keys = keys::load(&env, &settings.data, |name| std::env::var(name).ok())?;
+    let keys = keys::load(&dir.env, &settings.data, |name| std::env::var(name).ok())?;
     let tls = match settings.tls.clone() {
         Some((certificate, key)) => Some(Tls::load(&env, certificate, key)?),
         None => None,
@@ -81,11 +92,12 @@ async fn serve(env: Env, settings: Settings, limits: ConnectionLimits) -> Result
     let sync = probe::sync_time(&env, &settings.data)
         .map_err(|error| tracing::warn!(%error, "cannot measure a sync in the data directory"))
         .ok();
-    let storage = Arc::new(Storage::open(&env, dir, &settings.storage)?);
+    let storage = Arc::new(Storage::open(dir, &settings.storage)?);
     let reclaimer = Reclaimer::start(&env, Arc::clone(&storage.volume), settings.storage.reclaim_rate_max)
         .map_err(|error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u")))?;
     let server = Arc::new(Server {
         reclaimer,
+        mounts: Mounts::new(&env, &storage.volume),
         scrub_rate_max: settings.storage.scrub_rate_max,
         begun: env.clock.monotonic(),
         env,
@@ -95,12 +107,14 @@ async fn serve(env: Env, settings: Settings, limits: ConnectionLimits) -> Result
         traffic: Arc::new(Traffic::default()),
         addresses: Mutex::new((None, None)),
     });
-    let front = front(&server, &settings, &keys);
+    let front = front(&server, &settings, &keys, fixed_object);
     let doors = Doors::open(&server, front, sockets, tls.clone(), limits);
     let (address, admin) = doors.addresses()?;
     *server.addresses.lock() = (Some(address), admin);
+    let mounted = mount(&server, &settings).await;
     let screen = Screen {
         data: &settings.data,
+        mounts: &mounted,
         sync,
         address,
         admin,
@@ -119,6 +133,10 @@ async fn serve(env: Env, settings: Settings, limits: ConnectionLimits) -> Result
     server.storage.stop_works();
     server.reclaimer.stop();
     doors.close(&server, limits.drain_time_max).await;
+    let mounts = Arc::clone(&server);
+    let longest = limits.drain_time_max;
+    // Breaks off only when the process ends anyway.
+    let _ = tokio::task::spawn_blocking(move || mounts.mounts.unmount_all(longest)).await;
     let storage = Arc::clone(&server.storage);
     let closed = tokio::task::spawn_blocking(move || storage.close()).await;
     closed.map_err(|error| Failure::failed(format!("closing the storage broke off: {error}")))??;
@@ -126,16 +144,36 @@ async fn serve(env: Env, settings: Settings, limits: ConnectionLimits) -> Result
     Ok(())
 }
 
+/// Mounts what the settings name; without a mount S3 is served all the same. Gives a line for each.
+async fn mount(server: &Arc<Server>, settings: &Settings) -> Vec<String> {
+    let mut lines = Vec::new();
+    for wish in &settings.mounts {
+        let (bucket, path) = (&wish.bucket, wish.path.display());
+        match server.mount(wish.clone()).await {
+            Ok(()) => lines.push(format!("{bucket}/{} on {path}", wish.prefix)),
+            Err(error) => {
+                tracing::error!(%bucket, %path, %error, "not mounted; S3 is served all the same");
+                lines.push(format!("{bucket}/{} not mounted: {error}", wish.prefix));
+            }
+        }
+    }
+    lines
+}
+
 /// What answers on the S3 port.
-fn front(server: &Arc<Server>, settings: &Settings, keys: &RootKeys) -> Arc<dyn Handler> {
+fn front(server: &Arc<Server>, settings: &Settings, keys: &RootKeys, fixed_object: Option<u16>) -> Arc<dyn Handler> {
     let options = margay_s3::Options {
         region: settings.region.clone(),
         domains: settings.domains.clone(),
         ..margay_s3::Options::default()
     };
     let volume = Arc::clone(&server.storage.volume);
-    let door = S3Door::new(volume, Arc::new(keys.clone()), options, server.env.clone())
+    let mut door = S3Door::new(volume, Arc::new(keys.clone()), options, server.env.clone())
         .observed_by(Arc::new(Recorder(Arc::clone(&server.requests))));
+    if let Some(bytes) = fixed_object {
+        tracing::warn!("every GetObject is answered without the storage: this is no server for data");
+        door = door.with_fixed_object(vec![b'x'; usize::from(bytes)].into());
+    }
     Arc::new(Front { server: Arc::clone(server), door: Arc::new(door) })
 }
 

@@ -11,6 +11,7 @@ use crate::control;
 use crate::datadir::DataDir;
 use crate::exit::{Code, Failure};
 use crate::maintenance::Work;
+use crate::progress::{Far, Line};
 use crate::settings::Settings;
 use crate::settings::parse::show_bytes;
 use crate::wiring::Storage;
@@ -123,10 +124,18 @@ fn run(args: &DataArgs, work: Work) -> Result<Value, Failure> {
     let settings = args.settings(&env)?;
     let runtime = super::runtime(settings.storage.io_threads_max)?;
     runtime.block_on(async {
-        if let Some(done) = control::ask(&settings.data, Method::POST, &format!("/{}", work.name())).await? {
-            return Ok(done);
+        {
+            let (here, data) = (tokio::runtime::Handle::current(), settings.data.clone());
+            let ask = move || here.block_on(control::ask(&data, Method::GET, "/status")).ok().flatten();
+            let far = move || ask().and_then(|status| Far::from_json(&status["storage"][work.name()]));
+            let _line = Line::follow(&env, work.name(), far);
+            if let Some(done) = control::ask(&settings.data, Method::POST, &format!("/{}", work.name())).await? {
+                return Ok(done);
+            }
         }
         let storage = open_at_rest(&env, &settings)?;
+        let followed = Arc::clone(&storage);
+        let _line = Line::follow(&env, work.name(), move || work.far(&followed));
         let done = work.run(Arc::clone(&storage), None).await.map_err(Failure::failed)?;
         storage.close()?;
         Ok(done)
@@ -137,5 +146,5 @@ fn run(args: &DataArgs, work: Work) -> Result<Value, Failure> {
 pub(super) fn open_at_rest(env: &Env, settings: &Settings) -> Result<Arc<Storage>, Failure> {
     super::keep_private();
     let dir = DataDir::open(env, &settings.data)?;
-    Ok(Arc::new(Storage::open(env, dir, &settings.storage)?))
+    Ok(Arc::new(Storage::open(dir, &settings.storage)?))
 }

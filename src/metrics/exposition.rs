@@ -45,6 +45,26 @@ impl Exposition {
         self.sample(name, &[], value);
     }
 
+    /// The samples of one histogram of times: counts per bucket (not added up) with their upper ends in seconds, then
+    /// how many there were in all and the sum of their seconds.
+    pub fn histogram(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        buckets: impl Iterator<Item = (f64, u64)>,
+        (count, seconds): (u64, f64),
+    ) {
+        let bucket = format!("{name}_bucket");
+        let mut below = 0;
+        for (end, inside) in buckets {
+            below += inside;
+            self.sample(&bucket, &[labels, &[("le", &end.to_string())]].concat(), below);
+        }
+        self.sample(&bucket, &[labels, &[("le", "+Inf")]].concat(), count);
+        self.sample(&format!("{name}_sum"), labels, seconds);
+        self.sample(&format!("{name}_count"), labels, count);
+    }
+
     pub fn finish(self) -> String {
         self.0
     }

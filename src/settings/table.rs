@@ -76,6 +76,8 @@ pub const SETTINGS: &[Setting] = &[
     setting("domain", Kind::List, "", "host names under which BUCKET.NAME addresses a bucket"),
     setting("tls_certificate", Kind::Path, "", "PEM file with the certificate chain; turns TLS on"),
     setting("tls_key", Kind::Path, "", "PEM file with the private key of the certificate"),
+    setting("mounts", Kind::List, "", "BUCKET=DIR or BUCKET/PREFIX=DIR: buckets to mount as file systems"),
+    setting("mount_options", Kind::Text, "", "for all of mounts: ro, sync, writeback, uid=, gid=, umask=, ..."),
     setting("log_level", Kind::Text, "info", "error, warn, info, debug, trace, or TARGET=LEVEL,..."),
     setting("log_format", Kind::Choice(&["auto", "text", "json"]), "auto", "auto is text on a terminal, else json"),
     setting(

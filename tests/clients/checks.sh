@@ -1,4 +1,4 @@
-# What the client scripts share: one line per check, a work directory, odd keys.
+# What the client scripts share: one line per check, odd keys, rclone's settings.
 #
 # A script sources this file, calls `check NAME COMMAND...` and ends with `finish`.
 # From run.sh: ENDPOINT, HOST (host:port), AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, WORK, FILES (made by files.sh), and CA for https.
@@ -50,6 +50,25 @@ same() {
         printf 'got:      %s\nexpected: %s\n' "$1" "$2"
         return 1
     fi
+}
+
+# Makes the server rclone's remote `m:`.
+configure_rclone() {
+    # rclone's Go library takes AWS_CA_BUNDLE as its only authorities and refuses files it cannot use.
+    unset AWS_CA_BUNDLE
+    export RCLONE_CONFIG=$WORK/rclone.conf
+    cat >"$RCLONE_CONFIG" <<END
+[m]
+type = s3
+provider = Other
+access_key_id = $AWS_ACCESS_KEY_ID
+secret_access_key = $AWS_SECRET_ACCESS_KEY
+endpoint = $ENDPOINT
+region = us-east-1
+force_path_style = true
+upload_cutoff = 8M
+chunk_size = 5M
+END
 }
 
 # Keys that trip clients and servers; no client normalises these.

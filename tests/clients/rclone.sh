@@ -3,21 +3,7 @@
 . "$(dirname "$0")/checks.sh"
 
 bucket=clients-rclone${SUFFIX:-}
-# rclone's Go library takes AWS_CA_BUNDLE as its only authorities and refuses files it cannot use.
-unset AWS_CA_BUNDLE
-export RCLONE_CONFIG=$WORK/rclone.conf
-cat >"$RCLONE_CONFIG" <<END
-[m]
-type = s3
-provider = Other
-access_key_id = $AWS_ACCESS_KEY_ID
-secret_access_key = $AWS_SECRET_ACCESS_KEY
-endpoint = $ENDPOINT
-region = us-east-1
-force_path_style = true
-upload_cutoff = 8M
-chunk_size = 5M
-END
+configure_rclone
 rc() { rclone ${CA:+--ca-cert "$CA"} --retries 1 --low-level-retries 1 "$@"; }
 
 round_trip() {

@@ -4,7 +4,6 @@
 # Each one first has to refuse the server without $CA: a client that accepts anything proves nothing.
 . "$(dirname "$0")/checks.sh"
 
-
 aws="$VENV/bin/aws --endpoint-url $ENDPOINT"
 export AWS_CONFIG_FILE=$WORK/config AWS_SHARED_CREDENTIALS_FILE=$WORK/none AWS_MAX_ATTEMPTS=1
 printf '[default]\ns3 =\n  addressing_style = path\n  multipart_threshold = 8MB\n  multipart_chunksize = 5MB\n' >"$AWS_CONFIG_FILE"
@@ -19,19 +18,7 @@ use_https = True
 multipart_chunk_size_mb = 5
 max_retries = 1
 END
-cat >"$WORK/rclone.conf" <<END
-[m]
-type = s3
-provider = Other
-access_key_id = $AWS_ACCESS_KEY_ID
-secret_access_key = $AWS_SECRET_ACCESS_KEY
-endpoint = $ENDPOINT
-region = us-east-1
-force_path_style = true
-upload_cutoff = 8M
-chunk_size = 5M
-END
-export RCLONE_CONFIG=$WORK/rclone.conf
+configure_rclone
 
 # What each client does to an object; $1 is the verb, $2 a file, $3 a key.
 aws_do() {
@@ -57,7 +44,6 @@ s3cmd_do() {
 }
 rclone_do() {
     local rc="rclone --retries 1 --low-level-retries 1 --ca-cert $CA"
-    unset AWS_CA_BUNDLE
     case $1 in
         make) $rc mkdir "m:$bucket" ;;
         put) $rc copyto "$2" "m:$bucket/$3" ;;

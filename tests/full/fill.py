@@ -1,14 +1,14 @@
 """Fills, deletes and refills one bucket until the disk says no; see run.sh. Standard library only."""
 
-import datetime
-import hashlib
-import hmac
 import http.client
 import os
 import random
 import sys
 import time
 import urllib.parse
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import sign  # noqa: E402
 
 ENDPOINT = urllib.parse.urlparse(sys.argv[1])
 ROUNDS = int(sys.argv[2])
@@ -17,26 +17,9 @@ SIZES = [100, 3_000, 40_000, 300_000, 2_000_000, 9_000_000, 20_000_000]
 connection = http.client.HTTPConnection(ENDPOINT.hostname, ENDPOINT.port, timeout=120)
 
 
-def sign(key, text):
-    return hmac.new(key, text.encode(), hashlib.sha256).digest()
-
-
 def request(method, path, body=b"", query=""):
     """One signed request; gives status and body."""
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    headers = {"host": ENDPOINT.netloc, "x-amz-content-sha256": "UNSIGNED-PAYLOAD", "x-amz-date": now}
-    names = ";".join(sorted(headers))
-    lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
-    canonical = "\n".join([method, path, query, lines, names, "UNSIGNED-PAYLOAD"])
-    scope = f"{now[:8]}/us-east-1/s3/aws4_request"
-    digest = hashlib.sha256(canonical.encode()).hexdigest()
-    key = ("AWS4" + SECRET).encode()
-    for part in scope.split("/"):
-        key = sign(key, part)
-    signature = sign(key, "\n".join(["AWS4-HMAC-SHA256", now, scope, digest])).hex()
-    headers["authorization"] = (
-        f"AWS4-HMAC-SHA256 Credential={ACCESS}/{scope}, SignedHeaders={names}, Signature={signature}"
-    )
+    headers = sign.headers(method, ENDPOINT.netloc, path, query, ACCESS, SECRET)
     for attempt in range(3):
         try:
             connection.request(method, path + ("?" + query if query else ""), body, headers)

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use margay::settings::parse::parse;
-use margay::settings::table::{Kind, SETTINGS};
+use margay::settings::table::{Kind, SETTINGS, Setting};
 
 use crate::expect_none;
 use crate::sources::collect;
@@ -52,8 +52,7 @@ fn canary_a_dead_link_is_found() {
 }
 
 /// The row of docs/limits.md for a setting.
-fn row(index: usize) -> String {
-    let setting = &SETTINGS[index];
+fn row(setting: &Setting) -> String {
     let unit = match setting.kind {
         Kind::Bytes { .. } if setting.name.contains("rate") => "bytes per second",
         Kind::Bytes { .. } => "bytes",
@@ -64,14 +63,29 @@ fn row(index: usize) -> String {
     format!("| `{}` | {unit} | {default} | {} |", setting.name, setting.about)
 }
 
+/// Limits without their row, and rows of limits that are none.
+fn wrong_limits(text: &str, settings: &[Setting]) -> Vec<String> {
+    let right: Vec<String> = settings.iter().filter(|setting| setting.name.starts_with("limits.")).map(row).collect();
+    let lacks = right.iter().filter(|row| !text.lines().any(|line| line == row.as_str()));
+    let stray = text.lines().filter(|line| line.starts_with("| `limits.") && !right.iter().any(|row| row == line));
+    let lacks = lacks.map(|row| format!("docs/limits.md lacks this row:\n    {row}"));
+    lacks.chain(stray.map(|line| format!("docs/limits.md has a row that no setting gives:\n    {line}"))).collect()
+}
+
 #[test]
 fn limits_are_documented_as_they_are() {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/limits.md")).unwrap();
-    let missing: Vec<String> = (0..SETTINGS.len())
-        .filter(|index| SETTINGS[*index].name.starts_with("limits."))
-        .map(row)
-        .filter(|row| !text.contains(row.as_str()))
-        .map(|row| format!("docs/limits.md lacks this row:\n    {row}"))
-        .collect();
-    expect_none(&missing);
+    expect_none(&wrong_limits(&text, SETTINGS));
+}
+
+#[test]
+fn canary_a_limit_that_is_not_documented_as_it_is_is_found() {
+    let settings: Vec<&Setting> = SETTINGS.iter().filter(|setting| setting.name.starts_with("limits.")).collect();
+    let rows: Vec<String> = settings.iter().map(|setting| row(setting)).collect();
+    assert!(rows.len() > 10 && wrong_limits(&rows.join("\n"), SETTINGS).is_empty());
+    assert_eq!(wrong_limits(&rows[1..].join("\n"), SETTINGS).len(), 1, "a row that is missing");
+    let other_default = rows.join("\n").replacen("| count | 16384 |", "| count | 16385 |", 1);
+    assert_eq!(wrong_limits(&other_default, SETTINGS).len(), 2, "a row that is out of date");
+    let gone = format!("{}\n| `limits.gone` | count | 1 | nothing |", rows.join("\n"));
+    assert_eq!(wrong_limits(&gone, SETTINGS).len(), 1, "a row that outlived its setting");
 }

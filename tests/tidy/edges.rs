@@ -12,13 +12,18 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("margay-meta", &["margay-env", "margay-segment"], &[]),
     ("margay-volume", &["margay-env", "margay-meta", "margay-segment"], &[]),
     ("margay-s3", &["margay-env", "margay-volume"], &["margay-meta", "margay-segment"]),
+    ("margay-fuse", &["margay-env", "margay-volume"], &["margay-meta", "margay-segment"]),
     ("margay-bench", &["margay-env", "margay-s3"], &["margay-volume", "margay-meta", "margay-segment"]),
     (
         "margay-sim",
         &["margay-env", "margay-segment", "margay-meta", "margay-volume", "margay-s3", "margay-bench", "margay"],
         &[],
     ),
-    ("margay", &["margay-env", "margay-segment", "margay-meta", "margay-volume", "margay-s3", "margay-bench"], &[]),
+    (
+        "margay",
+        &["margay-env", "margay-segment", "margay-meta", "margay-volume", "margay-s3", "margay-fuse", "margay-bench"],
+        &[],
+    ),
 ];
 
 /// Imports that the table does not allow, and packages that it does not know.

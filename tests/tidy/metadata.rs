@@ -21,12 +21,12 @@ pub(crate) fn workspace() -> Value {
     cargo(&["--no-deps"])
 }
 
-/// Every package that is compiled into something on this machine.
-pub(crate) fn everything() -> Value {
+/// Every package that is compiled into something on this machine, by the workspace of this manifest.
+pub(crate) fn everything(manifest: &str) -> Value {
     let rustc = Command::new("rustc").arg("-vV").output().unwrap();
     let text = String::from_utf8(rustc.stdout).unwrap();
     let host = text.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
-    cargo(&["--filter-platform", host])
+    cargo(&["--filter-platform", host, "--manifest-path", manifest])
 }
 
 /// Packages of a metadata document.

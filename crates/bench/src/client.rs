@@ -251,9 +251,17 @@ impl Client {
         self.call_for_bytes(call).await.map(drop)
     }
 
-    /// Starts a GET; the caller reads the body with [`Client::next_chunk`] to its end.
-    pub async fn get(&mut self, bucket: &str, key: &str) -> Result<(ObjectInfo, Incoming), BenchError> {
-        let response = self.call(Call::new(Method::GET, bucket, key)).await?;
+    /// Starts a GET; the caller reads the body with [`Client::next_chunk`] to its end. `hash` says what the signature
+    /// covers of the empty body.
+    pub async fn get(
+        &mut self,
+        bucket: &str,
+        key: &str,
+        hash: PayloadHash,
+    ) -> Result<(ObjectInfo, Incoming), BenchError> {
+        let mut call = Call::new(Method::GET, bucket, key);
+        call.hash = hash;
+        let response = self.call(call).await?;
         Ok((info(&response), response.into_body()))
     }
 

@@ -258,7 +258,7 @@ async fn get(client: &mut Client, env: &Env, place: &Place, path: Option<&Path>)
         (None, Some(name)) => PathBuf::from(name),
         (None, None) => return Err(BenchError::Usage(format!("{key} names no file; say which one to write"))),
     };
-    let (info, mut body) = client.get(&place.bucket, key).await?;
+    let (info, mut body) = client.get(&place.bucket, key, PayloadHash::Unsigned).await?;
     if path == Path::new("-") {
         let mut out = io::stdout().lock();
         while let Some(chunk) = client.next_chunk(&mut body).await? {

@@ -1,15 +1,17 @@
 //! Benchmarks of any S3 server, and the small client that they and a fresh machine use.
 //!
 //! Why:        the project's promises are numbers; these commands show them, on margay and on any other server.
-//! Layout:     `ls` and `load` are the benchmarks, `commands` is `margay client`; below them `scratch` (a bucket of
-//!             one's own), `client` (S3 calls), `connection` (one kept-alive HTTP/1.1 connection).
-//! Invariants: a benchmark touches only the bucket that it made itself, and removes it, also after Ctrl-C.
+//! Layout:     `ls`, `load` and `dirops` are the benchmarks, `commands` is `margay client`; below them `frame` and
+//!             `scratch` (a bucket of one's own), `client` (S3 calls), `connection` (one kept-alive HTTP/1.1 connection).
+//! Invariants: a benchmark touches only the bucket or directory that it made itself, and removes it, also after Ctrl-C.
 //! Not here:   `main`: the binary hands over parsed arguments and maps errors to exit codes.
 
 pub mod client;
 pub mod commands;
 pub mod connection;
+pub mod dirops;
 pub mod error;
+mod frame;
 pub mod load;
 pub mod ls;
 pub mod payload;
@@ -35,6 +37,8 @@ pub enum BenchCommand {
     Ls(ls::LsArgs),
     /// Many clients that put, get, look at, list and delete objects
     Load(load::LoadArgs),
+    /// Many files of one directory: made, looked at, listed, removed; on any file systems side by side
+    Dirops(dirops::DiropsArgs),
 }
 
 /// Runs a benchmark; `found` are keys that the caller knows of, used when no option and no variable names any.
@@ -43,6 +47,7 @@ pub fn run_bench(command: &BenchCommand, found: Option<Credentials>) -> Result<(
     match command {
         BenchCommand::Ls(args) => ls::run(args, found),
         BenchCommand::Load(args) => load::run(args, found),
+        BenchCommand::Dirops(args) => dirops::run(args),
     }
 }
 

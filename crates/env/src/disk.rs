@@ -29,6 +29,8 @@ pub struct DirEntry {
     pub is_dir: bool,
     /// Logical length in bytes; 0 for a directory.
     pub len: u64,
+    /// Bytes of the device that it occupies; 0 for a directory.
+    pub used_bytes: u64,
 }
 
 /// Bytes of the file system that holds a path.

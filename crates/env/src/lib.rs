@@ -10,6 +10,7 @@
 
 mod clock;
 mod disk;
+pub mod fault;
 mod random;
 pub mod real;
 pub mod sim;

@@ -18,6 +18,9 @@ use rustix::io::ReadWriteFlags;
 
 use crate::{Clock, DirEntry, Disk, File, LockHandle, OpenMode, Random, Space, Timestamp};
 
+/// Unit of the kernel's counts of used blocks, whatever the file system.
+const BLOCK_BYTES: u64 = 512;
+
 #[derive(Debug)]
 pub struct RealDisk;
 
@@ -80,8 +83,9 @@ impl Disk for RealDisk {
             let entry = entry?;
             let metadata = entry.metadata()?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let len = if metadata.is_dir() { 0 } else { metadata.len() };
-            entries.push(DirEntry { name, is_dir: metadata.is_dir(), len });
+            let is_dir = metadata.is_dir();
+            let (len, used_bytes) = if is_dir { (0, 0) } else { (metadata.len(), metadata.blocks() * BLOCK_BYTES) };
+            entries.push(DirEntry { name, is_dir, len, used_bytes });
         }
         Ok(entries)
     }
@@ -150,7 +154,7 @@ impl File for RealFile {
     }
 
     fn allocated_bytes(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.blocks() * 512)
+        Ok(self.0.metadata()?.blocks() * BLOCK_BYTES)
     }
 }
 

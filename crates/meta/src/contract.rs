@@ -29,8 +29,8 @@ pub const KEY_BYTES_MAX: usize = 4096;
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 /// Most writes in one batch.
 pub const BATCH_WRITES_MAX: usize = 65_536;
-/// Most payload bytes in one batch.
-pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+/// Most payload bytes in one batch: 1 MiB and its checksums.
+pub const PAYLOAD_BYTES_MAX: usize = (1 << 20) + 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {

@@ -10,3 +10,6 @@ pub mod embedded;
 pub mod memory;
 
 pub use contract::*;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub use embedded::fuzzing;

@@ -12,6 +12,9 @@ pub mod auth;
 pub mod body;
 mod door;
 pub mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod headers;
 mod observer;
 mod op;

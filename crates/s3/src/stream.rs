@@ -1,8 +1,8 @@
 //! The body of an answer: nothing, a few buffers, or an object read piece by piece as the client takes it.
 //!
 //! Why:        an object of any size is sent with one piece in memory per connection.
-//! Invariants: the next piece is read only when the last one was taken; a failed read ends the connection, so a
-//!             client never takes a cut object for a whole one (its length was announced).
+//! Invariants: while a piece is sent at most the next one is read; a failed read ends the connection, so a client
+//!             never takes a cut object for a whole one (its length was announced).
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -15,8 +15,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use margay_volume::{Error, Reader};
 
-/// Most bytes of an object read at once.
-pub(crate) const PIECE_BYTES_MAX: u64 = 512 << 10;
+/// Most bytes of an object read at once; a download holds two such pieces.
+pub(crate) const PIECE_BYTES_MAX: u64 = 256 << 10;
 
 /// Called once when the body has ended or was given up.
 pub(crate) type Ended = Box<dyn FnOnce(u64, bool) + Send + Sync>;
@@ -39,7 +39,7 @@ type Reading = Pin<Box<dyn Future<Output = Result<Bytes, Error>> + Send>>;
 pub(crate) struct ObjectPieces {
     reader: Arc<Reader>,
     rest: Range<u64>,
-    ready: Option<Bytes>,
+    ready: Option<Result<Bytes, Error>>,
     reading: Option<Reading>,
 }
 
@@ -50,7 +50,7 @@ impl ObjectPieces {
         let mut pieces = ObjectPieces { reader, rest: range, ready: None, reading: None };
         if !pieces.rest.is_empty() {
             let first = pieces.read_next().await?;
-            pieces.ready = Some(pieces.took(first)?);
+            pieces.ready = Some(Ok(pieces.took(first)?));
         }
         Ok(pieces)
     }
@@ -71,23 +71,34 @@ impl ObjectPieces {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
-        if let Some(piece) = self.ready.take() {
-            return Poll::Ready(Some(Ok(piece)));
+        let piece = match self.ready.take() {
+            Some(piece) => piece?,
+            None if self.rest.is_empty() => return Poll::Ready(None),
+            None => std::task::ready!(self.poll_read(context))?,
+        };
+        if !self.rest.is_empty()
+            && let Poll::Ready(next) = self.poll_read(context)
+        {
+            self.ready = Some(next);
         }
-        if self.rest.is_empty() {
-            return Poll::Ready(None);
+        Poll::Ready(Some(Ok(piece)))
+    }
+
+    /// Reads on, a piece further each time that it is ready.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, Error>> {
+        let mut reading = self.reading.take().unwrap_or_else(|| self.read_next());
+        match reading.as_mut().poll(context) {
+            Poll::Ready(outcome) => Poll::Ready(outcome.and_then(|piece| self.took(piece))),
+            Poll::Pending => {
+                self.reading = Some(reading);
+                Poll::Pending
+            }
         }
-        if self.reading.is_none() {
-            self.reading = Some(self.read_next());
-        }
-        let reading = self.reading.as_mut().expect("set above");
-        let outcome = std::task::ready!(reading.as_mut().poll(context));
-        self.reading = None;
-        Poll::Ready(Some(outcome.and_then(|piece| self.took(piece))))
     }
 
     fn remaining(&self) -> u64 {
-        self.ready.as_ref().map_or(0, |piece| piece.len() as u64) + self.rest.end.saturating_sub(self.rest.start)
+        let ready = self.ready.as_ref().and_then(|piece| piece.as_ref().ok()).map_or(0, Bytes::len);
+        ready as u64 + self.rest.end.saturating_sub(self.rest.start)
     }
 }
 

@@ -94,6 +94,10 @@ async fn conditions() {
     let delete = server.request("DELETE", "/bucket/k").header("if-match", "\"x\"").send().await;
     delete.refused(412, "PreconditionFailed");
     server.request("DELETE", "/bucket/k").header("if-match", HELLO_MD5).send().await.expect(204);
+    for etag in ["*", HELLO_MD5] {
+        let gone = server.request("DELETE", "/bucket/k").header("if-match", etag).send().await;
+        gone.refused(404, "NoSuchKey");
+    }
     server.delete("/bucket/k").await.expect(204);
 }
 

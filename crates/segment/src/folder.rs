@@ -58,8 +58,11 @@ pub(crate) struct Folder {
 struct Names {
     /// Creations up to this one are durable.
     durable_creations: u64,
-    /// Ids below are never given out again, even when no file shows them; durable.
+    /// Ids below are never given out again, even when no file shows them; durable. 0 until this life made a mark: one
+    /// that was found may be lost in a power cut, if the process that made it was killed or its sync failed.
     mark: u64,
+    /// The newest mark in the folder.
+    shown_mark: u64,
 }
 
 impl Folder {
@@ -90,7 +93,7 @@ impl Folder {
             tables: Cache::new(TABLE_CACHE_BYTES_MAX),
             pack: Mutex::new(None),
             space: SpaceGate::new(env.clone(), options.folder.clone(), options.reserve_bytes),
-            names: Mutex::new(Names { durable_creations: 0, mark }),
+            names: Mutex::new(Names { durable_creations: 0, mark: 0, shown_mark: mark }),
             creations: AtomicU64::new(FOUND_NAMES + 1),
             poison: OnceLock::new(),
             env,
@@ -163,9 +166,15 @@ impl Folder {
     }
 
     fn sync_folder(&self, names: &mut Names) -> io::Result<()> {
+        // A sync after a failed one would say Ok without having written what that one lost.
+        self.check_poison().map_err(io::Error::other)?;
         // Counted after the name was made, so every creation below the counter has its name in the folder.
         let made = self.creations.load(Ordering::Acquire) - 1;
-        self.env.disk.sync_dir(&self.options.folder)?;
+        if let Err(error) = self.env.disk.sync_dir(&self.options.folder) {
+            // Before the lock goes: whoever waits for it must not try again.
+            self.poison(format!("sync of the segment folder: {error}"));
+            return Err(error);
+        }
         names.durable_creations = made;
         Ok(())
     }
@@ -211,7 +220,8 @@ impl Folder {
         let path = self.options.folder.join(names::mark_name(SegmentId(mark)));
         self.env.disk.open(&path, OpenMode::OpenOrCreate)?;
         self.sync_folder(&mut names)?;
-        let old = std::mem::replace(&mut names.mark, mark);
+        names.mark = mark;
+        let old = std::mem::replace(&mut names.shown_mark, mark);
         if old > 0 {
             // An old mark that stays does no harm: the largest counts.
             let _ = self.env.disk.remove(&self.options.folder.join(names::mark_name(SegmentId(old))));

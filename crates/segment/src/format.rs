@@ -140,7 +140,7 @@ pub fn encode_run_header(segment: SegmentId, salt: Salt, place: &RunPlace, owner
     bytes
 }
 
-fn run_header_crc(salt: Salt, fixed: &[u8], owner: &[u8]) -> u32 {
+pub(crate) fn run_header_crc(salt: Salt, fixed: &[u8], owner: &[u8]) -> u32 {
     let crc = crc32c::crc32c(&salt.0.to_le_bytes());
     crc32c::crc32c_append(crc32c::crc32c_append(crc, fixed), owner)
 }
@@ -182,7 +182,7 @@ pub fn encode_run_end(salt: Salt, place: &RunPlace, run_crc: u32) -> [u8; RUN_EN
     bytes
 }
 
-fn run_end_crc(salt: Salt, place: &RunPlace, fixed: &[u8]) -> u32 {
+pub(crate) fn run_end_crc(salt: Salt, place: &RunPlace, fixed: &[u8]) -> u32 {
     let crc = crc32c::crc32c(&salt.0.to_le_bytes());
     crc32c::crc32c_append(crc32c::crc32c_append(crc, &place.header.to_le_bytes()), fixed)
 }

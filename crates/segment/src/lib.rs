@@ -9,6 +9,9 @@
 mod cache;
 mod folder;
 pub mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod id;
 mod names;
 mod pack;
@@ -29,4 +32,4 @@ pub use segment::SegmentPin;
 pub use store::{Kind, Options, SegmentError, SegmentInfo, Store};
 pub use sync::SYNC_THREADS;
 pub use walk::WalkedRun;
-pub use writer::{RunWriter, WRITE_BUFFER_BYTES};
+pub use writer::{RunWriter, WRITE_BUFFER_BYTES, add_checksums};

@@ -2,7 +2,7 @@
 //!
 //! Why:        offset N of the run is offset N of the file, so the kernel can read it without this program.
 //! Layout:     [payload][checksum table][owner][footer 64 B], see format.
-//! Invariants: W1 the file has its full length from the start, so a full disk shows before the payload comes.
+//! Invariants: W1 a run of known length has its full length from the start, so a full disk shows before its payload.
 //! Not here:   the payload (writer).
 
 use std::sync::Arc;
@@ -23,6 +23,14 @@ pub(crate) fn create(
 ) -> Result<(SegmentPin, Arc<dyn File>), SegmentError> {
     let total = file_bytes(len, owner_bytes);
     let (segment, file) = folder.create(Kind::Raw, |_, file| Ok(file.allocate(0, total)?))?;
+    let pin = segment.pin();
+    segment.seal();
+    Ok((pin, file))
+}
+
+/// Makes an empty file, whose length is not known yet; W1 does not hold for it.
+pub(crate) fn create_growing(folder: &Folder) -> Result<(SegmentPin, Arc<dyn File>), SegmentError> {
+    let (segment, file) = folder.create(Kind::Raw, |_, _| Ok(()))?;
     let pin = segment.pin();
     segment.seal();
     Ok((pin, file))

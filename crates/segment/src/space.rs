@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use margay_env::Env;
+use margay_env::{Env, Space};
 use parking_lot::Mutex;
 
 use crate::SegmentError;
@@ -64,6 +64,11 @@ impl SpaceGate {
         }
         state.granted += bytes;
         Ok(Grant { gate: Arc::clone(self), left: bytes })
+    }
+
+    /// What the file system says now.
+    pub(crate) fn now(&self) -> Result<Space, SegmentError> {
+        Ok(self.env.disk.space(&self.folder)?)
     }
 
     fn ask(&self, state: &mut State, now: Duration) -> Result<(), SegmentError> {

@@ -11,9 +11,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use margay_env::{Env, File};
+use margay_env::{Env, File, Space};
 
 use crate::folder::{Folder, invalid};
+use crate::names::{self, Name};
 use crate::reader::{self, Source};
 use crate::sync::Syncer;
 use crate::{Extent, Run, RunWriter, SegmentId, SegmentPin, WalkedRun, raw, scrub, walk, writer};
@@ -120,6 +121,15 @@ impl Store {
         self.folder.list().iter().map(|segment| segment.info()).collect()
     }
 
+    /// Bytes of the file system that holds the folder.
+    pub fn space(&self) -> Result<Space, SegmentError> {
+        self.folder.space.now()
+    }
+
+    pub fn kind(&self, id: SegmentId) -> Result<Kind, SegmentError> {
+        Ok(self.folder.segment(id)?.kind)
+    }
+
     /// The segment's file, open for reading and writing.
     pub fn file(&self, id: SegmentId) -> Result<Arc<dyn File>, SegmentError> {
         let segment = self.folder.segment(id)?;
@@ -129,6 +139,23 @@ impl Store {
     /// Reserves space for a run of exactly `len` payload bytes. `owner` goes into the run's header, for fsck.
     pub fn begin_run(&self, len: u64, owner: &[u8]) -> Result<RunWriter, SegmentError> {
         writer::begin(&self.folder, len, owner)
+    }
+
+    /// As `begin_run`, of a length that shows when it ends; always in a raw segment of its own.
+    pub fn begin_growing_run(&self, owner: &[u8]) -> Result<RunWriter, SegmentError> {
+        writer::begin_growing(&self.folder, owner)
+    }
+
+    /// `Full` when so many bytes of data would not fit now.
+    pub fn check_space(&self, bytes: u64) -> Result<(), SegmentError> {
+        self.folder.space.grant(bytes).map(drop)
+    }
+
+    /// Begins to make durable what was written to a segment, and does not wait.
+    pub fn start_sync(&self, id: SegmentId) -> Result<(), SegmentError> {
+        self.folder.check_poison()?;
+        drop(self.syncer.ask(self.folder.segment(id)?));
+        Ok(())
     }
 
     /// Keeps a segment `open`. Take it before `RunWriter::finish` and drop it once metadata names the run,
@@ -166,6 +193,13 @@ impl Store {
         self.syncer.ask(self.folder.segment(id)?).wait(&self.folder).await
     }
 
+    /// Begins a sync that nobody waits for, so that the one after the last byte has less to do.
+    pub fn sync_ahead(&self, id: SegmentId) -> Result<(), SegmentError> {
+        self.folder.check_poison()?;
+        self.syncer.ask(self.folder.segment(id)?);
+        Ok(())
+    }
+
     /// As `sync`, blocking this thread.
     pub fn sync_blocking(&self, id: SegmentId) -> Result<(), SegmentError> {
         self.folder.check_poison()?;
@@ -197,6 +231,17 @@ impl Store {
     /// Bytes of the device that the segment occupies.
     pub fn allocated_bytes(&self, id: SegmentId) -> Result<u64, SegmentError> {
         Ok(self.file(id)?.allocated_bytes()?)
+    }
+
+    /// Bytes of the device that the segments of each kind occupy; asks the file system about every file.
+    pub fn used_bytes(&self) -> Result<Vec<(Kind, u64)>, SegmentError> {
+        let mut used = [Kind::Log, Kind::Pack, Kind::Raw].map(|kind| (kind, 0));
+        for entry in self.folder.env.disk.list(&self.folder.options.folder)? {
+            if let Some(Name::Segment(_, kind)) = names::parse(&entry.name) {
+                used.iter_mut().filter(|(of, _)| *of == kind).for_each(|(_, bytes)| *bytes += entry.used_bytes);
+            }
+        }
+        Ok(used.into())
     }
 
     /// Visits the runs of a pack in the order of their places, until the visitor breaks.

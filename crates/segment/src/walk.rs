@@ -12,7 +12,7 @@ use margay_env::File;
 use crate::folder::{Folder, invalid, newer};
 use crate::format::{self, ALIGN_BYTES, FormatError, OWNER_BYTES_MAX, PACK_HEADER_BYTES, RunPlace, Salt};
 use crate::segment::Segment;
-use crate::{Kind, Run, SegmentError};
+use crate::{Kind, Run, SegmentError, SegmentId};
 
 /// Bytes read at once while looking for headers.
 const WINDOW_BYTES: usize = 64 * 1024;
@@ -35,23 +35,29 @@ pub(crate) fn walk_pack(
     if segment.kind != Kind::Pack {
         return Err(invalid(format!("segment {:?} is not a pack", segment.id)));
     }
-    let file = folder.file(segment)?;
+    walk_file(&*folder.file(segment)?, segment.id, visit)
+}
+
+pub(crate) fn walk_file(
+    file: &dyn File,
+    id: SegmentId,
+    visit: &mut dyn FnMut(WalkedRun) -> ControlFlow<()>,
+) -> Result<(), SegmentError> {
     let file_len = file.len()?;
-    let mut window = Window { file: &*file, start: 0, bytes: Vec::new() };
-    let salt =
-        format::decode_pack_header(window.at(0, PACK_HEADER_BYTES)?, segment.id).map_err(|error| match error {
-            FormatError::Newer(_) => newer(segment.id, error),
-            FormatError::Damaged(what) => SegmentError::Corrupt { segment: segment.id, offset: 0, what },
-        })?;
+    let mut window = Window { file, start: 0, bytes: Vec::new() };
+    let salt = format::decode_pack_header(window.at(0, PACK_HEADER_BYTES)?, id).map_err(|error| match error {
+        FormatError::Newer(_) => newer(id, error),
+        FormatError::Damaged(what) => SegmentError::Corrupt { segment: id, offset: 0, what },
+    })?;
     let mut at = PACK_HEADER_BYTES as u64;
     while at < file_len {
         let bytes = window.at(at, format::RUN_HEADER_BYTES + OWNER_BYTES_MAX)?;
-        let Ok((place, owner)) = format::decode_run_header(bytes, segment.id, salt, at) else {
+        let Ok((place, owner)) = format::decode_run_header(bytes, id, salt, at) else {
             at += ALIGN_BYTES;
             continue;
         };
         let owner = owner.to_vec();
-        let run = read_end(&*file, segment, salt, &place)?;
+        let run = read_end(file, id, salt, &place)?;
         let walked = WalkedRun { owner, run, range: place.header..place.next.min(file_len.max(place.payload)) };
         if visit(walked).is_break() {
             return Ok(());
@@ -61,11 +67,11 @@ pub(crate) fn walk_pack(
     Ok(())
 }
 
-fn read_end(file: &dyn File, segment: &Segment, salt: Salt, place: &RunPlace) -> Result<Option<Run>, SegmentError> {
+fn read_end(file: &dyn File, id: SegmentId, salt: Salt, place: &RunPlace) -> Result<Option<Run>, SegmentError> {
     let mut mark = [0; format::RUN_END_BYTES];
     let count = file.read_at(&mut mark, place.end_mark())?;
     let crc = format::decode_run_end(&mark[..count], salt, place);
-    Ok(crc.map(|crc| Run { segment: segment.id, offset: place.payload, len: place.len, crc }))
+    Ok(crc.map(|crc| Run { segment: id, offset: place.payload, len: place.len, crc }))
 }
 
 /// A stretch of the file in memory, moved forward as needed.

@@ -37,6 +37,8 @@ pub struct RunWriter {
     taken: u64,
     buffer: Vec<u8>,
     sums: ChunkSums,
+    /// The length is what was written when it ends; space is reserved write by write.
+    growing: bool,
     state: State,
 }
 
@@ -56,11 +58,21 @@ enum State {
 }
 
 /// Checksums of a payload that passes by in pieces.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ChunkSums {
     done: Vec<u32>,
     current: u32,
     current_bytes: u64,
+}
+
+/// Makes a payload a run that stands on its own: puts its checksum table behind it, if it needs one, and gives the
+/// run's checksum.
+pub fn add_checksums(payload: &mut Vec<u8>) -> u32 {
+    let mut sums = ChunkSums::default();
+    sums.add(payload);
+    let (crc, table) = sums.finish(payload.len() as u64);
+    payload.extend_from_slice(&table);
+    crc
 }
 
 pub(crate) fn begin(folder: &Arc<Folder>, len: u64, owner: &[u8]) -> Result<RunWriter, SegmentError> {
@@ -85,10 +97,55 @@ pub(crate) fn begin(folder: &Arc<Folder>, len: u64, owner: &[u8]) -> Result<RunW
     };
     let buffer = Vec::with_capacity((len as usize).min(WRITE_BUFFER_BYTES));
     let (folder, sums) = (Arc::clone(folder), ChunkSums::default());
-    Ok(RunWriter { folder, pin, file, end, grant, offset, len, taken: 0, buffer, sums, state: State::Writing })
+    let (growing, state) = (false, State::Writing);
+    Ok(RunWriter { folder, pin, file, end, grant, offset, len, taken: 0, buffer, sums, growing, state })
+}
+
+/// Begins a run in a raw segment of its own whose length is not known yet.
+pub(crate) fn begin_growing(folder: &Arc<Folder>, owner: &[u8]) -> Result<RunWriter, SegmentError> {
+    folder.check_poison()?;
+    if owner.len() > OWNER_BYTES_MAX {
+        return Err(invalid(format!("an owner of {} bytes is longer than {OWNER_BYTES_MAX}", owner.len())));
+    }
+    let grant = folder.space.grant(ROUNDING_BYTES)?;
+    let (pin, file) = raw::create_growing(folder)?;
+    Ok(RunWriter {
+        folder: Arc::clone(folder),
+        pin,
+        file,
+        end: End::Raw { owner: owner.to_vec() },
+        grant,
+        offset: 0,
+        len: RUN_BYTES_MAX,
+        taken: 0,
+        buffer: Vec::with_capacity(WRITE_BUFFER_BYTES),
+        sums: ChunkSums::default(),
+        growing: true,
+        state: State::Writing,
+    })
 }
 
 impl RunWriter {
+    /// Payload bytes taken so far.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Payload that was written already; from this process's memory or the kernel's, so it is not verified.
+    pub fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, SegmentError> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.taken);
+        let end = end.ok_or_else(|| invalid("a read beyond what was written"))?;
+        let in_file = self.in_file();
+        let from_file = end.min(in_file).saturating_sub(offset);
+        let mut bytes = vec![0; from_file as usize];
+        self.file.read_exact_at(&mut bytes, self.offset + offset)?;
+        if end > in_file {
+            let start = offset.max(in_file) - in_file;
+            bytes.extend_from_slice(&self.buffer[start as usize..(end - in_file) as usize]);
+        }
+        Ok(bytes)
+    }
+
     pub fn segment(&self) -> SegmentId {
         self.pin.segment()
     }
@@ -99,6 +156,28 @@ impl RunWriter {
         if bytes.len() as u64 > self.len - self.taken {
             return Err(invalid("more bytes than the run has reserved"));
         }
+        if self.growing {
+            self.grant = self.folder.space.grant(bytes.len() as u64 + ROUNDING_BYTES)?;
+        }
+        let before = (self.taken, self.buffer.len(), self.sums.mark());
+        let in_file = self.in_file();
+        self.append(&mut bytes).inspect_err(|_| {
+            if self.growing {
+                // What came before this write stays good, in the file or in the buffer.
+                let flushed = self.in_file() > in_file;
+                self.buffer.truncate(if flushed { 0 } else { before.1 });
+                self.taken = before.0;
+                self.sums.back_to(before.2);
+            }
+        })
+    }
+
+    /// Payload bytes that are in the file.
+    fn in_file(&self) -> u64 {
+        self.taken - self.buffer.len() as u64
+    }
+
+    fn append(&mut self, bytes: &mut &[u8]) -> Result<(), SegmentError> {
         // Piece by piece, so that the processor's cache holds a piece from its checksum to its write.
         while !bytes.is_empty() {
             let (part, rest) = bytes.split_at(bytes.len().min(WRITE_BUFFER_BYTES - self.buffer.len()));
@@ -114,19 +193,26 @@ impl RunWriter {
                     self.put_buffer()?;
                 }
             }
-            bytes = rest;
+            *bytes = rest;
         }
         Ok(())
     }
 
     /// Ends the run (all reserved bytes must have been written); durable after `Store::sync(segment)`.
     pub fn finish(mut self) -> Result<Run, SegmentError> {
+        self.end()
+    }
+
+    /// As `finish`; a growing run goes on when it fails.
+    pub fn end(&mut self) -> Result<Run, SegmentError> {
         self.check()?;
-        if self.taken != self.len {
-            return Err(invalid(format!("the run has {} of its {} bytes", self.taken, self.len)));
+        let len = if self.growing { self.taken } else { self.len };
+        if self.taken != len {
+            return Err(invalid(format!("the run has {} of its {len} bytes", self.taken)));
         }
-        let (crc, table) = std::mem::take(&mut self.sums).finish(self.len);
-        let run = Run { segment: self.segment(), offset: self.offset, len: self.len, crc };
+        let (crc, table) = if self.growing { self.sums.clone() } else { std::mem::take(&mut self.sums) }.finish(len);
+        let run = Run { segment: self.segment(), offset: self.offset, len, crc };
+        let waiting = self.buffer.len();
         self.buffer.extend_from_slice(&table);
         match &self.end {
             End::Pack { salt, place } => {
@@ -134,19 +220,22 @@ impl RunWriter {
             }
             End::Raw { owner } => self.buffer.extend_from_slice(&format::encode_raw_footer(&run, owner)),
         }
-        let tail_offset = self.offset + self.len - (self.payload_waiting(table.len()) as u64);
-        self.put_at(tail_offset)?;
+        let (start, end_bytes) = (self.offset + len - waiting as u64, self.buffer.len() as u64);
+        let put = self.put_at(start).and_then(|()| self.cut_at(start + end_bytes));
+        if let Err(error) = put {
+            self.buffer.truncate(waiting);
+            return Err(error);
+        }
         self.state = State::Finished;
         Ok(run)
     }
 
-    /// Payload bytes among those that wait in the buffer, once the end has been added to them.
-    fn payload_waiting(&self, table_len: usize) -> usize {
-        let end_len = match &self.end {
-            End::Pack { .. } => format::RUN_END_BYTES,
-            End::Raw { owner } => owner.len() + format::RAW_FOOTER_BYTES,
-        };
-        self.buffer.len() - table_len - end_len
+    /// A write that failed may have left bytes behind the end of a growing run.
+    fn cut_at(&self, end: u64) -> Result<(), SegmentError> {
+        if self.growing && self.file.len()? > end {
+            self.file.set_len(end)?;
+        }
+        Ok(())
     }
 
     fn put_buffer(&mut self) -> Result<(), SegmentError> {
@@ -156,8 +245,9 @@ impl RunWriter {
     /// Writes the buffer at a place of the file and empties it.
     fn put_at(&mut self, at: u64) -> Result<(), SegmentError> {
         let buffer = std::mem::take(&mut self.buffer);
-        self.put_bytes(&buffer, at)?;
+        let put = self.put_bytes(&buffer, at);
         self.buffer = buffer;
+        put?;
         self.buffer.clear();
         Ok(())
     }
@@ -170,7 +260,10 @@ impl RunWriter {
 
     fn put_bytes(&mut self, bytes: &[u8], at: u64) -> Result<(), SegmentError> {
         if let Err(error) = self.file.write_all_at(bytes, at) {
-            self.state = State::Broken;
+            // A growing run writes the same place again.
+            if !self.growing {
+                self.state = State::Broken;
+            }
             return Err(error.into());
         }
         self.grant.spend(bytes.len() as u64);
@@ -198,6 +291,16 @@ impl Drop for RunWriter {
 }
 
 impl ChunkSums {
+    /// Where it is, to come back to.
+    fn mark(&self) -> (usize, u32, u64) {
+        (self.done.len(), self.current, self.current_bytes)
+    }
+
+    fn back_to(&mut self, (done, current, current_bytes): (usize, u32, u64)) {
+        self.done.truncate(done);
+        (self.current, self.current_bytes) = (current, current_bytes);
+    }
+
     pub(crate) fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let part = bytes.len().min((CHUNK_BYTES - self.current_bytes) as usize);

@@ -3,8 +3,8 @@
 //! Why:        all layers are broken in the same ways, so the ways are described once.
 //! Invariants: P1 the end of a life takes its picture of the disk while everything runs, and only then stops it; so
 //!             what was acknowledged before must be in it.  P2 an error is excused only by the fault that was armed.
-//!             P3 after a failed sync the power goes too: the next life does not read from a cache that holds what
-//!             the disk does not.
+//!             P3 after a failed sync the next life may come with or without a power cut; without one it reads from a
+//!             cache that shows what the disk does not hold.
 //! Not here:   what runs on the machine (engine, volume, server).
 
 use std::path::Path;
@@ -13,6 +13,8 @@ use std::sync::Arc;
 use margay_env::real::RealClock;
 use margay_env::sim::{SimDisk, SimRandom};
 use margay_env::{Disk, Env};
+
+use crate::Failure;
 
 /// What strikes during one life of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +69,12 @@ impl Fault {
 pub struct Lies {
     pub bytes: bool,
     pub names: bool,
+    /// Not a sync: the note that one failed is lost with the process.
+    pub notes: bool,
 }
 
+/// Says that a sync failed; where the program's data directory has it.
+pub(crate) const NOTE: &str = "/data/sync-failed";
 /// Share of lives that end with the program only, in percent.
 const KILLS_PERCENT: u64 = 25;
 
@@ -97,6 +103,24 @@ impl Machine {
         }
     }
 
+    /// Lives through up to `lives_max` lives, each with a fault of its own (as [`Fault::draw`] takes `changes`); what
+    /// one leaves behind is handed to the next.
+    pub fn lives<T>(
+        &mut self,
+        lives_max: u64,
+        changes: u64,
+        mut state: T,
+        mut live: impl FnMut(&mut Machine, Fault, T) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        for life in 0..1 + self.random.below(lives_max) {
+            let fault = Fault::draw(&self.random, changes);
+            self.arm(fault);
+            state =
+                live(self, fault, state).map_err(|failure| Failure(format!("life {life}, {fault:?}: {failure}")))?;
+        }
+        Ok(state)
+    }
+
     /// Arms the fault of the life that begins.
     pub fn arm(&self, fault: Fault) {
         match fault {
@@ -122,13 +146,18 @@ impl Machine {
         let seed = self.random.below(u64::MAX);
         let killed = match fault {
             Fault::KilledAfter(_) => true,
-            Fault::SyncFails(_) | Fault::NameSyncFails(_) => false,
+            // The sooner the next process comes, the more it is shown that is not on the disk.
+            Fault::SyncFails(_) | Fault::NameSyncFails(_) => self.random.chance(70),
             _ => self.random.chance(KILLS_PERCENT),
         };
         let after = if killed { self.disk.kill(seed) } else { self.disk.crash(seed) };
         self.disk.fail_after(0);
         // The next call notices.
         let _ = self.disk.sync_dir(Path::new("/"));
+        if self.lies.notes {
+            // Absent unless a sync failed.
+            let _ = after.remove(Path::new(NOTE));
+        }
         after.set_capacity(1 << 40);
         after.set_lying(self.lies.bytes, self.lies.names);
         self.disk = after;

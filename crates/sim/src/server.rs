@@ -32,7 +32,6 @@ use crate::engine::Tally;
 use crate::http::{ACCESS_KEY, Http, SECRET_KEY};
 use crate::ledger::Ledger;
 use crate::machine::{Fault, Lies, Machine};
-use crate::target::Target;
 use crate::verify::{Verdict, verify};
 use crate::volume::{Direct, fits_together, none_is_lost};
 use crate::{Failure, fail};
@@ -86,7 +85,7 @@ async fn open(machine: &Machine, settings: &Settings) -> Result<Running, String>
     let env = machine.env();
     let dir = DataDir::open_or_create(&env, Path::new("/data")).map_err(|error| error.to_string())?;
     let limits = settings.storage;
-    let storage = Arc::new(Storage::open(&env, dir, &limits).map_err(|failure| failure.message)?);
+    let storage = Arc::new(Storage::open(dir, &limits).map_err(|failure| failure.message)?);
     let keys = RootKeys { access_key: ACCESS_KEY.to_owned(), secret_key: SECRET_KEY.to_owned(), file: None };
     let door = S3Door::new(Arc::clone(&storage.volume), Arc::new(keys), margay_s3::Options::default(), env);
     let socket = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| error.to_string())?;
@@ -109,15 +108,12 @@ fn excuse(fault: Fault) -> Excuse {
 pub fn run(seed: u64, lies: Lies) -> Result<Tally, Failure> {
     let mut machine = Machine::new(seed, lies);
     let settings = settings(&machine.random);
-    let mut ledger = Ledger::new(1 + machine.random.below(CLIENTS_MAX) as usize);
+    let ledger = Ledger::new(1 + machine.random.below(CLIENTS_MAX) as usize);
     let mut tally = Tally::default();
-    for life in 0..1 + machine.random.below(LIVES_MAX) {
-        let fault = Fault::draw(&machine.random, CHANGES);
-        machine.arm(fault);
-        ledger = live(&mut machine, &settings, fault, ledger, &mut tally)
-            .map_err(|failure| Failure(format!("life {life}, {fault:?}: {failure}")))?;
+    let mut ledger = machine.lives(LIVES_MAX, CHANGES, ledger, |machine, fault, ledger| {
         tally.lives += 1;
-    }
+        live(machine, &settings, fault, ledger, &mut tally)
+    })?;
     tally.acknowledged = ledger.acknowledged;
     let last = |failure: Failure| Failure(format!("at the end: {failure}"));
     let runtime = runtime();
@@ -171,15 +167,8 @@ fn live(
 fn check(runtime: &Runtime, running: &Running, ledger: &mut Ledger, fault: Fault) -> Result<Verdict, Failure> {
     let http = Http::new(running.port);
     let excuse = excuse(fault);
-    let verdict = LocalSet::new().block_on(runtime, async {
-        match http.make_bucket().await {
-            Ok(()) => verify(&http, ledger, &*excuse).await,
-            Err(trouble) if excuse(&trouble.to_string()) => Ok(Verdict::BrokenOff),
-            Err(trouble) => fail!("no bucket: {trouble}"),
-        }
-    })?;
-    match verdict {
-        Verdict::BrokenOff => Ok(verdict),
+    match LocalSet::new().block_on(runtime, verify(&http, ledger, &*excuse))? {
+        Verdict::BrokenOff => Ok(Verdict::BrokenOff),
         Verdict::Right => fits_together(&running.storage.volume, ledger, fault),
     }
 }

@@ -27,12 +27,19 @@ struct Found {
     uploads: BTreeMap<String, FoundUpload>,
 }
 
-/// Compares all that the target holds with the ledger, and goes on from what it holds.
+/// Makes the bucket if it is not there, compares all that the target holds with the ledger, and goes on from what it
+/// holds.
 pub async fn verify<T: Target>(
     target: &T,
     ledger: &mut Ledger,
     excuse: &dyn Fn(&str) -> bool,
 ) -> Result<Verdict, Failure> {
+    if let Err(trouble) = target.make_bucket().await {
+        if excuse(&trouble.to_string()) {
+            return Ok(Verdict::BrokenOff);
+        }
+        fail!("no bucket: {trouble}");
+    }
     let found = match look(target, ledger).await {
         Ok(found) => found?,
         Err(trouble) if excuse(&trouble.to_string()) => return Ok(Verdict::BrokenOff),

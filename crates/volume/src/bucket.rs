@@ -13,7 +13,7 @@ use crate::draft::Draft;
 use crate::error::Refused;
 use crate::key::{self, Counted};
 use crate::open::Volume;
-use crate::record::{Bucket, DirectoryRecord};
+use crate::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
 use crate::seen::Seen;
 
 impl Volume {
@@ -93,8 +93,17 @@ impl Volume {
         draft.assert_version(key::bucket(name), version);
         held.into_iter().for_each(|range| draft.assert_empty(range));
         draft.delete(key::bucket(name));
-        draft.delete(key::directory(bucket.root));
-        draft.delete(key::times(bucket.root));
+        let attributes = self.get(&key::inode(bucket.root), seen)?;
+        draft.assert_unchanged(key::inode(bucket.root), attributes.as_ref().map(|row| row.version));
+        let root = match attributes.map(|row| Entry::decode(&row.value)).transpose()? {
+            Some(Entry::Directory(root)) => root,
+            Some(Entry::File(_) | Entry::Link(_)) => {
+                return Err(Error::Corrupt("a file has the number of a root".to_owned()).into());
+            }
+            None => DirectoryEntry::implicit(bucket.root),
+        };
+        draft.delete(key::inode(bucket.root));
+        self.release_directory(&mut draft, &root)?;
         draft.delete(key::usage(bucket.root, Counted::Objects));
         draft.delete(key::usage(bucket.root, Counted::Bytes));
         self.commit(draft)
@@ -106,7 +115,7 @@ impl Volume {
         let root = self.bucket_row(bucket, &mut seen).map(|(bucket, _)| bucket.root);
         let usage = match root {
             Ok(root) => Ok(Usage {
-                objects: self.counter(&key::usage(root, Counted::Objects), &mut seen)?,
+                objects: self.objects(root, &mut seen)?,
                 bytes: self.counter(&key::usage(root, Counted::Bytes), &mut seen)?,
             }),
             Err(error) => Err(error),
@@ -115,7 +124,12 @@ impl Volume {
         usage
     }
 
-    fn counter(&self, key: &[u8], seen: &mut Seen) -> Result<u64, Error> {
+    /// Objects of the bucket with this root.
+    pub(crate) fn objects(&self, root: key::Ino, seen: &mut Seen) -> Result<u64, Error> {
+        self.counter(&key::usage(root, Counted::Objects), seen)
+    }
+
+    pub(crate) fn counter(&self, key: &[u8], seen: &mut Seen) -> Result<u64, Error> {
         match self.get(key, seen)? {
             None => Ok(0),
             // A counter that went wrong is fsck's to find; it must not fail a request.

@@ -39,7 +39,7 @@ impl ReadCondition {
 }
 
 impl WriteCondition {
-    /// For a write to a key that holds `current`.
+    /// For a write to a key that holds `current`, or its removal.
     pub(crate) fn check(&self, current: Option<ETag>) -> Result<(), Error> {
         match (self, current) {
             (WriteCondition::None, _) | (WriteCondition::Absent, None) | (WriteCondition::Present, Some(_)) => Ok(()),
@@ -48,14 +48,6 @@ impl WriteCondition {
             (WriteCondition::Matches(_) | WriteCondition::Present, None) => Err(Error::NoSuchKey),
             (WriteCondition::Matches(list), Some(etag)) if list.contains(&etag) => Ok(()),
             (WriteCondition::Matches(_), Some(_)) => Err(Error::PreconditionFailed),
-        }
-    }
-
-    /// For the removal of a key that holds `current`.
-    pub(crate) fn check_removal(&self, current: Option<ETag>) -> Result<(), Error> {
-        match self.check(current) {
-            Err(Error::NoSuchKey) => Err(Error::PreconditionFailed),
-            other => other,
         }
     }
 }
@@ -97,7 +89,7 @@ mod tests {
         assert!(WriteCondition::Absent.check(None).is_ok());
         assert!(matches!(WriteCondition::Absent.check(Some(ETAG)), Err(Error::PreconditionFailed)));
         assert!(matches!(WriteCondition::Present.check(None), Err(Error::NoSuchKey)));
-        assert!(matches!(WriteCondition::Present.check_removal(None), Err(Error::PreconditionFailed)));
+        assert!(matches!(WriteCondition::Matches(vec![ETAG]).check(None), Err(Error::NoSuchKey)));
         assert!(WriteCondition::Matches(vec![OTHER, ETAG]).check(Some(ETAG)).is_ok());
         assert!(matches!(WriteCondition::Matches(vec![OTHER]).check(Some(ETAG)), Err(Error::PreconditionFailed)));
     }

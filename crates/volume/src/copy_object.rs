@@ -8,8 +8,8 @@
 use crate::api::{CopyRequest, Error, Headers, PutOutcome};
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::get_object::Found;
 use crate::key;
+use crate::names::Located;
 use crate::open::Volume;
 use crate::paths::{Done, Walk, split};
 use crate::place;
@@ -44,8 +44,8 @@ impl Volume {
         };
         let mut draft = Draft::default();
         let outcome = match &current.file {
-            Some((_, version)) if source.key == current.key => {
-                if *version != source.version {
+            Some(old) if source.entry_key == current.key => {
+                if (old.entry_version, old.version) != (source.entry_version, source.version) {
                     return Err(Refused::Conflict);
                 }
                 self.draft_onto_itself(&mut draft, walk, &source, headers)?
@@ -60,18 +60,18 @@ impl Volume {
         &self,
         draft: &mut Draft,
         walk: &Walk<'_>,
-        source: &Found,
+        source: &Located,
         headers: Headers,
     ) -> Result<PutOutcome, Error> {
         walk.path.assert_in(draft);
-        draft.assert_version(source.key.clone(), source.version);
+        source.assert_in(draft);
         if source.file.header_rows {
             self.delete_rows(draft, &key::headers(source.file.ino))?;
         }
         let now = self.now();
-        let file = FileEntry { modified: now, changed: now, headers, ..source.file.clone() };
+        let file = FileEntry { modified: now, changed: now, headers, header_rows: false, ..source.file.clone() };
         let outcome = PutOutcome { etag: file.etag, modified: now };
-        place::put_file(draft, source.key.clone(), file, None)?;
+        place::put_file(draft, source.row_key.clone(), file, None)?;
         Ok(outcome)
     }
 
@@ -80,7 +80,7 @@ impl Volume {
         draft: &mut Draft,
         walk: &Walk<'_>,
         name: &str,
-        source: &Found,
+        source: &Located,
         current: &Current,
         headers: Headers,
     ) -> Result<PutOutcome, Error> {
@@ -94,15 +94,13 @@ impl Volume {
         debug_assert!(matches!(data, Data::Inline(_)) == extents.is_none());
         let mut file = FileEntry::new(ino, from.size, from.etag, self.now(), data, headers);
         file.shared = extents.as_ref().is_some_and(|extents| !extents.is_empty());
-        if let Some((old, _)) = &current.file {
-            (file.mode, file.uid, file.gid) = (old.mode, old.uid, old.gid);
-        }
+        self.bequeath(draft, current, &mut file)?;
         let outcome = PutOutcome { etag: file.etag, modified: file.modified };
         let key = self.replace(walk, name, current, &file, draft)?;
         match &extents {
             // Small and copied with the entry: the copy is of one moment all the same.
-            None => draft.assert_version(source.key.clone(), source.version),
-            Some(extents) => self.share_runs(draft, source, ino, extents),
+            None => source.assert_in(draft),
+            Some(extents) => self.share_runs(draft, source, ino, extents)?,
         }
         if from.etag.parts > 0
             && let Some(row) = self.engine.get(&key::part_sizes(from.ino))?.value

@@ -23,7 +23,7 @@ use crate::record::DirectoryEntry;
 use crate::seen::Seen;
 
 impl Volume {
-    /// Fine when the key is absent (`Ok(false)`).
+    /// Fine when the key is absent (`Ok(false)`), but `NoSuchKey` when the condition wants something to be there.
     pub async fn delete_object(&self, bucket: &str, key: &str, condition: &WriteCondition) -> Result<bool, Error> {
         let done = self.delete_now(bucket, key, condition);
         self.answer(done).await
@@ -54,6 +54,7 @@ impl Volume {
             });
         }
         self.settle(newest).await?;
+        self.tell_mounts().await;
         Ok(answers)
     }
 
@@ -73,7 +74,7 @@ impl Volume {
         seen: &mut Seen,
     ) -> Result<Done<bool>, Refused> {
         let current = self.current(walk, name, seen)?;
-        condition.check_removal(current.etag(walk, name))?;
+        condition.check(current.etag(walk, name))?;
         let explicit = current.explicit(walk, name);
         if current.file.is_none() && !explicit {
             // Absent also when a directory on the way is: the walk saw that.
@@ -93,11 +94,10 @@ impl Volume {
         current: &Current,
         directory_object: bool,
     ) -> Result<(), Error> {
-        if let Some((file, version)) = &current.file {
-            draft.assert_version(current.key.clone(), *version);
+        if let Some(located) = &current.file {
             draft.delete(current.key.clone());
-            count(draft, walk.path.root, Some(file), None);
-            self.release_file(draft, file)?;
+            count(draft, walk.path.root, Some(&located.file), None);
+            self.drop_name(draft, located)?;
         }
         let mut steps = walk.path.steps.clone();
         match steps.last_mut() {
@@ -122,7 +122,7 @@ impl Volume {
         kept: &[Ino],
     ) -> Result<(), Error> {
         let now = self.now().0.max(0) as u64;
-        for step in steps.iter().rev() {
+        for (depth, step) in steps.iter().enumerate().rev() {
             let DirectoryEntry { ino, explicit, .. } = step.entry;
             if explicit || kept.contains(&ino) {
                 draft.max(key::times(ino), now);
@@ -135,8 +135,9 @@ impl Volume {
             }
             draft.assert_empty_but(&key::entries(ino), &gone);
             draft.delete(step.key.clone());
-            draft.delete(key::directory(ino));
-            draft.delete(key::times(ino));
+            let parent = if depth == 0 { root } else { steps[depth - 1].entry.ino };
+            draft.add(key::subdirectories(parent), -1);
+            self.release_directory(draft, &step.entry)?;
             gone.clone_from(&step.key);
         }
         draft.max(key::times(root), now);

@@ -13,7 +13,9 @@ use margay_meta::{BATCH_WRITES_MAX, Batch, Engine, Field, Payload, Place, Positi
 
 use crate::api::Error;
 use crate::error::Refused;
-use crate::key;
+use crate::key::{self, Ino};
+use crate::known::Known;
+use crate::watch::Notice;
 
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
@@ -101,6 +103,14 @@ impl Draft {
         }
     }
 
+    /// Counts so many directories out of one directory and into another, which may be the same.
+    pub(crate) fn move_subdirectories(&mut self, from: Ino, to: Ino, count: i64) {
+        if from != to {
+            self.add(key::subdirectories(from), -count);
+            self.add(key::subdirectories(to), count);
+        }
+    }
+
     pub(crate) fn max(&mut self, key: Vec<u8>, at_least: u64) {
         match self.places.get(&key).map(|place| &mut self.batch.writes[*place]) {
             Some(Write::Max { at_least: highest, .. }) => *highest = at_least.max(*highest),
@@ -111,19 +121,45 @@ impl Draft {
         }
     }
 
-    /// Sends bytes along. The engine fills their position into the value of write `entry` at byte `at` (segment,
-    /// then offset) and counts them as live in the segment where they land.
-    pub(crate) fn attach_payload(&mut self, bytes: Bytes, entry: usize, at: usize) {
+    /// The index of the write to a key.
+    pub(crate) fn write_of(&self, key: &[u8]) -> Option<usize> {
+        self.places.get(key).copied()
+    }
+
+    /// Sends bytes along: a run of `len` bytes, and its checksums behind it if it needs any. The engine fills its
+    /// position (segment, then offset) into each of `extents` (a write, and where in its value), and counts the run
+    /// as live in the segment where it lands.
+    pub(crate) fn attach_payload(&mut self, bytes: Bytes, len: u64, extents: impl IntoIterator<Item = (usize, usize)>) {
         assert!(self.batch.payload.is_none(), "a batch carries one payload");
         let counter = key::live(margay_segment::SegmentId(0), key::Live::Gained);
-        let counter = self.set(Write::Add { key: counter, delta: bytes.len() as i64 });
-        let value = Field::Value;
-        let places = vec![
-            Place { write: entry, field: value, at, what: Position::Segment },
-            Place { write: entry, field: value, at: at + 8, what: Position::Offset },
-            Place { write: counter, field: Field::Key, at: key::LIVE_SEGMENT_AT, what: Position::Segment },
-        ];
+        let counter = self.set(Write::Add { key: counter, delta: len as i64 });
+        let mut places =
+            vec![Place { write: counter, field: Field::Key, at: key::LIVE_SEGMENT_AT, what: Position::Segment }];
+        for (write, at) in extents {
+            places.push(Place { write, field: Field::Value, at, what: Position::Segment });
+            places.push(Place { write, field: Field::Value, at: at + 8, what: Position::Offset });
+        }
         self.batch.payload = Some(Payload { bytes, places });
+    }
+
+    /// What this draft changes that a kernel may know.
+    pub(crate) fn notice(&self, known: &Known) -> Notice {
+        let mut notice = Notice::default();
+        for write in &self.batch.writes {
+            let (Write::Put { key, .. } | Write::Delete { key }) = write else { continue };
+            if key::is_entry(key)
+                && let Ok((parent, name)) = key::parse_entry(key)
+                && known.contains(parent)
+            {
+                notice.entries.push((parent, name.to_owned()));
+            } else if key::is_inode(key)
+                && let Ok((ino, _)) = key::parse_ino(key)
+                && known.contains(ino)
+            {
+                notice.files.push(ino);
+            }
+        }
+        notice
     }
 
     pub(crate) fn deletes(&self, key: &[u8]) -> bool {

@@ -10,30 +10,27 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use margay_env::Timestamp;
-use margay_meta::Seq;
 use margay_segment::SegmentPin;
 
-use crate::api::{Error, ObjectInfo, ReadCondition};
+use crate::api::{Error, Headers, ObjectInfo, ReadCondition};
 use crate::key;
+use crate::names::Located;
 use crate::open::Volume;
 use crate::paths::split;
 use crate::place::OBJECT_EXTENTS_MAX;
 use crate::reader::{Content, Reader};
+use crate::record::data::is_hole;
 use crate::record::entry::EMPTY_ETAG;
 use crate::record::multipart::decode_part_sizes;
-use crate::record::{Data, Entry, FileEntry};
+use crate::record::{Data, FileEntry};
 use crate::seen::Seen;
 
+/// What kind of file an object is that only POSIX can make: symlink, fifo, socket, char or block.
+const KIND_HEADER: &str = "x-amz-meta-margay-kind";
+/// The numbers of a device, `MAJOR:MINOR`.
+const DEVICE_HEADER: &str = "x-amz-meta-margay-device";
 /// Times that GET begins again because the object was replaced under it.
 const TRIES_MAX: usize = 64;
-
-/// A file as it was found.
-#[derive(Clone, Debug)]
-pub(crate) struct Found {
-    pub(crate) key: Vec<u8>,
-    pub(crate) version: Seq,
-    pub(crate) file: FileEntry,
-}
 
 impl Volume {
     pub async fn head_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<ObjectInfo, Error> {
@@ -47,7 +44,8 @@ impl Volume {
         for _ in 0..TRIES_MAX {
             let found = self.find(bucket, key, seen)?;
             wanted.check(found.file.etag, found.file.modified)?;
-            if let Some(info) = self.info(&found, seen)? {
+            if let Some(mut info) = self.info(&found, seen)? {
+                tell_kind(&found.file, &mut info.headers);
                 return Ok(info);
             }
         }
@@ -71,7 +69,8 @@ impl Volume {
         for _ in 0..TRIES_MAX {
             let found = self.find(bucket, key, seen)?;
             check(&found.file)?;
-            let Some(info) = self.info(&found, seen)? else { continue };
+            let Some(mut info) = self.info(&found, seen)? else { continue };
+            tell_kind(&found.file, &mut info.headers);
             if let Some(content) = self.hold(&found, seen)? {
                 let (store, blocking) = (Arc::clone(&self.store), Arc::clone(&self.options.blocking));
                 return Ok(Reader { info, content, store, blocking });
@@ -81,7 +80,7 @@ impl Volume {
     }
 
     /// The file at a key, or the empty object that an explicit directory is.
-    pub(crate) fn find(&self, bucket: &str, key: &str, seen: &mut Seen) -> Result<Found, Error> {
+    pub(crate) fn find(&self, bucket: &str, key: &str, seen: &mut Seen) -> Result<Located, Error> {
         for _ in 0..TRIES_MAX {
             let mut now = Seen::default();
             let found = self.find_once(bucket, key, &mut now);
@@ -94,24 +93,21 @@ impl Volume {
         Err(Error::Busy)
     }
 
-    fn find_once(&self, bucket: &str, key: &str, seen: &mut Seen) -> Result<Found, Error> {
+    fn find_once(&self, bucket: &str, key: &str, seen: &mut Seen) -> Result<Located, Error> {
         let (directories, name) = split(key);
         let walk = self.walk(bucket, directories, seen)?;
         if !walk.complete() {
             return Err(Error::NoSuchKey);
         }
-        let row_key = key::entry(walk.path.directory(), name.as_bytes());
-        if let Some(row) = self.get(&row_key, seen)? {
-            let file = Entry::decode(&row.value)?.file();
-            let file = file.ok_or_else(|| Error::Corrupt("a directory has the name of a file".to_owned()))?;
-            return Ok(Found { key: row_key, version: row.version, file });
+        let parent = walk.path.directory();
+        if let Some(located) = self.file_at(parent, name.as_bytes(), seen)? {
+            return Ok(located);
         }
         match walk.path.steps.last() {
-            Some(step) if name.is_empty() && step.entry.explicit => Ok(Found {
-                key: step.key.clone(),
-                version: step.version,
-                file: explicit_object(step.entry.ino, self.modified(step.entry.ino, seen)?),
-            }),
+            Some(step) if name.is_empty() && step.entry.explicit => {
+                let file = explicit_object(step.entry.ino, self.modified(step.entry.ino, seen)?);
+                Ok(Located::direct(parent, step.key.clone(), step.version, file))
+            }
             _ => Err(Error::NoSuchKey),
         }
     }
@@ -124,12 +120,12 @@ impl Volume {
         Ok(Timestamp(i64::try_from(u64::from_le_bytes(bytes)).unwrap_or(i64::MAX)))
     }
 
-    fn unchanged(&self, found: &Found, seen: &mut Seen) -> Result<bool, Error> {
-        Ok(self.get(&found.key, seen)?.is_some_and(|row| row.version == found.version))
+    fn unchanged(&self, found: &Located, seen: &mut Seen) -> Result<bool, Error> {
+        Ok(self.get(&found.row_key, seen)?.is_some_and(|row| row.version == found.version))
     }
 
-    /// What S3 tells about a file; `None` when it was replaced while its rows were read.
-    pub(crate) fn info(&self, found: &Found, seen: &mut Seen) -> Result<Option<ObjectInfo>, Error> {
+    /// What is stored of a file for S3; `None` when it was replaced while its rows were read.
+    pub(crate) fn info(&self, found: &Located, seen: &mut Seen) -> Result<Option<ObjectInfo>, Error> {
         let file = &found.file;
         let mut info = ObjectInfo {
             size: file.size,
@@ -159,7 +155,7 @@ impl Volume {
     }
 
     /// Takes hold of a file's data; `None` when it was replaced meanwhile.
-    fn hold(&self, found: &Found, seen: &mut Seen) -> Result<Option<Content>, Error> {
+    pub(crate) fn hold(&self, found: &Located, seen: &mut Seen) -> Result<Option<Content>, Error> {
         let file = &found.file;
         let rows = match &file.data {
             Data::Inline(bytes) => return Ok(Some(Content::Inline(Bytes::copy_from_slice(bytes)))),
@@ -173,7 +169,8 @@ impl Volume {
                 extents.iter().map(place).collect()
             }
         };
-        let mut segments: Vec<_> = rows.iter().map(|(_, extent)| extent.run.segment).collect();
+        let stored = rows.iter().filter(|(_, extent)| !is_hole(extent));
+        let mut segments: Vec<_> = stored.map(|(_, extent)| extent.run.segment).collect();
         segments.sort_unstable();
         segments.dedup();
         let pins: Result<Vec<SegmentPin>, _> = segments.into_iter().map(|segment| self.store.pin(segment)).collect();
@@ -192,7 +189,17 @@ fn str_of(bytes: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(bytes).map_err(|_| Error::Corrupt("a header is not UTF-8".to_owned()))
 }
 
+/// A file that only POSIX can make is an object too; headers that are not stored say what it is.
+fn tell_kind(file: &FileEntry, headers: &mut Headers) {
+    let Some(kind) = file.special() else { return };
+    headers.insert(KIND_HEADER.to_owned(), kind.to_owned());
+    if file.device != 0 {
+        let (major, minor) = file.device_numbers();
+        headers.insert(DEVICE_HEADER.to_owned(), format!("{major}:{minor}"));
+    }
+}
+
 /// An explicit directory as S3 sees it.
 pub(crate) fn explicit_object(ino: key::Ino, modified: Timestamp) -> FileEntry {
-    FileEntry::new(ino, 0, EMPTY_ETAG, modified, Data::Inline(Vec::new()), crate::api::Headers::new())
+    FileEntry::new(ino, 0, EMPTY_ETAG, modified, Data::Inline(Vec::new()), Headers::new())
 }

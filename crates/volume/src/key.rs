@@ -12,14 +12,16 @@ use crate::record::Damaged;
 
 /// Number of a file, directory, upload or part; never used twice. 0 is nobody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Ino(pub u64);
+pub struct Ino(pub u64);
 
 const BUCKET: u8 = b'b';
 const USAGE: u8 = b'c';
 const DIRECTORY: u8 = b'd';
 const ENTRY: u8 = b'e';
+const SUBDIRECTORIES: u8 = b'f';
 const HEADER: u8 = b'h';
 const INOS: u8 = b'i';
+const INODE: u8 = b'n';
 const LIVE: u8 = b'l';
 const FORMAT: u8 = b'm';
 const ORPHAN: u8 = b'o';
@@ -29,6 +31,7 @@ const TIMES: u8 = b't';
 const UPLOAD: u8 = b'u';
 #[allow(dead_code, reason = "see `version`")]
 const VERSION: u8 = b'v';
+const XATTR: u8 = b'a';
 const EXTENT: u8 = b'x';
 const PART_SIZES: u8 = b'z';
 
@@ -122,12 +125,47 @@ pub(crate) fn directories() -> Range {
     range(vec![DIRECTORY])
 }
 
+/// The attributes of a file with several names, or of the root of a bucket.
+pub(crate) fn inode(ino: Ino) -> Vec<u8> {
+    table(INODE, &[&ino.0.to_be_bytes()])
+}
+
+pub(crate) fn is_inode(key: &[u8]) -> bool {
+    key.first() == Some(&INODE)
+}
+
+pub(crate) fn all_inodes() -> Range {
+    range(vec![INODE])
+}
+
+/// One extended attribute; its value is the row's, without a layout byte.
+pub(crate) fn xattr(ino: Ino, name: &[u8]) -> Vec<u8> {
+    table(XATTR, &[&ino.0.to_be_bytes(), name])
+}
+
+pub(crate) fn xattrs(ino: Ino) -> Range {
+    range(xattr(ino, b""))
+}
+
+pub(crate) fn all_xattrs() -> Range {
+    range(vec![XATTR])
+}
+
 pub(crate) fn times(ino: Ino) -> Vec<u8> {
     table(TIMES, &[&ino.0.to_be_bytes()])
 }
 
 pub(crate) fn all_times() -> Range {
     range(vec![TIMES])
+}
+
+/// How many directories are directly in a directory; absent is none.
+pub(crate) fn subdirectories(ino: Ino) -> Vec<u8> {
+    table(SUBDIRECTORIES, &[&ino.0.to_be_bytes()])
+}
+
+pub(crate) fn all_subdirectories() -> Range {
+    range(vec![SUBDIRECTORIES])
 }
 
 /// One version of an object, newest first. Not written by this format version.

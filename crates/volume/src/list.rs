@@ -93,6 +93,7 @@ impl Lister<'_> {
         }
         match shown.row {
             Summary::Directory(_) => Ok(Next::Descend),
+            Summary::Link(_) => Err(Error::Corrupt("a name was shown without its file".to_owned())),
             Summary::File { size, modified, etag } => {
                 let item = ListItem::Object { key: text(shown.key)?, size, etag, modified };
                 Ok(if self.give(item) { Next::Row } else { Next::Stop })

@@ -7,6 +7,7 @@
 //!             preconditions. Engine calls are made on the caller's thread; no latch is held across an await.
 //! Not here:   the operations.
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,15 +22,24 @@ use crate::api::Error;
 use crate::blocking::{Blocking, OnThisThread};
 use crate::draft::Draft;
 use crate::error::Refused;
+use crate::fresh::Fresh;
 use crate::inos::Inos;
 use crate::key::{self, Ino};
+use crate::known::Known;
+use crate::open_files::OpenFiles;
 use crate::paths::PathCache;
+use crate::record::DirectoryRecord;
 use crate::seen::Seen;
+use crate::watch::{Notice, Watchers};
 
-/// The layout of rows that this program reads and writes.
-pub const FORMAT_VERSION: u32 = 1;
+/// The layout of rows that this program writes; it reads all earlier ones.
+pub const FORMAT_VERSION: u32 = 2;
+/// The earliest layout that there was.
+const FORMAT_FIRST: u32 = 1;
+/// Counters that one batch of an upgrade writes.
+const UPGRADE_ROWS_PER_BATCH: usize = 4096;
 /// Times that an operation begins again after a conflict before it answers `Busy`.
-const TRIES_MAX: u32 = 64;
+pub(crate) const TRIES_MAX: u32 = 64;
 /// From this try on, wait a little first.
 const TRIES_WITHOUT_WAIT: u32 = 4;
 /// Longest wait between tries, in microseconds.
@@ -50,6 +60,12 @@ pub struct Options {
     pub run_bytes_max: u64,
     /// Directories whose path is kept in memory.
     pub paths_max: usize,
+    /// Bytes of one open file that wait in memory, before they go out to the store.
+    pub file_memory_bytes_max: u64,
+    /// Bytes of all open files that wait in memory.
+    pub memory_bytes_max: u64,
+    /// Pieces that scattered writes may cut a file into; over it the most broken stretch is put together.
+    pub file_pieces_max: usize,
 }
 
 impl Default for Options {
@@ -59,6 +75,9 @@ impl Default for Options {
             payload_bytes_max: 64 << 10,
             run_bytes_max: 1 << 30,
             paths_max: 16_384,
+            file_memory_bytes_max: 16 << 20,
+            memory_bytes_max: 256 << 20,
+            file_pieces_max: 16_000,
         }
     }
 }
@@ -85,6 +104,11 @@ pub struct Volume {
     latches: Vec<Mutex<()>>,
     /// Changes of one key take turns, so that many writers of it do not conflict until they give up.
     key_latches: Vec<Mutex<()>>,
+    /// What kernels know of the tree.
+    pub(crate) known: Known,
+    pub(crate) watchers: Arc<Watchers>,
+    pub(crate) open_files: OpenFiles,
+    pub(crate) fresh: Fresh,
 }
 
 impl Volume {
@@ -99,7 +123,23 @@ impl Volume {
         let paths = PathCache::new(options.paths_max);
         let latches = |count| (0..count).map(|_| Mutex::new(())).collect();
         let (latches, key_latches) = (latches(LATCHES), latches(KEY_LATCHES));
-        let volume = Volume { env, engine, store, options, inos: Inos::default(), paths, latches, key_latches };
+        let (known, watchers, open_files, fresh) =
+            (Known::default(), Arc::default(), OpenFiles::default(), Fresh::default());
+        let inos = Inos::default();
+        let volume = Volume {
+            env,
+            engine,
+            store,
+            options,
+            inos,
+            paths,
+            latches,
+            key_latches,
+            known,
+            watchers,
+            open_files,
+            fresh,
+        };
         volume.drain_orphans()?;
         Ok(Arc::new(volume))
     }
@@ -138,8 +178,39 @@ impl Volume {
         if self.engine.has_room() { Ok(()) } else { Err(Error::Full) }
     }
 
+    /// Commits, and tells the mounts.
     pub(crate) fn commit(&self, draft: Draft) -> Result<Seq, Refused> {
+        if !self.watchers.any() {
+            return draft.commit(&*self.engine);
+        }
+        let notice = draft.notice(&self.known);
+        let seq = draft.commit(&*self.engine)?;
+        if notice != Notice::default() {
+            self.watchers.tell(notice);
+        }
+        Ok(seq)
+    }
+
+    /// Commits a change that came from the mount, whose kernel knows of it.
+    pub(crate) fn commit_from_mount(&self, draft: Draft) -> Result<Seq, Refused> {
         draft.commit(&*self.engine)
+    }
+
+    /// Waits until kernels have forgotten what was changed so far; not for ever.
+    pub(crate) async fn tell_mounts(&self) {
+        if self.watchers.any() {
+            self.watchers.reached(self.watchers.newest(), &*self.env.clock).await;
+        }
+    }
+
+    /// Answers to S3 that did not wait until a kernel had forgotten what they changed.
+    pub fn late_invalidations(&self) -> u64 {
+        self.watchers.late()
+    }
+
+    /// Files that kernels know.
+    pub fn known_files(&self) -> usize {
+        self.known.len()
     }
 
     /// Runs `attempt` until it commits or is refused for good: a refusal counts when what it was decided on still
@@ -157,7 +228,7 @@ impl Volume {
         Err(Error::Busy)
     }
 
-    fn wait_a_little(&self, tries: u32) {
+    pub(crate) fn wait_a_little(&self, tries: u32) {
         if tries >= TRIES_WITHOUT_WAIT {
             let longest = WAIT_US_MAX.min(1 << tries.min(20));
             self.env.clock.sleep(Duration::from_micros(self.env.random.next_u64() % longest));
@@ -169,6 +240,7 @@ impl Volume {
         match done {
             Ok((value, seq)) => {
                 self.settle(seq).await?;
+                self.tell_mounts().await;
                 Ok(value)
             }
             Err(error @ (Error::Full | Error::ReadOnly(_) | Error::Io(_) | Error::Corrupt(_))) => Err(error),
@@ -214,22 +286,56 @@ impl Volume {
     }
 }
 
+/// A volume of an earlier format is marked as of this one before any row is written that the earlier one does not
+/// know, but for counters that it lacks: those are written before, so that they are there when it is marked.
 fn check_format(engine: &dyn Engine) -> Result<(), OpenError> {
     let row = engine.get(&key::format()).map_err(Error::from)?.value;
-    let Some(row) = row else {
-        let mut draft = Draft::default();
-        draft.assert_absent(key::format());
-        draft.put(key::format(), FORMAT_VERSION.to_be_bytes().to_vec());
-        return match draft.commit(engine) {
-            Ok(seq) => Ok(engine.wait_durable(seq).map_err(Error::from)?),
-            Err(Refused::Conflict) => check_format(engine),
-            Err(Refused::Error(error)) => Err(error.into()),
-        };
-    };
-    let found = row.value.as_ref().try_into().map(u32::from_be_bytes);
-    match found {
-        Ok(FORMAT_VERSION) => Ok(()),
-        Ok(found) if found > FORMAT_VERSION => Err(OpenError::Newer { found }),
-        _ => Err(Error::Corrupt("the format row holds no format".to_owned()).into()),
+    let mut draft = Draft::default();
+    match &row {
+        None => draft.assert_absent(key::format()),
+        Some(row) => match row.value.as_ref().try_into().map(u32::from_be_bytes) {
+            Ok(FORMAT_VERSION) => return Ok(()),
+            Ok(found) if found > FORMAT_VERSION => return Err(OpenError::Newer { found }),
+            Ok(FORMAT_FIRST..FORMAT_VERSION) => match count_subdirectories(engine, row.version) {
+                Ok(()) => draft.assert_version(key::format(), row.version),
+                Err(Refused::Conflict) => return check_format(engine),
+                Err(Refused::Error(error)) => return Err(error.into()),
+            },
+            _ => return Err(Error::Corrupt("the format row holds no format".to_owned()).into()),
+        },
     }
+    draft.put(key::format(), FORMAT_VERSION.to_be_bytes().to_vec());
+    match draft.commit(engine) {
+        Ok(seq) => Ok(engine.wait_durable(seq).map_err(Error::from)?),
+        Err(Refused::Conflict) => check_format(engine),
+        Err(Refused::Error(error)) => Err(error.into()),
+    }
+}
+
+/// Writes the counters of subdirectories, which format 1 lacks, from the records of directories. A put, so an upgrade
+/// that was cut off begins again; it asserts the format row, so it never meets a volume in use.
+fn count_subdirectories(engine: &dyn Engine, format: Seq) -> Result<(), Refused> {
+    let mut counts: HashMap<Ino, i64> = HashMap::new();
+    let (start, end) = key::directories();
+    engine
+        .scan(&start, &end, &mut |row| {
+            // A damaged record must not keep the volume from opening; fsck tells of it and counts again.
+            if let Ok(record) = DirectoryRecord::decode(row.value)
+                && record.parent != Ino(0)
+            {
+                *counts.entry(record.parent).or_default() += 1;
+            }
+            ControlFlow::Continue(())
+        })
+        .map_err(Error::from)?;
+    let counts: Vec<(Ino, i64)> = counts.into_iter().collect();
+    for some in counts.chunks(UPGRADE_ROWS_PER_BATCH) {
+        let mut draft = Draft::default();
+        draft.assert_version(key::format(), format);
+        for (ino, count) in some {
+            draft.put(key::subdirectories(*ino), count.to_le_bytes().to_vec());
+        }
+        draft.commit(engine)?;
+    }
+    Ok(())
 }

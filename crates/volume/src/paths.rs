@@ -146,7 +146,9 @@ impl Volume {
             let Some(row) = self.get(&key, seen)? else { break };
             match Entry::decode(&row.value)? {
                 Entry::Directory(entry) => path.steps.push(Step { key, version: row.version, entry }),
-                Entry::File(_) => return Err(Error::Corrupt("a file has the name of a directory".to_owned())),
+                Entry::File(_) | Entry::Link(_) => {
+                    return Err(Error::Corrupt("a file has the name of a directory".to_owned()));
+                }
             }
             missing = &missing[name.len()..];
         }
@@ -201,6 +203,7 @@ impl Volume {
                 draft.max(key::times(parent), self.now().0.max(0) as u64);
             }
             let record = DirectoryRecord { parent, sort_name: name.to_owned() };
+            draft.add(key::subdirectories(parent), 1);
             draft.put(key, entry.encode());
             draft.put(key::directory(entry.ino), record.encode());
             parent = entry.ino;

@@ -77,6 +77,13 @@ pub(crate) fn place_extents(draft: &mut Draft, ino: Ino, extents: Vec<Extent>) -
     Data::Rows
 }
 
+/// Which write of the draft an entry is, and where its first extent is in the value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PutEntry {
+    pub(crate) write: usize,
+    pub(crate) first_extent: Option<usize>,
+}
+
 /// Writes the entry, with its headers in it as far as they fit, and attaches its payload.
 pub(crate) fn put_file(
     draft: &mut Draft,
@@ -84,14 +91,20 @@ pub(crate) fn put_file(
     mut file: FileEntry,
     payload: Option<Bytes>,
 ) -> Result<(), Error> {
-    put_header_rows(draft, file.ino, file.fit_headers())?;
-    let encoded = file.encode();
-    let write = draft.put(key, encoded.value);
+    let put = put_entry(draft, key, &mut file)?;
     if let Some(bytes) = payload {
-        let at = encoded.first_extent.expect("a payload has an extent that names it");
-        draft.attach_payload(bytes, write, at);
+        let at = put.first_extent.expect("a payload has an extent that names it");
+        let len = bytes.len() as u64;
+        draft.attach_payload(bytes, len, [(put.write, at)]);
     }
     Ok(())
+}
+
+/// Writes the entry, with its headers in it as far as they fit.
+pub(crate) fn put_entry(draft: &mut Draft, key: Vec<u8>, file: &mut FileEntry) -> Result<PutEntry, Error> {
+    put_header_rows(draft, file.ino, file.fit_headers())?;
+    let encoded = file.encode();
+    Ok(PutEntry { write: draft.put(key, encoded.value), first_extent: encoded.first_extent })
 }
 
 fn put_header_rows(draft: &mut Draft, ino: Ino, headers: Headers) -> Result<(), Error> {

@@ -5,18 +5,21 @@
 //!             the condition that was decided on it holds; many PUTs into one directory do not conflict.
 //! Not here:   the bytes (upload), what becomes of the old object's data (release).
 
-use margay_meta::Seq;
-
 use crate::api::{Error, KEY_BYTES_MAX, PutOutcome, PutRequest};
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::key::{self, Counted, Ino};
+use crate::names::Located;
 use crate::open::Volume;
 use crate::paths::{Done, Walk, split};
 use crate::place::{self, Placed};
-use crate::record::{Entry, FileEntry};
+use crate::record::FileEntry;
+use crate::record::entry::{MODE_RIGHTS, MODE_SYMLINK};
 use crate::seen::Seen;
 use crate::upload::Staged;
+
+/// The extended attribute that is a file's POSIX access list.
+pub(crate) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 pub(crate) fn check_key(key: &str) -> Result<(), Error> {
     match key.len() {
@@ -30,7 +33,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
 #[derive(Debug)]
 pub(crate) struct Current {
     pub(crate) key: Vec<u8>,
-    pub(crate) file: Option<(FileEntry, Seq)>,
+    pub(crate) file: Option<Located>,
 }
 
 impl Volume {
@@ -58,9 +61,7 @@ impl Volume {
         let ino = self.new_ino()?;
         let Placed { data, payload } = place::place_body(&mut draft, ino, &staged.body);
         let mut file = FileEntry::new(ino, staged.len, request.etag, self.now(), data, request.headers.clone());
-        if let Some((old, _)) = &current.file {
-            (file.mode, file.uid, file.gid) = (old.mode, old.uid, old.gid);
-        }
+        self.bequeath(&mut draft, &current, &mut file)?;
         let outcome = PutOutcome { etag: file.etag, modified: file.modified };
         let key = self.replace(walk, name, &current, &file, &mut draft)?;
         place::put_file(&mut draft, key, file, payload)?;
@@ -71,15 +72,30 @@ impl Volume {
     /// Reads the file at the end of a walk.
     pub(crate) fn current(&self, walk: &Walk<'_>, name: &str, seen: &mut Seen) -> Result<Current, Error> {
         let key = key::entry(walk.path.directory(), name.as_bytes());
-        let row = if walk.complete() { self.get(&key, seen)? } else { None };
-        let file = match row {
-            None => None,
-            Some(row) => match Entry::decode(&row.value)? {
-                Entry::File(file) => Some((file, row.version)),
-                Entry::Directory(_) => return Err(Error::Corrupt("a directory has the name of a file".to_owned())),
-            },
+        let file = match walk.complete() {
+            true => self.file_at(walk.path.directory(), name.as_bytes(), seen)?,
+            false => None,
         };
         Ok(Current { key, file })
+    }
+
+    /// Gives a new object what it takes over from the file in whose place it comes: owner, rights and access list. A
+    /// symbolic link has no rights of its own.
+    pub(crate) fn bequeath(&self, draft: &mut Draft, current: &Current, new: &mut FileEntry) -> Result<(), Error> {
+        let Some(Located { file: old, .. }) = &current.file else { return Ok(()) };
+        (new.uid, new.gid) = (old.uid, old.gid);
+        if old.kind() == MODE_SYMLINK {
+            return Ok(());
+        }
+        new.mode = old.mode & MODE_RIGHTS;
+        // With a list, the rights of the group are the most that the list gives: without it they would be the group's.
+        if old.xattrs
+            && let Some(row) = self.engine.get(&key::xattr(old.ino, ACCESS_LIST))?.value
+        {
+            new.xattrs = true;
+            draft.put(key::xattr(new.ino, ACCESS_LIST), row.value.to_vec());
+        }
+        Ok(())
     }
 
     /// Drafts all of a replacement but the new entry itself: preconditions, directories, counters, and the end of
@@ -95,12 +111,14 @@ impl Volume {
         walk.path.assert_in(draft);
         let directory = self.make_directories(walk, draft)?;
         if walk.complete() {
-            draft.assert_unchanged(current.key.clone(), current.file.as_ref().map(|(_, version)| *version));
+            if current.file.is_none() {
+                draft.assert_absent(current.key.clone());
+            }
             draft.max(key::times(directory), new.modified.0.max(0) as u64);
         }
-        count(draft, walk.path.root, current.file.as_ref().map(|(old, _)| old), Some(new));
-        if let Some((old, _)) = &current.file {
-            self.release_file(draft, old)?;
+        count(draft, walk.path.root, current.file.as_ref().map(|old| &old.file), Some(new));
+        if let Some(old) = &current.file {
+            self.drop_name(draft, old)?;
         }
         Ok(key::entry(directory, name.as_bytes()))
     }
@@ -110,7 +128,7 @@ impl Current {
     /// The ETag of what S3 sees at the key; an explicit directory is an empty object.
     pub(crate) fn etag(&self, walk: &Walk<'_>, name: &str) -> Option<crate::api::ETag> {
         match &self.file {
-            Some((file, _)) => Some(file.etag),
+            Some(old) => Some(old.file.etag),
             None => self.explicit(walk, name).then_some(crate::record::entry::EMPTY_ETAG),
         }
     }

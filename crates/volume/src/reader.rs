@@ -2,7 +2,7 @@
 //!
 //! Why:        a GET keeps its snapshot however the key changes meanwhile, so the reader holds the extents.
 //! Invariants: the reader's segments are pinned before the entry was read for the last time, so they are there.
-//!             Every byte given out was verified by the segment store.
+//!             Every byte given out was verified by the segment store, or is a zero of a hole.
 //! Not here:   finding the entry (get_object).
 
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use margay_segment::{Extent, SegmentPin, Store};
 
 use crate::api::{Error, ObjectInfo};
 use crate::blocking::{self, Blocking};
+use crate::record::data::is_hole;
 
 /// Most bytes that one read gives.
 pub const READ_BYTES_MAX: u64 = 1 << 20;
@@ -54,6 +55,9 @@ impl Reader {
             Content::Extents { extents, .. } => find(extents, offset)?,
         };
         let len = len.min(extent.len - skip);
+        if is_hole(&extent) {
+            return Ok(Bytes::from(vec![0; len as usize]));
+        }
         if let Some(bytes) = self.store.read_cached(&extent, skip, len)? {
             return Ok(bytes);
         }

@@ -1,4 +1,4 @@
-//! Letting go of a file's or part's data in the batch that removes its name.
+//! Letting go of a file's, part's or directory's rows in the batch that removes its name.
 //!
 //! Why:        a run is live as long as one owner names it; share rows say who else does.
 //! Invariants: R1 a file without the shared flag is the only owner of its runs: taking a share sets the flag, so
@@ -16,8 +16,8 @@ use crate::api::Error;
 use crate::draft::Draft;
 use crate::key::{self, Ino, Live};
 use crate::open::Volume;
-use crate::record::data::decode_extent_row;
-use crate::record::{Data, FileEntry, Orphan};
+use crate::record::data::{decode_extent_row, is_hole};
+use crate::record::{Data, DirectoryEntry, FileEntry, Orphan};
 use crate::seen::Seen;
 
 /// Most extent rows that go in the batch that removes the file.
@@ -28,6 +28,9 @@ impl Volume {
     pub(crate) fn release_file(&self, draft: &mut Draft, file: &FileEntry) -> Result<(), Error> {
         if file.header_rows {
             self.delete_rows(draft, &key::headers(file.ino))?;
+        }
+        if file.xattrs {
+            self.delete_rows(draft, &key::xattrs(file.ino))?;
         }
         if file.etag.parts > 0 {
             draft.delete(key::part_sizes(file.ino));
@@ -46,6 +49,15 @@ impl Volume {
                 self.release_runs(draft, file.ino, file.shared, &extents)
             }
         }
+    }
+
+    /// Drafts the end of a directory whose entry the draft removes or replaces, and whose version and emptiness it
+    /// asserts.
+    pub(crate) fn release_directory(&self, draft: &mut Draft, directory: &DirectoryEntry) -> Result<(), Error> {
+        draft.delete(key::directory(directory.ino));
+        draft.delete(key::times(directory.ino));
+        draft.delete(key::subdirectories(directory.ino));
+        if directory.xattrs { self.delete_rows(draft, &key::xattrs(directory.ino)) } else { Ok(()) }
     }
 
     /// Drafts that `owner` names these extents' runs no more.
@@ -111,9 +123,9 @@ impl Volume {
     }
 }
 
-/// Each run once; a file may name a run in several extents.
+/// Each run once; a file may name a run in several extents. Holes are no runs.
 pub(crate) fn distinct_runs(extents: &[Extent]) -> Vec<Run> {
-    let mut runs: Vec<Run> = extents.iter().map(|extent| extent.run).collect();
+    let mut runs: Vec<Run> = extents.iter().filter(|extent| !is_hole(extent)).map(|extent| extent.run).collect();
     runs.sort_unstable_by_key(|run| (run.segment, run.offset));
     runs.dedup_by_key(|run| (run.segment, run.offset));
     runs

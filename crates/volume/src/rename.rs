@@ -6,7 +6,8 @@
 //!             N2 an object is replaced as by PUT unless the condition forbids it; a directory replaces only an
 //!                empty explicit directory, anything else at the destination refuses with `PreconditionFailed`.
 //!             N3 implicit directories that become empty go, as after DELETE.
-//! Locking:    the latch of the source's directory, as for DELETE.
+//! Locking:    the turn of what moves, since mounts keep where it is; then the latch of the source's directory, as for
+//!             DELETE.
 
 use margay_meta::Seq;
 
@@ -17,7 +18,7 @@ use crate::key::{self, Ino};
 use crate::open::Volume;
 use crate::paths::{Path, Walk, split};
 use crate::put_object::{check_key, count};
-use crate::record::{DirectoryEntry, DirectoryRecord, Entry};
+use crate::record::{DirectoryRecord, Entry};
 use crate::seen::Seen;
 
 impl Volume {
@@ -42,9 +43,10 @@ impl Volume {
     ) -> Result<Seq, Refused> {
         let ((from_dirs, from_name), (to_dirs, to_name)) = (split(from), split(to));
         let source_walk = self.walk(bucket, from_dirs, seen)?;
-        let _turn = self.latch(source_walk.path.directory()).lock();
+        let ino = self.current(&source_walk, from_name, seen)?.file.ok_or(Error::NoSuchKey)?.file.ino;
+        let _turns = (self.known.turn(ino), self.latch(source_walk.path.directory()).lock());
         let source = self.current(&source_walk, from_name, seen)?;
-        let (mut file, version) = source.file.clone().ok_or(Error::NoSuchKey)?;
+        let moved = source.file.as_ref().filter(|moved| moved.file.ino == ino).ok_or(Refused::Conflict)?;
         let walk = self.walk(bucket, to_dirs, seen)?;
         let current = self.current(&walk, to_name, seen)?;
         condition.check(current.etag(&walk, to_name))?;
@@ -53,16 +55,17 @@ impl Volume {
         }
         let mut draft = Draft::default();
         source_walk.path.assert_in(&mut draft);
-        draft.assert_version(source.key.clone(), version);
-        draft.delete(source.key.clone());
-        file.changed = self.now();
-        let target = self.replace(&walk, to_name, &current, &file, &mut draft)?;
+        let target = self.replace(&walk, to_name, &current, &moved.file, &mut draft)?;
+        let directory = key::parse_entry(&target)?.0;
+        draft.max(key::times(directory), self.now().0.max(0) as u64);
         // The moved file was counted as new.
-        count(&mut draft, walk.path.root, Some(&file), None);
-        draft.put(target, file.encode().value);
+        count(&mut draft, walk.path.root, Some(&moved.file), None);
+        self.move_name(&mut draft, moved, target)?;
         let steps = &source_walk.path.steps;
-        self.vacate(&mut draft, source_walk.path.root, steps, source.key, &directories_of(&walk.path))?;
-        self.commit(draft)
+        self.vacate(&mut draft, source_walk.path.root, steps, source.key.clone(), &directories_of(&walk.path))?;
+        let seq = self.commit(draft)?;
+        self.known.moved(ino, directory, to_name);
+        Ok(seq)
     }
 
     fn try_rename_directory(
@@ -79,7 +82,7 @@ impl Volume {
             return Err(Error::NoSuchKey.into());
         }
         let parent = above.last().map_or(source_walk.path.root, |step| step.entry.ino);
-        let _turn = self.latch(parent).lock();
+        let _turns = (self.known.turn(moved.entry.ino), self.latch(parent).lock());
         let (to_dirs, to_name) = to.split_at(to[..to.len() - 1].rfind('/').map_or(0, |slash| slash + 1));
         let walk = self.walk(bucket, to_dirs, seen)?;
         if from == to {
@@ -95,13 +98,16 @@ impl Volume {
         let target = key::entry(target_parent, to_name.as_bytes());
         self.draft_target(&mut draft, &walk, &target, condition, seen)?;
         draft.delete(moved.key.clone());
+        draft.move_subdirectories(parent, target_parent, 1);
         draft.put(target, moved.entry.encode());
         let record = DirectoryRecord { parent: target_parent, sort_name: to_name.to_owned() };
         draft.put(key::directory(moved.entry.ino), record.encode());
         draft.max(key::times(target_parent), self.now().0.max(0) as u64);
         let kept = directories_of(&walk.path);
         self.vacate(&mut draft, source_walk.path.root, above, moved.key.clone(), &kept)?;
-        self.commit(draft)
+        let seq = self.commit(draft)?;
+        self.known.moved(moved.entry.ino, target_parent, to_name);
+        Ok(seq)
     }
 
     /// Decides whether a directory may take this place, and drafts the end of an empty one that has it.
@@ -120,9 +126,10 @@ impl Volume {
             }
             return condition.check(None);
         };
-        let Entry::Directory(DirectoryEntry { ino, .. }) = Entry::decode(&row.value)? else {
+        let Entry::Directory(replaced) = Entry::decode(&row.value)? else {
             return Err(Error::Corrupt("a file has the name of a directory".to_owned()));
         };
+        let ino = replaced.ino;
         let mut empty = true;
         self.scan(&key::entries(ino), &mut Seen::default(), |_| {
             empty = false;
@@ -133,9 +140,8 @@ impl Volume {
         }
         draft.assert_version(target.to_vec(), row.version);
         draft.assert_empty(key::entries(ino));
-        draft.delete(key::directory(ino));
-        draft.delete(key::times(ino));
-        Ok(())
+        draft.add(key::subdirectories(key::parse_entry(target)?.0), -1);
+        self.release_directory(draft, &replaced)
     }
 }
 

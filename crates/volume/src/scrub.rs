@@ -2,7 +2,7 @@
 //!
 //! Why:        bytes that nobody reads rot unseen; a scrub finds them while another copy may still exist somewhere.
 //! Invariants: reads only. A row that changed since it was read is passed over: it is not damage that its old data
-//!             is gone.
+//!             is gone. Data is looked at when its row is durable: before, a payload may still be on its way to the log.
 //! Not here:   whether rows agree with each other (fsck), when and how fast to go (the caller's visitor).
 
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use margay_segment::{Extent, SegmentError};
 use crate::api::Error;
 use crate::key::{self, Ino};
 use crate::open::Volume;
-use crate::record::data::decode_extent_row;
+use crate::record::data::{decode_extent_row, is_hole};
 use crate::record::{Data, DirectoryRecord, Entry, PartRecord};
 use crate::seen::Seen;
 
@@ -47,6 +47,7 @@ pub struct ScrubReport {
 #[derive(Clone, Copy, Debug)]
 enum Table {
     Entries,
+    Inodes,
     Extents,
     Parts,
 }
@@ -69,6 +70,7 @@ impl Volume {
         let mut report = ScrubReport::default();
         for (table, range) in [
             (Table::Entries, key::all_entries()),
+            (Table::Inodes, key::all_inodes()),
             (Table::Extents, key::all_extents()),
             (Table::Parts, key::all_parts()),
         ] {
@@ -95,7 +97,8 @@ impl Volume {
         let mut page = Vec::new();
         let mut next = None;
         let mut rows = 0;
-        self.scan(&range, &mut Seen::default(), |row| {
+        let mut seen = Seen::default();
+        self.scan(&range, &mut seen, |row| {
             rows += 1;
             let extents = extents_of(table, row.value);
             if !extents.is_empty() {
@@ -107,6 +110,7 @@ impl Volume {
             next = Some(key::after(row.key.to_vec()));
             Ok(ControlFlow::Break(()))
         })?;
+        self.engine.wait_durable(seen.seq)?;
         Ok((page, next))
     }
 
@@ -146,6 +150,10 @@ impl Volume {
                 Ok((directory, name)) => self.path_of(directory, name)?,
                 Err(_) => "an entry whose name does not decode".to_owned(),
             },
+            Table::Inodes => match key::parse_ino(row) {
+                Ok((ino, _)) => format!("file {} with several names", ino.0),
+                Err(_) => "an inode record whose number does not decode".to_owned(),
+            },
             Table::Extents => match key::parse_extent(row) {
                 Ok((ino, offset)) => format!("file {} from byte {offset} on", ino.0),
                 Err(_) => "an extent row that does not decode".to_owned(),
@@ -179,7 +187,7 @@ impl Volume {
 
 fn extents_of(table: Table, value: &[u8]) -> Vec<Extent> {
     let data = match table {
-        Table::Entries => match Entry::decode(value) {
+        Table::Entries | Table::Inodes => match Entry::decode(value) {
             Ok(Entry::File(file)) => Some(file.data),
             _ => None,
         },
@@ -187,7 +195,7 @@ fn extents_of(table: Table, value: &[u8]) -> Vec<Extent> {
         Table::Extents => decode_extent_row(value).ok().map(|extent| Data::Extents(vec![extent])),
     };
     match data {
-        Some(Data::Extents(extents)) => extents.into_iter().collect(),
+        Some(Data::Extents(extents)) => extents.into_iter().filter(|extent| !is_hole(extent)).collect(),
         _ => Vec::new(),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Why:        a copy moves no data: it becomes one more owner of the source's runs.
 //! Invariants: H1 when a run gets its second owner, a row is written for both; later owners write their own.
-//!             H2 the source's entry gets the shared flag in the same batch, so a removal of the source that did
+//!             H2 the source gets the shared flag in the same batch, so a removal of the source that did
 //!                not know of the copy conflicts.
 //! Not here:   the end of an owner (release).
 
@@ -10,8 +10,8 @@ use margay_segment::Extent;
 
 use crate::api::Error;
 use crate::draft::Draft;
-use crate::get_object::Found;
 use crate::key::{self, Ino};
+use crate::names::Located;
 use crate::open::Volume;
 use crate::place::OBJECT_EXTENTS_MAX;
 use crate::record::{Data, FileEntry};
@@ -34,16 +34,22 @@ impl Volume {
     }
 
     /// Drafts that `new` names these extents' runs too.
-    pub(crate) fn share_runs(&self, draft: &mut Draft, source: &Found, new: Ino, extents: &[Extent]) {
-        draft.assert_version(source.key.clone(), source.version);
+    pub(crate) fn share_runs(
+        &self,
+        draft: &mut Draft,
+        source: &Located,
+        new: Ino,
+        extents: &[Extent],
+    ) -> Result<(), Error> {
+        source.assert_in(draft);
         if !source.file.shared {
-            let file = FileEntry { shared: true, ..source.file.clone() };
-            draft.put(source.key.clone(), file.encode().value);
+            source.draft_change(draft, |file| file.shared = true)?;
         }
         for run in distinct_runs(extents) {
             draft.put(key::share(run.segment, run.offset, source.file.ino), SHARE_ROW.to_vec());
             draft.put(key::share(run.segment, run.offset, new), SHARE_ROW.to_vec());
         }
+        Ok(())
     }
 
     /// Drafts that `new` takes the place of `old` as an owner, where `old` is listed as one.

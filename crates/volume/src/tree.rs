@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use crate::api::Error;
 use crate::key::{self, Ino};
 use crate::open::Volume;
-use crate::record::{DirectoryEntry, Entry, Summary};
+use crate::record::{DirectoryEntry, Entry, FileEntry, Summary};
 use crate::seen::Seen;
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) enum Next {
     Stop,
 }
 
-/// A directory is shown before what is in it, with its path; a file with its key.
+/// A directory is shown before what is in it, with its path; a file with its key, also one with several names.
 #[derive(Debug)]
 pub(crate) struct Shown<'a> {
     pub(crate) key: &'a [u8],
@@ -96,6 +96,10 @@ impl<'v> Tree<'v> {
             path.truncate(path_len);
             path.extend_from_slice(key::parse_ino(row.key)?.1);
             let summary = Summary::decode(row.value)?;
+            if matches!(summary, Summary::Link(_)) {
+                stopped = Some((Next::Row, summary));
+                return Ok(ControlFlow::Break(()));
+            }
             let next = visit(Shown { key: path, row: summary })?;
             if matches!(next, Next::Row) {
                 return Ok(ControlFlow::Continue(()));
@@ -105,9 +109,26 @@ impl<'v> Tree<'v> {
         })?;
         match stopped {
             None => Ok(None),
+            Some((_, Summary::Link(_))) => self.follow(ino, path_len, visit).map(Some),
             Some((Next::Descend, Summary::Directory(entry))) => Ok(Some(self.enter(entry, Vec::new(), visit)?)),
             Some((next, _)) => Ok(Some(next)),
         }
+    }
+
+    /// Shows the file that the last row, one of its several names, leads to; the next scan begins behind it.
+    fn follow(
+        &mut self,
+        directory: Ino,
+        path_len: usize,
+        visit: &mut dyn FnMut(Shown<'_>) -> Result<Next, Error>,
+    ) -> Result<Next, Error> {
+        let name = &self.path[path_len..];
+        let located = self.volume.file_at(directory, name, &mut self.seen)?;
+        self.from = key::after(name.to_vec());
+        // Removed since the scan saw it.
+        let Some(located) = located else { return Ok(Next::Row) };
+        let FileEntry { size, modified, etag, .. } = located.file;
+        visit(Shown { key: &self.path, row: Summary::File { size, modified, etag } })
     }
 
     /// Goes into the directory whose path is `path`. Shows its object first when that has no row of its own.

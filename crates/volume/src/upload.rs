@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use margay_segment::{Run, RunWriter, SegmentId, SegmentPin, Store};
+use margay_segment::{CHUNK_BYTES, Run, RunWriter, SegmentId, SegmentPin, Store};
 
 use crate::api::{Error, OBJECT_BYTES_MAX};
 use crate::key::Ino;
@@ -17,6 +17,9 @@ use crate::open::Volume;
 use crate::place::OBJECT_EXTENTS_MAX;
 use crate::record::data::INLINE_BYTES_MAX;
 use crate::seen::Seen;
+
+/// A large body is synced each time that this many of its bytes were written, while more of it comes.
+const SYNC_AHEAD_BYTES: u64 = 8 << 20;
 
 /// Bytes on their way to becoming an object or a part; dropping it forgets them.
 #[derive(Debug)]
@@ -32,7 +35,14 @@ pub struct Upload {
 #[derive(Debug)]
 enum State {
     Small(Vec<u8>),
-    Runs { current: Option<Box<RunWriter>>, current_left: u64, done: Vec<Run>, pins: Vec<SegmentPin> },
+    Runs {
+        current: Option<Box<RunWriter>>,
+        current_left: u64,
+        /// Bytes written since the last sync was begun.
+        unsynced: u64,
+        done: Vec<Run>,
+        pins: Vec<SegmentPin>,
+    },
 }
 
 /// Bytes stored durably or small enough to travel with the commit; given to `put_object` or `put_part`.
@@ -88,7 +98,7 @@ impl Volume {
 
     /// As `stage`, never in memory.
     pub(crate) fn stage_in_runs(&self, owner: Ino, len: u64) -> Result<Upload, Error> {
-        let state = State::Runs { current: None, current_left: 0, done: Vec::new(), pins: Vec::new() };
+        let state = State::Runs { current: None, current_left: 0, unsynced: 0, done: Vec::new(), pins: Vec::new() };
         Ok(self.new_upload(owner, len, state))
     }
 
@@ -105,7 +115,8 @@ impl Volume {
 
     /// Bodies up to this many bytes are kept in memory until their commit.
     fn small_bytes_max(&self) -> u64 {
-        let payload = self.engine.payload_bytes_max().min(self.options.payload_bytes_max);
+        // A longer run would need its checksums behind it.
+        let payload = self.engine.payload_bytes_max().min(self.options.payload_bytes_max).min(CHUNK_BYTES as usize);
         payload.max(INLINE_BYTES_MAX) as u64
     }
 }
@@ -123,7 +134,7 @@ impl Upload {
         }
         match &mut self.state {
             State::Small(buffer) => buffer.extend_from_slice(bytes),
-            State::Runs { current, current_left, done, pins } => {
+            State::Runs { current, current_left, unsynced, done, pins } => {
                 let mut left = self.expected - self.received;
                 while !bytes.is_empty() {
                     let writer = match current {
@@ -139,6 +150,11 @@ impl Upload {
                     *current_left -= head.len() as u64;
                     left -= head.len() as u64;
                     bytes = rest;
+                    *unsynced += head.len() as u64;
+                    if *unsynced >= SYNC_AHEAD_BYTES && left > 0 {
+                        self.store.sync_ahead(writer.segment())?;
+                        *unsynced = 0;
+                    }
                     if *current_left == 0
                         && let Some(writer) = current.take()
                     {

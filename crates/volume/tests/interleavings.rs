@@ -99,6 +99,7 @@ enum Action {
     Delete(&'static str),
     Copy(&'static str, &'static str),
     Rename(&'static str, &'static str),
+    Link(&'static str, &'static str),
     MakeDirectory(&'static str),
     PutPart,
     ReplacePart,
@@ -109,7 +110,7 @@ enum Action {
 
 use Action::*;
 
-const ACTIONS: [Action; 23] = [
+const ACTIONS: [Action; 26] = [
     Put("a/x", 200),
     Put("a/y", 9),
     Put("a/b/c", 201),
@@ -127,6 +128,9 @@ const ACTIONS: [Action; 23] = [
     Rename("a/", "b/a/"),
     Rename("b/", "a/b/"),
     Rename("a/", "c/"),
+    Link("a/x", "a/z"),
+    Link("a/z", "b/z"),
+    Delete("a/z"),
     MakeDirectory("a/"),
     PutPart,
     ReplacePart,
@@ -135,11 +139,12 @@ const ACTIONS: [Action; 23] = [
     DeleteBucket,
 ];
 
-const STARTS: [&[Action]; 4] = [
+const STARTS: [&[Action]; 5] = [
     &[],
     &[Put("a/x", 202), PutPart],
     &[Put("a/x", 203), Put("a/y", 204), Copy("a/x", "b/y"), PutPart],
     &[MakeDirectory("a/"), Put("b/y", 205), Copy("b/y", "c/z")],
+    &[Put("a/x", 207), Put("b/w", 3), Link("a/x", "a/z"), Link("a/z", "b/y"), PutPart],
 ];
 
 /// The upload that `PutPart`, `Complete` and `Abort` mean, and its part's body.
@@ -185,6 +190,7 @@ fn run(volume: &Volume, upload: &str, action: Action) -> String {
             condition: WriteCondition::None,
             source_condition: ReadCondition::default(),
         }))),
+        Link(from, to) => rows::link(volume, "b", from, to),
         Rename(from, to) => ok(wait(volume.rename("b", from, to, &WriteCondition::None))),
         MakeDirectory(path) => ok(wait(volume.make_directory("b", path))),
         PutPart | ReplacePart => {

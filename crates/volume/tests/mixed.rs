@@ -18,6 +18,7 @@ enum Step {
     Delete { key: String },
     Copy { from: String, to: String },
     Rename { from: String, to: String },
+    Link { from: String, to: String },
     Multipart { key: String, source: Option<String>, keep: bool },
     MakeDirectory { path: String },
 }
@@ -34,6 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => key().prop_map(|key| Step::Delete { key }),
         4 => (key(), key()).prop_map(|(from, to)| Step::Copy { from, to }),
         3 => (key(), key()).prop_map(|(from, to)| Step::Rename { from, to }),
+        3 => (key(), key()).prop_map(|(from, to)| Step::Link { from, to }),
         2 => ("[ab]/", "[ab0]/").prop_map(|(from, to)| Step::Rename { from, to }),
         2 => (key(), prop::option::of(key()), any::<bool>())
             .prop_map(|(key, source, keep)| Step::Multipart { key, source, keep }),
@@ -129,6 +131,14 @@ fn run(world: &World, model: &mut Model, index: usize, step: &Step) {
         }
         Step::Delete { key } => assert_eq!(world.delete("b", key).unwrap(), model.remove(key).is_some()),
         Step::Copy { from, to } => copy(world, model, from, to),
+        Step::Link { from, to } => match rows::link(&world.volume, "b", from, to).as_str() {
+            "linked" => drop(model.insert(to.clone(), model[from].clone())),
+            "exists" => assert!(model.contains_key(to)),
+            // An explicit directory is an object, but no file.
+            "not found" => assert!(!model.contains_key(from) || from.ends_with('/')),
+            "no directory" => {}
+            other => panic!("{other}"),
+        },
         Step::Rename { from, to } => {
             let done = wait(world.volume.rename("b", from, to, &WriteCondition::None));
             match model_rename(model, from, to) {

@@ -127,9 +127,10 @@ fn deleting_many_answers_in_order() {
         ("c".to_owned(), WriteCondition::None),
         ("b".to_owned(), WriteCondition::None),
         ("a".to_owned(), WriteCondition::Matches(vec![])),
+        ("b".to_owned(), WriteCondition::Present),
     ];
     let answers = wait(world.volume.delete_objects("b", &keys)).unwrap();
-    assert!(matches!(answers[..], [Ok(true), Ok(false), Err(Error::PreconditionFailed)]));
+    assert!(matches!(answers[..], [Ok(true), Ok(false), Err(Error::PreconditionFailed), Err(Error::NoSuchKey)]));
 }
 
 #[test]
@@ -187,7 +188,28 @@ fn a_newer_format_is_refused() {
     let value = (FORMAT_VERSION + 1).to_be_bytes().to_vec();
     let writes = vec![Write::Put { key: b"m".to_vec(), value }];
     world.engine.commit(Batch { writes, ..Batch::default() }).unwrap();
-    assert!(matches!(world.try_reopen(), Err(OpenError::Newer { found: 2 })));
+    assert!(matches!(world.try_reopen(), Err(OpenError::Newer { found: 3 })));
+}
+
+#[test]
+fn an_older_format_becomes_this_one() {
+    use margay_meta::Write;
+    let world = world();
+    for key in ["a", "d/e/x", "d/f/x", "g/x"] {
+        world.put("b", key, b"1").unwrap();
+    }
+    // Format 1 has no counters of subdirectories.
+    let counters = world.rows().into_iter().filter(|(key, _)| key[0] == b'f').map(|(key, _)| Write::Delete { key });
+    let mut writes: Vec<Write> = counters.collect();
+    assert_eq!(writes.len(), 2);
+    writes.push(rows::put(b"m".to_vec(), 1u32.to_be_bytes().to_vec()));
+    rows::write(&world.engine, writes);
+    let report = world.reopen().fsck(FsckOptions::default()).unwrap();
+    assert!(report.clean(), "{report:#?}");
+    assert_eq!(world.engine.get(b"m").unwrap().value.unwrap().value[..], FORMAT_VERSION.to_be_bytes());
+    assert_eq!(world.get("b", "a").unwrap(), b"1");
+    rows::write(&world.engine, vec![rows::put(b"m".to_vec(), 0u32.to_be_bytes().to_vec())]);
+    assert!(matches!(world.try_reopen(), Err(OpenError::Failed(Error::Corrupt(_)))));
 }
 
 #[test]
@@ -202,15 +224,18 @@ fn fsck_finds_and_repairs_what_it_may() {
     let counter = |table: u8| rows.iter().find(|(key, _)| key[0] == table).unwrap().0.clone();
     writes.push(Write::Add { key: counter(b'c'), delta: 5 });
     writes.push(Write::Add { key: counter(b'l'), delta: -7 });
+    writes.push(Write::Add { key: counter(b'f'), delta: 3 });
+    writes.push(Write::Add { key: rows::key(b'f', 1 << 40, b""), delta: 1 });
     writes.push(Write::Delete { key: rows.iter().rfind(|(key, _)| key[0] == b'd').unwrap().0.clone() });
     writes.push(Write::Put { key: b"h\0\0\0\0\0\0\x0f\0name".to_vec(), value: b"x".to_vec() });
     world.engine.commit(Batch { writes, ..Batch::default() }).unwrap();
     let report = world.volume.fsck(FsckOptions::default()).unwrap();
     let kinds: Vec<FindingKind> = report.findings.keys().copied().collect();
     assert_eq!(kinds, [FindingKind::Counter, FindingKind::Leftover, FindingKind::DirectoryRecord]);
+    assert_eq!((report.findings[&FindingKind::Counter], report.findings[&FindingKind::Leftover]), (3, 2));
     assert_eq!(report.repaired, 0);
     let repaired = world.volume.fsck(FsckOptions { repair: true, ..FsckOptions::default() }).unwrap();
-    assert_eq!(repaired.repaired, 4);
+    assert_eq!(repaired.repaired, 6);
     let report = world.volume.fsck(FsckOptions::default()).unwrap();
     assert!(report.clean(), "{report:#?}");
 }

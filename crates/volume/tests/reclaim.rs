@@ -5,6 +5,7 @@
 mod world;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use margay_volume::*;
@@ -87,7 +88,7 @@ fn a_reader_keeps_its_segment_and_an_upload_its_own() {
 }
 
 #[test]
-fn reclaim_beside_writers_and_readers() {
+fn reclaim_and_scrub_beside_writers_and_readers() {
     [4096, EMBEDDED].into_iter().for_each(|engine| reclaim_beside(&World::new(engine)));
 }
 
@@ -138,6 +139,12 @@ fn reclaim_beside(world: &World) {
         scope.spawn(|| {
             while writing.load(Ordering::Relaxed) > 0 {
                 world.volume.reclaim_once(&budget(), &SealedLogs).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while writing.load(Ordering::Relaxed) > 0 {
+                let report = world.volume.scrub(10, |_| ControlFlow::Continue(())).unwrap();
+                assert_eq!(report.damaged, 0, "{report:#?}");
             }
         });
     });

@@ -1,9 +1,8 @@
 //! The options of `margay bench load`.
 
-use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::target::TargetArgs;
+use crate::frame::FrameArgs;
 
 /// The largest object that one PUT may carry, in bytes.
 const OBJECT_BYTES_MAX: u64 = 5 << 30;
@@ -18,7 +17,7 @@ const CONNECTIONS_MAX: u64 = 100_000;
   margay bench load --mix put=100 --size 64m --connections 8 --payload signed --json")]
 pub struct LoadArgs {
     #[command(flatten)]
-    pub target: TargetArgs,
+    pub frame: FrameArgs,
     /// Connections, each with one request at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX))]
     pub connections: u64,
@@ -46,7 +45,7 @@ pub struct LoadArgs {
     /// Open loop: this many requests become due per second, whether or not earlier ones are answered
     #[arg(long, value_name = "PER_SECOND", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub rate: Option<u64>,
-    /// What the signature of a PUT covers
+    /// What the signature of a PUT or GET covers
     #[arg(long, value_enum, default_value_t = PayloadMode::Unsigned)]
     pub payload: PayloadMode,
     /// Send the measured requests without any signature
@@ -58,15 +57,6 @@ pub struct LoadArgs {
     /// The same seed gives the same choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Name of the bucket to make and remove; it must not exist [default: a random name]
-    #[arg(long, value_name = "NAME")]
-    pub bucket: Option<String>,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Also write JSON, CSV and SVG files into this directory
-    #[arg(long, value_name = "DIR")]
-    pub report: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

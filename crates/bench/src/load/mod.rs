@@ -13,6 +13,7 @@ mod show;
 mod stats;
 mod worker;
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,10 +24,9 @@ pub use args::{LoadArgs, Mix, Operation, PayloadMode, SizeRange};
 pub use stats::OperationRow;
 
 use crate::error::BenchError;
+use crate::frame::{self, Report};
 use crate::progress::Progress;
-use crate::report;
-use crate::scratch::{self, Scratch};
-use crate::stop::Stop;
+use crate::scratch::Scratch;
 use crate::target::Credentials;
 
 use content::Content;
@@ -56,27 +56,22 @@ pub struct LoadReport {
     pub per_second: Vec<u64>,
 }
 
+impl Report for LoadReport {
+    fn text(&self) -> String {
+        show::text(self)
+    }
+
+    fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
+        show::write_files(self, env, directory)
+    }
+}
+
 /// Runs the load and prints its report. Builds tokio runtimes: call it from a plain thread.
 pub fn run(args: &LoadArgs, found: Option<Credentials>) -> Result<(), BenchError> {
     if args.overwrite && args.mix.has(Operation::Delete) {
         return Err(BenchError::Usage("--overwrite makes no keys of its own that `delete` could take".to_owned()));
     }
-    let env = Env::real();
-    let target = args.target.resolve(found)?;
-    let report = crate::runtime()?.block_on(async {
-        let bucket = args.bucket.clone().unwrap_or_else(|| scratch::bucket_name(&env));
-        let stop = Stop::listen(format!("bucket {bucket}"));
-        let scratch = Scratch::create(&env, &target, bucket, stop).await?;
-        scratch::with_scratch(scratch, async |scratch: &Scratch| measure(args, scratch).await).await
-    })?;
-    if args.json {
-        report::print_json(&report)
-    } else {
-        print!("{}", show::text(&report))
-    }
-    if let Some(directory) = &args.report {
-        show::write_files(&report, &env, directory)?;
-    }
+    let report = frame::run(&args.frame, found, async |scratch: &Scratch| measure(args, scratch).await)?;
     let failed: u64 = report.errors.values().sum();
     if failed > 0 || report.unsent > 0 {
         return Err(BenchError::Missed(format!("{failed} requests failed, {} were never sent", report.unsent)));

@@ -18,6 +18,7 @@ use crate::load::content::Content;
 use crate::load::pace::Pacer;
 use crate::load::random::{Rng, mix};
 use crate::load::stats::Stats;
+use crate::sign::PayloadHash;
 use crate::stop::Stop;
 use crate::target::Target;
 
@@ -178,7 +179,8 @@ impl Worker {
 
     async fn get(&mut self) -> Result<u64, BenchError> {
         let key = self.some_key();
-        let (info, mut body) = self.client.get(&self.job.bucket, &key).await?;
+        let hash = if self.job.hashed { PayloadHash::of(b"") } else { PayloadHash::Unsigned };
+        let (info, mut body) = self.client.get(&self.job.bucket, &key, hash).await?;
         let mut check = self.job.verify.then(|| self.job.content.check(&key, info.size));
         let mut bytes = 0;
         while let Some(chunk) = self.client.next_chunk(&mut body).await? {

@@ -9,17 +9,16 @@ mod pages;
 mod s3cmd;
 mod show;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use margay_env::Env;
 use serde::Serialize;
 
 use crate::error::BenchError;
-use crate::report;
-use crate::scratch::{self, Scratch};
-use crate::stop::Stop;
-use crate::target::{Credentials, TargetArgs};
+use crate::frame::{self, FrameArgs, Report};
+use crate::scratch::Scratch;
+use crate::target::Credentials;
 
 use deleted::{DeletedReport, Order, shuffled};
 use pages::{Prefix, PrefixReport};
@@ -42,7 +41,7 @@ const PREFIX_KEYS_MAX: u64 = 100_000_000;
   margay bench ls --keys '' --deleted --report results/")]
 pub struct LsArgs {
     #[command(flatten)]
-    pub target: TargetArgs,
+    pub frame: FrameArgs,
     /// Prefix sizes of the s3cmd table and the page table; '' for none
     #[arg(long, value_name = "N,N,...", default_value = "500,1000,2000,5000,10000", value_parser = parse_sizes)]
     pub keys: Sizes,
@@ -61,21 +60,12 @@ pub struct LsArgs {
     /// Keys of each prefix of --deleted
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=PREFIX_KEYS_MAX))]
     pub deleted_keys: u64,
-    /// Name of the bucket to make and remove; it must not exist [default: a random name]
-    #[arg(long, value_name = "NAME")]
-    pub bucket: Option<String>,
     /// Leave s3cmd out
     #[arg(long)]
     pub no_s3cmd: bool,
     /// Exit with 4 when a page takes over 2 ms, grows over 1.3x, or deletes cost over 2x
     #[arg(long)]
     pub check: bool,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Also write JSON, CSV and SVG files into this directory
-    #[arg(long, value_name = "DIR")]
-    pub report: Option<PathBuf>,
 }
 
 /// A list of prefix sizes.
@@ -105,25 +95,19 @@ pub struct LsReport {
     pub missed: Vec<String>,
 }
 
+impl Report for LsReport {
+    fn text(&self) -> String {
+        show::text(self)
+    }
+
+    fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
+        show::write_files(self, env, directory)
+    }
+}
+
 /// Runs the benchmark and prints its report. Builds a tokio runtime: call it from a plain thread.
 pub fn run(args: &LsArgs, found: Option<Credentials>) -> Result<(), BenchError> {
-    let env = Env::real();
-    let target = args.target.resolve(found)?;
-    let runtime = crate::runtime()?;
-    let report = runtime.block_on(async {
-        let bucket = args.bucket.clone().unwrap_or_else(|| scratch::bucket_name(&env));
-        let stop = Stop::listen(format!("bucket {bucket}"));
-        let scratch = Scratch::create(&env, &target, bucket, stop).await?;
-        scratch::with_scratch(scratch, async |scratch: &Scratch| measure(args, scratch).await).await
-    })?;
-    if args.json {
-        report::print_json(&report)
-    } else {
-        print!("{}", show::text(&report))
-    }
-    if let Some(directory) = &args.report {
-        show::write_files(&report, &env, directory)?;
-    }
+    let report = frame::run(&args.frame, found, async |scratch: &Scratch| measure(args, scratch).await)?;
     if args.check && !report.missed.is_empty() {
         return Err(BenchError::Missed(report.missed.join("; ")));
     }
@@ -131,7 +115,7 @@ pub fn run(args: &LsArgs, found: Option<Credentials>) -> Result<(), BenchError> 
 }
 
 async fn measure(args: &LsArgs, scratch: &Scratch) -> Result<LsReport, BenchError> {
-    let ca = args.target.ca.as_ref().map(|path| path.to_string_lossy().into_owned());
+    let ca = args.frame.target.ca.as_ref().map(|path| path.to_string_lossy().into_owned());
     let s3cmd = if args.no_s3cmd { None } else { S3cmd::find(scratch.target(), ca.as_deref())? };
     let mut report = LsReport {
         endpoint: scratch.target().url(),

@@ -122,12 +122,14 @@ impl SimDisk {
         self.state.lock().only_killed = true;
     }
 
-    /// Makes the `call`th `sync_data` from now (1 is the next) fail; what it should have synced is then unknown.
+    /// Makes the `call`th `sync_data` from now (1 is the next) fail. What it should have synced stays readable
+    /// until the power goes; how much of it got through is unknown, and a later sync does not write the rest.
     pub fn fail_sync_at(&self, call: u64) {
         self.state.lock().syncs_until_failure = Some(call.max(1));
     }
 
-    /// Makes the `call`th `sync_dir` from now (1 is the next) fail.
+    /// Makes the `call`th `sync_dir` from now (1 is the next) fail. The names stay as they are shown, but what did not
+    /// get through is not written by a later sync either, as on a file system that caches directories like data.
     pub fn fail_sync_dir_at(&self, call: u64) {
         self.state.lock().dir_syncs_until_failure = Some(call.max(1));
     }
@@ -234,8 +236,9 @@ impl Disk for SimDisk {
         state.check_running()?;
         let dir = state.tree.find_dir(path)?;
         let entries = state.tree.dirs[&dir].current.iter().map(|(name, node)| {
-            let file = state.tree.files.get(node);
-            DirEntry { name: name.clone(), is_dir: file.is_none(), len: file.map_or(0, |file| file.current.len) }
+            let file = state.tree.files.get(node).map(|file| &file.current);
+            let (len, used_bytes) = file.map_or((0, 0), |file| (file.len, file.pages() * PAGE_BYTES));
+            DirEntry { name: name.clone(), is_dir: file.is_none(), len, used_bytes }
         });
         Ok(entries.collect())
     }
@@ -245,6 +248,8 @@ impl Disk for SimDisk {
         state.begin_change()?;
         let dir = state.tree.find_dir(path)?;
         if State::is_due(&mut state.dir_syncs_until_failure) {
+            let State { tree, random, .. } = &mut *state;
+            tree.fail_sync_dir(dir, random);
             return Err(io::Error::other("injected failure of a directory sync"));
         }
         if !state.lies.1 {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{SimClock, SimDisk, SimRandom};
-use crate::{Clock, Disk, File, OpenMode, Random, Timestamp};
+use crate::fault::{self, FaultNote};
+use crate::{Clock, Disk, Env, File, OpenMode, Random, Timestamp};
 
 fn disk() -> SimDisk {
     let disk = SimDisk::new(1);
@@ -211,10 +212,56 @@ fn a_failed_sync_leaves_the_outcome_open_for_good() {
         lost += usize::from(content(&disk.crash(seed), "/a").unwrap() == [1; 512]);
     }
     assert!(lost > 0, "a later successful sync must not repair it");
-    let disk = disk();
-    disk.fail_sync_dir_at(1);
-    assert!(disk.sync_dir(Path::new("/d")).is_err());
-    disk.sync_dir(Path::new("/d")).unwrap();
+    let names = (0..40).map(|seed| {
+        let disk = SimDisk::new(seed);
+        make(&disk, "/a").sync_data().unwrap();
+        disk.fail_sync_dir_at(1);
+        assert!(disk.sync_dir(Path::new("/")).is_err());
+        disk.sync_dir(Path::new("/")).unwrap();
+        assert!(disk.kill(seed).exists(Path::new("/a")).unwrap());
+        disk.crash(seed).exists(Path::new("/a")).unwrap()
+    });
+    let kept = names.filter(|kept| *kept).count();
+    assert!((1..40).contains(&kept), "nor does it write the names: {kept}");
+}
+
+#[test]
+fn what_is_written_again_after_a_failed_sync_lasts() {
+    let mut bytes = vec![0; 300_000];
+    bytes[100_000..160_000].fill(7);
+    bytes[140_000] = 0;
+    for seed in 0..40 {
+        let disk = SimDisk::new(seed);
+        let (env, note) = watch(&disk);
+        let file = env.disk.open(Path::new("/a"), OpenMode::CreateNew).unwrap();
+        env.disk.sync_dir(Path::new("/")).unwrap();
+        file.write_all_at(&[1; 400_000], 0).unwrap();
+        file.sync_data().unwrap();
+        assert!(note.found().unwrap().is_none());
+        file.set_len(0).unwrap();
+        file.set_len(300_000).unwrap();
+        file.write_all_at(&bytes[100_000..160_000], 100_000).unwrap();
+        disk.fail_sync_at(1);
+        assert!(file.sync_data().is_err());
+        note.clear().unwrap();
+        assert!(note.found().unwrap().unwrap().contains("/a: injected"), "a life with a fault leaves the note");
+
+        let disk = disk.kill(seed);
+        let (env, note) = watch(&disk);
+        assert!(note.found().unwrap().is_some());
+        let file = env.disk.open(Path::new("/a"), OpenMode::ReadWrite).unwrap();
+        fault::rewrite(&*file).unwrap();
+        assert!(file.allocated_bytes().unwrap() < 200_000, "holes stay holes");
+        note.clear().unwrap();
+        assert!(note.found().unwrap().is_none());
+        assert_eq!(content(&disk.crash(seed), "/a").unwrap(), bytes);
+    }
+}
+
+fn watch(disk: &SimDisk) -> (Env, Arc<FaultNote>) {
+    let random = Arc::new(SimRandom::new(1));
+    let env = Env { disk: Arc::new(disk.clone()), clock: Arc::new(SimClock::new(Timestamp(0))), random };
+    FaultNote::watch(&env, Path::new("/sync-failed"))
 }
 
 #[test]

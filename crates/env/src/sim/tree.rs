@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Component, Path};
 
 use super::content::{Change, Content, PAGE_BYTES};
+use super::random::SimRandom;
 
 pub(super) const ROOT: u64 = 0;
 
@@ -168,6 +169,18 @@ impl Tree {
         }
         self.pending = rest;
         self.drop_unknown();
+    }
+
+    /// A failed sync of a directory: some changes got through, the others never will, though all of them show.
+    pub(super) fn fail_sync_dir(&mut self, dir: u64, random: &SimRandom) {
+        let (tried, rest) = std::mem::take(&mut self.pending).into_iter().partition(|change| change.dir == dir);
+        self.pending = rest;
+        let tried: Vec<NameChange> = tried;
+        for change in tried {
+            if random.chance(50) {
+                self.make_durable(change);
+            }
+        }
     }
 
     /// Applies a change to the durable names.

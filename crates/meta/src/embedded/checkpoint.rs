@@ -32,6 +32,9 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// A guess for the first fold, in nanoseconds a row.
 const FIRST_ROW_NANOSECONDS: u64 = 4_000;
 
+/// Upper ends of the buckets that count checkpoints by their time, in milliseconds.
+pub const CHECKPOINT_BUCKETS_MS: [u64; 11] = [10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000];
+
 /// A log file that the tree does not need any more once the overlay is folded.
 #[derive(Debug)]
 pub(super) struct Ended {
@@ -69,6 +72,7 @@ pub(super) struct Folds {
     pub(super) count: AtomicU64,
     pub(super) rows: AtomicU64,
     pub(super) nanoseconds: AtomicU64,
+    pub(super) by_time: [AtomicU64; CHECKPOINT_BUCKETS_MS.len()],
 }
 
 impl Folds {
@@ -81,6 +85,7 @@ impl Folds {
             count: AtomicU64::new(0),
             rows: AtomicU64::new(0),
             nanoseconds: AtomicU64::new(0),
+            by_time: Default::default(),
         }
     }
 
@@ -225,6 +230,9 @@ impl Embedded {
         };
         let took = self.env.clock.monotonic() - began;
         self.folds.count.fetch_add(1, Ordering::Relaxed);
+        if let Some(bucket) = CHECKPOINT_BUCKETS_MS.iter().position(|end| took.as_millis() <= u128::from(*end)) {
+            self.folds.by_time[bucket].fetch_add(1, Ordering::Relaxed);
+        }
         self.folds.rows.fetch_add(rows as u64, Ordering::Relaxed);
         self.folds.nanoseconds.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
         if rows > 0 {

@@ -64,11 +64,7 @@ pub(super) fn validate(batch: &Batch, log_file_bytes: u64) -> Result<(), CommitE
             return invalid("a value is too long");
         }
     }
-    let mut keys: Vec<&[u8]> = batch.writes.iter().map(Write::key).collect();
-    keys.sort_unstable();
-    if keys.windows(2).any(|pair| pair[0] == pair[1]) {
-        return invalid("a key is written twice");
-    }
+    check_distinct(&batch.writes)?;
     let payload = batch.payload.as_ref().map_or(0, |payload| payload.bytes.len());
     if payload > PAYLOAD_BYTES_MAX {
         return invalid("the payload is too long");
@@ -88,6 +84,14 @@ pub(super) fn validate(batch: &Batch, log_file_bytes: u64) -> Result<(), CommitE
         return invalid("larger than a log file");
     }
     Ok(())
+}
+
+/// All writes of a batch are decided on the rows before it, so none may depend on another.
+fn check_distinct(writes: &[Write]) -> Result<(), CommitError> {
+    let mut keys: Vec<&[u8]> = writes.iter().map(Write::key).collect();
+    keys.sort_unstable();
+    let twice = keys.windows(2).any(|pair| pair[0] == pair[1]);
+    if twice { Err(CommitError::Invalid("a key is written twice")) } else { Ok(()) }
 }
 
 impl Embedded {
@@ -179,8 +183,16 @@ impl Embedded {
         };
         let mut fact = Fact { below: Some(below(lower, key, false)?), ..Fact::default() };
         if matches!(fact.below, Some(Some(_))) {
-            fact.clear_from = before.filter_clear(|end| gap_is_clear(lower, end, key))?;
-            fact.clear_to = after.filter_clear(|start| gap_is_clear(lower, key, start))?;
+            if let Some(end) = before
+                && gap_is_clear(lower, &end, key)?
+            {
+                fact.clear_from = Some(end);
+            }
+            if let Some(start) = after
+                && gap_is_clear(lower, key, &start)?
+            {
+                fact.clear_to = Some(start);
+            }
         }
         Ok(fact)
     }
@@ -188,19 +200,6 @@ impl Embedded {
     fn needs_room(&self, serial: &Serial, record_bytes: u64) -> bool {
         serial.at + record_bytes > self.options.log_file_bytes
             || self.active.read().bytes() > self.options.overlay_bytes_max
-    }
-}
-
-trait FilterClear: Sized {
-    fn filter_clear(self, clear: impl FnOnce(&[u8]) -> Result<bool, EngineError>) -> Result<Self, EngineError>;
-}
-
-impl FilterClear for Option<Box<[u8]>> {
-    fn filter_clear(self, clear: impl FnOnce(&[u8]) -> Result<bool, EngineError>) -> Result<Self, EngineError> {
-        match self {
-            Some(edge) if clear(&edge)? => Ok(Some(edge)),
-            _ => Ok(None),
-        }
     }
 }
 
@@ -351,6 +350,7 @@ fn apply(active: &mut Overlay, resolved: &[Resolved<'_>], seq: Seq) {
 
 /// Applies a replayed record: its preconditions held when it was written.
 pub(super) fn replay(overlay: &mut Overlay, lower: &Arc<Lower>, writes: &[Write], seq: Seq) -> Result<(), CommitError> {
+    check_distinct(writes)?;
     let facts: Vec<Fact> = writes.iter().map(|_| Fact::default()).collect();
     let resolved = resolve(writes, &facts, overlay, lower)?;
     apply(overlay, &resolved, seq);

@@ -22,6 +22,9 @@ pub struct Options {
     pub group_wait_max: Duration,
     /// Commits kept for `changes_since`, in number.
     pub tail_commits_max: usize,
+    /// A sync failed in an earlier life (`margay_env::fault`): what is read may not be on the disk, so it is written
+    /// again before anything is built on it.
+    pub after_fault: bool,
 }
 
 impl Options {
@@ -35,6 +38,7 @@ impl Options {
             sync_interval: Duration::from_millis(1000),
             group_wait_max: Duration::from_millis(1),
             tail_commits_max: 65_536,
+            after_fault: false,
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use event_listener::{Event, listener};
+use event_listener::{Event, EventListener, Listener};
 use margay_env::{Clock, File};
 use margay_segment::{Kind, SegmentError, SegmentId, Store};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -244,36 +244,20 @@ impl Log {
 
     /// Resolves when `seq` is durable.
     pub(super) async fn wait(&self, seq: Seq) -> Result<(), EngineError> {
-        if self.durable() >= seq {
-            return Ok(());
+        let Some(waiter) = Waiter::join(self, seq) else { return Ok(()) };
+        while let Some(synced) = waiter.next_sync()? {
+            synced.await;
         }
-        let _waiter = Waiter::new(self);
-        self.want(seq);
-        loop {
-            listener!(self.synced => woken);
-            if self.durable() >= seq {
-                return Ok(());
-            }
-            self.check_poison()?;
-            woken.await;
-        }
+        Ok(())
     }
 
+    /// As [`Log::wait`], for a thread that may sleep.
     pub(super) fn wait_blocking(&self, seq: Seq) -> Result<(), EngineError> {
-        use event_listener::Listener;
-        if self.durable() >= seq {
-            return Ok(());
+        let Some(waiter) = Waiter::join(self, seq) else { return Ok(()) };
+        while let Some(synced) = waiter.next_sync()? {
+            synced.wait();
         }
-        let _waiter = Waiter::new(self);
-        self.want(seq);
-        loop {
-            listener!(self.synced => woken);
-            if self.durable() >= seq {
-                return Ok(());
-            }
-            self.check_poison()?;
-            woken.wait();
-        }
+        Ok(())
     }
 
     /// The syncing thread: until `stop`, or until a fault.
@@ -383,18 +367,37 @@ struct Company {
     next_try: Duration,
 }
 
-/// Counts those who wait for a sync, for as long as they do.
-struct Waiter<'a>(&'a Log);
+/// One who waits for a commit to be durable; counted for as long as it lives.
+struct Waiter<'a> {
+    log: &'a Log,
+    seq: Seq,
+}
 
 impl<'a> Waiter<'a> {
-    fn new(log: &'a Log) -> Waiter<'a> {
+    /// `None`: `seq` is durable already.
+    fn join(log: &'a Log, seq: Seq) -> Option<Waiter<'a>> {
+        if log.durable() >= seq {
+            return None;
+        }
         log.waiting.fetch_add(1, Ordering::AcqRel);
-        Waiter(log)
+        log.want(seq);
+        Some(Waiter { log, seq })
+    }
+
+    /// What to wait for before looking again; `None` when the commit is durable.
+    fn next_sync(&self) -> Result<Option<EventListener>, EngineError> {
+        // Listens before it looks: a sync in between wakes it.
+        let synced = self.log.synced.listen();
+        if self.log.durable() >= self.seq {
+            return Ok(None);
+        }
+        self.log.check_poison()?;
+        Ok(Some(synced))
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.log.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -10,6 +10,9 @@
 
 mod checkpoint;
 mod commit;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod layers;
 mod limits;
 mod log;
@@ -32,6 +35,7 @@ use margay_env::Env;
 use margay_segment::Store;
 use parking_lot::{Mutex, RwLock};
 
+pub use checkpoint::CHECKPOINT_BUCKETS_MS;
 pub use limits::{LOG_FILE_BYTES_MIN, Options};
 pub use replay::walk_log;
 
@@ -81,6 +85,8 @@ pub struct Statistics {
     pub checkpoints: u64,
     pub checkpoint_rows: u64,
     pub checkpoint_nanoseconds: u64,
+    /// Checkpoints by the first of [`CHECKPOINT_BUCKETS_MS`] that they stayed within; longer ones are in none.
+    pub checkpoints_by_time: [u64; CHECKPOINT_BUCKETS_MS.len()],
     pub tree_file_bytes: u64,
 }
 
@@ -135,6 +141,7 @@ impl EmbeddedEngine {
             checkpoints: shared.folds.count.load(Ordering::Relaxed),
             checkpoint_rows: shared.folds.rows.load(Ordering::Relaxed),
             checkpoint_nanoseconds: shared.folds.nanoseconds.load(Ordering::Relaxed),
+            checkpoints_by_time: shared.folds.by_time.each_ref().map(|count| count.load(Ordering::Relaxed)),
             tree_file_bytes: shared.tree.file_bytes().unwrap_or_default(),
         }
     }
@@ -143,7 +150,7 @@ impl EmbeddedEngine {
 /// Reads the whole tree of a data directory that no server has open, and compares its checksums.
 /// `false`: damage was found. The log is checked when it is replayed.
 pub fn verify_tree(env: &Env, options: &Options) -> Result<bool, EngineError> {
-    Tree::open(env, &options.tree_folder, options.tree_cache_bytes)?.verify()
+    Tree::open(env, &options.tree_folder, options.tree_cache_bytes, options.after_fault)?.verify()
 }
 
 impl Drop for EmbeddedEngine {

@@ -46,7 +46,7 @@ pub(super) fn record_bytes(writes: &[Write], payload: usize) -> usize {
     (HEADER_BYTES + body_bytes(writes) + payload).next_multiple_of(ALIGN_BYTES)
 }
 
-fn seed(segment: u64, offset: u64) -> u32 {
+pub(super) fn seed(segment: u64, offset: u64) -> u32 {
     let mut place = [0; 16];
     place[..8].copy_from_slice(&segment.to_le_bytes());
     place[8..].copy_from_slice(&offset.to_le_bytes());

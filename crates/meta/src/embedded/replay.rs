@@ -4,13 +4,15 @@
 //! Invariants: Y1 replay stops at the first record that is not whole; what follows was never acknowledged, because
 //!                a later file gets its first byte only when the earlier one is synced whole.
 //!             Y2 if a later file nevertheless holds records, synced bytes were damaged: the engine refuses to open.
+//!             Y3 after a failed sync the files are written again before they are read: what the kernel shows of them
+//!                need not be on the disk.
 //! Not here:   the records' bytes (record), payload (its CRC is checked, its use is volume's business).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwap;
-use margay_env::{Env, File};
+use margay_env::{Env, File, fault};
 use margay_segment::{SegmentId, SegmentPin, Store};
 use parking_lot::RwLock;
 
@@ -31,18 +33,23 @@ use crate::{CommitError, EngineError, Seq, Write};
 const READ_BYTES: usize = 4 << 20;
 
 pub(super) fn open(env: Env, store: Arc<Store>, options: Options) -> Result<Embedded, EngineError> {
-    let tree = Tree::open(&env, &options.tree_folder, options.tree_cache_bytes)?;
+    let tree = Tree::open(&env, &options.tree_folder, options.tree_cache_bytes, options.after_fault)?;
     let folded = tree.folded()?;
     let lower = Arc::new(Lower { sealed: Vec::new(), tree: Arc::new(tree.snapshot()?), epoch: 0 });
-    let mut replay = Replay { overlay: Overlay::default(), last: folded.seq, ended: Vec::new() };
+    let mut replay = Replay { overlay: Overlay::default(), last: folded.seq, ended: Vec::new(), unused: Vec::new() };
     for info in store.logs() {
         if info.id.0 < folded.first_log {
             continue;
         }
         let file = store.file(info.id).map_err(segment_failed)?;
         let pin = Some(store.pin(info.id).map_err(segment_failed)?);
+        if options.after_fault {
+            tracing::warn!(log = info.id.0, bytes = info.len, "written again, since a sync had failed");
+            fault::rewrite(file.as_ref())?;
+        }
         replay.file(info.id, file.as_ref(), pin, folded, &lower)?;
     }
+    replay.remove_unused(&store)?;
     tracing::info!(commits = replay.last.0 - folded.seq.0, rows = replay.overlay.rows(), "log replayed");
     let log = Log::begin(store.clone(), env.clock.clone(), replay.last, &options)?;
     let next_log = log.serial.lock().active.id;
@@ -69,14 +76,25 @@ fn segment_failed(error: margay_segment::SegmentError) -> EngineError {
     EngineError::Io(std::io::Error::other(error.to_string()))
 }
 
-struct Replay {
-    overlay: Overlay,
-    last: Seq,
-    ended: Vec<Ended>,
+pub(super) struct Replay {
+    pub(super) overlay: Overlay,
+    pub(super) last: Seq,
+    pub(super) ended: Vec<Ended>,
+    /// Files that hold nothing.
+    pub(super) unused: Vec<SegmentId>,
 }
 
 impl Replay {
-    fn file(
+    /// Removes files that were made ready and never begun: on a full disk there may be room for the next one only so.
+    fn remove_unused(&mut self, store: &Store) -> Result<(), EngineError> {
+        for id in self.unused.drain(..) {
+            store.remove(id).map_err(segment_failed)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the next file of the log, in the order of ids.
+    pub(super) fn file(
         &mut self,
         id: SegmentId,
         file: &dyn File,
@@ -89,7 +107,7 @@ impl Replay {
         file.read_exact_at(&mut header, 0)?;
         header.resize(FILE_HEADER_BYTES as usize, 0);
         if decode_file_header(&header, id.0)?.is_none() {
-            self.ended.push(Ended { log: id, keep_bytes: None, pin });
+            self.unused.push(id);
             return Ok(());
         }
         let mut payloads = false;

@@ -45,7 +45,8 @@ impl Embedded {
         let rows = (self.active.read().rows() + sealed) as u64;
         let tree = self.tree.allocated_bytes().unwrap_or(u64::MAX);
         let ready = self.log.serial.lock().ready.is_some();
-        let log = if ready { 0 } else { self.options.log_file_bytes };
+        // One file more than is used now: the next start begins a new one, and what the log still holds stays.
+        let log = self.options.log_file_bytes.saturating_mul(if ready { 1 } else { 2 });
         SPARE_BYTES + log + (rows * FOLD_BYTES_PER_ROW).min(tree.saturating_add(rows * 512))
     }
 }

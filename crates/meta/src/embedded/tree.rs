@@ -14,7 +14,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use margay_env::{Env, File, OpenMode};
+use margay_env::{Env, File, OpenMode, fault};
 use redb::{ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
 
 use super::overlay::Overlay;
@@ -26,6 +26,8 @@ const FOLDED: &str = "folded";
 const FILE_NAME: &str = "rows.redb";
 /// The file until it is whole and durable for the first time.
 const UNFINISHED_NAME: &str = "rows.redb.new";
+/// The whole file while its name is made anew.
+const MOVED_NAME: &str = "rows.redb.moved";
 /// Version bytes before each value.
 const VERSION_BYTES: usize = 8;
 
@@ -116,27 +118,44 @@ fn checked(row: redb::AccessGuard<'static, &'static [u8]>) -> Result<TreeRow, En
 }
 
 impl Tree {
-    /// Opens or makes the tree in `folder`; its pages use at most `cache_bytes` of memory.
-    pub(super) fn open(env: &Env, folder: &Path, cache_bytes: usize) -> Result<Tree, EngineError> {
+    /// Opens or makes the tree in `folder`; its pages use at most `cache_bytes` of memory. `after_fault`: see `Options`.
+    pub(super) fn open(env: &Env, folder: &Path, cache_bytes: usize, after_fault: bool) -> Result<Tree, EngineError> {
         env.disk.create_dir_all(folder)?;
-        let path = folder.join(FILE_NAME);
-        if env.disk.exists(&path)? {
-            return Tree::attach(env.disk.open(&path, OpenMode::ReadWrite)?, cache_bytes);
+        let (path, moved) = (folder.join(FILE_NAME), folder.join(MOVED_NAME));
+        if after_fault && env.disk.exists(&path)? {
+            tracing::warn!(path = %path.display(), "written again, since a sync had failed");
+            fault::rewrite(&*env.disk.open(&path, OpenMode::ReadWrite)?)?;
+            // The same for the name: only a name made since is written by the next sync of the folder.
+            env.disk.rename(&path, &moved)?;
+            env.disk.sync_dir(folder)?;
         }
-        // Made whole under another name first: a half-made file would not open any more.
-        let unfinished = folder.join(UNFINISHED_NAME);
-        if env.disk.exists(&unfinished)? {
-            env.disk.remove(&unfinished)?;
+        if env.disk.exists(&moved)? {
+            env.disk.rename(&moved, &path)?;
         }
-        let tree = Tree::attach(env.disk.open(&unfinished, OpenMode::CreateNew)?, cache_bytes)?;
+        let tree = if env.disk.exists(&path)? {
+            Tree::attach(env.disk.open(&path, OpenMode::ReadWrite)?, cache_bytes)?
+        } else {
+            let tree = Tree::make(env, &folder.join(UNFINISHED_NAME), cache_bytes)?;
+            env.disk.rename(&folder.join(UNFINISHED_NAME), &path)?;
+            tree
+        };
+        // Also for a name that was found: a process that was killed may not have come this far.
+        env.disk.sync_dir(folder)?;
+        Ok(tree)
+    }
+
+    /// Makes an empty tree whole under another name: a half-made file would not open any more.
+    fn make(env: &Env, unfinished: &Path, cache_bytes: usize) -> Result<Tree, EngineError> {
+        if env.disk.exists(unfinished)? {
+            env.disk.remove(unfinished)?;
+        }
+        let tree = Tree::attach(env.disk.open(unfinished, OpenMode::CreateNew)?, cache_bytes)?;
         let mut transaction = tree.database.begin_write().map_err(storage_error)?;
         transaction.set_quick_repair(true);
         transaction.open_table(ROWS).map_err(storage_error)?;
         transaction.open_table(STATE).map_err(storage_error)?;
         transaction.commit().map_err(storage_error)?;
         tree.file.sync_data()?;
-        env.disk.rename(&unfinished, &path)?;
-        env.disk.sync_dir(folder)?;
         Ok(tree)
     }
 

@@ -9,11 +9,16 @@ pub(crate) fn parse(text: &str) -> Option<ETag> {
     let text = text.trim();
     let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
     let (hex, parts) = match text.split_once('-') {
-        Some((hex, parts)) => (hex, parts.parse().ok().filter(|parts| (1..=PART_NUMBER_MAX).contains(parts))?),
+        // As `ETag` writes it: no sign, no leading zero.
+        Some((hex, parts)) if parts.starts_with(|first| matches!(first, '1'..='9')) => {
+            (hex, parts.parse().ok().filter(|parts| *parts <= PART_NUMBER_MAX)?)
+        }
+        Some(_) => return None,
         None => (text, 0),
     };
     let mut digest = [0; 16];
-    if hex.len() != 32 || !hex.is_ascii() {
+    // `from_str_radix` alone would take a sign for a digit.
+    if hex.len() != 32 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     for (at, byte) in digest.iter_mut().enumerate() {
@@ -60,6 +65,9 @@ mod tests {
             &format!("{HEX}-0"),
             &format!("{HEX}-"),
             &format!("{HEX}-99999"),
+            &format!("{HEX}-+2"),
+            &format!("{HEX}-02"),
+            "+1+2+3+4+5+6+7+8+9+a+b+c+d+e+f+0",
             "ü123456789abcdef0123456789ABCDE",
         ] {
             assert_eq!(parse(bad), None, "{bad}");

@@ -19,7 +19,7 @@ const PARTS_PAGE: usize = 1000;
 
 /// A part as the client lists it.
 #[derive(Debug, PartialEq, Eq)]
-struct Listed {
+pub(crate) struct Listed {
     number: u16,
     etag: String,
     checksum: Option<(Algorithm, String)>,
@@ -69,7 +69,7 @@ fn location(call: &Call<'_>) -> String {
     String::from_utf8_lossy(&path).into_owned()
 }
 
-fn parse(document: &[u8]) -> Result<Vec<Listed>, S3Error> {
+pub(crate) fn parse(document: &[u8]) -> Result<Vec<Listed>, S3Error> {
     let mut parts = Vec::new();
     let (mut number, mut etag, mut sum) = (None, None, None);
     let mut unknown = None;

@@ -23,7 +23,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
 }
 
 /// One server is every region to its clients, so any location is taken; what else a bucket can be made with is not.
-fn check(document: &[u8]) -> Result<(), S3Error> {
+pub(crate) fn check(document: &[u8]) -> Result<(), S3Error> {
     let mut unknown = None;
     let mut root = false;
     walk(document, &mut |path, _| {

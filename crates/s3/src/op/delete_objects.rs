@@ -16,14 +16,14 @@ use crate::xml::write::Writer;
 const KEYS_MAX: usize = 1000;
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Deletions {
+pub(crate) struct Deletions {
     quiet: bool,
-    entries: Vec<Entry>,
+    pub(crate) entries: Vec<Entry>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Entry {
-    key: String,
+pub(crate) struct Entry {
+    pub(crate) key: String,
     version: Option<String>,
     etag: Option<String>,
 }
@@ -75,7 +75,7 @@ fn condition(entry: &Entry) -> Result<WriteCondition, S3Error> {
     })
 }
 
-fn parse(document: &[u8]) -> Result<Deletions, S3Error> {
+pub(crate) fn parse(document: &[u8]) -> Result<Deletions, S3Error> {
     let mut deletions = Deletions::default();
     let mut entry = Entry::default();
     let mut unknown = None;

@@ -7,13 +7,13 @@
 mod abort_multipart_upload;
 mod acl;
 mod checksum;
-mod complete_multipart_upload;
+pub(crate) mod complete_multipart_upload;
 mod copy_object;
-mod create_bucket;
+pub(crate) mod create_bucket;
 mod create_multipart_upload;
 mod delete_bucket;
 mod delete_object;
-mod delete_objects;
+pub(crate) mod delete_objects;
 mod get_bucket_location;
 mod get_object;
 mod get_object_attributes;
@@ -28,15 +28,16 @@ mod list_parts;
 mod listing;
 mod put_object;
 mod rename_object;
-mod token;
+pub(crate) mod token;
 mod unset;
 mod upload_part;
-mod upload_part_copy;
+pub(crate) mod upload_part_copy;
 
 use bytes::BytesMut;
 use http::HeaderMap;
 use margay_volume::Volume;
 
+pub(crate) use self::get_object::run_fixed as get_fixed_object;
 pub(crate) use self::rename_object::RecentRenames;
 use crate::error::{Code, S3Error};
 use crate::options::Options;

@@ -54,7 +54,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
 }
 
 /// `bytes=first-last`, nothing else.
-fn parse_range(value: &str) -> Result<Range<u64>, S3Error> {
+pub(crate) fn parse_range(value: &str) -> Result<Range<u64>, S3Error> {
     let bounds = value.strip_prefix("bytes=").and_then(|bounds| bounds.split_once('-'));
     let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok())?;
     match bounds.and_then(|(first, last)| Some((number(first)?, number(last)?))) {

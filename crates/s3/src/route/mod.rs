@@ -51,6 +51,11 @@ pub(crate) fn find(
     }
 }
 
+/// Whether S3 lets a bucket have this name.
+pub fn fits_bucket_name(name: &str) -> bool {
+    target::check_bucket_name(name).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -31,6 +31,10 @@ pub(crate) fn walk(
     leave: &mut dyn FnMut(&str, &str) -> Result<(), Malformed>,
 ) -> Result<(), Malformed> {
     let text = std::str::from_utf8(document).map_err(|_| Malformed::because("not UTF-8"))?;
+    // Other control characters are as forbidden, but a key that holds one can be written as a reference in the answer.
+    if text.contains('\0') {
+        return Err(Malformed::because("a NUL character"));
+    }
     let mut reader = Reader::from_str(text);
     let mut path = String::new();
     // One per open element.
@@ -142,6 +146,7 @@ mod tests {
             "<a>&lol;</a>",
             "<!DOCTYPE a [<!ENTITY lol \"lol\">]><a>&lol;</a>",
             "<a>&#xFFFFFFFF;</a>",
+            "<a>\0</a>",
             deep.as_str(),
         ] {
             assert!(leaves(document).is_err(), "{document}");

@@ -1,11 +1,12 @@
 //! `kill`: the real binary under load, killed again and again.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use margay_sim::blob::any_below;
 use margay_sim::kill::{Options, Report, run};
+use margay_sim::program;
 
 const EXAMPLES: &str = "Examples:
   kill --cycles 200
@@ -41,18 +42,15 @@ struct Cli {
     keep: bool,
 }
 
-fn built() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from).join("release/margay")
-}
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let binary = cli.binary.clone().or_else(|| std::env::var_os("MARGAY_BIN").map(PathBuf::from)).unwrap_or_else(built);
-    if !binary.is_file() {
-        eprintln!("{} is not there: build it (`make build`), or name it with MARGAY_BIN", binary.display());
-        return ExitCode::from(2);
-    }
+    let binary = match program(cli.binary.clone()) {
+        Ok(binary) => binary,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
     let made = cli.folder.as_ref().map_or_else(tempfile::tempdir, tempfile::tempdir_in);
     let folder = match made {
         Ok(folder) => folder,

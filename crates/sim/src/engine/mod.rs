@@ -12,12 +12,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use margay_env::fault::FaultNote;
 use margay_env::sim::SimRandom;
 use margay_meta::Engine;
 use margay_meta::embedded::{EmbeddedEngine, LOG_FILE_BYTES_MIN, Options};
-use margay_segment::Store;
+use margay_segment::{CHUNK_BYTES, Store};
 
-use crate::machine::{Fault, Lies, Machine};
+use crate::machine::{Fault, Lies, Machine, NOTE};
 use crate::{Failure, fail};
 use model::Model;
 use work::{Done, Work};
@@ -64,10 +65,13 @@ impl Limits {
 
     /// Opens both; the error is in words.
     pub(crate) fn open(&self, machine: &Machine) -> Result<(Arc<Store>, EmbeddedEngine), String> {
-        let env = machine.env();
+        let (env, note) = FaultNote::watch(&machine.env(), Path::new(NOTE));
+        let after_fault = note.found().map_err(|error| error.to_string())?.is_some();
         let store = Store::open(env.clone(), self.segments.clone()).map_err(|error| error.to_string())?;
-        let engine = EmbeddedEngine::open(env, Arc::clone(&store), self.engine.clone());
-        Ok((store, engine.map_err(|error| error.to_string())?))
+        let options = Options { after_fault, ..self.engine.clone() };
+        let engine = EmbeddedEngine::open(env, Arc::clone(&store), options).map_err(|error| error.to_string())?;
+        note.clear().map_err(|error| error.to_string())?;
+        Ok((store, engine))
     }
 }
 
@@ -77,13 +81,10 @@ pub fn run(seed: u64, lies: Lies) -> Result<Tally, Failure> {
     let limits = Limits::draw(&machine.random);
     let mut model = Model::default();
     let mut tally = Tally::default();
-    for life in 0..1 + machine.random.below(LIVES_MAX) {
-        let fault = Fault::draw(&machine.random, CHANGES);
-        machine.arm(fault);
-        live(&mut machine, &limits, fault, &mut model, &mut tally)
-            .map_err(|failure| Failure(format!("life {life}, {fault:?}: {failure}")))?;
+    machine.lives(LIVES_MAX, CHANGES, (), |machine, fault, ()| {
         tally.lives += 1;
-    }
+        live(machine, &limits, fault, &mut model, &mut tally)
+    })?;
     // The last picture must be whole too.
     live(&mut machine, &limits, Fault::Closed, &mut model, &mut tally)
         .map_err(|failure| Failure(format!("at the end: {failure}")))?;
@@ -119,7 +120,8 @@ fn live(
         engine: &engine,
         store: &store,
         fault,
-        payload_bytes_max: engine.payload_bytes_max(),
+        // A longer payload is several runs, which only the volume makes.
+        payload_bytes_max: engine.payload_bytes_max().min(CHUNK_BYTES as usize),
         threads: [1, 1, 3][machine.random.below(3) as usize],
         steps: 1 + machine.random.below(STEPS_MAX),
         life: machine.random.below(u64::MAX),

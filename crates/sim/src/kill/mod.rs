@@ -6,8 +6,6 @@
 //!             finds nothing, and when all is removed no space stays behind.
 //! Not here:   lost power: what a killed process wrote stays in the kernel (see the simulated layers).
 
-mod process;
-
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -20,10 +18,10 @@ use tokio::task::{JoinSet, LocalSet};
 use crate::client::{Client, Excuse, Habits};
 use crate::http::Http;
 use crate::ledger::Ledger;
+use crate::process::{Process, at_rest};
 use crate::target::{Target, Trouble};
 use crate::verify::{Verdict, verify};
 use crate::{Failure, fail};
-use process::{Process, at_rest};
 
 /// Share of cycles that are killed while they start, in percent.
 const EARLY_PERCENT: u64 = 15;
@@ -90,7 +88,7 @@ impl Loop<'_> {
     }
 
     fn start(&self) -> Result<Process, Failure> {
-        Process::start(&self.options.binary, &self.options.data)
+        Process::start(&self.options.binary, &self.options.data, &[])
     }
 
     fn fsck(&mut self) -> Result<(), Failure> {
@@ -126,7 +124,6 @@ impl Loop<'_> {
     fn check(&self, port: u16, mut ledger: Ledger) -> Result<Ledger, Failure> {
         let http = Http::new(port);
         LocalSet::new().block_on(&self.runtime, async {
-            http.make_bucket().await.map_err(|trouble| Failure(format!("no bucket: {trouble}")))?;
             match verify(&http, &mut ledger, &|_| false).await? {
                 Verdict::Right => Ok(ledger),
                 Verdict::BrokenOff => fail!("the check broke off"),

@@ -22,7 +22,6 @@ use crate::client::{Client, Excuse, Habits};
 use crate::engine::{Limits, Tally};
 use crate::ledger::Ledger;
 use crate::machine::{Fault, Lies, Machine};
-use crate::target::Target;
 use crate::verify::{Verdict, verify};
 use crate::{Failure, fail};
 pub(crate) use direct::Direct;
@@ -47,15 +46,11 @@ pub fn run(seed: u64, lies: Lies) -> Result<Tally, Failure> {
     let mut machine = Machine::new(seed, lies);
     let limits = Limits::draw(&machine.random);
     let clients = 1 + machine.random.below(CLIENTS_MAX) as usize;
-    let mut ledger = Ledger::new(clients);
     let mut tally = Tally::default();
-    for life in 0..1 + machine.random.below(LIVES_MAX) {
-        let fault = Fault::draw(&machine.random, CHANGES);
-        machine.arm(fault);
-        ledger = live(&mut machine, &limits, fault, ledger, &mut tally)
-            .map_err(|failure| Failure(format!("life {life}, {fault:?}: {failure}")))?;
+    let mut ledger = machine.lives(LIVES_MAX, CHANGES, Ledger::new(clients), |machine, fault, ledger| {
         tally.lives += 1;
-    }
+        live(machine, &limits, fault, ledger, &mut tally)
+    })?;
     tally.acknowledged = ledger.acknowledged;
     let last = |failure: Failure| Failure(format!("at the end: {failure}"));
     let running = open(&machine, &limits).map_err(|error| last(Failure(error)))?;
@@ -110,17 +105,10 @@ fn live(
 fn check(running: &Running, ledger: &mut Ledger, fault: Fault) -> Result<Verdict, Failure> {
     let direct = Direct(Arc::clone(&running.volume));
     let excuse = |error: &str| fault.explains(error);
-    let verdict = block_on(async {
-        match direct.make_bucket().await {
-            Ok(()) => verify(&direct, ledger, &excuse).await,
-            Err(trouble) if excuse(&trouble.to_string()) => Ok(Verdict::BrokenOff),
-            Err(trouble) => fail!("no bucket: {trouble}"),
-        }
-    })?;
-    if let Verdict::BrokenOff = verdict {
-        return Ok(verdict);
+    match block_on(verify(&direct, ledger, &excuse))? {
+        Verdict::BrokenOff => Ok(Verdict::BrokenOff),
+        Verdict::Right => fits_together(&running.volume, ledger, fault),
     }
-    fits_together(&running.volume, ledger, fault)
 }
 
 /// fsck finds nothing, and the bucket's counters are those of the objects in the ledger.

@@ -21,6 +21,7 @@ use crate::seen::Seen;
 pub(super) fn check(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
     check_directories(volume, rows, findings)?;
     check_usage(volume, rows, findings)?;
+    check_subdirectories(volume, rows, findings)?;
     check_shares(rows, findings);
     check_live(volume, rows, findings)?;
     check_leftovers(volume, rows, findings)?;
@@ -86,13 +87,32 @@ fn check_usage(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<
             *right.entry(key::usage(root, Counted::Bytes)).or_default() += bytes;
         }
     }
+    let is_root = |ino: &Ino| rows.roots.contains_key(ino);
+    check_counters(volume, ("usage", &key::all_usage(), &right), &is_root, findings)
+}
+
+fn check_subdirectories(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
+    let mut right: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
+    for (parent, ..) in rows.directories.values().filter(|(parent, ..)| rows.is_directory(parent)) {
+        *right.entry(key::subdirectories(*parent)).or_default() += 1;
+    }
+    let is_directory = |ino: &Ino| rows.is_directory(ino);
+    check_counters(volume, ("subdirectories", &key::all_subdirectories(), &right), &is_directory, findings)
+}
+
+/// Compares the counters of a table with what they should be; `belongs` says of whose number there may be one.
+fn check_counters(
+    volume: &Volume,
+    (what, table, right): (&str, &key::Range, &BTreeMap<Vec<u8>, i64>),
+    belongs: &dyn Fn(&Ino) -> bool,
+    findings: &mut Findings,
+) -> Result<(), Error> {
     let mut stored = BTreeMap::new();
-    visit(volume, &key::all_usage(), |row| {
-        let belongs = key::parse_ino(row.key).is_ok_and(|(root, _)| rows.roots.contains_key(&root));
-        if belongs {
+    visit(volume, table, |row| {
+        if key::parse_ino(row.key).is_ok_and(|(ino, _)| belongs(&ino)) {
             stored.insert(row.key.to_vec(), decode_counter(row.value).unwrap_or(0));
         } else {
-            findings.note(FindingKind::Leftover, || format!("usage row {:02x?}", row.key));
+            findings.note(FindingKind::Leftover, || format!("{what} of nothing: {:02x?}", row.key));
             findings.repairs.push(Repair::Delete(row.key.to_vec()));
         }
     })?;
@@ -100,7 +120,7 @@ fn check_usage(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<
     for key in keys {
         let (right, stored) = (right.get(key).unwrap_or(&0), stored.get(key).unwrap_or(&0));
         if right != stored {
-            findings.note(FindingKind::Counter, || format!("usage {key:02x?} is {stored}, should be {right}"));
+            findings.note(FindingKind::Counter, || format!("{what} {key:02x?} is {stored}, should be {right}"));
             findings.repairs.push(Repair::Add(key.clone(), right - stored));
         }
     }
@@ -163,10 +183,11 @@ fn check_live(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(
 }
 
 fn check_leftovers(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
-    let is_directory = |ino: &Ino| rows.roots.contains_key(ino) || rows.directories.contains_key(ino);
+    let is_directory = |ino: &Ino| rows.is_directory(ino);
     type Belongs<'a> = &'a dyn Fn(&Ino) -> bool;
-    let tables: [(&str, key::Range, Belongs<'_>); 3] = [
+    let tables: [(&str, key::Range, Belongs<'_>); 4] = [
         ("headers", key::all_headers(), &|ino| rows.with_headers.contains(ino)),
+        ("an extended attribute", key::all_xattrs(), &|ino| rows.with_xattrs.contains(ino)),
         ("part sizes", key::all_part_sizes(), &|ino| rows.with_part_sizes.contains(ino)),
         ("times", key::all_times(), &is_directory),
     ];

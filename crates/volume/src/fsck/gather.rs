@@ -1,6 +1,6 @@
 //! Reads every row once, and keeps what the checks need.
 //!
-//! Why:        memory grows with directories, shared runs and large files, not with small files.
+//! Why:        memory grows with directories, shared runs, large files and files with several names, not with others.
 //! Invariants: an undecodable row is a finding and is left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -13,7 +13,7 @@ use crate::api::Error;
 use crate::fsck::Repair;
 use crate::key::{self, Ino};
 use crate::open::Volume;
-use crate::record::data::decode_extent_row;
+use crate::record::data::{decode_extent_row, hole, is_hole};
 use crate::record::{Bucket, Damaged, Data, DirectoryEntry, Entry, FileEntry, Orphan, PartRecord, UploadRecord};
 use crate::release::distinct_runs;
 use crate::seen::Seen;
@@ -26,6 +26,13 @@ pub(super) struct Large {
     pub(super) extents: Vec<(u64, Extent)>,
 }
 
+/// An inode record of a file, and the names that were found to lead to it.
+#[derive(Debug)]
+pub(super) struct Linked {
+    pub(super) file: FileEntry,
+    pub(super) names: u32,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     /// Root directory to bucket.
@@ -35,7 +42,9 @@ pub(super) struct Rows {
     /// What files directly in a directory add up to: objects, bytes. Every directory with an entry is here.
     pub(super) sums: HashMap<Ino, (i64, i64)>,
     pub(super) large: BTreeMap<Ino, Large>,
+    pub(super) linked: BTreeMap<Ino, Linked>,
     pub(super) with_headers: HashSet<Ino>,
+    pub(super) with_xattrs: HashSet<Ino>,
     pub(super) with_part_sizes: HashSet<Ino>,
     pub(super) uploads: HashSet<Ino>,
     pub(super) orphans: HashMap<Ino, Orphan>,
@@ -50,11 +59,18 @@ pub(super) struct Rows {
 }
 
 impl Rows {
+    pub(super) fn is_directory(&self, ino: &Ino) -> bool {
+        self.roots.contains_key(ino) || self.directories.contains_key(ino)
+    }
+
     fn number(&mut self, ino: Ino) {
         self.largest = self.largest.max(ino);
     }
 
-    pub(super) fn own(&mut self, owner: Ino, shared: bool, extents: &[Extent]) {
+    fn own(&mut self, owner: Ino, shared: bool, extents: &[Extent], findings: &mut Findings) {
+        if extents.iter().any(|extent| is_hole(extent) && extent.run != hole(extent.run.len).run) {
+            findings.note(FindingKind::MissingData, || format!("data of {} was never placed in a segment", owner.0));
+        }
         for run in distinct_runs(extents) {
             let place = (run.segment, run.offset);
             let end = self.ends.entry(run.segment).or_default();
@@ -71,10 +87,23 @@ impl Rows {
         }
     }
 
-    fn file(&mut self, directory: Ino, file: &FileEntry) {
-        self.number(file.ino);
+    /// Each name of a file is an object of its size.
+    fn name(&mut self, directory: Ino, size: u64) {
         let sum = self.sums.entry(directory).or_default();
-        *sum = (sum.0 + 1, sum.1.saturating_add(file.size as i64));
+        *sum = (sum.0 + 1, sum.1.saturating_add(size as i64));
+    }
+
+    /// What a file owns, whatever its names.
+    fn file(&mut self, file: &FileEntry, findings: &mut Findings) {
+        self.number(file.ino);
+        findings.report.files += 1;
+        findings.report.bytes += file.size;
+        if !covered(file) {
+            findings.note(FindingKind::Extents, || format!("the extents of file {} do not cover it", file.ino.0));
+        }
+        if file.xattrs {
+            self.with_xattrs.insert(file.ino);
+        }
         if file.header_rows {
             self.with_headers.insert(file.ino);
         }
@@ -83,7 +112,7 @@ impl Rows {
         }
         match &file.data {
             Data::Inline(_) => {}
-            Data::Extents(extents) => self.own(file.ino, file.shared, extents),
+            Data::Extents(extents) => self.own(file.ino, file.shared, extents, findings),
             Data::Rows => {
                 let large = Large { size: file.size, shared: file.shared, extents: Vec::new() };
                 self.large.insert(file.ino, large);
@@ -108,6 +137,7 @@ fn table(
     mut read: impl FnMut(&[u8], &[u8], &mut Findings) -> Result<(), Damaged>,
 ) -> Result<(), Error> {
     volume.scan(range, &mut Seen::default(), |row| {
+        findings.count_row();
         if let Err(damaged) = read(row.key, row.value, findings) {
             findings.note(FindingKind::Damaged, || format!("row {:02x?}: {damaged}", row.key));
         }
@@ -134,27 +164,89 @@ pub(super) fn gather(volume: &Volume, findings: &mut Findings) -> Result<Rows, E
         findings.report.buckets += 1;
         Ok(())
     })?;
+    gather_inodes(volume, &mut rows, findings)?;
     gather_entries(volume, &mut rows, findings)?;
+    settle_links(&mut rows, findings);
     gather_uploads(volume, &mut rows, findings)?;
     gather_extents(volume, &mut rows, findings)?;
     Ok(rows)
 }
 
+/// Files with several names, and attributes of roots.
+fn gather_inodes(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> Result<(), Error> {
+    table(volume, findings, &key::all_inodes(), |row, value, findings| {
+        let (ino, rest) = key::parse_ino(row)?;
+        match Entry::decode(value)? {
+            Entry::File(file) if rest.is_empty() && file.ino == ino => {
+                rows.linked.insert(ino, Linked { file, names: 0 });
+            }
+            Entry::Directory(root) if rest.is_empty() && root.ino == ino => {
+                if !rows.roots.contains_key(&ino) {
+                    findings.note(FindingKind::Leftover, || format!("attributes of {}, which is no root", ino.0));
+                    findings.repairs.push(Repair::Delete(row.to_vec()));
+                } else if root.xattrs {
+                    rows.with_xattrs.insert(ino);
+                }
+            }
+            Entry::File(_) | Entry::Directory(_) | Entry::Link(_) => {
+                return Err(Damaged("an inode record of another number"));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Compares names with their count. What a file without names owns is as good as gone.
+fn settle_links(rows: &mut Rows, findings: &mut Findings) {
+    for (ino, Linked { mut file, names }) in std::mem::take(&mut rows.linked) {
+        if names == 0 {
+            rows.number(ino);
+            findings.note(FindingKind::Leftover, || format!("file {} has no name", ino.0));
+            findings.repairs.push(Repair::Delete(key::inode(ino)));
+            continue;
+        }
+        if names != file.links {
+            let what = || format!("file {} has {names} names and counts {}", ino.0, file.links);
+            findings.note(FindingKind::Links, what);
+            file.links = names;
+            findings.repairs.push(Repair::Put(key::inode(ino), file.encode().value));
+        }
+        rows.file(&file, findings);
+    }
+}
+
 fn gather_entries(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> Result<(), Error> {
     table(volume, findings, &key::all_entries(), |row, value, findings| {
         let (directory, name) = key::parse_entry(row)?;
-        match Entry::decode(value)? {
+        let entry = Entry::decode(value)?;
+        if name.contains('/') && !matches!(entry, Entry::Directory(_)) {
+            findings.note(FindingKind::Directory, || format!("a file in {} has the name {name:?}", directory.0));
+        }
+        match entry {
             Entry::File(file) => {
-                findings.report.files += 1;
-                findings.report.bytes += file.size;
-                rows.file(directory, &file);
-                if !covered(&file) || name.contains('/') {
-                    findings.note(FindingKind::Extents, || format!("file {name:?} in directory {}", directory.0));
+                rows.name(directory, file.size);
+                rows.file(&file, findings);
+            }
+            Entry::Link(ino) => {
+                let linked = rows.linked.get_mut(&ino).map(|linked| {
+                    linked.names += 1;
+                    linked.file.size
+                });
+                match linked {
+                    Some(size) => rows.name(directory, size),
+                    None => {
+                        rows.sums.entry(directory).or_default();
+                        let what = || format!("{name:?} in directory {} leads to file {}", directory.0, ino.0);
+                        findings.note(FindingKind::LostFile, what);
+                    }
                 }
             }
             Entry::Directory(entry) => {
                 findings.report.directories += 1;
                 rows.number(entry.ino);
+                if entry.xattrs {
+                    rows.with_xattrs.insert(entry.ino);
+                }
                 rows.sums.entry(directory).or_default();
                 let twice = rows.directories.insert(entry.ino, (directory, name.to_owned(), entry)).is_some();
                 if twice || name.find('/') != Some(name.len() - 1) {
@@ -189,7 +281,7 @@ fn gather_uploads(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> 
             findings.repairs.push(Repair::Put(key::orphan(upload), Orphan::Parts.encode()));
         }
         if let Data::Extents(extents) = &part.data {
-            rows.own(part.ino, part.shared, extents);
+            rows.own(part.ino, part.shared, extents, findings);
         }
         Ok(())
     })
@@ -214,7 +306,7 @@ fn gather_extents(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> 
     })?;
     for (ino, large) in std::mem::take(&mut rows.large) {
         let extents: Vec<Extent> = large.extents.iter().map(|(_, extent)| *extent).collect();
-        rows.own(ino, large.shared, &extents);
+        rows.own(ino, large.shared, &extents, findings);
         let mut end = 0;
         let gapless = large.extents.iter().all(|(offset, extent)| {
             let follows = *offset == end;

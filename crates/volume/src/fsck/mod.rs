@@ -1,15 +1,17 @@
 //! fsck: does every row agree with the others and with the segment files.
 //!
 //! Why:        counters and mirrors (live bytes, usage, directory records, shares) are kept by every operation; this
-//!             recomputes them from the entries, which are the truth.
-//! Invariants: reads only, unless told to repair; repairs change counters and rows that nothing names, never an
-//!             entry. A volume that changes meanwhile shows findings that are none, so operations should rest.
+//!             recomputes them from the entries and inode records, which are the truth.
+//! Invariants: reads only, unless told to repair; repairs change counters (the links of an inode record are one) and rows that nothing
+//!             names, never an entry. A volume that changes meanwhile shows findings that are none, so operations should rest.
 //! Not here:   checksums of data (scrub in segment).
 
 mod check;
 mod gather;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_meta::Seq;
 
@@ -48,6 +50,10 @@ pub enum FindingKind {
     Directory,
     /// A file's extents do not cover it.
     Extents,
+    /// A file with several names counts others than there are. Repaired.
+    Links,
+    /// A name leads to a file that has no record: the file is lost.
+    LostFile,
     /// Data is named in a segment that does not exist or is too short: it is lost.
     MissingData,
     /// Share rows and owners of a run differ.
@@ -109,9 +115,15 @@ pub(crate) struct Findings {
     report: FsckReport,
     repairs: Vec<Repair>,
     shown_max: usize,
+    /// Rows read so far, for whoever watches.
+    rows: Arc<AtomicU64>,
 }
 
 impl Findings {
+    fn count_row(&self) {
+        self.rows.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn note(&mut self, kind: FindingKind, what: impl FnOnce() -> String) {
         *self.report.findings.entry(kind).or_default() += 1;
         if self.report.shown.len() < self.shown_max {
@@ -123,11 +135,17 @@ impl Findings {
 impl Volume {
     /// Checks all of the volume; blocks for as long as it takes to read every row.
     pub fn fsck(&self, options: FsckOptions) -> Result<FsckReport, Error> {
+        self.fsck_counting(options, &Arc::default())
+    }
+
+    /// As `fsck`; `rows` counts the rows that were read so far.
+    pub fn fsck_counting(&self, options: FsckOptions, rows: &Arc<AtomicU64>) -> Result<FsckReport, Error> {
         if options.repair {
             self.drain_orphans()?;
         }
         let report = FsckReport::default();
-        let mut findings = Findings { report, repairs: Vec::new(), shown_max: options.shown_max };
+        let rows = Arc::clone(rows);
+        let mut findings = Findings { report, repairs: Vec::new(), shown_max: options.shown_max, rows };
         let rows = gather::gather(self, &mut findings)?;
         check::check(self, &rows, &mut findings)?;
         if options.repair {

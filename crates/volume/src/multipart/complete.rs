@@ -87,9 +87,7 @@ impl Volume {
         let data = place::place_extents(&mut draft, ino, extents);
         let mut file = FileEntry::new(ino, chosen.size, chosen.etag, self.now(), data, headers);
         file.shared = chosen.parts.iter().any(|(_, _, part)| part.shared);
-        if let Some((old, _)) = &current.file {
-            (file.mode, file.uid, file.gid) = (old.mode, old.uid, old.gid);
-        }
+        self.bequeath(&mut draft, &current, &mut file)?;
         let outcome = PutOutcome { etag: file.etag, modified: file.modified };
         let key = self.replace(walk, name, &current, &file, &mut draft)?;
         self.draft_end_of_upload(&mut draft, &found, &chosen, ino)?;

@@ -76,7 +76,7 @@ impl Volume {
         }
         let mut draft = Draft::default();
         let ino = self.new_ino()?;
-        self.share_runs(&mut draft, &found, ino, &extents);
+        self.share_runs(&mut draft, &found, ino, &extents)?;
         let (size, modified, headers) = (range.end - range.start, self.now(), Headers::new());
         let part = PartRecord { ino, size, modified, digest, shared: true, data: Data::Extents(extents), headers };
         let seq = self.commit_part(draft, &upload, name.number, &part, None)?;

@@ -110,7 +110,9 @@ impl Volume {
         }
         let write = draft.put(row_key, value);
         if let Some(bytes) = payload {
-            draft.attach_payload(bytes, write, first_extent.expect("a payload has an extent that names it"));
+            let at = first_extent.expect("a payload has an extent that names it");
+            let len = bytes.len() as u64;
+            draft.attach_payload(bytes, len, [(write, at)]);
         }
         self.commit(draft)
     }

@@ -1,4 +1,4 @@
-//! Who names the runs of some segments: one scan over all entries, extent rows and parts.
+//! Who names the runs of some segments: one scan over all entries, inode records, extent rows and parts.
 //!
 //! Why:        no row leads from a run to its owners, which keeps PUT and rename small; a pass that rewrites many
 //!             segments shares one scan.
@@ -20,10 +20,11 @@ use crate::seen::Seen;
 /// A row that names a run.
 #[derive(Clone, Debug)]
 pub(super) enum Naming {
+    /// An entry or an inode record.
     Entry {
         key: Vec<u8>,
     },
-    /// The row, and the entry of the file that it belongs to.
+    /// The row, and the entry or inode record of the file that it belongs to.
     Extent {
         key: Vec<u8>,
         entry: Vec<u8>,
@@ -62,19 +63,22 @@ impl Volume {
         let mut runs = NamedRuns::new();
         let mut large: HashMap<Ino, Vec<u8>> = HashMap::new();
         let mut seen = Seen::default();
-        self.scan(&key::all_entries(), &mut seen, |row| {
-            if let Entry::File(file) = Entry::decode(row.value)? {
-                match &file.data {
-                    Data::Inline(_) => {}
-                    Data::Extents(extents) => {
-                        let naming = Naming::Entry { key: row.key.to_vec() };
-                        note(&mut runs, victims, file.ino, extents, Some(&naming));
+        // Entries first: a file that gets its second name meanwhile is then seen in either place, or in both.
+        for files in [key::all_entries(), key::all_inodes()] {
+            self.scan(&files, &mut seen, |row| {
+                if let Entry::File(file) = Entry::decode(row.value)? {
+                    match &file.data {
+                        Data::Inline(_) => {}
+                        Data::Extents(extents) => {
+                            let naming = Naming::Entry { key: row.key.to_vec() };
+                            note(&mut runs, victims, file.ino, extents, Some(&naming));
+                        }
+                        Data::Rows => drop(large.insert(file.ino, row.key.to_vec())),
                     }
-                    Data::Rows => drop(large.insert(file.ino, row.key.to_vec())),
                 }
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
         self.scan(&key::all_extents(), &mut seen, |row| {
             let (ino, _) = key::parse_extent(row.key)?;
             let extent = decode_extent_row(row.value)?;

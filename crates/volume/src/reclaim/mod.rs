@@ -113,6 +113,12 @@ impl Volume {
         Ok(done)
     }
 
+    /// Bytes in each segment that something names; segments without any are left out.
+    pub fn live_bytes(&self) -> Result<BTreeMap<SegmentId, u64>, Error> {
+        let live = self.live_table()?.into_iter().map(|(segment, bytes)| (segment, bytes.live().max(0) as u64));
+        Ok(live.filter(|(_, bytes)| *bytes > 0).collect())
+    }
+
     /// Segments that take no more runs and that nobody pins.
     pub(crate) fn settled_segments(&self, logs: &dyn LogRelease) -> Vec<SegmentInfo> {
         let settled = |info: &SegmentInfo| !info.open && (info.kind != Kind::Log || logs.released(info.id));

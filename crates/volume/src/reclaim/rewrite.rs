@@ -181,7 +181,7 @@ impl Volume {
                     extents.iter_mut().for_each(|extent| *extent = renamed(extent));
                     file.encode().value
                 }
-                Entry::Directory(_) => return Err(Refused::Conflict),
+                Entry::Directory(_) | Entry::Link(_) => return Err(Refused::Conflict),
             },
             Naming::Part { .. } => {
                 let mut part = PartRecord::decode(&row.value)?;
@@ -201,7 +201,7 @@ impl Volume {
             let owner = key::parse_extent(row_key)?.0;
             match Entry::decode(&row.value)? {
                 Entry::File(file) if file.ino == owner => {}
-                Entry::File(_) | Entry::Directory(_) => return Err(Refused::Conflict),
+                Entry::File(_) | Entry::Directory(_) | Entry::Link(_) => return Err(Refused::Conflict),
             }
             draft.assert_version(entry.clone(), row.version);
             draft.put(entry.clone(), row.value.to_vec());

@@ -16,6 +16,19 @@ pub(crate) const ENTRY_EXTENTS_MAX: usize = 4;
 /// Most extents of one part; they are all in the part's value.
 pub(crate) const PART_EXTENTS_MAX: usize = 1536;
 
+/// The segment of holes: no segment file has this id. (While a batch is put together, an extent that waits for the
+/// engine to place its payload has it too.)
+const NOWHERE: SegmentId = SegmentId(0);
+
+/// Bytes that were never written and read as zeros. They have no run, so nobody owns them and none are live.
+pub(crate) fn hole(len: u64) -> Extent {
+    Extent::whole(Run { segment: NOWHERE, offset: 0, len, crc: 0 })
+}
+
+pub(crate) fn is_hole(extent: &Extent) -> bool {
+    extent.run.segment == NOWHERE
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Data {
     Inline(Vec<u8>),
@@ -85,7 +98,20 @@ pub(crate) fn decode_extent(reader: &mut Reader<'_>) -> Result<Extent, Damaged> 
     }
 }
 
+/// Where each of these extents begins when they are encoded one after the other.
+pub(crate) fn extent_starts<'a>(extents: impl Iterator<Item = &'a Extent>) -> Vec<usize> {
+    let mut writer = Writer::new(0);
+    let start = |extent| {
+        let start = writer.len();
+        encode_extent(extent, &mut writer);
+        start
+    };
+    extents.map(start).collect()
+}
+
 const EXTENT_LAYOUT: u8 = 1;
+/// Where the extent begins in an extent row.
+pub(crate) const EXTENT_ROW_EXTENT_AT: usize = 1;
 
 /// The value of an extent row.
 pub(crate) fn extent_row(extent: &Extent) -> Vec<u8> {

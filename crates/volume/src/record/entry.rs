@@ -1,8 +1,10 @@
 //! A directory entry: a file with what `ls -l` and HEAD need, or a directory's identity.
 //!
 //! Why:        a listing reads nothing but entries, so what it shows comes first and decodes alone.
-//! Layout:     1, kind 1 = file: flags, ino, size, modified, etag 16, parts, changed, mode, uid, gid, data, headers
-//!             1, kind 2 = directory: flags, ino, mode, uid, gid
+//! Layout:     1, kind 1 = file: flags, ino, size, modified, etag 16, parts, changed, mode, uid, gid, data, headers,
+//!                with flag 4: bits, then what they name (1 device number, 2 time accessed, 4 links)
+//!             1, kind 2 = directory: flags, ino, mode, uid, gid, with flag 2: time changed, time accessed
+//!             1, kind 3 = link: ino. The file is in an inode record, in the layout of kind 1.
 //! Invariants: a file entry is at most `ENTRY_BYTES_MAX` bytes: headers that do not fit are in rows.
 //!             A directory entry changes only on rename, removal, chmod and a change of its flags.
 
@@ -20,12 +22,33 @@ pub(crate) const ENTRY_BYTES_MAX: usize = 512;
 const LAYOUT: u8 = 1;
 const KIND_FILE: u8 = 1;
 const KIND_DIRECTORY: u8 = 2;
+const KIND_LINK: u8 = 3;
 /// File: some of its runs have, or once had, other owners; share rows decide.
 const FLAG_SHARED: u8 = 1;
 /// File: more headers are in rows.
 const FLAG_HEADER_ROWS: u8 = 2;
+/// File: fields that few files have come at the end.
+const FLAG_RARE: u8 = 4;
+/// File or directory: there are extended attributes in rows.
+const FLAG_XATTRS: u8 = 8;
 /// Directory: stays when it is empty, and is an object `x/`.
 const FLAG_EXPLICIT: u8 = 1;
+/// Directory: its own times follow.
+const FLAG_TIMES: u8 = 2;
+
+const RARE_DEVICE: u64 = 1;
+const RARE_ACCESSED: u64 = 2;
+const RARE_LINKS: u64 = 4;
+
+/// The bits of a mode that say what kind of file it is; 0 there is a regular file.
+pub(crate) const MODE_KIND: u32 = 0o170_000;
+pub(crate) const MODE_SYMLINK: u32 = 0o120_000;
+pub(crate) const MODE_SOCKET: u32 = 0o140_000;
+pub(crate) const MODE_BLOCK: u32 = 0o060_000;
+pub(crate) const MODE_CHAR: u32 = 0o020_000;
+pub(crate) const MODE_FIFO: u32 = 0o010_000;
+/// The bits of a mode that `chmod` changes.
+pub(crate) const MODE_RIGHTS: u32 = 0o7777;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileEntry {
@@ -34,6 +57,7 @@ pub(crate) struct FileEntry {
     pub(crate) modified: Timestamp,
     pub(crate) changed: Timestamp,
     pub(crate) etag: ETag,
+    /// Rights and kind; kind 0 is a regular file, the others are `S_IFLNK` and so on.
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -42,6 +66,13 @@ pub(crate) struct FileEntry {
     /// The headers that are in the entry.
     pub(crate) headers: Headers,
     pub(crate) header_rows: bool,
+    pub(crate) xattrs: bool,
+    /// Device number of a device file, else 0.
+    pub(crate) device: u32,
+    /// `None`: as `modified`.
+    pub(crate) accessed: Option<Timestamp>,
+    /// Names that lead here; more than 1 only in an inode record.
+    pub(crate) links: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +82,18 @@ pub(crate) struct DirectoryEntry {
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
+    pub(crate) xattrs: bool,
+    /// When its rights or times were last set (`None`: never); a change of what is in it is in the times row.
+    pub(crate) changed: Option<Timestamp>,
+    pub(crate) accessed: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     File(FileEntry),
     Directory(DirectoryEntry),
+    /// One of several names of a file whose attributes are in the inode record of this number.
+    Link(Ino),
 }
 
 /// What a listing shows of an entry.
@@ -64,6 +101,7 @@ pub(crate) enum Entry {
 pub(crate) enum Summary {
     File { size: u64, modified: Timestamp, etag: ETag },
     Directory(DirectoryEntry),
+    Link(Ino),
 }
 
 /// A file entry's bytes, and where its first extent's segment field is.
@@ -71,6 +109,8 @@ pub(crate) struct EncodedFile {
     pub(crate) value: Vec<u8>,
     pub(crate) first_extent: Option<usize>,
 }
+
+const UNSET: Timestamp = Timestamp(i64::MIN);
 
 /// The MD5 of no bytes.
 pub(crate) const EMPTY_ETAG: ETag = ETag {
@@ -94,10 +134,15 @@ impl FileEntry {
             data,
             headers,
             header_rows: false,
+            xattrs: false,
+            device: 0,
+            accessed: None,
+            links: 1,
         }
     }
 
-    /// Moves headers that would make the entry too large out of it: they are returned and belong into rows.
+    /// Moves headers that would make the entry too large out of it: they are returned and belong into rows, beside
+    /// those that are there.
     pub(crate) fn fit_headers(&mut self) -> Headers {
         let mut bytes = self.encode().value.len();
         let mut overflow = Headers::new();
@@ -109,7 +154,7 @@ impl FileEntry {
             }
             bytes = self.encode().value.len();
         }
-        self.header_rows = !overflow.is_empty();
+        self.header_rows |= !overflow.is_empty();
         overflow
     }
 
@@ -117,8 +162,14 @@ impl FileEntry {
         let mut writer = Writer::new(192);
         writer.byte(LAYOUT);
         writer.byte(KIND_FILE);
-        let shared = if self.shared { FLAG_SHARED } else { 0 };
-        writer.byte(shared | if self.header_rows { FLAG_HEADER_ROWS } else { 0 });
+        let rare = self.rare();
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        writer.byte(
+            flag(self.shared, FLAG_SHARED)
+                | flag(self.header_rows, FLAG_HEADER_ROWS)
+                | flag(rare != 0, FLAG_RARE)
+                | flag(self.xattrs, FLAG_XATTRS),
+        );
         writer.varint(self.ino.0);
         writer.varint(self.size);
         writer.time(self.modified);
@@ -130,57 +181,56 @@ impl FileEntry {
         writer.varint(self.gid.into());
         let first_extent = self.data.encode(&mut writer);
         headers::encode(self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())), &mut writer);
+        if rare != 0 {
+            self.encode_rare(rare, &mut writer);
+        }
         EncodedFile { value: writer.finish(), first_extent }
     }
-}
 
-impl DirectoryEntry {
-    /// A directory that S3 made on the way to a key.
-    pub(crate) fn implicit(ino: Ino) -> DirectoryEntry {
-        DirectoryEntry { ino, explicit: false, mode: 0o755, uid: 0, gid: 0 }
+    fn rare(&self) -> u64 {
+        let bit = |set: bool, bit: u64| if set { bit } else { 0 };
+        bit(self.device != 0, RARE_DEVICE)
+            | bit(self.accessed.is_some(), RARE_ACCESSED)
+            | bit(self.links != 1, RARE_LINKS)
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(16);
-        writer.byte(LAYOUT);
-        writer.byte(KIND_DIRECTORY);
-        writer.byte(if self.explicit { FLAG_EXPLICIT } else { 0 });
-        writer.varint(self.ino.0);
-        writer.varint(self.mode.into());
-        writer.varint(self.uid.into());
-        writer.varint(self.gid.into());
-        writer.finish()
-    }
-
-    fn decode(mut reader: Reader<'_>) -> Result<DirectoryEntry, Damaged> {
-        let flags = reader.byte()?;
-        let entry = DirectoryEntry {
-            ino: Ino(reader.varint()?),
-            explicit: flags & FLAG_EXPLICIT != 0,
-            mode: reader.small()?,
-            uid: reader.small()?,
-            gid: reader.small()?,
-        };
-        reader.end()?;
-        Ok(entry)
-    }
-}
-
-impl Entry {
-    pub(crate) fn decode(value: &[u8]) -> Result<Entry, Damaged> {
-        let mut reader = Reader::new(value);
-        reader.layout(LAYOUT)?;
-        match reader.byte()? {
-            KIND_FILE => {}
-            KIND_DIRECTORY => return DirectoryEntry::decode(reader).map(Entry::Directory),
-            _ => return Err(Damaged("unknown kind of entry")),
+    fn encode_rare(&self, rare: u64, writer: &mut Writer) {
+        writer.varint(rare);
+        if self.device != 0 {
+            writer.varint(self.device.into());
         }
+        if let Some(accessed) = self.accessed {
+            writer.time(accessed);
+        }
+        if self.links != 1 {
+            writer.varint(self.links.into());
+        }
+    }
+
+    fn decode_rare(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        let rare = reader.varint()?;
+        if rare == 0 || rare & !(RARE_DEVICE | RARE_ACCESSED | RARE_LINKS) != 0 {
+            return Err(Damaged("unknown fields of a file"));
+        }
+        if rare & RARE_DEVICE != 0 {
+            self.device = reader.small()?;
+        }
+        if rare & RARE_ACCESSED != 0 {
+            self.accessed = Some(reader.time()?);
+        }
+        if rare & RARE_LINKS != 0 {
+            self.links = reader.small()?;
+        }
+        Ok(())
+    }
+
+    fn decode(mut reader: Reader<'_>) -> Result<FileEntry, Damaged> {
         let flags = reader.byte()?;
         let ino = Ino(reader.varint()?);
         let size = reader.varint()?;
         let modified = reader.time()?;
         let etag = ETag { digest: reader.array()?, parts: reader.small()? };
-        let entry = FileEntry {
+        let mut entry = FileEntry {
             ino,
             size,
             modified,
@@ -191,19 +241,132 @@ impl Entry {
             gid: reader.small()?,
             shared: flags & FLAG_SHARED != 0,
             header_rows: flags & FLAG_HEADER_ROWS != 0,
+            xattrs: flags & FLAG_XATTRS != 0,
             data: Data::decode(&mut reader)?,
             headers: headers::decode(&mut reader)?,
+            device: 0,
+            accessed: None,
+            links: 1,
         };
+        if flags & FLAG_RARE != 0 {
+            entry.decode_rare(&mut reader)?;
+        }
         reader.end()?;
-        Ok(Entry::File(entry))
+        Ok(entry)
+    }
+
+    /// The name of its kind, when it is not a regular file.
+    pub(crate) fn special(&self) -> Option<&'static str> {
+        match self.kind() {
+            MODE_SYMLINK => Some("symlink"),
+            MODE_FIFO => Some("fifo"),
+            MODE_SOCKET => Some("socket"),
+            MODE_CHAR => Some("char"),
+            MODE_BLOCK => Some("block"),
+            _ => None,
+        }
+    }
+
+    /// Major and minor number, from the 32 bits in which Linux packs them.
+    pub(crate) fn device_numbers(&self) -> (u32, u32) {
+        (self.device >> 8 & 0xfff, self.device & 0xff | self.device >> 12 & 0xf_ff00)
+    }
+
+    /// The kind bits of its mode.
+    pub(crate) fn kind(&self) -> u32 {
+        self.mode & MODE_KIND
+    }
+}
+
+impl DirectoryEntry {
+    /// A directory that S3 made on the way to a key.
+    pub(crate) fn implicit(ino: Ino) -> DirectoryEntry {
+        DirectoryEntry {
+            ino,
+            explicit: false,
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            xattrs: false,
+            changed: None,
+            accessed: None,
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(16);
+        writer.byte(LAYOUT);
+        writer.byte(KIND_DIRECTORY);
+        let times = self.changed.is_some() || self.accessed.is_some();
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        writer.byte(flag(self.explicit, FLAG_EXPLICIT) | flag(times, FLAG_TIMES) | flag(self.xattrs, FLAG_XATTRS));
+        writer.varint(self.ino.0);
+        writer.varint(self.mode.into());
+        writer.varint(self.uid.into());
+        writer.varint(self.gid.into());
+        if times {
+            // A time that is not set is written as the smallest one.
+            writer.time(self.changed.unwrap_or(UNSET));
+            writer.time(self.accessed.unwrap_or(UNSET));
+        }
+        writer.finish()
+    }
+
+    fn decode(mut reader: Reader<'_>) -> Result<DirectoryEntry, Damaged> {
+        let flags = reader.byte()?;
+        let mut entry = DirectoryEntry {
+            ino: Ino(reader.varint()?),
+            explicit: flags & FLAG_EXPLICIT != 0,
+            xattrs: flags & FLAG_XATTRS != 0,
+            mode: reader.small()?,
+            uid: reader.small()?,
+            gid: reader.small()?,
+            changed: None,
+            accessed: None,
+        };
+        if flags & FLAG_TIMES != 0 {
+            let set = |time| (time != UNSET).then_some(time);
+            entry.changed = set(reader.time()?);
+            entry.accessed = set(reader.time()?);
+        }
+        reader.end()?;
+        Ok(entry)
+    }
+}
+
+impl Entry {
+    pub(crate) fn decode(value: &[u8]) -> Result<Entry, Damaged> {
+        let mut reader = Reader::new(value);
+        reader.layout(LAYOUT)?;
+        match reader.byte()? {
+            KIND_FILE => FileEntry::decode(reader).map(Entry::File),
+            KIND_DIRECTORY => DirectoryEntry::decode(reader).map(Entry::Directory),
+            KIND_LINK => decode_link(reader).map(Entry::Link),
+            _ => Err(Damaged("unknown kind of entry")),
+        }
     }
 
     pub(crate) fn file(self) -> Option<FileEntry> {
         match self {
             Entry::File(file) => Some(file),
-            Entry::Directory(_) => None,
+            Entry::Directory(_) | Entry::Link(_) => None,
         }
     }
+}
+
+/// The value of an entry that is one of several names of a file.
+pub(crate) fn encode_link(ino: Ino) -> Vec<u8> {
+    let mut writer = Writer::new(12);
+    writer.byte(LAYOUT);
+    writer.byte(KIND_LINK);
+    writer.varint(ino.0);
+    writer.finish()
+}
+
+fn decode_link(mut reader: Reader<'_>) -> Result<Ino, Damaged> {
+    let ino = Ino(reader.varint()?);
+    reader.end()?;
+    Ok(ino)
 }
 
 impl Summary {
@@ -220,6 +383,7 @@ impl Summary {
                 Ok(Summary::File { size, modified, etag })
             }
             KIND_DIRECTORY => DirectoryEntry::decode(reader).map(Summary::Directory),
+            KIND_LINK => decode_link(reader).map(Summary::Link),
             _ => Err(Damaged("unknown kind of entry")),
         }
     }

@@ -41,6 +41,10 @@ prop_compose! {
         let mut file = FileEntry::new(Ino(ino), size, etag, Timestamp(modified), data, headers);
         (file.mode, file.uid, file.gid) = rights;
         (file.changed, file.shared) = (Timestamp(changed), shared);
+        file.xattrs = !shared;
+        file.device = if size % 2 == 0 { rights.1 } else { 0 };
+        file.accessed = (size % 3 == 0).then_some(Timestamp(modified));
+        file.links = if size % 5 == 0 { rights.2 } else { 1 };
         file
     }
 }
@@ -101,7 +105,8 @@ proptest! {
         let upload = UploadRecord { ino: Ino(ino), initiated: created, headers };
         prop_assert_eq!(UploadRecord::decode(&upload.encode()), Ok(upload));
         let (mode, uid, gid) = rights;
-        let entry = DirectoryEntry { ino: Ino(ino), explicit, mode, uid, gid };
+        let changed = (time % 2 == 0).then_some(created);
+        let entry = DirectoryEntry { explicit, mode, uid, gid, changed, xattrs: !explicit, ..DirectoryEntry::implicit(Ino(ino)) };
         prop_assert_eq!(Entry::decode(&entry.encode()), Ok(Entry::Directory(entry)));
         for orphan in [Orphan::Parts, Orphan::File { shared: explicit }] {
             prop_assert_eq!(Orphan::decode(&orphan.encode()), Ok(orphan));

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test binary uses its own part")]
 
+pub mod rows;
+pub mod tree;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;

@@ -2,8 +2,9 @@
 //!
 //! Invariants: a child never outlives its handle.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Lines};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::http::{ACCESS_KEY, SECRET_KEY};
@@ -13,8 +14,23 @@ use crate::{Failure, fail};
 const LIMITS: [&str; 4] =
     ["limits.log_bytes_max=8MiB", "limits.pack_bytes_max=1MiB", "limits.raw_bytes_min=1MiB", "limits.cache_bytes=4MiB"];
 
+/// Lines of a server's log that are shown with a failure.
+const LINES_SHOWN: usize = 20;
+
+/// The program to try: as named, else $MARGAY_BIN, else what `make build` makes. The error says what to do.
+pub fn program(named: Option<PathBuf>) -> Result<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = || std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let named = named.or_else(|| std::env::var_os("MARGAY_BIN").map(PathBuf::from));
+    let program = named.unwrap_or_else(|| target().join("release/margay"));
+    if program.is_file() {
+        return Ok(program);
+    }
+    Err(format!("{} is not there: build it (`make build`), or name it with MARGAY_BIN", program.display()))
+}
+
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     screen: Lines<BufReader<ChildStdout>>,
 }
@@ -30,11 +46,11 @@ fn command(binary: &Path) -> Command {
 
 impl Process {
     /// Begins to start; what it says goes to a file beside the data.
-    pub(super) fn start(binary: &Path, data: &Path) -> Result<Process, Failure> {
+    pub(crate) fn start(binary: &Path, data: &Path, more: &[&OsStr]) -> Result<Process, Failure> {
         let broken = |error: std::io::Error| Failure(format!("{} does not start: {error}", binary.display()));
         let log = std::fs::OpenOptions::new().create(true).append(true).open(data.with_extension("log"));
         let mut command = command(binary);
-        command.args(["serve", "--address", "127.0.0.1:0", "--admin-address", "off", "--data"]).arg(data);
+        command.args(["serve", "--address", "127.0.0.1:0", "--admin-address", "off", "--data"]).arg(data).args(more);
         for limit in LIMITS {
             command.args(["--set", limit]);
         }
@@ -45,7 +61,7 @@ impl Process {
     }
 
     /// Waits until it answers; its port.
-    pub(super) fn port(&mut self) -> Result<u16, Failure> {
+    pub(crate) fn port(&mut self) -> Result<u16, Failure> {
         let mut port = None;
         while let Some(Ok(line)) = self.screen.next() {
             if let Some(rest) = line.trim_start().strip_prefix("S3 ") {
@@ -63,7 +79,7 @@ impl Process {
     }
 
     /// SIGKILL, and waits for the end.
-    pub(super) fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.end();
     }
 
@@ -74,7 +90,7 @@ impl Process {
     }
 
     /// Whether it still runs; a server that ended by itself is a failure.
-    pub(super) fn check(&mut self) -> Result<(), Failure> {
+    pub(crate) fn check(&mut self) -> Result<(), Failure> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             other => fail!("the server ended by itself: {other:?}"),
@@ -88,8 +104,15 @@ impl Drop for Process {
     }
 }
 
+/// The last lines that servers on this directory have logged.
+pub(crate) fn last_said(data: &Path) -> String {
+    let said = std::fs::read_to_string(data.with_extension("log")).unwrap_or_default();
+    let lines: Vec<&str> = said.lines().collect();
+    lines[lines.len().saturating_sub(LINES_SHOWN)..].join("\n")
+}
+
 /// Runs a command of the binary on a directory at rest; its output.
-pub(super) fn at_rest(binary: &Path, name: &str, data: &Path) -> Result<String, Failure> {
+pub(crate) fn at_rest(binary: &Path, name: &str, data: &Path) -> Result<String, Failure> {
     let output = command(binary).arg(name).arg("--data").arg(data).output();
     let output = output.map_err(|error| Failure(format!("{} {name}: {error}", binary.display())))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,0 +1,73 @@
+//! What the operations of one mount share.
+//!
+//! Invariants: D2 of the crate: the volume's number of the root never reaches the kernel.
+//! Not here:   the operations (one file per group), beginning and ending a mount (mounted).
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use margay_env::Env;
+use margay_volume::Ino;
+use margay_volume::posix::{DirectoryHandle, Handle, Mount};
+
+use crate::handles::Handles;
+use crate::protocol::{Attributes, Node, ROOT};
+
+/// What is shown and stored instead of what is there, as other FUSE file systems have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ownership {
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    /// Rights become `0777 & !umask`.
+    pub umask: Option<u32>,
+}
+
+/// An open file, and what decides whether closing it waits.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) handle: Handle,
+    /// Bytes written since the last flush.
+    pub(crate) written: AtomicU64,
+}
+
+/// Answers the kernel's requests through the volume.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) mount: Arc<Mount>,
+    pub(crate) ownership: Ownership,
+    pub(crate) writeback: bool,
+    pub(crate) env: Env,
+    pub(crate) files: Handles<OpenFile>,
+    pub(crate) directories: Handles<OpenDirectory>,
+}
+
+#[derive(Debug)]
+pub(crate) struct OpenDirectory {
+    pub(crate) handle: DirectoryHandle,
+    pub(crate) node: Node,
+}
+
+impl Door {
+    pub(crate) fn new(mount: Arc<Mount>, ownership: Ownership, writeback: bool, env: Env) -> Door {
+        Door { mount, ownership, writeback, env, files: Handles::default(), directories: Handles::default() }
+    }
+
+    pub(crate) fn ino(&self, node: Node) -> Ino {
+        if node == ROOT { self.mount.root() } else { Ino(node) }
+    }
+
+    pub(crate) fn node(&self, ino: Ino) -> Node {
+        if ino == self.mount.root() { ROOT } else { ino.0 }
+    }
+
+    /// Attributes as this mount shows them.
+    pub(crate) fn shown(&self, mut found: Attributes) -> Attributes {
+        found.ino = Ino(self.node(found.ino));
+        found.uid = self.ownership.uid.unwrap_or(found.uid);
+        found.gid = self.ownership.gid.unwrap_or(found.gid);
+        if let Some(umask) = self.ownership.umask {
+            found.rights = 0o777 & !umask;
+        }
+        found
+    }
+}

@@ -1,0 +1,72 @@
+//! From refusals of the volume to error numbers: the one table.
+//!
+//! Why:      each meaning has one number, wherever it comes up.
+//! Not here: what is refused (volume).
+
+use margay_volume::Error;
+use margay_volume::posix::PosixError;
+use rustix::io::Errno;
+
+/// The number that a program sees.
+pub fn errno(error: &PosixError) -> Errno {
+    match error {
+        PosixError::NotFound => Errno::NOENT,
+        PosixError::Exists => Errno::EXIST,
+        PosixError::NotDirectory => Errno::NOTDIR,
+        PosixError::IsDirectory => Errno::ISDIR,
+        PosixError::NotEmpty => Errno::NOTEMPTY,
+        PosixError::NameTooLong => Errno::NAMETOOLONG,
+        PosixError::TooManyLinks => Errno::MLINK,
+        PosixError::Invalid => Errno::INVAL,
+        PosixError::NotPermitted => Errno::PERM,
+        PosixError::ReadOnlyMount => Errno::ROFS,
+        PosixError::NoAttribute => Errno::NODATA,
+        PosixError::TooLarge => Errno::TOOBIG,
+        PosixError::FileTooLarge => Errno::FBIG,
+        PosixError::NoSuchOffset => Errno::NXIO,
+        PosixError::Stale => Errno::STALE,
+        PosixError::Unsupported => Errno::OPNOTSUPP,
+        PosixError::BadHandle => Errno::BADF,
+        PosixError::Failed(error) => failed(error),
+    }
+}
+
+fn failed(error: &Error) -> Errno {
+    let number = match error {
+        Error::NoSuchBucket | Error::NoSuchKey | Error::NoSuchUpload => Errno::NOENT,
+        Error::BucketExists => Errno::EXIST,
+        Error::BucketNotEmpty => Errno::NOTEMPTY,
+        Error::KeyTooLong => Errno::NAMETOOLONG,
+        Error::TooLarge => Errno::FBIG,
+        Error::Full => Errno::NOSPC,
+        Error::ReadOnly(_) => Errno::ROFS,
+        Error::Busy => Errno::BUSY,
+        Error::Io(error) => error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error),
+        Error::Corrupt(_)
+        | Error::InvalidPart(_)
+        | Error::InvalidPartOrder
+        | Error::PartTooSmall(_)
+        | Error::PreconditionFailed
+        | Error::NotModified
+        | Error::WrongLength
+        | Error::InvalidRange => Errno::IO,
+    };
+    if number == Errno::IO {
+        tracing::error!(%error, "a request of the kernel failed");
+    }
+    number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_and_a_missing_name_have_their_own_numbers() {
+        assert_eq!(errno(&PosixError::NotFound), Errno::NOENT);
+        assert_eq!(errno(&Error::Full.into()), Errno::NOSPC);
+        assert_eq!(errno(&Error::ReadOnly("fault".to_owned()).into()), Errno::ROFS);
+        assert_eq!(errno(&Error::Corrupt("row".to_owned()).into()), Errno::IO);
+        assert_eq!(errno(&Error::Io(std::io::Error::from_raw_os_error(5)).into()), Errno::IO);
+    }
+}

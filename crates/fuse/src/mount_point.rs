@@ -1,0 +1,162 @@
+//! Directories that something is mounted on: finding, freeing and tuning them.
+//!
+//! Why:        the transport only makes mounts; a mount whose server died, a second view of one and its read-ahead are
+//!             the kernel's own calls.
+//! Invariants: B1 without the right to unmount, fusermount3 is asked, as every FUSE program does.
+//! Not here:   the conversation with the kernel (session).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use margay_env::{Env, OpenMode};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+
+/// One line of /proc/self/mountinfo.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountLine {
+    /// `major:minor` of the file system.
+    pub device: String,
+    pub path: PathBuf,
+    /// `fuse.margay` for ours.
+    pub kind: String,
+    pub source: String,
+}
+
+/// Bytes of /proc/self/mountinfo that are looked at.
+const MOUNTINFO_BYTES_MAX: usize = 16 << 20;
+
+/// Everything that is mounted in this name space.
+pub fn mounts(env: &Env) -> io::Result<Vec<MountLine>> {
+    let file = env.disk.open("/proc/self/mountinfo".as_ref(), OpenMode::Read)?;
+    let mut bytes = Vec::new();
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        let count = file.read_at(&mut piece, bytes.len() as u64)?;
+        if count == 0 || bytes.len() > MOUNTINFO_BYTES_MAX {
+            break;
+        }
+        bytes.extend_from_slice(&piece[..count]);
+    }
+    Ok(bytes.split(|byte| *byte == b'\n').filter_map(parse).collect())
+}
+
+fn parse(line: &[u8]) -> Option<MountLine> {
+    use std::os::unix::ffi::OsStringExt;
+    let mut fields = line.split(|byte| *byte == b' ');
+    let text = |bytes: &[u8]| String::from_utf8_lossy(&plain(bytes)).into_owned();
+    let device = text(fields.nth(2)?);
+    let path = PathBuf::from(std::ffi::OsString::from_vec(plain(fields.nth(1)?)));
+    let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
+    Some(MountLine { device, path, kind: text(behind.next()?), source: text(behind.next()?) })
+}
+
+/// Undoes the octal escapes of blanks and the like.
+fn plain(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((first, next)) = rest.split_first() {
+        let digits = next.get(..3).filter(|digits| digits.iter().all(|digit| matches!(digit, b'0'..=b'7')));
+        match digits {
+            Some(digits) if *first == b'\\' => {
+                out.push(digits.iter().fold(0_u8, |sum, digit| sum.wrapping_mul(8).wrapping_add(digit - b'0')));
+                rest = &next[3..];
+            }
+            _ => {
+                out.push(*first);
+                rest = next;
+            }
+        }
+    }
+    out
+}
+
+/// A mount whose server is gone answers nothing but ENOTCONN; it is detached.
+pub fn clear_dead(path: &Path) -> io::Result<()> {
+    // Unlike `stat`, this is never answered from what the kernel keeps.
+    match rustix::fs::statfs(path) {
+        Err(Errno::NOTCONN) => {
+            tracing::warn!(path = %path.display(), "the server of this mount died; it is detached");
+            unmount(path, true)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Takes the newest mount on a directory away; `lazily` also while files are open in it, which then go on until they
+/// are closed.
+pub fn unmount(path: &Path, lazily: bool) -> io::Result<()> {
+    let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(path, flags | UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM) => unmount_by_helper(path, lazily),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn unmount_by_helper(path: &Path, lazily: bool) -> io::Result<()> {
+    let helper =
+        helper().ok_or_else(|| io::Error::other("fusermount3 is missing, and only root unmounts without it"))?;
+    let output = Command::new(helper).arg(if lazily { "-uz" } else { "-u" }).arg("--").arg(path).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(if text.contains("busy") { Errno::BUSY.into() } else { io::Error::other(text) })
+}
+
+/// The program that mounts for users who are not root.
+pub fn helper() -> Option<PathBuf> {
+    let named = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&named).chain(["/bin", "/usr/bin", "/sbin"].map(PathBuf::from));
+    folders
+        .flat_map(|folder| ["fusermount3", "fusermount"].map(|name| folder.join(name)))
+        .find(|path| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok())
+}
+
+/// Shows a mounted directory at a second place; root only.
+pub fn bind(from: &Path, to: &Path, read_only: bool) -> io::Result<()> {
+    rustix::mount::mount_bind(from, to)?;
+    if read_only {
+        rustix::mount::mount_remount(to, MountFlags::BIND | MountFlags::RDONLY, "")?;
+    }
+    Ok(())
+}
+
+/// Raises what the kernel reads ahead over its default of 128 KiB; root only, so a refusal is no error.
+pub(crate) fn set_read_ahead(env: &Env, path: &Path, bytes: u32) {
+    let set = || -> io::Result<()> {
+        let path = std::path::absolute(path)?;
+        let lines = mounts(env)?;
+        let Some(line) = lines.iter().rev().find(|line| line.path == path) else { return Ok(()) };
+        let file = format!("/sys/class/bdi/{}/read_ahead_kb", line.device);
+        let file = env.disk.open(file.as_ref(), OpenMode::ReadWrite)?;
+        file.write_all_at(format!("{}\n", bytes / 1024).as_bytes(), 0)
+    };
+    if let Err(error) = set() {
+        tracing::debug!(%error, "the kernel's read-ahead stays at its default");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo_is_read() {
+        let line = b"36 35 98:0 /mnt1 /mnt\\040two rw,noatime master:1 - fuse.margay margay:photos rw,user_id=0";
+        let line = parse(line).unwrap();
+        assert_eq!(line.path, Path::new("/mnt two"));
+        assert_eq!((&*line.device, &*line.kind, &*line.source), ("98:0", "fuse.margay", "margay:photos"));
+        for bad in [&b""[..], b"1 2", b"36 35 98:0 /mnt1 /mnt2 rw -", b"- - - - - -"] {
+            assert_eq!(parse(bad), None);
+        }
+    }
+
+    #[test]
+    fn the_root_of_this_machine_is_mounted() {
+        let all = mounts(&Env::real()).unwrap();
+        assert!(all.iter().any(|line| line.path == Path::new("/")));
+    }
+}

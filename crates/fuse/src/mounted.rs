@@ -1,0 +1,176 @@
+//! A mount: the operations over the volume, its session with the kernel, and the threads beside it.
+//!
+//! Why:        the order in which a mount begins and ends.
+//! Invariants: O1 the kernel is told of other doors' changes from before the first request on.
+//!             O2 what was written is published before the end of a mount is told.
+//! Locking:    one lock for the threads of a mount, taken when it ends.
+//! Not here:   requests (operations).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use margay_env::Env;
+use margay_volume::posix::{Mount, PosixError};
+use parking_lot::{Condvar, Mutex};
+
+use crate::door::{Door, Ownership};
+use crate::metrics::Metrics;
+use crate::mount_point;
+use crate::notifier;
+use crate::session::{MountError, Session, SessionOptions};
+
+/// How often files that are written and stay open are published.
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
+/// How often a busy mount is tried again.
+const BUSY_RETRY: Duration = Duration::from_millis(50);
+
+/// What `status` and metrics show of a mount.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MountedState {
+    pub open_files: usize,
+    pub open_directories: usize,
+    pub ended: bool,
+}
+
+/// A mount that is being answered. Dropping it detaches it.
+#[derive(Debug)]
+pub struct Mounted {
+    door: Arc<Door>,
+    session: Arc<Session>,
+    metrics: Arc<Metrics>,
+    beside: Arc<Beside>,
+}
+
+/// The threads beside a session.
+#[derive(Debug, Default)]
+struct Beside {
+    stop: Mutex<bool>,
+    changed: Condvar,
+    published: AtomicBool,
+}
+
+impl Mounted {
+    /// Mounts and begins to answer.
+    pub fn new(
+        mount: &Arc<Mount>,
+        path: &Path,
+        ownership: Ownership,
+        options: &SessionOptions,
+        env: &Env,
+    ) -> Result<Mounted, MountError> {
+        let metrics = Arc::new(Metrics::default());
+        let door = Arc::new(Door::new(Arc::clone(mount), ownership, options.writeback, env.clone()));
+        // From here on notices gather, also those of changes before the kernel's first question.
+        let watcher = Arc::new(mount.watch());
+        let session = Session::mount(Arc::clone(&door), &metrics, path, options, env)?;
+        let session = Arc::new(session);
+        let beside = Arc::new(Beside::default());
+        let refused = |error| MountError::Refused { path: path.to_owned(), error };
+        let mounted =
+            Mounted { door: Arc::clone(&door), session: Arc::clone(&session), metrics, beside: Arc::clone(&beside) };
+        notifier::start(Arc::clone(&door), Arc::clone(&watcher), session.kernel(), Arc::clone(&mounted.metrics))
+            .map_err(refused)?;
+        let thread = std::thread::Builder::new().name("fuse-publish".to_owned());
+        thread
+            .spawn(move || {
+                publish(&door, &session, &beside);
+                watcher.close();
+            })
+            .map_err(refused)?;
+        Ok(mounted)
+    }
+
+    pub fn path(&self) -> &Path {
+        self.session.path()
+    }
+
+    pub fn mount(&self) -> &Arc<Mount> {
+        &self.door.mount
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub fn state(&self) -> MountedState {
+        MountedState {
+            open_files: self.door.files.len(),
+            open_directories: self.door.directories.len(),
+            ended: self.session.ended(),
+        }
+    }
+
+    /// The session is over and all that was written is published.
+    pub fn ended(&self) -> bool {
+        self.beside.published.load(Ordering::Acquire)
+    }
+
+    /// Publishes what was written and unmounts; waits for those who use it at most `longest`, then detaches it, and
+    /// what they write later is lost with the server. True when nobody was cut off.
+    pub fn unmount(&self, longest: Duration) -> std::io::Result<bool> {
+        if self.session.ended() {
+            return Ok(true);
+        }
+        let deadline = self.door.env.clock.monotonic() + longest;
+        loop {
+            match mount_point::unmount(self.path(), false) {
+                Ok(()) => break,
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) => {}
+                // Somebody else was faster.
+                Err(_) if self.session.ended() => break,
+                Err(error) => return Err(error),
+            }
+            if self.door.env.clock.monotonic() >= deadline {
+                mount_point::unmount(self.path(), true)?;
+                self.publish();
+                return Ok(false);
+            }
+            self.session.wait(BUSY_RETRY);
+        }
+        // A second view of it (a bind mount) keeps the session alive.
+        let left = deadline.saturating_sub(self.door.env.clock.monotonic()).max(BUSY_RETRY);
+        let ended = self.session.wait(left);
+        self.publish();
+        Ok(ended)
+    }
+
+    fn publish(&self) {
+        if let Err(error) = self.door.mount.publish_written(true) {
+            tracing::error!(%error, path = %self.path().display(), "not everything that was written could be published");
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if !self.session.ended() {
+            let _ = mount_point::unmount(self.path(), true);
+        }
+        *self.beside.stop.lock() = true;
+        self.beside.changed.notify_all();
+    }
+}
+
+/// Publishes what was written every second, and all of it at the end.
+fn publish(door: &Door, session: &Session, beside: &Beside) {
+    loop {
+        let mut stop = beside.stop.lock();
+        if !*stop {
+            beside.changed.wait_for(&mut stop, PUBLISH_EVERY);
+        }
+        let last = *stop || session.ended();
+        drop(stop);
+        match door.mount.publish_written(last) {
+            Ok(()) | Err(PosixError::Unsupported) => {}
+            Err(error) => {
+                tracing::warn!(%error, path = %session.path().display(), "files that stay open could not be published");
+            }
+        }
+        if last {
+            beside.published.store(true, Ordering::Release);
+            return;
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Requests of the kernel, answered through the volume; one file per group.
+//!
+//! Not here: decisions about the tree (volume), the wire (session).
+
+mod attributes;
+mod directories;
+mod files;
+mod names;
+mod space;
+
+use bytes::Bytes;
+use margay_volume::posix::{Name, NewFile, PosixError};
+
+use crate::door::Door;
+use crate::errno::errno;
+use crate::names::{NameError, stored};
+use crate::protocol::{
+    Answer, At, AttributeChange, Attributes, Caller, Errno, NewNode, Node, Operations, Side, Statistics, TakeLine,
+};
+
+/// An answer of the volume with its refusal as a number.
+fn answer<T>(result: Result<T, PosixError>) -> Answer<T> {
+    result.map_err(|error| errno(&error))
+}
+
+fn name(bytes: &[u8]) -> Answer<Name> {
+    stored(bytes).map_err(|error| match error {
+        NameError::TooLong => Errno::NAMETOOLONG,
+        NameError::Invalid => Errno::INVAL,
+    })
+}
+
+impl Door {
+    fn new_file(&self, caller: Caller, mode: u32, umask: u32) -> NewFile {
+        NewFile {
+            rights: mode & 0o7777,
+            umask,
+            uid: self.ownership.uid.unwrap_or(caller.uid),
+            gid: self.ownership.gid.unwrap_or(caller.gid),
+        }
+    }
+}
+
+impl Operations for Door {
+    fn lookup(&self, at: At<'_>) -> Answer<Option<Attributes>> {
+        self.do_lookup(at)
+    }
+    fn forget(&self, node: Node, lookups: u64) {
+        if node != crate::protocol::ROOT {
+            self.mount.forget(self.ino(node), lookups);
+        }
+    }
+    fn attributes(&self, node: Node) -> Answer<Attributes> {
+        self.do_attributes(node)
+    }
+    fn set_attributes(&self, node: Node, change: &AttributeChange) -> Answer<Attributes> {
+        self.do_set_attributes(node, change)
+    }
+    fn read_symlink(&self, node: Node) -> Answer<Bytes> {
+        answer(self.mount.read_symlink(self.ino(node)))
+    }
+
+    fn make_file(&self, caller: Caller, new: NewNode<'_>, device: u32) -> Answer<Attributes> {
+        self.do_make_file(caller, new, device)
+    }
+    fn make_directory(&self, caller: Caller, new: NewNode<'_>) -> Answer<Attributes> {
+        let what = self.new_file(caller, new.mode, new.umask);
+        let made = self.mount.make_directory(self.ino(new.parent), &name(new.name)?, &what);
+        answer(made).map(|made| self.shown(made))
+    }
+    fn make_symlink(&self, caller: Caller, at: At<'_>, target: &[u8]) -> Answer<Attributes> {
+        let what = self.new_file(caller, 0o777, 0);
+        let made = self.mount.make_symlink(self.ino(at.parent), &name(at.name)?, target, &what);
+        answer(made).map(|made| self.shown(made))
+    }
+    fn link(&self, node: Node, at: At<'_>) -> Answer<Attributes> {
+        let made = self.mount.link(self.ino(node), self.ino(at.parent), &name(at.name)?);
+        answer(made).map(|made| self.shown(made))
+    }
+    fn unlink(&self, at: At<'_>) -> Answer<()> {
+        answer(self.mount.unlink(self.ino(at.parent), &name(at.name)?))
+    }
+    fn remove_directory(&self, at: At<'_>) -> Answer<()> {
+        answer(self.mount.remove_directory(self.ino(at.parent), &name(at.name)?))
+    }
+    fn rename(&self, from: At<'_>, to: At<'_>, flags: u32) -> Answer<()> {
+        self.do_rename(from, to, flags)
+    }
+
+    fn create(&self, caller: Caller, new: NewNode<'_>, flags: i32) -> Answer<(Attributes, u64)> {
+        self.do_create(caller, new, flags)
+    }
+    fn open(&self, caller: Caller, node: Node, flags: i32) -> Answer<u64> {
+        self.do_open(caller, node, flags)
+    }
+    fn read(&self, handle: u64, offset: u64, len: usize) -> Answer<Bytes> {
+        answer(self.mount.read(&self.file(handle)?.handle, offset, len))
+    }
+    fn write(&self, handle: u64, offset: u64, bytes: &[u8], kill_privileges: bool) -> Answer<usize> {
+        self.do_write(handle, offset, bytes, kill_privileges)
+    }
+    fn flush(&self, handle: u64) -> Answer<()> {
+        self.do_flush(handle)
+    }
+    fn flush_waits(&self, handle: u64) -> bool {
+        self.do_flush_waits(handle)
+    }
+    fn sync(&self, handle: u64) -> Answer<()> {
+        answer(self.mount.sync(&self.file(handle)?.handle))
+    }
+    fn release(&self, handle: u64) -> Answer<()> {
+        self.do_release(handle)
+    }
+    fn allocate(&self, handle: u64, mode: i32, offset: u64, len: u64) -> Answer<()> {
+        self.do_allocate(handle, mode, offset, len)
+    }
+    fn seek(&self, handle: u64, offset: u64, whence: i32) -> Answer<u64> {
+        self.do_seek(handle, offset, whence)
+    }
+    fn copy_range(&self, from: Side, to: Side, len: u64) -> Answer<u64> {
+        self.do_copy_range(from, to, len)
+    }
+
+    fn open_directory(&self, node: Node) -> Answer<u64> {
+        self.do_open_directory(node)
+    }
+    fn read_directory(&self, handle: u64, cookie: u64, with_attributes: bool, take: &mut TakeLine<'_>) -> Answer<()> {
+        self.do_read_directory(handle, cookie, with_attributes, take)
+    }
+    fn release_directory(&self, handle: u64) {
+        self.directories.remove(handle);
+    }
+    fn sync_directory(&self) -> Answer<()> {
+        answer(self.mount.sync_directory())
+    }
+
+    fn get_xattr(&self, node: Node, name: &[u8]) -> Answer<Bytes> {
+        answer(self.mount.get_xattr(self.ino(node), name))
+    }
+    fn set_xattr(&self, caller: Caller, node: Node, name: &[u8], value: &[u8], flags: i32) -> Answer<()> {
+        self.do_set_xattr(caller, node, name, value, flags)
+    }
+    fn list_xattrs(&self, node: Node) -> Answer<Vec<u8>> {
+        answer(self.mount.list_xattrs(self.ino(node)))
+    }
+    fn remove_xattr(&self, node: Node, name: &[u8]) -> Answer<()> {
+        answer(self.mount.remove_xattr(self.ino(node), name))
+    }
+    fn statistics(&self) -> Answer<Statistics> {
+        answer(self.mount.statistics())
+    }
+}

@@ -1,0 +1,86 @@
+//! Requests about open files.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use margay_volume::posix::OpenFlags;
+use rustix::fs::OFlags;
+
+use super::{answer, name};
+use crate::door::{Door, OpenFile};
+use crate::protocol::{Answer, Attributes, Caller, Errno, NewNode, Node, Side};
+
+/// Closing a file waits for the disk when more than this was written: so much travels in the log.
+const FLUSH_BYTES_QUICK: u64 = 1 << 20;
+
+impl Door {
+    pub(super) fn file(&self, handle: u64) -> Answer<Arc<OpenFile>> {
+        self.files.get(handle).ok_or(Errno::BADF)
+    }
+
+    fn opened(&self, handle: margay_volume::posix::Handle) -> u64 {
+        self.files.insert(OpenFile { handle, written: AtomicU64::new(0) })
+    }
+
+    fn open_flags(&self, caller: Caller, flags: i32) -> OpenFlags {
+        let flags = OFlags::from_bits_retain(flags as u32);
+        let way = flags & OFlags::ACCMODE;
+        let truncate = flags.contains(OFlags::TRUNC);
+        OpenFlags {
+            // With the writeback cache the kernel reads pages of files that are open for writing only, and keeps the
+            // end of a file itself.
+            read: way != OFlags::WRONLY || self.writeback,
+            write: way == OFlags::WRONLY || way == OFlags::RDWR,
+            append: flags.contains(OFlags::APPEND) && !self.writeback,
+            truncate,
+            exclusive: flags.contains(OFlags::EXCL),
+            // fuser does not hand on FUSE_OPEN_KILL_SUIDGID.
+            kill_privileges: truncate && caller.uid != 0,
+        }
+    }
+
+    pub(super) fn do_create(&self, caller: Caller, new: NewNode<'_>, flags: i32) -> Answer<(Attributes, u64)> {
+        let what = self.new_file(caller, new.mode, new.umask);
+        let flags = self.open_flags(caller, flags);
+        let made = self.mount.create(self.ino(new.parent), &name(new.name)?, &what, flags);
+        let (made, handle) = answer(made)?;
+        Ok((self.shown(made), self.opened(handle)))
+    }
+
+    pub(super) fn do_open(&self, caller: Caller, node: Node, flags: i32) -> Answer<u64> {
+        let handle = answer(self.mount.open_file(self.ino(node), self.open_flags(caller, flags)))?;
+        Ok(self.opened(handle))
+    }
+
+    pub(super) fn do_write(&self, handle: u64, offset: u64, bytes: &[u8], kill_privileges: bool) -> Answer<usize> {
+        let file = self.file(handle)?;
+        let count = answer(self.mount.write(&file.handle, offset, bytes, kill_privileges))?;
+        file.written.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    pub(super) fn do_flush(&self, handle: u64) -> Answer<()> {
+        let file = self.file(handle)?;
+        file.written.store(0, Ordering::Relaxed);
+        answer(self.mount.flush(&file.handle))
+    }
+
+    pub(super) fn do_flush_waits(&self, handle: u64) -> bool {
+        self.files.get(handle).is_some_and(|file| file.written.load(Ordering::Relaxed) > FLUSH_BYTES_QUICK)
+    }
+
+    pub(super) fn do_release(&self, handle: u64) -> Answer<()> {
+        let file = self.files.remove(handle).ok_or(Errno::BADF)?;
+        match Arc::try_unwrap(file) {
+            Ok(file) => answer(self.mount.release(file.handle)),
+            // A request that is still running drops it, which releases it too.
+            Err(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn do_copy_range(&self, from: Side, to: Side, len: u64) -> Answer<u64> {
+        let (source, target) = (self.file(from.handle)?, self.file(to.handle)?);
+        let copied = self.mount.copy_range(&source.handle, from.offset, &target.handle, to.offset, len);
+        answer(copied)
+    }
+}

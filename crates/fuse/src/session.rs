@@ -1,0 +1,225 @@
+//! The conversation with the kernel: mounting, threads that answer, unmounting.
+//!
+//! Why:        the only module that knows the transport, fuser over /dev/fuse today.
+//! Invariants: S1 the mount is gone from the name space before `Session` says that it ended.
+//!             S2 a session ends by itself when somebody else unmounts it.
+//! Locking:    one lock for the end of the session, for one step.
+//! Not here:   what requests mean (operations).
+
+mod adapter;
+mod convert;
+mod reply;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fuser::{MountOption, SessionACL};
+use margay_env::Env;
+use parking_lot::{Condvar, Mutex};
+
+use crate::metrics::Metrics;
+use crate::mount_point;
+use crate::protocol::{Kernel, Operations};
+use adapter::Adapter;
+
+/// How long the kernel may keep what it was told. Correctness needs no limit: what another door changes is taken away.
+pub const KEEP_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// The same for names that do not exist, shorter because a queue of notices that ran over cannot name them.
+pub const KEEP_ABSENT_TIME_MAX: Duration = Duration::from_secs(60);
+/// Largest request with data, in bytes; the kernel's own limit.
+pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// What the kernel reads ahead, in bytes.
+pub const READ_AHEAD_BYTES: u32 = 2 << 20;
+/// Requests that the kernel makes by itself (reading ahead, writing back) at once.
+pub const BACKGROUND_MAX: u16 = 64;
+/// Threads that answer, when nothing else is asked for.
+pub const THREADS: usize = 4;
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// What `mount` shows as the source.
+    pub source: String,
+    pub read_only: bool,
+    /// Users besides the one who runs the server may use it.
+    pub allow_other: bool,
+    /// The kernel collects small writes and sizes are its own until it writes them.
+    pub writeback: bool,
+    /// Set-user-id bits count.
+    pub suid: bool,
+    /// Device files work.
+    pub dev: bool,
+    pub threads: usize,
+}
+
+impl Default for SessionOptions {
+    fn default() -> SessionOptions {
+        SessionOptions {
+            source: "margay".to_owned(),
+            read_only: false,
+            allow_other: rustix::process::geteuid().is_root(),
+            writeback: false,
+            suid: false,
+            dev: false,
+            threads: THREADS,
+        }
+    }
+}
+
+/// Why there is no mount; each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    #[error("there is no /dev/fuse: load the kernel module (modprobe fuse), or give the container the device")]
+    NoDevice,
+    #[error("/dev/fuse cannot be opened: {0}; run as root, or let this user open it")]
+    DeviceRefused(io::Error),
+    #[error("fusermount3 is missing: install the package fuse3, or run as root")]
+    NoHelper,
+    #[error("{0} cannot be mounted on: {1}")]
+    BadPlace(PathBuf, io::Error),
+    #[error("the kernel refused to mount on {path}: {error}{}", hint(error))]
+    Refused { path: PathBuf, error: io::Error },
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    let text = error.to_string();
+    if text.contains("user_allow_other") {
+        "; add user_allow_other to /etc/fuse.conf or leave allow_other out"
+    } else if error.kind() == io::ErrorKind::PermissionDenied || text.contains("not permitted") {
+        "; run as root, or with CAP_SYS_ADMIN"
+    } else {
+        ""
+    }
+}
+
+#[derive(Debug, Default)]
+struct End {
+    ended: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// One mount that is being answered.
+#[derive(Debug)]
+pub struct Session {
+    path: PathBuf,
+    notifier: fuser::Notifier,
+    end: Arc<End>,
+}
+
+/// Tells the kernel through the session's device.
+#[derive(Debug)]
+struct Teller(fuser::Notifier);
+
+impl Kernel for Teller {
+    fn forget_name(&self, parent: u64, name: &[u8]) {
+        use std::os::unix::ffi::OsStrExt;
+        // An error means that the kernel knows no such name or that the mount is gone; both are what was wanted.
+        let _ = self.0.inval_entry(fuser::INodeNo(parent), std::ffi::OsStr::from_bytes(name));
+    }
+
+    fn forget_file(&self, node: u64, pages: bool) {
+        let _ = self.0.inval_inode(fuser::INodeNo(node), if pages { 0 } else { -1 }, 0);
+    }
+}
+
+impl Session {
+    /// Mounts on an existing directory and begins to answer. A dead mount on it is taken away first.
+    pub fn mount<O: Operations>(
+        operations: Arc<O>,
+        metrics: &Arc<Metrics>,
+        path: &Path,
+        options: &SessionOptions,
+        env: &Env,
+    ) -> Result<Session, MountError> {
+        mount_point::clear_dead(path).map_err(|error| MountError::BadPlace(path.to_owned(), error))?;
+        check_place(path)?;
+        check_device()?;
+        let adapter = Adapter::new(operations, Arc::clone(metrics), options.writeback, env);
+        let session = fuser::Session::new(adapter, path, &config(options))
+            .map_err(|error| MountError::Refused { path: path.to_owned(), error })?;
+        let notifier = session.notifier();
+        let end = Arc::new(End::default());
+        let seen = Arc::clone(&end);
+        let place = path.to_owned();
+        let run = move || {
+            if let Err(error) = session.run() {
+                tracing::error!(%error, path = %place.display(), "the session with the kernel broke off");
+            }
+            *seen.ended.lock() = true;
+            seen.changed.notify_all();
+        };
+        std::thread::Builder::new()
+            .name("fuse-session".to_owned())
+            .spawn(run)
+            .map_err(|error| MountError::Refused { path: path.to_owned(), error })?;
+        mount_point::set_read_ahead(env, path, READ_AHEAD_BYTES);
+        Ok(Session { path: path.to_owned(), notifier, end })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What makes the kernel forget.
+    pub fn kernel(&self) -> Box<dyn Kernel> {
+        Box::new(Teller(self.notifier.clone()))
+    }
+
+    pub fn ended(&self) -> bool {
+        *self.end.ended.lock()
+    }
+
+    /// Waits for the end of the session; false when it did not come in time.
+    pub fn wait(&self, longest: Duration) -> bool {
+        let mut ended = self.end.ended.lock();
+        if !*ended {
+            self.end.changed.wait_while_for(&mut ended, |ended| !*ended, longest);
+        }
+        *ended
+    }
+}
+
+fn config(options: &SessionOptions) -> fuser::Config {
+    let mut config = fuser::Config::default();
+    let either = |on: bool, yes: MountOption, no: MountOption| if on { yes } else { no };
+    config.mount_options = vec![
+        MountOption::FSName(options.source.clone()),
+        // fuser drops its own `Subtype` when it mounts without the helper.
+        MountOption::CUSTOM("subtype=margay".to_owned()),
+        MountOption::DefaultPermissions,
+        either(options.read_only, MountOption::RO, MountOption::RW),
+        either(options.suid, MountOption::Suid, MountOption::NoSuid),
+        either(options.dev, MountOption::Dev, MountOption::NoDev),
+    ];
+    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(options.threads.max(1));
+    config.clone_fd = true;
+    config
+}
+
+fn check_place(path: &Path) -> Result<(), MountError> {
+    let bad = |error| MountError::BadPlace(path.to_owned(), error);
+    let status = rustix::fs::stat(path).map_err(|error| bad(error.into()))?;
+    if rustix::fs::FileType::from_raw_mode(status.st_mode) != rustix::fs::FileType::Directory {
+        return Err(bad(io::Error::from(io::ErrorKind::NotADirectory)));
+    }
+    Ok(())
+}
+
+/// Who is not root needs the helper; everybody needs the device.
+fn check_device() -> Result<(), MountError> {
+    use rustix::fs::{Mode, OFlags};
+    match rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(_) => {}
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV | rustix::io::Errno::NXIO) => {
+            return Err(MountError::NoDevice);
+        }
+        Err(error) => return Err(MountError::DeviceRefused(error.into())),
+    }
+    if !rustix::process::geteuid().is_root() && mount_point::helper().is_none() {
+        return Err(MountError::NoHelper);
+    }
+    Ok(())
+}

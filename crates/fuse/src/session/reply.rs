@@ -1,0 +1,72 @@
+//! Parts of fuser's requests as the seam's values, and answers as fuser's replies.
+//!
+//! Not here: which request asks for what (adapter).
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use fuser::{
+    FileHandle, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyXattr,
+};
+
+use super::{KEEP_TIME_MAX, convert};
+use crate::protocol::{Answer, At, Attributes, Caller, Errno, NewNode};
+
+pub(super) fn caller(request: &fuser::Request) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid(), process: request.pid() }
+}
+
+pub(super) fn at(parent: INodeNo, name: &OsStr) -> At<'_> {
+    At { parent: parent.0, name: name.as_bytes() }
+}
+
+pub(super) fn new(parent: INodeNo, name: &OsStr, mode: u32, umask: u32) -> NewNode<'_> {
+    NewNode { parent: parent.0, name: name.as_bytes(), mode, umask }
+}
+
+pub(super) fn empty(reply: ReplyEmpty, answer: Answer<()>) {
+    match answer {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(convert::errno(error)),
+    }
+}
+
+pub(super) fn entry(reply: ReplyEntry, answer: Answer<Attributes>) {
+    match answer {
+        Ok(found) => reply.entry(&KEEP_TIME_MAX, &convert::attributes(&found), Generation(0)),
+        Err(error) => reply.error(convert::errno(error)),
+    }
+}
+
+pub(super) fn attributes(reply: ReplyAttr, answer: Answer<Attributes>) {
+    match answer {
+        Ok(found) => reply.attr(&KEEP_TIME_MAX, &convert::attributes(&found)),
+        Err(error) => reply.error(convert::errno(error)),
+    }
+}
+
+pub(super) fn data(reply: ReplyData, answer: Answer<bytes::Bytes>) {
+    match answer {
+        Ok(bytes) => reply.data(&bytes),
+        Err(error) => reply.error(convert::errno(error)),
+    }
+}
+
+/// `size` 0 asks for the size only.
+pub(super) fn xattr(reply: ReplyXattr, size: u32, answer: Answer<impl AsRef<[u8]>>) {
+    match answer {
+        Ok(bytes) => match u32::try_from(bytes.as_ref().len()) {
+            Ok(len) if size == 0 => reply.size(len),
+            Ok(len) if len <= size => reply.data(bytes.as_ref()),
+            _ => reply.error(convert::errno(Errno::RANGE)),
+        },
+        Err(error) => reply.error(convert::errno(error)),
+    }
+}
+
+pub(super) fn opened(reply: ReplyOpen, flags: FopenFlags, answer: Answer<u64>) {
+    match answer {
+        Ok(handle) => reply.opened(FileHandle(handle), flags),
+        Err(error) => reply.error(convert::errno(error)),
+    }
+}

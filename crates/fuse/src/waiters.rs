@@ -1,0 +1,126 @@
+//! Threads for requests that wait for a disk.
+//!
+//! Why:        the few threads of a session must stay free for lookups while others wait for a sync; the more syncs
+//!             wait together, the more of them share one.
+//! Invariants: T1 at most `THREADS_MAX` threads; what comes over that waits in line.  T2 no work is dropped.
+//! Locking:    one lock, for one step.
+//! Not here:   what waits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// Requests that wait at once.
+const THREADS_MAX: usize = 64;
+/// A thread without work ends after this.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+
+type Work = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct State {
+    line: VecDeque<Work>,
+    threads: usize,
+    idle: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Waiters {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Waiters {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.shared.state.lock();
+        formatter.debug_struct("Waiters").field("threads", &state.threads).field("line", &state.line.len()).finish()
+    }
+}
+
+impl Waiters {
+    /// Runs the work on another thread, or on this one when there can be no other.
+    pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) {
+        let mut state = self.shared.state.lock();
+        state.line.push_back(Box::new(work));
+        if state.idle >= state.line.len() {
+            drop(state);
+            self.shared.ready.notify_one();
+            return;
+        }
+        if state.threads >= THREADS_MAX {
+            return;
+        }
+        state.threads += 1;
+        let shared = Arc::clone(&self.shared);
+        if std::thread::Builder::new().name("fuse-wait".to_owned()).spawn(move || shared.serve()).is_ok() {
+            return;
+        }
+        state.threads -= 1;
+        if state.threads > 0 {
+            return;
+        }
+        let work = state.line.pop_back();
+        drop(state);
+        if let Some(work) = work {
+            work();
+        }
+    }
+}
+
+impl Shared {
+    fn serve(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(work) = state.line.pop_front() {
+                drop(state);
+                work();
+                state = self.state.lock();
+                continue;
+            }
+            state.idle += 1;
+            let late = self.ready.wait_for(&mut state, IDLE_MAX).timed_out();
+            state.idle -= 1;
+            if late && state.line.is_empty() {
+                state.threads -= 1;
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn works_wait_side_by_side() {
+        let waiters = Waiters::default();
+        let barrier = Arc::new(Barrier::new(THREADS_MAX + 1));
+        for _ in 0..THREADS_MAX {
+            let barrier = Arc::clone(&barrier);
+            waiters.run(move || {
+                barrier.wait();
+            });
+        }
+        // Only reached when all of them run at once.
+        barrier.wait();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        for number in 0..1000 {
+            let sender = sender.clone();
+            waiters.run(move || sender.send(number).unwrap());
+        }
+        let mut done: Vec<i32> = (0..1000).map(|_| receiver.recv().unwrap()).collect();
+        done.sort_unstable();
+        assert_eq!(done, (0..1000).collect::<Vec<_>>());
+        assert!(waiters.shared.state.lock().threads <= THREADS_MAX);
+    }
+}

@@ -1,0 +1,155 @@
+//! Files by their names: where a file's attributes are, and names that come and go.
+//!
+//! Why:        a file with one name has its attributes in the entry, one with several in an inode record that its
+//!             entries lead to; whoever changes or removes a name must treat both alike.
+//! Invariants: L1 an inode record holds the number of entries that lead to it; each change of one asserts the
+//!                record's version, so two that go at once conflict and the last one knows that it is the last.
+//!             L2 a file that has had several names keeps its inode record until the last of them goes.
+//!             L3 one batch may change a record several times: each step begins with what the batch holds of it.
+//! Not here:   directories and counters (paths, put_object), what becomes of a file's data (release).
+
+use margay_meta::Seq;
+
+use crate::api::Error;
+use crate::draft::Draft;
+use crate::key::{self, Ino};
+use crate::open::Volume;
+use crate::record::entry::encode_link;
+use crate::record::{Entry, FileEntry};
+use crate::seen::Seen;
+
+/// Times that an entry is read again because its inode record went meanwhile.
+const TRIES_MAX: usize = 64;
+
+/// A file that has a name here.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    pub(crate) parent: Ino,
+    /// The entry that names it, and its version; when only the inode record was looked up, that.
+    pub(crate) entry_key: Vec<u8>,
+    pub(crate) entry_version: Seq,
+    /// The row with its attributes: the entry itself, or the inode record of a file with several names.
+    pub(crate) row_key: Vec<u8>,
+    pub(crate) version: Seq,
+    pub(crate) file: FileEntry,
+}
+
+impl Located {
+    /// A file whose attributes are in its entry.
+    pub(crate) fn direct(parent: Ino, key: Vec<u8>, version: Seq, file: FileEntry) -> Located {
+        Located { parent, entry_key: key.clone(), entry_version: version, row_key: key, version, file }
+    }
+
+    /// Its attributes are in an inode record.
+    pub(crate) fn linked(&self) -> bool {
+        key::is_inode(&self.row_key)
+    }
+
+    /// The name leads to this file, and its attributes are as they were read.
+    pub(crate) fn assert_in(&self, draft: &mut Draft) {
+        draft.assert_version(self.entry_key.clone(), self.entry_version);
+        if self.linked() {
+            draft.assert_version(self.row_key.clone(), self.version);
+        }
+    }
+
+    /// The attributes as the draft leaves them so far (L3); `None` when it removes them.
+    fn drafted(&self, draft: &Draft) -> Result<Option<FileEntry>, Error> {
+        if draft.deletes(&self.row_key) {
+            return Ok(None);
+        }
+        match draft.value(&self.row_key) {
+            Some(value) => Ok(Entry::decode(value)?.file()),
+            None => Ok(Some(self.file.clone())),
+        }
+    }
+
+    /// Drafts a change of its attributes, on top of those that the draft holds already.
+    pub(crate) fn draft_change(&self, draft: &mut Draft, change: impl FnOnce(&mut FileEntry)) -> Result<(), Error> {
+        let mut file = self.drafted(draft)?.ok_or_else(|| Error::Corrupt("a file changes that is gone".to_owned()))?;
+        change(&mut file);
+        draft.put(self.row_key.clone(), file.encode().value);
+        Ok(())
+    }
+}
+
+impl Volume {
+    /// The file of this sort name; `None` when there is none.
+    pub(crate) fn file_at(&self, parent: Ino, sort_name: &[u8], seen: &mut Seen) -> Result<Option<Located>, Error> {
+        let entry_key = key::entry(parent, sort_name);
+        for _ in 0..TRIES_MAX {
+            let Some(row) = self.get(&entry_key, seen)? else { return Ok(None) };
+            let ino = match Entry::decode(&row.value)? {
+                Entry::File(file) => return Ok(Some(Located::direct(parent, entry_key, row.version, file))),
+                Entry::Directory(_) => return Err(Error::Corrupt("a directory has the name of a file".to_owned())),
+                Entry::Link(ino) => ino,
+            };
+            let row_key = key::inode(ino);
+            if let Some(inode) = self.get(&row_key, seen)? {
+                let file = Entry::decode(&inode.value)?.file();
+                let file = file.ok_or_else(|| Error::Corrupt("an inode record holds no file".to_owned()))?;
+                let (entry_version, version) = (row.version, inode.version);
+                return Ok(Some(Located { parent, entry_key, entry_version, row_key, version, file }));
+            }
+            // Absent when the last name went between the two reads.
+            if self.engine.get(&entry_key)?.value.is_some_and(|again| again.version == row.version) {
+                return Err(Error::Corrupt(format!("a name leads to file {}, which has no record", ino.0)));
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Drafts that a file loses this name; with its last name the file goes. The entry's row is left to the caller,
+    /// who removes it or puts another one there, and counts.
+    pub(crate) fn drop_name(&self, draft: &mut Draft, located: &Located) -> Result<(), Error> {
+        located.assert_in(draft);
+        if !located.linked() {
+            return self.release_file(draft, &located.file);
+        }
+        match located.drafted(draft)? {
+            Some(mut file) if file.links > 1 => {
+                file.links -= 1;
+                file.changed = self.now();
+                draft.put(located.row_key.clone(), file.encode().value);
+                Ok(())
+            }
+            Some(file) => {
+                draft.delete(located.row_key.clone());
+                self.release_file(draft, &file)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Drafts that a file has one more name, at `key`, which the caller asserts to be free, and counts. Gives its
+    /// attributes from then on.
+    pub(crate) fn add_name(&self, draft: &mut Draft, located: &Located, key: Vec<u8>) -> Result<FileEntry, Error> {
+        located.assert_in(draft);
+        let mut file =
+            located.drafted(draft)?.ok_or_else(|| Error::Corrupt("a link to a file that goes".to_owned()))?;
+        file.links += 1;
+        file.changed = self.now();
+        draft.put(key::inode(file.ino), file.encode().value);
+        // A file that was found by its record has other entries, which lead to it already.
+        if !located.linked() && !key::is_inode(&located.entry_key) {
+            draft.put(located.entry_key.clone(), encode_link(file.ino));
+        }
+        draft.put(key, encode_link(file.ino));
+        Ok(file)
+    }
+
+    /// Drafts that a name is at `key` instead; what was there is the caller's matter.
+    pub(crate) fn move_name(&self, draft: &mut Draft, located: &Located, key: Vec<u8>) -> Result<(), Error> {
+        located.assert_in(draft);
+        let mut file = located.drafted(draft)?.ok_or_else(|| Error::Corrupt("a file moves that goes".to_owned()))?;
+        file.changed = self.now();
+        draft.delete(located.entry_key.clone());
+        if located.linked() {
+            draft.put(key, encode_link(file.ino));
+            draft.put(located.row_key.clone(), file.encode().value);
+        } else {
+            draft.put(key, file.encode().value);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! `fallocate`: holes made and filled.
+//!
+//! Why:        space is not reserved ahead, so making a file longer is a hole, and room is only looked at.
+//! Not here:   truncation (resize).
+
+use crate::open::Volume;
+use crate::open_files::pieces::Piece;
+use crate::open_files::{OpenFile, State};
+use crate::posix::api::{Allocate, PosixError};
+use crate::posix::handle::Handle;
+use crate::posix::mount::Mount;
+use crate::posix::write::FILE_BYTES_MAX;
+
+impl Mount {
+    pub fn allocate(&self, handle: &Handle, how: Allocate, offset: u64, len: u64) -> Result<(), PosixError> {
+        if !handle.flags.write {
+            return Err(PosixError::BadHandle);
+        }
+        if len == 0 {
+            return Err(PosixError::Invalid);
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(PosixError::FileTooLarge)?;
+        self.volume.allocate(&handle.file, how, offset, end)
+    }
+}
+
+impl Volume {
+    fn allocate(&self, file: &OpenFile, how: Allocate, offset: u64, end: u64) -> Result<(), PosixError> {
+        let mut state = file.state.write();
+        let size = state.pieces.end();
+        match how {
+            Allocate::Reserve { keep_size } => {
+                self.check_room()?;
+                self.store.check_space(end - offset).map_err(crate::api::Error::from)?;
+                if keep_size || end <= size {
+                    return Ok(());
+                }
+                state.pieces.resize(end);
+            }
+            Allocate::PunchHole => self.zero(&mut state, offset, end.min(size)),
+            Allocate::ZeroRange { keep_size: true } => self.zero(&mut state, offset, end.min(size)),
+            Allocate::ZeroRange { keep_size: false } => self.zero(&mut state, offset, end),
+        }
+        self.touched(&mut state, false);
+        Ok(())
+    }
+
+    fn zero(&self, state: &mut State, offset: u64, end: u64) {
+        if offset < end {
+            let before = state.pieces.memory();
+            state.pieces.replace(offset, Piece::hole(end - offset));
+            self.open_files.memory_changed(before, state.pieces.memory());
+        }
+    }
+}

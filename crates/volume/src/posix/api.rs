@@ -1,0 +1,212 @@
+//! The values that POSIX operations take and give: the contract with the POSIX door.
+//!
+//! Not here: the operations (one file each, as `impl Mount` blocks), errno (the door's table).
+
+use margay_env::Timestamp;
+
+use crate::api::Error;
+use crate::key::Ino;
+
+/// Longest name that POSIX may make, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Longest target of a symbolic link, in bytes.
+pub const SYMLINK_BYTES_MAX: usize = 4095;
+/// Most names of one file.
+pub const LINKS_MAX: u32 = 65_000;
+/// Longest name of an extended attribute, in bytes.
+pub const XATTR_NAME_BYTES_MAX: usize = 255;
+/// Longest value of an extended attribute, in bytes.
+pub const XATTR_VALUE_BYTES_MAX: usize = 64 * 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    Regular,
+    Directory,
+    Symlink,
+    Fifo,
+    Socket,
+    CharDevice,
+    BlockDevice,
+}
+
+/// A name as the tree stores it (S3's form), and which of two entries of that name is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// The directory of this name if there is one, else the file.
+    Plain(String),
+    /// The file of this name beside a directory of the same name; absent when there is no such directory.
+    Beside(String),
+    /// The name that begins so and whose [`long_name_hash`] is this.
+    Long { prefix: String, hash: u64 },
+}
+
+/// What stands for a name too long to show: the first 8 bytes, big-endian, of its MD5.
+pub fn long_name_hash(name: &str) -> u64 {
+    use md5::{Digest, Md5};
+    let digest = Md5::digest(name.as_bytes());
+    u64::from_be_bytes(std::array::from_fn(|index| digest[index]))
+}
+
+/// `stat` of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    pub ino: Ino,
+    pub kind: FileKind,
+    /// The twelve bits that `chmod` sets.
+    pub rights: u32,
+    /// 1 for a directory, 0 for an open file without a name.
+    pub links: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub device: u32,
+    pub size: u64,
+    /// Bytes that are not holes.
+    pub stored: u64,
+    pub accessed: Timestamp,
+    pub modified: Timestamp,
+    pub changed: Timestamp,
+}
+
+/// Who makes a file, and with which rights. `rights` are before the umask, which counts only where the directory has
+/// no default ACL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewFile {
+    pub rights: u32,
+    pub umask: u32,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    Now,
+    At(Timestamp),
+}
+
+/// `None` leaves a field as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttributeChange {
+    pub rights: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub accessed: Option<SetTime>,
+    pub modified: Option<SetTime>,
+    /// Takes away set-user-id and set-group-id, as a write by an unprivileged process does.
+    pub kill_privileges: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenFlags {
+    pub read: bool,
+    pub write: bool,
+    pub append: bool,
+    pub truncate: bool,
+    /// The file must not exist (`create` only).
+    pub exclusive: bool,
+    pub kill_privileges: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RenameMode {
+    #[default]
+    Replace,
+    NoReplace,
+    Exchange,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetXattr {
+    #[default]
+    Any,
+    /// It must not exist.
+    Create,
+    /// It must exist.
+    Replace,
+}
+
+/// `fallocate`, as far as it makes sense here; other modes are `Unsupported`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    Reserve { keep_size: bool },
+    PunchHole,
+    ZeroRange { keep_size: bool },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekTo {
+    Data,
+    Hole,
+}
+
+/// One line of a directory. The door adds `.` and `..`.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectoryItem<'a> {
+    pub ino: Ino,
+    pub kind: FileKind,
+    /// As stored, without the `/` of a directory.
+    pub name: &'a str,
+    /// A file whose plain name is a directory's.
+    pub beside: bool,
+    /// Give it to `read_directory` to go on behind this line.
+    pub cookie: u64,
+    /// When asked for; the file counts as looked up once if the visitor took the line.
+    pub attributes: Option<Attributes>,
+}
+
+/// `statfs`, in bytes and files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub total_bytes: u64,
+    pub free_bytes: u64,
+    pub files: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct MountOptions {
+    /// Every change is durable before its call returns.
+    pub sync: bool,
+    pub read_only: bool,
+}
+
+/// Why a POSIX operation was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum PosixError {
+    #[error("no such file or directory")]
+    NotFound,
+    #[error("the file exists")]
+    Exists,
+    #[error("not a directory")]
+    NotDirectory,
+    #[error("is a directory")]
+    IsDirectory,
+    #[error("the directory is not empty")]
+    NotEmpty,
+    #[error("the name is too long")]
+    NameTooLong,
+    #[error("too many links")]
+    TooManyLinks,
+    #[error("a directory cannot move below itself, or an argument is out of range")]
+    Invalid,
+    #[error("operation not permitted")]
+    NotPermitted,
+    #[error("the file system is read-only")]
+    ReadOnlyMount,
+    #[error("no such attribute")]
+    NoAttribute,
+    #[error("the value is too large")]
+    TooLarge,
+    #[error("the file is too large")]
+    FileTooLarge,
+    #[error("no data or hole there")]
+    NoSuchOffset,
+    /// The number is not known any more: look the name up again.
+    #[error("stale file number")]
+    Stale,
+    #[error("not supported")]
+    Unsupported,
+    #[error("the handle is not open for this")]
+    BadHandle,
+    #[error(transparent)]
+    Failed(#[from] Error),
+}

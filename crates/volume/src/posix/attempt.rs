@@ -1,0 +1,131 @@
+//! How an operation of the mount runs: read, decide, commit, and on a conflict begin again.
+//!
+//! Why:        as `Volume::retry`, but the first try may rest on directories that are kept in memory, and no answer
+//!             waits for durability unless the mount asks for it.
+//! Invariants: A1 a refusal counts when what it was decided on still holds; what came from memory is only believed
+//!                in a commit that asserts it, so a refusal that rests on it must ask for a fresh try.
+//!             A2 with `MountOptions::sync` the commit is durable when the operation returns.
+//! Locking:    none of its own.
+//! Not here:   the operations.
+
+use margay_meta::{EngineError, Seq};
+
+use crate::api::Error;
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::open::TRIES_MAX;
+use crate::posix::api::PosixError;
+use crate::posix::mount::Mount;
+use crate::record::Damaged;
+use crate::seen::Seen;
+
+/// Why one try did not commit.
+#[derive(Debug)]
+pub(crate) enum Attempt {
+    /// Something that the try read has changed: read again.
+    Conflict,
+    Refused(PosixError),
+}
+
+impl From<PosixError> for Attempt {
+    fn from(error: PosixError) -> Attempt {
+        Attempt::Refused(error)
+    }
+}
+
+impl From<Error> for Attempt {
+    fn from(error: Error) -> Attempt {
+        Attempt::Refused(error.into())
+    }
+}
+
+impl From<EngineError> for Attempt {
+    fn from(error: EngineError) -> Attempt {
+        Error::from(error).into()
+    }
+}
+
+impl From<Damaged> for Attempt {
+    fn from(damaged: Damaged) -> Attempt {
+        Error::from(damaged).into()
+    }
+}
+
+impl From<Refused> for Attempt {
+    fn from(refused: Refused) -> Attempt {
+        match refused {
+            Refused::Conflict => Attempt::Conflict,
+            Refused::Error(error) => error.into(),
+        }
+    }
+}
+
+/// One try of an operation: what it has read, and whether it may believe what is kept in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Try {
+    pub(crate) seen: Seen,
+    pub(crate) fresh: bool,
+}
+
+impl Mount {
+    /// Runs a change until it commits or is refused for good. `attempt` gives `None` as sequence number when there
+    /// was nothing to change.
+    pub(crate) fn change<T>(
+        &self,
+        mut attempt: impl FnMut(&mut Try) -> Result<(T, Option<Seq>), Attempt>,
+    ) -> Result<T, PosixError> {
+        if self.options.read_only {
+            return Err(PosixError::ReadOnlyMount);
+        }
+        for tries in 1..=TRIES_MAX {
+            let before = self.volume.engine.last_seq();
+            let mut one = Try { seen: Seen::default(), fresh: tries > 1 };
+            match attempt(&mut one) {
+                Ok((value, seq)) => {
+                    if let Some(seq) = seq.filter(|_| self.options.sync) {
+                        self.volume.engine.wait_durable(seq).map_err(Error::from)?;
+                    }
+                    return Ok(value);
+                }
+                Err(Attempt::Refused(error)) if is_fault(&error) || self.holds(before, &one.seen)? => {
+                    return Err(error);
+                }
+                Err(_) => self.volume.wait_a_little(tries),
+            }
+        }
+        Err(Error::Busy.into())
+    }
+
+    /// Runs reads; a refusal counts when they were of one moment.
+    pub(crate) fn consistent<T>(
+        &self,
+        mut read: impl FnMut(&mut Seen) -> Result<T, PosixError>,
+    ) -> Result<T, PosixError> {
+        for tries in 1..=TRIES_MAX {
+            let before = self.volume.engine.last_seq();
+            let mut seen = Seen::default();
+            match read(&mut seen) {
+                Ok(value) => return Ok(value),
+                Err(error) if is_fault(&error) || self.holds(before, &seen)? => return Err(error),
+                Err(_) => self.volume.wait_a_little(tries),
+            }
+        }
+        Err(Error::Busy.into())
+    }
+
+    /// What was read after `before` was the newest commit is as it was read.
+    fn holds(&self, before: Seq, seen: &Seen) -> Result<bool, PosixError> {
+        Ok(self.volume.engine.last_seq() == before || self.volume.still(seen)?)
+    }
+
+    /// Commits what a kernel knows of already.
+    pub(crate) fn commit(&self, draft: Draft) -> Result<Seq, Attempt> {
+        Ok(self.volume.commit_from_mount(draft)?)
+    }
+}
+
+/// Not decided on rows, so reading them again changes nothing. Damaged rows are read again: a name and what it leads
+/// to are two rows.
+fn is_fault(error: &PosixError) -> bool {
+    matches!(error, PosixError::Failed(Error::Full | Error::ReadOnly(_) | Error::Io(_) | Error::Busy))
+}

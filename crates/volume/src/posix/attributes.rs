@@ -1,0 +1,141 @@
+//! What `stat` shows.
+//!
+//! Why:        every operation that gives attributes makes them here.
+//! Invariants: a directory's times are the later ones of its entry (set by chmod and utimens) and its times row
+//!             (raised by every change in it); an open file that was written shows what its reader would read.
+//! Not here:   setting them (set_attributes).
+
+use margay_env::Timestamp;
+
+use crate::key::{self, Ino};
+use crate::posix::api::{Attributes, FileKind, PosixError};
+use crate::posix::mount::Mount;
+use crate::posix::opened::Opened;
+use crate::record::entry::{MODE_KIND, MODE_RIGHTS};
+use crate::record::{Data, DirectoryEntry, FileEntry};
+use crate::seen::Seen;
+
+const SYMLINK: u32 = 0o120_000;
+const FIFO: u32 = 0o010_000;
+const SOCKET: u32 = 0o140_000;
+const CHAR_DEVICE: u32 = 0o020_000;
+const BLOCK_DEVICE: u32 = 0o060_000;
+const DIRECTORY: u32 = 0o040_000;
+
+/// What `st_size` of every directory is.
+const DIRECTORY_SIZE: u64 = 4096;
+/// Names of a directory without subdirectories: its own, and `.` in it. Each subdirectory has one more, its `..`.
+const DIRECTORY_LINKS: u32 = 2;
+
+impl FileKind {
+    /// The kind bits that a file of this kind has in its row; a regular file has none.
+    pub(crate) fn stored_bits(self) -> u32 {
+        match self {
+            FileKind::Regular => 0,
+            FileKind::Directory => DIRECTORY,
+            FileKind::Symlink => SYMLINK,
+            FileKind::Fifo => FIFO,
+            FileKind::Socket => SOCKET,
+            FileKind::CharDevice => CHAR_DEVICE,
+            FileKind::BlockDevice => BLOCK_DEVICE,
+        }
+    }
+
+    /// The kind of a file's row; what no kind stands for is shown as a regular file.
+    pub(crate) fn of(mode: u32) -> FileKind {
+        match mode & MODE_KIND {
+            SYMLINK => FileKind::Symlink,
+            FIFO => FileKind::Fifo,
+            SOCKET => FileKind::Socket,
+            CHAR_DEVICE => FileKind::CharDevice,
+            BLOCK_DEVICE => FileKind::BlockDevice,
+            DIRECTORY => FileKind::Directory,
+            _ => FileKind::Regular,
+        }
+    }
+}
+
+/// As stored, for a file without pending changes.
+pub(crate) fn stored_attributes(file: &FileEntry) -> Attributes {
+    Attributes {
+        ino: file.ino,
+        kind: FileKind::of(file.mode),
+        rights: file.mode & MODE_RIGHTS,
+        links: file.links,
+        uid: file.uid,
+        gid: file.gid,
+        device: file.device,
+        size: file.size,
+        stored: stored_bytes(file),
+        accessed: file.accessed.unwrap_or(file.modified),
+        modified: file.modified,
+        changed: file.changed,
+    }
+}
+
+/// Bytes that are not holes. A file with extent rows is taken for one without holes.
+fn stored_bytes(file: &FileEntry) -> u64 {
+    match &file.data {
+        Data::Inline(bytes) => bytes.len() as u64,
+        Data::Extents(extents) => {
+            extents.iter().filter(|extent| extent.run.segment.0 != 0).map(|extent| extent.len).sum()
+        }
+        Data::Rows => file.size,
+    }
+}
+
+/// As its reader sees the file: what was written shows before it is in the row.
+fn file_attributes(file: &FileEntry, opened: Option<Opened>) -> Attributes {
+    match opened {
+        Some(opened) if opened.differs => {
+            Attributes { links: file.links, stored: opened.stored, ..stored_attributes(&opened.file) }
+        }
+        _ => stored_attributes(file),
+    }
+}
+
+impl Mount {
+    pub fn attributes(&self, ino: Ino) -> Result<Attributes, PosixError> {
+        if self.is_directory(ino)? {
+            let found = self.locate_directory(ino, &mut Seen::default())?.ok_or(PosixError::Stale)?;
+            return self.directory_attributes(&found.entry);
+        }
+        match (self.locate_file(ino)?, self.opened(ino)) {
+            (Some(located), opened) => Ok(file_attributes(&located.file, opened)),
+            (None, Some(opened)) => {
+                Ok(Attributes { links: 0, stored: opened.stored, ..stored_attributes(&opened.file) })
+            }
+            (None, None) => Err(PosixError::Stale),
+        }
+    }
+
+    /// Of a file whose row was just read.
+    pub(crate) fn file_attributes(&self, file: &FileEntry) -> Attributes {
+        file_attributes(file, self.opened(file.ino))
+    }
+
+    pub(crate) fn directory_attributes(&self, entry: &DirectoryEntry) -> Result<Attributes, PosixError> {
+        let mut seen = Seen::default();
+        let inside = self.volume.modified(entry.ino, &mut seen)?;
+        let subdirectories = self.volume.counter(&key::subdirectories(entry.ino), &mut seen)?;
+        Ok(directory_attributes(entry, inside, subdirectories))
+    }
+}
+
+/// `inside`: when something in it last changed, or the time that was set. `subdirectories`: how many are in it.
+pub(crate) fn directory_attributes(entry: &DirectoryEntry, inside: Timestamp, subdirectories: u64) -> Attributes {
+    Attributes {
+        ino: entry.ino,
+        kind: FileKind::Directory,
+        rights: entry.mode & MODE_RIGHTS,
+        links: u32::try_from(subdirectories).unwrap_or(u32::MAX).saturating_add(DIRECTORY_LINKS),
+        uid: entry.uid,
+        gid: entry.gid,
+        device: 0,
+        size: DIRECTORY_SIZE,
+        stored: 0,
+        accessed: entry.accessed.unwrap_or(inside),
+        modified: inside,
+        changed: entry.changed.map_or(inside, |changed| changed.max(inside)),
+    }
+}

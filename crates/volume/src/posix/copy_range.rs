@@ -1,0 +1,173 @@
+//! `copy_file_range`: the target names the source's extents too.
+//!
+//! Why:        a copy inside the tree moves no bytes.
+//! Invariants: R1 what is shared was published before by its first owner, whose row the commit asserts.
+//!             R2 where sharing is impossible (short, no name, being written) bytes are copied.
+//! Locking:    the turns of both files, then both states; nobody else holds two states.
+//! Not here:   owners of runs (share).
+
+use crate::api::Error;
+use crate::error::Refused;
+use crate::open::Volume;
+use crate::open_files::pieces::{Content, Piece};
+use crate::open_files::{OpenFile, State};
+use crate::posix::api::PosixError;
+use crate::posix::handle::Handle;
+use crate::posix::mount::Mount;
+use crate::posix::publish::Sharing;
+use crate::posix::write::FILE_BYTES_MAX;
+
+/// Shorter copies are made of bytes: an extent costs more than they do.
+const SHARE_BYTES_MIN: u64 = 64 << 10;
+/// Bytes copied at once.
+const COPY_BYTES: u64 = 1 << 20;
+
+impl Mount {
+    /// Shares extents where it can; gives the bytes copied.
+    pub fn copy_range(
+        &self,
+        from: &Handle,
+        from_offset: u64,
+        to: &Handle,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64, PosixError> {
+        if !from.flags.read || !to.flags.write || to.flags.append {
+            return Err(PosixError::BadHandle);
+        }
+        let len = len.min(from.file.state.read().pieces.end().saturating_sub(from_offset));
+        if len == 0 {
+            return Ok(0);
+        }
+        if to_offset.checked_add(len).is_none_or(|end| end > FILE_BYTES_MAX) {
+            return Err(PosixError::FileTooLarge);
+        }
+        let volume = &self.volume;
+        if from.file.ino == to.file.ino {
+            let apart = from_offset + len <= to_offset || to_offset + len <= from_offset;
+            return if apart {
+                volume.copy_inside(&to.file, from_offset, to_offset, len)
+            } else {
+                Err(PosixError::Invalid)
+            };
+        }
+        if len >= SHARE_BYTES_MIN && volume.share_range(&from.file, from_offset, &to.file, to_offset, len)? {
+            return Ok(len);
+        }
+        volume.copy_bytes(&from.file, from_offset, &to.file, to_offset, len)
+    }
+}
+
+impl Volume {
+    fn copy_bytes(&self, from: &OpenFile, at: u64, to: &OpenFile, to_at: u64, len: u64) -> Result<u64, PosixError> {
+        let mut done = 0;
+        while done < len {
+            let some = (len - done).min(COPY_BYTES) as usize;
+            let bytes = self.read_state(&from.state.read(), at + done, some)?;
+            if bytes.is_empty() {
+                break;
+            }
+            let mut state = to.state.write();
+            match self.put_bytes(to, &mut state, to_at + done, &bytes) {
+                // What was copied so far counts.
+                Err(_) if done > 0 => break,
+                other => other?,
+            }
+            self.touched(&mut state, false);
+            done += bytes.len() as u64;
+        }
+        Ok(done)
+    }
+
+    /// One owner may name a run in several places.
+    fn copy_inside(&self, file: &OpenFile, at: u64, to: u64, len: u64) -> Result<u64, PosixError> {
+        self.check_room()?;
+        let mut state = file.state.write();
+        self.write_out(file, &mut state)?;
+        self.end_stream(&mut state)?;
+        let len = len.min(state.pieces.end().saturating_sub(at));
+        let named = parts(&state, at, len);
+        put_parts(&mut state, named, at, to);
+        self.touched(&mut state, false);
+        Ok(len)
+    }
+
+    /// False when bytes must be copied instead.
+    fn share_range(&self, from: &OpenFile, at: u64, to: &OpenFile, to_at: u64, len: u64) -> Result<bool, PosixError> {
+        self.check_room()?;
+        self.publish(from)?;
+        self.publish(to)?;
+        let _turns = self.known.turns(from.ino, to.ino);
+        let mut source = from.state.write();
+        let mut target = to.state.write();
+        let still = |state: &State| state.named && !state.dirty();
+        if !still(&source) || !still(&target) || source.pieces.memory() + target.pieces.memory() > 0 {
+            return Ok(false);
+        }
+        let shared = parts(&source, at, len);
+        if shared.iter().map(|(_, piece)| piece.len).sum::<u64>() != len {
+            return Ok(false);
+        }
+        for (_, piece) in &shared {
+            if let Some(extent) = piece.extent() {
+                let segment = extent.run.segment;
+                target.pins.insert(segment, self.store.pin(segment).map_err(Error::from)?);
+            }
+        }
+        target.readable = target.readable.max(source.readable);
+        put_parts(&mut target, shared, at, to_at);
+        self.touched(&mut target, false);
+        let done = self.retry(|_| {
+            let located = self.locate_file(from.ino)?.filter(|located| located.version == source.base.version);
+            // The source lost its name, or reclaim moved it: what is named must be what is there.
+            let located = located.ok_or(Refused::Error(Error::PreconditionFailed))?;
+            self.try_publish(to, &mut target, Some(Sharing { source: &located, state: &mut source }))
+        });
+        match done {
+            Ok(()) if target.named => Ok(true),
+            // Nothing was committed: the target's row is what it was, and bytes are put over the shared pieces.
+            Ok(()) | Err(Error::PreconditionFailed | Error::Busy) => {
+                let reloaded = self.reload(to, &mut target);
+                reloaded.map(|()| false)
+            }
+            Err(error) => {
+                self.reload(to, &mut target)?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes the content back from the row.
+    fn reload(&self, file: &OpenFile, state: &mut State) -> Result<(), PosixError> {
+        let Some(located) = self.locate_file(file.ino)? else {
+            state.named = false;
+            return Ok(());
+        };
+        if let Some(fresh) = self.load(&located)? {
+            *state = fresh;
+        }
+        Ok(())
+    }
+}
+
+/// Pieces as they are named in a range, with their offsets there.
+fn parts(state: &State, at: u64, len: u64) -> Vec<(u64, Piece)> {
+    let part = |(offset, len, piece, skip): (u64, u64, &Piece, u64)| {
+        let content = match &piece.content {
+            Content::Hole => Content::Hole,
+            Content::Stored(extent) => {
+                Content::Stored(margay_segment::Extent { run: extent.run, skip: extent.skip + skip, len })
+            }
+            Content::Memory(bytes) => Content::Memory(bytes[skip as usize..(skip + len) as usize].to_vec()),
+        };
+        (offset, Piece { len, content })
+    };
+    state.pieces.within(at, at + len).map(part).collect()
+}
+
+/// Puts parts of a range that began at `at` into the one that begins at `to`.
+fn put_parts(state: &mut State, parts: Vec<(u64, Piece)>, at: u64, to: u64) {
+    for (offset, piece) in parts {
+        state.pieces.replace(offset - at + to, piece);
+    }
+}

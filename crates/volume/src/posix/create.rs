@@ -1,0 +1,137 @@
+//! Making files: regular ones, which are opened too, and pipes, sockets and devices.
+//!
+//! Why:        the hot path of a mount: two reads and one commit.
+//! Invariants: the commit asserts the directory and that both entries of the name are absent (X5). A new file counts
+//!             as looked up before anybody else can be asked about it.
+//! Not here:   opening (open files), symbolic links, directories.
+
+use margay_env::Timestamp;
+
+use crate::api::Headers;
+use crate::draft::Draft;
+use crate::key::Ino;
+use crate::posix::Handle;
+use crate::posix::api::{Attributes, FileKind, Name, NewFile, OpenFlags, PosixError};
+use crate::posix::attempt::Attempt;
+use crate::posix::attributes::stored_attributes;
+use crate::posix::locate::LocatedDirectory;
+use crate::posix::mount::Mount;
+use crate::posix::resolve::Found;
+use crate::put_object::count;
+use crate::record::entry::EMPTY_ETAG;
+use crate::record::{Data, FileEntry};
+
+/// What `create` came to.
+enum Made {
+    New(FileEntry, String, Option<Handle>),
+    There,
+}
+
+impl Mount {
+    /// Makes and opens a regular file, or opens it when it is there and `flags.exclusive` is not set. Counts one lookup.
+    pub fn create(
+        &self,
+        parent: Ino,
+        name: &Name,
+        new: &NewFile,
+        flags: OpenFlags,
+    ) -> Result<(Attributes, Handle), PosixError> {
+        loop {
+            match self.make_entry(parent, name, new, (FileKind::Regular, 0), Some(flags))? {
+                Made::New(file, _, Some(handle)) => return Ok((stored_attributes(&file), handle)),
+                Made::New(..) => return Err(PosixError::BadHandle),
+                Made::There => {}
+            }
+            let found = match self.lookup(parent, name) {
+                Ok(found) => found,
+                // Gone since.
+                Err(PosixError::NotFound) => continue,
+                Err(error) => return Err(error),
+            };
+            let opened = match found.kind {
+                FileKind::Directory => Err(PosixError::IsDirectory),
+                _ => self.open_file(found.ino, flags),
+            };
+            let handle = opened.inspect_err(|_| self.forget(found.ino, 1))?;
+            return Ok((self.attributes(found.ino)?, handle));
+        }
+    }
+
+    /// `mknod`: a file of any kind but directory and symlink. Counts one lookup.
+    pub fn make_file(
+        &self,
+        parent: Ino,
+        name: &Name,
+        new: &NewFile,
+        kind: FileKind,
+        device: u32,
+    ) -> Result<Attributes, PosixError> {
+        if matches!(kind, FileKind::Directory | FileKind::Symlink) {
+            return Err(PosixError::Invalid);
+        }
+        let device = if matches!(kind, FileKind::CharDevice | FileKind::BlockDevice) { device } else { 0 };
+        match self.make_entry(parent, name, new, (kind, device), None)? {
+            Made::New(file, ..) => Ok(stored_attributes(&file)),
+            Made::There => Err(PosixError::Exists),
+        }
+    }
+
+    /// Makes an entry without bytes and counts its lookup; opens it when there are flags. What is there already is
+    /// refused unless flags allow for it.
+    fn make_entry(
+        &self,
+        parent: Ino,
+        name: &Name,
+        new: &NewFile,
+        (kind, device): (FileKind, u32),
+        open: Option<OpenFlags>,
+    ) -> Result<Made, PosixError> {
+        self.volume.check_room()?;
+        let may_exist = open.is_some_and(|flags| !flags.exclusive);
+        let made = self.change(|one| {
+            let resolved = self.resolve_for_new(parent, name, one)?;
+            match &resolved.found {
+                Some(Found::File(_)) if may_exist => return Ok((Made::There, None)),
+                Some(Found::Directory(_)) if may_exist => return Err(PosixError::IsDirectory.into()),
+                Some(_) => return Err(PosixError::Exists.into()),
+                None => {}
+            }
+            let directory = self.directory(parent, one)?;
+            let now = self.volume.now();
+            let mut draft = Draft::default();
+            let key = resolved.draft_free(&mut draft, &directory, kind)?;
+            let mut file = self.draft_new_file(&mut draft, now, new, &directory, kind)?;
+            file.device = device;
+            self.draft_change_in(&mut draft, &directory, now.0);
+            count(&mut draft, self.bucket_root, None, Some(&file));
+            draft.put(key, file.encode().value);
+            // Until it is open here nobody else opens it.
+            let _turn = open.map(|_| self.volume.known.turn(file.ino));
+            let seq = self.commit(draft)?;
+            let handle = open.map(|flags| self.open_new(parent, &resolved.name, &file, seq, flags));
+            Ok((Made::New(file, resolved.name, handle), Some(seq)))
+        })?;
+        if let Made::New(file, name, _) = &made {
+            self.volume.known.remember(file.ino, parent, name);
+        }
+        Ok(made)
+    }
+
+    /// A new file of no bytes, with its access control list drafted; its entry is the caller's to put.
+    pub(crate) fn draft_new_file(
+        &self,
+        draft: &mut Draft,
+        now: Timestamp,
+        new: &NewFile,
+        parent: &LocatedDirectory,
+        kind: FileKind,
+    ) -> Result<FileEntry, Attempt> {
+        let ino = self.volume.new_ino()?;
+        let inherited = self.inherit(new, parent, kind)?;
+        inherited.draft(draft, ino);
+        let mut file = FileEntry::new(ino, 0, EMPTY_ETAG, now, Data::Inline(Vec::new()), Headers::new());
+        file.mode = kind.stored_bits() | inherited.rights;
+        (file.uid, file.gid, file.xattrs) = (new.uid, inherited.gid, inherited.has_xattrs());
+        Ok(file)
+    }
+}

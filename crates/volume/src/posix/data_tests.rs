@@ -1,0 +1,140 @@
+//! Reading and writing open files, below the names.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use margay_env::Env;
+use margay_meta::Engine;
+use margay_meta::embedded::EmbeddedEngine;
+use margay_segment::Store;
+
+use super::*;
+use crate::api::{ETag, Error, Headers, PutRequest, ReadCondition, WriteCondition};
+use crate::key::Ino;
+use crate::open::{Options, Volume};
+use crate::seen::Seen;
+
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return value;
+        }
+        std::thread::yield_now();
+    }
+}
+
+struct World {
+    mount: Arc<Mount>,
+    volume: Arc<Volume>,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = margay_segment::Options::new(folder.path().join("segments"));
+        (options.pack_bytes_max, options.raw_bytes_min, options.reserve_bytes) = (1 << 20, 512 << 10, 0);
+        let store = Store::open(Env::real(), options).unwrap();
+        let mut options = margay_meta::embedded::Options::new(folder.path().join("tree"));
+        (options.log_file_bytes, options.tree_cache_bytes) = (1 << 20, 1 << 20);
+        let engine = EmbeddedEngine::open(Env::real(), Arc::clone(&store), options).unwrap();
+        let engine: Arc<dyn Engine> = Arc::new(engine);
+        let volume = Volume::open(Env::real(), engine, store, Options::default()).unwrap();
+        wait(volume.create_bucket("b")).unwrap();
+        let mount = Mount::open(Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
+        World { mount, volume, _folder: folder }
+    }
+
+    fn put(&self, key: &str, body: &[u8]) -> Ino {
+        let mut headers = Headers::new();
+        headers.insert("content-type".to_owned(), "text/x".to_owned());
+        headers.insert("x-amz-checksum-crc32".to_owned(), "abc".to_owned());
+        wait(async {
+            let mut upload = self.volume.begin_upload("b", body.len() as u64).await.unwrap();
+            upload.write(body.to_vec().into()).await.unwrap();
+            let staged = upload.finish().await.unwrap();
+            let etag = ETag { digest: [1; 16], parts: 0 };
+            let request = PutRequest { bucket: "b", key, etag, headers, condition: WriteCondition::None };
+            self.volume.put_object(request, staged).await.unwrap();
+        });
+        let located = self.mount.read_file(self.mount.root, key.as_bytes(), &mut Seen::default()).unwrap().unwrap();
+        self.volume.known.remember(located.file.ino, self.mount.root, key);
+        located.file.ino
+    }
+
+    fn get(&self, key: &str) -> Result<(Vec<u8>, crate::api::ObjectInfo), Error> {
+        wait(async {
+            let reader = self.volume.get_object("b", key, &ReadCondition::default()).await?;
+            let mut body = Vec::new();
+            loop {
+                let bytes = reader.read(body.len() as u64, u64::MAX).await?;
+                if bytes.is_empty() {
+                    return Ok((body, reader.info().clone()));
+                }
+                body.extend_from_slice(&bytes);
+            }
+        })
+    }
+
+    fn clean(&self) {
+        let report = self.volume.fsck(crate::fsck::FsckOptions::default()).unwrap();
+        assert!(report.clean(), "{report:?}");
+    }
+}
+
+const BOTH: OpenFlags =
+    OpenFlags { read: true, write: true, append: false, truncate: false, exclusive: false, kill_privileges: false };
+
+fn bytes(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|index| (index % 251) as u8 ^ seed).collect()
+}
+
+#[test]
+fn what_is_written_is_read_and_published() {
+    let world = World::new();
+    for size in [0, 5, 100, 128, 129, 5000, 65_536, 65_537, 200_000, 900_000] {
+        let ino = world.put("a", &bytes(1, size));
+        let mut model = bytes(1, size);
+        let handle = world.mount.open_file(ino, BOTH).unwrap();
+        for (offset, len) in [(10, 20), (size, 50), (size / 2, 70_000), (size, 7)] {
+            let body = bytes(offset as u8, len);
+            assert_eq!(world.mount.write(&handle, offset as u64, &body, false).unwrap(), len);
+            model.resize(model.len().max(offset + len), 0);
+            model[offset..offset + len].copy_from_slice(&body);
+            assert_eq!(world.mount.read(&handle, 0, 4 << 20).unwrap(), model);
+            world.mount.flush(&handle).unwrap();
+            assert_eq!(world.mount.read(&handle, 0, 4 << 20).unwrap(), model);
+            let (body, info) = world.get("a").unwrap();
+            assert_eq!(body, model);
+            assert_eq!(info.headers.get("content-type").unwrap(), "text/x");
+            assert!(!info.headers.contains_key("x-amz-checksum-crc32"));
+            world.clean();
+        }
+        world.mount.sync(&handle).unwrap();
+        world.mount.release(handle).unwrap();
+        let handle = world.mount.open_file(ino, OpenFlags { truncate: true, ..BOTH }).unwrap();
+        world.mount.write(&handle, 0, b"x", false).unwrap();
+        drop(handle);
+        assert_eq!(world.get("a").unwrap().0, b"x");
+        world.clean();
+        assert_eq!(world.volume.open_files.all().len(), 0);
+        assert_eq!(world.volume.open_files.memory(), 0);
+    }
+}
+
+#[test]
+fn a_file_that_was_just_closed_is_read_before_it_is_durable() {
+    let world = World::new();
+    let ino = world.put("a", b"");
+    for round in 0..20 {
+        let body = bytes(round, 100_000 + usize::from(round));
+        let handle = world.mount.open_file(ino, OpenFlags { truncate: true, ..BOTH }).unwrap();
+        world.mount.write(&handle, 0, &body, false).unwrap();
+        world.mount.release(handle).unwrap();
+        let handle = world.mount.open_file(ino, BOTH).unwrap();
+        assert_eq!(world.mount.read(&handle, 0, 1 << 20).unwrap(), body);
+    }
+    world.clean();
+}

@@ -1,0 +1,130 @@
+//! Directories as changes see them: kept in memory, asserted by the commit.
+//!
+//! Why:        a create needs its directory's rights and flags, which are two rows away; most creates are in a
+//!             directory that was just used.
+//! Invariants: D1 every commit that used a kept directory asserts its entry's version: the entry holds this number,
+//!                so the directory is where it was and as it was. A stale one can only conflict, and the next try
+//!                reads it anew.
+//!             D2 what POSIX changes in a directory makes it explicit (X4) and raises its times.
+//! Locking:    a leaf lock per shard, for one step.
+//! Not here:   which names are in it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::draft::Draft;
+use crate::key::{self, Ino};
+use crate::posix::api::PosixError;
+use crate::posix::attempt::{Attempt, Try};
+use crate::posix::locate::LocatedDirectory;
+use crate::posix::mount::Mount;
+use crate::record::DirectoryEntry;
+
+const SHARDS: usize = 16;
+/// Directories kept in one shard; a full one is emptied.
+const SHARD_DIRECTORIES_MAX: usize = 1024;
+/// More directories than this above each other are taken for a circle.
+const DEPTH_MAX: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Directories {
+    shards: [RwLock<HashMap<Ino, Arc<LocatedDirectory>>>; SHARDS],
+}
+
+impl Default for Directories {
+    fn default() -> Directories {
+        Directories { shards: std::array::from_fn(|_| RwLock::default()) }
+    }
+}
+
+impl Directories {
+    fn shard(&self, ino: Ino) -> &RwLock<HashMap<Ino, Arc<LocatedDirectory>>> {
+        &self.shards[ino.0 as usize % SHARDS]
+    }
+
+    fn get(&self, ino: Ino) -> Option<Arc<LocatedDirectory>> {
+        self.shard(ino).read().get(&ino).cloned()
+    }
+
+    fn keep(&self, ino: Ino, directory: Arc<LocatedDirectory>) {
+        let mut shard = self.shard(ino).write();
+        if shard.len() >= SHARD_DIRECTORIES_MAX {
+            shard.clear();
+        }
+        shard.insert(ino, directory);
+    }
+
+    pub(crate) fn forget(&self, ino: Ino) {
+        self.shard(ino).write().remove(&ino);
+    }
+}
+
+impl LocatedDirectory {
+    pub(crate) fn is_root(&self) -> bool {
+        self.parent == Ino(0)
+    }
+
+    /// The directory is there, where and as it was read.
+    pub(crate) fn assert_in(&self, draft: &mut Draft) {
+        if self.is_root() {
+            draft.assert_exists(key::directory(self.entry.ino));
+        }
+        draft.assert_unchanged(self.row_key.clone(), self.version);
+    }
+}
+
+impl Mount {
+    /// A directory that is to be changed; from memory in the first try.
+    pub(crate) fn directory(&self, ino: Ino, one: &mut Try) -> Result<Arc<LocatedDirectory>, Attempt> {
+        if !one.fresh
+            && let Some(directory) = self.directories.get(ino)
+        {
+            return Ok(directory);
+        }
+        let Some(found) = self.locate_directory(ino, &mut one.seen)? else {
+            self.directories.forget(ino);
+            return Err(PosixError::NotFound.into());
+        };
+        let found = Arc::new(found);
+        self.directories.keep(ino, Arc::clone(&found));
+        Ok(found)
+    }
+
+    /// Drafts that something in the directory changes.
+    pub(crate) fn draft_change_in(&self, draft: &mut Draft, directory: &LocatedDirectory, now: i64) {
+        let ino = directory.entry.ino;
+        directory.assert_in(draft);
+        draft.max(key::times(ino), now.max(0) as u64);
+        if !directory.entry.explicit {
+            self.directories.forget(ino);
+            let entry = DirectoryEntry { explicit: true, ..directory.entry };
+            draft.put(directory.row_key.clone(), entry.encode());
+        }
+    }
+
+    /// Drafts that the way from the root to `from` is as it was read; `Invalid` when it passes `through`, which is
+    /// only said after a fresh try.
+    pub(crate) fn assert_not_below(
+        &self,
+        draft: &mut Draft,
+        from: Ino,
+        through: Ino,
+        one: &mut Try,
+    ) -> Result<(), Attempt> {
+        let mut ino = from;
+        for _ in 0..DEPTH_MAX {
+            if ino == through {
+                return Err(if one.fresh { PosixError::Invalid.into() } else { Attempt::Conflict });
+            }
+            let directory = self.directory(ino, one)?;
+            directory.assert_in(draft);
+            if directory.is_root() {
+                return Ok(());
+            }
+            ino = directory.parent;
+        }
+        Err(Attempt::Conflict)
+    }
+}

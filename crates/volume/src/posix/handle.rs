@@ -1,0 +1,164 @@
+//! Opening a file and letting it go.
+//!
+//! Why:        a handle counts; what it leads to is shared by all handles of the file.
+//! Invariants: a handle that is dropped is released; the last one publishes what is left.
+//!             An open file counts as one lookup, so its place stays known until its last publish.
+//! Locking:    the file's turn; not held while bytes are synced.
+//! Not here:   making a file (create), the state itself (open_files).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use margay_meta::Seq;
+
+use crate::api::Error;
+use crate::key::Ino;
+use crate::names::Located;
+use crate::open::Volume;
+use crate::open_files::pieces::Piece;
+use crate::open_files::{Base, OpenFile, State};
+use crate::posix::api::{FileKind, OpenFlags, PosixError};
+use crate::posix::mount::Mount;
+use crate::reader::Content;
+use crate::record::data::is_hole;
+use crate::record::{Data, FileEntry};
+use crate::seen::Seen;
+
+/// Times that opening begins again because the file was moved or replaced under it.
+const TRIES_MAX: usize = 64;
+
+/// An open file. Dropping it is `release`; call [`Mount::release`] to learn of errors.
+#[derive(Debug)]
+pub struct Handle {
+    pub(crate) file: Arc<OpenFile>,
+    pub(crate) flags: OpenFlags,
+    volume: Arc<Volume>,
+    closed: bool,
+}
+
+impl Handle {
+    /// The number of the file.
+    pub fn ino(&self) -> Ino {
+        self.file.ino
+    }
+
+    fn close(&mut self) -> Result<(), PosixError> {
+        if std::mem::replace(&mut self.closed, true) {
+            return Ok(());
+        }
+        self.volume.close(&self.file)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::error!(ino = self.file.ino.0, %error, "what was written to a file could not be published");
+        }
+    }
+}
+
+impl Mount {
+    pub fn open_file(&self, ino: Ino, flags: OpenFlags) -> Result<Handle, PosixError> {
+        if (flags.write || flags.truncate) && self.options.read_only {
+            return Err(PosixError::ReadOnlyMount);
+        }
+        let file = {
+            let _turn = self.volume.known.turn(ino);
+            match self.volume.open_files.enter(ino) {
+                Some(file) => file,
+                None => self.volume.open_first(ino, self.bucket_root)?,
+            }
+        };
+        let handle = self.handle(file, flags);
+        if flags.truncate {
+            self.volume.resize(&handle.file, 0, flags.kill_privileges)?;
+        }
+        Ok(handle)
+    }
+
+    fn handle(&self, file: Arc<OpenFile>, flags: OpenFlags) -> Handle {
+        Handle { file, flags, volume: Arc::clone(&self.volume), closed: false }
+    }
+
+    /// Opens an empty file that commit `version` made, which nobody else can have open yet.
+    pub(crate) fn open_new(
+        &self,
+        parent: Ino,
+        sort_name: &str,
+        file: &FileEntry,
+        version: Seq,
+        flags: OpenFlags,
+    ) -> Handle {
+        let mut state = State::new(file.clone());
+        state.base.version = version;
+        self.volume.known.remember(file.ino, parent, sort_name);
+        let file = Arc::new(OpenFile { ino: file.ino, root: self.bucket_root, state: state.into() });
+        self.volume.open_files.insert(Arc::clone(&file));
+        self.handle(file, flags)
+    }
+
+    /// Lets a handle go; the last one of a file publishes what was written.
+    pub fn release(&self, mut handle: Handle) -> Result<(), PosixError> {
+        handle.close()
+    }
+}
+
+impl Volume {
+    /// Opens a file that is not open; its turn is held.
+    fn open_first(&self, ino: Ino, root: Ino) -> Result<Arc<OpenFile>, PosixError> {
+        for _ in 0..TRIES_MAX {
+            let Some(located) = self.locate_file(ino)? else { return Err(PosixError::Stale) };
+            if FileKind::of(located.file.mode) != FileKind::Regular {
+                return Err(PosixError::Invalid);
+            }
+            let Some(state) = self.load(&located)? else { continue };
+            let Some(place) = self.known.place(ino) else { return Err(PosixError::Stale) };
+            self.known.remember(ino, place.parent, &place.sort_name);
+            self.open_files.memory_changed(0, state.pieces.memory());
+            let file = Arc::new(OpenFile { ino, root, state: state.into() });
+            self.open_files.insert(Arc::clone(&file));
+            return Ok(file);
+        }
+        Err(Error::Busy.into())
+    }
+
+    /// The state of a file as its row tells it; `None` when the row changed meanwhile.
+    pub(crate) fn load(&self, located: &Located) -> Result<Option<State>, Error> {
+        let Some(content) = self.hold(located, &mut Seen::default())? else { return Ok(None) };
+        let mut state = State::new(located.file.clone());
+        state.readable = located.version;
+        state.base = Base { version: located.version, extents: Vec::new(), in_rows: state.file.data == Data::Rows };
+        state.file.data = Data::Inline(Vec::new());
+        match content {
+            Content::Inline(bytes) => state.pieces.push(Piece::memory(bytes.to_vec())),
+            Content::Extents { extents, pins } => {
+                for (_, extent) in &extents {
+                    state.pieces.push(if is_hole(extent) { Piece::hole(extent.len) } else { Piece::stored(*extent) });
+                }
+                state.base.extents = extents;
+                state.pins = pins.into_iter().map(|pin| (pin.segment(), pin)).collect();
+            }
+        }
+        Ok(Some(state))
+    }
+
+    /// One handle less; the last publishes what was written.
+    fn close(&self, file: &OpenFile) -> Result<(), PosixError> {
+        let last = {
+            let _turn = self.known.turn(file.ino);
+            self.open_files.handles(file.ino) == 1
+        };
+        let published = if last { self.publish(file) } else { Ok(()) };
+        let _turn = self.known.turn(file.ino);
+        if self.open_files.leave(file.ino) {
+            self.open_files.memory_changed(file.state.read().pieces.memory(), 0);
+            self.known.forget(file.ino, 1);
+        }
+        published
+    }
+
+    pub(crate) fn monotonic(&self) -> Duration {
+        self.env.clock.monotonic()
+    }
+}

@@ -1,0 +1,73 @@
+//! What something new gets from the directory it is made in: its group, its rights, its access control lists.
+//!
+//! Why:        files, directories and special files inherit alike.
+//! Invariants: the directory's entry, which the commit asserts, says whether there are lists and changes with them.
+//!             The umask counts only where there is no default list.
+
+use crate::draft::Draft;
+use crate::key::{self, Ino};
+use crate::posix::acl::{self, Acl, RIGHTS_BITS};
+use crate::posix::api::{FileKind, NewFile, PosixError};
+use crate::posix::locate::LocatedDirectory;
+use crate::posix::mount::Mount;
+use crate::record::entry::MODE_RIGHTS;
+
+const SET_GROUP_ID: u32 = 0o2000;
+
+#[derive(Debug)]
+pub(crate) struct Inherited {
+    pub(crate) rights: u32,
+    pub(crate) gid: u32,
+    access: Option<Acl>,
+    default: Option<Acl>,
+}
+
+impl Inherited {
+    pub(crate) fn has_xattrs(&self) -> bool {
+        self.access.is_some() || self.default.is_some()
+    }
+
+    /// Drafts the rows of the lists of what is made with this number.
+    pub(crate) fn draft(&self, draft: &mut Draft, ino: Ino) {
+        for (name, list) in [(acl::ACCESS, &self.access), (acl::DEFAULT, &self.default)] {
+            if let Some(list) = list {
+                draft.put(key::xattr(ino, name), list.encode());
+            }
+        }
+    }
+}
+
+impl Mount {
+    pub(crate) fn inherit(
+        &self,
+        new: &NewFile,
+        parent: &LocatedDirectory,
+        kind: FileKind,
+    ) -> Result<Inherited, PosixError> {
+        let group = parent.entry.mode & SET_GROUP_ID;
+        let gid = if group != 0 { parent.entry.gid } else { new.gid };
+        let mut rights = new.rights & MODE_RIGHTS;
+        if kind == FileKind::Directory {
+            rights |= group;
+        }
+        let list = if parent.entry.xattrs && kind != FileKind::Symlink {
+            self.acl_of(parent.entry.ino, acl::DEFAULT)?
+        } else {
+            None
+        };
+        let Some(list) = list else {
+            return Ok(Inherited { rights: rights & !new.umask, gid, access: None, default: None });
+        };
+        let access = list.inherited(rights);
+        rights = rights & !RIGHTS_BITS | access.rights();
+        let access = access.is_extended().then_some(access);
+        let default = (kind == FileKind::Directory).then_some(list);
+        Ok(Inherited { rights, gid, access, default })
+    }
+
+    /// An access control list that is kept; a damaged one counts as none.
+    pub(crate) fn acl_of(&self, ino: Ino, name: &[u8]) -> Result<Option<Acl>, PosixError> {
+        let row = self.volume.engine.get(&key::xattr(ino, name)).map_err(crate::api::Error::from)?.value;
+        Ok(row.and_then(|row| Acl::decode(&row.value)))
+    }
+}

@@ -1,0 +1,43 @@
+//! One more name of a file.
+//!
+//! Why:        with a second name the attributes move to an inode record that both entries lead to (names).
+//! Invariants: asserts the row with the attributes and the entry that is known; both entries of the new name absent.
+//! Locking:    the file's turn.
+
+use crate::draft::Draft;
+use crate::key::Ino;
+use crate::posix::api::{Attributes, FileKind, LINKS_MAX, Name, PosixError};
+use crate::posix::mount::Mount;
+use crate::put_object::count;
+
+impl Mount {
+    /// One more name of a file. Counts one lookup.
+    pub fn link(&self, ino: Ino, parent: Ino, name: &Name) -> Result<Attributes, PosixError> {
+        self.volume.check_room()?;
+        if self.is_directory(ino)? {
+            return Err(PosixError::NotPermitted);
+        }
+        let _turn = self.volume.known.turn(ino);
+        let (file, name) = self.change(|one| {
+            let located = self.locate_file(ino)?.ok_or(PosixError::NotFound)?;
+            if located.file.links >= LINKS_MAX {
+                return Err(PosixError::TooManyLinks.into());
+            }
+            let resolved = self.resolve(parent, name, &mut one.seen)?;
+            if resolved.found.is_some() {
+                return Err(PosixError::Exists.into());
+            }
+            let directory = self.directory(parent, one)?;
+            let mut draft = Draft::default();
+            let key = resolved.draft_free(&mut draft, &directory, FileKind::of(located.file.mode))?;
+            self.draft_change_in(&mut draft, &directory, self.volume.now().0);
+            count(&mut draft, self.bucket_root, None, Some(&located.file));
+            let file = self.volume.add_name(&mut draft, &located, key)?;
+            let seq = self.commit(draft)?;
+            self.row_changed(&file, seq);
+            Ok(((file, resolved.name), Some(seq)))
+        })?;
+        self.volume.known.remember(ino, parent, &name);
+        Ok(self.file_attributes(&file))
+    }
+}

@@ -1,0 +1,96 @@
+//! From a number to the row that holds a file's or a directory's attributes.
+//!
+//! Why:        a file is found where it was last seen, a directory by its record; both may be gone by then.
+//! Invariants: what is given holds this number: a place that was given to another file is no place of this one.
+//! Not here:   who may hold a file without a name (open files).
+
+use margay_meta::Seq;
+
+use crate::api::Error;
+use crate::key::{self, Ino};
+pub(crate) use crate::names::Located;
+use crate::open::Volume;
+use crate::posix::api::PosixError;
+use crate::posix::mount::Mount;
+use crate::record::{DirectoryEntry, DirectoryRecord, Entry};
+use crate::seen::Seen;
+
+#[derive(Clone, Debug)]
+pub(crate) struct LocatedDirectory {
+    /// 0 for the root of a bucket.
+    pub(crate) parent: Ino,
+    /// The row with its attributes: its entry, or the inode record of a bucket's root, which may be absent.
+    pub(crate) row_key: Vec<u8>,
+    pub(crate) version: Option<Seq>,
+    pub(crate) entry: DirectoryEntry,
+}
+
+impl Mount {
+    /// Whether the number is a directory's.
+    pub(crate) fn is_directory(&self, ino: Ino) -> Result<bool, PosixError> {
+        if let Some(place) = self.volume.known.place(ino) {
+            return Ok(place.parent == Ino(0) || place.sort_name.ends_with('/'));
+        }
+        Ok(self.volume.engine.get(&key::directory(ino)).map_err(Error::from)?.value.is_some())
+    }
+
+    /// `None` when the file has no name any more, or is not known.
+    pub(crate) fn locate_file(&self, ino: Ino) -> Result<Option<Located>, PosixError> {
+        Ok(self.volume.locate_file(ino)?)
+    }
+
+    /// The file entry of this sort name.
+    pub(crate) fn read_file(
+        &self,
+        parent: Ino,
+        sort_name: &[u8],
+        seen: &mut Seen,
+    ) -> Result<Option<Located>, PosixError> {
+        Ok(self.volume.file_at(parent, sort_name, seen)?)
+    }
+
+    /// `None` when the directory is gone.
+    pub(crate) fn locate_directory(&self, ino: Ino, seen: &mut Seen) -> Result<Option<LocatedDirectory>, PosixError> {
+        let Some(row) = self.volume.get(&key::directory(ino), seen)? else { return Ok(None) };
+        let record = DirectoryRecord::decode(&row.value).map_err(Error::from)?;
+        let root = record.parent == Ino(0);
+        let row_key = if root { key::inode(ino) } else { key::entry(record.parent, record.sort_name.as_bytes()) };
+        let row = self.volume.get(&row_key, seen)?;
+        let (version, entry) = match row {
+            Some(row) => match Entry::decode(&row.value).map_err(Error::from)? {
+                Entry::Directory(entry) => (Some(row.version), entry),
+                Entry::File(_) | Entry::Link(_) => {
+                    return Err(Error::Corrupt("a file has the name of a directory".to_owned()).into());
+                }
+            },
+            None if root => (None, DirectoryEntry { explicit: true, ..DirectoryEntry::implicit(ino) }),
+            // Renamed or removed between the two reads.
+            None => return Ok(None),
+        };
+        if entry.ino != ino {
+            return Ok(None);
+        }
+        Ok(Some(LocatedDirectory { parent: record.parent, row_key, version, entry }))
+    }
+}
+
+impl Volume {
+    /// See [`Mount::locate_file`]; open files are located without a mount.
+    pub(crate) fn locate_file(&self, ino: Ino) -> Result<Option<Located>, Error> {
+        let Some(place) = self.known.place(ino) else { return Ok(None) };
+        let found = self.file_at(place.parent, place.sort_name.as_bytes(), &mut Seen::default())?;
+        match found.filter(|found| found.file.ino == ino) {
+            Some(found) => Ok(Some(found)),
+            None => self.locate_record(ino),
+        }
+    }
+
+    /// A file whose name at its place is gone may have others. Good for its attributes and for another name; which
+    /// name leads to it is not known.
+    fn locate_record(&self, ino: Ino) -> Result<Option<Located>, Error> {
+        let key = key::inode(ino);
+        let Some(row) = self.engine.get(&key)?.value else { return Ok(None) };
+        let file = Entry::decode(&row.value)?.file();
+        Ok(file.map(|file| Located::direct(Ino(0), key, row.version, file)))
+    }
+}

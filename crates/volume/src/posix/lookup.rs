@@ -1,0 +1,60 @@
+//! Finding a name, and a directory's parent.
+//!
+//! Why:        the most frequent operation of a mount: two reads, one for each of the entries that a name may be.
+//! Invariants: what is found is remembered where it is: a file that moves between the reading and the remembering is
+//!             noticed, since its turn is held over both.
+//! Locking:    the file's turn, only when its place is news.
+
+use crate::key::Ino;
+use crate::posix::api::{Attributes, Name, PosixError};
+use crate::posix::locate::Located;
+use crate::posix::mount::Mount;
+use crate::posix::resolve::Found;
+use crate::seen::Seen;
+
+impl Mount {
+    /// Counts one lookup on success.
+    pub fn lookup(&self, parent: Ino, name: &Name) -> Result<Attributes, PosixError> {
+        loop {
+            let (name, found) = self.consistent(|seen| {
+                let resolved = self.resolve(parent, name, seen)?;
+                Ok((resolved.name, resolved.found.ok_or(PosixError::NotFound)?))
+            })?;
+            match found {
+                Found::Directory(directory) => {
+                    let attributes = self.directory_attributes(&directory.entry)?;
+                    self.volume.known.remember(attributes.ino, parent, &(name + "/"));
+                    return Ok(attributes);
+                }
+                Found::File(located) if self.remember(&located, &name)? => {
+                    return Ok(self.file_attributes(&located.file));
+                }
+                Found::File(_) => {}
+            }
+        }
+    }
+
+    /// Counts one lookup of a file that was read at this place; false when it is not there any more.
+    pub(crate) fn remember(&self, located: &Located, name: &str) -> Result<bool, PosixError> {
+        let (known, ino) = (&self.volume.known, located.file.ino);
+        if known.remember_again(ino, located.parent, name) {
+            return Ok(true);
+        }
+        let _turn = known.turn(ino);
+        let row = self.volume.engine.get(&located.entry_key).map_err(crate::api::Error::from)?.value;
+        if row.is_none_or(|row| row.version != located.entry_version) {
+            return Ok(false);
+        }
+        known.remember(ino, located.parent, name);
+        Ok(true)
+    }
+
+    /// The directory that holds a directory; the root's is the root.
+    pub fn parent(&self, directory: Ino) -> Result<Ino, PosixError> {
+        if directory == self.root {
+            return Ok(directory);
+        }
+        let found = self.locate_directory(directory, &mut Seen::default())?.ok_or(PosixError::Stale)?;
+        Ok(if found.is_root() { directory } else { found.parent })
+    }
+}

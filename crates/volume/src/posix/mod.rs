@@ -1,0 +1,58 @@
+//! The tree as POSIX sees it: operations by number and name, open files, and what a kernel was told.
+//!
+//! Why:        the POSIX door only translates; what an operation means is decided here, beside S3's operations.
+//! Invariants: X1 a number names one file for ever; an object that S3 puts in a file's place is a new file.
+//!             X2 changes are visible when the call returns, durable after `sync`, `sync_directory` or at most the
+//!                engine's sync interval later; a record never becomes durable before the bytes it names.
+//!             X3 a file that is open keeps its bytes by pinning its segments, so removing its name needs no
+//!                record of who has it open, and a crash leaves nothing behind.
+//!             X4 any change that POSIX makes in an implicit directory makes it explicit.
+//!             X5 the file `a` and the directory `a/` have one POSIX name: who takes it asserts both entries.
+//! Locking:    `Known::turn(ino)` before anything else, two of them in ascending order of their stripe; then a
+//!             file's state; then the latches of `open`. Nothing is locked while a watcher is waited for.
+//! Not here:   names as bytes, errno, the kernel's protocol (fuse).
+
+mod acl;
+mod allocate;
+pub(crate) mod api;
+mod attempt;
+mod attributes;
+mod copy_range;
+mod create;
+#[cfg(test)]
+mod data_tests;
+mod defragment;
+mod directories;
+mod handle;
+mod inherit;
+mod link;
+mod locate;
+mod lookup;
+mod make_directory;
+mod mount;
+mod opened;
+mod plan;
+mod publish;
+mod publish_written;
+mod read;
+mod read_directory;
+mod remove_directory;
+mod rename;
+mod resize;
+mod resolve;
+mod seek;
+mod set_attributes;
+mod statistics;
+mod stream;
+mod symlink;
+mod unlink;
+mod write;
+mod xattr;
+mod xattr_headers;
+
+pub use crate::watch::{Notice, Watcher};
+pub use api::*;
+pub use handle::Handle;
+pub use mount::Mount;
+pub use publish_written::PUBLISH_AFTER;
+pub use read_directory::DirectoryHandle;

@@ -1,0 +1,92 @@
+//! One bucket, or a directory of one, as a file system.
+//!
+//! Why:        what the operations share: the volume, where the root is, how durable answers are.
+//! Invariants: the root is known to the kernel for as long as the mount is.
+//! Not here:   the operations.
+
+use std::sync::Arc;
+
+use crate::api::Error;
+use crate::key::Ino;
+use crate::open::Volume;
+use crate::posix::api::{MountOptions, PosixError};
+use crate::posix::directories::Directories;
+use crate::seen::Seen;
+use crate::watch::Watcher;
+
+#[derive(Debug)]
+pub struct Mount {
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) bucket: String,
+    pub(crate) root: Ino,
+    /// The root of the bucket, where usage is counted.
+    pub(crate) bucket_root: Ino,
+    pub(crate) directories: Directories,
+    pub(crate) options: MountOptions,
+}
+
+impl Mount {
+    /// `prefix` is empty or a directory that exists, with its `/`.
+    pub fn open(
+        volume: Arc<Volume>,
+        bucket: &str,
+        prefix: &str,
+        options: MountOptions,
+    ) -> Result<Arc<Mount>, PosixError> {
+        let walk = volume.walk(bucket, prefix, &mut Seen::default()).map_err(|error| match error {
+            Error::NoSuchBucket => PosixError::NotFound,
+            error => error.into(),
+        })?;
+        if !walk.complete() {
+            return Err(PosixError::NotFound);
+        }
+        let root = walk.path.directory();
+        volume.known.remember(root, Ino(0), "");
+        let (bucket, bucket_root) = (bucket.to_owned(), walk.path.root);
+        Ok(Arc::new(Mount { volume, bucket, root, bucket_root, directories: Directories::default(), options }))
+    }
+
+    pub fn volume(&self) -> &Arc<Volume> {
+        &self.volume
+    }
+
+    pub fn bucket(&self) -> &str {
+        &self.bucket
+    }
+
+    /// The number of the directory that is the root of this file system.
+    pub fn root(&self) -> Ino {
+        self.root
+    }
+
+    /// Begins to follow what other doors change.
+    pub fn watch(&self) -> Watcher {
+        self.volume.watchers.watch()
+    }
+
+    /// Shows each number that kernels hold, with its directory and its sort name there. The visitor must not call back.
+    pub fn visit_known(&self, visit: &mut dyn FnMut(Ino, Ino, &str)) {
+        self.volume.known.visit(visit);
+    }
+
+    /// Numbers that kernels hold.
+    pub fn known(&self) -> usize {
+        self.volume.known.len()
+    }
+
+    /// Answers of other doors that did not wait until every kernel had forgotten what they changed.
+    pub fn late_notices(&self) -> u64 {
+        self.volume.watchers.late()
+    }
+
+    /// The kernel forgot a number as often as this.
+    pub fn forget(&self, ino: Ino, lookups: u64) {
+        self.volume.known.forget(ino, lookups);
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.volume.known.forget(self.root, 1);
+    }
+}

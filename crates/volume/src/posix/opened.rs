@@ -1,0 +1,43 @@
+//! What operations on names and attributes ask of open files.
+//!
+//! Why:        an open file that was written shows what its reader reads, and may have no row any more.
+//! Locking:    the file's turn, held by the caller where attributes are changed.
+//! Not here:   the state of open files (open_files).
+
+use margay_meta::Seq;
+
+use crate::key::Ino;
+use crate::posix::mount::Mount;
+use crate::record::FileEntry;
+
+/// An open file's attributes.
+pub(crate) struct Opened {
+    pub(crate) file: FileEntry,
+    /// Bytes that are not holes.
+    pub(crate) stored: u64,
+    /// They differ from the row's, or there is no row: a change of attributes belongs here.
+    pub(crate) differs: bool,
+}
+
+impl Mount {
+    pub(crate) fn opened(&self, ino: Ino) -> Option<Opened> {
+        let open = self.volume.open_files.get(ino)?;
+        let differs = open.keeps_changes();
+        let (file, stored) = open.entry();
+        Some(Opened { file, stored, differs })
+    }
+
+    /// Changes the attributes of an open file; they are published with its content.
+    pub(crate) fn change_opened(&self, ino: Ino, change: impl FnOnce(&mut FileEntry)) {
+        if let Some(open) = self.volume.open_files.get(ino) {
+            open.change(self.volume.monotonic(), change);
+        }
+    }
+
+    /// The row of a file that may be open was committed anew, with the same content.
+    pub(crate) fn row_changed(&self, file: &FileEntry, version: Seq) {
+        if let Some(open) = self.volume.open_files.get(file.ino) {
+            open.changed_to(file, version);
+        }
+    }
+}

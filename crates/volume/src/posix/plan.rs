@@ -1,0 +1,137 @@
+//! The rows of a file's next version, made from its pieces.
+//!
+//! Why:        publishing decides what is inline, what travels in the log and what is named where, in one pass.
+//! Invariants: P1 a payload holds the bytes in memory in the order of their offsets.
+//! Not here:   the commit (publish).
+
+use bytes::Bytes;
+use margay_segment::{Extent, Run, SegmentId, add_checksums};
+
+use crate::draft::Draft;
+use crate::key::{self, Ino};
+use crate::open_files::pieces::{Content, Pieces};
+use crate::place::PutEntry;
+use crate::record::Data;
+use crate::record::data::{ENTRY_EXTENTS_MAX, EXTENT_ROW_EXTENT_AT, INLINE_BYTES_MAX, extent_starts, hole};
+
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// All of the file, when it is small and no piece is stored.
+    pub(crate) inline: Option<Vec<u8>>,
+    /// Every extent with its offset in the file; those of the payload have no place yet.
+    pub(crate) extents: Vec<(u64, Extent)>,
+    /// Which extents are of the payload.
+    payload_extents: Vec<usize>,
+    payload: Option<(Bytes, u64)>,
+}
+
+pub(crate) fn plan(pieces: &Pieces) -> Plan {
+    let mut plan = Plan { inline: inline(pieces), extents: Vec::new(), payload_extents: Vec::new(), payload: None };
+    if plan.inline.is_some() {
+        return plan;
+    }
+    let mut payload = Vec::new();
+    let len = pieces.memory();
+    payload.reserve_exact((len + len / 1024) as usize);
+    for (offset, piece) in pieces.iter() {
+        match &piece.content {
+            Content::Hole => plan.extents.push((offset, hole(piece.len))),
+            Content::Stored(extent) => plan.extents.push((offset, *extent)),
+            Content::Memory(bytes) => {
+                plan.take_payload(offset, payload.len() as u64, bytes.len() as u64);
+                payload.extend_from_slice(bytes);
+            }
+        }
+    }
+    if len > 0 {
+        let crc = add_checksums(&mut payload);
+        let run = Run { segment: SegmentId(0), offset: 0, len, crc };
+        for index in &plan.payload_extents {
+            plan.extents[*index].1.run = run;
+        }
+        plan.payload = Some((payload.into(), len));
+    }
+    plan
+}
+
+fn inline(pieces: &Pieces) -> Option<Vec<u8>> {
+    if pieces.end() > INLINE_BYTES_MAX as u64 {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(pieces.end() as usize);
+    for (_, piece) in pieces.iter() {
+        match &piece.content {
+            Content::Hole => bytes.resize(bytes.len() + piece.len as usize, 0),
+            Content::Memory(part) => bytes.extend_from_slice(part),
+            Content::Stored(_) => return None,
+        }
+    }
+    Some(bytes)
+}
+
+impl Plan {
+    /// Bytes that continue what is last in the payload and in the file make one extent with it.
+    fn take_payload(&mut self, offset: u64, skip: u64, len: u64) {
+        let index = self.extents.len();
+        if let (Some(last), Some((_, extent))) = (self.payload_extents.last(), self.extents.last_mut())
+            && *last + 1 == index
+        {
+            extent.len += len;
+            return;
+        }
+        self.payload_extents.push(index);
+        let run = Run { segment: SegmentId(0), offset: 0, len: 0, crc: 0 };
+        self.extents.push((offset, Extent { run, skip, len }));
+    }
+
+    /// The payload with its checksums behind it.
+    pub(crate) fn payload_bytes(&self) -> Option<Bytes> {
+        self.payload.as_ref().map(|(bytes, _)| bytes.clone())
+    }
+
+    pub(crate) fn in_payload(&self, extent: usize) -> bool {
+        self.payload_extents.binary_search(&extent).is_ok()
+    }
+
+    /// The first extent of the payload: its offset in the file, and which it is.
+    pub(crate) fn first_of_payload(&self) -> Option<(u64, usize)> {
+        let index = *self.payload_extents.first()?;
+        Some((self.extents[index].0, index))
+    }
+
+    /// The form of the data in the entry.
+    pub(crate) fn data(&self) -> Data {
+        match &self.inline {
+            Some(bytes) => Data::Inline(bytes.clone()),
+            None if self.extents.len() <= ENTRY_EXTENTS_MAX => {
+                Data::Extents(self.extents.iter().map(|(_, extent)| *extent).collect())
+            }
+            None => Data::Rows,
+        }
+    }
+
+    /// Sends the payload along; the engine fills in its place wherever it is named.
+    pub(crate) fn attach(&self, draft: &mut Draft, ino: Ino, entry: &PutEntry) {
+        let Some((bytes, len)) = &self.payload else { return };
+        let mut places = Vec::with_capacity(self.payload_extents.len());
+        if let Some(first) = entry.first_extent {
+            let starts = extent_starts(self.extents.iter().map(|(_, extent)| extent));
+            places.extend(self.payload_extents.iter().map(|index| (entry.write, first + starts[*index])));
+        } else {
+            for index in &self.payload_extents {
+                let row = key::extent(ino, self.extents[*index].0);
+                let write = draft.write_of(&row).expect("an extent of the payload is written");
+                places.push((write, EXTENT_ROW_EXTENT_AT));
+            }
+        }
+        draft.attach_payload(bytes.clone(), *len, places);
+    }
+
+    /// The extents, once the payload has a place.
+    pub(crate) fn placed(mut self, run: &Run) -> Vec<(u64, Extent)> {
+        for index in &self.payload_extents {
+            self.extents[*index].1.run = *run;
+        }
+        self.extents
+    }
+}

@@ -1,0 +1,331 @@
+//! Publishing: what was written becomes the object's next version, in one commit.
+//!
+//! Why:        readers of the object see whole versions; close costs no sync while its bytes fit the log.
+//! Invariants: U1 the commit asserts the row that it was planned on; on a conflict the row is read again and the
+//!                pieces are laid over what others changed.
+//!             U2 a run that the commit names was synced before it; bytes that were not travel with it.
+//!             U3 a file whose name is gone keeps its pieces and is published no more.
+//! Locking:    the file's turn, then its state, over the commit; neither while bytes are synced.
+//! Durability: none by itself: `Mount::sync`.
+//! Not here:   the rows of a version (plan), who shares (copy_range).
+
+use margay_meta::Seq;
+use margay_segment::{Extent, Run, SegmentId};
+use md5::{Digest, Md5};
+
+use crate::api::{ETag, Error};
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::key::{self, Counted};
+use crate::names::Located;
+use crate::open::Volume;
+use crate::open_files::{Base, OpenFile, State};
+use crate::place::{self, OBJECT_EXTENTS_MAX};
+use crate::posix::api::PosixError;
+use crate::posix::handle::Handle;
+use crate::posix::mount::Mount;
+use crate::posix::plan::{Plan, plan};
+use crate::posix::write::name_memory;
+use crate::record::data::decode_extent_row;
+use crate::record::{Data, Entry, FileEntry};
+use crate::seen::Seen;
+
+/// Bytes in memory that travel with the commit; more go to a segment, which is synced first.
+pub(crate) const PUBLISH_IN_LOG_BYTES_MAX: u64 = 1 << 20;
+/// Times that bytes are synced before the commit, while others go on writing; then writers wait.
+const ROUNDS_MAX: usize = 4;
+/// Stored checksums of an object's bytes; they are wrong once the bytes change.
+const CHECKSUM_HEADERS: &str = "x-amz-checksum-";
+
+/// Another file, of whose runs a file becomes one more owner.
+pub(crate) struct Sharing<'a> {
+    pub(crate) source: &'a Located,
+    /// Not dirty, and its base is of the version that was located.
+    pub(crate) state: &'a mut State,
+}
+
+impl Mount {
+    /// Publishes what was written: the object has a new version, visible to S3; durable later.
+    pub fn flush(&self, handle: &Handle) -> Result<(), PosixError> {
+        if self.options.sync { self.sync(handle) } else { self.volume.publish(&handle.file) }
+    }
+
+    /// Publishes what was written and waits until it is durable.
+    pub fn sync(&self, handle: &Handle) -> Result<(), PosixError> {
+        self.volume.publish(&handle.file)?;
+        Ok(self.volume.engine.wait_durable(self.volume.engine.last_seq()).map_err(Error::from)?)
+    }
+}
+
+impl Volume {
+    pub(crate) fn publish(&self, file: &OpenFile) -> Result<(), PosixError> {
+        for round in 1..=ROUNDS_MAX {
+            let (segments, write_outs) = {
+                let mut state = file.state.write();
+                if !state.dirty() || !state.named {
+                    return Ok(());
+                }
+                self.settle_bytes(file, &mut state)?;
+                (unsynced(&state), state.write_outs)
+            };
+            self.sync_segments(&segments)?;
+            let _turn = self.known.turn(file.ino);
+            let mut state = file.state.write();
+            state.unsynced.retain(|_, last| *last > write_outs);
+            if round == ROUNDS_MAX {
+                self.settle_bytes(file, &mut state)?;
+                self.sync_segments(&unsynced(&state))?;
+                state.unsynced.clear();
+            }
+            let settled = state.unsynced.is_empty() && state.stream.is_none();
+            if settled && state.pieces.memory() <= self.in_log_bytes_max() {
+                return self.publish_now(file, &mut state);
+            }
+        }
+        Err(Error::Busy.into())
+    }
+
+    fn in_log_bytes_max(&self) -> u64 {
+        // Room for the checksum table.
+        let payload = self.engine.payload_bytes_max() as u64;
+        PUBLISH_IN_LOG_BYTES_MAX.min(payload - payload / 1024)
+    }
+
+    /// Ends the stream, and writes out more than may travel with the commit.
+    fn settle_bytes(&self, file: &OpenFile, state: &mut State) -> Result<(), Error> {
+        self.end_stream(state)?;
+        if state.pieces.memory() > self.in_log_bytes_max() {
+            self.write_out(file, state)?;
+            self.defragment(file, state);
+        }
+        Ok(())
+    }
+
+    fn sync_segments(&self, segments: &[SegmentId]) -> Result<(), Error> {
+        segments.iter().try_for_each(|segment| Ok(self.store.sync_blocking(*segment)?))
+    }
+
+    /// Commits; the file's turn is held and every run is synced.
+    fn publish_now(&self, file: &OpenFile, state: &mut State) -> Result<(), PosixError> {
+        if !state.dirty() || !state.named {
+            return Ok(());
+        }
+        let before = state.pieces.memory();
+        let done = self.retry(|_| self.try_publish(file, state, None));
+        self.open_files.memory_changed(before, state.pieces.memory());
+        Ok(done?)
+    }
+
+    /// One try, with every run synced. A name that is gone is no error.
+    pub(crate) fn try_publish(
+        &self,
+        file: &OpenFile,
+        state: &mut State,
+        sharing: Option<Sharing<'_>>,
+    ) -> Result<(), Refused> {
+        let Some(located) = self.locate_file(file.ino)? else {
+            state.named = false;
+            return Ok(());
+        };
+        if state.base.version != located.version {
+            self.rebase(state, &located)?;
+        }
+        let plan = plan(&state.pieces);
+        if plan.extents.len() > OBJECT_EXTENTS_MAX {
+            return Err(Error::TooLarge.into());
+        }
+        let mut draft = Draft::default();
+        draft.assert_version(located.row_key.clone(), located.version);
+        let mut new = self.next_version(state, &located, &mut draft)?;
+        new.shared |= sharing.is_some();
+        self.draft_runs(&mut draft, state, &plan, &new, sharing.as_ref())?;
+        new.data = self.draft_extents_changed(&mut draft, state, &plan);
+        let delta = (new.size as i64 - located.file.size as i64) * i64::from(new.links.max(1));
+        draft.add(key::usage(file.root, Counted::Bytes), delta);
+        let in_rows = new.data == Data::Rows;
+        let write = place::put_entry(&mut draft, located.row_key.clone(), &mut new)?;
+        plan.attach(&mut draft, file.ino, &write);
+        let seq = self.commit_from_mount(draft)?;
+        state.file = FileEntry { data: Data::Inline(Vec::new()), ..new };
+        (state.data_pending, state.attributes_pending, state.dirty_since) = (false, false, None);
+        if let Some(sharing) = sharing.filter(|sharing| !sharing.source.file.shared) {
+            // Its row has the flag now.
+            sharing.state.file.shared = true;
+            sharing.state.base.version = seq;
+        }
+        self.published(state, plan, &located.row_key, in_rows, seq)?;
+        Ok(())
+    }
+
+    /// Others have changed the row: takes over what was not changed here.
+    fn rebase(&self, state: &mut State, located: &Located) -> Result<(), Refused> {
+        let now = self.load(located)?.ok_or(Refused::Conflict)?;
+        let old: std::collections::HashMap<u64, Extent> = state.base.extents.iter().copied().collect();
+        let mut moved: std::collections::HashMap<(SegmentId, u64), Run> = std::collections::HashMap::new();
+        for (offset, extent) in &now.base.extents {
+            if let Some(before) = old.get(offset)
+                && before.run != extent.run
+                && (before.run.len, before.run.crc, before.skip) == (extent.run.len, extent.run.crc, extent.skip)
+            {
+                moved.insert((before.run.segment, before.run.offset), extent.run);
+            }
+        }
+        if state.data_pending {
+            for extent in state.pieces.extents_mut() {
+                if let Some(run) = moved.get(&(extent.run.segment, extent.run.offset)) {
+                    extent.run = *run;
+                }
+            }
+        } else {
+            state.pieces = now.pieces;
+        }
+        state.pins.extend(now.pins);
+        state.take_over(&now.file);
+        state.base = now.base;
+        state.readable = state.readable.max(located.version);
+        Ok(())
+    }
+
+    /// The entry of the next version, without its data.
+    fn next_version(&self, state: &State, located: &Located, draft: &mut Draft) -> Result<FileEntry, Error> {
+        let mut new = FileEntry { data: Data::Inline(Vec::new()), ..located.file.clone() };
+        (new.modified, new.changed) = (state.file.modified, state.file.changed);
+        if state.attributes_pending {
+            (new.mode, new.uid, new.gid) = (state.file.mode, state.file.uid, state.file.gid);
+            new.accessed = state.file.accessed;
+        }
+        new.size = state.pieces.end();
+        if state.data_pending {
+            if new.etag.parts > 0 {
+                draft.delete(key::part_sizes(new.ino));
+            }
+            new.etag = next_etag(&new);
+            self.drop_checksums(&mut new, draft)?;
+        }
+        Ok(new)
+    }
+
+    fn drop_checksums(&self, file: &mut FileEntry, draft: &mut Draft) -> Result<(), Error> {
+        file.headers.retain(|name, _| !name.starts_with(CHECKSUM_HEADERS));
+        if file.header_rows {
+            let start = key::header(file.ino, CHECKSUM_HEADERS);
+            let end = key::successor(&start).expect("a table byte is never 0xff");
+            self.delete_rows(draft, &(start, end))?;
+        }
+        Ok(())
+    }
+
+    /// What the new version names and the old one did not, and the reverse.
+    fn draft_runs(
+        &self,
+        draft: &mut Draft,
+        state: &State,
+        plan: &Plan,
+        new: &FileEntry,
+        sharing: Option<&Sharing<'_>>,
+    ) -> Result<(), Error> {
+        let old = runs_of(&state.base.extents);
+        let next = runs_of(&plan.extents);
+        let lost: Vec<Extent> =
+            old.iter().filter(|(place, _)| !next.contains_key(*place)).map(|(_, run)| Extent::whole(*run)).collect();
+        self.release_runs(draft, new.ino, new.shared, &lost)?;
+        let sources = sharing.map(|sharing| runs_of(&sharing.state.base.extents)).unwrap_or_default();
+        let mut shared = Vec::new();
+        for (place, run) in next.iter().filter(|(place, _)| !old.contains_key(*place)) {
+            if sources.contains_key(place) {
+                shared.push(Extent::whole(*run));
+            } else {
+                draft.add(key::live(run.segment, key::Live::Gained), run.len as i64);
+            }
+        }
+        match sharing {
+            Some(sharing) => self.share_runs(draft, sharing.source, new.ino, &shared),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the extent rows that changed, and gives the data of the entry.
+    fn draft_extents_changed(&self, draft: &mut Draft, state: &State, plan: &Plan) -> Data {
+        let ino = state.file.ino;
+        let data = plan.data();
+        let old: std::collections::BTreeMap<u64, Extent> =
+            if state.base.in_rows { state.base.extents.iter().copied().collect() } else { Default::default() };
+        let rows: &[(u64, Extent)] = if data == Data::Rows { &plan.extents } else { &[] };
+        let mut kept = std::collections::HashSet::new();
+        for (index, (offset, extent)) in rows.iter().enumerate() {
+            kept.insert(*offset);
+            if plan.in_payload(index) || old.get(offset) != Some(extent) {
+                draft.put(key::extent(ino, *offset), crate::record::data::extent_row(extent));
+            }
+        }
+        for offset in old.keys().filter(|offset| !kept.contains(*offset)) {
+            draft.delete(key::extent(ino, *offset));
+        }
+        data
+    }
+
+    /// The commit is made: the state follows it.
+    fn published(&self, state: &mut State, plan: Plan, row_key: &[u8], in_rows: bool, seq: Seq) -> Result<(), Error> {
+        let version = seq;
+        let Some(bytes) = plan.payload_bytes() else {
+            let extents = if plan.inline.is_some() { Vec::new() } else { plan.extents };
+            state.base = Base { version, extents, in_rows };
+            state.drop_pins();
+            return Ok(());
+        };
+        let Some(run) = self.payload_run(state, &plan, row_key, in_rows, seq)? else {
+            // Somebody was faster than this look: the next publish reads the row anew.
+            state.base = Base::default();
+            return Ok(());
+        };
+        self.fresh.hold(&run, bytes, seq, self.engine.durable_seq());
+        state.pins.insert(run.segment, self.store.pin(run.segment)?);
+        state.readable = seq;
+        name_memory(state, &run);
+        state.base = Base { version, extents: plan.placed(&run), in_rows };
+        state.drop_pins();
+        Ok(())
+    }
+
+    /// Where the engine put the payload; `None` when the row has changed since.
+    fn payload_run(
+        &self,
+        state: &State,
+        plan: &Plan,
+        row_key: &[u8],
+        in_rows: bool,
+        seq: Seq,
+    ) -> Result<Option<Run>, Error> {
+        let Some((offset, first)) = plan.first_of_payload() else { return Ok(None) };
+        let key = if in_rows { key::extent(state.file.ino, offset) } else { row_key.to_vec() };
+        let row = self.get(&key, &mut Seen::default())?.filter(|row| row.version == seq);
+        let Some(row) = row else { return Ok(None) };
+        if in_rows {
+            return Ok(Some(decode_extent_row(&row.value)?.run));
+        }
+        Ok(match Entry::decode(&row.value)?.file().map(|file| file.data) {
+            Some(Data::Extents(extents)) => extents.get(first).map(|extent| extent.run),
+            _ => None,
+        })
+    }
+}
+
+fn unsynced(state: &State) -> Vec<SegmentId> {
+    state.unsynced.keys().copied().collect()
+}
+
+/// Runs that exist already, by place.
+fn runs_of(extents: &[(u64, Extent)]) -> std::collections::BTreeMap<(SegmentId, u64), Run> {
+    // Holes, and a payload that has no place yet, are in segment 0.
+    let placed = extents.iter().map(|(_, extent)| extent.run).filter(|run| run.segment != SegmentId(0));
+    placed.map(|run| ((run.segment, run.offset), run)).collect()
+}
+
+/// A digest that no earlier version had, made without reading the bytes.
+fn next_etag(file: &FileEntry) -> ETag {
+    let mut digest = Md5::new();
+    digest.update(file.ino.0.to_be_bytes());
+    digest.update(file.changed.0.to_be_bytes());
+    digest.update(file.etag.digest);
+    ETag { digest: digest.finalize().into(), parts: 1 }
+}

@@ -1,0 +1,291 @@
+//! Reading a directory, line by line and page by page.
+//!
+//! Why:        a directory's entries are one range in order, so a page is one scan from where the last one ended.
+//! Invariants: E1 a cookie is the number of lines given before; the handle knows which name each of the last
+//!                `RECENT_MAX` lines had, and every `MARK_STEP`-th one before, so its memory is bounded by one name
+//!                in `MARK_STEP`. Going on where one stopped, or up to `RECENT_MAX` lines before, is exact whatever
+//!                changes meanwhile; from further back lines are counted from the mark before.
+//!             E2 nothing is kept from one page to the next but names: attributes are read when they are shown.
+//! Locking:    the handle's reader, over a page: two threads that read one handle take turns.
+//! Not here:   `.` and `..`, the kernel's buffers (the door).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
+
+use margay_env::Timestamp;
+use parking_lot::Mutex;
+
+use crate::api::Error;
+use crate::key::{self, Ino};
+use crate::posix::api::{Attributes, DirectoryItem, FileKind, PosixError};
+use crate::posix::attributes::{directory_attributes, stored_attributes};
+use crate::posix::mount::Mount;
+use crate::record::Entry;
+use crate::seen::Seen;
+
+/// Lines whose names are known exactly.
+const RECENT_MAX: usize = 4096;
+/// Of lines before those, one in this many is known.
+const MARK_STEP: u64 = 1024;
+/// Fewest and most rows of one page.
+const PAGE_ROWS_MIN: usize = 16;
+const PAGE_ROWS_MAX: usize = 512;
+/// Rows of a handle's first page.
+const FIRST_PAGE_ROWS: usize = 64;
+/// Rows read beyond those that the last page's visitor took: they tell whether a file is beside a directory.
+const ROWS_AHEAD: usize = 4;
+
+/// An open directory: where its reader is.
+#[derive(Debug)]
+pub struct DirectoryHandle {
+    ino: Ino,
+    reader: Mutex<Reader>,
+}
+
+#[derive(Debug)]
+struct Reader {
+    /// Sort names of the lines up to `newest`.
+    recent: VecDeque<String>,
+    newest: u64,
+    marks: BTreeMap<u64, String>,
+    /// Rows that the next page reads.
+    page_rows: usize,
+}
+
+/// Where lines go on: behind this name (`None`: at the start), after so many more lines.
+struct From {
+    after: Option<String>,
+    skip: u64,
+}
+
+struct Page {
+    rows: Vec<(String, Entry)>,
+    /// The directory has no more rows behind these.
+    ended: bool,
+}
+
+impl Reader {
+    fn new() -> Reader {
+        Reader { recent: VecDeque::new(), newest: 0, marks: BTreeMap::new(), page_rows: FIRST_PAGE_ROWS }
+    }
+
+    fn note(&mut self, sort_name: &str) {
+        self.newest += 1;
+        if self.newest.is_multiple_of(MARK_STEP) {
+            self.marks.insert(self.newest, sort_name.to_owned());
+        }
+        let mut name = if self.recent.len() == RECENT_MAX { self.recent.pop_front() } else { None }.unwrap_or_default();
+        name.clear();
+        name.push_str(sort_name);
+        self.recent.push_back(name);
+    }
+
+    /// Goes back, or on, to the line with this number.
+    fn seek(&mut self, cookie: u64) -> From {
+        if cookie == 0 {
+            *self = Reader { page_rows: self.page_rows, ..Reader::new() };
+            return From { after: None, skip: 0 };
+        }
+        let oldest = self.newest - self.recent.len() as u64;
+        if cookie > oldest && cookie <= self.newest {
+            self.recent.truncate((cookie - oldest) as usize);
+            self.newest = cookie;
+            self.marks.split_off(&(cookie + 1));
+            return From { after: self.recent.back().cloned(), skip: 0 };
+        }
+        if cookie > self.newest {
+            return From { after: self.recent.back().cloned(), skip: cookie - self.newest };
+        }
+        self.marks.split_off(&(cookie + 1));
+        self.recent.clear();
+        let (at, after) = self.marks.last_key_value().map_or((0, None), |(at, name)| (*at, Some(name.clone())));
+        self.newest = at;
+        From { after, skip: cookie - at }
+    }
+
+    /// The visitor took this many lines of a page.
+    fn adapt(&mut self, taken: usize) {
+        self.page_rows = (taken + ROWS_AHEAD).clamp(PAGE_ROWS_MIN, PAGE_ROWS_MAX);
+    }
+}
+
+impl Page {
+    /// Whether the directory of this file's name exists; `None` when the page ends before it would come.
+    fn has_directory(&self, index: usize) -> Option<bool> {
+        let name = &self.rows[index].0;
+        let behind = &self.rows[index + 1..];
+        let order = |(other, _): &(String, Entry)| {
+            let rest = other.strip_prefix(name.as_str());
+            rest.map_or_else(|| other.as_str().cmp(name), |rest| rest.cmp("/"))
+        };
+        match behind.first() {
+            Some((next, _)) if !next.starts_with(name.as_str()) => Some(false),
+            _ => match behind.binary_search_by(order) {
+                Ok(_) => Some(true),
+                Err(at) if at < behind.len() || self.ended => Some(false),
+                Err(_) => None,
+            },
+        }
+    }
+}
+
+impl Mount {
+    pub fn open_directory(&self, ino: Ino) -> Result<DirectoryHandle, PosixError> {
+        Ok(DirectoryHandle { ino, reader: Mutex::new(Reader::new()) })
+    }
+
+    /// Shows lines behind `cookie` (0: from the start) until the visitor gives false, which means that it did not take
+    /// the line. Lines that come and go meanwhile are shown or not; no other line is shown twice or left out.
+    pub fn read_directory(
+        &self,
+        handle: &DirectoryHandle,
+        cookie: u64,
+        with_attributes: bool,
+        visit: &mut dyn FnMut(&DirectoryItem<'_>) -> bool,
+    ) -> Result<(), PosixError> {
+        let mut reader = handle.reader.lock();
+        let From { mut after, mut skip } = reader.seek(cookie);
+        let mut taken = 0;
+        loop {
+            let page = self.read_page(handle.ino, after.as_deref(), reader.page_rows)?;
+            for (index, (sort_name, entry)) in page.rows.iter().enumerate() {
+                let Some(mut item) = self.item(handle.ino, &page, index, entry, with_attributes)? else { continue };
+                if skip > 0 {
+                    skip -= 1;
+                    reader.note(sort_name);
+                    continue;
+                }
+                item.cookie = reader.newest + 1;
+                if !visit(&item) {
+                    reader.adapt(taken);
+                    return Ok(());
+                }
+                taken += 1;
+                reader.note(sort_name);
+                if with_attributes {
+                    self.count_line(handle.ino, sort_name, entry, item.ino)?;
+                }
+            }
+            match page.rows.into_iter().next_back() {
+                Some((last, _)) if !page.ended => after = Some(last),
+                _ => {
+                    reader.adapt(taken);
+                    return Ok(());
+                }
+            }
+            reader.page_rows = (reader.page_rows * 2).min(PAGE_ROWS_MAX);
+        }
+    }
+
+    fn read_page(&self, directory: Ino, after: Option<&str>, limit: usize) -> Result<Page, PosixError> {
+        let (mut start, end) = key::entries(directory);
+        if let Some(after) = after {
+            start = key::after(key::entry(directory, after.as_bytes()));
+        }
+        let mut page = Page { rows: Vec::with_capacity(limit), ended: true };
+        self.volume.scan(&(start, end), &mut Seen::default(), |row| {
+            if page.rows.len() == limit {
+                page.ended = false;
+                return Ok(ControlFlow::Break(()));
+            }
+            page.rows.push((key::parse_entry(row.key)?.1.to_owned(), Entry::decode(row.value)?));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(page)
+    }
+
+    /// The line of a row; `None` when nothing is shown for it.
+    fn item<'a>(
+        &self,
+        directory: Ino,
+        page: &'a Page,
+        index: usize,
+        entry: &Entry,
+        with_attributes: bool,
+    ) -> Result<Option<DirectoryItem<'a>>, PosixError> {
+        let sort_name = page.rows[index].0.as_str();
+        let attributes = match entry {
+            Entry::Directory(entry) if with_attributes => self.directory_attributes(entry)?,
+            Entry::Directory(entry) => directory_attributes(entry, Timestamp(0), 0),
+            // The object `a/` without bytes is how S3 sees the directory itself.
+            Entry::File(file) if file.size == 0 && sort_name.is_empty() => return Ok(None),
+            Entry::File(file) if with_attributes => self.file_attributes(file),
+            Entry::File(file) => stored_attributes(file),
+            Entry::Link(_) => match self.read_file(directory, sort_name.as_bytes(), &mut Seen::default())? {
+                Some(located) => self.file_attributes(&located.file),
+                None => return Ok(None),
+            },
+        };
+        let name = sort_name.strip_suffix('/').unwrap_or(sort_name);
+        let beside = attributes.kind != FileKind::Directory
+            && match page.has_directory(index) {
+                Some(has) => has,
+                None => self.has_directory(directory, name)?,
+            };
+        let Attributes { ino, kind, .. } = attributes;
+        let attributes = with_attributes.then_some(attributes);
+        Ok(Some(DirectoryItem { ino, kind, name, beside, cookie: 0, attributes }))
+    }
+
+    fn has_directory(&self, directory: Ino, name: &str) -> Result<bool, PosixError> {
+        let key = key::entry(directory, [name, "/"].concat().as_bytes());
+        Ok(self.volume.engine.get(&key).map_err(Error::from)?.value.is_some())
+    }
+
+    /// Counts the lookup of a line that was taken.
+    fn count_line(&self, directory: Ino, sort_name: &str, entry: &Entry, ino: Ino) -> Result<(), PosixError> {
+        let known = &self.volume.known;
+        if known.remember_again(ino, directory, sort_name) {
+            return Ok(());
+        }
+        let _turn = known.turn(ino);
+        if !matches!(entry, Entry::Directory(_)) {
+            let found = self.read_file(directory, sort_name.as_bytes(), &mut Seen::default())?;
+            // Moved since the page was read: whoever moved it has told where it is, if anybody knew it.
+            if found.is_none_or(|found| found.file.ino != ino) && known.count(ino) {
+                return Ok(());
+            }
+        }
+        known.remember(ino, directory, sort_name);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(reader: &mut Reader, count: u64) {
+        (0..count).for_each(|_| {
+            let name = format!("{:06}", reader.newest + 1);
+            reader.note(&name);
+        });
+    }
+
+    #[test]
+    fn recent_lines_are_exact_and_older_ones_counted_from_a_mark() {
+        let mut reader = Reader::new();
+        names(&mut reader, 10_000);
+        assert_eq!(reader.recent.len(), RECENT_MAX);
+        let from = reader.seek(9_000);
+        assert_eq!((from.after.as_deref(), from.skip), (Some("009000"), 0));
+        names(&mut reader, 1000);
+        let from = reader.seek(3000);
+        assert_eq!((from.after.as_deref(), from.skip), (Some("002048"), 952));
+        let from = reader.seek(20);
+        assert_eq!((from.after.as_deref(), from.skip), (None, 20));
+        let from = reader.seek(0);
+        assert_eq!((from.after.as_deref(), from.skip), (None, 0));
+    }
+
+    #[test]
+    fn a_page_knows_what_is_beside() {
+        let row = |name: &str| (name.to_owned(), Entry::Link(Ino(1)));
+        let rows = ["a", "a-", "a/", "b", "b!"].map(row).to_vec();
+        let page = Page { rows, ended: false };
+        assert_eq!(page.has_directory(0), Some(true));
+        assert_eq!(page.has_directory(1), Some(false));
+        assert_eq!(page.has_directory(3), None);
+        assert_eq!(Page { ended: true, ..page }.has_directory(3), Some(false));
+    }
+}

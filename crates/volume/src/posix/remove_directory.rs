@@ -1,0 +1,75 @@
+//! Removing an empty directory.
+//!
+//! Why:        empty to POSIX is also a directory with an S3 object `a/` of no bytes, which nobody sees in the mount.
+//! Invariants: asserts the entry's version and that nothing is below, so no name can be made in it at the same
+//!             moment: that would assert the same entry.
+//! Not here:   implicit directories that S3 removes (delete_object).
+
+use std::ops::ControlFlow;
+
+use crate::draft::Draft;
+use crate::key::{self, Ino};
+use crate::posix::api::{Name, PosixError};
+use crate::posix::attempt::{Attempt, Try};
+use crate::posix::mount::Mount;
+use crate::posix::resolve::{Found, Subdirectory};
+use crate::seen::Seen;
+
+impl Mount {
+    pub fn remove_directory(&self, parent: Ino, name: &Name) -> Result<(), PosixError> {
+        let removed = self.change(|one| {
+            let found = match self.resolve(parent, name, &mut one.seen)?.found {
+                Some(Found::Directory(found)) => found,
+                Some(Found::File(_)) => return Err(PosixError::NotDirectory.into()),
+                None => return Err(PosixError::NotFound.into()),
+            };
+            let directory = self.directory(parent, one)?;
+            let mut draft = Draft::default();
+            self.draft_change_in(&mut draft, &directory, self.volume.now().0);
+            draft.assert_version(found.entry_key.clone(), found.version);
+            draft.delete(found.entry_key.clone());
+            draft.add(key::subdirectories(parent), -1);
+            self.draft_end_of_directory(&mut draft, &found, one)?;
+            let seq = self.commit(draft)?;
+            Ok((found.entry.ino, Some(seq)))
+        })?;
+        self.directories.forget(removed);
+        Ok(())
+    }
+
+    /// Drafts that a directory goes, with the object of no bytes that it may have; refuses when more is in it. The
+    /// entry's row is the caller's to assert, and to remove or to replace.
+    pub(crate) fn draft_end_of_directory(
+        &self,
+        draft: &mut Draft,
+        directory: &Subdirectory,
+        one: &mut Try,
+    ) -> Result<(), Attempt> {
+        let ino = directory.entry.ino;
+        let entries = key::entries(ino);
+        let body_key = key::entry(ino, b"");
+        let (mut body, mut other) = (false, false);
+        self.volume.scan(&entries, &mut Seen::default(), |row| {
+            let is_body = row.key == body_key;
+            (body, other) = (body || is_body, !is_body);
+            Ok(if is_body { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        if other {
+            // A name that came or went since shows in no row that was read, so the refusal is of the scan's moment.
+            return Err(PosixError::NotEmpty.into());
+        }
+        if body {
+            let located = self.read_file(ino, b"", &mut one.seen)?.ok_or(Attempt::Conflict)?;
+            if located.file.size > 0 {
+                return Err(PosixError::NotEmpty.into());
+            }
+            draft.delete(body_key.clone());
+            self.draft_end_of_name(draft, &located)?;
+            draft.assert_empty_but(&entries, &body_key);
+        } else {
+            draft.assert_empty(entries);
+        }
+        self.volume.release_directory(draft, &directory.entry)?;
+        Ok(())
+    }
+}

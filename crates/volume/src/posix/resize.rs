@@ -1,0 +1,34 @@
+//! Truncating a file, and making it longer.
+//!
+//! Why:        one operation for `ftruncate`, `truncate` and O_TRUNC, whoever has the file open.
+//! Not here:   other attributes (set_attributes).
+
+use crate::key::Ino;
+use crate::open::Volume;
+use crate::open_files::OpenFile;
+use crate::posix::api::{OpenFlags, PosixError};
+use crate::posix::mount::Mount;
+use crate::posix::write::FILE_BYTES_MAX;
+
+impl Mount {
+    /// Sets the size of a file, open or not; no turn is held. Published at once unless somebody has it open.
+    pub(crate) fn set_size(&self, ino: Ino, size: u64, kill_privileges: bool) -> Result<(), PosixError> {
+        let handle = self.open_file(ino, OpenFlags { write: true, ..OpenFlags::default() })?;
+        self.volume.resize(&handle.file, size, kill_privileges)?;
+        self.release(handle)
+    }
+}
+
+impl Volume {
+    pub(crate) fn resize(&self, file: &OpenFile, size: u64, kill_privileges: bool) -> Result<(), PosixError> {
+        if size > FILE_BYTES_MAX {
+            return Err(PosixError::FileTooLarge);
+        }
+        let mut state = file.state.write();
+        let before = state.pieces.memory();
+        state.pieces.resize(size);
+        self.open_files.memory_changed(before, state.pieces.memory());
+        self.touched(&mut state, kill_privileges);
+        Ok(())
+    }
+}

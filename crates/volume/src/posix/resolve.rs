@@ -1,0 +1,209 @@
+//! From a name in a directory to what has it, and to the entry where something new goes.
+//!
+//! Why:        `a` and `a/` are two entries and one POSIX name, so every operation must look at both.
+//! Invariants: whoever takes a name asserts both entries (X5): the one it makes is absent or as it was read, the
+//!             other one absent, or for [`Name::Beside`] present.
+//! Not here:   escapes (the door).
+
+use std::ops::ControlFlow;
+
+use margay_meta::Seq;
+
+use crate::api::Error;
+use crate::draft::Draft;
+use crate::key::{self, Ino};
+use crate::posix::api::{FileKind, NAME_BYTES_MAX, Name, PosixError, long_name_hash};
+use crate::posix::attempt::Try;
+use crate::posix::locate::{Located, LocatedDirectory};
+use crate::posix::mount::Mount;
+use crate::record::{DirectoryEntry, Entry};
+use crate::seen::Seen;
+
+/// What an escaped byte that is no UTF-8 begins with, and how long it is in all; it counts as one byte.
+const ESCAPE: &str = "@{x";
+const ESCAPE_BYTES: usize = 6;
+
+/// A directory by its entry.
+#[derive(Clone, Debug)]
+pub(crate) struct Subdirectory {
+    pub(crate) entry_key: Vec<u8>,
+    pub(crate) version: Seq,
+    pub(crate) entry: DirectoryEntry,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    Directory(Subdirectory),
+    File(Located),
+}
+
+impl Found {
+    pub(crate) fn ino(&self) -> Ino {
+        match self {
+            Found::Directory(directory) => directory.entry.ino,
+            Found::File(located) => located.file.ino,
+        }
+    }
+
+    pub(crate) fn entry_key(&self) -> &[u8] {
+        match self {
+            Found::Directory(directory) => &directory.entry_key,
+            Found::File(located) => &located.entry_key,
+        }
+    }
+
+    /// The name that the kernel gave leads here.
+    pub(crate) fn assert_in(&self, draft: &mut Draft) {
+        match self {
+            Found::Directory(directory) => draft.assert_version(directory.entry_key.clone(), directory.version),
+            Found::File(located) => draft.assert_version(located.entry_key.clone(), located.entry_version),
+        }
+    }
+}
+
+/// A name with what it stands for.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolved {
+    /// Without the `/` of a directory.
+    pub(crate) name: String,
+    /// The name of a file that is beside a directory.
+    pub(crate) beside: bool,
+    pub(crate) found: Option<Found>,
+}
+
+fn sort_name_of_directory(name: &str) -> String {
+    [name, "/"].concat()
+}
+
+/// Bytes of the name as POSIX has it.
+fn posix_bytes(name: &str) -> usize {
+    if name.len() <= NAME_BYTES_MAX {
+        return name.len();
+    }
+    name.len() - name.matches(ESCAPE).count() * (ESCAPE_BYTES - 1)
+}
+
+impl Resolved {
+    /// Where a file of this name goes.
+    pub(crate) fn file_key(&self, parent: Ino) -> Vec<u8> {
+        key::entry(parent, self.name.as_bytes())
+    }
+
+    /// Where a directory of this name goes.
+    pub(crate) fn directory_key(&self, parent: Ino) -> Vec<u8> {
+        key::entry(parent, sort_name_of_directory(&self.name).as_bytes())
+    }
+
+    /// Its sort name as an entry of this kind.
+    pub(crate) fn sort_name(&self, kind: FileKind) -> String {
+        if kind == FileKind::Directory { sort_name_of_directory(&self.name) } else { self.name.clone() }
+    }
+
+    /// Drafts that nothing has the name, and gives the key where something of this kind goes.
+    pub(crate) fn draft_free(
+        &self,
+        draft: &mut Draft,
+        parent: &LocatedDirectory,
+        kind: FileKind,
+    ) -> Result<Vec<u8>, PosixError> {
+        let ino = parent.entry.ino;
+        let (file, directory) = (self.file_key(ino), self.directory_key(ino));
+        if self.name.is_empty() && parent.is_root() && kind != FileKind::Directory {
+            // It would be an object with an empty key.
+            return Err(PosixError::Invalid);
+        }
+        draft.assert_absent(file.clone());
+        if self.beside {
+            if kind == FileKind::Directory {
+                return Err(PosixError::Invalid);
+            }
+            draft.assert_exists(directory);
+            return Ok(file);
+        }
+        draft.assert_absent(directory.clone());
+        Ok(if kind == FileKind::Directory { directory } else { file })
+    }
+}
+
+impl Mount {
+    /// Looks a name up. A name that cannot be made here, because it is an escape that stands for nothing, is
+    /// `NotFound`.
+    pub(crate) fn resolve(&self, parent: Ino, name: &Name, seen: &mut Seen) -> Result<Resolved, PosixError> {
+        let resolved = |name: &str, beside, found| Ok(Resolved { name: name.to_owned(), beside, found });
+        match name {
+            Name::Plain(name) => {
+                check_name(name)?;
+                resolved(name, false, self.find(parent, name, seen)?)
+            }
+            Name::Beside(name) => {
+                check_name(name)?;
+                if self.find_directory(parent, name, seen)?.is_none() {
+                    return Err(PosixError::NotFound);
+                }
+                let file = self.read_file(parent, name.as_bytes(), seen)?;
+                resolved(name, true, file.map(Found::File))
+            }
+            Name::Long { prefix, hash } => {
+                let name = self.find_long(parent, prefix, *hash)?.ok_or(PosixError::NotFound)?;
+                let found = self.find(parent, &name, seen)?;
+                resolved(&name, false, found)
+            }
+        }
+    }
+
+    /// A name that something new is to have. The kernel looked it up just before, so the first try reads nothing: its
+    /// commit asserts that the name is free.
+    pub(crate) fn resolve_for_new(&self, parent: Ino, name: &Name, one: &mut Try) -> Result<Resolved, PosixError> {
+        match name {
+            Name::Plain(name) if !one.fresh => {
+                check_name(name)?;
+                Ok(Resolved { name: name.clone(), beside: false, found: None })
+            }
+            name => self.resolve(parent, name, &mut one.seen),
+        }
+    }
+
+    fn find(&self, parent: Ino, name: &str, seen: &mut Seen) -> Result<Option<Found>, PosixError> {
+        if let Some(directory) = self.find_directory(parent, name, seen)? {
+            return Ok(Some(Found::Directory(directory)));
+        }
+        Ok(self.read_file(parent, name.as_bytes(), seen)?.map(Found::File))
+    }
+
+    fn find_directory(&self, parent: Ino, name: &str, seen: &mut Seen) -> Result<Option<Subdirectory>, PosixError> {
+        let entry_key = key::entry(parent, sort_name_of_directory(name).as_bytes());
+        let Some(row) = self.volume.get(&entry_key, seen)? else { return Ok(None) };
+        match Entry::decode(&row.value).map_err(Error::from)? {
+            Entry::Directory(entry) => Ok(Some(Subdirectory { entry_key, version: row.version, entry })),
+            Entry::File(_) | Entry::Link(_) => {
+                Err(Error::Corrupt("a file has the name of a directory".to_owned()).into())
+            }
+        }
+    }
+
+    fn find_long(&self, parent: Ino, prefix: &str, hash: u64) -> Result<Option<String>, PosixError> {
+        let start = key::entry(parent, prefix.as_bytes());
+        let end = key::successor(&start).unwrap_or_else(|| key::entries(parent).1);
+        let mut found = None;
+        self.volume.scan(&(start, end), &mut Seen::default(), |row| {
+            let name = key::parse_entry(row.key)?.1;
+            let name = name.strip_suffix('/').unwrap_or(name);
+            if name.len() > NAME_BYTES_MAX && long_name_hash(name) == hash {
+                found = Some(name.to_owned());
+                return Ok(ControlFlow::Break(()));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(found)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), PosixError> {
+    if name.contains('/') {
+        return Err(PosixError::Invalid);
+    }
+    if posix_bytes(name) > NAME_BYTES_MAX {
+        return Err(PosixError::NameTooLong);
+    }
+    Ok(())
+}

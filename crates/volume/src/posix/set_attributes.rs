@@ -1,0 +1,147 @@
+//! `chmod`, `chown`, `utimens`, and truncation by name.
+//!
+//! Why:        one call changes any of them in one commit.
+//! Invariants: asserts the row with the attributes. A file that is open and written is changed in memory, where its
+//!             next publish takes it from. The change time never goes back. An access control list follows the rights.
+//! Locking:    the file's turn.
+//! Not here:   the size of a file (resize).
+
+use margay_env::Timestamp;
+
+use crate::draft::Draft;
+use crate::key::{self, Ino};
+use crate::posix::acl::{self, RIGHTS_BITS};
+use crate::posix::api::{AttributeChange, Attributes, PosixError, SetTime};
+use crate::posix::attempt::Attempt;
+use crate::posix::mount::Mount;
+use crate::record::entry::MODE_RIGHTS;
+use crate::record::{DirectoryEntry, FileEntry};
+
+const SET_USER_ID: u32 = 0o4000;
+const SET_GROUP_ID: u32 = 0o2000;
+const GROUP_EXECUTE: u32 = 0o010;
+
+fn time(set: SetTime, now: Timestamp) -> Timestamp {
+    match set {
+        SetTime::Now => now,
+        SetTime::At(time) => time,
+    }
+}
+
+/// The mode after the change; kind bits stay.
+fn new_mode(mode: u32, change: &AttributeChange) -> u32 {
+    let mut mode = change.rights.map_or(mode, |rights| mode & !MODE_RIGHTS | rights & MODE_RIGHTS);
+    if change.kill_privileges {
+        mode &= !SET_USER_ID;
+        if mode & GROUP_EXECUTE != 0 {
+            mode &= !SET_GROUP_ID;
+        }
+    }
+    mode
+}
+
+fn apply(file: &mut FileEntry, change: &AttributeChange, now: Timestamp) {
+    file.mode = new_mode(file.mode, change);
+    file.uid = change.uid.unwrap_or(file.uid);
+    file.gid = change.gid.unwrap_or(file.gid);
+    if let Some(accessed) = change.accessed {
+        file.accessed = Some(time(accessed, now));
+    }
+    if let Some(modified) = change.modified {
+        file.accessed.get_or_insert(file.modified);
+        file.modified = time(modified, now);
+    }
+    file.changed = file.changed.max(now);
+}
+
+impl Mount {
+    /// Works on open files without a name too.
+    pub fn set_attributes(&self, ino: Ino, change: &AttributeChange) -> Result<Attributes, PosixError> {
+        if self.options.read_only {
+            return Err(PosixError::ReadOnlyMount);
+        }
+        if self.is_directory(ino)? {
+            if change.size.is_some() {
+                return Err(PosixError::IsDirectory);
+            }
+            self.set_directory_attributes(ino, change)?;
+            return self.attributes(ino);
+        }
+        if let Some(size) = change.size {
+            self.set_size(ino, size, change.kill_privileges)?;
+        }
+        let rest = AttributeChange { size: None, ..*change };
+        if change.size.is_none()
+            || rest != (AttributeChange { kill_privileges: rest.kill_privileges, ..AttributeChange::default() })
+        {
+            self.set_file_attributes(ino, &rest)?;
+        }
+        self.attributes(ino)
+    }
+
+    fn set_file_attributes(&self, ino: Ino, change: &AttributeChange) -> Result<(), PosixError> {
+        let _turn = self.volume.known.turn(ino);
+        self.change(|_| {
+            let now = self.volume.now();
+            let opened = self.opened(ino);
+            let located = self.locate_file(ino)?;
+            let Some(located) = located.filter(|_| !opened.as_ref().is_some_and(|opened| opened.differs)) else {
+                if opened.is_none() {
+                    return Err(PosixError::Stale.into());
+                }
+                self.change_opened(ino, |file| apply(file, change, now));
+                return Ok(((), None));
+            };
+            let mut file = located.file.clone();
+            apply(&mut file, change, now);
+            let mut draft = Draft::default();
+            draft.assert_version(located.row_key.clone(), located.version);
+            if change.rights.is_some() && file.xattrs {
+                self.draft_list(&mut draft, ino, file.mode)?;
+            }
+            draft.put(located.row_key.clone(), file.encode().value);
+            let seq = self.commit(draft)?;
+            self.row_changed(&file, seq);
+            Ok(((), Some(seq)))
+        })
+    }
+
+    /// Drafts that the access list of a file follows its mode. The row with the mode changes whenever the list does,
+    /// so asserting that one is enough.
+    fn draft_list(&self, draft: &mut Draft, ino: Ino, mode: u32) -> Result<(), Attempt> {
+        if let Some(mut list) = self.acl_of(ino, acl::ACCESS)? {
+            list.set_rights(mode & RIGHTS_BITS);
+            draft.put(key::xattr(ino, acl::ACCESS), list.encode());
+        }
+        Ok(())
+    }
+
+    fn set_directory_attributes(&self, ino: Ino, change: &AttributeChange) -> Result<(), PosixError> {
+        self.change(|one| {
+            let directory = self.directory(ino, one)?;
+            let now = self.volume.now();
+            let mut entry = DirectoryEntry { explicit: true, changed: Some(now), ..directory.entry };
+            entry.mode = new_mode(entry.mode, change);
+            entry.uid = change.uid.unwrap_or(entry.uid);
+            entry.gid = change.gid.unwrap_or(entry.gid);
+            let mut draft = Draft::default();
+            directory.assert_in(&mut draft);
+            if let Some(accessed) = change.accessed {
+                entry.accessed = Some(time(accessed, now));
+            }
+            if let Some(modified) = change.modified {
+                if entry.accessed.is_none() {
+                    entry.accessed = Some(self.volume.modified(ino, &mut one.seen)?);
+                }
+                let modified = u64::try_from(time(modified, now).0).unwrap_or(0);
+                draft.put(key::times(ino), modified.to_le_bytes().to_vec());
+            }
+            if change.rights.is_some() && entry.xattrs {
+                self.draft_list(&mut draft, ino, entry.mode)?;
+            }
+            draft.put(directory.row_key.clone(), entry.encode());
+            self.directories.forget(ino);
+            Ok(((), Some(self.commit(draft)?)))
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! Files written from front to back: their bytes go into one run while they come.
+//!
+//! Why:        a large file becomes one extent, byte N of it byte N of a segment file, and most of it is on the device
+//!             before the sync that waits for it.
+//! Invariants: S1 pieces name a run that is being written by a name of its own, which is never committed: publishing
+//!                ends the run first.
+//!             S2 a write that does not continue the stream goes its usual way.
+//! Not here:   the run (segment), small and scattered writes (write).
+
+use margay_segment::{Extent, RUN_BYTES_MAX};
+
+use crate::api::Error;
+use crate::open::Volume;
+use crate::open_files::pieces::{Content, Piece};
+use crate::open_files::{OpenFile, STREAM_RUN_BYTES, State, Stream};
+
+/// The device is set to work after so many bytes.
+const WRITE_BACK_BYTES: u64 = 32 << 20;
+
+impl Volume {
+    /// Appends to the file's stream; false when the bytes do not continue it.
+    pub(crate) fn put_into_stream(&self, state: &mut State, offset: u64, bytes: &[u8]) -> Result<bool, Error> {
+        let Some(stream) = &mut state.stream else { return Ok(false) };
+        let continues = stream.end() == offset && state.pieces.end() == offset;
+        if !continues || stream.writer.taken() + bytes.len() as u64 > RUN_BYTES_MAX {
+            return Ok(false);
+        }
+        let skip = stream.writer.taken();
+        stream.writer.write(bytes)?;
+        state.pieces.push(Piece::stored(Extent { run: stream.run(), skip, len: bytes.len() as u64 }));
+        if stream.writer.taken() - stream.synced >= WRITE_BACK_BYTES {
+            stream.synced = stream.writer.taken();
+            self.store.start_sync(stream.writer.segment())?;
+        }
+        Ok(true)
+    }
+
+    /// Writes what is in memory to the store: into a new stream when it is one stretch at the end of the file.
+    pub(crate) fn make_memory_free(&self, file: &OpenFile, state: &mut State) -> Result<(), Error> {
+        let memory = state.pieces.memory();
+        let stream_bytes_min = self.options.file_memory_bytes_max / 2;
+        let tail = state.pieces.last().filter(|(_, piece)| {
+            matches!(piece.content, Content::Memory(_)) && piece.len == memory && memory >= stream_bytes_min
+        });
+        let Some(start) = tail.map(|(start, _)| start) else {
+            self.write_out(file, state)?;
+            self.defragment(file, state);
+            return Ok(());
+        };
+        // One stream at a time.
+        self.end_stream(state)?;
+        let writer = self.store.begin_growing_run(&file.ino.0.to_be_bytes())?;
+        let mut stream = Stream { writer, start, synced: 0 };
+        if let Some((_, Piece { content: Content::Memory(bytes), .. })) = state.pieces.last() {
+            stream.writer.write(bytes)?;
+        }
+        let segment = stream.writer.segment();
+        state.pins.insert(segment, self.store.pin(segment)?);
+        state.pieces.replace(start, Piece::stored(Extent { run: stream.run(), skip: 0, len: memory }));
+        state.stream = Some(Box::new(stream));
+        self.open_files.memory_changed(memory, 0);
+        Ok(())
+    }
+
+    /// Ends the stream's run: pieces name it as it will be read. When that fails the stream goes on.
+    pub(crate) fn end_stream(&self, state: &mut State) -> Result<(), Error> {
+        let Some(stream) = &mut state.stream else { return Ok(()) };
+        let run = stream.writer.end()?;
+        state.stream = None;
+        for extent in state.pieces.extents_mut() {
+            if extent.run.segment == run.segment && extent.run.len == STREAM_RUN_BYTES {
+                extent.run = run;
+            }
+        }
+        state.write_outs += 1;
+        state.unsynced.insert(run.segment, state.write_outs);
+        Ok(())
+    }
+}

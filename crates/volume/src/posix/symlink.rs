@@ -1,0 +1,114 @@
+//! Symbolic links: made and read.
+//!
+//! Why:        to S3 a link is an object whose body is its target, so its target is stored as a body is.
+//! Invariants: as create. The target is durable before a commit names it, or travels with it.
+//! Not here:   following links (the kernel).
+
+use bytes::Bytes;
+use margay_segment::{SegmentError, SegmentPin};
+use md5::{Digest, Md5};
+
+use crate::api::{ETag, Error};
+use crate::draft::Draft;
+use crate::key::Ino;
+use crate::place::{self, Placed};
+use crate::posix::api::{Attributes, FileKind, Name, NewFile, PosixError, SYMLINK_BYTES_MAX};
+use crate::posix::attributes::stored_attributes;
+use crate::posix::mount::Mount;
+use crate::put_object::count;
+use crate::reader::Content;
+use crate::record::data::INLINE_BYTES_MAX;
+use crate::record::entry::MODE_SYMLINK;
+use crate::seen::Seen;
+use crate::upload::Body;
+
+/// The rights of every symbolic link.
+const RIGHTS: u32 = 0o777;
+/// Times that reading begins again because the target was moved meanwhile.
+const TRIES_MAX: usize = 64;
+
+impl Mount {
+    /// Counts one lookup.
+    pub fn make_symlink(
+        &self,
+        parent: Ino,
+        name: &Name,
+        target: &[u8],
+        new: &NewFile,
+    ) -> Result<Attributes, PosixError> {
+        if target.len() > SYMLINK_BYTES_MAX {
+            return Err(PosixError::NameTooLong);
+        }
+        if target.is_empty() {
+            return Err(PosixError::NotFound);
+        }
+        self.volume.check_room()?;
+        let (body, _pin) = self.stage_target(target)?;
+        let etag = ETag { digest: Md5::digest(target).into(), parts: 0 };
+        let (file, name) = self.change(|one| {
+            let resolved = self.resolve_for_new(parent, name, one)?;
+            if resolved.found.is_some() {
+                return Err(PosixError::Exists.into());
+            }
+            let directory = self.directory(parent, one)?;
+            let now = self.volume.now();
+            let mut draft = Draft::default();
+            let key = resolved.draft_free(&mut draft, &directory, FileKind::Symlink)?;
+            let mut file = self.draft_new_file(&mut draft, now, new, &directory, FileKind::Symlink)?;
+            let Placed { data, payload } = place::place_body(&mut draft, file.ino, &body);
+            (file.mode, file.size, file.etag, file.data) = (MODE_SYMLINK | RIGHTS, target.len() as u64, etag, data);
+            self.draft_change_in(&mut draft, &directory, now.0);
+            count(&mut draft, self.bucket_root, None, Some(&file));
+            place::put_file(&mut draft, key, file.clone(), payload)?;
+            let seq = self.commit(draft)?;
+            Ok(((file, resolved.name), Some(seq)))
+        })?;
+        self.volume.known.remember(file.ino, parent, &name);
+        // Where its bytes are is not known here.
+        Ok(Attributes { stored: file.size, ..stored_attributes(&file) })
+    }
+
+    /// A target as a body, and what holds its segment until the commit; one too long to travel with a commit goes to a segment first.
+    fn stage_target(&self, target: &[u8]) -> Result<(Body, Option<SegmentPin>), PosixError> {
+        let volume = &self.volume;
+        let small = volume.engine.payload_bytes_max().min(volume.options.payload_bytes_max).max(INLINE_BYTES_MAX);
+        if target.len() <= small {
+            return Ok((Body::Small(Bytes::copy_from_slice(target)), None));
+        }
+        let write = || {
+            let mut writer = volume.store.begin_run(target.len() as u64, &self.bucket_root.0.to_be_bytes())?;
+            let pin = volume.store.pin(writer.segment())?;
+            writer.write(target)?;
+            let run = writer.finish()?;
+            volume.store.sync_blocking(run.segment)?;
+            Ok::<_, SegmentError>((Body::Runs(vec![run]), Some(pin)))
+        };
+        Ok(write().map_err(Error::from)?)
+    }
+
+    pub fn read_symlink(&self, ino: Ino) -> Result<Bytes, PosixError> {
+        for _ in 0..TRIES_MAX {
+            let located = self.locate_file(ino)?.ok_or(PosixError::Stale)?;
+            if FileKind::of(located.file.mode) != FileKind::Symlink {
+                return Err(PosixError::Invalid);
+            }
+            match self.volume.hold(&located, &mut Seen::default())? {
+                None => {}
+                Some(Content::Inline(bytes)) => return Ok(bytes),
+                Some(Content::Extents { extents, pins: _pins }) => {
+                    if located.version > self.volume.engine.durable_seq() {
+                        // A payload can be read once the log has written it.
+                        self.volume.engine.wait_durable(located.version).map_err(Error::from)?;
+                    }
+                    let mut target = Vec::new();
+                    for (_, extent) in extents {
+                        let bytes = self.volume.store.read(&extent, 0, extent.len).map_err(Error::from)?;
+                        target.extend_from_slice(&bytes);
+                    }
+                    return Ok(target.into());
+                }
+            }
+        }
+        Err(Error::Busy.into())
+    }
+}

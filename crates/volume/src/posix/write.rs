@@ -1,0 +1,138 @@
+//! Writing: bytes into memory, and out to the store when they are many.
+//!
+//! Why:        small writes gather until the file is published, so that they become one run.
+//! Invariants: W1 a write that gives an error has changed nothing.
+//!             W2 memory is bounded: per file by `Options::file_memory_bytes_max` and one write, in all by
+//!                `Options::memory_bytes_max` and one write for each writer.
+//! Not here:   publishing (publish).
+
+use margay_segment::{Extent, Run};
+
+use crate::api::{Error, OBJECT_BYTES_MAX};
+use crate::open::Volume;
+use crate::open_files::pieces::Content;
+use crate::open_files::{OpenFile, State};
+use crate::posix::api::PosixError;
+use crate::posix::handle::Handle;
+use crate::posix::mount::Mount;
+
+/// Largest file, in bytes.
+pub(crate) const FILE_BYTES_MAX: u64 = OBJECT_BYTES_MAX;
+
+const SET_USER_ID: u32 = 0o4000;
+const SET_GROUP_ID: u32 = 0o2000;
+const GROUP_MAY_RUN: u32 = 0o010;
+
+impl Mount {
+    /// All of it, or an error. With `OpenFlags::append` at the end, whatever the offset.
+    pub fn write(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        bytes: &[u8],
+        kill_privileges: bool,
+    ) -> Result<usize, PosixError> {
+        if !handle.flags.write {
+            return Err(PosixError::BadHandle);
+        }
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let mut state = handle.file.state.write();
+        let offset = if handle.flags.append { state.pieces.end() } else { offset };
+        self.volume.put_bytes(&handle.file, &mut state, offset, bytes)?;
+        self.volume.touched(&mut state, kill_privileges);
+        Ok(bytes.len())
+    }
+}
+
+impl Volume {
+    /// Puts bytes into a file's memory.
+    pub(crate) fn put_bytes(
+        &self,
+        file: &OpenFile,
+        state: &mut State,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), PosixError> {
+        let len = bytes.len() as u64;
+        if offset.checked_add(len).is_none_or(|end| end > FILE_BYTES_MAX) {
+            return Err(PosixError::FileTooLarge);
+        }
+        self.check_room()?;
+        if self.put_into_stream(state, offset, bytes)? {
+            return Ok(());
+        }
+        let before = state.pieces.memory();
+        let all_many = self.open_files.memory() + len > self.options.memory_bytes_max;
+        let many = all_many || before + len > self.options.file_memory_bytes_max;
+        if many && before > 0 {
+            self.make_memory_free(file, state)?;
+            if self.put_into_stream(state, offset, bytes)? {
+                return Ok(());
+            }
+        }
+        let before = state.pieces.memory();
+        state.pieces.write(offset, bytes);
+        self.open_files.memory_changed(before, state.pieces.memory());
+        Ok(())
+    }
+
+    /// The content was changed.
+    pub(crate) fn touched(&self, state: &mut State, kill_privileges: bool) {
+        state.data_pending = true;
+        self.touched_attributes(state, kill_privileges);
+        state.file.modified = state.file.changed;
+    }
+
+    fn touched_attributes(&self, state: &mut State, kill_privileges: bool) {
+        state.file.changed = self.now();
+        state.dirty_since.get_or_insert_with(|| self.monotonic());
+        if kill_privileges {
+            let rights = without_privileges(state.file.mode);
+            state.attributes_pending |= rights != state.file.mode;
+            state.file.mode = rights;
+        }
+    }
+
+    /// Writes all bytes in memory to the store as one run; they are not durable yet.
+    pub(crate) fn write_out(&self, file: &OpenFile, state: &mut State) -> Result<(), Error> {
+        let total = state.pieces.memory();
+        if total == 0 {
+            return Ok(());
+        }
+        let mut writer = self.store.begin_run(total, &file.ino.0.to_be_bytes())?;
+        for (_, piece) in state.pieces.iter() {
+            if let Content::Memory(bytes) = &piece.content {
+                writer.write(bytes)?;
+            }
+        }
+        let pin = self.store.pin(writer.segment())?;
+        let run = writer.finish()?;
+        name_memory(state, &run);
+        state.write_outs += 1;
+        state.unsynced.insert(run.segment, state.write_outs);
+        state.pins.insert(run.segment, pin);
+        self.open_files.memory_changed(total, 0);
+        Ok(())
+    }
+}
+
+/// The bytes in memory are, one after the other, this run.
+pub(crate) fn name_memory(state: &mut State, run: &Run) {
+    let mut skip = 0;
+    state.pieces.map_contents(|_, piece| match &piece.content {
+        Content::Memory(_) => {
+            skip += piece.len;
+            Some(Content::Stored(Extent { run: *run, skip: skip - piece.len, len: piece.len }))
+        }
+        Content::Hole | Content::Stored(_) => None,
+    });
+    assert_eq!(skip, run.len, "a run holds all that was in memory");
+}
+
+/// Rights without set-user-id, and without set-group-id where that means what it says.
+pub(crate) fn without_privileges(mode: u32) -> u32 {
+    let mode = mode & !SET_USER_ID;
+    if mode & GROUP_MAY_RUN != 0 { mode & !SET_GROUP_ID } else { mode }
+}

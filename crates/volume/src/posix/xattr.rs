@@ -1,0 +1,255 @@
+//! Extended attributes.
+//!
+//! Why:        `user.*` of a file is what S3 calls user metadata, so it is kept as headers while it fits; everything
+//!             else is in rows of its own.
+//! Invariants: a file's or directory's row changes with each change of its attributes, and says whether there are
+//!             rows; so who removes the file and asserts its row removes them all.
+//!             A name is a header or a row, never both. The access list and the rights are in step (acl).
+//! Locking:    the file's turn.
+//! Not here:   which attributes are headers (xattr_headers).
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use margay_meta::Seq;
+
+use crate::api::{Error, Headers};
+use crate::draft::Draft;
+use crate::key::{self, Ino};
+use crate::names::Located;
+use crate::place;
+use crate::posix::acl::{self, Acl, RIGHTS_BITS};
+use crate::posix::api::{PosixError, SetXattr, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use crate::posix::attempt::{Attempt, Try};
+use crate::posix::mount::Mount;
+use crate::posix::xattr_headers;
+use crate::record::{DirectoryEntry, FileEntry};
+use crate::seen::Seen;
+
+/// Most bytes of the names of one file's attributes: the kernel lists no more.
+const LIST_BYTES_MAX: usize = 64 * 1024;
+/// Times that reading begins again because the file was replaced meanwhile.
+const TRIES_MAX: usize = 64;
+const SET_GROUP_ID: u32 = 0o2000;
+
+/// What a change does to one attribute: `None` removes it.
+struct Change<'a> {
+    name: &'a [u8],
+    value: Option<&'a [u8]>,
+    how: SetXattr,
+    kill_set_group_id: bool,
+}
+
+impl Change<'_> {
+    fn check(&self, is_there: bool) -> Result<(), PosixError> {
+        match (self.value, self.how) {
+            (None, _) | (Some(_), SetXattr::Replace) if !is_there => Err(PosixError::NoAttribute),
+            (Some(_), SetXattr::Create) if is_there => Err(PosixError::Exists),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), PosixError> {
+    if name.len() > XATTR_NAME_BYTES_MAX {
+        return Err(PosixError::TooLarge);
+    }
+    let spaces: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+    let known = spaces.iter().any(|space| name.len() > space.len() && name.starts_with(space));
+    if known || name == acl::ACCESS || name == acl::DEFAULT { Ok(()) } else { Err(PosixError::Unsupported) }
+}
+
+impl Mount {
+    pub fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Bytes, PosixError> {
+        check_name(name)?;
+        if let Some(header) = xattr_headers::header_of(name)
+            && !self.is_directory(ino)?
+            && let Some(value) = self.headers(ino)?.remove(&header)
+        {
+            return Ok(value.into());
+        }
+        let row = self.volume.engine.get(&key::xattr(ino, name)).map_err(Error::from)?.value;
+        row.map(|row| row.value).ok_or(PosixError::NoAttribute)
+    }
+
+    /// Names, each with a zero byte behind it, as `listxattr` gives them.
+    pub fn list_xattrs(&self, ino: Ino) -> Result<Vec<u8>, PosixError> {
+        let mut names = Vec::new();
+        if !self.is_directory(ino)? {
+            for header in self.headers(ino)?.keys() {
+                if let Some(name) = xattr_headers::name_of(header) {
+                    names.extend_from_slice(name.as_bytes());
+                    names.push(0);
+                }
+            }
+        }
+        self.volume.scan(&key::xattrs(ino), &mut Seen::default(), |row| {
+            names.extend_from_slice(key::parse_ino(row.key)?.1);
+            names.push(0);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(names)
+    }
+
+    /// `kill_set_group_id`: the kernel found that setting this ACL takes the bit away.
+    pub fn set_xattr(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        how: SetXattr,
+        kill_set_group_id: bool,
+    ) -> Result<(), PosixError> {
+        if value.len() > XATTR_VALUE_BYTES_MAX {
+            return Err(PosixError::TooLarge);
+        }
+        self.volume.check_room()?;
+        self.change_xattr(ino, &Change { name, value: Some(value), how, kill_set_group_id })
+    }
+
+    pub fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<(), PosixError> {
+        self.change_xattr(ino, &Change { name, value: None, how: SetXattr::Any, kill_set_group_id: false })
+    }
+
+    /// All headers of a file; none of one that has no name any more.
+    fn headers(&self, ino: Ino) -> Result<Headers, PosixError> {
+        for _ in 0..TRIES_MAX {
+            let Some(located) = self.locate_file(ino)? else { return Ok(Headers::new()) };
+            if let Some(headers) = self.headers_of(&located)? {
+                return Ok(headers);
+            }
+        }
+        Err(Error::Busy.into())
+    }
+
+    /// `None` when the file was replaced meanwhile.
+    fn headers_of(&self, located: &Located) -> Result<Option<Headers>, Error> {
+        Ok(self.volume.info(located, &mut Seen::default())?.map(|info| info.headers))
+    }
+
+    fn change_xattr(&self, ino: Ino, change: &Change<'_>) -> Result<(), PosixError> {
+        check_name(change.name)?;
+        if self.is_directory(ino)? {
+            return self.change(|one| Ok(((), Some(self.change_of_directory(ino, change, one)?))));
+        }
+        let _turn = self.volume.known.turn(ino);
+        self.change(|one| {
+            // The attributes of a file without a name would be nobody's when it is closed.
+            let located = self.locate_file(ino)?.ok_or(PosixError::Unsupported)?;
+            let (file, seq) = self.change_of_file(&located, change, one)?;
+            self.row_changed(&file, seq);
+            Ok(((), Some(seq)))
+        })
+    }
+
+    fn change_of_directory(&self, ino: Ino, change: &Change<'_>, one: &mut Try) -> Result<Seq, Attempt> {
+        let directory = self.directory(ino, one)?;
+        let mut entry =
+            DirectoryEntry { explicit: true, changed: Some(self.volume.now()), xattrs: true, ..directory.entry };
+        let mut draft = Draft::default();
+        directory.assert_in(&mut draft);
+        self.draft_row(&mut draft, ino, change, &mut entry.mode, one)?;
+        draft.put(directory.row_key.clone(), entry.encode());
+        self.directories.forget(ino);
+        self.commit(draft)
+    }
+
+    fn change_of_file(
+        &self,
+        located: &Located,
+        change: &Change<'_>,
+        one: &mut Try,
+    ) -> Result<(FileEntry, Seq), Attempt> {
+        let ino = located.file.ino;
+        if change.name == acl::DEFAULT {
+            // Only a directory has one; taking away what is not there is fine.
+            return Err(if change.value.is_none() { PosixError::NoAttribute } else { PosixError::NotPermitted }.into());
+        }
+        let mut headers = self.headers_of(located)?.ok_or(Attempt::Conflict)?;
+        let mut file = located.file.clone();
+        let mut draft = Draft::default();
+        draft.assert_version(located.row_key.clone(), located.version);
+        let header = xattr_headers::header_of(change.name);
+        let old = header.as_ref().and_then(|header| headers.remove(header));
+        let fits = change.value.zip(header).and_then(|(value, header)| xattr_headers::fit(&headers, header, value));
+        match fits {
+            Some((header, value)) => {
+                let row = key::xattr(ino, change.name);
+                let in_row = file.xattrs && self.volume.get(&row, &mut one.seen)?.is_some();
+                change.check(old.is_some() || in_row)?;
+                if in_row {
+                    draft.delete(row);
+                }
+                headers.insert(header, value);
+            }
+            None if change.value.is_none() && old.is_some() => {}
+            None => {
+                // A header whose new value does not fit is one that is there.
+                let how = if old.is_some() && change.how == SetXattr::Replace { SetXattr::Any } else { change.how };
+                if old.is_some() {
+                    change.check(true)?;
+                }
+                file.xattrs = true;
+                self.draft_row(&mut draft, ino, &Change { how, ..*change }, &mut file.mode, one)?;
+            }
+        }
+        if file.header_rows {
+            self.volume.delete_rows(&mut draft, &key::headers(ino))?;
+        }
+        file.headers = headers;
+        file.changed = file.changed.max(self.volume.now());
+        place::put_file(&mut draft, located.row_key.clone(), file.clone(), None)?;
+        let seq = self.commit(draft)?;
+        Ok((file, seq))
+    }
+
+    /// Drafts the change of a row. Whoever calls asserts and writes the row that says that there are some.
+    fn draft_row(
+        &self,
+        draft: &mut Draft,
+        ino: Ino,
+        change: &Change<'_>,
+        mode: &mut u32,
+        one: &mut Try,
+    ) -> Result<(), Attempt> {
+        let row = key::xattr(ino, change.name);
+        let is_there = self.volume.get(&row, &mut one.seen)?.is_some();
+        let mut kept = change.value.map(<[u8]>::to_vec);
+        if change.name == acl::ACCESS || change.name == acl::DEFAULT {
+            let list = change.value.map(|value| Acl::decode(value).ok_or(PosixError::Invalid)).transpose()?;
+            let list = list.filter(|list| !list.is_empty());
+            if change.name == acl::ACCESS {
+                if let Some(list) = &list {
+                    *mode = *mode & !RIGHTS_BITS | list.rights();
+                }
+                if change.kill_set_group_id {
+                    *mode &= !SET_GROUP_ID;
+                }
+            }
+            kept = list.filter(|list| change.name == acl::DEFAULT || list.is_extended()).map(|list| list.encode());
+        } else {
+            change.check(is_there)?;
+        }
+        match kept {
+            Some(value) => {
+                if !is_there && self.names_bytes(ino)? + change.name.len() + 1 > LIST_BYTES_MAX {
+                    return Err(PosixError::TooLarge.into());
+                }
+                draft.put(row, value);
+            }
+            None if is_there => draft.delete(row),
+            None if change.value.is_none() => return Err(PosixError::NoAttribute.into()),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn names_bytes(&self, ino: Ino) -> Result<usize, Error> {
+        let mut bytes = 0;
+        self.volume.scan(&key::xattrs(ino), &mut Seen::default(), |row| {
+            bytes += row.key.len();
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(bytes)
+    }
+}

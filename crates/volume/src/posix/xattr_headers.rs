@@ -1,0 +1,84 @@
+//! Which extended attributes are headers of the object.
+//!
+//! Why:        `user.a` in the mount and `x-amz-meta-a` in S3 are one thing, as far as a header can hold it.
+//! Invariants: each header has one attribute's name, and each name one header. What HTTP would change on its way (upper
+//!             case names, values with control characters or spaces around them) is no header.
+//! Not here:   where headers are stored (record).
+
+use crate::api::Headers;
+
+const CONTENT_TYPE_NAME: &str = "user.s3.content-type";
+const CONTENT_TYPE: &str = "content-type";
+const NAME_PREFIX: &str = "user.";
+const HEADER_PREFIX: &str = "x-amz-meta-";
+/// Headers that say what kind of file an object is in the mount are no attributes.
+const RESERVED_PREFIX: &str = "margay-";
+/// Most bytes of all user metadata of an object: names without their prefix, and values.
+const METADATA_BYTES_MAX: usize = 2048;
+
+fn is_token(name: &str) -> bool {
+    let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.');
+    !name.is_empty() && name.bytes().all(allowed) && !name.starts_with(RESERVED_PREFIX)
+}
+
+/// The header that an attribute of this name is, while its value fits.
+pub(crate) fn header_of(name: &[u8]) -> Option<String> {
+    let name = std::str::from_utf8(name).ok()?;
+    if name == CONTENT_TYPE_NAME {
+        return Some(CONTENT_TYPE.to_owned());
+    }
+    let name = name.strip_prefix(NAME_PREFIX).filter(|name| is_token(name))?;
+    Some([HEADER_PREFIX, name].concat())
+}
+
+/// The attribute's name that a header has in the mount; `None` when it has none.
+pub(crate) fn name_of(header: &str) -> Option<String> {
+    if header == CONTENT_TYPE {
+        return Some(CONTENT_TYPE_NAME.to_owned());
+    }
+    let name = header.strip_prefix(HEADER_PREFIX).filter(|name| is_token(name))?;
+    let name = [NAME_PREFIX, name].concat();
+    (name != CONTENT_TYPE_NAME).then_some(name)
+}
+
+/// The header with its value, if that fits beside the other headers.
+pub(crate) fn fit(headers: &Headers, header: String, value: &[u8]) -> Option<(String, String)> {
+    let value = std::str::from_utf8(value).ok()?;
+    if value.trim() != value || value.chars().any(char::is_control) || value.len() > METADATA_BYTES_MAX {
+        return None;
+    }
+    let bytes = |name: &str, value: &str| name.strip_prefix(HEADER_PREFIX).map_or(0, |name| name.len() + value.len());
+    let others: usize = headers.iter().map(|(name, value)| bytes(name, value)).sum();
+    (others + bytes(&header, value) <= METADATA_BYTES_MAX).then(|| (header, value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_headers_are_one_to_one() {
+        for (name, header) in [("user.a", "x-amz-meta-a"), (CONTENT_TYPE_NAME, CONTENT_TYPE)] {
+            assert_eq!(header_of(name.as_bytes()).as_deref(), Some(header));
+            assert_eq!(name_of(header).as_deref(), Some(name));
+        }
+        for name in ["user.A", "user.", "user.a b", "trusted.a", "user.margay-kind", "user.\u{e9}"] {
+            assert_eq!(header_of(name.as_bytes()), None, "{name}");
+        }
+        for header in ["x-amz-meta-s3.content-type", "cache-control", "x-amz-meta-A", "x-amz-meta-margay-kind"] {
+            assert_eq!(name_of(header), None, "{header}");
+        }
+    }
+
+    #[test]
+    fn what_http_would_change_does_not_fit() {
+        let none = Headers::new();
+        assert!(fit(&none, "x-amz-meta-a".to_owned(), "é 1".as_bytes()).is_some());
+        for value in [&b" 1"[..], b"1\n", b"\xff", &[b'x'; 2048]] {
+            assert!(fit(&none, "x-amz-meta-a".to_owned(), value).is_none(), "{value:?}");
+        }
+        let full = Headers::from([("x-amz-meta-b".to_owned(), "x".repeat(2046))]);
+        assert!(fit(&full, "x-amz-meta-a".to_owned(), b"").is_some());
+        assert!(fit(&full, "x-amz-meta-a".to_owned(), b"1").is_none());
+    }
+}

@@ -1,0 +1,200 @@
+//! `margay mount`, `unmount` and `mounts`: ask the server of a data directory; and what mount(8) runs.
+//!
+//! Not here: mounting (`mounts`).
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::Method;
+use margay_env::Env;
+use margay_fuse::mount_point;
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::arguments::DataArgs;
+use crate::control;
+use crate::exit::{Code, Failure};
+use crate::mounts::options::MountChoice;
+
+const MOUNT_EXAMPLES: &str = "Examples:
+  margay mount photos /mnt/photos
+  margay mount photos/2026 /mnt/2026 -o ro,uid=1000,gid=1000,umask=027
+  margay mount photos /mnt/photos --data /srv/margay --foreground
+
+A line of /etc/fstab, with /sbin/mount.margay a link to this program:
+  photos  /mnt/photos  margay  data=/srv/margay,_netdev,nofail,x-systemd.requires=margay.service  0 0
+
+Options: ro, sync, writeback, uid=, gid=, umask=, threads=, allow_other, suid, dev. The bucket is made when it is absent.";
+
+const UNMOUNT_EXAMPLES: &str = "Examples:
+  margay unmount /mnt/photos
+  margay unmount /mnt/photos --wait 60
+
+What was written is published first. umount(8) does the same.";
+
+const MOUNTS_EXAMPLES: &str = "Examples:
+  margay mounts
+  margay mounts --data /srv/margay --json";
+
+/// How often a command in the foreground looks whether its mount is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = MOUNT_EXAMPLES)]
+pub(super) struct Mount {
+    #[command(flatten)]
+    data: DataArgs,
+    /// BUCKET or BUCKET/PREFIX
+    bucket: String,
+    /// Where; made when it is absent
+    directory: PathBuf,
+    /// Options as mount(8) takes them; may be repeated
+    #[arg(short = 'o', value_name = "WORD,...")]
+    options: Vec<String>,
+    /// The same as -o ro
+    #[arg(long)]
+    read_only: bool,
+    /// Stay until it is unmounted; Ctrl-C unmounts
+    #[arg(long)]
+    foreground: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = UNMOUNT_EXAMPLES)]
+pub(super) struct Unmount {
+    #[command(flatten)]
+    data: DataArgs,
+    directory: PathBuf,
+    /// Seconds to wait for programs that use it, before it is detached under them
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    wait: u64,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = MOUNTS_EXAMPLES)]
+pub(super) struct Mounts {
+    #[command(flatten)]
+    data: DataArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run_mount(args: &Mount) -> Result<(), Failure> {
+    let mut options = args.options.join(",");
+    if args.read_only {
+        options.push_str(",ro");
+    }
+    MountChoice::parse(&options).map_err(Failure::usage)?;
+    let data = args.data.settings(&Env::real())?.data;
+    let path = absolute(&args.directory)?;
+    super::runtime(1)?.block_on(async {
+        ask_to_mount(&data, &args.bucket, &path, &options).await?;
+        if args.foreground { stay(&data, &path).await } else { Ok(()) }
+    })
+}
+
+pub(super) fn run_unmount(args: &Unmount) -> Result<(), Failure> {
+    let data = args.data.settings(&Env::real())?.data;
+    let path = absolute(&args.directory)?;
+    super::runtime(1)?.block_on(ask_to_unmount(&data, &path, args.wait))
+}
+
+pub(super) fn run_mounts(args: &Mounts) -> Result<(), Failure> {
+    let data = args.data.settings(&Env::real())?.data;
+    let answer = super::runtime(1)?.block_on(control::ask(&data, Method::GET, "/mounts"))?;
+    let mounts = answer.ok_or_else(|| no_server(&data))?;
+    if args.json {
+        println!("{mounts:#}");
+        return Ok(());
+    }
+    for row in mounts.as_array().into_iter().flatten() {
+        let text = |name: &str| row[name].as_str().unwrap_or_default();
+        let way = if row["read_only"] == true { "ro" } else { "rw" };
+        println!("{}/{} on {} ({way})", text("bucket"), text("prefix"), text("path"));
+    }
+    Ok(())
+}
+
+/// As mount(8) calls its helpers: `mount.margay BUCKET DIR [-sfnv] [-o WORDS] [-t KIND]`.
+pub(super) fn run_helper(arguments: &[OsString]) -> Result<(), Failure> {
+    let mut places = Vec::new();
+    let mut options = Vec::new();
+    let mut data = None;
+    let mut pretend = false;
+    let mut rest = arguments.iter().map(|argument| argument.to_string_lossy().into_owned());
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "-o" => {
+                for word in rest.next().unwrap_or_default().split(',') {
+                    match word.strip_prefix("data=") {
+                        Some(directory) => data = Some(directory.to_owned()),
+                        None => options.push(word.to_owned()),
+                    }
+                }
+            }
+            "-t" | "-N" => drop(rest.next()),
+            flags if flags.starts_with('-') => pretend |= flags.contains('f'),
+            _ => places.push(argument),
+        }
+    }
+    let [bucket, directory] = places.as_slice() else {
+        return Err(Failure::usage("mount.margay BUCKET DIR [-o WORDS]: mount(8) calls this"));
+    };
+    if pretend {
+        return Ok(());
+    }
+    let data = DataArgs { data, config: None, set: Vec::new() }.settings(&Env::real())?.data;
+    let path = absolute(Path::new(directory))?;
+    super::runtime(1)?.block_on(ask_to_mount(&data, bucket, &path, &options.join(",")))
+}
+
+async fn ask_to_mount(data: &Path, bucket: &str, path: &Path, options: &str) -> Result<(), Failure> {
+    let wish = json!({ "bucket": bucket, "path": path, "options": options });
+    control::ask_with(data, Method::POST, "/mount", Some(&wish)).await?.ok_or_else(|| no_server(data))?;
+    Ok(())
+}
+
+async fn ask_to_unmount(data: &Path, path: &Path, seconds: u64) -> Result<(), Failure> {
+    let wish = json!({ "path": path, "seconds": seconds });
+    let Some(done) = control::ask_with(data, Method::POST, "/unmount", Some(&wish)).await? else {
+        // Its server is gone, so nobody is asked.
+        return mount_point::unmount(path, true)
+            .map_err(|error| Failure::failed(format!("{} cannot be unmounted: {error}", path.display())));
+    };
+    if done["calm"] == false {
+        eprintln!("margay: {} was still in use after {seconds} s and was detached", path.display());
+    }
+    Ok(())
+}
+
+/// Until it is unmounted, or a signal asks for that.
+async fn stay(data: &Path, path: &Path) -> Result<(), Failure> {
+    let listen = |kind| signal(kind).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")));
+    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return ask_to_unmount(data, path, 10).await,
+            _ = interrupt.recv() => return ask_to_unmount(data, path, 10).await,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        let mounts = control::ask(data, Method::GET, "/mounts").await?;
+        let Some(Value::Array(rows)) = mounts else { return Err(no_server(data)) };
+        if !rows.iter().any(|row| row["path"].as_str() == path.to_str()) {
+            return Ok(());
+        }
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    let written = std::path::absolute(path);
+    let written = written.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    Ok(written.canonicalize().unwrap_or(written))
+}
+
+fn no_server(data: &Path) -> Failure {
+    let data = data.display();
+    let message = format!("no server runs on {data}; start one with: margay serve --data {data}");
+    Failure { code: Code::Refused, message }
+}

@@ -1,0 +1,248 @@
+//! The mounts of a server: which there are, making and ending them.
+//!
+//! Why:        a bucket has one session with the kernel, so that its locks and caches are right for all who use it;
+//!             further places are views of it (bind mounts).
+//! Invariants: T1 at most one session per bucket.  T2 a mount that somebody else ended disappears from the list.
+//! Locking:    one lock, held while a mount is made or ended: it is rare and must not happen twice.
+//! Not here:   requests of the kernel (margay-fuse), who asked (`cli`, `control`).
+
+mod metrics;
+pub mod options;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use margay_env::Env;
+use margay_fuse::{Mounted, mount_point, names};
+use margay_volume::Volume;
+use margay_volume::posix::{Mount, MountOptions, PosixError};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use options::MountChoice;
+
+/// How often a busy view is tried again.
+const BUSY_RETRY: Duration = Duration::from_millis(50);
+
+/// What is to be mounted where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountWish {
+    pub bucket: String,
+    /// Empty, or a directory with its `/`.
+    pub prefix: String,
+    /// Absolute.
+    pub path: PathBuf,
+    pub choice: MountChoice,
+}
+
+impl MountWish {
+    /// `what` is `BUCKET` or `BUCKET/PREFIX`.
+    pub fn new(what: &str, path: &Path, choice: MountChoice) -> Result<MountWish, String> {
+        let (bucket, prefix) = what.trim_end_matches('/').split_once('/').unwrap_or((what.trim_end_matches('/'), ""));
+        if bucket.is_empty() {
+            return Err(format!("{what:?} names no bucket; write BUCKET or BUCKET/PREFIX"));
+        }
+        let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+        let path = std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        // As the kernel will list it.
+        let path = path.canonicalize().unwrap_or(path);
+        Ok(MountWish { bucket: bucket.to_owned(), prefix, path, choice })
+    }
+
+    /// `BUCKET[/PREFIX]=DIR`, as settings have it.
+    pub fn parse(text: &str, choice: MountChoice) -> Result<MountWish, String> {
+        let (what, path) = text
+            .split_once('=')
+            .filter(|(_, path)| !path.is_empty())
+            .ok_or_else(|| format!("{text:?} is no mount; write BUCKET=DIR or BUCKET/PREFIX=DIR"))?;
+        MountWish::new(what, Path::new(path), choice)
+    }
+
+    fn source(&self) -> String {
+        format!("margay:{}{}{}", self.bucket, if self.prefix.is_empty() { "" } else { "/" }, self.prefix)
+    }
+}
+
+/// A place where a session is seen.
+#[derive(Clone, Debug)]
+struct View {
+    path: PathBuf,
+    prefix: String,
+    read_only: bool,
+}
+
+/// A session and the places where it is seen; the first was its own.
+#[derive(Debug)]
+struct Place {
+    wish: MountWish,
+    mounted: Mounted,
+    views: Vec<View>,
+}
+
+#[derive(Debug)]
+pub struct Mounts {
+    env: Env,
+    volume: Arc<Volume>,
+    places: Mutex<Vec<Place>>,
+}
+
+impl Mounts {
+    pub fn new(env: &Env, volume: &Arc<Volume>) -> Mounts {
+        Mounts { env: env.clone(), volume: Arc::clone(volume), places: Mutex::default() }
+    }
+
+    /// Mounts; makes the directory when it is absent. Blocks; the error is one line. The bucket must exist.
+    pub fn mount(&self, wish: &MountWish) -> Result<(), String> {
+        let mut places = self.places.lock();
+        places.retain(|place| !place.mounted.ended());
+        let shown = wish.path.display();
+        mount_point::clear_dead(&wish.path).map_err(|error| format!("{shown} cannot be freed: {error}"))?;
+        self.env.disk.create_dir_all(&wish.path).map_err(|error| format!("{shown} cannot be made: {error}"))?;
+        let taken = |place: &Place| place.views.iter().any(|view| view.path == wish.path);
+        if places.iter().any(taken) {
+            return Err(format!("{shown} is a mount of this server already"));
+        }
+        if let Some(place) = places.iter_mut().find(|place| place.wish.bucket == wish.bucket) {
+            return add_view(place, wish);
+        }
+        let options = MountOptions { sync: wish.choice.sync, read_only: wish.choice.read_only };
+        let mount =
+            Mount::open(Arc::clone(&self.volume), &wish.bucket, &wish.prefix, options).map_err(
+                |error| match error {
+                    PosixError::NotFound => format!("there is no directory {}{}", wish.bucket, slash(&wish.prefix)),
+                    error => format!("{}: {error}", wish.bucket),
+                },
+            )?;
+        let session = wish.choice.session(wish.source());
+        let mounted = Mounted::new(&mount, &wish.path, wish.choice.ownership(), &session, &self.env)
+            .map_err(|error| error.to_string())?;
+        tracing::info!(path = %shown, source = %wish.source(), "mounted");
+        let views =
+            vec![View { path: wish.path.clone(), prefix: wish.prefix.clone(), read_only: wish.choice.read_only }];
+        places.push(Place { wish: wish.clone(), mounted, views });
+        Ok(())
+    }
+
+    /// Unmounts one place; waits for those who use it at most `longest`. False when they were cut off.
+    pub fn unmount(&self, path: &Path, longest: Duration) -> Result<bool, String> {
+        let mut places = self.places.lock();
+        places.retain(|place| !place.mounted.ended());
+        let Some(index) = places.iter().position(|place| place.views.iter().any(|view| view.path == path)) else {
+            return Err(format!("{} is no mount of this server; `margay mounts` shows them", path.display()));
+        };
+        let place = &mut places[index];
+        let failed = |error| format!("{} cannot be unmounted: {error}", path.display());
+        if place.views.len() == 1 {
+            let calm = place.mounted.unmount(longest).map_err(failed)?;
+            places.remove(index);
+            return Ok(calm);
+        }
+        let calm = self.detach(path, longest).map_err(failed)?;
+        place.views.retain(|view| view.path != path);
+        Ok(calm)
+    }
+
+    /// Ends all of them; called once, when the server stops.
+    pub fn unmount_all(&self, longest: Duration) {
+        let deadline = self.env.clock.monotonic() + longest;
+        let left = || deadline.saturating_sub(self.env.clock.monotonic());
+        for place in self.places.lock().drain(..).filter(|place| !place.mounted.ended()) {
+            for view in place.views.iter().skip(1) {
+                if let Err(error) = self.detach(&view.path, left()) {
+                    tracing::warn!(%error, path = %view.path.display(), "cannot be unmounted");
+                }
+            }
+            match place.mounted.unmount(left()) {
+                Ok(true) => {}
+                Ok(false) => tracing::warn!(path = %place.wish.path.display(), "still in use, detached"),
+                Err(error) => tracing::warn!(%error, path = %place.wish.path.display(), "cannot be unmounted"),
+            }
+        }
+    }
+
+    fn detach(&self, path: &Path, longest: Duration) -> std::io::Result<bool> {
+        let deadline = self.env.clock.monotonic() + longest;
+        loop {
+            match mount_point::unmount(path, false) {
+                Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {}
+                done => return done.map(|()| true),
+            }
+            if self.env.clock.monotonic() >= deadline {
+                return mount_point::unmount(path, true).map(|()| false);
+            }
+            self.env.clock.sleep(BUSY_RETRY);
+        }
+    }
+
+    /// For `margay mounts` and `margay status`.
+    pub fn status(&self) -> Value {
+        let mut places = self.places.lock();
+        places.retain(|place| !place.mounted.ended());
+        let rows = places.iter().flat_map(|place| {
+            let state = place.mounted.state();
+            place.views.iter().enumerate().map(move |(index, view)| {
+                json!({
+                    "path": view.path.display().to_string(),
+                    "bucket": place.wish.bucket,
+                    "prefix": view.prefix,
+                    "view": index > 0,
+                    "read_only": view.read_only,
+                    "open_files": state.open_files,
+                })
+            })
+        });
+        Value::Array(rows.collect())
+    }
+}
+
+fn slash(prefix: &str) -> String {
+    if prefix.is_empty() { String::new() } else { format!("/{prefix}") }
+}
+
+/// One more place for a bucket that has a session, whose options it takes.
+fn add_view(place: &mut Place, wish: &MountWish) -> Result<(), String> {
+    let refuse = |why: &str| {
+        let first = place.views.first().map_or(&place.wish.path, |view| &view.path);
+        Err(format!("{} is mounted on {} already; {why}", wish.bucket, first.display()))
+    };
+    let same = MountChoice { read_only: place.wish.choice.read_only, ..wish.choice.clone() } == place.wish.choice;
+    let none = wish.choice == MountChoice { read_only: wish.choice.read_only, ..MountChoice::default() };
+    if !(same || none) || (place.wish.choice.read_only && !wish.choice.read_only) {
+        return refuse("a second mount of a bucket takes the options of the first (it may be ro besides)");
+    }
+    let Some(view) = place.views.iter().find(|view| wish.prefix.starts_with(&view.prefix)).cloned() else {
+        return refuse("a second mount must lie inside the first: unmount that one, or mount the bucket itself first");
+    };
+    let mut from = view.path.clone();
+    for name in wish.prefix[view.prefix.len()..].split_terminator('/') {
+        use std::os::unix::ffi::OsStringExt;
+        let mut bytes = Vec::new();
+        names::shown(name, false, &mut bytes);
+        from.push(std::ffi::OsString::from_vec(bytes));
+    }
+    let read_only = wish.choice.read_only && !place.wish.choice.read_only;
+    if let Err(error) = mount_point::bind(&from, &wish.path, read_only) {
+        return refuse(&format!("showing it a second time (a bind mount) failed: {error}"));
+    }
+    tracing::info!(path = %wish.path.display(), from = %from.display(), "mounted as a view");
+    place.views.push(View { path: wish.path.clone(), prefix: wish.prefix.clone(), read_only: wish.choice.read_only });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_named_by_bucket_and_directory() {
+        let wish = MountWish::parse("photos/2026=/no/where", MountChoice::default()).unwrap();
+        assert_eq!((&*wish.bucket, &*wish.prefix, &*wish.path), ("photos", "2026/", Path::new("/no/where")));
+        assert_eq!(wish.source(), "margay:photos/2026/");
+        let whole = MountWish::parse("photos/=/no/where", MountChoice::default()).unwrap();
+        assert_eq!((&*whole.bucket, &*whole.prefix), ("photos", ""));
+        for wrong in ["photos", "photos=", "=/mnt", "/=/mnt"] {
+            assert!(MountWish::parse(wrong, MountChoice::default()).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What /metrics says about mounts.
+//!
+//! Not here: counting (margay-fuse).
+
+use margay_fuse::metrics::{BUCKETS_US, Measured};
+
+use super::Mounts;
+use crate::metrics::exposition::{Exposition, Kind};
+
+impl Mounts {
+    pub fn write_metrics(&self, out: &mut Exposition) {
+        let places = self.places.lock();
+        let rows: Vec<(String, Vec<Measured>)> =
+            places.iter().map(|place| (place.wish.bucket.clone(), place.mounted.metrics().read())).collect();
+        out.value("margay_mounts", Kind::Gauge, "Buckets mounted by this server.", rows.len());
+        write_requests(out, &rows);
+        out.family("margay_mount_open_files", Kind::Gauge, "Files open in a mount.");
+        for place in places.iter() {
+            let labels = [("bucket", &*place.wish.bucket)];
+            out.sample("margay_mount_open_files", &labels, place.mounted.state().open_files);
+        }
+        out.family("margay_mount_notices_total", Kind::Counter, "Changes of S3 that a mount's kernel was told of.");
+        for place in places.iter() {
+            let labels = [("bucket", &*place.wish.bucket)];
+            out.sample("margay_mount_notices_total", &labels, place.mounted.metrics().notices());
+        }
+        if let Some(first) = places.first() {
+            let mount = first.mounted.mount();
+            out.value(
+                "margay_mount_known_files",
+                Kind::Gauge,
+                "Files that kernels may ask for by number.",
+                mount.known(),
+            );
+            out.value(
+                "margay_mount_late_notices_total",
+                Kind::Counter,
+                "Answers to S3 that did not wait until every kernel had forgotten what they changed.",
+                mount.late_notices(),
+            );
+        }
+    }
+}
+
+fn write_requests(out: &mut Exposition, rows: &[(String, Vec<Measured>)]) {
+    let all = || rows.iter().flat_map(|(bucket, lines)| lines.iter().map(move |line| (bucket, line)));
+    out.family("margay_mount_failed_total", Kind::Counter, "Requests of the kernel answered with an error number.");
+    for (bucket, line) in all() {
+        out.sample("margay_mount_failed_total", &[("bucket", bucket), ("operation", line.name)], line.failed);
+    }
+    out.family("margay_mount_request_seconds", Kind::Histogram, "Time in the server for a request of the kernel.");
+    for (bucket, line) in all() {
+        let labels = [("bucket", &**bucket), ("operation", line.name)];
+        let mut below = 0;
+        for (end, count) in BUCKETS_US.iter().zip(line.buckets) {
+            below += count;
+            let end = (*end as f64 / 1e6).to_string();
+            out.sample("margay_mount_request_seconds_bucket", &[labels[0], labels[1], ("le", &end)], below);
+        }
+        out.sample("margay_mount_request_seconds_bucket", &[labels[0], labels[1], ("le", "+Inf")], line.count);
+        out.sample("margay_mount_request_seconds_sum", &labels, line.seconds);
+        out.sample("margay_mount_request_seconds_count", &labels, line.count);
+    }
+}

@@ -1,0 +1,140 @@
+//! What `-o` says about a mount.
+//!
+//! Why:        the words are those of mount(8), so that an fstab line reads as any other.
+//! Invariants: W1 words for programs around us are passed over; an unknown word is an error, never a silent default.
+//! Not here:   doing it (`mounts`).
+
+use margay_fuse::{Ownership, SessionOptions};
+
+/// Words that mount(8), systemd or a default say, and that change nothing here.
+const PASSED_OVER: &[&str] = &[
+    "defaults",
+    "rw",
+    "async",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "_netdev",
+    "nofail",
+    "exec",
+    "relatime",
+    "strictatime",
+    "lazytime",
+    "nosuid",
+    "nodev",
+    "default_permissions",
+];
+
+/// How one bucket is mounted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MountChoice {
+    pub read_only: bool,
+    /// Every change is durable before its call returns.
+    pub sync: bool,
+    pub writeback: bool,
+    pub suid: bool,
+    pub dev: bool,
+    /// `None`: as far as this user may.
+    pub allow_other: Option<bool>,
+    pub threads: Option<usize>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    /// Octal.
+    pub umask: Option<u32>,
+}
+
+/// Threads that answer when every change waits for the disk, so that many share one sync.
+const SYNC_THREADS: usize = 32;
+const THREADS_MAX: usize = 256;
+
+impl MountChoice {
+    /// The error names the word.
+    pub fn parse(text: &str) -> Result<MountChoice, String> {
+        let mut choice = MountChoice::default();
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            choice.take(word)?;
+        }
+        Ok(choice)
+    }
+
+    fn take(&mut self, word: &str) -> Result<(), String> {
+        match word {
+            "ro" => self.read_only = true,
+            "sync" => self.sync = true,
+            "writeback" => self.writeback = true,
+            "suid" => self.suid = true,
+            "dev" => self.dev = true,
+            "allow_other" => self.allow_other = Some(true),
+            "noallow_other" => self.allow_other = Some(false),
+            word if PASSED_OVER.contains(&word) || word.starts_with("x-") || word.starts_with("comment=") => {}
+            word => {
+                let (name, value) = word.split_once('=').ok_or_else(|| unknown(word))?;
+                match name {
+                    "uid" => self.uid = Some(number(word, value, 10)?),
+                    "gid" => self.gid = Some(number(word, value, 10)?),
+                    "umask" => self.umask = Some(number(word, value, 8)? & 0o777),
+                    "threads" => {
+                        let threads = number(word, value, 10)? as usize;
+                        if !(1..=THREADS_MAX).contains(&threads) {
+                            return Err(format!("{word}: between 1 and {THREADS_MAX}"));
+                        }
+                        self.threads = Some(threads);
+                    }
+                    _ => return Err(unknown(word)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn ownership(&self) -> Ownership {
+        Ownership { uid: self.uid, gid: self.gid, umask: self.umask }
+    }
+
+    pub(super) fn session(&self, source: String) -> SessionOptions {
+        let usual = SessionOptions::default();
+        SessionOptions {
+            source,
+            read_only: self.read_only,
+            allow_other: self.allow_other.unwrap_or(usual.allow_other),
+            writeback: self.writeback,
+            suid: self.suid,
+            dev: self.dev,
+            threads: self.threads.unwrap_or(if self.sync { SYNC_THREADS } else { usual.threads }),
+        }
+    }
+}
+
+fn unknown(word: &str) -> String {
+    format!(
+        "{word} is no mount option; there are ro, sync, writeback, uid=, gid=, umask=, threads=, allow_other, suid, dev"
+    )
+}
+
+fn number(word: &str, value: &str, radix: u32) -> Result<u32, String> {
+    u32::from_str_radix(value, radix).map_err(|_| format!("{word}: {value:?} is no number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_an_fstab_line_are_understood() {
+        let choice = MountChoice::parse("defaults,ro,uid=1000,umask=027,_netdev,x-systemd.requires=a.service").unwrap();
+        assert_eq!((choice.read_only, choice.uid, choice.umask), (true, Some(1000), Some(0o27)));
+        assert_eq!(MountChoice::parse("").unwrap(), MountChoice::default());
+    }
+
+    #[test]
+    fn an_unknown_word_is_named() {
+        for text in ["speed", "uid=me", "umask=9", "threads=0", "colour=red"] {
+            let error = MountChoice::parse(text).unwrap_err();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+}

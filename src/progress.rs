@@ -1,0 +1,172 @@
+//! How far a long work is, and the line on a terminal that says so.
+//!
+//! Why:        a scrub reads for hours; a silent program looks dead.
+//! Invariants: L1 nothing is written when standard error is not a terminal.  L2 the line is gone when the work is over.
+//! Not here:   the works (`maintenance`, margay-volume).
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use margay_env::Env;
+use serde_json::{Value, json};
+
+use crate::settings::parse::show_bytes;
+
+/// Between two refreshes of the line.
+const REFRESH: Duration = Duration::from_millis(500);
+
+/// Bytes done of those to do; nothing while the work does not run.
+#[derive(Debug, Default)]
+pub struct Progress {
+    running: AtomicBool,
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+/// The work runs until this is dropped.
+#[derive(Debug)]
+pub struct Running<'a>(&'a Progress);
+
+impl Progress {
+    /// The work begins; of two at once the newer is shown.
+    pub fn begin(&self, total: u64) -> Running<'_> {
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+        self.running.store(true, Ordering::Relaxed);
+        Running(self)
+    }
+
+    pub fn now(&self) -> Option<Far> {
+        let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        self.running.load(Ordering::Relaxed).then(|| Far::Bytes(load(&self.done), load(&self.total)))
+    }
+
+    /// For `margay status`; null while it does not run.
+    pub fn to_json(&self) -> Value {
+        match self.now() {
+            Some(Far::Bytes(done, total)) => json!({ "done_bytes": done, "total_bytes": total }),
+            _ => Value::Null,
+        }
+    }
+}
+
+impl Running<'_> {
+    pub fn at(&self, done: u64) {
+        self.0.done.store(done, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.store(false, Ordering::Relaxed);
+    }
+}
+
+/// How far a work is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Far {
+    /// Done, and in all.
+    Bytes(u64, u64),
+    /// Read so far.
+    Rows(u64),
+}
+
+impl Far {
+    /// As a server's status tells it.
+    pub fn from_json(value: &Value) -> Option<Far> {
+        Some(Far::Bytes(value["done_bytes"].as_u64()?, value["total_bytes"].as_u64()?))
+    }
+
+    fn text(self, label: &str, elapsed: Duration) -> String {
+        let rate = |done: u64| (done as f64 / elapsed.as_secs_f64().max(0.001)) as u64;
+        match self {
+            Far::Bytes(done, total) => {
+                // What several objects share counts for each of them, so there may be more than all.
+                let percent = (done.saturating_mul(100) / total.max(1)).min(99);
+                let (done, total, rate) = (round(done), round(total), round(rate(done)));
+                format!("{label}: {done} of {total} ({percent} %), {rate}/s")
+            }
+            Far::Rows(rows) => format!("{label}: {rows} rows read, {}/s", rate(rows)),
+        }
+    }
+}
+
+/// Whole units are enough while it runs.
+fn round(bytes: u64) -> String {
+    let unit = [1 << 30, 1 << 20, 1 << 10].into_iter().find(|unit| bytes >= 10 * unit).unwrap_or(1);
+    show_bytes(bytes / unit * unit)
+}
+
+/// A line that follows a work; gone when dropped.
+#[derive(Debug)]
+pub struct Line {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Line {
+    /// Asks `far` now and then, on a thread of its own.
+    pub fn follow(env: &Env, label: &'static str, far: impl Fn() -> Option<Far> + Send + 'static) -> Line {
+        let over = Arc::new(AtomicBool::new(false));
+        if !std::io::stderr().is_terminal() {
+            return Line { over, thread: None };
+        }
+        let (clock, ended) = (Arc::clone(&env.clock), Arc::clone(&over));
+        let show = move || {
+            let began = clock.monotonic();
+            let mut width = 0;
+            while !ended.load(Ordering::Acquire) {
+                std::thread::park_timeout(REFRESH);
+                let Some(far) = far().filter(|_| !ended.load(Ordering::Acquire)) else { continue };
+                let text = far.text(label, clock.monotonic().saturating_sub(began));
+                write_line(&text, &mut width);
+            }
+            if width > 0 {
+                write_line("", &mut width);
+            }
+        };
+        // Without a thread there is no line, which stops nothing.
+        Line { over, thread: std::thread::Builder::new().name("progress".to_owned()).spawn(show).ok() }
+    }
+}
+
+/// Replaces the line, which has `width` characters.
+fn write_line(text: &str, width: &mut usize) {
+    eprint!("\r{text:<old$}\r{text}", old = *width);
+    let _ = std::io::stderr().flush();
+    *width = text.len();
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_work_is_shown_while_it_runs() {
+        let progress = Progress::default();
+        assert_eq!((progress.now(), progress.to_json()), (None, Value::Null));
+        let running = progress.begin(4 << 30);
+        running.at(3 << 30);
+        let far = progress.now().unwrap();
+        assert_eq!(Far::from_json(&progress.to_json()), Some(far));
+        assert_eq!(far.text("scrub", Duration::from_secs(30)), "scrub: 3GiB of 4GiB (75 %), 102MiB/s");
+        assert_eq!(Far::Bytes(7, 0).text("x", Duration::ZERO), "x: 7 of 0 (99 %), 7000/s");
+        assert_eq!(Far::Rows(100).text("fsck", Duration::from_secs(2)), "fsck: 100 rows read, 50/s");
+        drop(running);
+        assert_eq!(progress.now(), None);
+    }
+}

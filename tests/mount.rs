@@ -1,0 +1,273 @@
+//! Mounts of the real binary: file work, both doors side by side, and a server that dies or stops under a mount.
+//!
+//! Not run where there is no /dev/fuse or no right to mount; each test says so.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first thing that it does not expect")]
+#![allow(clippy::disallowed_methods, reason = "the tests are programs that use a mount")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Why nothing can be mounted here.
+fn cannot_mount() -> bool {
+    let cannot = !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root();
+    if cannot {
+        eprintln!("SKIPPED: no /dev/fuse, or not root");
+    }
+    cannot
+}
+
+fn margay(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_margay"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MARGAY_") || name.starts_with("AWS_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+struct World {
+    folder: tempfile::TempDir,
+    child: Child,
+    endpoint: String,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let (child, endpoint) = start(folder.path());
+        World { folder, child, endpoint }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join("mnt").join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.at(name)).unwrap()
+    }
+
+    fn data(&self) -> String {
+        self.folder.path().join("data").to_str().unwrap().to_owned()
+    }
+
+    /// The small S3 client.
+    fn client(&self, arguments: &[&str]) -> String {
+        let data = self.data();
+        let mut all = vec!["client", "--data", &data, "--endpoint", &self.endpoint];
+        all.extend(arguments);
+        let output = margay(&all);
+        assert!(output.status.success(), "{all:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn put(&self, key: &str, content: &str) {
+        let file = self.folder.path().join("body");
+        fs::write(&file, content).unwrap();
+        self.client(&["put", file.to_str().unwrap(), &format!("s3://demo/{key}")]);
+    }
+
+    fn command(&self, arguments: &[&str]) -> Output {
+        let data = self.data();
+        let mut all = arguments.to_vec();
+        all.extend(["--data", &data]);
+        margay(&all)
+    }
+
+    fn end(&mut self, signal: Signal) -> Duration {
+        let begun = Instant::now();
+        kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
+        self.child.wait().unwrap();
+        begun.elapsed()
+    }
+
+    fn start_again(&mut self) {
+        (self.child, self.endpoint) = start(self.folder.path());
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        for name in ["mnt", "second"] {
+            let path = self.folder.path().join(name);
+            let _ = Command::new("umount").arg("-l").arg(&path).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+fn start(folder: &Path) -> (Child, String) {
+    let mount = format!("demo={}", folder.join("mnt").display());
+    let mut child = Command::new(env!("CARGO_BIN_EXE_margay"))
+        .args(["serve", "--address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0", "--mount", &mount, "--data"])
+        .arg(folder.join("data"))
+        .args(["--set", "limits.drain_seconds_max=2"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut screen = String::new();
+    while !screen.contains("Ctrl-C") {
+        screen.push_str(&lines.next().expect("the start screen ends early").unwrap());
+        screen.push('\n');
+    }
+    assert!(screen.contains("mount     demo/ on "), "{screen}");
+    let line = screen.lines().find(|line| line.trim_start().starts_with("S3 ")).unwrap();
+    (child, line.split_whitespace().nth(1).unwrap().to_owned())
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn file_work() {
+    if cannot_mount() {
+        return;
+    }
+    let world = World::new();
+    fs::create_dir_all(world.at("a/b")).unwrap();
+    fs::write(world.at("a/b/file"), "one two three").unwrap();
+    assert_eq!(world.text("a/b/file"), "one two three");
+    let mut file = OpenOptions::new().read(true).write(true).open(world.at("a/b/file")).unwrap();
+    file.seek(SeekFrom::Start(4)).unwrap();
+    file.write_all(b"TWO").unwrap();
+    file.set_len(7).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(world.text("a/b/file"), "one TWO");
+    let mut append = OpenOptions::new().append(true).open(world.at("a/b/file")).unwrap();
+    append.write_all(b"!").unwrap();
+    drop(append);
+    assert_eq!(world.text("a/b/file"), "one TWO!");
+    fs::rename(world.at("a/b"), world.at("c")).unwrap();
+    assert_eq!(world.text("c/file"), "one TWO!");
+    assert_eq!(names(&world.at("a")), Vec::<String>::new());
+    // An open file without a name goes on.
+    fs::remove_file(world.at("c/file")).unwrap();
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), file.metadata().unwrap().nlink()), ("one TWO!", 0));
+    fs::remove_dir(world.at("c")).unwrap();
+    assert_eq!(fs::remove_dir(world.at("c")).unwrap_err().kind(), ErrorKind::NotFound);
+    let large: Vec<u8> = (0..9_000_000_u32).map(|index| (index * 7 % 251) as u8).collect();
+    fs::write(world.at("large"), &large).unwrap();
+    assert!(fs::read(world.at("large")).unwrap() == large);
+    fs::write(world.at("mode"), "").unwrap();
+    fs::set_permissions(world.at("mode"), fs::Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(fs::metadata(world.at("mode")).unwrap().mode() & 0o7777, 0o640);
+    let count = 3000;
+    fs::create_dir(world.at("many")).unwrap();
+    (0..count).for_each(|number| drop(File::create(world.at(&format!("many/{number}"))).unwrap()));
+    assert_eq!(names(&world.at("many")).len(), count);
+    fs::remove_dir_all(world.at("many")).unwrap();
+}
+
+#[test]
+fn both_doors_show_the_same() {
+    if cannot_mount() {
+        return;
+    }
+    let world = World::new();
+    // The kernel keeps that it is absent, until S3 makes it.
+    assert_eq!(fs::metadata(world.at("x/y")).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(names(&world.at("")), Vec::<String>::new());
+    world.put("x/y", "from S3");
+    assert_eq!(world.text("x/y"), "from S3");
+    assert_eq!(names(&world.at("")), ["x"]);
+    for round in 0..20 {
+        let content = format!("round {round} {}", "z".repeat(round));
+        world.put("x/y", &content);
+        assert_eq!(world.text("x/y"), content);
+        assert_eq!(fs::metadata(world.at("x/y")).unwrap().len(), content.len() as u64);
+    }
+    fs::write(world.at("x/back"), "from the mount").unwrap();
+    let file = world.folder.path().join("got");
+    world.client(&["get", "s3://demo/x/back", file.to_str().unwrap()]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "from the mount");
+    // A file beside a directory of its name.
+    world.put("x", "beside");
+    assert_eq!(names(&world.at("")), ["x", "x@{file}"]);
+    assert_eq!(world.text("x@{file}"), "beside");
+    world.client(&["rm", "s3://demo/x/y"]);
+    world.client(&["rm", "s3://demo/x/back"]);
+    // Made explicit by the write in the mount, it stays.
+    assert_eq!(names(&world.at("x")), Vec::<String>::new());
+    assert_eq!(fs::metadata(world.at("x/y")).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_killed_server_leaves_no_hanging_mount() {
+    if cannot_mount() {
+        return;
+    }
+    let mut world = World::new();
+    let mut kept = File::create(world.at("kept")).unwrap();
+    kept.write_all(b"synced").unwrap();
+    kept.sync_all().unwrap();
+    File::open(world.at("")).unwrap().sync_all().unwrap();
+    world.end(Signal::KILL);
+    let error = fs::read_dir(world.at("")).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::NOTCONN.raw_os_error()), "{error}");
+    assert!(kept.write_all(b"more").is_err() || kept.sync_all().is_err());
+    world.start_again();
+    assert_eq!(world.text("kept"), "synced");
+}
+
+#[test]
+fn a_stop_publishes_what_is_open() {
+    if cannot_mount() {
+        return;
+    }
+    let mut world = World::new();
+    let mut open = File::create(world.at("open")).unwrap();
+    open.write_all(b"not closed").unwrap();
+    let took = world.end(Signal::TERM);
+    assert!(took > Duration::from_secs(1) && took < Duration::from_secs(20), "{took:?}");
+    drop(open);
+    world.start_again();
+    assert_eq!(world.text("open"), "not closed");
+}
+
+#[test]
+fn mounts_come_and_go_by_command() {
+    if cannot_mount() {
+        return;
+    }
+    let world = World::new();
+    let second = world.folder.path().join("second");
+    let second = second.to_str().unwrap();
+    let text = |output: Output| {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    fs::create_dir(world.at("inner")).unwrap();
+    text(world.command(&["mount", "demo/inner", second, "-o", "ro"]));
+    fs::write(world.at("inner/file"), "seen twice").unwrap();
+    assert_eq!(fs::read_to_string(Path::new(second).join("file")).unwrap(), "seen twice");
+    assert_eq!(fs::write(Path::new(second).join("no"), "").unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
+    assert!(text(world.command(&["mounts"])).contains(&format!("demo/inner/ on {second} (ro)")));
+    text(world.command(&["unmount", second]));
+    text(world.command(&["mount", "other", second, "-o", "uid=1234,umask=077"]));
+    fs::write(Path::new(second).join("mine"), "").unwrap();
+    let found = fs::metadata(Path::new(second).join("mine")).unwrap();
+    assert_eq!((found.uid(), found.mode() & 0o7777), (1234, 0o700));
+    assert!(world.client(&["ls"]).contains("s3://other"));
+    text(world.command(&["unmount", second]));
+    assert_eq!(fs::read_dir(second).unwrap().count(), 0);
+    let wrong = world.command(&["mount", "demo", second, "-o", "speed"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(!world.command(&["unmount", second]).status.success());
+    assert!(!world.command(&["mount", "No_Bucket", second]).status.success());
+}
