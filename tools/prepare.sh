@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what building needs and this machine lacks: a C compiler, curl, a Rust toolchain. Changes nothing
-# when all of it is there. For Debian and Ubuntu; on others it says what to install.
+# Installs what building needs and this machine lacks: a C compiler, curl, a Rust toolchain; for `tests` the formatter
+# and linter too, for `fuzz` a C++ compiler. Changes nothing when all of it is there. For Debian and Ubuntu; on others
+# it says what to install.
 set -euo pipefail
 
 # Oldest compiler that builds the dependencies; the same number stands in Cargo.toml (rust-version).
@@ -37,6 +38,8 @@ rust_fits() {
 
 missing=()
 have cc || missing+=(gcc libc6-dev)
+# libFuzzer is written in C++.
+if [ "${1:-}" = fuzz ]; then have c++ || missing+=(g++); fi
 if ! rust_fits && ! have rustup; then
     have curl || missing+=(curl)
     [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)

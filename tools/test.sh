@@ -3,7 +3,8 @@
 #
 # A suite may say what it showed by lines `evidence: TEXT` on stdout or in the file $MARGAY_EVIDENCE, and that it
 # left something out by `skipped: WHAT, because WHY`. Counts come from cargo's and the client suite's own lines:
-# `test result: ok. N passed; M failed`, `client NAME: N checks passed`, `client NAME: FAILED, M of N checks`.
+# `test result: ok. N passed; M failed`, `client NAME: N checks passed`, `client NAME: FAILED, M of N checks`,
+# `fuzz NAME: ok, N runs`, `fuzz NAME: FAILED`.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,6 +24,8 @@ counts() {
         /^test result: /                       { good += $4; bad += $6 }
         /^client [a-z0-9]+: [0-9]+ checks /    { good += $3 }
         /^client [a-z0-9]+: FAILED, /          { good += $6 - $4; bad += ($4 > 0 ? $4 : 1) }
+        /^fuzz [a-z_]+: ok, /                  { good += 1 }
+        /^fuzz [a-z_]+: FAILED/                { bad += 1 }
         END                                    { print good + 0, bad + 0 }' "$1"
 }
 
@@ -55,6 +58,7 @@ run() {
         format) suite format cargo fmt --all --check ;;
         lint) suite lint cargo clippy --workspace --all-targets --locked -- -D warnings ;;
         test) suite test cargo test --workspace --locked --no-fail-fast ;;
+        fuzz) suite fuzz tools/fuzz.sh "${FUZZ:-50000x}" ;;
         build) suite build cargo build --release --locked --bin margay ;;
         clients)
             if [ -x tests/clients/run.sh ]; then
@@ -66,14 +70,15 @@ run() {
         kill) suite kill tests/kill/run.sh ;;
         soak) suite soak tools/soak.sh "${SOAK_SEEDS:-60}" ;;
         full) suite full tests/full/run.sh 2 1024 ;;
-        *) echo "unknown suite $1; there are: format lint test build clients kill soak full" >&2; exit 2 ;;
+        mount) suite mount tests/mount/run.sh ;;
+        *) echo "unknown suite $1; there are: format lint test fuzz build clients kill soak full mount" >&2; exit 2 ;;
     esac
 }
 
 tools/prepare.sh tests || exit 1
-if [ $# = 0 ]; then set -- format lint test build clients kill soak full; fi
+if [ $# = 0 ]; then set -- format lint test fuzz build clients kill soak full mount; fi
 for name in "$@"; do
-    if [[ "$name" =~ ^(clients|kill|full)$ ]] && [ ! -x "$binary" ]; then run build; fi
+    if [[ "$name" =~ ^(clients|kill|full|mount)$ ]] && [ ! -x "$binary" ]; then run build; fi
     run "$name"
 done
 
