@@ -20,6 +20,7 @@ pub mod mounts;
 pub mod open_files;
 pub mod probe;
 pub mod progress;
+mod ready;
 pub mod screen;
 pub mod server;
 pub mod settings;

@@ -2,7 +2,8 @@
 //!
 //! Why:        a bucket has one session with the kernel, so that its locks and caches are right for all who use it;
 //!             further places are views of it (bind mounts).
-//! Invariants: T1 at most one session per bucket.  T2 a mount that somebody else ended disappears from the list.
+//! Invariants: T1 at most one session per bucket that is mounted anywhere.  T2 a mount or a view that somebody else
+//!             ended (umount) leaves the list before the next look at it.
 //! Locking:    one lock, held while a mount is made or ended: it is rare and must not happen twice.
 //! Not here:   requests of the kernel (margay-fuse), who asked (`cli`, `control`).
 
@@ -14,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use margay_env::Env;
-use margay_fuse::{Mounted, mount_point, names};
+use margay_fuse::mount_point::{self, MOUNT_KIND};
+use margay_fuse::{Mounted, names};
 use margay_volume::Volume;
 use margay_volume::posix::{Mount, MountOptions, PosixError};
 use parking_lot::Mutex;
@@ -22,8 +24,10 @@ use serde_json::{Value, json};
 
 use options::MountChoice;
 
-/// How often a busy view is tried again.
+/// How often a busy place is tried again.
 const BUSY_RETRY: Duration = Duration::from_millis(50);
+/// For the session of a mount that somebody else ended, until it has published what was written.
+const END_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// What is to be mounted where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +99,7 @@ impl Mounts {
     /// Mounts; makes the directory when it is absent. Blocks; the error is one line. The bucket must exist.
     pub fn mount(&self, wish: &MountWish) -> Result<(), String> {
         let mut places = self.places.lock();
-        places.retain(|place| !place.mounted.ended());
+        self.drop_ended(&mut places);
         let shown = wish.path.display();
         mount_point::clear_dead(&wish.path).map_err(|error| format!("{shown} cannot be freed: {error}"))?;
         self.env.disk.create_dir_all(&wish.path).map_err(|error| format!("{shown} cannot be made: {error}"))?;
@@ -127,19 +131,19 @@ impl Mounts {
     /// Unmounts one place; waits for those who use it at most `longest`. False when they were cut off.
     pub fn unmount(&self, path: &Path, longest: Duration) -> Result<bool, String> {
         let mut places = self.places.lock();
-        places.retain(|place| !place.mounted.ended());
+        self.drop_ended(&mut places);
         let Some(index) = places.iter().position(|place| place.views.iter().any(|view| view.path == path)) else {
             return Err(format!("{} is no mount of this server; `margay mounts` shows them", path.display()));
         };
         let place = &mut places[index];
         let failed = |error| format!("{} cannot be unmounted: {error}", path.display());
-        if place.views.len() == 1 {
-            let calm = place.mounted.unmount(longest).map_err(failed)?;
-            places.remove(index);
-            return Ok(calm);
-        }
+        let deadline = self.env.clock.monotonic() + longest;
         let calm = self.detach(path, longest).map_err(failed)?;
         place.views.retain(|view| view.path != path);
+        if place.views.is_empty() {
+            let left = deadline.saturating_sub(self.env.clock.monotonic());
+            return Ok(places.remove(index).mounted.end(left) && calm);
+        }
         Ok(calm)
     }
 
@@ -147,17 +151,34 @@ impl Mounts {
     pub fn unmount_all(&self, longest: Duration) {
         let deadline = self.env.clock.monotonic() + longest;
         let left = || deadline.saturating_sub(self.env.clock.monotonic());
-        for place in self.places.lock().drain(..).filter(|place| !place.mounted.ended()) {
-            for view in place.views.iter().skip(1) {
-                if let Err(error) = self.detach(&view.path, left()) {
-                    tracing::warn!(%error, path = %view.path.display(), "cannot be unmounted");
+        for place in self.places.lock().drain(..) {
+            let shown = place.wish.path.display();
+            for view in place.views.iter().rev() {
+                match self.detach(&view.path, left()) {
+                    Ok(true) => {}
+                    Ok(false) => tracing::warn!(path = %view.path.display(), "still in use, detached"),
+                    // Somebody else was faster.
+                    Err(_) if place.mounted.state().ended => {}
+                    Err(error) => tracing::warn!(%error, path = %view.path.display(), "cannot be unmounted"),
                 }
             }
-            match place.mounted.unmount(left()) {
-                Ok(true) => {}
-                Ok(false) => tracing::warn!(path = %place.wish.path.display(), "still in use, detached"),
-                Err(error) => tracing::warn!(%error, path = %place.wish.path.display(), "cannot be unmounted"),
+            if !place.mounted.end(left()) {
+                tracing::warn!(path = %shown, "its session did not end in time; what was written so far is published");
             }
+        }
+    }
+
+    /// Forgets what others unmounted. A session whose last place is gone gets the time to publish what was written.
+    fn drop_ended(&self, places: &mut Vec<Place>) {
+        match mount_point::mounts(&self.env) {
+            Ok(lines) => {
+                let there = |view: &View| lines.iter().any(|line| line.path == view.path && line.kind == MOUNT_KIND);
+                places.iter_mut().for_each(|place| place.views.retain(there));
+            }
+            Err(error) => tracing::warn!(%error, "cannot read what is mounted"),
+        }
+        for place in places.extract_if(.., |place| place.views.is_empty() || place.mounted.ended()) {
+            place.mounted.end(END_TIME_MAX);
         }
     }
 
@@ -178,7 +199,7 @@ impl Mounts {
     /// For `margay mounts` and `margay status`.
     pub fn status(&self) -> Value {
         let mut places = self.places.lock();
-        places.retain(|place| !place.mounted.ended());
+        self.drop_ended(&mut places);
         let rows = places.iter().flat_map(|place| {
             let state = place.mounted.state();
             place.views.iter().enumerate().map(move |(index, view)| {

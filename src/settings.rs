@@ -38,6 +38,8 @@ pub struct ConnectionLimits {
 pub struct StorageLimits {
     pub io_threads_max: usize,
     pub paths_max: usize,
+    pub file_memory_bytes_max: u64,
+    pub files_memory_bytes_max: u64,
     /// Bytes per second.
     pub reclaim_rate_max: u64,
     /// Bytes per second.
@@ -120,6 +122,8 @@ impl Settings {
             storage: StorageLimits {
                 io_threads_max: count("limits.io_threads_max"),
                 paths_max: count("limits.paths_max"),
+                file_memory_bytes_max: number("limits.file_memory_bytes_max"),
+                files_memory_bytes_max: number("limits.files_memory_bytes_max"),
                 reclaim_rate_max: number("limits.reclaim_rate_max"),
                 scrub_rate_max: number("limits.scrub_rate_max"),
                 log_bytes_max: number("limits.log_bytes_max"),

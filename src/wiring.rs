@@ -57,6 +57,8 @@ impl Storage {
         let options = margay_volume::Options {
             blocking: Arc::new(RuntimeThreads(tokio::runtime::Handle::current())),
             paths_max: limits.paths_max,
+            file_memory_bytes_max: limits.file_memory_bytes_max,
+            memory_bytes_max: limits.files_memory_bytes_max,
             ..margay_volume::Options::default()
         };
         let below = Arc::clone(&engine) as Arc<dyn Engine>;

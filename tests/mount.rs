@@ -205,6 +205,14 @@ fn both_doors_show_the_same() {
     // Made explicit by the write in the mount, it stays.
     assert_eq!(names(&world.at("x")), Vec::<String>::new());
     assert_eq!(fs::metadata(world.at("x/y")).unwrap_err().kind(), ErrorKind::NotFound);
+    // The file gets the plain name back, and the kernel forgets the other: not before the answer, but soon.
+    fs::remove_dir(world.at("x")).unwrap();
+    assert_eq!(world.text("x"), "beside");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while fs::metadata(world.at("x@{file}")).is_ok() {
+        assert!(Instant::now() < deadline, "the kernel keeps a name that is gone");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
@@ -264,6 +272,14 @@ fn mounts_come_and_go_by_command() {
     let found = fs::metadata(Path::new(second).join("mine")).unwrap();
     assert_eq!((found.uid(), found.mode() & 0o7777), (1234, 0o700));
     assert!(world.client(&["ls"]).contains("s3://other"));
+    // umount(8) ends a mount and a view, and the server knows it at once.
+    for what in ["other", "demo/inner"] {
+        for _ in 0..2 {
+            assert!(Command::new("umount").arg(second).status().unwrap().success());
+            assert!(!text(world.command(&["mounts"])).contains(second));
+            text(world.command(&["mount", what, second]));
+        }
+    }
     text(world.command(&["unmount", second]));
     assert_eq!(fs::read_dir(second).unwrap().count(), 0);
     let wrong = world.command(&["mount", "demo", second, "-o", "speed"]);

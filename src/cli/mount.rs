@@ -55,6 +55,9 @@ pub(super) struct Mount {
     /// The same as -o ro
     #[arg(long)]
     read_only: bool,
+    /// The same as -o sync
+    #[arg(long)]
+    sync: bool,
     /// Stay until it is unmounted; Ctrl-C unmounts
     #[arg(long)]
     foreground: bool,
@@ -85,6 +88,9 @@ pub(super) fn run_mount(args: &Mount) -> Result<(), Failure> {
     let mut options = args.options.join(",");
     if args.read_only {
         options.push_str(",ro");
+    }
+    if args.sync {
+        options.push_str(",sync");
     }
     MountChoice::parse(&options).map_err(Failure::usage)?;
     let data = args.data.settings(&Env::real())?.data;

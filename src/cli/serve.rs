@@ -29,6 +29,7 @@ use crate::metrics::{Requests, Traffic};
 use crate::mounts::Mounts;
 use crate::open_files;
 use crate::probe;
+use crate::ready;
 use crate::screen::{self, Screen};
 use crate::server::Server;
 use crate::settings::resolve::stray_variables;
@@ -126,6 +127,7 @@ async fn serve(
     };
     print!("{}", screen.text());
     tracing::info!(%address, data = %settings.data.display(), version = env!("CARGO_PKG_VERSION"), "serving");
+    ready::tell();
 
     signals.first(tls.as_ref()).await;
     tracing::info!(seconds = limits.drain_time_max.as_secs(), "stopping: running requests are finished first");

@@ -143,6 +143,18 @@ pub const SETTINGS: &[Setting] = &[
         "directories whose path is kept in memory",
     ),
     setting(
+        "limits.file_memory_bytes_max",
+        Kind::Bytes { min: 64 * KIB, max: GIB },
+        "16MiB",
+        "bytes written to one open file of a mount that wait in memory; more go to the disk at once",
+    ),
+    setting(
+        "limits.files_memory_bytes_max",
+        Kind::Bytes { min: MIB, max: 64 * GIB },
+        "256MiB",
+        "the same for all open files together",
+    ),
+    setting(
         "limits.reclaim_rate_max",
         Kind::Bytes { min: MIB, max: TIB },
         "64MiB",

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The POSIX door of the real binary: both doors against each other, and the mount against a directory of this
-# machine, also after kill -9; then what it must survive. Usage: tests/mount/run.sh [CHANGES [CALLS [KILL_CALLS]]]
+# machine, also after kill -9; what it must survive; how it is asked for.
+# Usage: tests/mount/run.sh [CHANGES [CALLS [KILL_CALLS]]]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -16,3 +17,4 @@ run doors --operations "$changes"
 run mirror --operations "$calls"
 run mirror --operations "$kill_calls" --kill-every 150
 tests/mount/survive.sh
+tests/mount/options.sh

@@ -1,4 +1,4 @@
-"""What survive.sh asks of a mount: survive.py tree|rows|rows_kept|victim|refill|many|names ARGUMENTS."""
+"""What survive.sh asks of a mount: survive.py tree|rows|rows_kept|victim|refill|fill|filled|many|names ARGUMENTS."""
 
 import errno
 import hashlib
@@ -134,6 +134,31 @@ def refill(folder):
     print(f"{size} MiB until ENOSPC, all read, {back >> 20} of {freed >> 20} deleted MiB in use again after {waited:.1f} s")
 
 
+def fill(folder, manifest):
+    """Files of 1 MB until ENOSPC; MANIFEST says what is in them."""
+    choice = random.Random(3)
+    with open(manifest, "w") as notes:
+        for number in range(1 << 20):
+            data = choice.randbytes(1_000_000)
+            try:
+                write_file(os.path.join(folder, str(number)), data)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                break
+            notes.write(f"{number} {hashlib.sha256(data).hexdigest()}\n")
+
+
+def filled(folder, manifest):
+    count = 0
+    for name, digest in (line.split() for line in open(manifest)):
+        with open(os.path.join(folder, name), "rb") as file:
+            if hashlib.sha256(file.read()).hexdigest() != digest:
+                sys.exit(f"full disk: {name} differs after a start")
+        count += 1
+    print(count)
+
+
 def many(folder, count, others):
     """Holds many open files at once beside the others, half of them without a name."""
     files = []
@@ -175,5 +200,5 @@ def names(folder):
 
 
 if __name__ == "__main__":
-    steps = {"tree": tree, "rows": rows, "rows_kept": rows_kept, "victim": victim, "refill": refill, "many": many, "names": names}
-    steps[sys.argv[1]](*sys.argv[2:])
+    steps = [tree, rows, rows_kept, victim, refill, fill, filled, many, names]
+    {step.__name__: step for step in steps}[sys.argv[1]](*sys.argv[2:])

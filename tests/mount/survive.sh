@@ -75,6 +75,60 @@ databases() {
     evidence "SQLite under kill -9, integrity ok, acknowledged rows kept:$kept"
 }
 
+# The newest PostgreSQL of this machine, as its own user: initdb, a server, writers; kill -9 under them, twice.
+postgres() {
+    local bin base=$mount/postgres sockets=$work/sockets round one writers rows=0 load server_of_base parts
+    bin=$(dirname "$(ls -v /usr/lib/postgresql/*/bin/initdb 2>/dev/null | tail -n 1)")
+    if [ ! -x "$bin/postgres" ] || ! id postgres >/dev/null 2>&1; then
+        echo "skipped: PostgreSQL on a mount, because this machine has no PostgreSQL"
+        return
+    fi
+    as() { setpriv --reuid postgres --regid postgres --init-groups "$@"; }
+    database() { as "$bin/psql" -X -q -A -t -v ON_ERROR_STOP=1 -h "$sockets" -d postgres "$@"; }
+    begin_database() {
+        as "$bin/pg_ctl" -D "$base" -w -t 120 -l "$sockets/log" -o "-k $sockets -c listen_addresses=" start >"$work/said" ||
+            { cat "$sockets/log"; fail "PostgreSQL does not start"; }
+    }
+    mkdir "$base" "$sockets"
+    chmod 755 "$work"
+    chmod 700 "$base"
+    chown postgres "$base" "$sockets"
+    as "$bin/initdb" -D "$base" -A trust -k >"$work/said" || { cat "$work/said"; fail "initdb"; }
+    begin_database
+    database -c 'CREATE TABLE t(writer int, number int, body text, PRIMARY KEY (writer, number))'
+    for round in 1 2; do
+        writers=()
+        for one in 1 2 3 4; do
+            # A number is printed when its commit was answered.
+            seq -f "INSERT INTO t SELECT $one, $round * 1000000 + n, repeat('x', n %% 3000) FROM (SELECT %.0f::int) AS s(n) RETURNING number;" 200000 |
+                database >"$work/acknowledged.$round.$one" 2>/dev/null & writers+=($!)
+        done
+        database -c "CREATE TABLE load$round AS SELECT n, md5(n::text) FROM generate_series(1, 200000) n" 2>/dev/null & load=$!
+        sleep 4
+        server_of_base=$(head -n 1 "$base/postmaster.pid")
+        parts=$(pgrep -P "$server_of_base" | tr '\n' ' ')
+        kill_server
+        for one in "${writers[@]}"; do if wait "$one"; then fail "a writer did not notice"; fi; done
+        wait "$load" || true
+        # What is left of it can only be killed: its directory answers nothing.
+        kill -9 "$server_of_base" $parts 2>/dev/null || true
+        timeout 20 tail --pid="$server_of_base" -s 0.1 -f /dev/null || fail "PostgreSQL hangs"
+        again
+        begin_database
+        for one in 1 2 3 4; do
+            database -c "SELECT number FROM t WHERE writer = $one AND number / 1000000 = $round" | sort >"$work/have"
+            sort "$work/acknowledged.$round.$one" | comm -23 - "$work/have" >"$work/lost"
+            [ ! -s "$work/lost" ] || fail "PostgreSQL lost $(wc -l <"$work/lost") acknowledged rows"
+            rows=$((rows + $(wc -l <"$work/acknowledged.$round.$one")))
+        done
+        database -c 'SELECT count(*) FROM t' -c 'REINDEX TABLE t' -c 'VACUUM FULL t' >/dev/null
+    done
+    as "$bin/pg_ctl" -D "$base" -w -m fast stop >"$work/said"
+    as "$bin/pg_checksums" -D "$base" --check >"$work/said" || { cat "$work/said"; fail "checksums of PostgreSQL"; }
+    evidence "PostgreSQL under kill -9, twice: $rows acknowledged rows kept, checksums of $(sed -n 's/^Blocks scanned: *//p' "$work/said") blocks right"
+    rm -r "$base"
+}
+
 killed_server() {
     local kind victims=()
     for kind in write fsync read list create rename; do
@@ -124,10 +178,17 @@ crowds() {
     evidence "$(ask names "$mount/names") names, not UTF-8 or of 255 bytes"
 }
 
-full_disk() {
-    mkdir "$work/disk"
+# A disk of its own; fails where none can be had.
+disk() {
+    umount "$work/disk" 2>/dev/null || true
+    mkdir -p "$work/disk"
+    rm -f "$work/image"
     truncate -s 512M "$work/image"
-    if ! { mkfs.ext4 -q -m 0 "$work/image" && mount -o loop "$work/image" "$work/disk"; } 2>"$work/mount.log"; then
+    { mkfs.ext4 -q -m 0 "$work/image" && mount -o loop "$work/image" "$work/disk"; } 2>"$work/mount.log"
+}
+
+full_disk() {
+    if ! disk; then
         echo "skipped: a mount on a full disk, because no loop device mounts: $(tail -n 1 "$work/mount.log")"
         return
     fi
@@ -137,10 +198,36 @@ full_disk() {
     stop
 }
 
+# The server keeps enough free for its next start: it starts on a full disk, shows all, deletes and goes on.
+start_on_full_disk() {
+    local files
+    disk || return 0
+    start "$work/disk/data"
+    ask fill "$mount" "$work/manifest"
+    for _ in 1 2; do
+        kill_server
+        umount -l "$mount"
+        start "$work/disk/data"
+        files=$(ask filled "$mount" "$work/manifest")
+    done
+    rm "$mount"/1*
+    # What was deleted is given back in the background.
+    for _ in $(seq 300); do cp "$work/manifest" "$mount/manifest" 2>/dev/null && break; sleep 0.2; done
+    sync "$mount/manifest"
+    kill_server
+    umount -l "$mount"
+    start "$work/disk/data"
+    cmp "$work/manifest" "$mount/manifest" || fail "what was written after a full disk differs"
+    evidence "full of $files files of 1 MB: starts again after kill -9, shows them as they were, deletes and goes on"
+    stop
+}
+
 start
 copied_tree
 databases
+postgres
 killed_server
 repository
 crowds
 full_disk
+start_on_full_disk

@@ -19,11 +19,13 @@ pub struct MountLine {
     /// `major:minor` of the file system.
     pub device: String,
     pub path: PathBuf,
-    /// `fuse.margay` for ours.
+    /// [`MOUNT_KIND`] for ours.
     pub kind: String,
     pub source: String,
 }
 
+/// `kind` of our mounts.
+pub const MOUNT_KIND: &str = "fuse.margay";
 /// Bytes of /proc/self/mountinfo that are looked at.
 const MOUNTINFO_BYTES_MAX: usize = 16 << 20;
 

@@ -3,7 +3,6 @@
 //! Why:        the order in which a mount begins and ends.
 //! Invariants: O1 the kernel is told of other doors' changes from before the first request on.
 //!             O2 what was written is published before the end of a mount is told.
-//! Locking:    one lock for the threads of a mount, taken when it ends.
 //! Not here:   requests (operations).
 
 use std::path::Path;
@@ -13,7 +12,6 @@ use std::time::Duration;
 
 use margay_env::Env;
 use margay_volume::posix::{Mount, PosixError};
-use parking_lot::{Condvar, Mutex};
 
 use crate::door::{Door, Ownership};
 use crate::metrics::Metrics;
@@ -23,8 +21,6 @@ use crate::session::{MountError, Session, SessionOptions};
 
 /// How often files that are written and stay open are published.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
-/// How often a busy mount is tried again.
-const BUSY_RETRY: Duration = Duration::from_millis(50);
 
 /// What `status` and metrics show of a mount.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,13 +37,14 @@ pub struct Mounted {
     session: Arc<Session>,
     metrics: Arc<Metrics>,
     beside: Arc<Beside>,
+    /// It is at no place any more, whatever else may be mounted there by now.
+    unmounted: AtomicBool,
 }
 
 /// The threads beside a session.
 #[derive(Debug, Default)]
 struct Beside {
-    stop: Mutex<bool>,
-    changed: Condvar,
+    stop: AtomicBool,
     published: AtomicBool,
 }
 
@@ -68,8 +65,13 @@ impl Mounted {
         let session = Arc::new(session);
         let beside = Arc::new(Beside::default());
         let refused = |error| MountError::Refused { path: path.to_owned(), error };
-        let mounted =
-            Mounted { door: Arc::clone(&door), session: Arc::clone(&session), metrics, beside: Arc::clone(&beside) };
+        let mounted = Mounted {
+            door: Arc::clone(&door),
+            session: Arc::clone(&session),
+            metrics,
+            beside: Arc::clone(&beside),
+            unmounted: AtomicBool::new(false),
+        };
         notifier::start(Arc::clone(&door), Arc::clone(&watcher), session.kernel(), Arc::clone(&mounted.metrics))
             .map_err(refused)?;
         let thread = std::thread::Builder::new().name("fuse-publish".to_owned());
@@ -107,33 +109,13 @@ impl Mounted {
         self.beside.published.load(Ordering::Acquire)
     }
 
-    /// Publishes what was written and unmounts; waits for those who use it at most `longest`, then detaches it, and
-    /// what they write later is lost with the server. True when nobody was cut off.
-    pub fn unmount(&self, longest: Duration) -> std::io::Result<bool> {
-        if self.session.ended() {
-            return Ok(true);
-        }
-        let deadline = self.door.env.clock.monotonic() + longest;
-        loop {
-            match mount_point::unmount(self.path(), false) {
-                Ok(()) => break,
-                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) => {}
-                // Somebody else was faster.
-                Err(_) if self.session.ended() => break,
-                Err(error) => return Err(error),
-            }
-            if self.door.env.clock.monotonic() >= deadline {
-                mount_point::unmount(self.path(), true)?;
-                self.publish();
-                return Ok(false);
-            }
-            self.session.wait(BUSY_RETRY);
-        }
-        // A second view of it (a bind mount) keeps the session alive.
-        let left = deadline.saturating_sub(self.door.env.clock.monotonic()).max(BUSY_RETRY);
-        let ended = self.session.wait(left);
+    /// Once it is unmounted everywhere: waits for the end of the session at most `longest`, and publishes what was
+    /// written. False when files are still open: what is written later is lost when the server ends before they close.
+    pub fn end(self, longest: Duration) -> bool {
+        let ended = self.session.wait(longest);
         self.publish();
-        Ok(ended)
+        self.unmounted.store(true, Ordering::Release);
+        ended
     }
 
     fn publish(&self) {
@@ -145,23 +127,18 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if !self.session.ended() {
+        if !self.session.ended() && !self.unmounted.load(Ordering::Acquire) {
             let _ = mount_point::unmount(self.path(), true);
         }
-        *self.beside.stop.lock() = true;
-        self.beside.changed.notify_all();
+        self.beside.stop.store(true, Ordering::Release);
     }
 }
 
 /// Publishes what was written every second, and all of it at the end.
 fn publish(door: &Door, session: &Session, beside: &Beside) {
     loop {
-        let mut stop = beside.stop.lock();
-        if !*stop {
-            beside.changed.wait_for(&mut stop, PUBLISH_EVERY);
-        }
-        let last = *stop || session.ended();
-        drop(stop);
+        let ended = session.wait(PUBLISH_EVERY);
+        let last = ended || beside.stop.load(Ordering::Acquire);
         match door.mount.publish_written(last) {
             Ok(()) | Err(PosixError::Unsupported) => {}
             Err(error) => {

@@ -39,13 +39,11 @@ pub fn stored(name: &[u8]) -> Result<Name, NameError> {
     {
         return Ok(Name::Plain(text.to_owned()));
     }
-    if let Some(rest) = name.strip_suffix(BESIDE) {
-        return Ok(Name::Beside(whole(rest)?));
+    let (rest, beside) = name.strip_suffix(BESIDE).map_or((name, false), |rest| (rest, true));
+    if let Some((prefix, hash)) = long(rest) {
+        return Ok(Name::Long { prefix: pieces(prefix)?, hash, beside });
     }
-    if let Some((prefix, hash)) = long(name) {
-        return Ok(Name::Long { prefix: pieces(prefix)?, hash });
-    }
-    whole(name).map(Name::Plain)
+    whole(rest).map(if beside { Name::Beside } else { Name::Plain })
 }
 
 /// A long name's beginning and hash.
@@ -112,6 +110,9 @@ pub fn shown(name: &str, beside: bool, out: &mut Vec<u8>) {
     if out.len() - begin > NAME_BYTES_MAX {
         out.truncate(begin);
         show_long(name, out);
+        if beside {
+            out.extend_from_slice(BESIDE);
+        }
     }
 }
 
@@ -240,12 +241,19 @@ mod tests {
 
     #[test]
     fn a_long_name_is_shown_by_its_beginning_and_hash() {
-        for name in ["\u{e9}".repeat(300), "@{".repeat(150), "a".repeat(256)] {
-            let bytes = show(&name, false);
+        for (name, beside) in [
+            ("\u{e9}".repeat(300), false),
+            ("@{".repeat(52), false),
+            ("@{".repeat(150), true),
+            ("a".repeat(256), false),
+            ("a".repeat(250), true),
+            ("a".repeat(300), true),
+        ] {
+            let bytes = show(&name, beside);
             assert!(bytes.len() <= NAME_BYTES_MAX);
-            let Ok(Name::Long { prefix, hash }) = stored(&bytes) else { panic!("{bytes:?}") };
+            let Ok(Name::Long { prefix, hash, beside: found }) = stored(&bytes) else { panic!("{bytes:?}") };
             assert!(name.starts_with(&prefix) && !prefix.is_empty());
-            assert_eq!(hash, long_name_hash(&name));
+            assert_eq!((hash, found), (long_name_hash(&name), beside));
         }
     }
 

@@ -220,6 +220,32 @@ impl Run {
     }
 }
 
+/// `stat` reads the row and the open file one after the other; a publish may come between.
+#[test]
+fn stat_beside_publishing_never_shows_less_than_was_written() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let tree = Tree::new();
+    let (handle, done) = (tree.create("log"), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                tree.mount.flush(&handle).unwrap();
+            }
+        });
+        let bytes = [1; 200];
+        let stale = (1..=2000_u64).find(|count| {
+            tree.mount.write(&handle, (count - 1) * 200, &bytes, false).unwrap();
+            let shown = tree.mount.attributes(handle.ino()).unwrap().size;
+            let found = tree.mount.lookup(tree.mount.root(), &plain("log")).unwrap().size;
+            (shown, found) != (count * 200, count * 200)
+        });
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(stale, None);
+    });
+    tree.mount.release(handle).unwrap();
+    tree.clean();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 

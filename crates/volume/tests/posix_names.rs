@@ -97,7 +97,7 @@ fn a_long_name_is_found_by_its_hash() {
     let tree = Tree::new();
     let long = "x".repeat(300);
     tree.world.put("b", &long, b"1").unwrap();
-    let name = Name::Long { prefix: "x".repeat(200), hash: long_name_hash(&long) };
+    let name = Name::Long { prefix: "x".repeat(200), hash: long_name_hash(&long), beside: false };
     assert_eq!(tree.mount.lookup(tree.root(), &name).unwrap().size, 1);
     assert!(matches!(tree.mount.lookup(tree.root(), &plain(&long)), Err(PosixError::NameTooLong)));
     tree.mount.rename(tree.root(), &name, tree.root(), &plain("short"), RenameMode::Replace).unwrap();

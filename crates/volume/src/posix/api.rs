@@ -36,8 +36,18 @@ pub enum Name {
     Plain(String),
     /// The file of this name beside a directory of the same name; absent when there is no such directory.
     Beside(String),
-    /// The name that begins so and whose [`long_name_hash`] is this.
-    Long { prefix: String, hash: u64 },
+    /// The name that begins so and whose [`long_name_hash`] is this; `beside` as in [`Name::Beside`].
+    Long { prefix: String, hash: u64, beside: bool },
+}
+
+/// The bytes of a stored name may take so many times as many when they are shown, each of them an escape.
+const SHOWN_FACTOR_MAX: usize = 5;
+/// Bytes of what marks a file beside a directory.
+const BESIDE_BYTES: usize = 7;
+
+/// Whether a name may be too long to show, so that its hash stands for it.
+pub(crate) fn may_be_long(name: &str) -> bool {
+    name.len() * SHOWN_FACTOR_MAX + BESIDE_BYTES > NAME_BYTES_MAX
 }
 
 /// What stands for a name too long to show: the first 8 bytes, big-endian, of its MD5.

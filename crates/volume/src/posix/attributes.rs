@@ -84,10 +84,11 @@ fn stored_bytes(file: &FileEntry) -> u64 {
     }
 }
 
-/// As its reader sees the file: what was written shows before it is in the row.
+/// As its reader sees the file: what was written shows before it is in the row. The row was read before the open file
+/// was asked, so it may be the one from before a publish.
 fn file_attributes(file: &FileEntry, opened: Option<Opened>) -> Attributes {
     match opened {
-        Some(opened) if opened.differs => {
+        Some(opened) if opened.differs || opened.file.changed > file.changed => {
             Attributes { links: file.links, stored: opened.stored, ..stored_attributes(&opened.file) }
         }
         _ => stored_attributes(file),

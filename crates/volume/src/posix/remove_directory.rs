@@ -14,6 +14,7 @@ use crate::posix::attempt::{Attempt, Try};
 use crate::posix::mount::Mount;
 use crate::posix::resolve::{Found, Subdirectory};
 use crate::seen::Seen;
+use crate::watch::Notice;
 
 impl Mount {
     pub fn remove_directory(&self, parent: Ino, name: &Name) -> Result<(), PosixError> {
@@ -34,6 +35,19 @@ impl Mount {
             Ok((found.entry.ino, Some(seq)))
         })?;
         self.directories.forget(removed);
+        if let Name::Plain(name) = name {
+            self.left_its_name(parent, name)?;
+        }
+        Ok(())
+    }
+
+    /// A directory is gone from its name: a file that was shown beside it has the plain name now, and the kernel, which
+    /// was not asked for that file, forgets what it keeps under the other.
+    pub(crate) fn left_its_name(&self, parent: Ino, name: &str) -> Result<(), PosixError> {
+        let watchers = &self.volume.watchers;
+        if watchers.any() && self.read_file(parent, name.as_bytes(), &mut Seen::default())?.is_some() {
+            watchers.tell(Notice { entries: vec![(parent, name.to_owned())], ..Notice::default() });
+        }
         Ok(())
     }
 

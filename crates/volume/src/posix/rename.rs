@@ -118,7 +118,9 @@ impl Mount {
                 draft.delete(moved.entry_key.clone());
                 draft.move_subdirectories(from.ino(), to.ino(), 1);
                 self.draft_place(&mut draft, moved, to, key, now);
-                Ok(Some(self.commit(draft)?))
+                let seq = self.commit(draft)?;
+                self.left_its_name(from.ino(), &from.name.name)?;
+                Ok(Some(seq))
             }
         }
     }

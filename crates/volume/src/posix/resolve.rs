@@ -12,7 +12,7 @@ use margay_meta::Seq;
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::key::{self, Ino};
-use crate::posix::api::{FileKind, NAME_BYTES_MAX, Name, PosixError, long_name_hash};
+use crate::posix::api::{FileKind, NAME_BYTES_MAX, Name, PosixError, long_name_hash, may_be_long};
 use crate::posix::attempt::Try;
 use crate::posix::locate::{Located, LocatedDirectory};
 use crate::posix::mount::Mount;
@@ -137,18 +137,25 @@ impl Mount {
             }
             Name::Beside(name) => {
                 check_name(name)?;
-                if self.find_directory(parent, name, seen)?.is_none() {
-                    return Err(PosixError::NotFound);
-                }
-                let file = self.read_file(parent, name.as_bytes(), seen)?;
-                resolved(name, true, file.map(Found::File))
+                self.resolve_beside(parent, name, seen)
             }
-            Name::Long { prefix, hash } => {
+            Name::Long { prefix, hash, beside } => {
                 let name = self.find_long(parent, prefix, *hash)?.ok_or(PosixError::NotFound)?;
+                if *beside {
+                    return self.resolve_beside(parent, &name, seen);
+                }
                 let found = self.find(parent, &name, seen)?;
                 resolved(&name, false, found)
             }
         }
+    }
+
+    fn resolve_beside(&self, parent: Ino, name: &str, seen: &mut Seen) -> Result<Resolved, PosixError> {
+        if self.find_directory(parent, name, seen)?.is_none() {
+            return Err(PosixError::NotFound);
+        }
+        let file = self.read_file(parent, name.as_bytes(), seen)?;
+        Ok(Resolved { name: name.to_owned(), beside: true, found: file.map(Found::File) })
     }
 
     /// A name that something new is to have. The kernel looked it up just before, so the first try reads nothing: its
@@ -188,7 +195,7 @@ impl Mount {
         self.volume.scan(&(start, end), &mut Seen::default(), |row| {
             let name = key::parse_entry(row.key)?.1;
             let name = name.strip_suffix('/').unwrap_or(name);
-            if name.len() > NAME_BYTES_MAX && long_name_hash(name) == hash {
+            if may_be_long(name) && long_name_hash(name) == hash {
                 found = Some(name.to_owned());
                 return Ok(ControlFlow::Break(()));
             }
