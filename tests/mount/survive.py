@@ -63,9 +63,9 @@ def rows_kept(database, acknowledged):
 def victim(folder, kind):
     """Works until the server is killed; anything but a clear error is a failure."""
     path = os.path.join(folder, "victim-" + kind)
-    write_file(path, bytes(1 << 20))
-    file = os.open(path, os.O_RDWR)
     try:
+        write_file(path, bytes(1 << 20))
+        file = os.open(path, os.O_RDWR)
         turn = 0
         while True:
             turn += 1

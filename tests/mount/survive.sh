@@ -106,7 +106,7 @@ postgres() {
         database -c "CREATE TABLE load$round AS SELECT n, md5(n::text) FROM generate_series(1, 200000) n" 2>/dev/null & load=$!
         sleep 4
         server_of_base=$(head -n 1 "$base/postmaster.pid")
-        parts=$(pgrep -P "$server_of_base" | tr '\n' ' ')
+        parts=$({ pgrep -P "$server_of_base" || true; } | tr '\n' ' ')
         kill_server
         for one in "${writers[@]}"; do if wait "$one"; then fail "a writer did not notice"; fi; done
         wait "$load" || true
@@ -133,6 +133,12 @@ killed_server() {
     local kind victims=()
     for kind in write fsync read list create rename; do
         ask victim "$mount" "$kind" & victims+=($!)
+    done
+    for kind in write fsync read list create rename; do
+        for _ in $(seq 600); do
+            if [ "$(stat -c %s "$mount/victim-$kind" 2>/dev/null || echo 0)" -ge 1048576 ]; then break; fi
+            sleep 0.1
+        done
     done
     sleep 1
     kill_server
