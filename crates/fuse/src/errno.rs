@@ -39,6 +39,7 @@ fn failed(error: &Error) -> Errno {
         Error::KeyTooLong => Errno::NAMETOOLONG,
         Error::TooLarge => Errno::FBIG,
         Error::Full => Errno::NOSPC,
+        Error::QuotaExceeded => Errno::DQUOT,
         Error::ReadOnly(_) => Errno::ROFS,
         Error::Busy => Errno::BUSY,
         Error::Io(error) => error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error),

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use margay_env::Timestamp;
 
+use crate::kinds::{DocumentSet, Documents, SettingSet, Settings};
+
 /// Longest S3 key accepted by a PUT, in bytes of UTF-8.
 pub const KEY_BYTES_MAX: usize = 1024;
 /// Largest object, in bytes (50 TiB is AWS's limit since December 2025; 5 TiB before).
@@ -18,7 +20,7 @@ pub const PART_BYTES_MIN: u64 = 5 << 20;
 pub const PART_NUMBER_MAX: u16 = 10_000;
 
 /// What S3 calls an ETag, without quotes: an MD5, or the MD5 of the parts' MD5s with their count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ETag {
     pub digest: [u8; 16],
     /// 0 for a simple object, else the number after the dash.
@@ -44,6 +46,20 @@ pub type Headers = BTreeMap<String, String>;
 pub struct BucketInfo {
     pub name: String,
     pub created: Timestamp,
+    /// Empty: the root account.
+    pub owner: String,
+    /// What is set on it.
+    pub settings: SettingSet,
+    /// Another one after each change of what is set, and in a bucket of the same name made later.
+    pub generation: u64,
+}
+
+/// What a bucket has from the moment it is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewBucket {
+    /// Empty: the root account.
+    pub owner: String,
+    pub settings: Settings,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +76,7 @@ pub struct ObjectInfo {
     pub headers: Headers,
     /// Sizes of the parts of a multipart object, in order; empty for a simple one.
     pub part_sizes: Vec<u64>,
+    pub documents: Documents,
 }
 
 /// Conditional writes (`If-Match`, `If-None-Match`), checked in the same step as the write.
@@ -75,12 +92,13 @@ pub enum WriteCondition {
     Present,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PutRequest<'a> {
     pub bucket: &'a str,
     pub key: &'a str,
     pub etag: ETag,
     pub headers: Headers,
+    pub documents: Documents,
     pub condition: WriteCondition,
 }
 
@@ -90,7 +108,7 @@ pub struct PutOutcome {
     pub modified: Timestamp,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CopyRequest<'a> {
     pub source_bucket: &'a str,
     pub source_key: &'a str,
@@ -98,6 +116,10 @@ pub struct CopyRequest<'a> {
     pub key: &'a str,
     /// `None`: take the source's headers (`x-amz-metadata-directive: COPY`).
     pub headers: Option<Headers>,
+    /// Documents that are taken from the source, as far as it has them.
+    pub documents_kept: DocumentSet,
+    /// Documents besides, and in the place of those of the source.
+    pub documents: Documents,
     pub condition: WriteCondition,
     /// Decided on the source inside the operation.
     pub source_condition: ReadCondition,
@@ -154,6 +176,7 @@ pub struct UploadInfo {
     pub upload: String,
     pub initiated: Timestamp,
     pub headers: Headers,
+    pub documents: Documents,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,6 +227,8 @@ pub enum Error {
     WrongLength,
     #[error("the range lies outside the object")]
     InvalidRange,
+    #[error("the bucket would hold more than its quota")]
+    QuotaExceeded,
     #[error("the disk is full")]
     Full,
     #[error("the volume is read-only after a storage fault: {0}")]

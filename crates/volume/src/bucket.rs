@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 
 use margay_meta::Seq;
 
-use crate::api::{BucketInfo, Error, Usage};
+use crate::api::{BucketInfo, Error, NewBucket, Usage};
+use crate::bucket_settings::draft_setting;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::key::{self, Counted};
@@ -18,32 +19,41 @@ use crate::seen::Seen;
 
 impl Volume {
     pub async fn create_bucket(&self, name: &str) -> Result<BucketInfo, Error> {
+        self.create_bucket_with(name, &NewBucket::default()).await
+    }
+
+    /// With an owner and settings from the beginning.
+    pub async fn create_bucket_with(&self, name: &str, new: &NewBucket) -> Result<BucketInfo, Error> {
         self.check_room()?;
-        let done = self.retry(|seen| self.try_create_bucket(name, seen));
+        let done = self.retry(|seen| self.try_create_bucket(name, new, seen));
         self.answer(done).await
     }
 
-    fn try_create_bucket(&self, name: &str, seen: &mut Seen) -> Result<(BucketInfo, Seq), Refused> {
+    fn try_create_bucket(&self, name: &str, new: &NewBucket, seen: &mut Seen) -> Result<(BucketInfo, Seq), Refused> {
         if self.get(&key::bucket(name), seen)?.is_some() {
             return Err(Error::BucketExists.into());
         }
         let root = self.new_ino()?;
         let created = self.now();
-        let bucket = Bucket { root, created, versioning: 0, object_lock: 0, owner: String::new() };
+        let settings = new.settings.keys().copied().collect();
+        let bucket = Bucket { root, created, versioning: 0, object_lock: 0, settings, owner: new.owner.clone() };
         let record = DirectoryRecord { parent: key::Ino(0), sort_name: name.to_owned() };
         let mut draft = Draft::default();
         draft.assert_absent(key::bucket(name));
         draft.put(key::bucket(name), bucket.encode());
         draft.put(key::directory(root), record.encode());
+        for (setting, document) in &new.settings {
+            draft_setting(&mut draft, root, *setting, document)?;
+        }
         let seq = self.commit(draft)?;
-        Ok((BucketInfo { name: name.to_owned(), created }, seq))
+        Ok((bucket.info(name, seq), seq))
     }
 
     pub async fn head_bucket(&self, name: &str) -> Result<BucketInfo, Error> {
         let mut seen = Seen::default();
         let found = self.bucket_row(name, &mut seen);
         self.settle(seen.seq).await?;
-        Ok(BucketInfo { name: name.to_owned(), created: found?.0.created })
+        found.map(|(bucket, version)| bucket.info(name, version))
     }
 
     /// By name; `after` exclusive.
@@ -61,8 +71,7 @@ impl Volume {
                 if !name.starts_with(prefix) {
                     return Ok(ControlFlow::Break(()));
                 }
-                let created = Bucket::decode(row.value)?.created;
-                buckets.push(BucketInfo { name: name.to_owned(), created });
+                buckets.push(Bucket::decode(row.value)?.info(name, row.version));
                 Ok(if buckets.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             })?;
         }
@@ -104,6 +113,9 @@ impl Volume {
         };
         draft.delete(key::inode(bucket.root));
         self.release_directory(&mut draft, &root)?;
+        if !bucket.settings.is_empty() {
+            self.delete_rows(&mut draft, &key::settings(bucket.root))?;
+        }
         draft.delete(key::usage(bucket.root, Counted::Objects));
         draft.delete(key::usage(bucket.root, Counted::Bytes));
         self.commit(draft)

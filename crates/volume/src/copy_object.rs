@@ -2,13 +2,18 @@
 //!
 //! Why:        no byte is moved; only small inline bodies are copied with the entry.
 //! Invariants: the source's entry is asserted, so a copy is of what was there at its commit.
-//!             A copy keeps the source's ETag and part sizes. A copy onto itself replaces headers and time only.
+//!             A copy keeps the source's ETag and what is known of its parts, and of its documents those that the request says. A
+//!             copy onto itself replaces headers, documents and time only.
 //! Not here:   owners of runs (share, release).
 
+use std::ops::ControlFlow;
+
 use crate::api::{CopyRequest, Error, Headers, PutOutcome};
+use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::key;
+use crate::kinds::Documents;
 use crate::names::Located;
 use crate::open::Volume;
 use crate::paths::{Done, Walk, split};
@@ -16,6 +21,12 @@ use crate::place;
 use crate::put_object::{Current, check_key};
 use crate::record::{Data, FileEntry};
 use crate::seen::Seen;
+
+/// What is kept with the copy.
+struct Stored {
+    headers: Headers,
+    documents: Documents,
+}
 
 impl Volume {
     pub async fn copy_object(&self, request: CopyRequest<'_>) -> Result<PutOutcome, Error> {
@@ -42,15 +53,19 @@ impl Volume {
             Some(headers) => headers.clone(),
             None => self.info(&source, seen)?.ok_or(Refused::Conflict)?.headers,
         };
+        let mut documents = self.documents_of(&source.file, seen)?;
+        documents.retain(|kind, _| request.documents_kept.contains(*kind));
+        documents.extend(request.documents.clone());
+        let stored = Stored { headers, documents };
         let mut draft = Draft::default();
         let outcome = match &current.file {
             Some(old) if source.entry_key == current.key => {
                 if (old.entry_version, old.version) != (source.entry_version, source.version) {
                     return Err(Refused::Conflict);
                 }
-                self.draft_onto_itself(&mut draft, walk, &source, headers)?
+                self.draft_onto_itself(&mut draft, walk, &source, stored)?
             }
-            _ => self.draft_copy(&mut draft, walk, name, &source, &current, headers)?,
+            _ => self.draft_copy(&mut draft, walk, name, &source, &current, stored)?,
         };
         let seq = self.commit(draft)?;
         Ok(Done::Changed(outcome, seq))
@@ -61,7 +76,7 @@ impl Volume {
         draft: &mut Draft,
         walk: &Walk<'_>,
         source: &Located,
-        headers: Headers,
+        stored: Stored,
     ) -> Result<PutOutcome, Error> {
         walk.path.assert_in(draft);
         source.assert_in(draft);
@@ -69,7 +84,9 @@ impl Volume {
             self.delete_rows(draft, &key::headers(source.file.ino))?;
         }
         let now = self.now();
-        let file = FileEntry { modified: now, changed: now, headers, header_rows: false, ..source.file.clone() };
+        let mut file = FileEntry { modified: now, changed: now, header_rows: false, ..source.file.clone() };
+        file.headers = stored.headers;
+        documents::draft_changed(draft, &mut file, &stored.documents)?;
         let outcome = PutOutcome { etag: file.etag, modified: now };
         place::put_file(draft, source.row_key.clone(), file, None)?;
         Ok(outcome)
@@ -82,7 +99,7 @@ impl Volume {
         name: &str,
         source: &Located,
         current: &Current,
-        headers: Headers,
+        stored: Stored,
     ) -> Result<PutOutcome, Error> {
         let ino = self.new_ino()?;
         let from = &source.file;
@@ -92,9 +109,11 @@ impl Volume {
             Some(extents) => place::place_extents(draft, ino, extents.clone()),
         };
         debug_assert!(matches!(data, Data::Inline(_)) == extents.is_none());
-        let mut file = FileEntry::new(ino, from.size, from.etag, self.now(), data, headers);
+        let mut file = FileEntry::new(ino, from.size, from.etag, self.now(), data, stored.headers);
         file.shared = extents.as_ref().is_some_and(|extents| !extents.is_empty());
+        self.check_added(walk, current, &file)?;
         self.bequeath(draft, current, &mut file)?;
+        documents::draft_new(draft, &mut file, &stored.documents)?;
         let outcome = PutOutcome { etag: file.etag, modified: file.modified };
         let key = self.replace(walk, name, current, &file, draft)?;
         match &extents {
@@ -102,10 +121,11 @@ impl Volume {
             None => source.assert_in(draft),
             Some(extents) => self.share_runs(draft, source, ino, extents)?,
         }
-        if from.etag.parts > 0
-            && let Some(row) = self.engine.get(&key::part_sizes(from.ino))?.value
-        {
-            draft.put(key::part_sizes(ino), row.value.to_vec());
+        if from.etag.parts > 0 {
+            self.scan(&key::part_rows(from.ino), &mut Seen::default(), |row| {
+                draft.put(key::part_row(ino, key::parse_ino(row.key)?.1), row.value.to_vec());
+                Ok(ControlFlow::Continue(()))
+            })?;
         }
         place::put_file(draft, key, file, None)?;
         Ok(outcome)

@@ -4,14 +4,17 @@
 //!             decodes is encoded to one that decodes the same.
 //! Not here:   the targets themselves and their seeds (fuzz/).
 
+use bytes::Bytes;
 use margay_env::Timestamp;
 use margay_segment::{Extent, Run, SegmentId};
 
 use crate::api::{ETag, Headers};
 use crate::key::{self, Ino, Live};
+use crate::kinds::{Document, Documents, Setting};
+use crate::quota::Quota;
 use crate::record::data::{Data, decode_extent_row, extent_row};
 use crate::record::entry::encode_link;
-use crate::record::multipart::{decode_part_sizes, encode_part_sizes};
+use crate::record::multipart::{decode_part_checksums, decode_part_sizes, encode_part_checksums, encode_part_sizes};
 use crate::record::{
     Bucket, Damaged, DirectoryEntry, DirectoryRecord, Entry, FileEntry, Orphan, PartRecord, Summary, UploadRecord,
 };
@@ -27,6 +30,8 @@ pub fn row_key(bytes: &[u8]) {
         key::parse_part(bytes).map(|(upload, number)| key::part(upload, number)).ok(),
         key::parse_share(bytes).map(|(segment, offset, owner)| key::share(segment, offset, owner)).ok(),
         key::parse_live(bytes).map(|(segment, side)| key::live(segment, side)).ok(),
+        key::parse_setting(bytes).map(|(root, setting, piece)| key::setting_piece(root, setting, piece)).ok(),
+        key::parse_document(bytes).map(|(ino, document)| key::document(ino, document)).ok(),
     ];
     for made in made.into_iter().flatten() {
         // The parsers leave the table to whoever scanned it.
@@ -52,7 +57,7 @@ fn round<T: PartialEq + std::fmt::Debug>(
 /// A value: the first byte says of which table.
 pub fn row_value(bytes: &[u8]) {
     let Some((table, value)) = bytes.split_first() else { return };
-    match table % 9 {
+    match table {
         0 => {
             round(value, Entry::decode, |entry| match entry {
                 Entry::File(file) => file.encode().value,
@@ -75,6 +80,8 @@ pub fn row_value(bytes: &[u8]) {
         4 => round(value, PartRecord::decode, |part| part.encode().0),
         5 => round(value, Orphan::decode, |orphan| orphan.encode()),
         6 => round(value, decode_extent_row, extent_row),
+        9 => round(value, decode_part_checksums, |parts| encode_part_checksums(parts.iter())),
+        10 => round(value, Quota::decode, |quota| quota.encode()),
         7 => {
             let Some((parts, value)) = value.split_first_chunk::<2>() else { return };
             let parts = u16::from_le_bytes(*parts);
@@ -95,10 +102,18 @@ fn sample_file(data: Data) -> FileEntry {
 
 /// Real encodings to begin with: target, name, bytes.
 pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    let documents = Documents::from([(Document::Tags, Bytes::from_static(b"a=b")), (Document::Upload, Bytes::new())]);
     let run = Run { segment: SegmentId(9), offset: 64, len: 70_000, crc: 0xdead_beef };
     let extent = Extent { run, skip: 10, len: 60_000 };
     let file = sample_file(Data::Extents(vec![extent, extent]));
-    let rare = FileEntry { device: 259, accessed: Some(Timestamp(-1)), links: 3, xattrs: true, ..file.clone() };
+    let rare = FileEntry {
+        device: 259,
+        accessed: Some(Timestamp(-1)),
+        links: 3,
+        xattrs: true,
+        documents: documents.keys().copied().collect(),
+        ..file.clone()
+    };
     let FileEntry { headers, modified, .. } = file.clone();
     let part = PartRecord {
         ino: Ino(4),
@@ -109,9 +124,11 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         data: Data::Extents(vec![extent]),
         headers: headers.clone(),
     };
-    let bucket = Bucket { root: Ino(2), created: modified, versioning: 0, object_lock: 0, owner: "me".to_owned() };
+    let settings = [Setting::Policy, Setting::Cors].into_iter().collect();
+    let (created, owner) = (modified, "me".to_owned());
+    let bucket = Bucket { root: Ino(2), created, versioning: 0, object_lock: 0, settings, owner };
     let touched = DirectoryEntry { changed: Some(modified), ..DirectoryEntry::implicit(Ino(6)) };
-    let upload = UploadRecord { ino: Ino(5), initiated: modified, headers };
+    let upload = UploadRecord { ino: Ino(5), initiated: modified, headers, documents };
     let directory = DirectoryRecord { parent: Ino(1), sort_name: "d/".to_owned() };
     let value = |table: u8, value: &[u8]| [&[table], value].concat();
     let sizes = [&3u16.to_le_bytes()[..], &encode_part_sizes(&[8, 8, 3])].concat();
@@ -122,6 +139,8 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_key", "upload", key::upload(Ino(3), "a\0b", "id")),
         ("row_key", "part", key::part(Ino(3), 10_000)),
         ("row_key", "share", key::share(SegmentId(9), 64, Ino(3))),
+        ("row_key", "setting", key::setting_piece(Ino(3), Setting::Cors, 1)),
+        ("row_key", "document", key::document(Ino(3), Document::Tags)),
         ("row_key", "live", key::live(SegmentId(9), Live::Lost)),
         ("row_value", "file_extents", value(0, &file.encode().value)),
         ("row_value", "file_inline", value(0, &sample_file(Data::Inline(b"small".to_vec())).encode().value)),
@@ -136,6 +155,8 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_value", "orphan", value(5, &Orphan::File { shared: true }.encode())),
         ("row_value", "extent", value(6, &extent_row(&extent))),
         ("row_value", "part_sizes", value(7, &sizes)),
+        ("row_value", "part_checksums", value(9, &encode_part_checksums([&file.headers, &Headers::new()].into_iter()))),
+        ("row_value", "quota", value(10, &Quota { objects: Some(5), bytes: Some(4096) }.encode())),
         ("row_value", "counter", value(8, &5u64.to_be_bytes())),
     ]
 }

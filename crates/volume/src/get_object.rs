@@ -21,7 +21,7 @@ use crate::place::OBJECT_EXTENTS_MAX;
 use crate::reader::{Content, Reader};
 use crate::record::data::is_hole;
 use crate::record::entry::EMPTY_ETAG;
-use crate::record::multipart::decode_part_sizes;
+use crate::record::multipart::{decode_part_checksums, decode_part_sizes};
 use crate::record::{Data, FileEntry};
 use crate::seen::Seen;
 
@@ -74,6 +74,31 @@ impl Volume {
             if let Some(content) = self.hold(&found, seen)? {
                 let (store, blocking) = (Arc::clone(&self.store), Arc::clone(&self.options.blocking));
                 return Ok(Reader { info, content, store, blocking });
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Checksums of the parts of a multipart object, in order, as the headers that they were stored with; nothing when no
+    /// part has one.
+    pub async fn part_checksums(&self, bucket: &str, key: &str) -> Result<Vec<Headers>, Error> {
+        let mut seen = Seen::default();
+        let found = self.part_checksums_now(bucket, key, &mut seen);
+        self.settle(seen.seq).await?;
+        found
+    }
+
+    fn part_checksums_now(&self, bucket: &str, key: &str, seen: &mut Seen) -> Result<Vec<Headers>, Error> {
+        for _ in 0..TRIES_MAX {
+            let found = self.find(bucket, key, seen)?;
+            let mut parts = Vec::new();
+            let range = (key::part_checksums(found.file.ino, 0), key::part_rows(found.file.ino).1);
+            self.scan(&range, seen, |row| {
+                parts.extend(decode_part_checksums(row.value)?);
+                Ok(ControlFlow::Continue(()))
+            })?;
+            if self.unchanged(&found, seen)? {
+                return Ok(parts);
             }
         }
         Err(Error::Busy)
@@ -133,8 +158,9 @@ impl Volume {
             modified: file.modified,
             headers: file.headers.clone(),
             part_sizes: Vec::new(),
+            documents: self.documents_of(file, seen)?,
         };
-        if !file.header_rows && file.etag.parts == 0 {
+        if !file.header_rows && file.etag.parts == 0 && file.documents.is_empty() {
             return Ok(Some(info));
         }
         let sizes = if file.etag.parts > 0 { self.get(&key::part_sizes(file.ino), seen)? } else { None };

@@ -8,6 +8,8 @@
 
 use margay_segment::SegmentId;
 
+use crate::kinds::{Document, Setting};
+use crate::numbered::{Numbered, kind_of};
 use crate::record::Damaged;
 
 /// Number of a file, directory, upload or part; never used twice. 0 is nobody.
@@ -19,8 +21,10 @@ const USAGE: u8 = b'c';
 const DIRECTORY: u8 = b'd';
 const ENTRY: u8 = b'e';
 const SUBDIRECTORIES: u8 = b'f';
+const SETTING: u8 = b'g';
 const HEADER: u8 = b'h';
 const INOS: u8 = b'i';
+const DOCUMENT: u8 = b'k';
 const INODE: u8 = b'n';
 const LIVE: u8 = b'l';
 const FORMAT: u8 = b'm';
@@ -207,8 +211,69 @@ pub(crate) fn all_headers() -> Range {
     range(vec![HEADER])
 }
 
+/// One piece of a setting of a bucket.
+pub(crate) fn setting_piece(root: Ino, setting: Setting, piece: u8) -> Vec<u8> {
+    table(SETTING, &[&root.0.to_be_bytes(), &[setting.number(), piece]])
+}
+
+/// All pieces of a setting of a bucket.
+pub(crate) fn setting(root: Ino, setting: Setting) -> Range {
+    range(table(SETTING, &[&root.0.to_be_bytes(), &[setting.number()]]))
+}
+
+/// All settings of a bucket.
+pub(crate) fn settings(root: Ino) -> Range {
+    range(table(SETTING, &[&root.0.to_be_bytes()]))
+}
+
+pub(crate) fn all_settings() -> Range {
+    range(vec![SETTING])
+}
+
+/// The bucket's root, the setting and the number of the piece.
+pub(crate) fn parse_setting(key: &[u8]) -> Result<(Ino, Setting, u8), Damaged> {
+    let (root, rest) = parse_ino(key)?;
+    let [number, piece] = rest.try_into().map_err(|_| Damaged("a setting's key has a wrong length"))?;
+    Ok((root, kind_of(number).ok_or(Damaged("an unknown setting"))?, piece))
+}
+
+pub(crate) fn document(ino: Ino, document: Document) -> Vec<u8> {
+    table(DOCUMENT, &[&ino.0.to_be_bytes(), &[document.number()]])
+}
+
+/// All documents of a file.
+pub(crate) fn documents(ino: Ino) -> Range {
+    range(table(DOCUMENT, &[&ino.0.to_be_bytes()]))
+}
+
+pub(crate) fn all_documents() -> Range {
+    range(vec![DOCUMENT])
+}
+
+/// The file and the kind of a document.
+pub(crate) fn parse_document(key: &[u8]) -> Result<(Ino, Document), Damaged> {
+    let (ino, rest) = parse_ino(key)?;
+    let [number] = rest.try_into().map_err(|_| Damaged("a document's key has a wrong length"))?;
+    Ok((ino, kind_of(number).ok_or(Damaged("an unknown document"))?))
+}
+
 pub(crate) fn part_sizes(ino: Ino) -> Vec<u8> {
-    table(PART_SIZES, &[&ino.0.to_be_bytes()])
+    part_row(ino, b"")
+}
+
+/// Checksums of the parts of an object, so many to a piece.
+pub(crate) fn part_checksums(ino: Ino, piece: u8) -> Vec<u8> {
+    part_row(ino, &[piece])
+}
+
+/// One of the rows about an object's parts: nothing behind the number for the sizes, a piece's number for checksums.
+pub(crate) fn part_row(ino: Ino, rest: &[u8]) -> Vec<u8> {
+    table(PART_SIZES, &[&ino.0.to_be_bytes(), rest])
+}
+
+/// All rows about the parts of an object.
+pub(crate) fn part_rows(ino: Ino) -> Range {
+    range(part_sizes(ino))
 }
 
 pub(crate) fn all_part_sizes() -> Range {
@@ -402,6 +467,8 @@ mod tests {
             let _ = parse_part(&bytes);
             let _ = parse_share(&bytes);
             let _ = parse_live(&bytes);
+            let _ = parse_setting(&bytes);
+            let _ = parse_document(&bytes);
         }
 
         #[test]

@@ -28,14 +28,15 @@ use crate::key::{self, Ino};
 use crate::known::Known;
 use crate::open_files::OpenFiles;
 use crate::paths::PathCache;
+use crate::quota::Quotas;
 use crate::record::DirectoryRecord;
 use crate::seen::Seen;
 use crate::watch::{Notice, Watchers};
 
 /// The layout of rows that this program writes; it reads all earlier ones.
-pub const FORMAT_VERSION: u32 = 2;
-/// The earliest layout that there was.
-const FORMAT_FIRST: u32 = 1;
+pub const FORMAT_VERSION: u32 = 3;
+/// The layout that had no counters of subdirectories, the earliest one.
+const FORMAT_WITHOUT_SUBDIRECTORIES: u32 = 1;
 /// Counters that one batch of an upgrade writes.
 const UPGRADE_ROWS_PER_BATCH: usize = 4096;
 /// Times that an operation begins again after a conflict before it answers `Busy`.
@@ -109,6 +110,7 @@ pub struct Volume {
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) open_files: OpenFiles,
     pub(crate) fresh: Fresh,
+    pub(crate) quotas: Quotas,
 }
 
 impl Volume {
@@ -139,7 +141,9 @@ impl Volume {
             watchers,
             open_files,
             fresh,
+            quotas: Quotas::default(),
         };
+        volume.read_quotas()?;
         volume.drain_orphans()?;
         Ok(Arc::new(volume))
     }
@@ -296,11 +300,12 @@ fn check_format(engine: &dyn Engine) -> Result<(), OpenError> {
         Some(row) => match row.value.as_ref().try_into().map(u32::from_be_bytes) {
             Ok(FORMAT_VERSION) => return Ok(()),
             Ok(found) if found > FORMAT_VERSION => return Err(OpenError::Newer { found }),
-            Ok(FORMAT_FIRST..FORMAT_VERSION) => match count_subdirectories(engine, row.version) {
+            Ok(FORMAT_WITHOUT_SUBDIRECTORIES) => match count_subdirectories(engine, row.version) {
                 Ok(()) => draft.assert_version(key::format(), row.version),
                 Err(Refused::Conflict) => return check_format(engine),
                 Err(Refused::Error(error)) => return Err(error.into()),
             },
+            Ok(found) if found > FORMAT_WITHOUT_SUBDIRECTORIES => draft.assert_version(key::format(), row.version),
             _ => return Err(Error::Corrupt("the format row holds no format".to_owned()).into()),
         },
     }

@@ -6,6 +6,7 @@
 //! Not here:   the bytes (upload), what becomes of the old object's data (release).
 
 use crate::api::{Error, KEY_BYTES_MAX, PutOutcome, PutRequest};
+use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::key::{self, Counted, Ino};
@@ -61,7 +62,9 @@ impl Volume {
         let ino = self.new_ino()?;
         let Placed { data, payload } = place::place_body(&mut draft, ino, &staged.body);
         let mut file = FileEntry::new(ino, staged.len, request.etag, self.now(), data, request.headers.clone());
+        self.check_added(walk, &current, &file)?;
         self.bequeath(&mut draft, &current, &mut file)?;
+        documents::draft_new(&mut draft, &mut file, &request.documents)?;
         let outcome = PutOutcome { etag: file.etag, modified: file.modified };
         let key = self.replace(walk, name, &current, &file, &mut draft)?;
         place::put_file(&mut draft, key, file, payload)?;
@@ -96,6 +99,12 @@ impl Volume {
             draft.put(key::xattr(new.ino, ACCESS_LIST), row.value.to_vec());
         }
         Ok(())
+    }
+
+    /// Refuses a new object that would bring the bucket over its quota.
+    pub(crate) fn check_added(&self, walk: &Walk<'_>, current: &Current, new: &FileEntry) -> Result<(), Error> {
+        let (objects, bytes) = growth(current.file.as_ref().map(|old| &old.file), Some(new));
+        self.check_quota(walk.path.root, objects, bytes)
     }
 
     /// Drafts all of a replacement but the new entry itself: preconditions, directories, counters, and the end of
@@ -142,9 +151,15 @@ impl Current {
     }
 }
 
+/// Objects and bytes by which a bucket's usage grows when `old` becomes `new`.
+fn growth(old: Option<&FileEntry>, new: Option<&FileEntry>) -> (i64, i64) {
+    let size = |file: Option<&FileEntry>| file.map_or(0, |file| file.size as i64);
+    (i64::from(new.is_some()) - i64::from(old.is_some()), size(new) - size(old))
+}
+
 /// Drafts the change of a bucket's usage when `old` becomes `new`.
 pub(crate) fn count(draft: &mut Draft, root: Ino, old: Option<&FileEntry>, new: Option<&FileEntry>) {
-    let size = |file: Option<&FileEntry>| file.map_or(0, |file| file.size as i64);
-    draft.add(key::usage(root, Counted::Objects), i64::from(new.is_some()) - i64::from(old.is_some()));
-    draft.add(key::usage(root, Counted::Bytes), size(new) - size(old));
+    let (objects, bytes) = growth(old, new);
+    draft.add(key::usage(root, Counted::Objects), objects);
+    draft.add(key::usage(root, Counted::Bytes), bytes);
 }

@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 use margay_segment::{Extent, Run};
 
 use crate::api::Error;
+use crate::documents;
 use crate::draft::Draft;
 use crate::key::{self, Ino, Live};
 use crate::open::Volume;
@@ -32,8 +33,9 @@ impl Volume {
         if file.xattrs {
             self.delete_rows(draft, &key::xattrs(file.ino))?;
         }
+        documents::draft_removed(draft, file);
         if file.etag.parts > 0 {
-            draft.delete(key::part_sizes(file.ino));
+            self.delete_rows(draft, &key::part_rows(file.ino))?;
         }
         match &file.data {
             Data::Inline(_) => Ok(()),

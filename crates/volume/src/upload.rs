@@ -78,6 +78,7 @@ impl Volume {
         match self.bucket_row(bucket, &mut seen) {
             Ok((row, _)) => {
                 self.check_room()?;
+                self.check_fits(row.root, len)?;
                 self.stage(row.root, len)
             }
             Err(error) => self.answer(Err(error)).await,

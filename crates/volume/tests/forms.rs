@@ -40,7 +40,16 @@ fn link(world: &World, from: &str, to: &str) {
 fn copy(world: &World, from: &str, to: &str, headers: Option<Headers>) -> Result<PutOutcome, Error> {
     let (condition, source_condition) = (WriteCondition::None, ReadCondition::default());
     let (source_bucket, source_key, bucket, key) = ("b", from, "b", to);
-    let request = CopyRequest { source_bucket, source_key, bucket, key, headers, condition, source_condition };
+    let request = CopyRequest {
+        source_bucket,
+        source_key,
+        bucket,
+        key,
+        headers,
+        condition,
+        source_condition,
+        ..CopyRequest::default()
+    };
     wait(world.volume.copy_object(request))
 }
 
@@ -190,7 +199,7 @@ fn holes_read_as_zeros_and_belong_to_nobody() {
     assert_eq!(clean(&world).live_bytes, 9000);
 
     copy(&world, "a", "copy", None).unwrap();
-    let upload = wait(world.volume.create_multipart("b", "parts", Headers::new())).unwrap().upload;
+    let upload = wait(world.volume.create_multipart("b", "parts", Headers::new(), Documents::new())).unwrap().upload;
     let slice = 1000..HOLE as u64 + 5000;
     let condition = ReadCondition::default();
     let part = wait(world.volume.copy_part("b", "parts", &upload, 1, ("b", "a"), Some(slice), &condition)).unwrap();

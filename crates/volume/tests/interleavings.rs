@@ -175,7 +175,10 @@ fn run(volume: &Volume, upload: &str, action: Action) -> String {
     let put = |key, len: usize, condition| {
         let staged = stage(len)?;
         let etag = etag_of(&body_of(len, len));
-        wait(volume.put_object(PutRequest { bucket: "b", key, etag, headers: Headers::new(), condition }, staged))
+        wait(volume.put_object(
+            PutRequest { bucket: "b", key, etag, headers: Headers::new(), condition, ..PutRequest::default() },
+            staged,
+        ))
     };
     match action {
         Put(key, len) => ok(put(key, len, WriteCondition::None)),
@@ -186,9 +189,7 @@ fn run(volume: &Volume, upload: &str, action: Action) -> String {
             source_key,
             bucket: "b",
             key,
-            headers: None,
-            condition: WriteCondition::None,
-            source_condition: ReadCondition::default(),
+            ..CopyRequest::default()
         }))),
         Link(from, to) => rows::link(volume, "b", from, to),
         Rename(from, to) => ok(wait(volume.rename("b", from, to, &WriteCondition::None))),
@@ -220,7 +221,7 @@ fn pair(store: &Arc<Store>, start: &[Action], with_upload: bool) -> Pair {
     let (first, second) = (open(), open());
     wait(first.create_bucket("b")).unwrap();
     let upload = if with_upload {
-        wait(first.create_multipart("b", "a/m", Headers::new())).unwrap().upload
+        wait(first.create_multipart("b", "a/m", Headers::new(), Documents::new())).unwrap().upload
     } else {
         "none".to_owned()
     };

@@ -50,9 +50,8 @@ fn copy(world: &World, model: &mut Model, from: &str, to: &str) {
         source_key: from,
         bucket: "b",
         key: to,
-        headers: None,
-        condition: WriteCondition::None,
         source_condition: condition,
+        ..CopyRequest::default()
     };
     match (wait(world.volume.copy_object(request)), model.get(from).cloned()) {
         (Ok(_), Some(body)) => drop(model.insert(to.to_owned(), body)),
@@ -92,7 +91,7 @@ fn model_rename(model: &Model, from: &str, to: &str) -> Option<Model> {
 
 fn multipart(world: &World, model: &mut Model, key: &str, source: Option<&str>, keep: bool) {
     let volume = &world.volume;
-    let upload = wait(volume.create_multipart("b", key, Headers::new())).unwrap().upload;
+    let upload = wait(volume.create_multipart("b", key, Headers::new(), Documents::new())).unwrap().upload;
     let put = |number: u16, body: &[u8]| {
         let staged = world.stage("b", body);
         wait(volume.put_part("b", key, &upload, number, etag_of(body), Headers::new(), staged)).unwrap()

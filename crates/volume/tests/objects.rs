@@ -139,15 +139,8 @@ fn an_object_of_very_many_runs_is_drained_in_steps() {
     wait(world.volume.create_bucket("b")).unwrap();
     let body = body_of(1, 16 * 8300);
     world.put("b", "d/large", &body).unwrap();
-    let request = |key| CopyRequest {
-        source_bucket: "b",
-        source_key: "d/large",
-        bucket: "b",
-        key,
-        headers: None,
-        condition: WriteCondition::None,
-        source_condition: ReadCondition::default(),
-    };
+    let request =
+        |key| CopyRequest { source_bucket: "b", source_key: "d/large", bucket: "b", key, ..CopyRequest::default() };
     wait(world.volume.copy_object(request("copy"))).unwrap();
     assert!(world.delete("b", "d/large").unwrap());
     assert!(world.get("b", "copy").unwrap() == body);
@@ -169,13 +162,7 @@ fn numbers_are_not_used_again_after_a_restart() {
     world.put("b", "x", &body_of(1, 3000)).unwrap();
     let reopened = world.reopen();
     let staged = world.stage("b", b"y");
-    let request = PutRequest {
-        bucket: "b",
-        key: "y/z",
-        etag: etag_of(b"y"),
-        headers: Headers::new(),
-        condition: WriteCondition::None,
-    };
+    let request = PutRequest { bucket: "b", key: "y/z", etag: etag_of(b"y"), ..PutRequest::default() };
     wait(reopened.put_object(request, staged)).unwrap();
     assert_eq!(world.keys("b"), ["x", "y/z"]);
     assert!(reopened.fsck(FsckOptions::default()).unwrap().clean());
@@ -188,7 +175,7 @@ fn a_newer_format_is_refused() {
     let value = (FORMAT_VERSION + 1).to_be_bytes().to_vec();
     let writes = vec![Write::Put { key: b"m".to_vec(), value }];
     world.engine.commit(Batch { writes, ..Batch::default() }).unwrap();
-    assert!(matches!(world.try_reopen(), Err(OpenError::Newer { found: 3 })));
+    assert!(matches!(world.try_reopen(), Err(OpenError::Newer { found: 4 })));
 }
 
 #[test]

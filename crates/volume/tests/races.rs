@@ -144,9 +144,7 @@ fn copies_against_the_end_of_their_source() {
                         source_key: "s/source",
                         bucket: "b",
                         key: &key,
-                        headers: None,
-                        condition: WriteCondition::None,
-                        source_condition: ReadCondition::default(),
+                        ..CopyRequest::default()
                     };
                     match wait(world.volume.copy_object(request)) {
                         Ok(_) => assert_eq!(world.get("b", &key).unwrap(), body),
@@ -167,7 +165,7 @@ fn copies_against_the_end_of_their_source() {
 fn parts_against_completion() {
     let world = world();
     for _ in 0..30 {
-        let upload = wait(world.volume.create_multipart("b", "m", Headers::new())).unwrap().upload;
+        let upload = wait(world.volume.create_multipart("b", "m", Headers::new(), Documents::new())).unwrap().upload;
         let put = |number, seed| {
             let body = body_of(seed, 500);
             let staged = world.stage("b", &body);

@@ -76,7 +76,14 @@ fn a_reader_keeps_its_segment_and_an_upload_its_own() {
     reclaim(&world);
     assert_eq!(read_all(&reader), body);
     let condition = WriteCondition::None;
-    let request = PutRequest { bucket: "b", key: "l", etag: etag_of(&body), headers: Headers::new(), condition };
+    let request = PutRequest {
+        bucket: "b",
+        key: "l",
+        etag: etag_of(&body),
+        headers: Headers::new(),
+        condition,
+        ..PutRequest::default()
+    };
     wait(world.volume.put_object(request, staged)).unwrap();
     reclaim(&world);
     assert_eq!(world.get("b", "l").unwrap(), body);
@@ -120,9 +127,7 @@ fn reclaim_beside(world: &World) {
                             source_key: &from,
                             bucket: "b",
                             key: &to,
-                            headers: None,
-                            condition: WriteCondition::None,
-                            source_condition: ReadCondition::default(),
+                            ..CopyRequest::default()
                         };
                         if wait(world.volume.copy_object(request)).is_ok() {
                             let body = model[&from].clone();
@@ -170,8 +175,7 @@ proptest! {
                 }
                 1 => {
                     let request = CopyRequest {
-                        source_bucket: "b", source_key: &from, bucket: "b", key: &to, headers: None,
-                        condition: WriteCondition::None, source_condition: ReadCondition::default(),
+                        source_bucket: "b", source_key: &from, bucket: "b", key: &to, ..CopyRequest::default()
                     };
                     if wait(world.volume.copy_object(request)).is_ok() {
                         let body = model[&from].clone();

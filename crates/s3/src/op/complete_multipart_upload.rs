@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::BytesMut;
-use margay_volume::{Headers, PART_NUMBER_MAX, PartChoice, PartInfo};
+use margay_volume::{Error, Headers, PART_NUMBER_MAX, PartChoice, PartInfo, PutOutcome, ReadCondition, WriteCondition};
 
 use super::{Call, checksum};
 use crate::body::{Algorithm, Checksum};
@@ -28,7 +28,7 @@ pub(crate) struct Listed {
 pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
     let upload = call.required("uploadId")?;
     let condition = write_condition(call.headers)?;
-    let info = call.volume.head_multipart(call.bucket(), call.key(), upload).await?;
+    let found = call.volume.head_multipart(call.bucket(), call.key(), upload).await;
     let listed = parse(&payload.document(call.headers, false).await?)?;
     let mut choices = Vec::with_capacity(listed.len());
     for part in &listed {
@@ -38,6 +38,10 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     if !choices.is_sorted_by(|before, after| before.number < after.number) {
         return Err(Code::InvalidPartOrder.into());
     }
+    let info = match found {
+        Err(Error::NoSuchUpload) => return again(call, upload, &choices).await,
+        found => found?,
+    };
     let extra = match needs_parts(call, &info.headers, &listed) {
         true => {
             let parts = stored_parts(call, upload).await?;
@@ -47,6 +51,18 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     };
     let outcome =
         call.volume.complete_multipart(call.bucket(), call.key(), upload, &choices, extra.clone(), &condition).await?;
+    Ok(reply(call, &outcome, &extra))
+}
+
+/// The client did not get the answer to its first attempt: while the object is there, it gets it now.
+async fn again(call: &Call<'_>, upload: &str, choices: &[PartChoice]) -> Result<Reply, S3Error> {
+    let (none, any) = (Headers::new(), WriteCondition::None);
+    let outcome = call.volume.complete_multipart(call.bucket(), call.key(), upload, choices, none, &any).await?;
+    let info = call.volume.head_object(call.bucket(), call.key(), &ReadCondition::default()).await?;
+    Ok(reply(call, &outcome, &info.headers))
+}
+
+fn reply(call: &Call<'_>, outcome: &PutOutcome, checksums: &Headers) -> Reply {
     let mut out = BytesMut::with_capacity(512);
     let mut writer = Writer::new(&mut out);
     writer.root("CompleteMultipartUploadResult");
@@ -54,10 +70,10 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     writer.text("Bucket", call.bucket());
     writer.text("Key", call.key());
     writer.text("ETag", &etag::quoted(&outcome.etag));
-    checksum::write(&extra, &mut writer);
-    writer.optional("ChecksumType", extra.get(checksum::TYPE).map(String::as_str));
+    checksum::write(checksums, &mut writer);
+    writer.optional("ChecksumType", checksums.get(checksum::TYPE).map(String::as_str));
     writer.close("CompleteMultipartUploadResult");
-    Ok(Reply::xml(out))
+    Reply::xml(out)
 }
 
 fn location(call: &Call<'_>) -> String {

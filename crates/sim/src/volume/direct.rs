@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use margay_volume::{
-    CopyRequest, ETag, Error, Headers, ListItem, ListRequest, PartChoice, PutRequest, ReadCondition, Staged, Volume,
-    WriteCondition,
+    CopyRequest, Documents, ETag, Error, Headers, ListItem, ListRequest, PartChoice, PutRequest, ReadCondition, Staged,
+    Volume, WriteCondition,
 };
 
 use crate::blob::Blob;
@@ -85,7 +85,14 @@ impl Target for Direct {
     async fn put(&self, key: &str, blob: Blob) -> Result<(), Trouble> {
         let staged = self.stage(blob).await?;
         let condition = WriteCondition::None;
-        let request = PutRequest { bucket: BUCKET, key, etag: etag(blob), headers: Headers::new(), condition };
+        let request = PutRequest {
+            bucket: BUCKET,
+            key,
+            etag: etag(blob),
+            headers: Headers::new(),
+            condition,
+            ..PutRequest::default()
+        };
         self.0.put_object(request, staged).await?;
         Ok(())
     }
@@ -111,15 +118,8 @@ impl Target for Direct {
     }
 
     async fn copy(&self, from: &str, to: &str) -> Result<bool, Trouble> {
-        let request = CopyRequest {
-            source_bucket: BUCKET,
-            source_key: from,
-            bucket: BUCKET,
-            key: to,
-            headers: None,
-            condition: WriteCondition::None,
-            source_condition: ReadCondition::default(),
-        };
+        let request =
+            CopyRequest { source_bucket: BUCKET, source_key: from, bucket: BUCKET, key: to, ..CopyRequest::default() };
         done(self.0.copy_object(request).await.map(drop))
     }
 
@@ -128,7 +128,7 @@ impl Target for Direct {
     }
 
     async fn create_upload(&self, key: &str) -> Result<String, Trouble> {
-        Ok(self.0.create_multipart(BUCKET, key, Headers::new()).await?.upload)
+        Ok(self.0.create_multipart(BUCKET, key, Headers::new(), Documents::new()).await?.upload)
     }
 
     async fn put_part(&self, key: &str, upload: &str, number: u16, blob: Blob) -> Result<String, Trouble> {

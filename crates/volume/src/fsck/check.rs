@@ -14,8 +14,10 @@ use crate::api::Error;
 use crate::bucket::decode_counter;
 use crate::inos;
 use crate::key::{self, Counted, Ino, Live};
+use crate::kinds::Setting;
+use crate::numbered::{Numbered, SetOf};
 use crate::open::Volume;
-use crate::record::DirectoryRecord;
+use crate::record::{Damaged, DirectoryRecord};
 use crate::seen::Seen;
 
 pub(super) fn check(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
@@ -25,6 +27,8 @@ pub(super) fn check(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Re
     check_shares(rows, findings);
     check_live(volume, rows, findings)?;
     check_leftovers(volume, rows, findings)?;
+    check_kinds(volume, ("setting", &key::all_settings()), &rows.settings, setting_of, findings)?;
+    check_kinds(volume, ("document", &key::all_documents()), &rows.documents, key::parse_document, findings)?;
     check_numbers(volume, rows, findings)
 }
 
@@ -198,6 +202,36 @@ fn check_leftovers(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Res
                 findings.repairs.push(Repair::Delete(row.key.to_vec()));
             }
         })?;
+    }
+    Ok(())
+}
+
+fn setting_of(key: &[u8]) -> Result<(Ino, Setting), Damaged> {
+    key::parse_setting(key).map(|(root, setting, _)| (root, setting))
+}
+
+/// Compares rows of numbered kinds with the sets that say which there are.
+fn check_kinds<T: Numbered + std::fmt::Debug>(
+    volume: &Volume,
+    (what, table): (&str, &key::Range),
+    right: &HashMap<Ino, SetOf<T>>,
+    parse: impl Fn(&[u8]) -> Result<(Ino, T), Damaged>,
+    findings: &mut Findings,
+) -> Result<(), Error> {
+    let mut missing = right.clone();
+    visit(volume, table, |row| match parse(row.key) {
+        Ok((ino, kind)) if right.get(&ino).is_some_and(|kinds| kinds.contains(kind)) => {
+            missing.entry(ino).or_default().remove(kind);
+        }
+        _ => {
+            findings.note(FindingKind::Leftover, || format!("{what} of nothing: {:02x?}", row.key));
+            findings.repairs.push(Repair::Delete(row.key.to_vec()));
+        }
+    })?;
+    for (ino, kinds) in missing {
+        for kind in kinds.iter() {
+            findings.note(FindingKind::MissingRow, || format!("{what} {kind:?} of {}", ino.0));
+        }
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use super::{FindingKind, Findings};
 use crate::api::Error;
 use crate::fsck::Repair;
 use crate::key::{self, Ino};
+use crate::kinds::{DocumentSet, SettingSet};
 use crate::open::Volume;
 use crate::record::data::{decode_extent_row, hole, is_hole};
 use crate::record::{Bucket, Damaged, Data, DirectoryEntry, Entry, FileEntry, Orphan, PartRecord, UploadRecord};
@@ -46,6 +47,9 @@ pub(super) struct Rows {
     pub(super) with_headers: HashSet<Ino>,
     pub(super) with_xattrs: HashSet<Ino>,
     pub(super) with_part_sizes: HashSet<Ino>,
+    /// Of buckets and of files, as far as they have any.
+    pub(super) settings: HashMap<Ino, SettingSet>,
+    pub(super) documents: HashMap<Ino, DocumentSet>,
     pub(super) uploads: HashSet<Ino>,
     pub(super) orphans: HashMap<Ino, Orphan>,
     pub(super) shares: HashMap<(SegmentId, u64), BTreeSet<Ino>>,
@@ -104,6 +108,9 @@ impl Rows {
         if file.xattrs {
             self.with_xattrs.insert(file.ino);
         }
+        if !file.documents.is_empty() {
+            self.documents.insert(file.ino, file.documents);
+        }
         if file.header_rows {
             self.with_headers.insert(file.ino);
         }
@@ -160,6 +167,9 @@ pub(super) fn gather(volume: &Volume, findings: &mut Findings) -> Result<Rows, E
     table(volume, findings, &key::buckets(), |row, value, findings| {
         let bucket = Bucket::decode(value)?;
         rows.number(bucket.root);
+        if !bucket.settings.is_empty() {
+            rows.settings.insert(bucket.root, bucket.settings);
+        }
         rows.roots.insert(bucket.root, key::parse_bucket(row)?.to_owned());
         findings.report.buckets += 1;
         Ok(())

@@ -60,6 +60,8 @@ pub enum FindingKind {
     Share,
     /// A number is in use that the counter could give out again. Repaired.
     Numbers,
+    /// A setting or document is not there of which its bucket or object says that it is.
+    MissingRow,
     /// A row does not decode.
     Damaged,
 }

@@ -3,26 +3,30 @@
 //! Why:        the object's extents are those of its parts in order; no byte is read or moved.
 //! Invariants: the upload's row and each chosen part's row are asserted and removed. Parts that were not chosen, or
 //!             came in between, are left to the orphan of the upload, which is written in the same batch.
-//!             ETag = MD5 of the parts' MD5s, with their count.
+//!             ETag = MD5 of the parts' MD5s, with their count. The object remembers the upload: completing it again
+//!             with the same parts gives the same answer for as long as the object is there.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use margay_meta::Seq;
+use margay_meta::{Seq, VALUE_BYTES_MAX};
 use margay_segment::Extent;
 use md5::{Digest, Md5};
 
 use crate::api::{
     ETag, Error, Headers, OBJECT_BYTES_MAX, PART_BYTES_MIN, PART_NUMBER_MAX, PartChoice, PutOutcome, WriteCondition,
 };
+use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::key::{self, Ino};
+use crate::kinds::Document;
 use crate::multipart::FoundUpload;
+use crate::names::Located;
 use crate::open::Volume;
 use crate::paths::{Done, Walk, split};
 use crate::place::{self, OBJECT_EXTENTS_MAX};
-use crate::record::multipart::encode_part_sizes;
+use crate::record::multipart::{CHECKSUM_PARTS, encode_part_checksums, encode_part_sizes};
 use crate::record::{Data, FileEntry, Orphan, PartRecord};
 use crate::seen::Seen;
 
@@ -60,7 +64,9 @@ impl Volume {
         let done = self.change(bucket, (directories, name), |walk, seen| self.try_complete(walk, name, wish, seen));
         match done {
             Ok(((outcome, orphan), seq)) => {
-                self.drain_soon(orphan);
+                if let Some(orphan) = orphan {
+                    self.drain_soon(orphan);
+                }
                 self.answer(Ok((outcome, seq))).await
             }
             Err(error) => self.answer(Err(error)).await,
@@ -73,27 +79,53 @@ impl Volume {
         name: &str,
         wish: Wish<'_>,
         seen: &mut Seen,
-    ) -> Result<Done<(PutOutcome, Ino)>, Refused> {
-        let found = self.find_upload(wish.bucket, wish.key, wish.upload, seen)?;
+    ) -> Result<Done<(PutOutcome, Option<Ino>)>, Refused> {
+        let found = match self.find_upload(wish.bucket, wish.key, wish.upload, seen) {
+            Ok(found) => found,
+            Err(Error::NoSuchUpload) => {
+                let outcome = self.completed_before(walk, name, wish, seen)?.ok_or(Error::NoSuchUpload)?;
+                return Ok(Done::Unchanged((outcome, None), seen.seq));
+            }
+            Err(error) => return Err(error.into()),
+        };
         let chosen = self.choose(&found, wish.parts)?;
         let current = self.current(walk, name, seen)?;
         wish.condition.check(current.etag(walk, name))?;
         let extents = chosen.extents()?;
         let mut headers = found.record.headers.clone();
         headers.extend(wish.extra.clone());
+        let mut documents = found.record.documents.clone();
+        documents.insert(Document::Upload, wish.upload.to_owned().into());
 
         let mut draft = Draft::default();
         let ino = self.new_ino()?;
         let data = place::place_extents(&mut draft, ino, extents);
         let mut file = FileEntry::new(ino, chosen.size, chosen.etag, self.now(), data, headers);
         file.shared = chosen.parts.iter().any(|(_, _, part)| part.shared);
+        self.check_added(walk, &current, &file)?;
         self.bequeath(&mut draft, &current, &mut file)?;
+        documents::draft_new(&mut draft, &mut file, &documents)?;
         let outcome = PutOutcome { etag: file.etag, modified: file.modified };
         let key = self.replace(walk, name, &current, &file, &mut draft)?;
         self.draft_end_of_upload(&mut draft, &found, &chosen, ino)?;
         place::put_file(&mut draft, key, file, None)?;
         let seq = self.commit(draft)?;
-        Ok(Done::Changed((outcome, found.record.ino), seq))
+        Ok(Done::Changed((outcome, Some(found.record.ino)), seq))
+    }
+
+    /// What completing this upload has given, while its object is at the key and has not been written since.
+    fn completed_before(
+        &self,
+        walk: &Walk<'_>,
+        name: &str,
+        wish: Wish<'_>,
+        seen: &mut Seen,
+    ) -> Result<Option<PutOutcome>, Error> {
+        let Some(Located { file, .. }) = self.current(walk, name, seen)?.file else { return Ok(None) };
+        let upload = self.documents_of(&file, seen)?.remove(&Document::Upload);
+        let etag = etag_of(wish.parts.iter().map(|part| &part.etag.digest), wish.parts.len());
+        let same = upload.is_some_and(|upload| upload == wish.upload) && file.etag == etag;
+        Ok(same.then_some(PutOutcome { etag, modified: file.modified }))
     }
 
     /// Checks the client's list against the parts that are there.
@@ -110,7 +142,6 @@ impl Volume {
             Ok(ControlFlow::Continue(()))
         })?;
         let mut chosen = Chosen { parts: Vec::new(), size: 0, etag: ETag { digest: [0; 16], parts: 0 } };
-        let mut digests = Md5::new();
         for (index, PartChoice { number, etag }) in wanted.iter().enumerate() {
             let (version, part) = stored.remove(number).ok_or(Error::InvalidPart(*number))?;
             if *etag != (ETag { digest: part.digest, parts: 0 }) {
@@ -119,14 +150,13 @@ impl Volume {
             if index + 1 < wanted.len() && part.size < PART_BYTES_MIN {
                 return Err(Error::PartTooSmall(*number));
             }
-            digests.update(part.digest);
             chosen.size += part.size;
             chosen.parts.push((*number, version, part));
         }
         if chosen.size > OBJECT_BYTES_MAX {
             return Err(Error::TooLarge);
         }
-        chosen.etag = ETag { digest: digests.finalize().into(), parts: wanted.len() as u16 };
+        chosen.etag = etag_of(wanted.iter().map(|part| &part.etag.digest), wanted.len());
         Ok(chosen)
     }
 
@@ -150,8 +180,29 @@ impl Volume {
         }
         let sizes: Vec<u64> = chosen.parts.iter().map(|(_, _, part)| part.size).collect();
         draft.put(key::part_sizes(object), encode_part_sizes(&sizes));
-        Ok(())
+        draft_checksums(draft, object, &chosen.parts)
     }
+}
+
+/// Keeps the parts' checksums, when any part has one.
+fn draft_checksums(draft: &mut Draft, object: Ino, parts: &[(u16, Seq, PartRecord)]) -> Result<(), Error> {
+    if parts.iter().all(|(_, _, part)| part.headers.is_empty()) {
+        return Ok(());
+    }
+    for (piece, parts) in parts.chunks(CHECKSUM_PARTS).enumerate() {
+        let value = encode_part_checksums(parts.iter().map(|(_, _, part)| &part.headers));
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Error::TooLarge);
+        }
+        draft.put(key::part_checksums(object, piece as u8), value);
+    }
+    Ok(())
+}
+
+fn etag_of<'a>(parts: impl Iterator<Item = &'a [u8; 16]>, count: usize) -> ETag {
+    let mut digests = Md5::new();
+    parts.for_each(|part| digests.update(part));
+    ETag { digest: digests.finalize().into(), parts: count as u16 }
 }
 
 impl Chosen {

@@ -5,19 +5,29 @@
 use margay_meta::Seq;
 
 use crate::api::{Error, Headers, UploadInfo};
+use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::key;
+use crate::kinds::Documents;
 use crate::open::Volume;
 use crate::put_object::check_key;
 use crate::record::{Orphan, UploadRecord};
 use crate::seen::Seen;
 
 impl Volume {
-    pub async fn create_multipart(&self, bucket: &str, key: &str, headers: Headers) -> Result<UploadInfo, Error> {
+    /// Headers and documents are for the object that comes of it.
+    pub async fn create_multipart(
+        &self,
+        bucket: &str,
+        key: &str,
+        headers: Headers,
+        documents: Documents,
+    ) -> Result<UploadInfo, Error> {
         check_key(key)?;
+        documents::check(&documents)?;
         self.check_room()?;
-        let done = self.retry(|seen| self.try_create_multipart(bucket, key, &headers, seen));
+        let done = self.retry(|seen| self.try_create_multipart(bucket, key, (&headers, &documents), seen));
         self.answer(done).await
     }
 
@@ -25,14 +35,15 @@ impl Volume {
         &self,
         bucket: &str,
         key: &str,
-        headers: &Headers,
+        (headers, documents): (&Headers, &Documents),
         seen: &mut Seen,
     ) -> Result<(UploadInfo, Seq), Refused> {
         let (row, version) = self.bucket_row(bucket, seen)?;
         let mut random = [0; 16];
         self.env.random.fill(&mut random);
         let upload = format!("{:032x}", u128::from_be_bytes(random));
-        let record = UploadRecord { ino: self.new_ino()?, initiated: self.now(), headers: headers.clone() };
+        let (headers, documents) = (headers.clone(), documents.clone());
+        let record = UploadRecord { ino: self.new_ino()?, initiated: self.now(), headers, documents };
         let row_key = key::upload(row.root, key, &upload);
         let value = record.encode();
         if value.len() > margay_meta::VALUE_BYTES_MAX {
@@ -43,8 +54,8 @@ impl Volume {
         draft.assert_absent(row_key.clone());
         draft.put(row_key, value);
         let seq = self.commit(draft)?;
-        let info = UploadInfo { key: key.to_owned(), upload, initiated: record.initiated, headers: headers.clone() };
-        Ok((info, seq))
+        let UploadRecord { initiated, headers, documents, .. } = record;
+        Ok((UploadInfo { key: key.to_owned(), upload, initiated, headers, documents }, seq))
     }
 
     pub async fn head_multipart(&self, bucket: &str, key: &str, upload: &str) -> Result<UploadInfo, Error> {

@@ -85,8 +85,8 @@ impl Volume {
                     return Ok(ControlFlow::Break(()));
                 }
                 let (_, key, upload) = key::parse_upload(row.key)?;
-                let UploadRecord { initiated, headers, .. } = UploadRecord::decode(row.value)?;
-                uploads.push(UploadInfo { key, upload: upload.to_owned(), initiated, headers });
+                let UploadRecord { initiated, headers, documents, .. } = UploadRecord::decode(row.value)?;
+                uploads.push(UploadInfo { key, upload: upload.to_owned(), initiated, headers, documents });
                 Ok(ControlFlow::Continue(()))
             })?;
         }

@@ -52,6 +52,7 @@ impl FoundUpload {
             upload: upload.to_owned(),
             initiated: self.record.initiated,
             headers: self.record.headers.clone(),
+            documents: self.record.documents.clone(),
         }
     }
 }

@@ -35,11 +35,15 @@ impl Volume {
                 if keep_size || end <= size {
                     return Ok(());
                 }
+                self.check_growth(file, &state, end)?;
                 state.pieces.resize(end);
             }
             Allocate::PunchHole => self.zero(&mut state, offset, end.min(size)),
             Allocate::ZeroRange { keep_size: true } => self.zero(&mut state, offset, end.min(size)),
-            Allocate::ZeroRange { keep_size: false } => self.zero(&mut state, offset, end),
+            Allocate::ZeroRange { keep_size: false } => {
+                self.check_growth(file, &state, end)?;
+                self.zero(&mut state, offset, end);
+            }
         }
         self.touched(&mut state, false);
         Ok(())

@@ -86,6 +86,7 @@ impl Volume {
         self.write_out(file, &mut state)?;
         self.end_stream(&mut state)?;
         let len = len.min(state.pieces.end().saturating_sub(at));
+        self.check_growth(file, &state, to + len)?;
         let named = parts(&state, at, len);
         put_parts(&mut state, named, at, to);
         self.touched(&mut state, false);
@@ -108,6 +109,7 @@ impl Volume {
         if shared.iter().map(|(_, piece)| piece.len).sum::<u64>() != len {
             return Ok(false);
         }
+        self.check_growth(to, &target, to_at + len)?;
         for (_, piece) in &shared {
             if let Some(extent) = piece.extent() {
                 let segment = extent.run.segment;

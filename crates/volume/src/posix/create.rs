@@ -23,7 +23,7 @@ use crate::record::{Data, FileEntry};
 
 /// What `create` came to.
 enum Made {
-    New(FileEntry, String, Option<Handle>),
+    New(Box<FileEntry>, String, Option<Handle>),
     There,
 }
 
@@ -96,6 +96,7 @@ impl Mount {
                 Some(_) => return Err(PosixError::Exists.into()),
                 None => {}
             }
+            self.volume.check_quota(self.bucket_root, 1, 0)?;
             let directory = self.directory(parent, one)?;
             let now = self.volume.now();
             let mut draft = Draft::default();
@@ -109,7 +110,7 @@ impl Mount {
             let _turn = open.map(|_| self.volume.known.turn(file.ino));
             let seq = self.commit(draft)?;
             let handle = open.map(|flags| self.open_new(parent, &resolved.name, &file, seq, flags));
-            Ok((Made::New(file, resolved.name, handle), Some(seq)))
+            Ok((Made::New(Box::new(file), resolved.name, handle), Some(seq)))
         })?;
         if let Made::New(file, name, _) = &made {
             self.volume.known.remember(file.ino, parent, name);

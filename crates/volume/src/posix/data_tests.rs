@@ -10,7 +10,7 @@ use margay_meta::embedded::EmbeddedEngine;
 use margay_segment::Store;
 
 use super::*;
-use crate::api::{ETag, Error, Headers, PutRequest, ReadCondition, WriteCondition};
+use crate::api::{ETag, Error, Headers, PutRequest, ReadCondition};
 use crate::key::Ino;
 use crate::open::{Options, Volume};
 use crate::seen::Seen;
@@ -56,7 +56,7 @@ impl World {
             upload.write(body.to_vec().into()).await.unwrap();
             let staged = upload.finish().await.unwrap();
             let etag = ETag { digest: [1; 16], parts: 0 };
-            let request = PutRequest { bucket: "b", key, etag, headers, condition: WriteCondition::None };
+            let request = PutRequest { bucket: "b", key, etag, headers, ..PutRequest::default() };
             self.volume.put_object(request, staged).await.unwrap();
         });
         let located = self.mount.read_file(self.mount.root, key.as_bytes(), &mut Seen::default()).unwrap().unwrap();

@@ -27,6 +27,7 @@ impl Mount {
             if resolved.found.is_some() {
                 return Err(PosixError::Exists.into());
             }
+            self.volume.check_quota(self.bucket_root, 1, located.file.size as i64)?;
             let directory = self.directory(parent, one)?;
             let mut draft = Draft::default();
             let key = resolved.draft_free(&mut draft, &directory, FileKind::of(located.file.mode))?;

@@ -197,7 +197,7 @@ impl Volume {
         new.size = state.pieces.end();
         if state.data_pending {
             if new.etag.parts > 0 {
-                draft.delete(key::part_sizes(new.ino));
+                self.delete_rows(draft, &key::part_rows(new.ino))?;
             }
             new.etag = next_etag(&new);
             self.drop_checksums(&mut new, draft)?;

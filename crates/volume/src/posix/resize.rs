@@ -25,6 +25,7 @@ impl Volume {
             return Err(PosixError::FileTooLarge);
         }
         let mut state = file.state.write();
+        self.check_growth(file, &state, size)?;
         let before = state.pieces.memory();
         state.pieces.resize(size);
         self.open_files.memory_changed(before, state.pieces.memory());

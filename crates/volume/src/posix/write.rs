@@ -60,6 +60,7 @@ impl Volume {
             return Err(PosixError::FileTooLarge);
         }
         self.check_room()?;
+        self.check_growth(file, state, offset + len)?;
         if self.put_into_stream(state, offset, bytes)? {
             return Ok(());
         }
@@ -76,6 +77,16 @@ impl Volume {
         state.pieces.write(offset, bytes);
         self.open_files.memory_changed(before, state.pieces.memory());
         Ok(())
+    }
+
+    /// Refuses to make a file longer than the quota of its bucket leaves room for. What others have written and not
+    /// published yet is not counted.
+    pub(crate) fn check_growth(&self, file: &OpenFile, state: &State, end: u64) -> Result<(), Error> {
+        if end <= state.pieces.end() {
+            return Ok(());
+        }
+        let published = state.base.extents.last().map_or(0, |(offset, extent)| offset + extent.len);
+        self.check_quota(file.root, 0, end.saturating_sub(published) as i64)
     }
 
     /// The content was changed.

@@ -2,7 +2,7 @@
 //!
 //! Why:        a listing reads nothing but entries, so what it shows comes first and decodes alone.
 //! Layout:     1, kind 1 = file: flags, ino, size, modified, etag 16, parts, changed, mode, uid, gid, data, headers,
-//!                with flag 4: bits, then what they name (1 device number, 2 time accessed, 4 links)
+//!                with flag 4: bits, then what they name (1 device number, 2 time accessed, 4 links, 8 documents)
 //!             1, kind 2 = directory: flags, ino, mode, uid, gid, with flag 2: time changed, time accessed
 //!             1, kind 3 = link: ino. The file is in an inode record, in the layout of kind 1.
 //! Invariants: a file entry is at most `ENTRY_BYTES_MAX` bytes: headers that do not fit are in rows.
@@ -15,6 +15,7 @@ use super::headers;
 use super::wire::{Damaged, Reader, Writer};
 use crate::api::{ETag, Headers};
 use crate::key::Ino;
+use crate::kinds::DocumentSet;
 
 /// Largest value of a file's entry, in bytes.
 pub(crate) const ENTRY_BYTES_MAX: usize = 512;
@@ -39,6 +40,7 @@ const FLAG_TIMES: u8 = 2;
 const RARE_DEVICE: u64 = 1;
 const RARE_ACCESSED: u64 = 2;
 const RARE_LINKS: u64 = 4;
+const RARE_DOCUMENTS: u64 = 8;
 
 /// The bits of a mode that say what kind of file it is; 0 there is a regular file.
 pub(crate) const MODE_KIND: u32 = 0o170_000;
@@ -73,6 +75,8 @@ pub(crate) struct FileEntry {
     pub(crate) accessed: Option<Timestamp>,
     /// Names that lead here; more than 1 only in an inode record.
     pub(crate) links: u32,
+    /// Those that have rows.
+    pub(crate) documents: DocumentSet,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +142,7 @@ impl FileEntry {
             device: 0,
             accessed: None,
             links: 1,
+            documents: DocumentSet::default(),
         }
     }
 
@@ -192,6 +197,7 @@ impl FileEntry {
         bit(self.device != 0, RARE_DEVICE)
             | bit(self.accessed.is_some(), RARE_ACCESSED)
             | bit(self.links != 1, RARE_LINKS)
+            | bit(!self.documents.is_empty(), RARE_DOCUMENTS)
     }
 
     fn encode_rare(&self, rare: u64, writer: &mut Writer) {
@@ -205,11 +211,14 @@ impl FileEntry {
         if self.links != 1 {
             writer.varint(self.links.into());
         }
+        if !self.documents.is_empty() {
+            writer.varint(self.documents.bits());
+        }
     }
 
     fn decode_rare(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
         let rare = reader.varint()?;
-        if rare == 0 || rare & !(RARE_DEVICE | RARE_ACCESSED | RARE_LINKS) != 0 {
+        if rare == 0 || rare & !(RARE_DEVICE | RARE_ACCESSED | RARE_LINKS | RARE_DOCUMENTS) != 0 {
             return Err(Damaged("unknown fields of a file"));
         }
         if rare & RARE_DEVICE != 0 {
@@ -220,6 +229,9 @@ impl FileEntry {
         }
         if rare & RARE_LINKS != 0 {
             self.links = reader.small()?;
+        }
+        if rare & RARE_DOCUMENTS != 0 {
+            self.documents = DocumentSet::from_bits(reader.varint()?).ok_or(Damaged("unknown documents"))?;
         }
         Ok(())
     }
@@ -247,6 +259,7 @@ impl FileEntry {
             device: 0,
             accessed: None,
             links: 1,
+            documents: DocumentSet::default(),
         };
         if flags & FLAG_RARE != 0 {
             entry.decode_rare(&mut reader)?;

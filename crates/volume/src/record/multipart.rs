@@ -1,10 +1,13 @@
 //! Multipart uploads under way: the upload, its parts, and the part sizes of a completed object.
 //!
-//! Layout:     upload: 1, ino, initiated, headers
+//! Layout:     upload: 2, ino, initiated, headers, count, for each document: kind, bytes
+//!                     1 (volumes of formats 1 and 2): without documents
 //!             part: 1, flags, ino, size, modified, etag digest 16, data, headers
 //!             part sizes: 1, then for each stretch of equal parts: count, size
+//!             part checksums: 1, then for each part: headers
 //! Invariants: a part's bytes are never inline, so that a completed object is a list of extents.
 
+use bytes::Bytes;
 use margay_env::Timestamp;
 
 use super::data::Data;
@@ -12,8 +15,12 @@ use super::headers;
 use super::wire::{Damaged, Reader, Writer};
 use crate::api::{Headers, PART_NUMBER_MAX};
 use crate::key::Ino;
+use crate::kinds::Documents;
+use crate::numbered::{Numbered, kind_of};
 
 const LAYOUT: u8 = 1;
+const UPLOAD_LAYOUT: u8 = 2;
+const UPLOAD_LAYOUT_WITHOUT_DOCUMENTS: u8 = 1;
 /// Some of its runs have, or once had, other owners.
 const FLAG_SHARED: u8 = 1;
 
@@ -22,6 +29,8 @@ pub(crate) struct UploadRecord {
     pub(crate) ino: Ino,
     pub(crate) initiated: Timestamp,
     pub(crate) headers: Headers,
+    /// What the object gets.
+    pub(crate) documents: Documents,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,24 +47,42 @@ pub(crate) struct PartRecord {
 impl UploadRecord {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(64);
-        writer.byte(LAYOUT);
+        writer.byte(UPLOAD_LAYOUT);
         writer.varint(self.ino.0);
         writer.time(self.initiated);
         headers::encode(self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())), &mut writer);
+        writer.varint(self.documents.len() as u64);
+        for (kind, document) in &self.documents {
+            writer.byte(kind.number());
+            writer.bytes(document);
+        }
         writer.finish()
     }
 
     pub(crate) fn decode(value: &[u8]) -> Result<UploadRecord, Damaged> {
         let mut reader = Reader::new(value);
-        reader.layout(LAYOUT)?;
+        let layout = reader.byte()?;
+        if layout != UPLOAD_LAYOUT && layout != UPLOAD_LAYOUT_WITHOUT_DOCUMENTS {
+            return Err(Damaged("unknown layout"));
+        }
         let record = UploadRecord {
             ino: Ino(reader.varint()?),
             initiated: reader.time()?,
             headers: headers::decode(&mut reader)?,
+            documents: if layout == UPLOAD_LAYOUT { decode_documents(&mut reader)? } else { Documents::new() },
         };
         reader.end()?;
         Ok(record)
     }
+}
+
+fn decode_documents(reader: &mut Reader<'_>) -> Result<Documents, Damaged> {
+    let mut documents = Documents::new();
+    for _ in 0..reader.varint()? {
+        let kind = kind_of(reader.byte()?).ok_or(Damaged("unknown document"))?;
+        documents.insert(kind, Bytes::copy_from_slice(reader.bytes()?));
+    }
+    Ok(documents)
 }
 
 impl PartRecord {
@@ -115,4 +142,27 @@ pub(crate) fn decode_part_sizes(value: &[u8], parts: u16) -> Result<Vec<u64>, Da
     }
     reader.end()?;
     Ok(sizes)
+}
+
+/// Parts in one row of checksums.
+pub(crate) const CHECKSUM_PARTS: usize = 500;
+
+/// The checksums of parts, as the headers that they were stored with.
+pub(crate) fn encode_part_checksums<'a>(parts: impl Iterator<Item = &'a Headers>) -> Vec<u8> {
+    let mut writer = Writer::new(CHECKSUM_PARTS * 16);
+    writer.byte(LAYOUT);
+    for checksums in parts {
+        headers::encode(checksums.iter().map(|(name, value)| (name.as_str(), value.as_str())), &mut writer);
+    }
+    writer.finish()
+}
+
+pub(crate) fn decode_part_checksums(value: &[u8]) -> Result<Vec<Headers>, Damaged> {
+    let mut reader = Reader::new(value);
+    reader.layout(LAYOUT)?;
+    let mut parts = Vec::new();
+    while !reader.is_empty() {
+        parts.push(headers::decode(&mut reader)?);
+    }
+    Ok(parts)
 }

@@ -6,10 +6,12 @@ use proptest::prelude::*;
 
 use super::data::{Data, decode_extent_row, extent_row};
 use super::entry::ENTRY_BYTES_MAX;
-use super::multipart::{decode_part_sizes, encode_part_sizes};
+use super::multipart::{decode_part_checksums, decode_part_sizes, encode_part_checksums, encode_part_sizes};
 use super::*;
 use crate::api::{ETag, Headers};
 use crate::key::Ino;
+use crate::kinds::{Document, Documents, Setting};
+use crate::numbered::Numbered;
 
 prop_compose! {
     fn extents()(segment in 1u64.., offset: u64, skip: u32, len: u32, tail: u32, crc: u32) -> Extent {
@@ -44,6 +46,7 @@ prop_compose! {
         file.xattrs = !shared;
         file.device = if size % 2 == 0 { rights.1 } else { 0 };
         file.accessed = (size % 3 == 0).then_some(Timestamp(modified));
+        file.documents = Document::ALL.iter().copied().filter(|kind| u64::from(kind.number()) < size % 9).collect();
         file.links = if size % 5 == 0 { rights.2 } else { 1 };
         file
     }
@@ -96,13 +99,21 @@ proptest! {
     }
 
     #[test]
+    fn part_checksums_round_trip(parts in prop::collection::vec(headers(), 0..9)) {
+        prop_assert_eq!(decode_part_checksums(&encode_part_checksums(parts.iter())), Ok(parts));
+    }
+
+    #[test]
     fn the_rest_round_trips(ino: u64, time: i64, name: String, headers in headers(), explicit: bool, rights: (u32, u32, u32)) {
         let created = Timestamp(time);
-        let bucket = Bucket { root: Ino(ino), created, versioning: 0, object_lock: 1, owner: name.clone() };
+        let settings = Setting::ALL.iter().copied().filter(|setting| ino & 1 << setting.number() != 0).collect();
+        let owner = name.clone();
+        let bucket = Bucket { root: Ino(ino), created, versioning: 0, object_lock: 1, settings, owner };
         prop_assert_eq!(Bucket::decode(&bucket.encode()), Ok(bucket));
+        let documents = Documents::from([(Document::Acl, name.clone().into())]);
         let record = DirectoryRecord { parent: Ino(ino), sort_name: name };
         prop_assert_eq!(DirectoryRecord::decode(&record.encode()), Ok(record));
-        let upload = UploadRecord { ino: Ino(ino), initiated: created, headers };
+        let upload = UploadRecord { ino: Ino(ino), initiated: created, headers, documents };
         prop_assert_eq!(UploadRecord::decode(&upload.encode()), Ok(upload));
         let (mode, uid, gid) = rights;
         let changed = (time % 2 == 0).then_some(created);
@@ -133,6 +144,7 @@ proptest! {
             let _ = Orphan::decode(&bytes);
             let _ = decode_extent_row(&bytes);
             let _ = decode_part_sizes(&bytes, parts);
+            let _ = decode_part_checksums(&bytes);
         }
     }
 }

@@ -133,6 +133,10 @@ impl<'a> Reader<'a> {
         if self.byte()? == supported { Ok(()) } else { Err(Damaged("unknown layout")) }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     pub(crate) fn end(self) -> Result<(), Damaged> {
         if self.rest.is_empty() { Ok(()) } else { Err(Damaged("trailing bytes")) }
     }

@@ -125,7 +125,7 @@ impl World {
         condition: WriteCondition,
     ) -> Result<PutOutcome, Error> {
         let staged = self.stage(bucket, body);
-        let request = PutRequest { bucket, key, etag: etag_of(body), headers, condition };
+        let request = PutRequest { bucket, key, etag: etag_of(body), headers, condition, ..PutRequest::default() };
         wait(self.volume.put_object(request, staged))
     }
 

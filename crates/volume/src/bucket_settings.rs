@@ -1,0 +1,116 @@
+//! Settings of a bucket: one document of bytes for each that is set.
+//!
+//! Why:        policies, CORS rules, lifecycle rules and their like are kept, found and removed in the same way. What
+//!             is in one is a matter of those who use it; the volume stores bytes.
+//! Layout:     rows `g` (docs/format/keys.md); a long document is cut into pieces.
+//! Invariants: G1 the bucket's row says which settings there are, and is written with each change of one: whoever
+//!                read that row knows what is set, and its generation tells when to read a setting again.
+//!             G2 settings go with their bucket.
+//! Not here:   what a setting means, its form in requests (the S3 door).
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use margay_meta::{Seq, VALUE_BYTES_MAX};
+
+use crate::api::Error;
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::key::{self, Ino};
+use crate::kinds::{SETTING_BYTES_MAX, Setting};
+use crate::open::Volume;
+use crate::quota::Quota;
+use crate::seen::Seen;
+
+impl Volume {
+    /// The document of a setting; `None` when it is not set.
+    pub async fn bucket_setting(&self, bucket: &str, setting: Setting) -> Result<Option<Bytes>, Error> {
+        let mut seen = Seen::default();
+        let found = self.retry(|now| {
+            let found = self.read_setting(bucket, setting, now);
+            seen.rises_to(now.seq);
+            found
+        });
+        self.settle(seen.seq).await?;
+        found
+    }
+
+    fn read_setting(&self, bucket: &str, setting: Setting, seen: &mut Seen) -> Result<Option<Bytes>, Refused> {
+        let (row, _) = self.bucket_row(bucket, seen)?;
+        if !row.settings.contains(setting) {
+            return Ok(None);
+        }
+        let document = self.setting_document(row.root, setting, seen)?;
+        // Of one moment: the bucket's row changes with each of its settings.
+        if self.still(seen)? { Ok(Some(document)) } else { Err(Refused::Conflict) }
+    }
+
+    /// The document of a setting that the bucket's row says is there.
+    pub(crate) fn setting_document(&self, root: Ino, setting: Setting, seen: &mut Seen) -> Result<Bytes, Error> {
+        let mut document = Vec::new();
+        self.scan(&key::setting(root, setting), seen, |row| {
+            document.extend_from_slice(row.value);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(document.into())
+    }
+
+    /// Sets or replaces a setting.
+    pub async fn set_bucket_setting(&self, bucket: &str, setting: Setting, document: &[u8]) -> Result<(), Error> {
+        self.check_room()?;
+        let done = self.retry(|seen| self.try_set(bucket, setting, Some(document), seen).map(|seq| ((), seq)));
+        self.answer(done).await
+    }
+
+    /// Fine when it is not set.
+    pub async fn remove_bucket_setting(&self, bucket: &str, setting: Setting) -> Result<(), Error> {
+        let done = self.retry(|seen| self.try_set(bucket, setting, None, seen).map(|seq| ((), seq)));
+        self.answer(done).await
+    }
+
+    fn try_set(
+        &self,
+        bucket: &str,
+        setting: Setting,
+        document: Option<&[u8]>,
+        seen: &mut Seen,
+    ) -> Result<Seq, Refused> {
+        let (mut row, version) = self.bucket_row(bucket, seen)?;
+        let mut draft = Draft::default();
+        draft.assert_version(key::bucket(bucket), version);
+        if row.settings.contains(setting) {
+            self.delete_rows(&mut draft, &key::setting(row.root, setting))?;
+        } else if document.is_none() {
+            return Ok(seen.seq);
+        }
+        row.settings.remove(setting);
+        if let Some(document) = document {
+            draft_setting(&mut draft, row.root, setting, document)?;
+            row.settings.insert(setting);
+        }
+        draft.put(key::bucket(bucket), row.encode());
+        if setting != Setting::Quota {
+            return self.commit(draft);
+        }
+        let quota = document.map(Quota::decode).transpose()?.unwrap_or_default();
+        // Held over both, so that what is kept in memory is what was committed last.
+        let _turn = self.key_latch(bucket, "", "").lock();
+        let seq = self.commit(draft)?;
+        self.quotas.set(row.root, quota);
+        Ok(seq)
+    }
+}
+
+/// Drafts the rows of a setting; the bucket's row is the caller's.
+pub(crate) fn draft_setting(draft: &mut Draft, root: Ino, setting: Setting, document: &[u8]) -> Result<(), Error> {
+    if document.len() > SETTING_BYTES_MAX {
+        return Err(Error::TooLarge);
+    }
+    let mut pieces = document.chunks(VALUE_BYTES_MAX);
+    // An empty document is a piece too, so that a setting always has a row.
+    let first = pieces.next().unwrap_or_default();
+    for (index, piece) in std::iter::once(first).chain(pieces).enumerate() {
+        draft.put(key::setting_piece(root, setting, index as u8), piece.to_vec());
+    }
+    Ok(())
+}
