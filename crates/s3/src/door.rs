@@ -20,6 +20,7 @@ use margay_env::Env;
 use margay_volume::Volume;
 
 use crate::auth::{Credentials, Head, Sender, Verified, Verifier};
+use crate::cors;
 use crate::error::{Code, S3Error, request_id};
 use crate::observer::{Observer, RequestDone, Silent};
 use crate::op::{self, Call, RecentRenames};
@@ -37,6 +38,8 @@ use crate::stream::S3Body;
 /// Most bytes of the error document's resource element.
 const RESOURCE_BYTES_MAX: usize = 2048;
 const UNKNOWN: &str = "Unknown";
+/// What a browser asks first is no operation of S3's model.
+const PREFLIGHT: &str = "Preflight";
 
 /// The S3 door of one volume; cheap to share behind an `Arc`.
 pub struct S3Door {
@@ -98,7 +101,10 @@ impl S3Door {
         let mut name = UNKNOWN;
         let outcome = self.serve(&parts, wire, &mut name).await;
         let code = outcome.as_ref().err().map(|error| error.code.name());
-        let reply = outcome.unwrap_or_else(|error| self.refusal(error, &parts, &id));
+        let mut reply = outcome.unwrap_or_else(|error| self.refusal(error, &parts, &id));
+        if parts.headers.contains_key(http::header::ORIGIN) && parts.method != Method::OPTIONS {
+            cors::decorate(&self.volume, &self.options.domains, host(&parts), &parts, &mut reply.headers).await;
+        }
         // Answered without the body that the client is waiting to send: the connection ends here, and it is told.
         let unread = parts.headers.contains_key(http::header::EXPECT) && received.load(Ordering::Relaxed) == 0;
         let closes = unread && code.is_some() && parts.version <= http::Version::HTTP_11;
@@ -111,11 +117,13 @@ impl S3Door {
     }
 
     async fn serve(&self, parts: &Parts, wire: Wire, name: &mut &'static str) -> Result<Reply, S3Error> {
+        let host = host(parts);
         if parts.method == Method::OPTIONS {
-            return Err(Code::AccessForbidden.into());
+            *name = PREFLIGHT;
+            let target = Target::parse(host, parts.uri.path(), &self.options.domains)?;
+            return cors::preflight(&self.volume, &target, &parts.headers).await;
         }
         let method = operation::Method::of(&parts.method).ok_or(Code::MethodNotAllowed)?;
-        let host = host(parts);
         let target = Target::parse(host, parts.uri.path(), &self.options.domains)?;
         let query = Query::parse(parts.uri.query().unwrap_or(""))?;
         let operation = route::find(method, target.scope(), &query, &parts.headers)?;

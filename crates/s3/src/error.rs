@@ -44,6 +44,7 @@ codes! {
     AuthorizationHeaderMalformed 400 "The authorization header is malformed.";
     AuthorizationQueryParametersError 400 "The query string authentication parameters are malformed.";
     BadDigest 400 "The Content-MD5 or checksum you specified did not match what we received.";
+    BadRequest 400 "Bad Request";
     BucketAlreadyExists 409 "The requested bucket name is not available.";
     BucketAlreadyOwnedByYou 409 "Your previous request to create the named bucket succeeded and you already own it.";
     BucketNotEmpty 409 "The bucket you tried to delete is not empty";
@@ -63,6 +64,7 @@ codes! {
     InvalidPartOrder 400 "The list of parts was not in ascending order. Parts list must be specified in order by part number.";
     InvalidRange 416 "The requested range is not satisfiable";
     InvalidRequest 400 "Invalid Request";
+    InvalidTag 400 "The tag provided was not a valid tag.";
     InvalidToken 400 "The provided token is malformed or otherwise not valid.";
     InvalidURI 400 "Couldn't parse the specified URI.";
     KeyTooLongError 400 "Your key is too long";
@@ -87,6 +89,7 @@ codes! {
     ObjectLockConfigurationNotFoundError 404 "Object Lock configuration does not exist for this bucket";
     OwnershipControlsNotFoundError 404 "The bucket ownership controls were not found";
     PreconditionFailed 412 "At least one of the pre-conditions you specified did not hold";
+    QuotaExceeded 403 "The bucket would hold more than its quota allows; delete objects or ask for more.";
     ReplicationConfigurationNotFoundError 404 "The replication configuration was not found";
     RequestHeaderSectionTooLarge 400 "Your request header and metadata exceed the maximum allowed size.";
     RequestTimeTooSkewed 403 "The difference between the request time and the server's time is too large.";
@@ -204,6 +207,7 @@ impl From<volume::Error> for S3Error {
             E::NotModified => Code::NotModified.into(),
             E::WrongLength => Code::IncompleteBody.into(),
             E::InvalidRange => Code::InvalidRange.into(),
+            E::QuotaExceeded => Code::QuotaExceeded.into(),
             E::Full => Code::StorageFull.into(),
             E::ReadOnly(cause) => {
                 tracing::error!(%cause, "a write was refused: the volume is read-only");

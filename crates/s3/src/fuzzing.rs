@@ -23,14 +23,21 @@ use crate::auth::{AuthError, ChunkChain, Credential, Credentials, Head, PayloadF
 use crate::body::{
     BodyError, ChunkEncoder, Decoder, DecoderOptions, DigestPlan, Trailers, Want, announced_bytes, stored_encoding,
 };
+use crate::cors::Rules;
+use crate::error::S3Error;
 use crate::headers::range::ByteRange;
 use crate::headers::{condition, content, copy_source, etag, mail_word, text};
-use crate::op::{complete_multipart_upload, create_bucket, delete_objects, token, upload_part_copy};
+use crate::op::{
+    bucket_accelerate, bucket_request_payment, complete_multipart_upload, create_bucket, delete_objects, token,
+    upload_part_copy,
+};
 use crate::route::operation::{Method as Verb, Scope};
 use crate::route::query::{Query, decode};
 use crate::route::refuse::refuse;
 use crate::route::target::{Target, check_bucket_name};
 use crate::route::{self, policy};
+use crate::tags::{Tagged, Tags};
+use crate::website::Website;
 use crate::xml::read::walk;
 use crate::xml::write::{escape, percent_encode};
 
@@ -155,13 +162,13 @@ pub fn chunked_body(bytes: &[u8]) {
 /// An XML document: the first byte says which request it belongs to.
 pub fn xml_document(bytes: &[u8]) {
     let Some((kind, document)) = bytes.split_first() else { return };
-    match kind % 4 {
-        0 => {
+    match kind {
+        b'0' => {
             if let Ok(parts) = complete_multipart_upload::parse(document) {
                 assert!(!parts.is_empty());
             }
         }
-        1 => {
+        b'1' => {
             let Ok(deletions) = delete_objects::parse(document) else { return };
             let mut again = BytesMut::from(&b"<Delete>"[..]);
             for entry in &deletions.entries {
@@ -176,9 +183,33 @@ pub fn xml_document(bytes: &[u8]) {
             };
             assert_eq!(keys(&same), keys(&deletions));
         }
-        2 => drop(create_bucket::check(document)),
+        b'2' => drop(create_bucket::check(document)),
+        b't' => {
+            for of in [Tagged::Object, Tagged::Bucket] {
+                same_again(document, |document| Tags::from_xml(document, of), Tags::write);
+                if let Ok(tags) = Tags::from_xml(document, of) {
+                    assert_eq!(Tags::from_stored(&tags.to_stored()), tags);
+                }
+            }
+        }
+        b'c' => same_again(document, Rules::from_xml, Rules::write),
+        b'w' => same_again(document, Website::from_xml, Website::write),
+        b'p' => drop(bucket_request_payment::requester_pays(document)),
+        b'a' => drop(bucket_accelerate::enables(document)),
         _ => drop(walk(document, &mut |_, _| Ok(()))),
     }
+}
+
+/// What is read of a document is written so that it reads the same again: that is how it is stored.
+fn same_again<T: PartialEq + std::fmt::Debug>(
+    document: &[u8],
+    read: impl Fn(&[u8]) -> Result<T, S3Error>,
+    write: impl Fn(&T, &mut BytesMut),
+) {
+    let Ok(value) = read(document) else { return };
+    let mut again = BytesMut::new();
+    write(&value, &mut again);
+    assert_eq!(read(&again).expect("what was read is written well-formed"), value);
 }
 
 /// The headers of a request: ranges, conditions, checksums, copy sources, metadata.

@@ -10,6 +10,7 @@
 
 pub mod auth;
 pub mod body;
+mod cors;
 mod door;
 pub mod error;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -23,7 +24,9 @@ mod payload;
 mod reply;
 pub mod route;
 mod stream;
+mod tags;
 mod time;
+mod website;
 mod xml;
 
 pub use door::S3Door;

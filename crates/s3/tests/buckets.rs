@@ -84,7 +84,7 @@ async fn what_is_not_implemented_is_named() {
     assert!(!server.has("/bucket/k").await);
     server.request("POST", "/bucket").body("form").send().await.refused(501, "NotImplemented");
     server.request("PATCH", "/bucket/k").send().await.refused(405, "MethodNotAllowed");
-    server.request("OPTIONS", "/bucket/k").send().await.refused(403, "AccessForbidden");
+    server.request("OPTIONS", "/bucket/k").send().await.refused(400, "BadRequest");
 }
 
 #[tokio::test]

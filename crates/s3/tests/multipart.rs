@@ -56,6 +56,8 @@ async fn parts_become_one_object() {
     assert_eq!(got.header("content-range"), "bytes 5242880-5242882/5242883");
     let head = server.request("HEAD", "/bucket/big").send().await.expect(200);
     assert_eq!((head.header("content-type"), head.header("x-amz-meta-k")), ("a/b", "v"));
+    let again = complete(&server, &upload, &[(3, &first), (7, &last)], &[]).await.expect(200);
+    assert_eq!(again.text(), done.text());
     complete(&server, &upload, &[(3, &first)], &[]).await.refused(404, "NoSuchUpload");
     let attributes = server.request("GET", "/bucket/big?attributes").header("x-amz-object-attributes", "ObjectParts");
     assert_eq!(attributes.send().await.expect(200).elements("Size"), ["5242880", "3"]);
@@ -118,6 +120,12 @@ async fn checksums_of_parts_combine() {
         assert!(sum.ends_with(ends), "{sum}");
         let got = server.request("HEAD", "/bucket/big").header("x-amz-checksum-mode", "ENABLED").send().await;
         assert_eq!((got.header(&header), got.header("x-amz-checksum-type")), (sum.as_str(), kind));
+        let element = format!("Checksum{algorithm}");
+        let attributes = server.request("GET", "/bucket/big?attributes");
+        let attributes = attributes.header("x-amz-object-attributes", "ObjectParts").send().await.expect(200);
+        assert_eq!((attributes.element("PartsCount"), attributes.elements(&element).len()), ("2", 2));
+        let second = server.request("GET", "/bucket/big?partNumber=2").header("x-amz-checksum-mode", "ENABLED");
+        assert_eq!(second.send().await.expect(206).header(&header), attributes.elements(&element)[1]);
         if kind == "FULL_OBJECT" {
             // The same bytes in one piece have the same checksum.
             let whole = [vec![b'a'; PART], b"end".to_vec()].concat();

@@ -1,9 +1,9 @@
 //! CopyObject: a new entry for the same bytes.
 
 use bytes::BytesMut;
-use margay_volume::{CopyRequest, ETagMatch, Error, Headers, ReadCondition};
+use margay_volume::{CopyRequest, Document, ETagMatch, Error, Headers, ReadCondition};
 
-use super::{Call, checksum};
+use super::{Call, checksum, object_tagging};
 use crate::error::S3Error;
 use crate::headers::condition::{read_condition, write_condition};
 use crate::headers::copy_source::parse_copy_source;
@@ -36,10 +36,15 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         source_key: &source_key,
         bucket: call.bucket(),
         key: call.key(),
-        headers: None,
         condition: write_condition(call.headers)?,
         source_condition: read_condition(call.headers, "x-amz-copy-source-")?,
+        ..CopyRequest::default()
     };
+    if text(call.headers, "x-amz-tagging-directive")?.is_some_and(|own| own.eq_ignore_ascii_case("REPLACE")) {
+        request.documents = object_tagging::of_request(call)?;
+    } else {
+        request.documents_kept = [Document::Tags].into_iter().collect();
+    }
     if !replaces {
         let outcome = call.volume.copy_object(request).await.map_err(source_error)?;
         return Ok(reply(&outcome, None));

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use http::HeaderName;
 
-use super::{Call, checksum};
+use super::{Call, checksum, object_tagging};
 use crate::body::Algorithm;
 use crate::error::S3Error;
 use crate::headers::{content, text};
@@ -12,6 +12,7 @@ use crate::xml::write::Writer;
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let mut headers = content::collect(call.headers)?;
+    let documents = object_tagging::of_request(call)?;
     // `route::policy` lets only known names through.
     let algorithm = text(call.headers, checksum::ALGORITHM)?.and_then(Algorithm::from_name);
     let asked = text(call.headers, checksum::TYPE)?.and_then(checksum::Kind::from_name);
@@ -27,7 +28,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         headers.insert(checksum::ALGORITHM.to_owned(), algorithm.name().to_owned());
         headers.insert(checksum::TYPE.to_owned(), kind.name().to_owned());
     }
-    let upload = call.volume.create_multipart(call.bucket(), call.key(), headers).await?;
+    let upload = call.volume.create_multipart(call.bucket(), call.key(), headers, documents).await?;
     let mut out = BytesMut::with_capacity(512);
     let mut writer = Writer::new(&mut out);
     writer.root("InitiateMultipartUploadResult");

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 use margay_env::Timestamp;
-use margay_volume::{ETag, Headers, ObjectInfo, ReadCondition};
+use margay_volume::{Documents, ETag, Headers, ObjectInfo, ReadCondition};
 
 use super::Call;
 use crate::error::S3Error;
@@ -13,7 +13,7 @@ use crate::stream::{ObjectPieces, S3Body};
 
 mod describe;
 
-pub(crate) use self::describe::{describe, select};
+pub(crate) use self::describe::{add_part_checksum, describe, select};
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let condition = read_condition(call.headers, "")?;
@@ -22,7 +22,8 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         Err(error) => return Err(not_modified(call, error).await),
     };
     let selection = select(call, reader.info())?;
-    let (status, headers) = describe(call, reader.info(), &selection)?;
+    let (status, mut headers) = describe(call, reader.info(), &selection)?;
+    add_part_checksum(call, &selection, &mut headers).await?;
     let pieces = ObjectPieces::open(reader, selection.bytes).await?;
     Ok(Reply { status, headers, body: S3Body::object(pieces) })
 }
@@ -36,6 +37,7 @@ pub(crate) fn run_fixed(call: &Call<'_>, object: &Bytes) -> Result<Reply, S3Erro
         modified: Timestamp(0),
         headers: Headers::new(),
         part_sizes: Vec::new(),
+        documents: Documents::new(),
     };
     let selection = select(call, &info)?;
     let (status, headers) = describe(call, &info, &selection)?;

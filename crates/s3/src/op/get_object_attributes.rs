@@ -1,7 +1,7 @@
 //! GetObjectAttributes.
 
 use bytes::BytesMut;
-use margay_volume::{ObjectInfo, ReadCondition};
+use margay_volume::{Headers, ObjectInfo, ReadCondition};
 
 use super::{Call, checksum};
 use crate::error::S3Error;
@@ -43,7 +43,8 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         writer.close("Checksum");
     }
     if wants("ObjectParts") && !info.part_sizes.is_empty() {
-        write_parts(&mut writer, &info, first, max);
+        let checksums = call.volume.part_checksums(call.bucket(), call.key()).await?;
+        write_parts(&mut writer, &info, &checksums, first, max);
     }
     if wants("StorageClass") {
         writer.text("StorageClass", "STANDARD");
@@ -60,12 +61,13 @@ fn number(call: &Call<'_>, name: &str, default: u64) -> Result<u64, S3Error> {
     value.parse::<u32>().map(u64::from).map_err(|_| S3Error::argument(name, value, "a number is expected"))
 }
 
-fn write_parts(writer: &mut Writer<'_>, info: &ObjectInfo, first: u64, max: u64) {
+fn write_parts(writer: &mut Writer<'_>, info: &ObjectInfo, checksums: &[Headers], first: u64, max: u64) {
     let count = info.part_sizes.len() as u64;
     let first = first.min(count);
     let end = (first + max).min(count);
     writer.open("ObjectParts");
-    writer.number("TotalPartsCount", count);
+    // So it is on the wire; SDKs call it TotalPartsCount.
+    writer.number("PartsCount", count);
     writer.number("PartNumberMarker", first);
     writer.number("NextPartNumberMarker", end);
     writer.number("MaxParts", max);
@@ -74,6 +76,9 @@ fn write_parts(writer: &mut Writer<'_>, info: &ObjectInfo, first: u64, max: u64)
         writer.open("Part");
         writer.number("PartNumber", number + 1);
         writer.number("Size", info.part_sizes[number as usize]);
+        if let Some(checksums) = checksums.get(number as usize) {
+            checksum::write(checksums, writer);
+        }
         writer.close("Part");
     }
     writer.close("ObjectParts");

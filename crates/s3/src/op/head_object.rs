@@ -1,7 +1,7 @@
 //! HeadObject.
 
 use super::Call;
-use super::get_object::{describe, not_modified, select};
+use super::get_object::{add_part_checksum, describe, not_modified, select};
 use crate::error::S3Error;
 use crate::headers::condition::read_condition;
 use crate::reply::Reply;
@@ -14,6 +14,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         Err(error) => return Err(not_modified(call, error).await),
     };
     let selection = select(call, &info)?;
-    let (status, headers) = describe(call, &info, &selection)?;
+    let (status, mut headers) = describe(call, &info, &selection)?;
+    add_part_checksum(call, &selection, &mut headers).await?;
     Ok(Reply { status, headers, body: S3Body::empty() })
 }

@@ -6,6 +6,11 @@
 
 mod abort_multipart_upload;
 mod acl;
+pub(crate) mod bucket_accelerate;
+mod bucket_cors;
+pub(crate) mod bucket_request_payment;
+mod bucket_tagging;
+mod bucket_website;
 mod checksum;
 pub(crate) mod complete_multipart_upload;
 mod copy_object;
@@ -26,16 +31,18 @@ mod list_objects;
 mod list_objects_v2;
 mod list_parts;
 mod listing;
+mod object_tagging;
 mod put_object;
+mod remove_setting;
 mod rename_object;
 pub(crate) mod token;
 mod unset;
 mod upload_part;
 pub(crate) mod upload_part_copy;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use margay_volume::Volume;
+use margay_volume::{Setting, Volume};
 
 pub(crate) use self::get_object::run_fixed as get_fixed_object;
 pub(crate) use self::rename_object::RecentRenames;
@@ -68,6 +75,12 @@ impl Call<'_> {
 
     pub(crate) fn key(&self) -> &str {
         &self.target.key
+    }
+
+    /// The document of a setting of the bucket, or the error that says that there is none.
+    pub(crate) async fn setting(&self, setting: Setting, none: Code) -> Result<Bytes, S3Error> {
+        let document = self.volume.bucket_setting(self.bucket(), setting).await?;
+        document.ok_or_else(|| S3Error::from(none).with("BucketName", self.bucket()))
     }
 
     /// The owner of everything as an XML element.
@@ -117,12 +130,21 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         Op::CreateBucket => create_bucket::run(call, payload).await,
         Op::CreateMultipartUpload => create_multipart_upload::run(call).await,
         Op::DeleteBucket => delete_bucket::run(call).await,
+        Op::DeleteBucketCors => remove_setting::run(call, Setting::Cors).await,
+        Op::DeleteBucketTagging => remove_setting::run(call, Setting::Tagging).await,
+        Op::DeleteBucketWebsite => remove_setting::run(call, Setting::Website).await,
         Op::DeleteObject => delete_object::run(call).await,
+        Op::DeleteObjectTagging => object_tagging::delete(call).await,
         Op::DeleteObjects => delete_objects::run(call, payload).await,
         Op::GetBucketAcl | Op::GetObjectAcl => acl::run(call).await,
+        Op::GetBucketCors => bucket_cors::get(call).await,
         Op::GetBucketLocation => get_bucket_location::run(call).await,
+        Op::GetBucketRequestPayment => bucket_request_payment::get(call).await,
+        Op::GetBucketTagging => bucket_tagging::get(call).await,
+        Op::GetBucketWebsite => bucket_website::get(call).await,
         Op::GetObject => get_object::run(call).await,
         Op::GetObjectAttributes => get_object_attributes::run(call).await,
+        Op::GetObjectTagging => object_tagging::get(call).await,
         Op::HeadBucket => head_bucket::run(call).await,
         Op::HeadObject => head_object::run(call).await,
         Op::ListBuckets => list_buckets::run(call).await,
@@ -131,7 +153,13 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         Op::ListObjects => list_objects::run(call).await,
         Op::ListObjectsV2 => list_objects_v2::run(call).await,
         Op::ListParts => list_parts::run(call).await,
+        Op::PutBucketAccelerateConfiguration => bucket_accelerate::put(call, payload).await,
+        Op::PutBucketCors => bucket_cors::put(call, payload).await,
+        Op::PutBucketRequestPayment => bucket_request_payment::put(call, payload).await,
+        Op::PutBucketTagging => bucket_tagging::put(call, payload).await,
+        Op::PutBucketWebsite => bucket_website::put(call, payload).await,
         Op::PutObject => put_object::run(call, payload).await,
+        Op::PutObjectTagging => object_tagging::put(call, payload).await,
         Op::RenameObject => rename_object::run(call).await,
         Op::UploadPart => upload_part::run(call, payload).await,
         Op::UploadPartCopy => upload_part_copy::run(call).await,

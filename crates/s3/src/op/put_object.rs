@@ -3,7 +3,7 @@
 use http::{HeaderName, StatusCode};
 use margay_volume::{ETag, PART_BYTES_MAX, PutRequest, ReadCondition, WriteCondition};
 
-use super::{Call, checksum};
+use super::{Call, checksum, object_tagging};
 use crate::body::{Computed, Want};
 use crate::error::{Code, S3Error};
 use crate::headers::condition::write_condition;
@@ -14,6 +14,7 @@ use crate::reply::Reply;
 pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
     let condition = write_condition(call.headers)?;
     let mut headers = content::collect(call.headers)?;
+    let documents = object_tagging::of_request(call)?;
     let len = body_len(call, &payload)?;
     let upload = call.volume.begin_upload(call.bucket(), len).await?;
     precheck(call, &condition).await?;
@@ -22,7 +23,8 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     if let Some(sum) = &computed.checksum {
         checksum::store(&mut headers, sum);
     }
-    let request = PutRequest { bucket: call.bucket(), key: call.key(), etag: md5(&computed)?, headers, condition };
+    let etag = md5(&computed)?;
+    let request = PutRequest { bucket: call.bucket(), key: call.key(), etag, headers, documents, condition };
     let outcome = call.volume.put_object(request, staged).await?;
     let mut reply = Reply::empty(StatusCode::OK).header(http::header::ETAG, &etag::quoted(&outcome.etag))?;
     if let Some(sum) = &computed.checksum {

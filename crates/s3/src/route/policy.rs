@@ -68,6 +68,10 @@ const BODY: &[Param] =
     &[("content-length", Any), ("content-md5", Any), ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS))];
 /// Names of the checksum algorithms.
 pub(crate) const CHECKSUMS: &[&str] = &["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"];
+/// Of operations whose body is a document that sets something.
+const SETTING: &[Param] =
+    &[("content-md5", Any), ("x-amz-expected-bucket-owner", Any), ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS))];
+const TAGGING: &[Param] = &[("x-amz-tagging", Any)];
 const CHECKSUM_VALUES: &[Param] = &[
     ("x-amz-checksum-crc32", Any),
     ("x-amz-checksum-crc32c", Any),
@@ -111,12 +115,12 @@ implemented! {
     AbortMultipartUpload false query [UPLOAD], headers [OBJECT];
     CompleteMultipartUpload true query [UPLOAD], headers [OBJECT, WRITE_CONDITION, CHECKSUM_VALUES, &[
         ("x-amz-checksum-type", Only(&["COMPOSITE", "FULL_OBJECT"])), ("x-amz-mp-object-size", Any)]];
-    CopyObject false query [], headers [OBJECT, CONTENT, COPY_SOURCE, WRITE_CONDITION, &[
-        ("x-amz-metadata-directive", Only(&["COPY", "REPLACE"])), ("x-amz-tagging-directive", Only(&["COPY"]))]];
+    CopyObject false query [], headers [OBJECT, CONTENT, COPY_SOURCE, TAGGING, WRITE_CONDITION, &[
+        ("x-amz-metadata-directive", Only(&["COPY", "REPLACE"])), ("x-amz-tagging-directive", Only(&["COPY", "REPLACE"]))]];
     CreateBucket true query [], headers [OWNER, &[
         ("x-amz-acl", Only(&["private"])), ("x-amz-bucket-object-lock-enabled", Only(&["false"])),
         ("x-amz-bucket-namespace", Only(&["global"])), ("x-amz-object-ownership", Only(&["BucketOwnerEnforced"]))]];
-    CreateMultipartUpload false query [], headers [OBJECT, CONTENT, &[
+    CreateMultipartUpload false query [], headers [OBJECT, CONTENT, TAGGING, &[
         ("x-amz-checksum-algorithm", Only(CHECKSUMS)), ("x-amz-checksum-type", Only(&["COMPOSITE", "FULL_OBJECT"]))]];
     DeleteBucket false query [], headers [OWNER];
     DeleteBucketCors false query [], headers [OWNER];
@@ -170,7 +174,14 @@ implemented! {
     ListObjectsV2 false query [LIST, &[("continuation-token", Any), ("fetch-owner", Only(&["true", "false"])),
         ("max-keys", Any), ("start-after", Any)]], headers [OBJECT, LIST_HEADERS];
     ListParts false query [UPLOAD, &[("max-parts", Any), ("part-number-marker", Any)]], headers [OBJECT];
-    PutObject true query [], headers [OBJECT, CONTENT, BODY, CHECKSUM_VALUES, WRITE_CONDITION];
+    PutBucketAccelerateConfiguration true query [], headers [&[
+        ("x-amz-expected-bucket-owner", Any), ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS))]];
+    PutBucketCors true query [], headers [SETTING];
+    PutBucketRequestPayment true query [], headers [SETTING];
+    PutBucketTagging true query [], headers [SETTING];
+    PutBucketWebsite true query [], headers [SETTING];
+    PutObject true query [], headers [OBJECT, CONTENT, BODY, CHECKSUM_VALUES, TAGGING, WRITE_CONDITION];
+    PutObjectTagging true query [VERSION], headers [SETTING, &[PAYER]];
     RenameObject false query [], headers [WRITE_CONDITION, &[
         ("x-amz-client-token", Any), ("x-amz-rename-source", Any)]];
     UploadPart true query [PART], headers [OBJECT, BODY, CHECKSUM_VALUES];

@@ -6,10 +6,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use margay_volume::ObjectInfo;
 
 use super::{parts_header, status};
+use crate::body::Algorithm;
 use crate::error::{Code, S3Error};
 use crate::headers::range::ByteRange;
 use crate::headers::{content, etag, text};
-use crate::op::{Call, checksum};
+use crate::op::{Call, checksum, object_tagging};
 use crate::time::{http_date, parse_http_date};
 
 /// The bytes that an answer carries.
@@ -88,6 +89,10 @@ pub(crate) fn describe(
         let range = format!("bytes {start}-{}/{}", end.saturating_sub(1), info.size);
         headers.insert(http::header::CONTENT_RANGE, value(range)?);
     }
+    let tags = object_tagging::of(&info.documents).len();
+    if tags > 0 {
+        headers.insert(HeaderName::from_static("x-amz-tagging-count"), HeaderValue::from(tags));
+    }
     if selection.by_part {
         headers.extend(parts_header(info));
     }
@@ -97,6 +102,24 @@ pub(crate) fn describe(
     }
     apply_overrides(call, &mut headers)?;
     Ok((status(selection.partial), headers))
+}
+
+/// Adds the checksum of the part that an answer carries, when the client wants it.
+pub(crate) async fn add_part_checksum(
+    call: &Call<'_>,
+    selection: &Selection,
+    headers: &mut HeaderMap,
+) -> Result<(), S3Error> {
+    // The checksum of an object that is one part is there already.
+    let told = Algorithm::ALL.into_iter().any(|algorithm| headers.contains_key(algorithm.header()));
+    if told || !selection.by_part || !call.headers.contains_key("x-amz-checksum-mode") {
+        return Ok(());
+    }
+    let parts = call.volume.part_checksums(call.bucket(), call.key()).await?;
+    if let Some(checksums) = parts.get(usize::from(call.part_number()?) - 1) {
+        checksum::give_back(checksums, headers, false);
+    }
+    Ok(())
 }
 
 /// `response-*` parameters replace the stored headers.
@@ -118,7 +141,7 @@ fn apply_overrides(call: &Call<'_>, headers: &mut HeaderMap) -> Result<(), S3Err
 #[cfg(test)]
 mod tests {
     use margay_env::Timestamp;
-    use margay_volume::{ETag, Headers};
+    use margay_volume::{Documents, ETag, Headers};
 
     use super::*;
 
@@ -129,6 +152,7 @@ mod tests {
             modified: Timestamp(0),
             headers: Headers::new(),
             part_sizes: part_sizes.to_vec(),
+            documents: Documents::new(),
         }
     }
 

@@ -1,0 +1,90 @@
+//! Answering a browser's preflight, and telling it with every other answer whether a page may see it.
+//!
+//! Invariants: a preflight needs no signature and reads no body. An answer to a request with `Origin` gets its headers
+//!             whatever it is, refusals included; without a rule that fits it gets none.
+
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use margay_volume::{Setting, Volume};
+
+use super::rules::{Rule, Rules};
+use crate::error::{Code, S3Error};
+use crate::headers::text;
+use crate::reply::Reply;
+use crate::route::target::Target;
+
+const NOT_ALLOWED: &str = "CORSResponse: This CORS request is not allowed. This is usually because the evaluation of \
+                           Origin, request method / Access-Control-Request-Method or Access-Control-Request-Headers \
+                           are not whitelisted by the resource's CORS spec.";
+
+/// What a browser asks before it sends a request for a page.
+pub(crate) async fn preflight(volume: &Volume, target: &Target, headers: &HeaderMap) -> Result<Reply, S3Error> {
+    let origin = text(headers, "origin")?
+        .ok_or_else(|| S3Error::new(Code::BadRequest, "Insufficient information. Origin request header needed."))?;
+    let method = text(headers, "access-control-request-method")?.unwrap_or("null");
+    if !["GET", "PUT", "HEAD", "POST", "DELETE"].contains(&method) {
+        return Err(S3Error::new(Code::BadRequest, format!("Invalid Access-Control-Request-Method: {method}")));
+    }
+    let asked = text(headers, "access-control-request-headers")?.unwrap_or("");
+    let asked: Vec<&str> = asked.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    let forbidden = |message: &'static str| {
+        let resource = if target.key.is_empty() { "BUCKET" } else { "OBJECT" };
+        S3Error::new(Code::AccessForbidden, message).with("Method", method).with("ResourceType", resource)
+    };
+    let rules = match rules_of(volume, &target.bucket).await {
+        Ok(rules) => rules.ok_or_else(|| forbidden("CORSResponse: CORS is not enabled for this bucket."))?,
+        Err(margay_volume::Error::NoSuchBucket) => return Err(forbidden("CORSResponse: Bucket not found")),
+        Err(error) => return Err(error.into()),
+    };
+    let rule = rules.find(origin, method, &asked).ok_or_else(|| forbidden(NOT_ALLOWED))?;
+    let mut reply = Reply::empty(StatusCode::OK);
+    tell(rule, origin, &mut reply.headers);
+    if !asked.is_empty() {
+        set(&mut reply.headers, header::ACCESS_CONTROL_ALLOW_HEADERS, &asked.join(", ").to_ascii_lowercase());
+    }
+    Ok(reply)
+}
+
+/// Adds to an answer what a browser must know to hand it to the page that asked.
+pub(crate) async fn decorate(volume: &Volume, domains: &[String], host: &str, parts: &Parts, answer: &mut HeaderMap) {
+    let Ok(Some(origin)) = text(&parts.headers, "origin") else { return };
+    let Ok(target) = Target::parse(host, parts.uri.path(), domains) else { return };
+    if target.bucket.is_empty() {
+        return;
+    }
+    if let Ok(Some(rules)) = rules_of(volume, &target.bucket).await
+        && let Some(rule) = rules.find(origin, parts.method.as_str(), &[])
+    {
+        tell(rule, origin, answer);
+    }
+}
+
+async fn rules_of(volume: &Volume, bucket: &str) -> Result<Option<Rules>, margay_volume::Error> {
+    let stored = volume.bucket_setting(bucket, Setting::Cors).await?;
+    // A stored document was valid once; one that is not is treated as none, and fsck's matter.
+    Ok(stored.and_then(|document| Rules::from_xml(&document).ok()))
+}
+
+fn tell(rule: &Rule, origin: &str, headers: &mut HeaderMap) {
+    if rule.allows_any_origin() {
+        set(headers, header::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
+    } else {
+        set(headers, header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        set(headers, header::ACCESS_CONTROL_ALLOW_CREDENTIALS, "true");
+    }
+    set(headers, header::ACCESS_CONTROL_ALLOW_METHODS, &rule.methods.join(", "));
+    if !rule.exposed.is_empty() {
+        set(headers, header::ACCESS_CONTROL_EXPOSE_HEADERS, &rule.exposed.join(", "));
+    }
+    if let Some(seconds) = rule.max_age_seconds {
+        set(headers, header::ACCESS_CONTROL_MAX_AGE, &seconds.to_string());
+    }
+    set(headers, header::VARY, "Origin, Access-Control-Request-Headers, Access-Control-Request-Method");
+}
+
+/// A value from stored rules that cannot stand in a header is left out.
+fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}

@@ -1,0 +1,58 @@
+//! GetObjectTagging, PutObjectTagging, DeleteObjectTagging.
+
+use bytes::BytesMut;
+use http::StatusCode;
+use margay_volume::{Document, Documents, ReadCondition};
+
+use super::Call;
+use crate::error::S3Error;
+use crate::headers::text;
+use crate::payload::Payload;
+use crate::reply::Reply;
+use crate::tags::{Tagged, Tags};
+
+const HEADER: &str = "x-amz-tagging";
+
+pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, S3Error> {
+    let info = call.volume.head_object(call.bucket(), call.key(), &ReadCondition::default()).await?;
+    let mut out = BytesMut::with_capacity(256);
+    of(&info.documents).write(&mut out);
+    Ok(Reply::xml(out))
+}
+
+pub(crate) async fn put(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
+    let tags = Tags::from_xml(&payload.document(call.headers, true).await?, Tagged::Object)?;
+    set(call, tags).await?;
+    Ok(Reply::empty(StatusCode::OK))
+}
+
+pub(crate) async fn delete(call: &Call<'_>) -> Result<Reply, S3Error> {
+    set(call, Tags::default()).await?;
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+async fn set(call: &Call<'_>, tags: Tags) -> Result<(), S3Error> {
+    let tags = document(tags);
+    let decide = |mut documents: Documents| {
+        documents.remove(&Document::Tags);
+        documents.extend(tags.clone());
+        Ok(documents)
+    };
+    Ok(call.volume.change_documents(call.bucket(), call.key(), decide).await?)
+}
+
+/// The tags among an object's documents.
+pub(super) fn of(documents: &Documents) -> Tags {
+    documents.get(&Document::Tags).map(|stored| Tags::from_stored(stored)).unwrap_or_default()
+}
+
+/// The tags of a new object, from its request's header, as its document.
+pub(super) fn of_request(call: &Call<'_>) -> Result<Documents, S3Error> {
+    Ok(document(text(call.headers, HEADER)?.map_or_else(|| Ok(Tags::default()), Tags::from_header)?))
+}
+
+/// An object without tags has no document of them.
+fn document(tags: Tags) -> Documents {
+    let stored = (!tags.is_empty()).then(|| (Document::Tags, tags.to_stored().into()));
+    stored.into_iter().collect()
+}
