@@ -5,6 +5,7 @@
 
 mod arguments;
 mod bench;
+mod bucket;
 mod config;
 mod fsck;
 mod mount;
@@ -42,6 +43,8 @@ enum Command {
     Mounts(mount::Mounts),
     /// Show how many objects and bytes each bucket has
     Du(works::Du),
+    /// List buckets, add up what they hold, limit what they may hold
+    Bucket(bucket::Args),
     /// Read all data and verify every checksum
     Scrub(works::Scrub),
     /// Give back all dead space now
@@ -76,6 +79,7 @@ pub fn main() -> ExitCode {
         Command::Unmount(args) => mount::run_unmount(&args),
         Command::Mounts(args) => mount::run_mounts(&args),
         Command::Du(args) => works::run_du(&args),
+        Command::Bucket(args) => bucket::run(&args),
         Command::Scrub(args) => works::run_scrub(&args),
         Command::Compact(args) => works::run_compact(&args),
         Command::Fsck(args) => fsck::run(&args),

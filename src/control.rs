@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use margay_env::Env;
@@ -21,8 +21,9 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::admin;
 use crate::answer;
+use crate::buckets::{self, QuotaChange};
 use crate::exit::Failure;
-use crate::listener::body::RequestBody;
+use crate::listener::body::{RequestBody, ResponseBody};
 use crate::listener::{AnswerFuture, Handler};
 use crate::maintenance::Work;
 use crate::mounts::MountWish;
@@ -45,12 +46,14 @@ impl Handler for Control {
             let path = request.uri().path();
             match (request.method(), path) {
                 (&Method::GET, "/status") => return answer::json(StatusCode::OK, &server.status()),
+                (&Method::GET, "/buckets") => {
+                    let listed = buckets::list(&server.storage.volume).await;
+                    return done(listed.map_err(|error| error.to_string()));
+                }
+                (&Method::POST, "/quota") => return done(quota(&server, request).await),
                 (&Method::GET, "/mounts") => return answer::json(StatusCode::OK, &server.mounts.status()),
                 (&Method::POST, "/mount" | "/unmount") => {
-                    return match mounts(&server, request).await {
-                        Ok(value) => answer::json(StatusCode::OK, &value),
-                        Err(error) => answer::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error })),
-                    };
+                    return done(mounts(&server, request).await);
                 }
                 _ => {}
             }
@@ -58,20 +61,36 @@ impl Handler for Control {
             let (Some(work), &Method::POST) = (named, request.method()) else {
                 return admin::page(&server, request.method(), path);
             };
-            match work.run(Arc::clone(&server.storage), Some(server.scrub_rate_max)).await {
-                Ok(value) => answer::json(StatusCode::OK, &value),
-                Err(error) => answer::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error })),
-            }
+            done(work.run(Arc::clone(&server.storage), Some(server.scrub_rate_max)).await)
         })
     }
 }
 
-/// Mounts or unmounts; the body is JSON.
-async fn mounts(server: &Arc<Server>, request: Request<RequestBody>) -> Result<Value, String> {
-    let mount = request.uri().path() == "/mount";
+fn done(outcome: Result<Value, String>) -> Response<ResponseBody> {
+    match outcome {
+        Ok(value) => answer::json(StatusCode::OK, &value),
+        Err(error) => answer::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error })),
+    }
+}
+
+/// The body of a command, which is JSON.
+async fn wish(request: Request<RequestBody>) -> Result<Value, String> {
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
     let body = body.map_err(|error| format!("the request cannot be read: {error}"))?.to_bytes();
-    let wish: Value = serde_json::from_slice(&body).map_err(|error| format!("the request is no JSON: {error}"))?;
+    serde_json::from_slice(&body).map_err(|error| format!("the request is no JSON: {error}"))
+}
+
+/// Changes the quota of a bucket.
+async fn quota(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {
+    let (bucket, change) = QuotaChange::from_json(&wish(request).await?)?;
+    let changed = buckets::change_quota(&server.storage.volume, &bucket, change).await;
+    changed.map_err(|error| error.to_string())
+}
+
+/// Mounts or unmounts.
+async fn mounts(server: &Arc<Server>, request: Request<RequestBody>) -> Result<Value, String> {
+    let mount = request.uri().path() == "/mount";
+    let wish = wish(request).await?;
     let text = |name: &str| wish[name].as_str().ok_or_else(|| format!("the request lacks {name}"));
     let path = text("path")?.to_owned();
     if mount {

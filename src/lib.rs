@@ -5,6 +5,7 @@
 
 pub mod admin;
 pub mod answer;
+pub mod buckets;
 pub mod cli;
 pub mod control;
 pub mod datadir;

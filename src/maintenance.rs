@@ -15,6 +15,7 @@ use margay_volume::{ReclaimBudget, Reclaimed, ScrubReport, SealedLogs, Volume};
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 
+use crate::buckets;
 use crate::progress::Far;
 use crate::wiring::Storage;
 
@@ -24,8 +25,6 @@ const PASS_PAUSE: Duration = Duration::from_secs(2);
 const COMPACT_PASSES_MAX: usize = 1000;
 /// Damaged things named by a scrub; more are counted.
 const SHOWN_MAX: usize = 100;
-/// Buckets read at a time.
-const PAGE_BUCKETS: usize = 1000;
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,31 +61,12 @@ impl Work {
     /// Does it; `rate_max` in bytes per second holds a scrub back. The error is one line.
     pub async fn run(self, storage: Arc<Storage>, rate_max: Option<u64>) -> Result<Value, String> {
         let blocking = match self {
-            Work::Du => return du(&storage.volume).await.map_err(|error| error.to_string()),
+            Work::Du => return buckets::list(&storage.volume).await.map_err(|error| error.to_string()),
             Work::Scrub => tokio::task::spawn_blocking(move || scrub(&storage, rate_max)),
             Work::Compact => tokio::task::spawn_blocking(move || compact(&storage)),
         };
         let done = blocking.await.map_err(|error| format!("the work broke off: {error}"))?;
         done.map_err(|error| error.to_string())
-    }
-}
-
-async fn du(volume: &Volume) -> Result<Value, margay_volume::Error> {
-    let mut rows = Vec::new();
-    let mut after: Option<String> = None;
-    loop {
-        let page = volume.list_buckets("", after.as_deref(), PAGE_BUCKETS).await?;
-        for bucket in &page {
-            let usage = match volume.usage(&bucket.name).await {
-                Err(margay_volume::Error::NoSuchBucket) => continue,
-                usage => usage?,
-            };
-            rows.push(json!({ "bucket": bucket.name, "objects": usage.objects, "bytes": usage.bytes }));
-        }
-        match page.last() {
-            Some(last) if page.len() == PAGE_BUCKETS => after = Some(last.name.clone()),
-            _ => return Ok(json!({ "buckets": rows })),
-        }
     }
 }
 

@@ -1,0 +1,155 @@
+//! `margay bucket ls`, `du` and `quota`: by the running server, or by this process when none runs.
+
+use http::Method;
+use margay_env::Env;
+use serde_json::Value;
+
+use super::arguments::DataArgs;
+use super::works::open_at_rest;
+use crate::buckets::{self, QuotaChange};
+use crate::control;
+use crate::exit::Failure;
+use crate::settings::parse::{parse_bytes, show_bytes};
+
+const EXAMPLES: &str = "Examples:
+  margay bucket ls
+  margay bucket du photos
+  margay bucket quota photos --bytes 100GiB --objects 1000000
+  margay bucket quota photos --bytes none
+
+The numbers are kept up to date by every change, so asking costs nothing. A bucket that is over its quota keeps what it
+has; adding to it is refused (S3: QuotaExceeded, mounts: EDQUOT).";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    #[command(flatten)]
+    data: DataArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Show every bucket, when it was made, what it holds and what it may hold
+    Ls(Show),
+    /// Show how many objects and bytes each bucket has, or one of them
+    Du(Show),
+    /// Show or change how much a bucket may hold
+    Quota(QuotaArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct Show {
+    /// Only this bucket
+    bucket: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct QuotaArgs {
+    bucket: String,
+    /// Most bytes, for example 100GiB; `none` takes the limit away
+    #[arg(long, value_name = "SIZE")]
+    bytes: Option<String>,
+    /// Most objects; `none` takes the limit away
+    #[arg(long, value_name = "COUNT")]
+    objects: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::Ls(show) => print(&select(ask(&args.data, None)?, show)?, show.json, &ls_line),
+        Command::Du(show) => print(&select(ask(&args.data, None)?, show)?, show.json, &du_line),
+        Command::Quota(quota) => {
+            let change = quota.change()?;
+            let row = ask(&args.data, Some((&quota.bucket, change)))?;
+            if quota.json {
+                println!("{row:#}");
+            } else {
+                println!("{}", ls_line(&row));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl QuotaArgs {
+    fn change(&self) -> Result<QuotaChange, Failure> {
+        let read = |text: &Option<String>, parse: fn(&str) -> Option<u64>, what: &str| match text.as_deref() {
+            None => Ok(None),
+            Some("none") => Ok(Some(None)),
+            Some(text) => parse(text)
+                .map(|most| Some(Some(most)))
+                .ok_or_else(|| Failure::usage(format!("{text} is no {what}; write a number or none"))),
+        };
+        let count = |text: &str| text.parse::<u64>().ok();
+        Ok(QuotaChange {
+            objects: read(&self.objects, count, "count of objects")?,
+            bytes: read(&self.bytes, parse_bytes, "size")?,
+        })
+    }
+}
+
+fn select(mut rows: Value, show: &Show) -> Result<Vec<Value>, Failure> {
+    let rows = rows["buckets"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    let Some(wanted) = &show.bucket else { return Ok(rows) };
+    let rows: Vec<Value> = rows.into_iter().filter(|row| row["bucket"] == wanted.as_str()).collect();
+    if rows.is_empty() {
+        return Err(Failure::failed(format!("there is no bucket {wanted}; `margay bucket ls` shows all of them")));
+    }
+    Ok(rows)
+}
+
+fn print(rows: &[Value], json: bool, line: &dyn Fn(&Value) -> String) {
+    if json {
+        println!("{:#}", serde_json::json!({ "buckets": rows }));
+    } else {
+        rows.iter().for_each(|row| println!("{}", line(row)));
+    }
+}
+
+fn du_line(row: &Value) -> String {
+    let number = |name: &str| row[name].as_u64().unwrap_or_default();
+    format!("{:>14} {:>12}  {}", number("bytes"), number("objects"), row["bucket"].as_str().unwrap_or_default())
+}
+
+fn ls_line(row: &Value) -> String {
+    let bytes = row["bytes_max"].as_u64().map_or_else(|| "-".to_owned(), show_bytes);
+    let objects = row["objects_max"].as_u64().map_or_else(|| "-".to_owned(), |most| most.to_string());
+    let number = |name: &str| row[name].as_u64().unwrap_or_default();
+    let name = row["bucket"].as_str().unwrap_or_default();
+    format!("{:>14} of {bytes:<10} {:>12} of {objects:<10}  {name}", number("bytes"), number("objects"))
+}
+
+/// Asks the server, or looks here: for all buckets, or for a change of one's quota.
+fn ask(args: &DataArgs, change: Option<(&str, QuotaChange)>) -> Result<Value, Failure> {
+    let env = Env::real();
+    let settings = args.settings(&env)?;
+    let runtime = super::runtime(settings.storage.io_threads_max)?;
+    runtime.block_on(async {
+        let asked = match change {
+            None => control::ask(&settings.data, Method::GET, "/buckets").await?,
+            Some((bucket, change)) => {
+                let body = change.to_json(bucket);
+                control::ask_with(&settings.data, Method::POST, "/quota", Some(&body)).await?
+            }
+        };
+        if let Some(answer) = asked {
+            return Ok(answer);
+        }
+        let storage = open_at_rest(&env, &settings)?;
+        let done = match change {
+            None => buckets::list(&storage.volume).await,
+            Some((bucket, change)) => buckets::change_quota(&storage.volume, bucket, change).await,
+        };
+        let done = done.map_err(|error| Failure::failed(error.to_string()))?;
+        storage.close()?;
+        Ok(done)
+    })
+}
