@@ -4,7 +4,7 @@
 # A suite may say what it showed by lines `evidence: TEXT` on stdout or in the file $MARGAY_EVIDENCE, and that it
 # left something out by `skipped: WHAT, because WHY`. Counts come from cargo's and the client suite's own lines:
 # `test result: ok. N passed; M failed`, `client NAME: N checks passed`, `client NAME: FAILED, M of N checks`,
-# `fuzz NAME: ok, N runs`, `fuzz NAME: FAILED`.
+# `fuzz NAME: ok, N runs`, `fuzz NAME: FAILED`, `s3-tests: N of M cases pass (P %), U unexpected`.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,6 +27,7 @@ counts() {
         /^test result: /                       { good += $4; bad += $6 }
         /^client [a-z0-9]+: [0-9]+ checks /    { good += $3 }
         /^client [a-z0-9]+: FAILED, /          { good += $6 - $4; bad += ($4 > 0 ? $4 : 1) }
+        /^s3-tests: .* cases pass /            { good += $2; bad += $9 }
         /^fuzz [a-z_]+: ok, /                  { good += 1 }
         /^fuzz [a-z_]+: FAILED/                { bad += 1 }
         END                                    { print good + 0, bad + 0 }' "$1"
@@ -70,18 +71,25 @@ run() {
                 echo "skipped: clients, because tests/clients/run.sh is not there" >>"$MARGAY_EVIDENCE"
             fi
             ;;
+        s3-tests)
+            if [ -n "${S3_TESTS:-}" ]; then
+                MARGAY_BIN=$binary suite s3-tests tests/s3-tests/run.sh
+            else
+                echo "skipped: s3-tests, because S3_TESTS names no checkout of github.com/ceph/s3-tests" >>"$MARGAY_EVIDENCE"
+            fi
+            ;;
         kill) suite kill tests/kill/run.sh ;;
         soak) suite soak tools/soak.sh "${SOAK_SEEDS:-60}" ;;
         full) suite full tests/full/run.sh 2 1024 ;;
         mount) suite mount tests/mount/run.sh ;;
-        *) echo "unknown suite $1; there are: format lint test fuzz build clients kill soak full mount" >&2; exit 2 ;;
+        *) echo "unknown suite $1; there are: format lint test fuzz build clients s3-tests kill soak full mount" >&2; exit 2 ;;
     esac
 }
 
 tools/prepare.sh tests || exit 1
-if [ $# = 0 ]; then set -- format lint test fuzz build clients kill soak full mount; fi
+if [ $# = 0 ]; then set -- format lint test fuzz build clients s3-tests kill soak full mount; fi
 for name in "$@"; do
-    if [[ "$name" =~ ^(clients|kill|full|mount)$ ]] && [ ! -x "$binary" ]; then run build; fi
+    if [[ "$name" =~ ^(clients|s3-tests|kill|full|mount)$ ]] && [ ! -x "$binary" ] && [ "$name${S3_TESTS:-}" != s3-tests ]; then run build; fi
     run "$name"
 done
 

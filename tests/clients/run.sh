@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
 # Real S3 clients against a margay of its own: tests/clients/run.sh [CLIENT...]
 #
-# Clients: s3cmd aws boto3 rclone s3fs curl tls; all of them unless some are named.
+# Clients: s3cmd aws boto3 rclone s3fs curl mc javascript restic tls; all of them unless some are named.
 # MARGAY_BIN names the program to test (default: target/release/margay, built when missing);
 # CLIENTS_ENDPOINT with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY tests a server that runs already (without tls).
-# CLIENTS_KEEP=1 keeps the work directory. Tools that are missing are installed with apt-get (as root) and pip.
+# CLIENTS_KEEP=1 keeps the work directory. Tools that are missing are installed with apt-get (as root), pip, npm and go, the
+# last three into the target directory; a client whose tool cannot be had is skipped, and says why.
 # Prints one line per client and ends with `clients: X of Y passed`; exits with 1 when one failed.
 
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
-export VENV=$target/clients-venv
+export VENV=$target/clients-venv NODE_MODULES=$target/clients-javascript MC=$target/clients-mc/bin/mc
 clients=("$@")
-[ $# -gt 0 ] || clients=(s3cmd aws boto3 rclone s3fs curl tls)
+[ $# -gt 0 ] || clients=(s3cmd aws boto3 rclone s3fs curl mc javascript restic tls)
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/margay-clients.XXXXXX")
 server_pid=
@@ -47,12 +48,36 @@ python_tools() {
     "$VENV/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt" && cp "$here/requirements.txt" "$stamp"
 }
 
+# MinIO's client, a program that is only run here; its version and what it is built from are fixed by Go's checksum database.
+MC_MODULE=github.com/minio/mc@v0.0.0-20250313080218-cf909e1063a9
+mc_tool() {
+    local stamp=$target/clients-mc/module
+    [ "$(cat "$stamp" 2>/dev/null)" = "$MC_MODULE" ] && [ -x "$MC" ] && return 0
+    command -v go >/dev/null || { echo 'no go to build mc with'; return; }
+    mkdir -p "$target/clients-mc"
+    GOBIN=$target/clients-mc/bin go install "$MC_MODULE" >"$work/mc.log" 2>&1 && echo "$MC_MODULE" >"$stamp" && return 0
+    echo "go cannot build $MC_MODULE: $(tail -n 1 "$work/mc.log")"
+}
+
+javascript_tool() {
+    command -v node >/dev/null && command -v npm >/dev/null || { echo 'no node and npm'; return; }
+    cmp -s "$here/javascript/package-lock.json" "$NODE_MODULES/package-lock.json" && return 0
+    mkdir -p "$NODE_MODULES"
+    cp "$here"/javascript/package*.json "$NODE_MODULES/"
+    (cd "$NODE_MODULES" && npm ci --no-audit --no-fund) >"$work/npm.log" 2>&1 && return 0
+    rm -f "$NODE_MODULES/package-lock.json"
+    echo "npm cannot install the SDK: $(tail -n 1 "$work/npm.log")"
+}
+
 # Says why a client cannot run here; nothing when it can.
 missing() {
     case $1 in
         s3cmd) tool s3cmd s3cmd || echo 'no s3cmd' ;;
         rclone) tool rclone rclone || echo 'no rclone' ;;
         curl) tool curl curl || echo 'no curl' ;;
+        restic) tool restic restic || echo 'no restic' ;;
+        mc) mc_tool ;;
+        javascript) javascript_tool ;;
         s3fs)
             tool s3fs s3fs || { echo 'no s3fs'; return; }
             tool fusermount3 fuse3 || { echo 'no fusermount3'; return; }
@@ -124,6 +149,7 @@ run_client() {
     local started=$SECONDS
     case $name in
         boto3) "$VENV/bin/python" "$here/boto3_checks.py" ;;
+        javascript) cp "$here/javascript/checks.mjs" "$NODE_MODULES/" && NODE_NO_WARNINGS=1 node "$NODE_MODULES/checks.mjs" ;;
         *) "$here/$name.sh" ;;
     esac >"$log" 2>&1
     status=$?

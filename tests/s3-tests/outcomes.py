@@ -1,0 +1,57 @@
+"""pytest plugin of run.sh: each worker gets the server of its own, and what became of every case goes to $S3_TESTS_OUTCOMES.
+
+A line for each case that counts: `OUTCOME<tab>CASE<tab>WHY<tab>SECONDS`. Cases that their authors marked `fails_on_aws` do not
+count, as no server that does what AWS does passes them; they are not run. Everything else counts, and only `passed` is a
+pass: a skip is none.
+"""
+
+import os
+
+
+def case_of(nodeid):
+    """`s3tests/functional/test_s3.py::test_x[a]` is the case `test_s3.py::test_x[a]`."""
+    file, _, name = nodeid.partition("::")
+    return f"{os.path.basename(file)}::{name}"
+
+
+def why(report):
+    """The line that tells most: that of the exception, without its place."""
+    if isinstance(report.longrepr, tuple):
+        text = str(report.longrepr[2])
+    else:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        text = crash.message if crash is not None else str(report.longrepr or "")
+    before = "" if report.when == "call" or report.outcome == "skipped" else f"{report.when}: "
+    return before + " ".join(text.split())[:300]
+
+
+class Recorder:
+    """Lives in the controlling process, where the reports of all workers come together."""
+
+    def __init__(self, path):
+        self.path = path
+        self.worst = {}
+
+    def pytest_runtest_logreport(self, report):
+        case = case_of(report.nodeid)
+        outcome, reason, seconds = self.worst.get(case, ("passed", "", 0))
+        if outcome == "passed" and report.outcome != "passed":
+            outcome, reason = report.outcome, why(report)
+        self.worst[case] = (outcome, reason, seconds + report.duration)
+        if report.when == "teardown":
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(f"{outcome}\t{case}\t{reason}\t{self.worst[case][2]:.1f}\n")
+
+
+def pytest_configure(config):
+    worker = getattr(config, "workerinput", {}).get("workerid")
+    if worker is None:
+        config.pluginmanager.register(Recorder(os.environ["S3_TESTS_OUTCOMES"]))
+    else:
+        os.environ["S3TEST_CONF"] = f"{os.environ['S3TEST_CONF']}.{worker}"
+
+
+def pytest_collection_modifyitems(config, items):
+    left_out = [item for item in items if item.get_closest_marker("fails_on_aws")]
+    items[:] = [item for item in items if item not in set(left_out)]
+    config.hook.pytest_deselected(items=left_out)

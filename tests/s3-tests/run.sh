@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Ceph's s3-tests against margay: S3_TESTS=CHECKOUT tests/s3-tests/run.sh [PYTEST-ARGUMENT...]
+#
+# S3_TESTS is a checkout of github.com/ceph/s3-tests at the commit below; nothing of it is kept here. MARGAY_BIN names the
+# program to test (default: target/release/margay). S3_TESTS_WORKERS (default 3) servers with users of their own run side by
+# side, each under one pytest worker. S3_TESTS_KEEP=DIR keeps outcomes.tsv and the logs there.
+# Every case counts but those marked fails_on_aws; the ones known to fail stand in known-failures.txt, each with its reason.
+# With arguments (files, -k WORDS) only these cases run and nothing is compared.
+
+set -u
+commit=8f0ae7b404a3a2fcf7038bf1e6bf29544fe9b6a3
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+margay=${MARGAY_BIN:-$target/release/margay}
+workers=${S3_TESTS_WORKERS:-3}
+venv=$target/s3-tests-venv
+
+[ -n "${S3_TESTS:-}" ] || { echo 'skipped: s3-tests, because S3_TESTS names no checkout of github.com/ceph/s3-tests'; exit 0; }
+checkout=$(cd "$S3_TESTS" && pwd) || exit 1
+[ -x "$margay" ] || { echo "there is no $margay; build it, or set MARGAY_BIN"; exit 1; }
+actual=$(git -C "$checkout" rev-parse HEAD 2>/dev/null)
+[ "$actual" = "$commit" ] || echo "the checkout is at ${actual:-an unknown commit}, the list of failures is for $commit"
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/margay-s3-tests.XXXXXX")
+pids=()
+clean_up() {
+    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null; done
+    wait
+    if [ -n "${S3_TESTS_KEEP:-}" ]; then
+        mkdir -p "$S3_TESTS_KEEP"
+        cp "$work"/*.tsv "$work"/*.log "$S3_TESTS_KEEP"
+    fi
+    rm -rf "$work"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+# --- servers and their users ------------------------------------------------------------------------------------
+
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
+root_access=S3TESTSROOTROOTROOT0 root_secret=s3-tests-root-secret-s3-tests-root-secret
+
+# start_server NAME PORT: the log is $work/NAME.log.
+start_server() {
+    local name=$1 port=$2 try
+    env -u MARGAY_BIN -u S3_TESTS MARGAY_ACCESS_KEY=$root_access MARGAY_SECRET_KEY=$root_secret \
+        "$margay" serve --data "$work/$name" --address "127.0.0.1:$port" --admin-address off >"$work/$name.log" 2>&1 </dev/null &
+    pids+=($!)
+    for try in $(seq 1 150); do
+        curl -sS --fail -o /dev/null "http://127.0.0.1:$port/-/health" 2>/dev/null && return 0
+        sleep 0.2
+    done
+    echo "the server did not start:"
+    tail -n 20 "$work/$name.log"
+    return 1
+}
+
+# The users that s3-tests wants, as SECTION:NAME; each is an account of its own.
+users=('s3 main:main' 's3 alt:alt' 'iam:iam' 'iam root:first' 'iam alt root:second' 's3 tenant:tenant')
+
+# A server of one user only: that one is all of them.
+alone=
+"$margay" user --help >/dev/null 2>&1 || alone=1
+
+# make_user SERVER NAME: an account with keys and ids made of its name.
+make_user() {
+    [ -n "$alone" ] || secret_of "$2" | "$margay" user create "$2" --data "$work/$1" --account --canonical-id "$(canonical_of "$2")" --display-name "$2" \
+        --email "$2@example.com" --access-key "$(access_of "$2")" --secret-file -
+}
+access_of() { if [ -n "$alone" ]; then echo $root_access; else printf 'S3TESTS%013d' "$(cksum <<<"$1" | cut -d ' ' -f 1)"; fi; }
+secret_of() { if [ -n "$alone" ]; then echo $root_secret; else printf 's3-tests-secret-%s' "$(canonical_of "$1" | cut -c 1-24)"; fi; }
+canonical_of() { printf '%s' "$1" | sha256sum | cut -d ' ' -f 1; }
+
+# write_conf PORT: what s3-tests is told about a server and its users, on stdout.
+write_conf() {
+    local entry user
+    printf '[DEFAULT]\nhost = 127.0.0.1\nport = %s\nis_secure = False\nssl_verify = False\n' "$1"
+    printf '[fixtures]\nbucket prefix = s3t-{random}-\niam name prefix = s3-tests-\niam path prefix = /s3-tests/\n'
+    for entry in "${users[@]}"; do
+        user=${entry#*:}
+        printf '[%s]\ndisplay_name = %s\nuser_id = %s\nemail = %s@example.com\n' "${entry%:*}" "$user" "$(canonical_of "$user")" "$user"
+        printf 'access_key = %s\nsecret_key = %s\n' "$(access_of "$user")" "$(secret_of "$user")"
+    done
+    echo 'tenant = testx' # belongs to the last section
+}
+
+# --- run --------------------------------------------------------------------------------------------------------
+
+if ! cmp -s "$here/requirements.txt" "$venv/requirements.txt"; then
+    rm -rf "$venv"
+    python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt" &&
+        cp "$here/requirements.txt" "$venv/" || { echo 'pip cannot install what s3-tests needs'; exit 1; }
+fi
+for number in $(seq 0 $((workers - 1))); do
+    port=$(free_port)
+    start_server "server-$number" "$port" || exit 1
+    for user in "${users[@]}"; do
+        make_user "server-$number" "${user#*:}" >"$work/users.log" 2>&1 || { cat "$work/users.log"; exit 1; }
+    done
+    write_conf "$port" >"$work/conf.gw$number"
+done
+
+unset AWS_PROFILE AWS_SESSION_TOKEN AWS_ENDPOINT_URL HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy
+export AWS_EC2_METADATA_DISABLED=true LC_ALL=C.UTF-8 PYTHONUTF8=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$here:$checkout
+export S3TEST_CONF=$work/conf S3_TESTS_OUTCOMES=$work/outcomes.tsv
+: >"$S3_TESTS_OUTCOMES"
+cases=("$@")
+[ $# -gt 0 ] || cases=(s3tests/functional)
+(cd "$checkout" && "$venv/bin/python" -m pytest -p outcomes -p no:cacheprovider -n "$workers" --timeout 120 --quiet --no-header --tb short "${cases[@]}") \
+    >"$work/pytest.log" 2>&1
+if [ $# -gt 0 ]; then
+    cat "$work/pytest.log"
+else
+    python3 "$here/compare.py" "$S3_TESTS_OUTCOMES" "$here/known-failures.txt"
+fi
