@@ -1,0 +1,123 @@
+//! What several policies say together, and which statement said it.
+//!
+//! Invariants: E1 a deny of any policy wins over everything.  E2 within an account an allow of the identity's or of
+//!             the bucket's policy is enough; across accounts both sides must allow.  E3 a session's policy can only
+//!             take away.
+
+use std::fmt;
+
+use crate::document::Policy;
+use crate::principal::Fit;
+use crate::request::Request;
+use crate::statement::Opinion;
+
+/// Everything that has a say about a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sources<'a> {
+    /// The caller is the account itself: what is its own it may use without a policy.
+    pub is_account: bool,
+    /// The resource belongs to the caller's account.
+    pub is_own: bool,
+    /// Policies of the caller with their names.
+    pub identity: &'a [(&'a str, &'a Policy)],
+    /// The policy that a session was opened with.
+    pub session: Option<&'a Policy>,
+    /// The policy of the bucket.
+    pub bucket: Option<&'a Policy>,
+    /// A grant of an access control list that covers the request.
+    pub granted: bool,
+}
+
+/// Why a decision is what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason<'a> {
+    /// A statement of the named policy.
+    Statement { policy: &'a str, statement: &'a str },
+    /// The account uses what is its own.
+    Owner,
+    /// A grant of an access control list.
+    Grant,
+    /// The caller's own policies do not allow it.
+    IdentitySilent,
+    /// Neither the bucket's policy nor a grant allows it to another account.
+    BucketSilent,
+    /// The policy of the session does not allow it.
+    SessionSilent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision<'a> {
+    pub allowed: bool,
+    pub reason: Reason<'a>,
+}
+
+/// How the bucket's policy is called in a reason.
+const BUCKET_POLICY: &str = "bucket policy";
+const SESSION_POLICY: &str = "session policy";
+
+/// Decides; see the invariants above.
+pub fn decide<'a>(sources: &Sources<'a>, request: &Request<'_>) -> Decision<'a> {
+    let deny = |reason| Decision { allowed: false, reason };
+    let allow = |reason| Decision { allowed: true, reason };
+    let mut identity = None;
+    for (name, policy) in sources.identity {
+        match policy.opinion(request) {
+            Opinion::Denies(statement) => return deny(Reason::Statement { policy: name, statement }),
+            Opinion::Allows(statement, _) => {
+                identity.get_or_insert(Reason::Statement { policy: name, statement });
+            }
+            Opinion::Silent => {}
+        }
+    }
+    let bucket = sources.bucket.map_or(Opinion::Silent, |policy| policy.opinion(request));
+    if let Opinion::Denies(statement) = bucket {
+        return deny(Reason::Statement { policy: BUCKET_POLICY, statement });
+    }
+    let by_bucket = |statement| Reason::Statement { policy: BUCKET_POLICY, statement };
+    match sources.session.map(|policy| policy.opinion(request)) {
+        Some(Opinion::Denies(statement)) => return deny(Reason::Statement { policy: SESSION_POLICY, statement }),
+        Some(Opinion::Silent) => return deny(Reason::SessionSilent),
+        Some(Opinion::Allows(..)) | None => {}
+    }
+    let resource = match bucket {
+        Opinion::Allows(statement, fit) => Some((by_bucket(statement), fit)),
+        _ if sources.granted => Some((Reason::Grant, Fit::Account)),
+        _ => None,
+    };
+    let anonymous = request.caller.account.is_empty();
+    match (resource, identity) {
+        // Nobody in particular has no policies of its own.
+        (Some((reason, _)), _) if anonymous => allow(reason),
+        (Some((reason, Fit::Caller)), _) if sources.is_own => allow(reason),
+        (Some((reason, _)), _) if sources.is_account => allow(reason),
+        (_, Some(reason)) if sources.is_own => allow(reason),
+        (Some(_), Some(reason)) => allow(reason),
+        (None, _) if sources.is_own && sources.is_account => allow(Reason::Owner),
+        (None, _) if !sources.is_own => deny(Reason::BucketSilent),
+        _ => deny(Reason::IdentitySilent),
+    }
+}
+
+/// Whether a role may be taken: its trust policy (`sources.bucket`) must say so, whoever asks; what `decide` says
+/// comes on top.
+pub fn decide_trust<'a>(sources: &Sources<'a>, request: &Request<'_>) -> Decision<'a> {
+    let decision = decide(sources, request);
+    let trusted = sources.bucket.is_some_and(|trust| matches!(trust.opinion(request), Opinion::Allows(..)));
+    if decision.allowed && !trusted {
+        return Decision { allowed: false, reason: Reason::BucketSilent };
+    }
+    decision
+}
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Statement { policy, statement } => write!(formatter, "statement {statement} of {policy}"),
+            Reason::Owner => formatter.write_str("the owner's own"),
+            Reason::Grant => formatter.write_str("a grant of an access control list"),
+            Reason::IdentitySilent => formatter.write_str("no statement of the caller's policies allows it"),
+            Reason::BucketSilent => formatter.write_str("no statement of the bucket's policy and no grant allows it"),
+            Reason::SessionSilent => formatter.write_str("no statement of the session policy allows it"),
+        }
+    }
+}

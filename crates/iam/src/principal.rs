@@ -1,0 +1,196 @@
+//! Whom a statement is about.
+//!
+//! Invariants: a name with a wildcard inside is refused: a principal is named or it is everybody.
+//! Not here:   proving who somebody is (the door).
+
+use serde::Deserialize;
+
+use crate::json::{OneOrMany, UniqueMap};
+
+/// Somebody who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller<'a> {
+    pub who: Who<'a>,
+    /// Twelve digits; empty for nobody in particular.
+    pub account: &'a str,
+    /// The canonical id of the account.
+    pub canonical_id: &'a str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who<'a> {
+    Anonymous,
+    /// The account itself, which may do everything with what is its own.
+    Account,
+    User {
+        name: &'a str,
+    },
+    /// A temporary session in a role.
+    Role {
+        role: &'a str,
+        session: &'a str,
+    },
+    /// Somebody whom an identity provider vouches for, who asks for a session.
+    Federated {
+        provider: &'a str,
+    },
+}
+
+impl Caller<'_> {
+    /// Nobody in particular.
+    pub const ANONYMOUS: Caller<'static> = Caller { who: Who::Anonymous, account: "", canonical_id: "" };
+
+    /// The ARN, as policies name the caller.
+    pub fn arn(&self) -> String {
+        match self.who {
+            Who::Anonymous => String::new(),
+            Who::Account => format!("arn:aws:iam::{}:root", self.account),
+            Who::User { name } => format!("arn:aws:iam::{}:user/{name}", self.account),
+            Who::Role { role, session } => format!("arn:aws:sts::{}:assumed-role/{role}/{session}", self.account),
+            Who::Federated { provider } => format!("arn:aws:iam::{}:oidc-provider/{provider}", self.account),
+        }
+    }
+}
+
+/// How exactly somebody is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fit {
+    No,
+    /// The caller's account: what is allowed to it, its own policies must still pass on.
+    Account,
+    /// The caller, or everybody.
+    Caller,
+}
+
+/// The principals of a statement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Principals(Vec<Principal>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Principal {
+    Everybody,
+    Account(String),
+    CanonicalUser(String),
+    /// An empty account stands for any: names of users are unique in a server.
+    User {
+        account: String,
+        name: String,
+    },
+    Role {
+        account: String,
+        name: String,
+    },
+    Session {
+        account: String,
+        role: String,
+        session: String,
+    },
+    Federated(String),
+    /// A service of AWS; none of them calls here.
+    Service,
+}
+
+/// `"*"`, or kinds with their names.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(crate) enum PrincipalJson {
+    Star(String),
+    Kinds(UniqueMap<OneOrMany<String>>),
+}
+
+impl Principals {
+    pub(crate) fn parse(json: PrincipalJson) -> Result<Principals, &'static str> {
+        let kinds = match json {
+            PrincipalJson::Star(star) if star == "*" => return Ok(Principals(vec![Principal::Everybody])),
+            PrincipalJson::Star(_) => return Err("a principal is \"*\" or an object like {\"AWS\": ...}"),
+            PrincipalJson::Kinds(kinds) => kinds,
+        };
+        let mut principals = Vec::new();
+        for (kind, names) in kinds.0 {
+            for name in names.into_vec() {
+                principals.push(match kind.as_str() {
+                    "AWS" => parse_aws(&name)?,
+                    "CanonicalUser" if !name.is_empty() && !name.contains(['*', '?']) => Principal::CanonicalUser(name),
+                    "Federated" if !name.is_empty() => Principal::Federated(name),
+                    "Service" => Principal::Service,
+                    _ => return Err("a principal has the kind AWS, CanonicalUser, Federated or Service, and a name"),
+                });
+            }
+        }
+        if principals.is_empty() { Err("no principal is named") } else { Ok(Principals(principals)) }
+    }
+
+    pub(crate) fn has_everybody(&self) -> bool {
+        self.0.contains(&Principal::Everybody)
+    }
+
+    /// How the caller is named, if at all.
+    pub(crate) fn fit(&self, caller: &Caller<'_>) -> Fit {
+        self.0.iter().map(|principal| principal.fit(caller)).max().unwrap_or(Fit::No)
+    }
+}
+
+fn parse_aws(name: &str) -> Result<Principal, &'static str> {
+    const WRONG: &str =
+        "an AWS principal is *, an account id, or the ARN of an account's root, a user, a role or a session";
+    if name == "*" {
+        return Ok(Principal::Everybody);
+    }
+    if is_account(name) {
+        return Ok(Principal::Account(name.to_owned()));
+    }
+    let mut parts = name.splitn(6, ':');
+    let mut next = || parts.next().ok_or(WRONG);
+    let (arn, partition, service, region, account, rest) = (next()?, next()?, next()?, next()?, next()?, next()?);
+    let account_fits = account.is_empty() || is_account(account);
+    if arn != "arn" || !partition.starts_with("aws") || !region.is_empty() || !account_fits || rest.contains(['*', '?'])
+    {
+        return Err(WRONG);
+    }
+    let account = account.to_owned();
+    // A path before the name, as AWS allows it, plays no part: names are unique without it.
+    let last = |path: &str| path.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned).ok_or(WRONG);
+    match (service, rest.split_once('/')) {
+        ("iam", None) if rest == "root" && !account.is_empty() => Ok(Principal::Account(account)),
+        ("iam", Some(("user", path))) => Ok(Principal::User { account, name: last(path)? }),
+        ("iam", Some(("role", path))) => Ok(Principal::Role { account, name: last(path)? }),
+        ("iam", Some(("oidc-provider", _))) => Ok(Principal::Federated(name.to_owned())),
+        ("sts", Some(("assumed-role", path))) => {
+            let (role, session) = path.split_once('/').ok_or(WRONG)?;
+            Ok(Principal::Session { account, role: role.to_owned(), session: session.to_owned() })
+        }
+        _ => Err(WRONG),
+    }
+}
+
+/// Whether a text has the form of an account id.
+fn is_account(text: &str) -> bool {
+    text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+impl Principal {
+    fn fit(&self, caller: &Caller<'_>) -> Fit {
+        let here = |account: &String| account.is_empty() || account == caller.account;
+        let exactly = |fits: bool| if fits { Fit::Caller } else { Fit::No };
+        let whole_account = |fits: bool| match (fits, caller.who) {
+            (false, _) | (true, Who::Anonymous | Who::Federated { .. }) => Fit::No,
+            (true, Who::Account) => Fit::Caller,
+            (true, _) => Fit::Account,
+        };
+        match (self, caller.who) {
+            (Principal::Everybody, _) => Fit::Caller,
+            (Principal::Account(account), _) => whole_account(account == caller.account),
+            (Principal::CanonicalUser(id), _) => whole_account(id == caller.canonical_id),
+            (Principal::User { account, name }, Who::User { name: own }) => exactly(name == own && here(account)),
+            (Principal::Role { account, name }, Who::Role { role, .. }) => exactly(name == role && here(account)),
+            (Principal::Session { account, role, session }, Who::Role { role: own, session: other }) => {
+                exactly(role == own && session == other && here(account))
+            }
+            (Principal::Federated(name), Who::Federated { provider }) => {
+                let of_arn = name.split_once(":oidc-provider/").map(|(_, provider)| provider);
+                exactly(name == provider || of_arn == Some(provider))
+            }
+            _ => Fit::No,
+        }
+    }
+}

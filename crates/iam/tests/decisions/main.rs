@@ -1,0 +1,16 @@
+//! More than two hundred decisions, each a row: who does what to which resource under which circumstances, and what
+//! is decided by which statement.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod across_accounts;
+mod conditions;
+mod matching;
+mod table;
+
+#[test]
+fn the_table_has_at_least_two_hundred_decisions() {
+    let rows = matching::run() + conditions::run() + across_accounts::run();
+    assert!(rows >= 200, "{rows} decisions");
+    println!("{rows} decisions");
+}
