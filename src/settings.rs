@@ -33,6 +33,14 @@ pub struct ConnectionLimits {
     pub drain_time_max: Duration,
 }
 
+/// What counts as a proof of who sent a request.
+#[derive(Clone, Copy, Debug)]
+pub struct AuthSettings {
+    pub signature_v2: bool,
+    /// Whether payload hashes and the signatures of chunks are verified.
+    pub chunk_verification: bool,
+}
+
 /// Limits of the storage; sizes in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct StorageLimits {
@@ -64,6 +72,7 @@ pub struct Settings {
     pub domains: Vec<String>,
     /// Certificate chain and key, PEM files.
     pub tls: Option<(PathBuf, PathBuf)>,
+    pub auth: AuthSettings,
     pub mounts: Vec<MountWish>,
     pub log_level: String,
     pub log_format: String,
@@ -82,6 +91,7 @@ impl Settings {
             Value::Text(text) => Some(text.clone()),
             _ => None,
         };
+        let switch = |name: &str| text(name).as_deref() == Some("true");
         let seconds = |name: &str| Duration::from_secs(number(name));
         let count = |name: &str| usize::try_from(number(name)).unwrap_or(usize::MAX);
         let tls = match (text("tls_certificate"), text("tls_key")) {
@@ -107,6 +117,10 @@ impl Settings {
             region: text("region").unwrap_or_else(|| "us-east-1".to_owned()),
             domains,
             tls,
+            auth: AuthSettings {
+                signature_v2: switch("auth.signature_v2"),
+                chunk_verification: switch("auth.chunk_verification"),
+            },
             log_level: text("log_level").unwrap_or_else(|| "info".to_owned()),
             log_format: text("log_format").unwrap_or_else(|| "auto".to_owned()),
             connection: ConnectionLimits {

@@ -167,8 +167,16 @@ fn front(server: &Arc<Server>, settings: &Settings, keys: &RootKeys, fixed_objec
     let options = margay_s3::Options {
         region: settings.region.clone(),
         domains: settings.domains.clone(),
+        auth: margay_s3::auth::Options { version_2: settings.auth.signature_v2, ..Default::default() },
+        decoder: margay_s3::body::DecoderOptions { chunk_verification: settings.auth.chunk_verification },
         ..margay_s3::Options::default()
     };
+    if !settings.auth.chunk_verification {
+        tracing::warn!(
+            "auth.chunk_verification is off: payload hashes and chunk signatures are not compared, so whoever can change \
+             a request on its way can change the object that it stores"
+        );
+    }
     let volume = Arc::clone(&server.storage.volume);
     let mut door = S3Door::new(volume, Arc::new(keys.clone()), options, server.env.clone())
         .observed_by(Arc::new(Recorder(Arc::clone(&server.requests))));

@@ -40,8 +40,9 @@ fn collect(input: &str, prefix: &str, table: &DeTable<'_>, lines: &mut Vec<Line>
                 let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
                     return Err(format!("line {line}: {}", unknown(&name)));
                 };
-                let text = text_of(value)
-                    .ok_or_else(|| format!("line {line}: {name} takes a text, a number or a list of texts"))?;
+                let text = text_of(value).ok_or_else(|| {
+                    format!("line {line}: {name} takes a text, a number, true, false or a list of texts")
+                })?;
                 lines.push(Line { name: setting.name, text, line });
             }
         }
@@ -62,6 +63,7 @@ fn text_of(value: &Spanned<DeValue<'_>>) -> Option<String> {
     match value.get_ref() {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) => Some(number.as_str().to_owned()),
+        DeValue::Boolean(switch) => Some(switch.to_string()),
         DeValue::Array(items) => {
             let texts: Option<Vec<&str>> = items.iter().map(|item| item.get_ref().as_str()).collect();
             Some(texts?.join(","))

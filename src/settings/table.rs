@@ -52,6 +52,7 @@ impl Setting {
     }
 }
 
+const SWITCH: Kind = Kind::Choice(&["true", "false"]);
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -76,6 +77,13 @@ pub const SETTINGS: &[Setting] = &[
     setting("domain", Kind::List, "", "host names under which BUCKET.NAME addresses a bucket"),
     setting("tls_certificate", Kind::Path, "", "PEM file with the certificate chain; turns TLS on"),
     setting("tls_key", Kind::Path, "", "PEM file with the private key of the certificate"),
+    setting("auth.signature_v2", SWITCH, "true", "accept Signature Version 2 (HMAC-SHA1) beside Version 4"),
+    setting(
+        "auth.chunk_verification",
+        SWITCH,
+        "true",
+        "verify payload hashes and the signatures of chunks; false saves their processor time and takes altered bodies",
+    ),
     setting("mounts", Kind::List, "", "BUCKET=DIR or BUCKET/PREFIX=DIR: buckets to mount as file systems"),
     setting("mount_options", Kind::Text, "", "for all of mounts: ro, sync, writeback, uid=, gid=, umask=, ..."),
     setting("log_level", Kind::Text, "info", "error, warn, info, debug, trace, or TARGET=LEVEL,..."),

@@ -49,7 +49,7 @@ fn unknown_keys_name_their_line_and_the_nearest_setting() {
     let error = file::read("data = \"x\"\nnot toml\n").unwrap_err();
     assert!(error.starts_with("line 2: "), "{error}");
     let error = file::read("data = { a = 1 }").unwrap_err();
-    assert_eq!(error, "line 1: data takes a text, a number or a list of texts");
+    assert_eq!(error, "line 1: data takes a text, a number, true, false or a list of texts");
 }
 
 #[test]
@@ -81,6 +81,25 @@ fn bad_values_say_what_would_be_right() {
     assert_eq!(parse(named("admin_address"), "off"), Ok(Value::Unset));
     assert!(parse(named("metadata"), "mysql").unwrap_err().contains("none of: embedded"));
     assert_eq!(parse(named("limits.idle_seconds_max"), "90s"), Ok(Value::Number(90)));
+}
+
+#[test]
+fn switches_are_words_or_booleans() {
+    let built = |file: &str| {
+        let found = Found { file: Some(("f".to_owned(), file.to_owned())), ..Found::default() };
+        Settings::build(&resolve(&found)?).map(|settings| settings.auth)
+    };
+    let auth = built("").unwrap();
+    assert!(auth.signature_v2 && auth.chunk_verification);
+    let auth = built("[auth]\nsignature_v2 = false\nchunk_verification = \"false\"\n").unwrap();
+    assert!(!auth.signature_v2 && !auth.chunk_verification);
+    let error = built("[auth]\nsignature_v2 = \"no\"\n").unwrap_err();
+    assert!(error.contains("none of: true, false"), "{error}");
+    let mut found = Found::default();
+    found.environment.insert("MARGAY_AUTH_SIGNATURE_V2".to_owned(), "false".to_owned());
+    assert_eq!(one(&found, "auth.signature_v2").0, "false");
+    found.flags = flag("auth.signature_v2", "true");
+    assert_eq!(one(&found, "auth.signature_v2").0, "true");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Real S3 clients against a margay of its own: tests/clients/run.sh [CLIENT...]
 #
-# Clients: s3cmd aws boto3 rclone s3fs curl mc javascript restic tls; all of them unless some are named.
+# Clients: s3cmd aws boto3 rclone s3fs curl mc javascript restic tls; all of them unless some are named; auth when named.
 # MARGAY_BIN names the program to test (default: target/release/margay, built when missing);
 # CLIENTS_ENDPOINT with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY tests a server that runs already (without tls).
 # CLIENTS_KEEP=1 keeps the work directory. Tools that are missing are installed with apt-get (as root), pip, npm and go, the
@@ -148,7 +148,7 @@ run_client() {
     mkdir -p "$WORK"
     local started=$SECONDS
     case $name in
-        boto3) "$VENV/bin/python" "$here/boto3_checks.py" ;;
+        boto3 | auth) "$VENV/bin/python" "$here/${name}_checks.py" ;;
         javascript) cp "$here/javascript/checks.mjs" "$NODE_MODULES/" && NODE_NO_WARNINGS=1 node "$NODE_MODULES/checks.mjs" ;;
         *) "$here/$name.sh" ;;
     esac >"$log" 2>&1

@@ -5,6 +5,8 @@
 //!             alone. An answer to HEAD has no body.
 //! Not here:   listeners, connections and their limits (the binary).
 
+mod form;
+
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use http_body_util::BodyExt as _;
 use margay_env::Env;
 use margay_volume::Volume;
 
-use crate::auth::{Credentials, Head, Sender, Verified, Verifier};
+use crate::auth::{Credentials, Head, Sender, Verified, Verifier, hoisted};
 use crate::cors;
 use crate::error::{Code, S3Error, request_id};
 use crate::observer::{Observer, RequestDone, Silent};
@@ -27,7 +29,7 @@ use crate::op::{self, Call, RecentRenames};
 use crate::options::Options;
 use crate::payload::{Payload, Wire};
 use crate::reply::Reply;
-use crate::route::operation::{self, Scope};
+use crate::route::operation::{self, Operation, Scope};
 use crate::route::policy::Op;
 use crate::route::query::Query;
 use crate::route::refuse::refuse;
@@ -125,35 +127,52 @@ impl S3Door {
         }
         let method = operation::Method::of(&parts.method).ok_or(Code::MethodNotAllowed)?;
         let target = Target::parse(host, parts.uri.path(), &self.options.domains)?;
-        let query = Query::parse(parts.uri.query().unwrap_or(""))?;
-        let operation = route::find(method, target.scope(), &query, &parts.headers)?;
+        let raw_query = parts.uri.query().unwrap_or("");
+        let mut query = Query::parse(raw_query)?;
+        if route::is_form_upload(method, target.scope(), &query) {
+            *name = "PostObject";
+            return self.serve_form(parts, wire, target).await;
+        }
+        let headers = hoisted::join(raw_query, &parts.headers)?;
+        query.remove(|name| hoisted::is_header(name, raw_query));
+        let operation = route::find(method, target.scope(), &query, &headers)?;
         *name = operation.name;
-        let verified = self.verifier.verify(&Head::of(parts), &*self.credentials, self.env.clock.now())?;
-        let Verified { sender: Sender::Key { .. }, payload: form, chain } = verified else {
+        let head = Head::of(parts).with_host_bucket(target.host_bucket());
+        let verified = self.verifier.verify(&head, &*self.credentials, self.env.clock.now())?;
+        let Verified { sender, payload: form, chain } = verified;
+        let payload = Payload { wire, form, chain, options: self.options.decoder, len_max: None };
+        self.run(&Signed { sender, operation, target: &target, query: &query, headers: &headers, parts }, payload).await
+    }
+
+    /// Refuses a request whose sender is known, or runs its operation.
+    async fn run(&self, signed: &Signed<'_>, payload: Payload) -> Result<Reply, S3Error> {
+        let Signed { sender, operation, target, query, headers, parts } = signed;
+        // The object of a benchmark is nobody's.
+        let is_fixed = self.fixed_object.is_some() && operation.name == Op::GetObject.name();
+        if *sender == Sender::Anonymous && !is_fixed {
             // There are no policies that could let anybody else in.
             return Err(Code::AccessDenied.into());
-        };
+        }
         let policy = policy::policy(operation)
             .ok_or_else(|| S3Error::not_implemented(&format!("operation {}", operation.name)))?;
-        refuse(operation, policy, &query, &parts.headers)?;
+        refuse(operation, policy, query, headers)?;
         if target.scope() != Scope::Service {
             check_bucket_name(&target.bucket)?;
         }
-        let origin = format!("{}://{host}", parts.uri.scheme_str().unwrap_or("http"));
         let call = Call {
             volume: &self.volume,
             options: &self.options,
             renames: &self.renames,
             op: policy.op,
-            target: &target,
-            query: &query,
-            headers: &parts.headers,
-            origin: &origin,
+            target,
+            query,
+            headers,
+            origin: &origin(parts),
         };
         if let (Some(object), Op::GetObject) = (&self.fixed_object, policy.op) {
             return op::get_fixed_object(&call, object);
         }
-        op::run(&call, Payload { wire, form, chain, options: self.options.decoder }).await
+        op::run(&call, payload).await
     }
 
     /// The answer that an error gives.
@@ -218,6 +237,17 @@ impl S3Door {
     }
 }
 
+/// A request whose signature is right: what it asks for, and who asks.
+struct Signed<'r> {
+    sender: Sender,
+    operation: &'static Operation,
+    target: &'r Target,
+    query: &'r Query,
+    /// Those of the request, of its query, or of its form.
+    headers: &'r HeaderMap,
+    parts: &'r Parts,
+}
+
 /// What is known about a request until its answer has left.
 struct Record {
     name: &'static str,
@@ -226,6 +256,11 @@ struct Record {
     peer: SocketAddr,
     began: Duration,
     received: Arc<AtomicU64>,
+}
+
+/// Scheme and host as the client wrote them, for links in answers.
+fn origin(parts: &Parts) -> String {
+    format!("{}://{}", parts.uri.scheme_str().unwrap_or("http"), host(parts))
 }
 
 /// The host that the client named.

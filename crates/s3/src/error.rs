@@ -13,6 +13,7 @@ use margay_volume as volume;
 
 use crate::auth;
 use crate::body;
+use crate::form::FormError;
 use crate::xml::read::Malformed;
 use crate::xml::write::Writer;
 
@@ -54,6 +55,7 @@ codes! {
     ExpiredToken 400 "The provided token has expired.";
     IllegalLocationConstraintException 400 "The specified location constraint is not the region of this server.";
     IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header";
+    IncorrectNumberOfFilesInPostRequest 400 "POST requires exactly one file upload per request.";
     InternalError 500 "We encountered an internal error. Please try again.";
     InvalidAccessKeyId 403 "The AWS Access Key Id you provided does not exist in our records.";
     InvalidArgument 400 "Invalid Argument";
@@ -62,15 +64,18 @@ codes! {
     InvalidPart 400 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.";
     InvalidPartNumber 416 "The requested partnumber is not satisfiable";
     InvalidPartOrder 400 "The list of parts was not in ascending order. Parts list must be specified in order by part number.";
+    InvalidPolicyDocument 400 "The content of the form does not meet the conditions specified in the policy document.";
     InvalidRange 416 "The requested range is not satisfiable";
     InvalidRequest 400 "Invalid Request";
     InvalidTag 400 "The tag provided was not a valid tag.";
     InvalidToken 400 "The provided token is malformed or otherwise not valid.";
     InvalidURI 400 "Couldn't parse the specified URI.";
     KeyTooLongError 400 "Your key is too long";
+    MalformedPOSTRequest 400 "The body of your POST request is not well-formed multipart/form-data.";
     MalformedTrailerError 400 "The request contained trailing data that was not well-formed or did not conform to our published schema.";
     MalformedXML 400 "The XML you provided was not well-formed or did not validate against our published schema";
     MaxMessageLengthExceeded 400 "Your request was too big.";
+    MaxPostPreDataLengthExceededError 400 "Your POST request fields preceding the upload file were too large.";
     MetadataTooLarge 400 "Your metadata headers exceed the maximum allowed metadata size";
     MethodNotAllowed 405 "The specified method is not allowed against this resource.";
     MissingContentLength 411 "You must provide the Content-Length HTTP header.";
@@ -99,6 +104,7 @@ codes! {
     SignatureDoesNotMatch 403 "The request signature we calculated does not match the signature you provided. Check your key and signing method.";
     SlowDown 503 "Please reduce your request rate.";
     StorageFull 507 "The server's disk is full; delete objects or add space.";
+    UserKeyMustBeSpecified 400 "The bucket POST must contain the specified field name. If it is specified, check the order of the fields.";
     XAmzContentSHA256Mismatch 400 "The provided 'x-amz-content-sha256' header does not match what was computed.";
 }
 
@@ -230,6 +236,14 @@ impl From<auth::AuthError> for S3Error {
 
 impl From<body::BodyError> for S3Error {
     fn from(error: body::BodyError) -> S3Error {
+        // The file of a form is received as a body of its own.
+        let error = match error {
+            body::BodyError::Transport(cause) => match cause.downcast::<FormError>() {
+                Ok(refused) => return (*refused).into(),
+                Err(cause) => body::BodyError::Transport(cause),
+            },
+            other => other,
+        };
         S3Error::new(error.code().into(), error.to_string())
     }
 }
@@ -239,6 +253,35 @@ impl From<body::DigestError> for S3Error {
         let mut refusal = S3Error::new(error.code().into(), error.to_string());
         refusal.details = error.details();
         refusal
+    }
+}
+
+impl From<FormError> for S3Error {
+    fn from(error: FormError) -> S3Error {
+        let code = match &error {
+            FormError::NotMultipart => {
+                return S3Error::from(Code::PreconditionFailed).with("Condition", error.to_string());
+            }
+            FormError::Malformed(_) => Code::MalformedPOSTRequest,
+            FormError::FieldsTooLarge | FormError::TooManyFields => Code::MaxPostPreDataLengthExceededError,
+            FormError::FieldTwice(_) | FormError::BadHeader(_) => Code::InvalidArgument,
+            FormError::NotImplemented(_) => Code::NotImplemented,
+            FormError::NoFile => Code::IncorrectNumberOfFilesInPostRequest,
+            FormError::NoKey => Code::UserKeyMustBeSpecified,
+            FormError::BadPolicy(_) => Code::InvalidPolicyDocument,
+            FormError::AgainstPolicy(_) => Code::AccessDenied,
+            FormError::FileTooLarge { .. } => Code::EntityTooLarge,
+            FormError::FileTooSmall { .. } => Code::EntityTooSmall,
+            FormError::Incomplete | FormError::Transport(_) => Code::IncompleteBody,
+        };
+        let refusal = S3Error::new(code, error.to_string());
+        match error {
+            FormError::FileTooLarge { max } => refusal.with("MaxSizeAllowed", max.to_string()),
+            FormError::FileTooSmall { size, min } => {
+                refusal.with("ProposedSize", size.to_string()).with("MinSizeAllowed", min.to_string())
+            }
+            _ => refusal,
+        }
     }
 }
 

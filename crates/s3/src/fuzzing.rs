@@ -6,6 +6,8 @@
 //!             body is cut into pieces does not matter; what the signer signs, the verifier believes.
 //! Not here:   the targets themselves and their seeds (fuzz/).
 
+mod forms;
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -18,10 +20,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body::{Body, Frame};
 use margay_env::Timestamp;
 
+pub use self::forms::{form_body, form_policy};
 use crate::auth::sign::{Signer, Target as SignTarget};
-use crate::auth::{AuthError, ChunkChain, Credential, Credentials, Head, PayloadForm, Secret, Verifier};
+use crate::auth::{AuthError, ChunkChain, Credential, Credentials, Head, PayloadForm, Secret, Verifier, hoisted, v2};
 use crate::body::{
-    BodyError, ChunkEncoder, Decoder, DecoderOptions, DigestPlan, Trailers, Want, announced_bytes, stored_encoding,
+    BodyError, ChunkEncoder, Decoder, DecoderOptions, DigestPlan, Trailers, Want, WireError, announced_bytes,
+    stored_encoding,
 };
 use crate::cors::Rules;
 use crate::error::S3Error;
@@ -54,6 +58,7 @@ impl Credentials for OneKey {
     }
 }
 
+static SIGNER_V2: LazyLock<v2::Signer> = LazyLock::new(|| v2::Signer::new(ACCESS_KEY, &Secret::new(SECRET_KEY)));
 static SIGNER: LazyLock<Signer> = LazyLock::new(|| Signer::new(ACCESS_KEY, Secret::new(SECRET_KEY), "us-east-1"));
 
 /// The head of a request and its body; `None` when no HTTP server would take it.
@@ -100,6 +105,34 @@ pub fn signature(bytes: &[u8]) {
     }
 }
 
+/// As `signature`, with Version 2; the bucket `b` is named by the host when the target begins with two slashes.
+pub fn signature_version_2(bytes: &[u8]) {
+    let Some((mut parts, _)) = request(bytes) else { return };
+    let host_bucket = parts.uri.path().starts_with("//").then_some("b");
+    let verifier = Verifier::new(crate::auth::Options::default());
+    let verify = |parts: &Parts| verifier.verify(&Head::of(parts).with_host_bucket(host_bucket), &OneKey, NOW);
+    let _ = verify(&parts);
+    let _ = hoisted::join(parts.uri.query().unwrap_or_default(), &parts.headers);
+    for name in ["authorization", "x-amz-date", "x-amz-security-token"] {
+        parts.headers.remove(name);
+    }
+    let uri = parts.uri.clone();
+    let query = uri.query().unwrap_or_default();
+    let target = SignTarget { method: &parts.method, path: uri.path(), query };
+    let url = SIGNER_V2.presign(target, host_bucket, &parts.headers, NOW.seconds());
+    if SIGNER_V2.sign(target, host_bucket, &mut parts.headers, NOW).is_ok() {
+        let outcome = verify(&parts);
+        assert!(!matches!(outcome, Err(AuthError::Mismatch(_))), "what the signer signs is believed: {outcome:?}");
+    }
+    parts.headers.remove("authorization");
+    // Beside a Version 4 signature the other one is not looked at.
+    if let Some(url) = url.ok().filter(|url| !url.contains("X-Amz-")) {
+        let head = Head { query: &url, ..Head::of(&parts).with_host_bucket(host_bucket) };
+        let outcome = verifier.verify(&head, &OneKey, NOW);
+        assert!(!matches!(outcome, Err(AuthError::Mismatch(_))), "what the signer signs is believed: {outcome:?}");
+    }
+}
+
 /// A body in pieces, each ready at once.
 struct Pieces(VecDeque<Bytes>);
 
@@ -109,6 +142,18 @@ impl Body for Pieces {
 
     fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         Poll::Ready(self.get_mut().0.pop_front().map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+/// The same as it comes from a connection.
+struct WirePieces(Pieces);
+
+impl Body for WirePieces {
+    type Data = Bytes;
+    type Error = WireError;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, WireError>>> {
+        Poll::Ready(self.get_mut().0.0.pop_front().map(|piece| Ok(Frame::data(piece))))
     }
 }
 
@@ -326,6 +371,21 @@ fn presigned_request() -> Vec<u8> {
     lines("GET", &format!("/b/a%20key?{query}"), &headers)
 }
 
+fn signed_v2_request(target: &str) -> Vec<u8> {
+    let mut headers = HeaderMap::from_iter([(http::header::HOST, HeaderValue::from_static(DOMAIN))]);
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let sign_target = SignTarget { method: &Method::GET, path, query };
+    SIGNER_V2.sign(sign_target, None, &mut headers, NOW).expect("the request can be signed");
+    lines("GET", target, &headers)
+}
+
+fn presigned_v2_request() -> Vec<u8> {
+    let headers = HeaderMap::from_iter([(http::header::HOST, HeaderValue::from_static(DOMAIN))]);
+    let target = SignTarget { method: &Method::GET, path: "/b/a%20key", query: "versionId=null&x-amz-meta-a=b" };
+    let query = SIGNER_V2.presign(target, None, &headers, NOW.seconds() + 3600).expect("the request can be signed");
+    lines("GET", &format!("/b/a%20key?{query}"), &headers)
+}
+
 fn chunked_seed(kind: u8) -> Vec<u8> {
     let (form, _, chain) = form(kind);
     let mut encoder = ChunkEncoder::new(form, chain);
@@ -341,7 +401,10 @@ fn chunked_seed(kind: u8) -> Vec<u8> {
 pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let meta = [("x-amz-meta-a", "two  spaces"), ("x-amz-date", "now")];
     let page = format!("GET /?continuation-token={}\nhost: b.{DOMAIN}\n\n", token::encode("a/b", true));
-    vec![
+    let mut seeds = forms::seeds();
+    seeds.extend([
+        ("signature_version_2", "header", signed_v2_request("/b/k%2F+?acl&prefix=%20")),
+        ("signature_version_2", "presigned", presigned_v2_request()),
         ("signature", "header", signed_request("/b/k%2F+?a=1&b=%20", PayloadForm::Unsigned, &meta)),
         ("signature", "header_digest", signed_request("/", PayloadForm::Sha256([7; 32]), &[])),
         ("signature", "presigned", presigned_request()),
@@ -350,7 +413,8 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("chunked_body", "signed_trailer", chunked_seed(2)),
         ("chunked_body", "unverified", chunked_seed(0x82)),
         ("request_target", "token", page.into_bytes()),
-    ]
+    ]);
+    seeds
 }
 
 #[cfg(test)]
@@ -361,8 +425,10 @@ mod tests {
     fn the_seeds_are_understood() {
         for (target, name, bytes) in seeds() {
             match target {
-                "signature" => {
+                "form_policy" | "form_body" => {}
+                "signature" | "signature_version_2" => {
                     signature(&bytes);
+                    signature_version_2(&bytes);
                     let (parts, _) = request(&bytes).unwrap();
                     let verifier = Verifier::new(crate::auth::Options::default());
                     let outcome = verifier.verify(&Head::of(&parts), &OneKey, NOW);

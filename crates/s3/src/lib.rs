@@ -3,8 +3,8 @@
 //! Why:        an own front on hyper, because every header must be implemented or refused by name, bodies must stream
 //!             through without a whole chunk in memory, and a list page must cost little more than its bytes.
 //! Layout:     `door` takes a request; `auth` says who sent it; `route` finds its operation or refuses it; `op` has
-//!             one file per operation; `body` decodes payloads; `headers`, `xml` and `time` are the wire's forms;
-//!             `error` is the one table from causes to codes.
+//!             one file per operation; `body` decodes payloads; `form` reads a browser's form; `headers`, `xml` and `time` are
+//!             the wire's forms; `error` is the one table from causes to codes.
 //! Invariants: nothing of a request is silently ignored; every check that needs no body comes before the body is read.
 //! Not here:   what operations mean (volume), listeners, TLS, metrics (the binary).
 
@@ -13,6 +13,7 @@ pub mod body;
 mod cors;
 mod door;
 pub mod error;
+mod form;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -21,7 +21,7 @@ use margay_volume::{Staged, Upload};
 use tokio::task::JoinHandle;
 
 use crate::auth::{ChunkChain, PayloadForm};
-use crate::body::{Computed, Decoder, DecoderOptions, DigestPlan, Digests, Want, announced_bytes};
+use crate::body::{Computed, Decoder, DecoderOptions, DigestPlan, Digests, Want, WireBody, WireError, announced_bytes};
 use crate::error::{Code, S3Error};
 
 /// Largest XML document taken, in bytes: 10,000 parts with checksums, or 1000 long keys escaped.
@@ -34,9 +34,6 @@ const HASH_BATCH_BYTES: usize = 512 << 10;
 const DRAIN_BYTES_MAX: u64 = 256 << 20;
 /// Longest time for that.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
-
-pub(crate) type WireError = Box<dyn std::error::Error + Send + Sync>;
-pub(crate) type WireBody = Box<dyn Body<Data = Bytes, Error = WireError> + Send + Unpin>;
 
 /// The body as it comes from the connection; what nobody reads of it is drained when it is dropped.
 pub(crate) struct Wire {
@@ -106,18 +103,36 @@ async fn drain(mut body: WireBody) {
     let _ = tokio::time::timeout(DRAIN_TIME_MAX, bounded).await;
 }
 
+/// How many bytes of payload will come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    Exactly(u64),
+    /// It shows when they have come: the file of a form.
+    AtMost(u64),
+}
+
 /// A body not yet read.
 pub(crate) struct Payload {
     pub wire: Wire,
     pub form: PayloadForm,
     pub chain: Option<ChunkChain>,
     pub options: DecoderOptions,
+    /// Set when the head does not say how long the payload is.
+    pub len_max: Option<u64>,
 }
 
 impl Payload {
     /// Payload bytes that the head announces.
     pub(crate) fn announced(&self, headers: &HeaderMap) -> Result<Option<u64>, S3Error> {
         Ok(announced_bytes(headers, &self.form)?)
+    }
+
+    /// How long the payload will be; `None` when nobody says.
+    pub(crate) fn length(&self, headers: &HeaderMap) -> Result<Option<Length>, S3Error> {
+        match self.len_max {
+            Some(len_max) => Ok(Some(Length::AtMost(len_max))),
+            None => Ok(self.announced(headers)?.map(Length::Exactly)),
+        }
     }
 
     /// The whole body of a request that carries XML, checked against its digests; `digests` is false where the
@@ -149,12 +164,16 @@ impl Payload {
         self,
         headers: &HeaderMap,
         want: Want,
-        len: u64,
+        length: Length,
         mut upload: Upload,
     ) -> Result<(Staged, Computed), S3Error> {
-        let plan = DigestPlan::read(headers, &self.form, want)?;
+        let mut plan = DigestPlan::read(headers, &self.form, want)?;
+        if !self.options.chunk_verification {
+            plan = plan.without_payload_hash();
+        }
         let mut decoder = Decoder::new(self.wire, headers, &self.form, self.chain, self.options)?;
-        let mut hashing = Hashing::new(plan.digests(), len);
+        let (Length::Exactly(most) | Length::AtMost(most)) = length;
+        let mut hashing = Hashing::new(plan.digests(), most);
         while let Some(piece) = decoder.next().await? {
             hashing.take(piece.clone()).await?;
             upload.write(piece).await?;
@@ -162,7 +181,7 @@ impl Payload {
         let trailers = decoder.finish()?;
         // The body is checked before its last bytes are made durable: a wrong one costs no sync.
         let computed = hashing.finish().await?.finish(&trailers)?;
-        if computed.bytes != len {
+        if matches!(length, Length::Exactly(len) if computed.bytes != len) {
             return Err(Code::IncompleteBody.into());
         }
         Ok((upload.finish().await?, computed))

@@ -82,7 +82,7 @@ async fn what_is_not_implemented_is_named() {
     let refusal = refusal.send().await.refused(501, "NotImplemented");
     assert!(refusal.text().contains("x-amz-server-side-encryption"));
     assert!(!server.has("/bucket/k").await);
-    server.request("POST", "/bucket").body("form").send().await.refused(501, "NotImplemented");
+    server.request("POST", "/bucket").body("form").send().await.refused(412, "PreconditionFailed");
     server.request("PATCH", "/bucket/k").send().await.refused(405, "MethodNotAllowed");
     server.request("OPTIONS", "/bucket/k").send().await.refused(400, "BadRequest");
 }

@@ -6,11 +6,14 @@
 //!             U3 a body that is dropped was never counted as live: it is dead space, found by reclaim.
 //! Not here:   the commit (put_object, multipart).
 
+mod growing;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use margay_segment::{CHUNK_BYTES, Run, RunWriter, SegmentId, SegmentPin, Store};
 
+use self::growing::{Growing, Grown};
 use crate::api::{Error, OBJECT_BYTES_MAX};
 use crate::key::Ino;
 use crate::open::Volume;
@@ -27,6 +30,7 @@ pub struct Upload {
     store: Arc<Store>,
     owner: [u8; 8],
     run_bytes_max: u64,
+    /// The length; of a growing body the most that it may have.
     expected: u64,
     received: u64,
     state: State,
@@ -35,6 +39,10 @@ pub struct Upload {
 #[derive(Debug)]
 enum State {
     Small(Vec<u8>),
+    Growing {
+        growing: Growing,
+        small_bytes_max: u64,
+    },
     Runs {
         current: Option<Box<RunWriter>>,
         current_left: u64,
@@ -74,12 +82,27 @@ impl Staged {
 impl Volume {
     /// Begins to receive exactly `len` bytes for a key of this bucket (checks that the bucket exists).
     pub async fn begin_upload(&self, bucket: &str, len: u64) -> Result<Upload, Error> {
+        let owner = self.owner_of_upload(bucket, len).await?;
+        self.stage(owner, len)
+    }
+
+    /// Begins to receive at most `len_max` bytes; how many shows when they have come.
+    pub async fn begin_growing_upload(&self, bucket: &str, len_max: u64) -> Result<Upload, Error> {
+        let owner = self.owner_of_upload(bucket, 0).await?;
+        let len_max = len_max.min(OBJECT_BYTES_MAX);
+        let growing = Growing::new(len_max, self.options.run_bytes_max.max(1));
+        let small_bytes_max = self.small_bytes_max();
+        Ok(self.new_upload(owner, len_max, State::Growing { growing, small_bytes_max }))
+    }
+
+    /// Refuses what can be seen already to be too much.
+    async fn owner_of_upload(&self, bucket: &str, len: u64) -> Result<Ino, Error> {
         let mut seen = Seen::default();
         match self.bucket_row(bucket, &mut seen) {
             Ok((row, _)) => {
                 self.check_room()?;
                 self.check_fits(row.root, len)?;
-                self.stage(row.root, len)
+                Ok(row.root)
             }
             Err(error) => self.answer(Err(error)).await,
         }
@@ -131,10 +154,12 @@ impl Upload {
     fn append(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         let received = self.received + bytes.len() as u64;
         if received > self.expected {
-            return Err(Error::WrongLength);
+            let is_growing = matches!(self.state, State::Growing { .. });
+            return Err(if is_growing { Error::TooLarge } else { Error::WrongLength });
         }
         match &mut self.state {
             State::Small(buffer) => buffer.extend_from_slice(bytes),
+            State::Growing { growing, .. } => growing.append(&self.store, &self.owner, bytes)?,
             State::Runs { current, current_left, unsynced, done, pins } => {
                 let mut left = self.expected - self.received;
                 while !bytes.is_empty() {
@@ -180,18 +205,27 @@ impl Upload {
     }
 
     fn finish_unsynced(self) -> Result<Staged, Error> {
-        if self.received != self.expected {
+        let is_growing = matches!(self.state, State::Growing { .. });
+        if self.received != self.expected && !is_growing {
             return Err(Error::WrongLength);
         }
         let (body, pins) = match self.state {
             State::Small(buffer) => (Body::Small(Bytes::from(buffer)), Vec::new()),
+            State::Growing { growing, small_bytes_max } => {
+                match growing.end(&self.store, &self.owner, small_bytes_max)? {
+                    Grown::Gathered(bytes) => (Body::Small(Bytes::from(bytes)), Vec::new()),
+                    Grown::Runs(runs, pins) => (Body::Runs(runs), pins),
+                }
+            }
             State::Runs { current, done, pins, .. } => {
                 assert!(current.is_none(), "a run ends with its last byte");
-                assert_eq!(done.iter().map(|run| run.len).sum::<u64>(), self.expected);
                 (Body::Runs(done), pins)
             }
         };
-        Ok(Staged { len: self.expected, body, pins })
+        if let Body::Runs(runs) = &body {
+            assert_eq!(runs.iter().map(|run| run.len).sum::<u64>(), self.received, "every byte is in a run");
+        }
+        Ok(Staged { len: self.received, body, pins })
     }
 }
 

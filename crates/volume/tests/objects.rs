@@ -54,6 +54,41 @@ fn wrong_lengths_are_refused() {
 }
 
 #[test]
+fn bodies_of_unknown_length_come_back() {
+    const MIB: usize = 1 << 20;
+    for payload in [0, EMBEDDED] {
+        let world = World::new(payload);
+        wait(world.volume.create_bucket("b")).unwrap();
+        for (seed, len) in [0, 1, 129, 65_536, 65_537, MIB / 2, MIB / 2 + 1, MIB, 2_500_000].into_iter().enumerate() {
+            for len_max in [len as u64, 16 << 20, u64::MAX] {
+                let body = body_of(seed, len);
+                let put = wait(async {
+                    let mut upload = world.volume.begin_growing_upload("b", len_max).await?;
+                    for piece in body.chunks(100_000) {
+                        upload.write(piece.to_vec().into()).await?;
+                    }
+                    let staged = upload.finish().await?;
+                    assert_eq!(staged.len(), len as u64);
+                    let etag = ETag { digest: [1; 16], parts: 0 };
+                    let (headers, condition) = (Headers::new(), WriteCondition::None);
+                    let request =
+                        PutRequest { bucket: "b", key: "k", etag, headers, condition, ..PutRequest::default() };
+                    world.volume.put_object(request, staged).await
+                });
+                put.unwrap();
+                assert!(world.get("b", "k").unwrap() == body, "{len} bytes of at most {len_max}");
+            }
+        }
+        let too_long = wait(async {
+            let mut upload = world.volume.begin_growing_upload("b", 3).await?;
+            upload.write(vec![1; 4].into()).await
+        });
+        assert!(matches!(too_long, Err(Error::TooLarge)));
+    }
+    assert!(matches!(wait(world().volume.begin_growing_upload("c", 1)), Err(Error::NoSuchBucket)));
+}
+
+#[test]
 fn conditions_are_decided_with_the_write() {
     let world = world();
     let put = |condition| world.put_with("b", "k", b"x", Headers::new(), condition);

@@ -74,6 +74,11 @@ impl AmzDate {
         self.text[..8].try_into().expect("eight of sixteen bytes")
     }
 
+    /// `Fri, 24 May 2013 00:00:00 GMT`.
+    pub(crate) fn http(&self) -> String {
+        crate::time::http_date(Timestamp(self.seconds.saturating_mul(1_000_000_000)))
+    }
+
     /// `YYYY-MM-DDTHH:MM:SSZ`, as S3 shows times to people.
     pub(crate) fn iso(&self) -> String {
         let t = self.text();

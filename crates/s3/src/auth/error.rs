@@ -14,6 +14,8 @@ pub enum Place {
     Header,
     /// The query of a presigned URL.
     Query,
+    /// The fields of a browser's form.
+    Form,
 }
 
 impl fmt::Display for Place {
@@ -21,6 +23,7 @@ impl fmt::Display for Place {
         f.write_str(match self {
             Place::Header => "The authorization header is malformed",
             Place::Query => "Error parsing the query parameters",
+            Place::Form => "Error parsing the form fields",
         })
     }
 }
@@ -32,7 +35,8 @@ pub struct Mismatch {
     /// As the client gave it, in hex.
     pub signature_provided: String,
     pub string_to_sign: String,
-    pub canonical_request: String,
+    /// Version 4 only.
+    pub canonical_request: Option<String>,
 }
 
 /// Why the signature of a request was refused.
@@ -47,6 +51,18 @@ pub enum AuthError {
          (Signature version 2 is not accepted here.)"
     )]
     SignatureV2,
+    /// In the form of Version 2; says what is wrong.
+    #[error("{0}")]
+    MalformedV2(&'static str),
+    #[error("Query-string authentication requires the Signature, Expires and AWSAccessKeyId parameters")]
+    IncompleteV2Query,
+    #[error("Bucket POST must contain a field named '{0}'. If it is specified, please check the order of the fields.")]
+    FormFieldMissing(&'static str),
+    #[error("Invalid date (should be seconds since epoch)")]
+    BadExpires,
+    /// Holds the parameter's name.
+    #[error("The query parameter {0} stands for a header, and contradicts it or cannot be one")]
+    BadHoistedHeader(String),
     #[error(
         "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature query string \
          parameter or the Authorization header should be specified"
@@ -72,7 +88,12 @@ pub enum AuthError {
     #[error("The difference between the request time and the current time is too large.")]
     TimeTooSkewed { request_time: String, server_time: String, allowed_ms: u64 },
     #[error("Request has expired")]
-    Expired { expires: String, server_time: String, expires_seconds: u64 },
+    Expired {
+        expires: String,
+        server_time: String,
+        /// Version 4 only.
+        expires_seconds: Option<u64>,
+    },
     #[error("Request is not yet valid")]
     NotYetValid { request_time: String, server_time: String },
     #[error("There were headers present in the request which were not signed")]
@@ -91,8 +112,8 @@ pub enum AuthError {
     Mismatch(Box<Mismatch>),
     #[error("The provided token is malformed or otherwise invalid.")]
     BadToken,
-    #[error("Signed chunks need a signed request.")]
-    AnonymousSignedChunks,
+    #[error("Signed chunks need a request signed with Version 4.")]
+    SignedChunksWithoutV4,
 }
 
 impl AuthError {
@@ -101,7 +122,13 @@ impl AuthError {
         match self {
             AuthError::Malformed { place: Place::Header, .. } => Code::AuthorizationHeaderMalformed,
             AuthError::Malformed { place: Place::Query, .. } => Code::AuthorizationQueryParametersError,
-            AuthError::UnknownScheme | AuthError::TwoMechanisms | AuthError::BadContentSha256 => Code::InvalidArgument,
+            AuthError::Malformed { place: Place::Form, .. }
+            | AuthError::FormFieldMissing(_)
+            | AuthError::UnknownScheme
+            | AuthError::MalformedV2(_)
+            | AuthError::BadHoistedHeader(_)
+            | AuthError::TwoMechanisms
+            | AuthError::BadContentSha256 => Code::InvalidArgument,
             AuthError::SignatureV2 | AuthError::NoContentSha256 => Code::InvalidRequest,
             AuthError::NotImplemented(_) => Code::NotImplemented,
             AuthError::TimeTooSkewed { .. } => Code::RequestTimeTooSkewed,
@@ -109,7 +136,9 @@ impl AuthError {
             | AuthError::Expired { .. }
             | AuthError::NotYetValid { .. }
             | AuthError::HeadersNotSigned(_)
-            | AuthError::AnonymousSignedChunks => Code::AccessDenied,
+            | AuthError::IncompleteV2Query
+            | AuthError::BadExpires
+            | AuthError::SignedChunksWithoutV4 => Code::AccessDenied,
             AuthError::SignedHeaderAbsent(_) | AuthError::Mismatch(_) => Code::SignatureDoesNotMatch,
             AuthError::UnknownAccessKey(_) => Code::InvalidAccessKeyId,
             AuthError::BadToken => Code::InvalidToken,
@@ -124,22 +153,25 @@ impl AuthError {
                 ("ServerTime", server_time.clone()),
                 ("MaxAllowedSkewMilliseconds", allowed_ms.to_string()),
             ],
-            AuthError::Expired { expires, server_time, expires_seconds } => vec![
-                ("X-Amz-Expires", expires_seconds.to_string()),
-                ("Expires", expires.clone()),
-                ("ServerTime", server_time.clone()),
-            ],
+            AuthError::Expired { expires, server_time, expires_seconds } => {
+                let mut details = vec![("Expires", expires.clone()), ("ServerTime", server_time.clone())];
+                details.extend(expires_seconds.map(|seconds| ("X-Amz-Expires", seconds.to_string())));
+                details
+            }
             AuthError::NotYetValid { request_time, server_time } => {
                 vec![("RequestTime", request_time.clone()), ("ServerTime", server_time.clone())]
             }
             AuthError::HeadersNotSigned(names) => vec![("HeadersNotSigned", names.join(", "))],
             AuthError::UnknownAccessKey(access_key) => vec![("AWSAccessKeyId", access_key.clone())],
-            AuthError::Mismatch(mismatch) => vec![
-                ("AWSAccessKeyId", mismatch.access_key.clone()),
-                ("StringToSign", mismatch.string_to_sign.clone()),
-                ("SignatureProvided", mismatch.signature_provided.clone()),
-                ("CanonicalRequest", mismatch.canonical_request.clone()),
-            ],
+            AuthError::Mismatch(mismatch) => {
+                let mut details = vec![
+                    ("AWSAccessKeyId", mismatch.access_key.clone()),
+                    ("StringToSign", mismatch.string_to_sign.clone()),
+                    ("SignatureProvided", mismatch.signature_provided.clone()),
+                ];
+                details.extend(mismatch.canonical_request.clone().map(|text| ("CanonicalRequest", text)));
+                details
+            }
             _ => Vec::new(),
         }
     }

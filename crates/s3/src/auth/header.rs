@@ -18,26 +18,26 @@ fn malformed(reason: &'static str) -> AuthError {
     AuthError::Malformed { place: Place::Header, reason }
 }
 
+/// The scheme of an `Authorization` header, and the rest of it.
+pub(crate) fn scheme(authorization: &HeaderValue) -> Result<(&str, &str), AuthError> {
+    let text = authorization.to_str().map_err(|_| malformed("it holds bytes that are not ASCII"))?;
+    Ok(text.split_once(' ').unwrap_or((text, "")))
+}
+
 /// Reads the claim of an `Authorization` header and checks its time.
 pub(crate) fn read<'a>(
-    authorization: &'a HeaderValue,
+    scheme: &'a str,
+    rest: &'a str,
     head: &Head<'a>,
     options: &Options,
     now: &AmzDate,
 ) -> Result<Claim<'a>, AuthError> {
-    let text = authorization.to_str().map_err(|_| malformed("it holds bytes that are not ASCII"))?;
-    let parts = parse(text)?;
+    let parts = parse(scheme, rest)?;
     let credential = CredentialText::parse(parts.credential, Place::Header)?;
     check_signed_headers(parts.signed_headers, Place::Header)?;
     let signature = hex::decode(parts.signature.as_bytes()).ok_or(malformed("Signature must be 64 hex digits"))?;
     let date = request_date(head.headers)?;
-    if date.seconds().abs_diff(now.seconds()) > u64::from(options.skew_seconds_max) {
-        return Err(AuthError::TimeTooSkewed {
-            request_time: date.text().to_owned(),
-            server_time: now.iso(),
-            allowed_ms: u64::from(options.skew_seconds_max) * 1000,
-        });
-    }
+    check_skew(&date, options, now)?;
     credential.check_day(&date, Place::Header)?;
     let payload_line = match single(head.headers, CONTENT_SHA256)? {
         Some(value) => value,
@@ -58,6 +58,18 @@ pub(crate) fn read<'a>(
     })
 }
 
+/// A request is valid for a while around the moment when it was signed.
+pub(crate) fn check_skew(date: &AmzDate, options: &Options, now: &AmzDate) -> Result<(), AuthError> {
+    if date.seconds().abs_diff(now.seconds()) <= u64::from(options.skew_seconds_max) {
+        return Ok(());
+    }
+    Err(AuthError::TimeTooSkewed {
+        request_time: date.text().to_owned(),
+        server_time: now.iso(),
+        allowed_ms: u64::from(options.skew_seconds_max) * 1000,
+    })
+}
+
 /// Whether the head announces no body.
 fn has_no_body(headers: &HeaderMap) -> bool {
     let length = headers.get(CONTENT_LENGTH).map(HeaderValue::as_bytes);
@@ -70,12 +82,10 @@ struct Parts<'a> {
     signature: &'a str,
 }
 
-fn parse(text: &str) -> Result<Parts<'_>, AuthError> {
-    let (scheme, rest) = text.split_once(' ').unwrap_or((text, ""));
+fn parse<'a>(scheme: &str, rest: &'a str) -> Result<Parts<'a>, AuthError> {
     match scheme {
         ALGORITHM => {}
         ECDSA_ALGORITHM => return Err(AuthError::NotImplemented(ECDSA_ALGORITHM)),
-        "AWS" if rest.contains(':') => return Err(AuthError::SignatureV2),
         _ => return Err(AuthError::UnknownScheme),
     }
     let (mut credential, mut signed_headers, mut signature) = (None, None, None);

@@ -1,10 +1,10 @@
-//! Who sent a request: AWS Signature Version 4 in headers and in presigned URLs, checked and made.
+//! Who sent a request: AWS Signature Versions 4 and 2 in headers, presigned URLs and forms, checked and made.
 //!
 //! Why:        every byte that names what a request does must be covered by its signature before it is believed.
-//! Invariants: A1 a header `x-amz-*` and the host are signed or the request is refused.
+//! Invariants: A1 a header `x-amz-*` and the host (its bucket in Version 2) are signed or the request is refused.
 //!             A2 signatures are compared in constant time; a refusal never shows what would have been right.
 //!             A3 nothing here reads the body; `body` checks it against what `Verified` says.
-//! Not here:   what the sender may do (policy), Signature Version 2 and POST forms (refused by name so far).
+//! Not here:   what the sender may do.
 
 mod canonical;
 mod chain;
@@ -12,14 +12,17 @@ mod claim;
 mod code;
 mod date;
 mod error;
+mod form;
 mod header;
 pub(crate) mod hex;
+pub(crate) mod hoisted;
 mod key;
 mod payload;
 mod presigned;
 pub mod sign;
 #[cfg(test)]
 mod tests;
+pub mod v2;
 mod v4;
 
 use std::sync::Arc;
@@ -51,6 +54,8 @@ pub struct Head<'a> {
     pub headers: &'a HeaderMap,
     /// Host and port of the request's target, used when there is no `Host` header (HTTP/2).
     pub authority: Option<&'a str>,
+    /// The bucket that the host names (virtual-host style), in lower case.
+    pub host_bucket: Option<&'a str>,
 }
 
 impl<'a> Head<'a> {
@@ -62,7 +67,13 @@ impl<'a> Head<'a> {
             query: parts.uri.query().unwrap_or(""),
             headers: &parts.headers,
             authority: parts.uri.authority().map(|authority| authority.as_str()),
+            host_bucket: None,
         }
+    }
+
+    /// The same with the bucket that its host names.
+    pub fn with_host_bucket(self, host_bucket: Option<&'a str>) -> Head<'a> {
+        Head { host_bucket, ..self }
     }
 }
 
@@ -85,12 +96,21 @@ pub trait Credentials: Send + Sync {
 pub struct Options {
     /// How far the time of a request may lie from the server's, in seconds.
     pub skew_seconds_max: u32,
+    /// Whether Signature Version 2 is accepted.
+    pub version_2: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { skew_seconds_max: SKEW_SECONDS_MAX }
+        Options { skew_seconds_max: SKEW_SECONDS_MAX, version_2: true }
     }
+}
+
+/// The version of a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    V2,
+    V4,
 }
 
 /// Who sent a request, as far as its signature proves it.
@@ -99,7 +119,7 @@ pub enum Sender {
     /// There was no signature.
     Anonymous,
     /// The holder of this access key.
-    Key { access_key: String, scope: Scope, place: Place },
+    Key { access_key: String, version: Version, place: Place },
 }
 
 impl Sender {
@@ -143,28 +163,41 @@ impl Verifier {
     ) -> Result<Verified, AuthError> {
         let mut authorizations = head.headers.get_all(http::header::AUTHORIZATION).iter();
         let authorization = authorizations.next();
-        let in_query = presigned::mechanism(head.query);
+        let in_query = presigned::version(head.query);
         if authorizations.next().is_some() || (authorization.is_some() && in_query.is_some()) {
             return Err(AuthError::TwoMechanisms);
         }
         let now = date::AmzDate::from_timestamp(now);
         let claim = match (authorization, in_query) {
-            (Some(value), _) => header::read(value, head, &self.options, &now)?,
-            (None, Some(presigned::Mechanism::V4)) => presigned::read(head, &self.options, &now)?,
-            (None, Some(presigned::Mechanism::V2)) => return Err(AuthError::SignatureV2),
-            (None, None) => return anonymous(head),
+            (Some(value), _) => match header::scheme(value)? {
+                (v2::SCHEME, rest) => {
+                    self.check_version_2()?;
+                    return v2::verify(head, &v2::read_header(rest, head, &self.options, &now)?, credentials);
+                }
+                (scheme, rest) => header::read(scheme, rest, head, &self.options, &now)?,
+            },
+            (None, Some(Version::V4)) => presigned::read(head, &self.options, &now)?,
+            (None, Some(Version::V2)) => {
+                self.check_version_2()?;
+                return v2::verify(head, &v2::read_presigned(head, &now)?, credentials);
+            }
+            (None, None) => {
+                let payload = PayloadForm::without_v4(head.headers)?;
+                return Ok(Verified { sender: Sender::Anonymous, payload, chain: None });
+            }
         };
         v4::verify(self, head, &claim, credentials)
     }
-}
 
-fn anonymous(head: &Head<'_>) -> Result<Verified, AuthError> {
-    let payload = match head.headers.get(CONTENT_SHA256) {
-        None => PayloadForm::Unsigned,
-        Some(value) => PayloadForm::parse(value.to_str().map_err(|_| AuthError::BadContentSha256)?)?,
-    };
-    if payload.has_signed_chunks() {
-        return Err(AuthError::AnonymousSignedChunks);
+    /// The key of a scope, and whether it is yet to be kept, which only a right signature earns it.
+    fn signing_key(&self, access_key: &str, secret: &Secret, day: [u8; 8], region: &str) -> (Arc<SigningKey>, bool) {
+        match self.keys.get(access_key, secret, &day, region) {
+            Some(key) => (key, false),
+            None => (Arc::new(SigningKey::derive(secret, Scope::new(day, region))), true),
+        }
     }
-    Ok(Verified { sender: Sender::Anonymous, payload, chain: None })
+
+    fn check_version_2(&self) -> Result<(), AuthError> {
+        if self.options.version_2 { Ok(()) } else { Err(AuthError::SignatureV2) }
+    }
 }

@@ -1,6 +1,9 @@
 //! The ways in which a request can vouch for its body.
 
-use super::{AuthError, hex};
+use http::HeaderMap;
+
+use super::header::single;
+use super::{AuthError, CONTENT_SHA256, hex};
 
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 const STREAMING_SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
@@ -40,6 +43,17 @@ impl PayloadForm {
         }
     }
 
+    /// The form of a body that no Version 4 signature speaks of. Version 2 clients announce aws-chunked framing by
+    /// `Content-Encoding` and the decoded length alone.
+    pub(crate) fn without_v4(headers: &HeaderMap) -> Result<PayloadForm, AuthError> {
+        let form = match single(headers, CONTENT_SHA256)? {
+            Some(value) => PayloadForm::parse(value)?,
+            None if announces_chunks(headers) => PayloadForm::StreamingUnsignedTrailer,
+            None => PayloadForm::Unsigned,
+        };
+        if form.has_signed_chunks() { Err(AuthError::SignedChunksWithoutV4) } else { Ok(form) }
+    }
+
     /// The value of `x-amz-content-sha256` for this form.
     pub fn header_value(&self) -> String {
         match self {
@@ -65,4 +79,12 @@ impl PayloadForm {
     pub fn has_trailer(&self) -> bool {
         matches!(self, PayloadForm::StreamingSignedTrailer | PayloadForm::StreamingUnsignedTrailer)
     }
+}
+
+/// Whether the head says that the body is wrapped in aws-chunked framing.
+fn announces_chunks(headers: &HeaderMap) -> bool {
+    let encodings = headers.get_all(http::header::CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let mut codings = encodings.flat_map(|value| value.split(',')).map(str::trim);
+    headers.contains_key("x-amz-decoded-content-length")
+        && codings.any(|coding| coding.eq_ignore_ascii_case("aws-chunked"))
 }

@@ -8,28 +8,25 @@ use super::canonical::{decode, pairs};
 use super::claim::{Claim, CredentialText, check_signed_headers};
 use super::date::AmzDate;
 use super::header::single;
-use super::{AuthError, CONTENT_SHA256, Head, Options, PayloadForm, Place, hex};
+use super::{AuthError, CONTENT_SHA256, Head, Options, PayloadForm, Place, Version, hex};
 
 /// The longest validity of a presigned URL, in seconds.
 pub const EXPIRES_SECONDS_MAX: u64 = 7 * 86_400;
 
-/// The kind of signature that a query holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mechanism {
-    V4,
-    V2,
-}
-
-/// Whether a query is that of a presigned URL, and of which kind.
-pub(crate) fn mechanism(query: &str) -> Option<Mechanism> {
+/// The version of a presigned URL; `None` when the query holds no signature.
+pub(crate) fn version(query: &str) -> Option<Version> {
     if query.is_empty() {
         return None;
     }
-    pairs(query).find_map(|(name, _)| match name {
-        "X-Amz-Algorithm" | "X-Amz-Credential" | "X-Amz-Signature" => Some(Mechanism::V4),
-        "AWSAccessKeyId" | "Signature" => Some(Mechanism::V2),
-        _ => None,
-    })
+    let mut found = None;
+    for (name, _) in pairs(query) {
+        match name {
+            "X-Amz-Algorithm" | "X-Amz-Credential" | "X-Amz-Signature" => return Some(Version::V4),
+            "AWSAccessKeyId" | "Signature" => found = Some(Version::V2),
+            _ => {}
+        }
+    }
+    found
 }
 
 fn malformed(reason: &'static str) -> AuthError {
@@ -129,7 +126,7 @@ fn check_time(date: &AmzDate, expires: &str, options: &Options, now: &AmzDate) -
     let end = date.seconds() + i64::try_from(seconds).expect("at most a week");
     if now.seconds() > end {
         let expires = AmzDate::from_seconds(end).map(|end| end.iso()).unwrap_or_default();
-        return Err(AuthError::Expired { expires, server_time: now.iso(), expires_seconds: seconds });
+        return Err(AuthError::Expired { expires, server_time: now.iso(), expires_seconds: Some(seconds) });
     }
     Ok(())
 }

@@ -166,6 +166,21 @@ impl Signer {
         Ok(query)
     }
 
+    /// The fields of a browser's form that its policy must name beside its own.
+    pub fn form_fields(&self, now: Timestamp) -> [(&'static str, String); 3] {
+        let date = AmzDate::from_timestamp(now);
+        [
+            ("x-amz-algorithm", "AWS4-HMAC-SHA256".to_owned()),
+            ("x-amz-credential", format!("{}/{}", self.access_key, self.key(&date).scope())),
+            ("x-amz-date", date.text().to_owned()),
+        ]
+    }
+
+    /// The form's field `x-amz-signature`, given its field `policy`.
+    pub fn sign_policy(&self, policy: &str, now: Timestamp) -> String {
+        hex::text(&self.key(&AmzDate::from_timestamp(now)).sign(policy.as_bytes()))
+    }
+
     fn signature(
         &self,
         key: &SigningKey,

@@ -3,6 +3,7 @@
 //! Invariants: V1 nothing that the client could choose freely is left out of what the signature covers, except
 //!             the body of an unsigned payload and headers that are neither the host nor `x-amz-*`.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use ring::{digest, hmac};
@@ -10,7 +11,7 @@ use ring::{digest, hmac};
 use super::canonical::{Canonical, Reading};
 use super::claim::Claim;
 use super::key::{Scope, SigningKey};
-use super::{AuthError, ChunkChain, Credentials, Head, Mismatch, Sender, Verified, Verifier, hex};
+use super::{AuthError, ChunkChain, Credentials, Head, Mismatch, Sender, Verified, Verifier, Version, hex};
 
 /// The longest access key, in bytes.
 pub const ACCESS_KEY_BYTES_MAX: usize = 128;
@@ -30,19 +31,14 @@ pub(crate) fn verify(
     let access_key: &str = &claim.access_key;
     let credential = credentials.find(access_key).ok_or_else(|| AuthError::UnknownAccessKey(access_key.to_owned()))?;
     check_token(credential.session_token.as_deref(), claim.token.as_deref())?;
-    let held = verifier.keys.get(access_key, &credential.secret, &claim.date.day(), &claim.region);
-    let is_new = held.is_none();
-    let key = held.unwrap_or_else(|| {
-        let scope = Scope::new(claim.date.day(), &claim.region);
-        Arc::new(SigningKey::derive(&credential.secret, scope))
-    });
+    let (key, is_new) = verifier.signing_key(access_key, &credential.secret, claim.date.day(), &claim.region);
     check_signature(head, claim, &key)?;
     if is_new {
         verifier.keys.put(access_key, &credential.secret, &key);
     }
     let chain =
         claim.payload.has_signed_chunks().then(|| ChunkChain::new(Arc::clone(&key), &claim.date, &claim.signature));
-    let sender = Sender::Key { access_key: access_key.to_owned(), scope: key.scope().clone(), place: claim.place };
+    let sender = Sender::Key { access_key: access_key.to_owned(), version: Version::V4, place: claim.place };
     Ok(Verified { sender, payload: claim.payload, chain })
 }
 
@@ -63,7 +59,7 @@ fn check_coverage(head: &Head<'_>, signed_headers: &str) -> Result<(), AuthError
     Err(AuthError::HeadersNotSigned(missing))
 }
 
-fn check_token(wanted: Option<&str>, given: Option<&str>) -> Result<(), AuthError> {
+pub(crate) fn check_token(wanted: Option<&str>, given: Option<&str>) -> Result<(), AuthError> {
     let matches = match (wanted, given) {
         (None, None) => true,
         (Some(wanted), Some(given)) => {
@@ -77,9 +73,31 @@ fn check_token(wanted: Option<&str>, given: Option<&str>) -> Result<(), AuthErro
 }
 
 /// The texts that a signature is computed over.
+#[derive(Default)]
 struct Texts {
     canonical: Vec<u8>,
     to_sign: Vec<u8>,
+}
+
+impl Texts {
+    fn write(
+        &mut self,
+        canonical: &Canonical<'_>,
+        reading: Reading,
+        date: &str,
+        scope: &Scope,
+    ) -> Result<(), AuthError> {
+        self.canonical.clear();
+        canonical.write(reading, &mut self.canonical)?;
+        self.to_sign.clear();
+        write_string_to_sign(date, scope, &self.canonical, &mut self.to_sign);
+        Ok(())
+    }
+}
+
+thread_local! {
+    /// Nearly every request is signed as AWS documents it, and is checked without asking for memory.
+    static TEXTS: RefCell<Texts> = RefCell::default();
 }
 
 fn check_signature(head: &Head<'_>, claim: &Claim<'_>, key: &SigningKey) -> Result<(), AuthError> {
@@ -92,38 +110,49 @@ fn check_signature(head: &Head<'_>, claim: &Claim<'_>, key: &SigningKey) -> Resu
         signed_headers: &claim.signed_headers,
         payload: &claim.payload_line,
     };
+    let documented = TEXTS.with_borrow_mut(|texts| {
+        texts.write(&canonical, Reading::DOCUMENTED, claim.date.text(), key.scope())?;
+        Ok::<_, AuthError>(key.verifies(&texts.to_sign, &claim.signature))
+    })?;
+    if documented { Ok(()) } else { check_all_readings(&canonical, claim, key) }
+}
+
+fn check_all_readings(canonical: &Canonical<'_>, claim: &Claim<'_>, key: &SigningKey) -> Result<(), AuthError> {
     let mut tried: Vec<Texts> = Vec::new();
     for reading in Reading::all() {
-        let mut text = Vec::with_capacity(1024);
-        canonical.write(reading, &mut text)?;
-        if tried.iter().any(|earlier| earlier.canonical == text) {
+        let mut texts = Texts::default();
+        texts.write(canonical, reading, claim.date.text(), key.scope())?;
+        if tried.iter().any(|earlier| earlier.canonical == texts.canonical) {
             continue;
         }
-        let to_sign = string_to_sign(claim.date.text(), key.scope(), &text);
-        if key.verifies(&to_sign, &claim.signature) {
+        if key.verifies(&texts.to_sign, &claim.signature) {
             return Ok(());
         }
-        tried.push(Texts { canonical: text, to_sign });
+        tried.push(texts);
     }
     let documented = tried.first().expect("the documented reading is always tried");
     Err(AuthError::Mismatch(Box::new(Mismatch {
         access_key: claim.access_key.to_string(),
         signature_provided: hex::text(&claim.signature),
         string_to_sign: String::from_utf8_lossy(&documented.to_sign).into_owned(),
-        canonical_request: String::from_utf8_lossy(&documented.canonical).into_owned(),
+        canonical_request: Some(String::from_utf8_lossy(&documented.canonical).into_owned()),
     })))
 }
 
 /// The text whose HMAC is the signature of a request.
 pub(crate) fn string_to_sign(date: &str, scope: &Scope, canonical: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(192);
+    write_string_to_sign(date, scope, canonical, &mut text);
+    text
+}
+
+fn write_string_to_sign(date: &str, scope: &Scope, canonical: &[u8], text: &mut Vec<u8>) {
     let digest = digest::digest(&digest::SHA256, canonical);
     let digest: &[u8; 32] = digest.as_ref().try_into().expect("SHA-256 gives 32 bytes");
-    let mut text = Vec::with_capacity(192);
     text.extend_from_slice(b"AWS4-HMAC-SHA256\n");
     text.extend_from_slice(date.as_bytes());
     text.push(b'\n');
-    scope.write(&mut text);
+    scope.write(text);
     text.push(b'\n');
     text.extend_from_slice(&hex::encode(digest));
-    text
 }

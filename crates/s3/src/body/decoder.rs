@@ -17,8 +17,9 @@ const DECODED_LENGTH: &str = "x-amz-decoded-content-length";
 /// What is checked while a body is unwrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecoderOptions {
-    /// Whether the signatures of chunks and trailers are verified. Switched off, chunks are unwrapped without being
-    /// hashed, and a body may have been altered on its way.
+    /// Whether the payload's SHA-256 and the signatures of chunks and trailers are verified. Switched off, the payload is
+    /// unwrapped without being hashed for them, and may have been altered on its way; its framing and what the client
+    /// announced of its checksums and its MD5 are compared all the same.
     pub chunk_verification: bool,
 }
 

@@ -26,6 +26,11 @@ mod plan;
 mod tests;
 mod trailer;
 
+/// An error of the connection under a body.
+pub(crate) type WireError = Box<dyn std::error::Error + Send + Sync>;
+/// A body as it comes from the connection.
+pub(crate) type WireBody = Box<dyn http_body::Body<Data = bytes::Bytes, Error = WireError> + Send + Unpin>;
+
 pub use checksum::{Algorithm, Checksum};
 pub use chunked::CHUNK_HEADER_BYTES_MAX;
 pub use decoder::{Decoder, DecoderOptions, announced_bytes, stored_encoding};

@@ -67,6 +67,11 @@ impl DigestPlan {
         })
     }
 
+    /// The same without comparing the payload with its SHA-256 in the signature.
+    pub fn without_payload_hash(self) -> DigestPlan {
+        DigestPlan { expected_sha256: None, ..self }
+    }
+
     /// The checksum algorithm that the client chose.
     pub fn chosen(&self) -> Option<Algorithm> {
         self.trailer.or(self.expected_checksum.map(|checksum| checksum.algorithm()))

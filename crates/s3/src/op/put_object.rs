@@ -8,18 +8,21 @@ use crate::body::{Computed, Want};
 use crate::error::{Code, S3Error};
 use crate::headers::condition::write_condition;
 use crate::headers::{content, etag};
-use crate::payload::Payload;
+use crate::payload::{Length, Payload};
 use crate::reply::Reply;
 
 pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
     let condition = write_condition(call.headers)?;
     let mut headers = content::collect(call.headers)?;
     let documents = object_tagging::of_request(call)?;
-    let len = body_len(call, &payload)?;
-    let upload = call.volume.begin_upload(call.bucket(), len).await?;
+    let length = body_length(call, &payload)?;
+    let upload = match length {
+        Length::Exactly(len) => call.volume.begin_upload(call.bucket(), len).await?,
+        Length::AtMost(len_max) => call.volume.begin_growing_upload(call.bucket(), len_max).await?,
+    };
     precheck(call, &condition).await?;
     let want = Want { md5: true, fallback: None };
-    let (staged, computed) = payload.receive(call.headers, want, len, upload).await?;
+    let (staged, computed) = payload.receive(call.headers, want, length, upload).await?;
     if let Some(sum) = &computed.checksum {
         checksum::store(&mut headers, sum);
     }
@@ -35,15 +38,22 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     Ok(reply)
 }
 
+/// The length of the body, which must be known and within the limit.
+fn body_length(call: &Call<'_>, payload: &Payload) -> Result<Length, S3Error> {
+    match payload.length(call.headers)?.ok_or(Code::MissingContentLength)? {
+        Length::Exactly(len) if len > PART_BYTES_MAX => Err(S3Error::from(Code::EntityTooLarge)
+            .with("ProposedSize", len.to_string())
+            .with("MaxSizeAllowed", PART_BYTES_MAX.to_string())),
+        length => Ok(length),
+    }
+}
+
 /// The length of the body, which must be announced and within the limit.
 pub(super) fn body_len(call: &Call<'_>, payload: &Payload) -> Result<u64, S3Error> {
-    let len = payload.announced(call.headers)?.ok_or(Code::MissingContentLength)?;
-    if len > PART_BYTES_MAX {
-        return Err(S3Error::from(Code::EntityTooLarge)
-            .with("ProposedSize", len.to_string())
-            .with("MaxSizeAllowed", PART_BYTES_MAX.to_string()));
+    match body_length(call, payload)? {
+        Length::Exactly(len) => Ok(len),
+        Length::AtMost(_) => Err(Code::MissingContentLength.into()),
     }
-    Ok(len)
 }
 
 /// The ETag of a simple object or a part.

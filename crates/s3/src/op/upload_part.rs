@@ -8,7 +8,7 @@ use super::{Call, checksum};
 use crate::body::{Algorithm, DigestPlan, Want};
 use crate::error::S3Error;
 use crate::headers::etag;
-use crate::payload::Payload;
+use crate::payload::{Length, Payload};
 use crate::reply::Reply;
 
 pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
@@ -29,7 +29,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         )));
     }
     let upload = call.volume.begin_upload(call.bucket(), len).await?;
-    let (staged, computed) = payload.receive(call.headers, want, len, upload).await?;
+    let (staged, computed) = payload.receive(call.headers, want, Length::Exactly(len), upload).await?;
     let mut headers = Headers::new();
     if let Some(sum) = &computed.checksum {
         checksum::store(&mut headers, sum);

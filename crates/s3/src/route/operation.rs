@@ -51,6 +51,12 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
+    /// An operation of the model.
+    pub(crate) fn named(name: &'static str) -> &'static Operation {
+        let found = super::model::OPERATIONS.iter().find(|operation| operation.name == name);
+        found.expect("only names of the model are asked for")
+    }
+
     /// How many conditions a request must meet to be this operation; the request is the most specific one it fits.
     pub(crate) fn conditions(&self) -> usize {
         self.fixed_query.len() + self.required_query.len() + self.required_headers.len()

@@ -40,6 +40,11 @@ impl Query {
         self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    /// Forgets the parameters with such names.
+    pub(crate) fn remove(&mut self, unwanted: impl Fn(&str) -> bool) {
+        self.pairs.retain(|(name, _)| !unwanted(name));
+    }
+
     /// A whole number; `default` when the parameter is absent.
     pub(crate) fn number(&self, name: &str, default: u64) -> Result<u64, S3Error> {
         match self.get(name) {

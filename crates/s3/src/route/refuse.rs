@@ -25,6 +25,9 @@ pub(crate) const HARMLESS: &[(&str, &str)] = &[
 
 /// Query parameters that every operation takes.
 pub(crate) const HARMLESS_QUERY: &[(&str, &str)] = &[
+    ("AWSAccessKeyId", "checked with the signature"),
+    ("Expires", "checked with the signature"),
+    ("Signature", "checked with the signature"),
     ("x-id", "repeats the operation's name"),
     ("X-Amz-Algorithm", "checked with the signature"),
     ("X-Amz-Content-Sha256", "checked with the signature"),

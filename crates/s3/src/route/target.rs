@@ -15,31 +15,41 @@ use crate::error::{Code, S3Error, key_too_long};
 pub(crate) struct Target {
     pub bucket: String,
     pub key: String,
+    /// The bucket was named by the host, not by the path.
+    pub virtual_host: bool,
 }
 
 impl Target {
     /// `domains` are the names under which buckets are subdomains, in lower case and without a port.
     pub(crate) fn parse(host: &str, path: &str, domains: &[String]) -> Result<Target, S3Error> {
         let path = path.strip_prefix('/').unwrap_or(path);
-        let (bucket, key) = match bucket_of_host(host, domains) {
-            Some(bucket) => (bucket, path),
+        let (bucket, key, virtual_host) = match bucket_of_host(host, domains) {
+            Some(bucket) => (bucket, path, true),
             None => {
                 let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
-                (decode(bucket, false)?, key)
+                (decode(bucket, false)?, key, false)
             }
         };
         // A decoded key has at least a third of the encoded one's bytes.
         if key.len() > 3 * KEY_BYTES_MAX {
             return Err(key_too_long());
         }
-        let key = decode(key, false)?;
-        if key.len() > KEY_BYTES_MAX {
-            return Err(key_too_long());
-        }
-        if bucket.is_empty() && !key.is_empty() {
+        let target = Target { bucket, key: decode(key, false)?, virtual_host };
+        target.check_key()?;
+        if target.bucket.is_empty() && !target.key.is_empty() {
             return Err(S3Error::new(Code::InvalidURI, "a key without a bucket"));
         }
-        Ok(Target { bucket, key })
+        Ok(target)
+    }
+
+    /// A key has a limit, wherever it comes from.
+    pub(crate) fn check_key(&self) -> Result<(), S3Error> {
+        if self.key.len() > KEY_BYTES_MAX { Err(key_too_long()) } else { Ok(()) }
+    }
+
+    /// The bucket, when the host names it.
+    pub(crate) fn host_bucket(&self) -> Option<&str> {
+        self.virtual_host.then_some(self.bucket.as_str())
     }
 
     pub(crate) fn scope(&self) -> Scope {

@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use margay_env::Env;
 use margay_meta::memory::Memory;
 use margay_s3::auth::sign::{Signer, Target, announce_chunks};
-use margay_s3::auth::{ChunkChain, Credential, Credentials, PayloadForm, Secret};
+use margay_s3::auth::{ChunkChain, Credential, Credentials, PayloadForm, Secret, v2};
 use margay_s3::body::ChunkEncoder;
 use margay_s3::{Options, S3Door};
 use margay_segment::Store;
@@ -36,21 +36,26 @@ impl Credentials for OneKey {
 pub struct Server {
     pub address: SocketAddr,
     pub volume: Arc<Volume>,
-    env: Env,
-    signer: Signer,
+    pub env: Env,
+    pub signer: Signer,
+    pub signer_v2: v2::Signer,
     _folder: tempfile::TempDir,
 }
 
 impl Server {
     pub async fn start() -> Server {
+        Server::start_with(Options::default()).await
+    }
+
+    pub async fn start_with(options: Options) -> Server {
         let folder = tempfile::tempdir().unwrap();
         let env = Env::real();
-        let mut options = margay_segment::Options::new(folder.path());
-        options.reserve_bytes = 0;
-        let store = Store::open(env.clone(), options).unwrap();
+        let mut segments = margay_segment::Options::new(folder.path());
+        segments.reserve_bytes = 0;
+        let store = Store::open(env.clone(), segments).unwrap();
         let engine = Arc::new(Memory::with_payloads(Arc::clone(&store), 64 << 10));
         let volume = Volume::open(env.clone(), engine, store, margay_volume::Options::default()).unwrap();
-        let options = Options { domains: vec!["s3.test".to_owned()], ..Options::default() };
+        let options = Options { domains: vec!["s3.test".to_owned()], ..options };
         let door = Arc::new(S3Door::new(Arc::clone(&volume), Arc::new(OneKey), options, env.clone()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -69,7 +74,8 @@ impl Server {
             }
         });
         let signer = Signer::new(ACCESS_KEY, Secret::new(SECRET_KEY), "us-east-1");
-        Server { address, volume, env, signer, _folder: folder }
+        let signer_v2 = v2::Signer::new(ACCESS_KEY, &Secret::new(SECRET_KEY));
+        Server { address, volume, env, signer, signer_v2, _folder: folder }
     }
 
     /// With a bucket named `bucket`.
@@ -161,7 +167,13 @@ impl Request<'_> {
     }
 
     /// A body in chunks, as SDKs send it.
-    pub async fn send_chunked(mut self, form: PayloadForm, body: &[u8], trailers: &[(&str, &str)]) -> Answer {
+    pub async fn send_chunked(self, form: PayloadForm, body: &[u8], trailers: &[(&str, &str)]) -> Answer {
+        let server = self.server;
+        server.raw(&self.chunked_bytes(form, body, trailers), false).await
+    }
+
+    /// The same as it goes over the wire.
+    pub fn chunked_bytes(mut self, form: PayloadForm, body: &[u8], trailers: &[(&str, &str)]) -> Vec<u8> {
         let trailer = trailers.first().map(|(name, _)| HeaderName::from_bytes(name.as_bytes()).unwrap());
         announce_chunks(&mut self.headers, body.len() as u64, trailer.as_ref());
         self.form = form;
@@ -175,7 +187,7 @@ impl Request<'_> {
         self.headers.insert("content-length", HeaderValue::from(wire.len()));
         let mut bytes = self.head();
         bytes.extend_from_slice(&wire);
-        self.server.raw(&bytes, false).await
+        bytes
     }
 
     fn sign(&mut self) -> Option<ChunkChain> {
@@ -196,6 +208,30 @@ impl Request<'_> {
         head
     }
 
+    /// Signed with Version 2.
+    pub async fn send_v2(mut self) -> Answer {
+        let target = Target { method: &self.method, path: &self.path, query: &self.query };
+        self.server.signer_v2.sign(target, None, &mut self.headers, self.server.env.clock.now()).unwrap();
+        self.send_unsigned().await
+    }
+
+    /// By a URL signed with Version 2 that is valid for so many seconds more.
+    pub async fn send_presigned_v2(mut self, seconds: i64) -> Answer {
+        let target = Target { method: &self.method, path: &self.path, query: &self.query };
+        let end = self.server.env.clock.now().seconds() + seconds;
+        self.query = self.server.signer_v2.presign(target, None, &self.headers, end).unwrap();
+        self.send_unsigned().await
+    }
+
+    /// By a URL signed with Version 4 that is valid for so many seconds.
+    pub async fn send_presigned(mut self, seconds: u64) -> Answer {
+        let target = Target { method: &self.method, path: &self.path, query: &self.query };
+        let signed: HeaderMap =
+            self.headers.iter().filter(|(name, _)| *name == "host").map(|(n, v)| (n.clone(), v.clone())).collect();
+        self.query = self.server.signer.presign(target, &signed, seconds, self.server.env.clock.now()).unwrap();
+        self.send_unsigned().await
+    }
+
     /// The signed request as it goes over the wire.
     pub fn bytes(mut self) -> Vec<u8> {
         self.sign();
@@ -210,9 +246,15 @@ impl Request<'_> {
     }
 
     pub async fn send_unsigned(self) -> Answer {
+        let server = self.server;
+        server.raw(&self.unsigned_bytes(), false).await
+    }
+
+    /// The request without a signature as it goes over the wire.
+    pub fn unsigned_bytes(self) -> Vec<u8> {
         let mut bytes = self.head();
         bytes.extend_from_slice(&self.body);
-        self.server.raw(&bytes, false).await
+        bytes
     }
 }
 
@@ -224,7 +266,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    async fn read(stream: &mut TcpStream, of_head: bool) -> Answer {
+    pub async fn read(stream: &mut TcpStream, of_head: bool) -> Answer {
         let mut bytes = Vec::new();
         let end = loop {
             if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -288,6 +330,13 @@ impl Answer {
     #[track_caller]
     pub fn expect(self, status: u16) -> Answer {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
+        self
+    }
+
+    /// Fails unless it is an error of some kind.
+    #[track_caller]
+    pub fn expect_error(self) -> Answer {
+        assert!(self.status >= 400, "{}", self.status);
         self
     }
 

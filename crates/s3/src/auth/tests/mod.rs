@@ -1,8 +1,10 @@
 //! Tests of signatures: AWS's published examples, refusals, and what the signer and the verifier owe each other.
 
+mod form_policies;
 mod refusals;
 mod roundtrip;
 mod vectors;
+mod version_2;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use margay_env::Timestamp;
@@ -63,7 +65,8 @@ impl Request {
     }
 
     pub(super) fn head(&self) -> Head<'_> {
-        Head { method: &self.method, path: &self.path, query: &self.query, headers: &self.headers, authority: None }
+        let Request { method, path, query, headers } = self;
+        Head { method, path, query, headers, authority: None, host_bucket: None }
     }
 
     pub(super) fn verify_at(&self, now: Timestamp) -> Result<Verified, AuthError> {

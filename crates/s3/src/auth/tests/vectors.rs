@@ -12,8 +12,8 @@ fn check(mut request: Request, signed_headers: &str, signature: &str) -> Verifie
     let published = authorization(signed_headers, signature);
     request.set("authorization", &published);
     let verified = request.verify().unwrap();
-    assert!(matches!(&verified.sender, Sender::Key { access_key, scope, place: Place::Header }
-        if access_key == ACCESS_KEY && scope.region() == "us-east-1" && scope.day() == "20130524"));
+    let access_key = ACCESS_KEY.to_owned();
+    assert_eq!(verified.sender, Sender::Key { access_key, version: Version::V4, place: Place::Header });
 
     let mut headers = request.headers.clone();
     headers.remove("authorization");
@@ -154,7 +154,7 @@ fn presigned_get_object() {
 
     // Valid to the last second, not before it was made, and not a second longer.
     request.verify_at(after(86_400)).unwrap();
-    assert!(matches!(request.verify_at(after(86_401)), Err(AuthError::Expired { expires_seconds: 86_400, .. })));
+    assert!(matches!(request.verify_at(after(86_401)), Err(AuthError::Expired { expires_seconds: Some(86_400), .. })));
     request.verify_at(after(-900)).unwrap();
     assert!(matches!(request.verify_at(after(-901)), Err(AuthError::NotYetValid { .. })));
 }

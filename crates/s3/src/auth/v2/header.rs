@@ -1,0 +1,46 @@
+//! Signature Version 2 in the `Authorization` header: `AWS ACCESS_KEY:SIGNATURE`.
+
+use std::borrow::Cow;
+
+use super::super::date::AmzDate;
+use super::super::header::{check_skew, single};
+use super::super::v4::ACCESS_KEY_BYTES_MAX;
+use super::super::{AuthError, Head, Options, Place};
+use super::Claim;
+
+/// The scheme of Version 2.
+pub(crate) const SCHEME: &str = "AWS";
+
+const FORM: AuthError =
+    AuthError::MalformedV2("AWS authorization header is invalid. Expected AwsAccessKeyId:signature");
+
+/// Reads what follows the scheme and checks the request's time.
+pub(crate) fn read<'a>(
+    credentials: &'a str,
+    head: &Head<'a>,
+    options: &Options,
+    now: &AmzDate,
+) -> Result<Claim<'a>, AuthError> {
+    // From the right, since an access key may hold a colon and Base64 may not.
+    let (access_key, signature) = credentials.trim().rsplit_once(':').ok_or(FORM)?;
+    if access_key.is_empty() || access_key.len() > ACCESS_KEY_BYTES_MAX || signature.is_empty() {
+        return Err(FORM);
+    }
+    let (date, date_line) = match single(head.headers, "x-amz-date")? {
+        // It is among the covered headers, so the line of `Date` stays empty.
+        Some(text) => (text, ""),
+        None => {
+            let text = single(head.headers, http::header::DATE.as_str())?.ok_or(AuthError::NoDate)?;
+            (text, text)
+        }
+    };
+    let date = AmzDate::parse_http(date).ok_or(AuthError::NoDate)?;
+    check_skew(&date, options, now)?;
+    Ok(Claim {
+        place: Place::Header,
+        access_key: Cow::Borrowed(access_key),
+        signature: Cow::Borrowed(signature),
+        date_line: Cow::Borrowed(date_line),
+        token: single(head.headers, "x-amz-security-token")?.map(Cow::Borrowed),
+    })
+}

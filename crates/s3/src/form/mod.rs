@@ -1,0 +1,118 @@
+//! A browser's form (`POST` of `multipart/form-data` to a bucket): its fields, its file, its policy.
+//!
+//! Why:        a page can let its visitors upload without a key of their own: whoever has one signs a policy that says
+//!             what may be uploaded, and the browser sends it along.
+//! Invariants: F1 fields come before the file and are bounded; the file streams, and nothing of it is held back but what
+//!             could be the beginning of the end.
+//!             F2 the file's body ends well only when the form is whole and the file as long as its policy wants.
+//! Not here:   whose signature it is (`auth`), what becomes of the file (`op`).
+
+mod disposition;
+mod error;
+mod file;
+mod policy;
+mod reader;
+
+pub(crate) use self::error::FormError;
+pub(crate) use self::file::FileBody;
+pub(crate) use self::policy::PolicyDocument;
+pub(crate) use self::reader::{boundary, read};
+
+/// Most bytes of a form before its file's content, and after it.
+pub(crate) const FORM_FIELDS_BYTES_MAX: usize = 20 << 10;
+/// Most fields before the file.
+pub(crate) const FORM_FIELDS_MAX: usize = 100;
+
+/// What stands for the file's name in a field.
+const FILENAME: &str = "${filename}";
+/// Fields that the policy need not name, besides those that begin with `x-ignore-`.
+const OUTSIDE_POLICY: [&str; 4] = ["awsaccesskeyid", "policy", "signature", "x-amz-signature"];
+/// Fields that speak to the form's reader and not of the object.
+const NOT_HEADERS: [&str; 9] = [
+    "bucket",
+    "key",
+    "redirect",
+    "success_action_redirect",
+    "success_action_status",
+    "x-amz-algorithm",
+    "x-amz-credential",
+    "x-amz-date",
+    "x-amz-security-token",
+];
+/// Fields that are headers of PutObject, besides those that begin with `x-amz-`.
+const HEADERS: [&str; 7] = [
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-md5",
+    "content-type",
+    "expires",
+];
+
+/// The fields before the file: names in lower case, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Form {
+    fields: Vec<(String, String)>,
+    /// The last part of the path that the browser gave.
+    filename: String,
+}
+
+impl Form {
+    /// By its lower-case name.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+
+    fn insert(&mut self, name: &str, value: String) -> Result<(), FormError> {
+        let name = name.to_lowercase();
+        if self.fields.len() == FORM_FIELDS_MAX {
+            return Err(FormError::TooManyFields);
+        }
+        if self.get(&name).is_some() {
+            return Err(FormError::FieldTwice(name));
+        }
+        self.fields.push((name, value));
+        Ok(())
+    }
+
+    /// Puts the file's name where fields ask for it; the policy is about what comes of it.
+    fn end(mut self, filename: &str) -> Form {
+        // Some browsers give the whole path, with the separators of their system.
+        self.filename = filename.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+        for (name, value) in &mut self.fields {
+            if !OUTSIDE_POLICY.contains(&name.as_str()) && value.contains(FILENAME) {
+                *value = value.replace(FILENAME, &self.filename);
+            }
+        }
+        self
+    }
+
+    /// Fields that the policy must name.
+    fn covered(&self) -> impl Iterator<Item = (&str, &str)> {
+        let fields = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        fields.filter(|(name, _)| !OUTSIDE_POLICY.contains(name) && !name.starts_with("x-ignore-"))
+    }
+
+    /// The headers that a PutObject of the same object would have.
+    pub(crate) fn headers(&self) -> Result<http::HeaderMap, FormError> {
+        let mut headers = http::HeaderMap::new();
+        for (name, value) in self.covered().filter(|(name, _)| !NOT_HEADERS.contains(name)) {
+            let header = match name {
+                "acl" => "x-amz-acl",
+                "tagging" => return Err(FormError::NotImplemented("tagging")),
+                name if name.starts_with("x-amz-") || HEADERS.contains(&name) => name,
+                // Buttons and the like.
+                _ => continue,
+            };
+            let refused = || FormError::BadHeader(name.to_owned());
+            let header = http::HeaderName::from_bytes(header.as_bytes()).map_err(|_| refused())?;
+            let value = http::HeaderValue::from_bytes(value.trim().as_bytes()).map_err(|_| refused())?;
+            headers.insert(header, value);
+        }
+        Ok(headers)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! A body whose length shows when it ends: an upload from a browser's form.
+//!
+//! Why:        a run in a pack has its length in front of it, so bytes are gathered until a piece of known length is
+//!             there; a body that may be large gets a raw segment, whose run may grow.
+//! Invariants: G1 at most [`GATHER_BYTES`] wait in memory.  G2 no more bytes are taken than the caller allowed.
+//! Durability: none here; `Upload::finish` syncs the segments.
+//! Not here:   bodies of announced length (`upload`).
+
+use margay_segment::{Run, RunWriter, SegmentPin, Store};
+
+use super::SYNC_AHEAD_BYTES;
+use crate::api::Error;
+
+/// Bytes gathered before they become a run.
+const GATHER_BYTES: usize = 512 << 10;
+/// A body that may become longer than this gets a segment of its own once it is longer than `GATHER_BYTES`; a shorter
+/// one is made of pieces in packs.
+const PIECES_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes so far.
+#[derive(Debug)]
+pub(super) struct Growing {
+    /// Not yet in a run.
+    gathered: Vec<u8>,
+    /// Whether a run grows as bytes come.
+    in_one_run: bool,
+    run_bytes_max: u64,
+    current: Option<Box<RunWriter>>,
+    /// Bytes written since the last sync was begun.
+    unsynced: u64,
+    done: Vec<Run>,
+    pins: Vec<SegmentPin>,
+}
+
+/// A body that has ended.
+pub(super) enum Grown {
+    /// It never left memory.
+    Gathered(Vec<u8>),
+    Runs(Vec<Run>, Vec<SegmentPin>),
+}
+
+impl Growing {
+    pub(super) fn new(len_max: u64, run_bytes_max: u64) -> Growing {
+        Growing {
+            gathered: Vec::new(),
+            in_one_run: len_max > PIECES_BYTES_MAX,
+            run_bytes_max,
+            current: None,
+            unsynced: 0,
+            done: Vec::new(),
+            pins: Vec::new(),
+        }
+    }
+
+    pub(super) fn append(&mut self, store: &Store, owner: &[u8], mut bytes: &[u8]) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            if self.gathered.len() == GATHER_BYTES {
+                self.put_gathered(store, owner)?;
+            }
+            let (part, rest) = bytes.split_at(bytes.len().min(GATHER_BYTES - self.gathered.len()));
+            self.gathered.extend_from_slice(part);
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Makes what was gathered a run, or a part of the one that grows.
+    fn put_gathered(&mut self, store: &Store, owner: &[u8]) -> Result<(), Error> {
+        let len = self.gathered.len() as u64;
+        if self.current.as_ref().is_some_and(|writer| writer.taken() + len > self.run_bytes_max) {
+            self.end_run(store)?;
+        }
+        let writer = match &mut self.current {
+            Some(writer) => writer,
+            none => none.insert(Box::new(match self.in_one_run {
+                true => store.begin_growing_run(owner)?,
+                false => store.begin_run(len, owner)?,
+            })),
+        };
+        writer.write(&self.gathered)?;
+        self.gathered.clear();
+        self.unsynced += len;
+        if self.unsynced >= SYNC_AHEAD_BYTES {
+            store.sync_ahead(writer.segment())?;
+            self.unsynced = 0;
+        }
+        if !self.in_one_run {
+            self.end_run(store)?;
+        }
+        Ok(())
+    }
+
+    fn end_run(&mut self, store: &Store) -> Result<(), Error> {
+        if let Some(writer) = self.current.take() {
+            self.pins.push(store.pin(writer.segment())?);
+            self.done.push(writer.finish()?);
+        }
+        Ok(())
+    }
+
+    /// The body may stay in memory when it is no longer than `small_bytes_max`.
+    pub(super) fn end(mut self, store: &Store, owner: &[u8], small_bytes_max: u64) -> Result<Grown, Error> {
+        let is_small = self.gathered.len() as u64 <= small_bytes_max;
+        if is_small && self.done.is_empty() && self.current.is_none() {
+            return Ok(Grown::Gathered(self.gathered));
+        }
+        if self.current.is_none() {
+            // Nothing comes after it.
+            self.in_one_run = false;
+        }
+        if !self.gathered.is_empty() {
+            self.put_gathered(store, owner)?;
+        }
+        self.end_run(store)?;
+        Ok(Grown::Runs(self.done, self.pins))
+    }
+}
