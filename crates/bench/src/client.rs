@@ -15,7 +15,7 @@ use md5::{Digest, Md5};
 use crate::connection::Connection;
 use crate::error::{BenchError, Refusal};
 use crate::payload::Payload;
-use crate::sign::{PayloadHash, Signer};
+use crate::sign::{PayloadHash, Scheme, Signer};
 use crate::xml::{self, BucketEntry, Page};
 
 /// The most keys that one DeleteObjects request may name.
@@ -49,7 +49,7 @@ pub struct ObjectInfo {
 #[derive(Debug)]
 pub struct Client {
     connection: Connection,
-    signer: Option<Signer>,
+    signer: Signer,
 }
 
 struct Call<'a> {
@@ -142,15 +142,15 @@ impl ListQuery<'_> {
 }
 
 impl Client {
-    /// A client that signs every request.
+    /// A client that signs every request with V4.
     pub fn new(connection: Connection) -> Client {
-        let signer = Signer::new(connection.target());
-        Client { connection, signer: Some(signer) }
+        Client::with_scheme(connection, Scheme::V4)
     }
 
-    /// A client without a name; the server must allow that.
-    pub fn anonymous(connection: Connection) -> Client {
-        Client { connection, signer: None }
+    /// A client that says who it is in this way, or not at all.
+    pub fn with_scheme(connection: Connection, scheme: Scheme) -> Client {
+        let signer = Signer::new(connection.target(), scheme);
+        Client { connection, signer }
     }
 
     async fn call(&mut self, call: Call<'_>) -> Result<Response<Incoming>, BenchError> {
@@ -175,9 +175,7 @@ impl Client {
             request.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         request.headers_mut().extend(call.headers);
-        if let Some(signer) = &self.signer {
-            signer.sign(&mut request, call.hash)?;
-        }
+        self.signer.sign(&mut request, call.hash)?;
         let response = self.connection.send(request).await?;
         if response.status().is_success() { Ok(response) } else { Err(refused(name(), response).await) }
     }
@@ -218,6 +216,18 @@ impl Client {
 
     pub async fn head_bucket(&mut self, bucket: &str) -> Result<(), BenchError> {
         self.call_for_bytes(Call::new(Method::HEAD, bucket, "")).await.map(drop)
+    }
+
+    /// Lets everybody read and write the bucket's objects, by a bucket policy.
+    pub async fn open_bucket(&mut self, bucket: &str) -> Result<(), BenchError> {
+        let policy = format!(
+            r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Principal":"*","Action":["s3:GetObject","s3:PutObject"],"Resource":["arn:aws:s3:::{bucket}/*"]}}]}}"#
+        );
+        let mut call = Call::new(Method::PUT, bucket, "");
+        "policy=".clone_into(&mut call.query);
+        call.hash = PayloadHash::of(policy.as_bytes());
+        call.body = Payload::Whole(Bytes::from(policy));
+        self.call_for_bytes(call).await.map(drop)
     }
 
     pub async fn remove_bucket(&mut self, bucket: &str) -> Result<(), BenchError> {

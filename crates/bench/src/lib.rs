@@ -1,11 +1,12 @@
 //! Benchmarks of any S3 server, and the small client that they and a fresh machine use.
 //!
 //! Why:        the project's promises are numbers; these commands show them, on margay and on any other server.
-//! Layout:     `ls`, `load` and `dirops` are the benchmarks, `commands` is `margay client`; below them `frame` and
-//!             `scratch` (a bucket of one's own), `client` (S3 calls), `connection` (one kept-alive HTTP/1.1 connection).
+//! Layout:     `auth`, `dirops`, `load` and `ls` are the benchmarks, `commands` is `margay client`; below them `frame`
+//!             and `scratch` (a bucket of one's own), `client` (S3 calls), `connection` (one kept-alive connection).
 //! Invariants: a benchmark touches only the bucket or directory that it made itself, and removes it, also after Ctrl-C.
 //! Not here:   `main`: the binary hands over parsed arguments and maps errors to exit codes.
 
+pub mod auth;
 pub mod client;
 pub mod commands;
 pub mod connection;
@@ -16,6 +17,7 @@ pub mod load;
 pub mod ls;
 pub mod payload;
 mod progress;
+mod random;
 mod report;
 pub mod scratch;
 mod sign;
@@ -27,12 +29,14 @@ pub mod xml;
 
 pub use commands::ClientArgs;
 pub use error::BenchError;
-pub use sign::PayloadHash;
+pub use sign::{PayloadHash, Scheme};
 pub use target::Credentials;
 
 /// `margay bench`: which benchmark.
 #[derive(Debug, clap::Subcommand)]
 pub enum BenchCommand {
+    /// What signatures cost: the same objects sent in every form, latency over time
+    Auth(auth::AuthArgs),
     /// Listings: s3cmd as people run it, and single pages
     Ls(ls::LsArgs),
     /// Many clients that put, get, look at, list and delete objects
@@ -45,6 +49,7 @@ pub enum BenchCommand {
 /// Builds its own tokio runtimes, so call it from a thread that is not inside one.
 pub fn run_bench(command: &BenchCommand, found: Option<Credentials>) -> Result<(), BenchError> {
     match command {
+        BenchCommand::Auth(args) => auth::run(args, found),
         BenchCommand::Ls(args) => ls::run(args, found),
         BenchCommand::Load(args) => load::run(args, found),
         BenchCommand::Dirops(args) => dirops::run(args),

@@ -59,7 +59,7 @@ const HEIGHT: f64 = 360.0;
 const MARGIN: f64 = 56.0;
 const TICKS: u32 = 4;
 /// Told apart by most colour-blind readers.
-const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#000000"];
 
 fn escape(text: &str) -> String {
     quick_xml::escape::escape(text).into_owned()
@@ -67,27 +67,27 @@ fn escape(text: &str) -> String {
 
 impl Chart {
     pub(crate) fn svg(&self) -> String {
+        stacked(std::slice::from_ref(self))
+    }
+
+    /// Appends the chart's elements; `top` is the place of its upper edge.
+    fn draw(&self, top: f64, out: &mut String) {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let x_max = points().map(|point| point.0).fold(f64::MIN_POSITIVE, f64::max);
         let y_max = points().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max) * 1.05;
         let x_of = |x: f64| MARGIN + x / x_max * (WIDTH - 2.0 * MARGIN);
-        let y_of = |y: f64| HEIGHT - MARGIN - y / y_max * (HEIGHT - 2.0 * MARGIN);
-        let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
-             font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-        );
+        let y_of = |y: f64| top + HEIGHT - MARGIN - y / y_max * (HEIGHT - 2.0 * MARGIN);
         let mut add = |line: String| {
             out.push_str(&line);
             out.push('\n');
         };
-        let middle = WIDTH / 2.0;
+        let (middle, title, unit, bottom) = (WIDTH / 2.0, top + 20.0, top + 40.0, top + HEIGHT - 12.0);
         add(format!(
-            "<text x=\"{middle}\" y=\"20\" text-anchor=\"middle\" font-size=\"15\">{}</text>",
+            "<text x=\"{middle}\" y=\"{title}\" text-anchor=\"middle\" font-size=\"15\">{}</text>",
             escape(&self.title)
         ));
-        let bottom = HEIGHT - 12.0;
         add(format!("<text x=\"{middle}\" y=\"{bottom}\" text-anchor=\"middle\">{}</text>", escape(&self.x)));
-        add(format!("<text x=\"{MARGIN}\" y=\"40\" text-anchor=\"middle\">{}</text>", escape(&self.y)));
+        add(format!("<text x=\"{MARGIN}\" y=\"{unit}\" text-anchor=\"middle\">{}</text>", escape(&self.y)));
         for tick in 0..=TICKS {
             let part = f64::from(tick) / f64::from(TICKS);
             let (x, y) = (x_of(part * x_max), y_of(part * y_max));
@@ -95,7 +95,7 @@ impl Chart {
             add(format!("<line x1=\"{left}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>"));
             let (beside, value) = (left - 6.0, short(part * y_max));
             add(format!("<text x=\"{beside}\" y=\"{:.1}\" text-anchor=\"end\">{value}</text>", y + 4.0));
-            let (below, value) = (HEIGHT - MARGIN + 16.0, short(part * x_max));
+            let (below, value) = (top + HEIGHT - MARGIN + 16.0, short(part * x_max));
             add(format!("<text x=\"{x:.1}\" y=\"{below}\" text-anchor=\"middle\">{value}</text>"));
         }
         for (index, line) in self.lines.iter().enumerate() {
@@ -108,12 +108,24 @@ impl Chart {
                 "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
                 path.trim_end()
             ));
-            let (x, y) = (MARGIN + 12.0, MARGIN + 16.0 * (index as f64 + 1.0));
+            let (x, y) = (MARGIN + 12.0, top + MARGIN + 16.0 * (index as f64 + 1.0));
             add(format!("<text x=\"{x}\" y=\"{y}\" fill=\"{colour}\">{}</text>", escape(&line.name)));
         }
-        out.push_str("</svg>\n");
-        out
     }
+}
+
+/// Charts below one another in one picture.
+pub(crate) fn stacked(charts: &[Chart]) -> String {
+    let height = HEIGHT * charts.len() as f64;
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
+         font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+    );
+    for (index, chart) in charts.iter().enumerate() {
+        chart.draw(index as f64 * HEIGHT, &mut out);
+    }
+    out.push_str("</svg>\n");
+    out
 }
 
 /// A number for an axis: few digits, large ones with their thousands as `k` and `M`.

@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 
-use crate::load::random::{Rng, mix};
 use crate::payload::{Chunks, Payload};
+use crate::random::{Rng, mix};
 use crate::sign::PayloadHash;
 
 /// Random bytes that all bodies are cut from; a power of two.

@@ -8,7 +8,6 @@
 mod args;
 mod content;
 mod pace;
-mod random;
 mod show;
 mod stats;
 mod worker;

@@ -16,9 +16,9 @@ use crate::error::BenchError;
 use crate::load::args::{Mix, Operation, SizeRange};
 use crate::load::content::Content;
 use crate::load::pace::Pacer;
-use crate::load::random::{Rng, mix};
 use crate::load::stats::Stats;
-use crate::sign::PayloadHash;
+use crate::random::{Rng, mix};
+use crate::sign::{PayloadHash, Scheme};
 use crate::stop::Stop;
 use crate::target::Target;
 
@@ -71,7 +71,8 @@ impl Job {
 
     fn client(&self) -> Client {
         let connection = Connection::new(Arc::clone(&self.target));
-        if self.anonymous { Client::anonymous(connection) } else { Client::new(connection) }
+        let scheme = if self.anonymous { Scheme::Anonymous } else { Scheme::V4 };
+        Client::with_scheme(connection, scheme)
     }
 }
 

@@ -1,0 +1,112 @@
+//! Signing requests on their way out: V4 with what the server checks with, V2 by hand, or not at all.
+//!
+//! Why:      a signature must cost the client as little as it can, so that the server is what is measured.
+//! Layout:   `v2` is the old scheme, `chunks` wraps bodies as aws-chunked.
+//! Not here: presigned URLs and trailers; no command sends them.
+
+mod chunks;
+mod v2;
+
+use std::sync::Arc;
+
+use http::Request;
+use margay_env::Clock;
+use margay_s3::auth::sign::{self as v4, announce_chunks};
+use margay_s3::auth::{PayloadForm, Secret};
+use sha2::{Digest, Sha256};
+
+use crate::error::BenchError;
+use crate::payload::Payload;
+use crate::target::Target;
+
+/// How a request says who sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Not at all; the server must allow that.
+    Anonymous,
+    /// AWS Signature Version 2, which covers no body.
+    V2,
+    /// AWS Signature Version 4.
+    V4,
+}
+
+/// What a V4 signature says about the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PayloadHash {
+    /// Nothing: `UNSIGNED-PAYLOAD`.
+    Unsigned,
+    /// Its SHA-256.
+    Sha256([u8; 32]),
+    /// aws-chunked, a signature on each chunk.
+    SignedChunks,
+    /// As signed chunks look, but the signatures are blank: only a server that does not check chunks takes them.
+    BlankChunks,
+}
+
+impl PayloadHash {
+    /// Covers these bytes.
+    pub fn of(body: &[u8]) -> PayloadHash {
+        PayloadHash::Sha256(Sha256::digest(body).into())
+    }
+
+    fn form(self) -> PayloadForm {
+        match self {
+            PayloadHash::Unsigned => PayloadForm::Unsigned,
+            PayloadHash::Sha256(digest) => PayloadForm::Sha256(digest),
+            PayloadHash::SignedChunks | PayloadHash::BlankChunks => PayloadForm::StreamingSigned,
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Signing {
+    Anonymous,
+    V2(v2::Signer),
+    V4(v4::Signer),
+}
+
+#[derive(Debug)]
+pub(crate) struct Signer {
+    signing: Signing,
+    clock: Arc<dyn Clock>,
+}
+
+impl Signer {
+    pub(crate) fn new(target: &Target, scheme: Scheme) -> Signer {
+        let keys = &target.credentials;
+        let signing = match scheme {
+            Scheme::Anonymous => Signing::Anonymous,
+            Scheme::V2 => Signing::V2(v2::Signer::new(&keys.access_key, &keys.secret_key)),
+            Scheme::V4 => Signing::V4(v4::Signer::new(&keys.access_key, Secret::new(&keys.secret_key), &target.region)),
+        };
+        Signer { signing, clock: margay_env::Env::real().clock }
+    }
+
+    /// Adds the headers of a signature, and wraps the body where `hash` asks for chunks; nothing may be changed
+    /// afterwards. V2 and anonymous requests have no use for `hash`.
+    pub(crate) fn sign(&self, request: &mut Request<Payload>, hash: PayloadHash) -> Result<(), BenchError> {
+        let refused = |reason: String| BenchError::Usage(format!("the request cannot be signed: {reason}"));
+        match &self.signing {
+            Signing::Anonymous => Ok(()),
+            Signing::V2(signer) => signer.sign(request, self.clock.now()).map_err(|reason| refused(reason.to_owned())),
+            Signing::V4(signer) => {
+                let form = hash.form();
+                if form.is_chunked() {
+                    let length = request.body().len();
+                    announce_chunks(request.headers_mut(), length, None);
+                    chunks::announce(request, form);
+                }
+                let (method, uri) = (request.method().clone(), request.uri().clone());
+                let target = v4::Target { method: &method, path: uri.path(), query: uri.query().unwrap_or("") };
+                let chain = signer
+                    .sign(target, request.headers_mut(), form, self.clock.now())
+                    .map_err(|error| refused(error.to_string()))?;
+                if form.is_chunked() {
+                    let chain = chain.filter(|_| hash == PayloadHash::SignedChunks);
+                    chunks::wrap(request, form, chain);
+                }
+                Ok(())
+            }
+        }
+    }
+}
