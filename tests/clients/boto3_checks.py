@@ -417,6 +417,29 @@ def check_unusual_calls():
     same(s3.get_bucket_versioning(Bucket=BUCKET).get("Status"), None)
 
 
+def check_versions_and_locks():
+    name = BUCKET + "-versions"
+    s3.create_bucket(Bucket=name, ObjectLockEnabledForBucket=True)
+    same(s3.get_bucket_versioning(Bucket=name)["Status"], "Enabled")
+    ids = [s3.put_object(Bucket=name, Key="a/k", Body=body)["VersionId"] for body in (b"one", b"two")]
+    marker = s3.delete_object(Bucket=name, Key="a/k")
+    same(marker["DeleteMarker"], True)
+    refused("NoSuchKey", s3.get_object, Bucket=name, Key="a/k")
+    same(s3.list_objects_v2(Bucket=name, Delimiter="/").get("CommonPrefixes", []), [])
+    listed = s3.list_object_versions(Bucket=name)
+    same([one["VersionId"] for one in listed["Versions"]], ids[::-1])
+    same([one["IsLatest"] for one in listed["DeleteMarkers"]], [True])
+    s3.copy_object(Bucket=name, Key="a/k", CopySource={"Bucket": name, "Key": "a/k", "VersionId": ids[0]})
+    same(s3.get_object(Bucket=name, Key="a/k")["Body"].read(), b"one")
+    s3.put_object_legal_hold(Bucket=name, Key="a/k", VersionId=ids[1], LegalHold={"Status": "ON"})
+    refused("AccessDenied", s3.delete_object, Bucket=name, Key="a/k", VersionId=ids[1], status=403)
+    s3.put_object_legal_hold(Bucket=name, Key="a/k", VersionId=ids[1], LegalHold={"Status": "OFF"})
+    listed = s3.list_object_versions(Bucket=name)
+    rest = [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in listed["Versions"] + listed["DeleteMarkers"]]
+    same(s3.delete_objects(Bucket=name, Delete={"Objects": rest, "Quiet": True}).get("Errors", []), [])
+    s3.delete_bucket(Bucket=name)
+
+
 def check_concurrent_puts():
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda number: put(f"together/{number % 10}/{number:04}", str(number).encode()), range(400)))

@@ -33,7 +33,15 @@ pub fn errno(error: &PosixError) -> Errno {
 
 fn failed(error: &Error) -> Errno {
     let number = match error {
-        Error::NoSuchBucket | Error::NoSuchKey | Error::NoSuchUpload => Errno::NOENT,
+        Error::NoSuchBucket
+        | Error::NoSuchKey
+        | Error::NoSuchUpload
+        | Error::NoSuchVersion
+        | Error::Deleted(_)
+        | Error::DeleteMarker { .. } => Errno::NOENT,
+        Error::Locked => Errno::PERM,
+        // What rename(2) says of another file system: `mv` copies instead.
+        Error::KeepsVersions => Errno::XDEV,
         Error::BucketExists => Errno::EXIST,
         Error::BucketNotEmpty => Errno::NOTEMPTY,
         Error::KeyTooLong => Errno::NAMETOOLONG,
@@ -49,6 +57,9 @@ fn failed(error: &Error) -> Errno {
         | Error::PartTooSmall(_)
         | Error::PreconditionFailed
         | Error::NotModified
+        | Error::KeepsNoVersions
+        | Error::NoObjectLock
+        | Error::RetentionOver
         | Error::WrongLength
         | Error::InvalidRange => Errno::IO,
     };

@@ -14,6 +14,7 @@ use margay_volume as volume;
 use crate::auth;
 use crate::body;
 use crate::form::FormError;
+use crate::time::http_date;
 use crate::xml::read::Malformed;
 use crate::xml::write::Writer;
 
@@ -54,11 +55,13 @@ codes! {
     EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed size";
     ExpiredToken 400 "The provided token has expired.";
     IllegalLocationConstraintException 400 "The specified location constraint is not the region of this server.";
+    IllegalVersioningConfigurationException 400 "The versioning configuration specified in the request is invalid.";
     IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header";
     IncorrectNumberOfFilesInPostRequest 400 "POST requires exactly one file upload per request.";
     InternalError 500 "We encountered an internal error. Please try again.";
     InvalidAccessKeyId 403 "The AWS Access Key Id you provided does not exist in our records.";
     InvalidArgument 400 "Invalid Argument";
+    InvalidBucketState 409 "The request is not valid with the current state of the bucket.";
     InvalidBucketName 400 "The specified bucket is not valid.";
     InvalidDigest 400 "The Content-MD5 you specified is not valid.";
     InvalidPart 400 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.";
@@ -68,6 +71,7 @@ codes! {
     InvalidRange 416 "The requested range is not satisfiable";
     InvalidRequest 400 "Invalid Request";
     InvalidTag 400 "The tag provided was not a valid tag.";
+    InvalidRetentionPeriod 400 "Default retention period must be a positive integer value.";
     InvalidToken 400 "The provided token is malformed or otherwise not valid.";
     InvalidURI 400 "Couldn't parse the specified URI.";
     KeyTooLongError 400 "Your key is too long";
@@ -85,9 +89,11 @@ codes! {
     NoSuchCORSConfiguration 404 "The CORS configuration does not exist";
     NoSuchKey 404 "The specified key does not exist.";
     NoSuchLifecycleConfiguration 404 "The lifecycle configuration does not exist";
+    NoSuchObjectLockConfiguration 404 "The specified object does not have an ObjectLock configuration";
     NoSuchPublicAccessBlockConfiguration 404 "The public access block configuration was not found";
     NoSuchTagSet 404 "The TagSet does not exist";
     NoSuchUpload 404 "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed.";
+    NoSuchVersion 404 "The specified version does not exist.";
     NoSuchWebsiteConfiguration 404 "The specified bucket does not have a website configuration";
     NotImplemented 501 "A header, query parameter or operation you used implies functionality that is not implemented.";
     NotModified 304 "Not Modified";
@@ -115,7 +121,7 @@ pub struct S3Error {
     pub message: Cow<'static, str>,
     /// More elements of the XML, as AWS gives them for some codes (`BucketName`, `ArgumentName`, ...).
     pub details: Vec<(&'static str, String)>,
-    /// The ETag or range that a 304 or 416 names in its headers.
+    /// The ETag or range that a 304 or 416 names in its headers, the delete marker of a 404.
     pub headers: Vec<(http::HeaderName, String)>,
 }
 
@@ -201,6 +207,19 @@ impl From<volume::Error> for S3Error {
             E::BucketExists => Code::BucketAlreadyOwnedByYou.into(),
             E::BucketNotEmpty => Code::BucketNotEmpty.into(),
             E::NoSuchKey => Code::NoSuchKey.into(),
+            E::NoSuchVersion => Code::NoSuchVersion.into(),
+            E::Deleted(version) => about_marker(Code::NoSuchKey.into(), version),
+            E::DeleteMarker { version, modified } => about_marker(Code::MethodNotAllowed.into(), version)
+                .header(http::header::ALLOW, "DELETE".to_owned())
+                .header(http::header::LAST_MODIFIED, http_date(modified)),
+            E::KeepsVersions => Code::InvalidBucketState.into(),
+            E::KeepsNoVersions => S3Error::new(
+                Code::InvalidBucketState,
+                "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration",
+            ),
+            E::NoObjectLock => S3Error::invalid_request("Bucket is missing Object Lock Configuration"),
+            E::Locked => S3Error::new(Code::AccessDenied, "Access Denied because object protected by object lock."),
+            E::RetentionOver => S3Error::new(Code::InvalidArgument, "The retain until date must be in the future!"),
             E::NoSuchUpload => Code::NoSuchUpload.into(),
             E::InvalidPart(number) => S3Error::from(Code::InvalidPart).with("PartNumber", number.to_string()),
             E::InvalidPartOrder => Code::InvalidPartOrder.into(),
@@ -306,6 +325,18 @@ impl From<auth::Code> for Code {
             auth::Code::XAmzContentSHA256Mismatch => Code::XAmzContentSHA256Mismatch,
         }
     }
+}
+
+/// Tells that a delete marker is why there is no object.
+fn about_marker(error: S3Error, version: volume::VersionId) -> S3Error {
+    error
+        .header(http::HeaderName::from_static("x-amz-delete-marker"), "true".to_owned())
+        .header(http::HeaderName::from_static("x-amz-version-id"), version.to_string())
+}
+
+/// A version id that no version has; `name` is where it stood.
+pub(crate) fn invalid_version(name: &str, text: &str) -> S3Error {
+    S3Error::argument(name, text, "Invalid version id specified")
 }
 
 pub(crate) fn key_too_long() -> S3Error {

@@ -32,8 +32,8 @@ use crate::error::S3Error;
 use crate::headers::range::ByteRange;
 use crate::headers::{condition, content, copy_source, etag, mail_word, text};
 use crate::op::{
-    bucket_accelerate, bucket_request_payment, complete_multipart_upload, create_bucket, delete_objects, token,
-    upload_part_copy,
+    bucket_accelerate, bucket_request_payment, complete_multipart_upload, create_bucket, delete_objects,
+    put_bucket_versioning, token, upload_part_copy,
 };
 use crate::route::operation::{Method as Verb, Scope};
 use crate::route::query::{Query, decode};
@@ -229,6 +229,7 @@ pub fn xml_document(bytes: &[u8]) {
             assert_eq!(keys(&same), keys(&deletions));
         }
         b'2' => drop(create_bucket::check(document)),
+        b'v' => drop(put_bucket_versioning::parse(document)),
         b't' => {
             for of in [Tagged::Object, Tagged::Bucket] {
                 same_again(document, |document| Tags::from_xml(document, of), Tags::write);
@@ -305,11 +306,14 @@ fn entity_tag(value: &str) {
 }
 
 fn sources(value: &str) {
-    if let Ok((bucket, key)) = copy_source::parse_copy_source("x-amz-copy-source", value) {
+    if let Ok(source) = copy_source::parse_copy_source("x-amz-copy-source", value) {
         let mut again = BytesMut::new();
-        percent_encode(&mut again, &format!("/{bucket}/{key}"));
+        percent_encode(&mut again, &format!("/{}/{}", source.bucket, source.key));
+        if let Some(version) = source.version {
+            again.extend_from_slice(format!("?versionId={version}").as_bytes());
+        }
         let again = std::str::from_utf8(&again).expect("percent escapes are ASCII");
-        assert!(copy_source::parse_copy_source("", again).is_ok_and(|same| same == (bucket, key)));
+        assert!(copy_source::parse_copy_source("", again).is_ok_and(|same| same == source));
     }
     if let Ok(key) = copy_source::parse_rename_source("bucket", value) {
         assert!(!key.is_empty());

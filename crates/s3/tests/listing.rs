@@ -125,5 +125,5 @@ async fn objects_are_their_own_only_version() {
     let page = server.get("/bucket?versions&key-marker=a&version-id-marker=null").await.expect(200);
     assert_eq!((page.elements("Key"), page.element("IsTruncated")), (vec!["b"], "false"));
     assert_eq!(server.get("/bucket/a?versionId=null").await.expect(200).text(), "x");
-    server.get("/bucket/a?versionId=other").await.refused(501, "NotImplemented");
+    server.get("/bucket/a?versionId=other").await.refused(400, "InvalidArgument");
 }

@@ -60,12 +60,68 @@ pub struct NewBucket {
     /// Empty: the root account.
     pub owner: String,
     pub settings: Settings,
+    /// Turns object lock and versioning on.
+    pub object_lock: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
+    /// Current ones.
     pub objects: u64,
+    /// Of all versions.
     pub bytes: u64,
+    /// Versions that are not current, and delete markers.
+    pub versions: u64,
+}
+
+/// Whether a bucket keeps what is replaced and deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Versioning {
+    /// Nothing was ever kept.
+    #[default]
+    Never,
+    Enabled,
+    /// Versions that there are stay; what is written is version `null`, in the place of an earlier one.
+    Suspended,
+}
+
+/// What S3 calls a version by; to clients an opaque string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VersionId {
+    /// Written while the bucket did not keep versions.
+    Null,
+    /// Never used twice; of one key the newer version has the larger number.
+    Numbered(u64),
+}
+
+/// A bucket, a key and perhaps a version of it.
+pub type ObjectName<'a> = (&'a str, &'a str, Option<VersionId>);
+
+/// Text that no version has as its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no version has such an id")]
+pub struct NoVersionId;
+
+impl std::fmt::Display for VersionId {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            VersionId::Null => formatter.write_str("null"),
+            VersionId::Numbered(number) => write!(formatter, "{number:016x}"),
+        }
+    }
+}
+
+impl std::str::FromStr for VersionId {
+    type Err = NoVersionId;
+
+    fn from_str(text: &str) -> Result<VersionId, NoVersionId> {
+        if text == "null" {
+            return Ok(VersionId::Null);
+        }
+        let is_ours = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let number = u64::from_str_radix(text, 16).ok().filter(|number| is_ours && *number > 0);
+        number.map(VersionId::Numbered).ok_or(NoVersionId)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +133,8 @@ pub struct ObjectInfo {
     /// Sizes of the parts of a multipart object, in order; empty for a simple one.
     pub part_sizes: Vec<u64>,
     pub documents: Documents,
+    /// `None` in a bucket that never kept versions.
+    pub version: Option<VersionId>,
 }
 
 /// Conditional writes (`If-Match`, `If-None-Match`), checked in the same step as the write.
@@ -106,12 +164,45 @@ pub struct PutRequest<'a> {
 pub struct PutOutcome {
     pub etag: ETag,
     pub modified: Timestamp,
+    /// `None` in a bucket that never kept versions.
+    pub version: Option<VersionId>,
+}
+
+/// One key to delete, or one version of it.
+#[derive(Clone, Debug)]
+pub struct DeleteRequest<'a> {
+    pub key: &'a str,
+    /// `None`: the key, which in a bucket that keeps versions gets a delete marker.
+    pub version: Option<VersionId>,
+    /// On the current object, or on the named version.
+    pub condition: WriteCondition,
+    /// Its sender may delete a version that governance retains, and wants to.
+    pub bypass_governance: bool,
+}
+
+impl<'a> DeleteRequest<'a> {
+    /// The key, whatever is there.
+    pub fn of(key: &'a str) -> DeleteRequest<'a> {
+        DeleteRequest { key, version: None, condition: WriteCondition::None, bypass_governance: false }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deleted {
+    /// There was something to delete.
+    pub removed: bool,
+    /// The version that is gone, or the delete marker that was made; `None` in a bucket that never kept versions.
+    pub version: Option<VersionId>,
+    /// `version` is a delete marker.
+    pub marker: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct CopyRequest<'a> {
     pub source_bucket: &'a str,
     pub source_key: &'a str,
+    /// `None`: the current one.
+    pub source_version: Option<VersionId>,
     pub bucket: &'a str,
     pub key: &'a str,
     /// `None`: take the source's headers (`x-amz-metadata-directive: COPY`).
@@ -170,6 +261,42 @@ pub struct ListOutcome {
     pub next: Option<(String, bool)>,
 }
 
+#[derive(Clone, Debug)]
+pub struct ListVersionsRequest<'a> {
+    pub bucket: &'a str,
+    pub prefix: &'a str,
+    /// Any non-empty string.
+    pub delimiter: Option<&'a str>,
+    pub after: Option<VersionsAfter<'a>>,
+    /// Most items (versions, delete markers and prefixes together).
+    pub max: usize,
+}
+
+/// Where a listing of versions goes on.
+#[derive(Clone, Copy, Debug)]
+pub enum VersionsAfter<'a> {
+    /// Behind all versions of this key.
+    Key(&'a str),
+    /// Behind this version of this key.
+    Version(&'a str, VersionId),
+    /// Behind all keys that begin with this.
+    Prefix(&'a str),
+}
+
+/// One line of a listing of versions: by key in byte order, of one key the newest first.
+#[derive(Clone, Copy, Debug)]
+pub enum VersionItem<'a> {
+    Version { key: &'a str, version: VersionId, is_latest: bool, size: u64, etag: ETag, modified: Timestamp },
+    DeleteMarker { key: &'a str, version: VersionId, is_latest: bool, modified: Timestamp },
+    Prefix(&'a str),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListVersionsOutcome {
+    /// The last item given, when more follow: its key and version, or a prefix.
+    pub next: Option<(String, Option<VersionId>)>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadInfo {
     pub key: String,
@@ -206,6 +333,25 @@ pub enum Error {
     BucketNotEmpty,
     #[error("the object does not exist")]
     NoSuchKey,
+    /// What is newest at the key says that it was deleted.
+    #[error("the newest version of the object is a delete marker")]
+    Deleted(VersionId),
+    #[error("the version does not exist")]
+    NoSuchVersion,
+    /// The version that was asked for holds no object.
+    #[error("the version is a delete marker")]
+    DeleteMarker { version: VersionId, modified: Timestamp },
+    #[error("the bucket keeps versions, or has object lock, which needs them")]
+    KeepsVersions,
+    #[error("the bucket does not keep versions")]
+    KeepsNoVersions,
+    #[error("the bucket has no object lock")]
+    NoObjectLock,
+    /// A legal hold or a retention keeps the version as it is.
+    #[error("the version is locked")]
+    Locked,
+    #[error("the retain until date is not in the future")]
+    RetentionOver,
     #[error("the upload does not exist")]
     NoSuchUpload,
     #[error("part {0} was not uploaded or has another ETag")]

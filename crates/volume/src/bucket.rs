@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use margay_meta::Seq;
 
-use crate::api::{BucketInfo, Error, NewBucket, Usage};
+use crate::api::{BucketInfo, Error, NewBucket, Usage, Versioning};
 use crate::bucket_settings::draft_setting;
 use crate::draft::Draft;
 use crate::error::Refused;
@@ -36,7 +36,9 @@ impl Volume {
         let root = self.new_ino()?;
         let created = self.now();
         let settings = new.settings.keys().copied().collect();
-        let bucket = Bucket { root, created, versioning: 0, object_lock: 0, settings, owner: new.owner.clone() };
+        let (object_lock, owner) = (new.object_lock, new.owner.clone());
+        let versioning = if object_lock { Versioning::Enabled } else { Versioning::Never };
+        let bucket = Bucket { root, created, versioning, object_lock, settings, owner };
         let record = DirectoryRecord { parent: key::Ino(0), sort_name: name.to_owned() };
         let mut draft = Draft::default();
         draft.assert_absent(key::bucket(name));
@@ -79,7 +81,7 @@ impl Volume {
         Ok(buckets)
     }
 
-    /// Refused while an object, an explicit directory or an unfinished upload is in it.
+    /// Refused while an object, a version, an explicit directory or an unfinished upload is in it.
     pub async fn delete_bucket(&self, name: &str) -> Result<(), Error> {
         let done = self.retry(|seen| self.try_delete_bucket(name, seen).map(|seq| ((), seq)));
         self.answer(done).await
@@ -87,7 +89,7 @@ impl Volume {
 
     fn try_delete_bucket(&self, name: &str, seen: &mut Seen) -> Result<Seq, Refused> {
         let (bucket, version) = self.bucket_row(name, seen)?;
-        let held = [key::entries(bucket.root), key::uploads(bucket.root, "")];
+        let held = [key::entries(bucket.root), key::versions(bucket.root), key::uploads(bucket.root, "")];
         for range in &held {
             let mut empty = true;
             self.scan(range, seen, |_| {
@@ -116,12 +118,13 @@ impl Volume {
         if !bucket.settings.is_empty() {
             self.delete_rows(&mut draft, &key::settings(bucket.root))?;
         }
-        draft.delete(key::usage(bucket.root, Counted::Objects));
-        draft.delete(key::usage(bucket.root, Counted::Bytes));
+        for what in [Counted::Objects, Counted::Bytes, Counted::Versions] {
+            draft.delete(key::usage(bucket.root, what));
+        }
         self.commit(draft)
     }
 
-    /// Objects and their bytes. Explicit directories and unfinished uploads do not count.
+    /// Objects, other versions and the bytes of both. Explicit directories and unfinished uploads do not count.
     pub async fn usage(&self, bucket: &str) -> Result<Usage, Error> {
         let mut seen = Seen::default();
         let root = self.bucket_row(bucket, &mut seen).map(|(bucket, _)| bucket.root);
@@ -129,6 +132,7 @@ impl Volume {
             Ok(root) => Ok(Usage {
                 objects: self.objects(root, &mut seen)?,
                 bytes: self.counter(&key::usage(root, Counted::Bytes), &mut seen)?,
+                versions: self.counter(&key::usage(root, Counted::Versions), &mut seen)?,
             }),
             Err(error) => Err(error),
         };

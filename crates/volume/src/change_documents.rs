@@ -5,7 +5,7 @@
 //!             gets a body of its own, which holds its documents, as by a PUT of `x/`.
 //! Not here:   what documents are (documents).
 
-use crate::api::Error;
+use crate::api::{Error, ObjectName, VersionId};
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
@@ -23,32 +23,47 @@ impl Volume {
         &self,
         bucket: &str,
         key: &str,
+        decide: impl FnMut(Documents) -> Result<Documents, Error>,
+    ) -> Result<(), Error> {
+        self.change_documents_of((bucket, key, None), decide).await
+    }
+
+    /// As `change_documents`, of a version.
+    pub async fn change_documents_of(
+        &self,
+        (bucket, key, version): ObjectName<'_>,
         mut decide: impl FnMut(Documents) -> Result<Documents, Error>,
     ) -> Result<(), Error> {
         self.check_room()?;
-        let (directories, name) = split(key);
-        let done = self
-            .change(bucket, (directories, name), |walk, seen| self.try_change_documents(walk, name, &mut decide, seen));
+        let done = self.change(bucket, split(key), |walk, seen| {
+            self.try_change_documents(walk, (key, version), &mut decide, seen)
+        });
         self.answer(done).await
     }
 
     fn try_change_documents(
         &self,
         walk: &Walk<'_>,
-        name: &str,
+        (key, version): (&str, Option<VersionId>),
         decide: &mut impl FnMut(Documents) -> Result<Documents, Error>,
         seen: &mut Seen,
     ) -> Result<Done<()>, Refused> {
-        let current = self.current(walk, name, seen)?;
+        let current = self.current(walk, key, seen)?;
         let mut draft = Draft::default();
-        let Some(located) = &current.file else {
-            let directory = walk.path.steps.last().filter(|_| current.explicit(walk, name)).ok_or(Error::NoSuchKey)?;
+        if current.explicit(walk) && version.is_none_or(|version| version == VersionId::Null) {
+            let directory = walk.path.steps.last().ok_or(Error::NoSuchKey)?;
             let modified = self.modified(directory.entry.ino, seen)?;
             let mut file = FileEntry { ino: self.new_ino()?, ..explicit_object(directory.entry.ino, modified) };
             documents::draft_new(&mut draft, &mut file, &decide(Documents::new())?)?;
-            let row_key = self.replace(walk, name, &current, &file, &mut draft)?;
+            let row_key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
             place::put_file(&mut draft, row_key, file, None)?;
             return Ok(Done::Changed((), self.commit(draft)?));
+        }
+        let object = current.object;
+        let located = match (version, current.file) {
+            (Some(version), file) => self.find_version(&object, file, version, seen)?,
+            (None, Some(file)) => file,
+            (None, None) => return Err(self.why_absent(&object, seen).into()),
         };
         let old = self.documents_of(&located.file, seen)?;
         let new = decide(old.clone())?;

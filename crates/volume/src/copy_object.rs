@@ -2,13 +2,14 @@
 //!
 //! Why:        no byte is moved; only small inline bodies are copied with the entry.
 //! Invariants: the source's entry is asserted, so a copy is of what was there at its commit.
-//!             A copy keeps the source's ETag and what is known of its parts, and of its documents those that the request says. A
-//!             copy onto itself replaces headers, documents and time only.
+//!             A copy keeps the source's ETag and what is known of its parts, and of its documents those that the
+//!             request says. A copy onto itself replaces headers, documents and time only, where no version of what was
+//!             there is to be kept.
 //! Not here:   owners of runs (share, release).
 
 use std::ops::ControlFlow;
 
-use crate::api::{CopyRequest, Error, Headers, PutOutcome};
+use crate::api::{CopyRequest, Error, Headers, PutOutcome, Versioning};
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
@@ -32,23 +33,20 @@ impl Volume {
     pub async fn copy_object(&self, request: CopyRequest<'_>) -> Result<PutOutcome, Error> {
         check_key(request.key)?;
         self.check_room()?;
-        let (directories, name) = split(request.key);
-        let done =
-            self.change(request.bucket, (directories, name), |walk, seen| self.try_copy(walk, name, &request, seen));
+        let done = self.change(request.bucket, split(request.key), |walk, seen| self.try_copy(walk, &request, seen));
         self.answer(done).await
     }
 
     fn try_copy(
         &self,
         walk: &Walk<'_>,
-        name: &str,
         request: &CopyRequest<'_>,
         seen: &mut Seen,
     ) -> Result<Done<PutOutcome>, Refused> {
-        let source = self.find(request.source_bucket, request.source_key, seen)?;
+        let source = self.find(request.source_bucket, request.source_key, request.source_version, seen)?;
         request.source_condition.check_source(source.file.etag, source.file.modified)?;
-        let current = self.current(walk, name, seen)?;
-        request.condition.check(current.etag(walk, name))?;
+        let current = self.current(walk, request.key, seen)?;
+        request.condition.check(current.etag(walk))?;
         let headers = match &request.headers {
             Some(headers) => headers.clone(),
             None => self.info(&source, seen)?.ok_or(Refused::Conflict)?.headers,
@@ -59,13 +57,13 @@ impl Volume {
         let stored = Stored { headers, documents };
         let mut draft = Draft::default();
         let outcome = match &current.file {
-            Some(old) if source.entry_key == current.key => {
+            Some(old) if source.entry_key == current.entry_key && current.stays(old) => {
                 if (old.entry_version, old.version) != (source.entry_version, source.version) {
                     return Err(Refused::Conflict);
                 }
-                self.draft_onto_itself(&mut draft, walk, &source, stored)?
+                self.draft_onto_itself(&mut draft, walk, &source, &current, stored)?
             }
-            _ => self.draft_copy(&mut draft, walk, name, &source, &current, stored)?,
+            _ => self.draft_copy(&mut draft, walk, &source, &current, stored, seen)?,
         };
         let seq = self.commit(draft)?;
         Ok(Done::Changed(outcome, seq))
@@ -76,6 +74,7 @@ impl Volume {
         draft: &mut Draft,
         walk: &Walk<'_>,
         source: &Located,
+        current: &Current<'_>,
         stored: Stored,
     ) -> Result<PutOutcome, Error> {
         walk.path.assert_in(draft);
@@ -87,19 +86,21 @@ impl Volume {
         let mut file = FileEntry { modified: now, changed: now, header_rows: false, ..source.file.clone() };
         file.headers = stored.headers;
         documents::draft_changed(draft, &mut file, &stored.documents)?;
-        let outcome = PutOutcome { etag: file.etag, modified: now };
+        self.draft_locks(draft, walk.path.object_lock, walk.path.retention, &mut file)?;
+        let outcome = current.outcome(&file);
         place::put_file(draft, source.row_key.clone(), file, None)?;
         Ok(outcome)
     }
 
+    #[allow(clippy::too_many_arguments, reason = "what a copy is made from and where it goes")]
     fn draft_copy(
         &self,
         draft: &mut Draft,
         walk: &Walk<'_>,
-        name: &str,
         source: &Located,
-        current: &Current,
+        current: &Current<'_>,
         stored: Stored,
+        seen: &mut Seen,
     ) -> Result<PutOutcome, Error> {
         let ino = self.new_ino()?;
         let from = &source.file;
@@ -114,13 +115,14 @@ impl Volume {
         self.check_added(walk, current, &file)?;
         self.bequeath(draft, current, &mut file)?;
         documents::draft_new(draft, &mut file, &stored.documents)?;
-        let outcome = PutOutcome { etag: file.etag, modified: file.modified };
-        let key = self.replace(walk, name, current, &file, draft)?;
+        // Before the replacement, which may keep or end the source.
         match &extents {
             // Small and copied with the entry: the copy is of one moment all the same.
             None => source.assert_in(draft),
             Some(extents) => self.share_runs(draft, source, ino, extents)?,
         }
+        let key = self.replace(walk, current, &mut file, draft, seen)?;
+        let outcome = current.outcome(&file);
         if from.etag.parts > 0 {
             self.scan(&key::part_rows(from.ino), &mut Seen::default(), |row| {
                 draft.put(key::part_row(ino, key::parse_ino(row.key)?.1), row.value.to_vec());
@@ -129,5 +131,16 @@ impl Volume {
         }
         place::put_file(draft, key, file, None)?;
         Ok(outcome)
+    }
+}
+
+impl Current<'_> {
+    /// A copy of the file onto itself changes it where it is, because no version of it is kept.
+    fn stays(&self, old: &Located) -> bool {
+        match self.object.versioning {
+            Versioning::Never => true,
+            Versioning::Enabled => false,
+            Versioning::Suspended => old.file.version.is_null,
+        }
     }
 }

@@ -4,48 +4,51 @@
 //! Invariants: a directory is removed with its entry's version and its emptiness asserted; a directory that stays
 //!             because of another entry has that entry's existence asserted. So none is lost or left empty.
 //!             DELETE of `a/` is never recursive: on a directory with entries it leaves it, implicit.
+//!             In a bucket that keeps versions the key gets a delete marker, whether or not there was something.
 //! Locking:    the directory's latch, over the reads and the commit: removals side by side would otherwise each
 //!             rely on the entry that another one is about to remove.
-//! Not here:   the object's data (release).
+//! Not here:   the object's data (release), what becomes of its versions (versions), DELETE of a version (there too).
 
 use std::ops::ControlFlow;
 
 use margay_meta::Seq;
 
-use crate::api::{Error, WriteCondition};
+use crate::api::{DeleteRequest, Deleted, Error, VersionId};
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key::{self, Ino};
+use crate::key::{self, Counted, Ino};
+use crate::names::Located;
 use crate::open::Volume;
 use crate::paths::{Done, Step, Walk, split};
-use crate::put_object::{Current, count};
-use crate::record::DirectoryEntry;
+use crate::put_object::{Current, check_key};
+use crate::record::{DeleteMarker, DirectoryEntry, Version};
 use crate::seen::Seen;
+use crate::versioned_key::VersionedKey;
 
 impl Volume {
-    /// Fine when the key is absent (`Ok(false)`), but `NoSuchKey` when the condition wants something to be there.
-    pub async fn delete_object(&self, bucket: &str, key: &str, condition: &WriteCondition) -> Result<bool, Error> {
-        let done = self.delete_now(bucket, key, condition);
+    /// Fine when there is nothing to delete, but `NoSuchKey` when the condition wants something to be there.
+    pub async fn delete_object(&self, bucket: &str, request: &DeleteRequest<'_>) -> Result<Deleted, Error> {
+        let done = self.delete_now(bucket, request);
         self.answer(done).await
     }
 
-    /// Several keys, one durable wait; the answers are in the order of the keys.
+    /// Several keys, one durable wait; the answers are in the order of the requests.
     pub async fn delete_objects(
         &self,
         bucket: &str,
-        keys: &[(String, WriteCondition)],
-    ) -> Result<Vec<Result<bool, Error>>, Error> {
+        requests: &[DeleteRequest<'_>],
+    ) -> Result<Vec<Result<Deleted, Error>>, Error> {
         let mut seen = Seen::default();
         let exists = self.bucket_row(bucket, &mut seen).map(|_| ());
         let exists = exists.map(|()| ((), seen.seq));
         self.answer(exists).await?;
         let mut newest = Seq::default();
-        let mut answers = Vec::with_capacity(keys.len());
-        for (key, condition) in keys {
-            answers.push(match self.delete_now(bucket, key, condition) {
-                Ok((removed, seq)) => {
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            answers.push(match self.delete_now(bucket, request) {
+                Ok((deleted, seq)) => {
                     newest = newest.max(seq);
-                    Ok(removed)
+                    Ok(deleted)
                 }
                 Err(error) => {
                     newest = self.engine.last_seq();
@@ -58,57 +61,90 @@ impl Volume {
         Ok(answers)
     }
 
-    fn delete_now(&self, bucket: &str, key: &str, condition: &WriteCondition) -> Result<(bool, Seq), Error> {
-        let (directories, name) = split(key);
-        self.change(bucket, (directories, name), |walk, seen| {
+    fn delete_now(&self, bucket: &str, request: &DeleteRequest<'_>) -> Result<(Deleted, Seq), Error> {
+        self.change(bucket, split(request.key), |walk, seen| {
             let _turn = self.latch(walk.path.directory()).lock();
-            self.try_delete(walk, name, condition, seen)
+            match request.version {
+                Some(version) => self.try_delete_version(walk, (request, version), seen),
+                None => self.try_delete(walk, request, seen),
+            }
         })
     }
 
     fn try_delete(
         &self,
         walk: &Walk<'_>,
-        name: &str,
-        condition: &WriteCondition,
+        request: &DeleteRequest<'_>,
         seen: &mut Seen,
-    ) -> Result<Done<bool>, Refused> {
-        let current = self.current(walk, name, seen)?;
-        condition.check(current.etag(walk, name))?;
-        let explicit = current.explicit(walk, name);
-        if current.file.is_none() && !explicit {
+    ) -> Result<Done<Deleted>, Refused> {
+        let current = self.current(walk, request.key, seen)?;
+        request.condition.check(current.etag(walk))?;
+        let key = current.object;
+        let removed = current.file.is_some() || current.explicit(walk);
+        if !removed && !key.keeps() {
             // Absent also when a directory on the way is: the walk saw that.
-            return Ok(Done::Unchanged(false, self.engine.last_seq()));
+            return Ok(Done::Unchanged(Deleted::default(), self.engine.last_seq()));
         }
         let mut draft = Draft::default();
         walk.path.assert_in(&mut draft);
-        self.draft_removal(&mut draft, walk, &current, name.is_empty())?;
+        let version = match key.keeps() {
+            true => {
+                check_key(request.key)?;
+                self.check_room()?;
+                current.assert_in(&mut draft, walk);
+                Some(self.draft_delete_marker(&mut draft, &key, current.file.as_ref(), seen)?)
+            }
+            false => {
+                self.draft_displaced(&mut draft, &key, current.file.as_ref(), Version::OLD, seen)?;
+                None
+            }
+        };
+        if current.file.is_some() {
+            draft.add(key::usage(key.root, Counted::Objects), -1);
+        }
+        if removed {
+            self.draft_entry_gone(&mut draft, walk, &current)?;
+        }
         let seq = self.commit(draft)?;
-        Ok(Done::Changed(true, seq))
+        Ok(Done::Changed(Deleted { removed, version, marker: version.is_some() }, seq))
     }
 
-    fn draft_removal(
+    /// Drafts a delete marker as the newest version of a key, and that the current object is displaced.
+    pub(crate) fn draft_delete_marker(
+        &self,
+        draft: &mut Draft,
+        key: &VersionedKey<'_>,
+        current: Option<&Located>,
+        seen: &mut Seen,
+    ) -> Result<VersionId, Error> {
+        let version = self.newest_version(key, current, seen)?;
+        self.draft_displaced(draft, key, current, version, seen)?;
+        let marker = DeleteMarker { is_null: version.is_null, modified: self.now() };
+        key.draft_marker(draft, version.sequence, marker);
+        Ok(version.id())
+    }
+
+    /// Drafts that an entry goes, and the implicit directories that it was the last thing in. The object `a/` of an
+    /// explicit directory goes with the directory's being explicit.
+    pub(crate) fn draft_entry_gone(
         &self,
         draft: &mut Draft,
         walk: &Walk<'_>,
-        current: &Current,
-        directory_object: bool,
+        current: &Current<'_>,
     ) -> Result<(), Error> {
-        if let Some(located) = &current.file {
-            draft.delete(current.key.clone());
-            count(draft, walk.path.root, Some(&located.file), None);
-            self.drop_name(draft, located)?;
+        if current.file.is_some() {
+            draft.delete(current.entry_key.clone());
         }
         let mut steps = walk.path.steps.clone();
         match steps.last_mut() {
             // The object `a/` goes, so the directory is implicit from here on.
-            Some(step) if directory_object && step.entry.explicit => {
+            Some(step) if current.name.is_empty() && step.entry.explicit => {
                 step.entry.explicit = false;
                 draft.put(step.key.clone(), step.entry.encode());
             }
             _ => {}
         }
-        self.vacate(draft, walk.path.root, &steps, current.key.clone(), &[])
+        self.vacate(draft, walk.path.root, &steps, current.entry_key.clone(), &[])
     }
 
     /// Drafts the removal of the implicit directories, from the last step upwards, in which `gone` is the last

@@ -5,8 +5,8 @@
 //!             B2 nothing is written before `commit`.
 //! Not here:   what is written (the operations).
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 use margay_meta::{BATCH_WRITES_MAX, Batch, Engine, Field, Payload, Place, Position, Precondition, Seq, Write};
@@ -22,6 +22,8 @@ pub(crate) struct Draft {
     batch: Batch,
     /// Where each key is in `batch.writes`.
     places: HashMap<Vec<u8>, usize>,
+    /// Share rows that were put, perhaps deleted since.
+    shares: BTreeSet<Vec<u8>>,
 }
 
 impl Draft {
@@ -68,6 +70,9 @@ impl Draft {
 
     /// Gives the index of the write.
     pub(crate) fn put(&mut self, key: Vec<u8>, value: Vec<u8>) -> usize {
+        if key::is_share(&key) {
+            self.shares.insert(key.clone());
+        }
         self.set(Write::Put { key, value })
     }
 
@@ -164,6 +169,11 @@ impl Draft {
 
     pub(crate) fn deletes(&self, key: &[u8]) -> bool {
         self.places.get(key).is_some_and(|place| matches!(self.batch.writes[*place], Write::Delete { .. }))
+    }
+
+    /// Share rows in this range that this draft puts.
+    pub(crate) fn shares_put(&self, (start, end): &key::Range) -> impl Iterator<Item = &Vec<u8>> {
+        self.shares.range(start.clone()..end.clone()).filter(|key| self.value(key).is_some())
     }
 
     /// The value that this draft puts under a key.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use margay_env::Timestamp;
 use margay_segment::{Extent, Run, SegmentId};
 
-use crate::api::{ETag, Headers};
+use crate::api::{ETag, Headers, Versioning};
 use crate::key::{self, Ino, Live};
 use crate::kinds::{Document, Documents, Setting};
 use crate::quota::Quota;
@@ -16,7 +16,8 @@ use crate::record::data::{Data, decode_extent_row, extent_row};
 use crate::record::entry::encode_link;
 use crate::record::multipart::{decode_part_checksums, decode_part_sizes, encode_part_checksums, encode_part_sizes};
 use crate::record::{
-    Bucket, Damaged, DirectoryEntry, DirectoryRecord, Entry, FileEntry, Orphan, PartRecord, Summary, UploadRecord,
+    Bucket, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry, Orphan, PartRecord, Summary,
+    UploadRecord, Version, VersionRow,
 };
 use crate::{bucket, inos};
 
@@ -32,6 +33,7 @@ pub fn row_key(bytes: &[u8]) {
         key::parse_live(bytes).map(|(segment, side)| key::live(segment, side)).ok(),
         key::parse_setting(bytes).map(|(root, setting, piece)| key::setting_piece(root, setting, piece)).ok(),
         key::parse_document(bytes).map(|(ino, document)| key::document(ino, document)).ok(),
+        key::parse_version(bytes).map(|(root, name, sequence)| key::version(root, &name, sequence)).ok(),
     ];
     for made in made.into_iter().flatten() {
         // The parsers leave the table to whoever scanned it.
@@ -82,6 +84,10 @@ pub fn row_value(bytes: &[u8]) {
         6 => round(value, decode_extent_row, extent_row),
         9 => round(value, decode_part_checksums, |parts| encode_part_checksums(parts.iter())),
         10 => round(value, Quota::decode, |quota| quota.encode()),
+        11 => round(value, VersionRow::decode, |row| match row {
+            VersionRow::File(file) => file.encode().value,
+            VersionRow::Marker(marker) => marker.encode(),
+        }),
         7 => {
             let Some((parts, value)) = value.split_first_chunk::<2>() else { return };
             let parts = u16::from_le_bytes(*parts);
@@ -114,6 +120,8 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         documents: documents.keys().copied().collect(),
         ..file.clone()
     };
+    let version = FileEntry { version: Version { sequence: 77, is_null: true }, ..file.clone() };
+    let marker = DeleteMarker { is_null: false, modified: file.modified };
     let FileEntry { headers, modified, .. } = file.clone();
     let part = PartRecord {
         ino: Ino(4),
@@ -125,8 +133,8 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         headers: headers.clone(),
     };
     let settings = [Setting::Policy, Setting::Cors].into_iter().collect();
-    let (created, owner) = (modified, "me".to_owned());
-    let bucket = Bucket { root: Ino(2), created, versioning: 0, object_lock: 0, settings, owner };
+    let (created, owner, versioning) = (modified, "me".to_owned(), Versioning::Enabled);
+    let bucket = Bucket { root: Ino(2), created, versioning, object_lock: true, settings, owner };
     let touched = DirectoryEntry { changed: Some(modified), ..DirectoryEntry::implicit(Ino(6)) };
     let upload = UploadRecord { ino: Ino(5), initiated: modified, headers, documents };
     let directory = DirectoryRecord { parent: Ino(1), sort_name: "d/".to_owned() };
@@ -142,6 +150,8 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_key", "setting", key::setting_piece(Ino(3), Setting::Cors, 1)),
         ("row_key", "document", key::document(Ino(3), Document::Tags)),
         ("row_key", "live", key::live(SegmentId(9), Live::Lost)),
+        ("row_key", "version", key::version(Ino(3), "a\0b", 77)),
+        ("row_key", "null_version", key::null_version(Ino(3), "a/b")),
         ("row_value", "file_extents", value(0, &file.encode().value)),
         ("row_value", "file_inline", value(0, &sample_file(Data::Inline(b"small".to_vec())).encode().value)),
         ("row_value", "file_rows", value(0, &sample_file(Data::Rows).encode().value)),
@@ -157,6 +167,8 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_value", "part_sizes", value(7, &sizes)),
         ("row_value", "part_checksums", value(9, &encode_part_checksums([&file.headers, &Headers::new()].into_iter()))),
         ("row_value", "quota", value(10, &Quota { objects: Some(5), bytes: Some(4096) }.encode())),
+        ("row_value", "version", value(11, &version.encode().value)),
+        ("row_value", "delete_marker", value(11, &marker.encode())),
         ("row_value", "counter", value(8, &5u64.to_be_bytes())),
     ]
 }

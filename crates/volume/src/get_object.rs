@@ -12,11 +12,11 @@ use bytes::Bytes;
 use margay_env::Timestamp;
 use margay_segment::SegmentPin;
 
-use crate::api::{Error, Headers, ObjectInfo, ReadCondition};
+use crate::api::{Error, Headers, ObjectInfo, ObjectName, ReadCondition, VersionId};
 use crate::key;
 use crate::names::Located;
 use crate::open::Volume;
-use crate::paths::split;
+use crate::paths::{Walk, split};
 use crate::place::OBJECT_EXTENTS_MAX;
 use crate::reader::{Content, Reader};
 use crate::record::data::is_hole;
@@ -34,15 +34,26 @@ const TRIES_MAX: usize = 64;
 
 impl Volume {
     pub async fn head_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<ObjectInfo, Error> {
+        self.head_version(bucket, key, None, condition).await
+    }
+
+    /// Without a version, the current one.
+    pub async fn head_version(
+        &self,
+        bucket: &str,
+        key: &str,
+        version: Option<VersionId>,
+        condition: &ReadCondition,
+    ) -> Result<ObjectInfo, Error> {
         let mut seen = Seen::default();
-        let info = self.head_now(bucket, key, condition, &mut seen);
+        let info = self.head_now((bucket, key, version), condition, &mut seen);
         self.settle(seen.seq).await?;
         info
     }
 
-    fn head_now(&self, bucket: &str, key: &str, wanted: &ReadCondition, seen: &mut Seen) -> Result<ObjectInfo, Error> {
+    fn head_now(&self, name: ObjectName<'_>, wanted: &ReadCondition, seen: &mut Seen) -> Result<ObjectInfo, Error> {
         for _ in 0..TRIES_MAX {
-            let found = self.find(bucket, key, seen)?;
+            let found = self.find(name.0, name.1, name.2, seen)?;
             wanted.check(found.file.etag, found.file.modified)?;
             if let Some(mut info) = self.info(&found, seen)? {
                 tell_kind(&found.file, &mut info.headers);
@@ -53,21 +64,32 @@ impl Volume {
     }
 
     pub async fn get_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<Reader, Error> {
+        self.get_version(bucket, key, None, condition).await
+    }
+
+    /// Without a version, the current one.
+    pub async fn get_version(
+        &self,
+        bucket: &str,
+        key: &str,
+        version: Option<VersionId>,
+        condition: &ReadCondition,
+    ) -> Result<Reader, Error> {
         let mut seen = Seen::default();
-        let reader = self.open_now(bucket, key, &mut seen, |file| condition.check(file.etag, file.modified));
+        let name = (bucket, key, version);
+        let reader = self.open_now(name, &mut seen, |file| condition.check(file.etag, file.modified));
         self.settle(seen.seq).await?;
         reader
     }
 
     pub(crate) fn open_now(
         &self,
-        bucket: &str,
-        key: &str,
+        name: ObjectName<'_>,
         seen: &mut Seen,
         check: impl Fn(&FileEntry) -> Result<(), Error>,
     ) -> Result<Reader, Error> {
         for _ in 0..TRIES_MAX {
-            let found = self.find(bucket, key, seen)?;
+            let found = self.find(name.0, name.1, name.2, seen)?;
             check(&found.file)?;
             let Some(mut info) = self.info(&found, seen)? else { continue };
             tell_kind(&found.file, &mut info.headers);
@@ -81,16 +103,16 @@ impl Volume {
 
     /// Checksums of the parts of a multipart object, in order, as the headers that they were stored with; nothing when no
     /// part has one.
-    pub async fn part_checksums(&self, bucket: &str, key: &str) -> Result<Vec<Headers>, Error> {
+    pub async fn part_checksums(&self, name: ObjectName<'_>) -> Result<Vec<Headers>, Error> {
         let mut seen = Seen::default();
-        let found = self.part_checksums_now(bucket, key, &mut seen);
+        let found = self.part_checksums_now(name, &mut seen);
         self.settle(seen.seq).await?;
         found
     }
 
-    fn part_checksums_now(&self, bucket: &str, key: &str, seen: &mut Seen) -> Result<Vec<Headers>, Error> {
+    fn part_checksums_now(&self, name: ObjectName<'_>, seen: &mut Seen) -> Result<Vec<Headers>, Error> {
         for _ in 0..TRIES_MAX {
-            let found = self.find(bucket, key, seen)?;
+            let found = self.find(name.0, name.1, name.2, seen)?;
             let mut parts = Vec::new();
             let range = (key::part_checksums(found.file.ino, 0), key::part_rows(found.file.ino).1);
             self.scan(&range, seen, |row| {
@@ -104,11 +126,17 @@ impl Volume {
         Err(Error::Busy)
     }
 
-    /// The file at a key, or the empty object that an explicit directory is.
-    pub(crate) fn find(&self, bucket: &str, key: &str, seen: &mut Seen) -> Result<Located, Error> {
+    /// The file at a key, or the empty object that an explicit directory is; or a version of it.
+    pub(crate) fn find(
+        &self,
+        bucket: &str,
+        key: &str,
+        version: Option<VersionId>,
+        seen: &mut Seen,
+    ) -> Result<Located, Error> {
         for _ in 0..TRIES_MAX {
             let mut now = Seen::default();
-            let found = self.find_once(bucket, key, &mut now);
+            let found = self.find_once(bucket, key, version, &mut now);
             let held = self.held_at_last(&now)?;
             seen.absorb(now);
             if held {
@@ -118,22 +146,37 @@ impl Volume {
         Err(Error::Busy)
     }
 
-    fn find_once(&self, bucket: &str, key: &str, seen: &mut Seen) -> Result<Located, Error> {
+    fn find_once(
+        &self,
+        bucket: &str,
+        key: &str,
+        version: Option<VersionId>,
+        seen: &mut Seen,
+    ) -> Result<Located, Error> {
         let (directories, name) = split(key);
         let walk = self.walk(bucket, directories, seen)?;
-        if !walk.complete() {
-            return Err(Error::NoSuchKey);
-        }
+        let object = walk.path.versioned(key);
+        let current = if walk.complete() { self.find_current(&walk, name, seen)? } else { None };
+        let mut found = match (version, current) {
+            (None, Some(current)) => current,
+            (None, None) => return Err(self.why_absent(&object, seen)),
+            (Some(version), current) => self.find_version(&object, current, version, seen)?,
+        };
+        found.version_id = object.keeps().then(|| found.file.version.id());
+        Ok(found)
+    }
+
+    fn find_current(&self, walk: &Walk<'_>, name: &str, seen: &mut Seen) -> Result<Option<Located>, Error> {
         let parent = walk.path.directory();
         if let Some(located) = self.file_at(parent, name.as_bytes(), seen)? {
-            return Ok(located);
+            return Ok(Some(located));
         }
         match walk.path.steps.last() {
             Some(step) if name.is_empty() && step.entry.explicit => {
                 let file = explicit_object(step.entry.ino, self.modified(step.entry.ino, seen)?);
-                Ok(Located::direct(parent, step.key.clone(), step.version, file))
+                Ok(Some(Located::direct(parent, step.key.clone(), step.version, file)))
             }
-            _ => Err(Error::NoSuchKey),
+            _ => Ok(None),
         }
     }
 
@@ -159,6 +202,7 @@ impl Volume {
             headers: file.headers.clone(),
             part_sizes: Vec::new(),
             documents: self.documents_of(file, seen)?,
+            version: found.version_id,
         };
         if !file.header_rows && file.etag.parts == 0 && file.documents.is_empty() {
             return Ok(Some(info));

@@ -27,7 +27,13 @@ pub(crate) struct Inos {
 
 impl Inos {
     pub(crate) fn next(&self, engine: &dyn Engine) -> Result<Ino, Error> {
+        self.next_above(0, engine)
+    }
+
+    /// A number larger than this one, which was given out before, perhaps by another process with a later block.
+    pub(crate) fn next_above(&self, floor: u64, engine: &dyn Engine) -> Result<Ino, Error> {
         let mut block = self.block.lock();
+        block.0 = block.0.max(floor.saturating_add(1)).min(block.1);
         if block.0 == block.1 {
             *block = take_block(engine)?;
         }

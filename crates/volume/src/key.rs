@@ -33,8 +33,8 @@ const PART: u8 = b'p';
 const SHARE: u8 = b's';
 const TIMES: u8 = b't';
 const UPLOAD: u8 = b'u';
-#[allow(dead_code, reason = "see `version`")]
 const VERSION: u8 = b'v';
+const NULL_VERSION: u8 = b'w';
 const XATTR: u8 = b'a';
 const EXTENT: u8 = b'x';
 const PART_SIZES: u8 = b'z';
@@ -121,6 +121,11 @@ pub(crate) fn parse_ino(key: &[u8]) -> Result<(Ino, &[u8]), Damaged> {
     Ok((Ino(u64::from_be_bytes(*number)), rest))
 }
 
+/// The key of the same row of another number, in a table whose keys begin with one.
+pub(crate) fn of_another(key: &[u8], ino: Ino) -> Vec<u8> {
+    [&key[..1], &ino.0.to_be_bytes(), &key[9..]].concat()
+}
+
 pub(crate) fn directory(ino: Ino) -> Vec<u8> {
     table(DIRECTORY, &[&ino.0.to_be_bytes()])
 }
@@ -172,13 +177,64 @@ pub(crate) fn all_subdirectories() -> Range {
     range(vec![SUBDIRECTORIES])
 }
 
-/// One version of an object, newest first. Not written by this format version.
-#[allow(dead_code, reason = "the layout is fixed before the first use, so that buckets need no migration")]
-pub(crate) fn version(directory: Ino, sort_name: &[u8], sequence: u64) -> Vec<u8> {
-    let mut key = table(VERSION, &[&directory.0.to_be_bytes()]);
-    escape(sort_name, &mut key);
-    key.extend_from_slice(&(!sequence).to_be_bytes());
-    key
+/// A version of a key that is not its current object, or a delete marker; newest first.
+pub(crate) fn version(root: Ino, key: &str, sequence: u64) -> Vec<u8> {
+    let mut row = versions_of_key(root, key);
+    row.extend_from_slice(&(!sequence).to_be_bytes());
+    row
+}
+
+/// The prefix of all version rows of exactly this key.
+fn versions_of_key(root: Ino, key: &str) -> Vec<u8> {
+    let mut row = table(VERSION, &[&root.0.to_be_bytes()]);
+    escape(key.as_bytes(), &mut row);
+    row
+}
+
+/// The version rows of a key whose sequence is below this one.
+pub(crate) fn versions_below(root: Ino, key: &str, sequence: u64) -> Range {
+    (after(version(root, key, sequence)), range(versions_of_key(root, key)).1)
+}
+
+/// The version rows of a key whose sequence is this one or above.
+pub(crate) fn versions_from(root: Ino, key: &str, sequence: u64) -> Range {
+    (versions_of_key(root, key), after(version(root, key, sequence)))
+}
+
+/// The version rows of all keys from `key` on.
+pub(crate) fn versions_from_key(root: Ino, key: &[u8]) -> Range {
+    let mut row = table(VERSION, &[&root.0.to_be_bytes()]);
+    escape_open(key, &mut row);
+    (row, versions(root).1)
+}
+
+/// All version rows of a bucket.
+pub(crate) fn versions(root: Ino) -> Range {
+    range(table(VERSION, &[&root.0.to_be_bytes()]))
+}
+
+pub(crate) fn all_versions() -> Range {
+    range(vec![VERSION])
+}
+
+/// The bucket's root, the key and the sequence.
+pub(crate) fn parse_version(key: &[u8]) -> Result<(Ino, String, u64), Damaged> {
+    let (root, rest) = parse_ino(key)?;
+    let (name, sequence) = unescape(rest)?;
+    let name = String::from_utf8(name).map_err(|_| Damaged("a version's key is not UTF-8"))?;
+    let sequence = sequence.try_into().map_err(|_| Damaged("a version's key has a wrong length"))?;
+    Ok((root, name, !u64::from_be_bytes(sequence)))
+}
+
+/// Which of a key's version rows is its version `null`.
+pub(crate) fn null_version(root: Ino, key: &str) -> Vec<u8> {
+    let mut row = table(NULL_VERSION, &[&root.0.to_be_bytes()]);
+    escape(key.as_bytes(), &mut row);
+    row
+}
+
+pub(crate) fn all_null_versions() -> Range {
+    range(vec![NULL_VERSION])
 }
 
 pub(crate) fn extent(ino: Ino, offset: u64) -> Vec<u8> {
@@ -334,6 +390,10 @@ pub(crate) fn share(segment: SegmentId, offset: u64, owner: Ino) -> Vec<u8> {
     table(SHARE, &[&segment.0.to_be_bytes(), &offset.to_be_bytes(), &owner.0.to_be_bytes()])
 }
 
+pub(crate) fn is_share(key: &[u8]) -> bool {
+    key.first() == Some(&SHARE)
+}
+
 /// All owners of a shared run.
 pub(crate) fn shares(segment: SegmentId, offset: u64) -> Range {
     range(table(SHARE, &[&segment.0.to_be_bytes(), &offset.to_be_bytes()]))
@@ -379,12 +439,21 @@ pub(crate) fn parse_live(key: &[u8]) -> Result<(SegmentId, Live), Damaged> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
+    /// Current ones.
     Objects,
+    /// Of all versions.
     Bytes,
+    /// Version rows: versions that are not current, and delete markers.
+    Versions,
 }
 
 pub(crate) fn usage(root: Ino, what: Counted) -> Vec<u8> {
-    table(USAGE, &[&root.0.to_be_bytes(), if what == Counted::Objects { b"o" } else { b"b" }])
+    let what = match what {
+        Counted::Objects => b"o",
+        Counted::Bytes => b"b",
+        Counted::Versions => b"v",
+    };
+    table(USAGE, &[&root.0.to_be_bytes(), what])
 }
 
 pub(crate) fn all_usage() -> Range {
@@ -434,48 +503,4 @@ fn unescape(bytes: &[u8]) -> Result<(Vec<u8>, &[u8]), Damaged> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn uploads_sort_by_key_then_id() {
-        let rows = [("a", "9"), ("a\0", "1"), ("a\0b", "1"), ("aa", "0")].map(|(key, id)| upload(Ino(1), key, id));
-        assert!(rows.is_sorted());
-        assert_eq!(parse_upload(&rows[2]).unwrap(), (Ino(1), "a\0b".to_owned(), "1"));
-    }
-
-    #[test]
-    fn newer_versions_sort_first() {
-        assert!(version(Ino(1), b"a", 2) < version(Ino(1), b"a", 1));
-        assert!(version(Ino(1), b"a", 1) < version(Ino(1), b"a\0", 9));
-    }
-
-    #[test]
-    fn successor_skips_full_bytes() {
-        assert_eq!(successor(b"a\xff\xff"), Some(b"b".to_vec()));
-        assert_eq!(successor(b"\xff"), None);
-        assert_eq!(successor(b""), None);
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn parsers_are_total(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..40)) {
-            let _ = parse_bucket(&bytes);
-            let _ = parse_entry(&bytes);
-            let _ = parse_extent(&bytes);
-            let _ = parse_upload(&bytes);
-            let _ = parse_part(&bytes);
-            let _ = parse_share(&bytes);
-            let _ = parse_live(&bytes);
-            let _ = parse_setting(&bytes);
-            let _ = parse_document(&bytes);
-        }
-
-        #[test]
-        fn escaped_keys_round_trip_in_order(left: String, right: String) {
-            let (one, two) = (upload(Ino(7), &left, "x"), upload(Ino(7), &right, "x"));
-            proptest::prop_assert_eq!(left.as_bytes().cmp(right.as_bytes()), one.cmp(&two));
-            proptest::prop_assert_eq!(parse_upload(&one).unwrap(), (Ino(7), left, "x"));
-        }
-    }
-}
+mod tests;

@@ -12,6 +12,8 @@ mod blocking;
 mod bucket;
 mod bucket_quota;
 mod bucket_settings;
+mod bucket_states;
+mod bucket_versioning;
 mod change_documents;
 mod changes;
 mod condition;
@@ -31,10 +33,12 @@ mod key;
 mod kinds;
 mod known;
 mod list;
+mod lock;
 mod make_directory;
 mod multipart;
 mod names;
 mod numbered;
+mod object_lock;
 mod open;
 mod open_files;
 mod orphan;
@@ -53,6 +57,8 @@ mod seen;
 mod share;
 mod tree;
 mod upload;
+mod versioned_key;
+mod versions;
 mod watch;
 
 pub use api::*;
@@ -64,6 +70,10 @@ pub use kinds::{
     DOCUMENT_BYTES_MAX, Document, DocumentSet, Documents, SETTING_BYTES_MAX, Setting, SettingSet, Settings,
 };
 pub use numbered::{Numbered, SetOf};
+pub use object_lock::{
+    DefaultRetention, RETENTION_DAYS_MAX, RETENTION_YEARS_MAX, Retention, RetentionMode, RetentionPeriod,
+    encode_legal_hold, legal_hold_is_on,
+};
 pub use open::{FORMAT_VERSION, OpenError, Options, Volume};
 pub use quota::Quota;
 pub use reader::{READ_BYTES_MAX, Reader};

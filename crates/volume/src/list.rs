@@ -119,12 +119,12 @@ impl Lister<'_> {
     }
 }
 
-fn text(bytes: &[u8]) -> Result<&str, Error> {
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(bytes).map_err(|_| Error::Corrupt("a key is not UTF-8".to_owned()))
 }
 
 /// Where the first occurrence of the delimiter ends.
-fn end_of(bytes: &[u8], delimiter: &[u8]) -> Option<usize> {
+pub(crate) fn end_of(bytes: &[u8], delimiter: &[u8]) -> Option<usize> {
     match delimiter {
         [byte] => bytes.iter().position(|one| one == byte).map(|at| at + 1),
         _ => bytes.windows(delimiter.len()).position(|window| window == delimiter).map(|at| at + delimiter.len()),

@@ -10,7 +10,7 @@
 
 use margay_meta::Seq;
 
-use crate::api::Error;
+use crate::api::{Error, VersionId};
 use crate::draft::Draft;
 use crate::key::{self, Ino};
 use crate::open::Volume;
@@ -32,12 +32,20 @@ pub(crate) struct Located {
     pub(crate) row_key: Vec<u8>,
     pub(crate) version: Seq,
     pub(crate) file: FileEntry,
+    /// What S3 calls it; `None` in a bucket that never kept versions, and where nobody asks.
+    pub(crate) version_id: Option<VersionId>,
 }
 
 impl Located {
     /// A file whose attributes are in its entry.
     pub(crate) fn direct(parent: Ino, key: Vec<u8>, version: Seq, file: FileEntry) -> Located {
-        Located { parent, entry_key: key.clone(), entry_version: version, row_key: key, version, file }
+        let entry_key = key.clone();
+        Located { parent, entry_key, entry_version: version, row_key: key, version, file, version_id: None }
+    }
+
+    /// A version that is not current; it has no directory.
+    pub(crate) fn of_version(row_key: Vec<u8>, version: Seq, file: FileEntry) -> Located {
+        Located::direct(Ino(0), row_key, version, file)
     }
 
     /// Its attributes are in an inode record.
@@ -54,7 +62,7 @@ impl Located {
     }
 
     /// The attributes as the draft leaves them so far (L3); `None` when it removes them.
-    fn drafted(&self, draft: &Draft) -> Result<Option<FileEntry>, Error> {
+    pub(crate) fn drafted(&self, draft: &Draft) -> Result<Option<FileEntry>, Error> {
         if draft.deletes(&self.row_key) {
             return Ok(None);
         }
@@ -89,7 +97,8 @@ impl Volume {
                 let file = Entry::decode(&inode.value)?.file();
                 let file = file.ok_or_else(|| Error::Corrupt("an inode record holds no file".to_owned()))?;
                 let (entry_version, version) = (row.version, inode.version);
-                return Ok(Some(Located { parent, entry_key, entry_version, row_key, version, file }));
+                let version_id = None;
+                return Ok(Some(Located { parent, entry_key, entry_version, row_key, version, file, version_id }));
             }
             // Absent when the last name went between the two reads.
             if self.engine.get(&entry_key)?.value.is_some_and(|again| again.version == row.version) {
@@ -138,11 +147,19 @@ impl Volume {
         Ok(file)
     }
 
-    /// Drafts that a name is at `key` instead; what was there is the caller's matter.
-    pub(crate) fn move_name(&self, draft: &mut Draft, located: &Located, key: Vec<u8>) -> Result<(), Error> {
+    /// Drafts that a name is at `key` instead, as the version and with the documents of `there`; what was there is the
+    /// caller's matter.
+    pub(crate) fn move_name(
+        &self,
+        draft: &mut Draft,
+        located: &Located,
+        key: Vec<u8>,
+        there: &FileEntry,
+    ) -> Result<(), Error> {
         located.assert_in(draft);
         let mut file = located.drafted(draft)?.ok_or_else(|| Error::Corrupt("a file moves that goes".to_owned()))?;
         file.changed = self.now();
+        (file.version, file.documents) = (there.version, there.documents);
         draft.delete(located.entry_key.clone());
         if located.linked() {
             draft.put(key, encode_link(file.ino));

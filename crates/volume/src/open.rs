@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 
 use crate::api::Error;
 use crate::blocking::{Blocking, OnThisThread};
+use crate::bucket_states::BucketStates;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::fresh::Fresh;
@@ -111,6 +112,7 @@ pub struct Volume {
     pub(crate) open_files: OpenFiles,
     pub(crate) fresh: Fresh,
     pub(crate) quotas: Quotas,
+    pub(crate) bucket_states: BucketStates,
 }
 
 impl Volume {
@@ -142,6 +144,7 @@ impl Volume {
             open_files,
             fresh,
             quotas: Quotas::default(),
+            bucket_states: BucketStates::default(),
         };
         volume.read_quotas()?;
         volume.drain_orphans()?;

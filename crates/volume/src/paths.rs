@@ -12,13 +12,15 @@ use std::sync::Arc;
 use margay_meta::Seq;
 use parking_lot::RwLock;
 
-use crate::api::Error;
+use crate::api::{Error, Versioning};
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::key::{self, Ino};
+use crate::object_lock::DefaultRetention;
 use crate::open::Volume;
 use crate::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
 use crate::seen::Seen;
+use crate::versioned_key::VersionedKey;
 
 /// Paths with more steps than this are not kept.
 const STEPS_KEPT_MAX: usize = 32;
@@ -38,6 +40,10 @@ pub(crate) struct Path {
     pub(crate) bucket_key: Vec<u8>,
     pub(crate) bucket_version: Seq,
     pub(crate) root: Ino,
+    pub(crate) versioning: Versioning,
+    pub(crate) object_lock: bool,
+    /// What a new version gets that has no retention of its own.
+    pub(crate) retention: Option<DefaultRetention>,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -49,6 +55,11 @@ pub(crate) fn split(key: &str) -> (&str, &str) {
 impl Path {
     pub(crate) fn directory(&self) -> Ino {
         self.steps.last().map_or(self.root, |step| step.entry.ino)
+    }
+
+    /// A key of this bucket.
+    pub(crate) fn versioned<'k>(&self, key: &'k str) -> VersionedKey<'k> {
+        VersionedKey { root: self.root, key, versioning: self.versioning }
     }
 
     /// Every step still leads where it led.
@@ -84,6 +95,13 @@ pub(crate) enum Done<T> {
 impl Walk<'_> {
     pub(crate) fn complete(&self) -> bool {
         self.missing.is_empty()
+    }
+
+    /// What is missing still is.
+    pub(crate) fn assert_missing(&self, draft: &mut Draft) {
+        if let Some(name) = self.missing.split_inclusive('/').next() {
+            draft.assert_absent(key::entry(self.path.directory(), name.as_bytes()));
+        }
     }
 }
 
@@ -139,7 +157,10 @@ impl Volume {
     /// Walks the directories, as far as they exist.
     pub(crate) fn walk<'a>(&self, bucket: &str, directories: &'a str, seen: &mut Seen) -> Result<Walk<'a>, Error> {
         let (row, bucket_version) = self.bucket_row(bucket, seen)?;
-        let mut path = Path { bucket_key: key::bucket(bucket), bucket_version, root: row.root, steps: Vec::new() };
+        let retention = self.default_retention(&row, seen)?;
+        let Bucket { root, versioning, object_lock, .. } = row;
+        let bucket_key = key::bucket(bucket);
+        let mut path = Path { bucket_key, bucket_version, root, versioning, object_lock, retention, steps: Vec::new() };
         let mut missing = directories;
         for name in directories.split_inclusive('/') {
             let key = key::entry(path.directory(), name.as_bytes());

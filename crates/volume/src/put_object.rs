@@ -3,9 +3,9 @@
 //! Why:        the hot path: one read of the old entry, one commit.
 //! Invariants: the commit asserts the bucket, each directory on the path, and that the entry is as it was read, so
 //!             the condition that was decided on it holds; many PUTs into one directory do not conflict.
-//! Not here:   the bytes (upload), what becomes of the old object's data (release).
+//! Not here:   the bytes (upload), what becomes of the old object (versions) and its data (release).
 
-use crate::api::{Error, KEY_BYTES_MAX, PutOutcome, PutRequest};
+use crate::api::{ETag, Error, KEY_BYTES_MAX, PutOutcome, PutRequest, VersionId};
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
@@ -15,9 +15,10 @@ use crate::open::Volume;
 use crate::paths::{Done, Walk, split};
 use crate::place::{self, Placed};
 use crate::record::FileEntry;
-use crate::record::entry::{MODE_RIGHTS, MODE_SYMLINK};
+use crate::record::entry::{EMPTY_ETAG, MODE_RIGHTS, MODE_SYMLINK};
 use crate::seen::Seen;
 use crate::upload::Staged;
+use crate::versioned_key::VersionedKey;
 
 /// The extended attribute that is a file's POSIX access list.
 pub(crate) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
@@ -32,8 +33,11 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
 
 /// The entry at a key as a change found it.
 #[derive(Debug)]
-pub(crate) struct Current {
-    pub(crate) key: Vec<u8>,
+pub(crate) struct Current<'k> {
+    pub(crate) object: VersionedKey<'k>,
+    /// What comes behind the directories of the key.
+    pub(crate) name: &'k str,
+    pub(crate) entry_key: Vec<u8>,
     pub(crate) file: Option<Located>,
 }
 
@@ -41,9 +45,8 @@ impl Volume {
     pub async fn put_object(&self, request: PutRequest<'_>, staged: Staged) -> Result<PutOutcome, Error> {
         check_key(request.key)?;
         self.check_room()?;
-        let (directories, name) = split(request.key);
-        let done = self.change(request.bucket, (directories, name), |walk, seen| {
-            self.try_put_object(walk, name, &request, &staged, seen)
+        let done = self.change(request.bucket, split(request.key), |walk, seen| {
+            self.try_put_object(walk, &request, &staged, seen)
         });
         self.answer(done).await
     }
@@ -51,13 +54,12 @@ impl Volume {
     fn try_put_object(
         &self,
         walk: &Walk<'_>,
-        name: &str,
         request: &PutRequest<'_>,
         staged: &Staged,
         seen: &mut Seen,
     ) -> Result<Done<PutOutcome>, Refused> {
-        let current = self.current(walk, name, seen)?;
-        request.condition.check(current.etag(walk, name))?;
+        let current = self.current(walk, request.key, seen)?;
+        request.condition.check(current.etag(walk))?;
         let mut draft = Draft::default();
         let ino = self.new_ino()?;
         let Placed { data, payload } = place::place_body(&mut draft, ino, &staged.body);
@@ -65,26 +67,27 @@ impl Volume {
         self.check_added(walk, &current, &file)?;
         self.bequeath(&mut draft, &current, &mut file)?;
         documents::draft_new(&mut draft, &mut file, &request.documents)?;
-        let outcome = PutOutcome { etag: file.etag, modified: file.modified };
-        let key = self.replace(walk, name, &current, &file, &mut draft)?;
+        let key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
+        let outcome = current.outcome(&file);
         place::put_file(&mut draft, key, file, payload)?;
         let seq = self.commit(draft)?;
         Ok(Done::Changed(outcome, seq))
     }
 
-    /// Reads the file at the end of a walk.
-    pub(crate) fn current(&self, walk: &Walk<'_>, name: &str, seen: &mut Seen) -> Result<Current, Error> {
-        let key = key::entry(walk.path.directory(), name.as_bytes());
+    /// Reads the file at the end of a walk, which are the directories of this key.
+    pub(crate) fn current<'k>(&self, walk: &Walk<'_>, key: &'k str, seen: &mut Seen) -> Result<Current<'k>, Error> {
+        let (object, name) = (walk.path.versioned(key), split(key).1);
+        let entry_key = key::entry(walk.path.directory(), name.as_bytes());
         let file = match walk.complete() {
             true => self.file_at(walk.path.directory(), name.as_bytes(), seen)?,
             false => None,
         };
-        Ok(Current { key, file })
+        Ok(Current { object, name, entry_key, file })
     }
 
     /// Gives a new object what it takes over from the file in whose place it comes: owner, rights and access list. A
     /// symbolic link has no rights of its own.
-    pub(crate) fn bequeath(&self, draft: &mut Draft, current: &Current, new: &mut FileEntry) -> Result<(), Error> {
+    pub(crate) fn bequeath(&self, draft: &mut Draft, current: &Current<'_>, new: &mut FileEntry) -> Result<(), Error> {
         let Some(Located { file: old, .. }) = &current.file else { return Ok(()) };
         (new.uid, new.gid) = (old.uid, old.gid);
         if old.kind() == MODE_SYMLINK {
@@ -102,52 +105,80 @@ impl Volume {
     }
 
     /// Refuses a new object that would bring the bucket over its quota.
-    pub(crate) fn check_added(&self, walk: &Walk<'_>, current: &Current, new: &FileEntry) -> Result<(), Error> {
-        let (objects, bytes) = growth(current.file.as_ref().map(|old| &old.file), Some(new));
+    pub(crate) fn check_added(&self, walk: &Walk<'_>, current: &Current<'_>, new: &FileEntry) -> Result<(), Error> {
+        let (objects, mut bytes) = growth(current.file.as_ref().map(|old| &old.file), Some(new));
+        if current.object.keeps() {
+            // What is displaced stays, as a rule.
+            bytes = new.size as i64;
+        }
         self.check_quota(walk.path.root, objects, bytes)
     }
 
-    /// Drafts all of a replacement but the new entry itself: preconditions, directories, counters, and the end of
-    /// the old file. Gives the new entry's key.
+    /// Drafts all of a replacement but the new entry itself: preconditions, directories, counters, and what becomes of
+    /// the old file. Says which version the new one is, and gives the new entry's key.
     pub(crate) fn replace(
         &self,
         walk: &Walk<'_>,
-        name: &str,
-        current: &Current,
-        new: &FileEntry,
+        current: &Current<'_>,
+        new: &mut FileEntry,
         draft: &mut Draft,
+        seen: &mut Seen,
     ) -> Result<Vec<u8>, Error> {
         walk.path.assert_in(draft);
         let directory = self.make_directories(walk, draft)?;
         if walk.complete() {
             if current.file.is_none() {
-                draft.assert_absent(current.key.clone());
+                draft.assert_absent(current.entry_key.clone());
             }
             draft.max(key::times(directory), new.modified.0.max(0) as u64);
         }
-        count(draft, walk.path.root, current.file.as_ref().map(|old| &old.file), Some(new));
-        if let Some(old) = &current.file {
-            self.drop_name(draft, old)?;
-        }
-        Ok(key::entry(directory, name.as_bytes()))
+        self.draft_locks(draft, walk.path.object_lock, walk.path.retention, new)?;
+        new.version = self.newest_version(&current.object, current.file.as_ref(), seen)?;
+        self.draft_displaced(draft, &current.object, current.file.as_ref(), new.version, seen)?;
+        draft.add(key::usage(walk.path.root, Counted::Objects), i64::from(current.file.is_none()));
+        draft.add(key::usage(walk.path.root, Counted::Bytes), new.size as i64);
+        Ok(key::entry(directory, current.name.as_bytes()))
     }
 }
 
-impl Current {
+impl Current<'_> {
     /// The ETag of what S3 sees at the key; an explicit directory is an empty object.
-    pub(crate) fn etag(&self, walk: &Walk<'_>, name: &str) -> Option<crate::api::ETag> {
+    pub(crate) fn etag(&self, walk: &Walk<'_>) -> Option<ETag> {
         match &self.file {
             Some(old) => Some(old.file.etag),
-            None => self.explicit(walk, name).then_some(crate::record::entry::EMPTY_ETAG),
+            None => self.explicit(walk).then_some(EMPTY_ETAG),
+        }
+    }
+
+    /// The version that S3 sees at the key.
+    pub(crate) fn id(&self, walk: &Walk<'_>) -> Option<VersionId> {
+        match &self.file {
+            Some(file) => Some(file.file.version.id()),
+            None => self.explicit(walk).then_some(VersionId::Null),
         }
     }
 
     /// The key is `x/` and x is an explicit directory without a body of its own.
-    pub(crate) fn explicit(&self, walk: &Walk<'_>, name: &str) -> bool {
+    pub(crate) fn explicit(&self, walk: &Walk<'_>) -> bool {
         self.file.is_none()
-            && name.is_empty()
+            && self.name.is_empty()
             && walk.complete()
             && walk.path.steps.last().is_some_and(|step| step.entry.explicit)
+    }
+
+    /// The entry is as it was found, or still absent.
+    pub(crate) fn assert_in(&self, draft: &mut Draft, walk: &Walk<'_>) {
+        match &self.file {
+            Some(file) => file.assert_in(draft),
+            None if walk.complete() => draft.assert_absent(self.entry_key.clone()),
+            None => walk.assert_missing(draft),
+        }
+    }
+
+    /// What is told of the file that takes the place.
+    pub(crate) fn outcome(&self, file: &FileEntry) -> PutOutcome {
+        let version = self.object.keeps().then_some(file.version.id());
+        PutOutcome { etag: file.etag, modified: file.modified, version }
     }
 }
 

@@ -5,13 +5,15 @@
 //!                other one conflicts and finds the destination gone.
 //!             N2 an object is replaced as by PUT unless the condition forbids it; a directory replaces only an
 //!                empty explicit directory, anything else at the destination refuses with `PreconditionFailed`.
+//!             N4 in a bucket that keeps versions the object is a new version at its new key, and its old key keeps its
+//!                version below a delete marker; directories are not renamed there.
 //!             N3 implicit directories that become empty go, as after DELETE.
 //! Locking:    the turn of what moves, since mounts keep where it is; then the latch of the source's directory, as for
 //!             DELETE.
 
 use margay_meta::Seq;
 
-use crate::api::{Error, WriteCondition};
+use crate::api::{Error, Versioning, WriteCondition};
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::key::{self, Ino};
@@ -41,28 +43,35 @@ impl Volume {
         condition: &WriteCondition,
         seen: &mut Seen,
     ) -> Result<Seq, Refused> {
-        let ((from_dirs, from_name), (to_dirs, to_name)) = (split(from), split(to));
+        let ((from_dirs, _), (to_dirs, to_name)) = (split(from), split(to));
         let source_walk = self.walk(bucket, from_dirs, seen)?;
-        let ino = self.current(&source_walk, from_name, seen)?.file.ok_or(Error::NoSuchKey)?.file.ino;
+        let ino = self.current(&source_walk, from, seen)?.file.ok_or(Error::NoSuchKey)?.file.ino;
         let _turns = (self.known.turn(ino), self.latch(source_walk.path.directory()).lock());
-        let source = self.current(&source_walk, from_name, seen)?;
+        let source = self.current(&source_walk, from, seen)?;
         let moved = source.file.as_ref().filter(|moved| moved.file.ino == ino).ok_or(Refused::Conflict)?;
         let walk = self.walk(bucket, to_dirs, seen)?;
-        let current = self.current(&walk, to_name, seen)?;
-        condition.check(current.etag(&walk, to_name))?;
-        if current.key == source.key && walk.complete() {
+        let current = self.current(&walk, to, seen)?;
+        condition.check(current.etag(&walk))?;
+        if current.entry_key == source.entry_key && walk.complete() {
             return if self.still(seen)? { Ok(seen.seq) } else { Err(Refused::Conflict) };
         }
         let mut draft = Draft::default();
         source_walk.path.assert_in(&mut draft);
-        let target = self.replace(&walk, to_name, &current, &moved.file, &mut draft)?;
+        // It would leave a locked version behind, and be one itself.
+        self.check_unlocked(&moved.file, false)?;
+        self.draft_left(&mut draft, &source.object, moved, seen)?;
+        let mut file = moved.file.clone();
+        if source.object.keeps() {
+            self.draft_locks_left(&mut draft, &mut file);
+        }
+        let target = self.replace(&walk, &current, &mut file, &mut draft, seen)?;
         let directory = key::parse_entry(&target)?.0;
         draft.max(key::times(directory), self.now().0.max(0) as u64);
         // The moved file was counted as new.
         count(&mut draft, walk.path.root, Some(&moved.file), None);
-        self.move_name(&mut draft, moved, target)?;
+        self.move_name(&mut draft, moved, target, &file)?;
         let steps = &source_walk.path.steps;
-        self.vacate(&mut draft, source_walk.path.root, steps, source.key.clone(), &directories_of(&walk.path))?;
+        self.vacate(&mut draft, source_walk.path.root, steps, source.entry_key.clone(), &directories_of(&walk.path))?;
         let seq = self.commit(draft)?;
         self.known.moved(ino, directory, to_name);
         Ok(seq)
@@ -77,6 +86,9 @@ impl Volume {
         seen: &mut Seen,
     ) -> Result<Seq, Refused> {
         let source_walk = self.walk(bucket, from, seen)?;
+        if source_walk.path.versioning != Versioning::Never {
+            return Err(Error::KeepsVersions.into());
+        }
         let [above @ .., moved] = source_walk.path.steps.as_slice() else { return Err(Error::NoSuchKey.into()) };
         if !source_walk.complete() {
             return Err(Error::NoSuchKey.into());

@@ -14,7 +14,7 @@ use crate::api::Error;
 use crate::key::{self, Ino};
 use crate::open::Volume;
 use crate::record::data::{decode_extent_row, is_hole};
-use crate::record::{Data, DirectoryRecord, Entry, PartRecord};
+use crate::record::{Data, DirectoryRecord, PartRecord, file_of_row};
 use crate::seen::Seen;
 
 /// Rows read at a time; their data is read when the engine is free again.
@@ -48,6 +48,7 @@ pub struct ScrubReport {
 enum Table {
     Entries,
     Inodes,
+    Versions,
     Extents,
     Parts,
 }
@@ -71,6 +72,7 @@ impl Volume {
         for (table, range) in [
             (Table::Entries, key::all_entries()),
             (Table::Inodes, key::all_inodes()),
+            (Table::Versions, key::all_versions()),
             (Table::Extents, key::all_extents()),
             (Table::Parts, key::all_parts()),
         ] {
@@ -154,6 +156,10 @@ impl Volume {
                 Ok((ino, _)) => format!("file {} with several names", ino.0),
                 Err(_) => "an inode record whose number does not decode".to_owned(),
             },
+            Table::Versions => match key::parse_version(row) {
+                Ok((root, name, sequence)) => format!("{}, version {sequence:016x}", self.path_of(root, &name)?),
+                Err(_) => "a version that does not decode".to_owned(),
+            },
             Table::Extents => match key::parse_extent(row) {
                 Ok((ino, offset)) => format!("file {} from byte {offset} on", ino.0),
                 Err(_) => "an extent row that does not decode".to_owned(),
@@ -187,10 +193,7 @@ impl Volume {
 
 fn extents_of(table: Table, value: &[u8]) -> Vec<Extent> {
     let data = match table {
-        Table::Entries | Table::Inodes => match Entry::decode(value) {
-            Ok(Entry::File(file)) => Some(file.data),
-            _ => None,
-        },
+        Table::Entries | Table::Inodes | Table::Versions => file_of_row(value).ok().flatten().map(|file| file.data),
         Table::Parts => PartRecord::decode(value).ok().map(|part| part.data),
         Table::Extents => decode_extent_row(value).ok().map(|extent| Data::Extents(vec![extent])),
     };

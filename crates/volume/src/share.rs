@@ -18,7 +18,7 @@ use crate::record::{Data, FileEntry};
 use crate::release::distinct_runs;
 
 /// The value of a share row; its key says it all.
-const SHARE_ROW: &[u8] = &[1];
+pub(crate) const SHARE_ROW: &[u8] = &[1];
 
 impl Volume {
     /// All extents of a file, in order; `None` when its bytes are inline.

@@ -38,6 +38,8 @@ pub(crate) enum Next {
 pub(crate) struct Shown<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) row: Summary,
+    /// The entry, or the inode record of a file with several names; empty for an object that has neither.
+    pub(crate) value: &'a [u8],
 }
 
 #[derive(Debug)]
@@ -100,7 +102,7 @@ impl<'v> Tree<'v> {
                 stopped = Some((Next::Row, summary));
                 return Ok(ControlFlow::Break(()));
             }
-            let next = visit(Shown { key: path, row: summary })?;
+            let next = visit(Shown { key: path, row: summary, value: row.value })?;
             if matches!(next, Next::Row) {
                 return Ok(ControlFlow::Continue(()));
             }
@@ -128,7 +130,8 @@ impl<'v> Tree<'v> {
         // Removed since the scan saw it.
         let Some(located) = located else { return Ok(Next::Row) };
         let FileEntry { size, modified, etag, .. } = located.file;
-        visit(Shown { key: &self.path, row: Summary::File { size, modified, etag } })
+        let value = &located.file.encode().value;
+        visit(Shown { key: &self.path, row: Summary::File { size, modified, etag }, value })
     }
 
     /// Goes into the directory whose path is `path`. Shows its object first when that has no row of its own.
@@ -148,7 +151,7 @@ impl<'v> Tree<'v> {
         }
         let modified = self.volume.modified(entry.ino, &mut self.seen)?;
         let row = Summary::File { size: 0, modified, etag: crate::record::entry::EMPTY_ETAG };
-        visit(Shown { key: &self.path, row })
+        visit(Shown { key: &self.path, row, value: &[] })
     }
 
     /// Back to the parent, behind the directory that was left.

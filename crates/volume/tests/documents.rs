@@ -89,7 +89,7 @@ fn settings_are_kept_and_told_by_the_bucket() {
 fn settings_go_with_their_bucket() {
     let world = world();
     let settings: Settings = [(Setting::Acl, "a".into()), (Setting::OwnershipControls, "o".into())].into();
-    let new = NewBucket { owner: "me".to_owned(), settings };
+    let new = NewBucket { owner: "me".to_owned(), settings, object_lock: false };
     let made = wait(world.volume.create_bucket_with("c", &new)).unwrap();
     assert_eq!(made, wait(world.volume.head_bucket("c")).unwrap());
     assert_eq!(made.owner, "me");
@@ -155,12 +155,12 @@ fn a_document_has_a_limit() {
 #[test]
 fn a_copy_takes_what_the_request_says() {
     let world = world();
-    put(&world, "k", documents(&[(Document::Tags, "t"), (Document::Acl, "a"), (Document::Retention, "r")]));
+    put(&world, "k", documents(&[(Document::Tags, "t"), (Document::Acl, "a"), (Document::Encryption, "r")]));
     let acl = documents(&[(Document::Acl, "other")]);
-    copy(&world, "k", "copy", &[Document::Tags, Document::LegalHold], acl);
+    copy(&world, "k", "copy", &[Document::Tags, Document::Upload], acl);
     assert_eq!(head(&world, "copy").documents, documents(&[(Document::Tags, "t"), (Document::Acl, "other")]));
-    copy(&world, "k", "k", &[Document::Retention], documents(&[(Document::LegalHold, "on")]));
-    assert_eq!(head(&world, "k").documents, documents(&[(Document::Retention, "r"), (Document::LegalHold, "on")]));
+    copy(&world, "k", "k", &[Document::Encryption], documents(&[(Document::Upload, "on")]));
+    assert_eq!(head(&world, "k").documents, documents(&[(Document::Encryption, "r"), (Document::Upload, "on")]));
     clean(&world);
 }
 
@@ -236,7 +236,9 @@ enum Step {
 const KEYS: [&str; 3] = ["a", "d/a", "d/b"];
 
 fn kinds() -> impl Strategy<Value = Vec<Document>> {
-    prop::collection::vec(prop::sample::select(Document::ALL), 0..3)
+    // Locks have a meaning to the volume: versions_mount.rs.
+    let kinds = [Document::Tags, Document::Acl, Document::Encryption, Document::Upload];
+    prop::collection::vec(prop::sample::select(kinds.to_vec()), 0..3)
 }
 
 fn steps() -> impl Strategy<Value = Step> {

@@ -202,7 +202,8 @@ fn holes_read_as_zeros_and_belong_to_nobody() {
     let upload = wait(world.volume.create_multipart("b", "parts", Headers::new(), Documents::new())).unwrap().upload;
     let slice = 1000..HOLE as u64 + 5000;
     let condition = ReadCondition::default();
-    let part = wait(world.volume.copy_part("b", "parts", &upload, 1, ("b", "a"), Some(slice), &condition)).unwrap();
+    let part =
+        wait(world.volume.copy_part("b", "parts", &upload, 1, ("b", "a", None), Some(slice), &condition)).unwrap();
     let choice = [PartChoice { number: 1, etag: part.etag }];
     let none = WriteCondition::None;
     wait(world.volume.complete_multipart("b", "parts", &upload, &choice, Headers::new(), &none)).unwrap();

@@ -106,6 +106,9 @@ enum Action {
     Complete(&'static str),
     Abort,
     DeleteBucket,
+    /// Of the versions that `a/x` had at the start, counted from the oldest.
+    DeleteVersion(usize),
+    Set(Versioning),
 }
 
 use Action::*;
@@ -139,6 +142,30 @@ const ACTIONS: [Action; 26] = [
     DeleteBucket,
 ];
 
+const VERSIONED_ACTIONS: [Action; 13] = [
+    Put("a/x", 200),
+    Put("a/b/c", 201),
+    PutAbsent("a/x"),
+    Delete("a/x"),
+    DeleteVersion(0),
+    DeleteVersion(1),
+    DeleteVersion(2),
+    Copy("a/x", "a/x"),
+    Copy("a/x", "b/y"),
+    Rename("a/x", "b/y"),
+    PutAbsent("c/n"),
+    Set(Versioning::Suspended),
+    DeleteBucket,
+];
+
+/// The first is put before versions are kept.
+const VERSIONED_STARTS: [&[Action]; 4] = [
+    &[Put("a/x", 202)],
+    &[Put("a/x", 203), Set(Versioning::Enabled), Put("a/x", 9), Delete("a/x")],
+    &[Set(Versioning::Enabled), Put("a/x", 204), Put("a/x", 205), Put("a/x", 207)],
+    &[Set(Versioning::Enabled), Put("a/x", 203), Delete("a/x"), Set(Versioning::Suspended), Put("a/x", 208)],
+];
+
 const STARTS: [&[Action]; 5] = [
     &[],
     &[Put("a/x", 202), PutPart],
@@ -154,7 +181,15 @@ struct Pair {
     engine: Arc<Interposed>,
     first: Arc<Volume>,
     second: Arc<Volume>,
+    given: Given,
+}
+
+/// Names that are known before the two operations run.
+#[derive(Clone)]
+struct Given {
     upload: String,
+    /// Of `a/x`, the oldest first.
+    versions: Vec<VersionId>,
 }
 
 fn ok<T>(done: Result<T, Error>) -> String {
@@ -164,7 +199,13 @@ fn ok<T>(done: Result<T, Error>) -> String {
     }
 }
 
-fn run(volume: &Volume, upload: &str, action: Action) -> String {
+fn removed(done: Result<Deleted, Error>) -> String {
+    // Numbers differ from order to order.
+    format!("{:?}", done.map(|deleted| (deleted.removed, deleted.marker)))
+}
+
+fn run(volume: &Volume, given: &Given, action: Action) -> String {
+    let upload = given.upload.as_str();
     let stage = |len: usize| {
         wait(async {
             let mut staging = volume.begin_upload("b", len as u64).await?;
@@ -183,7 +224,12 @@ fn run(volume: &Volume, upload: &str, action: Action) -> String {
     match action {
         Put(key, len) => ok(put(key, len, WriteCondition::None)),
         PutAbsent(key) => ok(put(key, 7, WriteCondition::Absent)),
-        Delete(key) => format!("{:?}", wait(volume.delete_object("b", key, &WriteCondition::None))),
+        Delete(key) => removed(wait(volume.delete_object("b", &DeleteRequest::of(key)))),
+        DeleteVersion(which) => {
+            let version = given.versions.get(which).copied().or(Some(VersionId::Numbered(1 << 50)));
+            removed(wait(volume.delete_object("b", &DeleteRequest { version, ..DeleteRequest::of("a/x") })))
+        }
+        Set(versioning) => ok(wait(volume.set_versioning("b", versioning))),
         Copy(source_key, key) => ok(wait(volume.copy_object(CopyRequest {
             source_bucket: "b",
             source_key,
@@ -225,13 +271,34 @@ fn pair(store: &Arc<Store>, start: &[Action], with_upload: bool) -> Pair {
     } else {
         "none".to_owned()
     };
+    let mut given = Given { upload, versions: Vec::new() };
     for action in start {
-        run(&first, &upload, *action);
+        run(&first, &given, *action);
         // Both have numbers and paths in memory.
-        let _ = run(&second, &upload, Put("warm", 1));
-        let _ = run(&second, &upload, Delete("warm"));
+        let _ = run(&second, &given, Put("warm", 1));
+        let _ = run(&second, &given, Delete("warm"));
     }
-    Pair { engine, first, second, upload }
+    given.versions = lines(&first).into_iter().filter(|line| line.0 == "a/x").map(|line| line.1).rev().collect();
+    Pair { engine, first, second, given }
+}
+
+/// Key, id, whether it is the latest, and the content unless it is a delete marker.
+type Shown = (String, VersionId, bool, Option<(u64, ETag)>);
+
+/// All versions of the bucket, in the order of the listing.
+fn lines(volume: &Volume) -> Vec<Shown> {
+    let request = ListVersionsRequest { bucket: "b", prefix: "", delimiter: None, after: None, max: 1000 };
+    let mut lines = Vec::new();
+    let _ = wait(volume.list_versions(&request, &mut |item| match item {
+        VersionItem::Version { key, version, is_latest, size, etag, .. } => {
+            lines.push((key.to_owned(), version, is_latest, Some((size, etag))));
+        }
+        VersionItem::DeleteMarker { key, version, is_latest, .. } => {
+            lines.push((key.to_owned(), version, is_latest, None));
+        }
+        VersionItem::Prefix(_) => {}
+    }));
+    lines
 }
 
 /// What can be seen afterwards, without times.
@@ -250,6 +317,9 @@ fn outcome(pair: &Pair, answers: [String; 2]) -> String {
         assert_eq!(read_all(&reader).len() as u64, size);
         text += &format!(" {key}:{size}:{etag}");
     }
+    for (key, version, is_latest, content) in lines(&pair.first) {
+        text += &format!(" {key}:{}:{is_latest}:{content:?}", version == VersionId::Null);
+    }
     let report = pair.first.fsck(FsckOptions::default()).unwrap();
     assert!(report.clean() && report.orphans == 0, "{report:#?}");
     text + &format!(" {} {} {} {}", report.uploads, report.parts, report.directories, report.live_bytes)
@@ -258,11 +328,11 @@ fn outcome(pair: &Pair, answers: [String; 2]) -> String {
 fn in_order(store: &Arc<Store>, start: &[Action], one: Action, two: Action, with_upload: bool, swap: bool) -> String {
     let pair = pair(store, start, with_upload);
     let answers = if swap {
-        let answer = run(&pair.second, &pair.upload, two);
-        [run(&pair.first, &pair.upload, one), answer]
+        let answer = run(&pair.second, &pair.given, two);
+        [run(&pair.first, &pair.given, one), answer]
     } else {
-        let answer = run(&pair.first, &pair.upload, one);
-        [answer, run(&pair.second, &pair.upload, two)]
+        let answer = run(&pair.first, &pair.given, one);
+        [answer, run(&pair.second, &pair.given, two)]
     };
     outcome(&pair, answers)
 }
@@ -277,21 +347,21 @@ fn interleaved(
 ) -> Option<String> {
     let pair = pair(store, start, with_upload);
     let answer = Arc::new(Mutex::new(None));
-    let (second, upload, slot) = (Arc::clone(&pair.second), pair.upload.clone(), Arc::clone(&answer));
-    let hook: Hook = Box::new(move || *slot.lock() = Some(run(&second, &upload, two)));
+    let (second, given, slot) = (Arc::clone(&pair.second), pair.given.clone(), Arc::clone(&answer));
+    let hook: Hook = Box::new(move || *slot.lock() = Some(run(&second, &given, two)));
     *pair.engine.left.lock() = Some((at, hook));
-    let first = run(&pair.first, &pair.upload, one);
+    let first = run(&pair.first, &pair.given, one);
     let second = answer.lock().take()?;
     Some(outcome(&pair, [first, second]))
 }
 
 /// All pairs from one start; gives the number of interleavings.
-fn all_pairs(start: &[Action]) -> usize {
+fn all_pairs(start: &[Action], actions: &[Action]) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(Env::real(), segment_options(folder.path())).unwrap();
     let mut runs = 0;
-    for one in ACTIONS {
-        for two in ACTIONS {
+    for &one in actions {
+        for &two in actions {
             let uploads = |action| matches!(action, PutPart | ReplacePart | Complete(_) | Abort);
             let with_upload = uploads(one) || uploads(two);
             let orders = [false, true].map(|swap| in_order(&store, start, one, two, with_upload, swap));
@@ -309,8 +379,17 @@ fn all_pairs(start: &[Action]) -> usize {
 #[test]
 fn any_two_operations_are_as_if_one_came_first() {
     let runs: usize = std::thread::scope(|scope| {
-        let threads = STARTS.map(|start| scope.spawn(move || all_pairs(start)));
+        let threads = STARTS.map(|start| scope.spawn(move || all_pairs(start, &ACTIONS)));
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     assert!(runs > 10_000, "{runs} runs");
+}
+
+#[test]
+fn any_two_operations_on_versions_are_as_if_one_came_first() {
+    let runs: usize = std::thread::scope(|scope| {
+        let threads = VERSIONED_STARTS.map(|start| scope.spawn(move || all_pairs(start, &VERSIONED_ACTIONS)));
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert!(runs > 2000, "{runs} runs");
 }

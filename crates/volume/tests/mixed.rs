@@ -104,7 +104,7 @@ fn multipart(world: &World, model: &mut Model, key: &str, source: Option<&str>, 
         let range = if size > 2 { Some(1..size - 1) } else { None };
         let slice = range.clone();
         let condition = ReadCondition::default();
-        match wait(volume.copy_part("b", key, &upload, 9, ("b", source), range, &condition)) {
+        match wait(volume.copy_part("b", key, &upload, 9, ("b", source, None), range, &condition)) {
             Ok(part) => {
                 let all = &model[source];
                 body = slice.map_or(all.clone(), |range| all[range.start as usize..range.end as usize].to_vec());

@@ -99,7 +99,7 @@ fn conditions_are_decided_with_the_write() {
     let other = ETag { digest: [9; 16], parts: 0 };
     assert!(matches!(put(WriteCondition::Matches(vec![other])), Err(Error::PreconditionFailed)));
     let wrong = WriteCondition::Matches(vec![other]);
-    let refused = wait(world.volume.delete_object("b", "k", &wrong));
+    let refused = wait(world.volume.delete_object("b", &DeleteRequest { condition: wrong, ..DeleteRequest::of("k") }));
     assert!(matches!(refused, Err(Error::PreconditionFailed)));
     assert_eq!(world.get("b", "k").unwrap(), b"x");
 }
@@ -158,13 +158,14 @@ fn deleting_many_answers_in_order() {
     let world = world();
     world.put("b", "a", b"1").unwrap();
     world.put("b", "c", b"1").unwrap();
-    let keys = [
-        ("c".to_owned(), WriteCondition::None),
-        ("b".to_owned(), WriteCondition::None),
-        ("a".to_owned(), WriteCondition::Matches(vec![])),
-        ("b".to_owned(), WriteCondition::Present),
+    let requests = [
+        DeleteRequest::of("c"),
+        DeleteRequest::of("b"),
+        DeleteRequest { condition: WriteCondition::Matches(vec![]), ..DeleteRequest::of("a") },
+        DeleteRequest { condition: WriteCondition::Present, ..DeleteRequest::of("b") },
     ];
-    let answers = wait(world.volume.delete_objects("b", &keys)).unwrap();
+    let answers = wait(world.volume.delete_objects("b", &requests)).unwrap();
+    let answers: Vec<_> = answers.into_iter().map(|answer| answer.map(|deleted| deleted.removed)).collect();
     assert!(matches!(answers[..], [Ok(true), Ok(false), Err(Error::PreconditionFailed), Err(Error::NoSuchKey)]));
 }
 

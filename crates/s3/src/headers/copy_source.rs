@@ -1,24 +1,40 @@
 //! `x-amz-copy-source` and `x-amz-rename-source`: the object that another one is made from.
 
-use margay_volume::KEY_BYTES_MAX;
+use margay_volume::{KEY_BYTES_MAX, VersionId};
 
 use crate::error::{S3Error, key_too_long};
+use crate::headers::version;
 use crate::route::query::decode;
 
-/// Reads `[/]bucket/key[?versionId=null]`, percent-encoded.
-pub(crate) fn parse_copy_source(header: &str, value: &str) -> Result<(String, String), S3Error> {
+/// What another object is made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CopySource {
+    pub bucket: String,
+    pub key: String,
+    /// `None`: the current one.
+    pub version: Option<VersionId>,
+}
+
+impl CopySource {
+    pub(crate) fn name(&self) -> (&str, &str, Option<VersionId>) {
+        (&self.bucket, &self.key, self.version)
+    }
+}
+
+/// Reads `[/]bucket/key[?versionId=ID]`, percent-encoded.
+pub(crate) fn parse_copy_source(header: &str, value: &str) -> Result<CopySource, S3Error> {
     if value.starts_with("arn:") {
         return Err(S3Error::not_implemented(&format!("{header} with an access point")));
     }
     // A question mark of a key is written %3F.
     let (path, version) = value.split_once("?versionId=").map_or((value, None), |(path, id)| (path, Some(id)));
-    if version.is_some_and(|version| version != "null") {
-        return Err(S3Error::not_implemented(&format!("{header} with a version")));
-    }
+    let version = version.map(|text| version::parse(header, text)).transpose()?;
     let path = decode(path, false)?;
     let path = path.strip_prefix('/').unwrap_or(&path);
     match path.split_once('/') {
-        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => Ok((bucket.to_owned(), checked(key)?)),
+        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
+            Ok(CopySource { bucket: bucket.to_owned(), key: checked(key)?, version })
+        }
         _ => Err(S3Error::argument(header, value, "Copy Source must mention the source bucket and key: bucket/key")),
     }
 }
@@ -47,9 +63,12 @@ mod tests {
     #[test]
     fn copy_sources() {
         let of = |value: &str| parse_copy_source("x-amz-copy-source", value);
-        let wanted = ("bucket".to_owned(), "a/b c+?".to_owned());
+        let wanted = CopySource { bucket: "bucket".to_owned(), key: "a/b c+?".to_owned(), version: None };
         assert_eq!(of("/bucket/a/b%20c+%3F").unwrap(), wanted);
-        assert_eq!(of("bucket/a/b%20c+%3F?versionId=null").unwrap(), wanted);
+        let of_version = |version| CopySource { version: Some(version), ..wanted.clone() };
+        assert_eq!(of("bucket/a/b%20c+%3F?versionId=null").unwrap(), of_version(VersionId::Null));
+        let numbered = of("bucket/a/b%20c+%3F?versionId=00000000000000ff").unwrap();
+        assert_eq!(numbered, of_version(VersionId::Numbered(255)));
         assert_eq!(of("bucket%2Fa/b%20c+%3F").unwrap(), wanted);
         for bad in ["", "/", "bucket", "bucket/", "//key", "bucket/k?versionId=1", "arn:aws:s3:x", "b/%ff"] {
             assert!(of(bad).is_err(), "{bad}");

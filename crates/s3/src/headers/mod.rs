@@ -7,8 +7,10 @@ pub(crate) mod condition;
 pub(crate) mod content;
 pub(crate) mod copy_source;
 pub(crate) mod etag;
+pub(crate) mod lock;
 pub(crate) mod mail_word;
 pub(crate) mod range;
+pub(crate) mod version;
 
 use http::HeaderMap;
 

@@ -4,6 +4,7 @@ use bytes::BytesMut;
 
 use super::Call;
 use crate::error::S3Error;
+use crate::headers::version;
 use crate::reply::Reply;
 use crate::xml::write::Writer;
 
@@ -11,7 +12,8 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     if call.key().is_empty() {
         call.volume.head_bucket(call.bucket()).await?;
     } else {
-        call.volume.head_object(call.bucket(), call.key(), &Default::default()).await?;
+        let version = version::asked(call.query)?;
+        call.volume.head_version(call.bucket(), call.key(), version, &Default::default()).await?;
     }
     let mut out = BytesMut::with_capacity(512);
     let mut writer = Writer::new(&mut out);

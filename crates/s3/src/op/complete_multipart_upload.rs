@@ -9,7 +9,7 @@ use super::{Call, checksum};
 use crate::body::{Algorithm, Checksum};
 use crate::error::{Code, S3Error};
 use crate::headers::condition::write_condition;
-use crate::headers::{etag, text};
+use crate::headers::{etag, text, version};
 use crate::payload::Payload;
 use crate::reply::Reply;
 use crate::xml::read::{Malformed, walk};
@@ -73,7 +73,9 @@ fn reply(call: &Call<'_>, outcome: &PutOutcome, checksums: &Headers) -> Reply {
     checksum::write(checksums, &mut writer);
     writer.optional("ChecksumType", checksums.get(checksum::TYPE).map(String::as_str));
     writer.close("CompleteMultipartUploadResult");
-    Reply::xml(out)
+    let mut reply = Reply::xml(out);
+    version::give_back(version::made(outcome.version), &mut reply.headers);
+    reply
 }
 
 fn location(call: &Call<'_>) -> String {

@@ -1,13 +1,13 @@
 //! CopyObject: a new entry for the same bytes.
 
 use bytes::BytesMut;
-use margay_volume::{CopyRequest, Document, ETagMatch, Error, Headers, ReadCondition};
+use margay_volume::{CopyRequest, Document, ETagMatch, Error, Headers, ObjectInfo, PutOutcome, ReadCondition};
 
 use super::{Call, checksum, object_tagging};
 use crate::error::S3Error;
 use crate::headers::condition::{read_condition, write_condition};
-use crate::headers::copy_source::parse_copy_source;
-use crate::headers::{content, etag, text};
+use crate::headers::copy_source::{CopySource, parse_copy_source};
+use crate::headers::{content, etag, lock, text, version};
 use crate::reply::Reply;
 use crate::route::target::check_bucket_name;
 use crate::time::iso;
@@ -18,13 +18,12 @@ const ATTEMPTS_MAX: u32 = 8;
 const SOURCE: &str = "x-amz-copy-source";
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
-    let source = text(call.headers, SOURCE)?.unwrap_or_default();
-    let (source_bucket, source_key) = parse_copy_source(SOURCE, source)?;
-    check_bucket_name(&source_bucket)?;
+    let source = parse_copy_source(SOURCE, text(call.headers, SOURCE)?.unwrap_or_default())?;
+    check_bucket_name(&source.bucket)?;
     let replaces = text(call.headers, "x-amz-metadata-directive")?
         .is_some_and(|directive| directive.eq_ignore_ascii_case("REPLACE"));
     let own = content::collect(call.headers)?;
-    let onto_itself = source_bucket == call.bucket() && source_key == call.key();
+    let onto_itself = source.bucket == call.bucket() && source.key == call.key() && source.version.is_none();
     if onto_itself && !replaces {
         return Err(S3Error::invalid_request(
             "This copy request is illegal because it is trying to copy an object to itself without changing the \
@@ -32,42 +31,48 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         ));
     }
     let mut request = CopyRequest {
-        source_bucket: &source_bucket,
-        source_key: &source_key,
+        source_bucket: &source.bucket,
+        source_key: &source.key,
+        source_version: source.version,
         bucket: call.bucket(),
         key: call.key(),
+        documents: lock::collect(call.headers)?,
         condition: write_condition(call.headers)?,
         source_condition: read_condition(call.headers, "x-amz-copy-source-")?,
         ..CopyRequest::default()
     };
     if text(call.headers, "x-amz-tagging-directive")?.is_some_and(|own| own.eq_ignore_ascii_case("REPLACE")) {
-        request.documents = object_tagging::of_request(call)?;
+        request.documents.extend(object_tagging::of_request(call)?);
     } else {
         request.documents_kept = [Document::Tags].into_iter().collect();
     }
     if !replaces {
         let outcome = call.volume.copy_object(request).await.map_err(source_error)?;
-        return Ok(reply(&outcome, None));
+        return Ok(reply(&outcome, &source, None));
     }
     // New metadata keeps the checksum of the bytes, so it is read first and the copy pinned to what was read.
     for _ in 0..ATTEMPTS_MAX {
         let asked = read_condition(call.headers, "x-amz-copy-source-")?;
-        let info = call.volume.head_object(&source_bucket, &source_key, &asked).await.map_err(source_error)?;
+        let info = head(call, &source, &asked).await.map_err(source_error)?;
         let mut headers = own.clone();
         keep_checksum(&info.headers, &mut headers);
         request.headers = Some(headers);
         request.source_condition = pinned(asked, info.etag);
         match call.volume.copy_object(request.clone()).await {
             // Whose condition failed: the pin's, or the client's own? Reading again tells.
-            Err(Error::PreconditionFailed) if call_again(call, &source_bucket, &source_key, &info.etag).await => {}
-            outcome => return Ok(reply(&outcome.map_err(source_error)?, Some(&info.headers))),
+            Err(Error::PreconditionFailed) if call_again(call, &source, &info.etag).await => {}
+            outcome => return Ok(reply(&outcome.map_err(source_error)?, &source, Some(&info.headers))),
         }
     }
     Err(Error::Busy.into())
 }
 
-async fn call_again(call: &Call<'_>, bucket: &str, key: &str, seen: &margay_volume::ETag) -> bool {
-    let now = call.volume.head_object(bucket, key, &ReadCondition::default()).await;
+pub(super) async fn head(call: &Call<'_>, source: &CopySource, condition: &ReadCondition) -> Result<ObjectInfo, Error> {
+    call.volume.head_version(&source.bucket, &source.key, source.version, condition).await
+}
+
+async fn call_again(call: &Call<'_>, source: &CopySource, seen: &margay_volume::ETag) -> bool {
+    let now = head(call, source, &ReadCondition::default()).await;
     now.is_ok_and(|info| info.etag != *seen)
 }
 
@@ -91,15 +96,18 @@ pub(super) fn source_error(error: Error) -> S3Error {
     }
 }
 
-fn reply(outcome: &margay_volume::PutOutcome, source: Option<&Headers>) -> Reply {
+fn reply(outcome: &PutOutcome, source: &CopySource, checksums: Option<&Headers>) -> Reply {
     let mut out = BytesMut::with_capacity(320);
     let mut writer = Writer::new(&mut out);
     writer.root("CopyObjectResult");
     writer.text("LastModified", &iso(outcome.modified));
     writer.text("ETag", &etag::quoted(&outcome.etag));
-    if let Some(source) = source {
-        checksum::write(source, &mut writer);
+    if let Some(checksums) = checksums {
+        checksum::write(checksums, &mut writer);
     }
     writer.close("CopyObjectResult");
-    Reply::xml(out)
+    let mut reply = Reply::xml(out);
+    version::give_back(version::made(outcome.version), &mut reply.headers);
+    version::tell_source(source.version, &mut reply.headers);
+    reply
 }

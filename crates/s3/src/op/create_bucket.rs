@@ -1,9 +1,11 @@
 //! CreateBucket.
 
 use http::StatusCode;
+use margay_volume::NewBucket;
 
 use super::Call;
 use crate::error::{Code, S3Error};
+use crate::headers::text;
 use crate::payload::Payload;
 use crate::reply::Reply;
 use crate::xml::read::walk;
@@ -13,7 +15,10 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     if !document.is_empty() {
         check(&document)?;
     }
-    call.volume.create_bucket(call.bucket()).await.map_err(|error| match error {
+    let object_lock =
+        text(call.headers, "x-amz-bucket-object-lock-enabled")?.is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let new = NewBucket { object_lock, ..NewBucket::default() };
+    call.volume.create_bucket_with(call.bucket(), &new).await.map_err(|error| match error {
         margay_volume::Error::BucketExists => {
             S3Error::from(Code::BucketAlreadyOwnedByYou).with("BucketName", call.bucket())
         }

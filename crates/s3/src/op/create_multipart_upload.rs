@@ -6,13 +6,14 @@ use http::HeaderName;
 use super::{Call, checksum, object_tagging};
 use crate::body::Algorithm;
 use crate::error::S3Error;
-use crate::headers::{content, text};
+use crate::headers::{content, lock, text};
 use crate::reply::Reply;
 use crate::xml::write::Writer;
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let mut headers = content::collect(call.headers)?;
-    let documents = object_tagging::of_request(call)?;
+    let mut documents = object_tagging::of_request(call)?;
+    documents.extend(lock::collect(call.headers)?);
     // `route::policy` lets only known names through.
     let algorithm = text(call.headers, checksum::ALGORITHM)?.and_then(Algorithm::from_name);
     let asked = text(call.headers, checksum::TYPE)?.and_then(checksum::Kind::from_name);

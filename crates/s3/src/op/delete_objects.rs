@@ -1,12 +1,12 @@
 //! DeleteObjects.
 
 use bytes::BytesMut;
-use margay_volume::{KEY_BYTES_MAX, WriteCondition};
+use margay_volume::{DeleteRequest, Deleted, KEY_BYTES_MAX, WriteCondition};
 
-use super::Call;
+use super::{Call, object_lock};
 use crate::body::Algorithm;
 use crate::error::{S3Error, key_too_long};
-use crate::headers::etag;
+use crate::headers::{etag, version};
 use crate::payload::Payload;
 use crate::reply::Reply;
 use crate::xml::read::{Malformed, walk};
@@ -36,43 +36,36 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         return Err(S3Error::invalid_request("Missing required header for this request: Content-MD5"));
     }
     call.volume.head_bucket(call.bucket()).await?;
+    let bypass_governance = object_lock::bypasses_governance(call)?;
     let deletions = parse(&payload.document(call.headers, true).await?)?;
     // What cannot be tried has its refusal already; the rest goes to the volume in one step.
-    let mut outcomes: Vec<Option<S3Error>> = Vec::with_capacity(deletions.entries.len());
+    let mut outcomes: Vec<Result<Deleted, S3Error>> = Vec::with_capacity(deletions.entries.len());
     let mut tried = Vec::with_capacity(deletions.entries.len());
     for entry in &deletions.entries {
-        let refusal = match condition(entry) {
-            Ok(condition) => {
-                tried.push((entry.key.clone(), condition));
-                None
-            }
-            Err(refusal) => Some(refusal),
-        };
-        outcomes.push(refusal);
+        outcomes.push(request(entry, bypass_governance).map(|request| {
+            tried.push(request);
+            Deleted::default()
+        }));
     }
     let mut results = call.volume.delete_objects(call.bucket(), &tried).await?.into_iter();
-    for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
-        match results.next() {
-            Some(Ok(_)) => {}
-            Some(Err(error)) => *outcome = Some(error.into()),
-            None => return Err(S3Error::internal(&"fewer outcomes than deleted keys")),
-        }
+    for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
+        let result = results.next().ok_or_else(|| S3Error::internal(&"fewer outcomes than deleted keys"))?;
+        *outcome = result.map_err(S3Error::from);
     }
     Ok(reply(&deletions, &outcomes))
 }
 
-fn condition(entry: &Entry) -> Result<WriteCondition, S3Error> {
+fn request(entry: &Entry, bypass_governance: bool) -> Result<DeleteRequest<'_>, S3Error> {
     if entry.key.len() > KEY_BYTES_MAX {
         return Err(key_too_long());
     }
-    if entry.version.as_deref().is_some_and(|version| version != "null") {
-        return Err(S3Error::not_implemented("element VersionId other than null"));
-    }
-    Ok(match entry.etag.as_deref() {
+    let version = entry.version.as_deref().map(|text| version::parse("VersionId", text)).transpose()?;
+    let condition = match entry.etag.as_deref() {
         None => WriteCondition::None,
         Some("*") => WriteCondition::Present,
         Some(text) => WriteCondition::Matches(etag::parse(text).into_iter().collect()),
-    })
+    };
+    Ok(DeleteRequest { key: &entry.key, version, condition, bypass_governance })
 }
 
 pub(crate) fn parse(document: &[u8]) -> Result<Deletions, S3Error> {
@@ -109,20 +102,24 @@ pub(crate) fn parse(document: &[u8]) -> Result<Deletions, S3Error> {
     }
 }
 
-fn reply(deletions: &Deletions, outcomes: &[Option<S3Error>]) -> Reply {
+fn reply(deletions: &Deletions, outcomes: &[Result<Deleted, S3Error>]) -> Reply {
     let mut out = BytesMut::with_capacity(256 + deletions.entries.len() * 80);
     let mut writer = Writer::new(&mut out);
     writer.root("DeleteResult");
     for (entry, outcome) in deletions.entries.iter().zip(outcomes) {
         match outcome {
-            None if deletions.quiet => {}
-            None => {
+            Ok(_) if deletions.quiet => {}
+            Ok(deleted) => {
                 writer.open("Deleted");
                 writer.text("Key", &entry.key);
                 writer.optional("VersionId", entry.version.as_deref());
+                if let Some(marker) = deleted.version.filter(|_| deleted.marker) {
+                    writer.flag("DeleteMarker", true);
+                    writer.text("DeleteMarkerVersionId", &marker.to_string());
+                }
                 writer.close("Deleted");
             }
-            Some(error) => {
+            Err(error) => {
                 writer.open("Error");
                 writer.text("Key", &entry.key);
                 writer.optional("VersionId", entry.version.as_deref());
@@ -149,7 +146,9 @@ mod tests {
         assert!(deletions.quiet);
         assert_eq!(deletions.entries[0].key, " a&b\n");
         // An ETag that nothing can have must match nothing.
-        assert_eq!(condition(&deletions.entries[1]).unwrap(), WriteCondition::Matches(vec![]));
+        let request = request(&deletions.entries[1], false).unwrap();
+        assert_eq!(request.condition, WriteCondition::Matches(vec![]));
+        assert_eq!(request.version, Some(margay_volume::VersionId::Null));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use margay_volume::{Documents, ETag, Headers, ObjectInfo, ReadCondition};
 use super::Call;
 use crate::error::S3Error;
 use crate::headers::condition::read_condition;
+use crate::headers::version;
 use crate::reply::Reply;
 use crate::stream::{ObjectPieces, S3Body};
 
@@ -16,8 +17,8 @@ mod describe;
 pub(crate) use self::describe::{add_part_checksum, describe, select};
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
-    let condition = read_condition(call.headers, "")?;
-    let reader = match call.volume.get_object(call.bucket(), call.key(), &condition).await {
+    let (condition, version) = (read_condition(call.headers, "")?, version::asked(call.query)?);
+    let reader = match call.volume.get_version(call.bucket(), call.key(), version, &condition).await {
         Ok(reader) => reader,
         Err(error) => return Err(not_modified(call, error).await),
     };
@@ -38,6 +39,7 @@ pub(crate) fn run_fixed(call: &Call<'_>, object: &Bytes) -> Result<Reply, S3Erro
         headers: Headers::new(),
         part_sizes: Vec::new(),
         documents: Documents::new(),
+        version: None,
     };
     let selection = select(call, &info)?;
     let (status, headers) = describe(call, &info, &selection)?;
@@ -51,7 +53,9 @@ pub(super) async fn not_modified(call: &Call<'_>, error: margay_volume::Error) -
         return with_key(call, error.into());
     }
     let mut refusal = S3Error::from(error);
-    if let Ok(info) = call.volume.head_object(call.bucket(), call.key(), &ReadCondition::default()).await {
+    if let Ok(version) = version::asked(call.query)
+        && let Ok(info) = call.volume.head_version(call.bucket(), call.key(), version, &ReadCondition::default()).await
+    {
         refusal = refusal
             .header(http::header::ETAG, crate::headers::etag::quoted(&info.etag))
             .header(http::header::LAST_MODIFIED, crate::time::http_date(info.modified));

@@ -5,7 +5,7 @@ use margay_volume::{Headers, ObjectInfo, ReadCondition};
 
 use super::{Call, checksum};
 use crate::error::S3Error;
-use crate::headers::text;
+use crate::headers::{text, version};
 use crate::reply::Reply;
 use crate::time::http_date;
 use crate::xml::write::Writer;
@@ -26,9 +26,10 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         let message = "The x-amz-object-attributes header specifying the attributes to be retrieved is required";
         return Err(S3Error::invalid_request(message));
     }
+    let version = version::asked(call.query)?;
     let first = number(call, "x-amz-part-number-marker", 0)?;
     let max = number(call, "x-amz-max-parts", PARTS_MAX)?.min(PARTS_MAX);
-    let info = call.volume.head_object(call.bucket(), call.key(), &ReadCondition::default()).await?;
+    let info = call.volume.head_version(call.bucket(), call.key(), version, &ReadCondition::default()).await?;
     let wants = |name: &str| asked.iter().any(|own| own == name);
     let mut out = BytesMut::with_capacity(512);
     let mut writer = Writer::new(&mut out);
@@ -43,7 +44,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         writer.close("Checksum");
     }
     if wants("ObjectParts") && !info.part_sizes.is_empty() {
-        let checksums = call.volume.part_checksums(call.bucket(), call.key()).await?;
+        let checksums = call.volume.part_checksums((call.bucket(), call.key(), version)).await?;
         write_parts(&mut writer, &info, &checksums, first, max);
     }
     if wants("StorageClass") {
@@ -53,7 +54,9 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         writer.number("ObjectSize", info.size);
     }
     writer.close("GetObjectAttributesResponse");
-    Reply::xml(out).header(http::header::LAST_MODIFIED, &http_date(info.modified))
+    let mut reply = Reply::xml(out).header(http::header::LAST_MODIFIED, &http_date(info.modified))?;
+    version::give_back(info.version, &mut reply.headers);
+    Ok(reply)
 }
 
 fn number(call: &Call<'_>, name: &str, default: u64) -> Result<u64, S3Error> {

@@ -4,12 +4,13 @@ use super::Call;
 use super::get_object::{add_part_checksum, describe, not_modified, select};
 use crate::error::S3Error;
 use crate::headers::condition::read_condition;
+use crate::headers::version;
 use crate::reply::Reply;
 use crate::stream::S3Body;
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
-    let condition = read_condition(call.headers, "")?;
-    let info = match call.volume.head_object(call.bucket(), call.key(), &condition).await {
+    let (condition, version) = (read_condition(call.headers, "")?, version::asked(call.query)?);
+    let info = match call.volume.head_version(call.bucket(), call.key(), version, &condition).await {
         Ok(info) => info,
         Err(error) => return Err(not_modified(call, error).await),
     };

@@ -1,44 +1,99 @@
-//! ListObjectVersions of a bucket that never had versions: every object is its own only version, `null`.
+//! ListObjectVersions: every version and delete marker, by key, of one key the newest first.
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
+use margay_volume::{ListVersionsRequest, VersionId, VersionItem, VersionsAfter};
 
 use super::Call;
-use super::listing::{Constant, Page, collect};
+use super::listing::{Items, Page};
 use crate::error::S3Error;
+use crate::headers::{etag, version};
 use crate::reply::Reply;
+use crate::time::iso;
 use crate::xml::write::Writer;
+
+const KEY_MARKER: &str = "key-marker";
+const VERSION_MARKER: &str = "version-id-marker";
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let page = Page::of(call, "max-keys")?;
-    let key_marker = call.query.get("key-marker").unwrap_or("");
-    let version_marker = call.query.get("version-id-marker").unwrap_or("");
-    if !version_marker.is_empty() && version_marker != "null" {
-        return Err(S3Error::argument("version-id-marker", version_marker, "Invalid version id specified"));
-    }
+    let key_marker = call.query.get(KEY_MARKER).unwrap_or("");
+    let version_marker = call.query.get(VERSION_MARKER).unwrap_or("");
     if !version_marker.is_empty() && key_marker.is_empty() {
         let message = "A version-id marker cannot be specified without a key marker.";
-        return Err(S3Error::argument("version-id-marker", version_marker, message));
+        return Err(S3Error::argument(VERSION_MARKER, version_marker, message));
     }
-    let after = (!key_marker.is_empty()).then(|| (key_marker, page.is_common_prefix(key_marker)));
-    let constant = Constant {
-        element: "Version",
-        after_key: "<VersionId>null</VersionId><IsLatest>true</IsLatest>",
-        tail: call.owner("Owner"),
+    let after = match (key_marker, version_marker) {
+        ("", _) => None,
+        (key, "") if page.is_common_prefix(key) => Some(VersionsAfter::Prefix(key)),
+        (key, "") => Some(VersionsAfter::Key(key)),
+        (key, version) => Some(VersionsAfter::Version(key, version::parse(VERSION_MARKER, version)?)),
     };
-    let items = collect(call, &page, after, &constant).await?;
+    let (items, next) = collect(call, &page, after).await?;
     let mut head = BytesMut::with_capacity(1024);
     let mut writer = Writer::new(&mut head);
     writer.root("ListVersionsResult");
     page.echo(&mut writer);
     page.element(&mut writer, "KeyMarker", key_marker);
     writer.text("VersionIdMarker", version_marker);
-    if let Some((next, is_prefix)) = &items.next {
-        page.element(&mut writer, "NextKeyMarker", next);
-        if !is_prefix {
-            writer.text("NextVersionIdMarker", "null");
-        }
+    if let Some((key, version)) = &next {
+        page.element(&mut writer, "NextKeyMarker", key);
+        writer.optional("NextVersionIdMarker", version.map(|version| version.to_string()).as_deref());
     }
     writer.number("MaxKeys", page.max);
-    writer.flag("IsTruncated", items.next.is_some());
+    writer.flag("IsTruncated", next.is_some());
     Ok(items.reply(head, "ListVersionsResult"))
+}
+
+/// Where the next page begins: a key and its version, or a common prefix.
+type NextPage = Option<(String, Option<VersionId>)>;
+
+/// Lists one page.
+async fn collect(
+    call: &Call<'_>,
+    page: &Page<'_>,
+    after: Option<VersionsAfter<'_>>,
+) -> Result<(Items, NextPage), S3Error> {
+    let mut items = Items { objects: BytesMut::new(), prefixes: BytesMut::new(), count: 0, next: None };
+    let Page { bucket, prefix, delimiter, max, .. } = *page;
+    let request = ListVersionsRequest { bucket, prefix, delimiter, after, max: max as usize };
+    let owner = call.owner("Owner");
+    let outcome = call
+        .volume
+        .list_versions(&request, &mut |item| {
+            items.count += 1;
+            put(&mut items, page, &owner, &item);
+        })
+        .await?;
+    assert!(items.count <= page.max, "a page holds no more than was asked for");
+    Ok((items, outcome.next))
+}
+
+fn put(items: &mut Items, page: &Page<'_>, owner: &str, item: &VersionItem<'_>) {
+    let (element, key, version, is_latest, modified) = match *item {
+        VersionItem::Prefix(prefix) => {
+            items.prefixes.put_slice(b"<CommonPrefixes><Prefix>");
+            page.name(&mut items.prefixes, prefix);
+            items.prefixes.put_slice(b"</Prefix></CommonPrefixes>");
+            return;
+        }
+        VersionItem::Version { key, version, is_latest, modified, .. } => {
+            ("Version", key, version, is_latest, modified)
+        }
+        VersionItem::DeleteMarker { key, version, is_latest, modified } => {
+            ("DeleteMarker", key, version, is_latest, modified)
+        }
+    };
+    let mut writer = Writer::new(&mut items.objects);
+    writer.open(element);
+    page.element(&mut writer, "Key", key);
+    writer.text("VersionId", &version.to_string());
+    writer.flag("IsLatest", is_latest);
+    writer.text("LastModified", &iso(modified));
+    if let VersionItem::Version { etag, size, .. } = item {
+        writer.text("ETag", &etag::quoted(etag));
+        writer.number("Size", *size);
+        writer.text("StorageClass", "STANDARD");
+    }
+    writer.raw(owner);
+    writer.close(element);
 }

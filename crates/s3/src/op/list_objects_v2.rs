@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 
 use super::Call;
-use super::listing::{Constant, Page, collect};
+use super::listing::{Page, collect};
 use super::token;
 use crate::error::S3Error;
 use crate::reply::Reply;
@@ -24,7 +24,8 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         (None, None) => None,
     };
     let with_owner = call.query.get("fetch-owner") == Some("true");
-    let items = collect(call, &page, after, &Constant::contents(with_owner.then(|| call.owner("Owner")))).await?;
+    let owner = if with_owner { call.owner("Owner") } else { String::new() };
+    let items = collect(call, &page, after, &owner).await?;
     let mut head = BytesMut::with_capacity(1024);
     let mut writer = Writer::new(&mut head);
     writer.root("ListBucketResult");

@@ -72,22 +72,6 @@ impl<'c> Page<'c> {
     }
 }
 
-/// What every object's element holds beside its own facts.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Constant {
-    pub element: &'static str,
-    /// XML after the key.
-    pub after_key: &'static str,
-    /// XML after the size; the owner goes here.
-    pub tail: String,
-}
-
-impl Constant {
-    pub(crate) fn contents(owner: Option<String>) -> Constant {
-        Constant { element: "Contents", after_key: "", tail: owner.unwrap_or_default() }
-    }
-}
-
 /// Items of a page as XML.
 pub(crate) struct Items {
     pub objects: BytesMut,
@@ -97,12 +81,12 @@ pub(crate) struct Items {
     pub next: Option<(String, bool)>,
 }
 
-/// Lists one page.
+/// Lists one page; `owner` is XML that every object's element holds.
 pub(crate) async fn collect(
     call: &Call<'_>,
     page: &Page<'_>,
     after: Option<(&str, bool)>,
-    constant: &Constant,
+    owner: &str,
 ) -> Result<Items, S3Error> {
     let mut items = Items { objects: BytesMut::new(), prefixes: BytesMut::new(), count: 0, next: None };
     if page.max == 0 {
@@ -123,7 +107,7 @@ pub(crate) async fn collect(
         .list(&request, &mut |item| {
             items.count += 1;
             match item {
-                ListItem::Object { .. } => put_object(&mut items.objects, page, constant, &item),
+                ListItem::Object { .. } => put_object(&mut items.objects, page, owner, &item),
                 ListItem::Prefix(prefix) => {
                     items.prefixes.put_slice(b"<CommonPrefixes><Prefix>");
                     page.name(&mut items.prefixes, prefix);
@@ -137,16 +121,12 @@ pub(crate) async fn collect(
     Ok(items)
 }
 
-fn put_object(out: &mut BytesMut, page: &Page<'_>, constant: &Constant, item: &ListItem<'_>) {
+fn put_object(out: &mut BytesMut, page: &Page<'_>, owner: &str, item: &ListItem<'_>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let ListItem::Object { key, size, etag, modified } = item else { return };
-    out.put_u8(b'<');
-    out.put_slice(constant.element.as_bytes());
-    out.put_slice(b"><Key>");
+    out.put_slice(b"<Contents><Key>");
     page.name(out, key);
-    out.put_slice(b"</Key>");
-    out.put_slice(constant.after_key.as_bytes());
-    out.put_slice(b"<LastModified>");
+    out.put_slice(b"</Key><LastModified>");
     put_iso(out, *modified);
     out.put_slice(b"</LastModified><ETag>&quot;");
     let mut digits = [0; 32];
@@ -162,10 +142,8 @@ fn put_object(out: &mut BytesMut, page: &Page<'_>, constant: &Constant, item: &L
     out.put_slice(b"&quot;</ETag><Size>");
     decimal(out, *size);
     out.put_slice(b"</Size>");
-    out.put_slice(constant.tail.as_bytes());
-    out.put_slice(b"<StorageClass>STANDARD</StorageClass></");
-    out.put_slice(constant.element.as_bytes());
-    out.put_u8(b'>');
+    out.put_slice(owner.as_bytes());
+    out.put_slice(b"<StorageClass>STANDARD</StorageClass></Contents>");
 }
 
 impl Items {
@@ -196,7 +174,7 @@ mod tests {
         let etag = ETag { digest: [0xab; 16], parts: 3 };
         let modified = Timestamp(784_111_777_000_000_000);
         let item = ListItem::Object { key: "p/a&b", size: 42, etag, modified };
-        put_object(&mut out, &page(None, false), &Constant::contents(None), &item);
+        put_object(&mut out, &page(None, false), "", &item);
         let expected = format!(
             "<Contents><Key>p/a&amp;b</Key><LastModified>1994-11-06T08:49:37.000Z</LastModified>\
              <ETag>&quot;{}-3&quot;</ETag><Size>42</Size><StorageClass>STANDARD</StorageClass></Contents>",
@@ -204,7 +182,7 @@ mod tests {
         );
         assert_eq!(out, expected.as_bytes());
         let mut out = BytesMut::new();
-        put_object(&mut out, &page(None, true), &Constant::contents(None), &item);
+        put_object(&mut out, &page(None, true), "", &item);
         assert!(out.starts_with(b"<Contents><Key>p/a%26b</Key>"));
     }
 

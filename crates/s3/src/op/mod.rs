@@ -20,6 +20,7 @@ mod delete_bucket;
 mod delete_object;
 pub(crate) mod delete_objects;
 mod get_bucket_location;
+mod get_bucket_versioning;
 mod get_object;
 mod get_object_attributes;
 mod head_bucket;
@@ -31,7 +32,9 @@ mod list_objects;
 mod list_objects_v2;
 mod list_parts;
 mod listing;
+pub(crate) mod object_lock;
 mod object_tagging;
+pub(crate) mod put_bucket_versioning;
 mod put_object;
 mod remove_setting;
 mod rename_object;
@@ -142,7 +145,11 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         Op::GetBucketRequestPayment => bucket_request_payment::get(call).await,
         Op::GetBucketTagging => bucket_tagging::get(call).await,
         Op::GetBucketWebsite => bucket_website::get(call).await,
+        Op::GetBucketVersioning => get_bucket_versioning::run(call).await,
         Op::GetObject => get_object::run(call).await,
+        Op::GetObjectLegalHold => object_lock::legal_hold::get(call).await,
+        Op::GetObjectLockConfiguration => object_lock::configuration::get(call).await,
+        Op::GetObjectRetention => object_lock::retention::get(call).await,
         Op::GetObjectAttributes => get_object_attributes::run(call).await,
         Op::GetObjectTagging => object_tagging::get(call).await,
         Op::HeadBucket => head_bucket::run(call).await,
@@ -158,6 +165,10 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         Op::PutBucketRequestPayment => bucket_request_payment::put(call, payload).await,
         Op::PutBucketTagging => bucket_tagging::put(call, payload).await,
         Op::PutBucketWebsite => bucket_website::put(call, payload).await,
+        Op::PutBucketVersioning => put_bucket_versioning::run(call, payload).await,
+        Op::PutObjectLegalHold => object_lock::legal_hold::put(call, payload).await,
+        Op::PutObjectLockConfiguration => object_lock::configuration::put(call, payload).await,
+        Op::PutObjectRetention => object_lock::retention::put(call, payload).await,
         Op::PutObject => put_object::run(call, payload).await,
         Op::PutObjectTagging => object_tagging::put(call, payload).await,
         Op::RenameObject => rename_object::run(call).await,

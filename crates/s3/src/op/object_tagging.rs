@@ -6,7 +6,7 @@ use margay_volume::{Document, Documents, ReadCondition};
 
 use super::Call;
 use crate::error::S3Error;
-use crate::headers::text;
+use crate::headers::{text, version};
 use crate::payload::Payload;
 use crate::reply::Reply;
 use crate::tags::{Tagged, Tags};
@@ -14,31 +14,36 @@ use crate::tags::{Tagged, Tags};
 const HEADER: &str = "x-amz-tagging";
 
 pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, S3Error> {
-    let info = call.volume.head_object(call.bucket(), call.key(), &ReadCondition::default()).await?;
+    let version = version::asked(call.query)?;
+    let info = call.volume.head_version(call.bucket(), call.key(), version, &ReadCondition::default()).await?;
     let mut out = BytesMut::with_capacity(256);
     of(&info.documents).write(&mut out);
-    Ok(Reply::xml(out))
+    let mut reply = Reply::xml(out);
+    version::give_back(info.version, &mut reply.headers);
+    Ok(reply)
 }
 
 pub(crate) async fn put(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
     let tags = Tags::from_xml(&payload.document(call.headers, true).await?, Tagged::Object)?;
-    set(call, tags).await?;
-    Ok(Reply::empty(StatusCode::OK))
+    set(call, tags, StatusCode::OK).await
 }
 
 pub(crate) async fn delete(call: &Call<'_>) -> Result<Reply, S3Error> {
-    set(call, Tags::default()).await?;
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    set(call, Tags::default(), StatusCode::NO_CONTENT).await
 }
 
-async fn set(call: &Call<'_>, tags: Tags) -> Result<(), S3Error> {
+async fn set(call: &Call<'_>, tags: Tags, status: StatusCode) -> Result<Reply, S3Error> {
+    let version = version::asked(call.query)?;
     let tags = document(tags);
     let decide = |mut documents: Documents| {
         documents.remove(&Document::Tags);
         documents.extend(tags.clone());
         Ok(documents)
     };
-    Ok(call.volume.change_documents(call.bucket(), call.key(), decide).await?)
+    call.volume.change_documents_of((call.bucket(), call.key(), version), decide).await?;
+    let mut reply = Reply::empty(status);
+    version::give_back(version, &mut reply.headers);
+    Ok(reply)
 }
 
 /// The tags among an object's documents.

@@ -7,14 +7,15 @@ use super::{Call, checksum, object_tagging};
 use crate::body::{Computed, Want};
 use crate::error::{Code, S3Error};
 use crate::headers::condition::write_condition;
-use crate::headers::{content, etag};
+use crate::headers::{content, etag, lock, version};
 use crate::payload::{Length, Payload};
 use crate::reply::Reply;
 
 pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
     let condition = write_condition(call.headers)?;
     let mut headers = content::collect(call.headers)?;
-    let documents = object_tagging::of_request(call)?;
+    let mut documents = object_tagging::of_request(call)?;
+    documents.extend(lock::collect(call.headers)?);
     let length = body_length(call, &payload)?;
     let upload = match length {
         Length::Exactly(len) => call.volume.begin_upload(call.bucket(), len).await?,
@@ -30,6 +31,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     let request = PutRequest { bucket: call.bucket(), key: call.key(), etag, headers, documents, condition };
     let outcome = call.volume.put_object(request, staged).await?;
     let mut reply = Reply::empty(StatusCode::OK).header(http::header::ETAG, &etag::quoted(&outcome.etag))?;
+    version::give_back(version::made(outcome.version), &mut reply.headers);
     if let Some(sum) = &computed.checksum {
         reply = reply
             .header(HeaderName::from_static(sum.algorithm().header()), &sum.base64())?
@@ -71,7 +73,10 @@ async fn precheck(call: &Call<'_>, condition: &WriteCondition) -> Result<(), S3E
     let holds = match (condition, &found) {
         (WriteCondition::Absent, Ok(_)) => false,
         (WriteCondition::Matches(etags), Ok(info)) => etags.contains(&info.etag),
-        (WriteCondition::Matches(_) | WriteCondition::Present, Err(margay_volume::Error::NoSuchKey)) => {
+        (
+            WriteCondition::Matches(_) | WriteCondition::Present,
+            Err(margay_volume::Error::NoSuchKey | margay_volume::Error::Deleted(_)),
+        ) => {
             return Err(Code::NoSuchKey.into());
         }
         _ => true,

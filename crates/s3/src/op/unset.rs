@@ -7,6 +7,7 @@ use http::StatusCode;
 
 use super::Call;
 use crate::error::{Code, S3Error};
+use crate::headers::version;
 use crate::reply::Reply;
 use crate::route::policy::Op;
 use crate::xml::write::NAMESPACE;
@@ -29,13 +30,10 @@ fn unset(op: Op) -> Option<Unset> {
         Op::GetBucketOwnershipControls => Error(Code::OwnershipControlsNotFoundError),
         Op::GetBucketPolicy | Op::GetBucketPolicyStatus => Error(Code::NoSuchBucketPolicy),
         Op::GetBucketReplication => Error(Code::ReplicationConfigurationNotFoundError),
-        Op::GetObjectLockConfiguration => Error(Code::ObjectLockConfigurationNotFoundError),
         Op::GetPublicAccessBlock => Error(Code::NoSuchPublicAccessBlockConfiguration),
-        Op::GetObjectLegalHold | Op::GetObjectRetention => Error(Code::InvalidRequest),
         Op::GetBucketAccelerateConfiguration => Document("AccelerateConfiguration", ""),
         Op::GetBucketLogging => Document("BucketLoggingStatus", ""),
         Op::GetBucketNotificationConfiguration => Document("NotificationConfiguration", ""),
-        Op::GetBucketVersioning => Document("VersioningConfiguration", ""),
         Op::DeleteBucketEncryption
         | Op::DeleteBucketLifecycle
         | Op::DeleteBucketOwnershipControls
@@ -53,12 +51,10 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     if call.key().is_empty() {
         call.volume.head_bucket(call.bucket()).await?;
     } else {
-        call.volume.head_object(call.bucket(), call.key(), &Default::default()).await?;
+        let version = version::asked(call.query)?;
+        call.volume.head_version(call.bucket(), call.key(), version, &Default::default()).await?;
     }
     match unset {
-        Unset::Error(Code::InvalidRequest) => {
-            Err(S3Error::invalid_request("Bucket is missing Object Lock Configuration"))
-        }
         Unset::Error(code) => Err(S3Error::from(code).with("BucketName", call.bucket())),
         Unset::Removed => Ok(Reply::empty(StatusCode::NO_CONTENT)),
         Unset::Document(root, content) => {
@@ -94,9 +90,13 @@ mod tests {
         "GetBucketLocation",
         "GetBucketRequestPayment",
         "GetBucketTagging",
+        "GetBucketVersioning",
         "GetBucketWebsite",
         "GetObject",
         "GetObjectAttributes",
+        "GetObjectLegalHold",
+        "GetObjectLockConfiguration",
+        "GetObjectRetention",
         "GetObjectTagging",
         "HeadBucket",
         "HeadObject",
@@ -110,8 +110,12 @@ mod tests {
         "PutBucketCors",
         "PutBucketRequestPayment",
         "PutBucketTagging",
+        "PutBucketVersioning",
         "PutBucketWebsite",
         "PutObject",
+        "PutObjectLegalHold",
+        "PutObjectLockConfiguration",
+        "PutObjectRetention",
         "PutObjectTagging",
         "RenameObject",
         "UploadPart",

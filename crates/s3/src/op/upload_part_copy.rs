@@ -6,15 +6,15 @@ use bytes::BytesMut;
 use http::HeaderMap;
 use margay_volume::{ETag, Error, Headers, ObjectInfo, PART_BYTES_MAX, PartInfo, ReadCondition};
 
-use super::copy_object::source_error;
+use super::copy_object::{head, source_error};
 use super::upload_part::promised_algorithm;
 use super::{Call, checksum};
 use crate::auth::PayloadForm;
 use crate::body::{Algorithm, DigestPlan, Want};
 use crate::error::{Code, S3Error};
 use crate::headers::condition::read_condition;
-use crate::headers::copy_source::parse_copy_source;
-use crate::headers::{etag, text};
+use crate::headers::copy_source::{CopySource, parse_copy_source};
+use crate::headers::{etag, text, version};
 use crate::reply::Reply;
 use crate::route::target::check_bucket_name;
 use crate::stream::PIECE_BYTES_MAX;
@@ -28,17 +28,17 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let number = call.part_number()?;
     let upload = call.required("uploadId")?;
     let source = parse_copy_source(SOURCE, text(call.headers, SOURCE)?.unwrap_or_default())?;
-    check_bucket_name(&source.0)?;
+    check_bucket_name(&source.bucket)?;
     let condition = read_condition(call.headers, "x-amz-copy-source-")?;
     let range = text(call.headers, RANGE)?.map(parse_range).transpose()?;
     let info = call.volume.head_multipart(call.bucket(), call.key(), upload).await?;
-    let object = call.volume.head_object(&source.0, &source.1, &condition).await.map_err(source_error)?;
+    let object = head(call, &source, &condition).await.map_err(source_error)?;
     check_range(&object, range.as_ref())?;
     let part = match promised_algorithm(&info.headers) {
         // The bytes are shared with the source, not moved.
         None => call
             .volume
-            .copy_part(call.bucket(), call.key(), upload, number, (&source.0, &source.1), range, &condition)
+            .copy_part(call.bucket(), call.key(), upload, number, source.name(), range, &condition)
             .await
             .map_err(source_error)?,
         Some(algorithm) => read_and_put(call, upload, number, &source, range, &condition, algorithm).await?,
@@ -50,7 +50,9 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     writer.text("ETag", &etag::quoted(&part.etag));
     checksum::write(&part.headers, &mut writer);
     writer.close("CopyPartResult");
-    Ok(Reply::xml(out))
+    let mut reply = Reply::xml(out);
+    version::tell_source(source.version, &mut reply.headers);
+    Ok(reply)
 }
 
 /// `bytes=first-last`, nothing else.
@@ -84,12 +86,13 @@ async fn read_and_put(
     call: &Call<'_>,
     upload_id: &str,
     number: u16,
-    source: &(String, String),
+    source: &CopySource,
     range: Option<Range<u64>>,
     condition: &ReadCondition,
     algorithm: Algorithm,
 ) -> Result<PartInfo, S3Error> {
-    let reader = call.volume.get_object(&source.0, &source.1, condition).await.map_err(source_error)?;
+    let reader =
+        call.volume.get_version(&source.bucket, &source.key, source.version, condition).await.map_err(source_error)?;
     let mut rest = range.unwrap_or(0..reader.info().size);
     if rest.end > reader.info().size {
         return Err(Error::InvalidRange.into());

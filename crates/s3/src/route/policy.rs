@@ -51,7 +51,7 @@ macro_rules! implemented {
 const PAYER: Param = ("x-amz-request-payer", Only(&["requester"]));
 const OWNER: &[Param] = &[("x-amz-expected-bucket-owner", Any)];
 const OBJECT: &[Param] = &[("x-amz-expected-bucket-owner", Any), PAYER];
-const VERSION: &[Param] = &[("versionId", Only(&["null"]))];
+const VERSION: &[Param] = &[("versionId", Any)];
 const CONTENT: &[Param] = &[
     ("cache-control", Any),
     ("content-disposition", Any),
@@ -66,6 +66,13 @@ const CONTENT: &[Param] = &[
 ];
 const BODY: &[Param] =
     &[("content-length", Any), ("content-md5", Any), ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS))];
+/// Of a body that is a document.
+const DOCUMENT: &[Param] = &[("content-md5", Any), ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS))];
+const LOCKS: &[Param] = &[
+    ("x-amz-object-lock-legal-hold", Any),
+    ("x-amz-object-lock-mode", Any),
+    ("x-amz-object-lock-retain-until-date", Any),
+];
 /// Names of the checksum algorithms.
 pub(crate) const CHECKSUMS: &[&str] = &["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"];
 /// Of operations whose body is a document that sets something.
@@ -115,12 +122,12 @@ implemented! {
     AbortMultipartUpload false query [UPLOAD], headers [OBJECT];
     CompleteMultipartUpload true query [UPLOAD], headers [OBJECT, WRITE_CONDITION, CHECKSUM_VALUES, &[
         ("x-amz-checksum-type", Only(&["COMPOSITE", "FULL_OBJECT"])), ("x-amz-mp-object-size", Any)]];
-    CopyObject false query [], headers [OBJECT, CONTENT, COPY_SOURCE, TAGGING, WRITE_CONDITION, &[
+    CopyObject false query [], headers [OBJECT, CONTENT, COPY_SOURCE, LOCKS, TAGGING, WRITE_CONDITION, &[
         ("x-amz-metadata-directive", Only(&["COPY", "REPLACE"])), ("x-amz-tagging-directive", Only(&["COPY", "REPLACE"]))]];
     CreateBucket true query [], headers [OWNER, &[
-        ("x-amz-acl", Only(&["private"])), ("x-amz-bucket-object-lock-enabled", Only(&["false"])),
+        ("x-amz-acl", Only(&["private"])), ("x-amz-bucket-object-lock-enabled", Only(&["true", "false"])),
         ("x-amz-bucket-namespace", Only(&["global"])), ("x-amz-object-ownership", Only(&["BucketOwnerEnforced"]))]];
-    CreateMultipartUpload false query [], headers [OBJECT, CONTENT, TAGGING, &[
+    CreateMultipartUpload false query [], headers [OBJECT, CONTENT, LOCKS, TAGGING, &[
         ("x-amz-checksum-algorithm", Only(CHECKSUMS)), ("x-amz-checksum-type", Only(&["COMPOSITE", "FULL_OBJECT"]))]];
     DeleteBucket false query [], headers [OWNER];
     DeleteBucketCors false query [], headers [OWNER];
@@ -132,10 +139,10 @@ implemented! {
     DeleteBucketTagging false query [], headers [OWNER];
     DeleteBucketWebsite false query [], headers [OWNER];
     DeleteObject false query [VERSION], headers [OBJECT, &[
-        ("if-match", Any), ("x-amz-bypass-governance-retention", Only(&["false"]))]];
+        ("if-match", Any), ("x-amz-bypass-governance-retention", Any)]];
     DeleteObjectTagging false query [VERSION], headers [OWNER];
     DeleteObjects true query [], headers [OBJECT, &[
-        ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS)), ("x-amz-bypass-governance-retention", Only(&["false"]))]];
+        ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS)), ("x-amz-bypass-governance-retention", Any)]];
     DeletePublicAccessBlock false query [], headers [OWNER];
     GetBucketAccelerateConfiguration false query [], headers [OBJECT];
     GetBucketAcl false query [], headers [OWNER];
@@ -179,8 +186,12 @@ implemented! {
     PutBucketCors true query [], headers [SETTING];
     PutBucketRequestPayment true query [], headers [SETTING];
     PutBucketTagging true query [], headers [SETTING];
+    PutBucketVersioning true query [], headers [SETTING];
     PutBucketWebsite true query [], headers [SETTING];
-    PutObject true query [], headers [OBJECT, CONTENT, BODY, CHECKSUM_VALUES, TAGGING, WRITE_CONDITION];
+    PutObject true query [], headers [OBJECT, CONTENT, BODY, CHECKSUM_VALUES, LOCKS, TAGGING, WRITE_CONDITION];
+    PutObjectLegalHold true query [VERSION], headers [SETTING, &[PAYER]];
+    PutObjectLockConfiguration true query [], headers [SETTING, &[PAYER]];
+    PutObjectRetention true query [VERSION], headers [SETTING, &[PAYER, ("x-amz-bypass-governance-retention", Any)]];
     PutObjectTagging true query [VERSION], headers [SETTING, &[PAYER]];
     RenameObject false query [], headers [WRITE_CONDITION, &[
         ("x-amz-client-token", Any), ("x-amz-rename-source", Any)]];

@@ -152,7 +152,6 @@ mod tests {
             ("PutObject", "", &[("x-amz-brand-new", "a")], "x-amz-brand-new"),
             ("PutObject", "", &[("if-none-match", "\"e\"")], "if-none-match"),
             ("GetObject", "", &[("x-amz-checksum-crc32", "a")], "x-amz-checksum-crc32"),
-            ("GetObject", "versionId=abc", &[], "versionId"),
             ("GetObject", "torrents", &[], "torrents"),
             ("DeleteObject", "", &[("if-unmodified-since", "x")], "if-unmodified-since"),
             ("ListObjects", "list-type=1", &[], "list-type"),

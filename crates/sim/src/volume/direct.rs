@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use margay_volume::{
-    CopyRequest, Documents, ETag, Error, Headers, ListItem, ListRequest, PartChoice, PutRequest, ReadCondition, Staged,
-    Volume, WriteCondition,
+    CopyRequest, DeleteRequest, Documents, ETag, Error, Headers, ListItem, ListRequest, PartChoice, PutRequest,
+    ReadCondition, Staged, Volume, WriteCondition,
 };
 
 use crate::blob::Blob;
@@ -113,7 +113,7 @@ impl Target for Direct {
     }
 
     async fn delete(&self, key: &str) -> Result<(), Trouble> {
-        self.0.delete_object(BUCKET, key, &WriteCondition::None).await?;
+        self.0.delete_object(BUCKET, &DeleteRequest::of(key)).await?;
         Ok(())
     }
 
@@ -174,5 +174,6 @@ pub(super) fn sum<'a>(contents: impl Iterator<Item = &'a Content>) -> margay_vol
     contents.fold(margay_volume::Usage::default(), |sum, content| margay_volume::Usage {
         objects: sum.objects + 1,
         bytes: sum.bytes + content.len,
+        versions: 0,
     })
 }

@@ -91,6 +91,10 @@ fn check_usage(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<
             *right.entry(key::usage(root, Counted::Bytes)).or_default() += bytes;
         }
     }
+    for (root, (count, bytes)) in rows.versions.iter().filter(|(root, _)| rows.roots.contains_key(root)) {
+        right.insert(key::usage(*root, Counted::Versions), *count);
+        *right.entry(key::usage(*root, Counted::Bytes)).or_default() += bytes;
+    }
     let is_root = |ino: &Ino| rows.roots.contains_key(ino);
     check_counters(volume, ("usage", &key::all_usage(), &right), &is_root, findings)
 }

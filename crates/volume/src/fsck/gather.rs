@@ -15,7 +15,9 @@ use crate::key::{self, Ino};
 use crate::kinds::{DocumentSet, SettingSet};
 use crate::open::Volume;
 use crate::record::data::{decode_extent_row, hole, is_hole};
-use crate::record::{Bucket, Damaged, Data, DirectoryEntry, Entry, FileEntry, Orphan, PartRecord, UploadRecord};
+use crate::record::{
+    Bucket, Damaged, Data, DirectoryEntry, Entry, FileEntry, Orphan, PartRecord, UploadRecord, VersionRow,
+};
 use crate::release::distinct_runs;
 use crate::seen::Seen;
 
@@ -42,6 +44,8 @@ pub(super) struct Rows {
     pub(super) directories: HashMap<Ino, (Ino, String, DirectoryEntry)>,
     /// What files directly in a directory add up to: objects, bytes. Every directory with an entry is here.
     pub(super) sums: HashMap<Ino, (i64, i64)>,
+    /// Root of a bucket to what its version rows add up to: rows, bytes.
+    pub(super) versions: HashMap<Ino, (i64, i64)>,
     pub(super) large: BTreeMap<Ino, Large>,
     pub(super) linked: BTreeMap<Ino, Linked>,
     pub(super) with_headers: HashSet<Ino>,
@@ -100,6 +104,7 @@ impl Rows {
     /// What a file owns, whatever its names.
     fn file(&mut self, file: &FileEntry, findings: &mut Findings) {
         self.number(file.ino);
+        self.number(Ino(file.version.sequence));
         findings.report.files += 1;
         findings.report.bytes += file.size;
         if !covered(file) {
@@ -177,6 +182,7 @@ pub(super) fn gather(volume: &Volume, findings: &mut Findings) -> Result<Rows, E
     gather_inodes(volume, &mut rows, findings)?;
     gather_entries(volume, &mut rows, findings)?;
     settle_links(&mut rows, findings);
+    gather_versions(volume, &mut rows, findings)?;
     gather_uploads(volume, &mut rows, findings)?;
     gather_extents(volume, &mut rows, findings)?;
     Ok(rows)
@@ -263,6 +269,27 @@ fn gather_entries(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> 
                     findings.note(FindingKind::Directory, || format!("directory {} as {name:?}", entry.ino.0));
                 }
             }
+        }
+        Ok(())
+    })
+}
+
+fn gather_versions(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> Result<(), Error> {
+    table(volume, findings, &key::all_versions(), |row, value, findings| {
+        let (root, name, sequence) = key::parse_version(row)?;
+        findings.report.versions += 1;
+        rows.number(Ino(sequence));
+        if !rows.roots.contains_key(&root) {
+            findings.note(FindingKind::Leftover, || format!("version {sequence:016x} of {name:?} is in no bucket"));
+        }
+        let sum = rows.versions.entry(root).or_default();
+        sum.0 += 1;
+        if let VersionRow::File(file) = VersionRow::decode(value)? {
+            sum.1 = sum.1.saturating_add(file.size as i64);
+            if file.version.sequence != sequence {
+                findings.note(FindingKind::Versions, || format!("{name:?} has version {sequence:016x} out of place"));
+            }
+            rows.file(&file, findings);
         }
         Ok(())
     })

@@ -8,6 +8,7 @@
 
 mod check;
 mod gather;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,6 +55,8 @@ pub enum FindingKind {
     Links,
     /// A name leads to a file that has no record: the file is lost.
     LostFile,
+    /// Versions of a key are out of order, or the newest is neither current nor a delete marker.
+    Versions,
     /// Data is named in a segment that does not exist or is too short: it is lost.
     MissingData,
     /// Share rows and owners of a run differ.
@@ -77,7 +80,10 @@ pub struct Finding {
 pub struct FsckReport {
     pub buckets: u64,
     pub directories: u64,
+    /// Those that are versions included.
     pub files: u64,
+    /// Versions that are not current, and delete markers.
+    pub versions: u64,
     /// Bytes of all files.
     pub bytes: u64,
     pub uploads: u64,
@@ -150,6 +156,7 @@ impl Volume {
         let mut findings = Findings { report, repairs: Vec::new(), shown_max: options.shown_max, rows };
         let rows = gather::gather(self, &mut findings)?;
         check::check(self, &rows, &mut findings)?;
+        versions::check(self, &rows, &mut findings)?;
         if options.repair {
             let repairs = std::mem::take(&mut findings.repairs);
             findings.report.repaired = repairs.len() as u64;

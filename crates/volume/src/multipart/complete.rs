@@ -60,8 +60,7 @@ impl Volume {
         condition: &WriteCondition,
     ) -> Result<PutOutcome, Error> {
         let wish = Wish { bucket, key, upload, parts, extra: &extra, condition };
-        let (directories, name) = split(key);
-        let done = self.change(bucket, (directories, name), |walk, seen| self.try_complete(walk, name, wish, seen));
+        let done = self.change(bucket, split(key), |walk, seen| self.try_complete(walk, wish, seen));
         match done {
             Ok(((outcome, orphan), seq)) => {
                 if let Some(orphan) = orphan {
@@ -76,21 +75,20 @@ impl Volume {
     fn try_complete(
         &self,
         walk: &Walk<'_>,
-        name: &str,
         wish: Wish<'_>,
         seen: &mut Seen,
     ) -> Result<Done<(PutOutcome, Option<Ino>)>, Refused> {
         let found = match self.find_upload(wish.bucket, wish.key, wish.upload, seen) {
             Ok(found) => found,
             Err(Error::NoSuchUpload) => {
-                let outcome = self.completed_before(walk, name, wish, seen)?.ok_or(Error::NoSuchUpload)?;
+                let outcome = self.completed_before(walk, wish, seen)?.ok_or(Error::NoSuchUpload)?;
                 return Ok(Done::Unchanged((outcome, None), seen.seq));
             }
             Err(error) => return Err(error.into()),
         };
         let chosen = self.choose(&found, wish.parts)?;
-        let current = self.current(walk, name, seen)?;
-        wish.condition.check(current.etag(walk, name))?;
+        let current = self.current(walk, wish.key, seen)?;
+        wish.condition.check(current.etag(walk))?;
         let extents = chosen.extents()?;
         let mut headers = found.record.headers.clone();
         headers.extend(wish.extra.clone());
@@ -105,8 +103,8 @@ impl Volume {
         self.check_added(walk, &current, &file)?;
         self.bequeath(&mut draft, &current, &mut file)?;
         documents::draft_new(&mut draft, &mut file, &documents)?;
-        let outcome = PutOutcome { etag: file.etag, modified: file.modified };
-        let key = self.replace(walk, name, &current, &file, &mut draft)?;
+        let key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
+        let outcome = current.outcome(&file);
         self.draft_end_of_upload(&mut draft, &found, &chosen, ino)?;
         place::put_file(&mut draft, key, file, None)?;
         let seq = self.commit(draft)?;
@@ -114,18 +112,13 @@ impl Volume {
     }
 
     /// What completing this upload has given, while its object is at the key and has not been written since.
-    fn completed_before(
-        &self,
-        walk: &Walk<'_>,
-        name: &str,
-        wish: Wish<'_>,
-        seen: &mut Seen,
-    ) -> Result<Option<PutOutcome>, Error> {
-        let Some(Located { file, .. }) = self.current(walk, name, seen)?.file else { return Ok(None) };
-        let upload = self.documents_of(&file, seen)?.remove(&Document::Upload);
+    fn completed_before(&self, walk: &Walk<'_>, wish: Wish<'_>, seen: &mut Seen) -> Result<Option<PutOutcome>, Error> {
+        let current = self.current(walk, wish.key, seen)?;
+        let Some(Located { file, .. }) = &current.file else { return Ok(None) };
+        let upload = self.documents_of(file, seen)?.remove(&Document::Upload);
         let etag = etag_of(wish.parts.iter().map(|part| &part.etag.digest), wish.parts.len());
         let same = upload.is_some_and(|upload| upload == wish.upload) && file.etag == etag;
-        Ok(same.then_some(PutOutcome { etag, modified: file.modified }))
+        Ok(same.then(|| current.outcome(file)))
     }
 
     /// Checks the client's list against the parts that are there.

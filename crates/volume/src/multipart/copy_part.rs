@@ -11,7 +11,7 @@ use margay_meta::Seq;
 use margay_segment::Extent;
 use md5::{Digest, Md5};
 
-use crate::api::{ETag, Error, Headers, PartInfo, ReadCondition};
+use crate::api::{ETag, Error, Headers, ObjectName, PartInfo, ReadCondition};
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::multipart::put_part::{PartName, check_part};
@@ -29,7 +29,7 @@ enum Try {
 }
 
 impl Volume {
-    /// `range` is `first..end` in bytes of the source.
+    /// `source` is a bucket, a key and perhaps a version; `range` is `first..end` in bytes of it.
     #[allow(clippy::too_many_arguments, reason = "they are what S3 names a part and its source by")]
     pub async fn copy_part(
         &self,
@@ -37,7 +37,7 @@ impl Volume {
         key: &str,
         upload: &str,
         number: u16,
-        source: (&str, &str),
+        source: ObjectName<'_>,
         range: Option<Range<u64>>,
         source_condition: &ReadCondition,
     ) -> Result<PartInfo, Error> {
@@ -57,13 +57,13 @@ impl Volume {
     fn try_copy_part(
         &self,
         name: PartName<'_>,
-        source: (&str, &str),
+        source: ObjectName<'_>,
         range: Option<&Range<u64>>,
         condition: &ReadCondition,
         seen: &mut Seen,
     ) -> Result<Try, Refused> {
         let upload = self.find_upload(name.bucket, name.key, name.upload, seen)?;
-        let found = self.find(source.0, source.1, seen)?;
+        let found = self.find(source.0, source.1, source.2, seen)?;
         condition.check_source(found.file.etag, found.file.modified)?;
         let range = checked_range(range, found.file.size)?;
         check_part(name.number, range.end - range.start)?;
@@ -85,12 +85,12 @@ impl Volume {
 
     async fn stage_slice(
         &self,
-        source: (&str, &str),
+        source: ObjectName<'_>,
         slice: Range<u64>,
         digest: [u8; 16],
         condition: &ReadCondition,
     ) -> Result<Staged, Error> {
-        let reader = self.open_now(source.0, source.1, &mut Seen::default(), |file| {
+        let reader = self.open_now(source, &mut Seen::default(), |file| {
             condition.check_source(file.etag, file.modified)?;
             // The source was replaced since the slice was decided: the digest would belong to other bytes.
             let same = slice.end <= file.size && slice_digest(file.etag, &slice, file.size) == digest;

@@ -19,7 +19,7 @@ use margay_segment::{Extent, Run, RunWriter, SegmentId, SegmentPin};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::key::Ino;
-use crate::record::FileEntry;
+use crate::record::{FileEntry, Version};
 use pieces::Pieces;
 
 const SHARDS: usize = 64;
@@ -82,6 +82,8 @@ pub(crate) struct State {
     pub(crate) stream: Option<Box<Stream>>,
     /// Payloads that the pieces name can be read from the log once this is durable.
     pub(crate) readable: Seq,
+    /// The version that was made while the file was open here: what is written on is still that one.
+    pub(crate) own_version: Option<Version>,
 }
 
 impl State {
@@ -99,6 +101,7 @@ impl State {
             write_outs: 0,
             stream: None,
             readable: Seq(0),
+            own_version: None,
         }
     }
 

@@ -80,6 +80,9 @@ impl Mount {
         for tries in 1..=TRIES_MAX {
             let before = self.volume.engine.last_seq();
             let mut one = Try { seen: Seen::default(), fresh: tries > 1 };
+            if one.fresh {
+                self.volume.bucket_states.forget(self.bucket_root);
+            }
             match attempt(&mut one) {
                 Ok((value, seq)) => {
                     if let Some(seq) = seq.filter(|_| self.options.sync) {

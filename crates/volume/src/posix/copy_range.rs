@@ -124,6 +124,7 @@ impl Volume {
             // The source lost its name, or reclaim moved it: what is named must be what is there.
             let located = located.ok_or(Refused::Error(Error::PreconditionFailed))?;
             self.try_publish(to, &mut target, Some(Sharing { source: &located, state: &mut source }))
+                .inspect_err(|_| self.bucket_states.forget(to.root))
         });
         match done {
             Ok(()) if target.named => Ok(true),
@@ -146,7 +147,7 @@ impl Volume {
             return Ok(());
         };
         if let Some(fresh) = self.load(&located)? {
-            *state = fresh;
+            *state = State { own_version: state.own_version, ..fresh };
         }
         Ok(())
     }

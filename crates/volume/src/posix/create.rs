@@ -17,7 +17,6 @@ use crate::posix::attributes::stored_attributes;
 use crate::posix::locate::LocatedDirectory;
 use crate::posix::mount::Mount;
 use crate::posix::resolve::Found;
-use crate::put_object::count;
 use crate::record::entry::EMPTY_ETAG;
 use crate::record::{Data, FileEntry};
 
@@ -104,7 +103,10 @@ impl Mount {
             let mut file = self.draft_new_file(&mut draft, now, new, &directory, kind)?;
             file.device = device;
             self.draft_change_in(&mut draft, &directory, now.0);
-            count(&mut draft, self.bucket_root, None, Some(&file));
+            self.draft_new_name(&mut draft, (parent, resolved.name.as_str()), &mut file, one)?;
+            if open.is_none() {
+                self.draft_default_retention(&mut draft, &mut file)?;
+            }
             draft.put(key, file.encode().value);
             // Until it is open here nobody else opens it.
             let _turn = open.map(|_| self.volume.known.turn(file.ino));

@@ -21,7 +21,7 @@ use crate::posix::api::{FileKind, OpenFlags, PosixError};
 use crate::posix::mount::Mount;
 use crate::reader::Content;
 use crate::record::data::is_hole;
-use crate::record::{Data, FileEntry};
+use crate::record::{Data, FileEntry, Version};
 use crate::seen::Seen;
 
 /// Times that opening begins again because the file was moved or replaced under it.
@@ -71,6 +71,9 @@ impl Mount {
             }
         };
         let handle = self.handle(file, flags);
+        if flags.write || flags.truncate {
+            self.check_may_write(&handle)?;
+        }
         if flags.truncate {
             self.volume.resize(&handle.file, 0, flags.kill_privileges)?;
         }
@@ -92,6 +95,7 @@ impl Mount {
     ) -> Handle {
         let mut state = State::new(file.clone());
         state.base.version = version;
+        state.own_version = (file.version != Version::OLD).then_some(file.version);
         self.volume.known.remember(file.ino, parent, sort_name);
         let file = Arc::new(OpenFile { ino: file.ino, root: self.bucket_root, state: state.into() });
         self.volume.open_files.insert(Arc::clone(&file));
@@ -151,11 +155,12 @@ impl Volume {
         };
         let published = if last { self.publish(file) } else { Ok(()) };
         let _turn = self.known.turn(file.ino);
+        let locked = if last { self.lock_closed(file) } else { Ok(()) };
         if self.open_files.leave(file.ino) {
             self.open_files.memory_changed(file.state.read().pieces.memory(), 0);
             self.known.forget(file.ino, 1);
         }
-        published
+        published.and(locked.map_err(PosixError::from))
     }
 
     pub(crate) fn monotonic(&self) -> Duration {

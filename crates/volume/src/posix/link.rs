@@ -30,6 +30,9 @@ impl Mount {
             self.volume.check_quota(self.bucket_root, 1, located.file.size as i64)?;
             let directory = self.directory(parent, one)?;
             let mut draft = Draft::default();
+            if self.bucket_state(&mut draft)?.keeps() {
+                return Err(PosixError::NotPermitted.into());
+            }
             let key = resolved.draft_free(&mut draft, &directory, FileKind::of(located.file.mode))?;
             self.draft_change_in(&mut draft, &directory, self.volume.now().0);
             count(&mut draft, self.bucket_root, None, Some(&located.file));

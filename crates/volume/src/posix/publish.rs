@@ -16,7 +16,7 @@ use md5::{Digest, Md5};
 use crate::api::{ETag, Error};
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key::{self, Counted};
+use crate::key::{self, Counted, Ino};
 use crate::names::Located;
 use crate::open::Volume;
 use crate::open_files::{Base, OpenFile, State};
@@ -111,7 +111,8 @@ impl Volume {
             return Ok(());
         }
         let before = state.pieces.memory();
-        let done = self.retry(|_| self.try_publish(file, state, None));
+        let done =
+            self.retry(|_| self.try_publish(file, state, None).inspect_err(|_| self.bucket_states.forget(file.root)));
         self.open_files.memory_changed(before, state.pieces.memory());
         Ok(done?)
     }
@@ -136,9 +137,14 @@ impl Volume {
         }
         let mut draft = Draft::default();
         draft.assert_version(located.row_key.clone(), located.version);
+        let next = self.draft_next_version(&mut draft, file, state, &located)?;
         let mut new = self.next_version(state, &located, &mut draft)?;
+        if next.kept.is_some() {
+            new.version = next.version;
+            self.draft_locks_left(&mut draft, &mut new);
+        }
         new.shared |= sharing.is_some();
-        self.draft_runs(&mut draft, state, &plan, &new, sharing.as_ref())?;
+        self.draft_runs(&mut draft, (&*state, next.kept), &plan, &mut new, sharing.as_ref())?;
         new.data = self.draft_extents_changed(&mut draft, state, &plan);
         let delta = (new.size as i64 - located.file.size as i64) * i64::from(new.links.max(1));
         draft.add(key::usage(file.root, Counted::Bytes), delta);
@@ -146,6 +152,9 @@ impl Volume {
         let write = place::put_entry(&mut draft, located.row_key.clone(), &mut new)?;
         plan.attach(&mut draft, file.ino, &write);
         let seq = self.commit_from_mount(draft)?;
+        if next.kept.is_some() {
+            state.own_version = Some(next.version);
+        }
         state.file = FileEntry { data: Data::Inline(Vec::new()), ..new };
         (state.data_pending, state.attributes_pending, state.dirty_since) = (false, false, None);
         if let Some(sharing) = sharing.filter(|sharing| !sharing.source.file.shared) {
@@ -219,16 +228,24 @@ impl Volume {
     fn draft_runs(
         &self,
         draft: &mut Draft,
-        state: &State,
+        (state, kept): (&State, Option<Ino>),
         plan: &Plan,
-        new: &FileEntry,
+        new: &mut FileEntry,
         sharing: Option<&Sharing<'_>>,
     ) -> Result<(), Error> {
         let old = runs_of(&state.base.extents);
         let next = runs_of(&plan.extents);
         let lost: Vec<Extent> =
             old.iter().filter(|(place, _)| !next.contains_key(*place)).map(|(_, run)| Extent::whole(*run)).collect();
-        self.release_runs(draft, new.ino, new.shared, &lost)?;
+        match kept {
+            None => self.release_runs(draft, new.ino, new.shared, &lost)?,
+            Some(kept) => {
+                let both = old.iter().filter(|(place, _)| next.contains_key(*place));
+                let both: Vec<Extent> = both.map(|(_, run)| Extent::whole(*run)).collect();
+                self.draft_runs_kept(draft, (&*new, kept), &lost, &both)?;
+                new.shared |= !both.is_empty();
+            }
+        }
         let sources = sharing.map(|sharing| runs_of(&sharing.state.base.extents)).unwrap_or_default();
         let mut shared = Vec::new();
         for (place, run) in next.iter().filter(|(place, _)| !old.contains_key(*place)) {

@@ -77,8 +77,8 @@ impl Mount {
             if located.file.size > 0 {
                 return Err(PosixError::NotEmpty.into());
             }
+            self.draft_end_of_name(draft, (ino, ""), &located, one)?;
             draft.delete(body_key.clone());
-            self.draft_end_of_name(draft, &located)?;
             draft.assert_empty_but(&entries, &body_key);
         } else {
             draft.assert_empty(entries);

@@ -90,19 +90,19 @@ impl Mount {
             (Found::Directory(_), Some(Found::File(_))) => Err(PosixError::NotDirectory.into()),
             (Found::File(located), target) => {
                 let _turns = self.volume.known.turns(located.file.ino, target.map_or(located.file.ino, Found::ino));
-                let key = match target {
-                    Some(Found::File(replaced)) => {
-                        self.draft_end_of_name(&mut draft, replaced)?;
-                        replaced.entry_key.clone()
-                    }
-                    _ => to.name.draft_free(&mut draft, &to.directory, FileKind::Regular)?,
+                let (key, replaced) = match target {
+                    Some(Found::File(replaced)) => (replaced.entry_key.clone(), Some(replaced)),
+                    _ => (to.name.draft_free(&mut draft, &to.directory, FileKind::Regular)?, None),
                 };
-                self.volume.move_name(&mut draft, located, key)?;
+                let (left, taken) = ((from.ino(), from.name.name.as_str()), (to.ino(), to.name.name.as_str()));
+                let there = self.draft_moved_name(&mut draft, (left, located), (taken, replaced), one)?;
+                self.volume.move_name(&mut draft, located, key, &there)?;
                 let seq = self.commit(draft)?;
                 self.volume.known.moved(located.file.ino, to.ino(), &to.name.name);
                 Ok(Some(seq))
             }
             (Found::Directory(moved), target) => {
+                self.refuse_versions(&mut draft)?;
                 self.assert_no_circle(&mut draft, (from, moved), to, one)?;
                 source.assert_in(&mut draft);
                 let key = match target {
@@ -167,6 +167,7 @@ impl Mount {
         if source.ino() == target.ino() {
             return Ok(None);
         }
+        self.refuse_versions(&mut draft)?;
         let turns = self.volume.known.turns(source.ino(), target.ino());
         // The old entries go first, so that a key that gets a new one has that.
         for found in [source, target] {

@@ -85,6 +85,9 @@ impl Mount {
             let now = self.volume.now();
             let opened = self.opened(ino);
             let located = self.locate_file(ino)?;
+            if let Some(located) = &located {
+                self.check_unlocked(&located.file)?;
+            }
             let Some(located) = located.filter(|_| !opened.as_ref().is_some_and(|opened| opened.differs)) else {
                 if opened.is_none() {
                     return Err(PosixError::Stale.into());

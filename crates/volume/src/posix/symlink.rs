@@ -15,7 +15,6 @@ use crate::place::{self, Placed};
 use crate::posix::api::{Attributes, FileKind, Name, NewFile, PosixError, SYMLINK_BYTES_MAX};
 use crate::posix::attributes::stored_attributes;
 use crate::posix::mount::Mount;
-use crate::put_object::count;
 use crate::reader::Content;
 use crate::record::data::INLINE_BYTES_MAX;
 use crate::record::entry::MODE_SYMLINK;
@@ -59,7 +58,8 @@ impl Mount {
             let Placed { data, payload } = place::place_body(&mut draft, file.ino, &body);
             (file.mode, file.size, file.etag, file.data) = (MODE_SYMLINK | RIGHTS, target.len() as u64, etag, data);
             self.draft_change_in(&mut draft, &directory, now.0);
-            count(&mut draft, self.bucket_root, None, Some(&file));
+            self.draft_new_name(&mut draft, (parent, resolved.name.as_str()), &mut file, one)?;
+            self.draft_default_retention(&mut draft, &mut file)?;
             place::put_file(&mut draft, key, file.clone(), payload)?;
             let seq = self.commit(draft)?;
             Ok(((file, resolved.name), Some(seq)))

@@ -136,6 +136,7 @@ impl Mount {
         self.change(|one| {
             // The attributes of a file without a name would be nobody's when it is closed.
             let located = self.locate_file(ino)?.ok_or(PosixError::Unsupported)?;
+            self.check_unlocked(&located.file)?;
             let (file, seq) = self.change_of_file(&located, change, one)?;
             self.row_changed(&file, seq);
             Ok(((), Some(seq)))

@@ -1,4 +1,4 @@
-//! Who names the runs of some segments: one scan over all entries, inode records, extent rows and parts.
+//! Who names the runs of some segments: one scan over all entries, inode records, versions, extent rows and parts.
 //!
 //! Why:        no row leads from a run to its owners, which keeps PUT and rename small; a pass that rewrites many
 //!             segments shares one scan.
@@ -14,17 +14,17 @@ use crate::api::Error;
 use crate::key::{self, Ino};
 use crate::open::Volume;
 use crate::record::data::decode_extent_row;
-use crate::record::{Data, Entry, PartRecord};
+use crate::record::{Data, PartRecord, file_of_row};
 use crate::seen::Seen;
 
 /// A row that names a run.
 #[derive(Clone, Debug)]
 pub(super) enum Naming {
-    /// An entry or an inode record.
+    /// An entry, an inode record or a version row.
     Entry {
         key: Vec<u8>,
     },
-    /// The row, and the entry or inode record of the file that it belongs to.
+    /// The row, and the entry, inode record or version row of the file that it belongs to.
     Extent {
         key: Vec<u8>,
         entry: Vec<u8>,
@@ -63,10 +63,11 @@ impl Volume {
         let mut runs = NamedRuns::new();
         let mut large: HashMap<Ino, Vec<u8>> = HashMap::new();
         let mut seen = Seen::default();
-        // Entries first: a file that gets its second name meanwhile is then seen in either place, or in both.
-        for files in [key::all_entries(), key::all_inodes()] {
+        // Entries first: a file that gets its second name or becomes a version meanwhile is then seen in either place,
+        // or in both.
+        for files in [key::all_entries(), key::all_inodes(), key::all_versions()] {
             self.scan(&files, &mut seen, |row| {
-                if let Entry::File(file) = Entry::decode(row.value)? {
+                if let Some(file) = file_of_row(row.value)? {
                     match &file.data {
                         Data::Inline(_) => {}
                         Data::Extents(extents) => {

@@ -16,7 +16,7 @@ use crate::error::Refused;
 use crate::key::{self, Ino, Live};
 use crate::open::Volume;
 use crate::record::data::{decode_extent_row, extent_row};
-use crate::record::{Data, Entry, PartRecord};
+use crate::record::{Data, PartRecord, file_of_row};
 use crate::seen::Seen;
 
 /// Runs with more owners than this stay where they are.
@@ -175,14 +175,12 @@ impl Volume {
         };
         let row = self.engine.get(row_key)?.value.ok_or(Refused::Conflict)?;
         let value = match naming {
-            Naming::Entry { .. } => match Entry::decode(&row.value)? {
-                Entry::File(mut file) => {
-                    let Data::Extents(extents) = &mut file.data else { return Err(Refused::Conflict) };
-                    extents.iter_mut().for_each(|extent| *extent = renamed(extent));
-                    file.encode().value
-                }
-                Entry::Directory(_) | Entry::Link(_) => return Err(Refused::Conflict),
-            },
+            Naming::Entry { .. } => {
+                let mut file = file_of_row(&row.value)?.ok_or(Refused::Conflict)?;
+                let Data::Extents(extents) = &mut file.data else { return Err(Refused::Conflict) };
+                extents.iter_mut().for_each(|extent| *extent = renamed(extent));
+                file.encode().value
+            }
             Naming::Part { .. } => {
                 let mut part = PartRecord::decode(&row.value)?;
                 part.data = Data::Extents(part.extents()?.iter().map(renamed).collect());
@@ -199,9 +197,8 @@ impl Volume {
         if let Some(entry) = entry {
             let row = self.engine.get(entry)?.value.ok_or(Refused::Conflict)?;
             let owner = key::parse_extent(row_key)?.0;
-            match Entry::decode(&row.value)? {
-                Entry::File(file) if file.ino == owner => {}
-                Entry::File(_) | Entry::Directory(_) | Entry::Link(_) => return Err(Refused::Conflict),
+            if file_of_row(&row.value)?.is_none_or(|file| file.ino != owner) {
+                return Err(Refused::Conflict);
             }
             draft.assert_version(entry.clone(), row.version);
             draft.put(entry.clone(), row.value.to_vec());

@@ -1,14 +1,16 @@
 //! A bucket: its root directory and what is set on it.
 //!
-//! Layout:     2, root ino, created, versioning byte, object lock byte, bits of its settings, owner text
+//! Layout:     2, root ino, created, versioning byte (0 never, 1 enabled, 2 suspended), object lock byte, bits of its
+//!             settings, owner text
 //!             1 (volumes of formats 1 and 2): without the bits
-//! Invariants: the row's version is the identity of the root directory; usage lives in counters, not here.
+//! Invariants: whoever changes an object asserts the row's version, and so what it says of versions; usage lives in
+//!             counters, not here.
 
 use margay_env::Timestamp;
 use margay_meta::Seq;
 
 use super::wire::{Damaged, Reader, Writer};
-use crate::api::BucketInfo;
+use crate::api::{BucketInfo, Versioning};
 use crate::key::Ino;
 use crate::kinds::SettingSet;
 
@@ -19,10 +21,9 @@ const LAYOUT_WITHOUT_SETTINGS: u8 = 1;
 pub(crate) struct Bucket {
     pub(crate) root: Ino,
     pub(crate) created: Timestamp,
-    /// 0 never on, 1 on, 2 suspended; always 0 in this format version.
-    pub(crate) versioning: u8,
-    /// 0 off, 1 on; always 0 in this format version.
-    pub(crate) object_lock: u8,
+    pub(crate) versioning: Versioning,
+    /// Once on, for ever.
+    pub(crate) object_lock: bool,
     /// Those that have rows.
     pub(crate) settings: SettingSet,
     /// Empty: the root account.
@@ -35,8 +36,12 @@ impl Bucket {
         writer.byte(LAYOUT);
         writer.varint(self.root.0);
         writer.time(self.created);
-        writer.byte(self.versioning);
-        writer.byte(self.object_lock);
+        writer.byte(match self.versioning {
+            Versioning::Never => 0,
+            Versioning::Enabled => 1,
+            Versioning::Suspended => 2,
+        });
+        writer.byte(self.object_lock.into());
         writer.varint(self.settings.bits());
         writer.bytes(self.owner.as_bytes());
         writer.finish()
@@ -51,8 +56,17 @@ impl Bucket {
         let bucket = Bucket {
             root: Ino(reader.varint()?),
             created: reader.time()?,
-            versioning: reader.byte()?,
-            object_lock: reader.byte()?,
+            versioning: match reader.byte()? {
+                0 => Versioning::Never,
+                1 => Versioning::Enabled,
+                2 => Versioning::Suspended,
+                _ => return Err(Damaged("unknown state of versioning")),
+            },
+            object_lock: match reader.byte()? {
+                0 => false,
+                1 => true,
+                _ => return Err(Damaged("unknown state of object lock")),
+            },
             settings: match layout {
                 LAYOUT => SettingSet::from_bits(reader.varint()?).ok_or(Damaged("unknown settings"))?,
                 _ => SettingSet::default(),

@@ -2,7 +2,8 @@
 //!
 //! Why:        a listing reads nothing but entries, so what it shows comes first and decodes alone.
 //! Layout:     1, kind 1 = file: flags, ino, size, modified, etag 16, parts, changed, mode, uid, gid, data, headers,
-//!                with flag 4: bits, then what they name (1 device number, 2 time accessed, 4 links, 8 documents)
+//!                with flag 4: bits, then what they name (1 device number, 2 time accessed, 4 links, 8 documents,
+//!                16 version)
 //!             1, kind 2 = directory: flags, ino, mode, uid, gid, with flag 2: time changed, time accessed
 //!             1, kind 3 = link: ino. The file is in an inode record, in the layout of kind 1.
 //! Invariants: a file entry is at most `ENTRY_BYTES_MAX` bytes: headers that do not fit are in rows.
@@ -12,6 +13,7 @@ use margay_env::Timestamp;
 
 use super::data::Data;
 use super::headers;
+use super::version::Version;
 use super::wire::{Damaged, Reader, Writer};
 use crate::api::{ETag, Headers};
 use crate::key::Ino;
@@ -41,6 +43,7 @@ const RARE_DEVICE: u64 = 1;
 const RARE_ACCESSED: u64 = 2;
 const RARE_LINKS: u64 = 4;
 const RARE_DOCUMENTS: u64 = 8;
+const RARE_VERSION: u64 = 16;
 
 /// The bits of a mode that say what kind of file it is; 0 there is a regular file.
 pub(crate) const MODE_KIND: u32 = 0o170_000;
@@ -77,6 +80,7 @@ pub(crate) struct FileEntry {
     pub(crate) links: u32,
     /// Those that have rows.
     pub(crate) documents: DocumentSet,
+    pub(crate) version: Version,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +147,7 @@ impl FileEntry {
             accessed: None,
             links: 1,
             documents: DocumentSet::default(),
+            version: Version::OLD,
         }
     }
 
@@ -198,6 +203,7 @@ impl FileEntry {
             | bit(self.accessed.is_some(), RARE_ACCESSED)
             | bit(self.links != 1, RARE_LINKS)
             | bit(!self.documents.is_empty(), RARE_DOCUMENTS)
+            | bit(self.version != Version::OLD, RARE_VERSION)
     }
 
     fn encode_rare(&self, rare: u64, writer: &mut Writer) {
@@ -214,11 +220,15 @@ impl FileEntry {
         if !self.documents.is_empty() {
             writer.varint(self.documents.bits());
         }
+        if self.version != Version::OLD {
+            writer.varint(self.version.sequence << 1 | u64::from(self.version.is_null));
+        }
     }
 
     fn decode_rare(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
         let rare = reader.varint()?;
-        if rare == 0 || rare & !(RARE_DEVICE | RARE_ACCESSED | RARE_LINKS | RARE_DOCUMENTS) != 0 {
+        let known = RARE_DEVICE | RARE_ACCESSED | RARE_LINKS | RARE_DOCUMENTS | RARE_VERSION;
+        if rare == 0 || rare & !known != 0 {
             return Err(Damaged("unknown fields of a file"));
         }
         if rare & RARE_DEVICE != 0 {
@@ -232,6 +242,10 @@ impl FileEntry {
         }
         if rare & RARE_DOCUMENTS != 0 {
             self.documents = DocumentSet::from_bits(reader.varint()?).ok_or(Damaged("unknown documents"))?;
+        }
+        if rare & RARE_VERSION != 0 {
+            let version = reader.varint()?;
+            self.version = Version { sequence: version >> 1, is_null: version & 1 != 0 };
         }
         Ok(())
     }
@@ -260,6 +274,7 @@ impl FileEntry {
             accessed: None,
             links: 1,
             documents: DocumentSet::default(),
+            version: Version::OLD,
         };
         if flags & FLAG_RARE != 0 {
             entry.decode_rare(&mut reader)?;

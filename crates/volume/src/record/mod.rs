@@ -11,6 +11,7 @@ pub(crate) mod entry;
 pub(crate) mod headers;
 pub(crate) mod multipart;
 pub(crate) mod orphan;
+pub(crate) mod version;
 pub(crate) mod wire;
 
 #[cfg(test)]
@@ -22,4 +23,5 @@ pub(crate) use directory::DirectoryRecord;
 pub(crate) use entry::{DirectoryEntry, Entry, FileEntry, Summary};
 pub(crate) use multipart::{PartRecord, UploadRecord};
 pub(crate) use orphan::Orphan;
+pub(crate) use version::{DeleteMarker, Version, VersionRow, file_of_row};
 pub(crate) use wire::Damaged;

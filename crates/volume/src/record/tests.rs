@@ -8,7 +8,7 @@ use super::data::{Data, decode_extent_row, extent_row};
 use super::entry::ENTRY_BYTES_MAX;
 use super::multipart::{decode_part_checksums, decode_part_sizes, encode_part_checksums, encode_part_sizes};
 use super::*;
-use crate::api::{ETag, Headers};
+use crate::api::{ETag, Headers, Versioning};
 use crate::key::Ino;
 use crate::kinds::{Document, Documents, Setting};
 use crate::numbered::Numbered;
@@ -48,6 +48,9 @@ prop_compose! {
         file.accessed = (size % 3 == 0).then_some(Timestamp(modified));
         file.documents = Document::ALL.iter().copied().filter(|kind| u64::from(kind.number()) < size % 9).collect();
         file.links = if size % 5 == 0 { rights.2 } else { 1 };
+        if size % 7 == 0 {
+            file.version = Version { sequence: size >> 1, is_null: shared };
+        }
         file
     }
 }
@@ -107,8 +110,8 @@ proptest! {
     fn the_rest_round_trips(ino: u64, time: i64, name: String, headers in headers(), explicit: bool, rights: (u32, u32, u32)) {
         let created = Timestamp(time);
         let settings = Setting::ALL.iter().copied().filter(|setting| ino & 1 << setting.number() != 0).collect();
-        let owner = name.clone();
-        let bucket = Bucket { root: Ino(ino), created, versioning: 0, object_lock: 1, settings, owner };
+        let (owner, versioning) = (name.clone(), Versioning::Suspended);
+        let bucket = Bucket { root: Ino(ino), created, versioning, object_lock: explicit, settings, owner };
         prop_assert_eq!(Bucket::decode(&bucket.encode()), Ok(bucket));
         let documents = Documents::from([(Document::Acl, name.clone().into())]);
         let record = DirectoryRecord { parent: Ino(ino), sort_name: name };
@@ -119,6 +122,8 @@ proptest! {
         let changed = (time % 2 == 0).then_some(created);
         let entry = DirectoryEntry { explicit, mode, uid, gid, changed, xattrs: !explicit, ..DirectoryEntry::implicit(Ino(ino)) };
         prop_assert_eq!(Entry::decode(&entry.encode()), Ok(Entry::Directory(entry)));
+        let marker = DeleteMarker { is_null: explicit, modified: created };
+        prop_assert_eq!(VersionRow::decode(&marker.encode()), Ok(VersionRow::Marker(marker)));
         for orphan in [Orphan::Parts, Orphan::File { shared: explicit }] {
             prop_assert_eq!(Orphan::decode(&orphan.encode()), Ok(orphan));
         }
@@ -130,12 +135,13 @@ proptest! {
             if let Some(first) = bytes.first_mut() {
                 *first = layout;
             }
-            for kind in 0..4 {
+            for kind in 0..5 {
                 if let Some(second) = bytes.get_mut(1) {
                     *second = kind;
                 }
                 let _ = Entry::decode(&bytes);
                 let _ = Summary::decode(&bytes);
+                let _ = VersionRow::decode(&bytes);
             }
             let _ = Bucket::decode(&bytes);
             let _ = DirectoryRecord::decode(&bytes);

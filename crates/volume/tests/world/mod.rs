@@ -135,7 +135,7 @@ impl World {
     }
 
     pub fn delete(&self, bucket: &str, key: &str) -> Result<bool, Error> {
-        wait(self.volume.delete_object(bucket, key, &WriteCondition::None))
+        wait(self.volume.delete_object(bucket, &DeleteRequest::of(key))).map(|deleted| deleted.removed)
     }
 
     pub fn list(&self, request: &ListRequest<'_>) -> (Vec<Item>, Option<(String, bool)>) {

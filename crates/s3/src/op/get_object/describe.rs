@@ -9,7 +9,7 @@ use super::{parts_header, status};
 use crate::body::Algorithm;
 use crate::error::{Code, S3Error};
 use crate::headers::range::ByteRange;
-use crate::headers::{content, etag, text};
+use crate::headers::{content, etag, lock, text, version};
 use crate::op::{Call, checksum, object_tagging};
 use crate::time::{http_date, parse_http_date};
 
@@ -81,6 +81,8 @@ pub(crate) fn describe(
     let value = |text: String| HeaderValue::from_str(&text).map_err(|error| S3Error::internal(&error));
     headers.insert(http::header::ETAG, value(etag::quoted(&info.etag))?);
     headers.insert(http::header::LAST_MODIFIED, value(http_date(info.modified))?);
+    version::give_back(info.version, &mut headers);
+    lock::give_back(&info.documents, &mut headers);
     headers.insert(http::header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(http::header::CONTENT_LENGTH, HeaderValue::from(selection.bytes.end - selection.bytes.start));
     let is_whole = selection.bytes == (0..info.size);
@@ -115,7 +117,8 @@ pub(crate) async fn add_part_checksum(
     if told || !selection.by_part || !call.headers.contains_key("x-amz-checksum-mode") {
         return Ok(());
     }
-    let parts = call.volume.part_checksums(call.bucket(), call.key()).await?;
+    let version = version::asked(call.query)?;
+    let parts = call.volume.part_checksums((call.bucket(), call.key(), version)).await?;
     if let Some(checksums) = parts.get(usize::from(call.part_number()?) - 1) {
         checksum::give_back(checksums, headers, false);
     }
@@ -153,6 +156,7 @@ mod tests {
             headers: Headers::new(),
             part_sizes: part_sizes.to_vec(),
             documents: Documents::new(),
+            version: None,
         }
     }
 

@@ -1,0 +1,34 @@
+//! The operations of object lock: of a bucket, and retention and legal hold of a version.
+//!
+//! Not here: what a lock keeps from happening (volume), its headers (headers::lock).
+
+pub(crate) mod configuration;
+pub(crate) mod legal_hold;
+pub(crate) mod retention;
+
+use margay_volume::{Documents, ReadCondition, VersionId};
+
+use super::Call;
+use crate::error::S3Error;
+use crate::headers::{text, version};
+use crate::reply::Reply;
+
+const BYPASS: &str = "x-amz-bypass-governance-retention";
+
+/// Whether the request asks to bypass governance; that its sender may is decided with its other rights.
+pub(super) fn bypasses_governance(call: &Call<'_>) -> Result<bool, S3Error> {
+    Ok(text(call.headers, BYPASS)?.is_some_and(|value| value.eq_ignore_ascii_case("true")))
+}
+
+/// The documents of the version that a request names, in a bucket with object lock.
+async fn documents(call: &Call<'_>) -> Result<(Documents, Option<VersionId>), S3Error> {
+    let asked = version::asked(call.query)?;
+    call.volume.object_lock(call.bucket()).await?;
+    let info = call.volume.head_version(call.bucket(), call.key(), asked, &ReadCondition::default()).await?;
+    Ok((info.documents, info.version))
+}
+
+fn about(version: Option<VersionId>, mut reply: Reply) -> Reply {
+    version::give_back(version, &mut reply.headers);
+    reply
+}

@@ -1,0 +1,43 @@
+//! Whether a bucket keeps versions: read, and changed.
+//!
+//! Invariants: it is in the bucket's row, whose version every change of an object asserts; so a change was made under one
+//!             state and no other. A bucket that kept versions once never goes back to `Never`.
+
+use margay_meta::Seq;
+
+use crate::api::{Error, Versioning};
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::key;
+use crate::open::Volume;
+use crate::seen::Seen;
+
+impl Volume {
+    pub async fn versioning(&self, bucket: &str) -> Result<Versioning, Error> {
+        let mut seen = Seen::default();
+        let found = self.bucket_row(bucket, &mut seen);
+        self.settle(seen.seq).await?;
+        Ok(found?.0.versioning)
+    }
+
+    /// `Versioning::Never` is refused.
+    pub async fn set_versioning(&self, bucket: &str, versioning: Versioning) -> Result<(), Error> {
+        let done = self.retry(|seen| self.try_set_versioning(bucket, versioning, seen));
+        self.answer(done.map(|seq| ((), seq))).await
+    }
+
+    fn try_set_versioning(&self, bucket: &str, versioning: Versioning, seen: &mut Seen) -> Result<Seq, Refused> {
+        let (mut row, version) = self.bucket_row(bucket, seen)?;
+        if versioning == Versioning::Never || row.object_lock && versioning != Versioning::Enabled {
+            return Err(Error::KeepsVersions.into());
+        }
+        row.versioning = versioning;
+        let mut draft = Draft::default();
+        draft.assert_version(key::bucket(bucket), version);
+        draft.put(key::bucket(bucket), row.encode());
+        let seq = self.commit(draft)?;
+        // Mounts of this process go by the new state at once, also where they commit nothing.
+        self.bucket_states.forget(row.root);
+        Ok(seq)
+    }
+}

@@ -1,0 +1,56 @@
+//! Changing the retention and the legal hold of a version.
+//!
+//! Invariants: a retention that is not over may grow; only governance may shrink, change its mode or go, and that only for who
+//!             may bypass it. Decided on what is there, in the commit that changes it.
+
+use bytes::Bytes;
+
+use crate::api::{Error, ObjectName};
+use crate::kinds::{Document, Documents};
+use crate::object_lock::{Retention, RetentionMode, encode_legal_hold};
+use crate::open::Volume;
+
+impl Volume {
+    /// `None` takes the retention away.
+    pub async fn set_retention(
+        &self,
+        name: ObjectName<'_>,
+        retention: Option<Retention>,
+        bypass_governance: bool,
+    ) -> Result<(), Error> {
+        self.object_lock(name.0).await?;
+        let now = self.now();
+        if retention.is_some_and(|retention| retention.until <= now) {
+            return Err(Error::RetentionOver);
+        }
+        self.change_documents_of(name, |mut documents: Documents| {
+            let old = documents.get(&Document::Retention).map(|old| Retention::decode(old)).transpose()?;
+            if let Some(old) = old.filter(|old| old.until > now) {
+                let grows = retention.is_some_and(|new| new.mode == old.mode && new.until >= old.until);
+                let yields = old.mode == RetentionMode::Governance && bypass_governance;
+                if !grows && !yields {
+                    return Err(Error::Locked);
+                }
+            }
+            put(&mut documents, Document::Retention, retention.map(|retention| retention.encode()));
+            Ok(documents)
+        })
+        .await
+    }
+
+    pub async fn set_legal_hold(&self, name: ObjectName<'_>, on: bool) -> Result<(), Error> {
+        self.object_lock(name.0).await?;
+        self.change_documents_of(name, |mut documents: Documents| {
+            put(&mut documents, Document::LegalHold, Some(encode_legal_hold(on)));
+            Ok(documents)
+        })
+        .await
+    }
+}
+
+fn put(documents: &mut Documents, kind: Document, document: Option<Bytes>) {
+    match document {
+        Some(document) => documents.insert(kind, document),
+        None => documents.remove(&kind),
+    };
+}

@@ -1,0 +1,75 @@
+//! Whether a version is locked, and what new versions get.
+
+use crate::api::Error;
+use crate::draft::Draft;
+use crate::key;
+use crate::kinds::{Document, Documents};
+use crate::object_lock::{DefaultRetention, Retention, RetentionMode, legal_hold_is_on};
+use crate::open::Volume;
+use crate::record::FileEntry;
+use crate::seen::Seen;
+
+impl Volume {
+    /// Refuses to remove or change a version that is locked.
+    pub(crate) fn check_unlocked(&self, file: &FileEntry, bypass_governance: bool) -> Result<(), Error> {
+        let kinds = file.documents;
+        if !kinds.contains(Document::Retention) && !kinds.contains(Document::LegalHold) {
+            return Ok(());
+        }
+        let documents = self.documents_of(file, &mut Seen::default())?;
+        if self.is_locked(&documents, bypass_governance)? { Err(Error::Locked) } else { Ok(()) }
+    }
+
+    pub(crate) fn is_file_locked(&self, file: &FileEntry) -> Result<bool, Error> {
+        match self.check_unlocked(file, false) {
+            Ok(()) => Ok(false),
+            Err(Error::Locked) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_locked(&self, documents: &Documents, bypass_governance: bool) -> Result<bool, Error> {
+        if documents.get(&Document::LegalHold).is_some_and(|hold| legal_hold_is_on(hold)) {
+            return Ok(true);
+        }
+        let Some(retention) = documents.get(&Document::Retention) else { return Ok(false) };
+        let Retention { mode, until } = Retention::decode(retention)?;
+        Ok(until > self.now() && !(bypass_governance && mode == RetentionMode::Governance))
+    }
+
+    /// Drafts the retention that a new version gets when it has none of its own. Refuses locks where there is no object
+    /// lock.
+    pub(crate) fn draft_locks(
+        &self,
+        draft: &mut Draft,
+        object_lock: bool,
+        default: Option<DefaultRetention>,
+        file: &mut FileEntry,
+    ) -> Result<(), Error> {
+        let own = file.documents.contains(Document::Retention);
+        if !object_lock && (own || file.documents.contains(Document::LegalHold)) {
+            return Err(Error::NoObjectLock);
+        }
+        if own
+            && let Some(document) = draft.value(&key::document(file.ino, Document::Retention))
+            && Retention::decode(document)?.until <= self.now()
+        {
+            return Err(Error::RetentionOver);
+        }
+        if let Some(default) = default.filter(|_| object_lock && !own) {
+            file.documents.insert(Document::Retention);
+            draft.put(key::document(file.ino, Document::Retention), default.from(self.now()).encode().to_vec());
+        }
+        Ok(())
+    }
+
+    /// Drafts that a file is another version from now on, which is not locked as the one before was.
+    pub(crate) fn draft_locks_left(&self, draft: &mut Draft, file: &mut FileEntry) {
+        for kind in [Document::Retention, Document::LegalHold] {
+            if file.documents.contains(kind) {
+                file.documents.remove(kind);
+                draft.delete(key::document(file.ino, kind));
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Object lock of a bucket: turned on, and what its objects get by default.
+
+use margay_meta::Seq;
+
+use crate::api::{Error, Versioning};
+use crate::bucket_settings::draft_setting;
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::key;
+use crate::kinds::Setting;
+use crate::object_lock::DefaultRetention;
+use crate::open::Volume;
+use crate::record::Bucket;
+use crate::seen::Seen;
+
+impl Volume {
+    /// `Err(NoObjectLock)` when the bucket has none; else its default.
+    pub async fn object_lock(&self, bucket: &str) -> Result<Option<DefaultRetention>, Error> {
+        let mut seen = Seen::default();
+        let found = self.retry(|now| {
+            let (row, _) = self.bucket_row(bucket, now)?;
+            let default = self.default_retention(&row, now)?;
+            seen.rises_to(now.seq);
+            // Of one moment: the bucket's row changes with its settings.
+            let same = self.still(now)?;
+            if same { Ok((row.object_lock, default)) } else { Err(Refused::Conflict) }
+        });
+        self.settle(seen.seq).await?;
+        match found? {
+            (true, default) => Ok(default),
+            (false, _) => Err(Error::NoObjectLock),
+        }
+    }
+
+    /// Turns object lock on, which stays; needs versioning enabled.
+    pub async fn set_object_lock(&self, bucket: &str, default: Option<DefaultRetention>) -> Result<(), Error> {
+        let done = self.retry(|seen| self.try_set_object_lock(bucket, default, seen));
+        self.answer(done.map(|seq| ((), seq))).await
+    }
+
+    fn try_set_object_lock(
+        &self,
+        bucket: &str,
+        default: Option<DefaultRetention>,
+        seen: &mut Seen,
+    ) -> Result<Seq, Refused> {
+        let (mut row, version) = self.bucket_row(bucket, seen)?;
+        if row.versioning != Versioning::Enabled {
+            return Err(Error::KeepsNoVersions.into());
+        }
+        let mut draft = Draft::default();
+        draft.assert_version(key::bucket(bucket), version);
+        if row.settings.contains(Setting::ObjectLock) {
+            self.delete_rows(&mut draft, &key::setting(row.root, Setting::ObjectLock))?;
+        }
+        row.object_lock = true;
+        row.settings.insert(Setting::ObjectLock);
+        draft_setting(&mut draft, row.root, Setting::ObjectLock, &DefaultRetention::encode(default))?;
+        draft.put(key::bucket(bucket), row.encode());
+        let seq = self.commit(draft)?;
+        // Mounts of this process go by the new state at once, also where they commit nothing.
+        self.bucket_states.forget(row.root);
+        Ok(seq)
+    }
+
+    /// What a bucket's row leads to; the setting changes with the row.
+    pub(crate) fn default_retention(&self, row: &Bucket, seen: &mut Seen) -> Result<Option<DefaultRetention>, Error> {
+        if !row.object_lock || !row.settings.contains(Setting::ObjectLock) {
+            return Ok(None);
+        }
+        let document = self.setting_document(row.root, Setting::ObjectLock, seen)?;
+        Ok(DefaultRetention::decode(&document)?)
+    }
+}

@@ -1,0 +1,178 @@
+//! What the mount does in a bucket that keeps versions.
+//!
+//! Why:        a name there is a key with a past: what unlink, rename and overwriting take away stays as a version, and
+//!             what they make is one.
+//! Invariants: every change of a name asserts the bucket's row, so none is made under another state of versioning.
+//!             A file keeps its number while it is written and renamed; the version that it was gets a new one.
+//!             Versions themselves have no name in the mount.
+//! Not here:   the rows (crate::versions), what a publish keeps (publish_version).
+
+use std::sync::Arc;
+
+use crate::api::Error;
+use crate::bucket_states::BucketState;
+use crate::draft::Draft;
+use crate::key::{self, Counted, Ino};
+use crate::names::Located;
+use crate::posix::api::PosixError;
+use crate::posix::attempt::{Attempt, Try};
+use crate::posix::handle::Handle;
+use crate::posix::mount::Mount;
+use crate::record::{FileEntry, Version};
+use crate::versioned_key::VersionedKey;
+
+/// A name in a bucket that keeps versions, as a key.
+#[derive(Debug)]
+pub(crate) struct VersionedName {
+    state: Arc<BucketState>,
+    key: String,
+}
+
+impl VersionedName {
+    pub(crate) fn object(&self) -> VersionedKey<'_> {
+        self.state.object(&self.key)
+    }
+}
+
+impl Mount {
+    /// The state of the bucket, asserted by the draft.
+    pub(crate) fn bucket_state(&self, draft: &mut Draft) -> Result<Arc<BucketState>, Attempt> {
+        let state = self.volume.bucket_state(self.bucket_root)?;
+        state.assert_in(draft);
+        Ok(state)
+    }
+
+    /// Refuses what cannot be where versions are kept.
+    pub(crate) fn refuse_versions(&self, draft: &mut Draft) -> Result<(), Attempt> {
+        if self.bucket_state(draft)?.keeps() { Err(Error::KeepsVersions.into()) } else { Ok(()) }
+    }
+
+    /// A locked file stays as it is. One of several names, made before versions were kept, has no one key whose version
+    /// its next content would be.
+    pub(crate) fn check_may_write(&self, handle: &Handle) -> Result<(), PosixError> {
+        let bucket = self.volume.bucket_state(self.bucket_root)?;
+        let several = handle.file.state.read().file.links > 1;
+        if several && bucket.keeps() {
+            return Err(PosixError::NotPermitted);
+        }
+        if !bucket.object_lock {
+            return Ok(());
+        }
+        // What is kept in memory of an open file does not follow its locks.
+        match self.locate_file(handle.ino())? {
+            Some(located) => self.check_unlocked(&located.file),
+            None => Ok(()),
+        }
+    }
+
+    /// A locked current version is read-only here.
+    pub(crate) fn check_unlocked(&self, file: &FileEntry) -> Result<(), PosixError> {
+        match self.volume.check_unlocked(file, false) {
+            Err(Error::Locked) => Err(PosixError::NotPermitted),
+            other => Ok(other?),
+        }
+    }
+
+    /// `None` when the bucket keeps no versions; that is asserted too.
+    pub(crate) fn versioned(
+        &self,
+        draft: &mut Draft,
+        parent: Ino,
+        name: &str,
+    ) -> Result<Option<VersionedName>, Attempt> {
+        let state = self.bucket_state(draft)?;
+        if !state.keeps() {
+            return Ok(None);
+        }
+        // A directory that is gone is noticed by whoever looks at it.
+        let key = self.volume.key_of(parent, name)?.ok_or(Attempt::Conflict)?;
+        Ok(Some(VersionedName { state, key }))
+    }
+
+    /// Drafts that a new file takes a free name: it is counted, and is a version of the name's key.
+    pub(crate) fn draft_new_name(
+        &self,
+        draft: &mut Draft,
+        (parent, name): (Ino, &str),
+        file: &mut FileEntry,
+        one: &mut Try,
+    ) -> Result<(), Attempt> {
+        draft.add(key::usage(self.bucket_root, Counted::Objects), 1);
+        draft.add(key::usage(self.bucket_root, Counted::Bytes), file.size as i64);
+        if let Some(name) = self.versioned(draft, parent, name)? {
+            file.version = self.draft_version(draft, &name.object(), None, one)?;
+        }
+        Ok(())
+    }
+
+    /// Drafts that a file loses this name, and counts it out: with a past it becomes a version below a delete marker. The
+    /// entry's row is the caller's to remove or to replace.
+    pub(crate) fn draft_end_of_name(
+        &self,
+        draft: &mut Draft,
+        (parent, name): (Ino, &str),
+        located: &Located,
+        one: &mut Try,
+    ) -> Result<(), Attempt> {
+        self.check_unlocked(&located.file)?;
+        draft.add(key::usage(self.bucket_root, Counted::Objects), -1);
+        match self.versioned(draft, parent, name)? {
+            Some(name) => {
+                self.volume.draft_delete_marker(draft, &name.object(), Some(located), &mut one.seen)?;
+            }
+            None => {
+                draft.add(key::usage(self.bucket_root, Counted::Bytes), -(located.file.size as i64));
+                self.volume.drop_name(draft, located)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drafts that a file moves from one name to another, in whose place another file may be; gives it as the version that
+    /// it is from then on. The entries' rows are the caller's.
+    pub(crate) fn draft_moved_name(
+        &self,
+        draft: &mut Draft,
+        (from, moved): ((Ino, &str), &Located),
+        (to, replaced): ((Ino, &str), Option<&Located>),
+        one: &mut Try,
+    ) -> Result<FileEntry, Attempt> {
+        let mut there = moved.file.clone();
+        let Some(source) = self.versioned(draft, from.0, from.1)? else {
+            if let Some(replaced) = replaced {
+                self.draft_end_of_name(draft, to, replaced, one)?;
+            }
+            return Ok(there);
+        };
+        self.check_unlocked(&moved.file)?;
+        self.volume.draft_left(draft, &source.object(), moved, &mut one.seen)?;
+        if let Some(replaced) = replaced {
+            self.check_unlocked(&replaced.file)?;
+            draft.add(key::usage(self.bucket_root, Counted::Objects), -1);
+        }
+        let key = self.volume.key_of(to.0, to.1)?.ok_or(Attempt::Conflict)?;
+        self.volume.draft_locks_left(draft, &mut there);
+        self.draft_default_retention(draft, &mut there)?;
+        there.version = self.draft_version(draft, &source.state.object(&key), replaced, one)?;
+        Ok(there)
+    }
+
+    /// Drafts the retention that the bucket gives what is new in it. A file that is open gets it with its last close.
+    pub(crate) fn draft_default_retention(&self, draft: &mut Draft, file: &mut FileEntry) -> Result<(), Attempt> {
+        let bucket = self.bucket_state(draft)?;
+        Ok(self.volume.draft_locks(draft, bucket.object_lock, bucket.retention, file)?)
+    }
+
+    /// Drafts that what comes is the newest version of a key, and what becomes of the current one.
+    fn draft_version(
+        &self,
+        draft: &mut Draft,
+        key: &VersionedKey<'_>,
+        current: Option<&Located>,
+        one: &mut Try,
+    ) -> Result<Version, Attempt> {
+        let version = self.volume.newest_version(key, current, &mut one.seen)?;
+        self.volume.draft_displaced(draft, key, current, version, &mut one.seen)?;
+        Ok(version)
+    }
+}

@@ -1,0 +1,29 @@
+//! The state of a bucket by the number of its root.
+
+use std::sync::Arc;
+
+use crate::api::Error;
+use crate::bucket_states::BucketState;
+use crate::key::{self, Ino};
+use crate::open::Volume;
+use crate::record::{Bucket, DirectoryRecord};
+use crate::seen::Seen;
+
+impl Volume {
+    /// From memory when it is kept; whoever uses it asserts it.
+    pub(crate) fn bucket_state(&self, root: Ino) -> Result<Arc<BucketState>, Error> {
+        if let Some(state) = self.bucket_states.get(root) {
+            return Ok(state);
+        }
+        let record = self.engine.get(&key::directory(root))?.value.ok_or(Error::NoSuchBucket)?;
+        let name = DirectoryRecord::decode(&record.value)?.sort_name;
+        let (row, version) = self.bucket_row(&name, &mut Seen::default())?;
+        if row.root != root {
+            return Err(Error::NoSuchBucket);
+        }
+        let retention = self.default_retention(&row, &mut Seen::default())?;
+        let Bucket { versioning, object_lock, .. } = row;
+        let state = BucketState { row_key: key::bucket(&name), version, root, versioning, object_lock, retention };
+        Ok(self.bucket_states.keep(state))
+    }
+}

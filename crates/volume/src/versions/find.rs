@@ -1,0 +1,39 @@
+//! Finding a version of a key to read it.
+
+use crate::api::{Error, VersionId};
+use crate::names::Located;
+use crate::open::Volume;
+use crate::record::VersionRow;
+use crate::seen::Seen;
+use crate::versioned_key::VersionedKey;
+
+impl Volume {
+    /// The version with this id, given what is current.
+    pub(crate) fn find_version(
+        &self,
+        key: &VersionedKey<'_>,
+        current: Option<Located>,
+        id: VersionId,
+        seen: &mut Seen,
+    ) -> Result<Located, Error> {
+        if let Some(current) = current.filter(|current| current.file.version.id() == id) {
+            return Ok(current);
+        }
+        let found = if key.keeps() { self.version_row(key, id, seen)? } else { None };
+        let found = found.ok_or(Error::NoSuchVersion)?;
+        match found.row {
+            VersionRow::File(file) => Ok(Located::of_version(found.row_key, found.row_version, file)),
+            VersionRow::Marker(marker) => Err(Error::DeleteMarker { version: id, modified: marker.modified }),
+        }
+    }
+
+    /// Why a key has no current object.
+    pub(crate) fn why_absent(&self, key: &VersionedKey<'_>, seen: &mut Seen) -> Error {
+        let newest = if key.keeps() { self.newest_row(key, seen) } else { Ok(None) };
+        match newest {
+            Ok(None) => Error::NoSuchKey,
+            Ok(Some(marker)) => Error::Deleted(marker.id()),
+            Err(error) => error,
+        }
+    }
+}
