@@ -284,7 +284,7 @@ def check_part_copy():
     named["UploadId"] = s3.create_multipart_upload(**named)["UploadId"]
     source = {"Bucket": BUCKET, "Key": "part source"}
     etag = s3.upload_part_copy(**named, PartNumber=1, CopySource=source, CopySourceRange="bytes=100-199")["CopyPartResult"]["ETag"]
-    refused("InvalidArgument", s3.upload_part_copy, **named, PartNumber=2, CopySource=source, CopySourceRange="bytes=0-999999")
+    refused("InvalidRange", s3.upload_part_copy, **named, PartNumber=2, CopySource=source, CopySourceRange="bytes=0-999999")
     s3.complete_multipart_upload(**named, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]})
     same(get("from parts"), file("100k")[100:200])
 

@@ -101,15 +101,13 @@ async fn names_that_hurt() {
 #[tokio::test]
 async fn bad_parameters_are_refused() {
     let server = with_keys(&["a"]).await;
-    for query in [
-        "max-keys=-1",
-        "max-keys=many",
-        "list-type=2&continuation-token=made-up",
-        "list-type=2&continuation-token=",
-        "list-type=2&max-keys=99999999999",
-    ] {
+    for query in
+        ["max-keys=-1", "max-keys=many", "list-type=2&continuation-token=made-up", "list-type=2&max-keys=99999999999"]
+    {
         server.get(&format!("/bucket?{query}")).await.refused(400, "InvalidArgument");
     }
+    let first = server.get("/bucket?list-type=2&continuation-token=").await.expect(200);
+    assert_eq!((first.elements("Key"), first.element("ContinuationToken")), (vec!["a"], ""));
     server.get("/bucket?encoding-type=base64").await.refused(501, "NotImplemented");
     server.get("/bucket?list-type=3").await.refused(501, "NotImplemented");
     assert_eq!(server.get("/bucket?max-keys=5000").await.expect(200).element("MaxKeys"), "1000");

@@ -59,6 +59,10 @@ async fn parts_become_one_object() {
     let again = complete(&server, &upload, &[(3, &first), (7, &last)], &[]).await.expect(200);
     assert_eq!(again.text(), done.text());
     complete(&server, &upload, &[(3, &first)], &[]).await.refused(404, "NoSuchUpload");
+    complete(&server, &upload, &[(3, "1234")], &[]).await.refused(404, "NoSuchUpload");
+    // A client that did not see the answer asks again.
+    let again = complete(&server, &upload, &[(3, &first), (7, &last)], &[]).await.expect(200);
+    assert_eq!(again.element("ETag"), done.element("ETag"));
     let attributes = server.request("GET", "/bucket/big?attributes").header("x-amz-object-attributes", "ObjectParts");
     assert_eq!(attributes.send().await.expect(200).elements("Size"), ["5242880", "3"]);
 }
@@ -91,7 +95,7 @@ async fn parts_are_copied() {
             let request = request.header("x-amz-copy-source", "bucket/from");
             request.header("x-amz-copy-source-range", range).send().await
         };
-        copy("bytes=0-10").await.refused(400, "InvalidArgument");
+        copy("bytes=0-10").await.refused(416, "InvalidRange");
         copy("bytes=5-").await.refused(400, "InvalidArgument");
         let copied = copy("bytes=2-5").await.expect(200);
         assert_eq!(copied.element("ChecksumSHA256").is_empty(), headers.is_empty());
@@ -161,5 +165,18 @@ async fn uploads_are_listed() {
         }
         assert_eq!(seen, total);
     }
+}
+
+#[tokio::test]
+async fn a_bucket_goes_with_its_unfinished_uploads_but_not_with_an_object() {
+    let server = Server::with_bucket().await;
+    server.put("/bucket/kept", "x").await.expect(200);
+    let upload = create(&server, &[]).await;
+    part(&server, &upload, 1, b"part".to_vec()).await;
     server.delete("/bucket").await.refused(409, "BucketNotEmpty");
+    server.get(&format!("/bucket/big?uploadId={upload}")).await.expect(200);
+    server.delete("/bucket/kept").await.expect(204);
+    server.delete("/bucket").await.expect(204);
+    server.put("/bucket", "").await.expect(200);
+    assert_eq!(server.get("/bucket?uploads").await.expect(200).elements("UploadId").len(), 0);
 }

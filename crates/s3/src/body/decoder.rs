@@ -49,14 +49,16 @@ fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, BodyEr
     }
 }
 
-/// A `Content-Encoding` without `aws-chunked`, which belongs to the transfer and is not stored; `None` when nothing
-/// is left.
+/// A `Content-Encoding` without `aws-chunked`, which belongs to the transfer and is not stored, else as it was sent;
+/// `None` when nothing is left.
 pub fn stored_encoding(content_encoding: &str) -> Option<String> {
-    let kept: Vec<&str> = content_encoding
-        .split(',')
-        .map(str::trim)
-        .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("aws-chunked"))
-        .collect();
+    let codings = content_encoding.split(',').map(str::trim);
+    let kept: Vec<&str> = codings.filter(|coding| !coding.eq_ignore_ascii_case("aws-chunked")).collect();
+    if kept.len() == content_encoding.split(',').count() {
+        let whole = content_encoding.trim();
+        return (!whole.is_empty()).then(|| whole.to_owned());
+    }
+    let kept: Vec<&str> = kept.into_iter().filter(|coding| !coding.is_empty()).collect();
     (!kept.is_empty()).then(|| kept.join(","))
 }
 

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use margay_volume::Headers;
 
 use super::mail_word;
+use crate::body::stored_encoding;
 use crate::error::{Code, S3Error};
 
 /// Most bytes of user metadata, names (without the prefix) and values together.
@@ -33,7 +34,7 @@ pub(crate) fn collect(headers: &HeaderMap) -> Result<Headers, S3Error> {
     let mut content_bytes = 0;
     for name in CONTENT {
         let Some(value) = joined(headers, name)? else { continue };
-        let value = if name == "content-encoding" { without_framing(&value) } else { value };
+        let value = if name == "content-encoding" { stored_encoding(&value).unwrap_or_default() } else { value };
         if value.is_empty() {
             continue;
         }
@@ -78,16 +79,6 @@ fn joined(headers: &HeaderMap, name: &str) -> Result<Option<String>, S3Error> {
         }
     }
     Ok(whole)
-}
-
-/// `aws-chunked` describes the transfer, not the object.
-fn without_framing(encodings: &str) -> String {
-    let kept: Vec<&str> = encodings
-        .split(',')
-        .map(str::trim)
-        .filter(|encoding| !encoding.is_empty() && !encoding.eq_ignore_ascii_case("aws-chunked"))
-        .collect();
-    kept.join(",")
 }
 
 /// Puts the stored headers (but not the checksums) into an answer.

@@ -30,18 +30,12 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     let condition = write_condition(call.headers)?;
     let found = call.volume.head_multipart(call.bucket(), call.key(), upload).await;
     let listed = parse(&payload.document(call.headers, false).await?)?;
-    let mut choices = Vec::with_capacity(listed.len());
-    for part in &listed {
-        let invalid = || S3Error::from(Code::InvalidPart).with("PartNumber", part.number.to_string());
-        choices.push(PartChoice { number: part.number, etag: etag::parse(&part.etag).ok_or_else(invalid)? });
-    }
-    if !choices.is_sorted_by(|before, after| before.number < after.number) {
-        return Err(Code::InvalidPartOrder.into());
-    }
+    let choices = choices(&listed);
     let info = match found {
-        Err(Error::NoSuchUpload) => return again(call, upload, &choices).await,
+        Err(Error::NoSuchUpload) => return again(call, upload, &choices.map_err(|_| Code::NoSuchUpload)?).await,
         found => found?,
     };
+    let choices = choices?;
     let extra = match needs_parts(call, &info.headers, &listed) {
         true => {
             let parts = stored_parts(call, upload).await?;
@@ -52,6 +46,18 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     let outcome =
         call.volume.complete_multipart(call.bucket(), call.key(), upload, &choices, extra.clone(), &condition).await?;
     Ok(reply(call, &outcome, &extra))
+}
+
+fn choices(listed: &[Listed]) -> Result<Vec<PartChoice>, S3Error> {
+    let mut choices = Vec::with_capacity(listed.len());
+    for part in listed {
+        let invalid = || S3Error::from(Code::InvalidPart).with("PartNumber", part.number.to_string());
+        choices.push(PartChoice { number: part.number, etag: etag::parse(&part.etag).ok_or_else(invalid)? });
+    }
+    if !choices.is_sorted_by(|before, after| before.number < after.number) {
+        return Err(Code::InvalidPartOrder.into());
+    }
+    Ok(choices)
 }
 
 /// The client did not get the answer to its first attempt: while the object is there, it gets it now.

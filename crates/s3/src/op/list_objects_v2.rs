@@ -13,11 +13,8 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let page = Page::of(call, "max-keys")?;
     let start_after = call.query.get("start-after").filter(|name| !name.is_empty());
     let token = call.query.get("continuation-token");
-    let resumed = match token {
-        Some("") => return Err(S3Error::argument("continuation-token", "", "The continuation token is empty")),
-        Some(token) => Some(token::decode(token)?),
-        None => None,
-    };
+    // An empty token is that of the first page.
+    let resumed = token.filter(|token| !token.is_empty()).map(token::decode).transpose()?;
     let after = match (&resumed, start_after) {
         (Some((name, is_prefix)), _) => Some((name.as_str(), *is_prefix)),
         (None, Some(name)) => Some((name, page.is_common_prefix(name))),

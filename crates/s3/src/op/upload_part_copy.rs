@@ -73,7 +73,7 @@ fn check_range(object: &ObjectInfo, range: Option<&Range<u64>>) -> Result<(), S3
     let len = range.map_or(object.size, |range| range.end - range.start);
     if range.is_some_and(|range| range.end > object.size) {
         let message = format!("Range specified is not valid for source object of size: {}", object.size);
-        return Err(S3Error::argument(RANGE, "", message));
+        return Err(S3Error::new(Code::InvalidRange, message));
     }
     if len > PART_BYTES_MAX {
         return Err(S3Error::from(Code::EntityTooLarge).with("MaxSizeAllowed", PART_BYTES_MAX.to_string()));

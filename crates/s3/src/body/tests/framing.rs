@@ -104,5 +104,7 @@ fn a_content_encoding_loses_only_aws_chunked() {
     assert_eq!(stored_encoding("aws-chunked"), None);
     assert_eq!(stored_encoding("AWS-chunked, gzip").as_deref(), Some("gzip"));
     assert_eq!(stored_encoding("gzip,aws-chunked,br").as_deref(), Some("gzip,br"));
+    assert_eq!(stored_encoding("aws-chunked, aws-chunked"), None);
     assert_eq!(stored_encoding(" "), None);
+    assert_eq!(stored_encoding("deflate, gzip").as_deref(), Some("deflate, gzip"));
 }
