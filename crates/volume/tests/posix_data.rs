@@ -314,8 +314,9 @@ fn a_file_without_a_name_lives_while_it_is_open() {
     assert!(matches!(tree.world.get("b", "a"), Err(Error::NoSuchKey)));
     tree.mount.release(handle).unwrap();
     tree.clean();
-    let done = tree.reclaim();
-    assert!(done.removed_segments > 0, "{done:?}");
+    tree.reclaim();
+    // Which pass removes a segment depends on when the log's files were filled; that nobody names its bytes does not.
+    assert!(tree.world.volume.live_bytes().unwrap().is_empty());
 }
 
 #[test]
