@@ -6,8 +6,11 @@
 //!             contain `/` but at the end, so the keys below a directory are one range in byte order.
 //!             K3 an escaped string ends in 00 01 and sorts as its bytes do.
 
+mod escape;
+
 use margay_segment::SegmentId;
 
+use self::escape::{escape, escape_open, unescape};
 use crate::kinds::{Document, Setting};
 use crate::numbered::{Numbered, kind_of};
 use crate::record::Damaged;
@@ -466,40 +469,6 @@ pub(crate) fn orphan(ino: Ino) -> Vec<u8> {
 
 pub(crate) fn orphans() -> Range {
     range(vec![ORPHAN])
-}
-
-fn escape_open(bytes: &[u8], into: &mut Vec<u8>) {
-    for byte in bytes {
-        into.push(*byte);
-        if *byte == 0 {
-            into.push(0xff);
-        }
-    }
-}
-
-fn escape(bytes: &[u8], into: &mut Vec<u8>) {
-    escape_open(bytes, into);
-    into.extend_from_slice(&[0, 1]);
-}
-
-fn unescape(bytes: &[u8]) -> Result<(Vec<u8>, &[u8]), Damaged> {
-    let mut plain = Vec::new();
-    let mut rest = bytes;
-    while let Some((byte, tail)) = rest.split_first() {
-        match (byte, tail) {
-            (0, [1, tail @ ..]) => return Ok((plain, tail)),
-            (0, [0xff, tail @ ..]) => {
-                plain.push(0);
-                rest = tail;
-            }
-            (0, _) => return Err(Damaged("a key has a wrong escape")),
-            (byte, tail) => {
-                plain.push(*byte);
-                rest = tail;
-            }
-        }
-    }
-    Err(Damaged("an escaped key has no end"))
 }
 
 #[cfg(test)]

@@ -66,8 +66,6 @@ const CONTENT: &[Param] = &[
 ];
 const BODY: &[Param] =
     &[("content-length", Any), ("content-md5", Any), ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS))];
-/// Of a body that is a document.
-const DOCUMENT: &[Param] = &[("content-md5", Any), ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS))];
 const LOCKS: &[Param] = &[
     ("x-amz-object-lock-legal-hold", Any),
     ("x-amz-object-lock-mode", Any),
