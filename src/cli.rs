@@ -8,6 +8,7 @@ mod bench;
 mod bucket;
 mod config;
 mod fsck;
+mod identity;
 mod mount;
 mod serve;
 mod status;
@@ -41,6 +42,16 @@ enum Command {
     Unmount(mount::Unmount),
     /// Show what a running server has mounted
     Mounts(mount::Mounts),
+    /// Make, list, disable and remove users
+    User(identity::User),
+    /// Groups of users that share policies
+    Group(identity::Group),
+    /// Roles that users or an identity provider's people take for a time
+    Role(identity::Role),
+    /// Access keys of users
+    Key(identity::Key),
+    /// Policies that say what users, groups and roles may do
+    Policy(identity::Policy),
     /// Show how many objects and bytes each bucket has
     Du(works::Du),
     /// List buckets, add up what they hold, limit what they may hold
@@ -78,6 +89,11 @@ pub fn main() -> ExitCode {
         Command::Mount(args) => mount::run_mount(&args),
         Command::Unmount(args) => mount::run_unmount(&args),
         Command::Mounts(args) => mount::run_mounts(&args),
+        Command::User(args) => identity::run_user(&args),
+        Command::Group(args) => identity::run_group(&args),
+        Command::Role(args) => identity::run_role(&args),
+        Command::Key(args) => identity::run_key(&args),
+        Command::Policy(args) => identity::run_policy(&args),
         Command::Du(args) => works::run_du(&args),
         Command::Bucket(args) => bucket::run(&args),
         Command::Scrub(args) => works::run_scrub(&args),

@@ -23,6 +23,7 @@ use crate::admin;
 use crate::answer;
 use crate::buckets::{self, QuotaChange};
 use crate::exit::Failure;
+use crate::identities::{ORDER_BYTES_MAX, ORDER_PATH};
 use crate::listener::body::{RequestBody, ResponseBody};
 use crate::listener::{AnswerFuture, Handler};
 use crate::maintenance::Work;
@@ -52,6 +53,9 @@ impl Handler for Control {
                 }
                 (&Method::POST, "/quota") => return done(quota(&server, request).await),
                 (&Method::GET, "/mounts") => return answer::json(StatusCode::OK, &server.mounts.status()),
+                (&Method::POST, ORDER_PATH) => {
+                    return done(identities(&server, request).await);
+                }
                 (&Method::POST, "/mount" | "/unmount") => {
                     return done(mounts(&server, request).await);
                 }
@@ -64,6 +68,13 @@ impl Handler for Control {
             done(work.run(Arc::clone(&server.storage), Some(server.scrub_rate_max)).await)
         })
     }
+}
+
+/// Carries out an order about identities.
+async fn identities(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {
+    let body = Limited::new(request.into_body(), ORDER_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| format!("the request cannot be read: {error}"))?.to_bytes();
+    server.identities.answer_json(&body).await
 }
 
 fn done(outcome: Result<Value, String>) -> Response<ResponseBody> {

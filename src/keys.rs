@@ -89,8 +89,8 @@ fn from_file(env: &Env, path: &Path) -> Result<RootKeys, Failure> {
             Ok(RootKeys { access_key, secret_key, file: Some(path.to_owned()) })
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let access_key = random_text(env, ACCESS_ALPHABET, ACCESS_LEN);
-            let secret_key = random_text(env, SECRET_ALPHABET, SECRET_LEN);
+            let access_key = new_access_key(env, "");
+            let secret_key = new_secret(env);
             let text = format!(
                 "# The root keys of this margay, made on its first start. Who reads this file owns all its data.\n\
                  # AWS tools read it with AWS_SHARED_CREDENTIALS_FILE set to its name.\n\
@@ -114,7 +114,8 @@ fn parse(text: &str) -> Option<(String, String)> {
     Some((value("aws_access_key_id")?, value("aws_secret_access_key")?))
 }
 
-fn check(access_key: &str, secret_key: &str) -> Result<(), String> {
+/// Whether these can be keys; the error says what they should be.
+pub(crate) fn check(access_key: &str, secret_key: &str) -> Result<(), String> {
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     if !ACCESS_RANGE.contains(&access_key.len()) || !plain(access_key) || access_key.contains(['/', ',', '=', '"']) {
         return Err(format!("an access key has {ACCESS_RANGE:?} visible ASCII characters without / , = \""));
@@ -123,6 +124,16 @@ fn check(access_key: &str, secret_key: &str) -> Result<(), String> {
         return Err(format!("a secret key has {SECRET_RANGE:?} visible ASCII characters without \""));
     }
     Ok(())
+}
+
+/// A random access key that begins with `kind`.
+pub(crate) fn new_access_key(env: &Env, kind: &str) -> String {
+    format!("{kind}{}", random_text(env, ACCESS_ALPHABET, ACCESS_LEN - kind.len()))
+}
+
+/// A random secret.
+pub(crate) fn new_secret(env: &Env) -> String {
+    random_text(env, SECRET_ALPHABET, SECRET_LEN)
 }
 
 /// Each character is equally likely: both alphabets have a power of two of them.

@@ -12,6 +12,7 @@ pub mod datadir;
 pub mod exit;
 pub mod files;
 pub mod front;
+pub mod identities;
 pub mod keys;
 pub mod listener;
 pub mod logging;

@@ -12,6 +12,7 @@ use margay_env::{Env, OpenMode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::identities::Identities;
 use crate::maintenance::Reclaimer;
 use crate::metrics::exposition::{Exposition, Kind};
 use crate::metrics::{Requests, Traffic};
@@ -26,6 +27,7 @@ pub struct Server {
     pub storage: Arc<Storage>,
     pub reclaimer: Reclaimer,
     pub mounts: Mounts,
+    pub identities: Arc<Identities>,
     /// Bytes per second that a scrub may read.
     pub scrub_rate_max: u64,
     pub requests: Arc<Requests>,

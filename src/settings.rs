@@ -60,6 +60,28 @@ pub struct StorageLimits {
     pub reserve_bytes: u64,
 }
 
+/// An identity provider whose tokens are accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Oidc {
+    pub issuer: String,
+    pub audience: String,
+    /// File of its public keys (JWKS).
+    pub keys: PathBuf,
+}
+
+impl Oidc {
+    /// The error says what is missing.
+    fn build(issuer: Option<String>, audience: Option<String>, keys: Option<String>) -> Result<Option<Oidc>, String> {
+        match (issuer, audience, keys) {
+            (None, None, None) => Ok(None),
+            (Some(issuer), Some(audience), Some(keys)) => {
+                Ok(Some(Oidc { issuer, audience, keys: PathBuf::from(keys) }))
+            }
+            _ => Err("oidc.issuer, oidc.audience and oidc.keys are set together or not at all".to_owned()),
+        }
+    }
+}
+
 /// Everything a server is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -73,6 +95,7 @@ pub struct Settings {
     /// Certificate chain and key, PEM files.
     pub tls: Option<(PathBuf, PathBuf)>,
     pub auth: AuthSettings,
+    pub oidc: Option<Oidc>,
     pub mounts: Vec<MountWish>,
     pub log_level: String,
     pub log_format: String,
@@ -100,6 +123,7 @@ impl Settings {
             (Some(_), None) => return Err("tls_certificate is set but tls_key is not; TLS needs both".to_owned()),
             (None, Some(_)) => return Err("tls_key is set but tls_certificate is not; TLS needs both".to_owned()),
         };
+        let oidc = Oidc::build(text("oidc.issuer"), text("oidc.audience"), text("oidc.keys"))?;
         let domains = match &find(values, "domain").value {
             Value::List(names) => names.clone(),
             _ => Vec::new(),
@@ -121,6 +145,7 @@ impl Settings {
                 signature_v2: switch("auth.signature_v2"),
                 chunk_verification: switch("auth.chunk_verification"),
             },
+            oidc,
             log_level: text("log_level").unwrap_or_else(|| "info".to_owned()),
             log_format: text("log_format").unwrap_or_else(|| "auto".to_owned()),
             connection: ConnectionLimits {

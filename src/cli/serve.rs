@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use margay_env::Env;
 use margay_s3::S3Door;
+use margay_s3::sts::Provider;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -20,7 +21,9 @@ use crate::admin::Admin;
 use crate::control::{self, Control};
 use crate::datadir::DataDir;
 use crate::exit::Failure;
+use crate::files;
 use crate::front::{Front, Recorder};
+use crate::identities::Identities;
 use crate::keys::{self, RootKeys};
 use crate::listener::{self, Handler, Listener};
 use crate::logging;
@@ -49,6 +52,8 @@ SIGTERM and Ctrl-C stop it after the running requests; a second one stops at onc
 
 /// Connections at once on the admin port and on the control socket, each.
 const ADMIN_CONNECTIONS_MAX: usize = 64;
+/// Largest file of an identity provider's keys, in bytes.
+const PROVIDER_KEYS_BYTES_MAX: u64 = 1024 * 1024;
 /// For requests on those two when the server stops.
 const SIDE_DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -94,11 +99,13 @@ async fn serve(
         .map_err(|error| tracing::warn!(%error, "cannot measure a sync in the data directory"))
         .ok();
     let storage = Arc::new(Storage::open(dir, &settings.storage)?);
+    let identities = Identities::open(&env, &settings.data, &storage.volume, Some(&keys)).await?;
     let reclaimer = Reclaimer::start(&env, Arc::clone(&storage.volume), settings.storage.reclaim_rate_max)
         .map_err(|error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u")))?;
     let server = Arc::new(Server {
         reclaimer,
         mounts: Mounts::new(&env, &storage.volume),
+        identities: Arc::new(identities),
         scrub_rate_max: settings.storage.scrub_rate_max,
         begun: env.clock.monotonic(),
         env,
@@ -108,7 +115,8 @@ async fn serve(
         traffic: Arc::new(Traffic::default()),
         addresses: Mutex::new((None, None)),
     });
-    let front = front(&server, &settings, &keys, fixed_object);
+    let providers = providers(&server.env, &settings)?;
+    let front = front(&server, &settings, &keys, providers, fixed_object);
     let doors = Doors::open(&server, front, sockets, tls.clone(), limits);
     let (address, admin) = doors.addresses()?;
     *server.addresses.lock() = (Some(address), admin);
@@ -162,13 +170,31 @@ async fn mount(server: &Arc<Server>, settings: &Settings) -> Vec<String> {
     lines
 }
 
+/// The identity providers whose tokens are accepted.
+fn providers(env: &Env, settings: &Settings) -> Result<Vec<Provider>, Failure> {
+    let Some(oidc) = &settings.oidc else { return Ok(Vec::new()) };
+    let fail = |error: &dyn std::fmt::Display| {
+        Failure::usage(format!("oidc.keys: {} cannot be used: {error}", oidc.keys.display()))
+    };
+    let keys = files::read(env, &oidc.keys, PROVIDER_KEYS_BYTES_MAX).map_err(|error| fail(&error))?;
+    let provider = Provider::new(&oidc.issuer, &oidc.audience, &keys).map_err(|error| fail(&error))?;
+    Ok(vec![provider])
+}
+
 /// What answers on the S3 port.
-fn front(server: &Arc<Server>, settings: &Settings, keys: &RootKeys, fixed_object: Option<u16>) -> Arc<dyn Handler> {
+fn front(
+    server: &Arc<Server>,
+    settings: &Settings,
+    keys: &RootKeys,
+    providers: Vec<Provider>,
+    fixed_object: Option<u16>,
+) -> Arc<dyn Handler> {
     let options = margay_s3::Options {
         region: settings.region.clone(),
         domains: settings.domains.clone(),
         auth: margay_s3::auth::Options { version_2: settings.auth.signature_v2, ..Default::default() },
         decoder: margay_s3::body::DecoderOptions { chunk_verification: settings.auth.chunk_verification },
+        secure: settings.tls.is_some(),
         ..margay_s3::Options::default()
     };
     if !settings.auth.chunk_verification {
@@ -179,6 +205,8 @@ fn front(server: &Arc<Server>, settings: &Settings, keys: &RootKeys, fixed_objec
     }
     let volume = Arc::clone(&server.storage.volume);
     let mut door = S3Door::new(volume, Arc::new(keys.clone()), options, server.env.clone())
+        .with_providers(providers)
+        .with_identities(Arc::clone(&server.identities) as Arc<dyn margay_s3::identities::Identities>)
         .observed_by(Arc::new(Recorder(Arc::clone(&server.requests))));
     if let Some(bytes) = fixed_object {
         tracing::warn!("every GetObject is answered without the storage: this is no server for data");
@@ -222,7 +250,7 @@ impl Doors {
         let side_limits = ConnectionLimits { connections_max: ADMIN_CONNECTIONS_MAX, ..limits };
         let unseen = || Arc::new(Traffic::default());
         let main = Listener::start_tcp(sockets.main, tls, front, Arc::clone(&server.traffic), limits);
-        let page = || Arc::new(Admin(Arc::clone(server)));
+        let page = || Arc::new(Admin::new(server));
         let admin = sockets.admin.map(|socket| Listener::start_tcp(socket, None, page(), unseen(), side_limits));
         let commands = match control::bind(&server.env, &server.data) {
             Ok(socket) => {

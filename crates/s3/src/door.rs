@@ -1,7 +1,7 @@
 //! The way of a request: who sent it, which operation it is, what is refused, what is answered.
 //!
 //! Why:        every answer, good or bad, leaves through one place, so each has its ids, headers and record.
-//! Invariants: the order is address, operation, signature, refusals, operation; the body is touched by the last
+//! Invariants: the order is address, operation, signature, refusals, rights, operation; the body is touched by the last
 //!             alone. An answer to HEAD has no body.
 //! Not here:   listeners, connections and their limits (the binary).
 
@@ -19,11 +19,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use margay_env::Env;
+use margay_iam::registry::{Account, Identity};
 use margay_volume::Volume;
 
-use crate::auth::{Credentials, Head, Sender, Verified, Verifier, hoisted};
+use crate::access::context::Circumstances;
+use crate::access::rules::RulesCache;
+use crate::access::{Access, Asker};
+use crate::auth::{self, Credentials, Head, PayloadForm, Place, Sender, Verified, Verifier, Version, hoisted};
 use crate::cors;
 use crate::error::{Code, S3Error, request_id};
+use crate::identities::{self, Identities, RootOnly};
 use crate::observer::{Observer, RequestDone, Silent};
 use crate::op::{self, Call, RecentRenames};
 use crate::options::Options;
@@ -36,6 +41,7 @@ use crate::route::refuse::refuse;
 use crate::route::target::{Target, check_bucket_name};
 use crate::route::{self, policy};
 use crate::stream::S3Body;
+use crate::sts;
 
 /// Most bytes of the error document's resource element.
 const RESOURCE_BYTES_MAX: usize = 2048;
@@ -46,10 +52,13 @@ const PREFLIGHT: &str = "Preflight";
 /// The S3 door of one volume; cheap to share behind an `Arc`.
 pub struct S3Door {
     volume: Arc<Volume>,
-    credentials: Arc<dyn Credentials>,
+    access: Access,
     options: Options,
     env: Env,
     verifier: Verifier,
+    /// Of the Security Token Service.
+    sts_verifier: Verifier,
+    providers: Vec<sts::Provider>,
     renames: RecentRenames,
     observer: Arc<dyn Observer>,
     /// What GetObject answers instead of asking the volume.
@@ -71,14 +80,48 @@ impl S3Door {
         }
         let host_id = request_id(env.random.next_u64());
         let verifier = Verifier::new(options.auth);
+        let sts_verifier = Verifier::new(auth::Options { service: "sts", version_2: false, ..options.auth });
+        let providers = Vec::new();
         let observer = Arc::new(Silent);
         let (renames, fixed_object) = (RecentRenames::default(), None);
-        S3Door { volume, credentials, options, env, verifier, renames, observer, fixed_object, host_id }
+        let root = Arc::new(Account {
+            id: options.account_id.clone(),
+            canonical_id: options.owner_id.clone(),
+            display_name: options.owner_name.clone(),
+            email: None,
+        });
+        let identities = Arc::new(RootOnly { credentials, account: Arc::clone(&root) });
+        let access = Access { identities, rules: RulesCache::default(), root };
+        S3Door {
+            volume,
+            access,
+            options,
+            env,
+            verifier,
+            sts_verifier,
+            providers,
+            renames,
+            observer,
+            fixed_object,
+            host_id,
+        }
     }
 
     /// Tells `observer` about every request.
     pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> S3Door {
         self.observer = observer;
+        self
+    }
+
+    /// Asks for identities there. Without this, every key that the credentials know is a root key.
+    pub fn with_identities(mut self, identities: Arc<dyn Identities>) -> S3Door {
+        self.access.identities = identities;
+        self
+    }
+
+    /// Accepts tokens of these identity providers (AssumeRoleWithWebIdentity).
+    pub fn with_providers(mut self, providers: Vec<sts::Provider>) -> S3Door {
+        self.providers = providers;
         self
     }
 
@@ -101,7 +144,7 @@ impl S3Door {
         let received = Arc::new(AtomicU64::new(0));
         let wire = Wire::new(Box::new(body.map_err(Into::into)), &parts.headers, Arc::clone(&received));
         let mut name = UNKNOWN;
-        let outcome = self.serve(&parts, wire, &mut name).await;
+        let outcome = self.serve(&parts, wire, peer, &id, &mut name).await;
         let code = outcome.as_ref().err().map(|error| error.code.name());
         let mut reply = outcome.unwrap_or_else(|error| self.refusal(error, &parts, &id));
         if parts.headers.contains_key(http::header::ORIGIN) && parts.method != Method::OPTIONS {
@@ -118,12 +161,24 @@ impl S3Door {
         response
     }
 
-    async fn serve(&self, parts: &Parts, wire: Wire, name: &mut &'static str) -> Result<Reply, S3Error> {
+    async fn serve(
+        &self,
+        parts: &Parts,
+        wire: Wire,
+        peer: SocketAddr,
+        id: &str,
+        name: &mut &'static str,
+    ) -> Result<Reply, S3Error> {
         let host = host(parts);
         if parts.method == Method::OPTIONS {
             *name = PREFLIGHT;
             let target = Target::parse(host, parts.uri.path(), &self.options.domains)?;
             return cors::preflight(&self.volume, &target, &parts.headers).await;
+        }
+        if sts::is_for_sts(parts) {
+            *name = "SecurityTokenService";
+            let outcome = self.serve_sts(parts, wire, id).await;
+            return Ok(outcome.unwrap_or_else(|error| sts::refusal(&error, id)));
         }
         let method = operation::Method::of(&parts.method).ok_or(Code::MethodNotAllowed)?;
         let target = Target::parse(host, parts.uri.path(), &self.options.domains)?;
@@ -131,36 +186,47 @@ impl S3Door {
         let mut query = Query::parse(raw_query)?;
         if route::is_form_upload(method, target.scope(), &query) {
             *name = "PostObject";
-            return self.serve_form(parts, wire, target).await;
+            return self.serve_form(parts, wire, target, peer).await;
         }
         let headers = hoisted::join(raw_query, &parts.headers)?;
+        let token = token_of_header(&parts.headers).or_else(|| query.get("X-Amz-Security-Token"));
+        // Version 2 writes it as its header is written.
+        let token = token.or_else(|| query.get("x-amz-security-token")).map(str::to_owned);
         query.remove(|name| hoisted::is_header(name, raw_query));
         let operation = route::find(method, target.scope(), &query, &headers)?;
         *name = operation.name;
         let head = Head::of(parts).with_host_bucket(target.host_bucket());
-        let verified = self.verifier.verify(&head, &*self.credentials, self.env.clock.now())?;
+        let now = self.env.clock.now();
+        let identities = &*self.access.identities;
+        let (verified, identity) = identities::identify(&self.verifier, &head, identities, token.as_deref(), now)?;
         let Verified { sender, payload: form, chain } = verified;
         let payload = Payload { wire, form, chain, options: self.options.decoder, len_max: None };
-        self.run(&Signed { sender, operation, target: &target, query: &query, headers: &headers, parts }, payload).await
+        let signed =
+            Signed { sender, identity, peer, operation, target: &target, query: &query, headers: &headers, parts };
+        self.run(&signed, payload).await
     }
 
     /// Refuses a request whose sender is known, or runs its operation.
     async fn run(&self, signed: &Signed<'_>, payload: Payload) -> Result<Reply, S3Error> {
-        let Signed { sender, operation, target, query, headers, parts } = signed;
-        // The object of a benchmark is nobody's.
-        let is_fixed = self.fixed_object.is_some() && operation.name == Op::GetObject.name();
-        if *sender == Sender::Anonymous && !is_fixed {
-            // There are no policies that could let anybody else in.
-            return Err(Code::AccessDenied.into());
-        }
+        let Signed { sender, operation, target, query, headers, parts, .. } = signed;
         let policy = policy::policy(operation)
             .ok_or_else(|| S3Error::not_implemented(&format!("operation {}", operation.name)))?;
         refuse(operation, policy, query, headers)?;
         if target.scope() != Scope::Service {
             check_bucket_name(&target.bucket)?;
         }
+        let circumstances = Circumstances {
+            peer: signed.peer.ip(),
+            secure: self.options.secure,
+            now: self.env.clock.now(),
+            region: &self.options.region,
+            signature_version: signature_version(sender),
+            auth_type: auth_type(sender),
+        };
         let call = Call {
             volume: &self.volume,
+            access: &self.access,
+            asker: Asker { identity: signed.identity.as_deref(), circumstances },
             options: &self.options,
             renames: &self.renames,
             op: policy.op,
@@ -169,10 +235,30 @@ impl S3Door {
             headers,
             origin: &origin(parts),
         };
+        // The object of a benchmark is nobody's.
         if let (Some(object), Op::GetObject) = (&self.fixed_object, policy.op) {
             return op::get_fixed_object(&call, object);
         }
+        self.access.authorise(&call.ask()).await?;
         op::run(&call, payload).await
+    }
+
+    /// A request for temporary keys: the form is read first, since the signature covers it.
+    async fn serve_sts(&self, parts: &Parts, wire: Wire, id: &str) -> Result<Reply, S3Error> {
+        let now = self.env.clock.now();
+        let body = wire.whole(sts::FORM_BYTES_MAX).await?;
+        let digest = auth::hex::text(&sha256(&body));
+        let head = Head { body_sha256: Some(&digest), ..Head::of(parts) };
+        let token = token_of_header(&parts.headers);
+        let identities = &*self.access.identities;
+        let (verified, identity) = identities::identify(&self.sts_verifier, &head, identities, token, now)?;
+        // What a signature does not cover is nobody's order.
+        if identity.is_some() && verified.payload != PayloadForm::Sha256(sha256(&body)) {
+            return Err(Code::XAmzContentSHA256Mismatch.into());
+        }
+        let form = Query::parse(std::str::from_utf8(&body).map_err(|_| Code::InvalidRequest)?)?;
+        let service = sts::Service { identities, providers: &self.providers, now: now.seconds(), request_id: id };
+        service.run(&form, identity.as_deref())
     }
 
     /// The answer that an error gives.
@@ -240,12 +326,44 @@ impl S3Door {
 /// A request whose signature is right: what it asks for, and who asks.
 struct Signed<'r> {
     sender: Sender,
+    /// `None`: nobody signed.
+    identity: Option<Arc<Identity>>,
+    peer: SocketAddr,
     operation: &'static Operation,
     target: &'r Target,
     query: &'r Query,
     /// Those of the request, of its query, or of its form.
     headers: &'r HeaderMap,
     parts: &'r Parts,
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    digest.as_ref().try_into().expect("SHA-256 gives 32 bytes")
+}
+
+/// The token that comes with a temporary key.
+fn token_of_header(headers: &HeaderMap) -> Option<&str> {
+    headers.get("x-amz-security-token").and_then(|token| token.to_str().ok())
+}
+
+/// The version of the signature, as conditions of policies name it.
+fn signature_version(sender: &Sender) -> Option<&'static str> {
+    match sender {
+        Sender::Anonymous => None,
+        Sender::Key { version: Version::V2, .. } => Some("AWS"),
+        Sender::Key { version: Version::V4, .. } => Some("AWS4-HMAC-SHA256"),
+    }
+}
+
+/// How a request was signed, as conditions of policies name it.
+fn auth_type(sender: &Sender) -> Option<&'static str> {
+    match sender {
+        Sender::Anonymous => None,
+        Sender::Key { place: Place::Header, .. } => Some("REST-HEADER"),
+        Sender::Key { place: Place::Query, .. } => Some("REST-QUERY-STRING"),
+        Sender::Key { place: Place::Form, .. } => Some("POST"),
+    }
 }
 
 /// What is known about a request until its answer has left.

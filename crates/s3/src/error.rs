@@ -41,6 +41,7 @@ macro_rules! codes {
 }
 
 codes! {
+    AccessControlListNotSupported 400 "The bucket does not allow ACLs";
     AccessDenied 403 "Access Denied";
     AccessForbidden 403 "CORSResponse: CORS is not enabled for this bucket.";
     AuthorizationHeaderMalformed 400 "The authorization header is malformed.";
@@ -54,6 +55,7 @@ codes! {
     EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed size";
     EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed size";
     ExpiredToken 400 "The provided token has expired.";
+    ExpiredTokenException 400 "The token of the identity provider has expired.";
     IllegalLocationConstraintException 400 "The specified location constraint is not the region of this server.";
     IllegalVersioningConfigurationException 400 "The versioning configuration specified in the request is invalid.";
     IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header";
@@ -61,9 +63,11 @@ codes! {
     InternalError 500 "We encountered an internal error. Please try again.";
     InvalidAccessKeyId 403 "The AWS Access Key Id you provided does not exist in our records.";
     InvalidArgument 400 "Invalid Argument";
+    InvalidBucketAclWithObjectOwnership 400 "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting";
     InvalidBucketState 409 "The request is not valid with the current state of the bucket.";
     InvalidBucketName 400 "The specified bucket is not valid.";
     InvalidDigest 400 "The Content-MD5 you specified is not valid.";
+    InvalidIdentityToken 400 "The token of the identity provider is not accepted.";
     InvalidPart 400 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.";
     InvalidPartNumber 416 "The requested partnumber is not satisfiable";
     InvalidPartOrder 400 "The list of parts was not in ascending order. Parts list must be specified in order by part number.";
@@ -76,12 +80,15 @@ codes! {
     InvalidURI 400 "Couldn't parse the specified URI.";
     KeyTooLongError 400 "Your key is too long";
     MalformedPOSTRequest 400 "The body of your POST request is not well-formed multipart/form-data.";
+    MalformedPolicy 400 "Policies must be valid JSON in the form of a policy.";
+    MalformedPolicyDocument 400 "The policy is not in the form of a policy.";
     MalformedTrailerError 400 "The request contained trailing data that was not well-formed or did not conform to our published schema.";
     MalformedXML 400 "The XML you provided was not well-formed or did not validate against our published schema";
     MaxMessageLengthExceeded 400 "Your request was too big.";
     MaxPostPreDataLengthExceededError 400 "Your POST request fields preceding the upload file were too large.";
     MetadataTooLarge 400 "Your metadata headers exceed the maximum allowed metadata size";
     MethodNotAllowed 405 "The specified method is not allowed against this resource.";
+    MissingAuthenticationToken 403 "Request is missing Authentication Token";
     MissingContentLength 411 "You must provide the Content-Length HTTP header.";
     MissingSecurityHeader 400 "Your request was missing a required header";
     NoSuchBucket 404 "The specified bucket does not exist";
@@ -99,6 +106,8 @@ codes! {
     NotModified 304 "Not Modified";
     ObjectLockConfigurationNotFoundError 404 "Object Lock configuration does not exist for this bucket";
     OwnershipControlsNotFoundError 404 "The bucket ownership controls were not found";
+    PackedPolicyTooLarge 400 "The policy of the session is too long.";
+    PolicyTooLarge 400 "The policy is too long.";
     PreconditionFailed 412 "At least one of the pre-conditions you specified did not hold";
     QuotaExceeded 403 "The bucket would hold more than its quota allows; delete objects or ask for more.";
     ReplicationConfigurationNotFoundError 404 "The replication configuration was not found";
@@ -110,6 +119,9 @@ codes! {
     SignatureDoesNotMatch 403 "The request signature we calculated does not match the signature you provided. Check your key and signing method.";
     SlowDown 503 "Please reduce your request rate.";
     StorageFull 507 "The server's disk is full; delete objects or add space.";
+    UnexpectedContent 400 "This request does not support content";
+    UnresolvableGrantByEmailAddress 400 "The e-mail address you provided does not match any account on record.";
+    ValidationError 400 "A parameter is missing or has a wrong value.";
     UserKeyMustBeSpecified 400 "The bucket POST must contain the specified field name. If it is specified, check the order of the fields.";
     XAmzContentSHA256Mismatch 400 "The provided 'x-amz-content-sha256' header does not match what was computed.";
 }

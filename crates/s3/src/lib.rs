@@ -2,12 +2,14 @@
 //!
 //! Why:        an own front on hyper, because every header must be implemented or refused by name, bodies must stream
 //!             through without a whole chunk in memory, and a list page must cost little more than its bytes.
-//! Layout:     `door` takes a request; `auth` says who sent it; `route` finds its operation or refuses it; `op` has
-//!             one file per operation; `body` decodes payloads; `form` reads a browser's form; `headers`, `xml` and `time` are
-//!             the wire's forms; `error` is the one table from causes to codes.
+//! Layout:     `door` takes a request; `auth` and `identities` say who sent it; `access` whether he may; `route` finds
+//!             its operation or refuses it; `op` has one file per operation; `body` decodes payloads; `form` reads a
+//!             browser's form; `headers`, `xml` and `time` are the wire's forms; `error` is the one table from causes to
+//!             codes.
 //! Invariants: nothing of a request is silently ignored; every check that needs no body comes before the body is read.
 //! Not here:   what operations mean (volume), listeners, TLS, metrics (the binary).
 
+mod access;
 pub mod auth;
 pub mod body;
 mod cors;
@@ -18,6 +20,7 @@ mod form;
 #[doc(hidden)]
 pub mod fuzzing;
 mod headers;
+pub mod identities;
 mod observer;
 mod op;
 mod options;
@@ -25,6 +28,7 @@ mod payload;
 mod reply;
 pub mod route;
 mod stream;
+pub mod sts;
 mod tags;
 mod time;
 mod website;

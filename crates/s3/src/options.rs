@@ -10,11 +10,12 @@ pub struct Options {
     pub region: String,
     /// Names under which buckets are subdomains (virtual-host style), without a port.
     pub domains: Vec<String>,
-    /// The owner of everything, as ACLs and listings show it.
+    /// The account of the root keys: its canonical id, the name that listings show, and its id of twelve digits.
     pub owner_id: String,
     pub owner_name: String,
-    /// What `x-amz-expected-bucket-owner` must be.
     pub account_id: String,
+    /// Whether clients come over TLS (`aws:SecureTransport`).
+    pub secure: bool,
     pub auth: auth::Options,
     pub decoder: DecoderOptions,
 }
@@ -27,6 +28,7 @@ impl Default for Options {
             owner_id: "margay".to_owned(),
             owner_name: "margay".to_owned(),
             account_id: "000000000000".to_owned(),
+            secure: false,
             auth: auth::Options::default(),
             decoder: DecoderOptions::default(),
         }

@@ -48,6 +48,12 @@ impl Wire {
     pub(crate) fn new(body: WireBody, headers: &HeaderMap, received: Arc<AtomicU64>) -> Wire {
         Wire { body: Some(body), received, waits: headers.contains_key(http::header::EXPECT) }
     }
+
+    /// The whole body as it comes, if it is not longer than this.
+    pub(crate) async fn whole(self, bytes_max: usize) -> Result<Bytes, S3Error> {
+        let body = http_body_util::Limited::new(self, bytes_max).collect().await;
+        body.map(http_body_util::Collected::to_bytes).map_err(|_| too_long())
+    }
 }
 
 impl Body for Wire {

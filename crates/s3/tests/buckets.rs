@@ -76,8 +76,8 @@ async fn what_was_never_set_has_its_own_answer() {
 #[tokio::test]
 async fn what_is_not_implemented_is_named() {
     let server = Server::with_bucket().await;
-    let refusal = server.put("/bucket?policy", "{}").await.refused(501, "NotImplemented");
-    assert!(refusal.text().contains("PutBucketPolicy"));
+    let refusal = server.put("/bucket?replication", "{}").await.refused(501, "NotImplemented");
+    assert!(refusal.text().contains("PutBucketReplication"));
     let refusal = server.request("PUT", "/bucket/k").header("x-amz-server-side-encryption", "AES256").body("x");
     let refusal = refusal.send().await.refused(501, "NotImplemented");
     assert!(refusal.text().contains("x-amz-server-side-encryption"));

@@ -4,7 +4,8 @@ mod server;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use margay_s3::auth::PayloadForm;
+use margay_s3::auth::sign::Signer;
+use margay_s3::auth::{PayloadForm, Secret};
 use server::{Answer, Server};
 
 /// A form for the bucket `bucket`: fields, policy conditions beside those of the fields, file.
@@ -63,13 +64,18 @@ impl<'s> Form<'s> {
     }
 
     fn signed(self) -> Form<'s> {
+        let signer = &self.server.signer;
+        self.signed_by(signer)
+    }
+
+    fn signed_by(mut self, signer: &Signer) -> Form<'s> {
         let now = self.server.env.clock.now();
-        let mut form = self;
-        for (name, value) in form.server.signer.form_fields(now) {
-            form = form.field(name, &value);
+        for (name, value) in signer.form_fields(now) {
+            self = self.field(name, &value);
         }
+        let form = self;
         let policy = form.policy();
-        let signature = form.server.signer.sign_policy(&policy, now);
+        let signature = signer.sign_policy(&policy, now);
         form.unnamed_field("policy", &policy).unnamed_field("x-amz-signature", &signature)
     }
 
@@ -283,4 +289,33 @@ async fn chunks_that_version_2_clients_announce_by_encoding_alone() {
     assert_eq!(put.form, PayloadForm::Unsigned);
     put.send_v2().await.expect(200);
     assert_eq!(server.get("/bucket/k").await.text(), "hello");
+}
+
+#[tokio::test]
+async fn a_form_has_the_rights_of_who_signed_it() {
+    let server = Server::with_users(&[("clerk", None, &[])]).await;
+    server.volume.create_bucket("bucket").await.unwrap();
+    let clerk = Signer::new("clerk", Secret::new("secret-of-clerk"), "us-east-1");
+    let allow = async |principal: &str, auth_type: &str| {
+        let condition = format!(r#""Condition":{{"StringEquals":{{"s3:authType":"{auth_type}"}}}}"#);
+        let statement = format!(r#""Effect":"Allow","Principal":{principal},"Action":"s3:PutObject""#);
+        let text = format!(
+            r#"{{"Version":"2012-10-17","Statement":{{{statement},"Resource":"arn:aws:s3:::bucket/in/*",{condition}}}}}"#
+        );
+        server.put("/bucket?policy", text).await.expect(204);
+    };
+    let by_clerk = async |key: &str| Form::new(&server, key).file("x").signed_by(&clerk).send().await;
+    let by_nobody = async || Form::new(&server, "in/b").file("x").send().await;
+    by_clerk("in/a").await.refused(403, "AccessDenied");
+    by_nobody().await.refused(403, "AccessDenied");
+    allow(r#"{"AWS":"111111111111"}"#, "REST-HEADER").await;
+    by_clerk("in/a").await.refused(403, "AccessDenied");
+    allow(r#"{"AWS":"111111111111"}"#, "POST").await;
+    by_clerk("in/a").await.expect(204);
+    by_clerk("out/a").await.refused(403, "AccessDenied");
+    by_nobody().await.refused(403, "AccessDenied");
+    let public = r#"{"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*","Action":"s3:PutObject","Resource":"arn:aws:s3:::bucket/in/*"}}"#;
+    server.put("/bucket?policy", public).await.expect(204);
+    by_nobody().await.expect(204);
+    assert_eq!(server.get("/bucket?list-type=2").await.elements("Key"), ["in/a", "in/b"]);
 }

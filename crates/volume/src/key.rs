@@ -7,10 +7,12 @@
 //!             K3 an escaped string ends in 00 01 and sorts as its bytes do.
 
 mod escape;
+mod identity;
 
 use margay_segment::SegmentId;
 
 use self::escape::{escape, escape_open, unescape};
+pub(crate) use self::identity::{identities, identity, identity_generation, parse_identity};
 use crate::kinds::{Document, Setting};
 use crate::numbered::{Numbered, kind_of};
 use crate::record::Damaged;
@@ -40,6 +42,7 @@ const VERSION: u8 = b'v';
 const NULL_VERSION: u8 = b'w';
 const XATTR: u8 = b'a';
 const EXTENT: u8 = b'x';
+const IDENTITY: u8 = b'y';
 const PART_SIZES: u8 = b'z';
 
 /// Where the segment id begins in a live counter's key.

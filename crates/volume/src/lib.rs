@@ -28,6 +28,7 @@ mod fsck;
 #[doc(hidden)]
 pub mod fuzzing;
 mod get_object;
+mod identities;
 mod inos;
 mod key;
 mod kinds;
@@ -65,6 +66,7 @@ pub use api::*;
 pub use blocking::{Blocking, OnThisThread};
 pub use changes::TreeChange;
 pub use fsck::{Finding, FindingKind, FsckOptions, FsckReport};
+pub use identities::{IDENTITY_CHANGES_MAX, Identities, IdentityChange, IdentityRow};
 pub use key::Ino;
 pub use kinds::{
     DOCUMENT_BYTES_MAX, Document, DocumentSet, Documents, SETTING_BYTES_MAX, Setting, SettingSet, Settings,

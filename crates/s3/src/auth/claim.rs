@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::date::AmzDate;
-use super::key::{SERVICE, TERMINATOR};
+use super::key::TERMINATOR;
 use super::v4::{ACCESS_KEY_BYTES_MAX, REGION_BYTES_MAX, SIGNED_HEADERS_MAX};
 use super::{AuthError, PayloadForm, Place};
 
@@ -33,7 +33,7 @@ pub(crate) struct CredentialText<'a> {
 
 impl CredentialText<'_> {
     /// Reads from the right, since an access key may hold a slash.
-    pub(crate) fn parse(text: &str, place: Place) -> Result<CredentialText<'_>, AuthError> {
+    pub(crate) fn parse<'t>(text: &'t str, place: Place, wanted: &str) -> Result<CredentialText<'t>, AuthError> {
         let refuse = |reason| AuthError::Malformed { place, reason };
         let mut parts = text.rsplitn(5, '/');
         let mut next = || {
@@ -45,8 +45,8 @@ impl CredentialText<'_> {
         if terminator != TERMINATOR {
             return Err(refuse("incorrect terminal. This endpoint uses \"aws4_request\""));
         }
-        if service != SERVICE {
-            return Err(refuse("incorrect service. This endpoint belongs to \"s3\""));
+        if service != wanted {
+            return Err(refuse("incorrect service. This endpoint belongs to \"s3\" (\"sts\" for temporary keys)"));
         }
         if region.len() > REGION_BYTES_MAX {
             return Err(refuse("the region is too long"));

@@ -42,7 +42,7 @@ impl Verifier {
         if need("x-amz-algorithm")? != "AWS4-HMAC-SHA256" {
             return Err(malformed("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\""));
         }
-        let text = CredentialText::parse(need("x-amz-credential")?, Place::Form)?;
+        let text = CredentialText::parse(need("x-amz-credential")?, Place::Form, self.options.service)?;
         let date = AmzDate::parse(need("x-amz-date")?.as_bytes())
             .ok_or(malformed("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""))?;
         text.check_day(&date, Place::Form)?;

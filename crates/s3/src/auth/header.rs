@@ -33,7 +33,7 @@ pub(crate) fn read<'a>(
     now: &AmzDate,
 ) -> Result<Claim<'a>, AuthError> {
     let parts = parse(scheme, rest)?;
-    let credential = CredentialText::parse(parts.credential, Place::Header)?;
+    let credential = CredentialText::parse(parts.credential, Place::Header, options.service)?;
     check_signed_headers(parts.signed_headers, Place::Header)?;
     let signature = hex::decode(parts.signature.as_bytes()).ok_or(malformed("Signature must be 64 hex digits"))?;
     let date = request_date(head.headers)?;
@@ -43,6 +43,8 @@ pub(crate) fn read<'a>(
         Some(value) => value,
         // curl signs the digest of nothing without saying so; that digest is then checked like any other.
         None if has_no_body(head.headers) => EMPTY_SHA256,
+        // Other services than S3 want no header; their bodies are at hand.
+        None if head.body_sha256.is_some() => head.body_sha256.unwrap_or_default(),
         None => return Err(AuthError::NoContentSha256),
     };
     Ok(Claim {

@@ -16,7 +16,7 @@ use ring::hmac;
 /// Signing keys held at once; one is about 600 bytes.
 pub const KEY_SLOTS: usize = 1024;
 
-/// The only service that signatures are accepted for.
+/// The service of buckets and objects.
 pub(crate) const SERVICE: &str = "s3";
 /// The last part of every credential scope.
 pub(crate) const TERMINATOR: &str = "aws4_request";
@@ -41,21 +41,27 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a signature is valid for: a day, a region, and always the service `s3`.
+/// What a signature is valid for: a day, a region, and a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     day: [u8; 8],
     region: Box<str>,
+    service: &'static str,
 }
 
 impl Scope {
+    /// For the service `s3`.
     pub(crate) fn new(day: [u8; 8], region: &str) -> Scope {
-        Scope { day, region: region.into() }
+        Scope::of_service(day, region, SERVICE)
     }
 
-    /// Appends `YYYYMMDD/REGION/s3/aws4_request`.
+    pub(crate) fn of_service(day: [u8; 8], region: &str, service: &'static str) -> Scope {
+        Scope { day, region: region.into(), service }
+    }
+
+    /// Appends `YYYYMMDD/REGION/SERVICE/aws4_request`.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        for part in [&self.day[..], self.region.as_bytes(), SERVICE.as_bytes()] {
+        for part in [&self.day[..], self.region.as_bytes(), self.service.as_bytes()] {
             out.extend_from_slice(part);
             out.push(b'/');
         }
@@ -75,7 +81,7 @@ impl Scope {
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{SERVICE}/{TERMINATOR}", self.day(), self.region)
+        write!(f, "{}/{}/{}/{TERMINATOR}", self.day(), self.region, self.service)
     }
 }
 
@@ -98,7 +104,7 @@ impl SigningKey {
         seed.extend_from_slice(b"AWS4");
         seed.extend_from_slice(secret.as_str().as_bytes());
         let mut key = hmac::Key::new(hmac::HMAC_SHA256, &seed);
-        for part in [&scope.day[..], scope.region.as_bytes(), SERVICE.as_bytes(), TERMINATOR.as_bytes()] {
+        for part in [&scope.day[..], scope.region.as_bytes(), scope.service.as_bytes(), TERMINATOR.as_bytes()] {
             key = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&key, part).as_ref());
         }
         SigningKey { scope, key }

@@ -56,6 +56,8 @@ pub struct Head<'a> {
     pub authority: Option<&'a str>,
     /// The bucket that the host names (virtual-host style), in lower case.
     pub host_bucket: Option<&'a str>,
+    /// The SHA-256 of the body in hex, where the whole body was read before the signature is checked.
+    pub body_sha256: Option<&'a str>,
 }
 
 impl<'a> Head<'a> {
@@ -68,6 +70,7 @@ impl<'a> Head<'a> {
             headers: &parts.headers,
             authority: parts.uri.authority().map(|authority| authority.as_str()),
             host_bucket: None,
+            body_sha256: None,
         }
     }
 
@@ -98,11 +101,13 @@ pub struct Options {
     pub skew_seconds_max: u32,
     /// Whether Signature Version 2 is accepted.
     pub version_2: bool,
+    /// The service that signatures must be for: `s3` or `sts`.
+    pub service: &'static str,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { skew_seconds_max: SKEW_SECONDS_MAX, version_2: true }
+        Options { skew_seconds_max: SKEW_SECONDS_MAX, version_2: true, service: key::SERVICE }
     }
 }
 
@@ -193,7 +198,10 @@ impl Verifier {
     fn signing_key(&self, access_key: &str, secret: &Secret, day: [u8; 8], region: &str) -> (Arc<SigningKey>, bool) {
         match self.keys.get(access_key, secret, &day, region) {
             Some(key) => (key, false),
-            None => (Arc::new(SigningKey::derive(secret, Scope::new(day, region))), true),
+            None => {
+                let scope = Scope::of_service(day, region, self.options.service);
+                (Arc::new(SigningKey::derive(secret, scope)), true)
+            }
         }
     }
 

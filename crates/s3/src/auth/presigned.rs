@@ -81,7 +81,7 @@ pub(crate) fn read<'a>(head: &Head<'a>, options: &Options, now: &AmzDate) -> Res
         _ => return Err(malformed("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\"")),
     }
     let credential = need(parameters.credential)?;
-    let credential = CredentialText::parse(&credential, Place::Query)?;
+    let credential = CredentialText::parse(&credential, Place::Query, options.service)?;
     let date = AmzDate::parse(need(parameters.date)?.as_bytes())
         .ok_or(malformed("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""))?;
     credential.check_day(&date, Place::Query)?;

@@ -5,6 +5,7 @@
 //! Invariants: everything that the fields say is checked before a byte of the file is taken.
 //! Not here:   reading the form (`form`), its policy's signature (`auth`).
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -19,6 +20,7 @@ use crate::auth::PayloadForm;
 use crate::body::announced_bytes;
 use crate::error::S3Error;
 use crate::form::{self, Form, FormError, PolicyDocument};
+use crate::identities;
 use crate::payload::{Payload, Wire};
 use crate::reply::Reply;
 use crate::route::operation::Operation;
@@ -28,18 +30,28 @@ use crate::xml::write::{Writer, percent_encode};
 
 impl S3Door {
     /// Answers a form for the bucket of `address`.
-    pub(super) async fn serve_form(&self, parts: &Parts, wire: Wire, address: Target) -> Result<Reply, S3Error> {
+    pub(super) async fn serve_form(
+        &self,
+        parts: &Parts,
+        wire: Wire,
+        address: Target,
+        peer: SocketAddr,
+    ) -> Result<Reply, S3Error> {
         let boundary = form::boundary(parts.headers.get(CONTENT_TYPE))?;
         // The file is a part of the body, so it is shorter.
         let body_bytes = announced_bytes(&parts.headers, &PayloadForm::Unsigned)?;
         let len_max = body_bytes.unwrap_or(PART_BYTES_MAX).min(PART_BYTES_MAX);
         let (form, file) = form::read(Box::new(wire), boundary).await?;
-        let sender = self.verifier.verify_form(|name| form.get(name), &*self.credentials)?;
+        let token = form.get("x-amz-security-token");
+        let now = self.env.clock.now();
+        let (sender, identity) = identities::identify_form(&*self.access.identities, token, now, |credentials| {
+            self.verifier.verify_form(|name| form.get(name), credentials)
+        })?;
         let key = form.get("key").filter(|key| !key.is_empty()).ok_or(FormError::NoKey)?;
         let (mut size_min, mut size_max) = (0, PART_BYTES_MAX);
         if let Some(policy) = form.get("policy") {
             let policy = PolicyDocument::decode(policy)?;
-            policy.check(&form, &address.bucket, self.env.clock.now())?;
+            policy.check(&form, &address.bucket, now)?;
             (size_min, size_max) = (policy.size().0, policy.size().1.min(PART_BYTES_MAX));
         }
         let target = Target { key: key.to_owned(), ..address };
@@ -53,7 +65,8 @@ impl S3Door {
             len_max: Some(len_max),
         };
         let operation = Operation::named("PutObject");
-        let signed = Signed { sender, operation, target: &target, query: &query, headers: &headers, parts };
+        let signed =
+            Signed { sender, identity, peer, operation, target: &target, query: &query, headers: &headers, parts };
         let stored = self.run(&signed, payload).await?;
         answer(stored, &form, &target, &super::origin(parts))
     }

@@ -1,6 +1,6 @@
 //! Headers of object lock: retention and legal hold of a new object, and as they are told.
 //!
-//! Not here: whether the bucket has object lock (volume), who may bypass a retention (op::object_lock).
+//! Not here: whether the bucket has object lock (volume), who may bypass a retention (access).
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use margay_env::Timestamp;
@@ -13,6 +13,12 @@ use crate::time::{iso, parse_http_date};
 const MODE: &str = "x-amz-object-lock-mode";
 const UNTIL: &str = "x-amz-object-lock-retain-until-date";
 const LEGAL_HOLD: &str = "x-amz-object-lock-legal-hold";
+const BYPASS: &str = "x-amz-bypass-governance-retention";
+
+/// Whether the request asks to bypass governance; that its sender may is decided with its other rights.
+pub(crate) fn bypasses_governance(headers: &HeaderMap) -> Result<bool, S3Error> {
+    Ok(text(headers, BYPASS)?.is_some_and(|value| value.eq_ignore_ascii_case("true")))
+}
 
 /// The locks that a new object is to have.
 pub(crate) fn collect(headers: &HeaderMap) -> Result<Documents, S3Error> {

@@ -4,6 +4,7 @@ use bytes::BytesMut;
 use margay_volume::{CopyRequest, Document, ETagMatch, Error, Headers, ObjectInfo, PutOutcome, ReadCondition};
 
 use super::{Call, checksum, object_tagging};
+use crate::access::new_list;
 use crate::error::S3Error;
 use crate::headers::condition::{read_condition, write_condition};
 use crate::headers::copy_source::{CopySource, parse_copy_source};
@@ -30,13 +31,15 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
              object's metadata, storage class, website redirect location or encryption attributes.",
         ));
     }
+    let mut documents = lock::collect(call.headers)?;
+    new_list::store(&call.ask(), &mut documents).await?;
     let mut request = CopyRequest {
         source_bucket: &source.bucket,
         source_key: &source.key,
         source_version: source.version,
         bucket: call.bucket(),
         key: call.key(),
-        documents: lock::collect(call.headers)?,
+        documents,
         condition: write_condition(call.headers)?,
         source_condition: read_condition(call.headers, "x-amz-copy-source-")?,
         ..CopyRequest::default()

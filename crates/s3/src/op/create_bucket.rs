@@ -1,9 +1,13 @@
 //! CreateBucket.
 
+use bytes::Bytes;
 use http::StatusCode;
-use margay_volume::NewBucket;
+use margay_iam::acl::Acl;
+use margay_volume::{NewBucket, Setting};
 
 use super::Call;
+use crate::access::ownership::Ownership;
+use crate::access::{acl_document, grants};
 use crate::error::{Code, S3Error};
 use crate::headers::text;
 use crate::payload::Payload;
@@ -15,16 +19,49 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     if !document.is_empty() {
         check(&document)?;
     }
+    match call.volume.create_bucket_with(call.bucket(), &new_bucket(call)?).await {
+        Err(margay_volume::Error::BucketExists) => return Err(exists(call).await?),
+        other => other?,
+    };
+    Reply::empty(StatusCode::OK).header(http::header::LOCATION, &format!("/{}", call.bucket()))
+}
+
+/// Its owner and what the headers ask for.
+fn new_bucket(call: &Call<'_>) -> Result<NewBucket, S3Error> {
+    let account = call.account();
     let object_lock =
         text(call.headers, "x-amz-bucket-object-lock-enabled")?.is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    let new = NewBucket { object_lock, ..NewBucket::default() };
-    call.volume.create_bucket_with(call.bucket(), &new).await.map_err(|error| match error {
-        margay_volume::Error::BucketExists => {
-            S3Error::from(Code::BucketAlreadyOwnedByYou).with("BucketName", call.bucket())
+    let mut new = NewBucket { object_lock, ..NewBucket::default() };
+    if account.id != call.access.root.id {
+        new.owner = account.id.clone();
+    }
+    let ownership = match text(call.headers, "x-amz-object-ownership")? {
+        None => None,
+        Some(name) => Some(Ownership::of_name(name).ok_or_else(|| {
+            S3Error::argument("x-amz-object-ownership", name, "Invalid x-amz-object-ownership header")
+        })?),
+    };
+    if let Some(ownership) = ownership {
+        new.settings.insert(Setting::OwnershipControls, Bytes::from_static(ownership.name().as_bytes()));
+    }
+    if let Some(wish) = grants::wish(call.headers, &*call.access.identities)? {
+        let acl = wish.into_acl(&account.canonical_id, &account.canonical_id);
+        if acl != Acl::private(&account.canonical_id) {
+            if ownership == Some(Ownership::BucketOwnerEnforced) {
+                return Err(Code::InvalidBucketAclWithObjectOwnership.into());
+            }
+            new.settings.insert(Setting::Acl, acl_document::encode(&acl).into());
         }
-        other => other.into(),
-    })?;
-    Reply::empty(StatusCode::OK).header(http::header::LOCATION, &format!("/{}", call.bucket()))
+    }
+    Ok(new)
+}
+
+/// Whose the bucket is that is there already.
+async fn exists(call: &Call<'_>) -> Result<S3Error, S3Error> {
+    let rules = call.access.rules.of(call.volume, call.bucket()).await?;
+    let own = call.access.owner(&rules.owner).id == call.account().id;
+    let code = if own { Code::BucketAlreadyOwnedByYou } else { Code::BucketAlreadyExists };
+    Ok(S3Error::from(code).with("BucketName", call.bucket()))
 }
 
 /// One server is every region to its clients, so any location is taken; what else a bucket can be made with is not.

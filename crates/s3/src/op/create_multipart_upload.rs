@@ -4,6 +4,7 @@ use bytes::BytesMut;
 use http::HeaderName;
 
 use super::{Call, checksum, object_tagging};
+use crate::access::new_list;
 use crate::body::Algorithm;
 use crate::error::S3Error;
 use crate::headers::{content, lock, text};
@@ -29,6 +30,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         headers.insert(checksum::ALGORITHM.to_owned(), algorithm.name().to_owned());
         headers.insert(checksum::TYPE.to_owned(), kind.name().to_owned());
     }
+    new_list::store(&call.ask(), &mut documents).await?;
     let upload = call.volume.create_multipart(call.bucket(), call.key(), headers, documents).await?;
     let mut out = BytesMut::with_capacity(512);
     let mut writer = Writer::new(&mut out);

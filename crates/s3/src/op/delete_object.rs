@@ -3,15 +3,15 @@
 use http::{HeaderName, StatusCode};
 use margay_volume::{DeleteRequest, Deleted};
 
-use super::{Call, object_lock};
+use super::Call;
 use crate::error::S3Error;
 use crate::headers::condition::write_condition;
-use crate::headers::version;
+use crate::headers::{lock, version};
 use crate::reply::Reply;
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let (condition, version) = (write_condition(call.headers)?, version::asked(call.query)?);
-    let bypass_governance = object_lock::bypasses_governance(call)?;
+    let bypass_governance = lock::bypasses_governance(call.headers)?;
     let request = DeleteRequest { key: call.key(), version, condition, bypass_governance };
     let Deleted { version, marker, .. } = call.volume.delete_object(call.bucket(), &request).await?;
     let mut reply = Reply::empty(StatusCode::NO_CONTENT);

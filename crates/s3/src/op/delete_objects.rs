@@ -3,10 +3,11 @@
 use bytes::BytesMut;
 use margay_volume::{DeleteRequest, Deleted, KEY_BYTES_MAX, WriteCondition};
 
-use super::{Call, object_lock};
+use super::Call;
+use crate::access::asked::{Asked, BYPASS_GOVERNANCE, On};
 use crate::body::Algorithm;
 use crate::error::{S3Error, key_too_long};
-use crate::headers::{etag, version};
+use crate::headers::{etag, lock, version};
 use crate::payload::Payload;
 use crate::reply::Reply;
 use crate::xml::read::{Malformed, walk};
@@ -36,16 +37,17 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         return Err(S3Error::invalid_request("Missing required header for this request: Content-MD5"));
     }
     call.volume.head_bucket(call.bucket()).await?;
-    let bypass_governance = object_lock::bypasses_governance(call)?;
+    let bypass_governance = lock::bypasses_governance(call.headers)?;
     let deletions = parse(&payload.document(call.headers, true).await?)?;
     // What cannot be tried has its refusal already; the rest goes to the volume in one step.
     let mut outcomes: Vec<Result<Deleted, S3Error>> = Vec::with_capacity(deletions.entries.len());
     let mut tried = Vec::with_capacity(deletions.entries.len());
     for entry in &deletions.entries {
-        outcomes.push(request(entry, bypass_governance).map(|request| {
+        let outcome = allowed(call, entry, bypass_governance).await.map(|request| {
             tried.push(request);
             Deleted::default()
-        }));
+        });
+        outcomes.push(outcome);
     }
     let mut results = call.volume.delete_objects(call.bucket(), &tried).await?.into_iter();
     for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
@@ -53,6 +55,24 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         *outcome = result.map_err(S3Error::from);
     }
     Ok(reply(&deletions, &outcomes))
+}
+
+/// What an entry asks for, if the caller may remove it.
+async fn allowed<'e>(call: &Call<'_>, entry: &'e Entry, bypass_governance: bool) -> Result<DeleteRequest<'e>, S3Error> {
+    let request = request(entry, bypass_governance)?;
+    let action = if entry.version.is_some() { "s3:DeleteObjectVersion" } else { "s3:DeleteObject" };
+    let asked = |action, on| Asked {
+        action,
+        on,
+        bucket: call.bucket().to_owned(),
+        key: entry.key.clone(),
+        version: request.version,
+    };
+    call.access.require(&call.ask(), &asked(action, On::Entry)).await?;
+    if bypass_governance {
+        call.access.require(&call.ask(), &asked(BYPASS_GOVERNANCE, On::Lock)).await?;
+    }
+    Ok(request)
 }
 
 fn request(entry: &Entry, bypass_governance: bool) -> Result<DeleteRequest<'_>, S3Error> {

@@ -1,8 +1,9 @@
 //! ListBuckets.
 
 use bytes::BytesMut;
+use margay_volume::BucketInfo;
 
-use super::{Call, token};
+use super::{Call, account, token};
 use crate::error::S3Error;
 use crate::reply::Reply;
 use crate::time::iso;
@@ -10,6 +11,8 @@ use crate::xml::write::Writer;
 
 /// Most buckets of a page.
 const BUCKETS_MAX: u64 = 10_000;
+/// Buckets that are read at once to find those of one account.
+const SCANNED_PAGE: usize = 1000;
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let prefix = call.query.get("prefix").unwrap_or("");
@@ -22,14 +25,14 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let mut buckets = match elsewhere {
         true => Vec::new(),
         // One more than asked for tells whether there is a next page.
-        false => call.volume.list_buckets(prefix, after.as_deref(), max as usize + 1).await?,
+        false => own_buckets(call, prefix, after, max as usize + 1).await?,
     };
     let is_truncated = buckets.len() as u64 > max;
     buckets.truncate(max as usize);
     let mut out = BytesMut::with_capacity(512 + 160 * buckets.len());
     let mut writer = Writer::new(&mut out);
     writer.root("ListAllMyBucketsResult");
-    writer.raw(&call.owner("Owner"));
+    writer.raw(&account("Owner", &call.account()));
     writer.open("Buckets");
     for bucket in &buckets {
         writer.open("Bucket");
@@ -45,4 +48,28 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     }
     writer.close("ListAllMyBucketsResult");
     Ok(Reply::xml(out))
+}
+
+/// Buckets that belong to the caller's account; root sees all.
+async fn own_buckets(
+    call: &Call<'_>,
+    prefix: &str,
+    mut after: Option<String>,
+    max: usize,
+) -> Result<Vec<BucketInfo>, S3Error> {
+    if call.asker.is_root() {
+        return Ok(call.volume.list_buckets(prefix, after.as_deref(), max).await?);
+    }
+    let account = call.account();
+    let mut own = Vec::new();
+    loop {
+        let page = call.volume.list_buckets(prefix, after.as_deref(), SCANNED_PAGE).await?;
+        let is_last = page.len() < SCANNED_PAGE;
+        after = page.last().map(|bucket| bucket.name.clone());
+        own.extend(page.into_iter().filter(|bucket| call.access.owner(&bucket.owner).id == account.id));
+        if is_last || own.len() >= max {
+            own.truncate(max);
+            return Ok(own);
+        }
+    }
 }

@@ -37,6 +37,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         0 => (Vec::new(), None),
         _ => collect(call, &page, key_marker, id_marker).await?,
     };
+    let owners = call.owner("Initiator").await? + &call.owner("Owner").await?;
     let mut out = BytesMut::with_capacity(1024 + lines.len() * 400);
     let mut writer = Writer::new(&mut out);
     writer.root("ListMultipartUploadsResult");
@@ -58,7 +59,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     writer.flag("IsTruncated", next.is_some());
     for line in &lines {
         if let Line::Upload(upload) = line {
-            write_upload(call, &page, &mut writer, upload);
+            write_upload(&owners, &page, &mut writer, upload);
         }
     }
     for line in &lines {
@@ -72,12 +73,12 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     Ok(Reply::xml(out))
 }
 
-fn write_upload(call: &Call<'_>, page: &Page<'_>, writer: &mut Writer<'_>, upload: &UploadInfo) {
+/// `owners` is the XML of whoever began an upload and owns it.
+fn write_upload(owners: &str, page: &Page<'_>, writer: &mut Writer<'_>, upload: &UploadInfo) {
     writer.open("Upload");
     page.element(writer, "Key", &upload.key);
     writer.text("UploadId", &upload.upload);
-    writer.raw(&call.owner("Initiator"));
-    writer.raw(&call.owner("Owner"));
+    writer.raw(owners);
     writer.text("StorageClass", "STANDARD");
     writer.text("Initiated", &iso(upload.initiated));
     writer.optional("ChecksumAlgorithm", upload.headers.get(checksum::ALGORITHM).map(String::as_str));

@@ -56,7 +56,7 @@ async fn collect(
     let mut items = Items { objects: BytesMut::new(), prefixes: BytesMut::new(), count: 0, next: None };
     let Page { bucket, prefix, delimiter, max, .. } = *page;
     let request = ListVersionsRequest { bucket, prefix, delimiter, after, max: max as usize };
-    let owner = call.owner("Owner");
+    let owner = call.owner("Owner").await?;
     let outcome = call
         .volume
         .list_versions(&request, &mut |item| {

@@ -12,7 +12,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let page = Page::of(call, "max-keys")?;
     let marker = call.query.get("marker").unwrap_or("");
     let after = (!marker.is_empty()).then(|| (marker, page.is_common_prefix(marker)));
-    let items = collect(call, &page, after, &call.owner("Owner")).await?;
+    let items = collect(call, &page, after, &call.owner("Owner").await?).await?;
     let mut head = BytesMut::with_capacity(1024);
     let mut writer = Writer::new(&mut head);
     writer.root("ListBucketResult");

@@ -21,7 +21,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         (None, None) => None,
     };
     let with_owner = call.query.get("fetch-owner") == Some("true");
-    let owner = if with_owner { call.owner("Owner") } else { String::new() };
+    let owner = if with_owner { call.owner("Owner").await? } else { String::new() };
     let items = collect(call, &page, after, &owner).await?;
     let mut head = BytesMut::with_capacity(1024);
     let mut writer = Writer::new(&mut head);

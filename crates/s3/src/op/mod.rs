@@ -8,6 +8,7 @@ mod abort_multipart_upload;
 mod acl;
 pub(crate) mod bucket_accelerate;
 mod bucket_cors;
+mod bucket_policy;
 pub(crate) mod bucket_request_payment;
 mod bucket_tagging;
 mod bucket_website;
@@ -34,6 +35,8 @@ mod list_parts;
 mod listing;
 pub(crate) mod object_lock;
 mod object_tagging;
+mod ownership_controls;
+mod public_access_block;
 pub(crate) mod put_bucket_versioning;
 mod put_object;
 mod remove_setting;
@@ -43,13 +46,18 @@ mod unset;
 mod upload_part;
 pub(crate) mod upload_part_copy;
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
+use margay_iam::registry::Account;
 use margay_volume::{Setting, Volume};
 
 pub(crate) use self::get_object::run_fixed as get_fixed_object;
 pub(crate) use self::rename_object::RecentRenames;
+use crate::access::{Access, Ask, Asker};
 use crate::error::{Code, S3Error};
+use crate::headers::copy_source::parse_copy_source;
 use crate::options::Options;
 use crate::payload::Payload;
 use crate::reply::Reply;
@@ -61,6 +69,8 @@ use crate::xml::write::Writer;
 /// One request whose sender, operation and headers are known to be right.
 pub(crate) struct Call<'r> {
     pub volume: &'r Volume,
+    pub access: &'r Access,
+    pub asker: Asker<'r>,
     pub options: &'r Options,
     pub renames: &'r RecentRenames,
     pub op: Op,
@@ -86,15 +96,23 @@ impl Call<'_> {
         document.ok_or_else(|| S3Error::from(none).with("BucketName", self.bucket()))
     }
 
-    /// The owner of everything as an XML element.
-    pub(crate) fn owner(&self, element: &str) -> String {
-        let mut out = BytesMut::with_capacity(128);
-        let mut writer = Writer::new(&mut out);
-        writer.open(element);
-        writer.text("ID", &self.options.owner_id);
-        writer.text("DisplayName", &self.options.owner_name);
-        writer.close(element);
-        String::from_utf8(out.into()).expect("made from text")
+    /// The question whether it may.
+    pub(crate) fn ask(&self) -> Ask<'_> {
+        Ask {
+            access: self.access,
+            volume: self.volume,
+            asker: self.asker,
+            op: self.op,
+            target: self.target,
+            query: self.query,
+            headers: self.headers,
+        }
+    }
+
+    /// The owner of the bucket as an XML element.
+    pub(crate) async fn owner(&self, element: &str) -> Result<String, S3Error> {
+        let rules = self.access.rules.of(self.volume, self.bucket()).await?;
+        Ok(account(element, &self.access.owner(&rules.owner)))
     }
 
     /// A query parameter without which the request is not this operation.
@@ -112,26 +130,63 @@ impl Call<'_> {
     }
 
     /// Refuses a request meant for somebody else's bucket.
-    pub(crate) fn check_owner(&self) -> Result<(), S3Error> {
-        for name in ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"] {
-            let expected = self.headers.get(name).map(http::HeaderValue::as_bytes);
-            if expected.is_some_and(|expected| expected != self.options.account_id.as_bytes()) {
-                return Err(Code::AccessDenied.into());
-            }
+    pub(crate) async fn check_owner(&self) -> Result<(), S3Error> {
+        self.check_owner_of("x-amz-expected-bucket-owner", self.bucket()).await?;
+        if self.headers.contains_key("x-amz-source-expected-bucket-owner") {
+            let source = parse_copy_source("x-amz-copy-source", self.ask().header("x-amz-copy-source")?)?;
+            self.check_owner_of("x-amz-source-expected-bucket-owner", &source.bucket).await?;
         }
         Ok(())
     }
+
+    async fn check_owner_of(&self, header: &str, bucket: &str) -> Result<(), S3Error> {
+        let Some(expected) = self.headers.get(header) else { return Ok(()) };
+        let owner = match self.access.rules.of(self.volume, bucket).await {
+            Ok(rules) => self.access.owner(&rules.owner),
+            // Whoever makes a bucket will own it.
+            Err(margay_volume::Error::NoSuchBucket) if self.op == Op::CreateBucket => self.account(),
+            Err(error) => return Err(error.into()),
+        };
+        if expected.as_bytes() == owner.id.as_bytes() { Ok(()) } else { Err(Code::AccessDenied.into()) }
+    }
+
+    /// The account of whoever asks; that of root for nobody in particular, who owns nothing.
+    pub(crate) fn account(&self) -> Arc<Account> {
+        Arc::clone(self.asker.identity.map_or(&self.access.root, |identity| &identity.account))
+    }
+}
+
+/// An account as an XML element.
+pub(crate) fn account(element: &str, account: &Account) -> String {
+    let mut out = BytesMut::with_capacity(160);
+    let mut writer = Writer::new(&mut out);
+    writer.open(element);
+    writer.text("ID", &account.canonical_id);
+    writer.text("DisplayName", &account.display_name);
+    writer.close(element);
+    String::from_utf8(out.into()).expect("made from text")
 }
 
 /// Runs the operation.
 pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
-    call.check_owner()?;
+    call.check_owner().await?;
     match call.op {
         Op::AbortMultipartUpload => abort_multipart_upload::run(call).await,
         Op::CompleteMultipartUpload => complete_multipart_upload::run(call, payload).await,
         Op::CopyObject => copy_object::run(call).await,
         Op::CreateBucket => create_bucket::run(call, payload).await,
         Op::CreateMultipartUpload => create_multipart_upload::run(call).await,
+        Op::DeleteBucketOwnershipControls => ownership_controls::delete(call).await,
+        Op::DeleteBucketPolicy => bucket_policy::delete(call).await,
+        Op::DeletePublicAccessBlock => public_access_block::delete(call).await,
+        Op::GetBucketOwnershipControls => ownership_controls::get(call).await,
+        Op::GetBucketPolicy => bucket_policy::get(call).await,
+        Op::GetBucketPolicyStatus => bucket_policy::status(call).await,
+        Op::GetPublicAccessBlock => public_access_block::get(call).await,
+        Op::PutBucketAcl | Op::PutObjectAcl => acl::put(call, payload).await,
+        Op::PutBucketOwnershipControls => ownership_controls::put(call, payload).await,
+        Op::PutBucketPolicy => bucket_policy::put(call, payload).await,
+        Op::PutPublicAccessBlock => public_access_block::put(call, payload).await,
         Op::DeleteBucket => delete_bucket::run(call).await,
         Op::DeleteBucketCors => remove_setting::run(call, Setting::Cors).await,
         Op::DeleteBucketTagging => remove_setting::run(call, Setting::Tagging).await,
@@ -139,7 +194,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         Op::DeleteObject => delete_object::run(call).await,
         Op::DeleteObjectTagging => object_tagging::delete(call).await,
         Op::DeleteObjects => delete_objects::run(call, payload).await,
-        Op::GetBucketAcl | Op::GetObjectAcl => acl::run(call).await,
+        Op::GetBucketAcl | Op::GetObjectAcl => acl::get(call).await,
         Op::GetBucketCors => bucket_cors::get(call).await,
         Op::GetBucketLocation => get_bucket_location::run(call).await,
         Op::GetBucketRequestPayment => bucket_request_payment::get(call).await,

@@ -4,6 +4,7 @@ use http::{HeaderName, StatusCode};
 use margay_volume::{ETag, PART_BYTES_MAX, PutRequest, ReadCondition, WriteCondition};
 
 use super::{Call, checksum, object_tagging};
+use crate::access::new_list;
 use crate::body::{Computed, Want};
 use crate::error::{Code, S3Error};
 use crate::headers::condition::write_condition;
@@ -17,6 +18,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     let mut documents = object_tagging::of_request(call)?;
     documents.extend(lock::collect(call.headers)?);
     let length = body_length(call, &payload)?;
+    new_list::store(&call.ask(), &mut documents).await?;
     let upload = match length {
         Length::Exactly(len) => call.volume.begin_upload(call.bucket(), len).await?,
         Length::AtMost(len_max) => call.volume.begin_growing_upload(call.bucket(), len_max).await?,

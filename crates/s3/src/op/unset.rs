@@ -27,19 +27,11 @@ fn unset(op: Op) -> Option<Unset> {
     Some(match op {
         Op::GetBucketEncryption => Error(Code::ServerSideEncryptionConfigurationNotFoundError),
         Op::GetBucketLifecycleConfiguration => Error(Code::NoSuchLifecycleConfiguration),
-        Op::GetBucketOwnershipControls => Error(Code::OwnershipControlsNotFoundError),
-        Op::GetBucketPolicy | Op::GetBucketPolicyStatus => Error(Code::NoSuchBucketPolicy),
         Op::GetBucketReplication => Error(Code::ReplicationConfigurationNotFoundError),
-        Op::GetPublicAccessBlock => Error(Code::NoSuchPublicAccessBlockConfiguration),
         Op::GetBucketAccelerateConfiguration => Document("AccelerateConfiguration", ""),
         Op::GetBucketLogging => Document("BucketLoggingStatus", ""),
         Op::GetBucketNotificationConfiguration => Document("NotificationConfiguration", ""),
-        Op::DeleteBucketEncryption
-        | Op::DeleteBucketLifecycle
-        | Op::DeleteBucketOwnershipControls
-        | Op::DeleteBucketPolicy
-        | Op::DeleteBucketReplication
-        | Op::DeletePublicAccessBlock => Removed,
+        Op::DeleteBucketEncryption | Op::DeleteBucketLifecycle | Op::DeleteBucketReplication => Removed,
         _ => return None,
     })
 }
@@ -72,6 +64,18 @@ mod tests {
 
     /// The operations that have a file of their own, in the order of `run` in `op`.
     const OWN: &[&str] = &[
+        "DeleteBucketOwnershipControls",
+        "DeleteBucketPolicy",
+        "DeletePublicAccessBlock",
+        "GetBucketOwnershipControls",
+        "GetBucketPolicy",
+        "GetBucketPolicyStatus",
+        "GetPublicAccessBlock",
+        "PutBucketAcl",
+        "PutBucketOwnershipControls",
+        "PutBucketPolicy",
+        "PutObjectAcl",
+        "PutPublicAccessBlock",
         "AbortMultipartUpload",
         "CompleteMultipartUpload",
         "CopyObject",

@@ -59,11 +59,19 @@ const CONTENT: &[Param] = &[
     ("content-language", Any),
     ("content-type", Any),
     ("expires", Any),
-    ("x-amz-acl", Only(&["private", "bucket-owner-full-control"])),
     ("x-amz-meta-", Any),
     ("x-amz-storage-class", Only(&["STANDARD"])),
     ("x-amz-website-redirect-location", Any),
 ];
+/// Access lists by headers.
+const ACL: &[Param] = &[
+    ("x-amz-acl", Any),
+    ("x-amz-grant-full-control", Any),
+    ("x-amz-grant-read", Any),
+    ("x-amz-grant-read-acp", Any),
+    ("x-amz-grant-write-acp", Any),
+];
+const BUCKET_ACL: &[Param] = &[("x-amz-grant-write", Any)];
 const BODY: &[Param] =
     &[("content-length", Any), ("content-md5", Any), ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS))];
 const LOCKS: &[Param] = &[
@@ -120,12 +128,12 @@ implemented! {
     AbortMultipartUpload false query [UPLOAD], headers [OBJECT];
     CompleteMultipartUpload true query [UPLOAD], headers [OBJECT, WRITE_CONDITION, CHECKSUM_VALUES, &[
         ("x-amz-checksum-type", Only(&["COMPOSITE", "FULL_OBJECT"])), ("x-amz-mp-object-size", Any)]];
-    CopyObject false query [], headers [OBJECT, CONTENT, COPY_SOURCE, LOCKS, TAGGING, WRITE_CONDITION, &[
+    CopyObject false query [], headers [OBJECT, CONTENT, ACL, COPY_SOURCE, LOCKS, TAGGING, WRITE_CONDITION, &[
         ("x-amz-metadata-directive", Only(&["COPY", "REPLACE"])), ("x-amz-tagging-directive", Only(&["COPY", "REPLACE"]))]];
-    CreateBucket true query [], headers [OWNER, &[
-        ("x-amz-acl", Only(&["private"])), ("x-amz-bucket-object-lock-enabled", Only(&["true", "false"])),
-        ("x-amz-bucket-namespace", Only(&["global"])), ("x-amz-object-ownership", Only(&["BucketOwnerEnforced"]))]];
-    CreateMultipartUpload false query [], headers [OBJECT, CONTENT, LOCKS, TAGGING, &[
+    CreateBucket true query [], headers [OWNER, ACL, BUCKET_ACL, &[
+        ("x-amz-bucket-object-lock-enabled", Only(&["true", "false"])),
+        ("x-amz-bucket-namespace", Only(&["global"])), ("x-amz-object-ownership", Any)]];
+    CreateMultipartUpload false query [], headers [OBJECT, CONTENT, ACL, LOCKS, TAGGING, &[
         ("x-amz-checksum-algorithm", Only(CHECKSUMS)), ("x-amz-checksum-type", Only(&["COMPOSITE", "FULL_OBJECT"]))]];
     DeleteBucket false query [], headers [OWNER];
     DeleteBucketCors false query [], headers [OWNER];
@@ -181,16 +189,21 @@ implemented! {
     ListParts false query [UPLOAD, &[("max-parts", Any), ("part-number-marker", Any)]], headers [OBJECT];
     PutBucketAccelerateConfiguration true query [], headers [&[
         ("x-amz-expected-bucket-owner", Any), ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS))]];
+    PutBucketAcl true query [], headers [SETTING, ACL, BUCKET_ACL];
     PutBucketCors true query [], headers [SETTING];
+    PutBucketOwnershipControls true query [], headers [SETTING];
+    PutBucketPolicy true query [], headers [SETTING, &[("x-amz-confirm-remove-self-bucket-access", Any)]];
     PutBucketRequestPayment true query [], headers [SETTING];
     PutBucketTagging true query [], headers [SETTING];
     PutBucketVersioning true query [], headers [SETTING];
     PutBucketWebsite true query [], headers [SETTING];
-    PutObject true query [], headers [OBJECT, CONTENT, BODY, CHECKSUM_VALUES, LOCKS, TAGGING, WRITE_CONDITION];
+    PutObject true query [], headers [OBJECT, CONTENT, ACL, BODY, CHECKSUM_VALUES, LOCKS, TAGGING, WRITE_CONDITION];
+    PutObjectAcl true query [VERSION], headers [SETTING, ACL, BUCKET_ACL, &[PAYER]];
     PutObjectLegalHold true query [VERSION], headers [SETTING, &[PAYER]];
     PutObjectLockConfiguration true query [], headers [SETTING, &[PAYER]];
     PutObjectRetention true query [VERSION], headers [SETTING, &[PAYER, ("x-amz-bypass-governance-retention", Any)]];
     PutObjectTagging true query [VERSION], headers [SETTING, &[PAYER]];
+    PutPublicAccessBlock true query [], headers [SETTING];
     RenameObject false query [], headers [WRITE_CONDITION, &[
         ("x-amz-client-token", Any), ("x-amz-rename-source", Any)]];
     UploadPart true query [PART], headers [OBJECT, BODY, CHECKSUM_VALUES];

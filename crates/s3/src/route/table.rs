@@ -20,6 +20,11 @@ operation that reads a body.
 
 ";
 
+/// Names of the operations that are implemented.
+pub fn implemented() -> Vec<&'static str> {
+    OPERATIONS.iter().filter(|operation| policy(operation).is_some()).map(|operation| operation.name).collect()
+}
+
 /// The page as Markdown.
 pub fn markdown() -> String {
     let done = OPERATIONS.iter().filter(|operation| policy(operation).is_some()).count();

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use margay_env::Env;
+use margay_env::{Env, Timestamp};
+use margay_iam::registry::{AccessKey, Account, Identity, NewUser, Order, Registry};
 use margay_meta::memory::Memory;
 use margay_s3::auth::sign::{Signer, Target, announce_chunks};
 use margay_s3::auth::{ChunkChain, Credential, Credentials, PayloadForm, Secret, v2};
 use margay_s3::body::ChunkEncoder;
+use margay_s3::identities::{AccountName, Found, Identities};
 use margay_s3::{Options, S3Door};
 use margay_segment::Store;
 use margay_volume::Volume;
@@ -33,6 +35,93 @@ impl Credentials for OneKey {
     }
 }
 
+/// Users whose access key is their name and whose secret is `secret-of-` and their name.
+pub struct Users {
+    registry: Registry,
+    root: Arc<Identity>,
+}
+
+impl Users {
+    /// `users` are (name, whose account it joins, policies): a user who joins nobody is an account.
+    pub fn new(users: &[(&str, Option<&str>, &[&str])]) -> Users {
+        let options = Options::default();
+        let root = Account {
+            id: options.account_id,
+            canonical_id: options.owner_id,
+            display_name: options.owner_name,
+            email: None,
+        };
+        let root = Arc::new(Identity::root(Arc::new(root)));
+        let mut people = Users { registry: Registry::default(), root };
+        for (index, (name, joins, policies)) in users.iter().enumerate() {
+            let account = Account {
+                id: format!("{:012}", 111_111_111_111_u64 + index as u64),
+                canonical_id: format!("canonical-{name}"),
+                display_name: (*name).to_owned(),
+                email: Some(format!("{name}@example.com")),
+            };
+            let joins_id = joins.map(|joins| people.registry.users[joins].account.clone()).unwrap_or_default();
+            let account = joins.is_none().then_some(account);
+            people.carry_out(Order::CreateUser(NewUser { name: (*name).to_owned(), account, joins: joins_id }));
+            people.carry_out(Order::CreateKey {
+                id: (*name).to_owned(),
+                user: (*name).to_owned(),
+                sealed: String::new(),
+            });
+            for (number, policy) in policies.iter().enumerate() {
+                let policy_name = format!("{name}-{number}");
+                people.carry_out(Order::PutPolicy { name: policy_name.clone(), document: (*policy).to_owned() });
+                let kind = margay_iam::registry::Kind::User;
+                people.carry_out(Order::Attach { policy: policy_name, kind, to: (*name).to_owned() });
+            }
+        }
+        people
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        use margay_iam::registry::{Change, Record};
+        let changes = self.registry.decide(order, 0).unwrap();
+        let registry = std::mem::take(&mut self.registry);
+        let mut records: Vec<Record> = registry.records();
+        for change in changes {
+            match change {
+                Change::Put(record) => {
+                    records.retain(|own| own.id() != record.id());
+                    records.push(record);
+                }
+                Change::Remove(kind, name) => records.retain(|own| own.id() != (kind, name.as_str())),
+            }
+        }
+        self.registry = Registry::new(records);
+    }
+}
+
+impl Identities for Users {
+    fn find(&self, access_key: &str, _: Option<&str>, _: Timestamp) -> Found {
+        let known = |secret: &str, identity| {
+            Found::Known(Credential { secret: Secret::new(secret), session_token: None }, identity)
+        };
+        if access_key == ACCESS_KEY {
+            return known(SECRET_KEY, Arc::clone(&self.root));
+        }
+        match self.registry.find(access_key) {
+            Some((AccessKey { id, .. }, identity)) => known(&format!("secret-of-{id}"), identity),
+            None => Found::Nobody,
+        }
+    }
+
+    fn account(&self, name: AccountName<'_>) -> Option<Arc<Account>> {
+        let root = &self.root.account;
+        match name {
+            AccountName::Id(id) if id.is_empty() || id == root.id => Some(Arc::clone(root)),
+            AccountName::CanonicalId(id) if id == root.canonical_id => Some(Arc::clone(root)),
+            AccountName::Id(id) => self.registry.accounts.get(id).cloned(),
+            AccountName::CanonicalId(id) => self.registry.account_of_canonical_id(id).cloned(),
+            AccountName::Email(email) => self.registry.account_of_email(email).cloned(),
+        }
+    }
+}
+
 pub struct Server {
     pub address: SocketAddr,
     pub volume: Arc<Volume>,
@@ -44,10 +133,19 @@ pub struct Server {
 
 impl Server {
     pub async fn start() -> Server {
-        Server::start_with(Options::default()).await
+        Server::start_for(Options::default(), None).await
     }
 
     pub async fn start_with(options: Options) -> Server {
+        Server::start_for(options, None).await
+    }
+
+    /// With users besides root.
+    pub async fn with_users(users: &[(&str, Option<&str>, &[&str])]) -> Server {
+        Server::start_for(Options::default(), Some(Users::new(users))).await
+    }
+
+    async fn start_for(options: Options, users: Option<Users>) -> Server {
         let folder = tempfile::tempdir().unwrap();
         let env = Env::real();
         let mut segments = margay_segment::Options::new(folder.path());
@@ -56,7 +154,11 @@ impl Server {
         let engine = Arc::new(Memory::with_payloads(Arc::clone(&store), 64 << 10));
         let volume = Volume::open(env.clone(), engine, store, margay_volume::Options::default()).unwrap();
         let options = Options { domains: vec!["s3.test".to_owned()], ..options };
-        let door = Arc::new(S3Door::new(Arc::clone(&volume), Arc::new(OneKey), options, env.clone()));
+        let mut door = S3Door::new(Arc::clone(&volume), Arc::new(OneKey), options, env.clone());
+        if let Some(users) = users {
+            door = door.with_identities(Arc::new(users));
+        }
+        let door = Arc::new(door);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
@@ -97,6 +199,7 @@ impl Server {
             headers,
             form: PayloadForm::Unsigned,
             body: Vec::new(),
+            signer: None,
         }
     }
 
@@ -145,9 +248,20 @@ pub struct Request<'s> {
     pub headers: HeaderMap,
     pub form: PayloadForm,
     body: Vec<u8>,
+    /// Somebody else than root.
+    signer: Option<Signer>,
 }
 
 impl Request<'_> {
+    /// Signed by a user of `Server::with_users`; by nobody when the name is empty.
+    pub async fn send_as(mut self, user: &str) -> Answer {
+        if user.is_empty() {
+            return self.send_unsigned().await;
+        }
+        self.signer = Some(Signer::new(user, Secret::new(&format!("secret-of-{user}")), "us-east-1"));
+        self.send().await
+    }
+
     pub fn header(mut self, name: &str, value: &str) -> Self {
         let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
         self.headers.append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
@@ -192,7 +306,11 @@ impl Request<'_> {
 
     fn sign(&mut self) -> Option<ChunkChain> {
         let target = Target { method: &self.method, path: &self.path, query: &self.query };
-        self.server.signer.sign(target, &mut self.headers, self.form, self.server.env.clock.now()).unwrap()
+        self.signer
+            .as_ref()
+            .unwrap_or(&self.server.signer)
+            .sign(target, &mut self.headers, self.form, self.server.env.clock.now())
+            .unwrap()
     }
 
     fn head(&self) -> Vec<u8> {

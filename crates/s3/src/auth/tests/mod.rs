@@ -66,7 +66,7 @@ impl Request {
 
     pub(super) fn head(&self) -> Head<'_> {
         let Request { method, path, query, headers } = self;
-        Head { method, path, query, headers, authority: None, host_bucket: None }
+        Head { method, path, query, headers, authority: None, host_bucket: None, body_sha256: None }
     }
 
     pub(super) fn verify_at(&self, now: Timestamp) -> Result<Verified, AuthError> {

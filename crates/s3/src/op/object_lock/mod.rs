@@ -10,15 +10,8 @@ use margay_volume::{Documents, ReadCondition, VersionId};
 
 use super::Call;
 use crate::error::S3Error;
-use crate::headers::{text, version};
+use crate::headers::version;
 use crate::reply::Reply;
-
-const BYPASS: &str = "x-amz-bypass-governance-retention";
-
-/// Whether the request asks to bypass governance; that its sender may is decided with its other rights.
-pub(super) fn bypasses_governance(call: &Call<'_>) -> Result<bool, S3Error> {
-    Ok(text(call.headers, BYPASS)?.is_some_and(|value| value.eq_ignore_ascii_case("true")))
-}
 
 /// The documents of the version that a request names, in a bucket with object lock.
 async fn documents(call: &Call<'_>) -> Result<(Documents, Option<VersionId>), S3Error> {

@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use http::StatusCode;
 use margay_volume::{Document, Retention};
 
-use super::{about, bypasses_governance, documents};
+use super::{about, documents};
 use crate::error::{Code, S3Error};
 use crate::headers::{lock, version};
 use crate::op::Call;
@@ -29,7 +29,7 @@ pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, S3Error> {
 
 pub(crate) async fn put(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
     let asked = version::asked(call.query)?;
-    let bypass = bypasses_governance(call)?;
+    let bypass = lock::bypasses_governance(call.headers)?;
     call.volume.object_lock(call.bucket()).await?;
     let retention = parse(&payload.document(call.headers, true).await?)?;
     call.volume.set_retention((call.bucket(), call.key(), asked), retention, bypass).await?;

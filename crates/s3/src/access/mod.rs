@@ -1,0 +1,339 @@
+//! Whether a caller may do what a request asks for.
+//!
+//! Why:        one place asks for everything that has a say: the caller's policies, the session's, the bucket's, access
+//!             lists, public access block.
+//! Layout:     `asked` names the actions of a request; `rules` are what a bucket says; `context` answers conditions;
+//!             `acl_document`, `grants`, `ownership`, `public_access_block` are forms of what is set.
+//! Invariants: A1 who holds the root keys is asked nothing and nothing is read for him.  A2 a request is decided
+//!             before its body is read.  A3 every denial is in the log with what denied it, and the client is not told.
+//! Not here:   who the caller is (identities), what policies mean (margay-iam).
+
+pub(crate) mod acl_document;
+pub(crate) mod asked;
+pub(crate) mod context;
+pub(crate) mod grants;
+pub(crate) mod new_list;
+pub(crate) mod ownership;
+pub(crate) mod public_access_block;
+pub(crate) mod rules;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use margay_iam::acl::{Acl, Permission};
+use margay_iam::registry::{Account, Identity, Part};
+use margay_iam::{Caller, Decision, Policy, Reason, Request, Sources, decide};
+use margay_volume::{Document, Error, ReadCondition, Volume};
+
+use self::asked::{Asked, On, asked};
+use self::context::{Circumstances, RequestContext};
+use self::rules::{BucketRules, RulesCache};
+use crate::error::{Code, S3Error};
+use crate::identities::{AccountName, Identities};
+use crate::route::policy::Op;
+use crate::route::query::Query;
+use crate::route::target::Target;
+
+/// What decides; one per door.
+pub(crate) struct Access {
+    pub identities: Arc<dyn Identities>,
+    pub rules: RulesCache,
+    /// The account of the root keys.
+    pub root: Arc<Account>,
+}
+
+/// Who asks, and from where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker<'a> {
+    /// `None`: nobody signed.
+    pub identity: Option<&'a Identity>,
+    pub circumstances: Circumstances<'a>,
+}
+
+impl Asker<'_> {
+    pub(crate) fn is_root(&self) -> bool {
+        self.identity.is_some_and(Identity::is_root)
+    }
+}
+
+/// A request as far as the question matters whether it may.
+#[derive(Clone, Copy)]
+pub(crate) struct Ask<'r> {
+    pub access: &'r Access,
+    pub volume: &'r Volume,
+    pub asker: Asker<'r>,
+    pub op: Op,
+    pub target: &'r Target,
+    pub query: &'r Query,
+    pub headers: &'r HeaderMap,
+}
+
+impl Ask<'_> {
+    pub(crate) fn bucket(&self) -> &str {
+        &self.target.bucket
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.target.key
+    }
+
+    /// The value of a header that the operation cannot do without.
+    pub(crate) fn header(&self, name: &'static str) -> Result<&str, S3Error> {
+        let value = self.headers.get(name).and_then(|value| value.to_str().ok());
+        value.ok_or_else(|| S3Error::argument(name, "", format!("{name} is required")))
+    }
+}
+
+/// What is known of an object before it is touched.
+#[derive(Debug, Default)]
+struct Object {
+    is_absent: bool,
+    acl: Option<Acl>,
+    tags: Vec<(String, String)>,
+}
+
+impl Access {
+    /// The account that owns a bucket, by what its row says.
+    pub(crate) fn owner(&self, owner: &str) -> Arc<Account> {
+        if owner.is_empty() || owner == self.root.id {
+            return Arc::clone(&self.root);
+        }
+        let found = self.identities.account(AccountName::Id(owner));
+        // An account that is gone still owns what it owned.
+        found.unwrap_or_else(|| gone(owner, &format!("gone-{owner}")))
+    }
+
+    /// Lets a request pass, or refuses it.
+    pub(crate) async fn authorise(&self, call: &Ask<'_>) -> Result<(), S3Error> {
+        if call.asker.is_root() {
+            return Ok(());
+        }
+        for asked in asked(call)? {
+            self.require(call, &asked).await?;
+        }
+        Ok(())
+    }
+
+    /// Refuses one action, or lets it pass.
+    pub(crate) async fn require(&self, call: &Ask<'_>, asked: &Asked) -> Result<(), S3Error> {
+        if call.asker.is_root() {
+            return Ok(());
+        }
+        if asked.on == On::Service {
+            return self.require_of_service(call, asked);
+        }
+        let rules = self.rules.of(call.volume, &asked.bucket).await?;
+        let bucket_owner = self.owner(&rules.owner);
+        let object = self.object(call, asked, &rules).await?;
+        let of_object = object.acl.as_ref().filter(|_| rules.has_lists());
+        let of_bucket = rules.acl.as_ref().filter(|_| rules.has_lists());
+        let (grant, list) = match asked.on {
+            On::Object(grant) => (grant, of_object),
+            On::Bucket(grant) => (grant, of_bucket),
+            On::Entry => (Some(Permission::Write), of_bucket),
+            On::Service | On::Lock => (None, None),
+        };
+        let owner = match list {
+            Some(list) if matches!(asked.on, On::Object(_)) => self.owner_by_canonical_id(&list.owner),
+            _ => Arc::clone(&bucket_owner),
+        };
+        let caller = call.asker.identity.map_or(Caller::ANONYMOUS, Identity::caller);
+        let somebody = call.asker.identity.map(|identity| identity.account.canonical_id.as_str());
+        let allows = |list: &Acl, grant| list.allows(somebody, grant, rules.block.ignore_acls);
+        let judged = Judged {
+            rules: &rules,
+            owner: &owner,
+            bucket_owner: &bucket_owner,
+            granted: grant.zip(list).is_some_and(|(grant, list)| allows(list, grant)),
+            existing_tags: &object.tags,
+        };
+        let arn = asked.arn();
+        let outcome = self.judge(call, &caller, asked.action, &arn, &judged);
+        let reads_nothing = object.is_absent && grant == Some(Permission::Read);
+        let because = match outcome {
+            Ok(()) if !reads_nothing => return Ok(()),
+            Err(refusal) if !reads_nothing || refusal.is_deny => refusal.text,
+            // Only who may list the bucket may know that there is no such object.
+            _ => {
+                let granted = of_bucket.is_some_and(|list| allows(list, Permission::Read));
+                let owner = &bucket_owner;
+                let bucket_arn = format!("arn:aws:s3:::{}", asked.bucket);
+                match self.judge(call, &caller, "s3:ListBucket", &bucket_arn, &Judged { granted, owner, ..judged }) {
+                    Ok(()) => return Ok(()),
+                    Err(_) => "there is no such object, and the caller may not list the bucket".to_owned(),
+                }
+            }
+        };
+        Err(denied(call, &caller, asked.action, &arn, &because))
+    }
+
+    /// What the decision needs to know of the object; nothing is read when it needs nothing.
+    async fn object(&self, call: &Ask<'_>, asked: &Asked, rules: &BucketRules) -> Result<Object, S3Error> {
+        let needs = match asked.on {
+            On::Object(Some(Permission::Read)) => true,
+            On::Object(_) | On::Lock => rules.has_lists() || self.asks_for_tags(call, rules),
+            On::Service | On::Bucket(_) | On::Entry => false,
+        };
+        if !needs {
+            return Ok(Object::default());
+        }
+        match call.volume.head_version(&asked.bucket, &asked.key, asked.version, &ReadCondition::default()).await {
+            Ok(info) => {
+                let acl = info.documents.get(&Document::Acl).and_then(|bytes| acl_document::decode(bytes));
+                let tags = info.documents.get(&Document::Tags).map(|bytes| tags(bytes)).unwrap_or_default();
+                Ok(Object { is_absent: false, acl, tags })
+            }
+            Err(Error::NoSuchKey | Error::NoSuchVersion | Error::Deleted(_)) => {
+                Ok(Object { is_absent: true, ..Object::default() })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The account that an access list names as its owner.
+    fn owner_by_canonical_id(&self, id: &str) -> Arc<Account> {
+        if id == self.root.canonical_id {
+            return Arc::clone(&self.root);
+        }
+        self.identities.account(AccountName::CanonicalId(id)).unwrap_or_else(|| gone(id, id))
+    }
+
+    fn require_of_service(&self, call: &Ask<'_>, asked: &Asked) -> Result<(), S3Error> {
+        let caller = call.asker.identity.map_or(Caller::ANONYMOUS, Identity::caller);
+        let arn = asked.arn();
+        let Some(identity) = call.asker.identity else {
+            return Err(denied(call, &caller, asked.action, &arn, "the request is not signed"));
+        };
+        let context = self.context(call, None, &[]);
+        let request = Request { caller: &caller, action: asked.action, resource: &arn, context: &context };
+        let sources = Sources { is_own: true, ..Sources::default() };
+        match with_identity(identity, sources, &request) {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(denied(call, &caller, asked.action, &arn, &reason.text)),
+        }
+    }
+
+    fn context<'a>(
+        &self,
+        call: &'a Ask<'_>,
+        resource_account: Option<&'a str>,
+        existing_tags: &'a [(String, String)],
+    ) -> RequestContext<'a> {
+        RequestContext {
+            circumstances: &call.asker.circumstances,
+            headers: call.headers,
+            query: call.query,
+            identity: call.asker.identity,
+            resource_account,
+            existing_tags,
+        }
+    }
+
+    fn judge(
+        &self,
+        call: &Ask<'_>,
+        caller: &Caller<'_>,
+        action: &str,
+        arn: &str,
+        judged: &Judged<'_>,
+    ) -> Result<(), Refusal> {
+        let rules = judged.rules;
+        if rules.damaged {
+            return Err(Refusal::deny("the bucket's policy cannot be read"));
+        }
+        let policy = rules.policy.as_ref();
+        let public = rules.block.restrict_buckets && policy.is_some_and(Policy::is_public);
+        if public && caller.account != judged.bucket_owner.id {
+            return Err(Refusal::deny("RestrictPublicBuckets and a public policy"));
+        }
+        let context = self.context(call, Some(&judged.bucket_owner.id), judged.existing_tags);
+        let request = Request { caller, action, resource: arn, context: &context };
+        let is_own = !caller.account.is_empty() && caller.account == judged.owner.id;
+        let sources = Sources { is_own, bucket: policy, granted: judged.granted, ..Sources::default() };
+        match call.asker.identity {
+            Some(identity) => with_identity(identity, sources, &request),
+            None => outcome(decide(&sources, &request)),
+        }
+    }
+
+    /// Whether a policy that has a say asks for the tags of the object.
+    fn asks_for_tags(&self, call: &Ask<'_>, rules: &BucketRules) -> bool {
+        const TAGS: &str = "s3:existingobjecttag/";
+        let own = call.asker.identity.into_iter().flat_map(|identity| {
+            let policies = identity.policies.iter().flatten().map(|(_, policy)| policy);
+            policies.chain(&identity.session_policy).map(Arc::as_ref)
+        });
+        own.chain(rules.policy.as_ref()).any(|policy| policy.asks_for(TAGS))
+    }
+}
+
+/// What a decision about a bucket rests on.
+#[derive(Clone, Copy)]
+struct Judged<'a> {
+    rules: &'a BucketRules,
+    /// Of what the action is done to.
+    owner: &'a Account,
+    bucket_owner: &'a Account,
+    granted: bool,
+    existing_tags: &'a [(String, String)],
+}
+
+/// Why something is refused.
+struct Refusal {
+    /// Something said no, rather than nothing yes.
+    is_deny: bool,
+    text: String,
+}
+
+impl Refusal {
+    fn deny(text: &str) -> Refusal {
+        Refusal { is_deny: true, text: text.to_owned() }
+    }
+}
+
+fn with_identity(identity: &Identity, sources: Sources<'_>, request: &Request<'_>) -> Result<(), Refusal> {
+    let Some(policies) = &identity.policies else {
+        return Err(Refusal::deny("a policy of the caller is missing or cannot be read"));
+    };
+    let named: Vec<(&str, &Policy)> = policies.iter().map(|(name, policy)| (name.as_str(), policy.as_ref())).collect();
+    let is_account = matches!(identity.role, Part::Account { .. } | Part::Root);
+    let session = identity.session_policy.as_deref();
+    outcome(decide(&Sources { is_account, identity: &named, session, ..sources }, request))
+}
+
+fn outcome(decision: Decision<'_>) -> Result<(), Refusal> {
+    if decision.allowed {
+        return Ok(());
+    }
+    Err(Refusal { is_deny: matches!(decision.reason, Reason::Statement { .. }), text: decision.reason.to_string() })
+}
+
+/// The refusal of a request, written down.
+fn denied(call: &Ask<'_>, caller: &Caller<'_>, action: &str, arn: &str, because: &str) -> S3Error {
+    let who = if caller.account.is_empty() { "anonymous".to_owned() } else { caller.arn() };
+    tracing::info!(
+        target: "margay::access",
+        %who,
+        %action,
+        resource = %arn,
+        operation = call.op.name(),
+        peer = %call.asker.circumstances.peer,
+        %because,
+        "denied"
+    );
+    Code::AccessDenied.into()
+}
+
+/// An account that is no more.
+fn gone(id: &str, canonical_id: &str) -> Arc<Account> {
+    let (id, canonical_id) = (id.to_owned(), canonical_id.to_owned());
+    Arc::new(Account { display_name: id.clone(), id, canonical_id, email: None })
+}
+
+/// Stored tags: `key=value&key=value`, percent-encoded.
+fn tags(stored: &[u8]) -> Vec<(String, String)> {
+    let text = std::str::from_utf8(stored).unwrap_or_default();
+    // What was stored was valid; what is not gives no tags.
+    let tags = Query::parse(text).unwrap_or_default();
+    tags.pairs().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}

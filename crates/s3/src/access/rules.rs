@@ -1,0 +1,103 @@
+//! What a bucket says about who may use it, read once for each change of it.
+//!
+//! Why:        a request by somebody other than root costs one look at the bucket's row, not four documents and a
+//!             policy to parse.
+//! Invariants: R1 rules are used only while the bucket's generation is the one they were read at.  R2 what cannot be
+//!             read shuts the bucket to all but root.  R3 at most `BUCKETS_MAX` buckets are held.
+//! Locking:    one mutex, held for a look into a map.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use margay_iam::acl::Acl;
+use margay_iam::{Kind, Policy};
+use margay_volume::{BucketInfo, Error, Setting, Volume};
+use parking_lot::Mutex;
+
+use super::ownership::Ownership;
+use super::public_access_block::PublicAccessBlock;
+
+/// Buckets whose rules are held in memory.
+pub(crate) const BUCKETS_MAX: usize = 4096;
+
+#[derive(Debug)]
+pub(crate) struct BucketRules {
+    /// The account that owns it: its id.
+    pub owner: String,
+    generation: u64,
+    pub policy: Option<Policy>,
+    /// A document of it cannot be read.
+    pub damaged: bool,
+    pub block: PublicAccessBlock,
+    /// `None`: not set.
+    pub ownership: Option<Ownership>,
+    /// `None`: private.
+    pub acl: Option<Acl>,
+}
+
+impl BucketRules {
+    pub(crate) fn ownership(&self) -> Ownership {
+        self.ownership.unwrap_or(Ownership::ObjectWriter)
+    }
+
+    /// Whether access control lists count.
+    pub(crate) fn has_lists(&self) -> bool {
+        self.ownership() != Ownership::BucketOwnerEnforced
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct RulesCache {
+    held: Mutex<HashMap<String, Arc<BucketRules>>>,
+}
+
+impl RulesCache {
+    /// The rules of a bucket as they are now.
+    pub(crate) async fn of(&self, volume: &Volume, bucket: &str) -> Result<Arc<BucketRules>, Error> {
+        let info = volume.head_bucket(bucket).await?;
+        if let Some(held) = self.held.lock().get(bucket)
+            && held.generation == info.generation
+        {
+            return Ok(Arc::clone(held));
+        }
+        let rules = Arc::new(read(volume, info).await?);
+        let mut held = self.held.lock();
+        if held.len() >= BUCKETS_MAX {
+            held.clear();
+        }
+        held.insert(bucket.to_owned(), Arc::clone(&rules));
+        Ok(rules)
+    }
+}
+
+async fn read(volume: &Volume, info: BucketInfo) -> Result<BucketRules, Error> {
+    let mut rules = BucketRules {
+        owner: info.owner,
+        // Settings read below may be newer than this; then the next request reads them again.
+        generation: info.generation,
+        policy: None,
+        damaged: false,
+        block: PublicAccessBlock::default(),
+        ownership: None,
+        acl: None,
+    };
+    for setting in [Setting::Policy, Setting::PublicAccessBlock, Setting::OwnershipControls, Setting::Acl] {
+        if !info.settings.contains(setting) {
+            continue;
+        }
+        let Some(document) = volume.bucket_setting(&info.name, setting).await? else { continue };
+        match setting {
+            Setting::Policy => match Policy::parse_stored(Kind::Bucket, &document) {
+                Ok(policy) => rules.policy = Some(policy),
+                Err(error) => {
+                    tracing::error!(bucket = info.name, %error, "the bucket's policy cannot be read: only root may use it");
+                    rules.damaged = true;
+                }
+            },
+            Setting::PublicAccessBlock => rules.block = PublicAccessBlock::decode(&document),
+            Setting::OwnershipControls => rules.ownership = Some(Ownership::decode(&document)),
+            _ => rules.acl = super::acl_document::decode(&document),
+        }
+    }
+    Ok(rules)
+}

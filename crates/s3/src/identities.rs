@@ -1,0 +1,182 @@
+//! Whose key signed a request.
+//!
+//! Why:        the door asks for identities and does not know where they are kept.
+//! Invariants: a temporary key counts only together with its token; a lasting key never comes with one.
+//! Not here:   the signature (auth), what an identity may do (access).
+
+use std::sync::{Arc, OnceLock};
+
+use margay_env::Timestamp;
+use margay_iam::registry::{Account, Identity, Role};
+
+use crate::auth::{AuthError, Credential, Credentials, Head, Sender, Verified, Verifier};
+use crate::error::{Code, S3Error};
+
+/// What is known about an access key.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// Nobody's, or disabled.
+    Nobody,
+    /// The session that it belonged to is over.
+    Expired,
+    Known(Credential, Arc<Identity>),
+}
+
+/// How an account is named in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountName<'a> {
+    Id(&'a str),
+    CanonicalId(&'a str),
+    Email(&'a str),
+}
+
+/// A session to begin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewSession {
+    /// The role that it is in; else it is `user`'s.
+    pub role: Option<String>,
+    pub user: Option<String>,
+    pub session: String,
+    /// JSON of the policy that narrows it.
+    pub policy: Option<String>,
+    /// How long it lasts.
+    pub seconds: u32,
+}
+
+/// The keys of a session.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SessionKeys {
+    pub access_key: String,
+    pub secret: String,
+    pub token: String,
+    /// Seconds since 1970.
+    pub expires: i64,
+}
+
+impl std::fmt::Debug for SessionKeys {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "SessionKeys({}, secret hidden)", self.access_key)
+    }
+}
+
+/// Where identities are kept; asked once per signed request, so it must not block.
+pub trait Identities: Send + Sync {
+    /// Whose key this is. `token` is what came with a temporary one.
+    fn find(&self, access_key: &str, token: Option<&str>, now: Timestamp) -> Found;
+
+    fn account(&self, name: AccountName<'_>) -> Option<Arc<Account>>;
+
+    /// The role with this name.
+    fn role(&self, _name: &str) -> Option<Role> {
+        None
+    }
+
+    /// Keys of a new session; `None` where there are no sessions.
+    fn begin_session(&self, _new: &NewSession) -> Option<SessionKeys> {
+        None
+    }
+}
+
+/// Everybody whom the credentials know holds the root keys.
+pub(crate) struct RootOnly {
+    pub credentials: Arc<dyn Credentials>,
+    pub account: Arc<Account>,
+}
+
+impl Identities for RootOnly {
+    fn find(&self, access_key: &str, _: Option<&str>, _: Timestamp) -> Found {
+        match self.credentials.find(access_key) {
+            Some(credential) => Found::Known(credential, Arc::new(Identity::root(Arc::clone(&self.account)))),
+            None => Found::Nobody,
+        }
+    }
+
+    fn account(&self, name: AccountName<'_>) -> Option<Arc<Account>> {
+        let account = &self.account;
+        let is_root = match name {
+            AccountName::Id(id) => id.is_empty() || id == account.id,
+            AccountName::CanonicalId(id) => id == account.canonical_id,
+            AccountName::Email(email) => account.email.as_deref() == Some(email),
+        };
+        is_root.then(|| Arc::clone(account))
+    }
+}
+
+/// Checks a signature, and says whose it is; `None` when there is none. `token` is what came with a temporary key.
+pub fn identify(
+    verifier: &Verifier,
+    head: &Head<'_>,
+    identities: &dyn Identities,
+    token: Option<&str>,
+    now: Timestamp,
+) -> Result<(Verified, Option<Arc<Identity>>), S3Error> {
+    let verify = |credentials: &dyn Credentials| verifier.verify(head, credentials, now);
+    let (verified, identity) = by_key(identities, token, now, verify)?;
+    let identity = signer(&verified.sender, identity)?;
+    Ok((verified, identity))
+}
+
+/// The same for the policy of a form, which `verify` checks.
+pub(crate) fn identify_form(
+    identities: &dyn Identities,
+    token: Option<&str>,
+    now: Timestamp,
+    verify: impl FnOnce(&dyn Credentials) -> Result<Sender, AuthError>,
+) -> Result<(Sender, Option<Arc<Identity>>), S3Error> {
+    let (sender, identity) = by_key(identities, token, now, verify)?;
+    let identity = signer(&sender, identity)?;
+    Ok((sender, identity))
+}
+
+/// What `verify` says, and whose key it asked for.
+fn by_key<T>(
+    identities: &dyn Identities,
+    token: Option<&str>,
+    now: Timestamp,
+    verify: impl FnOnce(&dyn Credentials) -> Result<T, AuthError>,
+) -> Result<(T, Option<Arc<Identity>>), S3Error> {
+    let asked = Asked { identities, token, now, found: OnceLock::new() };
+    let verified = verify(&asked);
+    match (verified, asked.found.into_inner()) {
+        (Err(_), Some(Err(Expired))) => Err(Code::ExpiredToken.into()),
+        (Err(error), _) => Err(error.into()),
+        (Ok(verified), found) => Ok((verified, found.and_then(Result::ok))),
+    }
+}
+
+/// Whoever signed has an identity, and nobody else.
+fn signer(sender: &Sender, identity: Option<Arc<Identity>>) -> Result<Option<Arc<Identity>>, S3Error> {
+    match (sender, identity) {
+        (Sender::Anonymous, _) => Ok(None),
+        (_, Some(identity)) => Ok(Some(identity)),
+        (_, None) => Err(S3Error::internal(&"a signature was believed without an identity")),
+    }
+}
+
+/// The identities as the signature's check sees them for one request; remembers whom it found.
+struct Asked<'a> {
+    identities: &'a dyn Identities,
+    token: Option<&'a str>,
+    now: Timestamp,
+    found: OnceLock<Result<Arc<Identity>, Expired>>,
+}
+
+/// The session is over.
+struct Expired;
+
+impl Credentials for Asked<'_> {
+    fn find(&self, access_key: &str) -> Option<Credential> {
+        match self.identities.find(access_key, self.token, self.now) {
+            Found::Known(credential, identity) => {
+                // A request is checked against one key; a second look-up could only find the same.
+                let _ = self.found.set(Ok(identity));
+                Some(credential)
+            }
+            Found::Expired => {
+                let _ = self.found.set(Err(Expired));
+                None
+            }
+            Found::Nobody => None,
+        }
+    }
+}

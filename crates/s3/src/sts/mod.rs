@@ -1,0 +1,230 @@
+//! AWS's Security Token Service: temporary keys, on the same endpoint.
+//!
+//! Why:        programs get keys that end by themselves, and people of an identity provider need no keys at all.
+//! Layout:     a request is a form (`POST /`); `web_identity` checks the tokens of a provider; `answer` has the XML.
+//! Invariants: T1 a role is taken only if its trust policy allows it to the caller.  T2 the policy of a session can
+//!             only take away.  T3 every refusal is in the log with its reason.
+//! Not here:   the form of a session's token (the binary keeps it).
+
+mod answer;
+mod web_identity;
+
+use std::borrow::Cow;
+
+use http::request::Parts;
+use margay_iam::registry::{Identity, Part, Role};
+use margay_iam::{Caller, Context, Kind, Lookup, POLICY_BYTES_MAX, Policy, Request, Sources, Who, decide_trust};
+
+pub(crate) use self::answer::refusal;
+pub use self::web_identity::{PROVIDER_KEYS_MAX, Provider, ProviderError};
+use crate::error::{Code, S3Error};
+use crate::identities::{Identities, NewSession, SessionKeys};
+use crate::reply::Reply;
+use crate::route::query::Query;
+
+/// Longest form, in bytes.
+pub(crate) const FORM_BYTES_MAX: usize = 64 * 1024;
+/// How long a session may last, in seconds.
+const SECONDS: std::ops::RangeInclusive<u32> = 900..=43_200;
+const SECONDS_DEFAULT: u32 = 3600;
+
+/// Whether a request may be one for this service.
+pub(crate) fn is_for_sts(parts: &Parts) -> bool {
+    let form = parts.headers.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let is_form = form.is_some_and(|kind| {
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        kind.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    });
+    parts.method == http::Method::POST && parts.uri.path() == "/" && is_form
+}
+
+/// What a request has to be answered with.
+pub(crate) struct Service<'a> {
+    pub identities: &'a dyn Identities,
+    pub providers: &'a [Provider],
+    /// Seconds since 1970.
+    pub now: i64,
+    pub request_id: &'a str,
+}
+
+/// The circumstances that a trust policy may ask for.
+struct Circumstances<'a> {
+    form: &'a Query,
+    /// Claims of a token, named as condition keys.
+    claims: &'a [(String, Vec<String>)],
+}
+
+impl Context for Circumstances<'_> {
+    fn lookup(&self, key: &str) -> Lookup<'_> {
+        if let Some((_, values)) = self.claims.iter().find(|(own, _)| own == key) {
+            return Lookup::Values(values.iter().map(|value| Cow::Borrowed(value.as_str())).collect());
+        }
+        match key {
+            "sts:externalid" => Lookup::maybe(self.form.get("ExternalId")),
+            "sts:rolesessionname" => Lookup::maybe(self.form.get("RoleSessionName")),
+            // The rest is known to requests for buckets and objects only.
+            _ => Lookup::Unknown,
+        }
+    }
+}
+
+impl Service<'_> {
+    /// Does what the form asks for. `identity` signed it, if anybody did.
+    pub(crate) fn run(&self, form: &Query, identity: Option<&Identity>) -> Result<Reply, S3Error> {
+        match (form.get("Action"), identity) {
+            (Some("AssumeRoleWithWebIdentity"), _) => self.with_web_identity(form),
+            (Some("AssumeRole"), Some(identity)) => self.assume_role(form, identity),
+            (Some("GetSessionToken"), Some(identity)) => self.session_token(form, identity),
+            (Some("GetCallerIdentity"), Some(identity)) => Ok(answer::caller(identity, self.request_id)),
+            (Some("AssumeRole" | "GetSessionToken" | "GetCallerIdentity"), None) => {
+                Err(S3Error::new(Code::MissingAuthenticationToken, "Request is missing Authentication Token"))
+            }
+            (Some(action), _) => Err(S3Error::not_implemented(&format!("action {action}"))),
+            (None, _) => Err(S3Error::invalid_request("the form has no Action")),
+        }
+    }
+
+    fn assume_role(&self, form: &Query, identity: &Identity) -> Result<Reply, S3Error> {
+        let role = self.role(form)?;
+        let caller = identity.caller();
+        let policies = identity.policies.as_deref().ok_or(Code::AccessDenied)?;
+        let named: Vec<(&str, &Policy)> =
+            policies.iter().map(|(name, policy)| (name.as_str(), policy.as_ref())).collect();
+        let sources = Sources {
+            is_account: matches!(identity.role, Part::Root | Part::Account { .. }),
+            is_own: identity.account.id == role.account,
+            identity: &named,
+            session: identity.session_policy.as_deref(),
+            ..Sources::default()
+        };
+        self.check_trust(&role, sources, &caller, "sts:AssumeRole", form, &[])?;
+        let keys = self.begin(form, &role)?;
+        Ok(answer::role(
+            &answer::ASSUME_ROLE,
+            &role,
+            form.get("RoleSessionName").unwrap_or_default(),
+            &keys,
+            self.request_id,
+        ))
+    }
+
+    fn with_web_identity(&self, form: &Query) -> Result<Reply, S3Error> {
+        let token = required(form, "WebIdentityToken")?;
+        let role = self.role(form)?;
+        let refused = |error: &ProviderError| {
+            tracing::info!(target: "margay::access", role = role.name, %error, "a token of an identity provider is refused");
+            let code =
+                if *error == ProviderError::Expired { Code::ExpiredTokenException } else { Code::InvalidIdentityToken };
+            S3Error::from(code)
+        };
+        let identified = web_identity::check(self.providers, token, self.now).map_err(|error| refused(&error))?;
+        let caller = Caller { who: Who::Federated { provider: identified.provider }, account: "", canonical_id: "" };
+        let action = "sts:AssumeRoleWithWebIdentity";
+        self.check_trust(&role, Sources::default(), &caller, action, form, &identified.claims)?;
+        let keys = self.begin(form, &role)?;
+        let session = form.get("RoleSessionName").unwrap_or_default();
+        Ok(answer::web_identity(&role, session, &keys, &identified, self.request_id))
+    }
+
+    /// A session with the rights of the user who asks.
+    fn session_token(&self, form: &Query, identity: &Identity) -> Result<Reply, S3Error> {
+        let user = match (&identity.role, &identity.session_policy) {
+            (Part::Account { name } | Part::User { name }, None) => name.clone(),
+            _ => {
+                return Err(S3Error::new(
+                    Code::AccessDenied,
+                    "Cannot call GetSessionToken with session or root credentials",
+                ));
+            }
+        };
+        let new = NewSession {
+            user: Some(user),
+            session: "session".to_owned(),
+            seconds: seconds(form)?,
+            ..NewSession::default()
+        };
+        let keys = self.identities.begin_session(&new).ok_or(Code::AccessDenied)?;
+        Ok(answer::session_token(&keys, self.request_id))
+    }
+
+    fn role(&self, form: &Query) -> Result<Role, S3Error> {
+        let arn = required(form, "RoleArn")?;
+        let mut parts = arn.splitn(6, ':');
+        let account = parts.nth(4).unwrap_or_default();
+        let name = parts.next().and_then(|rest| rest.strip_prefix("role/")).and_then(|path| path.rsplit('/').next());
+        let fits = arn.starts_with("arn:aws:iam::");
+        let found = name.filter(|_| fits).and_then(|name| self.identities.role(name));
+        // Which roles there are is nobody's business who may not take them.
+        found.filter(|role| role.account == account).ok_or_else(|| Code::AccessDenied.into())
+    }
+
+    fn check_trust(
+        &self,
+        role: &Role,
+        sources: Sources<'_>,
+        caller: &Caller<'_>,
+        action: &str,
+        form: &Query,
+        claims: &[(String, Vec<String>)],
+    ) -> Result<(), S3Error> {
+        let arn = format!("arn:aws:iam::{}:role/{}", role.account, role.name);
+        let denied = |because: &str| {
+            tracing::info!(target: "margay::access", who = caller.arn(), action, resource = arn, because, "denied");
+            Err(Code::AccessDenied.into())
+        };
+        let Ok(trust) = Policy::parse_stored(Kind::Trust, role.trust.as_bytes()) else {
+            return denied("the role's trust policy cannot be read");
+        };
+        let context = Circumstances { form, claims };
+        let request = Request { caller, action, resource: &arn, context: &context };
+        let decision = decide_trust(&Sources { bucket: Some(&trust), ..sources }, &request);
+        if decision.allowed { Ok(()) } else { denied(&decision.reason.to_string()) }
+    }
+
+    fn begin(&self, form: &Query, role: &Role) -> Result<SessionKeys, S3Error> {
+        let session = required(form, "RoleSessionName")?;
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+=,.@_-".contains(&byte);
+        if !(2..=64).contains(&session.len()) || !session.bytes().all(fits) {
+            return Err(invalid("RoleSessionName has 2 to 64 letters, digits and + = , . @ _ -"));
+        }
+        let policy = form.get("Policy").map(str::to_owned);
+        if let Some(policy) = &policy {
+            if policy.len() > SESSION_POLICY_BYTES_MAX {
+                return Err(S3Error::new(Code::PackedPolicyTooLarge, "the session policy is too long"));
+            }
+            Policy::parse(Kind::Identity, policy.as_bytes())
+                .map_err(|error| S3Error::new(Code::MalformedPolicyDocument, error.to_string()))?;
+        }
+        let new = NewSession {
+            role: Some(role.name.clone()),
+            user: None,
+            session: session.to_owned(),
+            policy,
+            seconds: seconds(form)?,
+        };
+        self.identities.begin_session(&new).ok_or_else(|| Code::AccessDenied.into())
+    }
+}
+
+/// Longest policy of a session, in bytes: it travels in a header with every request.
+const SESSION_POLICY_BYTES_MAX: usize = 2048;
+const _: () = assert!(SESSION_POLICY_BYTES_MAX <= POLICY_BYTES_MAX);
+
+fn required<'a>(form: &'a Query, name: &str) -> Result<&'a str, S3Error> {
+    form.get(name).filter(|value| !value.is_empty()).ok_or_else(|| invalid(&format!("{name} is missing")))
+}
+
+fn invalid(message: &str) -> S3Error {
+    S3Error::new(Code::ValidationError, message.to_owned())
+}
+
+fn seconds(form: &Query) -> Result<u32, S3Error> {
+    match form.get("DurationSeconds") {
+        None => Ok(SECONDS_DEFAULT),
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|seconds| SECONDS.contains(seconds))
+            .ok_or_else(|| invalid("DurationSeconds lies between 900 and 43200")),
+    }
+}

@@ -1,0 +1,256 @@
+//! Tokens of an OpenID Connect provider: signed JSON (JWT) under keys that the provider publishes (JWKS).
+//!
+//! Invariants: W1 the algorithm is the one of the key on record, never the one that a token asks for.  W2 issuer,
+//!             audience, and both times are checked before any claim is believed.
+//! Not here:   which role a token opens (trust policies).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use margay_iam::normal_key;
+use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
+use serde_json::Value;
+
+/// Longest token, in bytes.
+const TOKEN_BYTES_MAX: usize = 20_000;
+/// Most keys of a provider.
+pub const PROVIDER_KEYS_MAX: usize = 100;
+/// How far the provider's clock may be off, in seconds.
+const SKEW_SECONDS_MAX: i64 = 60;
+
+/// Why a token or a set of keys is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProviderError {
+    #[error("the key set is not in the form of a JWKS with RSA or P-256 keys")]
+    KeySet,
+    #[error("the token is not in the form of a JWT")]
+    Form,
+    #[error("no provider is configured for the token's issuer")]
+    Issuer,
+    #[error("the provider has no such key, or it is of another algorithm than the token says")]
+    Key,
+    #[error("the token's signature is wrong")]
+    Signature,
+    #[error("the token is for another audience")]
+    Audience,
+    #[error("the token has expired")]
+    Expired,
+    #[error("the token is not valid yet")]
+    NotYet,
+}
+
+enum PublicKey {
+    Rsa {
+        modulus: Vec<u8>,
+        exponent: Vec<u8>,
+    },
+    /// Uncompressed point.
+    P256(Vec<u8>),
+}
+
+/// A provider whose tokens are accepted.
+pub struct Provider {
+    issuer: String,
+    audience: String,
+    keys: Vec<(Option<String>, PublicKey)>,
+}
+
+impl std::fmt::Debug for Provider {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Provider({}, {} keys)", self.issuer, self.keys.len())
+    }
+}
+
+/// Whom a token is about.
+#[derive(Debug)]
+pub(super) struct Identified<'a> {
+    /// The issuer without its scheme, as policies name it.
+    pub provider: &'a str,
+    pub subject: String,
+    pub audience: String,
+    /// Condition keys (`PROVIDER:sub`, in lower case) with their values.
+    pub claims: Vec<(String, Vec<String>)>,
+}
+
+fn bytes_of(value: &Value) -> Option<Vec<u8>> {
+    URL_SAFE_NO_PAD.decode(value.as_str()?).ok()
+}
+
+impl Provider {
+    /// `keys` is the JWKS that the issuer publishes. Keys of other kinds than RSA and P-256 are passed over.
+    pub fn new(issuer: &str, audience: &str, keys: &[u8]) -> Result<Provider, ProviderError> {
+        let set: Value = serde_json::from_slice(keys).map_err(|_| ProviderError::KeySet)?;
+        let list = set["keys"].as_array().ok_or(ProviderError::KeySet)?;
+        let mut known = Vec::new();
+        for key in list.iter().take(PROVIDER_KEYS_MAX) {
+            if key["use"].as_str().is_some_and(|purpose| purpose != "sig") {
+                continue;
+            }
+            let public = match (key["kty"].as_str(), key["crv"].as_str()) {
+                (Some("RSA"), _) => {
+                    let (modulus, exponent) = (bytes_of(&key["n"]), bytes_of(&key["e"]));
+                    modulus.zip(exponent).map(|(modulus, exponent)| PublicKey::Rsa { modulus, exponent })
+                }
+                (Some("EC"), Some("P-256")) => {
+                    let (x, y) = (bytes_of(&key["x"]), bytes_of(&key["y"]));
+                    let point = x.zip(y).filter(|(x, y)| x.len() == 32 && y.len() == 32);
+                    point.map(|(x, y)| PublicKey::P256([&[4][..], &x, &y].concat()))
+                }
+                _ => continue,
+            };
+            known.push((key["kid"].as_str().map(str::to_owned), public.ok_or(ProviderError::KeySet)?));
+        }
+        if known.is_empty() {
+            return Err(ProviderError::KeySet);
+        }
+        Ok(Provider { issuer: issuer.trim_end_matches('/').to_owned(), audience: audience.to_owned(), keys: known })
+    }
+
+    /// The issuer without its scheme.
+    fn name(&self) -> &str {
+        self.issuer.split_once("://").map_or(self.issuer.as_str(), |(_, name)| name)
+    }
+
+    fn verify(&self, header: &Value, signed: &[u8], signature: &[u8]) -> Result<(), ProviderError> {
+        let (algorithm, kid) = (header["alg"].as_str(), header["kid"].as_str());
+        let fits = |(own, _): &&(Option<String>, PublicKey)| kid.is_none() || own.as_deref() == kid;
+        let mut keys = self.keys.iter().filter(fits).peekable();
+        keys.peek().ok_or(ProviderError::Key)?;
+        let mut tried = false;
+        for (_, key) in keys {
+            let verified = match (key, algorithm) {
+                (PublicKey::Rsa { modulus, exponent }, Some("RS256")) => {
+                    RsaPublicKeyComponents { n: modulus, e: exponent }.verify(
+                        &RSA_PKCS1_2048_8192_SHA256,
+                        signed,
+                        signature,
+                    )
+                }
+                (PublicKey::P256(point), Some("ES256")) => {
+                    UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(signed, signature)
+                }
+                _ => continue,
+            };
+            tried = true;
+            if verified.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(if tried { ProviderError::Signature } else { ProviderError::Key })
+    }
+}
+
+/// Says whom a token is about, or why it is refused; `now` is in seconds since 1970.
+pub(super) fn check<'a>(providers: &'a [Provider], token: &str, now: i64) -> Result<Identified<'a>, ProviderError> {
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err(ProviderError::Form);
+    }
+    let mut parts = token.split('.');
+    let (Some(header), Some(payload), Some(signature), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(ProviderError::Form);
+    };
+    let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| ProviderError::Form);
+    let object = |bytes: Vec<u8>| {
+        serde_json::from_slice::<Value>(&bytes).ok().filter(Value::is_object).ok_or(ProviderError::Form)
+    };
+    let signed = &token.as_bytes()[..header.len() + 1 + payload.len()];
+    let (header, claims, signature) = (object(decode(header)?)?, object(decode(payload)?)?, decode(signature)?);
+    let issuer = claims["iss"].as_str().ok_or(ProviderError::Form)?.trim_end_matches('/');
+    let provider = providers.iter().find(|provider| provider.issuer == issuer).ok_or(ProviderError::Issuer)?;
+    provider.verify(&header, signed, &signature)?;
+    let audiences = texts(&claims["aud"]);
+    if !audiences.contains(&provider.audience) {
+        return Err(ProviderError::Audience);
+    }
+    let seconds = |name: &str| claims[name].as_f64().map(|seconds| seconds as i64);
+    if seconds("exp").ok_or(ProviderError::Form)?.saturating_add(SKEW_SECONDS_MAX) <= now {
+        return Err(ProviderError::Expired);
+    }
+    if seconds("nbf").is_some_and(|begins| begins.saturating_sub(SKEW_SECONDS_MAX) > now) {
+        return Err(ProviderError::NotYet);
+    }
+    let subject = claims["sub"].as_str().ok_or(ProviderError::Form)?.to_owned();
+    let named = |name: &str| normal_key(&format!("{}:{name}", provider.name()));
+    let other = claims.as_object().into_iter().flatten().filter(|(name, _)| !name.contains('/'));
+    let claims =
+        other.map(|(name, value)| (named(name), texts(value))).filter(|(_, values)| !values.is_empty()).collect();
+    Ok(Identified { provider: provider.name(), subject, audience: provider.audience.clone(), claims })
+}
+
+/// A text, or the texts of a list.
+fn texts(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(text) => vec![text.clone()],
+        Value::Bool(_) | Value::Number(_) => vec![value.to_string()],
+        Value::Array(list) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Keys and tokens were made for this test with a library of Python; the private keys are gone.
+    const KEYS: &str = r#"{"keys":[{"kty":"RSA","kid":"r","use":"sig","n":"v3f-EWka2GfLY-khUIYx484aZmio9dvMIqq5V76CBRYzAxg888wgsPpVZ7s5f04un_ZwXxt0umSJ8cEkE1lTiftl-YmEJTU9DyF4IL4IYni3jIrK3_VWng_udZdJ3QsFMr0qqvOPpEQiUHOgNI_vUgGCL0eh8C9O5IPCe44F11exrPmBj6_UvusQxzDOg6CszXjS9IQ253Z18qlBZvcCaWRFxR6fdXb2O1JkThNYmY2Ph4h4juGHNrMTrwUq6uCn4qcnnOF91coy4DlhpWw7u4TiyMr9xSW2Ij5fqDBJlfpEqMgwDVgYnBw3V15HCwSAX0txlWBeL0o5bWFK7og3zQ","e":"AQAB"},{"kty":"EC","crv":"P-256","kid":"e","x":"Th3IGiSGD7IbEtkd2NFBqGL9M-LpoCGm-H1WO_SH4UM","y":"jhwHB4cJGVVnV8tPBNe52eWnTDLXITgdoepTJBzBOdM"},{"kty":"OKP","crv":"Ed25519","kid":"o","x":"AA"}]}"#;
+    /// For the issuer https://id.example.com/realms/Main, the audiences other and margay, from 1000 to 2000.
+    const RS256: &str = "eyJhbGciOiJSUzI1NiIsImtpZCI6InIifQ.eyJpc3MiOiJodHRwczovL2lkLmV4YW1wbGUuY29tL3JlYWxtcy9NYWluIiwiYXVkIjpbIm90aGVyIiwibWFyZ2F5Il0sInN1YiI6IkFubiIsImV4cCI6MjAwMCwibmJmIjoxMDAwLCJncm91cHMiOlsiYSIsImIiXX0.TVIIIixOLhqnOf0df6JybQgt7jvu2vCCCtL6h4oD-QfXpgYxtBzdp_sC5w_GRxhW8nADyak8pgynbQQ7WQPRwGpwgG4_cxcA3Q7nn7wQ91__E8-U9m0FsUJ1ylSws9MS9e7fBQUsn_r5sl8hcQx4WuFX7PsqxiSuIITzqNlMG_tsvewAoHk51Ot3H_8JOHoIaHEkQ6Bsd63tNWZF-lFRg7aDK2uY2SiaFNtWp5vp-99OKFRbWDkKDdodHVa_oBdXAkgPp99zLHAJcV-sXkadnCHphpbC8ejsysptSb1gsRvwlZkcbtKUoB5-PdT4oCRbMwR5dzQvxnU595vgYdUjbA";
+    const ES256: &str = "eyJhbGciOiJFUzI1NiIsImtpZCI6ImUifQ.eyJpc3MiOiJodHRwczovL2lkLmV4YW1wbGUuY29tL3JlYWxtcy9NYWluIiwiYXVkIjpbIm90aGVyIiwibWFyZ2F5Il0sInN1YiI6IkFubiIsImV4cCI6MjAwMCwibmJmIjoxMDAwLCJncm91cHMiOlsiYSIsImIiXX0.RAhFfPAu7YKArYMaX4NAxbowFSl10wIrqiTKWzgxOg-JggDrZv5061RRr8at4yJMjQpX_NC215j5XQqhj-5GBw";
+    /// Not signed at all, and signed with the public key as a secret.
+    const NONE: &str = "eyJhbGciOiJub25lIiwia2lkIjoiciJ9.eyJpc3MiOiJodHRwczovL2lkLmV4YW1wbGUuY29tL3JlYWxtcy9NYWluIiwiYXVkIjpbIm90aGVyIiwibWFyZ2F5Il0sInN1YiI6IkFubiIsImV4cCI6MjAwMCwibmJmIjoxMDAwLCJncm91cHMiOlsiYSIsImIiXX0.";
+    const HS256: &str = "eyJhbGciOiJIUzI1NiIsImtpZCI6InIifQ.eyJpc3MiOiJodHRwczovL2lkLmV4YW1wbGUuY29tL3JlYWxtcy9NYWluIiwiYXVkIjpbIm90aGVyIiwibWFyZ2F5Il0sInN1YiI6IkFubiIsImV4cCI6MjAwMCwibmJmIjoxMDAwLCJncm91cHMiOlsiYSIsImIiXX0.NA2-PvXar8ozsFNc5BejU-m_7JjVPT5_XlkxF2TUB-o";
+
+    fn provider(issuer: &str, audience: &str) -> Vec<Provider> {
+        vec![Provider::new(issuer, audience, KEYS.as_bytes()).unwrap()]
+    }
+
+    const ISSUER: &str = "https://id.example.com/realms/Main";
+
+    #[test]
+    fn tokens_are_believed_for_their_issuer_audience_and_time() {
+        let providers = provider(ISSUER, "margay");
+        for token in [RS256, ES256] {
+            let identified = check(&providers, token, 1500).unwrap();
+            assert_eq!((identified.provider, identified.subject.as_str()), ("id.example.com/realms/Main", "Ann"));
+            let claim = |name: &str| {
+                let key = normal_key(&format!("id.example.com/realms/Main:{name}"));
+                identified.claims.iter().find(|(own, _)| *own == key).map(|(_, values)| values.clone())
+            };
+            assert_eq!(claim("sub").unwrap(), ["Ann"]);
+            assert_eq!(claim("groups").unwrap(), ["a", "b"]);
+            assert_eq!(check(&providers, token, 2060).unwrap_err(), ProviderError::Expired);
+            assert_eq!(check(&providers, token, 900).unwrap_err(), ProviderError::NotYet);
+            assert_eq!(check(&provider(ISSUER, "else"), token, 1500).unwrap_err(), ProviderError::Audience);
+            assert_eq!(check(&provider("https://else", "margay"), token, 1500).unwrap_err(), ProviderError::Issuer);
+        }
+    }
+
+    #[test]
+    fn no_other_algorithm_and_no_changed_token_is_believed() {
+        let providers = provider(ISSUER, "margay");
+        for token in [NONE, HS256] {
+            assert_eq!(check(&providers, token, 1500).unwrap_err(), ProviderError::Key);
+        }
+        for token in [RS256, ES256] {
+            for at in 0..token.len() {
+                let mut broken = token.as_bytes().to_vec();
+                broken[at] = if broken[at] == b'A' { b'B' } else { b'A' };
+                let broken = String::from_utf8(broken).unwrap();
+                // The last character of a part may hold bits that mean nothing; base64 refuses those.
+                assert!(check(&providers, &broken, 1500).is_err(), "{at}");
+            }
+        }
+        for bad in ["", ".", "..", "a.b.c", "a.b.c.d", "e30.e30.", "bnVsbA.bnVsbA.AA"] {
+            assert_eq!(check(&providers, bad, 1500).unwrap_err(), ProviderError::Form, "{bad}");
+        }
+        for keys in [
+            "",
+            "{}",
+            r#"{"keys":[]}"#,
+            r#"{"keys":[{"kty":"RSA","n":"AA"}]}"#,
+            r#"{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}]}"#,
+        ] {
+            assert_eq!(Provider::new(ISSUER, "margay", keys.as_bytes()).unwrap_err(), ProviderError::KeySet, "{keys}");
+        }
+    }
+}

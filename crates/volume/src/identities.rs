@@ -1,0 +1,106 @@
+//! Rows of who may call: accounts, users, keys and policies. The volume keeps them and knows nothing of their meaning.
+//!
+//! Why:        they live and are saved with the data that they guard, and change in one step with each other.
+//! Layout:     rows `y` (docs/format/identities.md); the row `y` alone counts changes.
+//! Invariants: W1 a change asserts the generation that it was decided on, so of two side by side one is decided again.
+//! Not here:   what a row means (margay-iam), secrets (they come sealed).
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use margay_meta::Seq;
+
+use crate::api::Error;
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::key;
+use crate::open::Volume;
+use crate::seen::Seen;
+
+/// First byte of a value.
+const LAYOUT: u8 = 1;
+/// Most rows that one change writes.
+pub const IDENTITY_CHANGES_MAX: usize = 1000;
+
+/// One row: what it is, its name, and its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityRow {
+    pub kind: u8,
+    pub name: String,
+    pub content: Bytes,
+}
+
+/// All rows of one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identities {
+    pub rows: Vec<IdentityRow>,
+    /// Another one after each change.
+    pub generation: u64,
+}
+
+/// A row to write, or to remove when it has no content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityChange {
+    pub kind: u8,
+    pub name: String,
+    pub content: Option<Vec<u8>>,
+}
+
+impl Volume {
+    pub async fn identities(&self) -> Result<Identities, Error> {
+        let mut seq = Seq::default();
+        let found = self.retry(|seen| {
+            let found = self.read_identities(seen);
+            seq = seq.max(seen.seq);
+            found
+        });
+        self.settle(seq).await?;
+        found
+    }
+
+    fn read_identities(&self, seen: &mut Seen) -> Result<Identities, Refused> {
+        let generation = self.get(&key::identity_generation(), seen)?.map_or(0, |row| row.version.0);
+        let mut rows = Vec::new();
+        self.scan(&key::identities(), seen, |row| {
+            let (kind, name) = key::parse_identity(row.key)?;
+            match row.value.split_first() {
+                Some((&LAYOUT, content)) => {
+                    rows.push(IdentityRow { kind, name: name.to_owned(), content: Bytes::copy_from_slice(content) });
+                    Ok(ControlFlow::Continue(()))
+                }
+                _ => Err(Error::Corrupt(format!("the record of {name} has an unknown layout"))),
+            }
+        })?;
+        // Every change writes the generation: when it is the same, the scan saw one moment.
+        if self.still(seen)? { Ok(Identities { rows, generation }) } else { Err(Refused::Conflict) }
+    }
+
+    /// Applies changes that were decided on `generation`; `PreconditionFailed` when there were others since. Gives the
+    /// new generation.
+    pub async fn change_identities(&self, generation: u64, changes: &[IdentityChange]) -> Result<u64, Error> {
+        self.check_room()?;
+        if changes.len() > IDENTITY_CHANGES_MAX {
+            return Err(Error::TooLarge);
+        }
+        let done = self.retry(|seen| {
+            let row = self.get(&key::identity_generation(), seen)?;
+            let version = row.map(|row| row.version);
+            if version.map_or(0, |version| version.0) != generation {
+                return Err(Error::PreconditionFailed.into());
+            }
+            let mut draft = Draft::default();
+            draft.assert_unchanged(key::identity_generation(), version);
+            draft.put(key::identity_generation(), vec![LAYOUT]);
+            for change in changes {
+                let row = key::identity(change.kind, &change.name);
+                match &change.content {
+                    Some(content) => drop(draft.put(row, [&[LAYOUT], content.as_slice()].concat())),
+                    None => draft.delete(row),
+                }
+            }
+            let seq = self.commit(draft)?;
+            Ok((seq.0, seq))
+        });
+        self.answer(done).await
+    }
+}

@@ -1,0 +1,80 @@
+//! Temporary keys: everything about a session is sealed in its token, so nothing of it is stored.
+//!
+//! Invariants: T1 a token vouches for one access key until it expires.  T2 a session has the rights that its role or
+//!             user has now, not those it had when the session began; without role or user it has none.
+
+use std::sync::Arc;
+
+use margay_env::{Env, Timestamp};
+use margay_iam::registry::{Identity, Registry};
+use margay_iam::{Kind, Policy};
+use margay_s3::auth::{Credential, Secret};
+use margay_s3::identities::{Found, NewSession, SessionKeys};
+use serde::{Deserialize, Serialize};
+
+use super::seal::SealKey;
+use crate::keys;
+
+/// What a token holds.
+#[derive(Serialize, Deserialize)]
+struct Content {
+    key: String,
+    secret: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    role: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    session: String,
+    expires: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    policy: Option<String>,
+}
+
+/// Keys of a new session.
+pub(super) fn begin(seal: &SealKey, env: &Env, new: &NewSession) -> SessionKeys {
+    let access_key = keys::new_access_key(env, "ASIA");
+    let secret = keys::new_secret(env);
+    let expires = env.clock.now().seconds() + i64::from(new.seconds);
+    let content = Content {
+        key: access_key.clone(),
+        secret: secret.clone(),
+        role: new.role.clone(),
+        user: new.user.clone(),
+        session: new.session.clone(),
+        expires,
+        policy: new.policy.clone(),
+    };
+    let json = serde_json::to_vec(&content).expect("a session is text and numbers");
+    SessionKeys { access_key, secret, token: seal.seal_session(env, &json), expires }
+}
+
+/// Whose temporary key this is.
+pub(super) fn find(seal: &SealKey, registry: &Registry, access_key: &str, token: &str, now: Timestamp) -> Found {
+    let content = seal.open_session(token).and_then(|json| serde_json::from_slice::<Content>(&json).ok());
+    let Some(content) = content.filter(|content| content.key == access_key) else { return Found::Nobody };
+    if now.seconds() >= content.expires {
+        return Found::Expired;
+    }
+    let policy = match &content.policy {
+        None => None,
+        // Sealed by this program, which took it then.
+        Some(json) => match Policy::parse_stored(Kind::Identity, json.as_bytes()) {
+            Ok(policy) => Some(Arc::new(policy)),
+            Err(_) => return Found::Nobody,
+        },
+    };
+    let identity = match (&content.role, &content.user) {
+        (Some(role), _) => registry.session(role, &content.session, policy),
+        (None, Some(user)) => {
+            registry.user(user).map(|identity| Identity { session_policy: policy, ..Identity::clone(&identity) })
+        }
+        (None, None) => None,
+    };
+    match identity {
+        Some(identity) => {
+            let credential = Credential { secret: Secret::new(&content.secret), session_token: Some(token.into()) };
+            Found::Known(credential, Arc::new(identity))
+        }
+        None => Found::Nobody,
+    }
+}
