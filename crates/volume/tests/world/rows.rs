@@ -11,6 +11,8 @@ pub const BLOCK: u64 = 0o060_000;
 pub const CHAR: u64 = 0o020_000;
 pub const FIFO: u64 = 0o010_000;
 const FLAG_RARE: u8 = 4;
+/// The documents of a file that was completed from parts.
+const UPLOAD: u8 = 32;
 pub const FLAG_XATTRS: u8 = 8;
 
 pub fn key(table: u8, ino: u64, rest: &[u8]) -> Vec<u8> {
@@ -77,21 +79,28 @@ impl RawFile {
         [&[1, 1, self.flags], &front[..], &self.etag, &back, &self.rest].concat()
     }
 
-    /// Names, of a file without other rare fields.
+    /// Names, of a file with no rare fields but that and the document of its upload.
     pub fn links(&self) -> u8 {
         match (self.flags & FLAG_RARE, self.rest.as_slice()) {
-            (0, _) => 1,
-            (_, [.., 4, links]) => *links,
+            (0, _) | (_, [.., 8, UPLOAD]) => 1,
+            (_, [.., 12, links, UPLOAD] | [.., 4, links]) => *links,
             (_, rest) => panic!("{rest:?}"),
         }
     }
 
     pub fn set_links(&mut self, links: u8) {
-        if self.flags & FLAG_RARE != 0 {
-            self.rest.truncate(self.rest.len() - 2);
-        }
+        let (uploaded, old) = match (self.flags & FLAG_RARE, self.rest.as_slice()) {
+            (0, _) => (false, 0),
+            (_, [.., 8, UPLOAD]) => (true, 2),
+            (_, [.., 12, _, UPLOAD]) => (true, 3),
+            _ => (false, 2),
+        };
+        self.rest.truncate(self.rest.len() - old);
         self.flags |= FLAG_RARE;
-        self.rest.extend_from_slice(&[4, links]);
+        match uploaded {
+            true => self.rest.extend_from_slice(&[12, links, UPLOAD]),
+            false => self.rest.extend_from_slice(&[4, links]),
+        }
     }
 
     pub fn set_device(&mut self, device: u64) {
