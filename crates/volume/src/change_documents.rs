@@ -9,8 +9,9 @@ use crate::api::{Error, ObjectName, VersionId};
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
+use crate::event::{EventKind, Told};
 use crate::get_object::explicit_object;
-use crate::kinds::Documents;
+use crate::kinds::{Document, Documents};
 use crate::open::Volume;
 use crate::paths::{Done, Walk, split};
 use crate::place;
@@ -67,6 +68,11 @@ impl Volume {
         };
         let old = self.documents_of(&located.file, seen)?;
         let new = decide(old.clone())?;
+        if let Some(kind) = told_of_tags(&old, &new) {
+            let version = object.keeps().then_some(located.file.version.id());
+            let told = Told { kind, key, size: located.file.size, etag: located.file.etag, version };
+            self.draft_event(&mut draft, &walk.path, &told)?;
+        }
         walk.path.assert_in(&mut draft);
         located.assert_in(&mut draft);
         let mut file = located.file.clone();
@@ -74,5 +80,14 @@ impl Volume {
         file.changed = file.changed.max(self.now());
         place::put_file(&mut draft, located.row_key.clone(), file, None)?;
         Ok(Done::Changed((), self.commit(draft)?))
+    }
+}
+
+/// What a change of an object's tags is told as; `None` when they stay.
+fn told_of_tags(old: &Documents, new: &Documents) -> Option<EventKind> {
+    match (old.get(&Document::Tags), new.get(&Document::Tags)) {
+        (before, after) if before == after => None,
+        (_, Some(_)) => Some(EventKind::TaggingPut),
+        (_, None) => Some(EventKind::TaggingDelete),
     }
 }

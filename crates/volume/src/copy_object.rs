@@ -13,6 +13,7 @@ use crate::api::{CopyRequest, Error, Headers, PutOutcome, Versioning};
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
+use crate::event::{EventKind, Told};
 use crate::key;
 use crate::kinds::Documents;
 use crate::names::Located;
@@ -65,6 +66,9 @@ impl Volume {
             }
             _ => self.draft_copy(&mut draft, walk, &source, &current, stored, seen)?,
         };
+        let PutOutcome { etag, version, .. } = outcome;
+        let told = Told { kind: EventKind::Copy, key: request.key, size: source.file.size, etag, version };
+        self.draft_event(&mut draft, &walk.path, &told)?;
         let seq = self.commit(draft)?;
         Ok(Done::Changed(outcome, seq))
     }

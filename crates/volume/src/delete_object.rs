@@ -11,11 +11,13 @@
 
 use std::ops::ControlFlow;
 
+use margay_env::Timestamp;
 use margay_meta::Seq;
 
-use crate::api::{DeleteRequest, Deleted, Error, VersionId};
+use crate::api::{DeleteRequest, Deleted, ETag, Error, VersionId, Versioning};
 use crate::draft::Draft;
 use crate::error::Refused;
+use crate::event::{EventKind, Told};
 use crate::key::{self, Counted, Ino};
 use crate::names::Located;
 use crate::open::Volume;
@@ -24,6 +26,15 @@ use crate::put_object::{Current, check_key};
 use crate::record::{DeleteMarker, DirectoryEntry, Version};
 use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
+
+/// Why a key's object is deleted.
+#[derive(Clone, Copy, Debug)]
+enum Reason<'a> {
+    /// A client wants it, under its condition.
+    Asked(&'a DeleteRequest<'a>),
+    /// The lifecycle of the bucket says so of what was last modified then.
+    Due(Timestamp),
+}
 
 impl Volume {
     /// Fine when there is nothing to delete, but `NoSuchKey` when the condition wants something to be there.
@@ -61,12 +72,22 @@ impl Volume {
         Ok(answers)
     }
 
+    /// Ends the current object of a key that is due by its bucket's lifecycle, if it is still the one that was last
+    /// modified at `modified`; `Ok(false)`: it is not. `Locked` when that would be for good and a lock forbids it.
+    pub async fn expire_object(&self, bucket: &str, key: &str, modified: Timestamp) -> Result<bool, Error> {
+        let done = self.change(bucket, split(key), |walk, seen| {
+            let _turn = self.latch(walk.path.directory()).lock();
+            self.try_delete(walk, key, Reason::Due(modified), seen)
+        });
+        self.answer(done.map(|(deleted, seq)| (deleted.removed, seq))).await
+    }
+
     fn delete_now(&self, bucket: &str, request: &DeleteRequest<'_>) -> Result<(Deleted, Seq), Error> {
         self.change(bucket, split(request.key), |walk, seen| {
             let _turn = self.latch(walk.path.directory()).lock();
             match request.version {
                 Some(version) => self.try_delete_version(walk, (request, version), seen),
-                None => self.try_delete(walk, request, seen),
+                None => self.try_delete(walk, request.key, Reason::Asked(request), seen),
             }
         })
     }
@@ -74,12 +95,19 @@ impl Volume {
     fn try_delete(
         &self,
         walk: &Walk<'_>,
-        request: &DeleteRequest<'_>,
+        name: &str,
+        reason: Reason<'_>,
         seen: &mut Seen,
     ) -> Result<Done<Deleted>, Refused> {
-        let current = self.current(walk, request.key, seen)?;
-        request.condition.check(current.etag(walk))?;
+        let current = self.current(walk, name, seen)?;
         let key = current.object;
+        match reason {
+            Reason::Asked(request) => request.condition.check(current.etag(walk))?,
+            Reason::Due(modified) if self.modified_at(&current, walk, seen)? != Some(modified) => {
+                return Ok(Done::Unchanged(Deleted::default(), self.engine.last_seq()));
+            }
+            Reason::Due(_) => self.check_expiry(&current)?,
+        }
         let removed = current.file.is_some() || current.explicit(walk);
         if !removed && !key.keeps() {
             // Absent also when a directory on the way is: the walk saw that.
@@ -89,7 +117,7 @@ impl Volume {
         walk.path.assert_in(&mut draft);
         let version = match key.keeps() {
             true => {
-                check_key(request.key)?;
+                check_key(name)?;
                 self.check_room()?;
                 current.assert_in(&mut draft, walk);
                 Some(self.draft_delete_marker(&mut draft, &key, current.file.as_ref(), seen)?)
@@ -105,8 +133,27 @@ impl Volume {
         if removed {
             self.draft_entry_gone(&mut draft, walk, &current)?;
         }
+        let kind = reason.event(version.is_some());
+        self.draft_event(&mut draft, &walk.path, &Told { kind, key: name, size: 0, etag: ETag::default(), version })?;
         let seq = self.commit(draft)?;
         Ok(Done::Changed(Deleted { removed, version, marker: version.is_some() }, seq))
+    }
+
+    /// When what S3 sees at the key was last modified.
+    fn modified_at(&self, current: &Current<'_>, walk: &Walk<'_>, seen: &mut Seen) -> Result<Option<Timestamp>, Error> {
+        match &current.file {
+            Some(old) => Ok(Some(old.file.modified)),
+            None if current.explicit(walk) => self.modified(walk.path.directory(), seen).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Refuses to expire a locked object, unless it stays as a version below a delete marker.
+    fn check_expiry(&self, current: &Current<'_>) -> Result<(), Error> {
+        match &current.file {
+            Some(old) if current.object.versioning != Versioning::Enabled => self.check_unlocked(&old.file, false),
+            _ => Ok(()),
+        }
     }
 
     /// Drafts a delete marker as the newest version of a key, and that the current object is displaced.
@@ -194,5 +241,17 @@ impl Volume {
             }
         }
         Ok(other)
+    }
+}
+
+impl Reason<'_> {
+    /// What is told; `marked`: there is a delete marker now.
+    fn event(self, marked: bool) -> EventKind {
+        match (self, marked) {
+            (Reason::Asked(_), false) => EventKind::Delete,
+            (Reason::Asked(_), true) => EventKind::DeleteMarkerCreated,
+            (Reason::Due(_), false) => EventKind::Expired,
+            (Reason::Due(_), true) => EventKind::ExpiredToMarker,
+        }
     }
 }

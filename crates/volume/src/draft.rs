@@ -24,6 +24,7 @@ pub(crate) struct Draft {
     places: HashMap<Vec<u8>, usize>,
     /// Share rows that were put, perhaps deleted since.
     shares: BTreeSet<Vec<u8>>,
+    events: u64,
 }
 
 impl Draft {
@@ -165,6 +166,16 @@ impl Draft {
             }
         }
         notice
+    }
+
+    /// One of the puts queues an event.
+    pub(crate) fn count_event(&mut self) {
+        self.events += 1;
+    }
+
+    /// How many events this draft queues.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
     }
 
     pub(crate) fn deletes(&self, key: &[u8]) -> bool {

@@ -9,11 +9,13 @@ use margay_env::Timestamp;
 use margay_segment::{Extent, Run, SegmentId};
 
 use crate::api::{ETag, Headers, Versioning};
+use crate::event::{Event, EventKind};
 use crate::key::{self, Ino, Live};
 use crate::kinds::{Document, Documents, Setting};
 use crate::quota::Quota;
 use crate::record::data::{Data, decode_extent_row, extent_row};
 use crate::record::entry::encode_link;
+use crate::record::event;
 use crate::record::multipart::{decode_part_checksums, decode_part_sizes, encode_part_checksums, encode_part_sizes};
 use crate::record::{
     Bucket, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry, Orphan, PartRecord, Summary,
@@ -31,6 +33,7 @@ pub fn row_key(bytes: &[u8]) {
         key::parse_part(bytes).map(|(upload, number)| key::part(upload, number)).ok(),
         key::parse_share(bytes).map(|(segment, offset, owner)| key::share(segment, offset, owner)).ok(),
         key::parse_live(bytes).map(|(segment, side)| key::live(segment, side)).ok(),
+        key::parse_event(bytes).map(|(target, number)| key::event(&target, number)).ok(),
         key::parse_setting(bytes).map(|(root, setting, piece)| key::setting_piece(root, setting, piece)).ok(),
         key::parse_document(bytes).map(|(ino, document)| key::document(ino, document)).ok(),
         key::parse_version(bytes).map(|(root, name, sequence)| key::version(root, &name, sequence)).ok(),
@@ -93,6 +96,7 @@ pub fn row_value(bytes: &[u8]) {
             let parts = u16::from_le_bytes(*parts);
             round(value, |value| decode_part_sizes(value, parts), |sizes| encode_part_sizes(sizes));
         }
+        12 => round(value, event::decode, |(event, rule)| event::encode(event, rule)),
         _ => {
             let _ = bucket::decode_counter(value);
             let _ = inos::decode(value);
@@ -104,6 +108,18 @@ fn sample_file(data: Data) -> FileEntry {
     let headers = [("content-type", "text/plain"), ("x-amz-meta-a", "ü")];
     let headers: Headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     FileEntry::new(Ino(300), 5, ETag { digest: [7; 16], parts: 2 }, Timestamp(1_700_000_000_000_000_000), data, headers)
+}
+
+fn sample_event(at: Timestamp) -> Event {
+    Event {
+        kind: EventKind::Copy,
+        at,
+        bucket: "cats".to_owned(),
+        key: "a/b".to_owned(),
+        size: 7,
+        etag: ETag { digest: [3; 16], parts: 2 },
+        version: "null".to_owned(),
+    }
 }
 
 /// Real encodings to begin with: target, name, bytes.
@@ -149,6 +165,7 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_key", "share", key::share(SegmentId(9), 64, Ino(3))),
         ("row_key", "setting", key::setting_piece(Ino(3), Setting::Cors, 1)),
         ("row_key", "document", key::document(Ino(3), Document::Tags)),
+        ("row_key", "event", key::event("orders", 515)),
         ("row_key", "live", key::live(SegmentId(9), Live::Lost)),
         ("row_key", "version", key::version(Ino(3), "a\0b", 77)),
         ("row_key", "null_version", key::null_version(Ino(3), "a/b")),
@@ -169,6 +186,7 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_value", "quota", value(10, &Quota { objects: Some(5), bytes: Some(4096) }.encode())),
         ("row_value", "version", value(11, &version.encode().value)),
         ("row_value", "delete_marker", value(11, &marker.encode())),
+        ("row_value", "event", value(12, &event::encode(&sample_event(modified), "rule"))),
         ("row_value", "counter", value(8, &5u64.to_be_bytes())),
     ]
 }

@@ -7,11 +7,13 @@
 //!             K3 an escaped string ends in 00 01 and sorts as its bytes do.
 
 mod escape;
+mod events;
 mod identity;
 
 use margay_segment::SegmentId;
 
 use self::escape::{escape, escape_open, unescape};
+pub(crate) use self::events::{all_events, event, events, parse_event};
 pub(crate) use self::identity::{identities, identity, identity_generation, parse_identity};
 use crate::kinds::{Document, Setting};
 use crate::numbered::{Numbered, kind_of};
@@ -22,6 +24,7 @@ use crate::record::Damaged;
 pub struct Ino(pub u64);
 
 const BUCKET: u8 = b'b';
+const EVENT: u8 = b'q';
 const USAGE: u8 = b'c';
 const DIRECTORY: u8 = b'd';
 const ENTRY: u8 = b'e';

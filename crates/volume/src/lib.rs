@@ -22,6 +22,9 @@ mod delete_object;
 mod documents;
 mod draft;
 mod error;
+mod event;
+mod event_queue;
+mod events;
 mod fresh;
 mod fsck;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -65,6 +68,7 @@ mod watch;
 pub use api::*;
 pub use blocking::{Blocking, OnThisThread};
 pub use changes::TreeChange;
+pub use event::{Event, EventKind, EventRouter, EventRules, QueuedEvent, Route};
 pub use fsck::{Finding, FindingKind, FsckOptions, FsckReport};
 pub use identities::{IDENTITY_CHANGES_MAX, Identities, IdentityChange, IdentityRow};
 pub use key::Ino;

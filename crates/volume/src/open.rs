@@ -23,6 +23,8 @@ use crate::blocking::{Blocking, OnThisThread};
 use crate::bucket_states::BucketStates;
 use crate::draft::Draft;
 use crate::error::Refused;
+use crate::event::EventRouter;
+use crate::event_queue::EventQueue;
 use crate::fresh::Fresh;
 use crate::inos::Inos;
 use crate::key::{self, Ino};
@@ -68,6 +70,10 @@ pub struct Options {
     pub memory_bytes_max: u64,
     /// Pieces that scattered writes may cut a file into; over it the most broken stretch is put together.
     pub file_pieces_max: usize,
+    /// Reads the notification rules of buckets; without it no change makes an event.
+    pub events: Option<Arc<dyn EventRouter>>,
+    /// Events that wait for their targets.
+    pub events_max: u64,
 }
 
 impl Default for Options {
@@ -80,6 +86,8 @@ impl Default for Options {
             file_memory_bytes_max: 16 << 20,
             memory_bytes_max: 256 << 20,
             file_pieces_max: 16_000,
+            events: None,
+            events_max: 1_000_000,
         }
     }
 }
@@ -113,6 +121,7 @@ pub struct Volume {
     pub(crate) fresh: Fresh,
     pub(crate) quotas: Quotas,
     pub(crate) bucket_states: BucketStates,
+    pub(crate) events: EventQueue,
 }
 
 impl Volume {
@@ -145,8 +154,10 @@ impl Volume {
             fresh,
             quotas: Quotas::default(),
             bucket_states: BucketStates::default(),
+            events: EventQueue::default(),
         };
         volume.read_quotas()?;
+        volume.count_events()?;
         volume.drain_orphans()?;
         Ok(Arc::new(volume))
     }
@@ -187,11 +198,15 @@ impl Volume {
 
     /// Commits, and tells the mounts.
     pub(crate) fn commit(&self, draft: Draft) -> Result<Seq, Refused> {
+        let events = draft.events();
         if !self.watchers.any() {
-            return draft.commit(&*self.engine);
+            let seq = draft.commit(&*self.engine)?;
+            self.events.grew(events);
+            return Ok(seq);
         }
         let notice = draft.notice(&self.known);
         let seq = draft.commit(&*self.engine)?;
+        self.events.grew(events);
         if notice != Notice::default() {
             self.watchers.tell(notice);
         }

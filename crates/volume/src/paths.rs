@@ -16,6 +16,7 @@ use crate::api::{Error, Versioning};
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::key::{self, Ino};
+use crate::kinds::Setting;
 use crate::object_lock::DefaultRetention;
 use crate::open::Volume;
 use crate::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
@@ -44,6 +45,8 @@ pub(crate) struct Path {
     pub(crate) object_lock: bool,
     /// What a new version gets that has no retention of its own.
     pub(crate) retention: Option<DefaultRetention>,
+    /// The bucket has notification rules.
+    pub(crate) notifies: bool,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -158,9 +161,11 @@ impl Volume {
     pub(crate) fn walk<'a>(&self, bucket: &str, directories: &'a str, seen: &mut Seen) -> Result<Walk<'a>, Error> {
         let (row, bucket_version) = self.bucket_row(bucket, seen)?;
         let retention = self.default_retention(&row, seen)?;
+        let notifies = row.settings.contains(Setting::Notification);
         let Bucket { root, versioning, object_lock, .. } = row;
         let bucket_key = key::bucket(bucket);
-        let mut path = Path { bucket_key, bucket_version, root, versioning, object_lock, retention, steps: Vec::new() };
+        let steps = Vec::new();
+        let mut path = Path { bucket_key, bucket_version, root, versioning, object_lock, retention, notifies, steps };
         let mut missing = directories;
         for name in directories.split_inclusive('/') {
             let key = key::entry(path.directory(), name.as_bytes());

@@ -9,6 +9,7 @@ use crate::api::{ETag, Error, KEY_BYTES_MAX, PutOutcome, PutRequest, VersionId};
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
+use crate::event::{EventKind, Told};
 use crate::key::{self, Counted, Ino};
 use crate::names::Located;
 use crate::open::Volume;
@@ -69,6 +70,9 @@ impl Volume {
         documents::draft_new(&mut draft, &mut file, &request.documents)?;
         let key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
         let outcome = current.outcome(&file);
+        let PutOutcome { etag, version, .. } = outcome;
+        let told = Told { kind: EventKind::Put, key: request.key, size: file.size, etag, version };
+        self.draft_event(&mut draft, &walk.path, &told)?;
         place::put_file(&mut draft, key, file, payload)?;
         let seq = self.commit(draft)?;
         Ok(Done::Changed(outcome, seq))

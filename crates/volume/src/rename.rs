@@ -16,6 +16,7 @@ use margay_meta::Seq;
 use crate::api::{Error, Versioning, WriteCondition};
 use crate::draft::Draft;
 use crate::error::Refused;
+use crate::event::{EventKind, Told};
 use crate::key::{self, Ino};
 use crate::open::Volume;
 use crate::paths::{Path, Walk, split};
@@ -59,7 +60,7 @@ impl Volume {
         source_walk.path.assert_in(&mut draft);
         // It would leave a locked version behind, and be one itself.
         self.check_unlocked(&moved.file, false)?;
-        self.draft_left(&mut draft, &source.object, moved, seen)?;
+        let left = self.draft_left(&mut draft, &source.object, moved, seen)?;
         let mut file = moved.file.clone();
         if source.object.keeps() {
             self.draft_locks_left(&mut draft, &mut file);
@@ -72,6 +73,10 @@ impl Volume {
         self.move_name(&mut draft, moved, target, &file)?;
         let steps = &source_walk.path.steps;
         self.vacate(&mut draft, source_walk.path.root, steps, source.entry_key.clone(), &directories_of(&walk.path))?;
+        let (size, etag, version) = (file.size, file.etag, current.outcome(&file).version);
+        self.draft_event(&mut draft, &walk.path, &Told { kind: EventKind::Copy, key: to, size, etag, version })?;
+        let kind = if left.is_some() { EventKind::DeleteMarkerCreated } else { EventKind::Delete };
+        self.draft_event(&mut draft, &walk.path, &Told { kind, key: from, size, etag, version: left })?;
         let seq = self.commit(draft)?;
         self.known.moved(ino, directory, to_name);
         Ok(seq)

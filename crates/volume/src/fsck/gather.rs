@@ -15,6 +15,7 @@ use crate::key::{self, Ino};
 use crate::kinds::{DocumentSet, SettingSet};
 use crate::open::Volume;
 use crate::record::data::{decode_extent_row, hole, is_hole};
+use crate::record::event;
 use crate::record::{
     Bucket, Damaged, Data, DirectoryEntry, Entry, FileEntry, Orphan, PartRecord, UploadRecord, VersionRow,
 };
@@ -178,6 +179,10 @@ pub(super) fn gather(volume: &Volume, findings: &mut Findings) -> Result<Rows, E
         rows.roots.insert(bucket.root, key::parse_bucket(row)?.to_owned());
         findings.report.buckets += 1;
         Ok(())
+    })?;
+    table(volume, findings, &key::all_events(), |row, value, _| {
+        key::parse_event(row)?;
+        event::decode(value).map(|_| ())
     })?;
     gather_inodes(volume, &mut rows, findings)?;
     gather_entries(volume, &mut rows, findings)?;

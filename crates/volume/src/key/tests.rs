@@ -52,6 +52,7 @@ proptest::proptest! {
         let _ = parse_part(&bytes);
         let _ = parse_share(&bytes);
         let _ = parse_live(&bytes);
+        let _ = parse_event(&bytes);
         let _ = parse_setting(&bytes);
         let _ = parse_document(&bytes);
     }

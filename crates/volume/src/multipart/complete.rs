@@ -19,6 +19,7 @@ use crate::api::{
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
+use crate::event::{EventKind, Told};
 use crate::key::{self, Ino};
 use crate::kinds::Document;
 use crate::multipart::FoundUpload;
@@ -106,6 +107,9 @@ impl Volume {
         let key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
         let outcome = current.outcome(&file);
         self.draft_end_of_upload(&mut draft, &found, &chosen, ino)?;
+        let kind = EventKind::CompleteMultipartUpload;
+        let told = Told { kind, key: wish.key, size: chosen.size, etag: chosen.etag, version: outcome.version };
+        self.draft_event(&mut draft, &walk.path, &told)?;
         place::put_file(&mut draft, key, file, None)?;
         let seq = self.commit(draft)?;
         Ok(Done::Changed((outcome, Some(found.record.ino)), seq))

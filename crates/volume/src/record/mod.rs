@@ -8,6 +8,7 @@ pub(crate) mod bucket;
 pub(crate) mod data;
 pub(crate) mod directory;
 pub(crate) mod entry;
+pub(crate) mod event;
 pub(crate) mod headers;
 pub(crate) mod multipart;
 pub(crate) mod orphan;

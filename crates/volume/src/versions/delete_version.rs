@@ -6,9 +6,10 @@
 //! Not here:   DELETE without a version (delete_object).
 
 use super::rows::FoundVersion;
-use crate::api::{DeleteRequest, Deleted, Error, VersionId};
+use crate::api::{DeleteRequest, Deleted, ETag, Error, VersionId};
 use crate::draft::Draft;
 use crate::error::Refused;
+use crate::event::{EventKind, Told};
 use crate::key::{self, Counted};
 use crate::open::Volume;
 use crate::paths::{Done, Walk};
@@ -34,6 +35,7 @@ impl Volume {
                 self.check_unlocked(&located.file, request.bypass_governance)?;
             }
             self.draft_current_gone(&mut draft, walk, &current, seen)?;
+            self.draft_version_event(&mut draft, walk, (request.key, version))?;
             let seq = self.commit(draft)?;
             return Ok(Done::Changed(Deleted { removed: true, version, marker: false }, seq));
         }
@@ -59,8 +61,20 @@ impl Volume {
                 true
             }
         };
+        self.draft_version_event(&mut draft, walk, (request.key, version))?;
         let seq = self.commit(draft)?;
         Ok(Done::Changed(Deleted { removed: true, version, marker }, seq))
+    }
+
+    /// Drafts that a version, which may be a delete marker, is told to be gone.
+    fn draft_version_event(
+        &self,
+        draft: &mut Draft,
+        walk: &Walk<'_>,
+        (key, version): (&str, Option<VersionId>),
+    ) -> Result<(), Error> {
+        let told = Told { kind: EventKind::Delete, key, size: 0, etag: ETag::default(), version };
+        self.draft_event(draft, &walk.path, &told)
     }
 
     /// Drafts that the current version goes, and that the newest row takes its place or the key has no object.

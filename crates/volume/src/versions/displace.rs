@@ -80,16 +80,16 @@ impl Volume {
     }
 
     /// Drafts that the current object of a key leaves it under its number, to be current at another one: a copy of it
-    /// is kept as far as versions are, below a delete marker.
+    /// is kept as far as versions are, below a delete marker, which this gives.
     pub(crate) fn draft_left(
         &self,
         draft: &mut Draft,
         key: &VersionedKey<'_>,
         current: &Located,
         seen: &mut Seen,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<VersionId>, Error> {
         if !key.keeps() {
-            return Ok(());
+            return Ok(None);
         }
         // Its other names would be other versions.
         if current.linked() {
@@ -106,7 +106,7 @@ impl Volume {
         }
         let marker = DeleteMarker { is_null: version.is_null, modified: self.now() };
         key.draft_marker(draft, version.sequence, marker);
-        Ok(())
+        Ok(Some(version.id()))
     }
 
     /// Drafts that the current object becomes a version row.

@@ -1,0 +1,121 @@
+//! Events: changes that a bucket's notifications ask for, queued until their targets have them.
+//!
+//! Why:        an event that is written after its change is lost by a crash in between, and one that is written before
+//!             may tell of a change that never was; so its row is part of the change's batch.
+//! Layout:     rows `q` (docs/format/keys.md): target, then a number that grows.
+//! Invariants: Q1 the rules that decide are those of the bucket's row that the batch asserts.
+//!             Q2 a number is taken after the change has read what it replaces; of two changes of one key the later
+//!                one has read the earlier one's commit, so it has the larger number.
+//!             Q3 only durable events are given out, and an event stays until it is forgotten: at least once.
+//!             Q4 at most `Options::events_max` wait; a change that would queue one more is refused.
+//! Not here:   what the rules say (the S3 door), sending (the binary).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::api::Error;
+use crate::draft::Draft;
+use crate::event::{Event, EventRouter, EventRules, QueuedEvent, Told};
+use crate::key;
+use crate::kinds::Setting;
+use crate::open::Volume;
+use crate::paths::Path;
+use crate::record::event;
+use crate::seen::Seen;
+
+/// Buckets whose rules are kept in memory; the next one empties it.
+const RULES_KEPT_MAX: usize = 1024;
+/// Events that one commit forgets.
+const FORGET_MAX: usize = 1024;
+
+impl Volume {
+    /// Drafts an event for everyone whom the bucket's notifications name. The draft asserts the path.
+    pub(crate) fn draft_event(&self, draft: &mut Draft, path: &Path, told: &Told<'_>) -> Result<(), Error> {
+        let Some(router) = self.options.events.as_ref().filter(|_| path.notifies) else { return Ok(()) };
+        let rules = self.event_rules(path, &**router)?;
+        let Told { kind, key, size, etag, version } = *told;
+        let version = version.map(|version| version.to_string()).unwrap_or_default();
+        let bucket = key::parse_bucket(&path.bucket_key)?.to_owned();
+        let event = Event { kind, at: self.now(), bucket, key: key.to_owned(), size, etag, version };
+        for route in rules.routes(event.kind, &event.key) {
+            if self.events.waiting.load(Ordering::Acquire) >= self.options.events_max {
+                tracing::warn!(bucket = event.bucket, "a change is refused: too many events wait for their targets");
+                return Err(Error::Busy);
+            }
+            let number = self.events.next_number(self.engine.last_seq());
+            draft.put(key::event(&route.target, number), event::encode(&event, &route.rule));
+            draft.count_event();
+        }
+        Ok(())
+    }
+
+    fn event_rules(&self, path: &Path, router: &dyn EventRouter) -> Result<Arc<dyn EventRules>, Error> {
+        if let Some((version, rules)) = self.events.rules.lock().get(&path.root)
+            && *version == path.bucket_version
+        {
+            return Ok(Arc::clone(rules));
+        }
+        // Read after the row: when the setting has changed since, the batch conflicts, and nobody asks for this
+        // version of the row again.
+        let document = self.setting_document(path.root, Setting::Notification, &mut Seen::default())?;
+        let rules = router.read(&document);
+        let mut known = self.events.rules.lock();
+        if known.len() >= RULES_KEPT_MAX {
+            known.clear();
+        }
+        known.insert(path.root, (path.bucket_version, Arc::clone(&rules)));
+        Ok(rules)
+    }
+
+    /// The oldest events that wait for a target, at most `max`; all of them are durable.
+    pub async fn queued_events(&self, target: &str, max: usize) -> Result<Vec<QueuedEvent>, Error> {
+        let mut seen = Seen::default();
+        let mut found = Vec::new();
+        if max > 0 {
+            self.scan(&key::events(target), &mut seen, |row| {
+                let (event, rule) = event::decode(row.value)?;
+                found.push(QueuedEvent { number: key::parse_event(row.key)?.1, event, rule });
+                Ok(if found.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            })?;
+        }
+        self.settle(seen.seq).await?;
+        Ok(found)
+    }
+
+    /// A target has these events. A crash before the commit is durable gives them out again.
+    pub fn forget_events(&self, target: &str, numbers: &[u64]) -> Result<(), Error> {
+        for some in numbers.chunks(FORGET_MAX) {
+            self.retry(|_| {
+                let mut draft = Draft::default();
+                some.iter().for_each(|number| draft.delete(key::event(target, *number)));
+                self.commit(draft)
+            })?;
+            self.events.shrank(some.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Counts what waits; called when the volume is opened.
+    pub(crate) fn count_events(&self) -> Result<(), Error> {
+        let (mut count, mut last) = (0, 0);
+        self.scan(&key::all_events(), &mut Seen::default(), |row| {
+            count += 1;
+            last = key::parse_event(row.key)?.1.max(last);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        self.events.waiting.store(count, Ordering::Release);
+        self.events.last_number.store(last, Ordering::Release);
+        Ok(())
+    }
+
+    /// Events that wait, for all targets.
+    pub fn events_waiting(&self) -> u64 {
+        self.events.waiting.load(Ordering::Acquire)
+    }
+
+    /// Resolves when an event was queued after this call.
+    pub fn event_queued(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.events.queued.listen()
+    }
+}

@@ -1,0 +1,194 @@
+//! Events: one for each change that the rules name, in the commit of the change.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod world;
+
+use std::sync::Arc;
+
+use margay_volume::*;
+use world::{World, wait};
+
+/// Everything but keys with `quiet` goes to the target `t`.
+#[derive(Debug)]
+struct Everything;
+
+impl EventRules for Everything {
+    fn routes(&self, _: EventKind, key: &str) -> Vec<Route> {
+        let wanted = !key.contains("quiet");
+        wanted.then(|| Route { target: "t".to_owned(), rule: "r".to_owned() }).into_iter().collect()
+    }
+}
+
+impl EventRouter for Everything {
+    fn read(&self, document: &[u8]) -> Arc<dyn EventRules> {
+        assert_eq!(document, b"rules");
+        Arc::new(Everything)
+    }
+}
+
+fn options(events_max: u64) -> Options {
+    Options { events: Some(Arc::new(Everything)), events_max, ..Options::default() }
+}
+
+fn world(events_max: u64) -> World {
+    let world = World::with_options(64 << 10, options(events_max));
+    wait(world.volume.create_bucket("bucket")).unwrap();
+    wait(world.volume.set_bucket_setting("bucket", Setting::Notification, b"rules")).unwrap();
+    world
+}
+
+fn put(world: &World, key: &str) -> Result<PutOutcome, Error> {
+    put_as(world, key, ETag { digest: [7; 16], parts: 0 })
+}
+
+fn put_as(world: &World, key: &str, etag: ETag) -> Result<PutOutcome, Error> {
+    let staged = world.stage("bucket", b"hello");
+    wait(world.volume.put_object(PutRequest { bucket: "bucket", key, etag, ..PutRequest::default() }, staged))
+}
+
+fn told(volume: &Volume) -> Vec<(EventKind, String)> {
+    let queued = wait(volume.queued_events("t", 1000)).unwrap();
+    assert!(queued.is_sorted_by(|before, after| before.number < after.number));
+    queued.into_iter().map(|queued| (queued.event.kind, queued.event.key)).collect()
+}
+
+fn one(kind: EventKind, key: &str) -> (EventKind, String) {
+    (kind, key.to_owned())
+}
+
+#[test]
+fn each_change_is_told_once_and_survives_a_restart() {
+    let world = world(100);
+    put(&world, "a/b").unwrap();
+    put(&world, "quiet").unwrap();
+    let copy =
+        CopyRequest { source_bucket: "bucket", source_key: "a/b", bucket: "bucket", key: "c", ..Default::default() };
+    wait(world.volume.copy_object(copy)).unwrap();
+    wait(world.volume.rename("bucket", "c", "d", &WriteCondition::None)).unwrap();
+    world.delete("bucket", "a/b").unwrap();
+    world.delete("bucket", "a/b").unwrap();
+    let expected = [
+        one(EventKind::Put, "a/b"),
+        one(EventKind::Copy, "c"),
+        one(EventKind::Copy, "d"),
+        one(EventKind::Delete, "c"),
+        one(EventKind::Delete, "a/b"),
+    ];
+    assert_eq!(told(&world.volume), expected);
+    let again =
+        Volume::open(margay_env::Env::real(), Arc::clone(&world.engine), Arc::clone(&world.store), options(100));
+    let again = again.unwrap();
+    assert_eq!((told(&again), again.events_waiting()), (expected.to_vec(), 5));
+    let numbers: Vec<u64> = wait(again.queued_events("t", 2)).unwrap().iter().map(|queued| queued.number).collect();
+    again.forget_events("t", &numbers).unwrap();
+    assert_eq!((told(&again), again.events_waiting()), (expected[2..].to_vec(), 3));
+    assert_eq!(wait(again.queued_events("other", 9)).unwrap(), []);
+    assert!(again.fsck(FsckOptions::default()).unwrap().findings.is_empty());
+}
+
+#[test]
+fn an_event_says_what_the_object_was() {
+    let world = world(100);
+    put(&world, "k").unwrap();
+    let queued = wait(world.volume.queued_events("t", 9)).unwrap().remove(0);
+    assert_eq!((queued.event.bucket.as_str(), queued.event.size, queued.rule.as_str()), ("bucket", 5, "r"));
+    assert_eq!(queued.event.etag, ETag { digest: [7; 16], parts: 0 });
+}
+
+#[test]
+fn without_rules_nothing_is_told() {
+    let world = world(100);
+    wait(world.volume.remove_bucket_setting("bucket", Setting::Notification)).unwrap();
+    put(&world, "k").unwrap();
+    assert_eq!(told(&world.volume), []);
+}
+
+#[test]
+fn when_too_many_wait_changes_are_refused_and_nothing_is_half_done() {
+    let world = world(2);
+    put(&world, "a").unwrap();
+    put(&world, "b").unwrap();
+    assert!(matches!(put(&world, "c"), Err(Error::Busy)));
+    assert!(matches!(wait(world.volume.head_object("bucket", "c", &Default::default())), Err(Error::NoSuchKey)));
+    put(&world, "quiet").unwrap();
+    let numbers: Vec<u64> =
+        wait(world.volume.queued_events("t", 1)).unwrap().iter().map(|queued| queued.number).collect();
+    world.volume.forget_events("t", &numbers).unwrap();
+    put(&world, "c").unwrap();
+    assert_eq!(told(&world.volume), [one(EventKind::Put, "b"), one(EventKind::Put, "c")]);
+}
+
+#[test]
+fn writers_side_by_side_are_told_in_the_order_of_their_commits() {
+    let world = world(100_000);
+    std::thread::scope(|scope| {
+        for writer in 0..4u8 {
+            let world = &world;
+            scope.spawn(move || {
+                for turn in 0..50u8 {
+                    let mut digest = [0; 16];
+                    (digest[0], digest[1]) = (writer, turn);
+                    put_as(world, "k", ETag { digest, parts: 0 }).unwrap();
+                }
+            });
+        }
+    });
+    let queued = wait(world.volume.queued_events("t", 1000)).unwrap();
+    assert_eq!(queued.len(), 200);
+    let current = wait(world.volume.head_object("bucket", "k", &Default::default())).unwrap().etag;
+    assert_eq!(queued.last().unwrap().event.etag, current);
+    for writer in 0..4u8 {
+        let of_one: Vec<u8> =
+            queued.iter().map(|one| one.event.etag.digest).filter(|one| one[0] == writer).map(|one| one[1]).collect();
+        assert!(of_one.is_sorted());
+    }
+}
+
+#[test]
+fn versions_and_delete_markers_are_told_with_their_ids() {
+    let world = world(100);
+    wait(world.volume.set_versioning("bucket", Versioning::Enabled)).unwrap();
+    let made = put(&world, "k").unwrap().version.unwrap();
+    let deleted = |request: DeleteRequest<'_>| wait(world.volume.delete_object("bucket", &request)).unwrap();
+    let marker = deleted(DeleteRequest::of("k")).version.unwrap();
+    for version in [marker, made, made] {
+        deleted(DeleteRequest { version: Some(version), ..DeleteRequest::of("k") });
+    }
+    let queued = wait(world.volume.queued_events("t", 9)).unwrap();
+    let told: Vec<_> = queued.into_iter().map(|queued| (queued.event.kind, queued.event.version)).collect();
+    let one = |kind, version: VersionId| (kind, version.to_string());
+    assert_eq!(
+        told,
+        [
+            one(EventKind::Put, made),
+            one(EventKind::DeleteMarkerCreated, marker),
+            one(EventKind::Delete, marker),
+            one(EventKind::Delete, made),
+        ]
+    );
+}
+
+#[test]
+fn expiry_of_a_kept_object_makes_a_delete_marker() {
+    let world = world(100);
+    put(&world, "plain").unwrap();
+    let modified = |key| wait(world.volume.head_object("bucket", key, &Default::default())).unwrap().modified;
+    let expire = |key, modified| wait(world.volume.expire_object("bucket", key, modified));
+    assert!(expire("plain", modified("plain")).unwrap());
+    wait(world.volume.set_versioning("bucket", Versioning::Enabled)).unwrap();
+    let made = put(&world, "k").unwrap().version;
+    let judged = modified("k");
+    assert!(!expire("k", margay_env::Timestamp(judged.0 - 1)).unwrap());
+    assert!(expire("k", judged).unwrap());
+    assert!(!expire("k", judged).unwrap());
+    let find = |version| wait(world.volume.head_version("bucket", "k", version, &Default::default()));
+    assert!(find(None).is_err() && find(made).is_ok());
+    let expected = [
+        one(EventKind::Put, "plain"),
+        one(EventKind::Expired, "plain"),
+        one(EventKind::Put, "k"),
+        one(EventKind::ExpiredToMarker, "k"),
+    ];
+    assert_eq!(told(&world.volume), expected);
+}
