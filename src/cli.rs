@@ -9,6 +9,7 @@ mod bucket;
 mod config;
 mod fsck;
 mod identity;
+mod inventory;
 mod mount;
 mod serve;
 mod status;

@@ -24,6 +24,7 @@ use crate::answer;
 use crate::buckets::{self, QuotaChange};
 use crate::exit::Failure;
 use crate::identities::{ORDER_BYTES_MAX, ORDER_PATH};
+use crate::inventory;
 use crate::listener::body::{RequestBody, ResponseBody};
 use crate::listener::{AnswerFuture, Handler};
 use crate::maintenance::Work;
@@ -52,6 +53,7 @@ impl Handler for Control {
                     return done(listed.map_err(|error| error.to_string()));
                 }
                 (&Method::POST, "/quota") => return done(quota(&server, request).await),
+                (&Method::POST, "/inventory") => return done(inventory_page(&server, request).await),
                 (&Method::GET, "/mounts") => return answer::json(StatusCode::OK, &server.mounts.status()),
                 (&Method::POST, ORDER_PATH) => {
                     return done(identities(&server, request).await);
@@ -96,6 +98,15 @@ async fn quota(server: &Server, request: Request<RequestBody>) -> Result<Value, 
     let (bucket, change) = QuotaChange::from_json(&wish(request).await?)?;
     let changed = buckets::change_quota(&server.storage.volume, &bucket, change).await;
     changed.map_err(|error| error.to_string())
+}
+
+/// One page of a bucket's objects.
+async fn inventory_page(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {
+    let wish = wish(request).await?;
+    let bucket = wish["bucket"].as_str().ok_or("the request lacks bucket")?;
+    let prefix = wish["prefix"].as_str().unwrap_or_default();
+    let page = inventory::page(&server.storage.volume, bucket, prefix, wish["after"].as_str()).await;
+    page.map_err(|error| error.to_string())
 }
 
 /// Mounts or unmounts.

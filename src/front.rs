@@ -11,6 +11,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use margay_s3::{Observer, RequestDone, S3Door};
 
+use crate::access_log::AccessLog;
 use crate::admin;
 use crate::answer;
 use crate::listener::body::RequestBody;
@@ -44,13 +45,21 @@ impl Handler for Front {
     }
 }
 
-/// Counts requests and writes the access log.
+/// Counts requests and writes the access logs.
 #[derive(Debug)]
-pub struct Recorder(pub Arc<Requests>);
+pub struct Recorder {
+    pub requests: Arc<Requests>,
+    pub access_log: Arc<AccessLog>,
+}
 
 impl Observer for Recorder {
+    fn wants_subject(&self) -> bool {
+        self.access_log.wants_lines()
+    }
+
     fn request_done(&self, done: &RequestDone<'_>) {
-        self.0.record(done.operation, done.status.as_u16(), done.total);
+        self.requests.record(done.operation, done.status.as_u16(), done.total);
+        self.access_log.note(done);
         tracing::debug!(
             target: "margay::access",
             peer = %done.peer,

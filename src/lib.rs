@@ -3,6 +3,7 @@
 //! Why:      the only package that names every crate; it holds no rules of the file system.
 //! Not here: what an operation means (margay-volume), what a request means (margay-s3).
 
+pub mod access_log;
 pub mod admin;
 pub mod answer;
 pub mod buckets;
@@ -13,12 +14,15 @@ pub mod exit;
 pub mod files;
 pub mod front;
 pub mod identities;
+pub mod inventory;
 pub mod keys;
+pub mod lifecycle;
 pub mod listener;
 pub mod logging;
 pub mod maintenance;
 pub mod metrics;
 pub mod mounts;
+pub mod notify;
 pub mod open_files;
 pub mod probe;
 pub mod progress;

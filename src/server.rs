@@ -12,11 +12,14 @@ use margay_env::{Env, OpenMode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::access_log::AccessLog;
 use crate::identities::Identities;
+use crate::lifecycle::Expiry;
 use crate::maintenance::Reclaimer;
 use crate::metrics::exposition::{Exposition, Kind};
 use crate::metrics::{Requests, Traffic};
 use crate::mounts::{MountWish, Mounts};
+use crate::notify::Notifier;
 use crate::wiring::Storage;
 
 /// Everything that pages and commands read; shared by all listeners.
@@ -26,6 +29,9 @@ pub struct Server {
     pub data: PathBuf,
     pub storage: Arc<Storage>,
     pub reclaimer: Reclaimer,
+    pub expiry: Expiry,
+    pub notifier: Notifier,
+    pub access_log: Arc<AccessLog>,
     pub mounts: Mounts,
     pub identities: Arc<Identities>,
     /// Bytes per second that a scrub may read.
@@ -42,6 +48,14 @@ impl Server {
     /// `Err` says why not everything can be read and written.
     pub fn health(&self) -> Result<(), String> {
         self.storage.health()
+    }
+
+    /// Ends what runs beside the requests, and begins nothing more of it.
+    pub fn stop_background(&self) {
+        self.storage.stop_works();
+        self.reclaimer.stop();
+        self.expiry.stop();
+        self.notifier.stop();
     }
 
     /// Mounts a bucket, which is made when it is absent. The error is one line.
@@ -79,6 +93,9 @@ impl Server {
         self.traffic.write(&mut out);
         self.storage.write_metrics(&mut out);
         self.write_reclaim_metrics(&mut out);
+        self.expiry.write_metrics(&mut out);
+        self.notifier.write_metrics(&mut out);
+        self.access_log.write_metrics(&mut out);
         self.mounts.write_metrics(&mut out);
         if let Ok(memory) = memory(&self.env) {
             out.value("process_resident_memory_bytes", Kind::Gauge, "Resident memory.", memory.resident_bytes);

@@ -14,8 +14,10 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::lifecycle::ExpiryLimits;
 use crate::mounts::MountWish;
 use crate::mounts::options::MountChoice;
+use crate::notify::Target;
 use parse::Value;
 use resolve::Resolved;
 
@@ -58,6 +60,7 @@ pub struct StorageLimits {
     pub pack_bytes_max: u64,
     pub raw_bytes_min: u64,
     pub reserve_bytes: u64,
+    pub events_max: u64,
 }
 
 /// An identity provider whose tokens are accepted.
@@ -97,6 +100,12 @@ pub struct Settings {
     pub auth: AuthSettings,
     pub oidc: Option<Oidc>,
     pub mounts: Vec<MountWish>,
+    pub notify: Vec<Target>,
+    /// PEM file.
+    pub notify_ca: Option<PathBuf>,
+    pub access_log: Option<PathBuf>,
+    pub access_log_every: Duration,
+    pub expiry: ExpiryLimits,
     pub log_level: String,
     pub log_format: String,
     pub connection: ConnectionLimits,
@@ -117,30 +126,29 @@ impl Settings {
         let switch = |name: &str| text(name).as_deref() == Some("true");
         let seconds = |name: &str| Duration::from_secs(number(name));
         let count = |name: &str| usize::try_from(number(name)).unwrap_or(usize::MAX);
-        let tls = match (text("tls_certificate"), text("tls_key")) {
-            (Some(certificate), Some(key)) => Some((PathBuf::from(certificate), PathBuf::from(key))),
-            (None, None) => None,
-            (Some(_), None) => return Err("tls_certificate is set but tls_key is not; TLS needs both".to_owned()),
-            (None, Some(_)) => return Err("tls_key is set but tls_certificate is not; TLS needs both".to_owned()),
-        };
         let oidc = Oidc::build(text("oidc.issuer"), text("oidc.audience"), text("oidc.keys"))?;
         let domains = match &find(values, "domain").value {
             Value::List(names) => names.clone(),
             _ => Vec::new(),
         };
-        let choice = MountChoice::parse(&text("mount_options").unwrap_or_default())?;
-        let mounts = match &find(values, "mounts").value {
-            Value::List(wishes) => wishes.iter().map(|wish| MountWish::parse(wish, choice.clone())).collect(),
-            _ => Ok(Vec::new()),
-        }?;
+        let notify_ca = text("notify_ca").map(PathBuf::from);
+        let expiry = ExpiryLimits {
+            day: u32::try_from(number("lifecycle.day_seconds")).unwrap_or(u32::MAX),
+            rate_max: number("lifecycle.rate_max"),
+        };
         Ok(Settings {
-            mounts,
+            mounts: mounts(values)?,
+            notify: targets(values, notify_ca.is_some())?,
+            notify_ca,
+            access_log: text("access_log").map(|path| absolute(&path)),
+            access_log_every: seconds("access_log_seconds"),
+            expiry,
             data: absolute(&text("data").ok_or("data must not be empty")?),
             address: text("address").ok_or("address must not be empty")?,
             admin_address: text("admin_address"),
             region: text("region").unwrap_or_else(|| "us-east-1".to_owned()),
             domains,
-            tls,
+            tls: tls(text("tls_certificate"), text("tls_key"))?,
             auth: AuthSettings {
                 signature_v2: switch("auth.signature_v2"),
                 chunk_verification: switch("auth.chunk_verification"),
@@ -171,8 +179,41 @@ impl Settings {
                 pack_bytes_max: number("limits.pack_bytes_max"),
                 raw_bytes_min: number("limits.raw_bytes_min"),
                 reserve_bytes: number("limits.reserve_bytes"),
+                events_max: number("limits.events_max"),
             },
         })
+    }
+}
+
+/// Both or none.
+fn tls(certificate: Option<String>, key: Option<String>) -> Result<Option<(PathBuf, PathBuf)>, String> {
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok(Some((PathBuf::from(certificate), PathBuf::from(key)))),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err("tls_certificate is set but tls_key is not; TLS needs both".to_owned()),
+        (None, Some(_)) => Err("tls_key is set but tls_certificate is not; TLS needs both".to_owned()),
+    }
+}
+
+fn mounts(values: &[Resolved]) -> Result<Vec<MountWish>, String> {
+    let options = match &find(values, "mount_options").value {
+        Value::Text(text) => text.clone(),
+        _ => String::new(),
+    };
+    let choice = MountChoice::parse(&options)?;
+    match &find(values, "mounts").value {
+        Value::List(wishes) => wishes.iter().map(|wish| MountWish::parse(wish, choice.clone())).collect(),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Targets of notifications; `checked`: there is a list of authorities.
+fn targets(values: &[Resolved], checked: bool) -> Result<Vec<Target>, String> {
+    let Value::List(texts) = &find(values, "notify").value else { return Ok(Vec::new()) };
+    let targets = texts.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, String>>()?;
+    match targets.iter().find(|target| target.endpoint.is_secure() && !checked) {
+        Some(target) => Err(format!("notify: {} is https://, so notify_ca must name a PEM file", target.name)),
+        None => Ok(targets),
     }
 }
 

@@ -59,6 +59,8 @@ impl Storage {
             paths_max: limits.paths_max,
             file_memory_bytes_max: limits.file_memory_bytes_max,
             memory_bytes_max: limits.files_memory_bytes_max,
+            events: Some(Arc::new(margay_s3::notification::Router)),
+            events_max: limits.events_max,
             ..margay_volume::Options::default()
         };
         let below = Arc::clone(&engine) as Arc<dyn Engine>;

@@ -1,10 +1,11 @@
-//! `margay bucket ls`, `du` and `quota`: by the running server, or by this process when none runs.
+//! `margay bucket ls`, `du`, `quota` and `inventory`: by the running server, or by this process when none runs.
 
 use http::Method;
 use margay_env::Env;
 use serde_json::Value;
 
 use super::arguments::DataArgs;
+use super::inventory;
 use super::works::open_at_rest;
 use crate::buckets::{self, QuotaChange};
 use crate::control;
@@ -37,6 +38,8 @@ enum Command {
     Du(Show),
     /// Show or change how much a bucket may hold
     Quota(QuotaArgs),
+    /// List all objects of a bucket
+    Inventory(inventory::Inventory),
 }
 
 #[derive(Debug, clap::Args)]
@@ -75,6 +78,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
                 println!("{}", ls_line(&row));
             }
         }
+        Command::Inventory(inventory) => inventory::run(&args.data, inventory)?,
     }
     Ok(())
 }

@@ -12,11 +12,13 @@ use std::time::Duration;
 use margay_env::Env;
 use margay_s3::S3Door;
 use margay_s3::sts::Provider;
+use margay_volume::Volume;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::arguments::{ServerArgs, environment};
+use crate::access_log::{AccessLog, AccessLogOptions};
 use crate::admin::Admin;
 use crate::control::{self, Control};
 use crate::datadir::DataDir;
@@ -25,11 +27,13 @@ use crate::files;
 use crate::front::{Front, Recorder};
 use crate::identities::Identities;
 use crate::keys::{self, RootKeys};
+use crate::lifecycle::Expiry;
 use crate::listener::{self, Handler, Listener};
 use crate::logging;
 use crate::maintenance::Reclaimer;
 use crate::metrics::{Requests, Traffic};
 use crate::mounts::Mounts;
+use crate::notify::{self, Notifier};
 use crate::open_files;
 use crate::probe;
 use crate::ready;
@@ -54,6 +58,8 @@ SIGTERM and Ctrl-C stop it after the running requests; a second one stops at onc
 const ADMIN_CONNECTIONS_MAX: usize = 64;
 /// Largest file of an identity provider's keys, in bytes.
 const PROVIDER_KEYS_BYTES_MAX: u64 = 1024 * 1024;
+/// Largest file of authorities, in bytes; the list of a distribution has 250 KiB.
+const AUTHORITIES_BYTES_MAX: u64 = 4 << 20;
 /// For requests on those two when the server stops.
 const SIDE_DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -100,21 +106,8 @@ async fn serve(
         .ok();
     let storage = Arc::new(Storage::open(dir, &settings.storage)?);
     let identities = Identities::open(&env, &settings.data, &storage.volume, Some(&keys)).await?;
-    let reclaimer = Reclaimer::start(&env, Arc::clone(&storage.volume), settings.storage.reclaim_rate_max)
-        .map_err(|error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u")))?;
-    let server = Arc::new(Server {
-        reclaimer,
-        mounts: Mounts::new(&env, &storage.volume),
-        identities: Arc::new(identities),
-        scrub_rate_max: settings.storage.scrub_rate_max,
-        begun: env.clock.monotonic(),
-        env,
-        data: settings.data.clone(),
-        storage,
-        requests: Arc::new(Requests::default()),
-        traffic: Arc::new(Traffic::default()),
-        addresses: Mutex::new((None, None)),
-    });
+    let server = assemble(env, &settings, storage, Arc::new(identities))?;
+    let logging = server.access_log.run();
     let providers = providers(&server.env, &settings)?;
     let front = front(&server, &settings, &keys, providers, fixed_object);
     let doors = Doors::open(&server, front, sockets, tls.clone(), limits);
@@ -140,9 +133,10 @@ async fn serve(
     signals.first(tls.as_ref()).await;
     tracing::info!(seconds = limits.drain_time_max.as_secs(), "stopping: running requests are finished first");
     tokio::spawn(signals.second());
-    server.storage.stop_works();
-    server.reclaimer.stop();
+    server.stop_background();
     doors.close(&server, limits.drain_time_max).await;
+    logging.abort();
+    server.access_log.close().await;
     let mounts = Arc::clone(&server);
     let longest = limits.drain_time_max;
     // Breaks off only when the process ends anyway.
@@ -152,6 +146,34 @@ async fn serve(
     closed.map_err(|error| Failure::failed(format!("closing the storage broke off: {error}")))??;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The server with all that runs beside its requests.
+fn assemble(
+    env: Env,
+    settings: &Settings,
+    storage: Arc<Storage>,
+    identities: Arc<Identities>,
+) -> Result<Arc<Server>, Failure> {
+    let volume = Arc::clone(&storage.volume);
+    let reclaimer = Reclaimer::start(&env, Arc::clone(&volume), settings.storage.reclaim_rate_max)
+        .map_err(|error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u")))?;
+    Ok(Arc::new(Server {
+        reclaimer,
+        expiry: Expiry::start(&env, &volume, &settings.data, settings.expiry),
+        notifier: notifier(&env, &volume, settings)?,
+        access_log: AccessLog::new(&env, &volume, access_log_options(settings)),
+        mounts: Mounts::new(&env, &volume),
+        identities,
+        scrub_rate_max: settings.storage.scrub_rate_max,
+        begun: env.clock.monotonic(),
+        env,
+        data: settings.data.clone(),
+        storage,
+        requests: Arc::new(Requests::default()),
+        traffic: Arc::new(Traffic::default()),
+        addresses: Mutex::new((None, None)),
+    }))
 }
 
 /// Mounts what the settings name; without a mount S3 is served all the same. Gives a line for each.
@@ -181,6 +203,29 @@ fn providers(env: &Env, settings: &Settings) -> Result<Vec<Provider>, Failure> {
     Ok(vec![provider])
 }
 
+/// Everything is the root account's until a bucket says otherwise.
+fn owner() -> String {
+    margay_s3::Options::default().owner_id
+}
+
+fn access_log_options(settings: &Settings) -> AccessLogOptions {
+    AccessLogOptions { file: settings.access_log.clone(), deliver_every: settings.access_log_every, owner: owner() }
+}
+
+/// Starts sending events to the targets of the settings.
+fn notifier(env: &Env, volume: &Arc<Volume>, settings: &Settings) -> Result<Notifier, Failure> {
+    let mut targets = settings.notify.clone();
+    if let Some(path) = &settings.notify_ca {
+        let fail = |error: &dyn std::fmt::Display| Failure::usage(format!("notify_ca {}: {error}", path.display()));
+        let authorities = files::read(env, path, AUTHORITIES_BYTES_MAX).map_err(|error| fail(&error))?;
+        for target in targets.iter_mut().filter(|target| target.endpoint.is_secure()) {
+            target.endpoint.trust(&authorities).map_err(|error| fail(&error))?;
+        }
+    }
+    let sender = notify::Sender { region: settings.region.clone(), owner: owner() };
+    Ok(Notifier::start(volume, targets, &sender))
+}
+
 /// What answers on the S3 port.
 fn front(
     server: &Arc<Server>,
@@ -195,6 +240,7 @@ fn front(
         auth: margay_s3::auth::Options { version_2: settings.auth.signature_v2, ..Default::default() },
         decoder: margay_s3::body::DecoderOptions { chunk_verification: settings.auth.chunk_verification },
         secure: settings.tls.is_some(),
+        notification_targets: settings.notify.iter().map(|target| target.name.clone()).collect(),
         ..margay_s3::Options::default()
     };
     if !settings.auth.chunk_verification {
@@ -204,10 +250,11 @@ fn front(
         );
     }
     let volume = Arc::clone(&server.storage.volume);
+    let recorder = Recorder { requests: Arc::clone(&server.requests), access_log: Arc::clone(&server.access_log) };
     let mut door = S3Door::new(volume, Arc::new(keys.clone()), options, server.env.clone())
         .with_providers(providers)
         .with_identities(Arc::clone(&server.identities) as Arc<dyn margay_s3::identities::Identities>)
-        .observed_by(Arc::new(Recorder(Arc::clone(&server.requests))));
+        .observed_by(Arc::new(recorder));
     if let Some(bytes) = fixed_object {
         tracing::warn!("every GetObject is answered without the storage: this is no server for data");
         door = door.with_fixed_object(vec![b'x'; usize::from(bytes)].into());

@@ -16,7 +16,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// As a person reads it; sizes with a unit where one fits exactly.
+    /// As a person reads it; sizes with a unit where one fits exactly, URLs without their passwords.
     pub fn show(&self, kind: Kind) -> String {
         match (self, kind) {
             (Value::Unset, Kind::AddressOrOff) => "off".to_owned(),
@@ -24,8 +24,22 @@ impl Value {
             (Value::Text(text), _) => text.clone(),
             (Value::Number(number), Kind::Bytes { .. }) => show_bytes(*number),
             (Value::Number(number), _) => number.to_string(),
-            (Value::List(texts), _) => texts.join(","),
+            (Value::List(texts), _) => texts.iter().map(|text| without_password(text)).collect::<Vec<_>>().join(","),
         }
+    }
+}
+
+/// `NAME=https://USER:PASSWORD@HOST` with stars for the password; other text as it is.
+fn without_password(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("://") else { return text.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    match authority.rsplit_once('@') {
+        // A user alone may be a token.
+        Some((user, host)) => match user.split_once(':') {
+            Some((user, _)) => format!("{before}://{user}:***@{host}{path}"),
+            None => format!("{before}://***@{host}{path}"),
+        },
+        None => text.to_owned(),
     }
 }
 

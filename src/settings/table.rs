@@ -89,8 +89,29 @@ pub const SETTINGS: &[Setting] = &[
     setting("oidc.keys", Kind::Path, "", "file with the provider's public keys (JWKS), read at the start"),
     setting("mounts", Kind::List, "", "BUCKET=DIR or BUCKET/PREFIX=DIR: buckets to mount as file systems"),
     setting("mount_options", Kind::Text, "", "for all of mounts: ro, sync, writeback, uid=, gid=, umask=, ..."),
+    setting("notify", Kind::List, "", "NAME=URL: targets that notifications of buckets may name"),
+    setting("notify_ca", Kind::Path, "", "PEM file with the authorities that targets with https:// are checked by"),
+    setting("access_log", Kind::Path, "", "file for a line of each request, in the format of AWS's access log"),
+    setting(
+        "access_log_seconds",
+        Kind::Seconds { min: 1, max: 86_400 },
+        "300",
+        "how often buckets with logging get their lines as an object",
+    ),
     setting("log_level", Kind::Text, "info", "error, warn, info, debug, trace, or TARGET=LEVEL,..."),
     setting("log_format", Kind::Choice(&["auto", "text", "json"]), "auto", "auto is text on a terminal, else json"),
+    setting(
+        "lifecycle.day_seconds",
+        Kind::Seconds { min: 1, max: 86_400 },
+        "86400",
+        "length of a day to lifecycle rules; less than 86400 is for tests",
+    ),
+    setting(
+        "lifecycle.rate_max",
+        Kind::Count { min: 1, max: 1_000_000 },
+        "1000",
+        "objects, versions and uploads per second that expiry removes",
+    ),
     setting(
         "limits.connections_max",
         Kind::Count { min: 1, max: 1_000_000 },
@@ -135,6 +156,12 @@ pub const SETTINGS: &[Setting] = &[
         "for running requests after SIGTERM",
     ),
     setting("limits.io_threads_max", Kind::Count { min: 1, max: 1024 }, "64", "threads that wait for the disk"),
+    setting(
+        "limits.events_max",
+        Kind::Count { min: 1, max: 100_000_000 },
+        "1000000",
+        "events that wait for their targets; a change that would queue one more is answered 503 SlowDown",
+    ),
     setting(
         "limits.log_bytes_max",
         Kind::Bytes { min: 8 * MIB, max: 4 * GIB },

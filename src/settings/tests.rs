@@ -28,6 +28,18 @@ fn flag_beats_environment_beats_file_beats_default() {
 }
 
 #[test]
+fn passwords_of_targets_are_not_shown() {
+    for (given, shown) in [
+        ("a=http://h/x@y,b=https://me:secret@h:8/x?u=v", "a=http://h/x@y,b=https://me:***@h:8/x?u=v"),
+        ("a=https://token@h", "a=https://***@h"),
+        ("a=https://me:sec@ret@h", "a=https://me:***@h"),
+    ] {
+        let found = Found { flags: flag("notify", given), ..Found::default() };
+        assert_eq!(one(&found, "notify").0, shown);
+    }
+}
+
+#[test]
 fn a_wrong_value_in_the_file_is_an_error_even_when_hidden_by_a_flag() {
     let found = Found {
         flags: flag("limits.connections_max", "5"),

@@ -25,10 +25,12 @@ use margay_volume::Volume;
 use crate::access::context::Circumstances;
 use crate::access::rules::RulesCache;
 use crate::access::{Access, Asker};
+use crate::access_subject::AccessSubject;
 use crate::auth::{self, Credentials, Head, PayloadForm, Place, Sender, Verified, Verifier, Version, hoisted};
 use crate::cors;
 use crate::error::{Code, S3Error, request_id};
 use crate::identities::{self, Identities, RootOnly};
+use crate::lifecycle::KnownLifecycles;
 use crate::observer::{Observer, RequestDone, Silent};
 use crate::op::{self, Call, RecentRenames};
 use crate::options::Options;
@@ -60,6 +62,7 @@ pub struct S3Door {
     sts_verifier: Verifier,
     providers: Vec<sts::Provider>,
     renames: RecentRenames,
+    lifecycles: KnownLifecycles,
     observer: Arc<dyn Observer>,
     /// What GetObject answers instead of asking the volume.
     fixed_object: Option<Bytes>,
@@ -83,7 +86,7 @@ impl S3Door {
         let sts_verifier = Verifier::new(auth::Options { service: "sts", version_2: false, ..options.auth });
         let providers = Vec::new();
         let observer = Arc::new(Silent);
-        let (renames, fixed_object) = (RecentRenames::default(), None);
+        let (renames, lifecycles, fixed_object) = (RecentRenames::default(), KnownLifecycles::default(), None);
         let root = Arc::new(Account {
             id: options.account_id.clone(),
             canonical_id: options.owner_id.clone(),
@@ -101,6 +104,7 @@ impl S3Door {
             sts_verifier,
             providers,
             renames,
+            lifecycles,
             observer,
             fixed_object,
             host_id,
@@ -143,6 +147,11 @@ impl S3Door {
         let (parts, body) = request.into_parts();
         let received = Arc::new(AtomicU64::new(0));
         let wire = Wire::new(Box::new(body.map_err(Into::into)), &parts.headers, Arc::clone(&received));
+        let subject = self.observer.wants_subject().then(|| {
+            let host = host(&parts);
+            let target = Target::parse(host, parts.uri.path(), &self.options.domains).ok();
+            AccessSubject::of(&parts, host, target.as_ref())
+        });
         let mut name = UNKNOWN;
         let outcome = self.serve(&parts, wire, peer, &id, &mut name).await;
         let code = outcome.as_ref().err().map(|error| error.code.name());
@@ -153,7 +162,7 @@ impl S3Door {
         // Answered without the body that the client is waiting to send: the connection ends here, and it is told.
         let unread = parts.headers.contains_key(http::header::EXPECT) && received.load(Ordering::Relaxed) == 0;
         let closes = unread && code.is_some() && parts.version <= http::Version::HTTP_11;
-        let record = Record { name, code, id, peer, began, received };
+        let record = Record { name, code, id, peer, began, received, subject };
         let mut response = self.finish(reply, parts.method == Method::HEAD, record);
         if closes {
             response.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
@@ -229,6 +238,7 @@ impl S3Door {
             asker: Asker { identity: signed.identity.as_deref(), circumstances },
             options: &self.options,
             renames: &self.renames,
+            lifecycles: &self.lifecycles,
             op: policy.op,
             target,
             query,
@@ -301,19 +311,23 @@ impl S3Door {
         headers.insert(http::header::SERVER, HeaderValue::from_static("margay"));
         let observer = Arc::clone(&self.observer);
         let clock = Arc::clone(&self.env.clock);
+        let object_bytes = object_bytes(record.name, &headers);
         let first_byte = clock.monotonic().saturating_sub(record.began);
         body.on_end(Box::new(move |bytes_out, complete| {
+            let bytes_in = record.received.load(Ordering::Relaxed);
             observer.request_done(&RequestDone {
                 operation: record.name,
                 status,
                 code: record.code,
                 request_id: &record.id,
                 peer: record.peer,
-                bytes_in: record.received.load(Ordering::Relaxed),
+                bytes_in,
                 bytes_out,
+                object_bytes: object_bytes.unwrap_or(bytes_in),
                 first_byte,
                 total: clock.monotonic().saturating_sub(record.began),
                 complete,
+                subject: record.subject.as_ref(),
             });
         }));
         let mut response = Response::new(body);
@@ -374,6 +388,22 @@ struct Record {
     peer: SocketAddr,
     began: Duration,
     received: Arc<AtomicU64>,
+    subject: Option<AccessSubject>,
+}
+
+/// The size of the object that an answer tells of; `None` when it is that of the body that came.
+fn object_bytes(operation: &str, headers: &HeaderMap) -> Option<u64> {
+    let number = |name: HeaderName| {
+        let text = headers.get(name)?.to_str().ok()?;
+        text.rsplit('/').next()?.parse().ok()
+    };
+    match operation {
+        "PutObject" | "PostObject" | "UploadPart" => None,
+        "GetObject" | "HeadObject" => {
+            Some(number(http::header::CONTENT_RANGE).or_else(|| number(http::header::CONTENT_LENGTH)).unwrap_or(0))
+        }
+        _ => Some(0),
+    }
 }
 
 /// Scheme and host as the client wrote them, for links in answers.

@@ -75,6 +75,7 @@ codes! {
     InvalidRange 416 "The requested range is not satisfiable";
     InvalidRequest 400 "Invalid Request";
     InvalidTag 400 "The tag provided was not a valid tag.";
+    InvalidTargetBucketForLogging 400 "The target bucket for logging does not exist";
     InvalidRetentionPeriod 400 "Default retention period must be a positive integer value.";
     InvalidToken 400 "The provided token is malformed or otherwise not valid.";
     InvalidURI 400 "Couldn't parse the specified URI.";

@@ -27,10 +27,13 @@ use crate::body::{
     BodyError, ChunkEncoder, Decoder, DecoderOptions, DigestPlan, Trailers, Want, WireError, announced_bytes,
     stored_encoding,
 };
+use crate::bucket_logging::BucketLogging;
 use crate::cors::Rules;
 use crate::error::S3Error;
 use crate::headers::range::ByteRange;
 use crate::headers::{condition, content, copy_source, etag, mail_word, text};
+use crate::lifecycle::{self, Days, Subject};
+use crate::notification;
 use crate::op::{
     bucket_accelerate, bucket_request_payment, complete_multipart_upload, create_bucket, delete_objects,
     put_bucket_versioning, token, upload_part_copy,
@@ -240,6 +243,19 @@ pub fn xml_document(bytes: &[u8]) {
         }
         b'c' => same_again(document, Rules::from_xml, Rules::write),
         b'w' => same_again(document, Website::from_xml, Website::write),
+        b'g' => same_again(document, BucketLogging::read, |logging, out| match logging {
+            Some(logging) => out.extend_from_slice(&logging.write()),
+            None => out.extend_from_slice(b"<BucketLoggingStatus/>"),
+        }),
+        b'l' => {
+            same_again(document, lifecycle::read, |rules, out| out.extend_from_slice(&rules.write()));
+            let Ok(rules) = lifecycle::read(document) else { return };
+            let subject = Subject { key: "logs/a", size: 5, modified: NOW, tags: None };
+            assert!(rules.current(&subject, Days::REAL).is_none_or(|due| due.rule.enabled));
+            let _ = rules.noncurrent(&subject, NOW, 3, Days::REAL);
+            let _ = (rules.lone_marker("a", NOW, Days::REAL), rules.upload("a", NOW, Days::REAL));
+        }
+        b'n' => same_again(document, notification::read, |rules, out| out.extend_from_slice(&rules.write())),
         b'p' => drop(bucket_request_payment::requester_pays(document)),
         b'a' => drop(bucket_accelerate::enables(document)),
         _ => drop(walk(document, &mut |_, _| Ok(()))),

@@ -10,8 +10,11 @@
 //! Not here:   what operations mean (volume), listeners, TLS, metrics (the binary).
 
 mod access;
+mod access_line;
+mod access_subject;
 pub mod auth;
 pub mod body;
+mod bucket_logging;
 mod cors;
 mod door;
 pub mod error;
@@ -21,6 +24,8 @@ mod form;
 pub mod fuzzing;
 mod headers;
 pub mod identities;
+pub mod lifecycle;
+pub mod notification;
 mod observer;
 mod op;
 mod options;
@@ -34,8 +39,12 @@ mod time;
 mod website;
 mod xml;
 
+pub use access_line::{access_line, log_object_name};
+pub use access_subject::AccessSubject;
+pub use bucket_logging::BucketLogging;
 pub use door::S3Door;
 pub use error::{Code, S3Error};
 pub use observer::{Observer, RequestDone};
 pub use options::Options;
 pub use stream::S3Body;
+pub use time::iso as iso_time;

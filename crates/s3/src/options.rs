@@ -16,6 +16,8 @@ pub struct Options {
     pub account_id: String,
     /// Whether clients come over TLS (`aws:SecureTransport`).
     pub secure: bool,
+    /// Names that the ARNs of notifications may end in.
+    pub notification_targets: Vec<String>,
     pub auth: auth::Options,
     pub decoder: DecoderOptions,
 }
@@ -29,6 +31,7 @@ impl Default for Options {
             owner_name: "margay".to_owned(),
             account_id: "000000000000".to_owned(),
             secure: false,
+            notification_targets: Vec::new(),
             auth: auth::Options::default(),
             decoder: DecoderOptions::default(),
         }

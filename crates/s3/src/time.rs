@@ -70,7 +70,7 @@ fn put_clock(out: &mut BytesMut, of_day: u32) {
 }
 
 /// `2026-11-21T07:39:24.123Z`.
-pub(crate) fn iso(at: Timestamp) -> String {
+pub fn iso(at: Timestamp) -> String {
     let mut out = BytesMut::with_capacity(24);
     put_iso(&mut out, at);
     String::from_utf8(out.into()).expect("digits and punctuation")
@@ -91,6 +91,21 @@ pub(crate) fn http_date(at: Timestamp) -> String {
     out.put_u8(b' ');
     put_clock(&mut out, civil.of_day);
     out.put_slice(b" GMT");
+    String::from_utf8(out.into()).expect("digits, letters and punctuation")
+}
+
+/// `06/Nov/1994:08:49:37 +0000`, as access logs have it.
+pub(crate) fn log_time(at: Timestamp) -> String {
+    let civil = Civil::of(at.seconds());
+    let mut out = BytesMut::with_capacity(26);
+    put_digits(&mut out, i64::from(civil.day), 2);
+    out.put_u8(b'/');
+    out.put_slice(MONTHS[civil.month as usize - 1].as_bytes());
+    out.put_u8(b'/');
+    put_digits(&mut out, civil.year, 4);
+    out.put_u8(b':');
+    put_clock(&mut out, civil.of_day);
+    out.put_slice(b" +0000");
     String::from_utf8(out.into()).expect("digits, letters and punctuation")
 }
 

@@ -62,6 +62,9 @@ impl Asked {
     }
 }
 
+const ATTRIBUTES: &str = "s3:GetObjectAttributes";
+const VERSION_ATTRIBUTES: &str = "s3:GetObjectVersionAttributes";
+
 /// The action of an operation; the second one is for a request that names a version.
 fn of(op: Op) -> (&'static str, Option<&'static str>, On) {
     use Permission::{Read, ReadAcp, Write, WriteAcp};
@@ -81,10 +84,12 @@ fn of(op: Op) -> (&'static str, Option<&'static str>, On) {
         Op::GetBucketEncryption => bucket("s3:GetEncryptionConfiguration"),
         Op::DeleteBucketEncryption => bucket("s3:PutEncryptionConfiguration"),
         Op::GetBucketLifecycleConfiguration => bucket("s3:GetLifecycleConfiguration"),
-        Op::DeleteBucketLifecycle => bucket("s3:PutLifecycleConfiguration"),
+        Op::DeleteBucketLifecycle | Op::PutBucketLifecycleConfiguration => bucket("s3:PutLifecycleConfiguration"),
         Op::GetBucketLocation => bucket("s3:GetBucketLocation"),
         Op::GetBucketLogging => bucket("s3:GetBucketLogging"),
+        Op::PutBucketLogging => bucket("s3:PutBucketLogging"),
         Op::GetBucketNotificationConfiguration => bucket("s3:GetBucketNotification"),
+        Op::PutBucketNotificationConfiguration => bucket("s3:PutBucketNotification"),
         Op::GetBucketOwnershipControls => bucket("s3:GetBucketOwnershipControls"),
         Op::DeleteBucketOwnershipControls | Op::PutBucketOwnershipControls => bucket("s3:PutBucketOwnershipControls"),
         Op::GetBucketPolicy => bucket("s3:GetBucketPolicy"),
@@ -112,9 +117,7 @@ fn of(op: Op) -> (&'static str, Option<&'static str>, On) {
         Op::PutBucketPolicy => bucket("s3:PutBucketPolicy"),
         Op::DeletePublicAccessBlock | Op::PutPublicAccessBlock => bucket("s3:PutBucketPublicAccessBlock"),
         Op::GetObject | Op::HeadObject => ("s3:GetObject", Some("s3:GetObjectVersion"), On::Object(Some(Read))),
-        Op::GetObjectAttributes => {
-            ("s3:GetObjectAttributes", Some("s3:GetObjectVersionAttributes"), On::Object(Some(Read)))
-        }
+        Op::GetObjectAttributes => (ATTRIBUTES, Some(VERSION_ATTRIBUTES), On::Object(Some(Read))),
         Op::GetObjectAcl => ("s3:GetObjectAcl", Some("s3:GetObjectVersionAcl"), On::Object(Some(ReadAcp))),
         Op::PutObjectAcl => ("s3:PutObjectAcl", Some("s3:PutObjectVersionAcl"), On::Object(Some(WriteAcp))),
         Op::GetObjectLegalHold => object("s3:GetObjectLegalHold"),

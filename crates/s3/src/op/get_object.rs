@@ -25,6 +25,8 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let selection = select(call, reader.info())?;
     let (status, mut headers) = describe(call, reader.info(), &selection)?;
     add_part_checksum(call, &selection, &mut headers).await?;
+    let info = reader.info();
+    call.add_expiration(&mut headers, (info.size, info.modified), &info.documents).await?;
     let pieces = ObjectPieces::open(reader, selection.bytes).await?;
     Ok(Reply { status, headers, body: S3Body::object(pieces) })
 }

@@ -17,5 +17,6 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let selection = select(call, &info)?;
     let (status, mut headers) = describe(call, &info, &selection)?;
     add_part_checksum(call, &selection, &mut headers).await?;
+    call.add_expiration(&mut headers, (info.size, info.modified), &info.documents).await?;
     Ok(Reply { status, headers, body: S3Body::empty() })
 }

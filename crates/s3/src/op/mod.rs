@@ -8,6 +8,9 @@ mod abort_multipart_upload;
 mod acl;
 pub(crate) mod bucket_accelerate;
 mod bucket_cors;
+mod bucket_lifecycle;
+mod bucket_logging;
+mod bucket_notification;
 mod bucket_policy;
 pub(crate) mod bucket_request_payment;
 mod bucket_tagging;
@@ -49,15 +52,17 @@ pub(crate) mod upload_part_copy;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use margay_env::Timestamp;
 use margay_iam::registry::Account;
-use margay_volume::{Setting, Volume};
+use margay_volume::{Documents, Setting, Volume};
 
 pub(crate) use self::get_object::run_fixed as get_fixed_object;
 pub(crate) use self::rename_object::RecentRenames;
 use crate::access::{Access, Ask, Asker};
 use crate::error::{Code, S3Error};
 use crate::headers::copy_source::parse_copy_source;
+use crate::lifecycle::{self, KnownLifecycles, Subject};
 use crate::options::Options;
 use crate::payload::Payload;
 use crate::reply::Reply;
@@ -73,6 +78,7 @@ pub(crate) struct Call<'r> {
     pub asker: Asker<'r>,
     pub options: &'r Options,
     pub renames: &'r RecentRenames,
+    pub lifecycles: &'r KnownLifecycles,
     pub op: Op,
     pub target: &'r Target,
     pub query: &'r Query,
@@ -113,6 +119,22 @@ impl Call<'_> {
     pub(crate) async fn owner(&self, element: &str) -> Result<String, S3Error> {
         let rules = self.access.rules.of(self.volume, self.bucket()).await?;
         Ok(account(element, &self.access.owner(&rules.owner)))
+    }
+
+    /// Adds when the bucket's lifecycle will end an object, if it will.
+    pub(crate) async fn add_expiration(
+        &self,
+        headers: &mut HeaderMap,
+        (size, modified): (u64, Timestamp),
+        documents: &Documents,
+    ) -> Result<(), S3Error> {
+        let tags = lifecycle::tags(documents);
+        let subject = Subject { key: self.key(), size, modified, tags: Some(&tags) };
+        if let Some(value) = self.lifecycles.header(self.volume, self.bucket(), &subject).await {
+            let value = HeaderValue::from_str(&value).map_err(|error| S3Error::internal(&error))?;
+            headers.insert(HeaderName::from_static("x-amz-expiration"), value);
+        }
+        Ok(())
     }
 
     /// A query parameter without which the request is not this operation.
@@ -170,6 +192,10 @@ pub(crate) fn account(element: &str, account: &Account) -> String {
 /// Runs the operation.
 pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
     call.check_owner().await?;
+    dispatch(call, payload).await
+}
+
+async fn dispatch(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
     match call.op {
         Op::AbortMultipartUpload => abort_multipart_upload::run(call).await,
         Op::CompleteMultipartUpload => complete_multipart_upload::run(call, payload).await,
@@ -189,6 +215,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         Op::PutPublicAccessBlock => public_access_block::put(call, payload).await,
         Op::DeleteBucket => delete_bucket::run(call).await,
         Op::DeleteBucketCors => remove_setting::run(call, Setting::Cors).await,
+        Op::DeleteBucketLifecycle => remove_setting::run(call, Setting::Lifecycle).await,
         Op::DeleteBucketTagging => remove_setting::run(call, Setting::Tagging).await,
         Op::DeleteBucketWebsite => remove_setting::run(call, Setting::Website).await,
         Op::DeleteObject => delete_object::run(call).await,
@@ -196,7 +223,10 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         Op::DeleteObjects => delete_objects::run(call, payload).await,
         Op::GetBucketAcl | Op::GetObjectAcl => acl::get(call).await,
         Op::GetBucketCors => bucket_cors::get(call).await,
+        Op::GetBucketLifecycleConfiguration => bucket_lifecycle::get(call).await,
         Op::GetBucketLocation => get_bucket_location::run(call).await,
+        Op::GetBucketLogging => bucket_logging::get(call).await,
+        Op::GetBucketNotificationConfiguration => bucket_notification::get(call).await,
         Op::GetBucketRequestPayment => bucket_request_payment::get(call).await,
         Op::GetBucketTagging => bucket_tagging::get(call).await,
         Op::GetBucketWebsite => bucket_website::get(call).await,
@@ -217,6 +247,9 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         Op::ListParts => list_parts::run(call).await,
         Op::PutBucketAccelerateConfiguration => bucket_accelerate::put(call, payload).await,
         Op::PutBucketCors => bucket_cors::put(call, payload).await,
+        Op::PutBucketLifecycleConfiguration => bucket_lifecycle::put(call, payload).await,
+        Op::PutBucketLogging => bucket_logging::put(call, payload).await,
+        Op::PutBucketNotificationConfiguration => bucket_notification::put(call, payload).await,
         Op::PutBucketRequestPayment => bucket_request_payment::put(call, payload).await,
         Op::PutBucketTagging => bucket_tagging::put(call, payload).await,
         Op::PutBucketWebsite => bucket_website::put(call, payload).await,

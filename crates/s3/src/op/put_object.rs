@@ -30,10 +30,13 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         checksum::store(&mut headers, sum);
     }
     let etag = md5(&computed)?;
-    let request = PutRequest { bucket: call.bucket(), key: call.key(), etag, headers, documents, condition };
+    let request =
+        PutRequest { bucket: call.bucket(), key: call.key(), etag, headers, documents: documents.clone(), condition };
+    let len = staged.len();
     let outcome = call.volume.put_object(request, staged).await?;
     let mut reply = Reply::empty(StatusCode::OK).header(http::header::ETAG, &etag::quoted(&outcome.etag))?;
     version::give_back(version::made(outcome.version), &mut reply.headers);
+    call.add_expiration(&mut reply.headers, (len, outcome.modified), &documents).await?;
     if let Some(sum) = &computed.checksum {
         reply = reply
             .header(HeaderName::from_static(sum.algorithm().header()), &sum.base64())?

@@ -26,12 +26,9 @@ fn unset(op: Op) -> Option<Unset> {
     use Unset::{Document, Error, Removed};
     Some(match op {
         Op::GetBucketEncryption => Error(Code::ServerSideEncryptionConfigurationNotFoundError),
-        Op::GetBucketLifecycleConfiguration => Error(Code::NoSuchLifecycleConfiguration),
         Op::GetBucketReplication => Error(Code::ReplicationConfigurationNotFoundError),
         Op::GetBucketAccelerateConfiguration => Document("AccelerateConfiguration", ""),
-        Op::GetBucketLogging => Document("BucketLoggingStatus", ""),
-        Op::GetBucketNotificationConfiguration => Document("NotificationConfiguration", ""),
-        Op::DeleteBucketEncryption | Op::DeleteBucketLifecycle | Op::DeleteBucketReplication => Removed,
+        Op::DeleteBucketEncryption | Op::DeleteBucketReplication => Removed,
         _ => return None,
     })
 }
@@ -83,6 +80,7 @@ mod tests {
         "CreateMultipartUpload",
         "DeleteBucket",
         "DeleteBucketCors",
+        "DeleteBucketLifecycle",
         "DeleteBucketTagging",
         "DeleteBucketWebsite",
         "DeleteObject",
@@ -91,7 +89,10 @@ mod tests {
         "GetBucketAcl",
         "GetObjectAcl",
         "GetBucketCors",
+        "GetBucketLifecycleConfiguration",
         "GetBucketLocation",
+        "GetBucketLogging",
+        "GetBucketNotificationConfiguration",
         "GetBucketRequestPayment",
         "GetBucketTagging",
         "GetBucketVersioning",
@@ -112,6 +113,9 @@ mod tests {
         "ListParts",
         "PutBucketAccelerateConfiguration",
         "PutBucketCors",
+        "PutBucketLifecycleConfiguration",
+        "PutBucketLogging",
+        "PutBucketNotificationConfiguration",
         "PutBucketRequestPayment",
         "PutBucketTagging",
         "PutBucketVersioning",

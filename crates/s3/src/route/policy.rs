@@ -193,6 +193,12 @@ implemented! {
     PutBucketCors true query [], headers [SETTING];
     PutBucketOwnershipControls true query [], headers [SETTING];
     PutBucketPolicy true query [], headers [SETTING, &[("x-amz-confirm-remove-self-bucket-access", Any)]];
+    PutBucketLifecycleConfiguration true query [], headers [&[
+        ("x-amz-expected-bucket-owner", Any), ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS)),
+        ("x-amz-transition-default-minimum-object-size", Only(&["all_storage_classes_128K"]))]];
+    PutBucketLogging true query [], headers [SETTING];
+    PutBucketNotificationConfiguration true query [], headers [OWNER, &[
+        ("x-amz-skip-destination-validation", Only(&["true", "false"]))]];
     PutBucketRequestPayment true query [], headers [SETTING];
     PutBucketTagging true query [], headers [SETTING];
     PutBucketVersioning true query [], headers [SETTING];

@@ -1,0 +1,98 @@
+//! What an access log tells of a request, taken from its head.
+//!
+//! Not here: the line (`access_line`), the outcome (`observer`).
+
+use http::HeaderMap;
+use http::request::Parts;
+
+use crate::route::target::Target;
+
+/// What a line tells of the request itself.
+#[derive(Clone, Debug, Default)]
+pub struct AccessSubject {
+    /// Empty when the request names none.
+    pub bucket: String,
+    pub(crate) key: String,
+    pub(crate) method: String,
+    /// Path and query as they came.
+    pub(crate) target: String,
+    pub(crate) host: String,
+    pub(crate) referer: String,
+    pub(crate) user_agent: String,
+    pub(crate) version: String,
+    /// The access key that the request names; empty for an anonymous one.
+    pub(crate) requester: String,
+    /// `SigV4` or `SigV2`.
+    pub(crate) signature: &'static str,
+    /// `AuthHeader` or `QueryString`.
+    pub(crate) authentication: &'static str,
+    pub(crate) secure: bool,
+}
+
+impl AccessSubject {
+    /// From the request's head, before it is known whether any of it is true.
+    pub(crate) fn of(parts: &Parts, host: &str, target: Option<&Target>) -> AccessSubject {
+        let header = |name: &str| text(&parts.headers, name);
+        let query = parts.uri.query().unwrap_or_default();
+        let authorization = header("authorization");
+        let in_query = |name: &str| query.split('&').any(|pair| pair.starts_with(name));
+        let (signature, authentication) = if authorization.starts_with("AWS4-") {
+            ("SigV4", "AuthHeader")
+        } else if authorization.starts_with("AWS ") {
+            ("SigV2", "AuthHeader")
+        } else if in_query("X-Amz-Signature=") {
+            ("SigV4", "QueryString")
+        } else if in_query("Signature=") {
+            ("SigV2", "QueryString")
+        } else {
+            ("", "")
+        };
+        let version = query.split('&').find_map(|pair| pair.strip_prefix("versionId="));
+        AccessSubject {
+            bucket: target.map(|target| target.bucket.clone()).unwrap_or_default(),
+            key: target.map(|target| target.key.clone()).unwrap_or_default(),
+            method: parts.method.to_string(),
+            target: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
+            host: host.to_owned(),
+            referer: header("referer"),
+            user_agent: header("user-agent"),
+            version: version.unwrap_or_default().to_owned(),
+            requester: requester(&authorization, query).to_owned(),
+            signature,
+            authentication,
+            secure: parts.uri.scheme_str() == Some("https"),
+        }
+    }
+}
+
+/// The access key in an `Authorization` header or in a presigned query.
+fn requester<'a>(authorization: &'a str, query: &'a str) -> &'a str {
+    let end = |text: &'a str| text.split(['/', ':', '&', ',', ' ']).next().unwrap_or_default();
+    if let Some(credential) = authorization.split("Credential=").nth(1) {
+        return end(credential);
+    }
+    if let Some(credential) = authorization.strip_prefix("AWS ") {
+        return end(credential);
+    }
+    let named = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name));
+    let credential = named("X-Amz-Credential=").or_else(|| named("AWSAccessKeyId=")).unwrap_or_default();
+    // The slash of a presigned query is percent-encoded.
+    end(credential.split('%').next().unwrap_or_default())
+}
+
+fn text(headers: &HeaderMap, name: &str) -> String {
+    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_access_key_is_found_where_the_signature_is() {
+        assert_eq!(requester("AWS me:sig", ""), "me");
+        assert_eq!(requester("", "a=b&X-Amz-Credential=me%2F2026&c"), "me");
+        assert_eq!(requester("", "AWSAccessKeyId=me&Signature=x"), "me");
+        assert_eq!(requester("Bearer x", "a"), "");
+    }
+}

@@ -1,0 +1,130 @@
+//! `margay bucket inventory`: all objects of a bucket, page by page.
+
+use std::io::Write as _;
+
+use http::Method;
+use margay_env::Env;
+use serde_json::{Value, json};
+
+use super::arguments::DataArgs;
+use super::works::open_at_rest;
+use crate::control;
+use crate::exit::Failure;
+use crate::inventory;
+
+const EXAMPLES: &str = "Examples:
+  margay bucket inventory photos --csv > photos.csv
+  margay bucket inventory photos --prefix 2026/ --data /srv/margay
+
+One line for each object: bucket, key, size, time modified, ETag. Lines come as they are read; with --json each is an object.
+A running server is asked page by page, otherwise the directory is read here.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Inventory {
+    bucket: String,
+    /// Only keys that begin with this
+    #[arg(long, default_value = "")]
+    prefix: String,
+    /// Print CSV with a line of names, as RFC 4180 has it
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Print a JSON object on each line
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a line is printed.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Columns,
+    Csv,
+    Json,
+}
+
+pub(super) fn run(data: &DataArgs, args: &Inventory) -> Result<(), Failure> {
+    let env = Env::real();
+    let settings = data.settings(&env)?;
+    let form = match (args.csv, args.json) {
+        (true, _) => Form::Csv,
+        (false, true) => Form::Json,
+        (false, false) => Form::Columns,
+    };
+    super::runtime(settings.storage.io_threads_max)?.block_on(async {
+        let mut after: Option<String> = None;
+        let mut storage = None;
+        if let Form::Csv = form {
+            print("bucket,key,size,modified,etag\r\n")?;
+        }
+        loop {
+            let page = match &storage {
+                None => {
+                    let wish = json!({ "bucket": args.bucket, "prefix": args.prefix, "after": after });
+                    control::ask_with(&settings.data, Method::POST, "/inventory", Some(&wish)).await?
+                }
+                Some(_) => None,
+            };
+            let page = match page {
+                Some(page) => page,
+                None => {
+                    let storage = match &mut storage {
+                        Some(storage) => storage,
+                        none => none.insert(open_at_rest(&env, &settings)?),
+                    };
+                    inventory::page(&storage.volume, &args.bucket, &args.prefix, after.as_deref())
+                        .await
+                        .map_err(|error| Failure::failed(error.to_string()))?
+                }
+            };
+            let mut text = String::new();
+            for object in page["objects"].as_array().into_iter().flatten() {
+                text.push_str(&line(&args.bucket, object, form));
+            }
+            print(&text)?;
+            match page["next"].as_str() {
+                Some(next) => after = Some(next.to_owned()),
+                None => break,
+            }
+        }
+        storage.map_or(Ok(()), |storage| storage.close())
+    })
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    let written = std::io::stdout().write_all(text.as_bytes());
+    written.map_err(|error| Failure::failed(format!("the list cannot be written: {error}")))
+}
+
+fn line(bucket: &str, object: &Value, form: Form) -> String {
+    let text = |name: &str| object[name].as_str().unwrap_or_default();
+    let size = object["size"].as_u64().unwrap_or_default();
+    match form {
+        Form::Columns => format!("{} {size:>14}  {}\n", text("modified"), text("key")),
+        Form::Csv => {
+            let (key, modified, etag) = (quoted(text("key")), text("modified"), text("etag"));
+            format!("{bucket},{key},{size},{modified},{etag}\r\n")
+        }
+        Form::Json => format!("{object}\n"),
+    }
+}
+
+/// A field of RFC 4180.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let object = json!({ "key": "a,\"b\"", "size": 7, "modified": "2026", "etag": "e" });
+        assert_eq!(line("b", &object, Form::Csv), "b,\"a,\"\"b\"\"\",7,2026,e\r\n");
+        assert_eq!(
+            line("b", &json!({ "key": "k", "size": 7, "modified": "t" }), Form::Columns),
+            "t              7  k\n"
+        );
+        assert!(line("b", &object, Form::Json).starts_with('{'));
+    }
+}

@@ -1,0 +1,203 @@
+//! Rounds of expiry over a volume in memory and a clock that is moved by hand.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use margay_env::Timestamp;
+use margay_env::sim::SimClock;
+use margay_meta::memory::Memory;
+use margay_segment::Store;
+use margay_volume::{Document, ETag, ListRequest, Options, PutRequest};
+
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+struct World {
+    env: Env,
+    clock: Arc<SimClock>,
+    volume: Arc<Volume>,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    /// It is one o'clock in the morning; there is a bucket named `bucket`.
+    async fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(SimClock::new(Timestamp(20_000 * 86_400_000_000_000 + 3_600_000_000_000)));
+        let env = Env { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..Env::real() };
+        let mut options = margay_segment::Options::new(folder.path().join("segments"));
+        options.reserve_bytes = 0;
+        let store = Store::open(env.clone(), options).unwrap();
+        let volume = Volume::open(env.clone(), Arc::new(Memory::new()), store, Options::default()).unwrap();
+        volume.create_bucket("bucket").await.unwrap();
+        World { env, clock, volume, folder }
+    }
+
+    async fn put(&self, key: &str, size: usize, tags: Option<&'static str>) {
+        let mut upload = self.volume.begin_upload("bucket", size as u64).await.unwrap();
+        upload.write(vec![b'x'; size].into()).await.unwrap();
+        let staged = upload.finish().await.unwrap();
+        let documents = tags.map(|tags| (Document::Tags, tags.as_bytes().into())).into_iter().collect();
+        let etag = ETag { digest: [1; 16], parts: 0 };
+        let request = PutRequest { bucket: "bucket", key, etag, documents, ..PutRequest::default() };
+        self.volume.put_object(request, staged).await.unwrap();
+    }
+
+    async fn set(&self, rules: &str) {
+        let document = format!("<LifecycleConfiguration>{rules}</LifecycleConfiguration>");
+        self.volume.set_bucket_setting("bucket", Setting::Lifecycle, document.as_bytes()).await.unwrap();
+    }
+
+    async fn keys(&self) -> Vec<String> {
+        let mut keys = Vec::new();
+        let request = ListRequest {
+            bucket: "bucket",
+            prefix: "",
+            delimiter: None,
+            after: None,
+            after_is_prefix: false,
+            max: 10_000,
+        };
+        let mut note = |item: margay_volume::ListItem<'_>| {
+            if let margay_volume::ListItem::Object { key, .. } = item {
+                keys.push(key.to_owned());
+            }
+        };
+        self.volume.list(&request, &mut note).await.unwrap();
+        keys
+    }
+
+    fn rounds(&self) -> Rounds {
+        let limits = ExpiryLimits { day: 86_400, rate_max: 1_000_000 };
+        Rounds::new(&self.env, &self.volume, self.folder.path(), limits, &Arc::default())
+    }
+}
+
+fn rule(filter: &str, action: &str) -> String {
+    format!("<Rule><Filter>{filter}</Filter><Status>Enabled</Status>{action}</Rule>")
+}
+
+const ONE_DAY: &str = "<Expiration><Days>1</Days></Expiration>";
+
+#[tokio::test]
+async fn objects_go_at_the_midnight_after_their_days() {
+    let world = World::new().await;
+    world.set(&rule("<Prefix>old/</Prefix>", ONE_DAY)).await;
+    world.put("old/a", 3, None).await;
+    world.put("new/a", 3, None).await;
+    let mut rounds = world.rounds();
+    for hours in [0, 24, 22] {
+        world.clock.advance(HOUR * hours);
+        rounds.look().await;
+        assert_eq!(world.keys().await, ["new/a", "old/a"], "{hours}");
+    }
+    world.clock.advance(HOUR);
+    rounds.look().await;
+    assert_eq!(world.keys().await, ["new/a"]);
+    assert_eq!(rounds.counters.objects.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_bucket_is_looked_at_again_when_the_day_or_its_settings_change() {
+    let world = World::new().await;
+    world.set(&rule("<Prefix>a</Prefix>", ONE_DAY)).await;
+    world.put("a", 3, None).await;
+    world.put("b", 3, None).await;
+    let mut rounds = world.rounds();
+    world.clock.advance(DAY * 2);
+    rounds.look().await;
+    rounds.look().await;
+    assert_eq!((world.keys().await, rounds.counters.rounds.load(Ordering::Relaxed)), (vec!["b".to_owned()], 1));
+    world.set(&rule("", ONE_DAY)).await;
+    rounds.look().await;
+    assert!(world.keys().await.is_empty());
+    world.put("c", 3, None).await;
+    world.clock.advance(DAY * 2);
+    rounds.look().await;
+    assert!(world.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn tags_and_sizes_decide() {
+    let world = World::new().await;
+    let tag = "<Tag><Key>keep</Key><Value>no &amp; never</Value></Tag>";
+    let large = "<ObjectSizeGreaterThan>100</ObjectSizeGreaterThan>";
+    world.set(&(rule(tag, ONE_DAY) + &rule(large, ONE_DAY))).await;
+    world.put("tagged", 3, Some("a=b&keep=no%20%26%20never")).await;
+    world.put("other", 3, Some("keep=yes")).await;
+    world.put("plain", 3, None).await;
+    world.put("large", 101, None).await;
+    world.clock.advance(DAY * 3);
+    world.rounds().look().await;
+    assert_eq!(world.keys().await, ["other", "plain"]);
+}
+
+#[tokio::test]
+async fn what_was_replaced_since_it_was_judged_stays() {
+    let world = World::new().await;
+    world.put("k", 3, None).await;
+    let judged = world.volume.head_object("bucket", "k", &Default::default()).await.unwrap().modified;
+    world.clock.advance(HOUR);
+    world.put("k", 3, None).await;
+    assert!(!world.volume.expire_object("bucket", "k", judged).await.unwrap());
+    assert_eq!(world.keys().await, ["k"]);
+    let now = world.volume.head_object("bucket", "k", &Default::default()).await.unwrap().modified;
+    assert!(world.volume.expire_object("bucket", "k", now).await.unwrap());
+    assert!(!world.volume.expire_object("bucket", "k", now).await.unwrap());
+    assert!(world.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn uploads_are_aborted() {
+    let world = World::new().await;
+    let abort = "<AbortIncompleteMultipartUpload><DaysAfterInitiation>2</DaysAfterInitiation>\
+                 </AbortIncompleteMultipartUpload>";
+    world.set(&rule("<Prefix>a/</Prefix>", abort)).await;
+    for key in ["a/1", "b/1"] {
+        world.volume.create_multipart("bucket", key, Default::default(), Default::default()).await.unwrap();
+    }
+    let uploads = async || world.volume.list_multipart("bucket", "", None, 10).await.unwrap().0.len();
+    world.clock.advance(DAY * 2);
+    world.rounds().look().await;
+    assert_eq!(uploads().await, 2);
+    world.clock.advance(DAY);
+    world.rounds().look().await;
+    assert_eq!(uploads().await, 1);
+}
+
+#[tokio::test]
+async fn a_restart_goes_on_where_the_round_was() {
+    let world = World::new().await;
+    world.set(&rule("", ONE_DAY)).await;
+    for number in 0..6 {
+        world.put(&format!("k{number}"), 3, None).await;
+    }
+    world.clock.advance(DAY * 3);
+    let day = Days::REAL.number(world.clock.now());
+    let file = ProgressFile::new(&world.env, world.folder.path());
+    assert_eq!(file.read(), None);
+    file.write(&Progress { day, complete: false, bucket: "bucket".to_owned(), key: Some("k3".to_owned()) });
+    world.rounds().look().await;
+    assert_eq!(world.keys().await, ["k0", "k1", "k2", "k3"]);
+    assert!(file.read().unwrap().complete);
+    // Today is done; tomorrow everything is looked at again.
+    world.rounds().look().await;
+    assert_eq!(world.keys().await.len(), 4);
+    world.clock.advance(DAY);
+    world.rounds().look().await;
+    assert!(world.keys().await.is_empty());
+}
+
+#[tokio::test]
+async fn more_than_a_page_goes() {
+    let world = World::new().await;
+    world.set(&rule("", ONE_DAY)).await;
+    for number in 0..1203 {
+        world.put(&format!("d{}/k{number}", number % 7), 1, None).await;
+    }
+    world.clock.advance(DAY * 3);
+    let mut rounds = world.rounds();
+    rounds.look().await;
+    assert_eq!((world.keys().await.len(), rounds.counters.objects.load(Ordering::Relaxed)), (0, 1203));
+}
