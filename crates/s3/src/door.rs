@@ -26,7 +26,9 @@ use crate::access::context::Circumstances;
 use crate::access::rules::RulesCache;
 use crate::access::{Access, Asker};
 use crate::access_subject::AccessSubject;
-use crate::auth::{self, Credentials, Head, PayloadForm, Place, Sender, Verified, Verifier, Version, hoisted};
+use crate::auth::{
+    self, Credentials, Head, PayloadForm, Place, Sender, Verified, Verifier, Version, hoisted, presigned,
+};
 use crate::cors;
 use crate::error::{Code, S3Error, request_id};
 use crate::identities::{self, Identities, RootOnly};
@@ -197,11 +199,14 @@ impl S3Door {
             *name = "PostObject";
             return self.serve_form(parts, wire, target, peer).await;
         }
-        let headers = hoisted::join(raw_query, &parts.headers)?;
+        let presigned = presigned::version(raw_query);
+        let headers = hoisted::join(raw_query, presigned, &parts.headers)?;
         let token = token_of_header(&parts.headers).or_else(|| query.get("X-Amz-Security-Token"));
         // Version 2 writes it as its header is written.
         let token = token.or_else(|| query.get("x-amz-security-token")).map(str::to_owned);
-        query.remove(|name| hoisted::is_header(name, raw_query));
+        if let Some(presigned) = presigned {
+            query.remove(|name| hoisted::is_header(name, presigned));
+        }
         let operation = route::find(method, target.scope(), &query, &headers)?;
         *name = operation.name;
         let head = Head::of(parts).with_host_bucket(target.host_bucket());

@@ -22,7 +22,9 @@ use margay_env::Timestamp;
 
 pub use self::forms::{form_body, form_policy};
 use crate::auth::sign::{Signer, Target as SignTarget};
-use crate::auth::{AuthError, ChunkChain, Credential, Credentials, Head, PayloadForm, Secret, Verifier, hoisted, v2};
+use crate::auth::{
+    AuthError, ChunkChain, Credential, Credentials, Head, PayloadForm, Secret, Verifier, hoisted, presigned, v2,
+};
 use crate::body::{
     BodyError, ChunkEncoder, Decoder, DecoderOptions, DigestPlan, Trailers, Want, WireError, announced_bytes,
     stored_encoding,
@@ -115,7 +117,8 @@ pub fn signature_version_2(bytes: &[u8]) {
     let verifier = Verifier::new(crate::auth::Options::default());
     let verify = |parts: &Parts| verifier.verify(&Head::of(parts).with_host_bucket(host_bucket), &OneKey, NOW);
     let _ = verify(&parts);
-    let _ = hoisted::join(parts.uri.query().unwrap_or_default(), &parts.headers);
+    let query = parts.uri.query().unwrap_or_default();
+    let _ = hoisted::join(query, presigned::version(query), &parts.headers);
     for name in ["authorization", "x-amz-date", "x-amz-security-token"] {
         parts.headers.remove(name);
     }

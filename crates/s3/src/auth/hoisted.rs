@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::canonical::{decode, pairs};
-use super::{AuthError, Version, presigned};
+use super::{AuthError, Version};
 
 /// Headers that Version 2 clients put into the query besides `x-amz-*`.
 const POSITIONAL: [&str; 2] = ["content-md5", "content-type"];
@@ -25,21 +25,20 @@ pub(crate) fn parameters(query: &str) -> impl Iterator<Item = (String, String)> 
     })
 }
 
-/// Whether a parameter of this query stands for a header.
-pub(crate) fn is_header(name: &str, query: &str) -> bool {
-    match presigned::version(query) {
-        None => false,
-        Some(version) => name.starts_with("x-amz-") || (version == Version::V2 && POSITIONAL.contains(&name)),
-    }
+/// Whether a parameter of a URL that is presigned so stands for a header.
+pub(crate) fn is_header(name: &str, presigned: Version) -> bool {
+    name.starts_with("x-amz-") || (presigned == Version::V2 && POSITIONAL.contains(&name))
 }
 
-/// The headers of a request together with those that its query stands for. Nothing here is believed before the signature
-/// is.
-pub(crate) fn join<'h>(query: &str, own: &'h HeaderMap) -> Result<Cow<'h, HeaderMap>, AuthError> {
-    if presigned::version(query).is_none() {
-        return Ok(Cow::Borrowed(own));
-    }
-    let added = added(query, own)?;
+/// The headers of a request together with those that its query stands for, when that is presigned. Nothing here is
+/// believed before the signature is.
+pub(crate) fn join<'h>(
+    query: &str,
+    presigned: Option<Version>,
+    own: &'h HeaderMap,
+) -> Result<Cow<'h, HeaderMap>, AuthError> {
+    let Some(presigned) = presigned else { return Ok(Cow::Borrowed(own)) };
+    let added = added(query, presigned, own)?;
     if added.is_empty() {
         return Ok(Cow::Borrowed(own));
     }
@@ -48,9 +47,9 @@ pub(crate) fn join<'h>(query: &str, own: &'h HeaderMap) -> Result<Cow<'h, Header
     Ok(Cow::Owned(headers))
 }
 
-fn added(query: &str, own: &HeaderMap) -> Result<HeaderMap, AuthError> {
+fn added(query: &str, presigned: Version, own: &HeaderMap) -> Result<HeaderMap, AuthError> {
     let mut added = HeaderMap::new();
-    for (name, value) in parameters(query).filter(|(name, _)| is_header(name, query) && name != TOKEN) {
+    for (name, value) in parameters(query).filter(|(name, _)| is_header(name, presigned) && name != TOKEN) {
         let refused = || AuthError::BadHoistedHeader(name.clone());
         let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
         let value = HeaderValue::from_bytes(value.trim_matches([' ', '\t']).as_bytes()).map_err(|_| refused())?;

@@ -18,7 +18,7 @@ pub(crate) mod hex;
 pub(crate) mod hoisted;
 mod key;
 mod payload;
-mod presigned;
+pub(crate) mod presigned;
 pub mod sign;
 #[cfg(test)]
 mod tests;
