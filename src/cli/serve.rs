@@ -296,7 +296,6 @@ impl Doors {
     ) -> Doors {
         let side_limits = ConnectionLimits { connections_max: ADMIN_CONNECTIONS_MAX, ..limits };
         let unseen = || Arc::new(Traffic::default());
-        let main = Listener::start_tcp(sockets.main, tls, front, Arc::clone(&server.traffic), limits);
         let page = || Arc::new(Admin::new(server));
         let admin = sockets.admin.map(|socket| Listener::start_tcp(socket, None, page(), unseen(), side_limits));
         let commands = match control::bind(&server.env, &server.data) {
@@ -310,6 +309,8 @@ impl Doors {
                 None
             }
         };
+        // Last, so that whoever sees it answer finds the others too.
+        let main = Listener::start_tcp(sockets.main, tls, front, Arc::clone(&server.traffic), limits);
         Doors { main, admin, commands }
     }
 

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use margay_env::{Env, File, OpenMode};
 use parking_lot::{Mutex, RwLock};
 
+use crate::buffers::Buffers;
 use crate::cache::Cache;
 use crate::format::{self, FormatError};
 use crate::names::{self, Name};
@@ -46,6 +47,7 @@ pub(crate) struct Folder {
     handles: Cache<SegmentId, Arc<dyn File>>,
     /// Checksum tables that were verified, by the place of their run.
     pub(crate) tables: Cache<(SegmentId, u64), Table>,
+    pub(crate) buffers: Buffers,
     pub(crate) pack: Mutex<Option<OpenPack>>,
     pub(crate) space: Arc<SpaceGate>,
     names: Mutex<Names>,
@@ -91,6 +93,7 @@ impl Folder {
             table: RwLock::new(table),
             handles: Cache::new(OPEN_FILES_MAX),
             tables: Cache::new(TABLE_CACHE_BYTES_MAX),
+            buffers: Buffers::default(),
             pack: Mutex::new(None),
             space: SpaceGate::new(env.clone(), options.folder.clone(), options.reserve_bytes),
             names: Mutex::new(Names { durable_creations: 0, mark: 0, shown_mark: mark }),

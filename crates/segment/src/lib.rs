@@ -6,6 +6,7 @@
 //!             S3 a segment id is never reused.
 //! Not here:   which runs are live (volume::reclaim), the metadata log's records (meta::log).
 
+mod buffers;
 mod cache;
 mod folder;
 pub mod format;
@@ -25,6 +26,7 @@ mod sync;
 mod walk;
 mod writer;
 
+pub use buffers::IDLE_BUFFER_BYTES_MAX;
 pub use folder::{OPEN_FILES_MAX, TABLE_CACHE_BYTES_MAX};
 pub use id::{CHUNK_BYTES, Extent, RUN_BYTES_MAX, Run, SegmentId};
 pub use scrub::SCRUB_PIECE_BYTES;

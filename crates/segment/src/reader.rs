@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use margay_env::File;
 
+use crate::buffers::Buffer;
 use crate::folder::{Folder, invalid};
 use crate::segment::Segment;
 use crate::{CHUNK_BYTES, Extent, Run, SegmentError};
@@ -78,7 +79,7 @@ fn try_read(folder: &Folder, extent: &Extent, skip: u64, len: u64, source: Sourc
     check_fits(run, &segment, &*file)?;
     let (first, last) = ((extent.skip + skip) / CHUNK_BYTES, (extent.skip + skip + len - 1) / CHUNK_BYTES);
     let (start, end) = (first * CHUNK_BYTES, ((last + 1) * CHUNK_BYTES).min(run.len));
-    let (mut chunks, table) = read_chunks(folder, run, &*file, start..end, source)?;
+    let (chunks, table) = read_chunks(folder, run, &*file, start..end, source)?;
     match table {
         None => verify_chunk(run, &chunks, 0, run.crc)?,
         Some(table) => {
@@ -88,9 +89,7 @@ fn try_read(folder: &Folder, extent: &Extent, skip: u64, len: u64, source: Sourc
         }
     }
     let from = extent.skip + skip - start;
-    chunks.truncate((from + len) as usize);
-    let mut bytes = Bytes::from(chunks);
-    Ok(bytes.split_off(from as usize))
+    Ok(Bytes::from_owner(chunks).slice(from as usize..(from + len) as usize))
 }
 
 /// Whole chunks of a run, unverified, and the verified table if the run has one.
@@ -100,7 +99,7 @@ fn read_chunks(
     file: &dyn File,
     range: std::ops::Range<u64>,
     source: Source,
-) -> Result<(Vec<u8>, Option<Table>), Miss> {
+) -> Result<(Buffer, Option<Table>), Miss> {
     let table_bytes = run.table_bytes();
     let cached = if table_bytes == 0 { None } else { folder.tables.get(&(run.segment, run.offset)) };
     let cached = match cached {
@@ -109,13 +108,16 @@ fn read_chunks(
     };
     // The table follows the payload: a read that reaches the end takes it along.
     let along = if cached.is_none() && range.end == run.len { table_bytes } else { 0 };
-    let mut bytes = vec![0; (range.end - range.start + along) as usize];
+    let len = (range.end - range.start) as usize;
+    let mut bytes = folder.buffers.take(len + along as usize);
     fill(run, file, &mut bytes, run.offset + range.start, source)?;
     if table_bytes == 0 || cached.is_some() {
         return Ok((bytes, cached));
     }
     let table = if along > 0 {
-        keep_table(folder, run, &bytes.split_off((range.end - range.start) as usize))?
+        let table = keep_table(folder, run, &bytes[len..])?;
+        bytes.truncate(len);
+        table
     } else {
         read_table(folder, run, file, source)?
     };

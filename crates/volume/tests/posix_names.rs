@@ -106,6 +106,22 @@ fn a_long_name_is_found_by_its_hash() {
 }
 
 #[test]
+fn a_long_name_beside_a_directory_is_found_by_its_hash() {
+    let tree = Tree::new();
+    for long in ["x".repeat(250), "y".repeat(300)] {
+        tree.world.put("b", &long, b"1").unwrap();
+        tree.world.put("b", &format!("{long}/z"), b"2").unwrap();
+        let name = |beside| Name::Long { prefix: long[..200].to_owned(), hash: long_name_hash(&long), beside };
+        assert_eq!(tree.mount.lookup(tree.root(), &name(true)).unwrap().kind, FileKind::Regular);
+        assert_eq!(tree.mount.lookup(tree.root(), &name(false)).unwrap().kind, FileKind::Directory);
+        tree.mount.unlink(tree.root(), &name(true)).unwrap();
+        assert!(matches!(tree.mount.lookup(tree.root(), &name(true)), Err(PosixError::NotFound)));
+        assert_eq!(tree.mount.lookup(tree.root(), &name(false)).unwrap().kind, FileKind::Directory);
+    }
+    tree.clean();
+}
+
+#[test]
 fn renames_follow_posix() {
     use RenameMode::{Exchange, NoReplace, Replace};
     let tree = Tree::new();
