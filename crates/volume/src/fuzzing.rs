@@ -18,8 +18,8 @@ use crate::record::entry::encode_link;
 use crate::record::event;
 use crate::record::multipart::{decode_part_checksums, decode_part_sizes, encode_part_checksums, encode_part_sizes};
 use crate::record::{
-    Bucket, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry, Orphan, PartRecord, Summary,
-    UploadRecord, Version, VersionRow,
+    Bucket, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry, Line, Orphan, PartRecord,
+    Summary, UploadRecord, Version, VersionRow,
 };
 use crate::{bucket, inos};
 
@@ -71,12 +71,15 @@ pub fn row_value(bytes: &[u8]) {
             });
             // A listing must show what a look at the whole entry shows.
             if let Ok(entry) = Entry::decode(value) {
-                let summary = match entry {
-                    Entry::File(FileEntry { size, modified, etag, .. }) => Summary::File { size, modified, etag },
-                    Entry::Directory(directory) => Summary::Directory(directory),
-                    Entry::Link(ino) => Summary::Link(ino),
+                let (summary, line) = match entry {
+                    Entry::File(FileEntry { ino, size, modified, etag, mode, .. }) => {
+                        (Summary::File { size, modified, etag }, Line::File { ino, size, mode })
+                    }
+                    Entry::Directory(directory) => (Summary::Directory(directory), Line::Directory(directory)),
+                    Entry::Link(ino) => (Summary::Link(ino), Line::Link(ino)),
                 };
                 assert_eq!(Summary::decode(value), Ok(summary));
+                assert_eq!(Line::decode(value), Ok(line));
             }
         }
         1 => round(value, Bucket::decode, Bucket::encode),

@@ -125,7 +125,10 @@ type Interval = (Box<[u8]>, Box<[u8]>);
 /// A copy of a part of the active overlay.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    rows: Vec<(Box<[u8]>, Live)>,
+    /// The keys of the rows, one behind the other: one allocation instead of one for each row.
+    keys: Vec<u8>,
+    /// Where each row's key ends in `keys`.
+    rows: Vec<(usize, Live)>,
     dead: Vec<Interval>,
     /// The copy is complete up to here; `None`: to the end of what was asked.
     until: Option<Vec<u8>>,
@@ -140,7 +143,8 @@ impl Window {
                 window.until = Some(key.to_vec());
                 break;
             }
-            window.rows.push((key.clone(), live.clone()));
+            window.keys.extend_from_slice(key);
+            window.rows.push((window.keys.len(), live.clone()));
         }
         if let Bound::Included(first) | Bound::Excluded(first) = start
             && let Some((from, to)) = active.covering(first)
@@ -156,13 +160,21 @@ impl Window {
         for (from, to) in active.dead_range(after, upper) {
             if window.dead.len() > rows_max {
                 window.until = Some(from.to_vec());
-                let keep = window.rows.partition_point(|(key, _)| key < from);
-                window.rows.truncate(keep);
+                while window.rows.len().checked_sub(1).and_then(|last| window.key(last)) >= Some(&**from) {
+                    window.rows.pop();
+                }
                 break;
             }
             window.dead.push((from.clone(), to.clone()));
         }
         window
+    }
+
+    /// The key of a row.
+    fn key(&self, index: usize) -> Option<&[u8]> {
+        let (end, _) = self.rows.get(index)?;
+        let begin = index.checked_sub(1).map_or(0, |before| self.rows[before].0);
+        Some(&self.keys[begin..*end])
     }
 
     /// Where the next window begins.
@@ -238,8 +250,7 @@ impl<'a> Merge<'a> {
 
     /// The smallest key of any layer; of equal keys the newest layer's.
     fn smallest(&mut self) -> Option<Source> {
-        let mut best: Option<(&[u8], Source)> =
-            self.window.rows.get(self.window_at).map(|(key, _)| (&**key, Source::Window));
+        let mut best: Option<(&[u8], Source)> = self.window.key(self.window_at).map(|key| (key, Source::Window));
         for (index, cursor) in self.sealed.iter_mut().enumerate() {
             if let Some((key, _)) = cursor.rows.peek()
                 && best.is_none_or(|(other, _)| key.as_ref() < other)
@@ -290,7 +301,7 @@ impl<'a> Merge<'a> {
 
     /// Moves every layer past `key`, which was just given out or superseded.
     fn pass(&mut self, key: &[u8]) -> Result<(), EngineError> {
-        if self.window.rows.get(self.window_at).is_some_and(|(head, _)| head.as_ref() == key) {
+        if self.window.key(self.window_at).is_some_and(|head| head == key) {
             self.window_at += 1;
         }
         for cursor in &mut self.sealed {
@@ -329,8 +340,8 @@ impl<'a> Merge<'a> {
                 }
                 _ => {
                     let window: &'a Window = self.window;
-                    let (key, live) = &window.rows[self.window_at];
-                    (key, live)
+                    let key = window.key(self.window_at).expect("the smallest key was seen there");
+                    (key, &window.rows[self.window_at].1)
                 }
             };
             if let Some((end, layer)) = self.masked(key, source) {

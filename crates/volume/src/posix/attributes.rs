@@ -86,12 +86,12 @@ fn stored_bytes(file: &FileEntry) -> u64 {
 
 /// As its reader sees the file: what was written shows before it is in the row. The row was read before the open file
 /// was asked, so it may be the one from before a publish.
-fn file_attributes(file: &FileEntry, opened: Option<Opened>) -> Attributes {
+fn as_seen(stored: Attributes, opened: Option<Opened>) -> Attributes {
     match opened {
-        Some(opened) if opened.differs || opened.file.changed > file.changed => {
-            Attributes { links: file.links, stored: opened.stored, ..stored_attributes(&opened.file) }
+        Some(opened) if opened.differs || opened.file.changed > stored.changed => {
+            Attributes { links: stored.links, stored: opened.stored, ..stored_attributes(&opened.file) }
         }
-        _ => stored_attributes(file),
+        _ => stored,
     }
 }
 
@@ -102,7 +102,7 @@ impl Mount {
             return self.directory_attributes(&found.entry);
         }
         match (self.locate_file(ino)?, self.opened(ino)) {
-            (Some(located), opened) => Ok(file_attributes(&located.file, opened)),
+            (Some(located), opened) => Ok(as_seen(stored_attributes(&located.file), opened)),
             (None, Some(opened)) => {
                 Ok(Attributes { links: 0, stored: opened.stored, ..stored_attributes(&opened.file) })
             }
@@ -112,7 +112,12 @@ impl Mount {
 
     /// Of a file whose row was just read.
     pub(crate) fn file_attributes(&self, file: &FileEntry) -> Attributes {
-        file_attributes(file, self.opened(file.ino))
+        self.as_seen(stored_attributes(file))
+    }
+
+    /// Of a file whose stored attributes were just read.
+    pub(crate) fn as_seen(&self, stored: Attributes) -> Attributes {
+        as_seen(stored, self.opened(stored.ino))
     }
 
     pub(crate) fn directory_attributes(&self, entry: &DirectoryEntry) -> Result<Attributes, PosixError> {

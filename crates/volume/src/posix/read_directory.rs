@@ -12,15 +12,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 
-use margay_env::Timestamp;
 use parking_lot::Mutex;
 
 use crate::api::Error;
 use crate::key::{self, Ino};
 use crate::posix::api::{Attributes, DirectoryItem, FileKind, PosixError};
-use crate::posix::attributes::{directory_attributes, stored_attributes};
+use crate::posix::attributes::stored_attributes;
 use crate::posix::mount::Mount;
-use crate::record::Entry;
+use crate::record::{Damaged, DirectoryEntry, Entry, Line};
 use crate::seen::Seen;
 
 /// Lines whose names are known exactly.
@@ -58,10 +57,52 @@ struct From {
     skip: u64,
 }
 
+#[derive(Default)]
 struct Page {
-    rows: Vec<(String, Entry)>,
+    /// The sort names of the rows, one behind the other: one allocation instead of one for each row.
+    names: String,
+    rows: Vec<Row>,
     /// The directory has no more rows behind these.
     ended: bool,
+}
+
+struct Row {
+    /// Where its name ends in `names`.
+    name_end: usize,
+    found: Found,
+}
+
+/// What a line needs of its row.
+enum Found {
+    /// `stored`: when attributes are wanted.
+    File {
+        ino: Ino,
+        kind: FileKind,
+        size: u64,
+        stored: Option<Attributes>,
+    },
+    Directory(DirectoryEntry),
+    Link,
+}
+
+impl Found {
+    fn decode(value: &[u8], with_attributes: bool) -> Result<Found, Damaged> {
+        if !with_attributes {
+            return Ok(match Line::decode(value)? {
+                Line::File { ino, size, mode } => Found::File { ino, kind: FileKind::of(mode), size, stored: None },
+                Line::Directory(entry) => Found::Directory(entry),
+                Line::Link(_) => Found::Link,
+            });
+        }
+        Ok(match Entry::decode(value)? {
+            Entry::File(file) => {
+                let stored = stored_attributes(&file);
+                Found::File { ino: file.ino, kind: stored.kind, size: file.size, stored: Some(stored) }
+            }
+            Entry::Directory(entry) => Found::Directory(entry),
+            Entry::Link(_) => Found::Link,
+        })
+    }
 }
 
 impl Reader {
@@ -110,21 +151,35 @@ impl Reader {
 }
 
 impl Page {
+    fn push(&mut self, sort_name: &str, found: Found) {
+        self.names.push_str(sort_name);
+        self.rows.push(Row { name_end: self.names.len(), found });
+    }
+
+    fn name(&self, index: usize) -> &str {
+        let begin = index.checked_sub(1).map_or(0, |before| self.rows[before].name_end);
+        &self.names[begin..self.rows[index].name_end]
+    }
+
     /// Whether the directory of this file's name exists; `None` when the page ends before it would come.
     fn has_directory(&self, index: usize) -> Option<bool> {
-        let name = &self.rows[index].0;
-        let behind = &self.rows[index + 1..];
-        let order = |(other, _): &(String, Entry)| {
-            let rest = other.strip_prefix(name.as_str());
-            rest.map_or_else(|| other.as_str().cmp(name), |rest| rest.cmp("/"))
+        let name = self.name(index);
+        let before = |other: usize| match self.name(other).strip_prefix(name) {
+            Some(rest) => rest < "/",
+            None => self.name(other) < name,
         };
-        match behind.first() {
-            Some((next, _)) if !next.starts_with(name.as_str()) => Some(false),
-            _ => match behind.binary_search_by(order) {
-                Ok(_) => Some(true),
-                Err(at) if at < behind.len() || self.ended => Some(false),
-                Err(_) => None,
-            },
+        let (mut low, mut high) = (index + 1, self.rows.len());
+        if low < high && !self.name(low).starts_with(name) {
+            return Some(false);
+        }
+        while low < high {
+            let middle = low.midpoint(high);
+            if before(middle) { low = middle + 1 } else { high = middle }
+        }
+        if low < self.rows.len() {
+            Some(self.name(low).strip_prefix(name) == Some("/"))
+        } else {
+            self.ended.then_some(false)
         }
     }
 }
@@ -147,9 +202,10 @@ impl Mount {
         let From { mut after, mut skip } = reader.seek(cookie);
         let mut taken = 0;
         loop {
-            let page = self.read_page(handle.ino, after.as_deref(), reader.page_rows)?;
-            for (index, (sort_name, entry)) in page.rows.iter().enumerate() {
-                let Some(mut item) = self.item(handle.ino, &page, index, entry, with_attributes)? else { continue };
+            let page = self.read_page(handle.ino, after.as_deref(), reader.page_rows, with_attributes)?;
+            for index in 0..page.rows.len() {
+                let sort_name = page.name(index);
+                let Some(mut item) = self.item(handle.ino, &page, index, with_attributes)? else { continue };
                 if skip > 0 {
                     skip -= 1;
                     reader.note(sort_name);
@@ -163,11 +219,11 @@ impl Mount {
                 taken += 1;
                 reader.note(sort_name);
                 if with_attributes {
-                    self.count_line(handle.ino, sort_name, entry, item.ino)?;
+                    self.count_line(handle.ino, sort_name, item.kind, item.ino)?;
                 }
             }
-            match page.rows.into_iter().next_back() {
-                Some((last, _)) if !page.ended => after = Some(last),
+            match page.rows.len().checked_sub(1) {
+                Some(last) if !page.ended => after = Some(page.name(last).to_owned()),
                 _ => {
                     reader.adapt(taken);
                     return Ok(());
@@ -177,18 +233,24 @@ impl Mount {
         }
     }
 
-    fn read_page(&self, directory: Ino, after: Option<&str>, limit: usize) -> Result<Page, PosixError> {
+    fn read_page(
+        &self,
+        directory: Ino,
+        after: Option<&str>,
+        limit: usize,
+        with_attributes: bool,
+    ) -> Result<Page, PosixError> {
         let (mut start, end) = key::entries(directory);
         if let Some(after) = after {
             start = key::after(key::entry(directory, after.as_bytes()));
         }
-        let mut page = Page { rows: Vec::with_capacity(limit), ended: true };
+        let mut page = Page { rows: Vec::with_capacity(limit), ended: true, ..Page::default() };
         self.volume.scan(&(start, end), &mut Seen::default(), |row| {
             if page.rows.len() == limit {
                 page.ended = false;
                 return Ok(ControlFlow::Break(()));
             }
-            page.rows.push((key::parse_entry(row.key)?.1.to_owned(), Entry::decode(row.value)?));
+            page.push(key::parse_entry(row.key)?.1, Found::decode(row.value, with_attributes)?);
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(page)
@@ -200,30 +262,31 @@ impl Mount {
         directory: Ino,
         page: &'a Page,
         index: usize,
-        entry: &Entry,
         with_attributes: bool,
     ) -> Result<Option<DirectoryItem<'a>>, PosixError> {
-        let sort_name = page.rows[index].0.as_str();
-        let attributes = match entry {
-            Entry::Directory(entry) if with_attributes => self.directory_attributes(entry)?,
-            Entry::Directory(entry) => directory_attributes(entry, Timestamp(0), 0),
+        let sort_name = page.name(index);
+        let (ino, kind, attributes) = match &page.rows[index].found {
             // The object `a/` without bytes is how S3 sees the directory itself.
-            Entry::File(file) if file.size == 0 && sort_name.is_empty() => return Ok(None),
-            Entry::File(file) if with_attributes => self.file_attributes(file),
-            Entry::File(file) => stored_attributes(file),
-            Entry::Link(_) => match self.read_file(directory, sort_name.as_bytes(), &mut Seen::default())? {
-                Some(located) => self.file_attributes(&located.file),
+            Found::File { size: 0, .. } if sort_name.is_empty() => return Ok(None),
+            Found::File { ino, kind, stored, .. } => (*ino, *kind, stored.map(|stored| self.as_seen(stored))),
+            Found::Directory(entry) => {
+                let attributes = with_attributes.then(|| self.directory_attributes(entry)).transpose()?;
+                (entry.ino, FileKind::Directory, attributes)
+            }
+            Found::Link => match self.read_file(directory, sort_name.as_bytes(), &mut Seen::default())? {
+                Some(located) => {
+                    let attributes = with_attributes.then(|| self.file_attributes(&located.file));
+                    (located.file.ino, FileKind::of(located.file.mode), attributes)
+                }
                 None => return Ok(None),
             },
         };
         let name = sort_name.strip_suffix('/').unwrap_or(sort_name);
-        let beside = attributes.kind != FileKind::Directory
+        let beside = kind != FileKind::Directory
             && match page.has_directory(index) {
                 Some(has) => has,
                 None => self.has_directory(directory, name)?,
             };
-        let Attributes { ino, kind, .. } = attributes;
-        let attributes = with_attributes.then_some(attributes);
         Ok(Some(DirectoryItem { ino, kind, name, beside, cookie: 0, attributes }))
     }
 
@@ -233,13 +296,13 @@ impl Mount {
     }
 
     /// Counts the lookup of a line that was taken.
-    fn count_line(&self, directory: Ino, sort_name: &str, entry: &Entry, ino: Ino) -> Result<(), PosixError> {
+    fn count_line(&self, directory: Ino, sort_name: &str, kind: FileKind, ino: Ino) -> Result<(), PosixError> {
         let known = &self.volume.known;
         if known.remember_again(ino, directory, sort_name) {
             return Ok(());
         }
         let _turn = known.turn(ino);
-        if !matches!(entry, Entry::Directory(_)) {
+        if kind != FileKind::Directory {
             let found = self.read_file(directory, sort_name.as_bytes(), &mut Seen::default())?;
             // Moved since the page was read: whoever moved it has told where it is, if anybody knew it.
             if found.is_none_or(|found| found.file.ino != ino) && known.count(ino) {
@@ -280,9 +343,8 @@ mod tests {
 
     #[test]
     fn a_page_knows_what_is_beside() {
-        let row = |name: &str| (name.to_owned(), Entry::Link(Ino(1)));
-        let rows = ["a", "a-", "a/", "b", "b!"].map(row).to_vec();
-        let page = Page { rows, ended: false };
+        let mut page = Page::default();
+        ["a", "a-", "a/", "b", "b!"].iter().for_each(|name| page.push(name, Found::Link));
         assert_eq!(page.has_directory(0), Some(true));
         assert_eq!(page.has_directory(1), Some(false));
         assert_eq!(page.has_directory(3), None);

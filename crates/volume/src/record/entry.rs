@@ -112,6 +112,14 @@ pub(crate) enum Summary {
     Link(Ino),
 }
 
+/// What a line of a directory without attributes needs of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    File { ino: Ino, size: u64, mode: u32 },
+    Directory(DirectoryEntry),
+    Link(Ino),
+}
+
 /// A file entry's bytes, and where its first extent's segment field is.
 pub(crate) struct EncodedFile {
     pub(crate) value: Vec<u8>,
@@ -412,6 +420,29 @@ impl Summary {
             }
             KIND_DIRECTORY => DirectoryEntry::decode(reader).map(Summary::Directory),
             KIND_LINK => decode_link(reader).map(Summary::Link),
+            _ => Err(Damaged("unknown kind of entry")),
+        }
+    }
+}
+
+impl Line {
+    /// Reads the front of an entry only.
+    pub(crate) fn decode(value: &[u8]) -> Result<Line, Damaged> {
+        let mut reader = Reader::new(value);
+        reader.layout(LAYOUT)?;
+        match reader.byte()? {
+            KIND_FILE => {
+                reader.byte()?;
+                let (ino, size) = (Ino(reader.varint()?), reader.varint()?);
+                // When its bytes were written, their digest, the parts of its ETag, when it was changed.
+                reader.time()?;
+                reader.array::<16>()?;
+                reader.varint()?;
+                reader.time()?;
+                Ok(Line::File { ino, size, mode: reader.small()? })
+            }
+            KIND_DIRECTORY => DirectoryEntry::decode(reader).map(Line::Directory),
+            KIND_LINK => decode_link(reader).map(Line::Link),
             _ => Err(Damaged("unknown kind of entry")),
         }
     }

@@ -21,7 +21,7 @@ mod tests;
 pub(crate) use bucket::Bucket;
 pub(crate) use data::Data;
 pub(crate) use directory::DirectoryRecord;
-pub(crate) use entry::{DirectoryEntry, Entry, FileEntry, Summary};
+pub(crate) use entry::{DirectoryEntry, Entry, FileEntry, Line, Summary};
 pub(crate) use multipart::{PartRecord, UploadRecord};
 pub(crate) use orphan::Orphan;
 pub(crate) use version::{DeleteMarker, Version, VersionRow, file_of_row};

@@ -65,6 +65,8 @@ proptest! {
         prop_assert_eq!(fitted.header_rows, !overflow.is_empty());
         let summary = Summary::File { size: file.size, modified: file.modified, etag: file.etag };
         prop_assert_eq!(Summary::decode(&value), Ok(summary));
+        let line = Line::File { ino: file.ino, size: file.size, mode: file.mode };
+        prop_assert_eq!(Line::decode(&value), Ok(line));
         prop_assert_eq!(Entry::decode(&value), Ok(Entry::File(fitted.clone())));
         fitted.headers.extend(overflow);
         prop_assert_eq!(fitted.headers, file.headers);
@@ -141,6 +143,7 @@ proptest! {
                 }
                 let _ = Entry::decode(&bytes);
                 let _ = Summary::decode(&bytes);
+                let _ = Line::decode(&bytes);
                 let _ = VersionRow::decode(&bytes);
             }
             let _ = Bucket::decode(&bytes);

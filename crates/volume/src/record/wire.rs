@@ -60,6 +60,9 @@ impl Writer {
     }
 }
 
+/// Bytes of the longest number: 64 bits, 7 in each.
+const VARINT_BYTES_MAX: usize = 10;
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -86,18 +89,18 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn varint(&mut self) -> Result<u64, Damaged> {
         let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
+        for (index, byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
             let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
+            if index + 1 == VARINT_BYTES_MAX && bits > 1 {
                 return Err(Damaged("number too large"));
             }
-            value |= bits << shift;
-            if byte < 0x80 {
+            value |= bits << (7 * index);
+            if *byte < 0x80 {
+                self.rest = &self.rest[index + 1..];
                 return Ok(value);
             }
         }
-        Err(Damaged("number too long"))
+        Err(Damaged(if self.rest.len() < VARINT_BYTES_MAX { "cut short" } else { "number too long" }))
     }
 
     pub(crate) fn small<T: TryFrom<u64>>(&mut self) -> Result<T, Damaged> {
