@@ -4,10 +4,11 @@
 //! Invariants: L1 a bucket is looked at again when the day or its generation is another one, else never.
 //!             L2 at most `rate_max` removals a second; a page of a listing is all that is in memory.
 //!             L3 stopped at any moment, the next round begins where this one was, or makes it again.
-//! Not here:   one bucket (`pass`), the rules (margay-s3), what a removal is (margay-volume).
+//! Not here:   one bucket (`pass`, its versions `replaced`), the rules (margay-s3), what a removal is (margay-volume).
 
 mod pass;
 mod progress;
+mod replaced;
 #[cfg(test)]
 mod tests;
 

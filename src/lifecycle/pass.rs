@@ -5,7 +5,7 @@
 //!                meanwhile stays.  P3 a locked version is skipped, a failure ends the pass.
 //! Not here:   when a pass is made (`lifecycle`), what the rules say (margay-s3).
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use margay_env::{Env, Timestamp};
@@ -15,9 +15,9 @@ use margay_volume::{Error, ListItem, ListRequest, Volume};
 use super::{Counters, Pace};
 
 /// Objects, versions or uploads that are looked at before the next removal.
-const PAGE_ITEMS: usize = 1000;
+pub(super) const PAGE_ITEMS: usize = 1000;
 /// Between two pages, so that others come first.
-const PAGE_PAUSE: Duration = Duration::from_millis(2);
+pub(super) const PAGE_PAUSE: Duration = Duration::from_millis(2);
 
 /// A bucket and its rules, at one moment.
 #[derive(Debug)]
@@ -53,6 +53,9 @@ impl Pass<'_> {
         }
         if self.rules.ends_uploads() {
             self.uploads().await?;
+        }
+        if self.rules.ends_versions() {
+            self.versions().await?;
         }
         Ok(())
     }
@@ -98,7 +101,7 @@ impl Pass<'_> {
         }
         self.pace.next(&*self.env.clock).await;
         let removed = self.volume.expire_object(self.bucket, &candidate.key, candidate.modified).await;
-        self.count(removed, &self.counters.objects)
+        self.count(removed, &self.counters.objects).map(drop)
     }
 
     /// Decides again with the object's tags.
@@ -142,16 +145,17 @@ impl Pass<'_> {
         }
     }
 
-    /// Counts a removal that was made; one that others were faster with, or that a lock forbids, is no failure.
-    fn count(&self, removed: Result<bool, Error>, what: &std::sync::atomic::AtomicU64) -> Result<(), Error> {
-        let counter = match removed {
-            Ok(true) => what,
+    /// Counts a removal that was made, and says so; one that others were faster with, or that a lock forbids, is no
+    /// failure.
+    pub(super) fn count(&self, removed: Result<bool, Error>, what: &AtomicU64) -> Result<bool, Error> {
+        let (counter, made) = match removed {
+            Ok(true) => (what, true),
             Ok(false) | Err(Error::NoSuchKey | Error::PreconditionFailed | Error::Locked | Error::Busy) => {
-                &self.counters.skipped
+                (&self.counters.skipped, false)
             }
             Err(error) => return Err(error),
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(made)
     }
 }

@@ -6,7 +6,9 @@ use margay_env::Timestamp;
 use margay_env::sim::SimClock;
 use margay_meta::memory::Memory;
 use margay_segment::Store;
-use margay_volume::{Document, ETag, ListRequest, Options, PutRequest};
+use margay_volume::{
+    DeleteRequest, Document, ETag, ListRequest, ListVersionsRequest, Options, PutRequest, VersionItem, Versioning,
+};
 
 use super::*;
 
@@ -66,6 +68,27 @@ impl World {
         };
         self.volume.list(&request, &mut note).await.unwrap();
         keys
+    }
+
+    async fn keeps_versions(&self) {
+        self.volume.set_versioning("bucket", Versioning::Enabled).await.unwrap();
+    }
+
+    async fn delete(&self, key: &str) {
+        self.volume.delete_object("bucket", &DeleteRequest::of(key)).await.unwrap();
+    }
+
+    /// Keys with the sizes of their versions, the newest first; `-` is a delete marker.
+    async fn versions(&self) -> Vec<String> {
+        let mut versions: Vec<String> = Vec::new();
+        let request = ListVersionsRequest { bucket: "bucket", prefix: "", delimiter: None, after: None, max: 10_000 };
+        let mut note = |item: VersionItem<'_>| match item {
+            VersionItem::Version { key, size, .. } => versions.push(format!("{key} {size}")),
+            VersionItem::DeleteMarker { key, .. } => versions.push(format!("{key} -")),
+            VersionItem::Prefix(_) => {}
+        };
+        self.volume.list_versions(&request, &mut note).await.unwrap();
+        versions
     }
 
     fn rounds(&self) -> Rounds {
@@ -200,4 +223,79 @@ async fn more_than_a_page_goes() {
     let mut rounds = world.rounds();
     rounds.look().await;
     assert_eq!((world.keys().await.len(), rounds.counters.objects.load(Ordering::Relaxed)), (0, 1203));
+}
+
+const REPLACED: &str = "<NoncurrentVersionExpiration><NoncurrentDays>1</NoncurrentDays></NoncurrentVersionExpiration>";
+
+#[tokio::test]
+async fn replaced_versions_go_by_when_they_were_replaced() {
+    let world = World::new().await;
+    world.keeps_versions().await;
+    world.set(&rule("<Prefix>a</Prefix>", REPLACED)).await;
+    for size in 1..=3 {
+        world.put("a", size, None).await;
+        world.put("b", size, None).await;
+        world.clock.advance(DAY);
+    }
+    // The first was replaced two days ago, the second one day ago at one o'clock.
+    let mut rounds = world.rounds();
+    rounds.look().await;
+    assert_eq!(world.versions().await, ["a 3", "a 2", "b 3", "b 2", "b 1"]);
+    world.clock.advance(DAY * 9);
+    rounds.look().await;
+    assert_eq!(world.versions().await, ["a 3", "b 3", "b 2", "b 1"]);
+    assert_eq!(rounds.counters.versions.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn the_newest_replaced_versions_may_stay() {
+    let world = World::new().await;
+    world.keeps_versions().await;
+    let keep = "<NewerNoncurrentVersions>2</NewerNoncurrentVersions></NoncurrentVersionExpiration>";
+    world.set(&rule("", &REPLACED.replace("</NoncurrentVersionExpiration>", keep))).await;
+    for size in 1..=1203 {
+        world.put("many", size, None).await;
+    }
+    world.clock.advance(DAY * 3);
+    world.rounds().look().await;
+    assert_eq!(world.versions().await, ["many 1203", "many 1202", "many 1201"]);
+}
+
+#[tokio::test]
+async fn a_delete_marker_goes_with_the_last_version_below_it() {
+    let world = World::new().await;
+    world.keeps_versions().await;
+    let marker = "<Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration>";
+    let tagged = "<Tag><Key>keep</Key><Value>no</Value></Tag>";
+    world.set(&(rule("", marker) + &rule(tagged, REPLACED))).await;
+    world.put("gone/a", 1, Some("keep=no")).await;
+    world.put("kept/a", 1, Some("keep=yes")).await;
+    for key in ["gone/a", "kept/a", "kept/a", "never/a"] {
+        world.delete(key).await;
+    }
+    world.put("current", 1, None).await;
+    let mut rounds = world.rounds();
+    rounds.look().await;
+    let all = ["current 1", "gone/a -", "gone/a 1", "kept/a -", "kept/a -", "kept/a 1"];
+    assert_eq!(world.versions().await, all);
+    world.clock.advance(DAY * 3);
+    rounds.look().await;
+    assert_eq!(world.versions().await, ["current 1", "kept/a -", "kept/a -", "kept/a 1"]);
+    assert_eq!(world.keys().await, ["current"]);
+}
+
+#[tokio::test]
+async fn what_is_locked_stays() {
+    let world = World::new().await;
+    world.keeps_versions().await;
+    world.volume.set_object_lock("bucket", None).await.unwrap();
+    world.set(&rule("", REPLACED)).await;
+    world.put("k", 1, None).await;
+    world.volume.set_legal_hold(("bucket", "k", None), true).await.unwrap();
+    world.put("k", 2, None).await;
+    world.clock.advance(DAY * 3);
+    let mut rounds = world.rounds();
+    rounds.look().await;
+    assert_eq!(world.versions().await, ["k 2", "k 1"]);
+    assert_eq!(rounds.counters.skipped.load(Ordering::Relaxed), 1);
 }

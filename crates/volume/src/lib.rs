@@ -86,3 +86,4 @@ pub use reader::{READ_BYTES_MAX, Reader};
 pub use reclaim::{KeepLogs, LogRelease, ReclaimBudget, Reclaimed, SealedLogs};
 pub use scrub::{DamagedData, ScrubReport};
 pub use upload::{Staged, Upload};
+pub use versions::DueVersion;

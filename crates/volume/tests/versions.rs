@@ -8,6 +8,7 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use margay_env::Timestamp;
 use margay_volume::posix::*;
 use margay_volume::*;
 use proptest::prelude::*;
@@ -24,6 +25,8 @@ enum Step {
     Delete(&'static str),
     /// Which of the key's versions, counted from the newest.
     DeleteVersion(&'static str, usize),
+    /// As DeleteVersion, by the lifecycle.
+    Expire(&'static str, usize, DueVersion),
     Copy(&'static str, usize, &'static str),
     Multipart(&'static str),
     Rename(&'static str, &'static str),
@@ -139,6 +142,7 @@ impl Doors {
                 model.push(key, None);
             }
             Step::DeleteVersion(key, which) => self.delete_version(model, key, which),
+            Step::Expire(key, which, due) => self.expire_version(model, key, which, due),
             Step::Copy(from, which, to) => self.copy_version(model, from, which, to),
             Step::Multipart(key) => {
                 let body = body_of(number, 20_000);
@@ -185,6 +189,36 @@ impl Doors {
         assert_eq!(deleted.removed, which < versions.len());
         assert_eq!(deleted.marker, versions.get(which).is_some_and(|one| one.body.is_none()));
         if which < versions.len() {
+            model.keys.get_mut(key).unwrap().remove(which);
+            model.tidy(key);
+        }
+    }
+
+    fn expire_version(&self, model: &mut Model, key: &str, which: usize, due: DueVersion) {
+        let versions = model.keys.get(key).cloned().unwrap_or_default();
+        let Some(one) = versions.get(which) else { return };
+        let id = one.id.unwrap();
+        let mut judged = None;
+        let request = ListVersionsRequest { bucket: "b", prefix: key, delimiter: None, after: None, max: 1000 };
+        let mut note = |item: VersionItem<'_>| match item {
+            VersionItem::Version { key: name, version, modified, .. }
+            | VersionItem::DeleteMarker { key: name, version, modified, .. }
+                if (name, version) == (key, id) =>
+            {
+                judged = Some(modified);
+            }
+            _ => {}
+        };
+        wait(self.world.volume.list_versions(&request, &mut note)).unwrap();
+        let expire = |modified| wait(self.world.volume.expire_version("b", (key, id, modified), due)).unwrap();
+        let modified = judged.unwrap();
+        assert!(!expire(Timestamp(modified.0 + 1)), "something else was judged");
+        let goes = match due {
+            DueVersion::Replaced => which > 0,
+            DueVersion::LoneMarker => versions.len() == 1 && one.body.is_none(),
+        };
+        assert_eq!(expire(modified), goes, "{key} {which} {due:?}");
+        if goes {
             model.keys.get_mut(key).unwrap().remove(which);
             model.tidy(key);
         }
@@ -343,6 +377,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (key(), len()).prop_map(|(key, len)| Step::Put(key, len)),
         3 => key().prop_map(Step::Delete),
         4 => (key(), which()).prop_map(|(key, which)| Step::DeleteVersion(key, which)),
+        3 => (key(), which(), prop_oneof![Just(DueVersion::Replaced), Just(DueVersion::LoneMarker)])
+            .prop_map(|(key, which, due)| Step::Expire(key, which, due)),
         3 => (key(), which(), key()).prop_map(|(from, which, to)| Step::Copy(from, which, to)),
         1 => key().prop_map(Step::Multipart),
         2 => (file(), file()).prop_map(|(from, to)| Step::Rename(from, to)),

@@ -75,6 +75,13 @@ impl VersionRow {
         }
     }
 
+    pub(crate) fn modified(&self) -> Timestamp {
+        match self {
+            VersionRow::File(file) => file.modified,
+            VersionRow::Marker(marker) => marker.modified,
+        }
+    }
+
     pub(crate) fn file(self) -> Option<FileEntry> {
         match self {
             VersionRow::File(file) => Some(file),

@@ -14,7 +14,10 @@
 mod bucket_state;
 mod delete_version;
 mod displace;
+mod expire_version;
 mod find;
 mod key_of;
 mod list;
 mod rows;
+
+pub use self::expire_version::DueVersion;

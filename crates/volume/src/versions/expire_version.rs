@@ -1,0 +1,109 @@
+//! The end of a version or a delete marker that is due by its bucket's lifecycle.
+//!
+//! Invariants: what goes is what was judged: a replaced version that became current again stays, and so does one that
+//!             another took the id of (`null`), and a delete marker that covers anything.
+//! Locking:    the directory's latch, as DELETE.
+//! Not here:   when something is due (the binary), the end of a current object (delete_object).
+
+use margay_env::Timestamp;
+
+use super::rows::FoundVersion;
+use crate::api::{ETag, Error, VersionId};
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::event::{EventKind, Told};
+use crate::key;
+use crate::open::Volume;
+use crate::paths::{Done, Walk, split};
+use crate::put_object::Current;
+use crate::record::VersionRow;
+use crate::seen::Seen;
+
+/// What was judged to be due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DueVersion {
+    /// A version, or a delete marker, that something newer replaced.
+    Replaced,
+    /// A delete marker that is the newest of its key, and the only one.
+    LoneMarker,
+}
+
+impl Volume {
+    /// Ends a version that was last modified at `modified`, if it still is what was judged; `Ok(false)`: it is not.
+    /// `Locked` when a lock forbids it.
+    pub async fn expire_version(
+        &self,
+        bucket: &str,
+        (key, id, modified): (&str, VersionId, Timestamp),
+        due: DueVersion,
+    ) -> Result<bool, Error> {
+        let done = self.change(bucket, split(key), |walk, seen| {
+            let _turn = self.latch(walk.path.directory()).lock();
+            self.try_expire_version(walk, (key, id, modified), due, seen)
+        });
+        self.answer(done).await
+    }
+
+    fn try_expire_version(
+        &self,
+        walk: &Walk<'_>,
+        (name, id, modified): (&str, VersionId, Timestamp),
+        due: DueVersion,
+        seen: &mut Seen,
+    ) -> Result<Done<bool>, Refused> {
+        let current = self.current(walk, name, seen)?;
+        let key = &current.object;
+        // What is current is no row.
+        let found = if key.keeps() { self.version_row(key, id, seen)? } else { None };
+        let Some(found) = found.filter(|found| found.row.modified() == modified) else {
+            return Ok(Done::Unchanged(false, self.engine.last_seq()));
+        };
+        let mut draft = Draft::default();
+        walk.path.assert_in(&mut draft);
+        current.assert_in(&mut draft, walk);
+        if !self.draft_as_judged(&mut draft, (walk, &current), &found, due, seen)? {
+            return Ok(Done::Unchanged(false, self.engine.last_seq()));
+        }
+        key.draft_row_gone(&mut draft, &found);
+        if let VersionRow::File(file) = &found.row {
+            self.check_unlocked(file, false)?;
+            self.draft_end_of_version(&mut draft, key, file)?;
+        }
+        let told = Told { kind: EventKind::Expired, key: name, size: 0, etag: ETag::default(), version: Some(id) };
+        self.draft_event(&mut draft, &walk.path, &told)?;
+        let seq = self.commit(draft)?;
+        Ok(Done::Changed(true, seq))
+    }
+
+    /// Drafts that a version is what it was judged to be; false when it is not.
+    fn draft_as_judged(
+        &self,
+        draft: &mut Draft,
+        (walk, current): (&Walk<'_>, &Current<'_>),
+        found: &FoundVersion,
+        due: DueVersion,
+        seen: &mut Seen,
+    ) -> Result<bool, Error> {
+        let key = &current.object;
+        let newest = self.newest_row(key, seen)?;
+        let is_newest = newest.as_ref().is_some_and(|newest| newest.sequence == found.sequence);
+        let is_replaced = current.file.is_some() || !is_newest;
+        match due {
+            DueVersion::Replaced if current.file.is_some() => Ok(true),
+            DueVersion::Replaced => {
+                // The delete marker that hides it must stay, or it would be current.
+                if let Some(newest) = newest {
+                    draft.assert_exists(newest.row_key);
+                }
+                Ok(is_replaced)
+            }
+            DueVersion::LoneMarker => {
+                let below = self.newest_below(key, found.sequence, seen)?;
+                key.assert_newest(draft, found.sequence + 1);
+                draft.assert_empty(key::versions_below(key.root, key.key, found.sequence));
+                let is_marker = matches!(found.row, VersionRow::Marker(_));
+                Ok(is_marker && !is_replaced && below.is_none() && !current.explicit(walk))
+            }
+        }
+    }
+}
