@@ -34,7 +34,9 @@ impl AmzDate {
     /// Reads a `Date` header: the form above or the one of HTTP (`Fri, 24 May 2013 00:00:00 GMT`).
     pub(crate) fn parse_http(text: &str) -> Option<AmzDate> {
         AmzDate::parse(text.as_bytes()).or_else(|| {
-            let moment = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+            // The name of the day says nothing that the date does not, and clients get it wrong.
+            let parser = jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true);
+            let moment = parser.parse_timestamp(text).ok()?;
             AmzDate::from_seconds(moment.as_second())
         })
     }
@@ -138,6 +140,8 @@ mod tests {
         assert_eq!(date.seconds(), 1_369_353_600);
         assert_eq!(date.iso(), "2013-05-24T00:00:00Z");
         assert_eq!(AmzDate::parse_http("Fri, 24 May 2013 00:00:00 GMT"), Some(date));
+        assert_eq!(AmzDate::parse_http("Tue, 24 May 2013 00:00:00 GMT"), Some(date));
+        assert_eq!(AmzDate::parse_http("Day, 24 May 2013 00:00:00 GMT"), None);
         for seconds in (-70_000_000_000..250_000_000_000).step_by(86_399_753) {
             let Some(date) = AmzDate::from_seconds(seconds) else { continue };
             assert_eq!(AmzDate::parse(date.text().as_bytes()), Some(date));

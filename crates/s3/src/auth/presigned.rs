@@ -124,7 +124,8 @@ fn check_time(date: &AmzDate, expires: &str, options: &Options, now: &AmzDate) -
         return Err(AuthError::NotYetValid { request_time: date.iso(), server_time: now.iso() });
     }
     let end = date.seconds() + i64::try_from(seconds).expect("at most a week");
-    if now.seconds() > end {
+    // A moment that has not begun its second yet is not told apart; only zero is over at once.
+    if now.seconds() > end || seconds == 0 {
         let expires = AmzDate::from_seconds(end).map(|end| end.iso()).unwrap_or_default();
         return Err(AuthError::Expired { expires, server_time: now.iso(), expires_seconds: Some(seconds) });
     }

@@ -121,6 +121,26 @@ fn published_headers() {
     }
 }
 
+#[test]
+fn a_bucket_in_the_path_may_be_signed_with_a_slash_behind_it() {
+    let signer = v2::Signer::new(ACCESS_KEY, &Secret::new(SECRET));
+    let signed = |path: &str| {
+        let mut request = Request::new(Method::PUT, path, "acl", &[("host", "h")]);
+        let target = Target { method: &Method::PUT, path, query: "acl" };
+        signer.sign(target, None, &mut request.headers, THEN).unwrap();
+        request
+    };
+    let sent_as = |signed_path: &str, path: &str| {
+        let request = Request { path: path.to_owned(), ..signed(signed_path) };
+        verify_in(&request, None, THEN)
+    };
+    sent_as("/bucket/", "/bucket").unwrap();
+    // Nothing else is another path than it was signed for.
+    for (signed_path, path) in [("/bucket", "/bucket/"), ("/bucket/key/", "/bucket/key"), ("//", "/"), ("/b/", "/c")] {
+        assert_eq!(sent_as(signed_path, path).unwrap_err().code(), Code::SignatureDoesNotMatch, "{path}");
+    }
+}
+
 fn published_url() -> Request {
     let query = "AWSAccessKeyId=AKIAIOSFODNN7EXAMPLE&Signature=NpgCjnDzrM%2BWFzoENXmpNDUsSn8%3D&Expires=1175139620";
     Request::new(Method::GET, "/photos/puppy.jpg", query, &[("host", "johnsmith.s3.amazonaws.com")])

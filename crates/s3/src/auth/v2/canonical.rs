@@ -66,18 +66,23 @@ pub(crate) struct Reading {
     pub encoded_path: bool,
     /// Take the values of parameters as sent instead of decoding them.
     pub raw_values: bool,
+    /// End the path of a bucket with `/`, as if its host named it: boto3 signs so whatever it sends.
+    pub closed_bucket: bool,
 }
 
 impl Reading {
     /// As AWS documents it.
-    pub(crate) const DOCUMENTED: Reading = Reading { encoded_path: false, raw_values: false };
+    pub(crate) const DOCUMENTED: Reading = Reading { encoded_path: false, raw_values: false, closed_bucket: false };
 
     /// All readings, the documented one first.
-    pub(crate) const ALL: [Reading; 4] = [
+    pub(crate) const ALL: [Reading; 6] = [
         Reading::DOCUMENTED,
-        Reading { encoded_path: false, raw_values: true },
-        Reading { encoded_path: true, raw_values: false },
-        Reading { encoded_path: true, raw_values: true },
+        Reading { raw_values: true, ..Reading::DOCUMENTED },
+        Reading { encoded_path: true, ..Reading::DOCUMENTED },
+        Reading { encoded_path: true, raw_values: true, ..Reading::DOCUMENTED },
+        // The name of a bucket looks the same encoded.
+        Reading { closed_bucket: true, ..Reading::DOCUMENTED },
+        Reading { closed_bucket: true, raw_values: true, ..Reading::DOCUMENTED },
     ];
 }
 
@@ -157,6 +162,10 @@ impl Canonical<'_> {
             "" => out.push(b'/'),
             path if reading.encoded_path => reencode(path, Plus::Itself, Slash::Kept, out),
             path => out.extend_from_slice(path.as_bytes()),
+        }
+        let is_bucket = self.head.host_bucket.is_none() && self.head.path.rfind('/') == Some(0);
+        if reading.closed_bucket && is_bucket && self.head.path != "/" {
+            out.push(b'/');
         }
         if self.head.query.is_empty() {
             return Ok(());

@@ -34,7 +34,8 @@ pub(crate) fn read<'a>(
             (text, text)
         }
     };
-    let date = AmzDate::parse_http(date).ok_or(AuthError::NoDate)?;
+    // As AWS: what lies before 1970 is no date, rather than one that is far off.
+    let date = AmzDate::parse_http(date).filter(|date| date.seconds() >= 0).ok_or(AuthError::NoDate)?;
     check_skew(&date, options, now)?;
     Ok(Claim {
         place: Place::Header,
