@@ -2,6 +2,7 @@
 
 mod server;
 
+use margay_s3::Options;
 use server::Server;
 
 #[tokio::test]
@@ -13,7 +14,6 @@ async fn a_bucket_lives_and_dies() {
         "<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
     let made = server.put("/photos", body).await.expect(200);
     assert_eq!(made.header("location"), "/photos");
-    server.put("/photos", "").await.refused(409, "BucketAlreadyOwnedByYou");
     server.put("/archive", "").await.expect(200);
     let listed = server.get("/").await.expect(200);
     assert_eq!(listed.elements("Name"), ["archive", "photos"]);
@@ -27,6 +27,27 @@ async fn a_bucket_lives_and_dies() {
     server.delete("/photos/a").await.expect(204);
     server.delete("/photos").await.expect(204);
     server.request("HEAD", "/photos").send().await.expect(404);
+}
+
+#[tokio::test]
+async fn a_bucket_is_made_again_as_its_region_says() {
+    let server = Server::start().await;
+    let make = async |name: &str, value: &str| server.request("PUT", "/photos").header(name, value).send().await;
+    server.put("/photos", "").await.expect(200);
+    server.put("/photos/kept", "x").await.expect(200);
+    server.put("/photos", "").await.expect(200);
+    assert!(server.has("/photos/kept").await);
+    make("x-amz-acl", "private").await.expect(200);
+    // Nothing of what is set changes that way.
+    make("x-amz-acl", "public-read").await.refused(409, "BucketAlreadyExists");
+    make("x-amz-object-ownership", "BucketOwnerEnforced").await.refused(409, "BucketAlreadyOwnedByYou");
+    make("x-amz-bucket-object-lock-enabled", "true").await.refused(409, "BucketAlreadyOwnedByYou");
+    server.request("PUT", "/photos?acl").header("x-amz-acl", "public-read").send().await.expect(200);
+    server.put("/photos", "").await.refused(409, "BucketAlreadyExists");
+    make("x-amz-acl", "public-read").await.expect(200);
+    let elsewhere = Server::start_with(Options { region: "eu-central-1".to_owned(), ..Options::default() }).await;
+    elsewhere.put("/photos", "").await.expect(200);
+    elsewhere.put("/photos", "").await.refused(409, "BucketAlreadyOwnedByYou");
 }
 
 #[tokio::test]

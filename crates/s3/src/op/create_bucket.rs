@@ -14,15 +14,19 @@ use crate::payload::Payload;
 use crate::reply::Reply;
 use crate::xml::read::walk;
 
+/// Where making a bucket again succeeds.
+const LENIENT_REGION: &str = "us-east-1";
+
 pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
     let document = payload.document(call.headers, true).await?;
     if !document.is_empty() {
         check(&document)?;
     }
-    match call.volume.create_bucket_with(call.bucket(), &new_bucket(call)?).await {
-        Err(margay_volume::Error::BucketExists) => return Err(exists(call).await?),
-        other => other?,
-    };
+    let new = new_bucket(call)?;
+    match call.volume.create_bucket_with(call.bucket(), &new).await {
+        Err(margay_volume::Error::BucketExists) => exists(call, &new).await?,
+        other => drop(other?),
+    }
     Reply::empty(StatusCode::OK).header(http::header::LOCATION, &format!("/{}", call.bucket()))
 }
 
@@ -56,12 +60,34 @@ fn new_bucket(call: &Call<'_>) -> Result<NewBucket, S3Error> {
     Ok(new)
 }
 
-/// Whose the bucket is that is there already.
-async fn exists(call: &Call<'_>) -> Result<S3Error, S3Error> {
+/// Whether a bucket that is there already may count as made. In this one region AWS says so to its owner, and sets its
+/// access list anew; here another list is refused, since nobody expects a creation to change who may read what.
+async fn exists(call: &Call<'_>, new: &NewBucket) -> Result<(), S3Error> {
+    let refused = |code: Code| Err(S3Error::from(code).with("BucketName", call.bucket()));
     let rules = call.access.rules.of(call.volume, call.bucket()).await?;
-    let own = call.access.owner(&rules.owner).id == call.account().id;
-    let code = if own { Code::BucketAlreadyOwnedByYou } else { Code::BucketAlreadyExists };
-    Ok(S3Error::from(code).with("BucketName", call.bucket()))
+    if call.access.owner(&rules.owner).id != call.account().id {
+        return refused(Code::BucketAlreadyExists);
+    }
+    if call.options.region != LENIENT_REGION {
+        return refused(Code::BucketAlreadyOwnedByYou);
+    }
+    for (setting, code) in
+        [(Setting::Acl, Code::BucketAlreadyExists), (Setting::OwnershipControls, Code::BucketAlreadyOwnedByYou)]
+    {
+        let stored = call.volume.bucket_setting(call.bucket(), setting).await?;
+        let asked = new.settings.get(&setting);
+        if stored.as_ref() != asked && (setting == Setting::Acl || asked.is_some()) {
+            return refused(code);
+        }
+    }
+    match new.object_lock {
+        true => match call.volume.object_lock(call.bucket()).await {
+            Err(margay_volume::Error::NoObjectLock) => refused(Code::BucketAlreadyOwnedByYou),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(()),
+        },
+        false => Ok(()),
+    }
 }
 
 /// One server is every region to its clients, so any location is taken; what else a bucket can be made with is not.
