@@ -229,7 +229,7 @@ async fn everybody_sees_his_own_buckets() {
     server.request("GET", "/").send_as("").await.refused(403, "AccessDenied");
     assert_eq!(server.get("/").await.expect(200).elements("Name"), ["lair", "vault"]);
     server.request("PUT", "/vault").send_as("mallory").await.refused(409, "BucketAlreadyExists");
-    server.request("PUT", "/vault").send_as("victim").await.refused(409, "BucketAlreadyOwnedByYou");
+    server.request("PUT", "/vault").send_as("victim").await.expect(200);
     server.request("PUT", "/other").send_as("clerk").await.refused(403, "AccessDenied");
     server.request("PUT", "/other").send_as("").await.refused(403, "AccessDenied");
     // Root may do everything.
@@ -441,4 +441,42 @@ async fn locks_have_rights_of_their_own() {
     allow(r#""s3:BypassGovernanceRetention","s3:DeleteObjectVersion""#).await;
     server.request("DELETE", &path).send_as("clerk").await.refused(403, "AccessDenied");
     assert!(many().send_as("clerk").await.expect(200).text().contains("<Deleted>"));
+}
+
+#[tokio::test]
+async fn a_delete_marker_may_go_like_any_version() {
+    let server = two_accounts().await;
+    let enabled = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    server.request("PUT", "/vault?versioning").body(enabled).send_as("victim").await.expect(200);
+    let deleted = server.request("DELETE", "/vault/key").send_as("victim").await.expect(204);
+    let marker = deleted.header("x-amz-version-id").to_owned();
+    let path = format!("/vault/key?versionId={marker}");
+    server.request("GET", &path).send_as("victim").await.refused(405, "MethodNotAllowed");
+    server.request("GET", &path).send_as("mallory").await.refused(403, "AccessDenied");
+    let document = format!("<Delete><Object><Key>key</Key><VersionId>{marker}</VersionId></Object></Delete>");
+    let bypass = |who| {
+        let request = server.request("POST", "/vault?delete").header("content-md5", &md5(&document));
+        request.header("x-amz-bypass-governance-retention", "true").body(document.as_str()).send_as(who)
+    };
+    assert!(bypass("mallory").await.expect(200).text().contains("<Code>AccessDenied</Code>"));
+    assert!(bypass("victim").await.expect(200).text().contains("<DeleteMarker>true</DeleteMarker>"));
+    assert_eq!(server.request("GET", "/vault/key").send_as("victim").await.expect(200).text(), "gold");
+}
+
+#[tokio::test]
+async fn whoever_began_an_upload_is_told() {
+    let server = two_accounts().await;
+    let open = server.request("PUT", "/vault?acl").header("x-amz-acl", "public-read-write");
+    open.send_as("victim").await.expect(200);
+    server.request("POST", "/vault/a?uploads").send_as("victim").await.expect(200);
+    let made = server.request("POST", "/vault/b?uploads").send_as("mallory").await.expect(200);
+    let listed = server.request("GET", "/vault?uploads").send_as("victim").await.expect(200);
+    let (victim, mallory) = ("canonical-victim", "canonical-mallory");
+    assert_eq!(listed.elements("ID"), [victim, victim, mallory, mallory]);
+    let parts = format!("/vault/b?uploadId={}", made.element("UploadId"));
+    let parts = server.request("GET", &parts).send_as("mallory").await.expect(200);
+    assert_eq!(parts.elements("ID"), [mallory, mallory]);
+    // What is open to everybody stands first.
+    let list = server.request("GET", "/vault?acl").send_as("victim").await.expect(200);
+    assert_eq!(list.elements("Permission"), ["READ", "WRITE", "FULL_CONTROL"]);
 }

@@ -37,7 +37,9 @@ pub(crate) fn write(writer: &mut Writer<'_>, acl: &Acl, identities: &dyn Identit
     writer.root("AccessControlPolicy");
     write_owner(writer, "Owner", &acl.owner, identities);
     writer.open("AccessControlList");
-    for grant in &acl.grants {
+    // Groups first: what is open to many is seen at once. The order says nothing.
+    let (groups, accounts): (Vec<_>, Vec<_>) = acl.grants.iter().partition(|grant| grant.grantee.uri().is_some());
+    for grant in groups.into_iter().chain(accounts) {
         writer.open("Grant");
         let kind = if grant.grantee.uri().is_some() { "Group" } else { "CanonicalUser" };
         writer.raw("<Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"");

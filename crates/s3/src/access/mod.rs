@@ -186,6 +186,8 @@ impl Access {
             Err(Error::NoSuchKey | Error::NoSuchVersion | Error::Deleted(_)) => {
                 Ok(Object { is_absent: true, ..Object::default() })
             }
+            // There, with neither a list nor tags; what it may not be used for is the operation's to say.
+            Err(Error::DeleteMarker { .. }) => Ok(Object::default()),
             Err(error) => Err(error.into()),
         }
     }

@@ -37,7 +37,6 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         0 => (Vec::new(), None),
         _ => collect(call, &page, key_marker, id_marker).await?,
     };
-    let owners = call.owner("Initiator").await? + &call.owner("Owner").await?;
     let mut out = BytesMut::with_capacity(1024 + lines.len() * 400);
     let mut writer = Writer::new(&mut out);
     writer.root("ListMultipartUploadsResult");
@@ -59,6 +58,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     writer.flag("IsTruncated", next.is_some());
     for line in &lines {
         if let Line::Upload(upload) = line {
+            let owners = call.owners_of_upload(&upload.documents).await?;
             write_upload(&owners, &page, &mut writer, upload);
         }
     }

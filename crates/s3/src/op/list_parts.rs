@@ -22,15 +22,14 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         0 => (Vec::new(), false),
         _ => call.volume.list_parts(call.bucket(), call.key(), upload_id, after, max as usize).await?,
     };
-    let (initiator, owner) = (call.owner("Initiator").await?, call.owner("Owner").await?);
+    let owners = call.owners_of_upload(&upload.documents).await?;
     let mut out = BytesMut::with_capacity(1024 + parts.len() * 200);
     let mut writer = Writer::new(&mut out);
     writer.root("ListPartsResult");
     writer.text("Bucket", call.bucket());
     writer.text("Key", call.key());
     writer.text("UploadId", upload_id);
-    writer.raw(&initiator);
-    writer.raw(&owner);
+    writer.raw(&owners);
     writer.text("StorageClass", "STANDARD");
     writer.optional("ChecksumAlgorithm", upload.headers.get(checksum::ALGORITHM).map(String::as_str));
     writer.optional("ChecksumType", upload.headers.get(checksum::TYPE).map(String::as_str));

@@ -55,11 +55,11 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use margay_env::Timestamp;
 use margay_iam::registry::Account;
-use margay_volume::{Documents, Setting, Volume};
+use margay_volume::{Document, Documents, Setting, Volume};
 
 pub(crate) use self::get_object::run_fixed as get_fixed_object;
 pub(crate) use self::rename_object::RecentRenames;
-use crate::access::{Access, Ask, Asker};
+use crate::access::{Access, Ask, Asker, acl_document};
 use crate::error::{Code, S3Error};
 use crate::headers::copy_source::parse_copy_source;
 use crate::lifecycle::{self, KnownLifecycles, Subject};
@@ -135,6 +135,18 @@ impl Call<'_> {
             headers.insert(HeaderName::from_static("x-amz-expiration"), value);
         }
         Ok(())
+    }
+
+    /// Who began an upload and will own its object, as XML elements: whoever its access list names, else the owner of
+    /// the bucket.
+    pub(crate) async fn owners_of_upload(&self, documents: &Documents) -> Result<String, S3Error> {
+        let list = documents.get(&Document::Acl).and_then(|bytes| acl_document::decode(bytes));
+        let Some(list) = list else { return Ok(self.owner("Initiator").await? + &self.owner("Owner").await?) };
+        let mut out = BytesMut::with_capacity(320);
+        for element in ["Initiator", "Owner"] {
+            acl_document::write_owner(&mut Writer::new(&mut out), element, &list.owner, &*self.access.identities);
+        }
+        String::from_utf8(out.into()).map_err(|error| S3Error::internal(&error))
     }
 
     /// A query parameter without which the request is not this operation.
