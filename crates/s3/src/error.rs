@@ -297,7 +297,6 @@ impl From<FormError> for S3Error {
             FormError::Malformed(_) => Code::MalformedPOSTRequest,
             FormError::FieldsTooLarge | FormError::TooManyFields => Code::MaxPostPreDataLengthExceededError,
             FormError::FieldTwice(_) | FormError::BadHeader(_) => Code::InvalidArgument,
-            FormError::NotImplemented(_) => Code::NotImplemented,
             FormError::NoFile => Code::IncorrectNumberOfFilesInPostRequest,
             FormError::NoKey => Code::UserKeyMustBeSpecified,
             FormError::BadPolicy(_) => Code::InvalidPolicyDocument,

@@ -1,7 +1,7 @@
 //! Tags of objects and buckets: their rules, and their forms on the wire and in storage.
 //!
 //! Why:        three operations and four headers carry tags, each with the same rules.
-//! Layout:     stored as in the header `x-amz-tagging`: `key=value&key=value`, percent-encoded, in the client's order.
+//! Layout:     stored as in the header `x-amz-tagging`: `key=value&key=value`, percent-encoded, in the order of their keys.
 //! Invariants: what was accepted is valid: keys are unique, and both limits of AWS hold.
 //! Not here:   where tags are kept (volume), who may see them.
 
@@ -30,13 +30,13 @@ pub(crate) enum Tagged {
     Bucket,
 }
 
-/// Valid tags in the order in which they came.
+/// Valid tags in the order of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tags(Vec<(String, String)>);
 
 impl Tags {
     /// From pairs that a client gave.
-    pub(crate) fn new(pairs: Vec<(String, String)>, of: Tagged) -> Result<Tags, S3Error> {
+    pub(crate) fn new(mut pairs: Vec<(String, String)>, of: Tagged) -> Result<Tags, S3Error> {
         let max = match of {
             Tagged::Object => OBJECT_TAGS_MAX,
             Tagged::Bucket => BUCKET_TAGS_MAX,
@@ -45,9 +45,13 @@ impl Tags {
             let what = if of == Tagged::Object { "Object" } else { "Bucket" };
             return Err(S3Error::new(Code::InvalidTag, format!("{what} tags cannot be greater than {max}")));
         }
-        for (index, (key, value)) in pairs.iter().enumerate() {
+        for (key, value) in &pairs {
             check(key, value)?;
-            if pairs[..index].iter().any(|(earlier, _)| earlier == key) {
+        }
+        pairs.sort();
+        for two in pairs.windows(2) {
+            let (key, _) = &two[0];
+            if *key == two[1].0 {
                 return Err(S3Error::new(Code::InvalidTag, "Cannot provide multiple Tags with the same key")
                     .with("TagKey", key));
             }
@@ -178,7 +182,7 @@ mod tests {
         let mut out = BytesMut::new();
         tags.write(&mut out);
         assert_eq!(Tags::from_xml(&out, Tagged::Object).unwrap(), tags);
-        assert_eq!(Tags::from_header("foo=bar&bar").unwrap().0, pairs(&[("foo", "bar"), ("bar", "")]));
+        assert_eq!(Tags::from_header("foo=bar&bar").unwrap().0, pairs(&[("bar", ""), ("foo", "bar")]));
         assert_eq!(Tags::from_header("a=b+c").unwrap().0, pairs(&[("a", "b c")]));
     }
 

@@ -140,6 +140,18 @@ async fn fields_become_headers() {
 }
 
 #[tokio::test]
+async fn a_form_may_carry_tags() {
+    let server = Server::with_bucket().await;
+    let tags = "<Tagging><TagSet><Tag><Key>a&amp;</Key><Value>1 2</Value></Tag></TagSet></Tagging>";
+    let form = |tags: &str| Form::new(&server, "k").field("tagging", tags).file("x").signed();
+    form(tags).send().await.refused(400, "InvalidTag");
+    form("<Tagging/>").send().await.refused(400, "MalformedXML");
+    form(&tags.replace("&amp;", "b")).send().await.expect(204);
+    let kept = server.get("/bucket/k?tagging").await.expect(200);
+    assert_eq!((kept.element("Key"), kept.element("Value")), ("ab", "1 2"));
+}
+
+#[tokio::test]
 async fn answers() {
     let server = Server::with_bucket().await;
     let form = |status: &str| Form::new(&server, "a b&c").field("success_action_status", status).file("x").signed();

@@ -108,6 +108,9 @@ async fn bad_parameters_are_refused() {
     }
     let first = server.get("/bucket?list-type=2&continuation-token=").await.expect(200);
     assert_eq!((first.elements("Key"), first.element("ContinuationToken")), (vec!["a"], ""));
+    // Where a form's redirect leads when it names the bucket.
+    let redirected = server.get("/bucket?bucket=bucket&key=a&etag=%22x%22").await.expect(200);
+    assert_eq!(redirected.elements("Key"), ["a"]);
     server.get("/bucket?encoding-type=base64").await.refused(501, "NotImplemented");
     server.get("/bucket?list-type=3").await.refused(501, "NotImplemented");
     assert_eq!(server.get("/bucket?max-keys=5000").await.expect(200).element("MaxKeys"), "1000");

@@ -52,8 +52,11 @@ pub(crate) async fn decorate(volume: &Volume, domains: &[String], host: &str, pa
     if target.bucket.is_empty() {
         return;
     }
+    // A client that names a method asks about that one, whatever it does itself.
+    let asked = text(&parts.headers, "access-control-request-method").ok().flatten();
+    let method = asked.unwrap_or(parts.method.as_str());
     if let Ok(Some(rules)) = rules_of(volume, &target.bucket).await
-        && let Some(rule) = rules.find(origin, parts.method.as_str(), &[])
+        && let Some(rule) = rules.find(origin, method, &[])
     {
         tell(rule, origin, answer);
     }

@@ -26,6 +26,7 @@ use crate::reply::Reply;
 use crate::route::operation::Operation;
 use crate::route::query::Query;
 use crate::route::target::Target;
+use crate::tags::{Tagged, Tags};
 use crate::xml::write::{Writer, percent_encode};
 
 impl S3Door {
@@ -56,7 +57,12 @@ impl S3Door {
         }
         let target = Target { key: key.to_owned(), ..address };
         target.check_key()?;
-        let (headers, query) = (form.headers()?, Query::default());
+        let (mut headers, query) = (form.headers()?, Query::default());
+        if let Some(document) = form.get("tagging") {
+            let tags = Tags::from_xml(document.as_bytes(), Tagged::Object)?.to_stored();
+            let tags = HeaderValue::from_bytes(&tags).map_err(|error| S3Error::internal(&error))?;
+            headers.insert("x-amz-tagging", tags);
+        }
         let payload = Payload {
             wire: Wire::new(Box::new(file.with_size(size_min, size_max)), &headers, Arc::new(AtomicU64::new(0))),
             form: PayloadForm::Unsigned,

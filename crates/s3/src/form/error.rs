@@ -17,8 +17,6 @@ pub(crate) enum FormError {
     FieldTwice(String),
     #[error("The form field {0} holds what no header can carry")]
     BadHeader(String),
-    #[error("The form field {0} is not implemented")]
-    NotImplemented(&'static str),
     #[error("POST requires exactly one file upload per request.")]
     NoFile,
     #[error("The bucket POST must contain the field key. If it is specified, check the order of the fields.")]

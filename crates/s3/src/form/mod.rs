@@ -28,12 +28,14 @@ const FILENAME: &str = "${filename}";
 /// Fields that the policy need not name, besides those that begin with `x-ignore-`.
 const OUTSIDE_POLICY: [&str; 4] = ["awsaccesskeyid", "policy", "signature", "x-amz-signature"];
 /// Fields that speak to the form's reader and not of the object.
-const NOT_HEADERS: [&str; 9] = [
+const NOT_HEADERS: [&str; 10] = [
     "bucket",
     "key",
     "redirect",
     "success_action_redirect",
     "success_action_status",
+    // A document: see `door`.
+    "tagging",
     "x-amz-algorithm",
     "x-amz-credential",
     "x-amz-date",
@@ -100,7 +102,6 @@ impl Form {
         for (name, value) in self.covered().filter(|(name, _)| !NOT_HEADERS.contains(name)) {
             let header = match name {
                 "acl" => "x-amz-acl",
-                "tagging" => return Err(FormError::NotImplemented("tagging")),
                 name if name.starts_with("x-amz-") || HEADERS.contains(&name) => name,
                 // Buttons and the like.
                 _ => continue,

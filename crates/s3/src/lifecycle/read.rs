@@ -29,6 +29,8 @@ struct Draft {
     noncurrent: Option<Counts>,
     abort: Option<Option<i64>>,
     transition: bool,
+    /// A date of a transition is no midnight.
+    transition_date_is_off: bool,
     /// Containers that have ended; a second one of the same name is malformed.
     closed: Vec<String>,
 }
@@ -110,6 +112,10 @@ impl Draft {
             ("ID", "") => once(&mut self.id, text.to_owned()),
             ("Status", "") => once(&mut self.status, text.trim().to_owned()),
             ("Prefix", "") => once(&mut self.prefix, text.to_owned()),
+            ("Transition", "Date") => {
+                self.transition_date_is_off |= !is_midnight(date(text)?);
+                Ok(())
+            }
             ("Transition" | "NoncurrentVersionTransition", _) => {
                 self.transition = true;
                 Ok(())
@@ -148,6 +154,9 @@ impl Draft {
     }
 
     fn finish(self, taken: &mut HashSet<String>) -> Result<Rule, S3Error> {
+        if self.transition_date_is_off {
+            return Err(off_midnight());
+        }
         if self.transition {
             return Err(S3Error::not_implemented("Transition of PutBucketLifecycleConfiguration"));
         }
@@ -292,10 +301,8 @@ impl Ends {
     fn finish(self) -> Result<Expiration, S3Error> {
         match (self.days, self.date, self.marker) {
             (Some(days), None, None) => Ok(Expiration::Days(positive(days, "Days", "Expiration")?)),
-            (None, Some(at), None) if at.seconds() % SECONDS_PER_DAY == 0 && at.subsecond_nanos() == 0 => {
-                Ok(Expiration::Date(at))
-            }
-            (None, Some(_), None) => Err(S3Error::new(Code::InvalidArgument, "'Date' must be at midnight GMT")),
+            (None, Some(at), None) if is_midnight(at) => Ok(Expiration::Date(at)),
+            (None, Some(_), None) => Err(off_midnight()),
             (None, None, Some(flag)) => Ok(Expiration::DeleteMarker(flag)),
             _ => Err(Malformed::because("an Expiration has one of Days, Date, ExpiredObjectDeleteMarker").into()),
         }
@@ -330,6 +337,14 @@ fn positive(count: i64, name: &str, action: &str) -> Result<u32, S3Error> {
     fits.map(i32::unsigned_abs).ok_or_else(|| {
         S3Error::new(Code::InvalidArgument, format!("'{name}' for {action} action must be a positive integer"))
     })
+}
+
+fn is_midnight(at: Timestamp) -> bool {
+    at.seconds() % SECONDS_PER_DAY == 0 && at.subsecond_nanos() == 0
+}
+
+fn off_midnight() -> S3Error {
+    S3Error::new(Code::InvalidArgument, "'Date' must be at midnight GMT")
 }
 
 /// A moment of ISO 8601, or a day.
@@ -465,6 +480,9 @@ mod tests {
         assert_eq!(refused(sizes, DAYS).0, Code::InvalidRequest);
         let transition = "<Transition><Days>1</Days><StorageClass>GLACIER</StorageClass></Transition>";
         assert_eq!(refused("<Filter/>", transition).0, Code::NotImplemented);
+        let noon = transition.replace("<Days>1</Days>", "<Date>2026-11-21T12:00:00Z</Date>");
+        assert_eq!(refused("<Filter/>", &noon).0, Code::InvalidArgument);
+        assert_eq!(refused("<Filter/>", &noon.replace("12:00", "00:00")).0, Code::NotImplemented);
     }
 
     #[test]

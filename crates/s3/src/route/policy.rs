@@ -116,12 +116,17 @@ const COPY_SOURCE: &[Param] = &[
 const PART: &[Param] = &[("partNumber", Any), ("uploadId", Any)];
 const UPLOAD: &[Param] = &[("uploadId", Any)];
 const LIST: &[Param] = &[("delimiter", Any), ("encoding-type", Only(&["url"])), ("prefix", Any)];
+/// What a form's redirect adds to its address, which may be that of a bucket.
+const REDIRECTED: &[Param] = &[("bucket", Any), ("etag", Any), ("key", Any)];
 const LIST_HEADERS: &[Param] = &[("x-amz-optional-object-attributes", Only(&["RestoreStatus"]))];
 /// Accepted beyond the model, each with its reason.
 pub(crate) const EXTENSIONS: &[(&str, &str, &str)] = &[
     ("GetObject", "if-range", "HTTP clients resume downloads with it"),
     ("HeadObject", "if-range", "as GetObject"),
     ("CreateBucket", "x-amz-expected-bucket-owner", "some tools send it everywhere; it is checked"),
+    ("ListObjects", "bucket", "a form's success_action_redirect may lead here; it decides nothing"),
+    ("ListObjects", "etag", "as bucket"),
+    ("ListObjects", "key", "as bucket"),
 ];
 
 implemented! {
@@ -183,7 +188,7 @@ implemented! {
         headers [OBJECT];
     ListObjectVersions false query [LIST, &[("key-marker", Any), ("max-keys", Any), ("version-id-marker", Any)]],
         headers [OBJECT, LIST_HEADERS];
-    ListObjects false query [LIST, &[("marker", Any), ("max-keys", Any)]], headers [OBJECT, LIST_HEADERS];
+    ListObjects false query [LIST, REDIRECTED, &[("marker", Any), ("max-keys", Any)]], headers [OBJECT, LIST_HEADERS];
     ListObjectsV2 false query [LIST, &[("continuation-token", Any), ("fetch-owner", Only(&["true", "false"])),
         ("max-keys", Any), ("start-after", Any)]], headers [OBJECT, LIST_HEADERS];
     ListParts false query [UPLOAD, &[("max-parts", Any), ("part-number-marker", Any)]], headers [OBJECT];
@@ -252,13 +257,13 @@ mod tests {
         for policy in POLICIES {
             let operation = OPERATIONS.iter().find(|operation| operation.name == policy.op.name());
             let operation = operation.unwrap_or_else(|| panic!("{} is not in the model", policy.op.name()));
+            let is_extension = |name| EXTENSIONS.iter().any(|(op, own, _)| *op == operation.name && *own == name);
             for (name, _) in policy.query.iter().flat_map(|group| group.iter()) {
-                assert!(operation.query.contains(name), "{}: {name}", operation.name);
+                assert!(operation.query.contains(name) || is_extension(*name), "{}: {name}", operation.name);
             }
             for (name, _) in policy.headers.iter().flat_map(|group| group.iter()) {
-                let known = operation.headers.contains(name)
-                    || operation.prefixes.contains(name)
-                    || EXTENSIONS.iter().any(|(op, header, _)| *op == operation.name && header == name);
+                let known =
+                    operation.headers.contains(name) || operation.prefixes.contains(name) || is_extension(*name);
                 assert!(known, "{}: {name}", operation.name);
             }
         }
