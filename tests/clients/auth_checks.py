@@ -2,42 +2,19 @@
 
 import hashlib
 import os
-import sys
-import traceback
 
-import boto3
 import urllib3
-from botocore.client import Config
-from botocore.exceptions import ClientError
+from checks import FILES, client, file, refused, run, same
 
-ENDPOINT, FILES = os.environ["ENDPOINT"], os.environ["FILES"]
 BUCKET = "clients-auth"
 http = urllib3.PoolManager(ca_certs=os.environ.get("AWS_CA_BUNDLE"))
 
 
-def client(version, **options):
-    config = Config(signature_version=version, s3={"addressing_style": "path"}, retries={"total_max_attempts": 1})
-    return boto3.client("s3", endpoint_url=ENDPOINT, config=config, **options)
+def signer(version, **options):
+    return client(config={"signature_version": version}, **options)
 
 
-v2, v4 = client("s3"), client("s3v4")
-
-
-def same(got, expected):
-    assert got == expected, f"got {got!r:.300}, expected {expected!r:.300}"
-
-
-def refused(code, call, **arguments):
-    try:
-        call(**arguments)
-    except ClientError as error:
-        return same(error.response["Error"]["Code"], code)
-    raise AssertionError(f"succeeded, but {code} was expected")
-
-
-def file(name):
-    with open(f"{FILES}/{name}", "rb") as handle:
-        return handle.read()
+v2, v4 = signer("s3"), signer("s3v4")
 
 
 def fetch(method, url, status, **more):
@@ -79,9 +56,9 @@ def check_version_2_multipart():
 
 
 def check_version_2_refusals():
-    unknown = client("s3", aws_access_key_id="NOSUCHKEYNOSUCHKEY00", aws_secret_access_key="x")
+    unknown = signer("s3", aws_access_key_id="NOSUCHKEYNOSUCHKEY00", aws_secret_access_key="x")
     refused("InvalidAccessKeyId", unknown.list_objects_v2, Bucket=BUCKET)
-    wrong = client("s3", aws_access_key_id=os.environ["AWS_ACCESS_KEY_ID"], aws_secret_access_key="wrong")
+    wrong = signer("s3", aws_access_key_id=os.environ["AWS_ACCESS_KEY_ID"], aws_secret_access_key="wrong")
     refused("SignatureDoesNotMatch", wrong.list_objects_v2, Bucket=BUCKET)
 
 
@@ -146,18 +123,4 @@ def check_remove_everything():
     v2.delete_bucket(Bucket=BUCKET)
 
 
-failed = 0
-for name, check in list(globals().items()):
-    if not name.startswith("check_"):
-        continue
-    label = name.removeprefix("check_").replace("_", " ")
-    try:
-        check()
-        print(f"ok {label}", flush=True)
-    except Exception as error:
-        failed += 1
-        print(f"not ok {label}")
-        for frame in [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == __file__]:
-            print(f"    line {frame.lineno}: {frame.line}")
-        print(f"    {type(error).__name__}: {error}"[:600], flush=True)
-sys.exit(1 if failed else 0)
+run(globals())

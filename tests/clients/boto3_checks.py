@@ -3,19 +3,15 @@
 import base64
 import hashlib
 import os
-import sys
-import traceback
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 
-import boto3
-from boto3.s3.transfer import TransferConfig
-from botocore.client import Config
-from botocore.exceptions import ClientError
 from awscrt import checksums as crt
+from boto3.s3.transfer import TransferConfig
+from botocore.exceptions import ClientError
+from checks import ENDPOINT, FILES, client, file, refused, run, same
 
-ENDPOINT, FILES, WORK = os.environ["ENDPOINT"], os.environ["FILES"], os.environ["WORK"]
-SEEDED = os.environ["SEEDED"]
+WORK, SEEDED = os.environ["WORK"], os.environ["SEEDED"]
 BUCKET = "clients-boto3"
 ODD_KEYS = [
     "with space", " leading", "trailing ", "plus+plus", "per%cent", "per%2Fcent", "ünïcödé/日本語", "emoji-🐈", "amp&and=equals",
@@ -23,30 +19,7 @@ ODD_KEYS = [
     "a", "a/", "a/b", "a//", "a//b", "a-b", "a0", "/leading", "//", ".", "..", "./x", "x/../y", "back\\slash", "tab\tkey", "line\nkey",
     "k" * 1024, "é" * 512,
 ]
-
-
-def client(**options):
-    config = {"s3": {"addressing_style": "path"}, "retries": {"total_max_attempts": 1}, "max_pool_connections": 16}
-    config.update(options.pop("config", {}))
-    return boto3.client("s3", endpoint_url=ENDPOINT, config=Config(**config), **options)
-
-
 s3 = client()
-
-
-def same(got, expected):
-    assert got == expected, f"got {got!r:.300}, expected {expected!r:.300}"
-
-
-def refused(code, call, *, status=None, **arguments):
-    try:
-        call(**arguments)
-    except ClientError as error:
-        same(error.response["Error"]["Code"], code)
-        if status is not None:
-            same(error.response["ResponseMetadata"]["HTTPStatusCode"], status)
-        return error.response
-    raise AssertionError(f"succeeded, but {code} was expected")
 
 
 def put(key, body=b"", **more):
@@ -60,11 +33,6 @@ def get(key, **more):
 def keys(bucket=BUCKET, **more):
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, **more)
     return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
-
-
-def file(name):
-    with open(f"{FILES}/{name}", "rb") as handle:
-        return handle.read()
 
 
 def check_make_bucket():
@@ -460,19 +428,4 @@ def check_remove_everything():
     refused("NoSuchBucket", s3.list_objects_v2, Bucket=BUCKET)
 
 
-failed = 0
-for name, check in list(globals().items()):
-    if not name.startswith("check_"):
-        continue
-    label = name.removeprefix("check_").replace("_", " ")
-    try:
-        check()
-        print(f"ok {label}", flush=True)
-    except Exception as error:
-        failed += 1
-        print(f"not ok {label}")
-        where = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == __file__]
-        for frame in where:
-            print(f"    line {frame.lineno}: {frame.line}")
-        print(f"    {type(error).__name__}: {error}"[:600], flush=True)
-sys.exit(1 if failed else 0)
+run(globals())
