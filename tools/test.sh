@@ -54,7 +54,7 @@ suite() {
         rows+=("FAILED  $name: $good passed, $bad failed in $((SECONDS - begun)) s")
     fi
     grep -hE '^(evidence|skipped|clients): ' "$log" >>"$MARGAY_EVIDENCE"
-    sed -nE 's/^(client [a-z0-9]+): skipped: /skipped: \1, because /p' "$log" >>"$MARGAY_EVIDENCE"
+    sed -nE 's/^(client [a-z0-9-]+): skipped: /skipped: \1, because /p' "$log" >>"$MARGAY_EVIDENCE"
 }
 
 run() {

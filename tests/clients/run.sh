@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Real S3 clients against a margay of its own: tests/clients/run.sh [CLIENT...]
 #
-# Clients: s3cmd aws boto3 rclone s3fs curl mc javascript restic tls; all of them unless some are named; auth when named.
+# Clients: s3cmd s3cmd-v2 aws boto3 auth rclone s3fs curl mc javascript restic tls; all of them unless some are named.
 # MARGAY_BIN names the program to test (default: target/release/margay, built when missing);
 # CLIENTS_ENDPOINT with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY tests a server that runs already (without tls).
 # CLIENTS_KEEP=1 keeps the work directory. Tools that are missing are installed with apt-get (as root), pip, npm and go, the
@@ -14,7 +14,7 @@ root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 export VENV=$target/clients-venv NODE_MODULES=$target/clients-javascript MC=$target/clients-mc/bin/mc
 clients=("$@")
-[ $# -gt 0 ] || clients=(s3cmd aws boto3 rclone s3fs curl mc javascript restic tls)
+[ $# -gt 0 ] || clients=(s3cmd s3cmd-v2 aws boto3 auth rclone s3fs curl mc javascript restic tls)
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/margay-clients.XXXXXX")
 server_pid=
@@ -72,7 +72,7 @@ javascript_tool() {
 # Says why a client cannot run here; nothing when it can.
 missing() {
     case $1 in
-        s3cmd) tool s3cmd s3cmd || echo 'no s3cmd' ;;
+        s3cmd | s3cmd-v2) tool s3cmd s3cmd || echo 'no s3cmd' ;;
         rclone) tool rclone rclone || echo 'no rclone' ;;
         curl) tool curl curl || echo 'no curl' ;;
         restic) tool restic restic || echo 'no restic' ;;
@@ -149,6 +149,7 @@ run_client() {
     local started=$SECONDS
     case $name in
         boto3 | auth) "$VENV/bin/python" "$here/${name}_checks.py" ;;
+        s3cmd-v2) SIGNATURE_V2=True "$here/s3cmd.sh" ;;
         javascript) cp "$here/javascript/checks.mjs" "$NODE_MODULES/" && NODE_NO_WARNINGS=1 node "$NODE_MODULES/checks.mjs" ;;
         *) "$here/$name.sh" ;;
     esac >"$log" 2>&1
@@ -172,7 +173,7 @@ tool curl curl || { echo 'curl is missing'; exit 1; }
 python_tools || { echo 'pip cannot install the python clients'; exit 1; }
 unset AWS_CA_BUNDLE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE AWS_PROFILE AWS_SESSION_TOKEN AWS_ENDPOINT_URL
 unset HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy
-export AWS_DEFAULT_REGION=us-east-1 AWS_EC2_METADATA_DISABLED=true LC_ALL=C.UTF-8 PYTHONUTF8=1
+export AWS_DEFAULT_REGION=us-east-1 AWS_EC2_METADATA_DISABLED=true LC_ALL=C.UTF-8 PYTHONUTF8=1 PYTHONDONTWRITEBYTECODE=1
 export FILES=$work/files SEEDED=clients-seeded
 mkdir -p "$FILES"
 . "$here/files.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# s3cmd against $ENDPOINT; started by run.sh.
+# s3cmd against $ENDPOINT; started by run.sh, for Signature Version 2 with SIGNATURE_V2=True.
 . "$(dirname "$0")/checks.sh"
 
 bucket=clients-s3cmd${SUFFIX:-}
@@ -16,6 +16,8 @@ host_base = $HOST
 host_bucket = $HOST
 bucket_location = us-east-1
 use_https = $secure
+signurl_use_https = $secure
+signature_v2 = ${SIGNATURE_V2:-False}
 ca_certs_file = ${CA:-}
 multipart_chunk_size_mb = 5
 max_retries = 1
@@ -92,6 +94,20 @@ sync_deletes() {
 
 usage() { s3 du "s3://$bucket/sync/" | grep -E '^ *[0-9]+ +[0-9]+ objects'; }
 
+# s3cmd signs URLs in Version 2 only.
+signed_url() {
+    local url
+    url=$(s3 signurl "s3://$bucket/odd/plus+plus" +60)
+    same "$(curl -sS --fail ${CA:+--cacert "$CA"} "$url")" plus+plus
+    same "$(curl -sS -o /dev/null -w '%{http_code}' ${CA:+--cacert "$CA"} "${url/plus/plum}")" 403
+    url=$(s3 --content-type=text/x-cat --content-disposition='attachment; filename="a b"' signurl "s3://$bucket/odd/ünïcödé/日本語" +60)
+    curl -sS --fail -D "$WORK/head" -o /dev/null ${CA:+--cacert "$CA"} "$url"
+    grep -qi '^content-type: text/x-cat' "$WORK/head"
+    grep -qi '^content-disposition: attachment; filename="a b"' "$WORK/head"
+    url=$(s3 signurl "s3://$bucket/odd/a" $(($(date +%s) - 1)))
+    fails_with 403 curl -sS --fail ${CA:+--cacert "$CA"} "$url"
+}
+
 remove_many() {
     s3 del --recursive --force "s3://$bucket/"
     same "$(s3 ls --recursive "s3://$bucket/" | wc -l)" 0
@@ -117,6 +133,7 @@ check 'sync up and down' sync_up_and_down
 check 'sync again does nothing' sync_is_idle
 check 'sync --delete-removed' sync_deletes
 check 'du' usage
+check 'signed URL' signed_url
 check 'NoSuchKey' fails_with 'does not exist' s3 get --force "s3://$bucket/nothing here" "$WORK/back"
 check 'NoSuchBucket' fails_with NoSuchBucket s3 ls "s3://$bucket-none/"
 check 'BucketNotEmpty' fails_with BucketNotEmpty s3 rb "s3://$bucket"

@@ -141,6 +141,36 @@ fn a_bucket_in_the_path_may_be_signed_with_a_slash_behind_it() {
     }
 }
 
+/// What boto3 1.44.5 sends of a bucket in path style: the path is `/bucket`, its signature is about `/bucket/`.
+#[test]
+fn boto3_closes_the_path_of_a_bucket() {
+    let date = "Sat, 21 Nov 2026 20:07:50 GMT";
+    let listing = "list-type=2&encoding-type=url";
+    let requests = [
+        ("PUT", "/bucket", "", "zZqs+7MzG6+uunWBX8+MfksJmq0="),
+        ("GET", "/bucket", listing, "ZdzWdpy1A50rc2LhCiHQE2oJgQc="),
+        ("GET", "/bucket", "acl", "lxltr67vZNeuctvkeRZ2788XSR8="),
+    ];
+    let request = |method: &str, path: &str, query: &str, signature: &str| {
+        let authorization = format!("AWS {ACCESS_KEY}:{signature}");
+        let headers = [("date", date), ("authorization", authorization.as_str())];
+        Request::new(method.parse().unwrap(), path, query, &headers)
+    };
+    for (method, path, query, signature) in requests {
+        verify_in(&request(method, path, query, signature), None, at(date)).expect(signature);
+        for other in ["/", "/bucke", "/bucket//", "/bucket/k"] {
+            let other = request(method, other, query, signature);
+            assert_eq!(code_in(&other, None, at(date)), Code::SignatureDoesNotMatch, "{}", other.path);
+        }
+        // A key of a bucket that the host names.
+        let key = request(method, "/bucket", query, signature);
+        assert_eq!(code_in(&key, Some("bucket"), at(date)), Code::SignatureDoesNotMatch);
+    }
+    let query = "encoding-type=url&AWSAccessKeyId=AKIAIOSFODNN7EXAMPLE&Signature=34f4F%2BFFQXY3oDMc%2BpTcP92YpP8%3D\
+                 &Expires=1795295270";
+    verify_in(&Request::new(Method::GET, "/bucket", query, &[]), None, at(date)).expect("a presigned URL");
+}
+
 fn published_url() -> Request {
     let query = "AWSAccessKeyId=AKIAIOSFODNN7EXAMPLE&Signature=NpgCjnDzrM%2BWFzoENXmpNDUsSn8%3D&Expires=1175139620";
     Request::new(Method::GET, "/photos/puppy.jpg", query, &[("host", "johnsmith.s3.amazonaws.com")])
