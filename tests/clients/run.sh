@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Real S3 clients against a margay of its own: tests/clients/run.sh [CLIENT...]
 #
-# Clients: s3cmd s3cmd-v2 aws boto3 auth rclone s3fs curl mc javascript restic tls; all of them unless some are named.
+# Clients: s3cmd s3cmd-v2 aws boto3 auth rclone s3fs curl mc javascript browser restic tls; all of them unless some are named.
 # MARGAY_BIN names the program to test (default: target/release/margay, built when missing);
 # CLIENTS_ENDPOINT with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY tests a server that runs already (without tls).
 # CLIENTS_KEEP=1 keeps the work directory. Tools that are missing are installed with apt-get (as root), pip, npm and go, the
@@ -12,9 +12,9 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
-export VENV=$target/clients-venv NODE_MODULES=$target/clients-javascript MC=$target/clients-mc/bin/mc
+export VENV=$target/clients-venv NODE_MODULES=$target/clients-javascript MC=$target/clients-mc/bin/mc BROWSER=chromium
 clients=("$@")
-[ $# -gt 0 ] || clients=(s3cmd s3cmd-v2 aws boto3 auth rclone s3fs curl mc javascript restic tls)
+[ $# -gt 0 ] || clients=(s3cmd s3cmd-v2 aws boto3 auth rclone s3fs curl mc javascript browser restic tls)
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/margay-clients.XXXXXX")
 server_pid=
@@ -69,6 +69,11 @@ javascript_tool() {
     echo "npm cannot install the SDK: $(tail -n 1 "$work/npm.log")"
 }
 
+# Debian's Chromium: about 100 MB to fetch, 400 MB on disk.
+browser_tool() {
+    tool chromium chromium || echo 'no chromium'
+}
+
 # Says why a client cannot run here; nothing when it can.
 missing() {
     case $1 in
@@ -77,6 +82,7 @@ missing() {
         curl) tool curl curl || echo 'no curl' ;;
         restic) tool restic restic || echo 'no restic' ;;
         mc) mc_tool ;;
+        browser) browser_tool ;;
         javascript) javascript_tool ;;
         s3fs)
             tool s3fs s3fs || { echo 'no s3fs'; return; }
@@ -148,7 +154,7 @@ run_client() {
     mkdir -p "$WORK"
     local started=$SECONDS
     case $name in
-        boto3 | auth) "$VENV/bin/python" "$here/${name}_checks.py" ;;
+        boto3 | auth | browser) "$VENV/bin/python" "$here/${name}_checks.py" ;;
         s3cmd-v2) SIGNATURE_V2=True "$here/s3cmd.sh" ;;
         javascript) cp "$here/javascript/checks.mjs" "$NODE_MODULES/" && NODE_NO_WARNINGS=1 node "$NODE_MODULES/checks.mjs" ;;
         *) "$here/$name.sh" ;;
