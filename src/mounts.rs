@@ -202,6 +202,7 @@ impl Mounts {
         self.drop_ended(&mut places);
         let rows = places.iter().flat_map(|place| {
             let state = place.mounted.state();
+            let late_notices = place.mounted.mount().late_notices();
             place.views.iter().enumerate().map(move |(index, view)| {
                 json!({
                     "path": view.path.display().to_string(),
@@ -210,6 +211,7 @@ impl Mounts {
                     "view": index > 0,
                     "read_only": view.read_only,
                     "open_files": state.open_files,
+                    "late_notices": late_notices,
                 })
             })
         });

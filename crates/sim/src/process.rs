@@ -121,3 +121,17 @@ pub(crate) fn at_rest(binary: &Path, name: &str, data: &Path) -> Result<String, 
     }
     fail!("{name} ends with {}: {said}{}", output.status, String::from_utf8_lossy(&output.stderr))
 }
+
+/// Answers to S3 of a running server that did not wait until every kernel had forgotten what they changed.
+pub(crate) fn late_notices(binary: &Path, data: &Path) -> Result<u64, Failure> {
+    const NAME: &str = "\"late_notices\":";
+    let output = command(binary).args(["mounts", "--json", "--data"]).arg(data).output();
+    let output = output.map_err(|error| Failure(format!("{} mounts: {error}", binary.display())))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let rest = said.split(NAME).nth(1).map(str::trim_start);
+    let digits = rest.and_then(|rest| rest.split(|letter: char| !letter.is_ascii_digit()).next());
+    match digits.and_then(|digits| digits.parse().ok()) {
+        Some(late) => Ok(late),
+        None => fail!("`mounts` says nothing of late notices: {said}{}", String::from_utf8_lossy(&output.stderr)),
+    }
+}

@@ -59,10 +59,11 @@ fn main() -> ExitCode {
         }
     });
     println!(
-        "doors: {} changes ({} through the mount), {} checks, {} stale",
+        "doors: {} changes ({} through the mount), {} checks, {} late notices, {} stale",
         report.operations,
         report.through_mount,
         report.checks,
+        report.late,
         u64::from(outcome.is_err())
     );
     match outcome {
