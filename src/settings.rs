@@ -95,6 +95,7 @@ pub struct Settings {
     pub admin_address: Option<String>,
     pub region: String,
     pub domains: Vec<String>,
+    pub website_domains: Vec<String>,
     /// Certificate chain and key, PEM files.
     pub tls: Option<(PathBuf, PathBuf)>,
     pub auth: AuthSettings,
@@ -127,7 +128,7 @@ impl Settings {
         let seconds = |name: &str| Duration::from_secs(number(name));
         let count = |name: &str| usize::try_from(number(name)).unwrap_or(usize::MAX);
         let oidc = Oidc::build(text("oidc.issuer"), text("oidc.audience"), text("oidc.keys"))?;
-        let domains = match &find(values, "domain").value {
+        let names = |name: &str| match &find(values, name).value {
             Value::List(names) => names.clone(),
             _ => Vec::new(),
         };
@@ -147,7 +148,8 @@ impl Settings {
             address: text("address").ok_or("address must not be empty")?,
             admin_address: text("admin_address"),
             region: text("region").unwrap_or_else(|| "us-east-1".to_owned()),
-            domains,
+            domains: names("domain"),
+            website_domains: names("website_domain"),
             tls: tls(text("tls_certificate"), text("tls_key"))?,
             auth: AuthSettings {
                 signature_v2: switch("auth.signature_v2"),

@@ -237,6 +237,7 @@ fn front(
     let options = margay_s3::Options {
         region: settings.region.clone(),
         domains: settings.domains.clone(),
+        website_domains: settings.website_domains.clone(),
         auth: margay_s3::auth::Options { version_2: settings.auth.signature_v2, ..Default::default() },
         decoder: margay_s3::body::DecoderOptions { chunk_verification: settings.auth.chunk_verification },
         secure: settings.tls.is_some(),

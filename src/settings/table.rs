@@ -75,6 +75,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("metadata", Kind::Choice(&["embedded"]), "embedded", "the engine that holds the tree"),
     setting("region", Kind::Text, "us-east-1", "what clients are told when they ask for the region"),
     setting("domain", Kind::List, "", "host names under which BUCKET.NAME addresses a bucket"),
+    setting("website_domain", Kind::List, "", "host names under which BUCKET.NAME shows the bucket's website"),
     setting("tls_certificate", Kind::Path, "", "PEM file with the certificate chain; turns TLS on"),
     setting("tls_key", Kind::Path, "", "PEM file with the private key of the certificate"),
     setting("auth.signature_v2", SWITCH, "true", "accept Signature Version 2 (HMAC-SHA1) beside Version 4"),

@@ -79,6 +79,34 @@ errors() {
     grep -q '<Code>SignatureDoesNotMatch</Code>' "$WORK/body"
 }
 
+# visit PATH: the status of a visit to the bucket's website, and where it leads; its page is in $WORK/body.
+visit() {
+    local host=$bucket.$WEBSITE:${HOST#*:}
+    curl -sS --resolve "$host:${HOST%:*}" -o "$WORK/body" -w '%{http_code} %{redirect_url}' "http://$host/$1"
+}
+
+website() {
+    local rule='<Condition><HttpErrorCodeReturnedEquals>404</HttpErrorCodeReturnedEquals></Condition><Redirect><ReplaceKeyPrefixWith>new/</ReplaceKeyPrefixWith></Redirect>'
+    local index='<IndexDocument><Suffix>index.html</Suffix></IndexDocument>'
+    local policy='{"Statement": {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject", "s3:ListBucket"], "Resource": ["arn:aws:s3:::BUCKET", "arn:aws:s3:::BUCKET/*"]}}'
+    same "$(visit '')" '404 ' && grep -q 'Code: NoSuchWebsiteConfiguration' "$WORK/body"
+    send -X PUT -H 'Content-Type: text/html' --data-binary '<h1>home</h1>' "$url/index.html"
+    send -X PUT -H 'Content-Type: text/html' --data-binary '<h1>docs</h1>' "$url/docs/index.html"
+    send -X PUT --data-binary "<WebsiteConfiguration>$index<ErrorDocument><Key>hello</Key></ErrorDocument></WebsiteConfiguration>" "$url?website"
+    same "$(visit '')" '403 ' && grep -q 'Code: AccessDenied' "$WORK/body"
+    send -X PUT --data-binary "${policy//BUCKET/$bucket}" "$url?policy"
+    same "$(visit '')" '200 ' && same "$(cat "$WORK/body")" '<h1>home</h1>'
+    same "$(visit docs/)" '200 ' && same "$(cat "$WORK/body")" '<h1>docs</h1>'
+    same "$(visit docs)" "302 http://$bucket.$WEBSITE:${HOST#*:}/docs/"
+    same "$(visit nothing)" '404 ' && cmp "$FILES/hello" "$WORK/body"
+    send -X PUT --data-binary "<WebsiteConfiguration>$index<RoutingRules><RoutingRule>$rule</RoutingRule></RoutingRules></WebsiteConfiguration>" "$url?website"
+    same "$(visit nothing)" "301 http://$bucket.$WEBSITE:${HOST#*:}/new/nothing"
+    send -X PUT --data-binary '<WebsiteConfiguration><RedirectAllRequestsTo><HostName>example.com</HostName></RedirectAllRequestsTo></WebsiteConfiguration>' "$url?website"
+    same "$(visit docs/)" '301 http://example.com/docs/'
+    plain -X DELETE "$url/index.html"
+    plain -X DELETE "$url/docs/index.html"
+}
+
 removal() {
     local key
     for key in empty one 100k hello inline meta signed with%20space%2Bplus%25; do
@@ -102,5 +130,6 @@ check 'headers' headers
 check 'ranged get' ranged_get
 check 'conditional get' not_modified
 check 'error codes' errors
+[ -z "${WEBSITE:-}" ] || check 'website' website
 check 'delete all, remove bucket' removal
 finish

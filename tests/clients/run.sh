@@ -102,13 +102,13 @@ missing() {
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
-# start_server NAME SCHEME [ARGUMENT...]: sets server_pid, HOST and ENDPOINT; its data and log are in $work/NAME.
+# start_server NAME SCHEME [ARGUMENT...]: sets server_pid, HOST, ENDPOINT and the domain WEBSITE; its data and log are in $work/NAME.
 start_server() {
     local name=$1 scheme=$2 port try
     shift 2
     port=$(free_port)
-    export HOST=127.0.0.1:$port ENDPOINT=$scheme://127.0.0.1:$port
-    env -u MARGAY_BIN -u MARGAY_ENDPOINT MARGAY_ACCESS_KEY="$AWS_ACCESS_KEY_ID" MARGAY_SECRET_KEY="$AWS_SECRET_ACCESS_KEY" \
+    export HOST=127.0.0.1:$port ENDPOINT=$scheme://127.0.0.1:$port WEBSITE=website.test
+    env -u MARGAY_BIN -u MARGAY_ENDPOINT MARGAY_ACCESS_KEY="$AWS_ACCESS_KEY_ID" MARGAY_SECRET_KEY="$AWS_SECRET_ACCESS_KEY" MARGAY_WEBSITE_DOMAIN=$WEBSITE \
         "$margay" serve --data "$work/$name" --address "$HOST" --admin-address off "$@" >"$work/$name.log" 2>&1 </dev/null &
     server_pid=$!
     for try in $(seq 1 150); do

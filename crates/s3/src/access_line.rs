@@ -103,6 +103,7 @@ fn operation(name: &str, method: &str, of_bucket: bool) -> String {
         "ListBuckets" => ("GET", "SERVICE".to_owned()),
         "ListObjectVersions" => ("GET", "BUCKETVERSIONS".to_owned()),
         "DeleteObjects" => ("POST", "MULTI_OBJECT_DELETE".to_owned()),
+        "Website" => return format!("WEBSITE.{method}.OBJECT"),
         "GetObject" | "HeadObject" | "PutObject" | "DeleteObject" => (method, "OBJECT".to_owned()),
         "CreateBucket" | "DeleteBucket" | "HeadBucket" | "ListObjects" | "ListObjectsV2" => {
             (method, "BUCKET".to_owned())

@@ -6,6 +6,7 @@
 //! Not here:   listeners, connections and their limits (the binary).
 
 mod form;
+mod website;
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -42,7 +43,7 @@ use crate::route::operation::{self, Operation, Scope};
 use crate::route::policy::Op;
 use crate::route::query::Query;
 use crate::route::refuse::refuse;
-use crate::route::target::{Target, check_bucket_name};
+use crate::route::target::{Target, bucket_of_host, check_bucket_name};
 use crate::route::{self, policy};
 use crate::stream::S3Body;
 use crate::sts;
@@ -52,6 +53,8 @@ const RESOURCE_BYTES_MAX: usize = 2048;
 const UNKNOWN: &str = "Unknown";
 /// What a browser asks first is no operation of S3's model.
 const PREFLIGHT: &str = "Preflight";
+/// Nor is a visit to a website.
+const WEBSITE: &str = "Website";
 
 /// The S3 door of one volume; cheap to share behind an `Arc`.
 pub struct S3Door {
@@ -80,9 +83,11 @@ impl std::fmt::Debug for S3Door {
 
 impl S3Door {
     pub fn new(volume: Arc<Volume>, credentials: Arc<dyn Credentials>, mut options: Options, env: Env) -> S3Door {
-        for domain in &mut options.domains {
+        for domain in options.domains.iter_mut().chain(&mut options.website_domains) {
             domain.make_ascii_lowercase();
         }
+        // They name buckets too, and may lie below the others.
+        options.domains.splice(0..0, options.website_domains.iter().cloned());
         let host_id = request_id(env.random.next_u64());
         let verifier = Verifier::new(options.auth);
         let sts_verifier = Verifier::new(auth::Options { service: "sts", version_2: false, ..options.auth });
@@ -186,6 +191,10 @@ impl S3Door {
             let target = Target::parse(host, parts.uri.path(), &self.options.domains)?;
             return cors::preflight(&self.volume, &target, &parts.headers).await;
         }
+        if bucket_of_host(host, &self.options.website_domains).is_some() {
+            *name = WEBSITE;
+            return Ok(self.serve_website(parts, peer, id).await);
+        }
         if sts::is_for_sts(parts) {
             *name = "SecurityTokenService";
             let outcome = self.serve_sts(parts, wire, id).await;
@@ -229,14 +238,7 @@ impl S3Door {
         if target.scope() != Scope::Service {
             check_bucket_name(&target.bucket)?;
         }
-        let circumstances = Circumstances {
-            peer: signed.peer.ip(),
-            secure: self.options.secure,
-            now: self.env.clock.now(),
-            region: &self.options.region,
-            signature_version: signature_version(sender),
-            auth_type: auth_type(sender),
-        };
+        let circumstances = self.circumstances(signed.peer, sender);
         let call = Call {
             volume: &self.volume,
             access: &self.access,
@@ -252,10 +254,22 @@ impl S3Door {
         };
         // The object of a benchmark is nobody's.
         if let (Some(object), Op::GetObject) = (&self.fixed_object, policy.op) {
-            return op::get_fixed_object(&call, object);
+            return op::get_object::run_fixed(&call, object);
         }
         self.access.authorise(&call.ask()).await?;
         op::run(&call, payload).await
+    }
+
+    /// What conditions of policies may ask about a request.
+    fn circumstances(&self, peer: SocketAddr, sender: &Sender) -> Circumstances<'_> {
+        Circumstances {
+            peer: peer.ip(),
+            secure: self.options.secure,
+            now: self.env.clock.now(),
+            region: &self.options.region,
+            signature_version: signature_version(sender),
+            auth_type: auth_type(sender),
+        }
     }
 
     /// A request for temporary keys: the form is read first, since the signature covers it.
@@ -404,7 +418,7 @@ fn object_bytes(operation: &str, headers: &HeaderMap) -> Option<u64> {
     };
     match operation {
         "PutObject" | "PostObject" | "UploadPart" => None,
-        "GetObject" | "HeadObject" => {
+        "GetObject" | "HeadObject" | WEBSITE => {
             Some(number(http::header::CONTENT_RANGE).or_else(|| number(http::header::CONTENT_LENGTH)).unwrap_or(0))
         }
         _ => Some(0),

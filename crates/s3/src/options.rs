@@ -10,6 +10,8 @@ pub struct Options {
     pub region: String,
     /// Names under which buckets are subdomains (virtual-host style), without a port.
     pub domains: Vec<String>,
+    /// Names under which buckets are subdomains whose visitors see the bucket's website, without a port.
+    pub website_domains: Vec<String>,
     /// The account of the root keys: its canonical id, the name that listings show, and its id of twelve digits.
     pub owner_id: String,
     pub owner_name: String,
@@ -27,6 +29,7 @@ impl Default for Options {
         Options {
             region: "us-east-1".to_owned(),
             domains: Vec::new(),
+            website_domains: Vec::new(),
             owner_id: "margay".to_owned(),
             owner_name: "margay".to_owned(),
             account_id: "000000000000".to_owned(),

@@ -61,7 +61,8 @@ impl Target {
     }
 }
 
-fn bucket_of_host(host: &str, domains: &[String]) -> Option<String> {
+/// The bucket that a host names, below one of the domains.
+pub(crate) fn bucket_of_host(host: &str, domains: &[String]) -> Option<String> {
     let host = if host.starts_with('[') { host } else { host.split(':').next().unwrap_or(host) };
     let host = host.to_ascii_lowercase();
     domains.iter().find_map(|domain| {

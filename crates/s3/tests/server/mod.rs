@@ -153,8 +153,12 @@ impl Server {
         let store = Store::open(env.clone(), segments).unwrap();
         let engine = Arc::new(Memory::with_payloads(Arc::clone(&store), 64 << 10));
         let volume = Volume::open(env.clone(), engine, store, margay_volume::Options::default()).unwrap();
-        let options =
-            Options { domains: vec!["s3.test".to_owned()], notification_targets: vec!["orders".to_owned()], ..options };
+        let options = Options {
+            domains: vec!["s3.test".to_owned()],
+            website_domains: vec!["web.s3.test".to_owned()],
+            notification_targets: vec!["orders".to_owned()],
+            ..options
+        };
         let mut door = S3Door::new(Arc::clone(&volume), Arc::new(OneKey), options, env.clone());
         if let Some(users) = users {
             door = door.with_identities(Arc::new(users));
