@@ -214,7 +214,7 @@ impl S3Door {
         // Version 2 writes it as its header is written.
         let token = token.or_else(|| query.get("x-amz-security-token")).map(str::to_owned);
         if let Some(presigned) = presigned {
-            query.remove(|name| hoisted::is_header(name, presigned));
+            query.remove(|name| hoisted::is_header(name, presigned) || hoisted::means_nothing(name, presigned));
         }
         let operation = route::find(method, target.scope(), &query, &headers)?;
         *name = operation.name;

@@ -128,6 +128,25 @@ async fn files_of_every_size_come_back() {
 }
 
 #[tokio::test]
+async fn a_form_that_nobody_signed_has_the_rights_of_anybody() {
+    let server = Server::with_bucket().await;
+    let form = || Form::new(&server, "dir/${filename}").field("Content-Type", "text/x-margay").file("meow");
+    form().send().await.refused(403, "AccessDenied");
+    let tagged =
+        || form().field("tagging", "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>");
+    server.request("PUT", "/bucket?acl").header("x-amz-acl", "public-read-write").send().await.expect(200);
+    form().send().await.expect(204);
+    tagged().send().await.refused(403, "AccessDenied");
+    let got = server.get("/bucket/dir/cat.jpg").await;
+    assert_eq!((got.text(), got.header("content-type")), ("meow", "text/x-margay"));
+    // A policy that nobody signed says nothing.
+    let policy = form().policy();
+    form().unnamed_field("policy", &policy).send().await.refused(400, "InvalidArgument");
+    // A wrong signature is none of nobody.
+    form().unnamed_field("signature", "A").unnamed_field("AWSAccessKeyId", "x").send().await.expect_error();
+}
+
+#[tokio::test]
 async fn fields_become_headers() {
     let server = Server::with_bucket().await;
     let form = Form::new(&server, "k").field("Content-Type", "text/x-margay").field("x-amz-meta-name", "${filename}");
@@ -277,9 +296,13 @@ async fn version_2_and_urls_with_headers() {
     let got = server.get("/bucket/url").await;
     assert_eq!((got.header("content-type"), got.header("x-amz-meta-a")), ("text/plain", "b c"));
     let query = "x-amz-meta-a=d&x-amz-checksum-crc32c=mnG7TA%3D%3D&x-amz-sdk-checksum-algorithm=CRC32C";
-    let put = |body: &'static str| server.request("PUT", &format!("/bucket/url?{query}")).body(body).send_presigned(10);
-    put("other").await.refused(400, "BadDigest");
-    put("hello").await.expect(200);
+    let put = |body: &'static str| server.request("PUT", &format!("/bucket/url?{query}")).body(body);
+    put("other").send_presigned_v2(10).await.refused(400, "BadDigest");
+    put("hello").send_presigned_v2(10).await.expect(200);
+    // A URL of Version 4 is made before there is a body.
+    put("other").send_presigned(10).await.expect(200);
+    let path = format!("/bucket/url?{query}&X-Amz-Checksum-Sha256=none");
+    server.request("PUT", &path).body("hello").send_presigned(10).await.expect(200);
     assert_eq!(server.get("/bucket/url").await.header("x-amz-meta-a"), "d");
     // A copy by URL.
     let query = "x-amz-copy-source=%2Fbucket%2Furl";

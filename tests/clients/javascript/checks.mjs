@@ -11,6 +11,8 @@ import {
     paginateListObjectsV2, waitUntilBucketExists,
 } from "@aws-sdk/client-s3";
 import { Upload } from "@aws-sdk/lib-storage";
+import { createPresignedPost } from "@aws-sdk/s3-presigned-post";
+import { getSignedUrl } from "@aws-sdk/s3-request-presigner";
 
 const { ENDPOINT, FILES, SEEDED } = process.env;
 const Bucket = "clients-javascript";
@@ -128,6 +130,34 @@ const checks = {
         await send(CompleteMultipartUploadCommand, { ...named, MultipartUpload: { Parts } });
         assert.equal((await get("assembled")).length, (5 << 20) + 4);
         await refused("NoSuchUpload", 404, send(AbortMultipartUploadCommand, { Key: "assembled", UploadId: "none" }));
+    },
+    async "presigned URLs"() {
+        const url = (Command, input) => getSignedUrl(s3, new Command({ Bucket, ...input }), { expiresIn: 60 });
+        const put = await url(PutObjectCommand, { Key: "by url/ü+%", ContentType: "text/x-margay", Metadata: { colour: "blue" } });
+        const sent = await fetch(put, { method: "PUT", body: file("100k"), headers: { "content-type": "text/x-margay" } });
+        assert.equal(sent.status, 200, await sent.text());
+        const head = await send(HeadObjectCommand, { Key: "by url/ü+%" });
+        assert.deepEqual([head.ContentLength, head.ContentType, head.Metadata], [102400, "text/x-margay", { colour: "blue" }]);
+        const got = await fetch(await url(GetObjectCommand, { Key: "by url/ü+%" }));
+        assert.deepEqual(Buffer.from(await got.arrayBuffer()), file("100k"));
+        assert.equal((await fetch(put.replace("by%20url", "by%20urn"), { method: "PUT", body: "x" })).status, 403);
+        const { UploadId } = await send(CreateMultipartUploadCommand, { Key: "parts by url" });
+        const part = await fetch(await url(UploadPartCommand, { Key: "parts by url", UploadId, PartNumber: 1 }), { method: "PUT", body: "part" });
+        const Parts = [{ PartNumber: 1, ETag: part.headers.get("etag") }];
+        await send(CompleteMultipartUploadCommand, { Key: "parts by url", UploadId, MultipartUpload: { Parts } });
+        assert.equal(String(await get("parts by url")), "part");
+    },
+    async "presigned form"() {
+        const { url, fields } = await createPresignedPost(s3, { Bucket, Key: "form/${filename}", Conditions: [["content-length-range", 1, 9]] });
+        const upload = (text) => {
+            const form = new FormData();
+            for (const [name, value] of Object.entries(fields)) form.append(name, value);
+            form.append("file", new Blob([text]), "cat.txt");
+            return fetch(url, { method: "POST", body: form });
+        };
+        assert.equal((await upload("meow")).status, 204);
+        assert.equal(String(await get("form/cat.txt")), "meow");
+        assert.equal((await upload("meow meow meow")).status, 400);
     },
     async "errors"() {
         await refused("NoSuchKey", 404, send(GetObjectCommand, { Key: "nothing" }));

@@ -3,6 +3,8 @@
 //! Why:        whoever makes such a URL cannot set the headers of the request that will use it; SDKs put them into the
 //!             query, where the signature covers them, and S3 reads them there.
 //! Invariants: O1 a header of the request is never replaced, and never contradicted.
+//!             O2 a checksum in a URL of Version 4 means nothing, as at AWS: SDKs put that of an empty body there, since
+//!             they make the URL before there is a body. One in a header counts.
 //! Not here:   the parameters of the signature itself, whose names are in capitals.
 
 use std::borrow::Cow;
@@ -14,6 +16,19 @@ use super::{AuthError, Version};
 
 /// Headers that Version 2 clients put into the query besides `x-amz-*`.
 const POSITIONAL: [&str; 2] = ["content-md5", "content-type"];
+/// Checksums of a body.
+const CHECKSUMS: [&str; 10] = [
+    "x-amz-checksum-crc32",
+    "x-amz-checksum-crc32c",
+    "x-amz-checksum-crc64nvme",
+    "x-amz-checksum-md5",
+    "x-amz-checksum-sha1",
+    "x-amz-checksum-sha256",
+    "x-amz-checksum-sha512",
+    "x-amz-checksum-xxhash128",
+    "x-amz-checksum-xxhash3",
+    "x-amz-checksum-xxhash64",
+];
 const TOKEN: &str = "x-amz-security-token";
 
 /// The parameters that stand for headers, decoded.
@@ -27,7 +42,16 @@ pub(crate) fn parameters(query: &str) -> impl Iterator<Item = (String, String)> 
 
 /// Whether a parameter of a URL that is presigned so stands for a header.
 pub(crate) fn is_header(name: &str, presigned: Version) -> bool {
-    name.starts_with("x-amz-") || (presigned == Version::V2 && POSITIONAL.contains(&name))
+    match presigned {
+        Version::V4 => name.starts_with("x-amz-") && !means_nothing(name, presigned),
+        Version::V2 => name.starts_with("x-amz-") || POSITIONAL.contains(&name),
+    }
+}
+
+/// Whether a parameter is the checksum of a body that was not there; some SDKs write its name in capitals.
+pub(crate) fn means_nothing(name: &str, presigned: Version) -> bool {
+    let is = |whole: &str| name.eq_ignore_ascii_case(whole);
+    presigned == Version::V4 && (is("x-amz-sdk-checksum-algorithm") || CHECKSUMS.iter().any(|checksum| is(checksum)))
 }
 
 /// The headers of a request together with those that its query stands for, when that is presigned. Nothing here is

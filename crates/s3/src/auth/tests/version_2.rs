@@ -423,9 +423,15 @@ fn headers_in_the_query_count_as_headers() {
     let got = |name: &str| v2.get(name).map(|value| value.to_str().unwrap());
     assert_eq!((got("x-amz-meta-a"), got("content-md5"), got("x-amz-security-token")), (Some("1,2"), Some("m"), None));
     assert_eq!(got("content-type"), Some("text/plain"));
-    let v4 = join("X-Amz-Signature=x&x-amz-acl=private&content-md5=m&x-amz-checksum-crc32=AAAAAA%3D%3D").unwrap();
-    assert_eq!(v4["x-amz-checksum-crc32"], "AAAAAA==");
+    let v4 = join("X-Amz-Signature=x&x-amz-acl=private&content-md5=m&x-amz-checksum-mode=ENABLED").unwrap();
+    assert_eq!(v4["x-amz-checksum-mode"], "ENABLED");
     assert!(!v4.contains_key("content-md5"));
+    // The sum of no body, which the maker of a URL had.
+    for sum in ["x-amz-checksum-crc32=AAAAAA%3D%3D", "x-amz-sdk-checksum-algorithm=CRC32", "x-amz-checksum-xxhash3=x"] {
+        let joined = join(&format!("X-Amz-Signature=x&{sum}")).unwrap();
+        assert!(matches!(joined, std::borrow::Cow::Borrowed(_)), "{sum}");
+        assert_eq!(join(&format!("Signature=x&{sum}")).unwrap().len(), own.len() + 1, "{sum}");
+    }
     for bad in ["x-amz-acl=public-read", "x-amz-a=1&x-amz-a=1", "x-amz-b=%0A", "x-amz-%20=1"] {
         let error = join(&format!("X-Amz-Signature=x&{bad}")).unwrap_err();
         assert_eq!(error.code(), Code::InvalidArgument, "{bad}");
