@@ -444,6 +444,18 @@ async fn locks_have_rights_of_their_own() {
 }
 
 #[tokio::test]
+async fn tags_of_a_new_object_have_a_right_of_their_own() {
+    let server = two_accounts().await;
+    let put = |path: &str| server.request("PUT", path).header("x-amz-tagging", "a=b");
+    for (actions, status) in [("s3:PutObject", 403), ("s3:PutObject*", 200)] {
+        set_policy(&server, &policy("\"*\"", actions, "vault/*", "")).await.expect(204);
+        server.request("PUT", "/vault/new").body("x").send_as("clerk").await.expect(200);
+        put("/vault/new").body("x").send_as("clerk").await.expect(status);
+        server.request("POST", "/vault/parts?uploads").header("x-amz-tagging", "a=b").send_as("").await.expect(status);
+    }
+}
+
+#[tokio::test]
 async fn a_delete_marker_may_go_like_any_version() {
     let server = two_accounts().await;
     let enabled = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";

@@ -18,8 +18,10 @@ pub(crate) const BYPASS_GOVERNANCE: &str = "s3:BypassGovernanceRetention";
 
 const PUT_LEGAL_HOLD: &str = "s3:PutObjectLegalHold";
 const PUT_RETENTION: &str = "s3:PutObjectRetention";
+const PUT_TAGS: &str = "s3:PutObjectTagging";
 /// What a header of a new object asks for besides writing it.
-const LOCKS: [(&str, &str); 3] = [
+const ATTACHED: [(&str, &str); 4] = [
+    (PUT_TAGS, "x-amz-tagging"),
     (PUT_LEGAL_HOLD, "x-amz-object-lock-legal-hold"),
     (PUT_RETENTION, "x-amz-object-lock-mode"),
     (PUT_RETENTION, "x-amz-object-lock-retain-until-date"),
@@ -36,8 +38,8 @@ pub(crate) enum On {
     Object(Option<Permission>),
     /// An object that is made, replaced or removed: the grant is one of the bucket's list.
     Entry,
-    /// A lock of an object: the bucket's owner has the say, and no grant covers it.
-    Lock,
+    /// A lock of an object, or tags that come with a new one: the bucket's owner has the say, and no grant covers it.
+    Attached,
 }
 
 /// An action and what it is done to.
@@ -57,7 +59,7 @@ impl Asked {
         match (self.bucket.is_empty(), self.on) {
             (true, _) => "arn:aws:s3:::*".to_owned(),
             (_, On::Service | On::Bucket(_)) => format!("arn:aws:s3:::{}", self.bucket),
-            (_, On::Object(_) | On::Entry | On::Lock) => format!("arn:aws:s3:::{}/{}", self.bucket, self.key),
+            (_, On::Object(_) | On::Entry | On::Attached) => format!("arn:aws:s3:::{}/{}", self.bucket, self.key),
         }
     }
 }
@@ -107,12 +109,12 @@ fn of(op: Op) -> (&'static str, Option<&'static str>, On) {
         Op::GetPublicAccessBlock => bucket("s3:GetBucketPublicAccessBlock"),
         Op::PutBucketAccelerateConfiguration => bucket("s3:PutAccelerateConfiguration"),
         Op::PutBucketVersioning => bucket("s3:PutBucketVersioning"),
-        Op::PutObjectLegalHold => (PUT_LEGAL_HOLD, None, On::Lock),
+        Op::PutObjectLegalHold => (PUT_LEGAL_HOLD, None, On::Attached),
         Op::PutObjectLockConfiguration => bucket("s3:PutBucketObjectLockConfiguration"),
-        Op::PutObjectRetention => (PUT_RETENTION, None, On::Lock),
+        Op::PutObjectRetention => (PUT_RETENTION, None, On::Attached),
         Op::PutBucketRequestPayment => bucket("s3:PutBucketRequestPayment"),
         Op::PutBucketWebsite => bucket("s3:PutBucketWebsite"),
-        Op::PutObjectTagging => ("s3:PutObjectTagging", Some("s3:PutObjectVersionTagging"), On::Object(None)),
+        Op::PutObjectTagging => (PUT_TAGS, Some("s3:PutObjectVersionTagging"), On::Object(None)),
         Op::PutBucketAcl => ("s3:PutBucketAcl", None, On::Bucket(Some(WriteAcp))),
         Op::PutBucketPolicy => bucket("s3:PutBucketPolicy"),
         Op::DeletePublicAccessBlock | Op::PutPublicAccessBlock => bucket("s3:PutBucketPublicAccessBlock"),
@@ -167,14 +169,14 @@ pub(crate) fn asked(call: &Ask<'_>) -> Result<Vec<Asked>, S3Error> {
             asked.push(source);
         }
         Op::DeleteObject | Op::PutObjectRetention if lock::bypasses_governance(call.headers)? => {
-            asked.push(Asked { action: BYPASS_GOVERNANCE, on: On::Lock, ..asked[0].clone() });
+            asked.push(Asked { action: BYPASS_GOVERNANCE, on: On::Attached, ..asked[0].clone() });
         }
         _ => {}
     }
     let is_new = matches!(call.op, Op::PutObject | Op::CopyObject | Op::CreateMultipartUpload);
-    for (action, header) in LOCKS.iter().filter(|_| is_new) {
+    for (action, header) in ATTACHED.iter().filter(|_| is_new) {
         if call.headers.contains_key(*header) {
-            asked.push(Asked { action, on: On::Lock, ..asked[0].clone() });
+            asked.push(Asked { action, on: On::Attached, ..asked[0].clone() });
         }
     }
     Ok(asked)

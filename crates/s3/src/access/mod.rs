@@ -131,7 +131,7 @@ impl Access {
             On::Object(grant) => (grant, of_object),
             On::Bucket(grant) => (grant, of_bucket),
             On::Entry => (Some(Permission::Write), of_bucket),
-            On::Service | On::Lock => (None, None),
+            On::Service | On::Attached => (None, None),
         };
         let owner = match list {
             Some(list) if matches!(asked.on, On::Object(_)) => self.owner_by_canonical_id(&list.owner),
@@ -171,7 +171,7 @@ impl Access {
     async fn object(&self, call: &Ask<'_>, asked: &Asked, rules: &BucketRules) -> Result<Object, S3Error> {
         let needs = match asked.on {
             On::Object(Some(Permission::Read)) => true,
-            On::Object(_) | On::Lock => rules.has_lists() || self.asks_for_tags(call, rules),
+            On::Object(_) | On::Attached => rules.has_lists() || self.asks_for_tags(call, rules),
             On::Service | On::Bucket(_) | On::Entry => false,
         };
         if !needs {

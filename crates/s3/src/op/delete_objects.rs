@@ -70,7 +70,7 @@ async fn allowed<'e>(call: &Call<'_>, entry: &'e Entry, bypass_governance: bool)
     };
     call.access.require(&call.ask(), &asked(action, On::Entry)).await?;
     if bypass_governance {
-        call.access.require(&call.ask(), &asked(BYPASS_GOVERNANCE, On::Lock)).await?;
+        call.access.require(&call.ask(), &asked(BYPASS_GOVERNANCE, On::Attached)).await?;
     }
     Ok(request)
 }
