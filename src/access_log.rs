@@ -19,7 +19,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use margay_env::{Env, OpenMode};
 use margay_s3::{BucketLogging, RequestDone, access_line};
-use margay_volume::{ETag, Error, Headers, PutRequest, Setting, Volume};
+use margay_volume::{Document, Documents, ETag, Error, Headers, NewKey, PutRequest, Setting, Volume, WrappingKey};
 use md5::{Digest, Md5};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -198,11 +198,20 @@ impl AccessLog {
         let key =
             format!("{}{}", wish.prefix, margay_s3::log_object_name(self.env.clock.now(), self.env.random.next_u64()));
         let etag = ETag { digest: Md5::digest(&lines).into(), parts: 0 };
-        let mut upload = self.volume.begin_upload(&wish.target, lines.len() as u64).await?;
+        let (len, mut documents) = (lines.len() as u64, Documents::new());
+        let mut upload = match self.volume.bucket_setting(&wish.target, Setting::Encryption).await? {
+            None => self.volume.begin_upload(&wish.target, len).await?,
+            // The only default that there is.
+            Some(_) => {
+                let NewKey { key, document } = self.volume.new_data_key(&WrappingKey::Master)?;
+                documents.insert(Document::Encryption, document);
+                self.volume.begin_encrypted_upload(&wish.target, len, &key).await?
+            }
+        };
         upload.write(Bytes::from(lines)).await?;
         let staged = upload.finish().await?;
         let headers = Headers::from([("content-type".to_owned(), "text/plain".to_owned())]);
-        let request = PutRequest { bucket: &wish.target, key: &key, etag, headers, ..PutRequest::default() };
+        let request = PutRequest { bucket: &wish.target, key: &key, etag, headers, documents, ..PutRequest::default() };
         self.volume.put_object(request, staged).await?;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The data directory: recognised, locked, marked with its format.
 //!
-//! Layout:     `<data>/{format, lock, keys, sync-failed, control, segments/, tree/}`, see docs/format/directory.md.
+//! Layout:     `<data>/{format, lock, keys, encryption-keys, sync-failed, control, segments/, tree/}`, see docs/format/directory.md.
 //! Invariants: D1 a directory that holds anything but has no format file of ours is never written to.
 //!             D2 one process at a time holds `lock`; it stays held while a `DataDir` lives.
 //!             D3 every sync below it that fails leaves a note, and an opening that finds one writes again what is here.
@@ -27,7 +27,7 @@ const HARMLESS: [&str; 4] = ["lock", "format.new", "lost+found", FAULT_NOTE];
 /// Is there after a sync has failed.
 const FAULT_NOTE: &str = "sync-failed";
 /// Files of the program that a failed sync may have kept from the disk.
-const SMALL_FILES: [&str; 2] = ["format", "keys"];
+const SMALL_FILES: [&str; 3] = ["format", "keys", crate::encryption_keys::FILE];
 /// Largest of them, in bytes.
 const SMALL_FILE_BYTES_MAX: u64 = 64 << 10;
 

@@ -10,6 +10,7 @@ pub mod buckets;
 pub mod cli;
 pub mod control;
 pub mod datadir;
+pub mod encryption_keys;
 pub mod exit;
 pub mod files;
 pub mod front;

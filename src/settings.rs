@@ -100,6 +100,8 @@ pub struct Settings {
     pub tls: Option<(PathBuf, PathBuf)>,
     pub auth: AuthSettings,
     pub oidc: Option<Oidc>,
+    /// SSE-C is taken on connections without TLS too.
+    pub customer_keys_anywhere: bool,
     pub mounts: Vec<MountWish>,
     pub notify: Vec<Target>,
     /// PEM file.
@@ -156,6 +158,7 @@ impl Settings {
                 chunk_verification: switch("auth.chunk_verification"),
             },
             oidc,
+            customer_keys_anywhere: text("encryption.customer_keys").is_some_and(|over| over == "any"),
             log_level: text("log_level").unwrap_or_else(|| "info".to_owned()),
             log_format: text("log_format").unwrap_or_else(|| "auto".to_owned()),
             connection: ConnectionLimits {

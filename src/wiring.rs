@@ -15,6 +15,7 @@ use margay_volume::{Blocking, Volume};
 use serde_json::{Value, json};
 
 use crate::datadir::DataDir;
+use crate::encryption_keys;
 use crate::exit::Failure;
 use crate::metrics::exposition::{Exposition, Kind};
 use crate::progress::Progress;
@@ -55,6 +56,7 @@ impl Storage {
         dir.trust().map_err(|error| fail(&error))?;
         let engine = Arc::new(engine);
         let options = margay_volume::Options {
+            master_keys: encryption_keys::load(&env, &dir.path)?,
             blocking: Arc::new(RuntimeThreads(tokio::runtime::Handle::current())),
             paths_max: limits.paths_max,
             file_memory_bytes_max: limits.file_memory_bytes_max,

@@ -242,6 +242,7 @@ fn front(
         decoder: margay_s3::body::DecoderOptions { chunk_verification: settings.auth.chunk_verification },
         secure: settings.tls.is_some(),
         notification_targets: settings.notify.iter().map(|target| target.name.clone()).collect(),
+        customer_keys: settings.tls.is_some() || settings.customer_keys_anywhere,
         ..margay_s3::Options::default()
     };
     if !settings.auth.chunk_verification {

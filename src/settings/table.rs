@@ -88,6 +88,12 @@ pub const SETTINGS: &[Setting] = &[
     setting("oidc.issuer", Kind::Text, "", "identity provider whose tokens open roles, as its tokens name it"),
     setting("oidc.audience", Kind::Text, "", "what the provider's tokens must be made for"),
     setting("oidc.keys", Kind::Path, "", "file with the provider's public keys (JWKS), read at the start"),
+    setting(
+        "encryption.customer_keys",
+        Kind::Choice(&["tls", "any"]),
+        "tls",
+        "connections that may bring a key of the client (SSE-C): with TLS, or any (behind a proxy that ends TLS)",
+    ),
     setting("mounts", Kind::List, "", "BUCKET=DIR or BUCKET/PREFIX=DIR: buckets to mount as file systems"),
     setting("mount_options", Kind::Text, "", "for all of mounts: ro, sync, writeback, uid=, gid=, umask=, ..."),
     setting("notify", Kind::List, "", "NAME=URL: targets that notifications of buckets may name"),

@@ -376,6 +376,27 @@ def check_connection_after_refused_body():
         same(answer.status, 200)
 
 
+def check_encryption():
+    body = os.urandom(300_000)
+    same(put("locked", body, ServerSideEncryption="AES256")["ServerSideEncryption"], "AES256")
+    same(s3.head_object(Bucket=BUCKET, Key="locked")["ServerSideEncryption"], "AES256")
+    same(get("locked"), body)
+    same(get("locked", Range="bytes=65530-131080"), body[65530:131081])
+    rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+    s3.put_bucket_encryption(Bucket=BUCKET, ServerSideEncryptionConfiguration={"Rules": [rule]})
+    shown = s3.get_bucket_encryption(Bucket=BUCKET)["ServerSideEncryptionConfiguration"]["Rules"][0]
+    same(shown["ApplyServerSideEncryptionByDefault"], rule["ApplyServerSideEncryptionByDefault"])
+    same(put("default", b"x")["ServerSideEncryption"], "AES256")
+    s3.delete_bucket_encryption(Bucket=BUCKET)
+    if ENDPOINT.startswith("https:"):
+        mine = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": os.urandom(32)}
+        put("mine", body, **mine)
+        same(get("mine", **mine), body)
+        refused("InvalidRequest", s3.get_object, Bucket=BUCKET, Key="mine", status=400)
+        refused("AccessDenied", s3.get_object, Bucket=BUCKET, Key="mine", status=403,
+                SSECustomerAlgorithm="AES256", SSECustomerKey=os.urandom(32))
+
+
 def check_not_implemented_is_said():
     refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="k", Body=b"", ServerSideEncryption="aws:kms", status=501)
 

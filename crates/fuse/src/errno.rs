@@ -46,6 +46,8 @@ fn failed(error: &Error) -> Errno {
         Error::BucketNotEmpty => Errno::NOTEMPTY,
         Error::KeyTooLong => Errno::NAMETOOLONG,
         Error::TooLarge => Errno::FBIG,
+        // Encrypted with a key that only its customer has, or with one that the server lost.
+        Error::KeyRequired | Error::WrongKey | Error::NoMasterKey => Errno::ACCESS,
         Error::Full => Errno::NOSPC,
         Error::QuotaExceeded => Errno::DQUOT,
         Error::ReadOnly(_) => Errno::ROFS,
@@ -60,6 +62,8 @@ fn failed(error: &Error) -> Errno {
         | Error::KeepsNoVersions
         | Error::NoObjectLock
         | Error::RetentionOver
+        | Error::KeyNotApplicable
+        | Error::NotShareable
         | Error::WrongLength
         | Error::InvalidRange => Errno::IO,
     };

@@ -67,6 +67,7 @@ codes! {
     InvalidBucketState 409 "The request is not valid with the current state of the bucket.";
     InvalidBucketName 400 "The specified bucket is not valid.";
     InvalidDigest 400 "The Content-MD5 you specified is not valid.";
+    InvalidEncryptionAlgorithmError 400 "The encryption request you specified is not valid. The valid value is AES256.";
     InvalidIdentityToken 400 "The token of the identity provider is not accepted.";
     InvalidPart 400 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.";
     InvalidPartNumber 416 "The requested partnumber is not satisfiable";
@@ -247,6 +248,19 @@ impl From<volume::Error> for S3Error {
             E::InvalidRange => Code::InvalidRange.into(),
             E::QuotaExceeded => Code::QuotaExceeded.into(),
             E::Full => Code::StorageFull.into(),
+            E::KeyRequired => S3Error::invalid_request(
+                "The object was stored using a form of Server Side Encryption. The correct parameters must be provided \
+                 to retrieve the object.",
+            ),
+            E::KeyNotApplicable => {
+                S3Error::invalid_request("The encryption parameters are not applicable to this object.")
+            }
+            E::WrongKey => Code::AccessDenied.into(),
+            E::NoMasterKey => S3Error::new(
+                Code::ServiceUnavailable,
+                "The server lacks the key for this object's encryption; see its log.",
+            ),
+            E::NotShareable => S3Error::internal(&"a copy was not made by reading and writing"),
             E::ReadOnly(cause) => {
                 tracing::error!(%cause, "a write was refused: the volume is read-only");
                 S3Error::new(Code::ServiceUnavailable, "The server takes no writes after a storage fault; see its log.")

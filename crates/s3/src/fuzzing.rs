@@ -36,6 +36,7 @@ use crate::headers::range::ByteRange;
 use crate::headers::{condition, content, copy_source, etag, mail_word, text};
 use crate::lifecycle::{self, Days, Subject};
 use crate::notification;
+use crate::op::encryption::configuration::Configuration;
 use crate::op::{
     bucket_accelerate, bucket_request_payment, complete_multipart_upload, create_bucket, delete_objects,
     put_bucket_versioning, token, upload_part_copy,
@@ -245,6 +246,7 @@ pub fn xml_document(bytes: &[u8]) {
             }
         }
         b'c' => same_again(document, Rules::from_xml, Rules::write),
+        b'e' => same_again(document, Configuration::parse, |read, out| read.write(out)),
         b'w' => same_again(document, Website::from_xml, Website::write),
         b'g' => same_again(document, BucketLogging::read, |logging, out| match logging {
             Some(logging) => out.extend_from_slice(&logging.write()),

@@ -18,6 +18,8 @@ pub struct Options {
     pub account_id: String,
     /// Whether clients come over TLS (`aws:SecureTransport`).
     pub secure: bool,
+    /// Whether clients may send keys of their own (SSE-C): where others could read the wire, they must not.
+    pub customer_keys: bool,
     /// Names that the ARNs of notifications may end in.
     pub notification_targets: Vec<String>,
     pub auth: auth::Options,
@@ -34,6 +36,7 @@ impl Default for Options {
             owner_name: "margay".to_owned(),
             account_id: "000000000000".to_owned(),
             secure: false,
+            customer_keys: false,
             notification_targets: Vec::new(),
             auth: auth::Options::default(),
             decoder: DecoderOptions::default(),

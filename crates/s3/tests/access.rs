@@ -57,6 +57,7 @@ fn on_the_bucket() -> Vec<Attack> {
         bucket("PutBucketLogging", "PUT", "logging", "<BucketLoggingStatus/>"),
         bucket("PutBucketNotificationConfiguration", "PUT", "notification", "<NotificationConfiguration/>"),
         bucket("PutBucketRequestPayment", "PUT", "requestPayment", "<RequestPaymentConfiguration/>"),
+        bucket("PutBucketEncryption", "PUT", "encryption", "<ServerSideEncryptionConfiguration/>"),
         bucket("PutBucketTagging", "PUT", "tagging", "<Tagging/>"),
         bucket("PutBucketWebsite", "PUT", "website", "<WebsiteConfiguration/>"),
         bucket("PutBucketAcl", "PUT", "acl", ACL),

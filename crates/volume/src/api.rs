@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use margay_env::Timestamp;
 
+use crate::encryption::{CustomerKey, WrappingKey};
 use crate::kinds::{DocumentSet, Documents, SettingSet, Settings};
 
 /// Longest S3 key accepted by a PUT, in bytes of UTF-8.
@@ -158,6 +159,8 @@ pub struct PutRequest<'a> {
     pub headers: Headers,
     pub documents: Documents,
     pub condition: WriteCondition,
+    /// The bytes are those of another object: its event is that of a copy.
+    pub is_copy: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,6 +169,8 @@ pub struct PutOutcome {
     pub modified: Timestamp,
     /// `None` in a bucket that never kept versions.
     pub version: Option<VersionId>,
+    /// The object is stored encrypted.
+    pub encrypted: bool,
 }
 
 /// One key to delete, or one version of it.
@@ -211,9 +216,19 @@ pub struct CopyRequest<'a> {
     pub documents_kept: DocumentSet,
     /// Documents besides, and in the place of those of the source.
     pub documents: Documents,
+    pub encryption: CopyEncryption,
     pub condition: WriteCondition,
     /// Decided on the source inside the operation.
     pub source_condition: ReadCondition,
+}
+
+/// Keys of a copy and of its source.
+#[derive(Clone, Debug, Default)]
+pub struct CopyEncryption {
+    /// What the source is encrypted under, if it is under a customer's key.
+    pub source: Option<CustomerKey>,
+    /// What the copy's data key is to be under. Without one the copy of an encrypted source is under the server's.
+    pub target: Option<WrappingKey>,
 }
 
 /// Conditional reads, decided in HTTP's order of precedence (RFC 9110, section 13.2.2).
@@ -382,6 +397,19 @@ pub enum Error {
     /// Too many concurrent changes to the same names; try again.
     #[error("too much contention on this name")]
     Busy,
+    /// The object is encrypted under a customer's key, and none was given.
+    #[error("the object is encrypted under a customer's key, which was not given")]
+    KeyRequired,
+    #[error("the object is encrypted under another key than the one given")]
+    WrongKey,
+    #[error("the object is not encrypted under a customer's key, but one was given")]
+    KeyNotApplicable,
+    /// A copy cannot share the source's bytes, since one of both is encrypted and the other is not, or under a key of
+    /// another kind: read and write them.
+    #[error("the bytes of the source cannot be shared")]
+    NotShareable,
+    #[error("the server has no key for this: see the key file of the data directory")]
+    NoMasterKey,
     #[error("stored data is damaged: {0}")]
     Corrupt(String),
     #[error("storage: {0}")]

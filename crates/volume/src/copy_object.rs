@@ -5,6 +5,8 @@
 //!             A copy keeps the source's ETag and what is known of its parts, and of its documents those that the
 //!             request says. A copy onto itself replaces headers, documents and time only, where no version of what was
 //!             there is to be kept.
+//!             An encrypted object's copy shares its bytes and its data key, which is encrypted anew for the copy, if
+//!             both are under keys of one kind.
 //! Not here:   owners of runs (share, release).
 
 use std::ops::ControlFlow;
@@ -15,7 +17,7 @@ use crate::draft::Draft;
 use crate::error::Refused;
 use crate::event::{EventKind, Told};
 use crate::key;
-use crate::kinds::Documents;
+use crate::kinds::{Document, Documents};
 use crate::names::Located;
 use crate::open::Volume;
 use crate::paths::{Done, Walk, split};
@@ -53,8 +55,10 @@ impl Volume {
             None => self.info(&source, seen)?.ok_or(Refused::Conflict)?.headers,
         };
         let mut documents = self.documents_of(&source.file, seen)?;
-        documents.retain(|kind, _| request.documents_kept.contains(*kind));
+        let key = self.copied_key(documents.get(&Document::Encryption), &request.encryption)?;
+        documents.retain(|kind, _| request.documents_kept.contains(*kind) && *kind != Document::Encryption);
         documents.extend(request.documents.clone());
+        documents.extend(key.map(|document| (Document::Encryption, document)));
         let stored = Stored { headers, documents };
         let mut draft = Draft::default();
         let outcome = match &current.file {

@@ -7,6 +7,7 @@ use margay_meta::{CommitError, EngineError};
 use margay_segment::SegmentError;
 
 use crate::api::Error;
+use crate::encryption::EncryptionError;
 use crate::record::Damaged;
 
 impl From<EngineError> for Error {
@@ -33,6 +34,18 @@ impl From<SegmentError> for Error {
 impl From<Damaged> for Error {
     fn from(damaged: Damaged) -> Error {
         Error::Corrupt(damaged.to_string())
+    }
+}
+
+impl From<EncryptionError> for Error {
+    fn from(error: EncryptionError) -> Error {
+        match error {
+            EncryptionError::KeyRequired => Error::KeyRequired,
+            EncryptionError::WrongKey => Error::WrongKey,
+            EncryptionError::NoMasterKey => Error::NoMasterKey,
+            EncryptionError::Damaged(what) => Error::Corrupt(what.to_owned()),
+            EncryptionError::InvalidRange => Error::InvalidRange,
+        }
     }
 }
 

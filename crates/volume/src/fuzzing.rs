@@ -9,6 +9,7 @@ use margay_env::Timestamp;
 use margay_segment::{Extent, Run, SegmentId};
 
 use crate::api::{ETag, Headers, Versioning};
+use crate::encryption::Envelope;
 use crate::event::{Event, EventKind};
 use crate::key::{self, Ino, Live};
 use crate::kinds::{Document, Documents, Setting};
@@ -100,6 +101,11 @@ pub fn row_value(bytes: &[u8]) {
             round(value, |value| decode_part_sizes(value, parts), |sizes| encode_part_sizes(sizes));
         }
         12 => round(value, event::decode, |(event, rule)| event::encode(event, rule)),
+        13 => {
+            if let Ok(envelope) = Envelope::decode(value) {
+                assert_eq!(envelope.encode(), value);
+            }
+        }
         _ => {
             let _ = bucket::decode_counter(value);
             let _ = inos::decode(value);
@@ -190,6 +196,7 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_value", "version", value(11, &version.encode().value)),
         ("row_value", "delete_marker", value(11, &marker.encode())),
         ("row_value", "event", value(12, &event::encode(&sample_event(modified), "rule"))),
+        ("row_value", "envelope", value(13, &[&[1, 2][..], &[7; 12 + 48]].concat())),
         ("row_value", "counter", value(8, &5u64.to_be_bytes())),
     ]
 }

@@ -13,6 +13,7 @@ use margay_env::Timestamp;
 use margay_segment::SegmentPin;
 
 use crate::api::{Error, Headers, ObjectInfo, ObjectName, ReadCondition, VersionId};
+use crate::encryption::Protection;
 use crate::key;
 use crate::names::Located;
 use crate::open::Volume;
@@ -93,9 +94,15 @@ impl Volume {
             check(&found.file)?;
             let Some(mut info) = self.info(&found, seen)? else { continue };
             tell_kind(&found.file, &mut info.headers);
+            let lock = self.lock_of(&found.file, seen)?;
             if let Some(content) = self.hold(&found, seen)? {
                 let (store, blocking) = (Arc::clone(&self.store), Arc::clone(&self.options.blocking));
-                return Ok(Reader { info, content, store, blocking });
+                let lock = found.file.needs(lock)?;
+                let mut reader = Reader { info, content, lock, store, blocking };
+                if reader.info.protection() == Some(Protection::Master) {
+                    reader.unlock(None, &self.options.master_keys)?;
+                }
+                return Ok(reader);
             }
         }
         Err(Error::Busy)
@@ -227,6 +234,7 @@ impl Volume {
     /// Takes hold of a file's data; `None` when it was replaced meanwhile.
     pub(crate) fn hold(&self, found: &Located, seen: &mut Seen) -> Result<Option<Content>, Error> {
         let file = &found.file;
+        let stored_len = self.stored_len(file, seen)?;
         let rows = match &file.data {
             Data::Inline(bytes) => return Ok(Some(Content::Inline(Bytes::copy_from_slice(bytes)))),
             Data::Rows => self.extent_rows(file.ino, 0, OBJECT_EXTENTS_MAX + 1)?,
@@ -248,7 +256,7 @@ impl Volume {
             return Ok(None);
         }
         let covered: u64 = rows.iter().map(|(_, extent)| extent.len).sum();
-        if covered != file.size {
+        if covered != stored_len {
             return Err(Error::Corrupt("extents do not cover the object".to_owned()));
         }
         Ok(Some(Content::Extents { extents: rows, pins: pins? }))

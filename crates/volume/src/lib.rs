@@ -21,6 +21,7 @@ mod copy_object;
 mod delete_object;
 mod documents;
 mod draft;
+mod encryption;
 mod error;
 mod event;
 mod event_queue;
@@ -42,6 +43,7 @@ mod make_directory;
 mod multipart;
 mod names;
 mod numbered;
+mod object_keys;
 mod object_lock;
 mod open;
 mod open_files;
@@ -68,6 +70,7 @@ mod watch;
 pub use api::*;
 pub use blocking::{Blocking, OnThisThread};
 pub use changes::TreeChange;
+pub use encryption::{CustomerKey, DataKey, EncryptionError, MASTER_KEY_BYTES, MasterKeys, Protection, WrappingKey};
 pub use event::{Event, EventKind, EventRouter, EventRules, QueuedEvent, Route};
 pub use fsck::{Finding, FindingKind, FsckOptions, FsckReport};
 pub use identities::{IDENTITY_CHANGES_MAX, Identities, IdentityChange, IdentityRow};
@@ -76,6 +79,7 @@ pub use kinds::{
     DOCUMENT_BYTES_MAX, Document, DocumentSet, Documents, SETTING_BYTES_MAX, Setting, SettingSet, Settings,
 };
 pub use numbered::{Numbered, SetOf};
+pub use object_keys::NewKey;
 pub use object_lock::{
     DefaultRetention, RETENTION_DAYS_MAX, RETENTION_YEARS_MAX, Retention, RetentionMode, RetentionPeriod,
     encode_legal_hold, legal_hold_is_on,

@@ -22,6 +22,7 @@ use crate::api::Error;
 use crate::blocking::{Blocking, OnThisThread};
 use crate::bucket_states::BucketStates;
 use crate::draft::Draft;
+use crate::encryption::MasterKeys;
 use crate::error::Refused;
 use crate::event::EventRouter;
 use crate::event_queue::EventQueue;
@@ -58,6 +59,8 @@ const KEY_LATCHES: usize = 1024;
 pub struct Options {
     /// Where reads that wait for a device run.
     pub blocking: Arc<dyn Blocking>,
+    /// The server's keys for objects that are encrypted at rest.
+    pub master_keys: MasterKeys,
     /// Bodies up to this many bytes travel with their commit, as far as the engine can take them.
     pub payload_bytes_max: usize,
     /// Longer bodies are stored as several runs of this many bytes.
@@ -80,6 +83,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             blocking: Arc::new(OnThisThread),
+            master_keys: MasterKeys::default(),
             payload_bytes_max: 64 << 10,
             run_bytes_max: 1 << 30,
             paths_max: 16_384,

@@ -11,6 +11,7 @@ use crate::draft::Draft;
 use crate::error::Refused;
 use crate::event::{EventKind, Told};
 use crate::key::{self, Counted, Ino};
+use crate::kinds::Document;
 use crate::names::Located;
 use crate::open::Volume;
 use crate::paths::{Done, Walk, split};
@@ -64,6 +65,11 @@ impl Volume {
         let mut draft = Draft::default();
         let ino = self.new_ino()?;
         let Placed { data, payload } = place::place_body(&mut draft, ino, &staged.body);
+        let keyed = request.documents.contains_key(&Document::Encryption);
+        assert_eq!(
+            staged.encrypted, keyed,
+            "an object has the key that its bytes are encrypted with, or they are plain"
+        );
         let mut file = FileEntry::new(ino, staged.len, request.etag, self.now(), data, request.headers.clone());
         self.check_added(walk, &current, &file)?;
         self.bequeath(&mut draft, &current, &mut file)?;
@@ -71,7 +77,8 @@ impl Volume {
         let key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
         let outcome = current.outcome(&file);
         let PutOutcome { etag, version, .. } = outcome;
-        let told = Told { kind: EventKind::Put, key: request.key, size: file.size, etag, version };
+        let kind = if request.is_copy { EventKind::Copy } else { EventKind::Put };
+        let told = Told { kind, key: request.key, size: file.size, etag, version };
         self.draft_event(&mut draft, &walk.path, &told)?;
         place::put_file(&mut draft, key, file, payload)?;
         let seq = self.commit(draft)?;
@@ -182,7 +189,7 @@ impl Current<'_> {
     /// What is told of the file that takes the place.
     pub(crate) fn outcome(&self, file: &FileEntry) -> PutOutcome {
         let version = self.object.keeps().then_some(file.version.id());
-        PutOutcome { etag: file.etag, modified: file.modified, version }
+        PutOutcome { etag: file.etag, modified: file.modified, version, encrypted: file.is_encrypted() }
     }
 }
 

@@ -3,7 +3,10 @@
 //! Why:        a GET keeps its snapshot however the key changes meanwhile, so the reader holds the extents.
 //! Invariants: the reader's segments are pinned before the entry was read for the last time, so they are there.
 //!             Every byte given out was verified by the segment store, or is a zero of a hole.
+//!             Of an encrypted object no byte is given out before it was unlocked.
 //! Not here:   finding the entry (get_object).
+
+mod encrypted;
 
 use std::sync::Arc;
 
@@ -12,7 +15,10 @@ use margay_segment::{Extent, SegmentPin, Store};
 
 use crate::api::{Error, ObjectInfo};
 use crate::blocking::{self, Blocking};
+use crate::encryption::{CustomerKey, Envelope, MasterKeys};
 use crate::record::data::is_hole;
+
+pub(crate) use encrypted::EncryptedContent;
 
 /// Most bytes that one read gives.
 pub const READ_BYTES_MAX: u64 = 1 << 20;
@@ -22,8 +28,17 @@ pub const READ_BYTES_MAX: u64 = 1 << 20;
 pub struct Reader {
     pub(crate) info: ObjectInfo,
     pub(crate) content: Content,
+    pub(crate) lock: Option<Lock>,
     pub(crate) store: Arc<Store>,
     pub(crate) blocking: Arc<dyn Blocking>,
+}
+
+/// What an encrypted object needs to be read.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    pub(crate) envelope: Envelope,
+    /// Plain bytes of each of its streams.
+    pub(crate) plain_lens: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -34,6 +49,7 @@ pub(crate) enum Content {
         extents: Vec<(u64, Extent)>,
         pins: Vec<SegmentPin>,
     },
+    Encrypted(Arc<EncryptedContent>),
 }
 
 impl Reader {
@@ -47,12 +63,20 @@ impl Reader {
         if len == 0 {
             return Ok(Bytes::new());
         }
+        if self.lock.is_some() {
+            return Err(Error::KeyRequired);
+        }
         let (extent, skip) = match &self.content {
             Content::Inline(bytes) => {
                 let start = usize::try_from(offset).map_err(|_| Error::InvalidRange)?;
                 return Ok(bytes.slice(start..start + len as usize));
             }
             Content::Extents { extents, .. } => find(extents, offset)?,
+            Content::Encrypted(content) => {
+                let content = Arc::clone(content);
+                let read = blocking::run(&*self.blocking, move || content.read(offset, len)).await;
+                return read.ok_or_else(dropped)?;
+            }
         };
         let len = len.min(extent.len - skip);
         if is_hole(&extent) {
@@ -63,14 +87,67 @@ impl Reader {
         }
         let store = Arc::clone(&self.store);
         let read = blocking::run(&*self.blocking, move || store.read(&extent, skip, len)).await;
-        Ok(read.ok_or_else(|| std::io::Error::other("a read was dropped before it ended"))??)
+        Ok(read.ok_or_else(dropped)??)
+    }
+
+    /// Makes an encrypted object readable; the customer's key is needed if it is under one. Fine for any other.
+    pub(crate) fn unlock(&mut self, customer: Option<&CustomerKey>, masters: &MasterKeys) -> Result<(), Error> {
+        let Some(lock) = &self.lock else { return Ok(()) };
+        let key = lock.envelope.open(customer, masters)?;
+        let stored = std::mem::replace(&mut self.content, Content::Inline(Bytes::new()));
+        let content = EncryptedContent::new(key, &lock.plain_lens, stored, Arc::clone(&self.store));
+        self.content = Content::Encrypted(Arc::new(content));
+        self.lock = None;
+        Ok(())
+    }
+
+    /// Makes an object readable that is encrypted under a customer's key. Fine for any other.
+    pub fn unlock_with(&mut self, customer: &CustomerKey) -> Result<(), Error> {
+        self.unlock(Some(customer), &MasterKeys::default())
     }
 
     /// Segments held against removal.
     pub fn pinned_segments(&self) -> usize {
-        match &self.content {
+        self.content.pinned_segments()
+    }
+}
+
+fn dropped() -> Error {
+    std::io::Error::other("a read was dropped before it ended").into()
+}
+
+impl Content {
+    /// All of these stored bytes. Waits for the device.
+    pub(crate) fn read_all(&self, store: &Store, mut offset: u64, len: u64) -> Result<Bytes, Error> {
+        let end = offset + len;
+        let extents = match self {
+            Content::Inline(bytes) => {
+                let range = usize::try_from(offset).ok().zip(usize::try_from(end).ok());
+                let range = range.filter(|(_, end)| *end <= bytes.len()).ok_or(Error::InvalidRange)?;
+                return Ok(bytes.slice(range.0..range.1));
+            }
+            Content::Extents { extents, .. } => extents,
+            Content::Encrypted(_) => return Err(Error::Corrupt("an object is encrypted twice".to_owned())),
+        };
+        let mut all = Vec::new();
+        while offset < end {
+            let (extent, skip) = find(extents, offset)?;
+            let part = (end - offset).min(extent.len - skip);
+            let bytes = store.read(&extent, skip, part)?;
+            if part == len {
+                return Ok(bytes);
+            }
+            all.extend_from_slice(&bytes);
+            offset += part;
+        }
+        Ok(all.into())
+    }
+
+    pub(crate) fn pinned_segments(&self) -> usize {
+        match self {
             Content::Inline(_) => 0,
             Content::Extents { pins, .. } => pins.len(),
+            Content::Encrypted(content) => content.pinned_segments(),
         }
     }
 }

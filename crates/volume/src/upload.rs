@@ -4,6 +4,7 @@
 //! Invariants: U1 a staged body is durable, or small and in memory.  U2 its segments are pinned until it is
 //!             dropped, so reclaim cannot take them for dead before the commit.
 //!             U3 a body that is dropped was never counted as live: it is dead space, found by reclaim.
+//!             U4 an encrypted body is plain nowhere but in the chunk that is being encrypted.
 //! Not here:   the commit (put_object, multipart).
 
 mod growing;
@@ -15,6 +16,7 @@ use margay_segment::{CHUNK_BYTES, Run, RunWriter, SegmentId, SegmentPin, Store};
 
 use self::growing::{Growing, Grown};
 use crate::api::{Error, OBJECT_BYTES_MAX};
+use crate::encryption::{DataKey, Encryptor, SALT_BYTES, encrypted_len};
 use crate::key::Ino;
 use crate::open::Volume;
 use crate::place::OBJECT_EXTENTS_MAX;
@@ -30,9 +32,11 @@ pub struct Upload {
     store: Arc<Store>,
     owner: [u8; 8],
     run_bytes_max: u64,
-    /// The length; of a growing body the most that it may have.
+    /// Bytes to store; of a growing body the most that it may have.
     expected: u64,
+    /// Bytes that were given to the store.
     received: u64,
+    encryptor: Option<Box<Encryptor>>,
     state: State,
 }
 
@@ -57,6 +61,7 @@ enum State {
 #[derive(Debug)]
 pub struct Staged {
     pub(crate) len: u64,
+    pub(crate) encrypted: bool,
     pub(crate) body: Body,
     /// Held for U2.
     #[allow(dead_code, reason = "holding them is what they are for")]
@@ -83,16 +88,28 @@ impl Volume {
     /// Begins to receive exactly `len` bytes for a key of this bucket (checks that the bucket exists).
     pub async fn begin_upload(&self, bucket: &str, len: u64) -> Result<Upload, Error> {
         let owner = self.owner_of_upload(bucket, len).await?;
-        self.stage(owner, len)
+        self.stage(owner, len, None)
     }
 
-    /// Begins to receive at most `len_max` bytes; how many shows when they have come.
-    pub async fn begin_growing_upload(&self, bucket: &str, len_max: u64) -> Result<Upload, Error> {
+    /// As `begin_upload`; the bytes are encrypted with this key before they are stored. The object or upload that they
+    /// are for has the key's document.
+    pub async fn begin_encrypted_upload(&self, bucket: &str, len: u64, key: &DataKey) -> Result<Upload, Error> {
+        let owner = self.owner_of_upload(bucket, len).await?;
+        self.stage(owner, len, Some(key))
+    }
+
+    /// Begins to receive at most `len_max` bytes, encrypted if there is a key; how many shows when they have come.
+    pub async fn begin_growing_upload(
+        &self,
+        bucket: &str,
+        len_max: u64,
+        key: Option<&DataKey>,
+    ) -> Result<Upload, Error> {
         let owner = self.owner_of_upload(bucket, 0).await?;
-        let len_max = len_max.min(OBJECT_BYTES_MAX);
-        let growing = Growing::new(len_max, self.options.run_bytes_max.max(1));
-        let small_bytes_max = self.small_bytes_max();
-        Ok(self.new_upload(owner, len_max, State::Growing { growing, small_bytes_max }))
+        let stored_max = stored_len(len_max.min(OBJECT_BYTES_MAX), key);
+        let growing = Growing::new(stored_max, self.options.run_bytes_max.max(1));
+        let state = State::Growing { growing, small_bytes_max: self.small_bytes_max() };
+        Ok(self.new_upload(owner, stored_max, self.encryptor(key), state))
     }
 
     /// Refuses what can be seen already to be too much.
@@ -109,30 +126,42 @@ impl Volume {
     }
 
     /// `owner` goes into the headers of the runs.
-    pub(crate) fn stage(&self, owner: Ino, len: u64) -> Result<Upload, Error> {
-        let runs = len.div_ceil(self.options.run_bytes_max.max(1));
+    pub(crate) fn stage(&self, owner: Ino, len: u64, key: Option<&DataKey>) -> Result<Upload, Error> {
+        let stored = stored_len(len, key);
+        let runs = stored.div_ceil(self.options.run_bytes_max.max(1));
         if len > OBJECT_BYTES_MAX || runs > OBJECT_EXTENTS_MAX as u64 {
             return Err(Error::TooLarge);
         }
-        if len > self.small_bytes_max() {
-            return self.stage_in_runs(owner, len);
-        }
-        Ok(self.new_upload(owner, len, State::Small(Vec::with_capacity(len as usize))))
+        let mut upload = match stored > self.small_bytes_max() {
+            true => self.stage_in_runs(owner, stored),
+            false => self.new_upload(owner, stored, None, State::Small(Vec::with_capacity(stored as usize))),
+        };
+        upload.encryptor = self.encryptor(key);
+        Ok(upload)
     }
 
-    /// As `stage`, never in memory.
-    pub(crate) fn stage_in_runs(&self, owner: Ino, len: u64) -> Result<Upload, Error> {
+    /// Begins to store bytes as they are, never in memory.
+    pub(crate) fn stage_in_runs(&self, owner: Ino, len: u64) -> Upload {
         let state = State::Runs { current: None, current_left: 0, unsynced: 0, done: Vec::new(), pins: Vec::new() };
-        Ok(self.new_upload(owner, len, state))
+        self.new_upload(owner, len, None, state)
     }
 
-    fn new_upload(&self, owner: Ino, len: u64, state: State) -> Upload {
+    fn encryptor(&self, key: Option<&DataKey>) -> Option<Box<Encryptor>> {
+        key.map(|key| {
+            let mut salt = [0; SALT_BYTES as usize];
+            self.env.random.fill(&mut salt);
+            Box::new(Encryptor::new(key, salt))
+        })
+    }
+
+    fn new_upload(&self, owner: Ino, expected: u64, encryptor: Option<Box<Encryptor>>, state: State) -> Upload {
         Upload {
             store: Arc::clone(&self.store),
             owner: owner.0.to_be_bytes(),
             run_bytes_max: self.options.run_bytes_max.max(1),
-            expected: len,
+            expected,
             received: 0,
+            encryptor,
             state,
         }
     }
@@ -145,10 +174,19 @@ impl Volume {
     }
 }
 
+/// Bytes that a body takes in the store.
+fn stored_len(len: u64, key: Option<&DataKey>) -> u64 {
+    if key.is_some() { encrypted_len(len) } else { len }
+}
+
 impl Upload {
     /// Appends; call from one task. Copies into a bounded buffer; large pieces reach the disk before it returns.
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), Error> {
-        self.append(&bytes)
+        let Some(mut encryptor) = self.encryptor.take() else { return self.append(&bytes) };
+        let taken = encryptor.push(&bytes, &mut |stored| self.append(stored));
+        // Also after an error: what comes next must not be stored plain.
+        self.encryptor = Some(encryptor);
+        taken
     }
 
     fn append(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
@@ -204,7 +242,14 @@ impl Upload {
         Ok(staged)
     }
 
-    fn finish_unsynced(self) -> Result<Staged, Error> {
+    fn finish_unsynced(mut self) -> Result<Staged, Error> {
+        let plain_len = match self.encryptor.take() {
+            None => None,
+            Some(mut encryptor) => {
+                encryptor.finish(&mut |stored| self.append(stored))?;
+                Some(encryptor.taken())
+            }
+        };
         let is_growing = matches!(self.state, State::Growing { .. });
         if self.received != self.expected && !is_growing {
             return Err(Error::WrongLength);
@@ -225,7 +270,7 @@ impl Upload {
         if let Body::Runs(runs) = &body {
             assert_eq!(runs.iter().map(|run| run.len).sum::<u64>(), self.received, "every byte is in a run");
         }
-        Ok(Staged { len: self.received, body, pins })
+        Ok(Staged { len: plain_len.unwrap_or(self.received), encrypted: plain_len.is_some(), body, pins })
     }
 }
 

@@ -63,7 +63,7 @@ fn bodies_of_unknown_length_come_back() {
             for len_max in [len as u64, 16 << 20, u64::MAX] {
                 let body = body_of(seed, len);
                 let put = wait(async {
-                    let mut upload = world.volume.begin_growing_upload("b", len_max).await?;
+                    let mut upload = world.volume.begin_growing_upload("b", len_max, None).await?;
                     for piece in body.chunks(100_000) {
                         upload.write(piece.to_vec().into()).await?;
                     }
@@ -80,12 +80,12 @@ fn bodies_of_unknown_length_come_back() {
             }
         }
         let too_long = wait(async {
-            let mut upload = world.volume.begin_growing_upload("b", 3).await?;
+            let mut upload = world.volume.begin_growing_upload("b", 3, None).await?;
             upload.write(vec![1; 4].into()).await
         });
         assert!(matches!(too_long, Err(Error::TooLarge)));
     }
-    assert!(matches!(wait(world().volume.begin_growing_upload("c", 1)), Err(Error::NoSuchBucket)));
+    assert!(matches!(wait(world().volume.begin_growing_upload("c", 1, None)), Err(Error::NoSuchBucket)));
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn of(op: Op) -> (&'static str, Option<&'static str>, On) {
         Op::GetBucketCors => bucket("s3:GetBucketCORS"),
         Op::DeleteBucketCors | Op::PutBucketCors => bucket("s3:PutBucketCORS"),
         Op::GetBucketEncryption => bucket("s3:GetEncryptionConfiguration"),
-        Op::DeleteBucketEncryption => bucket("s3:PutEncryptionConfiguration"),
+        Op::DeleteBucketEncryption | Op::PutBucketEncryption => bucket("s3:PutEncryptionConfiguration"),
         Op::GetBucketLifecycleConfiguration => bucket("s3:GetLifecycleConfiguration"),
         Op::DeleteBucketLifecycle | Op::PutBucketLifecycleConfiguration => bucket("s3:PutLifecycleConfiguration"),
         Op::GetBucketLocation => bucket("s3:GetBucketLocation"),

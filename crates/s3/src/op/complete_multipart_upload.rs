@@ -10,6 +10,7 @@ use crate::body::{Algorithm, Checksum};
 use crate::error::{Code, S3Error};
 use crate::headers::condition::write_condition;
 use crate::headers::{etag, text, version};
+use crate::op::encryption;
 use crate::payload::Payload;
 use crate::reply::Reply;
 use crate::xml::read::{Malformed, walk};
@@ -36,6 +37,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         found => found?,
     };
     let choices = choices?;
+    let encryption = encryption::of_completion(call, &info)?;
     let extra = match needs_parts(call, &info.headers, &listed) {
         true => {
             let parts = stored_parts(call, upload).await?;
@@ -45,7 +47,9 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     };
     let outcome =
         call.volume.complete_multipart(call.bucket(), call.key(), upload, &choices, extra.clone(), &condition).await?;
-    Ok(reply(call, &outcome, &extra))
+    let mut reply = reply(call, &outcome, &extra);
+    encryption::tell(encryption.as_ref(), &mut reply.headers);
+    Ok(reply)
 }
 
 fn choices(listed: &[Listed]) -> Result<Vec<PartChoice>, S3Error> {

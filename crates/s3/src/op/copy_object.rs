@@ -1,14 +1,21 @@
 //! CopyObject: a new entry for the same bytes.
 
 use bytes::BytesMut;
-use margay_volume::{CopyRequest, Document, ETagMatch, Error, Headers, ObjectInfo, PutOutcome, ReadCondition};
+use margay_volume::{
+    CopyEncryption, CopyRequest, Document, ETagMatch, Error, Headers, ObjectInfo, PART_BYTES_MAX, PutOutcome,
+    PutRequest, ReadCondition, WriteCondition,
+};
 
+use super::move_bytes::move_bytes;
+use super::put_object::md5;
 use super::{Call, checksum, object_tagging};
 use crate::access::new_list;
-use crate::error::S3Error;
+use crate::error::{Code, S3Error};
 use crate::headers::condition::{read_condition, write_condition};
 use crate::headers::copy_source::{CopySource, parse_copy_source};
 use crate::headers::{content, etag, lock, text, version};
+use crate::op::encryption::customer::{self, Customer};
+use crate::op::encryption::{self, Encryption, WriteKey};
 use crate::reply::Reply;
 use crate::route::target::check_bucket_name;
 use crate::time::iso;
@@ -18,6 +25,12 @@ use crate::xml::write::Writer;
 const ATTEMPTS_MAX: u32 = 8;
 const SOURCE: &str = "x-amz-copy-source";
 
+/// Under whose keys the source is, and the copy is to be.
+struct Wish {
+    source: Option<Customer>,
+    target: Option<Encryption>,
+}
+
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let source = parse_copy_source(SOURCE, text(call.headers, SOURCE)?.unwrap_or_default())?;
     check_bucket_name(&source.bucket)?;
@@ -25,7 +38,8 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         .is_some_and(|directive| directive.eq_ignore_ascii_case("REPLACE"));
     let own = content::collect(call.headers)?;
     let onto_itself = source.bucket == call.bucket() && source.key == call.key() && source.version.is_none();
-    if onto_itself && !replaces {
+    let wish = Wish { source: Customer::of(call, customer::SOURCE)?, target: Encryption::wanted(call).await? };
+    if onto_itself && !replaces && wish.target.is_none() {
         return Err(S3Error::invalid_request(
             "This copy request is illegal because it is trying to copy an object to itself without changing the \
              object's metadata, storage class, website redirect location or encryption attributes.",
@@ -42,6 +56,10 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         documents,
         condition: write_condition(call.headers)?,
         source_condition: read_condition(call.headers, "x-amz-copy-source-")?,
+        encryption: CopyEncryption {
+            source: wish.source.as_ref().map(|customer| customer.key.clone()),
+            target: wish.target.as_ref().map(Encryption::wrapping_key),
+        },
         ..CopyRequest::default()
     };
     if text(call.headers, "x-amz-tagging-directive")?.is_some_and(|own| own.eq_ignore_ascii_case("REPLACE")) {
@@ -50,8 +68,8 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         request.documents_kept = [Document::Tags].into_iter().collect();
     }
     if !replaces {
-        let outcome = call.volume.copy_object(request).await.map_err(source_error)?;
-        return Ok(reply(&outcome, &source, None));
+        let outcome = copy(call, &request, &wish).await?;
+        return Ok(reply(&outcome, &source, None, &wish));
     }
     // New metadata keeps the checksum of the bytes, so it is read first and the copy pinned to what was read.
     for _ in 0..ATTEMPTS_MAX {
@@ -61,10 +79,54 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         keep_checksum(&info.headers, &mut headers);
         request.headers = Some(headers);
         request.source_condition = pinned(asked, info.etag);
-        match call.volume.copy_object(request.clone()).await {
+        match copy(call, &request, &wish).await {
             // Whose condition failed: the pin's, or the client's own? Reading again tells.
-            Err(Error::PreconditionFailed) if call_again(call, &source, &info.etag).await => {}
-            outcome => return Ok(reply(&outcome.map_err(source_error)?, &source, Some(&info.headers))),
+            Err(error) if error.code == Code::PreconditionFailed && call_again(call, &source, &info.etag).await => {}
+            outcome => return Ok(reply(&outcome?, &source, Some(&info.headers), &wish)),
+        }
+    }
+    Err(Error::Busy.into())
+}
+
+/// Shares the source's bytes, or moves them where they cannot be shared under the key that the copy is to have.
+async fn copy(call: &Call<'_>, request: &CopyRequest<'_>, wish: &Wish) -> Result<PutOutcome, S3Error> {
+    match call.volume.copy_object(request.clone()).await {
+        Err(Error::NotShareable) => {}
+        outcome => return outcome.map_err(source_error),
+    }
+    let (bucket, key, version) = (request.source_bucket, request.source_key, request.source_version);
+    // What is written meanwhile must not be replaced by what was there before it.
+    let onto_itself = (bucket, key, version) == (request.bucket, request.key, None);
+    let pins = onto_itself && request.condition == WriteCondition::None;
+    for _ in 0..ATTEMPTS_MAX {
+        let reader = call.volume.get_version(bucket, key, version, &request.source_condition).await;
+        let mut reader = reader.map_err(source_error)?;
+        let found = encryption::unlock(&mut reader, wish.source.clone())?;
+        let info = reader.info().clone();
+        if info.size > PART_BYTES_MAX {
+            let message = "The specified copy source is larger than the maximum allowable size for a copy source";
+            return Err(S3Error::invalid_request(message));
+        }
+        // The copy of an encrypted object is never plain.
+        let target = wish.target.clone().or(found.map(|_| Encryption::Master));
+        let write_key = WriteKey::new(call, target)?;
+        let (staged, computed) = move_bytes(call, &reader, 0..info.size, &write_key, None).await?;
+        let mut documents = info.documents;
+        documents.retain(|kind, _| request.documents_kept.contains(*kind));
+        documents.extend(request.documents.clone());
+        write_key.keep(&mut documents);
+        let put = PutRequest {
+            bucket: request.bucket,
+            key: request.key,
+            etag: write_key.etag(md5(&computed)?),
+            headers: request.headers.clone().unwrap_or(info.headers),
+            documents,
+            condition: if pins { WriteCondition::Matches(vec![info.etag]) } else { request.condition.clone() },
+            is_copy: true,
+        };
+        match call.volume.put_object(put, staged).await {
+            Err(Error::PreconditionFailed | Error::NoSuchKey) if pins => {}
+            outcome => return Ok(outcome?),
         }
     }
     Err(Error::Busy.into())
@@ -99,7 +161,7 @@ pub(super) fn source_error(error: Error) -> S3Error {
     }
 }
 
-fn reply(outcome: &PutOutcome, source: &CopySource, checksums: Option<&Headers>) -> Reply {
+fn reply(outcome: &PutOutcome, source: &CopySource, checksums: Option<&Headers>, wish: &Wish) -> Reply {
     let mut out = BytesMut::with_capacity(320);
     let mut writer = Writer::new(&mut out);
     writer.root("CopyObjectResult");
@@ -112,5 +174,7 @@ fn reply(outcome: &PutOutcome, source: &CopySource, checksums: Option<&Headers>)
     let mut reply = Reply::xml(out);
     version::give_back(version::made(outcome.version), &mut reply.headers);
     version::tell_source(source.version, &mut reply.headers);
+    let unasked = outcome.encrypted.then_some(Encryption::Master);
+    encryption::tell(wish.target.as_ref().or(unasked.as_ref()), &mut reply.headers);
     reply
 }

@@ -8,6 +8,7 @@ use crate::access::new_list;
 use crate::body::Algorithm;
 use crate::error::S3Error;
 use crate::headers::{content, lock, text};
+use crate::op::encryption::WriteKey;
 use crate::reply::Reply;
 use crate::xml::write::Writer;
 
@@ -31,6 +32,8 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         headers.insert(checksum::TYPE.to_owned(), kind.name().to_owned());
     }
     new_list::store(&call.ask(), &mut documents).await?;
+    let write_key = WriteKey::of_request(call).await?;
+    write_key.keep(&mut documents);
     let upload = call.volume.create_multipart(call.bucket(), call.key(), headers, documents).await?;
     let mut out = BytesMut::with_capacity(512);
     let mut writer = Writer::new(&mut out);
@@ -40,6 +43,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     writer.text("UploadId", &upload.upload);
     writer.close("InitiateMultipartUploadResult");
     let mut reply = Reply::xml(out);
+    write_key.tell(&mut reply.headers);
     if let Some((algorithm, kind)) = promised {
         reply = reply
             .header(HeaderName::from_static(checksum::ALGORITHM), algorithm.name())?

@@ -9,6 +9,8 @@ use super::Call;
 use crate::error::S3Error;
 use crate::headers::condition::read_condition;
 use crate::headers::version;
+use crate::op::encryption;
+use crate::op::encryption::customer::{self, Customer};
 use crate::reply::Reply;
 use crate::stream::{ObjectPieces, S3Body};
 
@@ -18,13 +20,16 @@ pub(crate) use self::describe::{add_part_checksum, describe, select};
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let (condition, version) = (read_condition(call.headers, "")?, version::asked(call.query)?);
-    let reader = match call.volume.get_version(call.bucket(), call.key(), version, &condition).await {
+    let given = Customer::of(call, customer::OWN)?;
+    let mut reader = match call.volume.get_version(call.bucket(), call.key(), version, &condition).await {
         Ok(reader) => reader,
         Err(error) => return Err(not_modified(call, error).await),
     };
+    let encryption = encryption::unlock(&mut reader, given)?;
     let selection = select(call, reader.info())?;
     let (status, mut headers) = describe(call, reader.info(), &selection)?;
     add_part_checksum(call, &selection, &mut headers).await?;
+    encryption::tell(encryption.as_ref(), &mut headers);
     let info = reader.info();
     call.add_expiration(&mut headers, (info.size, info.modified), &info.documents).await?;
     let pieces = ObjectPieces::open(reader, selection.bytes).await?;

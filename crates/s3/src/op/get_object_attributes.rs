@@ -6,6 +6,8 @@ use margay_volume::{Headers, ObjectInfo, ReadCondition};
 use super::{Call, checksum};
 use crate::error::S3Error;
 use crate::headers::{text, version};
+use crate::op::encryption::customer::{self, Customer};
+use crate::op::encryption::{self, Encryption};
 use crate::reply::Reply;
 use crate::time::http_date;
 use crate::xml::write::Writer;
@@ -29,7 +31,9 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let version = version::asked(call.query)?;
     let first = number(call, "x-amz-part-number-marker", 0)?;
     let max = number(call, "x-amz-max-parts", PARTS_MAX)?.min(PARTS_MAX);
+    let given = Customer::of(call, customer::OWN)?;
     let info = call.volume.head_version(call.bucket(), call.key(), version, &ReadCondition::default()).await?;
+    let encryption = Encryption::of_object(call, &info, given)?;
     let wants = |name: &str| asked.iter().any(|own| own == name);
     let mut out = BytesMut::with_capacity(512);
     let mut writer = Writer::new(&mut out);
@@ -56,6 +60,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     writer.close("GetObjectAttributesResponse");
     let mut reply = Reply::xml(out).header(http::header::LAST_MODIFIED, &http_date(info.modified))?;
     version::give_back(info.version, &mut reply.headers);
+    encryption::tell(encryption.as_ref(), &mut reply.headers);
     Ok(reply)
 }
 

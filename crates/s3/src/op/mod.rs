@@ -8,6 +8,7 @@ mod abort_multipart_upload;
 mod acl;
 pub(crate) mod bucket_accelerate;
 mod bucket_cors;
+mod bucket_encryption;
 mod bucket_lifecycle;
 mod bucket_logging;
 mod bucket_notification;
@@ -23,6 +24,7 @@ mod create_multipart_upload;
 mod delete_bucket;
 mod delete_object;
 pub(crate) mod delete_objects;
+pub(crate) mod encryption;
 mod get_bucket_location;
 mod get_bucket_versioning;
 pub(crate) mod get_object;
@@ -36,6 +38,7 @@ mod list_objects;
 mod list_objects_v2;
 mod list_parts;
 mod listing;
+mod move_bytes;
 pub(crate) mod object_lock;
 mod object_tagging;
 mod ownership_controls;
@@ -213,38 +216,13 @@ async fn dispatch(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
         Op::CopyObject => copy_object::run(call).await,
         Op::CreateBucket => create_bucket::run(call, payload).await,
         Op::CreateMultipartUpload => create_multipart_upload::run(call).await,
-        Op::DeleteBucketOwnershipControls => ownership_controls::delete(call).await,
-        Op::DeleteBucketPolicy => bucket_policy::delete(call).await,
-        Op::DeletePublicAccessBlock => public_access_block::delete(call).await,
-        Op::GetBucketOwnershipControls => ownership_controls::get(call).await,
-        Op::GetBucketPolicy => bucket_policy::get(call).await,
-        Op::GetBucketPolicyStatus => bucket_policy::status(call).await,
-        Op::GetPublicAccessBlock => public_access_block::get(call).await,
-        Op::PutBucketAcl | Op::PutObjectAcl => acl::put(call, payload).await,
-        Op::PutBucketOwnershipControls => ownership_controls::put(call, payload).await,
-        Op::PutBucketPolicy => bucket_policy::put(call, payload).await,
-        Op::PutPublicAccessBlock => public_access_block::put(call, payload).await,
         Op::DeleteBucket => delete_bucket::run(call).await,
-        Op::DeleteBucketCors => remove_setting::run(call, Setting::Cors).await,
-        Op::DeleteBucketLifecycle => remove_setting::run(call, Setting::Lifecycle).await,
-        Op::DeleteBucketTagging => remove_setting::run(call, Setting::Tagging).await,
-        Op::DeleteBucketWebsite => remove_setting::run(call, Setting::Website).await,
         Op::DeleteObject => delete_object::run(call).await,
         Op::DeleteObjectTagging => object_tagging::delete(call).await,
         Op::DeleteObjects => delete_objects::run(call, payload).await,
-        Op::GetBucketAcl | Op::GetObjectAcl => acl::get(call).await,
-        Op::GetBucketCors => bucket_cors::get(call).await,
-        Op::GetBucketLifecycleConfiguration => bucket_lifecycle::get(call).await,
         Op::GetBucketLocation => get_bucket_location::run(call).await,
-        Op::GetBucketLogging => bucket_logging::get(call).await,
-        Op::GetBucketNotificationConfiguration => bucket_notification::get(call).await,
-        Op::GetBucketRequestPayment => bucket_request_payment::get(call).await,
-        Op::GetBucketTagging => bucket_tagging::get(call).await,
-        Op::GetBucketWebsite => bucket_website::get(call).await,
-        Op::GetBucketVersioning => get_bucket_versioning::run(call).await,
         Op::GetObject => get_object::run(call).await,
         Op::GetObjectLegalHold => object_lock::legal_hold::get(call).await,
-        Op::GetObjectLockConfiguration => object_lock::configuration::get(call).await,
         Op::GetObjectRetention => object_lock::retention::get(call).await,
         Op::GetObjectAttributes => get_object_attributes::run(call).await,
         Op::GetObjectTagging => object_tagging::get(call).await,
@@ -256,8 +234,50 @@ async fn dispatch(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
         Op::ListObjects => list_objects::run(call).await,
         Op::ListObjectsV2 => list_objects_v2::run(call).await,
         Op::ListParts => list_parts::run(call).await,
+        Op::PutObjectLegalHold => object_lock::legal_hold::put(call, payload).await,
+        Op::PutObjectRetention => object_lock::retention::put(call, payload).await,
+        Op::PutObject => put_object::run(call, payload).await,
+        Op::PutObjectTagging => object_tagging::put(call, payload).await,
+        Op::RenameObject => rename_object::run(call).await,
+        Op::UploadPart => upload_part::run(call, payload).await,
+        Op::UploadPartCopy => upload_part_copy::run(call).await,
+        _ => dispatch_setting(call, payload).await,
+    }
+}
+
+/// Settings of buckets, and access lists.
+async fn dispatch_setting(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
+    match call.op {
+        Op::DeleteBucketOwnershipControls => ownership_controls::delete(call).await,
+        Op::DeleteBucketPolicy => bucket_policy::delete(call).await,
+        Op::DeletePublicAccessBlock => public_access_block::delete(call).await,
+        Op::GetBucketOwnershipControls => ownership_controls::get(call).await,
+        Op::GetBucketPolicy => bucket_policy::get(call).await,
+        Op::GetBucketPolicyStatus => bucket_policy::status(call).await,
+        Op::GetPublicAccessBlock => public_access_block::get(call).await,
+        Op::PutBucketAcl | Op::PutObjectAcl => acl::put(call, payload).await,
+        Op::PutBucketOwnershipControls => ownership_controls::put(call, payload).await,
+        Op::PutBucketPolicy => bucket_policy::put(call, payload).await,
+        Op::PutPublicAccessBlock => public_access_block::put(call, payload).await,
+        Op::DeleteBucketCors => remove_setting::run(call, Setting::Cors).await,
+        Op::DeleteBucketEncryption => remove_setting::run(call, Setting::Encryption).await,
+        Op::DeleteBucketLifecycle => remove_setting::run(call, Setting::Lifecycle).await,
+        Op::DeleteBucketTagging => remove_setting::run(call, Setting::Tagging).await,
+        Op::DeleteBucketWebsite => remove_setting::run(call, Setting::Website).await,
+        Op::GetBucketAcl | Op::GetObjectAcl => acl::get(call).await,
+        Op::GetBucketCors => bucket_cors::get(call).await,
+        Op::GetBucketEncryption => bucket_encryption::get(call).await,
+        Op::GetBucketLifecycleConfiguration => bucket_lifecycle::get(call).await,
+        Op::GetBucketLogging => bucket_logging::get(call).await,
+        Op::GetBucketNotificationConfiguration => bucket_notification::get(call).await,
+        Op::GetBucketRequestPayment => bucket_request_payment::get(call).await,
+        Op::GetBucketTagging => bucket_tagging::get(call).await,
+        Op::GetBucketWebsite => bucket_website::get(call).await,
+        Op::GetBucketVersioning => get_bucket_versioning::run(call).await,
+        Op::GetObjectLockConfiguration => object_lock::configuration::get(call).await,
         Op::PutBucketAccelerateConfiguration => bucket_accelerate::put(call, payload).await,
         Op::PutBucketCors => bucket_cors::put(call, payload).await,
+        Op::PutBucketEncryption => bucket_encryption::put(call, payload).await,
         Op::PutBucketLifecycleConfiguration => bucket_lifecycle::put(call, payload).await,
         Op::PutBucketLogging => bucket_logging::put(call, payload).await,
         Op::PutBucketNotificationConfiguration => bucket_notification::put(call, payload).await,
@@ -265,14 +285,7 @@ async fn dispatch(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
         Op::PutBucketTagging => bucket_tagging::put(call, payload).await,
         Op::PutBucketWebsite => bucket_website::put(call, payload).await,
         Op::PutBucketVersioning => put_bucket_versioning::run(call, payload).await,
-        Op::PutObjectLegalHold => object_lock::legal_hold::put(call, payload).await,
         Op::PutObjectLockConfiguration => object_lock::configuration::put(call, payload).await,
-        Op::PutObjectRetention => object_lock::retention::put(call, payload).await,
-        Op::PutObject => put_object::run(call, payload).await,
-        Op::PutObjectTagging => object_tagging::put(call, payload).await,
-        Op::RenameObject => rename_object::run(call).await,
-        Op::UploadPart => upload_part::run(call, payload).await,
-        Op::UploadPartCopy => upload_part_copy::run(call).await,
         _ => unset::run(call).await,
     }
 }

@@ -9,6 +9,7 @@ use crate::body::{Computed, Want};
 use crate::error::{Code, S3Error};
 use crate::headers::condition::write_condition;
 use crate::headers::{content, etag, lock, version};
+use crate::op::encryption::WriteKey;
 use crate::payload::{Length, Payload};
 use crate::reply::Reply;
 
@@ -19,24 +20,30 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     documents.extend(lock::collect(call.headers)?);
     let length = body_length(call, &payload)?;
     new_list::store(&call.ask(), &mut documents).await?;
-    let upload = match length {
-        Length::Exactly(len) => call.volume.begin_upload(call.bucket(), len).await?,
-        Length::AtMost(len_max) => call.volume.begin_growing_upload(call.bucket(), len_max).await?,
-    };
+    let write_key = WriteKey::of_request(call).await?;
+    write_key.keep(&mut documents);
+    let upload = write_key.begin_upload(call, length).await?;
     precheck(call, &condition).await?;
     let want = Want { md5: true, fallback: None };
     let (staged, computed) = payload.receive(call.headers, want, length, upload).await?;
     if let Some(sum) = &computed.checksum {
         checksum::store(&mut headers, sum);
     }
-    let etag = md5(&computed)?;
-    let request =
-        PutRequest { bucket: call.bucket(), key: call.key(), etag, headers, documents: documents.clone(), condition };
+    let request = PutRequest {
+        bucket: call.bucket(),
+        key: call.key(),
+        etag: write_key.etag(md5(&computed)?),
+        headers,
+        documents: documents.clone(),
+        condition,
+        is_copy: false,
+    };
     let len = staged.len();
     let outcome = call.volume.put_object(request, staged).await?;
     let mut reply = Reply::empty(StatusCode::OK).header(http::header::ETAG, &etag::quoted(&outcome.etag))?;
     version::give_back(version::made(outcome.version), &mut reply.headers);
     call.add_expiration(&mut reply.headers, (len, outcome.modified), &documents).await?;
+    write_key.tell(&mut reply.headers);
     if let Some(sum) = &computed.checksum {
         reply = reply
             .header(HeaderName::from_static(sum.algorithm().header()), &sum.base64())?

@@ -25,10 +25,9 @@ enum Unset {
 fn unset(op: Op) -> Option<Unset> {
     use Unset::{Document, Error, Removed};
     Some(match op {
-        Op::GetBucketEncryption => Error(Code::ServerSideEncryptionConfigurationNotFoundError),
         Op::GetBucketReplication => Error(Code::ReplicationConfigurationNotFoundError),
         Op::GetBucketAccelerateConfiguration => Document("AccelerateConfiguration", ""),
-        Op::DeleteBucketEncryption | Op::DeleteBucketReplication => Removed,
+        Op::DeleteBucketReplication => Removed,
         _ => return None,
     })
 }
@@ -80,6 +79,7 @@ mod tests {
         "CreateMultipartUpload",
         "DeleteBucket",
         "DeleteBucketCors",
+        "DeleteBucketEncryption",
         "DeleteBucketLifecycle",
         "DeleteBucketTagging",
         "DeleteBucketWebsite",
@@ -89,6 +89,7 @@ mod tests {
         "GetBucketAcl",
         "GetObjectAcl",
         "GetBucketCors",
+        "GetBucketEncryption",
         "GetBucketLifecycleConfiguration",
         "GetBucketLocation",
         "GetBucketLogging",
@@ -113,6 +114,7 @@ mod tests {
         "ListParts",
         "PutBucketAccelerateConfiguration",
         "PutBucketCors",
+        "PutBucketEncryption",
         "PutBucketLifecycleConfiguration",
         "PutBucketLogging",
         "PutBucketNotificationConfiguration",

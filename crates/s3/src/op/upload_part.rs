@@ -8,6 +8,7 @@ use super::{Call, checksum};
 use crate::body::{Algorithm, DigestPlan, Want};
 use crate::error::S3Error;
 use crate::headers::etag;
+use crate::op::encryption::WriteKey;
 use crate::payload::{Length, Payload};
 use crate::reply::Reply;
 
@@ -28,18 +29,20 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
             chosen.name().to_lowercase()
         )));
     }
-    let upload = call.volume.begin_upload(call.bucket(), len).await?;
+    let write_key = WriteKey::of_part(call, &info.documents)?;
+    let upload = write_key.begin_upload(call, Length::Exactly(len)).await?;
     let (staged, computed) = payload.receive(call.headers, want, Length::Exactly(len), upload).await?;
     let mut headers = Headers::new();
     if let Some(sum) = &computed.checksum {
         checksum::store(&mut headers, sum);
     }
-    let etag = md5(&computed)?;
+    let etag = write_key.etag(md5(&computed)?);
     let part = call.volume.put_part(call.bucket(), call.key(), upload_id, number, etag, headers, staged).await?;
     let mut reply = Reply::empty(StatusCode::OK).header(http::header::ETAG, &etag::quoted(&part.etag))?;
     if let Some(sum) = &computed.checksum {
         reply = reply.header(HeaderName::from_static(sum.algorithm().header()), &sum.base64())?;
     }
+    write_key.tell(&mut reply.headers);
     Ok(reply)
 }
 

@@ -3,46 +3,49 @@
 use std::ops::Range;
 
 use bytes::BytesMut;
-use http::HeaderMap;
-use margay_volume::{ETag, Error, Headers, ObjectInfo, PART_BYTES_MAX, PartInfo, ReadCondition};
+use margay_volume::{Error, Headers, ObjectInfo, PART_BYTES_MAX, PartInfo, ReadCondition};
 
 use super::copy_object::{head, source_error};
+use super::move_bytes::move_bytes;
+use super::put_object::md5;
 use super::upload_part::promised_algorithm;
 use super::{Call, checksum};
-use crate::auth::PayloadForm;
-use crate::body::{Algorithm, DigestPlan, Want};
+use crate::body::Algorithm;
 use crate::error::{Code, S3Error};
 use crate::headers::condition::read_condition;
 use crate::headers::copy_source::{CopySource, parse_copy_source};
 use crate::headers::{etag, text, version};
+use crate::op::encryption::customer::{self, Customer};
+use crate::op::encryption::{self, WriteKey};
 use crate::reply::Reply;
 use crate::route::target::check_bucket_name;
-use crate::stream::PIECE_BYTES_MAX;
 use crate::time::iso;
 use crate::xml::write::Writer;
 
 const SOURCE: &str = "x-amz-copy-source";
 const RANGE: &str = "x-amz-copy-source-range";
 
+/// What is copied.
+struct Wanted {
+    source: CopySource,
+    range: Option<Range<u64>>,
+    condition: ReadCondition,
+    customer: Option<Customer>,
+}
+
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let number = call.part_number()?;
     let upload = call.required("uploadId")?;
-    let source = parse_copy_source(SOURCE, text(call.headers, SOURCE)?.unwrap_or_default())?;
-    check_bucket_name(&source.bucket)?;
-    let condition = read_condition(call.headers, "x-amz-copy-source-")?;
-    let range = text(call.headers, RANGE)?.map(parse_range).transpose()?;
-    let info = call.volume.head_multipart(call.bucket(), call.key(), upload).await?;
-    let object = head(call, &source, &condition).await.map_err(source_error)?;
-    check_range(&object, range.as_ref())?;
-    let part = match promised_algorithm(&info.headers) {
-        // The bytes are shared with the source, not moved.
-        None => call
-            .volume
-            .copy_part(call.bucket(), call.key(), upload, number, source.name(), range, &condition)
-            .await
-            .map_err(source_error)?,
-        Some(algorithm) => read_and_put(call, upload, number, &source, range, &condition, algorithm).await?,
+    let wanted = Wanted {
+        source: parse_copy_source(SOURCE, text(call.headers, SOURCE)?.unwrap_or_default())?,
+        range: text(call.headers, RANGE)?.map(parse_range).transpose()?,
+        condition: read_condition(call.headers, "x-amz-copy-source-")?,
+        customer: Customer::of(call, customer::SOURCE)?,
     };
+    check_bucket_name(&wanted.source.bucket)?;
+    let info = call.volume.head_multipart(call.bucket(), call.key(), upload).await?;
+    let write_key = WriteKey::of_part(call, &info.documents)?;
+    let part = copy(call, (upload, number), &wanted, &write_key, promised_algorithm(&info.headers)).await?;
     let mut out = BytesMut::with_capacity(320);
     let mut writer = Writer::new(&mut out);
     writer.root("CopyPartResult");
@@ -51,8 +54,32 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     checksum::write(&part.headers, &mut writer);
     writer.close("CopyPartResult");
     let mut reply = Reply::xml(out);
-    version::tell_source(source.version, &mut reply.headers);
+    version::tell_source(wanted.source.version, &mut reply.headers);
+    write_key.tell(&mut reply.headers);
     Ok(reply)
+}
+
+async fn copy(
+    call: &Call<'_>,
+    part: (&str, u16),
+    wanted: &Wanted,
+    write_key: &WriteKey,
+    promised: Option<Algorithm>,
+) -> Result<PartInfo, S3Error> {
+    let Wanted { source, range, condition, customer } = wanted;
+    let object = head(call, source, condition).await.map_err(source_error)?;
+    check_range(&object, range.as_ref())?;
+    if promised.is_none() && customer.is_none() {
+        // The bytes are shared with the source, not moved.
+        let (upload, number) = part;
+        let (bucket, key) = (call.bucket(), call.key());
+        let shared = call.volume.copy_part(bucket, key, upload, number, source.name(), range.clone(), condition);
+        match shared.await {
+            Err(Error::NotShareable) => {}
+            shared => return shared.map_err(source_error),
+        }
+    }
+    read_and_put(call, part, wanted, write_key, promised).await
 }
 
 /// `bytes=first-last`, nothing else.
@@ -81,49 +108,26 @@ fn check_range(object: &ObjectInfo, range: Option<&Range<u64>>) -> Result<(), S3
     Ok(())
 }
 
-/// A part whose checksum was promised must be read to know it.
+/// A part whose checksum was promised must be read to know it, and one that is encrypted, to be so under its upload's key.
 async fn read_and_put(
     call: &Call<'_>,
-    upload_id: &str,
-    number: u16,
-    source: &CopySource,
-    range: Option<Range<u64>>,
-    condition: &ReadCondition,
-    algorithm: Algorithm,
+    (upload, number): (&str, u16),
+    wanted: &Wanted,
+    write_key: &WriteKey,
+    algorithm: Option<Algorithm>,
 ) -> Result<PartInfo, S3Error> {
-    let reader =
-        call.volume.get_version(&source.bucket, &source.key, source.version, condition).await.map_err(source_error)?;
-    let mut rest = range.unwrap_or(0..reader.info().size);
-    if rest.end > reader.info().size {
-        return Err(Error::InvalidRange.into());
-    }
-    let mut upload = call.volume.begin_upload(call.bucket(), rest.end - rest.start).await?;
-    let want = Want { md5: true, fallback: Some(algorithm) };
-    let mut digests = DigestPlan::read(&HeaderMap::new(), &PayloadForm::Unsigned, want)?.digests();
-    while !rest.is_empty() {
-        let piece = reader.read(rest.start, (rest.end - rest.start).min(PIECE_BYTES_MAX)).await?;
-        if piece.is_empty() {
-            return Err(Error::Corrupt("an object is shorter than its entry says".to_owned()).into());
-        }
-        rest.start += piece.len() as u64;
-        let hashed = piece.clone();
-        digests = tokio::task::spawn_blocking(move || {
-            digests.update(&hashed);
-            digests
-        })
-        .await
-        .map_err(|error| S3Error::internal(&error))?;
-        upload.write(piece).await?;
-    }
-    let computed = digests.finish(&Default::default())?;
-    let staged = upload.finish().await?;
+    let CopySource { bucket, key, version } = &wanted.source;
+    let reader = call.volume.get_version(bucket, key, *version, &wanted.condition).await;
+    let mut reader = reader.map_err(source_error)?;
+    encryption::unlock(&mut reader, wanted.customer.clone())?;
+    let range = wanted.range.clone().unwrap_or(0..reader.info().size);
+    let (staged, computed) = move_bytes(call, &reader, range, write_key, algorithm).await?;
     let mut headers = Headers::new();
     if let Some(sum) = &computed.checksum {
         checksum::store(&mut headers, sum);
     }
-    let digest = computed.md5.ok_or_else(|| S3Error::internal(&"a part was copied without its MD5"))?;
-    let etag = ETag { digest, parts: 0 };
-    Ok(call.volume.put_part(call.bucket(), call.key(), upload_id, number, etag, headers, staged).await?)
+    let etag = write_key.etag(md5(&computed)?);
+    Ok(call.volume.put_part(call.bucket(), call.key(), upload, number, etag, headers, staged).await?)
 }
 
 #[cfg(test)]

@@ -92,6 +92,22 @@ const CHECKSUM_VALUES: &[Param] = &[
     ("x-amz-checksum-sha1", Any),
     ("x-amz-checksum-sha256", Any),
 ];
+/// Of what is written; the operation says which values mean something.
+const ENCRYPTION: &[Param] = &[
+    ("x-amz-server-side-encryption", Any),
+    ("x-amz-server-side-encryption-aws-kms-key-id", Any),
+    ("x-amz-server-side-encryption-bucket-key-enabled", Only(&["false"])),
+];
+const CUSTOMER_KEY: &[Param] = &[
+    ("x-amz-server-side-encryption-customer-algorithm", Any),
+    ("x-amz-server-side-encryption-customer-key", Any),
+    ("x-amz-server-side-encryption-customer-key-md5", Any),
+];
+const SOURCE_CUSTOMER_KEY: &[Param] = &[
+    ("x-amz-copy-source-server-side-encryption-customer-algorithm", Any),
+    ("x-amz-copy-source-server-side-encryption-customer-key", Any),
+    ("x-amz-copy-source-server-side-encryption-customer-key-md5", Any),
+];
 const WRITE_CONDITION: &[Param] = &[("if-match", Any), ("if-none-match", Only(&["*"]))];
 const READ_CONDITION: &[Param] =
     &[("if-match", Any), ("if-modified-since", Any), ("if-none-match", Any), ("if-unmodified-since", Any)];
@@ -131,14 +147,15 @@ pub(crate) const EXTENSIONS: &[(&str, &str, &str)] = &[
 
 implemented! {
     AbortMultipartUpload false query [UPLOAD], headers [OBJECT];
-    CompleteMultipartUpload true query [UPLOAD], headers [OBJECT, WRITE_CONDITION, CHECKSUM_VALUES, &[
+    CompleteMultipartUpload true query [UPLOAD], headers [OBJECT, CUSTOMER_KEY, WRITE_CONDITION, CHECKSUM_VALUES, &[
         ("x-amz-checksum-type", Only(&["COMPOSITE", "FULL_OBJECT"])), ("x-amz-mp-object-size", Any)]];
-    CopyObject false query [], headers [OBJECT, CONTENT, ACL, COPY_SOURCE, LOCKS, TAGGING, WRITE_CONDITION, &[
+    CopyObject false query [], headers [OBJECT, CONTENT, ACL, COPY_SOURCE, CUSTOMER_KEY, ENCRYPTION, LOCKS,
+        SOURCE_CUSTOMER_KEY, TAGGING, WRITE_CONDITION, &[
         ("x-amz-metadata-directive", Only(&["COPY", "REPLACE"])), ("x-amz-tagging-directive", Only(&["COPY", "REPLACE"]))]];
     CreateBucket true query [], headers [OWNER, ACL, BUCKET_ACL, &[
         ("x-amz-bucket-object-lock-enabled", Only(&["true", "false"])),
         ("x-amz-bucket-namespace", Only(&["global"])), ("x-amz-object-ownership", Any)]];
-    CreateMultipartUpload false query [], headers [OBJECT, CONTENT, ACL, LOCKS, TAGGING, &[
+    CreateMultipartUpload false query [], headers [OBJECT, CONTENT, ACL, CUSTOMER_KEY, ENCRYPTION, LOCKS, TAGGING, &[
         ("x-amz-checksum-algorithm", Only(CHECKSUMS)), ("x-amz-checksum-type", Only(&["COMPOSITE", "FULL_OBJECT"]))]];
     DeleteBucket false query [], headers [OWNER];
     DeleteBucketCors false query [], headers [OWNER];
@@ -171,9 +188,9 @@ implemented! {
     GetBucketTagging false query [], headers [OWNER];
     GetBucketVersioning false query [], headers [OWNER];
     GetBucketWebsite false query [], headers [OWNER];
-    GetObject false query [VERSION, OVERRIDES], headers [OBJECT, READ_CONDITION, READ];
+    GetObject false query [VERSION, OVERRIDES], headers [OBJECT, CUSTOMER_KEY, READ_CONDITION, READ];
     GetObjectAcl false query [VERSION], headers [OBJECT];
-    GetObjectAttributes false query [VERSION], headers [OBJECT, &[
+    GetObjectAttributes false query [VERSION], headers [OBJECT, CUSTOMER_KEY, &[
         ("x-amz-max-parts", Any), ("x-amz-object-attributes", Any), ("x-amz-part-number-marker", Any)]];
     GetObjectLegalHold false query [VERSION], headers [OBJECT];
     GetObjectLockConfiguration false query [], headers [OWNER];
@@ -181,7 +198,7 @@ implemented! {
     GetObjectTagging false query [VERSION], headers [OBJECT];
     GetPublicAccessBlock false query [], headers [OWNER];
     HeadBucket false query [], headers [OWNER];
-    HeadObject false query [VERSION, OVERRIDES], headers [OBJECT, READ_CONDITION, READ];
+    HeadObject false query [VERSION, OVERRIDES], headers [OBJECT, CUSTOMER_KEY, READ_CONDITION, READ];
     ListBuckets false query [&[("bucket-region", Any), ("continuation-token", Any), ("max-buckets", Any),
         ("prefix", Any)]], headers [];
     ListMultipartUploads false query [LIST, &[("key-marker", Any), ("max-uploads", Any), ("upload-id-marker", Any)]],
@@ -191,11 +208,12 @@ implemented! {
     ListObjects false query [LIST, REDIRECTED, &[("marker", Any), ("max-keys", Any)]], headers [OBJECT, LIST_HEADERS];
     ListObjectsV2 false query [LIST, &[("continuation-token", Any), ("fetch-owner", Only(&["true", "false"])),
         ("max-keys", Any), ("start-after", Any)]], headers [OBJECT, LIST_HEADERS];
-    ListParts false query [UPLOAD, &[("max-parts", Any), ("part-number-marker", Any)]], headers [OBJECT];
+    ListParts false query [UPLOAD, &[("max-parts", Any), ("part-number-marker", Any)]], headers [OBJECT, CUSTOMER_KEY];
     PutBucketAccelerateConfiguration true query [], headers [&[
         ("x-amz-expected-bucket-owner", Any), ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS))]];
     PutBucketAcl true query [], headers [SETTING, ACL, BUCKET_ACL];
     PutBucketCors true query [], headers [SETTING];
+    PutBucketEncryption true query [], headers [SETTING];
     PutBucketOwnershipControls true query [], headers [SETTING];
     PutBucketPolicy true query [], headers [SETTING, &[("x-amz-confirm-remove-self-bucket-access", Any)]];
     PutBucketLifecycleConfiguration true query [], headers [&[
@@ -208,7 +226,8 @@ implemented! {
     PutBucketTagging true query [], headers [SETTING];
     PutBucketVersioning true query [], headers [SETTING];
     PutBucketWebsite true query [], headers [SETTING];
-    PutObject true query [], headers [OBJECT, CONTENT, ACL, BODY, CHECKSUM_VALUES, LOCKS, TAGGING, WRITE_CONDITION];
+    PutObject true query [], headers [OBJECT, CONTENT, ACL, BODY, CHECKSUM_VALUES, CUSTOMER_KEY, ENCRYPTION, LOCKS,
+        TAGGING, WRITE_CONDITION];
     PutObjectAcl true query [VERSION], headers [SETTING, ACL, BUCKET_ACL, &[PAYER]];
     PutObjectLegalHold true query [VERSION], headers [SETTING, &[PAYER]];
     PutObjectLockConfiguration true query [], headers [SETTING, &[PAYER]];
@@ -217,8 +236,9 @@ implemented! {
     PutPublicAccessBlock true query [], headers [SETTING];
     RenameObject false query [], headers [WRITE_CONDITION, &[
         ("x-amz-client-token", Any), ("x-amz-rename-source", Any)]];
-    UploadPart true query [PART], headers [OBJECT, BODY, CHECKSUM_VALUES];
-    UploadPartCopy false query [PART], headers [OBJECT, COPY_SOURCE, &[("x-amz-copy-source-range", Any)]];
+    UploadPart true query [PART], headers [OBJECT, BODY, CHECKSUM_VALUES, CUSTOMER_KEY];
+    UploadPartCopy false query [PART], headers [OBJECT, COPY_SOURCE, CUSTOMER_KEY, SOURCE_CUSTOMER_KEY, &[
+        ("x-amz-copy-source-range", Any)]];
 }
 
 /// The policy of each operation of the model, in the model's order.

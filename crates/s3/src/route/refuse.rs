@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn everything_else_is_refused_by_name() {
         for (operation, query, headers, named) in [
-            ("PutObject", "", &[("x-amz-server-side-encryption", "AES256")][..], "x-amz-server-side-encryption"),
+            ("PutObject", "", &[("x-amz-server-side-encryption-context", "e30=")][..], "encryption-context"),
             ("PutObject", "", &[("x-amz-checksum-sha512", "a")], "x-amz-checksum-sha512"),
             ("PutObject", "", &[("x-amz-brand-new", "a")], "x-amz-brand-new"),
             ("PutObject", "", &[("if-none-match", "\"e\"")], "if-none-match"),

@@ -18,7 +18,7 @@ use margay_s3::body::ChunkEncoder;
 use margay_s3::identities::{AccountName, Found, Identities};
 use margay_s3::{Options, S3Door};
 use margay_segment::Store;
-use margay_volume::Volume;
+use margay_volume::{MASTER_KEY_BYTES, MasterKeys, Volume};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -133,7 +133,7 @@ pub struct Server {
 
 impl Server {
     pub async fn start() -> Server {
-        Server::start_for(Options::default(), None).await
+        Server::start_with(Options { customer_keys: true, ..Options::default() }).await
     }
 
     pub async fn start_with(options: Options) -> Server {
@@ -152,7 +152,9 @@ impl Server {
         segments.reserve_bytes = 0;
         let store = Store::open(env.clone(), segments).unwrap();
         let engine = Arc::new(Memory::with_payloads(Arc::clone(&store), 64 << 10));
-        let volume = Volume::open(env.clone(), engine, store, margay_volume::Options::default()).unwrap();
+        let master_keys = MasterKeys::new(&[[7; MASTER_KEY_BYTES]]);
+        let volume_options = margay_volume::Options { master_keys, ..margay_volume::Options::default() };
+        let volume = Volume::open(env.clone(), engine, store, volume_options).unwrap();
         let options = Options {
             domains: vec!["s3.test".to_owned()],
             website_domains: vec!["web.s3.test".to_owned()],

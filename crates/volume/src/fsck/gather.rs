@@ -52,6 +52,7 @@ pub(super) struct Rows {
     pub(super) with_headers: HashSet<Ino>,
     pub(super) with_xattrs: HashSet<Ino>,
     pub(super) with_part_sizes: HashSet<Ino>,
+    encrypted_parts: Vec<FileEntry>,
     /// Of buckets and of files, as far as they have any.
     pub(super) settings: HashMap<Ino, SettingSet>,
     pub(super) documents: HashMap<Ino, DocumentSet>,
@@ -108,9 +109,6 @@ impl Rows {
         self.number(Ino(file.version.sequence));
         findings.report.files += 1;
         findings.report.bytes += file.size;
-        if !covered(file) {
-            findings.note(FindingKind::Extents, || format!("the extents of file {} do not cover it", file.ino.0));
-        }
         if file.xattrs {
             self.with_xattrs.insert(file.ino);
         }
@@ -123,21 +121,33 @@ impl Rows {
         if file.etag.parts > 0 {
             self.with_part_sizes.insert(file.ino);
         }
+        match file.stored_len_by_itself() {
+            Some(stored_len) => self.data(file, stored_len, findings),
+            // It depends on its parts, which are not read while a table is.
+            None => self.encrypted_parts.push(file.clone()),
+        }
+    }
+
+    /// The data of a file that takes so many bytes.
+    fn data(&mut self, file: &FileEntry, stored_len: u64, findings: &mut Findings) {
+        if !covered(file, stored_len) {
+            findings.note(FindingKind::Extents, || format!("the extents of file {} do not cover it", file.ino.0));
+        }
         match &file.data {
             Data::Inline(_) => {}
             Data::Extents(extents) => self.own(file.ino, file.shared, extents, findings),
             Data::Rows => {
-                let large = Large { size: file.size, shared: file.shared, extents: Vec::new() };
+                let large = Large { size: stored_len, shared: file.shared, extents: Vec::new() };
                 self.large.insert(file.ino, large);
             }
         }
     }
 }
 
-fn covered(file: &FileEntry) -> bool {
+fn covered(file: &FileEntry, stored_len: u64) -> bool {
     match &file.data {
-        Data::Inline(bytes) => bytes.len() as u64 == file.size,
-        Data::Extents(extents) => extents.iter().map(|extent| extent.len).sum::<u64>() == file.size,
+        Data::Inline(bytes) => bytes.len() as u64 == stored_len,
+        Data::Extents(extents) => extents.iter().map(|extent| extent.len).sum::<u64>() == stored_len,
         Data::Rows => true,
     }
 }
@@ -188,6 +198,7 @@ pub(super) fn gather(volume: &Volume, findings: &mut Findings) -> Result<Rows, E
     gather_entries(volume, &mut rows, findings)?;
     settle_links(&mut rows, findings);
     gather_versions(volume, &mut rows, findings)?;
+    settle_encrypted(volume, &mut rows, findings);
     gather_uploads(volume, &mut rows, findings)?;
     gather_extents(volume, &mut rows, findings)?;
     Ok(rows)
@@ -233,6 +244,14 @@ fn settle_links(rows: &mut Rows, findings: &mut Findings) {
             findings.repairs.push(Repair::Put(key::inode(ino), file.encode().value));
         }
         rows.file(&file, findings);
+    }
+}
+
+fn settle_encrypted(volume: &Volume, rows: &mut Rows, findings: &mut Findings) {
+    for file in std::mem::take(&mut rows.encrypted_parts) {
+        // Part sizes that do not decode cover nothing.
+        let stored_len = volume.stored_len(&file, &mut Seen::default()).unwrap_or(u64::MAX);
+        rows.data(&file, stored_len, findings);
     }
 }
 

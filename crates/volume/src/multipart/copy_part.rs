@@ -14,6 +14,7 @@ use md5::{Digest, Md5};
 use crate::api::{ETag, Error, Headers, ObjectName, PartInfo, ReadCondition};
 use crate::draft::Draft;
 use crate::error::Refused;
+use crate::kinds::Document;
 use crate::multipart::put_part::{PartName, check_part};
 use crate::open::Volume;
 use crate::record::data::PART_EXTENTS_MAX;
@@ -29,7 +30,8 @@ enum Try {
 }
 
 impl Volume {
-    /// `source` is a bucket, a key and perhaps a version; `range` is `first..end` in bytes of it.
+    /// `source` is a bucket, a key and perhaps a version; `range` is `first..end` in bytes of it. `NotShareable` when
+    /// one of both is encrypted.
     #[allow(clippy::too_many_arguments, reason = "they are what S3 names a part and its source by")]
     pub async fn copy_part(
         &self,
@@ -65,6 +67,9 @@ impl Volume {
         let upload = self.find_upload(name.bucket, name.key, name.upload, seen)?;
         let found = self.find(source.0, source.1, source.2, seen)?;
         condition.check_source(found.file.etag, found.file.modified)?;
+        if found.file.is_encrypted() || upload.record.documents.contains_key(&Document::Encryption) {
+            return Err(Error::NotShareable.into());
+        }
         let range = checked_range(range, found.file.size)?;
         check_part(name.number, range.end - range.start)?;
         let digest = slice_digest(found.file.etag, &range, found.file.size);
@@ -96,7 +101,7 @@ impl Volume {
             let same = slice.end <= file.size && slice_digest(file.etag, &slice, file.size) == digest;
             if same { Ok(()) } else { Err(Error::Busy) }
         })?;
-        let mut upload = self.stage(crate::key::Ino(0), slice.end - slice.start)?;
+        let mut upload = self.stage(crate::key::Ino(0), slice.end - slice.start, None)?;
         let mut offset = slice.start;
         while offset < slice.end {
             let bytes = reader.read(offset, slice.end - offset).await?;

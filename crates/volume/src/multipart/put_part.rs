@@ -9,6 +9,7 @@ use crate::api::{ETag, Error, Headers, PART_BYTES_MAX, PART_NUMBER_MAX, PartInfo
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::key;
+use crate::kinds::Document;
 use crate::multipart::FoundUpload;
 use crate::open::Volume;
 use crate::place::{self, Placed};
@@ -63,9 +64,11 @@ impl Volume {
     async fn without_inline(&self, staged: Staged) -> Result<Staged, Error> {
         match &staged.body {
             Body::Small(bytes) if bytes.len() > self.engine.payload_bytes_max() => {
-                let mut upload = self.stage_in_runs(key::Ino(0), staged.len)?;
+                let mut upload = self.stage_in_runs(key::Ino(0), bytes.len() as u64);
                 upload.write(Bytes::clone(bytes)).await?;
-                upload.finish().await
+                let mut stored = upload.finish().await?;
+                (stored.len, stored.encrypted) = (staged.len, staged.encrypted);
+                Ok(stored)
             }
             Body::Small(_) | Body::Runs(_) => Ok(staged),
         }
@@ -80,6 +83,8 @@ impl Volume {
         seen: &mut Seen,
     ) -> Result<(PartInfo, Seq), Refused> {
         let found = self.find_upload(name.bucket, name.key, name.upload, seen)?;
+        let keyed = found.record.documents.contains_key(&Document::Encryption);
+        assert_eq!(staged.encrypted, keyed, "the parts of an upload are encrypted with its key, or plain");
         let mut draft = Draft::default();
         let Placed { data, payload } = place::place_part(&mut draft, &staged.body);
         let (ino, modified) = (self.new_ino()?, self.now());

@@ -110,6 +110,11 @@ impl State {
         self.data_pending || self.attributes_pending
     }
 
+    /// There is new content, and some of an encrypted object's beside it.
+    pub(crate) fn mixed(&self) -> bool {
+        self.data_pending && self.pieces.encrypted() > 0
+    }
+
     /// Keeps the pins of segments that pieces name.
     pub(crate) fn drop_pins(&mut self) {
         let named: std::collections::HashSet<SegmentId> =

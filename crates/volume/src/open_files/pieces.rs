@@ -1,16 +1,19 @@
-//! The bytes of an open file by offset: stored extents, holes, and bytes in memory.
+//! The bytes of an open file by offset: stored extents, holes, bytes in memory, and those of an encrypted object.
 //!
 //! Why:        what was written and what was there before make one map, so reading, publishing and sharing see the
 //!             same file.
 //! Invariants: P1 pieces follow each other without gaps from 0 to the file's size; none is empty.
 //!             P2 neighbours that continue each other are one piece: holes, and extents of one run.
-//!             P3 `memory` and `holes` are the sums over the map.
+//!             P3 `memory`, `holes` and `encrypted` are the sums over the map.
 //! Not here:   who may touch it (the state's lock), where pieces go (publish, write_out).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Range;
+use std::sync::Arc;
 
 use margay_segment::Extent;
+
+use crate::reader::EncryptedContent;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
@@ -19,6 +22,8 @@ pub(crate) enum Content {
     /// The extent's `len` is the piece's.
     Stored(Extent),
     Memory(Vec<u8>),
+    /// Plain bytes of an encrypted object, from this offset of it on.
+    Encrypted(Arc<EncryptedContent>, u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +38,7 @@ pub(crate) struct Pieces {
     end: u64,
     memory: u64,
     holes: u64,
+    encrypted: u64,
 }
 
 impl Piece {
@@ -48,10 +54,14 @@ impl Piece {
         Piece { len: bytes.len() as u64, content: Content::Memory(bytes) }
     }
 
+    pub(crate) fn encrypted(len: u64, content: Arc<EncryptedContent>) -> Piece {
+        Piece { len, content: Content::Encrypted(content, 0) }
+    }
+
     pub(crate) fn extent(&self) -> Option<&Extent> {
         match &self.content {
             Content::Stored(extent) => Some(extent),
-            Content::Hole | Content::Memory(_) => None,
+            Content::Hole | Content::Memory(_) | Content::Encrypted(..) => None,
         }
     }
 
@@ -66,6 +76,7 @@ impl Piece {
                 Content::Stored(Extent { run: extent.run, skip: extent.skip + at, len: rest })
             }
             Content::Memory(bytes) => Content::Memory(bytes.split_off(at as usize)),
+            Content::Encrypted(content, skip) => Content::Encrypted(Arc::clone(content), *skip + at),
         };
         self.len = at;
         Piece { len: rest, content }
@@ -103,6 +114,11 @@ impl Pieces {
         self.end - self.holes
     }
 
+    /// Bytes of an encrypted object that were not written over.
+    pub(crate) fn encrypted(&self) -> u64 {
+        self.encrypted
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.map.len()
     }
@@ -135,6 +151,7 @@ impl Pieces {
         match piece.content {
             Content::Hole => self.holes += piece.len,
             Content::Memory(_) => self.memory += piece.len,
+            Content::Encrypted(..) => self.encrypted += piece.len,
             Content::Stored(_) => {}
         }
     }
@@ -143,6 +160,7 @@ impl Pieces {
         match piece.content {
             Content::Hole => self.holes -= piece.len,
             Content::Memory(_) => self.memory -= piece.len,
+            Content::Encrypted(..) => self.encrypted -= piece.len,
             Content::Stored(_) => {}
         }
     }
@@ -265,7 +283,7 @@ impl Pieces {
     pub(crate) fn extents_mut(&mut self) -> impl Iterator<Item = &mut Extent> {
         self.map.values_mut().filter_map(|piece| match &mut piece.content {
             Content::Stored(extent) => Some(extent),
-            Content::Hole | Content::Memory(_) => None,
+            Content::Hole | Content::Memory(_) | Content::Encrypted(..) => None,
         })
     }
 }
@@ -299,6 +317,7 @@ mod tests {
                     let stored = |index: u64| (extent.run.offset + extent.skip + index) as u8;
                     assert!((0..piece.len).all(|index| stored(index) == expected[index as usize]));
                 }
+                Content::Encrypted(..) => panic!("nothing here is encrypted"),
             }
             assert!(!last.is_some_and(|mut last| last.absorb(piece)), "neighbours are joined");
             last = Some(piece.clone());

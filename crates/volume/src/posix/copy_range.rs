@@ -6,6 +6,8 @@
 //! Locking:    the turns of both files, then both states; nobody else holds two states.
 //! Not here:   owners of runs (share).
 
+use std::sync::Arc;
+
 use crate::api::Error;
 use crate::error::Refused;
 use crate::open::Volume;
@@ -102,7 +104,9 @@ impl Volume {
         let mut source = from.state.write();
         let mut target = to.state.write();
         let still = |state: &State| state.named && !state.dirty();
-        if !still(&source) || !still(&target) || source.pieces.memory() + target.pieces.memory() > 0 {
+        // Bytes that no other file could name as they are.
+        let unshareable = |state: &State| state.pieces.memory() + state.pieces.encrypted() > 0;
+        if !still(&source) || !still(&target) || unshareable(&source) || unshareable(&target) {
             return Ok(false);
         }
         let shared = parts(&source, at, len);
@@ -162,6 +166,7 @@ fn parts(state: &State, at: u64, len: u64) -> Vec<(u64, Piece)> {
                 Content::Stored(margay_segment::Extent { run: extent.run, skip: extent.skip + skip, len })
             }
             Content::Memory(bytes) => Content::Memory(bytes[skip as usize..(skip + len) as usize].to_vec()),
+            Content::Encrypted(content, start) => Content::Encrypted(Arc::clone(content), start + skip),
         };
         (offset, Piece { len, content })
     };

@@ -45,6 +45,23 @@ impl Volume {
         }
     }
 
+    /// Makes what is left of an encrypted object's bytes plain runs of this file: they are what will be published.
+    pub(crate) fn decrypt(&self, file: &OpenFile, state: &mut State) -> Result<(), Error> {
+        let encrypted = |(_, piece): &(u64, &Piece)| matches!(piece.content, Content::Encrypted(..));
+        let parts: Vec<(u64, u64)> =
+            state.pieces.iter().filter(encrypted).map(|(offset, piece)| (offset, piece.len)).collect();
+        let run_bytes_max = self.options.run_bytes_max.max(1);
+        for (mut offset, len) in parts {
+            let end = offset + len;
+            while offset < end {
+                let len = run_bytes_max.min(end - offset);
+                self.rewrite(file, state, &[(offset, len)])?;
+                offset += len;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes these parts of a file (offset and length, ascending) one run.
     fn rewrite(&self, file: &OpenFile, state: &mut State, parts: &[(u64, u64)]) -> Result<(), Error> {
         let total: u64 = parts.iter().map(|(_, len)| len).sum();
@@ -79,7 +96,7 @@ impl Volume {
 fn filled(piece: &Piece) -> u64 {
     match piece.content {
         Content::Hole if piece.len >= FILLED_HOLE_BYTES_MAX => 0,
-        Content::Hole | Content::Stored(_) | Content::Memory(_) => piece.len,
+        Content::Hole | Content::Stored(_) | Content::Memory(_) | Content::Encrypted(..) => piece.len,
     }
 }
 

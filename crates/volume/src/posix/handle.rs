@@ -19,7 +19,7 @@ use crate::open_files::pieces::Piece;
 use crate::open_files::{Base, OpenFile, State};
 use crate::posix::api::{FileKind, OpenFlags, PosixError};
 use crate::posix::mount::Mount;
-use crate::reader::Content;
+use crate::reader::{Content, EncryptedContent, Lock};
 use crate::record::data::is_hole;
 use crate::record::{Data, FileEntry, Version};
 use crate::seen::Seen;
@@ -129,12 +129,23 @@ impl Volume {
 
     /// The state of a file as its row tells it; `None` when the row changed meanwhile.
     pub(crate) fn load(&self, located: &Located) -> Result<Option<State>, Error> {
+        let lock = self.lock_of(&located.file, &mut Seen::default())?;
         let Some(content) = self.hold(located, &mut Seen::default())? else { return Ok(None) };
         let mut state = State::new(located.file.clone());
         state.readable = located.version;
         state.base = Base { version: located.version, extents: Vec::new(), in_rows: state.file.data == Data::Rows };
         state.file.data = Data::Inline(Vec::new());
+        if let Some(Lock { envelope, plain_lens }) = located.file.needs(lock)? {
+            let key = envelope.open(None, &self.options.master_keys)?;
+            if let Content::Extents { extents, .. } = &content {
+                state.base.extents = extents.clone();
+            }
+            let content = EncryptedContent::new(key, &plain_lens, content, Arc::clone(&self.store));
+            state.pieces.push(Piece::encrypted(located.file.size, Arc::new(content)));
+            return Ok(Some(state));
+        }
         match content {
+            Content::Encrypted(_) => return Err(Error::Corrupt("a file without a key is encrypted".to_owned())),
             Content::Inline(bytes) => state.pieces.push(Piece::memory(bytes.to_vec())),
             Content::Extents { extents, pins } => {
                 for (_, extent) in &extents {

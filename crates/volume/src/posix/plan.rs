@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use margay_segment::{Extent, Run, SegmentId, add_checksums};
 
+use crate::api::Error;
 use crate::draft::Draft;
 use crate::key::{self, Ino};
 use crate::open_files::pieces::{Content, Pieces};
@@ -25,10 +26,11 @@ pub(crate) struct Plan {
     payload: Option<(Bytes, u64)>,
 }
 
-pub(crate) fn plan(pieces: &Pieces) -> Plan {
+/// The pieces are plain.
+pub(crate) fn plan(pieces: &Pieces) -> Result<Plan, Error> {
     let mut plan = Plan { inline: inline(pieces), extents: Vec::new(), payload_extents: Vec::new(), payload: None };
     if plan.inline.is_some() {
-        return plan;
+        return Ok(plan);
     }
     let mut payload = Vec::new();
     let len = pieces.memory();
@@ -41,6 +43,7 @@ pub(crate) fn plan(pieces: &Pieces) -> Plan {
                 plan.take_payload(offset, payload.len() as u64, bytes.len() as u64);
                 payload.extend_from_slice(bytes);
             }
+            Content::Encrypted(..) => return Err(Error::Corrupt("encrypted bytes were not made plain".to_owned())),
         }
     }
     if len > 0 {
@@ -51,7 +54,7 @@ pub(crate) fn plan(pieces: &Pieces) -> Plan {
         }
         plan.payload = Some((payload.into(), len));
     }
-    plan
+    Ok(plan)
 }
 
 fn inline(pieces: &Pieces) -> Option<Vec<u8>> {
@@ -63,7 +66,7 @@ fn inline(pieces: &Pieces) -> Option<Vec<u8>> {
         match &piece.content {
             Content::Hole => bytes.resize(bytes.len() + piece.len as usize, 0),
             Content::Memory(part) => bytes.extend_from_slice(part),
-            Content::Stored(_) => return None,
+            Content::Stored(_) | Content::Encrypted(..) => return None,
         }
     }
     Some(bytes)

@@ -1,7 +1,8 @@
 //! Publishing: what was written becomes the object's next version, in one commit.
 //!
 //! Why:        readers of the object see whole versions; close costs no sync while its bytes fit the log.
-//! Invariants: U1 the commit asserts the row that it was planned on; on a conflict the row is read again and the
+//! Invariants: U0 what is published is plain: who writes to an encrypted object makes it a plain one.
+//!             U1 the commit asserts the row that it was planned on; on a conflict the row is read again and the
 //!                pieces are laid over what others changed.
 //!             U2 a run that the commit names was synced before it; bytes that were not travel with it.
 //!             U3 a file whose name is gone keeps its pieces and is published no more.
@@ -17,6 +18,7 @@ use crate::api::{ETag, Error};
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::key::{self, Counted, Ino};
+use crate::kinds::Document;
 use crate::names::Located;
 use crate::open::Volume;
 use crate::open_files::{Base, OpenFile, State};
@@ -77,7 +79,7 @@ impl Volume {
                 self.sync_segments(&unsynced(&state))?;
                 state.unsynced.clear();
             }
-            let settled = state.unsynced.is_empty() && state.stream.is_none();
+            let settled = state.unsynced.is_empty() && state.stream.is_none() && !state.mixed();
             if settled && state.pieces.memory() <= self.in_log_bytes_max() {
                 return self.publish_now(file, &mut state);
             }
@@ -91,9 +93,12 @@ impl Volume {
         PUBLISH_IN_LOG_BYTES_MAX.min(payload - payload / 1024)
     }
 
-    /// Ends the stream, and writes out more than may travel with the commit.
+    /// Ends the stream, makes plain what was encrypted, and writes out more than may travel with the commit.
     fn settle_bytes(&self, file: &OpenFile, state: &mut State) -> Result<(), Error> {
         self.end_stream(state)?;
+        if state.mixed() {
+            self.decrypt(file, state)?;
+        }
         if state.pieces.memory() > self.in_log_bytes_max() {
             self.write_out(file, state)?;
             self.defragment(file, state);
@@ -131,7 +136,10 @@ impl Volume {
         if state.base.version != located.version {
             self.rebase(state, &located)?;
         }
-        let plan = plan(&state.pieces);
+        if !state.data_pending && located.file.is_encrypted() {
+            return self.publish_attributes(file, state, &located);
+        }
+        let plan = plan(&state.pieces)?;
         if plan.extents.len() > OBJECT_EXTENTS_MAX {
             return Err(Error::TooLarge.into());
         }
@@ -163,6 +171,20 @@ impl Volume {
             sharing.state.base.version = seq;
         }
         self.published(state, plan, &located.row_key, in_rows, seq)?;
+        Ok(())
+    }
+
+    /// Of an encrypted file only attributes were changed: its bytes stay as they are.
+    fn publish_attributes(&self, file: &OpenFile, state: &mut State, located: &Located) -> Result<(), Refused> {
+        let mut draft = Draft::default();
+        draft.assert_version(located.row_key.clone(), located.version);
+        self.bucket_state(file.root)?.assert_in(&mut draft);
+        let mut new = self.next_version(state, located, &mut draft)?;
+        (new.size, new.data) = (located.file.size, located.file.data.clone());
+        place::put_entry(&mut draft, located.row_key.clone(), &mut new)?;
+        let seq = self.commit_from_mount(draft)?;
+        state.file = FileEntry { data: Data::Inline(Vec::new()), ..new };
+        (state.attributes_pending, state.dirty_since, state.base.version) = (false, None, seq);
         Ok(())
     }
 
@@ -210,6 +232,10 @@ impl Volume {
             }
             new.etag = next_etag(&new);
             self.drop_checksums(&mut new, draft)?;
+            if new.is_encrypted() {
+                draft.delete(key::document(new.ino, Document::Encryption));
+                new.documents.remove(Document::Encryption);
+            }
         }
         Ok(new)
     }

@@ -50,6 +50,11 @@ impl Volume {
             Content::Hole => into.resize(into.len() + len as usize, 0),
             Content::Memory(bytes) => into.extend_from_slice(&bytes[skip as usize..(skip + len) as usize]),
             Content::Stored(extent) => into.extend_from_slice(&self.read_extent(state, extent, skip, len)?),
+            Content::Encrypted(content, start) => {
+                // A payload in the log is read from the disk.
+                self.engine.wait_durable(state.readable)?;
+                content.read_into(start + skip, len, into)?;
+            }
         }
         Ok(())
     }

@@ -96,6 +96,9 @@ impl Mount {
             match self.volume.hold(&located, &mut Seen::default())? {
                 None => {}
                 Some(Content::Inline(bytes)) => return Ok(bytes),
+                Some(Content::Encrypted(_)) => {
+                    return Err(Error::Corrupt("a symbolic link is encrypted".to_owned()).into());
+                }
                 Some(Content::Extents { extents, pins: _pins }) => {
                     if located.version > self.volume.engine.durable_seq() {
                         // A payload can be read once the log has written it.

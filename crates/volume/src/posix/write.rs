@@ -137,7 +137,7 @@ pub(crate) fn name_memory(state: &mut State, run: &Run) {
             skip += piece.len;
             Some(Content::Stored(Extent { run: *run, skip: skip - piece.len, len: piece.len }))
         }
-        Content::Hole | Content::Stored(_) => None,
+        Content::Hole | Content::Stored(_) | Content::Encrypted(..) => None,
     });
     assert_eq!(skip, run.len, "a run holds all that was in memory");
 }

@@ -1,0 +1,141 @@
+//! Server-side encryption as requests ask for it: SSE-S3 (`AES256`, or the bucket's default) and SSE-C.
+//!
+//! Why:        several operations take and give the same headers, with the same refusals.
+//! Layout:     `customer` a client's own key, `configuration` the default of a bucket, `write_key` what is written.
+//! Invariants: a customer's key never goes anywhere but into the volume's cipher; nothing of it is stored or logged.
+//! Not here:   the cipher and how keys are kept (volume); SSE-KMS, which is refused by name.
+
+pub(crate) mod configuration;
+pub(crate) mod customer;
+mod write_key;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use margay_volume::{Document, Documents, Error, ObjectInfo, Protection, Reader, Setting, UploadInfo, WrappingKey};
+
+use crate::error::S3Error;
+use crate::headers::text;
+use crate::op::{Call, checksum};
+use customer::Customer;
+pub(crate) use write_key::WriteKey;
+
+const HEADER: &str = "x-amz-server-side-encryption";
+const KMS_KEY: &str = "x-amz-server-side-encryption-aws-kms-key-id";
+/// The only cipher of SSE-S3 and SSE-C.
+pub(crate) const ALGORITHM: &str = "AES256";
+
+/// Under whose key something is, or is to be.
+#[derive(Clone, Debug)]
+pub(crate) enum Encryption {
+    Master,
+    Customer(Customer),
+}
+
+impl Encryption {
+    /// What a request that writes asks for, or else its bucket.
+    pub(crate) async fn wanted(call: &Call<'_>) -> Result<Option<Encryption>, S3Error> {
+        if let Some(asked) = asked(call.headers, Customer::of(call, customer::OWN)?)? {
+            return Ok(Some(asked));
+        }
+        let default = call.volume.bucket_setting(call.bucket(), Setting::Encryption).await?;
+        Ok(default.map(|_| Encryption::Master))
+    }
+
+    /// What an object is under, given the key that the request brings for it, which is checked.
+    pub(crate) fn of_object(
+        call: &Call<'_>,
+        info: &ObjectInfo,
+        given: Option<Customer>,
+    ) -> Result<Option<Encryption>, S3Error> {
+        let found = of_documents(&info.documents, given)?;
+        if let (Some(Encryption::Customer(customer)), Some(document)) =
+            (&found, info.documents.get(&Document::Encryption))
+        {
+            call.volume.open_data_key(document, Some(&customer.key))?;
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn wrapping_key(&self) -> WrappingKey {
+        match self {
+            Encryption::Master => WrappingKey::Master,
+            Encryption::Customer(customer) => WrappingKey::Customer(customer.key.clone()),
+        }
+    }
+
+    pub(crate) fn customer(&self) -> Option<&Customer> {
+        match self {
+            Encryption::Master => None,
+            Encryption::Customer(customer) => Some(customer),
+        }
+    }
+
+    /// Headers of an answer that say so.
+    pub(crate) fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {
+        let algorithm = HeaderValue::from_static(ALGORITHM);
+        match self {
+            Encryption::Master => vec![(HeaderName::from_static(HEADER), algorithm)],
+            Encryption::Customer(customer) => customer.headers().into(),
+        }
+    }
+}
+
+/// What the headers of a request that writes ask for, beside the key that came with them.
+fn asked(headers: &HeaderMap, customer: Option<Customer>) -> Result<Option<Encryption>, S3Error> {
+    let refuse = |name, value: &str, why: &'static str| Err(S3Error::argument(name, value, why));
+    let (method, kms_key) = (text(headers, HEADER)?, text(headers, KMS_KEY)?);
+    match (method, kms_key, customer) {
+        (Some(value), _, Some(_)) | (None, Some(value), Some(_)) => refuse(
+            HEADER,
+            value,
+            "Server Side Encryption with Customer provided key is incompatible with the encryption method specified",
+        ),
+        (None, None, customer) => Ok(customer.map(Encryption::Customer)),
+        (Some(ALGORITHM), None, None) => Ok(Some(Encryption::Master)),
+        (Some(kms @ ("aws:kms" | "aws:kms:dsse")), ..) => {
+            Err(S3Error::not_implemented(&format!("header {HEADER} with the value {kms}")))
+        }
+        (Some(ALGORITHM) | None, Some(key), None) => {
+            refuse(KMS_KEY, key, "A key id is for the encryption method aws:kms only")
+        }
+        (Some(other), ..) => refuse(HEADER, other, "The encryption method specified is not supported"),
+    }
+}
+
+/// Adds the headers of what an answer speaks of.
+pub(crate) fn tell(encryption: Option<&Encryption>, headers: &mut HeaderMap) {
+    headers.extend(encryption.map(Encryption::headers).unwrap_or_default());
+}
+
+/// What an object or upload with these documents is under; a key that is missing or has no place there is refused.
+pub(crate) fn of_documents(documents: &Documents, given: Option<Customer>) -> Result<Option<Encryption>, S3Error> {
+    match (Protection::of(documents), given) {
+        (None, None) => Ok(None),
+        (Some(Protection::Master), None) => Ok(Some(Encryption::Master)),
+        (Some(Protection::Customer), Some(customer)) => Ok(Some(Encryption::Customer(customer))),
+        (Some(Protection::Customer), None) => Err(Error::KeyRequired.into()),
+        (None | Some(Protection::Master), Some(_)) => Err(Error::KeyNotApplicable.into()),
+    }
+}
+
+/// What an upload that is to be completed is under. As in AWS its customer's key must come along only if checksums were
+/// promised; one that comes is checked.
+pub(crate) fn of_completion(call: &Call<'_>, info: &UploadInfo) -> Result<Option<Encryption>, S3Error> {
+    let needs_key = Protection::of(&info.documents) == Some(Protection::Customer);
+    let comes = customer::comes(call.headers);
+    if needs_key && !comes && !info.headers.contains_key(checksum::ALGORITHM) {
+        return Ok(None);
+    }
+    Ok(WriteKey::of_part(call, &info.documents)?.encryption().cloned())
+}
+
+/// Lets the bytes of an object be read, with the key that the request brings for it.
+pub(crate) fn unlock(reader: &mut Reader, given: Option<Customer>) -> Result<Option<Encryption>, S3Error> {
+    let found = of_documents(&reader.info().documents, given)?;
+    if let Some(Encryption::Customer(customer)) = &found {
+        reader.unlock_with(&customer.key)?;
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! How what a request writes is encrypted, if it is: the key for its bytes, the document to keep, the answer's headers.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use margay_volume::{DataKey, Document, Documents, ETag, Error, NewKey, Upload};
+
+use super::customer::{Customer, OWN};
+use super::{Encryption, of_documents};
+use crate::error::S3Error;
+use crate::op::Call;
+use crate::payload::Length;
+
+/// Nothing in it: plain.
+#[derive(Debug, Default)]
+pub(crate) struct WriteKey {
+    encryption: Option<Encryption>,
+    key: Option<DataKey>,
+    /// To be kept with a new object or upload.
+    document: Option<Bytes>,
+}
+
+impl WriteKey {
+    /// A new key, if the request or its bucket asks for one.
+    pub(crate) async fn of_request(call: &Call<'_>) -> Result<WriteKey, S3Error> {
+        WriteKey::new(call, Encryption::wanted(call).await?)
+    }
+
+    /// A new key, if there is to be encryption.
+    pub(crate) fn new(call: &Call<'_>, encryption: Option<Encryption>) -> Result<WriteKey, S3Error> {
+        let Some(encryption) = encryption else { return Ok(WriteKey::default()) };
+        let NewKey { key, document } = call.volume.new_data_key(&encryption.wrapping_key())?;
+        Ok(WriteKey { encryption: Some(encryption), key: Some(key), document: Some(document) })
+    }
+
+    /// The key of an upload with these documents, for one of its parts.
+    pub(crate) fn of_part(call: &Call<'_>, documents: &Documents) -> Result<WriteKey, S3Error> {
+        let encryption = of_documents(documents, Customer::of(call, OWN)?)?;
+        let customer = encryption.as_ref().and_then(Encryption::customer).map(|customer| &customer.key);
+        let document = documents.get(&Document::Encryption);
+        let key = document.map(|document| call.volume.open_data_key(document, customer)).transpose();
+        let key = key.map_err(|error| match error {
+            Error::WrongKey => {
+                S3Error::invalid_request("The provided encryption parameters did not match the ones used originally.")
+            }
+            other => other.into(),
+        })?;
+        Ok(WriteKey { encryption, key, document: None })
+    }
+
+    pub(crate) fn encryption(&self) -> Option<&Encryption> {
+        self.encryption.as_ref()
+    }
+
+    /// Begins to receive bytes.
+    pub(crate) async fn begin_upload(&self, call: &Call<'_>, length: Length) -> Result<Upload, S3Error> {
+        let (volume, bucket, key) = (call.volume, call.bucket(), self.key.as_ref());
+        Ok(match (length, key) {
+            (Length::Exactly(len), None) => volume.begin_upload(bucket, len).await?,
+            (Length::Exactly(len), Some(key)) => volume.begin_encrypted_upload(bucket, len, key).await?,
+            (Length::AtMost(len_max), key) => volume.begin_growing_upload(bucket, len_max, key).await?,
+        })
+    }
+
+    /// Puts the key's document to those of a new object or upload.
+    pub(crate) fn keep(&self, documents: &mut Documents) {
+        documents.extend(self.document.clone().map(|document| (Document::Encryption, document)));
+    }
+
+    /// The ETag to show: under a customer's key it tells nothing of the content.
+    pub(crate) fn etag(&self, md5: ETag) -> ETag {
+        match (&self.encryption, &self.key) {
+            (Some(Encryption::Customer(_)), Some(key)) => ETag { digest: key.hide(md5.digest), ..md5 },
+            _ => md5,
+        }
+    }
+
+    /// Adds the headers that say how the written is encrypted.
+    pub(crate) fn tell(&self, headers: &mut HeaderMap) {
+        super::tell(self.encryption.as_ref(), headers);
+    }
+}

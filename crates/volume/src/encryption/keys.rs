@@ -1,0 +1,124 @@
+//! The keys: the server's own from its key file, a client's, and the one that each object has.
+//!
+//! Invariants: K1 no key is ever shown by `Debug` or named in an error.
+//!             K2 the first master key encrypts what is new; all of them are tried, by their id, on what is there.
+//! Not here:   reading the key file (the binary), the form of stored keys (envelope).
+
+use std::fmt;
+
+use ring::{digest, hmac};
+
+use super::Protection;
+
+/// Bytes of a master key, a customer's key and a data key: AES-256.
+pub const MASTER_KEY_BYTES: usize = 32;
+
+/// What a master key is known by: the begin of a digest of it.
+pub(crate) type MasterKeyId = [u8; 4];
+
+/// Says what the digest that names a master key is for.
+const ID_INFO: &[u8] = b"margay master key id";
+/// Says what the code that hides an MD5 is for.
+const ETAG_INFO: &[u8] = b"margay etag";
+
+/// The server's keys for SSE-S3, the newest first; may be empty.
+#[derive(Clone, Default)]
+pub struct MasterKeys {
+    keys: Vec<(MasterKeyId, [u8; MASTER_KEY_BYTES])>,
+}
+
+impl MasterKeys {
+    pub fn new(keys: &[[u8; MASTER_KEY_BYTES]]) -> MasterKeys {
+        MasterKeys { keys: keys.iter().map(|key| (id_of(key), *key)).collect() }
+    }
+
+    pub(crate) fn newest(&self) -> Option<&(MasterKeyId, [u8; MASTER_KEY_BYTES])> {
+        self.keys.first()
+    }
+
+    pub(crate) fn find(&self, id: MasterKeyId) -> Option<&[u8; MASTER_KEY_BYTES]> {
+        self.keys.iter().find(|(own, _)| *own == id).map(|(_, key)| key)
+    }
+}
+
+fn id_of(key: &[u8; MASTER_KEY_BYTES]) -> MasterKeyId {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(ID_INFO);
+    context.update(key);
+    let digest = context.finish();
+    *digest.as_ref().first_chunk().expect("a digest is longer than an id")
+}
+
+impl fmt::Debug for MasterKeys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "MasterKeys({} keys, hidden)", self.keys.len())
+    }
+}
+
+/// A key that a client sends along with each request for an object (SSE-C).
+#[derive(Clone)]
+pub struct CustomerKey([u8; MASTER_KEY_BYTES]);
+
+impl CustomerKey {
+    pub fn new(key: [u8; MASTER_KEY_BYTES]) -> CustomerKey {
+        CustomerKey(key)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; MASTER_KEY_BYTES] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for CustomerKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("CustomerKey(hidden)")
+    }
+}
+
+/// Whose key a data key is encrypted under.
+#[derive(Clone, Debug)]
+pub enum WrappingKey {
+    /// The server's newest (SSE-S3).
+    Master,
+    /// A client's (SSE-C).
+    Customer(CustomerKey),
+}
+
+impl WrappingKey {
+    pub fn protection(&self) -> Protection {
+        match self {
+            WrappingKey::Master => Protection::Master,
+            WrappingKey::Customer(_) => Protection::Customer,
+        }
+    }
+}
+
+/// The key of one object or upload.
+#[derive(Clone)]
+pub struct DataKey([u8; MASTER_KEY_BYTES]);
+
+impl DataKey {
+    pub(crate) fn new(key: [u8; MASTER_KEY_BYTES]) -> DataKey {
+        DataKey(key)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; MASTER_KEY_BYTES] {
+        &self.0
+    }
+
+    /// The digest to show in the place of an MD5 that would tell something of content which only its customer may
+    /// know.
+    pub fn hide(&self, md5: [u8; 16]) -> [u8; 16] {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
+        let mut context = hmac::Context::with_key(&key);
+        context.update(ETAG_INFO);
+        context.update(&md5);
+        *context.sign().as_ref().first_chunk().expect("a code is longer than an MD5")
+    }
+}
+
+impl fmt::Debug for DataKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("DataKey(hidden)")
+    }
+}

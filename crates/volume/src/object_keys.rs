@@ -1,0 +1,143 @@
+//! What encryption means for an object: its key, its streams, and the bytes that they take.
+//!
+//! Why:        the cipher knows nothing of rows, and the operations nothing of the cipher.
+//! Invariants: O1 an object is encrypted if and only if it has a document that holds its data key; whoever replaces
+//!                its bytes by plain ones removes that.
+//!             O2 its streams are those of its parts; a simple object is one.
+
+use bytes::Bytes;
+
+use crate::api::{CopyEncryption, Error, ObjectInfo};
+use crate::encryption::{
+    CustomerKey, DataKey, Envelope, MASTER_KEY_BYTES, Protection, WrappingKey, decode_protection, encrypted_len,
+};
+use crate::key;
+use crate::kinds::{Document, Documents};
+use crate::open::Volume;
+use crate::reader::Lock;
+use crate::record::FileEntry;
+use crate::record::multipart::decode_part_sizes;
+use crate::seen::Seen;
+
+/// A data key that was made for a new object or upload, and the document to keep with it.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    pub key: DataKey,
+    pub document: Bytes,
+}
+
+impl ObjectInfo {
+    /// Whose key the object is encrypted under; `None` for a plain one.
+    pub fn protection(&self) -> Option<Protection> {
+        protection_of(&self.documents)
+    }
+}
+
+impl Protection {
+    /// Whose key an object or upload with these documents is encrypted under; `None`: it is plain.
+    pub fn of(documents: &Documents) -> Option<Protection> {
+        protection_of(documents)
+    }
+}
+
+fn protection_of(documents: &Documents) -> Option<Protection> {
+    // What does not decode is damaged, and said to be when the key is needed.
+    documents.get(&Document::Encryption).map(|document| decode_protection(document).unwrap_or(Protection::Master))
+}
+
+impl FileEntry {
+    /// Its bytes are encrypted (O1).
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.documents.contains(Document::Encryption)
+    }
+
+    /// Bytes that it takes in the store, if its entry alone says so.
+    pub(crate) fn stored_len_by_itself(&self) -> Option<u64> {
+        match (self.is_encrypted(), self.etag.parts) {
+            (false, _) => Some(self.size),
+            (true, 0) => Some(encrypted_len(self.size)),
+            (true, _) => None,
+        }
+    }
+
+    /// What it needs to be read, given what was found of it while its row did not change: a file that is encrypted is
+    /// never taken for a plain one.
+    pub(crate) fn needs(&self, found: Option<Lock>) -> Result<Option<Lock>, Error> {
+        match found {
+            None if self.is_encrypted() => {
+                Err(Error::Corrupt("the data key of an encrypted object is gone".to_owned()))
+            }
+            found => Ok(found),
+        }
+    }
+}
+
+impl Volume {
+    /// A new data key for an object or an upload.
+    pub fn new_data_key(&self, by: &WrappingKey) -> Result<NewKey, Error> {
+        let mut bytes = [0; MASTER_KEY_BYTES];
+        self.env.random.fill(&mut bytes);
+        let key = DataKey::new(bytes);
+        let document = self.data_key_document(&key, by)?;
+        Ok(NewKey { key, document })
+    }
+
+    /// The data key that a document holds; the customer's key is needed if it is under one.
+    pub fn open_data_key(&self, document: &[u8], customer: Option<&CustomerKey>) -> Result<DataKey, Error> {
+        Ok(Envelope::decode(document)?.open(customer, &self.options.master_keys)?)
+    }
+
+    /// The document of the data key of a copy that shares its source's bytes; `None` when both are plain. Bytes are
+    /// shared between keys of one kind only: under a customer's key an ETag tells nothing of the content, and the server
+    /// never had the data key.
+    pub(crate) fn copied_key(&self, source: Option<&Bytes>, keys: &CopyEncryption) -> Result<Option<Bytes>, Error> {
+        let protection = source.map(|document| decode_protection(document)).transpose()?;
+        if keys.source.is_some() && protection != Some(Protection::Customer) {
+            return Err(Error::KeyNotApplicable);
+        }
+        let target = keys.target.as_ref().or(protection.map(|_| &WrappingKey::Master));
+        if target.map(WrappingKey::protection) != protection {
+            return Err(Error::NotShareable);
+        }
+        let (Some(document), Some(target)) = (source, target) else { return Ok(None) };
+        let key = self.open_data_key(document, keys.source.as_ref())?;
+        self.data_key_document(&key, target).map(Some)
+    }
+
+    fn data_key_document(&self, key: &DataKey, by: &WrappingKey) -> Result<Bytes, Error> {
+        let envelope = Envelope::wrap(key, by, &self.options.master_keys, &*self.env.random)?;
+        Ok(envelope.encode().into())
+    }
+
+    /// What is needed to read a file that is encrypted.
+    pub(crate) fn lock_of(&self, file: &FileEntry, seen: &mut Seen) -> Result<Option<Lock>, Error> {
+        if !file.is_encrypted() {
+            return Ok(None);
+        }
+        let row = self.get(&key::document(file.ino, Document::Encryption), seen)?;
+        // Absent when the file was replaced meanwhile, which `FileEntry::needs` tells from damage.
+        let Some(row) = row else { return Ok(None) };
+        let envelope = Envelope::decode(&row.value)?;
+        Ok(Some(Lock { envelope, plain_lens: self.streams_of(file, seen)? }))
+    }
+
+    /// Bytes that a file takes in the store.
+    pub(crate) fn stored_len(&self, file: &FileEntry, seen: &mut Seen) -> Result<u64, Error> {
+        match file.stored_len_by_itself() {
+            Some(len) => Ok(len),
+            None => Ok(self.streams_of(file, seen)?.into_iter().map(encrypted_len).sum()),
+        }
+    }
+
+    /// Plain bytes of each stream.
+    fn streams_of(&self, file: &FileEntry, seen: &mut Seen) -> Result<Vec<u64>, Error> {
+        let sizes = match file.etag.parts {
+            0 => None,
+            _ => self.get(&key::part_sizes(file.ino), seen)?,
+        };
+        match sizes {
+            Some(row) => Ok(decode_part_sizes(&row.value, file.etag.parts)?),
+            None => Ok(vec![file.size]),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! An encrypted object's stored bytes together with what decrypts them: plain bytes by offset.
+//!
+//! Why:        both doors read the same object, one awaiting, one on its own thread; both do it here.
+//! Invariants: the segments are pinned for as long as this lives, whatever becomes of the object.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use margay_segment::Store;
+
+use super::Content;
+use crate::api::Error;
+use crate::encryption::{DataKey, Encrypted};
+
+#[derive(Debug)]
+pub(crate) struct EncryptedContent {
+    encrypted: Encrypted,
+    stored: Content,
+    store: Arc<Store>,
+}
+
+impl EncryptedContent {
+    /// `plain_lens` are those of its streams.
+    pub(crate) fn new(data: DataKey, plain_lens: &[u64], stored: Content, store: Arc<Store>) -> EncryptedContent {
+        EncryptedContent { encrypted: Encrypted::new(data, plain_lens), stored, store }
+    }
+
+    /// Plain bytes from `offset` on, at least one and at most `len`. Waits for the device.
+    pub(crate) fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
+        self.encrypted.read(offset, len, &|at, len| self.stored.read_all(&self.store, at, len))
+    }
+
+    /// As `read`, all of them.
+    pub(crate) fn read_into(&self, mut offset: u64, len: u64, into: &mut Vec<u8>) -> Result<(), Error> {
+        let end = offset + len;
+        while offset < end {
+            let bytes = self.read(offset, end - offset)?;
+            offset += bytes.len() as u64;
+            into.extend_from_slice(&bytes);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn pinned_segments(&self) -> usize {
+        self.stored.pinned_segments()
+    }
+}
+
+/// Two of them are the same only if they are one.
+impl PartialEq for EncryptedContent {
+    fn eq(&self, other: &EncryptedContent) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for EncryptedContent {}

@@ -1,0 +1,90 @@
+//! The server's keys for encryption at rest: the file `encryption-keys` of the data directory.
+//!
+//! Layout:     docs/format/directory.md. One key a line; the first encrypts what is new, all decrypt.
+//! Invariants: F1 an existing file is never overwritten: without its keys what they encrypted is lost.
+//! Not here:   what is encrypted with them (margay-volume).
+
+use std::fmt::{Display, Write as _};
+use std::path::Path;
+
+use margay_env::Env;
+use margay_volume::{MASTER_KEY_BYTES, MasterKeys};
+
+use crate::exit::Failure;
+use crate::files;
+
+/// The file's name in the data directory.
+pub(crate) const FILE: &str = "encryption-keys";
+/// Largest file, in bytes.
+const FILE_BYTES_MAX: u64 = 16 << 10;
+
+/// The keys of the data directory; made on its first start.
+pub fn load(env: &Env, data: &Path) -> Result<MasterKeys, Failure> {
+    let path = data.join(FILE);
+    let complain = |error: &dyn Display, remedy: &str| {
+        Failure::failed(format!("the encryption keys in {} cannot be read: {error}; {remedy}", path.display()))
+    };
+    match files::read(env, &path, FILE_BYTES_MAX) {
+        Ok(bytes) => parse(&String::from_utf8_lossy(&bytes))
+            .ok_or_else(|| complain(&"a line is not 64 hexadecimal digits", "put the right file back")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let mut key = [0; MASTER_KEY_BYTES];
+            env.random.fill(&mut key);
+            let mut text = String::from(
+                "# Keys of this margay for objects encrypted at rest (SSE-S3). Keep a copy elsewhere: without them these\n\
+                 # objects are lost, and who has them and the data directory can read them. A new first line is used\n\
+                 # for new objects from the next start on; the old lines must stay.\n",
+            );
+            key.iter().for_each(|byte| write!(text, "{byte:02x}").expect("a text takes everything"));
+            text.push('\n');
+            files::write_new(env, &path, text.as_bytes()).map_err(|error| complain(&error, files::remedy(&error)))?;
+            Ok(MasterKeys::new(&[key]))
+        }
+        Err(error) => Err(complain(&error, files::remedy(&error))),
+    }
+}
+
+fn parse(text: &str) -> Option<MasterKeys> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let keys: Option<Vec<[u8; MASTER_KEY_BYTES]>> = lines.map(digits).collect();
+    keys.filter(|keys| !keys.is_empty()).map(|keys| MasterKeys::new(&keys))
+}
+
+fn digits(line: &str) -> Option<[u8; MASTER_KEY_BYTES]> {
+    if line.len() != 2 * MASTER_KEY_BYTES || !line.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut key = [0; MASTER_KEY_BYTES];
+    for (index, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&line[2 * index..2 * index + 2], 16).ok()?;
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test lays out the disk as a user would")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_made_once_and_a_damaged_file_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (env, path) = (Env::real(), folder.path().join(FILE));
+        load(&env, folder.path()).unwrap();
+        let made = std::fs::read_to_string(&path).unwrap();
+        load(&env, folder.path()).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), made);
+        assert_eq!(made.lines().last().unwrap().len(), 64);
+        for wrong in ["", "# nothing\n", "12ab\n", &format!("{made}xyz\n"), &"é".repeat(32)] {
+            std::fs::write(&path, wrong).unwrap();
+            assert!(load(&env, folder.path()).unwrap_err().message.contains("put the right file back"), "{wrong}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), wrong);
+        }
+    }
+
+    #[test]
+    fn several_keys_are_taken() {
+        let text = format!("# new\n{}\n\n{}\n", "01".repeat(32), "FE".repeat(32));
+        assert!(format!("{:?}", parse(&text).unwrap()).contains("2 keys"));
+    }
+}
