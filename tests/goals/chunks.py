@@ -1,7 +1,7 @@
 """Memory of uploads that come in one huge chunk each: python3 tests/goals/chunks.py [CONNECTIONS] [MEBIBYTES]
 
 Goal: no connection holds more than 2 MiB, whatever the client's chunk size. For each way of sending a body, CONNECTIONS
-(32) uploads send MEBIBYTES (24) of a chunk, part or file that announces 4 GiB (256 MiB where space is reserved for what is
+(64) uploads send MEBIBYTES (8) of a chunk, part or file that announces 4 GiB (64 MiB where space is reserved for what is
 announced), and stop there; resident memory then, less what it was before the first byte, is what they hold. Every upload
 is broken off, and nothing of any may be visible afterwards.
 """
@@ -17,11 +17,11 @@ import time
 
 from server import ACCESS, SECRET, finish, goal, serving
 
-CONNECTIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 32
-SENT_BYTES = (int(sys.argv[2]) if len(sys.argv) > 2 else 24) << 20
+CONNECTIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 64
+SENT_BYTES = (int(sys.argv[2]) if len(sys.argv) > 2 else 8) << 20
 HELD_BYTES_MAX = 2 << 20
 PIECE = b"x" * (1 << 20)
-ANNOUNCED = 256 << 20
+ANNOUNCED = 64 << 20
 
 
 def head(method, host, path, headers, payload="UNSIGNED-PAYLOAD"):
@@ -86,18 +86,22 @@ FORMS = {
 }
 
 
-def send(stream, begin):
-    stream.sendall(begin)
-    for _ in range(0, SENT_BYTES, len(PIECE)):
-        stream.sendall(PIECE)
+def send(stream, begin, refused):
+    try:
+        stream.sendall(begin)
+        for _ in range(0, SENT_BYTES, len(PIECE)):
+            stream.sendall(PIECE)
+    except OSError as error:
+        refused.append(error)
 
 
 def held(server, name, begin, connections):
     """Bytes that so many uploads hold together at their peak."""
     before, _ = server.memory()
+    refused = []
     streams = [server.connect() for _ in range(connections)]
     threads = [
-        threading.Thread(target=send, args=(stream, begin(server.host, f"/chunks/{number}")))
+        threading.Thread(target=send, args=(stream, begin(server.host, f"/chunks/{number}"), refused))
         for number, stream in enumerate(streams)
     ]
     for thread in threads:
@@ -110,6 +114,8 @@ def held(server, name, begin, connections):
     after, _ = server.memory()
     for stream in streams:
         stream.close()
+    if refused:
+        raise SystemExit(f"{name}: {len(refused)} of {connections} uploads were not taken; is there space on the disk? {refused[0]}")
     most = max(peak, after) - before
     print(f"{name}: {(after - before) / connections:.2f} MiB a connection, {most / connections:.2f} at most", flush=True)
     return most * (1 << 20)

@@ -2,7 +2,7 @@
 //!
 //! Why:        a run in a pack has its length in front of it, so bytes are gathered until a piece of known length is
 //!             there; a body that may be large gets a raw segment, whose run may grow.
-//! Invariants: G1 at most [`GATHER_BYTES`] wait in memory.  G2 no more bytes are taken than the caller allowed.
+//! Invariants: G1 at most [`GATHER_BYTES`] wait in memory, and nothing beside a run that grows.  G2 no more bytes are taken than the caller allowed.
 //! Durability: none here; `Upload::finish` syncs the segments.
 //! Not here:   bodies of announced length (`upload`).
 
@@ -54,8 +54,13 @@ impl Growing {
 
     pub(super) fn append(&mut self, store: &Store, owner: &[u8], mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
+            if self.in_one_run && self.current.is_some() {
+                bytes = self.grow(store, owner, bytes)?;
+                continue;
+            }
             if self.gathered.len() == GATHER_BYTES {
                 self.put_gathered(store, owner)?;
+                continue;
             }
             let (part, rest) = bytes.split_at(bytes.len().min(GATHER_BYTES - self.gathered.len()));
             self.gathered.extend_from_slice(part);
@@ -64,28 +69,48 @@ impl Growing {
         Ok(())
     }
 
-    /// Makes what was gathered a run, or a part of the one that grows.
+    /// Makes what was gathered a run, or the beginning of the one that grows, which needs nothing gathered any more.
     fn put_gathered(&mut self, store: &Store, owner: &[u8]) -> Result<(), Error> {
-        let len = self.gathered.len() as u64;
-        if self.current.as_ref().is_some_and(|writer| writer.taken() + len > self.run_bytes_max) {
+        let mut gathered = std::mem::take(&mut self.gathered);
+        if self.in_one_run {
+            let mut bytes = gathered.as_slice();
+            while !bytes.is_empty() {
+                bytes = self.grow(store, owner, bytes)?;
+            }
+            return Ok(());
+        }
+        let writer = self.current.insert(Box::new(store.begin_run(gathered.len() as u64, owner)?));
+        writer.write(&gathered)?;
+        self.written(store, gathered.len())?;
+        gathered.clear();
+        self.gathered = gathered;
+        self.end_run(store)
+    }
+
+    /// Adds bytes to the run that grows, or to a new one when that is full; gives back what did not fit.
+    fn grow<'b>(&mut self, store: &Store, owner: &[u8], bytes: &'b [u8]) -> Result<&'b [u8], Error> {
+        if self.current.as_ref().is_some_and(|writer| writer.taken() >= self.run_bytes_max) {
             self.end_run(store)?;
         }
         let writer = match &mut self.current {
             Some(writer) => writer,
-            none => none.insert(Box::new(match self.in_one_run {
-                true => store.begin_growing_run(owner)?,
-                false => store.begin_run(len, owner)?,
-            })),
+            none => none.insert(Box::new(store.begin_growing_run(owner)?)),
         };
-        writer.write(&self.gathered)?;
-        self.gathered.clear();
-        self.unsynced += len;
-        if self.unsynced >= SYNC_AHEAD_BYTES {
+        let room = usize::try_from(self.run_bytes_max - writer.taken()).unwrap_or(usize::MAX);
+        let (part, rest) = bytes.split_at(bytes.len().min(room));
+        writer.write(part)?;
+        self.written(store, part.len())?;
+        Ok(rest)
+    }
+
+    /// Begins a sync each time that enough was written.
+    fn written(&mut self, store: &Store, len: usize) -> Result<(), Error> {
+        self.unsynced += len as u64;
+        if self.unsynced >= SYNC_AHEAD_BYTES
+            && let Some(writer) = &self.current
+        {
             store.sync_ahead(writer.segment())?;
             self.unsynced = 0;
-        }
-        if !self.in_one_run {
-            self.end_run(store)?;
         }
         Ok(())
     }
