@@ -1,0 +1,132 @@
+//! `margay bench stream`: one large file, written and read from front to back.
+//!
+//! Why:        this is what a mount of an object store does best, and where copies and checksums show.
+//! Invariants: a read is cold only when the kernel has dropped every page it could, which only root may ask for; without
+//!             that right the row is left out, and said so.
+//! Not here:   turns and reports (side_by_side).
+
+#![allow(clippy::disallowed_methods, reason = "the calls are what is measured")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::error::BenchError;
+use crate::load::byte_count;
+use crate::random::Rng;
+use crate::side_by_side::{self, MB_PER_SECOND, Round, SideBySideArgs, Suite};
+
+/// Bytes of one call.
+const PIECE_BYTES: usize = 1 << 20;
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  margay bench stream --dir /mnt/margay
+  margay bench stream --dir /var/tmp --dir /mnt/margay --size 10g --rounds 1
+  sudo margay bench stream --dir /mnt/margay               (as root: reads without any cached page, too)")]
+pub struct StreamArgs {
+    #[command(flatten)]
+    pub side_by_side: SideBySideArgs,
+    /// Bytes of the file
+    #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = file_bytes)]
+    pub size: u64,
+}
+
+fn file_bytes(text: &str) -> Result<u64, String> {
+    byte_count(text).filter(|bytes| *bytes > 0).ok_or_else(|| format!("{text:?} is no size such as 64m, 1g or 10g"))
+}
+
+pub fn run(args: &StreamArgs) -> Result<(), BenchError> {
+    let bytes = args.size;
+    let cold = may_drop();
+    if !cold {
+        eprintln!("cold reads are left out: only root may empty the kernel's caches");
+    }
+    side_by_side::run(
+        &args.side_by_side,
+        &Suite {
+            name: "stream",
+            title: format!("one file of {:.0} MB in calls of 1 MiB", bytes as f64 / 1e6),
+            clients: &[1],
+            round: &|round, _| write_and_read(round, bytes, cold),
+        },
+    )
+}
+
+fn write_and_read(round: &mut Round<'_>, bytes: u64, cold: bool) -> Result<(), BenchError> {
+    let path = round.root.join("file");
+    let rate = |took: Duration| bytes as f64 / 1e6 / took.as_secs_f64().max(1e-9);
+    let written = round.timed(|| write(&path, bytes))?;
+    let synced = round.timed(|| File::open(&path)?.sync_all())?;
+    round.add("write", MB_PER_SECOND, rate(written));
+    round.add("write with fsync", MB_PER_SECOND, rate(written + synced));
+    if cold {
+        // Dirty pages cannot be dropped, and every page of this file is clean now.
+        round.timed(drop_caches)?;
+        let read = round.timed(|| read(&path, bytes))?;
+        round.add("read cold", MB_PER_SECOND, rate(read));
+    } else {
+        round.timed(|| read(&path, bytes))?;
+    }
+    let read = round.timed(|| read(&path, bytes))?;
+    round.add("read warm", MB_PER_SECOND, rate(read));
+    Ok(())
+}
+
+fn may_drop() -> bool {
+    OpenOptions::new().write(true).open(DROP_CACHES).is_ok()
+}
+
+fn drop_caches() -> io::Result<()> {
+    fs::write(DROP_CACHES, "1")
+}
+
+/// Bytes of which no two pieces are the same, so that nothing can be stored once for all.
+fn write(path: &Path, bytes: u64) -> io::Result<()> {
+    let mut random = Rng::new(bytes);
+    let mut piece: Vec<u8> = (0..PIECE_BYTES / 8).flat_map(|_| random.next().to_le_bytes()).collect();
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let mut left = bytes;
+    while left > 0 {
+        piece[..8].copy_from_slice(&left.to_le_bytes());
+        let len = left.min(PIECE_BYTES as u64);
+        file.write_all(&piece[..len as usize])?;
+        left -= len;
+    }
+    Ok(())
+}
+
+fn read(path: &Path, bytes: u64) -> io::Result<()> {
+    let (mut file, mut piece, mut total) = (File::open(path)?, vec![0; PIECE_BYTES], 0);
+    loop {
+        match file.read(&mut piece)? {
+            0 if total == bytes => return Ok(()),
+            0 => return Err(io::Error::other(format!("{total} of {bytes} bytes were read"))),
+            count => total += count as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::side_by_side::try_round;
+
+    #[test]
+    fn a_round_writes_and_reads_all_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("x");
+        let bytes = 2 * PIECE_BYTES as u64 + 5;
+        let run = |round: &mut Round<'_>, _| {
+            write_and_read(round, bytes, false)?;
+            assert_eq!(fs::metadata(round.root.join("file")).unwrap().len(), bytes);
+            Ok(())
+        };
+        let suite = Suite { name: "stream", title: String::new(), clients: &[1], round: &run };
+        let figures = try_round(&root, &suite, 1).unwrap();
+        assert_eq!(figures, [("write", 1), ("write with fsync", 1), ("read warm", 1)]);
+        assert!(!root.exists());
+    }
+}
