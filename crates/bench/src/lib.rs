@@ -1,8 +1,9 @@
 //! Benchmarks of any S3 server, and the small client that they and a fresh machine use.
 //!
 //! Why:        the project's promises are numbers; these commands show them, on margay and on any other server.
-//! Layout:     `auth`, `dirops`, `load` and `ls` are the benchmarks, `commands` is `margay client`; below them `frame`
-//!             and `scratch` (a bucket of one's own), `client` (S3 calls), `connection` (one kept-alive connection).
+//! Layout:     `auth`, `load` and `ls` measure S3 servers, `dirops`, `mdtest`, `small` and `stream` directories;
+//!             `commands` is `margay client`. Below them `frame` and `scratch` (a bucket of one's own), `client` (S3
+//!             calls), `connection` (one kept-alive connection), and `side_by_side` (a directory of one's own in each).
 //! Invariants: a benchmark touches only the bucket or directory that it made itself, and removes it, also after Ctrl-C.
 //! Not here:   `main`: the binary hands over parsed arguments and maps errors to exit codes.
 
@@ -15,13 +16,17 @@ pub mod error;
 mod frame;
 pub mod load;
 pub mod ls;
+pub mod mdtest;
 pub mod payload;
 mod progress;
 mod random;
 mod report;
 pub mod scratch;
+mod side_by_side;
 mod sign;
+pub mod small;
 pub mod stop;
+pub mod stream;
 mod summary;
 pub mod target;
 mod tls;
@@ -43,6 +48,12 @@ pub enum BenchCommand {
     Load(load::LoadArgs),
     /// Many files of one directory: made, looked at, listed, removed; on any file systems side by side
     Dirops(dirops::DiropsArgs),
+    /// The ten rows of mdtest, a directory fsync after each; on any file systems side by side
+    Mdtest(mdtest::MdtestArgs),
+    /// 6400 small files: cp -r and rm -r; on any file systems side by side
+    Small(small::SmallArgs),
+    /// One large file, written and read; on any file systems side by side
+    Stream(stream::StreamArgs),
 }
 
 /// Runs a benchmark; `found` are keys that the caller knows of, used when no option and no variable names any.
@@ -53,12 +64,24 @@ pub fn run_bench(command: &BenchCommand, found: Option<Credentials>) -> Result<(
         BenchCommand::Ls(args) => ls::run(args, found),
         BenchCommand::Load(args) => load::run(args, found),
         BenchCommand::Dirops(args) => dirops::run(args),
+        BenchCommand::Mdtest(args) => mdtest::run(args),
+        BenchCommand::Small(args) => small::run(args),
+        BenchCommand::Stream(args) => stream::run(args),
     }
 }
 
 /// Runs a command of the small client; as [`run_bench`] otherwise.
 pub fn run_client(args: &ClientArgs, found: Option<Credentials>) -> Result<(), BenchError> {
     commands::run(args, found)
+}
+
+/// The most clients that one benchmark of directories starts.
+const CLIENTS_MAX: usize = 1024;
+
+/// A number of clients, as an option gives it.
+fn clients(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=CLIENTS_MAX).contains(count));
+    count.ok_or_else(|| format!("{text:?} is no number of clients from 1 to {CLIENTS_MAX}"))
 }
 
 /// A runtime of one thread.

@@ -1,61 +1,18 @@
-//! The calls of the directory benchmark, and their times.
-//!
-//! Invariants: a round begins and ends without the benchmark's directory.
+//! The calls of the directory benchmark.
 
 #![allow(clippy::disallowed_methods, reason = "the calls are what is measured")]
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
-use std::time::Duration;
 
-use margay_env::Env;
 use margay_env::sim::SimRandom;
 
 use crate::error::BenchError;
-use crate::stop::Stop;
+use crate::side_by_side::Round;
 
 /// Renames of a full directory in one round.
 const RENAMES: u64 = 2000;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    Create,
-    Stat,
-    List,
-    ListLong,
-    Rename,
-    Delete,
-    DeleteReverse,
-    DeleteRandom,
-}
-
-impl Phase {
-    pub(super) const ALL: [Phase; 8] = [
-        Phase::Create,
-        Phase::Stat,
-        Phase::List,
-        Phase::ListLong,
-        Phase::Rename,
-        Phase::Delete,
-        Phase::DeleteReverse,
-        Phase::DeleteRandom,
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Phase::Create => "create",
-            Phase::Stat => "stat",
-            Phase::List => "list",
-            Phase::ListLong => "list with stat",
-            Phase::Rename => "rename directory",
-            Phase::Delete => "delete",
-            Phase::DeleteReverse => "delete in reverse",
-            Phase::DeleteRandom => "delete at random",
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Work {
@@ -66,68 +23,24 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Runs all phases once and adds the rate of each.
-    pub(super) fn round(&self, env: &Env, stop: &Stop, rates: &mut [Vec<f64>]) -> Result<(), BenchError> {
-        let failed = |source| BenchError::File { path: self.root.display().to_string(), source };
-        fs::create_dir(&self.root).map_err(failed)?;
-        let outcome = self.phases(env, stop, rates);
-        let removed = fs::remove_dir_all(&self.root).map_err(failed);
-        outcome?;
-        removed
-    }
-
-    fn phases(&self, env: &Env, stop: &Stop, rates: &mut [Vec<f64>]) -> Result<(), BenchError> {
-        let orders = [(Phase::Delete, Order::Forward), (Phase::DeleteReverse, Order::Reverse)];
-        let orders = orders.into_iter().chain([(Phase::DeleteRandom, Order::Random)]);
-        for client in 0..self.clients {
-            let folder = self.folder(client);
-            fs::create_dir(&folder)
-                .map_err(|source| BenchError::File { path: folder.display().to_string(), source })?;
-        }
+    /// Runs all phases once.
+    pub(super) fn run(&self, round: &mut Round<'_>) -> Result<(), BenchError> {
+        let clients = self.clients;
+        round.timed(|| (0..clients).try_for_each(|client| fs::create_dir(self.folder(client))))?;
+        let orders =
+            [("delete", Order::Forward), ("delete in reverse", Order::Reverse), ("delete at random", Order::Random)];
         for (delete, order) in orders {
-            let mut time = |phase: Phase, count: u64, work: &(dyn Fn(usize) -> io::Result<()> + Sync)| {
-                stop.check()?;
-                let took = self.together(env, work)?;
-                rates[Phase::ALL.iter().position(|one| *one == phase).unwrap_or(0)]
-                    .push(count as f64 * self.clients as f64 / took.as_secs_f64().max(1e-9));
-                Ok::<(), BenchError>(())
-            };
-            time(Phase::Create, self.files, &|client| self.create(client))?;
+            round.rate("create", clients, self.files, &|client| self.create(client))?;
             if order == Order::Forward {
-                time(Phase::Stat, self.files, &|client| self.stat(client))?;
-                time(Phase::List, self.files, &|client| self.list(client, false))?;
-                time(Phase::ListLong, self.files, &|client| self.list(client, true))?;
-                time(Phase::Rename, RENAMES, &|client| self.rename(client))?;
+                round.rate("stat", clients, self.files, &|client| self.stat(client))?;
+                round.rate("list", clients, self.files, &|client| self.list(client, false))?;
+                round.rate("list with stat", clients, self.files, &|client| self.list(client, true))?;
+                round.rate("rename directory", clients, RENAMES, &|client| self.rename(client))?;
             }
             let numbers = order.numbers(self.files);
-            time(delete, self.files, &|client| self.delete(client, &numbers))?;
+            round.rate(delete, clients, self.files, &|client| self.delete(client, &numbers))?;
         }
         Ok(())
-    }
-
-    /// Runs the work of all clients at once; from the start of all to the end of the last.
-    fn together(&self, env: &Env, work: &(dyn Fn(usize) -> io::Result<()> + Sync)) -> Result<Duration, BenchError> {
-        let (begin, mut outcome) = (Barrier::new(self.clients + 1), Ok(()));
-        let mut took = Duration::ZERO;
-        std::thread::scope(|scope| {
-            let (begin, spawn) = (&begin, |client| {
-                let begin = &begin;
-                scope.spawn(move || {
-                    begin.wait();
-                    work(client)
-                })
-            });
-            let clients: Vec<_> = (0..self.clients).map(spawn).collect();
-            begin.wait();
-            let started = env.clock.monotonic();
-            for client in clients {
-                let ended = client.join().unwrap_or_else(|_| Err(io::Error::other("a client panicked")));
-                outcome = std::mem::replace(&mut outcome, Ok(())).and(ended);
-            }
-            took = env.clock.monotonic() - started;
-        });
-        outcome.map_err(|source| BenchError::File { path: self.root.display().to_string(), source })?;
-        Ok(took)
     }
 
     fn folder(&self, client: usize) -> PathBuf {
@@ -210,23 +123,19 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::side_by_side::{Suite, try_round};
 
     #[test]
     fn a_round_measures_each_phase_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let work = Work { root: folder.path().join("x"), files: 20, clients: 2, sync: true };
-        let mut rates = vec![Vec::new(); Phase::ALL.len()];
-        work.round(&Env::real(), &Stop::default(), &mut rates).unwrap();
-        assert_eq!(rates.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1, 1, 1, 1, 1, 1, 1]);
-        assert!(!work.root.exists());
-    }
-
-    #[test]
-    fn a_directory_that_exists_is_not_touched() {
-        let folder = tempfile::tempdir().unwrap();
-        let work = Work { root: folder.path().to_owned(), files: 1, clients: 1, sync: false };
-        assert!(work.round(&Env::real(), &Stop::default(), &mut vec![Vec::new(); Phase::ALL.len()]).is_err());
-        assert!(folder.path().exists());
+        let root = folder.path().join("x");
+        let run = |round: &mut Round<'_>, clients| {
+            Work { root: round.root.to_owned(), files: 20, clients, sync: true }.run(round)
+        };
+        let suite = Suite { name: "dirops", title: String::new(), clients: &[2], round: &run };
+        let figures = try_round(&root, &suite, 2).unwrap();
+        assert_eq!(figures.iter().map(|(_, rounds)| *rounds).collect::<Vec<_>>(), [3, 1, 1, 1, 1, 1, 1, 1]);
+        assert!(!root.exists());
     }
 
     #[test]

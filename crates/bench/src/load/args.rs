@@ -74,7 +74,8 @@ pub struct SizeRange {
     pub most: u64,
 }
 
-fn parse_bytes(text: &str) -> Result<u64, String> {
+/// A number of bytes such as 4096, 4k, 64m or 1g.
+pub(crate) fn byte_count(text: &str) -> Option<u64> {
     let lower = text.trim().to_ascii_lowercase();
     let (digits, unit) = match lower.char_indices().last() {
         Some((at, 'k')) => (&lower[..at], 1 << 10),
@@ -82,8 +83,11 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
         Some((at, 'g')) => (&lower[..at], 1 << 30),
         _ => (lower.as_str(), 1),
     };
-    let bytes = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit));
-    match bytes {
+    digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit))
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    match byte_count(text) {
         Some(bytes) if bytes <= OBJECT_BYTES_MAX => Ok(bytes),
         _ => Err(format!("{text:?} is no size up to 5g, such as 4096, 4k or 64m")),
     }

@@ -19,6 +19,7 @@ use std::time::Duration;
 use margay_env::Env;
 use serde::Serialize;
 
+pub(crate) use args::byte_count;
 pub use args::{LoadArgs, Mix, Operation, PayloadMode, SizeRange};
 pub use stats::OperationRow;
 
