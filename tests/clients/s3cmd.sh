@@ -108,6 +108,12 @@ signed_url() {
     fails_with 403 curl -sS --fail ${CA:+--cacert "$CA"} "$url"
 }
 
+website() {
+    s3 ws-create --ws-index=index.html --ws-error=oops.html "s3://$bucket"
+    s3 ws-info "s3://$bucket" | grep -q '^Error document: *oops.html$'
+    s3 ws-delete "s3://$bucket"
+}
+
 remove_many() {
     s3 del --recursive --force "s3://$bucket/"
     same "$(s3 ls --recursive "s3://$bucket/" | wc -l)" 0
@@ -134,6 +140,7 @@ check 'sync again does nothing' sync_is_idle
 check 'sync --delete-removed' sync_deletes
 check 'du' usage
 check 'signed URL' signed_url
+check 'website configuration' website
 check 'NoSuchKey' fails_with 'does not exist' s3 get --force "s3://$bucket/nothing here" "$WORK/back"
 check 'NoSuchBucket' fails_with NoSuchBucket s3 ls "s3://$bucket-none/"
 check 'BucketNotEmpty' fails_with BucketNotEmpty s3 rb "s3://$bucket"

@@ -89,9 +89,14 @@ async fn errors_have_pages() {
         .expect(200);
     let own = visit_with(&server, "GET", "/none", "bucket.web.s3.test", &[("range", "bytes=0-1")]).await.expect(404);
     assert_eq!((own.text(), own.header("content-type")), ("oops", "text/html"));
+    assert_eq!(own.header("x-amz-error-code"), "NoSuchKey");
     server.delete("/bucket/oops.html").await.expect(204);
     let neither = visit(&server, "/none").await.expect(404);
     assert!(neither.text().contains("Custom Error Document</h3>\n<ul>\n<li>Code: NoSuchKey</li>"));
+    let long = format!("<ErrorDocument><Key>{}</Key></ErrorDocument>", "k".repeat(128 << 10));
+    let long =
+        server.put("/bucket?website", format!("<WebsiteConfiguration>{INDEX}{long}</WebsiteConfiguration>")).await;
+    long.refused(400, "MalformedXML");
     server.delete("/bucket?website").await.expect(204);
     assert_eq!(visit(&server, "/").await.expect(404).header("x-amz-error-code"), "NoSuchWebsiteConfiguration");
 }

@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use margay_volume::{Error, ReadCondition, Setting};
 
 use super::S3Door;
@@ -21,7 +21,7 @@ use crate::route::policy::Op;
 use crate::route::query::Query;
 use crate::route::target::{Target, check_bucket_name};
 use crate::stream::S3Body;
-use crate::website::{ErrorPage, Location, Origin, Website};
+use crate::website::{ErrorPage, Location, Origin, Website, name_error};
 
 /// Where an object says that its visitors are to go.
 const REDIRECT: &str = "x-amz-website-redirect-location";
@@ -67,8 +67,10 @@ impl S3Door {
                 tracing::debug!(%error, request_id = id, path = parts.uri.path(), "a website refused");
                 let document = document.as_ref().map(|(key, error)| (key.as_str(), error));
                 let page = ErrorPage { error: &error, document, request_id: id, host_id: &self.host_id };
-                let (status, headers) = (error.code.status(), page.headers());
-                Reply { status, headers, body: S3Body::full(page.html()) }
+                let mut reply = Reply::with_body(error.code.status(), S3Body::full(page.html()));
+                reply.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+                name_error(&error, &mut reply.headers);
+                reply
             }
         }
     }
@@ -147,7 +149,10 @@ impl Visit<'_> {
             return Err(error.into());
         };
         match self.page(document, &HeaderMap::new()).await {
-            Ok(page) => Ok(Reply { status, ..page }),
+            Ok(mut page) => {
+                name_error(&error, &mut page.headers);
+                Ok(Reply { status, ..page })
+            }
             Err(no_document) => Err(Refusal { error, document: Some((document.to_owned(), no_document)) }),
         }
     }

@@ -9,6 +9,10 @@ use crate::error::{Code, S3Error};
 use crate::payload::Payload;
 use crate::reply::Reply;
 use crate::website::Website;
+use crate::xml::read::Malformed;
+
+/// Longest document, in bytes; a visit reads it.
+pub(crate) const WEBSITE_BYTES_MAX: usize = 128 << 10;
 
 pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, S3Error> {
     let stored = call.setting(Setting::Website, Code::NoSuchWebsiteConfiguration).await?;
@@ -19,6 +23,9 @@ pub(crate) async fn put(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     let website = Website::from_xml(&payload.document(call.headers, true).await?)?;
     let mut document = BytesMut::new();
     website.write(&mut document);
+    if document.len() > WEBSITE_BYTES_MAX {
+        return Err(Malformed::because("longer than 128 KiB").into());
+    }
     call.volume.set_bucket_setting(call.bucket(), Setting::Website, &document).await?;
     Ok(Reply::empty(StatusCode::OK))
 }

@@ -44,18 +44,14 @@ impl ErrorPage<'_> {
         out.extend_from_slice(b"<hr/>\n</body>\n</html>\n");
         out.freeze()
     }
+}
 
-    /// What programs read of it.
-    pub(crate) fn headers(&self) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-        let told = [("x-amz-error-code", self.error.code.name()), ("x-amz-error-message", &self.error.message)];
-        for (name, value) in told {
-            if let Ok(value) = HeaderValue::from_str(value) {
-                headers.insert(HeaderName::from_static(name), value);
-            }
+/// Names an error to programs, whatever page tells people of it.
+pub(crate) fn name_error(error: &S3Error, headers: &mut HeaderMap) {
+    for (name, value) in [("x-amz-error-code", error.code.name()), ("x-amz-error-message", &error.message)] {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(HeaderName::from_static(name), value);
         }
-        headers
     }
 }
 

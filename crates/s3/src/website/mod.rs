@@ -8,5 +8,5 @@ mod error_page;
 mod redirect;
 
 pub(crate) use self::configuration::Website;
-pub(crate) use self::error_page::ErrorPage;
+pub(crate) use self::error_page::{ErrorPage, name_error};
 pub(crate) use self::redirect::{Location, Origin};
