@@ -81,6 +81,8 @@ async fn conditions() {
     put("if-match", HELLO_MD5).await.refused(404, "NoSuchKey");
     put("if-none-match", "*").await.expect(200);
     put("if-none-match", "*").await.refused(412, "PreconditionFailed");
+    put("if-none-match", HELLO_MD5).await.refused(412, "PreconditionFailed");
+    put("if-none-match", "\"00000000000000000000000000000000\"").await.expect(200);
     put("if-match", HELLO_MD5).await.expect(200);
     put("if-match", "\"00000000000000000000000000000000\"").await.refused(412, "PreconditionFailed");
     let get = async |name: &str, value: &str| server.request("GET", "/bucket/k").header(name, value).send().await;

@@ -149,6 +149,8 @@ pub enum WriteCondition {
     Matches(Vec<ETag>),
     /// `If-Match: *`
     Present,
+    /// `If-None-Match: <etag>` (one of them): nothing at the key, or something that has none of these.
+    Differs(Vec<ETag>),
 }
 
 #[derive(Clone, Debug, Default)]

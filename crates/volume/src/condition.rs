@@ -44,6 +44,8 @@ impl WriteCondition {
         match (self, current) {
             (WriteCondition::None, _) | (WriteCondition::Absent, None) | (WriteCondition::Present, Some(_)) => Ok(()),
             (WriteCondition::Absent, Some(_)) => Err(Error::PreconditionFailed),
+            (WriteCondition::Differs(list), Some(etag)) if list.contains(&etag) => Err(Error::PreconditionFailed),
+            (WriteCondition::Differs(_), _) => Ok(()),
             // AWS answers 404 when there is nothing to compare with.
             (WriteCondition::Matches(_) | WriteCondition::Present, None) => Err(Error::NoSuchKey),
             (WriteCondition::Matches(list), Some(etag)) if list.contains(&etag) => Ok(()),
@@ -92,5 +94,8 @@ mod tests {
         assert!(matches!(WriteCondition::Matches(vec![ETAG]).check(None), Err(Error::NoSuchKey)));
         assert!(WriteCondition::Matches(vec![OTHER, ETAG]).check(Some(ETAG)).is_ok());
         assert!(matches!(WriteCondition::Matches(vec![OTHER]).check(Some(ETAG)), Err(Error::PreconditionFailed)));
+        assert!(matches!(WriteCondition::Differs(vec![OTHER, ETAG]).check(Some(ETAG)), Err(Error::PreconditionFailed)));
+        assert!(WriteCondition::Differs(vec![OTHER]).check(Some(ETAG)).is_ok());
+        assert!(WriteCondition::Differs(vec![ETAG]).check(None).is_ok());
     }
 }

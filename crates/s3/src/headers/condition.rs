@@ -30,21 +30,18 @@ pub(crate) fn read_condition(headers: &HeaderMap, prefix: &str) -> Result<ReadCo
 
 /// The condition of a write.
 pub(crate) fn write_condition(headers: &HeaderMap) -> Result<WriteCondition, S3Error> {
-    let matches = text(headers, "if-match")?;
-    // `route::policy` lets nothing but `*` through.
-    let absent = text(headers, "if-none-match")?.is_some();
-    match (matches, absent) {
-        (None, false) => Ok(WriteCondition::None),
-        (None, true) => Ok(WriteCondition::Absent),
-        (Some(_), true) => Err(S3Error::not_implemented("if-match together with if-none-match")),
-        (Some(value), false) => {
-            let list = etag::parse_list("if-match", value)?;
-            if list.contains(&ETagMatch::Any) {
-                return Ok(WriteCondition::Present);
-            }
-            let exact = |item: &ETagMatch| if let ETagMatch::Exact(etag) = item { Some(*etag) } else { None };
-            Ok(WriteCondition::Matches(list.iter().filter_map(exact).collect()))
-        }
+    let etags = |name: &str| text(headers, name)?.map(|value| etag::parse_list(name, value)).transpose();
+    let exact = |list: &[ETagMatch]| {
+        let exact = |item: &ETagMatch| if let ETagMatch::Exact(etag) = item { Some(*etag) } else { None };
+        list.iter().filter_map(exact).collect()
+    };
+    match (etags("if-match")?, etags("if-none-match")?) {
+        (None, None) => Ok(WriteCondition::None),
+        (Some(_), Some(_)) => Err(S3Error::not_implemented("if-match together with if-none-match")),
+        (Some(list), None) if list.contains(&ETagMatch::Any) => Ok(WriteCondition::Present),
+        (Some(list), None) => Ok(WriteCondition::Matches(exact(&list))),
+        (None, Some(list)) if list.contains(&ETagMatch::Any) => Ok(WriteCondition::Absent),
+        (None, Some(list)) => Ok(WriteCondition::Differs(exact(&list))),
     }
 }
 
@@ -79,6 +76,8 @@ mod tests {
         assert_eq!(of(&[]).unwrap(), WriteCondition::None);
         assert_eq!(of(&[("if-none-match", "*")]).unwrap(), WriteCondition::Absent);
         assert_eq!(of(&[("if-match", "*")]).unwrap(), WriteCondition::Present);
+        let differs = WriteCondition::Differs(vec![etag::parse(HEX).unwrap()]);
+        assert_eq!(of(&[("if-none-match", &format!("{HEX}, \"x\""))]).unwrap(), differs);
         assert_eq!(of(&[("if-match", HEX)]).unwrap(), WriteCondition::Matches(vec![etag::parse(HEX).unwrap()]));
         // Well formed, but nothing has it: the write must fail, not pass.
         assert_eq!(of(&[("if-match", "\"x\"")]).unwrap(), WriteCondition::Matches(vec![]));

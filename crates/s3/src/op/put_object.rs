@@ -85,6 +85,7 @@ async fn precheck(call: &Call<'_>, condition: &WriteCondition) -> Result<(), S3E
     let holds = match (condition, &found) {
         (WriteCondition::Absent, Ok(_)) => false,
         (WriteCondition::Matches(etags), Ok(info)) => etags.contains(&info.etag),
+        (WriteCondition::Differs(etags), Ok(info)) => !etags.contains(&info.etag),
         (
             WriteCondition::Matches(_) | WriteCondition::Present,
             Err(margay_volume::Error::NoSuchKey | margay_volume::Error::Deleted(_)),

@@ -108,7 +108,7 @@ const SOURCE_CUSTOMER_KEY: &[Param] = &[
     ("x-amz-copy-source-server-side-encryption-customer-key", Any),
     ("x-amz-copy-source-server-side-encryption-customer-key-md5", Any),
 ];
-const WRITE_CONDITION: &[Param] = &[("if-match", Any), ("if-none-match", Only(&["*"]))];
+const WRITE_CONDITION: &[Param] = &[("if-match", Any), ("if-none-match", Any)];
 const READ_CONDITION: &[Param] =
     &[("if-match", Any), ("if-modified-since", Any), ("if-none-match", Any), ("if-unmodified-since", Any)];
 const READ: &[Param] = &[("if-range", Any), ("range", Any), ("x-amz-checksum-mode", Only(&["ENABLED"]))];
