@@ -364,6 +364,16 @@ async fn access_lists_of_buckets_and_objects() {
 }
 
 #[tokio::test]
+async fn absence_is_told_to_who_may_list_the_name() {
+    let server = two_accounts().await;
+    let condition = r#","Condition":{"StringLike":{"s3:prefix":"public/*"}}"#;
+    let allowed = policy(r#""*""#, "s3:ListBucket", "vault", condition);
+    server.request("PUT", "/vault?policy").body(allowed).send_as("victim").await.expect(204);
+    server.request("GET", "/vault/public/nothing").send_as("mallory").await.refused(404, "NoSuchKey");
+    server.request("GET", "/vault/private/nothing").send_as("mallory").await.refused(403, "AccessDenied");
+}
+
+#[tokio::test]
 async fn where_the_bucket_owner_is_enforced_no_list_counts() {
     let server = two_accounts().await;
     server.request("PUT", "/vault/key?acl").header("x-amz-acl", "public-read").send_as("victim").await.expect(200);
@@ -375,6 +385,12 @@ async fn where_the_bucket_owner_is_enforced_no_list_counts() {
         let request = server.request("PUT", path).header("x-amz-acl", "public-read").body("");
         request.send_as("victim").await.refused(400, "AccessControlListNotSupported");
     }
+    // What changes nothing is taken, unless it names a list.
+    let say =
+        async |path: &str, name: &str| server.request("PUT", path).header("x-amz-acl", name).send_as("victim").await;
+    say("/vault/key?acl", "bucket-owner-full-control").await.expect(200);
+    say("/vault/key?acl", "private").await.refused(400, "AccessControlListNotSupported");
+    say("/vault?acl", "private").await.refused(400, "AccessControlListNotSupported");
     let full = server.request("PUT", "/vault/key").header("x-amz-acl", "bucket-owner-full-control").body("gold");
     full.send_as("victim").await.expect(200);
     let list = server.request("GET", "/vault/key?acl").send_as("victim").await.expect(200);

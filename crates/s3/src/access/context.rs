@@ -36,6 +36,8 @@ pub(crate) struct RequestContext<'a> {
     pub resource_account: Option<&'a str>,
     /// Tags of the object that is there, when a policy asks for them.
     pub existing_tags: &'a [(String, String)],
+    /// A key whose absence is told to who may list it: the prefix of such a listing.
+    pub looked_for: Option<&'a str>,
 }
 
 /// Condition keys that are query parameters.
@@ -103,6 +105,9 @@ impl Context for RequestContext<'_> {
     fn lookup(&self, key: &str) -> Lookup<'_> {
         if !is_known_key(key) {
             return Lookup::Unknown;
+        }
+        if let Some(key_of_listing) = self.looked_for.filter(|_| key == "s3:prefix") {
+            return Lookup::one(key_of_listing);
         }
         if let Some((_, name)) = PARAMETERS.iter().find(|(own, _)| *own == key) {
             return Lookup::maybe(self.query.get(name));

@@ -146,6 +146,7 @@ impl Access {
             bucket_owner: &bucket_owner,
             granted: grant.zip(list).is_some_and(|(grant, list)| allows(list, grant)),
             existing_tags: &object.tags,
+            looked_for: None,
         };
         let arn = asked.arn();
         let outcome = self.judge(call, &caller, asked.action, &arn, &judged);
@@ -158,7 +159,9 @@ impl Access {
                 let granted = of_bucket.is_some_and(|list| allows(list, Permission::Read));
                 let owner = &bucket_owner;
                 let bucket_arn = format!("arn:aws:s3:::{}", asked.bucket);
-                match self.judge(call, &caller, "s3:ListBucket", &bucket_arn, &Judged { granted, owner, ..judged }) {
+                // As if it listed what begins with the key.
+                let listed = Judged { granted, owner, looked_for: Some(&asked.key), ..judged };
+                match self.judge(call, &caller, "s3:ListBucket", &bucket_arn, &listed) {
                     Ok(()) => return Ok(()),
                     Err(_) => "there is no such object, and the caller may not list the bucket".to_owned(),
                 }
@@ -206,7 +209,7 @@ impl Access {
         let Some(identity) = call.asker.identity else {
             return Err(denied(call, &caller, asked.action, &arn, "the request is not signed"));
         };
-        let context = self.context(call, None, &[]);
+        let context = self.context(call, None, &[], None);
         let request = Request { caller: &caller, action: asked.action, resource: &arn, context: &context };
         let sources = Sources { is_own: true, ..Sources::default() };
         match with_identity(identity, sources, &request) {
@@ -220,6 +223,7 @@ impl Access {
         call: &'a Ask<'_>,
         resource_account: Option<&'a str>,
         existing_tags: &'a [(String, String)],
+        looked_for: Option<&'a str>,
     ) -> RequestContext<'a> {
         RequestContext {
             circumstances: &call.asker.circumstances,
@@ -228,6 +232,7 @@ impl Access {
             identity: call.asker.identity,
             resource_account,
             existing_tags,
+            looked_for,
         }
     }
 
@@ -248,7 +253,8 @@ impl Access {
         if public && caller.account != judged.bucket_owner.id {
             return Err(Refusal::deny("RestrictPublicBuckets and a public policy"));
         }
-        let context = self.context(call, Some(&judged.bucket_owner.id), judged.existing_tags);
+        let account = Some(judged.bucket_owner.id.as_str());
+        let context = self.context(call, account, judged.existing_tags, judged.looked_for);
         let request = Request { caller, action, resource: arn, context: &context };
         let is_own = !caller.account.is_empty() && caller.account == judged.owner.id;
         let sources = Sources { is_own, bucket: policy, granted: judged.granted, ..Sources::default() };
@@ -278,6 +284,8 @@ struct Judged<'a> {
     bucket_owner: &'a Account,
     granted: bool,
     existing_tags: &'a [(String, String)],
+    /// The key that is not there, where the right to list decides.
+    looked_for: Option<&'a str>,
 }
 
 /// Why something is refused.

@@ -12,7 +12,7 @@ use crate::access::acl_document;
 use crate::access::new_list;
 use crate::access::rules::BucketRules;
 use crate::error::{Code, S3Error};
-use crate::headers::version;
+use crate::headers::{text, version};
 use crate::payload::Payload;
 use crate::reply::Reply;
 use crate::xml::write::Writer;
@@ -52,8 +52,9 @@ pub(crate) async fn put(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     let document = payload.document(call.headers, true).await?;
     let acl = new_list::set(&call.ask(), &document, &owner, &bucket_owner)?;
     if !rules.has_lists() {
-        // That the owner has full control may be said again.
-        return match acl == Acl::private(&bucket_owner) {
+        // That the owner has full control may be said again, but not as `private`, which names a list.
+        let is_named = text(call.headers, "x-amz-acl")? == Some("private");
+        return match acl == Acl::private(&bucket_owner) && !is_named {
             true => Ok(Reply::empty(StatusCode::OK)),
             false => Err(Code::AccessControlListNotSupported.into()),
         };

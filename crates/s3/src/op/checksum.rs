@@ -70,15 +70,12 @@ pub(crate) fn store(headers: &mut Headers, checksum: &Checksum) {
     headers.insert(checksum.algorithm().header().to_owned(), checksum.base64());
 }
 
-/// Puts the stored checksum into an answer's headers.
-pub(crate) fn give_back(stored_headers: &Headers, headers: &mut HeaderMap, with_kind: bool) {
+/// Puts the stored checksum of an object, or of a part of it, into an answer's headers. `kind` is that of the object's.
+pub(crate) fn give_back(stored_headers: &Headers, headers: &mut HeaderMap, kind: Kind) {
     let Some((algorithm, value)) = stored(stored_headers) else { return };
     let Ok(value) = HeaderValue::from_str(value) else { return };
     headers.insert(HeaderName::from_static(algorithm.header()), value);
-    if with_kind {
-        let kind = HeaderValue::from_static(stored_kind(stored_headers).name());
-        headers.insert(HeaderName::from_static(TYPE), kind);
-    }
+    headers.insert(HeaderName::from_static(TYPE), HeaderValue::from_static(kind.name()));
 }
 
 /// The element that carries an algorithm's value in XML.

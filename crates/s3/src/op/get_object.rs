@@ -28,7 +28,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let encryption = encryption::unlock(&mut reader, given)?;
     let selection = select(call, reader.info())?;
     let (status, mut headers) = describe(call, reader.info(), &selection)?;
-    add_part_checksum(call, &selection, &mut headers).await?;
+    add_part_checksum(call, reader.info(), &selection, &mut headers).await?;
     encryption::tell(encryption.as_ref(), &mut headers);
     let info = reader.info();
     call.add_expiration(&mut headers, (info.size, info.modified), &info.documents).await?;

@@ -20,7 +20,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let encryption = Encryption::of_object(call, &info, given)?;
     let selection = select(call, &info)?;
     let (status, mut headers) = describe(call, &info, &selection)?;
-    add_part_checksum(call, &selection, &mut headers).await?;
+    add_part_checksum(call, &info, &selection, &mut headers).await?;
     encryption::tell(encryption.as_ref(), &mut headers);
     call.add_expiration(&mut headers, (info.size, info.modified), &info.documents).await?;
     Ok(Reply { status, headers, body: S3Body::empty() })

@@ -100,15 +100,16 @@ pub(crate) fn describe(
     }
     // A checksum of everything says nothing about a part.
     if call.headers.contains_key("x-amz-checksum-mode") && is_whole {
-        checksum::give_back(&info.headers, &mut headers, true);
+        checksum::give_back(&info.headers, &mut headers, checksum::stored_kind(&info.headers));
     }
     apply_overrides(call, &mut headers)?;
     Ok((status(selection.partial), headers))
 }
 
-/// Adds the checksum of the part that an answer carries, when the client wants it.
+/// Adds the checksum of the part that an answer carries, when the client wants it; its type is that of the object's.
 pub(crate) async fn add_part_checksum(
     call: &Call<'_>,
+    info: &ObjectInfo,
     selection: &Selection,
     headers: &mut HeaderMap,
 ) -> Result<(), S3Error> {
@@ -120,7 +121,7 @@ pub(crate) async fn add_part_checksum(
     let version = version::asked(call.query)?;
     let parts = call.volume.part_checksums((call.bucket(), call.key(), version)).await?;
     if let Some(checksums) = parts.get(usize::from(call.part_number()?) - 1) {
-        checksum::give_back(checksums, headers, false);
+        checksum::give_back(checksums, headers, checksum::stored_kind(&info.headers));
     }
     Ok(())
 }
