@@ -1,11 +1,18 @@
 """pytest plugin of run.sh: each worker gets the server of its own, and what became of every case goes to $S3_TESTS_OUTCOMES.
 
+Each case gets a prefix of its own for its buckets: what one leaves behind fails its own teardown, not the cases after it.
+
 A line for each case that counts: `OUTCOME<tab>CASE<tab>WHY<tab>SECONDS`. Cases that their authors marked `fails_on_aws` do not
 count, as no server that does what AWS does passes them; they are not run. Everything else counts, and only `passed` is a
 pass: a skip is none.
 """
 
 import os
+import sys
+
+
+# As in the configuration.
+BUCKETS = "s3t-{random}-"
 
 
 def case_of(nodeid):
@@ -49,6 +56,13 @@ def pytest_configure(config):
         config.pluginmanager.register(Recorder(os.environ["S3_TESTS_OUTCOMES"]))
     else:
         os.environ["S3TEST_CONF"] = f"{os.environ['S3TEST_CONF']}.{worker}"
+
+
+def pytest_runtest_setup(item):
+    suite = sys.modules["s3tests.functional"]
+    # The first case makes it itself, from the configuration.
+    if suite.prefix is not None:
+        suite.prefix = suite.choose_bucket_prefix(template=BUCKETS)
 
 
 def pytest_collection_modifyitems(config, items):
