@@ -442,3 +442,15 @@ fn a_bucket_with_versions_is_not_empty() {
     assert_eq!(doors.world.volume.fsck(FsckOptions::default()).unwrap().directories, 0);
     assert!(matches!(wait(doors.world.volume.set_versioning("b", Versioning::Never)), Err(Error::KeepsVersions)));
 }
+
+#[test]
+fn only_what_was_judged_expires() {
+    use DueVersion::{LoneMarker, Replaced};
+    let expire = |which, due| Step::Expire("a/b", which, due);
+    let mut steps = vec![Step::Set(Versioning::Enabled), Step::Put("a/b", 3), Step::Delete("a/b")];
+    // The marker hides something, and what is hidden is no marker.
+    steps.extend([expire(0, LoneMarker), expire(0, Replaced), expire(1, LoneMarker), expire(1, Replaced)]);
+    steps.extend([expire(0, Replaced), expire(0, LoneMarker), Step::Put("a/b", 3), expire(0, Replaced)]);
+    steps.extend([Step::Delete("a/b"), Step::Delete("a/b"), expire(1, Replaced), expire(1, Replaced)]);
+    any_sequence(&steps, 0);
+}
