@@ -2,12 +2,14 @@
 //!
 //! Why:        the project's promises are numbers; these commands show them, on margay and on any other server.
 //! Layout:     `auth`, `load` and `ls` measure S3 servers, `dirops`, `mdtest`, `small` and `stream` directories;
-//!             `commands` is `margay client`. Below them `frame` and `scratch` (a bucket of one's own), `client` (S3
+//!             `all` runs every one of them; `commands` is `margay client`. Below them `frame` and `scratch` (a bucket of one's own), `client` (S3
 //!             calls), `connection` (one kept-alive connection), and `side_by_side` (a directory of one's own in each).
 //! Invariants: a benchmark touches only the bucket or directory that it made itself, and removes it, also after Ctrl-C.
 //! Not here:   `main`: the binary hands over parsed arguments and maps errors to exit codes.
 
+pub mod all;
 pub mod auth;
+mod bars;
 pub mod client;
 pub mod commands;
 pub mod connection;
@@ -40,6 +42,8 @@ pub use target::Credentials;
 /// `margay bench`: which benchmark.
 #[derive(Debug, clap::Subcommand)]
 pub enum BenchCommand {
+    /// Every benchmark at a reduced size, and one page that shows them
+    All(all::AllArgs),
     /// What signatures cost: the same objects sent in every form, latency over time
     Auth(auth::AuthArgs),
     /// Listings: s3cmd as people run it, and single pages
@@ -60,6 +64,7 @@ pub enum BenchCommand {
 /// Builds its own tokio runtimes, so call it from a thread that is not inside one.
 pub fn run_bench(command: &BenchCommand, found: Option<Credentials>) -> Result<(), BenchError> {
     match command {
+        BenchCommand::All(args) => all::run(args),
         BenchCommand::Auth(args) => auth::run(args, found),
         BenchCommand::Ls(args) => ls::run(args, found),
         BenchCommand::Load(args) => load::run(args, found),

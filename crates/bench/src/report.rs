@@ -59,9 +59,10 @@ const HEIGHT: f64 = 360.0;
 const MARGIN: f64 = 56.0;
 const TICKS: u32 = 4;
 /// Told apart by most colour-blind readers.
-const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#000000"];
+pub(crate) const COLOURS: [&str; 8] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#000000"];
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     quick_xml::escape::escape(text).into_owned()
 }
 
@@ -129,7 +130,7 @@ pub(crate) fn stacked(charts: &[Chart]) -> String {
 }
 
 /// A number for an axis: few digits, large ones with their thousands as `k` and `M`.
-fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let (value, unit) = match value {
         value if value >= 1e6 => (value / 1e6, "M"),
         value if value >= 1e3 => (value / 1e3, "k"),

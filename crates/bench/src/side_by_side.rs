@@ -16,6 +16,7 @@ use std::time::Duration;
 use margay_env::Env;
 use serde::Serialize;
 
+use crate::bars::{self, Group};
 use crate::error::BenchError;
 use crate::report;
 use crate::stop::Stop;
@@ -30,7 +31,7 @@ pub struct SideBySideArgs {
     pub rounds: u16,
     #[arg(long)]
     pub json: bool,
-    /// Also write JSON and CSV files into this directory
+    /// Also write JSON, CSV and SVG files into this directory
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 }
@@ -231,8 +232,37 @@ fn show(env: &Env, args: &SideBySideArgs, report: &Report) -> Result<(), BenchEr
         print!("{}", table.text());
     }
     let Some(directory) = &args.report else { return Ok(()) };
-    let (json, csv) = (format!("{}.json", report.benchmark), format!("{}.csv", report.benchmark));
-    report::write_files(env, directory, &[(&json, report::json(report)), (&csv, table.csv())])
+    let mut files = vec![
+        (format!("{}.json", report.benchmark), report::json(report)),
+        (format!("{}.csv", report.benchmark), table.csv()),
+    ];
+    let mut clients: Vec<usize> = report.rows.iter().map(|row| row.clients).collect();
+    clients.dedup();
+    for clients in clients {
+        files.push((format!("{}-{clients}.svg", report.benchmark), picture(report, clients)));
+    }
+    let files: Vec<(&str, String)> = files.iter().map(|(name, content)| (name.as_str(), content.clone())).collect();
+    report::write_files(env, directory, &files)
+}
+
+/// The medians of one number of clients as bars.
+fn picture(report: &Report, clients: usize) -> String {
+    let (mut names, mut groups) = (Vec::new(), Vec::<Group>::new());
+    for row in report.rows.iter().filter(|row| row.clients == clients) {
+        if !names.contains(&row.directory) {
+            names.push(row.directory.clone());
+        }
+        let bar = (row.median, row.unit);
+        match groups.last_mut() {
+            Some(group) if group.name == row.phase => group.bars.push(bar),
+            _ => groups.push(Group { name: row.phase.to_owned(), bars: vec![bar] }),
+        }
+    }
+    let title = match clients {
+        1 => format!("{}: {}", report.benchmark, report.title),
+        _ => format!("{}: {}, {clients} at once", report.benchmark, report.title),
+    };
+    bars::svg(&title, &names, &groups)
 }
 
 /// One round of a suite in a directory, for tests: how many figures each phase has.

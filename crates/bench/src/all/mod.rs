@@ -1,0 +1,152 @@
+//! `margay bench all`: every suite at a reduced size by one command, and one page that shows them.
+//!
+//! Why:        whoever chooses a store wants to see all of it on a machine of his own, in the time of a coffee.
+//! Layout:     `plan` which suites with which options, `server` a server and mount of its own, `page` the report.
+//! Invariants: everything is below one new directory, which is removed at the end, also after Ctrl-C; only the report
+//!             stays. A suite that fails is told on the page, and the others go on.
+//! Not here:   what is measured: each suite is the same command that anybody can give alone.
+
+#![allow(clippy::disallowed_methods, reason = "commands and their files are what is handled")]
+
+mod machine;
+mod page;
+mod plan;
+mod server;
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use margay_env::Env;
+
+use crate::error::BenchError;
+use crate::stop::Stop;
+use plan::Step;
+use server::Server;
+
+/// How often a running suite is looked at.
+const LOOK_STEP: Duration = Duration::from_millis(50);
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  margay bench all --report out/
+  margay bench all --report out/ --work /mnt/disk      (data, and the directory that the mount is compared with)
+  margay bench all --report out/ --only mdtest,small
+
+Open out/index.html. Mounting needs the right to (root, or fusermount3 and /dev/fuse); without it the directory is shown alone.")]
+pub struct AllArgs {
+    /// Where the page and the files of each suite go
+    #[arg(long, value_name = "DIR")]
+    pub report: PathBuf,
+    /// Where data goes while measuring [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub work: Option<PathBuf>,
+    /// Some of the suites only
+    #[arg(long, value_name = "SUITE,...", value_delimiter = ',', value_parser = plan::NAMES)]
+    pub only: Vec<String>,
+}
+
+/// A suite that was run.
+struct Done {
+    step: Step,
+    seconds: f64,
+    /// What went wrong.
+    failure: Option<String>,
+}
+
+pub fn run(args: &AllArgs) -> Result<(), BenchError> {
+    let env = Env::real();
+    let runtime = crate::runtime()?;
+    let _entered = runtime.enter();
+    let above = args.work.clone().unwrap_or_else(std::env::temp_dir);
+    let work = tempfile::Builder::new().prefix("margay-bench-all.").tempdir_in(&above);
+    let work = work.map_err(|source| failed(&above, source))?;
+    let stop = Stop::listen(work.path().display().to_string());
+    // Signals are heard while this thread waits for the suites.
+    std::thread::scope(|scope| {
+        let (ended, end) = tokio::sync::oneshot::channel::<()>();
+        scope.spawn(|| runtime.block_on(end));
+        let outcome = measure(args, &env, work.path(), &stop);
+        drop(ended);
+        outcome
+    })
+}
+
+fn failed(path: &Path, source: io::Error) -> BenchError {
+    BenchError::File { path: path.display().to_string(), source }
+}
+
+fn measure(args: &AllArgs, env: &Env, work: &Path, stop: &Stop) -> Result<(), BenchError> {
+    fs::create_dir_all(&args.report).map_err(|source| failed(&args.report, source))?;
+    let server = Server::start(work)?;
+    let mut steps = plan::steps(&server);
+    steps.retain(|step| args.only.is_empty() || args.only.iter().any(|name| name == step.name));
+    let mut all = Vec::new();
+    let count = steps.len();
+    for (index, step) in steps.into_iter().enumerate() {
+        stop.check()?;
+        eprintln!("{} of {count}: margay {}", index + 1, step.command());
+        all.push(run_step(args, env, &server, step, stop)?);
+    }
+    let mount = server.mount.is_some();
+    server.stop();
+    let path = page::write(&args.report, &all, mount, env.clock.now())?;
+    let missing: Vec<&str> = all.iter().filter(|done| done.failure.is_some()).map(|done| done.step.name).collect();
+    println!("{}", path.display());
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(BenchError::Missed(format!("these suites failed, the page says why: {}", missing.join(", ")))),
+    }
+}
+
+/// Runs one suite as a command of its own; its words go to the terminal and beside its files.
+fn run_step(args: &AllArgs, env: &Env, server: &Server, step: Step, stop: &Stop) -> Result<Done, BenchError> {
+    let folder = args.report.join(step.name);
+    fs::create_dir_all(&folder).map_err(|source| failed(&folder, source))?;
+    let said = folder.join("stdout.txt");
+    let output = fs::File::create(&said).map_err(|source| failed(&said, source))?;
+    let began = env.clock.monotonic();
+    let mut command = server.command()?;
+    command.args(&step.arguments).arg("--report").arg(&folder);
+    command.stdin(Stdio::null()).stdout(output).stderr(Stdio::piped());
+    // A group of its own, so that Ctrl-C reaches the suite once, from here.
+    let mut child = command.process_group(0).spawn().map_err(|source| failed(&folder, source))?;
+    let errors = child.stderr.take();
+    let reader = std::thread::spawn(move || errors.map(|errors| io::read_to_string(errors).unwrap_or_default()));
+    let mut told = false;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(|source| failed(&folder, source))? {
+            break status;
+        }
+        if stop.is_set() && !told {
+            told = true;
+            interrupt(child.id());
+        }
+        std::thread::sleep(LOOK_STEP);
+    };
+    stop.check()?;
+    let errors = reader.join().ok().flatten().unwrap_or_default();
+    let seconds = (env.clock.monotonic() - began).as_secs_f64();
+    let failure = failure_of(status, &errors);
+    match &failure {
+        None => eprintln!("   {seconds:.0} s"),
+        Some(failure) => eprintln!("   failed: {failure}"),
+    }
+    Ok(Done { step, seconds, failure })
+}
+
+fn failure_of(status: ExitStatus, errors: &str) -> Option<String> {
+    if status.success() {
+        return None;
+    }
+    let last = errors.lines().rev().find(|line| !line.trim().is_empty());
+    Some(last.map_or_else(|| status.to_string(), str::to_owned))
+}
+
+fn interrupt(process: u32) {
+    // Fails only when it has ended by itself.
+    let _ = Command::new("kill").arg("-INT").arg(process.to_string()).stdin(Stdio::null()).status();
+}
