@@ -64,7 +64,9 @@ fn failed(error: &Error) -> Errno {
         | Error::RetentionOver
         | Error::KeyNotApplicable
         | Error::NotShareable
+        | Error::TooManyParts
         | Error::WrongLength
+        | Error::WrongOffset(_)
         | Error::InvalidRange => Errno::IO,
     };
     if number == Errno::IO {

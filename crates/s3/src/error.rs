@@ -80,6 +80,7 @@ codes! {
     InvalidRetentionPeriod 400 "Default retention period must be a positive integer value.";
     InvalidToken 400 "The provided token is malformed or otherwise not valid.";
     InvalidURI 400 "Couldn't parse the specified URI.";
+    InvalidWriteOffset 400 "The write offset value that you specified does not match the current object size.";
     KeyTooLongError 400 "Your key is too long";
     MalformedPOSTRequest 400 "The body of your POST request is not well-formed multipart/form-data.";
     MalformedPolicy 400 "Policies must be valid JSON in the form of a policy.";
@@ -121,6 +122,7 @@ codes! {
     SignatureDoesNotMatch 403 "The request signature we calculated does not match the signature you provided. Check your key and signing method.";
     SlowDown 503 "Please reduce your request rate.";
     StorageFull 507 "The server's disk is full; delete objects or add space.";
+    TooManyParts 400 "You have attempted to add more parts than the maximum of 10000 that are allowed for this object.";
     UnexpectedContent 400 "This request does not support content";
     UnresolvableGrantByEmailAddress 400 "The e-mail address you provided does not match any account on record.";
     ValidationError 400 "A parameter is missing or has a wrong value.";
@@ -245,6 +247,8 @@ impl From<volume::Error> for S3Error {
             E::PreconditionFailed => Code::PreconditionFailed.into(),
             E::NotModified => Code::NotModified.into(),
             E::WrongLength => Code::IncompleteBody.into(),
+            E::WrongOffset(size) => S3Error::from(Code::InvalidWriteOffset).with("ObjectSize", size.to_string()),
+            E::TooManyParts => Code::TooManyParts.into(),
             E::InvalidRange => Code::InvalidRange.into(),
             E::QuotaExceeded => Code::QuotaExceeded.into(),
             E::Full => Code::StorageFull.into(),

@@ -145,6 +145,7 @@ fn by_headers(part: &str) -> Vec<Attack> {
         with("CopyObject", "PUT", "/lair/loot", &[("x-amz-copy-source", "vault%2Fkey")], ""),
         with("CopyObject", "PUT", "/lair/loot", &[("x-amz-copy-source", "/vault/key?versionId=null")], ""),
         with("UploadPartCopy", "PUT", &format!("/vault/key?{part}"), &[("x-amz-copy-source", "/lair/stone")], ""),
+        with("PutObject", "PUT", "/vault/key", &[("x-amz-write-offset-bytes", "0")], "lead"),
         with("RenameObject", "PUT", "/vault/new?renameObject", &[("x-amz-rename-source", "/vault/key")], ""),
         // What the path says counts, whatever a source says.
         with("RenameObject", "PUT", "/vault/key?renameObject", &[("x-amz-rename-source", "/lair/stone")], ""),

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use margay_env::Timestamp;
 
 use crate::encryption::{CustomerKey, WrappingKey};
@@ -204,6 +205,27 @@ pub struct Deleted {
     pub marker: bool,
 }
 
+#[derive(Clone, Debug)]
+pub struct AppendRequest<'a> {
+    pub bucket: &'a str,
+    pub key: &'a str,
+    /// Bytes that the object has.
+    pub offset: u64,
+    /// Of the bytes that are added.
+    pub etag: ETag,
+    /// The object's document of its data key, with which the bytes that are added are encrypted.
+    pub encryption: Option<Bytes>,
+    pub condition: WriteCondition,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppendOutcome {
+    pub etag: ETag,
+    pub modified: Timestamp,
+    /// Bytes of the whole object.
+    pub size: u64,
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct CopyRequest<'a> {
     pub source_bucket: &'a str,
@@ -388,6 +410,11 @@ pub enum Error {
     NotModified,
     #[error("fewer or more bytes came than were announced")]
     WrongLength,
+    /// An append began elsewhere than at the object's end.
+    #[error("the object has {0} bytes")]
+    WrongOffset(u64),
+    #[error("the object has {PART_NUMBER_MAX} parts already")]
+    TooManyParts,
     #[error("the range lies outside the object")]
     InvalidRange,
     #[error("the bucket would hold more than its quota")]

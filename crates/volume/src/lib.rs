@@ -8,6 +8,7 @@
 //! Not here:   HTTP, XML, signatures (s3), FUSE (fuse), storage (meta, segment).
 
 pub mod api;
+mod append_object;
 mod blocking;
 mod bucket;
 mod bucket_quota;

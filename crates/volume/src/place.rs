@@ -58,7 +58,8 @@ pub(crate) fn place_part(draft: &mut Draft, body: &Body) -> Placed {
     }
 }
 
-fn count_runs(draft: &mut Draft, runs: &[Run]) {
+/// Counts runs that become named.
+pub(crate) fn count_runs(draft: &mut Draft, runs: &[Run]) {
     for run in runs {
         draft.add(key::live(run.segment, Live::Gained), run.len as i64);
     }

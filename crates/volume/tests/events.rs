@@ -146,6 +146,27 @@ fn writers_side_by_side_are_told_in_the_order_of_their_commits() {
 }
 
 #[test]
+fn an_append_is_told_with_the_whole_size() {
+    let world = world(100);
+    put(&world, "k").unwrap();
+    let append = |bucket: &'static str, offset| {
+        let etag = ETag { digest: [8; 16], parts: 0 };
+        let condition = WriteCondition::None;
+        let request = AppendRequest { bucket, key: "k", offset, etag, encryption: None, condition };
+        wait(world.volume.append_object(request, world.stage(bucket, b"more")))
+    };
+    assert!(matches!(append("bucket", 4), Err(Error::WrongOffset(5))));
+    let grown = append("bucket", 5).unwrap();
+    let queued = wait(world.volume.queued_events("t", 9)).unwrap();
+    let told: Vec<_> = queued.iter().map(|queued| (queued.event.kind, queued.event.size, queued.event.etag)).collect();
+    assert_eq!(told[1..], [(EventKind::Put, 9, grown.etag)]);
+    for versioning in [Versioning::Enabled, Versioning::Suspended] {
+        wait(world.volume.set_versioning("bucket", versioning)).unwrap();
+        assert!(matches!(append("bucket", 9), Err(Error::KeepsVersions)));
+    }
+}
+
+#[test]
 fn versions_and_delete_markers_are_told_with_their_ids() {
     let world = world(100);
     wait(world.volume.set_versioning("bucket", Versioning::Enabled)).unwrap();

@@ -44,6 +44,9 @@ fn bytes_are_counted() {
     world.put("b", "empty", b"").unwrap();
     let copy = CopyRequest { source_bucket: "b", source_key: "a", bucket: "b", key: "copy", ..CopyRequest::default() };
     refused(wait(world.volume.copy_object(copy)));
+    let (etag, condition) = (etag_of(b"1"), WriteCondition::None);
+    let append = AppendRequest { bucket: "b", key: "a", offset: 600, etag, encryption: None, condition };
+    refused(wait(world.volume.append_object(append, world.stage("b", b"1"))));
     wait(world.volume.rename("b", "a", "moved", &WriteCondition::None)).unwrap();
     // A lower quota keeps what is there.
     wait(world.volume.set_quota("b", Quota { bytes: Some(10), objects: None })).unwrap();

@@ -6,6 +6,7 @@
 
 mod abort_multipart_upload;
 mod acl;
+mod append;
 pub(crate) mod bucket_accelerate;
 mod bucket_cors;
 mod bucket_encryption;

@@ -3,7 +3,7 @@
 use http::{HeaderName, StatusCode};
 use margay_volume::{ETag, PART_BYTES_MAX, PutRequest, ReadCondition, WriteCondition};
 
-use super::{Call, checksum, object_tagging};
+use super::{Call, append, checksum, object_tagging};
 use crate::access::new_list;
 use crate::body::{Computed, Want};
 use crate::error::{Code, S3Error};
@@ -13,8 +13,18 @@ use crate::op::encryption::WriteKey;
 use crate::payload::{Length, Payload};
 use crate::reply::Reply;
 
-pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
-    let condition = write_condition(call.headers)?;
+pub(crate) async fn run(call: &Call<'_>, mut payload: Payload) -> Result<Reply, S3Error> {
+    let mut condition = write_condition(call.headers)?;
+    if let Some(offset) = append::offset(call)? {
+        match append::run(call, payload, offset).await? {
+            Ok(reply) => return Ok(reply),
+            Err(unread) => payload = unread,
+        }
+        // There is nothing to append to: whoever makes the object first wins.
+        if condition == WriteCondition::None {
+            condition = WriteCondition::Absent;
+        }
+    }
     let mut headers = content::collect(call.headers)?;
     let mut documents = object_tagging::of_request(call)?;
     documents.extend(lock::collect(call.headers)?);

@@ -227,7 +227,7 @@ implemented! {
     PutBucketVersioning true query [], headers [SETTING];
     PutBucketWebsite true query [], headers [SETTING];
     PutObject true query [], headers [OBJECT, CONTENT, ACL, BODY, CHECKSUM_VALUES, CUSTOMER_KEY, ENCRYPTION, LOCKS,
-        TAGGING, WRITE_CONDITION];
+        TAGGING, WRITE_CONDITION, &[("x-amz-write-offset-bytes", Any)]];
     PutObjectAcl true query [VERSION], headers [SETTING, ACL, BUCKET_ACL, &[PAYER]];
     PutObjectLegalHold true query [VERSION], headers [SETTING, &[PAYER]];
     PutObjectLockConfiguration true query [], headers [SETTING, &[PAYER]];

@@ -1,0 +1,195 @@
+//! Append: an object that holds the old one's bytes and more behind them.
+//!
+//! Why:        a log that grows must not be sent again; what is there stays where it is and is named by the new entry.
+//! Invariants: the old entry is asserted, so the bytes land behind those that the client knew. The new object has an
+//!             inode of its own, as after a PUT: who has the old file open keeps its content.
+//!             Each append is a part of the object, so that a stream of an encrypted one is a part too.
+//!             A bucket that keeps versions, and so any with object lock, is refused: what was there would have to stay.
+//! Not here:   the bytes (upload), other owners of runs (share).
+
+use bytes::Bytes;
+use margay_segment::{Extent, Run, SegmentId, add_checksums};
+use md5::{Digest, Md5};
+
+use crate::api::{AppendOutcome, AppendRequest, ETag, Error, OBJECT_BYTES_MAX, ObjectInfo, PART_NUMBER_MAX};
+use crate::documents;
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::event::{EventKind, Told};
+use crate::key;
+use crate::kinds::Document;
+use crate::names::Located;
+use crate::open::Volume;
+use crate::paths::{Done, Walk, split};
+use crate::place::{self, OBJECT_EXTENTS_MAX};
+use crate::put_object::{Current, check_key};
+use crate::record::data::{EXTENT_ROW_EXTENT_AT, extent_starts};
+use crate::record::multipart::encode_part_sizes;
+use crate::record::{Data, FileEntry};
+use crate::seen::Seen;
+use crate::upload::{Body, Staged};
+
+/// Stored checksums of the whole object; they are wrong behind an append.
+const CHECKSUM_HEADERS: &str = "x-amz-checksum-";
+
+/// The extents of the grown object, and the bytes of the one that travels with the commit.
+struct Grown {
+    extents: Vec<Extent>,
+    payload: Option<Payload>,
+}
+
+struct Payload {
+    /// With its checksums behind it, if it needs any.
+    bytes: Bytes,
+    len: u64,
+    extent: usize,
+}
+
+impl Volume {
+    /// `NoSuchKey` when there is nothing to append to, `Busy` when the object is no more the one whose data key the staged
+    /// bytes are encrypted with.
+    pub async fn append_object(&self, request: AppendRequest<'_>, staged: Staged) -> Result<AppendOutcome, Error> {
+        check_key(request.key)?;
+        self.check_room()?;
+        let done = self
+            .change(request.bucket, split(request.key), |walk, seen| self.try_append(walk, &request, &staged, seen));
+        self.answer(done).await
+    }
+
+    fn try_append(
+        &self,
+        walk: &Walk<'_>,
+        request: &AppendRequest<'_>,
+        staged: &Staged,
+        seen: &mut Seen,
+    ) -> Result<Done<AppendOutcome>, Refused> {
+        let current = self.current(walk, request.key, seen)?;
+        if current.object.keeps() {
+            return Err(Error::KeepsVersions.into());
+        }
+        request.condition.check(current.etag(walk))?;
+        let located = current.file.as_ref().ok_or(Error::NoSuchKey)?;
+        let old = &located.file;
+        if old.size != request.offset {
+            return Err(Error::WrongOffset(old.size).into());
+        }
+        let info = self.info(located, seen)?.ok_or(Refused::Conflict)?;
+        if info.documents.get(&Document::Encryption) != request.encryption.as_ref() {
+            // Replaced since the bytes were encrypted with its data key, or left plain.
+            return Err(Error::Busy.into());
+        }
+        assert_eq!(staged.encrypted, old.is_encrypted(), "what is added is encrypted as the object is");
+        let sizes = grown_sizes(&info, staged.len)?;
+        let etag = grown_etag(old.etag, request.etag, sizes.len());
+
+        let mut draft = Draft::default();
+        let ino = self.new_ino()?;
+        let kept = self.extents_of(old)?;
+        let grown = grow(&mut draft, old, kept.clone(), &staged.body)?;
+        let data = place::place_extents(&mut draft, ino, grown.extents.clone());
+        let ObjectInfo { mut headers, mut documents, .. } = info;
+        headers.retain(|name, _| !name.starts_with(CHECKSUM_HEADERS));
+        documents.remove(&Document::Upload);
+        let mut file = FileEntry::new(ino, old.size + staged.len, etag, self.now(), data, headers);
+        self.check_added(walk, &current, &file)?;
+        self.bequeath(&mut draft, &current, &mut file)?;
+        documents::draft_new(&mut draft, &mut file, &documents)?;
+        let replaced = self.draft_kept_runs(&mut draft, located, &mut file, kept.as_deref().unwrap_or_default())?;
+        let current = Current { file: Some(replaced), ..current };
+        let key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
+        draft.put(key::part_sizes(ino), encode_part_sizes(&sizes));
+        let outcome = AppendOutcome { etag, modified: file.modified, size: file.size };
+        let told = Told { kind: EventKind::Put, key: request.key, size: file.size, etag, version: None };
+        self.draft_event(&mut draft, &walk.path, &told)?;
+        put_grown(&mut draft, key, file, grown)?;
+        let seq = self.commit(draft)?;
+        Ok(Done::Changed(outcome, seq))
+    }
+
+    /// Drafts that the new file owns the old one's runs: beside it while that has other names, else in its place.
+    /// Gives the old file as it is to be let go of.
+    fn draft_kept_runs(
+        &self,
+        draft: &mut Draft,
+        old: &Located,
+        new: &mut FileEntry,
+        kept: &[Extent],
+    ) -> Result<Located, Error> {
+        if old.linked() && old.file.links > 1 {
+            new.shared = true;
+            self.share_runs(draft, old, new.ino, kept)?;
+            return Ok(old.clone());
+        }
+        new.shared = old.file.shared;
+        if old.file.shared {
+            self.hand_over(draft, old.file.ino, new.ino, kept)?;
+        }
+        if old.file.data == Data::Rows {
+            self.delete_rows(draft, &key::extents(old.file.ino))?;
+        }
+        // Without data no run is let go of with it.
+        let file = FileEntry { data: Data::Inline(Vec::new()), ..old.file.clone() };
+        Ok(Located { file, ..old.clone() })
+    }
+}
+
+fn grown_sizes(info: &ObjectInfo, more: u64) -> Result<Vec<u64>, Error> {
+    let mut sizes = match info.part_sizes.is_empty() {
+        true => vec![info.size],
+        false => info.part_sizes.clone(),
+    };
+    sizes.push(more);
+    if info.size + more > OBJECT_BYTES_MAX {
+        return Err(Error::TooLarge);
+    }
+    if sizes.len() > usize::from(PART_NUMBER_MAX) { Err(Error::TooManyParts) } else { Ok(sizes) }
+}
+
+/// Made from both ETags, since the old bytes are not read.
+fn grown_etag(old: ETag, more: ETag, parts: usize) -> ETag {
+    let digest = Md5::new().chain_update(old.digest).chain_update(more.digest).finalize();
+    ETag { digest: digest.into(), parts: parts as u16 }
+}
+
+/// The old extents and the new ones; bytes that were inline go before a small body in one run.
+fn grow(draft: &mut Draft, old: &FileEntry, kept: Option<Vec<Extent>>, body: &Body) -> Result<Grown, Error> {
+    let mut extents = kept.unwrap_or_default();
+    let mut payload = match &old.data {
+        Data::Inline(bytes) => bytes.clone(),
+        Data::Extents(_) | Data::Rows => Vec::new(),
+    };
+    let runs = match body {
+        Body::Small(bytes) => {
+            payload.extend_from_slice(bytes);
+            Vec::new()
+        }
+        Body::Runs(runs) => runs.clone(),
+    };
+    let mut placed = None;
+    if !payload.is_empty() {
+        let len = payload.len() as u64;
+        let crc = add_checksums(&mut payload);
+        placed = Some(Payload { bytes: payload.into(), len, extent: extents.len() });
+        extents.push(Extent::whole(Run { segment: SegmentId(0), offset: 0, len, crc }));
+    }
+    place::count_runs(draft, &runs);
+    extents.extend(runs.into_iter().map(Extent::whole));
+    if extents.len() > OBJECT_EXTENTS_MAX { Err(Error::TooLarge) } else { Ok(Grown { extents, payload: placed }) }
+}
+
+/// Writes the entry, and tells the engine where to name the payload.
+fn put_grown(draft: &mut Draft, key: Vec<u8>, mut file: FileEntry, grown: Grown) -> Result<(), Error> {
+    let ino = file.ino;
+    let put = place::put_entry(draft, key, &mut file)?;
+    let Some(Payload { bytes, len, extent }) = grown.payload else { return Ok(()) };
+    let place = match put.first_extent {
+        Some(first) => (put.write, first + extent_starts(grown.extents.iter())[extent]),
+        None => {
+            let offset = grown.extents[..extent].iter().map(|extent| extent.len).sum();
+            let write = draft.write_of(&key::extent(ino, offset)).expect("an extent row of the new file is written");
+            (write, EXTENT_ROW_EXTENT_AT)
+        }
+    };
+    draft.attach_payload(bytes, len, [place]);
+    Ok(())
+}
