@@ -17,15 +17,17 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use margay_env::{Env, Timestamp};
-use margay_iam::registry::{Account, Change, Identity, Kind, Order, Record, Registry, Role};
+use margay_iam::registry::{Account, Change, ChangeError, Identity, Kind, Order, Record, Registry};
 use margay_s3::auth::{Credential, Secret};
-use margay_s3::identities::{AccountName, Found, Identities as Asked, NewSession, SessionKeys};
+use margay_s3::identities::{
+    AccountName, Found, Identities as Asked, NewKey, NewSession, OrderError, Ordered, SessionKeys,
+};
 use margay_volume::{Error, IdentityChange, Volume};
 
 pub use self::orders::Wanted;
 pub use self::seal::SealKey;
 use crate::exit::Failure;
-use crate::keys::RootKeys;
+use crate::keys::{self, RootKeys};
 
 /// Where orders go, on the control socket and the admin port.
 pub const ORDER_PATH: &str = "/identities";
@@ -57,7 +59,7 @@ impl std::fmt::Debug for Identities {
 /// What is stored, as requests see it.
 #[derive(Default)]
 struct State {
-    registry: Registry,
+    registry: Arc<Registry>,
     secrets: HashMap<String, Secret>,
     generation: u64,
 }
@@ -111,34 +113,37 @@ impl Identities {
                 ),
             }
         }
+        let registry = Arc::new(registry);
         self.state.store(Arc::new(State { registry, secrets, generation: stored.generation }));
         Ok(())
     }
 
-    /// Carries out an order. The error is one line.
-    async fn carry_out(&self, order: Order) -> Result<(), String> {
+    /// Carries out an order.
+    async fn carry_out(&self, order: Order) -> Result<(), OrderError> {
+        let failed = |error: Error| OrderError::Failed(format!("the change cannot be stored: {error}"));
         let _turn = self.turn.lock().await;
         for _ in 0..TRIES_MAX {
             let state = self.state.load_full();
             let now = self.env.clock.now().seconds();
-            let changes = state.registry.decide(order.clone(), now).map_err(|error| error.to_string())?;
+            let changes = state.registry.decide(order.clone(), now).map_err(OrderError::Refused)?;
             self.check_unused(&state.registry, &changes).await?;
             let rows: Vec<IdentityChange> = changes.iter().map(row).collect();
             let is_done = match self.volume.change_identities(state.generation, &rows).await {
                 Ok(_) => true,
                 Err(Error::PreconditionFailed) => false,
-                Err(error) => return Err(format!("the change cannot be stored: {error}")),
+                Err(error) => return Err(failed(error)),
             };
-            self.refresh().await.map_err(|error| error.to_string())?;
+            self.refresh().await.map_err(failed)?;
             if is_done {
                 return Ok(());
             }
         }
-        Err("others change users all the time; try again".to_owned())
+        Err(OrderError::Failed("others change users all the time; try again".to_owned()))
     }
 
     /// An account that owns buckets stays.
-    async fn check_unused(&self, registry: &Registry, changes: &[Change]) -> Result<(), String> {
+    async fn check_unused(&self, registry: &Registry, changes: &[Change]) -> Result<(), OrderError> {
+        let failed = |error: Error| OrderError::Failed(format!("the buckets cannot be listed: {error}"));
         let Some(account) = changes.iter().find_map(|change| match change {
             Change::Remove(Kind::Account, id) => registry.accounts.get(id),
             _ => None,
@@ -147,9 +152,10 @@ impl Identities {
         };
         let mut after: Option<String> = None;
         loop {
-            let page = self.volume.list_buckets("", after.as_deref(), 1000).await.map_err(|error| error.to_string())?;
+            let page = self.volume.list_buckets("", after.as_deref(), 1000).await.map_err(failed)?;
             if let Some(bucket) = page.iter().find(|bucket| bucket.owner == account.id) {
-                return Err(format!("the account {} owns the bucket {}; remove it first", account.id, bucket.name));
+                let message = format!("the account {} owns the bucket {}; remove it first", account.id, bucket.name);
+                return Err(OrderError::Refused(ChangeError::InUse(message)));
             }
             match page.last() {
                 Some(last) if page.len() == 1000 => after = Some(last.name.clone()),
@@ -170,8 +176,22 @@ fn row(change: &Change) -> IdentityChange {
 }
 
 impl Asked for Identities {
-    fn role(&self, name: &str) -> Option<Role> {
-        self.state.load().registry.roles.get(name).cloned()
+    fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.state.load().registry)
+    }
+
+    fn order(&self, order: Order) -> Ordered<'_> {
+        Box::pin(self.carry_out(order))
+    }
+
+    fn new_id(&self, beginning: &str) -> String {
+        keys::new_access_key(&self.env, beginning)
+    }
+
+    fn new_key(&self) -> Option<NewKey> {
+        let (id, secret) = (keys::new_access_key(&self.env, "AKIA"), keys::new_secret(&self.env));
+        let sealed = self.seal.seal_secret(&self.env, &id, &secret);
+        Some(NewKey { id, secret, sealed })
     }
 
     fn begin_session(&self, new: &NewSession) -> Option<SessionKeys> {

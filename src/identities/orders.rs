@@ -2,11 +2,16 @@
 //!
 //! Invariants: J1 a secret is in the answer of the order that made it, and in no other.
 
-use margay_iam::registry::{Account, Kind, NewUser, Order};
+use margay_iam::registry::{
+    Account, Entity as _, Group, Kind, NO_PATH, Named, NewGroup, NewRole, NewUser, Order, ROOT_ACCOUNT, Registry, Role,
+    SESSION_SECONDS_MAX, StoredPolicy, Tags, User,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Identities, root_account};
+use margay_s3::identities::{Identities as _, NewKey, OrderError};
+
+use super::Identities;
 use crate::keys;
 
 /// What is wanted.
@@ -123,9 +128,8 @@ impl Identities {
                 return self.create_key(user, access_key, secret_key).await;
             }
             Wanted::RotateKey { access_key } => {
-                let (id, secret) = (keys::new_access_key(&self.env, "AKIA"), keys::new_secret(&self.env));
-                let sealed = self.seal.seal_secret(&self.env, &id, &secret);
-                self.carry_out(Order::RotateKey { old: access_key, id: id.clone(), sealed }).await?;
+                let NewKey { id, secret, sealed } = self.made_key();
+                self.do_it(Order::RotateKey { old: access_key, id: id.clone(), sealed }).await?;
                 return Ok(json!({ "access_key": id, "secret_key": secret }));
             }
             Wanted::ListUsers
@@ -134,39 +138,70 @@ impl Identities {
             | Wanted::ListPolicies
             | Wanted::GetPolicy { .. }
             | Wanted::ListKeys { .. } => return self.show(wanted),
-            Wanted::DeleteUser { name } => Order::DeleteUser { name },
-            Wanted::EnableUser { name } => Order::SetUserDisabled { name, disabled: false },
-            Wanted::DisableUser { name } => Order::SetUserDisabled { name, disabled: true },
-            Wanted::CreateGroup { name, of } => Order::CreateGroup { name, account: self.account_of(of)? },
-            Wanted::DeleteGroup { name } => Order::DeleteGroup { name },
-            Wanted::JoinGroup { user, group } => Order::JoinGroup { user, group },
-            Wanted::LeaveGroup { user, group } => Order::LeaveGroup { user, group },
-            Wanted::CreateRole { name, of, trust } => Order::CreateRole { name, account: self.account_of(of)?, trust },
-            Wanted::DeleteRole { name } => Order::DeleteRole { name },
-            Wanted::PutPolicy { name, document } => Order::PutPolicy { name, document },
-            Wanted::DeletePolicy { name } => Order::DeletePolicy { name },
-            Wanted::Attach { policy, user, group, role } => {
-                let (kind, to) = holder(user, group, role)?;
-                Order::Attach { policy, kind, to }
+            Wanted::DeleteUser { name } => Order::DeleteUser { user: name.into(), bare: false },
+            Wanted::EnableUser { name } => Order::SetUserDisabled { user: name.into(), disabled: false },
+            Wanted::DisableUser { name } => Order::SetUserDisabled { user: name.into(), disabled: true },
+            Wanted::CreateGroup { name, of } => {
+                let (id, account) = (self.new_id("AGPA"), self.account_of(of)?);
+                Order::CreateGroup(NewGroup { id, name, path: NO_PATH.to_owned(), account })
             }
-            Wanted::Detach { policy, user, group, role } => {
+            Wanted::DeleteGroup { name } => Order::DeleteGroup { group: name.into(), bare: false },
+            Wanted::JoinGroup { user, group } => Order::JoinGroup { user: user.into(), group: group.into() },
+            Wanted::LeaveGroup { user, group } => Order::LeaveGroup { user: user.into(), group: group.into() },
+            Wanted::CreateRole { name, of, trust } => Order::CreateRole(NewRole {
+                id: self.new_id("AROA"),
+                name,
+                path: NO_PATH.to_owned(),
+                account: self.account_of(of)?,
+                description: String::new(),
+                trust,
+                session_seconds_max: SESSION_SECONDS_MAX,
+                tags: Tags::new(),
+            }),
+            Wanted::DeleteRole { name } => Order::DeleteRole { role: name.into(), bare: false },
+            Wanted::PutPolicy { name, document } => Order::PutPolicy {
+                id: self.new_id("ANPA"),
+                policy: policy(&name),
+                path: NO_PATH.to_owned(),
+                description: String::new(),
+                document,
+                new: false,
+            },
+            Wanted::DeletePolicy { name } => Order::DeletePolicy { policy: policy(&name) },
+            Wanted::Attach { policy: name, user, group, role } => {
+                let (kind, to) = holder(user, group, role)?;
+                Order::Attach { policy: policy(&name), kind, to }
+            }
+            Wanted::Detach { policy: name, user, group, role } => {
                 let (kind, from) = holder(user, group, role)?;
-                Order::Detach { policy, kind, from }
+                Order::Detach { policy: policy(&name), kind, from }
             }
             Wanted::DeleteKey { access_key } => Order::DeleteKey { id: access_key },
             Wanted::EnableKey { access_key } => Order::SetKeyDisabled { id: access_key, disabled: false },
             Wanted::DisableKey { access_key } => Order::SetKeyDisabled { id: access_key, disabled: true },
         };
-        self.carry_out(order).await?;
+        self.do_it(order).await?;
         Ok(json!({ "done": true }))
+    }
+
+    /// Carries out an order. The error is one line.
+    async fn do_it(&self, order: Order) -> Result<(), String> {
+        self.carry_out(order).await.map_err(|error| match error {
+            OrderError::Refused(error) => error.to_string(),
+            OrderError::Failed(error) => error,
+        })
+    }
+
+    fn made_key(&self) -> NewKey {
+        self.new_key().expect("access keys are kept here")
     }
 
     /// The id of a user's account; without a user that of the root keys.
     fn account_of(&self, user: Option<String>) -> Result<String, String> {
-        let Some(user) = user else { return Ok(root_account().id) };
-        let state = self.state.load();
-        let found = state.registry.users.get(&user).map(|user| user.account.clone());
-        found.ok_or_else(|| format!("there is no user {user}"))
+        let Some(user) = user else { return Ok(ROOT_ACCOUNT.to_owned()) };
+        let registry = self.registry();
+        let found = registry.find_named::<User>(&user.into()).map(|user| user.account.clone());
+        found.map_err(|error| error.to_string())
     }
 
     async fn create_user(&self, wanted: Wanted) -> Result<Value, String> {
@@ -203,28 +238,31 @@ impl Identities {
         if let Some(account) = &made {
             answer["canonical_id"] = json!(account.canonical_id);
         }
-        self.carry_out(Order::CreateUser(NewUser { name: name.clone(), account: made, joins })).await?;
-        let key = self.create_key(name, access_key, secret_key).await?;
+        let id = self.new_id("AIDA");
+        let named = format!("{}/{name}", made.as_ref().map_or(&joins, |account| &account.id));
+        let (path, tags) = (NO_PATH.to_owned(), Tags::new());
+        self.do_it(Order::CreateUser(NewUser { id, name, path, account: made, joins, tags })).await?;
+        let key = self.create_key(named, access_key, secret_key).await?;
         answer["access_key"] = key["access_key"].clone();
         answer["secret_key"] = key["secret_key"].clone();
         Ok(answer)
     }
 
     async fn create_key(&self, user: String, id: Option<String>, secret: Option<String>) -> Result<Value, String> {
-        let (id, secret) = match (id, secret) {
-            (None, None) => (keys::new_access_key(&self.env, "AKIA"), keys::new_secret(&self.env)),
+        let key = match (id, secret) {
+            (None, None) => self.made_key(),
             (Some(id), Some(secret)) => {
                 keys::check(&id, &secret)?;
-                (id, secret)
+                let sealed = self.seal.seal_secret(&self.env, &id, &secret);
+                NewKey { id, secret, sealed }
             }
             _ => return Err("give both an access key and a secret key, or none".to_owned()),
         };
-        if self.root.as_ref().is_some_and(|(root, _)| *root == id) {
-            return Err(format!("{id} is the access key of root"));
+        if self.root.as_ref().is_some_and(|(root, _)| *root == key.id) {
+            return Err(format!("{} is the access key of root", key.id));
         }
-        let sealed = self.seal.seal_secret(&self.env, &id, &secret);
-        self.carry_out(Order::CreateKey { id: id.clone(), user, sealed }).await?;
-        Ok(json!({ "access_key": id, "secret_key": secret }))
+        self.do_it(Order::CreateKey { id: key.id.clone(), user: user.into(), sealed: key.sealed }).await?;
+        Ok(json!({ "access_key": key.id, "secret_key": key.secret }))
     }
 
     fn new_account_id(&self) -> String {
@@ -240,60 +278,83 @@ impl Identities {
 
     /// What is stored, without secrets.
     fn show(&self, wanted: Wanted) -> Result<Value, String> {
-        let state = self.state.load();
-        let registry = &state.registry;
-        let list = match wanted {
-            Wanted::ListUsers => {
-                let user = |user: &margay_iam::registry::User| {
-                    let account = registry.accounts.get(&user.account);
-                    let keys: Vec<&str> =
-                        registry.keys.values().filter(|key| key.user == user.name).map(|key| key.id.as_str()).collect();
-                    json!({
-                        "user": user.name, "account_id": user.account, "account": user.is_account,
-                        "canonical_id": account.map(|account| &account.canonical_id),
-                        "display_name": account.map(|account| &account.display_name),
-                        "email": account.and_then(|account| account.email.as_ref()),
-                        "disabled": user.disabled, "groups": user.groups, "policies": user.policies, "access_keys": keys,
-                    })
+        let registry = &*self.registry();
+        let list: Vec<Value> = match wanted {
+            Wanted::ListUsers => registry.users.values().map(|user| show_user(registry, user)).collect(),
+            Wanted::ListGroups => {
+                let group = |group: &Group| {
+                    let policies = names_of(registry, &group.policies);
+                    json!({ "group": group.name, "account_id": group.account, "policies": policies })
                 };
-                registry.users.values().map(user).collect()
+                registry.groups.values().map(group).collect()
             }
-            Wanted::ListGroups => registry
-                .groups
-                .values()
-                .map(|group| json!({ "group": group.name, "account_id": group.account, "policies": group.policies }))
-                .collect(),
-            Wanted::ListRoles => registry
-                .roles
-                .values()
-                .map(|role| {
-                    let arn = format!("arn:aws:iam::{}:role/{}", role.account, role.name);
-                    json!({ "role": role.name, "arn": arn, "account_id": role.account, "policies": role.policies })
-                })
-                .collect(),
-            Wanted::ListPolicies => registry.policies.keys().map(|name| json!({ "policy": name })).collect(),
+            Wanted::ListRoles => {
+                let role = |role: &Role| {
+                    let policies = names_of(registry, &role.policies);
+                    json!({ "role": role.name, "arn": role.arn(), "account_id": role.account, "policies": policies })
+                };
+                registry.roles.values().map(role).collect()
+            }
+            Wanted::ListPolicies => {
+                let policy = |policy: &StoredPolicy| json!({ "policy": policy.name, "account_id": policy.account });
+                registry.policies.values().map(policy).collect()
+            }
             Wanted::GetPolicy { name } => {
-                let policy = registry.policies.get(&name).ok_or_else(|| format!("there is no policy {name}"))?;
-                return serde_json::from_str(&policy.document).map_err(|error| error.to_string());
+                let found = registry.find_named::<StoredPolicy>(&policy(&name)).map_err(|error| error.to_string())?;
+                return serde_json::from_str(&found.document).map_err(|error| error.to_string());
             }
-            Wanted::ListKeys { user } => registry
-                .keys
-                .values()
-                .filter(|key| user.as_ref().is_none_or(|user| key.user == *user))
-                .map(|key| json!({ "access_key": key.id, "user": key.user, "disabled": key.disabled, "created": key.created }))
-                .collect(),
+            Wanted::ListKeys { user } => {
+                let user = user.map(|user| registry.find_named::<User>(&user.into())).transpose();
+                let user = user.map_err(|error| error.to_string())?;
+                let wanted = registry.keys.values().filter(|key| user.is_none_or(|user| key.user == user.id));
+                let name = |id: &String| registry.users.get(id).map(|user| user.name.clone());
+                wanted
+                    .map(|key| {
+                        json!({
+                            "access_key": key.id, "user": name(&key.user), "disabled": key.disabled,
+                            "created": key.created,
+                        })
+                    })
+                    .collect()
+            }
             _ => Vec::new(),
         };
         Ok(Value::Array(list))
     }
 }
 
+fn show_user(registry: &Registry, user: &User) -> Value {
+    let account = registry.accounts.get(&user.account);
+    let keys: Vec<&str> = registry.keys.values().filter(|key| key.user == user.id).map(|key| key.id.as_str()).collect();
+    let groups: Vec<&str> =
+        user.groups.iter().filter_map(|id| registry.groups.get(id)).map(|group| group.name.as_str()).collect();
+    json!({
+        "user": user.name, "account_id": user.account, "account": user.is_account,
+        "canonical_id": account.map(|account| &account.canonical_id),
+        "display_name": account.map(|account| &account.display_name),
+        "email": account.and_then(|account| account.email.as_ref()),
+        "disabled": user.disabled, "groups": groups, "policies": names_of(registry, &user.policies),
+        "access_keys": keys,
+    })
+}
+
+/// The names of attached policies.
+fn names_of(registry: &Registry, ids: &[String]) -> Vec<String> {
+    ids.iter().filter_map(|id| registry.attached_policy(id)).map(|(name, _)| name).collect()
+}
+
+/// A policy as an operator names it: without an account it is one of the account of root.
+fn policy(name: &str) -> Named {
+    let named = Named::from(name);
+    Named { account: named.account.or_else(|| Some(ROOT_ACCOUNT.to_owned())), ..named }
+}
+
 /// Exactly one of the three.
-fn holder(user: Option<String>, group: Option<String>, role: Option<String>) -> Result<(Kind, String), String> {
+fn holder(user: Option<String>, group: Option<String>, role: Option<String>) -> Result<(Kind, Named), String> {
     match (user, group, role) {
-        (Some(user), None, None) => Ok((Kind::User, user)),
-        (None, Some(group), None) => Ok((Kind::Group, group)),
-        (None, None, Some(role)) => Ok((Kind::Role, role)),
+        (Some(user), None, None) => Ok((Kind::User, user.into())),
+        (None, Some(group), None) => Ok((Kind::Group, group.into())),
+        (None, None, Some(role)) => Ok((Kind::Role, role.into())),
         _ => Err("name one user, group or role".to_owned()),
     }
 }

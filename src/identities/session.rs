@@ -66,7 +66,12 @@ pub(super) fn find(seal: &SealKey, registry: &Registry, access_key: &str, token:
     let identity = match (&content.role, &content.user) {
         (Some(role), _) => registry.session(role, &content.session, policy),
         (None, Some(user)) => {
-            registry.user(user).map(|identity| Identity { session_policy: policy, ..Identity::clone(&identity) })
+            let with = |identity: Arc<Identity>| Identity {
+                session_policy: policy,
+                is_temporary: true,
+                ..Identity::clone(&identity)
+            };
+            registry.user(user).map(with)
         }
         (None, None) => None,
     };

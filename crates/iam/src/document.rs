@@ -98,12 +98,29 @@ impl Policy {
         if statements.is_empty() {
             return Err(PolicyError::Form("there is no statement".to_owned()));
         }
+        let mut sids: Vec<&str> =
+            statements.iter().filter_map(|statement| statement.sid.as_deref()).filter(|sid| !sid.is_empty()).collect();
+        sids.sort_unstable();
+        if strict && let Some(pair) = sids.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(PolicyError::Form(format!("several statements have the Sid {}", pair[0])));
+        }
         let read = |(index, statement): (usize, StatementJson)| {
             let name = statement.sid.clone().filter(|sid| !sid.is_empty()).unwrap_or_else(|| format!("#{}", index + 1));
             let fail = |reason| PolicyError::Statement { statement: name.clone(), reason };
             read_statement(statement, name.clone(), kind, Form { variables, strict }).map_err(fail)
         };
         Ok(Policy { statements: statements.into_iter().enumerate().map(read).collect::<Result<_, _>>()? })
+    }
+
+    /// The same policy as one of an account: principals without an account are of that one.
+    #[must_use]
+    pub fn owned_by(mut self, account: &str) -> Policy {
+        for statement in &mut self.statements {
+            if let Some(Listed::These(principals) | Listed::AllBut(principals)) = &mut statement.principals {
+                principals.owned_by(account);
+            }
+        }
+        self
     }
 
     /// What this policy alone says.

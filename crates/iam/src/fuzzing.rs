@@ -29,7 +29,7 @@ pub fn policy(bytes: &[u8]) {
         let Ok(policy) = Policy::parse(kind, bytes) else { continue };
         assert_eq!(stored.as_ref(), Ok(&policy), "what may be set can be read again");
         let _ = policy.is_public();
-        for who in [Who::Anonymous, Who::Account, Who::User { name: "ann" }] {
+        for who in [Who::Anonymous, Who::Account, Who::User { path: "/", name: "ann" }] {
             let account = if who == Who::Anonymous { "" } else { "111111111111" };
             let caller = Caller { who, account, canonical_id: "c1" };
             for (action, resource) in [("s3:GetObject", "arn:aws:s3:::b/k"), ("s3:ListBucket", "arn:aws:s3:::b")] {

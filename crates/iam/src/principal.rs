@@ -23,6 +23,8 @@ pub enum Who<'a> {
     /// The account itself, which may do everything with what is its own.
     Account,
     User {
+        /// Where it is filed; names are unique without it.
+        path: &'a str,
         name: &'a str,
     },
     /// A temporary session in a role.
@@ -45,7 +47,7 @@ impl Caller<'_> {
         match self.who {
             Who::Anonymous => String::new(),
             Who::Account => format!("arn:aws:iam::{}:root", self.account),
-            Who::User { name } => format!("arn:aws:iam::{}:user/{name}", self.account),
+            Who::User { path, name } => format!("arn:aws:iam::{}:user{path}{name}", self.account),
             Who::Role { role, session } => format!("arn:aws:sts::{}:assumed-role/{role}/{session}", self.account),
             Who::Federated { provider } => format!("arn:aws:iam::{}:oidc-provider/{provider}", self.account),
         }
@@ -71,7 +73,7 @@ enum Principal {
     Everybody,
     Account(String),
     CanonicalUser(String),
-    /// An empty account stands for any: names of users are unique in a server.
+    /// An empty account stands for the one that the policy belongs to (`Principals::owned_by`), and until then for none.
     User {
         account: String,
         name: String,
@@ -120,6 +122,19 @@ impl Principals {
         if principals.is_empty() { Err("no principal is named") } else { Ok(Principals(principals)) }
     }
 
+    /// Puts the account that the policy belongs to where none is named.
+    pub(crate) fn owned_by(&mut self, owner: &str) {
+        for principal in &mut self.0 {
+            if let Principal::User { account, .. }
+            | Principal::Role { account, .. }
+            | Principal::Session { account, .. } = principal
+                && account.is_empty()
+            {
+                owner.clone_into(account);
+            }
+        }
+    }
+
     pub(crate) fn has_everybody(&self) -> bool {
         self.0.contains(&Principal::Everybody)
     }
@@ -148,7 +163,7 @@ fn parse_aws(name: &str) -> Result<Principal, &'static str> {
         return Err(WRONG);
     }
     let account = account.to_owned();
-    // A path before the name, as AWS allows it, plays no part: names are unique without it.
+    // A path before the name plays no part: names are unique in an account without it.
     let last = |path: &str| path.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned).ok_or(WRONG);
     match (service, rest.split_once('/')) {
         ("iam", None) if rest == "root" && !account.is_empty() => Ok(Principal::Account(account)),
@@ -170,7 +185,7 @@ fn is_account(text: &str) -> bool {
 
 impl Principal {
     fn fit(&self, caller: &Caller<'_>) -> Fit {
-        let here = |account: &String| account.is_empty() || account == caller.account;
+        let here = |account: &String| !account.is_empty() && account == caller.account;
         let exactly = |fits: bool| if fits { Fit::Caller } else { Fit::No };
         let whole_account = |fits: bool| match (fits, caller.who) {
             (false, _) | (true, Who::Anonymous | Who::Federated { .. }) => Fit::No,
@@ -181,7 +196,7 @@ impl Principal {
             (Principal::Everybody, _) => Fit::Caller,
             (Principal::Account(account), _) => whole_account(account == caller.account),
             (Principal::CanonicalUser(id), _) => whole_account(id == caller.canonical_id),
-            (Principal::User { account, name }, Who::User { name: own }) => exactly(name == own && here(account)),
+            (Principal::User { account, name }, Who::User { name: own, .. }) => exactly(name == own && here(account)),
             (Principal::Role { account, name }, Who::Role { role, .. }) => exactly(name == role && here(account)),
             (Principal::Session { account, role, session }, Who::Role { role: own, session: other }) => {
                 exactly(role == own && session == other && here(account))

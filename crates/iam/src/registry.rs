@@ -1,33 +1,49 @@
 //! Everybody who may call: accounts, users, groups, roles, their keys and policies, held in memory.
 //!
 //! Why:        every signed request asks whose key it is; the answer must cost a look into a map.
-//! Layout:     `record` is what is stored; `change` says what an order changes; `Registry` is the whole, read-only:
-//!             a change makes a new one.
-//! Invariants: R1 names of users are unique in the server, those of groups, roles and policies too.  R2 a key belongs
-//!             to one user; what is disabled identifies nobody.  R3 whatever names something that is not there, or
-//!             a policy that cannot be read, gives no rights and takes none away: such a user may do nothing.
+//! Layout:     `record` is what is stored; `named` finds it; `managed` comes with the program; `change` says what an
+//!             order changes; `Registry` is the whole, read-only: a change makes a new one.
+//! Invariants: R1 records name each other by id, which is unique and not reused; names are unique in an account.  R2 a
+//!             key belongs to one user; what is disabled identifies nobody.  R3 whatever names something that is not
+//!             there, or a policy that cannot be read, gives no rights and takes none away: such a user may do nothing.
 //! Not here:   where records are stored and how secrets are sealed (the binary).
 
 mod change;
+pub mod managed;
+mod named;
 mod record;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 pub use self::change::{
-    ATTACHED_MAX, Change, ChangeError, KEYS_MAX, NAME_BYTES_MAX, NewUser, Order, Outcome, RECORDS_MAX,
+    ATTACHED_MAX, Change, ChangeError, INLINE_BYTES_MAX, KEYS_MAX, LIST_MAX, NewGroup, NewRole, NewUser, Order,
+    Outcome, RECORD_BYTES_MAX, RECORDS_MAX, RECORDS_OF_ACCOUNT_MAX, TAGS_MAX, name_bytes_max,
 };
-pub use self::record::{AccessKey, Account, Group, Kind, Record, Role, StoredPolicy, User};
+pub use self::named::{Entity, Named};
+pub use self::record::{
+    AccessKey, Account, Group, Inline, Kind, NO_PATH, PolicyId, Provider, ROOT_ACCOUNT, Record, Role,
+    SESSION_SECONDS_MAX, StoredPolicy, Tags, User, provider_name,
+};
 use crate::document::{Kind as PolicyKind, Policy};
 use crate::principal::{Caller, Who};
+
+/// Policies by name.
+pub type NamedPolicies = Vec<(String, Arc<Policy>)>;
 
 /// Somebody who was identified, with everything that a decision needs.
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub account: Arc<Account>,
     pub role: Part,
-    /// Policies by name. `None`: one of them cannot be read, so nothing is allowed.
-    pub policies: Option<Vec<(String, Arc<Policy>)>>,
+    /// The id of the user or role; that of the account where neither is meant.
+    pub id: String,
+    /// The path of the user or role.
+    pub path: String,
+    /// `None`: one of them cannot be read, so nothing is allowed.
+    pub policies: Option<NamedPolicies>,
+    /// It holds the keys of a session.
+    pub is_temporary: bool,
     /// What a session was narrowed to.
     pub session_policy: Option<Arc<Policy>>,
 }
@@ -53,7 +69,15 @@ pub enum Part {
 impl Identity {
     /// The holder of the root keys.
     pub fn root(account: Arc<Account>) -> Identity {
-        Identity { account, role: Part::Root, policies: Some(Vec::new()), session_policy: None }
+        Identity {
+            id: account.id.clone(),
+            path: NO_PATH.to_owned(),
+            account,
+            role: Part::Root,
+            policies: Some(Vec::new()),
+            is_temporary: false,
+            session_policy: None,
+        }
     }
 
     pub fn is_root(&self) -> bool {
@@ -64,7 +88,7 @@ impl Identity {
     pub fn caller(&self) -> Caller<'_> {
         let who = match &self.role {
             Part::Root | Part::Account { .. } => Who::Account,
-            Part::User { name } => Who::User { name },
+            Part::User { name } => Who::User { path: &self.path, name },
             Part::Session { role, session } => Who::Role { role, session },
         };
         Caller { who, account: &self.account.id, canonical_id: &self.account.canonical_id }
@@ -82,13 +106,21 @@ impl Identity {
     pub fn user_id(&self) -> String {
         match &self.role {
             Part::Root | Part::Account { .. } => self.account.id.clone(),
-            Part::User { name } => name.clone(),
-            Part::Session { role, session } => format!("{role}:{session}"),
+            Part::User { .. } => self.id.clone(),
+            Part::Session { session, .. } => format!("{}:{session}", self.id),
+        }
+    }
+
+    /// The ARN in `aws:PrincipalArn`: for a session that of its role.
+    pub fn principal_arn(&self) -> String {
+        match &self.role {
+            Part::Session { role, .. } => format!("arn:aws:iam::{}:role{}{role}", self.account.id, self.path),
+            _ => self.caller().arn(),
         }
     }
 }
 
-/// All records, and what is looked up in them.
+/// All records by id, and what is looked up in them.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     pub accounts: BTreeMap<String, Arc<Account>>,
@@ -97,7 +129,9 @@ pub struct Registry {
     pub roles: BTreeMap<String, Role>,
     pub policies: BTreeMap<String, StoredPolicy>,
     pub keys: BTreeMap<String, AccessKey>,
+    pub providers: BTreeMap<String, Provider>,
     identities: HashMap<String, Arc<Identity>>,
+    of_roles: HashMap<String, Option<NamedPolicies>>,
 }
 
 impl Registry {
@@ -107,22 +141,20 @@ impl Registry {
         for record in records {
             match record {
                 Record::Account(account) => drop(registry.accounts.insert(account.id.clone(), Arc::new(account))),
-                Record::User(user) => drop(registry.users.insert(user.name.clone(), user)),
-                Record::Group(group) => drop(registry.groups.insert(group.name.clone(), group)),
-                Record::Role(role) => drop(registry.roles.insert(role.name.clone(), role)),
-                Record::Policy(policy) => drop(registry.policies.insert(policy.name.clone(), policy)),
+                Record::User(user) => drop(registry.users.insert(user.id.clone(), user)),
+                Record::Group(group) => drop(registry.groups.insert(group.id.clone(), group)),
+                Record::Role(role) => drop(registry.roles.insert(role.id.clone(), role)),
+                Record::Policy(policy) => drop(registry.policies.insert(policy.id.clone(), policy)),
                 Record::Key(key) => drop(registry.keys.insert(key.id.clone(), key)),
+                Record::Provider(provider) => drop(registry.providers.insert(provider.id.clone(), provider)),
             }
         }
-        let mut read = HashMap::new();
-        for policy in registry.policies.values() {
-            if let Ok(document) = Policy::parse_stored(PolicyKind::Identity, policy.document.as_bytes()) {
-                read.insert(policy.name.clone(), Arc::new(document));
-            }
-        }
+        let known = registry.known();
         let identities =
-            registry.users.values().filter_map(|user| Some((user.name.clone(), registry.identify(user, &read)?)));
+            registry.users.values().filter_map(|user| Some((user.id.clone(), registry.identify(user, &known)?)));
         registry.identities = identities.collect();
+        let of_role = |role: &Role| Some([attached(&role.policies, &known)?, inline(&role.inline)?].concat());
+        registry.of_roles = registry.roles.values().map(|role| (role.id.clone(), of_role(role))).collect();
         registry
     }
 
@@ -134,32 +166,41 @@ impl Registry {
         let roles = self.roles.values().cloned().map(Record::Role);
         let policies = self.policies.values().cloned().map(Record::Policy);
         let keys = self.keys.values().cloned().map(Record::Key);
-        accounts.chain(users).chain(groups).chain(roles).chain(policies).chain(keys).collect()
+        let providers = self.providers.values().cloned().map(Record::Provider);
+        accounts.chain(users).chain(groups).chain(roles).chain(policies).chain(keys).chain(providers).collect()
     }
 
-    fn identify(&self, user: &User, read: &HashMap<String, Arc<Policy>>) -> Option<Arc<Identity>> {
+    /// The policies that can be read, with their names.
+    fn known(&self) -> Known {
+        let stored = self.policies.values().map(|policy| (policy.id.clone(), policy.name.as_str(), &*policy.document));
+        let managed = managed::MANAGED.iter().map(|(name, document)| (managed::arn(name), *name, *document));
+        let read = |(id, name, document): (String, &str, &str)| Some((id, (name.to_owned(), read(document)?)));
+        stored.chain(managed).filter_map(read).collect()
+    }
+
+    fn identify(&self, user: &User, known: &Known) -> Option<Arc<Identity>> {
         let account = Arc::clone(self.accounts.get(&user.account)?);
-        let groups = user.groups.iter().map(|name| self.groups.get(name).map(|group| group.policies.as_slice()));
-        let groups: Option<Vec<&[String]>> = groups.collect();
-        let names =
-            groups.map(|groups| groups.into_iter().flatten().chain(&user.policies).cloned().collect::<Vec<_>>());
         let name = user.name.clone();
         Some(Arc::new(Identity {
+            id: if user.is_account { account.id.clone() } else { user.id.clone() },
+            path: user.path.clone(),
             account,
             role: if user.is_account { Part::Account { name } } else { Part::User { name } },
-            policies: names.and_then(|names| named(&names, read)),
+            policies: self.of_user(user, known),
+            is_temporary: false,
             session_policy: None,
         }))
     }
 
-    /// The policies with these names, read.
-    fn read_policies(&self, names: &[String]) -> Option<Vec<(String, Arc<Policy>)>> {
-        let read = |name: &String| {
-            let policy = self.policies.get(name)?;
-            let read = Policy::parse_stored(PolicyKind::Identity, policy.document.as_bytes()).ok()?;
-            Some((name.clone(), Arc::new(read)))
-        };
-        names.iter().map(read).collect()
+    /// The policies of a user and of his groups.
+    fn of_user(&self, user: &User, known: &Known) -> Option<NamedPolicies> {
+        let mut policies = [attached(&user.policies, known)?, inline(&user.inline)?].concat();
+        for group in &user.groups {
+            let group = self.groups.get(group)?;
+            policies.extend(attached(&group.policies, known)?);
+            policies.extend(inline(&group.inline)?);
+        }
+        Some(policies)
     }
 
     /// Whose key this is, with the key; `None` when nobody's, or when it or its user is disabled.
@@ -168,21 +209,37 @@ impl Registry {
         Some((key, self.user(&key.user)?))
     }
 
-    /// A user that is not disabled.
-    pub fn user(&self, name: &str) -> Option<Arc<Identity>> {
-        self.users.get(name).filter(|user| !user.disabled)?;
-        self.identities.get(name).cloned()
+    /// A user that is not disabled, by id.
+    pub fn user(&self, id: &str) -> Option<Arc<Identity>> {
+        self.users.get(id).filter(|user| !user.disabled)?;
+        self.identities.get(id).cloned()
     }
 
-    /// A session in a role, if there is the role.
+    /// A session in a role, if there is the role with this id.
     pub fn session(&self, role: &str, session: &str, policy: Option<Arc<Policy>>) -> Option<Identity> {
         let role = self.roles.get(role)?;
         Some(Identity {
             account: Arc::clone(self.accounts.get(&role.account)?),
             role: Part::Session { role: role.name.clone(), session: session.to_owned() },
-            policies: self.read_policies(&role.policies),
+            id: role.id.clone(),
+            path: role.path.clone(),
+            policies: self.of_roles.get(&role.id).cloned().flatten(),
+            is_temporary: true,
             session_policy: policy,
         })
+    }
+
+    /// The name and the ARN of a policy that hangs on something.
+    pub fn attached_policy(&self, id: &str) -> Option<(String, String)> {
+        if let Some(name) = managed::name_of(id) {
+            return Some((name.to_owned(), id.to_owned()));
+        }
+        self.policies.get(id).map(|policy| (policy.name.clone(), policy.arn()))
+    }
+
+    /// The user who stands for an account.
+    pub fn user_of_account(&self, account: &str) -> Option<&User> {
+        self.users.values().find(|user| user.is_account && user.account == account)
     }
 
     pub fn account_of_canonical_id(&self, id: &str) -> Option<&Arc<Account>> {
@@ -196,6 +253,17 @@ impl Registry {
     }
 }
 
-fn named(names: &[String], read: &HashMap<String, Arc<Policy>>) -> Option<Vec<(String, Arc<Policy>)>> {
-    names.iter().map(|name| Some((name.clone(), Arc::clone(read.get(name)?)))).collect()
+/// Policies that can be read: name and content by id.
+type Known = HashMap<PolicyId, (String, Arc<Policy>)>;
+
+fn read(document: &str) -> Option<Arc<Policy>> {
+    Policy::parse_stored(PolicyKind::Identity, document.as_bytes()).ok().map(Arc::new)
+}
+
+fn attached(ids: &[PolicyId], known: &Known) -> Option<NamedPolicies> {
+    ids.iter().map(|id| known.get(id).cloned()).collect()
+}
+
+fn inline(policies: &Inline) -> Option<NamedPolicies> {
+    policies.iter().map(|(name, document)| Some((name.clone(), read(document)?))).collect()
 }

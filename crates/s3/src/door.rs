@@ -6,6 +6,7 @@
 //! Not here:   listeners, connections and their limits (the binary).
 
 mod form;
+mod query;
 mod website;
 
 use std::error::Error;
@@ -27,9 +28,7 @@ use crate::access::context::Circumstances;
 use crate::access::rules::RulesCache;
 use crate::access::{Access, Asker};
 use crate::access_subject::AccessSubject;
-use crate::auth::{
-    self, Credentials, Head, PayloadForm, Place, Sender, Verified, Verifier, Version, hoisted, presigned,
-};
+use crate::auth::{self, Credentials, Head, Place, Sender, Verified, Verifier, Version, hoisted, presigned};
 use crate::cors;
 use crate::error::{Code, S3Error, request_id};
 use crate::identities::{self, Identities, RootOnly};
@@ -38,6 +37,7 @@ use crate::observer::{Observer, RequestDone, Silent};
 use crate::op::{self, Call, RecentRenames};
 use crate::options::Options;
 use crate::payload::{Payload, Wire};
+use crate::query_api;
 use crate::reply::Reply;
 use crate::route::operation::{self, Operation, Scope};
 use crate::route::policy::Op;
@@ -65,6 +65,7 @@ pub struct S3Door {
     verifier: Verifier,
     /// Of the Security Token Service.
     sts_verifier: Verifier,
+    iam_verifier: Verifier,
     providers: Vec<sts::Provider>,
     renames: RecentRenames,
     lifecycles: KnownLifecycles,
@@ -90,7 +91,8 @@ impl S3Door {
         options.domains.splice(0..0, options.website_domains.iter().cloned());
         let host_id = request_id(env.random.next_u64());
         let verifier = Verifier::new(options.auth);
-        let sts_verifier = Verifier::new(auth::Options { service: "sts", version_2: false, ..options.auth });
+        let of_service = |service| Verifier::new(auth::Options { service, version_2: false, ..options.auth });
+        let (sts_verifier, iam_verifier) = (of_service("sts"), of_service("iam"));
         let providers = Vec::new();
         let observer = Arc::new(Silent);
         let (renames, lifecycles, fixed_object) = (RecentRenames::default(), KnownLifecycles::default(), None);
@@ -109,6 +111,7 @@ impl S3Door {
             env,
             verifier,
             sts_verifier,
+            iam_verifier,
             providers,
             renames,
             lifecycles,
@@ -195,10 +198,8 @@ impl S3Door {
             *name = WEBSITE;
             return Ok(self.serve_website(parts, peer, id).await);
         }
-        if sts::is_for_sts(parts) {
-            *name = "SecurityTokenService";
-            let outcome = self.serve_sts(parts, wire, id).await;
-            return Ok(outcome.unwrap_or_else(|error| sts::refusal(&error, id)));
+        if query_api::is_form(parts) {
+            return Ok(self.serve_query(parts, wire, peer, id, name).await);
         }
         let method = operation::Method::of(&parts.method).ok_or(Code::MethodNotAllowed)?;
         let target = Target::parse(host, parts.uri.path(), &self.options.domains)?;
@@ -270,24 +271,6 @@ impl S3Door {
             signature_version: signature_version(sender),
             auth_type: auth_type(sender),
         }
-    }
-
-    /// A request for temporary keys: the form is read first, since the signature covers it.
-    async fn serve_sts(&self, parts: &Parts, wire: Wire, id: &str) -> Result<Reply, S3Error> {
-        let now = self.env.clock.now();
-        let body = wire.whole(sts::FORM_BYTES_MAX).await?;
-        let digest = auth::hex::text(&sha256(&body));
-        let head = Head { body_sha256: Some(&digest), ..Head::of(parts) };
-        let token = token_of_header(&parts.headers);
-        let identities = &*self.access.identities;
-        let (verified, identity) = identities::identify(&self.sts_verifier, &head, identities, token, now)?;
-        // What a signature does not cover is nobody's order.
-        if identity.is_some() && verified.payload != PayloadForm::Sha256(sha256(&body)) {
-            return Err(Code::XAmzContentSHA256Mismatch.into());
-        }
-        let form = Query::parse(std::str::from_utf8(&body).map_err(|_| Code::InvalidRequest)?)?;
-        let service = sts::Service { identities, providers: &self.providers, now: now.seconds(), request_id: id };
-        service.run(&form, identity.as_deref())
     }
 
     /// The answer that an error gives.

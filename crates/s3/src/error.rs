@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
+use margay_iam::registry::ChangeError;
 use margay_volume as volume;
 
 use crate::auth;
@@ -52,6 +53,8 @@ codes! {
     BucketAlreadyOwnedByYou 409 "Your previous request to create the named bucket succeeded and you already own it.";
     BucketNotEmpty 409 "The bucket you tried to delete is not empty";
     ConditionalRequestConflict 409 "A conflicting operation occurred during the conditional request; try again.";
+    DeleteConflict 409 "What is to be deleted is still in use.";
+    EntityAlreadyExists 409 "There is one with this name already.";
     EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed size";
     EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed size";
     ExpiredToken 400 "The provided token has expired.";
@@ -62,12 +65,15 @@ codes! {
     IncorrectNumberOfFilesInPostRequest 400 "POST requires exactly one file upload per request.";
     InternalError 500 "We encountered an internal error. Please try again.";
     InvalidAccessKeyId 403 "The AWS Access Key Id you provided does not exist in our records.";
+    InvalidAction 400 "There is no such action.";
     InvalidArgument 400 "Invalid Argument";
     InvalidBucketAclWithObjectOwnership 400 "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting";
     InvalidBucketState 409 "The request is not valid with the current state of the bucket.";
     InvalidBucketName 400 "The specified bucket is not valid.";
+    InvalidClientTokenId 403 "The security token included in the request is invalid.";
     InvalidDigest 400 "The Content-MD5 you specified is not valid.";
     InvalidEncryptionAlgorithmError 400 "The encryption request you specified is not valid. The valid value is AES256.";
+    InvalidInput 400 "The request has a value that cannot be.";
     InvalidIdentityToken 400 "The token of the identity provider is not accepted.";
     InvalidPart 400 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.";
     InvalidPartNumber 416 "The requested partnumber is not satisfiable";
@@ -82,6 +88,7 @@ codes! {
     InvalidURI 400 "Couldn't parse the specified URI.";
     InvalidWriteOffset 400 "The write offset value that you specified does not match the current object size.";
     KeyTooLongError 400 "Your key is too long";
+    LimitExceeded 409 "There may not be more.";
     MalformedPOSTRequest 400 "The body of your POST request is not well-formed multipart/form-data.";
     MalformedPolicy 400 "Policies must be valid JSON in the form of a policy.";
     MalformedPolicyDocument 400 "The policy is not in the form of a policy.";
@@ -97,6 +104,7 @@ codes! {
     NoSuchBucket 404 "The specified bucket does not exist";
     NoSuchBucketPolicy 404 "The bucket policy does not exist";
     NoSuchCORSConfiguration 404 "The CORS configuration does not exist";
+    NoSuchEntity 404 "There is no such user, group, role, policy, key or provider.";
     NoSuchKey 404 "The specified key does not exist.";
     NoSuchLifecycleConfiguration 404 "The lifecycle configuration does not exist";
     NoSuchObjectLockConfiguration 404 "The specified object does not have an ObjectLock configuration";
@@ -198,6 +206,21 @@ impl S3Error {
 impl From<Code> for S3Error {
     fn from(code: Code) -> S3Error {
         S3Error::new(code, code.message())
+    }
+}
+
+/// What the IAM API says about an order.
+impl From<ChangeError> for S3Error {
+    fn from(error: ChangeError) -> S3Error {
+        let code = match &error {
+            ChangeError::Absent(..) => Code::NoSuchEntity,
+            ChangeError::Ambiguous { .. } | ChangeError::Present(..) => Code::EntityAlreadyExists,
+            ChangeError::InUse(_) => Code::DeleteConflict,
+            ChangeError::Limit(_) => Code::LimitExceeded,
+            ChangeError::Name(..) | ChangeError::Value(_) => Code::ValidationError,
+            ChangeError::Policy(_) => Code::MalformedPolicyDocument,
+        };
+        S3Error::new(code, error.to_string())
     }
 }
 

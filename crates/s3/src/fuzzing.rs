@@ -41,6 +41,7 @@ use crate::op::{
     bucket_accelerate, bucket_request_payment, complete_multipart_upload, create_bucket, delete_objects,
     put_bucket_versioning, token, upload_part_copy,
 };
+use crate::query_api;
 use crate::route::operation::{Method as Verb, Scope};
 use crate::route::query::{Query, decode};
 use crate::route::refuse::refuse;
@@ -344,6 +345,14 @@ fn sources(value: &str) {
 /// The target of a request: address, query, operation, refusals, continuation tokens.
 pub fn request_target(bytes: &[u8]) {
     let Some((parts, body)) = request(bytes) else { return };
+    if let Ok(form) = query_api::read(body) {
+        assert!(form.pairs().count() <= query_api::FORM_FIELDS_MAX);
+        for (name, _) in form.pairs() {
+            let field = name.split(".member.").next().unwrap_or_default();
+            assert!(query_api::members(&form, field).len() <= query_api::FORM_FIELDS_MAX);
+        }
+        let _ = query_api::required(&form, "Action");
+    }
     if let Ok(text) = std::str::from_utf8(body) {
         page_token(text);
         if let Ok(plain) = decode(text, false) {

@@ -4,10 +4,12 @@
 //! Invariants: a temporary key counts only together with its token; a lasting key never comes with one.
 //! Not here:   the signature (auth), what an identity may do (access).
 
+use std::future::{Future, ready};
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use margay_env::Timestamp;
-use margay_iam::registry::{Account, Identity, Role};
+use margay_iam::registry::{Account, ChangeError, Identity, Order, Registry};
 
 use crate::auth::{AuthError, Credential, Credentials, Head, Sender, Verified, Verifier};
 use crate::error::{Code, S3Error};
@@ -33,8 +35,9 @@ pub enum AccountName<'a> {
 /// A session to begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewSession {
-    /// The role that it is in; else it is `user`'s.
+    /// The id of the role that it is in; else it is that of `user`.
     pub role: Option<String>,
+    /// Id.
     pub user: Option<String>,
     pub session: String,
     /// JSON of the policy that narrows it.
@@ -59,6 +62,32 @@ impl std::fmt::Debug for SessionKeys {
     }
 }
 
+/// A new access key with its secret, which is kept in the clear nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NewKey {
+    pub id: String,
+    pub secret: String,
+    /// The secret as it is stored.
+    pub sealed: String,
+}
+
+impl std::fmt::Debug for NewKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "NewKey({}, secret hidden)", self.id)
+    }
+}
+
+/// Why an order was not carried out.
+#[derive(Debug)]
+pub enum OrderError {
+    Refused(ChangeError),
+    /// It could not be stored, or nothing is stored here; one line for the log.
+    Failed(String),
+}
+
+/// An order on its way.
+pub type Ordered<'a> = Pin<Box<dyn Future<Output = Result<(), OrderError>> + Send + 'a>>;
+
 /// Where identities are kept; asked once per signed request, so it must not block.
 pub trait Identities: Send + Sync {
     /// Whose key this is. `token` is what came with a temporary one.
@@ -66,8 +95,23 @@ pub trait Identities: Send + Sync {
 
     fn account(&self, name: AccountName<'_>) -> Option<Arc<Account>>;
 
-    /// The role with this name.
-    fn role(&self, _name: &str) -> Option<Role> {
+    /// Everybody, as of now.
+    fn registry(&self) -> Arc<Registry> {
+        Arc::default()
+    }
+
+    /// Carries out an order; it is true for the next request when this is done.
+    fn order(&self, _order: Order) -> Ordered<'_> {
+        Box::pin(ready(Err(OrderError::Failed("there are no users here".to_owned()))))
+    }
+
+    /// An id that nobody has or had, with this beginning.
+    fn new_id(&self, beginning: &str) -> String {
+        beginning.to_owned()
+    }
+
+    /// A new access key; `None` where none are kept.
+    fn new_key(&self) -> Option<NewKey> {
         None
     }
 

@@ -5,7 +5,7 @@
 //! Layout:     `door` takes a request; `auth` and `identities` say who sent it; `access` whether he may; `route` finds
 //!             its operation or refuses it; `op` has one file per operation; `body` decodes payloads; `form` reads a
 //!             browser's form; `headers`, `xml` and `time` are the wire's forms; `error` is the one table from causes to
-//!             codes.
+//!             codes; `iam` and `sts` are the other services of the endpoint.
 //! Invariants: nothing of a request is silently ignored; every check that needs no body comes before the body is read.
 //! Not here:   what operations mean (volume), listeners, TLS, metrics (the binary).
 
@@ -23,6 +23,7 @@ mod form;
 #[doc(hidden)]
 pub mod fuzzing;
 mod headers;
+pub mod iam;
 pub mod identities;
 pub mod lifecycle;
 pub mod notification;
@@ -30,6 +31,7 @@ mod observer;
 mod op;
 mod options;
 mod payload;
+mod query_api;
 mod reply;
 pub mod route;
 mod stream;

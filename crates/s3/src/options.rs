@@ -1,5 +1,7 @@
 //! What an operator may set about the S3 door.
 
+use margay_iam::registry::ROOT_ACCOUNT;
+
 use crate::auth;
 use crate::body::DecoderOptions;
 
@@ -34,7 +36,7 @@ impl Default for Options {
             website_domains: Vec::new(),
             owner_id: "margay".to_owned(),
             owner_name: "margay".to_owned(),
-            account_id: "000000000000".to_owned(),
+            account_id: ROOT_ACCOUNT.to_owned(),
             secure: false,
             customer_keys: false,
             notification_targets: Vec::new(),

@@ -1,75 +1,147 @@
-//! What an order of an operator changes.
+//! What an order changes.
 //!
+//! Layout:     a file for each kind of record decides the orders about it.
 //! Invariants: O1 an order is decided on one registry and gives whole records: all of it happens or nothing.
 //!             O2 nothing that is still in use goes: a policy that is attached, a group with users, an account with
 //!             other users.
 
-use super::{AccessKey, Account, Group, Kind, Record, Registry, Role, StoredPolicy, User};
-use crate::document::{Kind as PolicyKind, Policy, PolicyError};
+mod groups;
+mod keys;
+mod policies;
+mod providers;
+mod roles;
+mod users;
 
-/// Most records of one kind.
-pub const RECORDS_MAX: usize = 10_000;
+use super::{Account, Entity, Inline, Kind, Named, Record, Registry, Tags};
+use crate::document::PolicyError;
+
+/// Most records of one kind in the server, and in one account.
+pub const RECORDS_MAX: usize = 50_000;
+pub const RECORDS_OF_ACCOUNT_MAX: usize = 5_000;
 /// Most access keys of one user.
 pub const KEYS_MAX: usize = 8;
 /// Most policies attached to one user, group or role.
 pub const ATTACHED_MAX: usize = 20;
-/// The longest name of a user, group, role or policy, in bytes.
-pub const NAME_BYTES_MAX: usize = 64;
+/// Most bytes of the policies that are in one user, group or role itself.
+pub const INLINE_BYTES_MAX: usize = 20 * 1024;
+/// Longest record as it is stored, in bytes: a row holds 64 KiB.
+pub const RECORD_BYTES_MAX: usize = 60 * 1024;
+/// Most tags of one user or role.
+pub const TAGS_MAX: usize = 50;
+/// Longest key and value of a tag, in bytes.
+const TAG_BYTES_MAX: (usize, usize) = (128, 256);
+/// Most groups of one user; most client ids, or thumbprints, of one identity provider.
+pub const LIST_MAX: usize = 100;
+/// The longest path, and the longest description, in bytes.
+const PATH_BYTES_MAX: usize = 512;
+const DESCRIPTION_BYTES_MAX: usize = 1000;
+/// How long the longest session of a role may last at least, in seconds.
+const SESSION_SECONDS_MIN: u32 = 3600;
+
+/// The longest name, in bytes.
+pub const fn name_bytes_max(kind: Kind) -> usize {
+    match kind {
+        Kind::Group | Kind::Policy => 128,
+        _ => 64,
+    }
+}
 
 /// What is asked for. Random and secret parts are made by the caller.
 #[derive(Clone, Debug)]
 pub enum Order {
     CreateUser(NewUser),
+    UpdateUser {
+        user: Named,
+        name: Option<String>,
+        path: Option<String>,
+    },
+    /// `bare`: only if it has no keys, policies and groups.
     DeleteUser {
-        name: String,
+        user: Named,
+        bare: bool,
     },
     SetUserDisabled {
-        name: String,
+        user: Named,
         disabled: bool,
     },
-    CreateGroup {
-        name: String,
-        account: String,
+    CreateGroup(NewGroup),
+    UpdateGroup {
+        group: Named,
+        name: Option<String>,
+        path: Option<String>,
     },
+    /// `bare`: only if it has no policies.
     DeleteGroup {
-        name: String,
+        group: Named,
+        bare: bool,
     },
     JoinGroup {
-        user: String,
-        group: String,
+        user: Named,
+        group: Named,
     },
     LeaveGroup {
-        user: String,
-        group: String,
+        user: Named,
+        group: Named,
     },
-    CreateRole {
-        name: String,
-        account: String,
-        trust: String,
+    CreateRole(NewRole),
+    UpdateRole {
+        role: Named,
+        description: Option<String>,
+        session_seconds_max: Option<u32>,
+        trust: Option<String>,
     },
+    /// `bare`: only if it has no policies.
     DeleteRole {
-        name: String,
+        role: Named,
+        bare: bool,
     },
+    /// Makes or, unless it must be `new`, replaces a policy. The `id` is for one that is made, and so are path and
+    /// description.
     PutPolicy {
+        id: String,
+        policy: Named,
+        path: String,
+        description: String,
+        document: String,
+        new: bool,
+    },
+    DeletePolicy {
+        policy: Named,
+    },
+    Attach {
+        policy: Named,
+        kind: Kind,
+        to: Named,
+    },
+    Detach {
+        policy: Named,
+        kind: Kind,
+        from: Named,
+    },
+    PutInline {
+        kind: Kind,
+        to: Named,
         name: String,
         document: String,
     },
-    DeletePolicy {
+    DeleteInline {
+        kind: Kind,
+        from: Named,
         name: String,
     },
-    Attach {
-        policy: String,
+    Tag {
         kind: Kind,
-        to: String,
+        to: Named,
+        tags: Tags,
     },
-    Detach {
-        policy: String,
+    Untag {
         kind: Kind,
-        from: String,
+        from: Named,
+        keys: Vec<String>,
     },
     CreateKey {
         id: String,
-        user: String,
+        user: Named,
         sealed: String,
     },
     DeleteKey {
@@ -85,18 +157,60 @@ pub enum Order {
         id: String,
         sealed: String,
     },
+    CreateProvider {
+        account: String,
+        url: String,
+        clients: Vec<String>,
+        thumbprints: Vec<String>,
+    },
+    /// What is `None` stays.
+    UpdateProvider {
+        id: String,
+        add_client: Option<String>,
+        remove_client: Option<String>,
+        thumbprints: Option<Vec<String>>,
+    },
+    DeleteProvider {
+        id: String,
+    },
 }
 
 #[derive(Clone, Debug)]
 pub struct NewUser {
+    pub id: String,
     pub name: String,
+    pub path: String,
     /// Present: the user is the account that comes with it. Else it joins the account with the id `joins`.
     pub account: Option<Account>,
     pub joins: String,
+    pub tags: Tags,
+}
+
+#[derive(Clone, Debug)]
+pub struct NewGroup {
+    pub id: String,
+    pub name: String,
+    pub path: String,
+    /// Id.
+    pub account: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct NewRole {
+    pub id: String,
+    pub name: String,
+    pub path: String,
+    /// Id.
+    pub account: String,
+    pub description: String,
+    pub trust: String,
+    pub session_seconds_max: u32,
+    pub tags: Tags,
 }
 
 /// One row to write or to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "an order makes a handful of them, and most of them are large")]
 pub enum Change {
     Put(Record),
     Remove(Kind, String),
@@ -109,293 +223,180 @@ pub type Outcome = Result<Vec<Change>, ChangeError>;
 pub enum ChangeError {
     #[error("there is no {0} {1}")]
     Absent(&'static str, String),
+    #[error("several accounts have a {kind} {name}; say which: {}/{name} or {}/{name}", accounts[0], accounts[1])]
+    Ambiguous { kind: &'static str, name: String, accounts: [String; 2] },
     #[error("there is a {0} {1} already")]
     Present(&'static str, String),
     #[error("{0}")]
     InUse(String),
     #[error("{0}")]
     Limit(String),
-    #[error("a name has 1 to {NAME_BYTES_MAX} letters, digits and + = , . @ _ -: {0:?}")]
-    Name(String),
+    #[error("a name has 1 to {0} letters, digits and + = , . @ _ -: {1:?}")]
+    Name(usize, String),
+    #[error("{0}")]
+    Value(String),
     #[error(transparent)]
     Policy(#[from] PolicyError),
 }
 
-fn named(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Account => "account",
-        Kind::User => "user",
-        Kind::Group => "group",
-        Kind::Role => "role",
-        Kind::Policy => "policy",
-        Kind::Key => "access key",
-    }
-}
-
-fn check_name(name: &str) -> Result<(), ChangeError> {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+=,.@_-".contains(&byte);
-    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits) {
-        return Ok(());
-    }
-    Err(ChangeError::Name(name.to_owned()))
-}
-
-fn check_account(id: &str) -> Result<(), ChangeError> {
-    match id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => Ok(()),
-        false => Err(ChangeError::Limit(format!("an account id has twelve digits: {id:?}"))),
-    }
-}
-
-/// What hangs policies on itself.
-enum Holder {
-    User(User),
-    Group(Group),
-    Role(Role),
-}
-
-impl Holder {
-    fn policies(&mut self) -> &mut Vec<String> {
+impl Kind {
+    /// As it stands in messages.
+    pub fn word(self) -> &'static str {
         match self {
-            Holder::User(user) => &mut user.policies,
-            Holder::Group(group) => &mut group.policies,
-            Holder::Role(role) => &mut role.policies,
+            Kind::Account => "account",
+            Kind::User => "user",
+            Kind::Group => "group",
+            Kind::Role => "role",
+            Kind::Policy => "policy",
+            Kind::Key => "access key",
+            Kind::Provider => "identity provider",
         }
-    }
-
-    fn put(self) -> Change {
-        Change::Put(match self {
-            Holder::User(user) => Record::User(user),
-            Holder::Group(group) => Record::Group(group),
-            Holder::Role(role) => Record::Role(role),
-        })
     }
 }
 
 impl Registry {
     /// Decides an order; `now` is in seconds since 1970.
     pub fn decide(&self, order: Order, now: i64) -> Outcome {
-        match order {
-            Order::CreateUser(new) => self.create_user(new, now),
-            Order::DeleteUser { name } => self.delete_user(&name),
-            Order::SetUserDisabled { name, disabled } => self.change_user(&name, |user| {
-                user.disabled = disabled;
-                Ok(())
-            }),
-            Order::CreateGroup { name, account } => {
-                self.check_new(Kind::Group, &name, self.groups.len(), self.groups.contains_key(&name))?;
-                self.check_account_is_there(&account)?;
-                let group = Group { name, account, policies: Vec::new(), created: now };
-                Ok(vec![Change::Put(Record::Group(group))])
-            }
-            Order::DeleteGroup { name } => self.delete_group(name),
-            Order::JoinGroup { user, group } => {
-                let account = self.group(&group)?.account.clone();
-                self.change_user(&user, |user| match user.account == account {
-                    true if user.groups.contains(&group) => Ok(()),
-                    true => {
-                        user.groups.push(group);
-                        Ok(())
-                    }
-                    false => Err(ChangeError::InUse(format!("{} and {group} are of different accounts", user.name))),
-                })
-            }
-            Order::LeaveGroup { user, group } => self.change_user(&user, |user| {
-                user.groups.retain(|own| *own != group);
-                Ok(())
-            }),
-            Order::CreateRole { name, account, trust } => {
-                self.check_new(Kind::Role, &name, self.roles.len(), self.roles.contains_key(&name))?;
-                self.check_account_is_there(&account)?;
-                Policy::parse(PolicyKind::Trust, trust.as_bytes())?;
-                let role = Role { name, account, trust, policies: Vec::new(), created: now };
-                Ok(vec![Change::Put(Record::Role(role))])
-            }
-            Order::DeleteRole { name } => {
-                let absent = || ChangeError::Absent("role", name.clone());
-                self.roles.get(&name).ok_or_else(absent)?;
-                Ok(vec![Change::Remove(Kind::Role, name)])
-            }
-            Order::PutPolicy { name, document } => self.put_policy(name, document, now),
-            Order::DeletePolicy { name } => self.delete_policy(name),
-            Order::Attach { policy, kind, to } => self.attach(policy, kind, &to),
-            Order::Detach { policy, kind, from } => {
-                let mut holder = self.holder(kind, &from)?;
-                holder.policies().retain(|own| *own != policy);
-                Ok(vec![holder.put()])
-            }
-            Order::CreateKey { id, user, sealed } => {
-                Ok(vec![Change::Put(Record::Key(self.new_key(id, user, sealed, now, KEYS_MAX)?))])
-            }
-            Order::DeleteKey { id } => {
-                self.key(&id)?;
-                Ok(vec![Change::Remove(Kind::Key, id)])
-            }
-            Order::SetKeyDisabled { id, disabled } => {
-                let key = AccessKey { disabled, ..self.key(&id)?.clone() };
-                Ok(vec![Change::Put(Record::Key(key))])
-            }
-            Order::RotateKey { old, id, sealed } => {
-                let user = self.key(&old)?.user.clone();
-                let new = self.new_key(id, user, sealed, now, KEYS_MAX + 1)?;
-                Ok(vec![Change::Put(Record::Key(new)), Change::Remove(Kind::Key, old)])
-            }
+        let changes = self.changes(order, now)?;
+        let is_long =
+            |change: &Change| matches!(change, Change::Put(record) if record.encode().len() > RECORD_BYTES_MAX);
+        match changes.iter().any(is_long) {
+            true => Err(ChangeError::Limit(format!("policies and tags of one have {RECORD_BYTES_MAX} bytes at most"))),
+            false => Ok(changes),
         }
     }
 
-    fn check_new(&self, kind: Kind, name: &str, count: usize, present: bool) -> Result<(), ChangeError> {
-        check_name(name)?;
-        if present {
-            return Err(ChangeError::Present(named(kind), name.to_owned()));
+    fn changes(&self, order: Order, now: i64) -> Outcome {
+        match order {
+            Order::CreateUser(new) => self.create_user(new, now),
+            Order::UpdateUser { user, name, path } => self.update_user(&user, name, path),
+            Order::DeleteUser { user, bare } => self.delete_user(&user, bare),
+            Order::SetUserDisabled { user, disabled } => self.set_user_disabled(&user, disabled),
+            Order::CreateGroup(new) => self.create_group(new, now),
+            Order::UpdateGroup { group, name, path } => self.update_group(&group, name, path),
+            Order::DeleteGroup { group, bare } => self.delete_group(&group, bare),
+            Order::JoinGroup { user, group } => self.join_group(&user, &group),
+            Order::LeaveGroup { user, group } => self.leave_group(&user, &group),
+            Order::CreateRole(new) => self.create_role(new, now),
+            Order::UpdateRole { role, description, session_seconds_max, trust } => {
+                self.update_role(&role, description, session_seconds_max, trust)
+            }
+            Order::DeleteRole { role, bare } => self.delete_role(&role, bare),
+            Order::PutPolicy { id, policy, path, description, document, new } => {
+                self.put_policy(policies::Put { id, policy, path, description, document, new }, now)
+            }
+            Order::DeletePolicy { policy } => self.delete_policy(&policy),
+            Order::Attach { policy, kind, to } => self.attach(&policy, kind, &to),
+            Order::Detach { policy, kind, from } => self.detach(&policy, kind, &from),
+            Order::PutInline { kind, to, name, document } => self.put_inline(kind, &to, name, document),
+            Order::DeleteInline { kind, from, name } => self.delete_inline(kind, &from, &name),
+            Order::Tag { kind, to, tags } => self.tag(kind, &to, tags),
+            Order::Untag { kind, from, keys } => self.untag(kind, &from, &keys),
+            Order::CreateKey { id, user, sealed } => self.create_key(id, &user, sealed, now),
+            Order::DeleteKey { id } => self.delete_key(id),
+            Order::SetKeyDisabled { id, disabled } => self.set_key_disabled(&id, disabled),
+            Order::RotateKey { old, id, sealed } => self.rotate_key(old, id, sealed, now),
+            Order::CreateProvider { account, url, clients, thumbprints } => {
+                self.create_provider(account, url, clients, thumbprints, now)
+            }
+            Order::UpdateProvider { id, add_client, remove_client, thumbprints } => {
+                self.update_provider(&id, add_client, remove_client.as_deref(), thumbprints)
+            }
+            Order::DeleteProvider { id } => self.delete_provider(id),
         }
-        if count >= RECORDS_MAX {
-            return Err(ChangeError::Limit(format!("there are {RECORDS_MAX} {}s, more are not allowed", named(kind))));
+    }
+
+    /// Refuses what cannot be the name, id and path of something new in an account.
+    fn check_new<E: Entity>(&self, id: &str, name: &str, path: &str, account: &str) -> Result<(), ChangeError> {
+        check_name(E::KIND, name)?;
+        check_path(path)?;
+        self.check_free::<E>(name, account)?;
+        let word = E::KIND.word();
+        let mut all = E::all(self);
+        if id.is_empty() || all.any(|entity| entity.id() == id) {
+            return Err(ChangeError::Present(word, format!("with the id {id:?}")));
+        }
+        if E::all(self).count() >= RECORDS_MAX {
+            return Err(ChangeError::Limit(format!(
+                "there are {RECORDS_MAX} records of the kind {word}, the most there may be"
+            )));
+        }
+        if E::all(self).filter(|entity| entity.account() == account).count() >= RECORDS_OF_ACCOUNT_MAX {
+            let message =
+                format!("the account has {RECORDS_OF_ACCOUNT_MAX} records of the kind {word}, the most it may have");
+            return Err(ChangeError::Limit(message));
         }
         Ok(())
+    }
+
+    /// Refuses a name that the account has already.
+    fn check_free<E: Entity>(&self, name: &str, account: &str) -> Result<(), ChangeError> {
+        match E::all(self).any(|entity| entity.account() == account && entity.name().eq_ignore_ascii_case(name)) {
+            true => Err(ChangeError::Present(E::KIND.word(), name.to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks a new name and path of something that is there already.
+    fn check_moved<E: Entity>(&self, entity: &E, name: Option<&str>, path: Option<&str>) -> Result<(), ChangeError> {
+        path.map_or(Ok(()), check_path)?;
+        let Some(name) = name else { return Ok(()) };
+        check_name(E::KIND, name)?;
+        // A name may change its case.
+        if name.eq_ignore_ascii_case(entity.name()) { Ok(()) } else { self.check_free::<E>(name, entity.account()) }
     }
 
     fn check_account_is_there(&self, id: &str) -> Result<(), ChangeError> {
         self.accounts.get(id).map(|_| ()).ok_or_else(|| ChangeError::Absent("account", id.to_owned()))
     }
+}
 
-    fn create_user(&self, new: NewUser, now: i64) -> Outcome {
-        self.check_new(Kind::User, &new.name, self.users.len(), self.users.contains_key(&new.name))?;
-        let is_account = new.account.is_some();
-        let account = new.account.as_ref().map_or(new.joins, |account| account.id.clone());
-        let user = User {
-            name: new.name,
-            account,
-            is_account,
-            disabled: false,
-            groups: Vec::new(),
-            policies: Vec::new(),
-            created: now,
-        };
-        let mut changes = Vec::new();
-        match new.account {
-            None => self.check_account_is_there(&user.account)?,
-            Some(account) => {
-                check_account(&account.id)?;
-                if self.accounts.contains_key(&account.id) {
-                    return Err(ChangeError::Present("account", account.id));
-                }
-                if self.account_of_canonical_id(&account.canonical_id).is_some() {
-                    return Err(ChangeError::Present("canonical id", account.canonical_id));
-                }
-                if let Some(email) = account.email.as_deref().filter(|email| self.account_of_email(email).is_some()) {
-                    return Err(ChangeError::Present("email", email.to_owned()));
-                }
-                changes.push(Change::Put(Record::Account(account)));
-            }
-        }
-        changes.push(Change::Put(Record::User(user)));
-        Ok(changes)
+fn check_name(kind: Kind, name: &str) -> Result<(), ChangeError> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+=,.@_-".contains(&byte);
+    let longest = name_bytes_max(kind);
+    if (1..=longest).contains(&name.len()) && name.bytes().all(fits) {
+        return Ok(());
     }
+    Err(ChangeError::Name(longest, name.to_owned()))
+}
 
-    fn delete_user(&self, name: &str) -> Outcome {
-        let user = self.users.get(name).ok_or_else(|| ChangeError::Absent("user", name.to_owned()))?;
-        let mut changes = vec![Change::Remove(Kind::User, user.name.clone())];
-        let keys = self.keys.values().filter(|key| key.user == user.name);
-        changes.extend(keys.map(|key| Change::Remove(Kind::Key, key.id.clone())));
-        if user.is_account {
-            let others = self.users.values().any(|other| other.account == user.account && other.name != user.name);
-            let groups = self.groups.values().any(|group| group.account == user.account);
-            let roles = self.roles.values().any(|role| role.account == user.account);
-            if others || groups || roles {
-                let message = format!("the account of {name} has other users, groups or roles; remove them first");
-                return Err(ChangeError::InUse(message));
-            }
-            changes.push(Change::Remove(Kind::Account, user.account.clone()));
-        }
-        Ok(changes)
+fn check_path(path: &str) -> Result<(), ChangeError> {
+    let has_slashes = path.starts_with('/') && path.ends_with('/');
+    if has_slashes && path.len() <= PATH_BYTES_MAX && path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
     }
+    let message = format!(
+        "a path is / or begins and ends with / and has up to {PATH_BYTES_MAX} visible ASCII characters: {path:?}"
+    );
+    Err(ChangeError::Value(message))
+}
 
-    fn change_user(&self, name: &str, change: impl FnOnce(&mut User) -> Result<(), ChangeError>) -> Outcome {
-        let user = self.users.get(name).ok_or_else(|| ChangeError::Absent("user", name.to_owned()))?;
-        let mut user = user.clone();
-        change(&mut user)?;
-        Ok(vec![Change::Put(Record::User(user))])
-    }
+fn check_description(text: &str) -> Result<(), ChangeError> {
+    let fits =
+        text.len() <= DESCRIPTION_BYTES_MAX && !text.chars().any(|char| char.is_control() && !char.is_whitespace());
+    let message = || format!("a description has up to {DESCRIPTION_BYTES_MAX} bytes of text");
+    if fits { Ok(()) } else { Err(ChangeError::Value(message())) }
+}
 
-    fn group(&self, name: &str) -> Result<&Group, ChangeError> {
-        self.groups.get(name).ok_or_else(|| ChangeError::Absent("group", name.to_owned()))
+fn check_tags(tags: &Tags) -> Result<(), ChangeError> {
+    if tags.len() > TAGS_MAX {
+        return Err(ChangeError::Limit(format!("there may be {TAGS_MAX} tags")));
     }
+    let (key_max, value_max) = TAG_BYTES_MAX;
+    let fits = |(key, value): (&String, &String)| {
+        let plain = !key.chars().chain(value.chars()).any(char::is_control);
+        plain && (1..=key_max).contains(&key.len()) && value.len() <= value_max
+    };
+    if tags.iter().all(fits) {
+        return Ok(());
+    }
+    Err(ChangeError::Value(format!("a tag has a key of 1 to {key_max} bytes of text and a value of up to {value_max}")))
+}
 
-    fn delete_group(&self, name: String) -> Outcome {
-        self.group(&name)?;
-        match self.users.values().find(|user| user.groups.contains(&name)) {
-            Some(user) => Err(ChangeError::InUse(format!("{} is in the group {name}; let it leave first", user.name))),
-            None => Ok(vec![Change::Remove(Kind::Group, name)]),
-        }
+/// Refuses to delete what still has policies.
+fn check_without_policies(kind: Kind, name: &str, attached: &[String], inline: &Inline) -> Result<(), ChangeError> {
+    if attached.is_empty() && inline.is_empty() {
+        return Ok(());
     }
-
-    fn key(&self, id: &str) -> Result<&AccessKey, ChangeError> {
-        self.keys.get(id).ok_or_else(|| ChangeError::Absent("access key", id.to_owned()))
-    }
-
-    fn new_key(
-        &self,
-        id: String,
-        user: String,
-        sealed: String,
-        now: i64,
-        most: usize,
-    ) -> Result<AccessKey, ChangeError> {
-        if !self.users.contains_key(&user) {
-            return Err(ChangeError::Absent("user", user));
-        }
-        if self.keys.contains_key(&id) {
-            return Err(ChangeError::Present("access key", id));
-        }
-        if self.keys.values().filter(|key| key.user == user).count() >= most {
-            return Err(ChangeError::Limit(format!("{user} has {KEYS_MAX} access keys; delete one first")));
-        }
-        Ok(AccessKey { id, user, sealed, disabled: false, created: now })
-    }
-
-    fn put_policy(&self, name: String, document: String, now: i64) -> Outcome {
-        check_name(&name)?;
-        Policy::parse(PolicyKind::Identity, document.as_bytes())?;
-        if !self.policies.contains_key(&name) {
-            self.check_new(Kind::Policy, &name, self.policies.len(), false)?;
-        }
-        let created = self.policies.get(&name).map_or(now, |policy| policy.created);
-        Ok(vec![Change::Put(Record::Policy(StoredPolicy { name, document, created }))])
-    }
-
-    fn delete_policy(&self, name: String) -> Outcome {
-        self.policies.get(&name).ok_or_else(|| ChangeError::Absent("policy", name.clone()))?;
-        let users = self.users.values().map(|user| (&user.name, &user.policies));
-        let groups = self.groups.values().map(|group| (&group.name, &group.policies));
-        let roles = self.roles.values().map(|role| (&role.name, &role.policies));
-        match users.chain(groups).chain(roles).find(|(_, policies)| policies.contains(&name)) {
-            Some((holder, _)) => Err(ChangeError::InUse(format!("{name} is attached to {holder}; detach it first"))),
-            None => Ok(vec![Change::Remove(Kind::Policy, name)]),
-        }
-    }
-
-    fn holder(&self, kind: Kind, name: &str) -> Result<Holder, ChangeError> {
-        let found = match kind {
-            Kind::User => self.users.get(name).cloned().map(Holder::User),
-            Kind::Group => self.groups.get(name).cloned().map(Holder::Group),
-            Kind::Role => self.roles.get(name).cloned().map(Holder::Role),
-            Kind::Account | Kind::Policy | Kind::Key => None,
-        };
-        found.ok_or_else(|| ChangeError::Absent(named(kind), name.to_owned()))
-    }
-
-    fn attach(&self, policy: String, kind: Kind, to: &str) -> Outcome {
-        if !self.policies.contains_key(&policy) {
-            return Err(ChangeError::Absent("policy", policy));
-        }
-        let mut holder = self.holder(kind, to)?;
-        let policies = holder.policies();
-        if !policies.contains(&policy) {
-            if policies.len() >= ATTACHED_MAX {
-                return Err(ChangeError::Limit(format!("{to} has {ATTACHED_MAX} policies, more are not allowed")));
-            }
-            policies.push(policy);
-        }
-        Ok(vec![holder.put()])
-    }
+    Err(ChangeError::InUse(format!("the {} {name} has policies; detach or delete them first", kind.word())))
 }

@@ -1,6 +1,33 @@
 //! What is stored of each: one record, one row. The form is in docs/format/identities.md.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+
+/// The account of the root keys.
+pub const ROOT_ACCOUNT: &str = "000000000000";
+/// The path of what was made without one.
+pub const NO_PATH: &str = "/";
+/// The longest session of any role, in seconds.
+pub const SESSION_SECONDS_MAX: u32 = 43_200;
+
+/// The id of a stored policy, or the ARN of one that comes with the program (`managed`).
+pub type PolicyId = String;
+/// Policies that belong to one user, group or role: JSON by name.
+pub type Inline = BTreeMap<String, String>;
+pub type Tags = BTreeMap<String, String>;
+
+fn no_path() -> String {
+    NO_PATH.to_owned()
+}
+
+fn account_of_root() -> String {
+    ROOT_ACCOUNT.to_owned()
+}
+
+fn longest_session() -> u32 {
+    SESSION_SECONDS_MAX
+}
 
 /// The owner of buckets and of users.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +44,12 @@ pub struct Account {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
+    /// Unique in the server and never reused; what other records and sessions name it by.
+    #[serde(default)]
+    pub id: String,
     pub name: String,
+    #[serde(default = "no_path")]
+    pub path: String,
     /// The id of the account.
     pub account: String,
     /// It stands for the account: what is the account's it may use without a policy.
@@ -25,47 +57,108 @@ pub struct User {
     pub is_account: bool,
     #[serde(default)]
     pub disabled: bool,
+    /// Ids.
     #[serde(default)]
     pub groups: Vec<String>,
     #[serde(default)]
-    pub policies: Vec<String>,
+    pub policies: Vec<PolicyId>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inline: Inline,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: Tags,
     /// Seconds since 1970.
     pub created: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
+    #[serde(default)]
+    pub id: String,
     pub name: String,
+    #[serde(default = "no_path")]
+    pub path: String,
     pub account: String,
     #[serde(default)]
-    pub policies: Vec<String>,
+    pub policies: Vec<PolicyId>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inline: Inline,
     pub created: i64,
 }
 
 /// What somebody may be for a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Role {
+    #[serde(default)]
+    pub id: String,
     pub name: String,
+    #[serde(default = "no_path")]
+    pub path: String,
     pub account: String,
+    #[serde(default)]
+    pub description: String,
     /// JSON of the policy that says who may take it.
     pub trust: String,
+    /// The longest session.
+    #[serde(default = "longest_session")]
+    pub session_seconds_max: u32,
     #[serde(default)]
-    pub policies: Vec<String>,
+    pub policies: Vec<PolicyId>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inline: Inline,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: Tags,
     pub created: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredPolicy {
+    #[serde(default)]
+    pub id: String,
     pub name: String,
+    #[serde(default = "no_path")]
+    pub path: String,
+    #[serde(default = "account_of_root")]
+    pub account: String,
+    #[serde(default)]
+    pub description: String,
     /// JSON, as it was given.
     pub document: String,
     pub created: i64,
+    /// When the document was set; 0 for what was set before this was kept.
+    #[serde(default)]
+    pub updated: i64,
+}
+
+/// An identity provider (OpenID Connect) that an account speaks of in its trust policies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provider {
+    /// `ACCOUNT/URL` without the scheme.
+    pub id: String,
+    pub account: String,
+    /// With its scheme.
+    pub url: String,
+    pub clients: Vec<String>,
+    pub thumbprints: Vec<String>,
+    pub created: i64,
+}
+
+impl Provider {
+    /// The URL without its scheme, as ARNs have it.
+    pub fn name(&self) -> &str {
+        provider_name(&self.url)
+    }
+}
+
+/// A URL without its scheme.
+pub fn provider_name(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_, name)| name)
 }
 
 /// An access key; its secret is sealed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessKey {
     pub id: String,
+    /// The id of the user.
     pub user: String,
     /// Base64 of the sealed secret.
     pub sealed: String,
@@ -89,10 +182,12 @@ pub enum Kind {
     Role,
     Policy,
     Key,
+    Provider,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 6] = [Kind::Account, Kind::User, Kind::Group, Kind::Role, Kind::Policy, Kind::Key];
+    pub const ALL: [Kind; 7] =
+        [Kind::Account, Kind::User, Kind::Group, Kind::Role, Kind::Policy, Kind::Key, Kind::Provider];
 
     /// The byte in the key of its row.
     pub fn byte(self) -> u8 {
@@ -103,6 +198,7 @@ impl Kind {
             Kind::Role => b'r',
             Kind::Policy => b'p',
             Kind::Key => b'k',
+            Kind::Provider => b'o',
         }
     }
 
@@ -119,18 +215,20 @@ pub enum Record {
     Role(Role),
     Policy(StoredPolicy),
     Key(AccessKey),
+    Provider(Provider),
 }
 
 impl Record {
-    /// The kind and the name: the key of its row.
+    /// The kind and the id: the key of its row.
     pub fn id(&self) -> (Kind, &str) {
         match self {
             Record::Account(account) => (Kind::Account, &account.id),
-            Record::User(user) => (Kind::User, &user.name),
-            Record::Group(group) => (Kind::Group, &group.name),
-            Record::Role(role) => (Kind::Role, &role.name),
-            Record::Policy(policy) => (Kind::Policy, &policy.name),
+            Record::User(user) => (Kind::User, &user.id),
+            Record::Group(group) => (Kind::Group, &group.id),
+            Record::Role(role) => (Kind::Role, &role.id),
+            Record::Policy(policy) => (Kind::Policy, &policy.id),
             Record::Key(key) => (Kind::Key, &key.id),
+            Record::Provider(provider) => (Kind::Provider, &provider.id),
         }
     }
 
@@ -143,19 +241,32 @@ impl Record {
             Record::Role(role) => serde_json::to_vec(role),
             Record::Policy(policy) => serde_json::to_vec(policy),
             Record::Key(key) => serde_json::to_vec(key),
+            Record::Provider(provider) => serde_json::to_vec(provider),
         };
         json.expect("records hold nothing but text, numbers and lists")
     }
 
-    /// `None` when it cannot be read.
+    /// `None` when it cannot be read. What was written before there were ids has its name for one.
     pub fn decode(kind: Kind, json: &[u8]) -> Option<Record> {
-        match kind {
+        let mut record = match kind {
             Kind::Account => serde_json::from_slice(json).ok().map(Record::Account),
             Kind::User => serde_json::from_slice(json).ok().map(Record::User),
             Kind::Group => serde_json::from_slice(json).ok().map(Record::Group),
             Kind::Role => serde_json::from_slice(json).ok().map(Record::Role),
             Kind::Policy => serde_json::from_slice(json).ok().map(Record::Policy),
             Kind::Key => serde_json::from_slice(json).ok().map(Record::Key),
+            Kind::Provider => serde_json::from_slice(json).ok().map(Record::Provider),
+        }?;
+        let (id, name) = match &mut record {
+            Record::User(user) => (&mut user.id, &user.name),
+            Record::Group(group) => (&mut group.id, &group.name),
+            Record::Role(role) => (&mut role.id, &role.name),
+            Record::Policy(policy) => (&mut policy.id, &policy.name),
+            Record::Account(_) | Record::Key(_) | Record::Provider(_) => return Some(record),
+        };
+        if id.is_empty() {
+            id.clone_from(name);
         }
+        Some(record)
     }
 }

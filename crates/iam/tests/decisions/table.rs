@@ -37,7 +37,7 @@ fn caller(text: &'static str) -> Caller<'static> {
     };
     let who = match name.split_once('/') {
         None if name.is_empty() => Who::Account,
-        None => Who::User { name },
+        None => Who::User { path: "/", name },
         Some((role, session)) => Who::Role { role, session },
     };
     Caller { who, account, canonical_id }
@@ -59,7 +59,8 @@ fn policy(kind: Kind, statements: &str) -> Policy {
         false => format!("{{\"Version\":\"2012-10-17\",\"Statement\":[{statements}]}}"),
     };
     // Read as a stored one, so that unknown operators can be in the table.
-    Policy::parse_stored(kind, json.as_bytes()).unwrap_or_else(|error| panic!("{error}: {json}"))
+    let policy = Policy::parse_stored(kind, json.as_bytes()).unwrap_or_else(|error| panic!("{error}: {json}"));
+    policy.owned_by(OWNER)
 }
 
 /// Decides every row; gives their number.

@@ -83,12 +83,7 @@ impl RequestContext<'_> {
         let caller = identity.caller();
         match key {
             "aws:principalaccount" => Lookup::one(identity.account.id.as_str()),
-            "aws:principalarn" => match &identity.role {
-                margay_iam::registry::Part::Session { role, .. } => {
-                    Lookup::one(format!("arn:aws:iam::{}:role/{role}", identity.account.id))
-                }
-                _ => Lookup::one(caller.arn()),
-            },
+            "aws:principalarn" => Lookup::one(identity.principal_arn()),
             "aws:principaltype" => Lookup::one(match caller.who {
                 margay_iam::Who::User { .. } => "User",
                 margay_iam::Who::Role { .. } => "AssumedRole",

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use margay_iam::acl::Acl;
+use margay_iam::registry::ROOT_ACCOUNT;
 use margay_iam::{Kind, Policy};
 use margay_volume::{BucketInfo, Error, Setting, Volume};
 use parking_lot::Mutex;
@@ -70,6 +71,11 @@ impl RulesCache {
     }
 }
 
+/// The account in the row of a bucket; what root made has none there.
+fn owner_id(owner: &str) -> &str {
+    if owner.is_empty() { ROOT_ACCOUNT } else { owner }
+}
+
 async fn read(volume: &Volume, info: BucketInfo) -> Result<BucketRules, Error> {
     let mut rules = BucketRules {
         owner: info.owner,
@@ -88,7 +94,7 @@ async fn read(volume: &Volume, info: BucketInfo) -> Result<BucketRules, Error> {
         let Some(document) = volume.bucket_setting(&info.name, setting).await? else { continue };
         match setting {
             Setting::Policy => match Policy::parse_stored(Kind::Bucket, &document) {
-                Ok(policy) => rules.policy = Some(policy),
+                Ok(policy) => rules.policy = Some(policy.owned_by(owner_id(&rules.owner))),
                 Err(error) => {
                     tracing::error!(bucket = info.name, %error, "the bucket's policy cannot be read: only root may use it");
                     rules.damaged = true;

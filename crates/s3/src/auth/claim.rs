@@ -36,17 +36,18 @@ impl CredentialText<'_> {
     pub(crate) fn parse<'t>(text: &'t str, place: Place, wanted: &str) -> Result<CredentialText<'t>, AuthError> {
         let refuse = |reason| AuthError::Malformed { place, reason };
         let mut parts = text.rsplitn(5, '/');
-        let mut next = || {
-            parts.next().filter(|part| !part.is_empty()).ok_or(refuse(
-                "the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\"",
-            ))
-        };
-        let (terminator, service, region, day, access_key) = (next()?, next()?, next()?, next()?, next()?);
+        let wrong = "the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\"";
+        let mut next = |may_be_empty| parts.next().filter(|part| may_be_empty || !part.is_empty()).ok_or(refuse(wrong));
+        let (terminator, service) = (next(false)?, next(false)?);
+        // boto3 signs for no region when it is told none; the name of the region means nothing here anyway.
+        let (region, day, access_key) = (next(true)?, next(false)?, next(false)?);
         if terminator != TERMINATOR {
             return Err(refuse("incorrect terminal. This endpoint uses \"aws4_request\""));
         }
         if service != wanted {
-            return Err(refuse("incorrect service. This endpoint belongs to \"s3\" (\"sts\" for temporary keys)"));
+            return Err(refuse(
+                "incorrect service. This endpoint belongs to \"s3\" (\"iam\" and \"sts\" for their actions)",
+            ));
         }
         if region.len() > REGION_BYTES_MAX {
             return Err(refuse("the region is too long"));

@@ -51,6 +51,7 @@ pub struct Scope {
 
 impl Scope {
     /// For the service `s3`.
+    #[cfg(test)]
     pub(crate) fn new(day: [u8; 8], region: &str) -> Scope {
         Scope::of_service(day, region, SERVICE)
     }

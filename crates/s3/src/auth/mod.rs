@@ -101,7 +101,7 @@ pub struct Options {
     pub skew_seconds_max: u32,
     /// Whether Signature Version 2 is accepted.
     pub version_2: bool,
-    /// The service that signatures must be for: `s3` or `sts`.
+    /// The service that signatures must be for: `s3`, `sts` or `iam`.
     pub service: &'static str,
 }
 

@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 
 use super::canonical::{Canonical, Plus, Reading, Slash, reencode};
 use super::date::AmzDate;
-use super::key::{Scope, Secret, SigningKey};
+use super::key::{SERVICE, Scope, Secret, SigningKey};
 use super::v4::string_to_sign;
 use super::{AuthError, CONTENT_SHA256, ChunkChain, EXPIRES_SECONDS_MAX, PayloadForm, hex};
 
@@ -76,13 +76,21 @@ pub struct Signer {
     access_key: String,
     secret: Secret,
     region: String,
+    service: &'static str,
     /// The key of the last day that was signed for.
     key: Mutex<Option<Arc<SigningKey>>>,
 }
 
 impl Signer {
     pub fn new(access_key: &str, secret: Secret, region: &str) -> Signer {
-        Signer { access_key: access_key.to_owned(), secret, region: region.to_owned(), key: Mutex::new(None) }
+        let (access_key, region) = (access_key.to_owned(), region.to_owned());
+        Signer { access_key, secret, region, service: SERVICE, key: Mutex::new(None) }
+    }
+
+    /// The same for another service than that of buckets and objects: `iam` or `sts`.
+    #[must_use]
+    pub fn for_service(self, service: &'static str) -> Signer {
+        Signer { service, key: Mutex::new(None), ..self }
     }
 
     fn key(&self, date: &AmzDate) -> Arc<SigningKey> {
@@ -90,7 +98,7 @@ impl Signer {
         match &*held {
             Some(key) if key.scope().day().as_bytes() == date.day() => Arc::clone(key),
             _ => {
-                let scope = Scope::new(date.day(), &self.region);
+                let scope = Scope::of_service(date.day(), &self.region, self.service);
                 let key = Arc::new(SigningKey::derive(&self.secret, scope));
                 *held = Some(Arc::clone(&key));
                 key

@@ -16,9 +16,14 @@ pub(crate) struct Query {
 
 impl Query {
     pub(crate) fn parse(raw: &str) -> Result<Query, S3Error> {
+        Query::parse_at_most(raw, QUERY_PARAMETERS_MAX)
+    }
+
+    /// A form as it comes in a body; the fields are as many as `fields_max` at most.
+    pub(crate) fn parse_at_most(raw: &str, fields_max: usize) -> Result<Query, S3Error> {
         let mut pairs = Vec::new();
         for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
-            if pairs.len() == QUERY_PARAMETERS_MAX {
+            if pairs.len() == fields_max {
                 return Err(S3Error::new(Code::InvalidURI, "the query has too many parameters"));
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

@@ -11,31 +11,23 @@ mod web_identity;
 
 use std::borrow::Cow;
 
-use http::request::Parts;
-use margay_iam::registry::{Identity, Part, Role};
+use margay_iam::registry::{Entity as _, Identity, Named, Part, Role};
 use margay_iam::{Caller, Context, Kind, Lookup, POLICY_BYTES_MAX, Policy, Request, Sources, Who, decide_trust};
 
-pub(crate) use self::answer::refusal;
 pub use self::web_identity::{PROVIDER_KEYS_MAX, Provider, ProviderError};
 use crate::error::{Code, S3Error};
 use crate::identities::{Identities, NewSession, SessionKeys};
+use crate::query_api::{invalid, required};
 use crate::reply::Reply;
 use crate::route::query::Query;
 
-/// Longest form, in bytes.
-pub(crate) const FORM_BYTES_MAX: usize = 64 * 1024;
 /// How long a session may last, in seconds.
 const SECONDS: std::ops::RangeInclusive<u32> = 900..=43_200;
 const SECONDS_DEFAULT: u32 = 3600;
 
-/// Whether a request may be one for this service.
-pub(crate) fn is_for_sts(parts: &Parts) -> bool {
-    let form = parts.headers.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let is_form = form.is_some_and(|kind| {
-        let kind = kind.split(';').next().unwrap_or_default().trim();
-        kind.eq_ignore_ascii_case("application/x-www-form-urlencoded")
-    });
-    parts.method == http::Method::POST && parts.uri.path() == "/" && is_form
+/// What this service does; everything else is asked of the other one.
+pub(crate) fn is_action(name: &str) -> bool {
+    matches!(name, "AssumeRole" | "AssumeRoleWithWebIdentity" | "GetSessionToken" | "GetCallerIdentity")
 }
 
 /// What a request has to be answered with.
@@ -76,11 +68,9 @@ impl Service<'_> {
             (Some("AssumeRole"), Some(identity)) => self.assume_role(form, identity),
             (Some("GetSessionToken"), Some(identity)) => self.session_token(form, identity),
             (Some("GetCallerIdentity"), Some(identity)) => Ok(answer::caller(identity, self.request_id)),
-            (Some("AssumeRole" | "GetSessionToken" | "GetCallerIdentity"), None) => {
-                Err(S3Error::new(Code::MissingAuthenticationToken, "Request is missing Authentication Token"))
-            }
-            (Some(action), _) => Err(S3Error::not_implemented(&format!("action {action}"))),
-            (None, _) => Err(S3Error::invalid_request("the form has no Action")),
+            (Some(_), None) => Err(Code::MissingAuthenticationToken.into()),
+            (_, Some(_)) => Err(Code::InvalidAction.into()),
+            (None, None) => Err(invalid("Action is missing")),
         }
     }
 
@@ -99,13 +89,7 @@ impl Service<'_> {
         };
         self.check_trust(&role, sources, &caller, "sts:AssumeRole", form, &[])?;
         let keys = self.begin(form, &role)?;
-        Ok(answer::role(
-            &answer::ASSUME_ROLE,
-            &role,
-            form.get("RoleSessionName").unwrap_or_default(),
-            &keys,
-            self.request_id,
-        ))
+        Ok(answer::role(&role, form.get("RoleSessionName").unwrap_or_default(), &keys, self.request_id))
     }
 
     fn with_web_identity(&self, form: &Query) -> Result<Reply, S3Error> {
@@ -128,14 +112,17 @@ impl Service<'_> {
 
     /// A session with the rights of the user who asks.
     fn session_token(&self, form: &Query, identity: &Identity) -> Result<Reply, S3Error> {
-        let user = match (&identity.role, &identity.session_policy) {
-            (Part::Account { name } | Part::User { name }, None) => name.clone(),
-            _ => {
-                return Err(S3Error::new(
-                    Code::AccessDenied,
-                    "Cannot call GetSessionToken with session or root credentials",
-                ));
-            }
+        let registry = self.identities.registry();
+        let user = match &identity.role {
+            // What a session could ask for again would never end.
+            _ if identity.is_temporary => None,
+            Part::User { .. } => Some(identity.id.clone()),
+            Part::Account { .. } => registry.user_of_account(&identity.account.id).map(|user| user.id.clone()),
+            Part::Root | Part::Session { .. } => None,
+        };
+        let Some(user) = user else {
+            let message = "Cannot call GetSessionToken with session or root credentials";
+            return Err(S3Error::new(Code::AccessDenied, message));
         };
         let new = NewSession {
             user: Some(user),
@@ -149,13 +136,13 @@ impl Service<'_> {
 
     fn role(&self, form: &Query) -> Result<Role, S3Error> {
         let arn = required(form, "RoleArn")?;
-        let mut parts = arn.splitn(6, ':');
-        let account = parts.nth(4).unwrap_or_default();
-        let name = parts.next().and_then(|rest| rest.strip_prefix("role/")).and_then(|path| path.rsplit('/').next());
-        let fits = arn.starts_with("arn:aws:iam::");
-        let found = name.filter(|_| fits).and_then(|name| self.identities.role(name));
+        let found = arn.strip_prefix("arn:aws:iam::").and_then(|rest| {
+            let (account, path) = rest.split_once(":role/")?;
+            let named = Named::in_account(account, path.rsplit('/').next()?);
+            self.identities.registry().find_named::<Role>(&named).ok().cloned()
+        });
         // Which roles there are is nobody's business who may not take them.
-        found.filter(|role| role.account == account).ok_or_else(|| Code::AccessDenied.into())
+        found.ok_or_else(|| Code::AccessDenied.into())
     }
 
     fn check_trust(
@@ -167,7 +154,7 @@ impl Service<'_> {
         form: &Query,
         claims: &[(String, Vec<String>)],
     ) -> Result<(), S3Error> {
-        let arn = format!("arn:aws:iam::{}:role/{}", role.account, role.name);
+        let arn = role.arn();
         let denied = |because: &str| {
             tracing::info!(target: "margay::access", who = caller.arn(), action, resource = arn, because, "denied");
             Err(Code::AccessDenied.into())
@@ -177,6 +164,7 @@ impl Service<'_> {
         };
         let context = Circumstances { form, claims };
         let request = Request { caller, action, resource: &arn, context: &context };
+        let trust = trust.owned_by(&role.account);
         let decision = decide_trust(&Sources { bucket: Some(&trust), ..sources }, &request);
         if decision.allowed { Ok(()) } else { denied(&decision.reason.to_string()) }
     }
@@ -187,6 +175,13 @@ impl Service<'_> {
         if !(2..=64).contains(&session.len()) || !session.bytes().all(fits) {
             return Err(invalid("RoleSessionName has 2 to 64 letters, digits and + = , . @ _ -"));
         }
+        let seconds = seconds(form)?;
+        if seconds > role.session_seconds_max {
+            return Err(invalid(&format!(
+                "DurationSeconds is more than the role allows: {}",
+                role.session_seconds_max
+            )));
+        }
         let policy = form.get("Policy").map(str::to_owned);
         if let Some(policy) = &policy {
             if policy.len() > SESSION_POLICY_BYTES_MAX {
@@ -195,13 +190,7 @@ impl Service<'_> {
             Policy::parse(Kind::Identity, policy.as_bytes())
                 .map_err(|error| S3Error::new(Code::MalformedPolicyDocument, error.to_string()))?;
         }
-        let new = NewSession {
-            role: Some(role.name.clone()),
-            user: None,
-            session: session.to_owned(),
-            policy,
-            seconds: seconds(form)?,
-        };
+        let new = NewSession { role: Some(role.id.clone()), user: None, session: session.to_owned(), policy, seconds };
         self.identities.begin_session(&new).ok_or_else(|| Code::AccessDenied.into())
     }
 }
@@ -209,14 +198,6 @@ impl Service<'_> {
 /// Longest policy of a session, in bytes: it travels in a header with every request.
 const SESSION_POLICY_BYTES_MAX: usize = 2048;
 const _: () = assert!(SESSION_POLICY_BYTES_MAX <= POLICY_BYTES_MAX);
-
-fn required<'a>(form: &'a Query, name: &str) -> Result<&'a str, S3Error> {
-    form.get(name).filter(|value| !value.is_empty()).ok_or_else(|| invalid(&format!("{name} is missing")))
-}
-
-fn invalid(message: &str) -> S3Error {
-    S3Error::new(Code::ValidationError, message.to_owned())
-}
 
 fn seconds(form: &Query) -> Result<u32, S3Error> {
     match form.get("DurationSeconds") {

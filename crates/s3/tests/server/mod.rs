@@ -3,24 +3,26 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod users;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use margay_env::{Env, Timestamp};
-use margay_iam::registry::{AccessKey, Account, Identity, NewUser, Order, Registry};
+use margay_env::Env;
 use margay_meta::memory::Memory;
 use margay_s3::auth::sign::{Signer, Target, announce_chunks};
 use margay_s3::auth::{ChunkChain, Credential, Credentials, PayloadForm, Secret, v2};
 use margay_s3::body::ChunkEncoder;
-use margay_s3::identities::{AccountName, Found, Identities};
 use margay_s3::{Options, S3Door};
 use margay_segment::Store;
 use margay_volume::{MASTER_KEY_BYTES, MasterKeys, Volume};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+pub use users::Users;
 
 const ACCESS_KEY: &str = "margaytest";
 const SECRET_KEY: &str = "margaysecret";
@@ -32,93 +34,6 @@ struct OneKey;
 impl Credentials for OneKey {
     fn find(&self, access_key: &str) -> Option<Credential> {
         (access_key == ACCESS_KEY).then(|| Credential { secret: Secret::new(SECRET_KEY), session_token: None })
-    }
-}
-
-/// Users whose access key is their name and whose secret is `secret-of-` and their name.
-pub struct Users {
-    registry: Registry,
-    root: Arc<Identity>,
-}
-
-impl Users {
-    /// `users` are (name, whose account it joins, policies): a user who joins nobody is an account.
-    pub fn new(users: &[(&str, Option<&str>, &[&str])]) -> Users {
-        let options = Options::default();
-        let root = Account {
-            id: options.account_id,
-            canonical_id: options.owner_id,
-            display_name: options.owner_name,
-            email: None,
-        };
-        let root = Arc::new(Identity::root(Arc::new(root)));
-        let mut people = Users { registry: Registry::default(), root };
-        for (index, (name, joins, policies)) in users.iter().enumerate() {
-            let account = Account {
-                id: format!("{:012}", 111_111_111_111_u64 + index as u64),
-                canonical_id: format!("canonical-{name}"),
-                display_name: (*name).to_owned(),
-                email: Some(format!("{name}@example.com")),
-            };
-            let joins_id = joins.map(|joins| people.registry.users[joins].account.clone()).unwrap_or_default();
-            let account = joins.is_none().then_some(account);
-            people.carry_out(Order::CreateUser(NewUser { name: (*name).to_owned(), account, joins: joins_id }));
-            people.carry_out(Order::CreateKey {
-                id: (*name).to_owned(),
-                user: (*name).to_owned(),
-                sealed: String::new(),
-            });
-            for (number, policy) in policies.iter().enumerate() {
-                let policy_name = format!("{name}-{number}");
-                people.carry_out(Order::PutPolicy { name: policy_name.clone(), document: (*policy).to_owned() });
-                let kind = margay_iam::registry::Kind::User;
-                people.carry_out(Order::Attach { policy: policy_name, kind, to: (*name).to_owned() });
-            }
-        }
-        people
-    }
-
-    fn carry_out(&mut self, order: Order) {
-        use margay_iam::registry::{Change, Record};
-        let changes = self.registry.decide(order, 0).unwrap();
-        let registry = std::mem::take(&mut self.registry);
-        let mut records: Vec<Record> = registry.records();
-        for change in changes {
-            match change {
-                Change::Put(record) => {
-                    records.retain(|own| own.id() != record.id());
-                    records.push(record);
-                }
-                Change::Remove(kind, name) => records.retain(|own| own.id() != (kind, name.as_str())),
-            }
-        }
-        self.registry = Registry::new(records);
-    }
-}
-
-impl Identities for Users {
-    fn find(&self, access_key: &str, _: Option<&str>, _: Timestamp) -> Found {
-        let known = |secret: &str, identity| {
-            Found::Known(Credential { secret: Secret::new(secret), session_token: None }, identity)
-        };
-        if access_key == ACCESS_KEY {
-            return known(SECRET_KEY, Arc::clone(&self.root));
-        }
-        match self.registry.find(access_key) {
-            Some((AccessKey { id, .. }, identity)) => known(&format!("secret-of-{id}"), identity),
-            None => Found::Nobody,
-        }
-    }
-
-    fn account(&self, name: AccountName<'_>) -> Option<Arc<Account>> {
-        let root = &self.root.account;
-        match name {
-            AccountName::Id(id) if id.is_empty() || id == root.id => Some(Arc::clone(root)),
-            AccountName::CanonicalId(id) if id == root.canonical_id => Some(Arc::clone(root)),
-            AccountName::Id(id) => self.registry.accounts.get(id).cloned(),
-            AccountName::CanonicalId(id) => self.registry.account_of_canonical_id(id).cloned(),
-            AccountName::Email(email) => self.registry.account_of_email(email).cloned(),
-        }
     }
 }
 
@@ -266,6 +181,19 @@ impl Request<'_> {
             return self.send_unsigned().await;
         }
         self.signer = Some(Signer::new(user, Secret::new(&format!("secret-of-{user}")), "us-east-1"));
+        self.send().await
+    }
+
+    /// Signed for IAM or STS, as by `send_as`; `root` is the holder of the root keys.
+    pub async fn send_to(mut self, service: &'static str, user: &str) -> Answer {
+        if user.is_empty() {
+            return self.send_unsigned().await;
+        }
+        let signer = match user {
+            "root" => Signer::new(ACCESS_KEY, Secret::new(SECRET_KEY), "us-east-1"),
+            _ => Signer::new(user, Secret::new(&format!("secret-of-{user}")), "us-east-1"),
+        };
+        self.signer = Some(signer.for_service(service));
         self.send().await
     }
 

@@ -138,7 +138,7 @@ fn time_and_scope() {
     assert_eq!(scope("20130523/us-east-1/s3/aws4_request"), Code::AuthorizationHeaderMalformed);
     assert_eq!(scope("20130524/us-east-1/ec2/aws4_request"), Code::AuthorizationHeaderMalformed);
     assert_eq!(scope("20130524/us-east-1/s3/aws5_request"), Code::AuthorizationHeaderMalformed);
-    assert_eq!(scope("20130524//s3/aws4_request"), Code::AuthorizationHeaderMalformed);
+    assert_eq!(scope("//s3/aws4_request"), Code::AuthorizationHeaderMalformed);
     assert_eq!(scope("20130524/s3/aws4_request"), Code::AuthorizationHeaderMalformed);
     assert_eq!(scope(&format!("20130524/{}/s3/aws4_request", "r".repeat(65))), Code::AuthorizationHeaderMalformed);
     assert_eq!(scope("20130524/eu-west-1/s3/aws4_request"), Code::SignatureDoesNotMatch);

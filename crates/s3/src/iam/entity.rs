@@ -1,0 +1,87 @@
+//! Users, groups, roles and policies as they stand in answers.
+
+use bytes::BytesMut;
+use margay_env::Timestamp;
+use margay_iam::registry::{Entity, Group, Role, StoredPolicy, Tags, User};
+
+use super::Work;
+use super::page::Page;
+use crate::error::S3Error;
+use crate::time::iso;
+use crate::xml::write::{Writer, percent_encode};
+
+/// Seconds since 1970 as a date.
+pub(super) fn date(writer: &mut Writer<'_>, name: &str, seconds: i64) {
+    writer.text(name, &iso(Timestamp(seconds.saturating_mul(1_000_000_000))));
+}
+
+/// A policy, as clients expect it: percent-encoded.
+pub(super) fn document(writer: &mut Writer<'_>, name: &str, json: &str) {
+    let mut encoded = BytesMut::with_capacity(json.len() * 2);
+    percent_encode(&mut encoded, json);
+    writer.text(name, &String::from_utf8_lossy(&encoded));
+}
+
+pub(super) fn tags(writer: &mut Writer<'_>, tags: &Tags) {
+    if tags.is_empty() {
+        return;
+    }
+    writer.open("Tags");
+    for (key, value) in tags {
+        writer.open("member");
+        writer.text("Key", key);
+        writer.text("Value", value);
+        writer.close("member");
+    }
+    writer.close("Tags");
+}
+
+/// What users, groups and roles have in common; `kind` is `User`, `Group` or `Role`.
+fn head<E: Entity>(writer: &mut Writer<'_>, kind: &str, entity: &E) {
+    writer.text("Path", entity.path());
+    writer.text(&format!("{kind}Name"), entity.name());
+    writer.text(&format!("{kind}Id"), entity.id());
+    writer.text("Arn", &entity.arn());
+    date(writer, "CreateDate", entity.created());
+}
+
+pub(super) fn user(writer: &mut Writer<'_>, user: &User) {
+    head(writer, "User", user);
+    tags(writer, &user.tags);
+}
+
+pub(super) fn group(writer: &mut Writer<'_>, group: &Group) {
+    head(writer, "Group", group);
+}
+
+pub(super) fn role(writer: &mut Writer<'_>, role: &Role) {
+    head(writer, "Role", role);
+    document(writer, "AssumeRolePolicyDocument", &role.trust);
+    writer.optional("Description", Some(role.description.as_str()).filter(|text| !text.is_empty()));
+    writer.number("MaxSessionDuration", u64::from(role.session_seconds_max));
+    tags(writer, &role.tags);
+}
+
+/// A policy, and how many it is attached to.
+pub(super) fn policy(writer: &mut Writer<'_>, policy: &StoredPolicy, holders: usize) {
+    writer.text("PolicyName", &policy.name);
+    writer.text("PolicyId", &policy.id);
+    writer.text("Arn", &policy.arn());
+    writer.text("Path", &policy.path);
+    writer.text("DefaultVersionId", super::policies::VERSION);
+    writer.number("AttachmentCount", holders as u64);
+    writer.flag("IsAttachable", true);
+    writer.optional("Description", Some(policy.description.as_str()).filter(|text| !text.is_empty()));
+    date(writer, "CreateDate", policy.created);
+    date(writer, "UpdateDate", policy.updated.max(policy.created));
+}
+
+impl Work<'_> {
+    /// A page of all of a kind in the caller's account, below `PathPrefix`, in the order of their names without case.
+    pub(super) fn entities<E: Entity>(&self, wanted: impl Fn(&E) -> bool) -> Result<Page<&E>, S3Error> {
+        let prefix = self.get("PathPrefix").unwrap_or_default();
+        let own = E::all(&self.registry).filter(|entity| entity.account() == self.account());
+        let below = own.filter(|entity| entity.path().starts_with(prefix) && wanted(entity));
+        self.page(below.map(|entity| (entity.name().to_ascii_lowercase(), entity)))
+    }
+}

@@ -1,0 +1,162 @@
+//! AWS's Identity and Access Management: users, groups, roles, their keys and policies, on the same endpoint.
+//!
+//! Why:        what scripts and Terraform do at AWS they can do here; an account looks after itself.
+//! Layout:     `action` names what there is and what each action is done to; `rights` asks whether the caller may; a
+//!             file for each kind of thing does it; `entity` and `page` are the wire's forms.
+//! Invariants: I1 every action is asked of the policies of whoever signed, on its ARN, before anything is looked up for
+//!             him; a request without a signature has no action.  I2 nothing of another account can be named.
+//!             I3 a secret is in the answer that made it, and in no other.
+//! Not here:   what orders change (margay-iam), where it is stored (the binary).
+
+mod access_keys;
+mod account_summary;
+mod action;
+mod attached_policies;
+mod entity;
+mod groups;
+mod inline_policies;
+mod page;
+mod policies;
+mod providers;
+mod rights;
+mod roles;
+mod tags;
+mod users;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use margay_iam::registry::{Entity, Identity, Kind, Named, Order, Part, Registry, User};
+
+use self::action::Action;
+pub use self::action::names as actions;
+use crate::access::context::Circumstances;
+use crate::error::{Code, S3Error};
+use crate::identities::{Identities, OrderError};
+use crate::query_api::{self, Service};
+use crate::reply::Reply;
+use crate::route::query::Query;
+use crate::xml::write::Writer;
+
+/// One request whose signature is right.
+pub(crate) struct Call<'a> {
+    pub identities: &'a dyn Identities,
+    pub identity: &'a Identity,
+    pub circumstances: &'a Circumstances<'a>,
+    pub headers: &'a HeaderMap,
+    pub form: &'a Query,
+    pub request_id: &'a str,
+}
+
+/// Does what the form asks for.
+pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
+    let name = query_api::required(call.form, "Action")?;
+    let Some(action) = action::find(name) else {
+        return Err(S3Error::new(Code::InvalidAction, format!("Could not find operation {name}")));
+    };
+    let work = Work { call, action, registry: call.identities.registry() };
+    for resource in work.resources()? {
+        work.require(&resource)?;
+    }
+    (action.run)(&work).await
+}
+
+/// An action on its way, which the caller may do.
+pub(in crate::iam) struct Work<'a> {
+    call: &'a Call<'a>,
+    action: &'static Action,
+    /// Everybody, as of when the request came.
+    registry: Arc<Registry>,
+}
+
+impl Work<'_> {
+    /// The account of whoever asks, and so of everything that he asks for.
+    fn account(&self) -> &str {
+        &self.call.identity.account.id
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.call.form.get(name)
+    }
+
+    fn required(&self, name: &str) -> Result<&str, S3Error> {
+        query_api::required(self.call.form, name)
+    }
+
+    /// What a field names, as orders name it.
+    fn named(&self, field: &str) -> Result<Named, S3Error> {
+        Ok(Named::in_account(self.account(), self.required(field)?))
+    }
+
+    /// What a field names, of the caller's account.
+    fn find<E: Entity>(&self, field: &str) -> Result<&E, S3Error> {
+        Ok(self.registry.find_named::<E>(&self.named(field)?)?)
+    }
+
+    /// The user that `UserName` names. Who stands for the account is none of its users.
+    fn user(&self) -> Result<&User, S3Error> {
+        let user = self.find::<User>("UserName")?;
+        match user.is_account {
+            true => Err(S3Error::new(Code::NoSuchEntity, format!("there is no user {}", user.name))),
+            false => Ok(user),
+        }
+    }
+
+    /// The user that `UserName` names, or without it the one who asks.
+    fn user_or_caller(&self) -> Result<&User, S3Error> {
+        if self.get("UserName").is_some() {
+            return self.user();
+        }
+        let identity = self.call.identity;
+        let found = match identity.role {
+            Part::User { .. } => self.registry.users.get(&identity.id),
+            Part::Account { .. } => self.registry.user_of_account(&identity.account.id),
+            Part::Root => {
+                return Err(S3Error::new(Code::InvalidInput, "the root keys are set where the server is started"));
+            }
+            Part::Session { .. } => return Err(query_api::invalid("UserName is missing, and a session is no user")),
+        };
+        found.ok_or_else(|| Code::NoSuchEntity.into())
+    }
+
+    /// What policies and tags hang on.
+    fn holder(&self, kind: Kind) -> Result<Named, S3Error> {
+        match kind {
+            Kind::User => self.user().map(|user| Named::in_account(&user.account, &user.name)),
+            Kind::Group => self.named("GroupName"),
+            _ => self.named("RoleName"),
+        }
+    }
+
+    fn path(&self) -> String {
+        self.get("Path").unwrap_or(margay_iam::registry::NO_PATH).to_owned()
+    }
+
+    /// Changes something.
+    async fn order(&self, order: Order) -> Result<(), S3Error> {
+        match self.call.identities.order(order).await {
+            Ok(()) => {
+                let (who, action) = (self.call.identity.caller().arn(), self.action.name);
+                let resource = self.resources()?.join(" ");
+                tracing::info!(target: "margay::access", who, action, resource, "done");
+                Ok(())
+            }
+            Err(OrderError::Refused(error)) => Err(error.into()),
+            Err(OrderError::Failed(cause)) => Err(S3Error::internal(&cause)),
+        }
+    }
+
+    fn answer(&self, inside: impl FnOnce(&mut Writer<'_>)) -> Reply {
+        query_api::answer(Service::Iam, self.action.name, self.call.request_id, inside)
+    }
+
+    /// Everybody after a change.
+    fn now(&self) -> Arc<Registry> {
+        self.call.identities.registry()
+    }
+}
+
+/// What is there no more when it was to be shown: somebody deleted it at once.
+fn gone() -> S3Error {
+    Code::NoSuchEntity.into()
+}

@@ -1,0 +1,152 @@
+//! Managed policies: an account's own, and those that come with the program.
+//!
+//! Not here: versions. A policy has one, `v1`.
+
+use margay_iam::registry::{Entity as _, Kind, Named, Order, StoredPolicy, managed};
+
+use super::{Work, entity, gone};
+use crate::error::{Code, S3Error};
+use crate::reply::Reply;
+
+/// How ids of policies begin.
+const ID: &str = "ANPA";
+/// The only version of a policy.
+pub(super) const VERSION: &str = "v1";
+
+/// The policy of the caller's account with this ARN: rights were asked for exactly this one.
+pub(super) fn own<'w>(work: &'w Work<'_>, arn: &str) -> Result<&'w StoredPolicy, S3Error> {
+    work.own_arn(arn, "policy")?;
+    let policy = work.registry.find_named::<StoredPolicy>(&Named::from(arn))?;
+    if policy.arn() == arn { Ok(policy) } else { Err(Code::NoSuchEntity.into()) }
+}
+
+/// The policy in `PolicyArn`; one that comes with the program is made up for it.
+fn find(work: &Work<'_>) -> Result<StoredPolicy, S3Error> {
+    let arn = work.required("PolicyArn")?;
+    match with_the_program().find(|policy| policy.id == arn) {
+        Some(policy) => Ok(policy),
+        None => own(work, arn).cloned(),
+    }
+}
+
+fn with_the_program() -> impl Iterator<Item = StoredPolicy> {
+    managed::MANAGED.iter().map(|(name, document)| StoredPolicy {
+        id: managed::arn(name),
+        name: (*name).to_owned(),
+        path: "/".to_owned(),
+        account: managed::ACCOUNT.to_owned(),
+        description: String::new(),
+        document: (*document).to_owned(),
+        created: 0,
+        updated: 0,
+    })
+}
+
+fn holders(work: &Work<'_>, policy: &StoredPolicy) -> usize {
+    work.holders(&policy.id).count()
+}
+
+impl Work<'_> {
+    /// What of the caller's account a policy is attached to.
+    fn holders<'w>(&'w self, policy: &'w str) -> impl Iterator<Item = (Kind, &'w str)> {
+        self.registry.holders_of(policy, self.account())
+    }
+}
+
+pub(super) async fn create(work: &Work<'_>) -> Result<Reply, S3Error> {
+    let id = work.call.identities.new_id(ID);
+    let order = Order::PutPolicy {
+        id: id.clone(),
+        policy: work.named("PolicyName")?,
+        path: work.path(),
+        description: work.get("Description").unwrap_or_default().to_owned(),
+        document: work.required("PolicyDocument")?.to_owned(),
+        new: true,
+    };
+    work.order(order).await?;
+    let registry = work.now();
+    let policy = registry.policies.get(&id).ok_or_else(gone)?;
+    Ok(work.answer(|writer| {
+        writer.open("Policy");
+        entity::policy(writer, policy, 0);
+        writer.close("Policy");
+    }))
+}
+
+pub(super) async fn get(work: &Work<'_>) -> Result<Reply, S3Error> {
+    let policy = find(work)?;
+    Ok(work.answer(|writer| {
+        writer.open("Policy");
+        entity::policy(writer, &policy, holders(work, &policy));
+        writer.close("Policy");
+    }))
+}
+
+pub(super) async fn get_version(work: &Work<'_>) -> Result<Reply, S3Error> {
+    let policy = find(work)?;
+    if work.required("VersionId")? != VERSION {
+        return Err(Code::NoSuchEntity.into());
+    }
+    Ok(work.answer(|writer| {
+        writer.open("PolicyVersion");
+        entity::document(writer, "Document", &policy.document);
+        version(writer, &policy);
+        writer.close("PolicyVersion");
+    }))
+}
+
+fn version(writer: &mut crate::xml::write::Writer<'_>, policy: &StoredPolicy) {
+    writer.text("VersionId", VERSION);
+    writer.flag("IsDefaultVersion", true);
+    entity::date(writer, "CreateDate", policy.updated.max(policy.created));
+}
+
+pub(super) async fn list_versions(work: &Work<'_>) -> Result<Reply, S3Error> {
+    let policy = find(work)?;
+    let page = work.page(std::iter::once((VERSION.to_owned(), &policy)))?;
+    Ok(work.answer(|writer| page.write(writer, "Versions", |writer, policy| version(writer, policy))))
+}
+
+/// `Scope` is `All`, `AWS` or `Local`; `OnlyAttached` leaves out what is attached to nothing.
+pub(super) async fn list(work: &Work<'_>) -> Result<Reply, S3Error> {
+    let scope = work.get("Scope").unwrap_or("All");
+    let prefix = work.get("PathPrefix").unwrap_or_default();
+    let only_attached = work.get("OnlyAttached") == Some("true");
+    let own = work.registry.policies.values().filter(|policy| policy.account == work.account()).cloned();
+    let own = own.filter(|_| scope != "AWS");
+    let others = with_the_program().filter(|_| scope != "Local");
+    let wanted = own.chain(others).map(|policy| (holders(work, &policy), policy));
+    let wanted = wanted.filter(|(count, policy)| policy.path.starts_with(prefix) && (*count > 0 || !only_attached));
+    let page = work.page(wanted.map(|(count, policy)| (policy.id.clone(), (count, policy))))?;
+    Ok(work.answer(|writer| {
+        page.write(writer, "Policies", |writer, (count, policy)| entity::policy(writer, policy, *count));
+    }))
+}
+
+pub(super) async fn list_entities(work: &Work<'_>) -> Result<Reply, S3Error> {
+    let policy = find(work)?;
+    let holders: Vec<_> = work.holders(&policy.id).collect();
+    Ok(work.answer(|writer| {
+        for (kind, list, field) in [
+            (Kind::Group, "PolicyGroups", "GroupName"),
+            (Kind::User, "PolicyUsers", "UserName"),
+            (Kind::Role, "PolicyRoles", "RoleName"),
+        ] {
+            writer.open(list);
+            for (_, name) in holders.iter().filter(|(own, _)| *own == kind) {
+                writer.open("member");
+                writer.text(field, name);
+                writer.close("member");
+            }
+            writer.close(list);
+        }
+        writer.flag("IsTruncated", false);
+    }))
+}
+
+pub(super) async fn delete(work: &Work<'_>) -> Result<Reply, S3Error> {
+    let arn = work.required("PolicyArn")?;
+    own(work, arn)?;
+    work.order(Order::DeletePolicy { policy: Named::from(arn) }).await?;
+    Ok(work.answer(|_| ()))
+}

@@ -1,0 +1,131 @@
+//! Whether the caller may do an action.
+//!
+//! Invariants: R1 without an allow nothing is allowed, but to who stands for the account, and to root in his own.
+//!             R2 the keys of a user's session do nothing here: they could make keys that outlive it.  R3 every
+//!             denial is in the log with what denied it, and the client is not told.
+//! Not here:   what policies mean (margay-iam).
+
+use margay_iam::registry::{Entity, Group, Kind, Named, Part, Role, StoredPolicy, User, provider_name};
+use margay_iam::{Policy, Request, Sources, decide};
+
+use super::Work;
+use super::action::On;
+use crate::access::context::RequestContext;
+use crate::error::{Code, S3Error};
+use crate::query_api;
+use crate::route::query::Query;
+
+/// The field that names one of a kind.
+fn field(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Group => "GroupName",
+        Kind::Role => "RoleName",
+        Kind::Policy => "PolicyName",
+        _ => "UserName",
+    }
+}
+
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Group => Group::ARN_WORD,
+        Kind::Role => Role::ARN_WORD,
+        Kind::Policy => StoredPolicy::ARN_WORD,
+        _ => User::ARN_WORD,
+    }
+}
+
+impl Work<'_> {
+    fn arn(&self, kind: Kind, path: &str, name: &str) -> String {
+        format!("arn:aws:iam::{}:{}{path}{name}", self.account(), word(kind))
+    }
+
+    /// The ARN of what is there; what is not there counts as being at `/`.
+    fn arn_of(&self, kind: Kind, name: &str) -> String {
+        let named = Named::in_account(self.account(), name);
+        let registry = &self.registry;
+        let found = match kind {
+            Kind::Group => registry.find_named::<Group>(&named).map(Entity::arn),
+            Kind::Role => registry.find_named::<Role>(&named).map(Entity::arn),
+            Kind::Policy => registry.find_named::<StoredPolicy>(&named).map(Entity::arn),
+            _ => registry.find_named::<User>(&named).map(Entity::arn),
+        };
+        found.unwrap_or_else(|_| self.arn(kind, "/", name))
+    }
+
+    /// What the action is done to.
+    pub(super) fn resources(&self) -> Result<Vec<String>, S3Error> {
+        let one = |kind| self.required(field(kind)).map(|name| self.arn_of(kind, name));
+        match self.action.on {
+            On::Caller if self.get("UserName").is_none() => Ok(vec![self.call.identity.principal_arn()]),
+            On::Caller => Ok(vec![one(Kind::User)?]),
+            On::One(kind) => Ok(vec![one(kind)?]),
+            On::New(kind) => Ok(vec![self.arn(kind, &self.path(), self.required(field(kind))?)]),
+            On::Moved(kind) => {
+                let old = one(kind)?;
+                let path_end = old.rfind('/').map_or(old.len(), |at| at + 1);
+                let (new_name, new_path) = match kind {
+                    Kind::Group => (self.get("NewGroupName"), self.get("NewPath")),
+                    _ => (self.get("NewUserName"), self.get("NewPath")),
+                };
+                let name = new_name.unwrap_or(&old[path_end..]);
+                let new = match new_path {
+                    Some(path) => self.arn(kind, path, name),
+                    None => format!("{}{name}", &old[..path_end]),
+                };
+                Ok(vec![old, new])
+            }
+            On::All(kind) => Ok(vec![self.arn(kind, "/", "")]),
+            On::Arn(field) => Ok(vec![self.required(field)?.to_owned()]),
+            On::NewProvider => {
+                let name = provider_name(self.required("Url")?);
+                Ok(vec![format!("arn:aws:iam::{}:oidc-provider/{name}", self.account())])
+            }
+            On::Account => Ok(vec![format!("arn:aws:iam::{}:root", self.account())]),
+        }
+    }
+
+    /// Refuses the action on a resource, or lets it pass.
+    pub(super) fn require(&self, resource: &str) -> Result<(), S3Error> {
+        let identity = self.call.identity;
+        let denied = |because: &str| {
+            let (who, action) = (identity.caller().arn(), self.action.name);
+            let peer = self.call.circumstances.peer;
+            tracing::info!(target: "margay::access", who, action, resource, %peer, because, "denied");
+            Err(Code::AccessDenied.into())
+        };
+        if identity.is_temporary && !matches!(identity.role, Part::Session { .. }) {
+            return denied("the keys of a user's session are not taken here");
+        }
+        let Some(policies) = &identity.policies else {
+            return denied("a policy of the caller is missing or cannot be read");
+        };
+        let policies: Vec<(&str, &Policy)> =
+            policies.iter().map(|(name, policy)| (name.as_str(), policy.as_ref())).collect();
+        let sources = Sources {
+            is_account: matches!(identity.role, Part::Account { .. } | Part::Root),
+            is_own: true,
+            identity: &policies,
+            session: identity.session_policy.as_deref(),
+            ..Sources::default()
+        };
+        let context = RequestContext {
+            circumstances: self.call.circumstances,
+            headers: self.call.headers,
+            query: &Query::default(),
+            identity: Some(identity),
+            resource_account: Some(self.account()),
+            existing_tags: &[],
+        };
+        let action = format!("iam:{}", self.action.name);
+        let caller = identity.caller();
+        let decision = decide(&sources, &Request { caller: &caller, action: &action, resource, context: &context });
+        if decision.allowed { Ok(()) } else { denied(&decision.reason.to_string()) }
+    }
+
+    /// The part after the account of an ARN of the caller's account, such as `oidc-provider/...`.
+    pub(super) fn own_arn<'r>(&self, arn: &'r str, word: &str) -> Result<&'r str, S3Error> {
+        let rest = arn.strip_prefix("arn:aws:iam::").ok_or_else(|| query_api::invalid("that is no ARN"))?;
+        let own = rest.strip_prefix(self.account()).and_then(|rest| rest.strip_prefix(':')?.strip_prefix(word));
+        own.and_then(|rest| rest.strip_prefix('/')).ok_or_else(|| Code::NoSuchEntity.into())
+    }
+}
