@@ -115,6 +115,7 @@ impl Work<'_> {
             identity: Some(identity),
             resource_account: Some(self.account()),
             existing_tags: &[],
+            looked_for: None,
         };
         let action = format!("iam:{}", self.action.name);
         let caller = identity.caller();
