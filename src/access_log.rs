@@ -19,7 +19,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use margay_env::{Env, OpenMode};
 use margay_s3::{BucketLogging, RequestDone, access_line};
-use margay_volume::{Document, Documents, ETag, Error, Headers, NewKey, PutRequest, Setting, Volume, WrappingKey};
+use margay_volume::{Document, Documents, ETag, Error, Headers, NewKey, PutRequest, Setting, Volume};
 use md5::{Digest, Md5};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -201,9 +201,9 @@ impl AccessLog {
         let (len, mut documents) = (lines.len() as u64, Documents::new());
         let mut upload = match self.volume.bucket_setting(&wish.target, Setting::Encryption).await? {
             None => self.volume.begin_upload(&wish.target, len).await?,
-            // The only default that there is.
-            Some(_) => {
-                let NewKey { key, document } = self.volume.new_data_key(&WrappingKey::Master)?;
+            Some(default) => {
+                let by = margay_s3::default_key(&default).map_err(|error| Error::Corrupt(error.to_string()))?;
+                let NewKey { key, document } = self.volume.new_data_key(&by)?;
                 documents.insert(Document::Encryption, document);
                 self.volume.begin_encrypted_upload(&wish.target, len, &key).await?
             }

@@ -22,8 +22,9 @@ use crate::files;
 pub const FORMAT_VERSION: u32 = 1;
 /// First words of the format file.
 const FORMAT_MAGIC: &str = "margay data directory, format ";
-/// Names that do not make an unmarked directory foreign: a first start that was cut short, a fresh file system.
-const HARMLESS: [&str; 4] = ["lock", "format.new", "lost+found", FAULT_NOTE];
+/// Names that do not make an unmarked directory foreign: a first start that was cut short, a fresh file
+/// system, keys that were put there before it.
+const HARMLESS: [&str; 5] = ["lock", "format.new", "lost+found", FAULT_NOTE, crate::encryption_keys::FILE];
 /// Is there after a sync has failed.
 const FAULT_NOTE: &str = "sync-failed";
 /// Files of the program that a failed sync may have kept from the disk.

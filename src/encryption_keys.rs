@@ -1,6 +1,7 @@
 //! The server's keys for encryption at rest: the file `encryption-keys` of the data directory.
 //!
-//! Layout:     docs/format/directory.md. One key a line; the first encrypts what is new, all decrypt.
+//! Layout:     docs/format/directory.md. One key a line, with a name before it or without; the first of each name
+//!             encrypts what is new, all decrypt.
 //! Invariants: F1 an existing file is never overwritten: without its keys what they encrypted is lost.
 //! Not here:   what is encrypted with them (margay-volume).
 
@@ -8,7 +9,7 @@ use std::fmt::{Display, Write as _};
 use std::path::Path;
 
 use margay_env::Env;
-use margay_volume::{MASTER_KEY_BYTES, MasterKeys};
+use margay_volume::{KEY_NAME_BYTES_MAX, MASTER_KEY_BYTES, MasterKeys};
 
 use crate::exit::Failure;
 use crate::files;
@@ -26,14 +27,14 @@ pub fn load(env: &Env, data: &Path) -> Result<MasterKeys, Failure> {
     };
     match files::read(env, &path, FILE_BYTES_MAX) {
         Ok(bytes) => parse(&String::from_utf8_lossy(&bytes))
-            .ok_or_else(|| complain(&"a line is not 64 hexadecimal digits", "put the right file back")),
+            .ok_or_else(|| complain(&"a line is not [NAME] and 64 hexadecimal digits", "put the right file back")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let mut key = [0; MASTER_KEY_BYTES];
             env.random.fill(&mut key);
             let mut text = String::from(
                 "# Keys of this margay for objects encrypted at rest (SSE-S3). Keep a copy elsewhere: without them these\n\
                  # objects are lost, and who has them and the data directory can read them. A new first line is used\n\
-                 # for new objects from the next start on; the old lines must stay.\n",
+                 # for new objects from the next start on; the old lines must stay. A name and a key make a key for aws:kms.\n",
             );
             key.iter().for_each(|byte| write!(text, "{byte:02x}").expect("a text takes everything"));
             text.push('\n');
@@ -46,8 +47,19 @@ pub fn load(env: &Env, data: &Path) -> Result<MasterKeys, Failure> {
 
 fn parse(text: &str) -> Option<MasterKeys> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let keys: Option<Vec<[u8; MASTER_KEY_BYTES]>> = lines.map(digits).collect();
-    keys.filter(|keys| !keys.is_empty()).map(|keys| MasterKeys::new(&keys))
+    let (mut keys, mut named) = (Vec::new(), Vec::new());
+    for line in lines {
+        match line.split_once(|at: char| at.is_ascii_whitespace()) {
+            None => keys.push(digits(line)?),
+            Some((name, key)) if is_name(name) => named.push((name.to_owned(), digits(key.trim_start())?)),
+            Some(_) => return None,
+        }
+    }
+    (!keys.is_empty()).then(|| MasterKeys::new(&keys).with_named(&named))
+}
+
+fn is_name(name: &str) -> bool {
+    name.len() <= KEY_NAME_BYTES_MAX && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn digits(line: &str) -> Option<[u8; MASTER_KEY_BYTES]> {
@@ -84,7 +96,13 @@ mod tests {
 
     #[test]
     fn several_keys_are_taken() {
-        let text = format!("# new\n{}\n\n{}\n", "01".repeat(32), "FE".repeat(32));
-        assert!(format!("{:?}", parse(&text).unwrap()).contains("2 keys"));
+        let (one, other) = ("01".repeat(32), "FE".repeat(32));
+        let text = format!("# new\n{one}\n\n{other}\nkey-1 {one}\naws/s3\t {other}\n");
+        assert!(format!("{:?}", parse(&text).unwrap()).contains("2 keys and 2 named"));
+        for wrong in
+            [format!("key-1 {one}\n"), format!("{one}\nkey 1 {one}"), format!("{one}\n{} {one}", "k".repeat(129))]
+        {
+            assert!(parse(&wrong).is_none(), "{wrong}");
+        }
     }
 }

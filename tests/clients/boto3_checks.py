@@ -398,7 +398,7 @@ def check_encryption():
 
 
 def check_not_implemented_is_said():
-    refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="k", Body=b"", ServerSideEncryption="aws:kms", status=501)
+    refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="k", Body=b"", ServerSideEncryption="aws:kms:dsse", status=501)
 
 
 def check_unusual_calls():

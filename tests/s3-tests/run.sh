@@ -45,7 +45,11 @@ root_access=S3TESTSROOTROOTROOT0 root_secret=s3-tests-root-secret-s3-tests-root-
 
 # start_server NAME PORT: the log is $work/NAME.log.
 start_server() {
-    local name=$1 port=$2 try
+    local name=$1 port=$2 try key
+    mkdir -p "$work/$name"
+    for key in '' 'testkey-1 ' 'testkey-2 '; do
+        echo "$key$(sha256sum <<<"$name $key" | cut -d ' ' -f 1)"
+    done >"$work/$name/encryption-keys"
     # The cases send keys of their own (SSE-C) without TLS.
     env -u MARGAY_BIN -u S3_TESTS MARGAY_ACCESS_KEY=$root_access MARGAY_SECRET_KEY=$root_secret MARGAY_ENCRYPTION_CUSTOMER_KEYS=any \
         "$margay" serve --data "$work/$name" --address "127.0.0.1:$port" --admin-address off >"$work/$name.log" 2>&1 </dev/null &

@@ -65,6 +65,7 @@ fn failed(error: &Error) -> Errno {
         | Error::KeyNotApplicable
         | Error::NotShareable
         | Error::TooManyParts
+        | Error::NoNamedKey
         | Error::WrongLength
         | Error::WrongOffset(_)
         | Error::InvalidRange => Errno::IO,

@@ -287,6 +287,9 @@ impl From<volume::Error> for S3Error {
                 Code::ServiceUnavailable,
                 "The server lacks the key for this object's encryption; see its log.",
             ),
+            E::NoNamedKey => {
+                S3Error::new(Code::InvalidArgument, "The server has no key of the id that the request names.")
+            }
             E::NotShareable => S3Error::internal(&"a copy was not made by reading and writing"),
             E::ReadOnly(cause) => {
                 tracing::error!(%cause, "a write was refused: the volume is read-only");

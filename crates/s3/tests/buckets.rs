@@ -99,7 +99,7 @@ async fn what_is_not_implemented_is_named() {
     let server = Server::with_bucket().await;
     let refusal = server.put("/bucket?replication", "{}").await.refused(501, "NotImplemented");
     assert!(refusal.text().contains("PutBucketReplication"));
-    let refusal = server.request("PUT", "/bucket/k").header("x-amz-server-side-encryption", "aws:kms").body("x");
+    let refusal = server.request("PUT", "/bucket/k").header("x-amz-server-side-encryption", "aws:kms:dsse").body("x");
     let refusal = refusal.send().await.refused(501, "NotImplemented");
     assert!(refusal.text().contains("x-amz-server-side-encryption"));
     assert!(!server.has("/bucket/k").await);

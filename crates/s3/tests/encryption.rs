@@ -72,8 +72,8 @@ async fn under_the_servers_key_everything_is_as_without() {
     let listed = server.get("/bucket?list-type=2").await.expect(200);
     assert_eq!(listed.element("Size"), "300001");
     server.request("GET", "/bucket/k").keyed(1).send().await.refused(400, "InvalidRequest");
-    let kms = server.request("PUT", "/bucket/k").header(SSE, "aws:kms").body("x").send().await;
-    assert!(kms.refused(501, "NotImplemented").text().contains("aws:kms"));
+    let dsse = server.request("PUT", "/bucket/k").header(SSE, "aws:kms:dsse").body("x").send().await;
+    assert!(dsse.refused(501, "NotImplemented").text().contains("aws:kms:dsse"));
     for (name, value) in [(SSE, "AES192"), (SSE, "aes:kms"), (KMS_KEY, "a-key")] {
         server.request("PUT", "/bucket/k").header(name, value).body("x").send().await.refused(400, "InvalidArgument");
     }
@@ -98,11 +98,43 @@ async fn a_bucket_has_a_default() {
     assert_eq!(copied.expect(200).header(SSE), "AES256");
     let got = server.get("/bucket/copy").await.expect(200);
     assert_eq!((got.header(SSE), got.text()), ("AES256", "plain"));
-    let kms = CONFIGURATION.replace("AES256", "aws:kms");
-    server.put("/bucket?encryption", kms).await.refused(501, "NotImplemented");
+    let dsse = CONFIGURATION.replace("AES256", "aws:kms:dsse");
+    server.put("/bucket?encryption", dsse).await.refused(501, "NotImplemented");
     server.delete("/bucket?encryption").await.expect(204);
     server.get("/bucket?encryption").await.refused(404, "ServerSideEncryptionConfigurationNotFoundError");
     assert_eq!(server.put("/bucket/k", "body").await.expect(200).header(SSE), "");
+}
+
+fn under<'s>(request: Request<'s>, key: &str) -> Request<'s> {
+    request.header(SSE, "aws:kms").header(KMS_KEY, key)
+}
+
+#[tokio::test]
+async fn a_key_of_the_key_file_is_asked_for_by_its_id() {
+    let server = Server::with_bucket().await;
+    let body = body(70_000);
+    let put = under(server.request("PUT", "/bucket/k"), "key-1").body(body.clone()).send().await.expect(200);
+    assert_eq!((put.header(SSE), put.header(KMS_KEY)), ("aws:kms", "key-1"));
+    for method in ["GET", "HEAD"] {
+        let read = server.request(method, "/bucket/k").send().await.expect(200);
+        assert_eq!((read.header(SSE), read.header(KMS_KEY)), ("aws:kms", "key-1"));
+        assert_eq!(under(server.request(method, "/bucket/k"), "key-1").send().await.status, 400);
+    }
+    assert!(server.get("/bucket/k").await.expect(200).body == body);
+    under(server.request("PUT", "/bucket/x"), "key-3").body("x").send().await.refused(400, "InvalidArgument");
+    // There is no key `aws/s3` in the file.
+    server.request("PUT", "/bucket/x").header(SSE, "aws:kms").body("x").send().await.refused(400, "InvalidArgument");
+    let copy = server.request("PUT", "/bucket/copy").header("x-amz-copy-source", "/bucket/k");
+    let copied = under(copy, "key-2").send().await.expect(200);
+    assert_eq!(copied.header(KMS_KEY), "key-2");
+    let got = server.get("/bucket/copy").await.expect(200);
+    assert!(got.header(KMS_KEY) == "key-2" && got.body == body);
+    let default =
+        CONFIGURATION.replace("AES256</SSEAlgorithm>", "aws:kms</SSEAlgorithm><KMSMasterKeyID>key-2</KMSMasterKeyID>");
+    server.put("/bucket?encryption", default).await.expect(200);
+    assert_eq!(server.get("/bucket?encryption").await.expect(200).element("KMSMasterKeyID"), "key-2");
+    assert_eq!(server.put("/bucket/d", "x").await.expect(200).header(KMS_KEY), "key-2");
+    assert_eq!(server.get("/bucket/d").await.expect(200).text(), "x");
 }
 
 #[tokio::test]

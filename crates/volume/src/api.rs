@@ -439,6 +439,9 @@ pub enum Error {
     NotShareable,
     #[error("the server has no key for this: see the key file of the data directory")]
     NoMasterKey,
+    /// A request names a key that is not in the server's key file.
+    #[error("the server's key file has no key of that name")]
+    NoNamedKey,
     #[error("stored data is damaged: {0}")]
     Corrupt(String),
     #[error("storage: {0}")]

@@ -43,6 +43,7 @@ impl From<EncryptionError> for Error {
             EncryptionError::KeyRequired => Error::KeyRequired,
             EncryptionError::WrongKey => Error::WrongKey,
             EncryptionError::NoMasterKey => Error::NoMasterKey,
+            EncryptionError::NoNamedKey => Error::NoNamedKey,
             EncryptionError::Damaged(what) => Error::Corrupt(what.to_owned()),
             EncryptionError::InvalidRange => Error::InvalidRange,
         }

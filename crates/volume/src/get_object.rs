@@ -99,7 +99,7 @@ impl Volume {
                 let (store, blocking) = (Arc::clone(&self.store), Arc::clone(&self.options.blocking));
                 let lock = found.file.needs(lock)?;
                 let mut reader = Reader { info, content, lock, store, blocking };
-                if reader.info.protection() == Some(Protection::Master) {
+                if matches!(reader.info.protection(), Some(Protection::Master | Protection::Named(_))) {
                     reader.unlock(None, &self.options.master_keys)?;
                 }
                 return Ok(reader);

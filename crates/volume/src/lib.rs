@@ -71,7 +71,9 @@ mod watch;
 pub use api::*;
 pub use blocking::{Blocking, OnThisThread};
 pub use changes::TreeChange;
-pub use encryption::{CustomerKey, DataKey, EncryptionError, MASTER_KEY_BYTES, MasterKeys, Protection, WrappingKey};
+pub use encryption::{
+    CustomerKey, DataKey, EncryptionError, KEY_NAME_BYTES_MAX, MASTER_KEY_BYTES, MasterKeys, Protection, WrappingKey,
+};
 pub use event::{Event, EventKind, EventRouter, EventRules, QueuedEvent, Route};
 pub use fsck::{Finding, FindingKind, FsckOptions, FsckReport};
 pub use identities::{IDENTITY_CHANGES_MAX, Identities, IdentityChange, IdentityRow};

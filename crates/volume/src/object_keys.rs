@@ -95,7 +95,7 @@ impl Volume {
         if keys.source.is_some() && protection != Some(Protection::Customer) {
             return Err(Error::KeyNotApplicable);
         }
-        let target = keys.target.as_ref().or(protection.map(|_| &WrappingKey::Master));
+        let target = keys.target.as_ref().or(source.map(|_| &WrappingKey::Master));
         if target.map(WrappingKey::protection) != protection {
             return Err(Error::NotShareable);
         }

@@ -20,6 +20,7 @@ pub(crate) use self::describe::{add_part_checksum, describe, select};
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let (condition, version) = (read_condition(call.headers, "")?, version::asked(call.query)?);
+    encryption::refuse_on_read(call.headers)?;
     let given = Customer::of(call, customer::OWN)?;
     let mut reader = match call.volume.get_version(call.bucket(), call.key(), version, &condition).await {
         Ok(reader) => reader,

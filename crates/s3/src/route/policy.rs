@@ -98,6 +98,9 @@ const ENCRYPTION: &[Param] = &[
     ("x-amz-server-side-encryption-aws-kms-key-id", Any),
     ("x-amz-server-side-encryption-bucket-key-enabled", Only(&["false"])),
 ];
+/// Of what is read, to be refused as AWS does.
+const ENCRYPTION_ON_READ: &[Param] =
+    &[("x-amz-server-side-encryption", Any), ("x-amz-server-side-encryption-aws-kms-key-id", Any)];
 const CUSTOMER_KEY: &[Param] = &[
     ("x-amz-server-side-encryption-customer-algorithm", Any),
     ("x-amz-server-side-encryption-customer-key", Any),
@@ -138,6 +141,10 @@ const LIST_HEADERS: &[Param] = &[("x-amz-optional-object-attributes", Only(&["Re
 /// Accepted beyond the model, each with its reason.
 pub(crate) const EXTENSIONS: &[(&str, &str, &str)] = &[
     ("GetObject", "if-range", "HTTP clients resume downloads with it"),
+    ("GetObject", "x-amz-server-side-encryption", "it is InvalidArgument, as at AWS"),
+    ("GetObject", "x-amz-server-side-encryption-aws-kms-key-id", "it is InvalidArgument, as at AWS"),
+    ("HeadObject", "x-amz-server-side-encryption", "it is InvalidArgument, as at AWS"),
+    ("HeadObject", "x-amz-server-side-encryption-aws-kms-key-id", "it is InvalidArgument, as at AWS"),
     ("HeadObject", "if-range", "as GetObject"),
     ("CreateBucket", "x-amz-expected-bucket-owner", "some tools send it everywhere; it is checked"),
     ("ListObjects", "bucket", "a form's success_action_redirect may lead here; it decides nothing"),
@@ -188,7 +195,7 @@ implemented! {
     GetBucketTagging false query [], headers [OWNER];
     GetBucketVersioning false query [], headers [OWNER];
     GetBucketWebsite false query [], headers [OWNER];
-    GetObject false query [VERSION, OVERRIDES], headers [OBJECT, CUSTOMER_KEY, READ_CONDITION, READ];
+    GetObject false query [VERSION, OVERRIDES], headers [OBJECT, CUSTOMER_KEY, ENCRYPTION_ON_READ, READ_CONDITION, READ];
     GetObjectAcl false query [VERSION], headers [OBJECT];
     GetObjectAttributes false query [VERSION], headers [OBJECT, CUSTOMER_KEY, &[
         ("x-amz-max-parts", Any), ("x-amz-object-attributes", Any), ("x-amz-part-number-marker", Any)]];
@@ -198,7 +205,7 @@ implemented! {
     GetObjectTagging false query [VERSION], headers [OBJECT];
     GetPublicAccessBlock false query [], headers [OWNER];
     HeadBucket false query [], headers [OWNER];
-    HeadObject false query [VERSION, OVERRIDES], headers [OBJECT, CUSTOMER_KEY, READ_CONDITION, READ];
+    HeadObject false query [VERSION, OVERRIDES], headers [OBJECT, CUSTOMER_KEY, ENCRYPTION_ON_READ, READ_CONDITION, READ];
     ListBuckets false query [&[("bucket-region", Any), ("continuation-token", Any), ("max-buckets", Any),
         ("prefix", Any)]], headers [];
     ListMultipartUploads false query [LIST, &[("key-marker", Any), ("max-uploads", Any), ("upload-id-marker", Any)]],

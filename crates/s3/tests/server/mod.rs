@@ -67,7 +67,8 @@ impl Server {
         segments.reserve_bytes = 0;
         let store = Store::open(env.clone(), segments).unwrap();
         let engine = Arc::new(Memory::with_payloads(Arc::clone(&store), 64 << 10));
-        let master_keys = MasterKeys::new(&[[7; MASTER_KEY_BYTES]]);
+        let named = ["key-1", "key-2"].map(|name| (name.to_owned(), [name.as_bytes()[4]; MASTER_KEY_BYTES]));
+        let master_keys = MasterKeys::new(&[[7; MASTER_KEY_BYTES]]).with_named(&named);
         let volume_options = margay_volume::Options { master_keys, ..margay_volume::Options::default() };
         let volume = Volume::open(env.clone(), engine, store, volume_options).unwrap();
         let options = Options {

@@ -1,18 +1,19 @@
 //! An object's data key as it is stored with the object: encrypted under the server's or the client's key.
 //!
-//! Layout:     byte 1, byte protection (1 the server's key, 2 the client's), with 1: 4 bytes id of the master key;
-//!             12 bytes nonce, 32 bytes encrypted data key, 16 bytes tag. All before the nonce is covered by the tag.
+//! Layout:     docs/format/encryption.md: layout, whose key it takes, nonce, encrypted data key, tag. All before the nonce is
+//!             covered by the tag.
 //! Invariants: an envelope says nothing of the object's name, so it goes along with a rename, a copy and a version.
 
 use margay_env::Random;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 use super::EncryptionError;
-use super::keys::{CustomerKey, DataKey, MASTER_KEY_BYTES, MasterKeyId, MasterKeys, WrappingKey};
+use super::keys::{CustomerKey, DataKey, KEY_NAME_BYTES_MAX, MASTER_KEY_BYTES, MasterKeyId, MasterKeys, WrappingKey};
 
 const LAYOUT: u8 = 1;
 const BY_MASTER: u8 = 1;
 const BY_CUSTOMER: u8 = 2;
+const BY_NAMED: u8 = 3;
 const NONCE_BYTES: usize = 12;
 /// An encrypted data key with its tag.
 const WRAPPED_BYTES: usize = MASTER_KEY_BYTES + super::TAG_BYTES as usize;
@@ -21,21 +22,59 @@ const WRAPPED_BYTES: usize = MASTER_KEY_BYTES + super::TAG_BYTES as usize;
 const DAMAGED: EncryptionError = EncryptionError::Damaged("the stored data key of an object");
 
 /// Under whose key an object is encrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protection {
     /// The server's (SSE-S3).
     Master,
+    /// The server's of this name (SSE-KMS).
+    Named(String),
     /// The client's, which it sends along (SSE-C).
+    Customer,
+}
+
+/// The key that an envelope takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Outer {
+    Master(MasterKeyId),
+    Named(MasterKeyId, String),
     Customer,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Envelope {
-    /// The front, which the tag covers.
-    front: Vec<u8>,
-    master: Option<MasterKeyId>,
+    outer: Outer,
     nonce: [u8; NONCE_BYTES],
     wrapped: [u8; WRAPPED_BYTES],
+}
+
+impl Outer {
+    /// The front of the stored form, which the tag covers.
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            Outer::Master(id) => [&[LAYOUT, BY_MASTER][..], id].concat(),
+            Outer::Customer => vec![LAYOUT, BY_CUSTOMER],
+            Outer::Named(id, name) => [&[LAYOUT, BY_NAMED][..], id, &[name.len() as u8], name.as_bytes()].concat(),
+        }
+    }
+
+    /// And what follows it.
+    fn decode(document: &[u8]) -> Result<(Outer, &[u8]), EncryptionError> {
+        match document {
+            [LAYOUT, BY_CUSTOMER, rest @ ..] => Ok((Outer::Customer, rest)),
+            [LAYOUT, BY_MASTER, rest @ ..] => {
+                let (id, rest) = rest.split_first_chunk().ok_or(DAMAGED)?;
+                Ok((Outer::Master(*id), rest))
+            }
+            [LAYOUT, BY_NAMED, rest @ ..] => {
+                let (id, rest) = rest.split_first_chunk().ok_or(DAMAGED)?;
+                let (len, rest) = rest.split_first().ok_or(DAMAGED)?;
+                let (name, rest) = rest.split_at_checked(usize::from(*len)).ok_or(DAMAGED)?;
+                let name = std::str::from_utf8(name).ok().filter(|name| name.len() <= KEY_NAME_BYTES_MAX);
+                Ok((Outer::Named(*id, name.ok_or(DAMAGED)?.to_owned()), rest))
+            }
+            _ => Err(DAMAGED),
+        }
+    }
 }
 
 impl Envelope {
@@ -46,27 +85,30 @@ impl Envelope {
         masters: &MasterKeys,
         random: &dyn Random,
     ) -> Result<Envelope, EncryptionError> {
-        let (outer, master) = match by {
-            WrappingKey::Customer(customer) => (customer.bytes(), None),
+        let (key_bytes, outer) = match by {
+            WrappingKey::Customer(customer) => (customer.bytes(), Outer::Customer),
             WrappingKey::Master => {
                 let (id, key) = masters.newest().ok_or(EncryptionError::NoMasterKey)?;
-                (key, Some(*id))
+                (key, Outer::Master(id))
+            }
+            WrappingKey::Named(name) => {
+                let (id, key) = masters.newest_named(name).ok_or(EncryptionError::NoNamedKey)?;
+                (key, Outer::Named(id, name.clone()))
             }
         };
-        let front = front(master);
         let mut nonce = [0; NONCE_BYTES];
         random.fill(&mut nonce);
         let mut wrapped = [0; WRAPPED_BYTES];
         wrapped[..MASTER_KEY_BYTES].copy_from_slice(key.bytes());
-        let tag = outer_key(outer)
+        let tag = outer_key(key_bytes)
             .seal_in_place_separate_tag(
                 Nonce::assume_unique_for_key(nonce),
-                Aad::from(&front),
+                Aad::from(outer.encode()),
                 &mut wrapped[..MASTER_KEY_BYTES],
             )
             .expect("a key is far shorter than the cipher's limit");
         wrapped[MASTER_KEY_BYTES..].copy_from_slice(tag.as_ref());
-        Ok(Envelope { front, master, nonce, wrapped })
+        Ok(Envelope { outer, nonce, wrapped })
     }
 
     /// The data key; the customer's key is needed when it is under one.
@@ -75,58 +117,46 @@ impl Envelope {
         customer: Option<&CustomerKey>,
         masters: &MasterKeys,
     ) -> Result<DataKey, EncryptionError> {
-        let outer = match (self.master, customer) {
-            (Some(id), _) => masters.find(id).ok_or(EncryptionError::NoMasterKey)?,
-            (None, Some(customer)) => customer.bytes(),
-            (None, None) => return Err(EncryptionError::KeyRequired),
+        let key_bytes = match (&self.outer, customer) {
+            (Outer::Master(id), _) => masters.find(*id).ok_or(EncryptionError::NoMasterKey)?,
+            (Outer::Named(id, name), _) => masters.find_named(name, *id).ok_or(EncryptionError::NoMasterKey)?,
+            (Outer::Customer, Some(customer)) => customer.bytes(),
+            (Outer::Customer, None) => return Err(EncryptionError::KeyRequired),
         };
         let mut wrapped = self.wrapped;
-        let opened = outer_key(outer).open_in_place(
+        let opened = outer_key(key_bytes).open_in_place(
             Nonce::assume_unique_for_key(self.nonce),
-            Aad::from(&self.front),
+            Aad::from(self.outer.encode()),
             &mut wrapped,
         );
-        let key = opened.ok().and_then(|key| key.first_chunk());
-        match (key, self.master) {
+        match (opened.ok().and_then(|key| key.first_chunk()), &self.outer) {
             (Some(key), _) => Ok(DataKey::new(*key)),
-            (None, None) => Err(EncryptionError::WrongKey),
-            (None, Some(_)) => Err(EncryptionError::Damaged("the data key of an object does not decrypt")),
+            (None, Outer::Customer) => Err(EncryptionError::WrongKey),
+            (None, Outer::Master(_) | Outer::Named(..)) => {
+                Err(EncryptionError::Damaged("the data key of an object does not decrypt"))
+            }
         }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        [&self.front[..], &self.nonce, &self.wrapped].concat()
+        [&self.outer.encode()[..], &self.nonce, &self.wrapped].concat()
     }
 
     pub(crate) fn decode(document: &[u8]) -> Result<Envelope, EncryptionError> {
-        let protection = decode_protection(document)?;
-        let (master, rest) = match protection {
-            Protection::Master => {
-                let (id, rest) = document[2..].split_first_chunk().ok_or(DAMAGED)?;
-                (Some(*id), rest)
-            }
-            Protection::Customer => (None, &document[2..]),
-        };
+        let (outer, rest) = Outer::decode(document)?;
         let (nonce, rest) = rest.split_first_chunk().ok_or(DAMAGED)?;
         let wrapped = rest.try_into().map_err(|_| DAMAGED)?;
-        Ok(Envelope { front: front(master), master, nonce: *nonce, wrapped })
+        Ok(Envelope { outer, nonce: *nonce, wrapped })
     }
 }
 
 /// Whose key it takes, from the stored form.
 pub(crate) fn decode_protection(document: &[u8]) -> Result<Protection, EncryptionError> {
-    match document {
-        [LAYOUT, BY_MASTER, ..] => Ok(Protection::Master),
-        [LAYOUT, BY_CUSTOMER, ..] => Ok(Protection::Customer),
-        _ => Err(DAMAGED),
-    }
-}
-
-fn front(master: Option<MasterKeyId>) -> Vec<u8> {
-    match master {
-        Some(id) => [&[LAYOUT, BY_MASTER][..], &id].concat(),
-        None => vec![LAYOUT, BY_CUSTOMER],
-    }
+    Ok(match Outer::decode(document)?.0 {
+        Outer::Master(_) => Protection::Master,
+        Outer::Named(_, name) => Protection::Named(name),
+        Outer::Customer => Protection::Customer,
+    })
 }
 
 fn outer_key(key: &[u8; MASTER_KEY_BYTES]) -> LessSafeKey {

@@ -10,6 +10,8 @@ pub enum EncryptionError {
     WrongKey,
     #[error("the server has no such key: see the key file of the data directory")]
     NoMasterKey,
+    #[error("the server's key file has no key of that name")]
+    NoNamedKey,
     #[error("{0}")]
     Damaged(&'static str),
     #[error("the range lies outside the object")]

@@ -1,7 +1,8 @@
 //! The keys: the server's own from its key file, a client's, and the one that each object has.
 //!
 //! Invariants: K1 no key is ever shown by `Debug` or named in an error.
-//!             K2 the first master key encrypts what is new; all of them are tried, by their id, on what is there.
+//!             K2 the first master key encrypts what is new, and so does the first of a name; what is there names its
+//!                key by id.
 //! Not here:   reading the key file (the binary), the form of stored keys (envelope).
 
 use std::fmt;
@@ -21,23 +22,41 @@ const ID_INFO: &[u8] = b"margay master key id";
 /// Says what the code that hides an MD5 is for.
 const ETAG_INFO: &[u8] = b"margay etag";
 
-/// The server's keys for SSE-S3, the newest first; may be empty.
+/// Longest name of a master key, in bytes.
+pub const KEY_NAME_BYTES_MAX: usize = 128;
+
+/// The server's keys, the newest first: those for SSE-S3, and those that requests name (SSE-KMS). May be empty.
 #[derive(Clone, Default)]
 pub struct MasterKeys {
     keys: Vec<(MasterKeyId, [u8; MASTER_KEY_BYTES])>,
+    named: Vec<(String, MasterKeyId, [u8; MASTER_KEY_BYTES])>,
 }
 
 impl MasterKeys {
     pub fn new(keys: &[[u8; MASTER_KEY_BYTES]]) -> MasterKeys {
-        MasterKeys { keys: keys.iter().map(|key| (id_of(key), *key)).collect() }
+        MasterKeys { keys: keys.iter().map(|key| (id_of(key), *key)).collect(), named: Vec::new() }
     }
 
-    pub(crate) fn newest(&self) -> Option<&(MasterKeyId, [u8; MASTER_KEY_BYTES])> {
-        self.keys.first()
+    /// With these keys, of names up to `KEY_NAME_BYTES_MAX`.
+    pub fn with_named(mut self, named: &[(String, [u8; MASTER_KEY_BYTES])]) -> MasterKeys {
+        self.named = named.iter().map(|(name, key)| (name.clone(), id_of(key), *key)).collect();
+        self
+    }
+
+    pub(crate) fn newest(&self) -> Option<(MasterKeyId, &[u8; MASTER_KEY_BYTES])> {
+        self.keys.first().map(|(id, key)| (*id, key))
+    }
+
+    pub(crate) fn newest_named(&self, name: &str) -> Option<(MasterKeyId, &[u8; MASTER_KEY_BYTES])> {
+        self.named.iter().find(|(own, ..)| own == name).map(|(_, id, key)| (*id, key))
     }
 
     pub(crate) fn find(&self, id: MasterKeyId) -> Option<&[u8; MASTER_KEY_BYTES]> {
         self.keys.iter().find(|(own, _)| *own == id).map(|(_, key)| key)
+    }
+
+    pub(crate) fn find_named(&self, name: &str, id: MasterKeyId) -> Option<&[u8; MASTER_KEY_BYTES]> {
+        self.named.iter().find(|(own, own_id, _)| (own.as_str(), *own_id) == (name, id)).map(|(.., key)| key)
     }
 }
 
@@ -51,7 +70,7 @@ fn id_of(key: &[u8; MASTER_KEY_BYTES]) -> MasterKeyId {
 
 impl fmt::Debug for MasterKeys {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "MasterKeys({} keys, hidden)", self.keys.len())
+        write!(formatter, "MasterKeys({} keys and {} named, hidden)", self.keys.len(), self.named.len())
     }
 }
 
@@ -80,6 +99,8 @@ impl fmt::Debug for CustomerKey {
 pub enum WrappingKey {
     /// The server's newest (SSE-S3).
     Master,
+    /// The server's newest of this name (SSE-KMS).
+    Named(String),
     /// A client's (SSE-C).
     Customer(CustomerKey),
 }
@@ -88,6 +109,7 @@ impl WrappingKey {
     pub fn protection(&self) -> Protection {
         match self {
             WrappingKey::Master => Protection::Master,
+            WrappingKey::Named(name) => Protection::Named(name.clone()),
             WrappingKey::Customer(_) => Protection::Customer,
         }
     }

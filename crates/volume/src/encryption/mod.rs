@@ -4,7 +4,7 @@
 //! Layout:     docs/format/encryption.md. `keys` who holds which key, `envelope` how an object's key is kept with it,
 //!             `encryptor` and `decryptor` the stream of chunks.
 //! Invariants: E1 every object has a data key of its own, which is stored only encrypted under a key that is not in
-//!                the volume: the server's (SSE-S3) or the client's (SSE-C).
+//!                the volume: the server's (SSE-S3, SSE-KMS) or the client's (SSE-C).
 //!             E2 a stream has a key of its own, made from the data key and a random salt, so no nonce is used twice.
 //!             E3 no byte is given out whose tag was not checked; cut, reordered or exchanged chunks do not pass.
 //! Not here:   an object's rows (object_keys), which requests ask for it (the S3 door), the key file (the binary).
@@ -22,7 +22,7 @@ pub(crate) use encryptor::Encryptor;
 pub use envelope::Protection;
 pub(crate) use envelope::{Envelope, decode_protection};
 pub use error::EncryptionError;
-pub use keys::{CustomerKey, DataKey, MASTER_KEY_BYTES, MasterKeys, WrappingKey};
+pub use keys::{CustomerKey, DataKey, KEY_NAME_BYTES_MAX, MASTER_KEY_BYTES, MasterKeys, WrappingKey};
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf;

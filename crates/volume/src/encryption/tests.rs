@@ -128,6 +128,16 @@ fn an_envelope_opens_with_its_key_only() {
         Envelope::wrap(&key, &WrappingKey::Master, &MasterKeys::default(), &*random),
         Err(EncryptionError::NoMasterKey)
     ));
+    let named = MasterKeys::new(&[[1; 32]]).with_named(&[("a".to_owned(), [5; 32]), ("b".to_owned(), [6; 32])]);
+    let by = |name: &str| WrappingKey::Named(name.to_owned());
+    let sealed = Envelope::wrap(&key, &by("b"), &named, &*random).unwrap().encode();
+    assert_eq!(decode_protection(&sealed).unwrap(), Protection::Named("b".to_owned()));
+    assert_eq!(Envelope::decode(&sealed).unwrap().open(None, &named).unwrap().bytes(), key.bytes());
+    assert!(matches!(Envelope::wrap(&key, &by("c"), &named, &*random), Err(EncryptionError::NoNamedKey)));
+    assert!(matches!(Envelope::decode(&sealed).unwrap().open(None, &old), Err(EncryptionError::NoMasterKey)));
+    let swapped = [&sealed[..6], &[1, b'a'], &sealed[8..]].concat();
+    assert!(Envelope::decode(&swapped).unwrap().open(None, &named).is_err(), "the name is covered");
+
     for cut in 0..stored.len() {
         assert!(Envelope::decode(&stored[..cut]).is_err(), "{cut} bytes");
     }

@@ -1,9 +1,10 @@
-//! Server-side encryption as requests ask for it: SSE-S3 (`AES256`, or the bucket's default) and SSE-C.
+//! Server-side encryption as requests ask for it: SSE-S3 (`AES256`), SSE-KMS with keys of the key file,
+//! the bucket's default, and SSE-C.
 //!
 //! Why:        several operations take and give the same headers, with the same refusals.
 //! Layout:     `customer` a client's own key, `configuration` the default of a bucket, `write_key` what is written.
 //! Invariants: a customer's key never goes anywhere but into the volume's cipher; nothing of it is stored or logged.
-//! Not here:   the cipher and how keys are kept (volume); SSE-KMS, which is refused by name.
+//! Not here:   the cipher and how keys are kept (volume).
 
 pub(crate) mod configuration;
 pub(crate) mod customer;
@@ -15,11 +16,15 @@ use margay_volume::{Document, Documents, Error, ObjectInfo, Protection, Reader, 
 use crate::error::S3Error;
 use crate::headers::text;
 use crate::op::{Call, checksum};
+use configuration::Configuration;
 use customer::Customer;
 pub(crate) use write_key::WriteKey;
 
 const HEADER: &str = "x-amz-server-side-encryption";
 const KMS_KEY: &str = "x-amz-server-side-encryption-aws-kms-key-id";
+const KMS: &str = "aws:kms";
+/// The key that stands for the one that AWS makes by itself; it is there if the key file has it.
+const DEFAULT_KMS_KEY: &str = "aws/s3";
 /// The only cipher of SSE-S3 and SSE-C.
 pub(crate) const ALGORITHM: &str = "AES256";
 
@@ -27,6 +32,8 @@ pub(crate) const ALGORITHM: &str = "AES256";
 #[derive(Clone, Debug)]
 pub(crate) enum Encryption {
     Master,
+    /// A key of the server's that the request or the bucket names (SSE-KMS).
+    Named(String),
     Customer(Customer),
 }
 
@@ -37,7 +44,7 @@ impl Encryption {
             return Ok(Some(asked));
         }
         let default = call.volume.bucket_setting(call.bucket(), Setting::Encryption).await?;
-        Ok(default.map(|_| Encryption::Master))
+        default.map(|stored| Ok(Configuration::from_stored(&stored)?.encryption())).transpose()
     }
 
     /// What an object is under, given the key that the request brings for it, which is checked.
@@ -58,22 +65,29 @@ impl Encryption {
     pub(crate) fn wrapping_key(&self) -> WrappingKey {
         match self {
             Encryption::Master => WrappingKey::Master,
+            Encryption::Named(name) => WrappingKey::Named(name.clone()),
             Encryption::Customer(customer) => WrappingKey::Customer(customer.key.clone()),
         }
     }
 
     pub(crate) fn customer(&self) -> Option<&Customer> {
         match self {
-            Encryption::Master => None,
+            Encryption::Master | Encryption::Named(_) => None,
             Encryption::Customer(customer) => Some(customer),
         }
     }
 
     /// Headers of an answer that say so.
     pub(crate) fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {
-        let algorithm = HeaderValue::from_static(ALGORITHM);
+        let method = HeaderName::from_static(HEADER);
         match self {
-            Encryption::Master => vec![(HeaderName::from_static(HEADER), algorithm)],
+            Encryption::Master => vec![(method, HeaderValue::from_static(ALGORITHM))],
+            Encryption::Named(name) => {
+                let mut headers = vec![(method, HeaderValue::from_static(KMS))];
+                // A name in the key file is visible ASCII.
+                headers.extend(HeaderValue::from_str(name).ok().map(|name| (HeaderName::from_static(KMS_KEY), name)));
+                headers
+            }
             Encryption::Customer(customer) => customer.headers().into(),
         }
     }
@@ -91,14 +105,25 @@ fn asked(headers: &HeaderMap, customer: Option<Customer>) -> Result<Option<Encry
         ),
         (None, None, customer) => Ok(customer.map(Encryption::Customer)),
         (Some(ALGORITHM), None, None) => Ok(Some(Encryption::Master)),
-        (Some(kms @ ("aws:kms" | "aws:kms:dsse")), ..) => {
-            Err(S3Error::not_implemented(&format!("header {HEADER} with the value {kms}")))
+        (Some(KMS), key, None) => Ok(Some(Encryption::Named(key.unwrap_or(DEFAULT_KMS_KEY).to_owned()))),
+        (Some("aws:kms:dsse"), ..) => {
+            Err(S3Error::not_implemented(&format!("header {HEADER} with the value aws:kms:dsse")))
         }
         (Some(ALGORITHM) | None, Some(key), None) => {
             refuse(KMS_KEY, key, "A key id is for the encryption method aws:kms only")
         }
         (Some(other), ..) => refuse(HEADER, other, "The encryption method specified is not supported"),
     }
+}
+
+/// Refuses headers that only mean something where an object is written.
+pub(crate) fn refuse_on_read(headers: &HeaderMap) -> Result<(), S3Error> {
+    for name in [HEADER, KMS_KEY] {
+        if let Some(value) = text(headers, name)? {
+            return Err(S3Error::argument(name, value, "The header is not supported for this operation"));
+        }
+    }
+    Ok(())
 }
 
 /// Adds the headers of what an answer speaks of.
@@ -111,9 +136,10 @@ pub(crate) fn of_documents(documents: &Documents, given: Option<Customer>) -> Re
     match (Protection::of(documents), given) {
         (None, None) => Ok(None),
         (Some(Protection::Master), None) => Ok(Some(Encryption::Master)),
+        (Some(Protection::Named(name)), None) => Ok(Some(Encryption::Named(name))),
         (Some(Protection::Customer), Some(customer)) => Ok(Some(Encryption::Customer(customer))),
         (Some(Protection::Customer), None) => Err(Error::KeyRequired.into()),
-        (None | Some(Protection::Master), Some(_)) => Err(Error::KeyNotApplicable.into()),
+        (None | Some(Protection::Master | Protection::Named(_)), Some(_)) => Err(Error::KeyNotApplicable.into()),
     }
 }
 

@@ -57,7 +57,20 @@ fn a_configuration_comes_back_as_it_was_set() {
     set.write(&mut out);
     assert_eq!(Configuration::parse(&out).unwrap(), set);
     let code = |text: String| Configuration::parse(text.as_bytes()).unwrap_err().code;
-    assert_eq!(code(document(&rule("aws:kms"))), Code::NotImplemented);
+    assert_eq!(code(document(&rule("aws:kms:dsse"))), Code::NotImplemented);
+    let with_key = |algorithm: &str, key: &str| {
+        document(&rule(algorithm))
+            .replace("</SSEAlgorithm>", &format!("</SSEAlgorithm><KMSMasterKeyID>{key}</KMSMasterKeyID>"))
+    };
+    for text in [document(&rule("aws:kms")), with_key("aws:kms", "a-key")] {
+        let set = Configuration::parse(text.as_bytes()).unwrap();
+        assert_eq!(Configuration::from_stored(&set.to_stored()).unwrap(), set);
+        let mut out = BytesMut::new();
+        set.write(&mut out);
+        assert_eq!(Configuration::parse(&out).unwrap(), set);
+    }
+    assert_eq!(code(with_key("AES256", "a-key")), Code::InvalidArgument);
+    assert_eq!(code(with_key("aws:kms", &"k".repeat(129))), Code::InvalidArgument);
     assert_eq!(code(document(&rule("DES"))), Code::MalformedXML);
     assert_eq!(code(document("")), Code::MalformedXML);
     assert_eq!(code(document(&rule("AES256").repeat(2))), Code::MalformedXML);
