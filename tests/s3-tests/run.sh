@@ -118,7 +118,7 @@ export S3TEST_CONF=$work/conf S3_TESTS_OUTCOMES=$work/outcomes.tsv
 : >"$S3_TESTS_OUTCOMES"
 cases=("$@")
 [ $# -gt 0 ] || cases=(s3tests/functional)
-(cd "$checkout" && "$venv/bin/python" -m pytest -p outcomes -p no:cacheprovider -n "$workers" --timeout 120 --quiet --no-header --tb short "${cases[@]}") \
+(cd "$checkout" && "$venv/bin/python" -m pytest -p outcomes -p no:cacheprovider -n "$workers" --timeout 300 --quiet --no-header --tb short "${cases[@]}") \
     >"$work/pytest.log" 2>&1
 if [ $# -gt 0 ]; then
     cat "$work/pytest.log"
