@@ -24,6 +24,7 @@ const USER_EXAMPLES: &str = "Examples:
   margay user create shop --account             an account of its own, which owns the buckets that it makes
   margay user create till --of shop             a user of that account
   margay user disable ann
+  margay user disable 123456789012/ann         when several accounts have an ann: the account's id and the name
   margay user list --json
 
 Creating a user also makes its first access key and prints it, once.";
@@ -51,10 +52,11 @@ A secret is printed when it is made and never again.";
 const POLICY_EXAMPLES: &str = "Examples:
   margay policy put read-photos --file read-photos.json
   margay policy attach read-photos --user ann
+  margay policy attach arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess --user ann
   margay policy list
   margay policy get read-photos
 
-A policy is JSON as AWS has it for identities; see docs/access.md.";
+A policy is JSON as AWS has it for identities; see docs/access.md. A name without an account is one of the account of root.";
 
 #[derive(Debug, clap::Args)]
 struct Place {

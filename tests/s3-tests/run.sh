@@ -63,21 +63,37 @@ start_server() {
     return 1
 }
 
-# The users that s3-tests wants, as SECTION:NAME; each is an account of its own.
-users=('s3 main:main' 's3 alt:alt' 'iam:iam' 'iam root:first' 'iam alt root:second' 's3 tenant:tenant')
+# The users that s3-tests wants, as SECTION:NAME. Each is an account of its own but `alt`: cases of IAM give that one policies, so he is
+# a user of the account `iam`, called by its canonical id, which access lists name him by. The suite takes the canonical ids of the two
+# accounts that act as their roots for their account ids.
+users=('s3 main:main' 'iam:iam' 's3 alt:alt' 'iam root:first' 'iam alt root:second' 's3 tenant:tenant')
 
 # A server of one user only: that one is all of them.
 alone=
 "$margay" user --help >/dev/null 2>&1 || alone=1
 
-# make_user SERVER NAME: an account with keys and ids made of its name.
+# make_user SERVER NAME: an account with keys and ids made of its name; `alt` comes after `iam`.
 make_user() {
-    [ -n "$alone" ] || secret_of "$2" | "$margay" user create "$2" --data "$work/$1" --account --canonical-id "$(canonical_of "$2")" --display-name "$2" \
-        --email "$2@example.com" --access-key "$(access_of "$2")" --secret-file -
+    local data=$work/$1 name=$2
+    [ -z "$alone" ] || return 0
+    if [ "$name" = alt ]; then
+        secret_of alt | "$margay" user create "$(canonical_of alt)" --data "$data" --of iam --access-key "$(access_of alt)" --secret-file - &&
+            "$margay" policy attach arn:aws:iam::aws:policy/AdministratorAccess --user "$(canonical_of alt)" --data "$data"
+        return
+    fi
+    secret_of "$name" | "$margay" user create "$name" --data "$data" --account --account-id "$(account_of "$name")" \
+        --canonical-id "$(canonical_of "$name")" --display-name "$name" --email "$name@example.com" --access-key "$(access_of "$name")" --secret-file -
 }
+account_of() { printf '%012d' "$(cksum <<<"$1" | cut -d ' ' -f 1)"; }
 access_of() { if [ -n "$alone" ]; then echo $root_access; else printf 'S3TESTS%013d' "$(cksum <<<"$1" | cut -d ' ' -f 1)"; fi; }
-secret_of() { if [ -n "$alone" ]; then echo $root_secret; else printf 's3-tests-secret-%s' "$(canonical_of "$1" | cut -c 1-24)"; fi; }
-canonical_of() { printf '%s' "$1" | sha256sum | cut -d ' ' -f 1; }
+secret_of() { if [ -n "$alone" ]; then echo $root_secret; else printf 's3-tests-secret-%s' "$(sha256sum <<<"$1" | cut -c 1-24)"; fi; }
+canonical_of() {
+    case $1 in
+        alt) canonical_of iam ;;
+        first | second) account_of "$1" ;;
+        *) printf '%s' "$1" | sha256sum | cut -d ' ' -f 1 ;;
+    esac
+}
 
 # write_conf PORT: what s3-tests is told about a server and its users, on stdout.
 write_conf() {

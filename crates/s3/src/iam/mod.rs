@@ -1,6 +1,6 @@
 //! AWS's Identity and Access Management: users, groups, roles, their keys and policies, on the same endpoint.
 //!
-//! Why:        what scripts and Terraform do at AWS they can do here; an account looks after itself.
+//! Why:        what scripts do at AWS they can do here; an account looks after itself.
 //! Layout:     `action` names what there is and what each action is done to; `rights` asks whether the caller may; a
 //!             file for each kind of thing does it; `entity` and `page` are the wire's forms.
 //! Invariants: I1 every action is asked of the policies of whoever signed, on its ARN, before anything is looked up for
