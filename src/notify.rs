@@ -19,8 +19,8 @@ use margay_s3::notification::message;
 use margay_volume::{QueuedEvent, Volume};
 use tokio::task::{JoinHandle, JoinSet};
 
-pub use self::post::Endpoint;
 use self::post::Lane;
+use crate::endpoint::Endpoint;
 use crate::metrics::exposition::{Exposition, Kind};
 
 /// Events of one target that are on their way at once, each of another group of keys.

@@ -14,10 +14,12 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::endpoint::Endpoint;
 use crate::lifecycle::ExpiryLimits;
 use crate::mounts::MountWish;
 use crate::mounts::options::MountChoice;
 use crate::notify::Target;
+use crate::provider_keys::Place;
 use parse::Value;
 use resolve::Resolved;
 
@@ -64,24 +66,46 @@ pub struct StorageLimits {
 }
 
 /// An identity provider whose tokens are accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Oidc {
     pub issuer: String,
     pub audience: String,
-    /// File of its public keys (JWKS).
-    pub keys: PathBuf,
+    pub keys: OidcKeys,
+    /// PEM file.
+    pub ca: Option<PathBuf>,
+}
+
+/// Where a provider's public keys are.
+#[derive(Clone, Debug)]
+pub enum OidcKeys {
+    File(PathBuf),
+    Fetched(Place),
 }
 
 impl Oidc {
     /// The error says what is missing.
-    fn build(issuer: Option<String>, audience: Option<String>, keys: Option<String>) -> Result<Option<Oidc>, String> {
-        match (issuer, audience, keys) {
-            (None, None, None) => Ok(None),
-            (Some(issuer), Some(audience), Some(keys)) => {
-                Ok(Some(Oidc { issuer, audience, keys: PathBuf::from(keys) }))
+    fn build(text: impl Fn(&str) -> Option<String>) -> Result<Option<Oidc>, String> {
+        let (issuer, audience) = match (text("oidc.issuer"), text("oidc.audience")) {
+            (None, None) if text("oidc.keys").is_none() && text("oidc.ca").is_none() => return Ok(None),
+            (Some(issuer), Some(audience)) => (issuer, audience),
+            _ => return Err("oidc.issuer and oidc.audience are set together or not at all".to_owned()),
+        };
+        let is_url = |keys: &String| keys.starts_with("https://") || keys.starts_with("http://");
+        let mut place = match text("oidc.keys") {
+            Some(keys) if !is_url(&keys) => {
+                return Ok(Some(Oidc { issuer, audience, keys: OidcKeys::File(PathBuf::from(keys)), ca: None }));
             }
-            _ => Err("oidc.issuer, oidc.audience and oidc.keys are set together or not at all".to_owned()),
+            Some(url) => Place::Keys(Endpoint::parse(&url).map_err(|error| format!("oidc.keys: {error}"))?),
+            None => Place::of_issuer(&issuer).map_err(|error| format!("oidc.issuer: {error}"))?,
+        };
+        if place.endpoint().has_password() {
+            return Err("oidc: the URL of keys has no user and no password".to_owned());
         }
+        let ca = text("oidc.ca").map(PathBuf::from);
+        if place.endpoint().is_secure() && ca.is_none() {
+            return Err("oidc: keys are fetched from https://, so oidc.ca must name a PEM file".to_owned());
+        }
+        Ok(Some(Oidc { issuer, audience, keys: OidcKeys::Fetched(place), ca }))
     }
 }
 
@@ -129,7 +153,7 @@ impl Settings {
         let switch = |name: &str| text(name).as_deref() == Some("true");
         let seconds = |name: &str| Duration::from_secs(number(name));
         let count = |name: &str| usize::try_from(number(name)).unwrap_or(usize::MAX);
-        let oidc = Oidc::build(text("oidc.issuer"), text("oidc.audience"), text("oidc.keys"))?;
+        let oidc = Oidc::build(text)?;
         let names = |name: &str| match &find(values, name).value {
             Value::List(names) => names.clone(),
             _ => Vec::new(),

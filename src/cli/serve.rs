@@ -6,12 +6,13 @@
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use margay_env::Env;
 use margay_s3::S3Door;
-use margay_s3::sts::Provider;
+use margay_s3::sts::{KeySet, KeySource, Provider};
 use margay_volume::Volume;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -36,11 +37,12 @@ use crate::mounts::Mounts;
 use crate::notify::{self, Notifier};
 use crate::open_files;
 use crate::probe;
+use crate::provider_keys::ProviderKeys;
 use crate::ready;
 use crate::screen::{self, Screen};
 use crate::server::Server;
 use crate::settings::resolve::stray_variables;
-use crate::settings::{ConnectionLimits, Settings};
+use crate::settings::{ConnectionLimits, Oidc, OidcKeys, Settings};
 use crate::tls::{self, Tls};
 use crate::wiring::Storage;
 
@@ -195,12 +197,29 @@ async fn mount(server: &Arc<Server>, settings: &Settings) -> Vec<String> {
 /// The identity providers whose tokens are accepted.
 fn providers(env: &Env, settings: &Settings) -> Result<Vec<Provider>, Failure> {
     let Some(oidc) = &settings.oidc else { return Ok(Vec::new()) };
-    let fail = |error: &dyn std::fmt::Display| {
-        Failure::usage(format!("oidc.keys: {} cannot be used: {error}", oidc.keys.display()))
+    let keys = provider_keys(env, oidc)?;
+    Ok(vec![Provider::new(&oidc.issuer, &oidc.audience, keys)])
+}
+
+/// Keys in a file are read now; others are fetched when the first token comes.
+fn provider_keys(env: &Env, oidc: &Oidc) -> Result<Arc<dyn KeySource>, Failure> {
+    let fail = |name: &str, path: &Path, error: &dyn std::fmt::Display| {
+        Failure::usage(format!("{name}: {} cannot be used: {error}", path.display()))
     };
-    let keys = files::read(env, &oidc.keys, PROVIDER_KEYS_BYTES_MAX).map_err(|error| fail(&error))?;
-    let provider = Provider::new(&oidc.issuer, &oidc.audience, &keys).map_err(|error| fail(&error))?;
-    Ok(vec![provider])
+    let mut place = match &oidc.keys {
+        OidcKeys::File(path) => {
+            let fail = |error: &dyn std::fmt::Display| fail("oidc.keys", path, error);
+            let keys = files::read(env, path, PROVIDER_KEYS_BYTES_MAX).map_err(|error| fail(&error))?;
+            return Ok(Arc::new(KeySet::parse(&keys).map_err(|error| fail(&error))?));
+        }
+        OidcKeys::Fetched(place) => place.clone(),
+    };
+    if let (true, Some(path)) = (place.endpoint().is_secure(), &oidc.ca) {
+        let fail = |error: &dyn std::fmt::Display| fail("oidc.ca", path, error);
+        let authorities = files::read(env, path, AUTHORITIES_BYTES_MAX).map_err(|error| fail(&error))?;
+        place.endpoint().trust(&authorities).map_err(|error| fail(&error))?;
+    }
+    Ok(Arc::new(ProviderKeys::new(place, Arc::clone(&env.clock))))
 }
 
 /// Everything is the root account's until a bucket says otherwise.

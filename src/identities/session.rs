@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use margay_env::{Env, Timestamp};
-use margay_iam::registry::{Identity, Registry};
+use margay_iam::registry::{Identity, Registry, SessionTags};
 use margay_iam::{Kind, Policy};
 use margay_s3::auth::{Credential, Secret};
 use margay_s3::identities::{Found, NewSession, SessionKeys};
@@ -28,6 +28,8 @@ struct Content {
     expires: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     policy: Option<String>,
+    #[serde(default, skip_serializing_if = "SessionTags::is_empty")]
+    tags: SessionTags,
 }
 
 /// Keys of a new session.
@@ -43,6 +45,7 @@ pub(super) fn begin(seal: &SealKey, env: &Env, new: &NewSession) -> SessionKeys 
         session: new.session.clone(),
         expires,
         policy: new.policy.clone(),
+        tags: new.tags.clone(),
     };
     let json = serde_json::to_vec(&content).expect("a session is text and numbers");
     SessionKeys { access_key, secret, token: seal.seal_session(env, &json), expires }
@@ -76,10 +79,41 @@ pub(super) fn find(seal: &SealKey, registry: &Registry, access_key: &str, token:
         (None, None) => None,
     };
     match identity {
-        Some(identity) => {
+        Some(mut identity) => {
+            identity.tags.extend(content.tags);
             let credential = Credential { secret: Secret::new(&content.secret), session_token: Some(token.into()) };
             Found::Known(credential, Arc::new(identity))
         }
         None => Found::Nobody,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use margay_iam::registry::{Record, Role};
+
+    use super::*;
+
+    #[test]
+    fn a_session_has_the_tags_that_it_began_with_above_those_of_its_role() {
+        let folder = tempfile::tempdir().unwrap();
+        let env = Env::real();
+        let seal = SealKey::load(&env, folder.path()).unwrap();
+        let account = super::super::root_account();
+        let role = serde_json::json!({"id": "r", "name": "r", "account": account.id, "trust": "", "created": 0, "tags": {"Team": "none", "Site": "north"}});
+        let role: Role = serde_json::from_value(role).unwrap();
+        let registry = Registry::new([Record::Account(account), Record::Role(role)]);
+        let mut tags = SessionTags::from([("Team".to_owned(), vec!["red".to_owned(), "blue".to_owned()])]);
+        let role = Some("r".to_owned());
+        let new =
+            NewSession { role, session: "s".to_owned(), seconds: 900, tags: tags.clone(), ..NewSession::default() };
+        let keys = begin(&seal, &env, &new);
+        match find(&seal, &registry, &keys.access_key, &keys.token, env.clock.now()) {
+            Found::Known(_, identity) => {
+                tags.insert("Site".to_owned(), vec!["north".to_owned()]);
+                assert_eq!(identity.tags, tags);
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }

@@ -87,7 +87,13 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting("oidc.issuer", Kind::Text, "", "identity provider whose tokens open roles, as its tokens name it"),
     setting("oidc.audience", Kind::Text, "", "what the provider's tokens must be made for"),
-    setting("oidc.keys", Kind::Path, "", "file with the provider's public keys (JWKS), read at the start"),
+    setting(
+        "oidc.keys",
+        Kind::Path,
+        "",
+        "file with the provider's public keys (JWKS), or their URL; without it they are fetched from where the issuer says",
+    ),
+    setting("oidc.ca", Kind::Path, "", "PEM file with the authorities that a provider with https:// is checked by"),
     setting(
         "encryption.customer_keys",
         Kind::Choice(&["tls", "any"]),

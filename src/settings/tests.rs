@@ -138,6 +138,35 @@ fn the_defaults_build_and_tls_needs_both_files() {
 }
 
 #[test]
+fn an_identity_provider_needs_issuer_and_audience_and_an_authority_for_https() {
+    let build = |values: &[(&str, &str)]| {
+        let flags = values.iter().map(|(name, text)| (format!("oidc.{name}"), (*text).to_owned())).collect();
+        let found = Found { flags, ..Found::default() };
+        Settings::build(&resolve(&found).unwrap()).map(|settings| settings.oidc)
+    };
+    assert!(build(&[]).is_ok_and(|oidc| oidc.is_none()));
+    for right in [
+        &[("issuer", "http://id.example.com/realm"), ("audience", "a")][..],
+        &[("issuer", "https://id.example.com/realm"), ("audience", "a"), ("ca", "ca.pem")],
+        &[("issuer", "https://id.example.com/realm"), ("audience", "a"), ("keys", "keys.json")],
+        &[("issuer", "of-any-form"), ("audience", "a"), ("keys", "http://keys.example.com/")],
+    ] {
+        assert!(build(right).is_ok_and(|oidc| oidc.is_some()), "{right:?}");
+    }
+    for wrong in [
+        &[("issuer", "http://id.example.com/realm")][..],
+        &[("audience", "a"), ("keys", "keys.json")],
+        &[("ca", "ca.pem")],
+        &[("issuer", "https://id.example.com/realm"), ("audience", "a")],
+        &[("issuer", "of-any-form"), ("audience", "a")],
+        &[("issuer", "http://id.example.com/"), ("audience", "a"), ("keys", "https://keys.example.com/")],
+        &[("issuer", "http://me:secret@id.example.com/"), ("audience", "a")],
+    ] {
+        assert!(build(wrong).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
 fn names_are_unique_and_sit_in_known_tables() {
     for (index, setting) in SETTINGS.iter().enumerate() {
         assert!(SETTINGS[..index].iter().all(|other| other.name != setting.name), "{}", setting.name);

@@ -55,7 +55,7 @@ const KNOWN: &[&str] = &[
 ];
 
 /// Beginnings of keys that end in a name of the user's choice.
-const KNOWN_BEGINNINGS: &[&str] = &["s3:existingobjecttag/", "s3:requestobjecttag/"];
+const KNOWN_BEGINNINGS: &[&str] = &["aws:principaltag/", "s3:existingobjecttag/", "s3:requestobjecttag/"];
 
 /// A key as it is compared: without regard to case, but for what follows a `/` (the name of a tag).
 pub fn normal(key: &str) -> String {

@@ -31,6 +31,9 @@ use crate::principal::{Caller, Who};
 /// Policies by name.
 pub type NamedPolicies = Vec<(String, Arc<Policy>)>;
 
+/// Tags of a caller: values by name. Those of a user and a role have one value.
+pub type SessionTags = BTreeMap<String, Vec<String>>;
+
 /// Somebody who was identified, with everything that a decision needs.
 #[derive(Clone, Debug)]
 pub struct Identity {
@@ -46,6 +49,8 @@ pub struct Identity {
     pub is_temporary: bool,
     /// What a session was narrowed to.
     pub session_policy: Option<Arc<Policy>>,
+    /// What `aws:PrincipalTag/...` asks for: those of the user or role, and above them those of the session.
+    pub tags: SessionTags,
 }
 
 /// Which part of its account somebody is.
@@ -77,6 +82,7 @@ impl Identity {
             policies: Some(Vec::new()),
             is_temporary: false,
             session_policy: None,
+            tags: SessionTags::new(),
         }
     }
 
@@ -189,6 +195,7 @@ impl Registry {
             policies: self.of_user(user, known),
             is_temporary: false,
             session_policy: None,
+            tags: session_tags(&user.tags),
         }))
     }
 
@@ -226,6 +233,7 @@ impl Registry {
             policies: self.of_roles.get(&role.id).cloned().flatten(),
             is_temporary: true,
             session_policy: policy,
+            tags: session_tags(&role.tags),
         })
     }
 
@@ -251,6 +259,10 @@ impl Registry {
             .values()
             .find(|account| account.email.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(email)))
     }
+}
+
+fn session_tags(tags: &Tags) -> SessionTags {
+    tags.iter().map(|(name, value)| (name.clone(), vec![value.clone()])).collect()
 }
 
 /// Policies that can be read: name and content by id.

@@ -59,6 +59,7 @@ codes! {
     EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed size";
     ExpiredToken 400 "The provided token has expired.";
     ExpiredTokenException 400 "The token of the identity provider has expired.";
+    IDPCommunicationError 400 "The keys of the identity provider are not to be had at the moment.";
     IllegalLocationConstraintException 400 "The specified location constraint is not the region of this server.";
     IllegalVersioningConfigurationException 400 "The versioning configuration specified in the request is invalid.";
     IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header";

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use margay_env::Timestamp;
-use margay_iam::registry::{Account, ChangeError, Identity, Order, Registry};
+use margay_iam::registry::{Account, ChangeError, Identity, Order, Registry, SessionTags};
 
 use crate::auth::{AuthError, Credential, Credentials, Head, Sender, Verified, Verifier};
 use crate::error::{Code, S3Error};
@@ -42,6 +42,7 @@ pub struct NewSession {
     pub session: String,
     /// JSON of the policy that narrows it.
     pub policy: Option<String>,
+    pub tags: SessionTags,
     /// How long it lasts.
     pub seconds: u32,
 }

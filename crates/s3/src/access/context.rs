@@ -80,6 +80,9 @@ impl RequestContext<'_> {
                 _ => Lookup::Absent,
             };
         };
+        if let Some(values) = key.strip_prefix("aws:principaltag/").and_then(|name| identity.tags.get(name)) {
+            return Lookup::Values(values.iter().map(|value| value.as_str().into()).collect());
+        }
         let caller = identity.caller();
         match key {
             "aws:principalaccount" => Lookup::one(identity.account.id.as_str()),

@@ -66,7 +66,7 @@ impl S3Door {
         }
         if *service == Service::Sts {
             let sts = sts::Service { identities, providers: &self.providers, now: now.seconds(), request_id: id };
-            return sts.run(&form, identity.as_deref());
+            return sts.run(&form, identity.as_deref()).await;
         }
         let identity = identity.ok_or(Code::MissingAuthenticationToken)?;
         let circumstances = self.circumstances(peer, &verified.sender);

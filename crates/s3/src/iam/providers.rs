@@ -1,7 +1,7 @@
 //! Identity providers (OpenID Connect) that an account's trust policies speak of.
 //!
-//! Not here: the keys that a provider signs with. A token is believed only of an issuer whose keys the operator has
-//!           given the server: fetching them from any URL that somebody names would let him send requests from here.
+//! Not here: the keys that a provider signs with. A token is believed only of the issuer in the server's settings:
+//!           fetching keys from any URL that somebody names would let him send requests from here.
 
 use margay_iam::registry::{Order, Provider};
 

@@ -1,20 +1,24 @@
 //! AWS's Security Token Service: temporary keys, on the same endpoint.
 //!
 //! Why:        programs get keys that end by themselves, and people of an identity provider need no keys at all.
-//! Layout:     a request is a form (`POST /`); `web_identity` checks the tokens of a provider; `answer` has the XML.
+//! Layout:     a request is a form (`POST /`); `web_identity` checks the tokens of a provider by
+//!             its `key_set`; `answer` has the XML.
 //! Invariants: T1 a role is taken only if its trust policy allows it to the caller.  T2 the policy of a session can
 //!             only take away.  T3 every refusal is in the log with its reason.
 //! Not here:   the form of a session's token (the binary keeps it).
 
 mod answer;
+mod key_set;
+mod tags;
 mod web_identity;
 
 use std::borrow::Cow;
 
-use margay_iam::registry::{Entity as _, Identity, Named, Part, Role};
+use margay_iam::registry::{Entity as _, Identity, Named, Part, Role, SessionTags};
 use margay_iam::{Caller, Context, Kind, Lookup, POLICY_BYTES_MAX, Policy, Request, Sources, Who, decide_trust};
 
-pub use self::web_identity::{PROVIDER_KEYS_MAX, Provider, ProviderError};
+pub use self::key_set::{KeySet, KeySource, PROVIDER_KEYS_MAX, Waited};
+pub use self::web_identity::{Provider, ProviderError};
 use crate::error::{Code, S3Error};
 use crate::identities::{Identities, NewSession, SessionKeys};
 use crate::query_api::{invalid, required};
@@ -42,16 +46,33 @@ pub(crate) struct Service<'a> {
 /// The circumstances that a trust policy may ask for.
 struct Circumstances<'a> {
     form: &'a Query,
+    /// The role that is asked for.
+    role: &'a Role,
     /// Claims of a token, named as condition keys.
     claims: &'a [(String, Vec<String>)],
+    /// Of the session that is asked for.
+    tags: &'a SessionTags,
+}
+
+/// Texts, or absent when there are none.
+fn texts<'a>(values: impl IntoIterator<Item = &'a String>) -> Lookup<'a> {
+    let values: Vec<_> = values.into_iter().map(|value| Cow::Borrowed(value.as_str())).collect();
+    if values.is_empty() { Lookup::Absent } else { Lookup::Values(values) }
 }
 
 impl Context for Circumstances<'_> {
     fn lookup(&self, key: &str) -> Lookup<'_> {
         if let Some((_, values)) = self.claims.iter().find(|(own, _)| own == key) {
-            return Lookup::Values(values.iter().map(|value| Cow::Borrowed(value.as_str())).collect());
+            return texts(values);
+        }
+        if let Some(name) = key.strip_prefix("aws:requesttag/") {
+            return texts(self.tags.get(name).into_iter().flatten());
+        }
+        if let Some(name) = key.strip_prefix("iam:resourcetag/") {
+            return Lookup::maybe(self.role.tags.get(name).map(String::as_str));
         }
         match key {
+            "aws:tagkeys" => texts(self.tags.keys()),
             "sts:externalid" => Lookup::maybe(self.form.get("ExternalId")),
             "sts:rolesessionname" => Lookup::maybe(self.form.get("RoleSessionName")),
             // The rest is known to requests for buckets and objects only.
@@ -62,9 +83,9 @@ impl Context for Circumstances<'_> {
 
 impl Service<'_> {
     /// Does what the form asks for. `identity` signed it, if anybody did.
-    pub(crate) fn run(&self, form: &Query, identity: Option<&Identity>) -> Result<Reply, S3Error> {
+    pub(crate) async fn run(&self, form: &Query, identity: Option<&Identity>) -> Result<Reply, S3Error> {
         match (form.get("Action"), identity) {
-            (Some("AssumeRoleWithWebIdentity"), _) => self.with_web_identity(form),
+            (Some("AssumeRoleWithWebIdentity"), _) => self.with_web_identity(form).await,
             (Some("AssumeRole"), Some(identity)) => self.assume_role(form, identity),
             (Some("GetSessionToken"), Some(identity)) => self.session_token(form, identity),
             (Some("GetCallerIdentity"), Some(identity)) => Ok(answer::caller(identity, self.request_id)),
@@ -87,25 +108,30 @@ impl Service<'_> {
             session: identity.session_policy.as_deref(),
             ..Sources::default()
         };
-        self.check_trust(&role, sources, &caller, "sts:AssumeRole", form, &[])?;
-        let keys = self.begin(form, &role)?;
+        let tags = tags::of_form(form)?;
+        let circumstances = Circumstances { form, role: &role, claims: &[], tags: &tags };
+        self.check_trust(sources, &caller, "sts:AssumeRole", &circumstances)?;
+        let keys = self.begin(form, &role, tags)?;
         Ok(answer::role(&role, form.get("RoleSessionName").unwrap_or_default(), &keys, self.request_id))
     }
 
-    fn with_web_identity(&self, form: &Query) -> Result<Reply, S3Error> {
+    async fn with_web_identity(&self, form: &Query) -> Result<Reply, S3Error> {
         let token = required(form, "WebIdentityToken")?;
         let role = self.role(form)?;
         let refused = |error: &ProviderError| {
             tracing::info!(target: "margay::access", role = role.name, %error, "a token of an identity provider is refused");
-            let code =
-                if *error == ProviderError::Expired { Code::ExpiredTokenException } else { Code::InvalidIdentityToken };
-            S3Error::from(code)
+            S3Error::from(match error {
+                ProviderError::Expired => Code::ExpiredTokenException,
+                ProviderError::NoKeys => Code::IDPCommunicationError,
+                _ => Code::InvalidIdentityToken,
+            })
         };
-        let identified = web_identity::check(self.providers, token, self.now).map_err(|error| refused(&error))?;
+        let identified = web_identity::check(self.providers, token, self.now).await.map_err(|error| refused(&error))?;
         let caller = Caller { who: Who::Federated { provider: identified.provider }, account: "", canonical_id: "" };
         let action = "sts:AssumeRoleWithWebIdentity";
-        self.check_trust(&role, Sources::default(), &caller, action, form, &identified.claims)?;
-        let keys = self.begin(form, &role)?;
+        let circumstances = Circumstances { form, role: &role, claims: &identified.claims, tags: &identified.tags };
+        self.check_trust(Sources::default(), &caller, action, &circumstances)?;
+        let keys = self.begin(form, &role, identified.tags.clone())?;
         let session = form.get("RoleSessionName").unwrap_or_default();
         Ok(answer::web_identity(&role, session, &keys, &identified, self.request_id))
     }
@@ -145,31 +171,36 @@ impl Service<'_> {
         found.ok_or_else(|| Code::AccessDenied.into())
     }
 
+    /// Whether the role may be taken, and the session may have its tags.
     fn check_trust(
         &self,
-        role: &Role,
         sources: Sources<'_>,
         caller: &Caller<'_>,
         action: &str,
-        form: &Query,
-        claims: &[(String, Vec<String>)],
+        circumstances: &Circumstances<'_>,
     ) -> Result<(), S3Error> {
+        let role = circumstances.role;
         let arn = role.arn();
-        let denied = |because: &str| {
+        let denied = |action: &str, because: &str| {
             tracing::info!(target: "margay::access", who = caller.arn(), action, resource = arn, because, "denied");
             Err(Code::AccessDenied.into())
         };
         let Ok(trust) = Policy::parse_stored(Kind::Trust, role.trust.as_bytes()) else {
-            return denied("the role's trust policy cannot be read");
+            return denied(action, "the role's trust policy cannot be read");
         };
-        let context = Circumstances { form, claims };
-        let request = Request { caller, action, resource: &arn, context: &context };
         let trust = trust.owned_by(&role.account);
-        let decision = decide_trust(&Sources { bucket: Some(&trust), ..sources }, &request);
-        if decision.allowed { Ok(()) } else { denied(&decision.reason.to_string()) }
+        let tagging = (!circumstances.tags.is_empty()).then_some("sts:TagSession");
+        for action in [action].into_iter().chain(tagging) {
+            let request = Request { caller, action, resource: &arn, context: circumstances };
+            let decision = decide_trust(&Sources { bucket: Some(&trust), ..sources }, &request);
+            if !decision.allowed {
+                return denied(action, &decision.reason.to_string());
+            }
+        }
+        Ok(())
     }
 
-    fn begin(&self, form: &Query, role: &Role) -> Result<SessionKeys, S3Error> {
+    fn begin(&self, form: &Query, role: &Role, tags: SessionTags) -> Result<SessionKeys, S3Error> {
         let session = required(form, "RoleSessionName")?;
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+=,.@_-".contains(&byte);
         if !(2..=64).contains(&session.len()) || !session.bytes().all(fits) {
@@ -182,6 +213,7 @@ impl Service<'_> {
                 role.session_seconds_max
             )));
         }
+        tags::check(&tags)?;
         let policy = form.get("Policy").map(str::to_owned);
         if let Some(policy) = &policy {
             if policy.len() > SESSION_POLICY_BYTES_MAX {
@@ -190,7 +222,8 @@ impl Service<'_> {
             Policy::parse(Kind::Identity, policy.as_bytes())
                 .map_err(|error| S3Error::new(Code::MalformedPolicyDocument, error.to_string()))?;
         }
-        let new = NewSession { role: Some(role.id.clone()), user: None, session: session.to_owned(), policy, seconds };
+        let role = Some(role.id.clone());
+        let new = NewSession { role, user: None, session: session.to_owned(), policy, tags, seconds };
         self.identities.begin_session(&new).ok_or_else(|| Code::AccessDenied.into())
     }
 }
@@ -207,5 +240,73 @@ fn seconds(form: &Query) -> Result<u32, S3Error> {
             .ok()
             .filter(|seconds| SECONDS.contains(seconds))
             .ok_or_else(|| invalid("DurationSeconds lies between 900 and 43200")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use margay_env::Timestamp;
+    use margay_iam::registry::Account;
+    use serde_json::json;
+
+    use super::*;
+    use crate::identities::{AccountName, Found};
+
+    struct Nobody;
+
+    impl Identities for Nobody {
+        fn find(&self, _: &str, _: Option<&str>, _: Timestamp) -> Found {
+            Found::Nobody
+        }
+
+        fn account(&self, _: AccountName<'_>) -> Option<std::sync::Arc<Account>> {
+            None
+        }
+    }
+
+    const PROVIDER: &str = "localhost:8080/auth/realms/Demo";
+
+    /// Whether a role may be taken whose trust policy allows these actions under this condition.
+    fn is_trusted(actions: &[&str], condition: &serde_json::Value, tags: &[(&str, &[&str])]) -> bool {
+        let statement = json!({"Effect": "Allow", "Action": actions, "Condition": condition,
+            "Principal": {"Federated": format!("arn:aws:iam::000000000000:oidc-provider/{PROVIDER}")}});
+        let trust = json!({"Version": "2012-10-17", "Statement": statement}).to_string();
+        let role =
+            json!({"name": "r", "account": "000000000000", "trust": trust, "tags": {"Site": "north"}, "created": 0});
+        let role: Role = serde_json::from_value(role).unwrap();
+        let values = |list: &[&str]| list.iter().map(|&value| value.to_owned()).collect::<Vec<_>>();
+        let tags: SessionTags = tags.iter().map(|(name, list)| ((*name).to_owned(), values(list))).collect();
+        let claims = [(margay_iam::normal_key(&format!("{PROVIDER}:azp")), values(&["shop"]))];
+        let form = Query::parse("").unwrap();
+        let circumstances = Circumstances { form: &form, role: &role, claims: &claims, tags: &tags };
+        let caller = Caller { who: Who::Federated { provider: PROVIDER }, account: "", canonical_id: "" };
+        let service = Service { identities: &Nobody, providers: &[], now: 0, request_id: "" };
+        let action = "sts:AssumeRoleWithWebIdentity";
+        service.check_trust(Sources::default(), &caller, action, &circumstances).is_ok()
+    }
+
+    #[test]
+    fn a_trust_policy_sees_claims_and_tags() {
+        const ASSUME: &str = "sts:AssumeRoleWithWebIdentity";
+        const BOTH: &[&str] = &[ASSUME, "sts:TagSession"];
+        let team: &[(&str, &[&str])] = &[("Team", &["red", "blue"])];
+        let equals = |key: &str, value: &str| json!({"StringEquals": {key: value}});
+
+        assert!(is_trusted(&[ASSUME], &equals(&format!("{PROVIDER}:azp"), "shop"), &[]));
+        assert!(!is_trusted(&[ASSUME], &equals(&format!("{PROVIDER}:azp"), "else"), &[]));
+        assert!(!is_trusted(&[ASSUME], &equals(&format!("{PROVIDER}:sub"), "shop"), &[]));
+
+        assert!(is_trusted(BOTH, &equals("aws:RequestTag/Team", "blue"), team));
+        assert!(!is_trusted(BOTH, &equals("aws:RequestTag/Team", "green"), team));
+        assert!(!is_trusted(BOTH, &equals("aws:RequestTag/Floor", "blue"), team));
+        assert!(is_trusted(BOTH, &equals("aws:TagKeys", "Team"), team));
+        assert!(!is_trusted(BOTH, &json!({"ForAllValues:StringEquals": {"aws:RequestTag/Team": "red"}}), team));
+
+        assert!(is_trusted(&[ASSUME], &equals("iam:ResourceTag/Site", "north"), &[]));
+        assert!(!is_trusted(&[ASSUME], &equals("iam:ResourceTag/Site", "south"), &[]));
+
+        // Tags need to be allowed besides; without any there is nothing to allow.
+        assert!(!is_trusted(&[ASSUME], &json!({}), team));
+        assert!(is_trusted(&[ASSUME], &json!({}), &[]));
     }
 }

@@ -1,19 +1,21 @@
-//! Tokens of an OpenID Connect provider: signed JSON (JWT) under keys that the provider publishes (JWKS).
+//! Tokens of an OpenID Connect provider: signed JSON (JWT) under keys that the provider publishes.
 //!
-//! Invariants: W1 the algorithm is the one of the key on record, never the one that a token asks for.  W2 issuer,
-//!             audience, and both times are checked before any claim is believed.
-//! Not here:   which role a token opens (trust policies).
+//! Invariants: W1 issuer, audience, and both times are checked before any claim is believed.
+//! Not here:   the keys (`key_set`), which role a token opens (trust policies).
+
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use margay_iam::normal_key;
-use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
+use margay_iam::registry::SessionTags;
 use serde_json::Value;
+
+use super::key_set::KeySource;
+use super::tags;
 
 /// Longest token, in bytes.
 const TOKEN_BYTES_MAX: usize = 20_000;
-/// Most keys of a provider.
-pub const PROVIDER_KEYS_MAX: usize = 100;
 /// How far the provider's clock may be off, in seconds.
 const SKEW_SECONDS_MAX: i64 = 60;
 
@@ -26,6 +28,8 @@ pub enum ProviderError {
     Form,
     #[error("no provider is configured for the token's issuer")]
     Issuer,
+    #[error("the provider's keys are not to be had")]
+    NoKeys,
     #[error("the provider has no such key, or it is of another algorithm than the token says")]
     Key,
     #[error("the token's signature is wrong")]
@@ -38,25 +42,16 @@ pub enum ProviderError {
     NotYet,
 }
 
-enum PublicKey {
-    Rsa {
-        modulus: Vec<u8>,
-        exponent: Vec<u8>,
-    },
-    /// Uncompressed point.
-    P256(Vec<u8>),
-}
-
 /// A provider whose tokens are accepted.
 pub struct Provider {
     issuer: String,
     audience: String,
-    keys: Vec<(Option<String>, PublicKey)>,
+    keys: Arc<dyn KeySource>,
 }
 
 impl std::fmt::Debug for Provider {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Provider({}, {} keys)", self.issuer, self.keys.len())
+        write!(formatter, "Provider({})", self.issuer)
     }
 }
 
@@ -69,40 +64,14 @@ pub(super) struct Identified<'a> {
     pub audience: String,
     /// Condition keys (`PROVIDER:sub`, in lower case) with their values.
     pub claims: Vec<(String, Vec<String>)>,
-}
-
-fn bytes_of(value: &Value) -> Option<Vec<u8>> {
-    URL_SAFE_NO_PAD.decode(value.as_str()?).ok()
+    /// For the session.
+    pub tags: SessionTags,
 }
 
 impl Provider {
-    /// `keys` is the JWKS that the issuer publishes. Keys of other kinds than RSA and P-256 are passed over.
-    pub fn new(issuer: &str, audience: &str, keys: &[u8]) -> Result<Provider, ProviderError> {
-        let set: Value = serde_json::from_slice(keys).map_err(|_| ProviderError::KeySet)?;
-        let list = set["keys"].as_array().ok_or(ProviderError::KeySet)?;
-        let mut known = Vec::new();
-        for key in list.iter().take(PROVIDER_KEYS_MAX) {
-            if key["use"].as_str().is_some_and(|purpose| purpose != "sig") {
-                continue;
-            }
-            let public = match (key["kty"].as_str(), key["crv"].as_str()) {
-                (Some("RSA"), _) => {
-                    let (modulus, exponent) = (bytes_of(&key["n"]), bytes_of(&key["e"]));
-                    modulus.zip(exponent).map(|(modulus, exponent)| PublicKey::Rsa { modulus, exponent })
-                }
-                (Some("EC"), Some("P-256")) => {
-                    let (x, y) = (bytes_of(&key["x"]), bytes_of(&key["y"]));
-                    let point = x.zip(y).filter(|(x, y)| x.len() == 32 && y.len() == 32);
-                    point.map(|(x, y)| PublicKey::P256([&[4][..], &x, &y].concat()))
-                }
-                _ => continue,
-            };
-            known.push((key["kid"].as_str().map(str::to_owned), public.ok_or(ProviderError::KeySet)?));
-        }
-        if known.is_empty() {
-            return Err(ProviderError::KeySet);
-        }
-        Ok(Provider { issuer: issuer.trim_end_matches('/').to_owned(), audience: audience.to_owned(), keys: known })
+    /// `issuer` and `audience` as its tokens name them.
+    pub fn new(issuer: &str, audience: &str, keys: Arc<dyn KeySource>) -> Provider {
+        Provider { issuer: issuer.trim_end_matches('/').to_owned(), audience: audience.to_owned(), keys }
     }
 
     /// The issuer without its scheme.
@@ -110,37 +79,25 @@ impl Provider {
         self.issuer.split_once("://").map_or(self.issuer.as_str(), |(_, name)| name)
     }
 
-    fn verify(&self, header: &Value, signed: &[u8], signature: &[u8]) -> Result<(), ProviderError> {
-        let (algorithm, kid) = (header["alg"].as_str(), header["kid"].as_str());
-        let fits = |(own, _): &&(Option<String>, PublicKey)| kid.is_none() || own.as_deref() == kid;
-        let mut keys = self.keys.iter().filter(fits).peekable();
-        keys.peek().ok_or(ProviderError::Key)?;
-        let mut tried = false;
-        for (_, key) in keys {
-            let verified = match (key, algorithm) {
-                (PublicKey::Rsa { modulus, exponent }, Some("RS256")) => {
-                    RsaPublicKeyComponents { n: modulus, e: exponent }.verify(
-                        &RSA_PKCS1_2048_8192_SHA256,
-                        signed,
-                        signature,
-                    )
-                }
-                (PublicKey::P256(point), Some("ES256")) => {
-                    UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(signed, signature)
-                }
-                _ => continue,
-            };
-            tried = true;
-            if verified.is_ok() {
-                return Ok(());
-            }
+    async fn verify(&self, header: &Value, signed: &[u8], signature: &[u8]) -> Result<(), ProviderError> {
+        let keys = self.keys.current().await.ok_or(ProviderError::NoKeys)?;
+        match keys.verify(header, signed, signature) {
+            // The provider may sign with a key that it has not had for long.
+            Err(ProviderError::Key) => match self.keys.newer().await {
+                Some(keys) => keys.verify(header, signed, signature),
+                None => Err(ProviderError::Key),
+            },
+            outcome => outcome,
         }
-        Err(if tried { ProviderError::Signature } else { ProviderError::Key })
     }
 }
 
 /// Says whom a token is about, or why it is refused; `now` is in seconds since 1970.
-pub(super) fn check<'a>(providers: &'a [Provider], token: &str, now: i64) -> Result<Identified<'a>, ProviderError> {
+pub(super) async fn check<'a>(
+    providers: &'a [Provider],
+    token: &str,
+    now: i64,
+) -> Result<Identified<'a>, ProviderError> {
     if token.len() > TOKEN_BYTES_MAX {
         return Err(ProviderError::Form);
     }
@@ -157,7 +114,7 @@ pub(super) fn check<'a>(providers: &'a [Provider], token: &str, now: i64) -> Res
     let (header, claims, signature) = (object(decode(header)?)?, object(decode(payload)?)?, decode(signature)?);
     let issuer = claims["iss"].as_str().ok_or(ProviderError::Form)?.trim_end_matches('/');
     let provider = providers.iter().find(|provider| provider.issuer == issuer).ok_or(ProviderError::Issuer)?;
-    provider.verify(&header, signed, &signature)?;
+    provider.verify(&header, signed, &signature).await?;
     let audiences = texts(&claims["aud"]);
     if !audiences.contains(&provider.audience) {
         return Err(ProviderError::Audience);
@@ -171,10 +128,11 @@ pub(super) fn check<'a>(providers: &'a [Provider], token: &str, now: i64) -> Res
     }
     let subject = claims["sub"].as_str().ok_or(ProviderError::Form)?.to_owned();
     let named = |name: &str| normal_key(&format!("{}:{name}", provider.name()));
+    let tags = tags::of_claims(&claims)?;
     let other = claims.as_object().into_iter().flatten().filter(|(name, _)| !name.contains('/'));
     let claims =
         other.map(|(name, value)| (named(name), texts(value))).filter(|(_, values)| !values.is_empty()).collect();
-    Ok(Identified { provider: provider.name(), subject, audience: provider.audience.clone(), claims })
+    Ok(Identified { provider: provider.name(), subject, audience: provider.audience.clone(), claims, tags })
 }
 
 /// A text, or the texts of a list.
@@ -189,7 +147,11 @@ fn texts(value: &Value) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
     use super::*;
+    use crate::sts::KeySet;
+    use crate::sts::key_set::Waited;
 
     // Keys and tokens were made for this test with a library of Python; the private keys are gone.
     const KEYS: &str = r#"{"keys":[{"kty":"RSA","kid":"r","use":"sig","n":"v3f-EWka2GfLY-khUIYx484aZmio9dvMIqq5V76CBRYzAxg888wgsPpVZ7s5f04un_ZwXxt0umSJ8cEkE1lTiftl-YmEJTU9DyF4IL4IYni3jIrK3_VWng_udZdJ3QsFMr0qqvOPpEQiUHOgNI_vUgGCL0eh8C9O5IPCe44F11exrPmBj6_UvusQxzDOg6CszXjS9IQ253Z18qlBZvcCaWRFxR6fdXb2O1JkThNYmY2Ph4h4juGHNrMTrwUq6uCn4qcnnOF91coy4DlhpWw7u4TiyMr9xSW2Ij5fqDBJlfpEqMgwDVgYnBw3V15HCwSAX0txlWBeL0o5bWFK7og3zQ","e":"AQAB"},{"kty":"EC","crv":"P-256","kid":"e","x":"Th3IGiSGD7IbEtkd2NFBqGL9M-LpoCGm-H1WO_SH4UM","y":"jhwHB4cJGVVnV8tPBNe52eWnTDLXITgdoepTJBzBOdM"},{"kty":"OKP","crv":"Ed25519","kid":"o","x":"AA"}]}"#;
@@ -201,16 +163,16 @@ mod tests {
     const HS256: &str = "eyJhbGciOiJIUzI1NiIsImtpZCI6InIifQ.eyJpc3MiOiJodHRwczovL2lkLmV4YW1wbGUuY29tL3JlYWxtcy9NYWluIiwiYXVkIjpbIm90aGVyIiwibWFyZ2F5Il0sInN1YiI6IkFubiIsImV4cCI6MjAwMCwibmJmIjoxMDAwLCJncm91cHMiOlsiYSIsImIiXX0.NA2-PvXar8ozsFNc5BejU-m_7JjVPT5_XlkxF2TUB-o";
 
     fn provider(issuer: &str, audience: &str) -> Vec<Provider> {
-        vec![Provider::new(issuer, audience, KEYS.as_bytes()).unwrap()]
+        vec![Provider::new(issuer, audience, Arc::new(KeySet::parse(KEYS.as_bytes()).unwrap()))]
     }
 
     const ISSUER: &str = "https://id.example.com/realms/Main";
 
-    #[test]
-    fn tokens_are_believed_for_their_issuer_audience_and_time() {
+    #[tokio::test]
+    async fn tokens_are_believed_for_their_issuer_audience_and_time() {
         let providers = provider(ISSUER, "margay");
         for token in [RS256, ES256] {
-            let identified = check(&providers, token, 1500).unwrap();
+            let identified = check(&providers, token, 1500).await.unwrap();
             assert_eq!((identified.provider, identified.subject.as_str()), ("id.example.com/realms/Main", "Ann"));
             let claim = |name: &str| {
                 let key = normal_key(&format!("id.example.com/realms/Main:{name}"));
@@ -218,18 +180,21 @@ mod tests {
             };
             assert_eq!(claim("sub").unwrap(), ["Ann"]);
             assert_eq!(claim("groups").unwrap(), ["a", "b"]);
-            assert_eq!(check(&providers, token, 2060).unwrap_err(), ProviderError::Expired);
-            assert_eq!(check(&providers, token, 900).unwrap_err(), ProviderError::NotYet);
-            assert_eq!(check(&provider(ISSUER, "else"), token, 1500).unwrap_err(), ProviderError::Audience);
-            assert_eq!(check(&provider("https://else", "margay"), token, 1500).unwrap_err(), ProviderError::Issuer);
+            assert_eq!(check(&providers, token, 2060).await.unwrap_err(), ProviderError::Expired);
+            assert_eq!(check(&providers, token, 900).await.unwrap_err(), ProviderError::NotYet);
+            assert_eq!(check(&provider(ISSUER, "else"), token, 1500).await.unwrap_err(), ProviderError::Audience);
+            assert_eq!(
+                check(&provider("https://else", "margay"), token, 1500).await.unwrap_err(),
+                ProviderError::Issuer
+            );
         }
     }
 
-    #[test]
-    fn no_other_algorithm_and_no_changed_token_is_believed() {
+    #[tokio::test]
+    async fn no_other_algorithm_and_no_changed_token_is_believed() {
         let providers = provider(ISSUER, "margay");
         for token in [NONE, HS256] {
-            assert_eq!(check(&providers, token, 1500).unwrap_err(), ProviderError::Key);
+            assert_eq!(check(&providers, token, 1500).await.unwrap_err(), ProviderError::Key);
         }
         for token in [RS256, ES256] {
             for at in 0..token.len() {
@@ -237,11 +202,11 @@ mod tests {
                 broken[at] = if broken[at] == b'A' { b'B' } else { b'A' };
                 let broken = String::from_utf8(broken).unwrap();
                 // The last character of a part may hold bits that mean nothing; base64 refuses those.
-                assert!(check(&providers, &broken, 1500).is_err(), "{at}");
+                assert!(check(&providers, &broken, 1500).await.is_err(), "{at}");
             }
         }
         for bad in ["", ".", "..", "a.b.c", "a.b.c.d", "e30.e30.", "bnVsbA.bnVsbA.AA"] {
-            assert_eq!(check(&providers, bad, 1500).unwrap_err(), ProviderError::Form, "{bad}");
+            assert_eq!(check(&providers, bad, 1500).await.unwrap_err(), ProviderError::Form, "{bad}");
         }
         for keys in [
             "",
@@ -250,7 +215,39 @@ mod tests {
             r#"{"keys":[{"kty":"RSA","n":"AA"}]}"#,
             r#"{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}]}"#,
         ] {
-            assert_eq!(Provider::new(ISSUER, "margay", keys.as_bytes()).unwrap_err(), ProviderError::KeySet, "{keys}");
+            assert_eq!(KeySet::parse(keys.as_bytes()).unwrap_err(), ProviderError::KeySet, "{keys}");
         }
+    }
+
+    /// Has no keys at all, then those of another, then the right ones.
+    #[derive(Debug)]
+    struct Turning {
+        current: Option<KeySet>,
+        newer: Option<KeySet>,
+    }
+
+    impl KeySource for Turning {
+        fn current(&self) -> Waited<'_> {
+            Box::pin(ready(self.current.clone()))
+        }
+
+        fn newer(&self) -> Waited<'_> {
+            Box::pin(ready(self.newer.clone()))
+        }
+    }
+
+    #[tokio::test]
+    async fn newer_keys_are_asked_for_when_a_key_is_not_known() {
+        let all = KeySet::parse(KEYS.as_bytes()).unwrap();
+        let other = KeySet::parse(KEYS.replace(r#""kid":"r""#, r#""kid":"x""#).as_bytes()).unwrap();
+        let outcome = async |current: Option<&KeySet>, newer: Option<&KeySet>| {
+            let source = Turning { current: current.cloned(), newer: newer.cloned() };
+            let providers = [Provider::new(ISSUER, "margay", Arc::new(source))];
+            check(&providers, RS256, 1500).await.map(|identified| identified.subject)
+        };
+        assert_eq!(outcome(Some(&other), Some(&all)).await, Ok("Ann".to_owned()));
+        assert_eq!(outcome(Some(&other), Some(&other)).await, Err(ProviderError::Key));
+        assert_eq!(outcome(Some(&other), None).await, Err(ProviderError::Key));
+        assert_eq!(outcome(None, Some(&all)).await, Err(ProviderError::NoKeys));
     }
 }

@@ -1,0 +1,147 @@
+//! An HTTP endpoint that the settings name, and connections to it.
+//!
+//! Why:        events go out to targets and keys of identity providers come in over the same few lines.
+//! Invariants: E1 https is spoken only with a certificate that the named authorities signed.  E2 a password is never
+//!             shown.
+//! Not here:   what is sent, and how long that may take (`notify`, `provider_keys`).
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use http::{Method, Request, Uri};
+use http_body_util::Full;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// Where somebody listens whom the settings name.
+#[derive(Clone)]
+pub struct Endpoint {
+    host: String,
+    port: u16,
+    path: String,
+    authorization: Option<HeaderValue>,
+    tls: Option<Arc<ClientConfig>>,
+    secure: bool,
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Never the authorization.
+        write!(formatter, "{}:{}{}", self.host, self.port, self.path)
+    }
+}
+
+impl Endpoint {
+    /// Reads `http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]`.
+    pub fn parse(url: &str) -> Result<Endpoint, String> {
+        let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
+        let secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err("it begins with http:// or https://".to_owned()),
+        };
+        let authority = uri.authority().ok_or("it has no host")?;
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        if host.is_empty() {
+            return Err("it has no host".to_owned());
+        }
+        let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        let authorization = match authority.as_str().rsplit_once('@') {
+            None => None,
+            Some((user, _)) => Some(basic(user)?),
+        };
+        let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        Ok(Endpoint { host, port, path, authorization, tls: None, secure })
+    }
+
+    /// Whether it needs the list of authorities.
+    pub fn is_secure(&self) -> bool {
+        self.secure
+    }
+
+    /// Whether a user and a password are sent.
+    pub fn has_password(&self) -> bool {
+        self.authorization.is_some()
+    }
+
+    /// Believes certificates that these authorities (PEM) signed.
+    pub fn trust(&mut self, authorities: &[u8]) -> Result<(), String> {
+        let mut roots = RootCertStore::empty();
+        for certificate in rustls::pki_types::CertificateDer::pem_slice_iter(authorities) {
+            // A bundle may hold an authority that this library does not understand; the others still count.
+            let _ = roots.add(certificate.map_err(|error| error.to_string())?);
+        }
+        if roots.is_empty() {
+            return Err("no usable certificate inside".to_owned());
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = builder.map_err(|error| error.to_string())?.with_root_certificates(roots).with_no_client_auth();
+        self.tls = Some(Arc::new(config));
+        Ok(())
+    }
+
+    /// The same origin (scheme, host and port), with its authorities, at another URL; any other is refused.
+    pub fn sibling(&self, url: &str) -> Result<Endpoint, String> {
+        let other = Endpoint::parse(url)?;
+        let same_host = other.host.eq_ignore_ascii_case(&self.host);
+        if !same_host || (other.port, other.secure) != (self.port, self.secure) || other.authorization.is_some() {
+            return Err(format!("{other:?} has another origin than {self:?}"));
+        }
+        Ok(Endpoint { path: other.path, ..self.clone() })
+    }
+
+    /// A request to it; the body is JSON.
+    pub fn request(&self, method: Method, body: Vec<u8>) -> Result<Request<Full<Bytes>>, String> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(&self.path)
+            .header(HOST, format!("{}:{}", self.host, self.port))
+            .header(USER_AGENT, concat!("margay/", env!("CARGO_PKG_VERSION")))
+            .header(CONTENT_TYPE, "application/json");
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        request.body(Full::new(body.into())).map_err(|error| error.to_string())
+    }
+
+    /// A new connection.
+    pub async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, String> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| error.to_string())?;
+        // Small messages go at once; without it they are only slower.
+        let _ = stream.set_nodelay(true);
+        if !self.secure {
+            return shake_hands(stream).await;
+        }
+        let config = self.tls.clone().ok_or("https needs a list of authorities")?;
+        let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
+        let secured = TlsConnector::from(config).connect(name, stream).await.map_err(|error| error.to_string())?;
+        shake_hands(secured).await
+    }
+}
+
+/// `Authorization: Basic` for `USER:PASSWORD`.
+fn basic(user: &str) -> Result<HeaderValue, String> {
+    let mut value = HeaderValue::from_str(&format!("Basic {}", BASE64_STANDARD.encode(user)))
+        .map_err(|_| "its user and password cannot be sent".to_owned())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+async fn shake_hands<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
