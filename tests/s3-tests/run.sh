@@ -41,6 +41,9 @@ trap 'exit 130' INT TERM
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
+# The cases of AssumeRoleWithWebIdentity name this port and path themselves, so of several runs at once one has them.
+provider_port=8080 issuer=http://localhost:8080/auth/realms/demo
+
 root_access=S3TESTSROOTROOTROOT0 root_secret=s3-tests-root-secret-s3-tests-root-secret
 
 # start_server NAME PORT: the log is $work/NAME.log.
@@ -52,6 +55,7 @@ start_server() {
     done >"$work/$name/encryption-keys"
     # The cases send keys of their own (SSE-C) without TLS.
     env -u MARGAY_BIN -u S3_TESTS MARGAY_ACCESS_KEY=$root_access MARGAY_SECRET_KEY=$root_secret MARGAY_ENCRYPTION_CUSTOMER_KEYS=any \
+        MARGAY_OIDC_ISSUER=$issuer MARGAY_OIDC_AUDIENCE=account \
         "$margay" serve --data "$work/$name" --address "127.0.0.1:$port" --admin-address off >"$work/$name.log" 2>&1 </dev/null &
     pids+=($!)
     for try in $(seq 1 150); do
@@ -61,6 +65,20 @@ start_server() {
     echo "the server did not start:"
     tail -n 20 "$work/$name.log"
     return 1
+}
+
+# start_provider: writes its tokens to $work/webidentity when it listens.
+start_provider() {
+    local try
+    touch "$work/webidentity"
+    "$venv/bin/python" "$here/provider.py" "$provider_port" "$work/webidentity" >"$work/provider.log" 2>&1 </dev/null &
+    pids+=($!)
+    for try in $(seq 1 100); do
+        [ -s "$work/webidentity" ] && return
+        kill -0 "${pids[-1]}" 2>/dev/null || break
+        sleep 0.2
+    done
+    echo "there is no identity provider, so its cases fail: $(tail -n 1 "$work/provider.log")"
 }
 
 # The users that s3-tests wants, as SECTION:NAME. Each is an account of its own but `alt`: cases of IAM give that one policies, so he is
@@ -108,6 +126,7 @@ write_conf() {
         [ "$user" != main ] || echo 'lc_debug_interval = 1'
     done
     echo 'tenant = testx' # belongs to the last section
+    cat "$work/webidentity"
 }
 
 # --- run --------------------------------------------------------------------------------------------------------
@@ -117,6 +136,7 @@ if ! cmp -s "$here/requirements.txt" "$venv/requirements.txt"; then
     python3 -m venv "$venv" && "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt" &&
         cp "$here/requirements.txt" "$venv/" || { echo 'pip cannot install what s3-tests needs'; exit 1; }
 fi
+start_provider
 for number in $(seq 0 $((workers - 1))); do
     port=$(free_port)
     start_server "server-$number" "$port" || exit 1
