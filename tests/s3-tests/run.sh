@@ -115,12 +115,13 @@ canonical_of() {
 
 # write_conf PORT: what s3-tests is told about a server and its users, on stdout.
 write_conf() {
-    local entry user
+    local entry user account
     printf '[DEFAULT]\nhost = 127.0.0.1\nport = %s\nis_secure = False\nssl_verify = False\n' "$1"
     printf '[fixtures]\nbucket prefix = s3t-{random}-\niam name prefix = s3-tests-\niam path prefix = /s3-tests/\n'
     for entry in "${users[@]}"; do
-        user=${entry#*:}
-        printf '[%s]\ndisplay_name = %s\nuser_id = %s\nemail = %s@example.com\n' "${entry%:*}" "$user" "$(canonical_of "$user")" "$user"
+        user=${entry#*:} account=${entry#*:}
+        [ "$user" != alt ] || account=iam
+        printf '[%s]\ndisplay_name = %s\nuser_id = %s\nemail = %s@example.com\n' "${entry%:*}" "$account" "$(canonical_of "$user")" "$account"
         printf 'access_key = %s\nsecret_key = %s\n' "$(access_of "$user")" "$(secret_of "$user")"
         # Seconds that cases of expiry wait for a day; the only one that counts fails for another reason.
         [ "$user" != main ] || echo 'lc_debug_interval = 1'
