@@ -119,18 +119,12 @@ sync_up_and_down() {
     same "$(s3 ls --recursive "s3://$bucket/sync/" | grep -c 'file 7.txt' || true)" 0
 }
 
-# presigned PARAMETER: the URL must have this parameter, and open the object but no other.
+# The URL opens the object but no other. (Version 2 is not to be had of this command everywhere; boto3 and s3cmd show it.)
 presigned() {
     local url
     url=$(s3 presign "s3://$bucket/odd/with space" --expires-in 60)
-    case $url in *"$1="*) ;; *) same "$url" "a URL with $1" ;; esac
     same "$(curl -sS --fail ${CA:+--cacert "$CA"} "$url")" 'with space'
     same "$(curl -sS -o /dev/null -w '%{http_code}' ${CA:+--cacert "$CA"} "${url/space/spice}")" 403
-}
-
-presigned_v2() {
-    sed 's/s3v4/s3/' "$AWS_CONFIG_FILE" >"$WORK/config-v2"
-    AWS_CONFIG_FILE=$WORK/config-v2 presigned AWSAccessKeyId
 }
 
 stream() {
@@ -166,8 +160,7 @@ check 'ranged get' ranged_get
 check 'conditional get' conditional_get
 check 'conditional put' conditional_put
 check 'sync up, down, again, delete' sync_up_and_down
-check 'presigned get' presigned X-Amz-Signature
-check 'presigned get, Version 2' presigned_v2
+check 'presigned get' presigned
 check 'put from a pipe' stream
 check 'NoSuchKey' fails_with NoSuchKey api get-object --key nothing "$WORK/back"
 check 'NoSuchBucket' fails_with NoSuchBucket s3 ls "s3://$bucket-none/"
