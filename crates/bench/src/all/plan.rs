@@ -46,7 +46,7 @@ pub(super) fn steps(server: &Server) -> Vec<Step> {
         s3("load-get", "Small objects read", "load --connections 64 --size 1k --mix get=100 --keys 10000 --seconds 10"),
         s3("auth", "Signatures", "auth --keys 1500 --cases unsigned,v2,v4,v4chunk,get-unsigned,get-v2,get-v4"),
         directories("dirops", "Many files of one directory", "dirops --clients 1,4"),
-        directories("mdtest", "mdtest", "mdtest --tasks 1,16"),
+        directories("mdtest", "mdtest", "mdtest"),
         directories("small", "A small site's files", "small"),
         directories("stream", "One large file", "stream --size 512m"),
     ]
