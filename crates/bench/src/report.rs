@@ -23,11 +23,11 @@ pub(crate) fn print_json(report: &impl Serialize) {
 }
 
 /// Writes files into a directory that is made when it is missing; files of the same name are replaced.
-pub(crate) fn write_files(env: &Env, directory: &Path, files: &[(&str, String)]) -> Result<(), BenchError> {
+pub(crate) fn write_files(env: &Env, directory: &Path, files: &[(impl AsRef<str>, String)]) -> Result<(), BenchError> {
     let failed = |path: &Path, source| BenchError::File { path: path.display().to_string(), source };
     env.disk.create_dir_all(directory).map_err(|source| failed(directory, source))?;
     for (name, content) in files {
-        let path = directory.join(name);
+        let path = directory.join(name.as_ref());
         let write = || {
             let file = env.disk.open(&path, OpenMode::OpenOrCreate)?;
             file.set_len(0)?;

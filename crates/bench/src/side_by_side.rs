@@ -241,7 +241,6 @@ fn show(env: &Env, args: &SideBySideArgs, report: &Report) -> Result<(), BenchEr
     for clients in clients {
         files.push((format!("{}-{clients}.svg", report.benchmark), picture(report, clients)));
     }
-    let files: Vec<(&str, String)> = files.iter().map(|(name, content)| (name.as_str(), content.clone())).collect();
     report::write_files(env, directory, &files)
 }
 

@@ -89,7 +89,7 @@ fn measure(args: &AllArgs, env: &Env, work: &Path, stop: &Stop) -> Result<(), Be
     for (index, step) in steps.into_iter().enumerate() {
         stop.check()?;
         eprintln!("{} of {count}: margay {}", index + 1, step.command());
-        all.push(run_step(args, env, &server, step, stop)?);
+        all.push(run_step(args, env, step, stop)?);
     }
     let mount = server.mount.is_some();
     server.stop();
@@ -103,13 +103,13 @@ fn measure(args: &AllArgs, env: &Env, work: &Path, stop: &Stop) -> Result<(), Be
 }
 
 /// Runs one suite as a command of its own; its words go to the terminal and beside its files.
-fn run_step(args: &AllArgs, env: &Env, server: &Server, step: Step, stop: &Stop) -> Result<Done, BenchError> {
+fn run_step(args: &AllArgs, env: &Env, step: Step, stop: &Stop) -> Result<Done, BenchError> {
     let folder = args.report.join(step.name);
     fs::create_dir_all(&folder).map_err(|source| failed(&folder, source))?;
     let said = folder.join("stdout.txt");
     let output = fs::File::create(&said).map_err(|source| failed(&said, source))?;
     let began = env.clock.monotonic();
-    let mut command = server.command()?;
+    let mut command = server::program()?;
     command.args(&step.arguments).arg("--report").arg(&folder);
     command.stdin(Stdio::null()).stdout(output).stderr(Stdio::piped());
     // A group of its own, so that Ctrl-C reaches the suite once, from here.

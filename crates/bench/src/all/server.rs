@@ -61,11 +61,6 @@ impl Server {
         Ok(server)
     }
 
-    /// This program, with the keys of the server.
-    pub(super) fn command(&self) -> Result<Command, BenchError> {
-        program()
-    }
-
     pub(super) fn stop(mut self) {
         self.end();
     }
@@ -94,7 +89,8 @@ impl Drop for Server {
     }
 }
 
-fn program() -> Result<Command, BenchError> {
+/// This program, with the keys of the server.
+pub(super) fn program() -> Result<Command, BenchError> {
     let path = std::env::current_exe().map_err(|source| super::failed(Path::new("this program"), source))?;
     let mut command = Command::new(path);
     let theirs = |name: &str| name.starts_with("MARGAY_") || name.starts_with("AWS_");

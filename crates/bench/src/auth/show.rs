@@ -151,6 +151,5 @@ pub(super) fn write_files(report: &AuthReport, env: &Env, directory: &Path) -> R
         files.push((format!("auth-{}.csv", case.case), intervals(case).csv()));
         files.push((format!("auth-{}.svg", case.case), picture(case)));
     }
-    let files: Vec<(&str, String)> = files.iter().map(|(name, content)| (name.as_str(), content.clone())).collect();
     report::write_files(env, directory, &files)
 }
