@@ -67,7 +67,13 @@ struct State {
 /// The account of the root keys, as the door has it.
 pub fn root_account() -> Account {
     let options = margay_s3::Options::default();
-    Account { id: options.account_id, canonical_id: options.owner_id, display_name: options.owner_name, email: None }
+    Account {
+        id: options.account_id,
+        canonical_id: options.owner_id,
+        display_name: options.owner_name,
+        email: None,
+        short_arns: false,
+    }
 }
 
 impl Identities {

@@ -95,6 +95,9 @@ enum UserWhat {
         display_name: Option<String>,
         #[arg(long, requires = "account")]
         email: Option<String>,
+        /// Write the account's ARNs without its id, as Ceph and MinIO do: arn:aws:iam:::role/NAME
+        #[arg(long, requires = "account")]
+        short_arns: bool,
         /// The user whose account this one joins [default: the account of root]
         #[arg(long, value_name = "USER", conflicts_with = "account")]
         of: Option<String>,
@@ -261,12 +264,14 @@ pub(super) fn run_user(args: &User) -> Result<(), Failure> {
             canonical_id,
             display_name,
             email,
+            short_arns,
             of,
             access_key,
             secret_file,
         } => json!({
             "order": "create-user", "name": name, "account": account, "account_id": account_id,
-            "canonical_id": canonical_id, "display_name": display_name, "email": email, "of": of,
+            "canonical_id": canonical_id, "display_name": display_name, "email": email,
+            "short_arns": short_arns, "of": of,
             "access_key": access_key, "secret_key": secret(secret_file.as_ref())?,
         }),
         UserWhat::Delete { name } => json!({ "order": "delete-user", "name": name }),

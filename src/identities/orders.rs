@@ -27,6 +27,9 @@ pub enum Wanted {
         canonical_id: Option<String>,
         display_name: Option<String>,
         email: Option<String>,
+        /// The account's ARNs are written without its id.
+        #[serde(default)]
+        short_arns: bool,
         /// A user whose account this one joins; without it the account of the root keys.
         of: Option<String>,
         access_key: Option<String>,
@@ -212,6 +215,7 @@ impl Identities {
             canonical_id,
             display_name,
             email,
+            short_arns,
             of,
             access_key,
             secret_key,
@@ -220,8 +224,11 @@ impl Identities {
             return Err("no user is to be made".to_owned());
         };
         let describes_account = [&account_id, &canonical_id, &display_name, &email].iter().any(|part| part.is_some());
-        if describes_account && !account {
-            return Err("ids, display name and email belong to an account; make the user one (--account)".to_owned());
+        if (describes_account || short_arns) && !account {
+            return Err(
+                "ids, display name, email and the form of ARNs belong to an account; make the user one (--account)"
+                    .to_owned(),
+            );
         }
         if account && of.is_some() {
             return Err("a user is an account of its own or joins another one, not both".to_owned());
@@ -232,6 +239,7 @@ impl Identities {
             canonical_id: canonical_id.unwrap_or_else(|| self.new_canonical_id()),
             display_name: display_name.unwrap_or_else(|| name.clone()),
             email,
+            short_arns,
         });
         let joins = self.account_of(of)?;
         answer["account_id"] = json!(made.as_ref().map_or(&joins, |account| &account.id));

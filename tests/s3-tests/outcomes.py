@@ -1,6 +1,7 @@
 """pytest plugin of run.sh: each worker gets the server of its own, and what became of every case goes to $S3_TESTS_OUTCOMES.
 
-Each case gets a prefix of its own for its buckets: what one leaves behind fails its own teardown, not the cases after it.
+Each case gets a prefix of its own for its buckets, and none of the users of the case before it: what one leaves behind fails
+its own teardown, not the cases after it.
 
 A line for each case that counts: `OUTCOME<tab>CASE<tab>WHY<tab>SECONDS`. Cases that their authors marked `fails_on_aws` do not
 count, as no server that does what AWS does passes them; they are not run. Everything else counts, and only `passed` is a
@@ -63,6 +64,10 @@ def pytest_runtest_setup(item):
     # The first case makes it itself, from the configuration.
     if suite.prefix is not None:
         suite.prefix = suite.choose_bucket_prefix(template=BUCKETS)
+        # The suite removes users before their groups, so those in a group are still there.
+        iam = sys.modules["s3tests.functional.iam"]
+        if "iam_root" in item.fixturenames:
+            iam.nuke_users(iam.get_iam_root_client(), PathPrefix=iam.get_iam_path_prefix())
 
 
 def pytest_collection_modifyitems(config, items):

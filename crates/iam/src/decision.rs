@@ -2,7 +2,7 @@
 //!
 //! Invariants: E1 a deny of any policy wins over everything.  E2 within an account an allow of the identity's or of
 //!             the bucket's policy is enough; across accounts both sides must allow.  E3 a session's policy can only
-//!             take away.
+//!             take away, but for what its own account's bucket allows to this very session, which came after it.
 
 use std::fmt;
 
@@ -76,8 +76,10 @@ pub fn decide<'a>(sources: &Sources<'a>, request: &Request<'_>) -> Decision<'a> 
     let by_bucket = |statement| Reason::Statement { policy: BUCKET_POLICY, statement };
     match sources.session.map(|policy| policy.opinion(request)) {
         Some(Opinion::Denies(statement)) => return deny(Reason::Statement { policy: SESSION_POLICY, statement }),
-        Some(Opinion::Silent) => return deny(Reason::SessionSilent),
-        Some(Opinion::Allows(..)) | None => {}
+        Some(Opinion::Silent) if !(sources.is_own && matches!(bucket, Opinion::Allows(_, Fit::Session))) => {
+            return deny(Reason::SessionSilent);
+        }
+        Some(_) | None => {}
     }
     let resource = match bucket {
         Opinion::Allows(statement, fit) => Some((by_bucket(statement), fit)),
@@ -88,7 +90,7 @@ pub fn decide<'a>(sources: &Sources<'a>, request: &Request<'_>) -> Decision<'a> 
     match (resource, identity) {
         // Nobody in particular has no policies of its own.
         (Some((reason, _)), _) if anonymous => allow(reason),
-        (Some((reason, Fit::Caller)), _) if sources.is_own => allow(reason),
+        (Some((reason, Fit::Caller | Fit::Session)), _) if sources.is_own => allow(reason),
         (Some((reason, _)), _) if sources.is_account => allow(reason),
         (_, Some(reason)) if sources.is_own => allow(reason),
         (Some(_), Some(reason)) => allow(reason),

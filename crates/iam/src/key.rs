@@ -50,12 +50,20 @@ const KNOWN: &[&str] = &[
     "s3:x-amz-server-side-encryption-customer-algorithm",
     "s3:x-amz-storage-class",
     "s3:x-amz-website-redirect-location",
+    "sts:authentication",
     "sts:externalid",
     "sts:rolesessionname",
 ];
 
 /// Beginnings of keys that end in a name of the user's choice.
-const KNOWN_BEGINNINGS: &[&str] = &["aws:principaltag/", "s3:existingobjecttag/", "s3:requestobjecttag/"];
+const KNOWN_BEGINNINGS: &[&str] = &[
+    "aws:principaltag/",
+    "aws:resourcetag/",
+    "s3:buckettag/",
+    "s3:existingobjecttag/",
+    "s3:requestobjecttag/",
+    "s3:resourcetag/",
+];
 
 /// A key as it is compared: without regard to case, but for what follows a `/` (the name of a tag).
 pub fn normal(key: &str) -> String {

@@ -62,6 +62,8 @@ pub(crate) enum Fit {
     Account,
     /// The caller, or everybody.
     Caller,
+    /// The very session of a role.
+    Session,
 }
 
 /// The principals of a statement.
@@ -170,7 +172,8 @@ fn parse_aws(name: &str) -> Result<Principal, &'static str> {
         ("iam", Some(("user", path))) => Ok(Principal::User { account, name: last(path)? }),
         ("iam", Some(("role", path))) => Ok(Principal::Role { account, name: last(path)? }),
         ("iam", Some(("oidc-provider", _))) => Ok(Principal::Federated(name.to_owned())),
-        ("sts", Some(("assumed-role", path))) => {
+        // Ceph writes `iam` there.
+        ("sts" | "iam", Some(("assumed-role", path))) => {
             let (role, session) = path.split_once('/').ok_or(WRONG)?;
             Ok(Principal::Session { account, role: role.to_owned(), session: session.to_owned() })
         }
@@ -199,7 +202,7 @@ impl Principal {
             (Principal::User { account, name }, Who::User { name: own, .. }) => exactly(name == own && here(account)),
             (Principal::Role { account, name }, Who::Role { role, .. }) => exactly(name == role && here(account)),
             (Principal::Session { account, role, session }, Who::Role { role: own, session: other }) => {
-                exactly(role == own && session == other && here(account))
+                if role == own && session == other && here(account) { Fit::Session } else { Fit::No }
             }
             (Principal::Federated(name), Who::Federated { provider }) => {
                 let of_arn = name.split_once(":oidc-provider/").map(|(_, provider)| provider);

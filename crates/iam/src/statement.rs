@@ -52,7 +52,7 @@ impl Statement {
             Some(Listed::These(principals)) => principals.fit(request.caller),
             Some(Listed::AllBut(principals)) => match principals.fit(request.caller) {
                 Fit::No => Fit::Caller,
-                Fit::Account | Fit::Caller => Fit::No,
+                Fit::Account | Fit::Caller | Fit::Session => Fit::No,
             },
         };
         if fit == Fit::No {

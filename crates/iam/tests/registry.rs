@@ -30,6 +30,7 @@ fn account(number: u64) -> Account {
         canonical_id: format!("canonical-{number}"),
         display_name: format!("account {number}"),
         email: Some(format!("{number}@example.com")),
+        short_arns: false,
     }
 }
 

@@ -101,6 +101,7 @@ impl S3Door {
             canonical_id: options.owner_id.clone(),
             display_name: options.owner_name.clone(),
             email: None,
+            short_arns: false,
         });
         let identities = Arc::new(RootOnly { credentials, account: Arc::clone(&root) });
         let access = Access { identities, rules: RulesCache::default(), root };

@@ -17,7 +17,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use margay_volume::{Staged, Upload};
+use margay_volume::{PART_BYTES_MAX, Staged, Upload};
 use tokio::task::JoinHandle;
 
 use crate::auth::{ChunkChain, PayloadForm};
@@ -113,7 +113,7 @@ async fn drain(mut body: WireBody) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     Exactly(u64),
-    /// It shows when they have come: the file of a form.
+    /// It shows when they have come: the file of a form, or a body of unknown length.
     AtMost(u64),
 }
 
@@ -137,8 +137,16 @@ impl Payload {
     pub(crate) fn length(&self, headers: &HeaderMap) -> Result<Option<Length>, S3Error> {
         match self.len_max {
             Some(len_max) => Ok(Some(Length::AtMost(len_max))),
+            None if self.comes_in_unknown_length(headers) => Ok(Some(Length::AtMost(PART_BYTES_MAX))),
             None => Ok(self.announced(headers)?.map(Length::Exactly)),
         }
+    }
+
+    /// Whether the client says that it does not know the length, as `curl -T -` does, rather than forgets to tell it.
+    fn comes_in_unknown_length(&self, headers: &HeaderMap) -> bool {
+        !self.form.is_chunked()
+            && !headers.contains_key(http::header::CONTENT_LENGTH)
+            && headers.contains_key(http::header::TRANSFER_ENCODING)
     }
 
     /// The whole body of a request that carries XML, checked against its digests; `digests` is false where the

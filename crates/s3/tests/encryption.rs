@@ -235,6 +235,18 @@ async fn without_tls_no_key_is_taken() {
 }
 
 #[tokio::test]
+async fn parts_may_repeat_what_their_upload_says_and_nothing_else() {
+    let server = Server::with_bucket().await;
+    let begun = server.request("POST", "/bucket/k?uploads").header(SSE, "AES256").send().await.expect(200);
+    let path = format!("/bucket/k?partNumber=1&uploadId={}", begun.element("UploadId"));
+    let part = || server.request("PUT", &path).body("x");
+    part().header(SSE, "AES256").send().await.expect(200);
+    part().header(SSE, "aws:kms").send().await.refused(400, "InvalidArgument");
+    part().header(SSE, "aws:kms").header(KMS_KEY, "other").send().await.refused(400, "InvalidArgument");
+    part().header(KMS_KEY, "other").send().await.refused(400, "InvalidArgument");
+}
+
+#[tokio::test]
 async fn parts_take_the_key_of_their_upload() {
     let server = Server::with_bucket().await;
     let (first, last) = (body(5 << 20), body(70_000));

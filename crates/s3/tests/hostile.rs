@@ -77,10 +77,41 @@ async fn truncated_and_oversized_bodies_store_nothing() {
     assert!([0, 400].contains(&server.raw(&cut, true).await.status));
     let huge = server.request("PUT", "/bucket/k").header("content-length", &(6u64 << 30).to_string());
     huge.send().await.refused(400, "EntityTooLarge");
+    // Without a length the body ends where its last chunk says so, and not with the connection.
     let endless = server.request("PUT", "/bucket/k").header("transfer-encoding", "chunked").bytes();
-    let endless = [endless, b"5\r\nhello\r\n0\r\n\r\n".to_vec()].concat();
-    server.raw(&endless, false).await.refused(411, "MissingContentLength");
+    let endless = [endless, b"5\r\nhello\r\n".to_vec()].concat();
+    assert!([0, 400].contains(&server.raw(&endless, true).await.status));
+    let silent = server.request("PUT", "/bucket/k?partNumber=1&uploadId=u").header("transfer-encoding", "chunked");
+    let silent = [silent.bytes(), b"0\r\n\r\n".to_vec()].concat();
+    server.raw(&silent, false).await.refused(411, "MissingContentLength");
     assert!(!server.has("/bucket/k").await);
+}
+
+#[tokio::test]
+async fn a_body_of_unknown_length_is_stored_whole() {
+    let server = Server::with_bucket().await;
+    for len in [0, 5, 300_000] {
+        let put = server.request("PUT", "/bucket/k").header("transfer-encoding", "chunked");
+        let mut bytes = put.header("content-md5", &md5(&vec![b'x'; len])).bytes();
+        for piece in vec![b'x'; len].chunks(70_000) {
+            bytes.extend(format!("{:x}\r\n", piece.len()).into_bytes());
+            bytes.extend(piece);
+            bytes.extend(b"\r\n");
+        }
+        bytes.extend(b"0\r\n\r\n");
+        server.raw(&bytes, false).await.expect(200);
+        assert_eq!(server.get("/bucket/k").await.expect(200).body, vec![b'x'; len]);
+    }
+    let wrong = server.request("PUT", "/bucket/k").header("transfer-encoding", "chunked");
+    let wrong = wrong.header("content-md5", &md5(b"other")).bytes();
+    server.raw(&[wrong, b"1\r\ny\r\n0\r\n\r\n".to_vec()].concat(), false).await.refused(400, "BadDigest");
+    assert_eq!(server.get("/bucket/k").await.expect(200).body.len(), 300_000);
+}
+
+fn md5(body: &[u8]) -> String {
+    use base64::Engine as _;
+    use md5::Digest as _;
+    base64::engine::general_purpose::STANDARD.encode(md5::Md5::digest(body))
 }
 
 #[tokio::test]
@@ -90,10 +121,8 @@ async fn bad_documents_change_nothing() {
     let entities = "<!DOCTYPE d [<!ENTITY a \"b\">]><Delete><Object><Key>&a;</Key></Object></Delete>";
     let deep = "<a>".repeat(100_000);
     for document in ["", "<Delete>", "<Delete><Object><Key>k</Key></Object>", "no xml", entities, &deep] {
-        use base64::Engine as _;
-        use md5::Digest as _;
-        let md5 = base64::engine::general_purpose::STANDARD.encode(md5::Md5::digest(document));
-        let post = server.request("POST", "/bucket?delete").header("content-md5", &md5).body(document);
+        let post = server.request("POST", "/bucket?delete").header("content-md5", &md5(document.as_bytes()));
+        let post = post.body(document);
         post.send().await.refused(400, "MalformedXML");
     }
     let long = server.request("POST", "/bucket?delete").header("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==");

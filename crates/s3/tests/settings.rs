@@ -166,3 +166,21 @@ async fn websites_and_payment_are_kept() {
         assert_eq!(server.put("/bucket?accelerate", document).await.status, code, "{status}");
     }
 }
+
+#[tokio::test]
+async fn a_policy_may_ask_for_the_tags_of_the_bucket() {
+    let server = Server::with_users(&[("victim", None, &[]), ("clerk", Some("victim"), &[])]).await;
+    server.request("PUT", "/vault").send_as("victim").await.expect(200);
+    for key in ["s3:BucketTag/team", "aws:ResourceTag/team", "s3:ResourceTag/team"] {
+        let policy = format!(
+            r#"{{"Version":"2012-10-17","Statement":{{"Effect":"Allow","Principal":"*","Action":"s3:PutObject",
+            "Resource":"arn:aws:s3:::vault/*","Condition":{{"StringEquals":{{"{key}":"till"}}}}}}}}"#
+        );
+        server.request("PUT", "/vault?policy").body(policy).send_as("victim").await.expect(204);
+        for (value, status) in [("shop", 403), ("till", 200)] {
+            let tags = server.request("PUT", "/vault?tagging").body(tagging(&[("team", value)]));
+            tags.send_as("victim").await.expect(204);
+            server.request("PUT", "/vault/new").body("x").send_as("clerk").await.expect(status);
+        }
+    }
+}

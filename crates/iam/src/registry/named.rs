@@ -25,7 +25,8 @@ impl Named {
 impl From<&str> for Named {
     fn from(text: &str) -> Named {
         if let Some((account, path)) = text.strip_prefix("arn:aws:iam::").and_then(|rest| rest.split_once(":policy/")) {
-            return Named::in_account(account, path.rsplit('/').next().unwrap_or_default());
+            let account = Some(account.to_owned()).filter(|account| !account.is_empty());
+            return Named { account, name: path.rsplit('/').next().unwrap_or_default().to_owned() };
         }
         match text.split_once('/') {
             Some((account, name)) => Named::in_account(account, name),

@@ -40,6 +40,16 @@ pub struct Account {
     pub display_name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
+    /// Its ARNs are written without its id, `arn:aws:iam:::role/NAME`, as Ceph and MinIO write them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub short_arns: bool,
+}
+
+impl Account {
+    /// An ARN of this account as clients are told it.
+    pub fn shown_arn(&self, arn: String) -> String {
+        if self.short_arns { arn.replacen(&format!("::{}:", self.id), ":::", 1) } else { arn }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

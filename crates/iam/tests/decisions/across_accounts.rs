@@ -47,11 +47,28 @@ const IN_A_SESSION: &[Row] = &[
     ("B/app/s", "GetObject", "b/out/x", "", "-"),
 ];
 
+/// What a bucket allows to a session by its own ARN is not narrowed by the policy that the session began with.
+const TO_SESSIONS: &str = r#"{"Sid":"it","Effect":"Allow","Principal":{"AWS":["arn:aws:iam:::assumed-role/app/s",
+"arn:aws:sts::222222222222:assumed-role/app/s"]},"Action":"s3:*","Resource":"arn:aws:s3:::b/*"},
+{"Sid":"role","Effect":"Allow","Principal":{"AWS":"arn:aws:iam:::role/app"},"Action":"s3:ListBucket","Resource":"arn:aws:s3:::b"}"#;
+
+const BY_ITS_ARN: &[Row] = &[
+    ("A/app/s", "PutObject", "b/in/x", "", "+it"),
+    ("A/app/s", "GetObject", "b/in/shut", "", "-shut"),
+    ("A/app/s", "ListBucket", "b", "", "-"),
+    ("A/app/t", "PutObject", "b/in/x", "", "-"),
+    // Another account's session has what it began with, and no more.
+    ("B/app/s", "PutObject", "b/in/x", "", "-"),
+    ("B/app/s", "GetObject", "b/in/x", "", "-"),
+];
+
 pub(crate) fn run() -> usize {
+    let to_sessions = Setting { bucket: Some(TO_SESSIONS), session: Some(SESSION), ..Setting::default() };
     let both = Setting { identity: Some(IDENTITY), bucket: Some(BUCKET), ..Setting::default() };
     let granted = Setting { identity: Some(IDENTITY), granted: true, ..Setting::default() };
     decide_all(both, BOTH_SIDES)
         + decide_all(granted, GRANTED)
+        + decide_all(to_sessions, BY_ITS_ARN)
         + decide_all(Setting { session: Some(SESSION), ..both }, IN_A_SESSION)
         + decide_all(
             Setting::default(),

@@ -34,11 +34,15 @@ pub(crate) struct RequestContext<'a> {
     pub identity: Option<&'a Identity>,
     /// The account that owns the bucket.
     pub resource_account: Option<&'a str>,
+    pub bucket_tags: &'a [(String, String)],
     /// Tags of the object that is there, when a policy asks for them.
     pub existing_tags: &'a [(String, String)],
     /// A key whose absence is told to who may list it: the prefix of such a listing.
     pub looked_for: Option<&'a str>,
 }
+
+/// Beginnings of condition keys that are tags of the bucket: AWS's two, and Ceph's.
+const BUCKET_TAGS: &[&str] = &["aws:resourcetag/", "s3:buckettag/", "s3:resourcetag/"];
 
 /// Condition keys that are query parameters.
 const PARAMETERS: &[(&str, &str)] = &[
@@ -94,6 +98,7 @@ impl RequestContext<'_> {
             }),
             "aws:userid" => Lookup::one(identity.user_id()),
             "aws:username" => Lookup::maybe(identity.user_name()),
+            "sts:authentication" => Lookup::one(if identity.is_temporary { "true" } else { "false" }),
             _ => Lookup::Absent,
         }
     }
@@ -112,6 +117,10 @@ impl Context for RequestContext<'_> {
         }
         if let Some((_, name)) = HEADERS.iter().find(|(own, _)| *own == key) {
             return self.header(name);
+        }
+        if let Some(name) = BUCKET_TAGS.iter().find_map(|beginning| key.strip_prefix(beginning)) {
+            let tag = self.bucket_tags.iter().find(|(own, _)| own == name);
+            return Lookup::maybe(tag.map(|(_, value)| value.as_str()));
         }
         if let Some(name) = key.strip_prefix("s3:existingobjecttag/") {
             let tag = self.existing_tags.iter().find(|(own, _)| own == name);

@@ -209,7 +209,7 @@ impl Access {
         let Some(identity) = call.asker.identity else {
             return Err(denied(call, &caller, asked.action, &arn, "the request is not signed"));
         };
-        let context = self.context(call, None, &[], None);
+        let context = self.context(call, None, &Tags::default(), None);
         let request = Request { caller: &caller, action: asked.action, resource: &arn, context: &context };
         let sources = Sources { is_own: true, ..Sources::default() };
         match with_identity(identity, sources, &request) {
@@ -222,7 +222,7 @@ impl Access {
         &self,
         call: &'a Ask<'_>,
         resource_account: Option<&'a str>,
-        existing_tags: &'a [(String, String)],
+        tags: &Tags<'a>,
         looked_for: Option<&'a str>,
     ) -> RequestContext<'a> {
         RequestContext {
@@ -231,7 +231,8 @@ impl Access {
             query: call.query,
             identity: call.asker.identity,
             resource_account,
-            existing_tags,
+            bucket_tags: tags.bucket,
+            existing_tags: tags.object,
             looked_for,
         }
     }
@@ -254,7 +255,8 @@ impl Access {
             return Err(Refusal::deny("RestrictPublicBuckets and a public policy"));
         }
         let account = Some(judged.bucket_owner.id.as_str());
-        let context = self.context(call, account, judged.existing_tags, judged.looked_for);
+        let tags = Tags { bucket: &rules.tags, object: judged.existing_tags };
+        let context = self.context(call, account, &tags, judged.looked_for);
         let request = Request { caller, action, resource: arn, context: &context };
         let is_own = !caller.account.is_empty() && caller.account == judged.owner.id;
         let sources = Sources { is_own, bucket: policy, granted: judged.granted, ..Sources::default() };
@@ -286,6 +288,13 @@ struct Judged<'a> {
     existing_tags: &'a [(String, String)],
     /// The key that is not there, where the right to list decides.
     looked_for: Option<&'a str>,
+}
+
+/// Tags that conditions may ask for.
+#[derive(Default)]
+struct Tags<'a> {
+    bucket: &'a [(String, String)],
+    object: &'a [(String, String)],
 }
 
 /// Why something is refused.
@@ -337,7 +346,7 @@ fn denied(call: &Ask<'_>, caller: &Caller<'_>, action: &str, arn: &str, because:
 /// An account that is no more.
 fn gone(id: &str, canonical_id: &str) -> Arc<Account> {
     let (id, canonical_id) = (id.to_owned(), canonical_id.to_owned());
-    Arc::new(Account { display_name: id.clone(), id, canonical_id, email: None })
+    Arc::new(Account { display_name: id.clone(), id, canonical_id, email: None, short_arns: false })
 }
 
 /// Stored tags: `key=value&key=value`, percent-encoded.

@@ -34,6 +34,8 @@ pub(crate) struct BucketRules {
     pub ownership: Option<Ownership>,
     /// `None`: private.
     pub acl: Option<Acl>,
+    /// Of the bucket.
+    pub tags: Vec<(String, String)>,
 }
 
 impl BucketRules {
@@ -76,6 +78,10 @@ fn owner_id(owner: &str) -> &str {
     if owner.is_empty() { ROOT_ACCOUNT } else { owner }
 }
 
+/// Settings that have a say.
+const READ: [Setting; 5] =
+    [Setting::Policy, Setting::PublicAccessBlock, Setting::OwnershipControls, Setting::Tagging, Setting::Acl];
+
 async fn read(volume: &Volume, info: BucketInfo) -> Result<BucketRules, Error> {
     let mut rules = BucketRules {
         owner: info.owner,
@@ -86,8 +92,9 @@ async fn read(volume: &Volume, info: BucketInfo) -> Result<BucketRules, Error> {
         block: PublicAccessBlock::default(),
         ownership: None,
         acl: None,
+        tags: Vec::new(),
     };
-    for setting in [Setting::Policy, Setting::PublicAccessBlock, Setting::OwnershipControls, Setting::Acl] {
+    for setting in READ {
         if !info.settings.contains(setting) {
             continue;
         }
@@ -102,6 +109,7 @@ async fn read(volume: &Volume, info: BucketInfo) -> Result<BucketRules, Error> {
             },
             Setting::PublicAccessBlock => rules.block = PublicAccessBlock::decode(&document),
             Setting::OwnershipControls => rules.ownership = Some(Ownership::decode(&document)),
+            Setting::Tagging => rules.tags = super::tags(&document),
             _ => rules.acl = super::acl_document::decode(&document),
         }
     }

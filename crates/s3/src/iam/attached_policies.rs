@@ -8,9 +8,9 @@ use crate::reply::Reply;
 
 /// The policy in `PolicyArn`, as orders name it.
 fn named(work: &Work<'_>) -> Result<Named, S3Error> {
-    let arn = work.required("PolicyArn")?;
-    if managed::name_of(arn).is_none() {
-        policies::own(work, arn)?;
+    let arn = work.with_account(work.required("PolicyArn")?);
+    if managed::name_of(&arn).is_none() {
+        policies::own(work, &arn)?;
     }
     Ok(Named::from(arn))
 }
@@ -24,7 +24,7 @@ pub(super) async fn attach(work: &Work<'_>, kind: Kind) -> Result<Reply, S3Error
 pub(super) async fn detach(work: &Work<'_>, kind: Kind) -> Result<Reply, S3Error> {
     let from = work.holder(kind)?;
     // What the operator has attached may be detached too.
-    let policy = Named::from(work.required("PolicyArn")?);
+    let policy = Named::from(work.with_account(work.required("PolicyArn")?));
     work.order(Order::Detach { policy, kind, from }).await?;
     Ok(work.answer(|_| ()))
 }
@@ -43,7 +43,7 @@ pub(super) async fn list(work: &Work<'_>, kind: Kind) -> Result<Reply, S3Error> 
     Ok(work.answer(|writer| {
         page.write(writer, "AttachedPolicies", |writer, (name, arn)| {
             writer.text("PolicyName", name);
-            writer.text("PolicyArn", arn);
+            writer.text("PolicyArn", &work.shown(arn.clone()));
         });
     }))
 }

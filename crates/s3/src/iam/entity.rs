@@ -37,25 +37,25 @@ pub(super) fn tags(writer: &mut Writer<'_>, tags: &Tags) {
 }
 
 /// What users, groups and roles have in common; `kind` is `User`, `Group` or `Role`.
-fn head<E: Entity>(writer: &mut Writer<'_>, kind: &str, entity: &E) {
+fn head<E: Entity>(work: &Work<'_>, writer: &mut Writer<'_>, kind: &str, entity: &E) {
     writer.text("Path", entity.path());
     writer.text(&format!("{kind}Name"), entity.name());
     writer.text(&format!("{kind}Id"), entity.id());
-    writer.text("Arn", &entity.arn());
+    writer.text("Arn", &work.shown(entity.arn()));
     date(writer, "CreateDate", entity.created());
 }
 
-pub(super) fn user(writer: &mut Writer<'_>, user: &User) {
-    head(writer, "User", user);
+pub(super) fn user(work: &Work<'_>, writer: &mut Writer<'_>, user: &User) {
+    head(work, writer, "User", user);
     tags(writer, &user.tags);
 }
 
-pub(super) fn group(writer: &mut Writer<'_>, group: &Group) {
-    head(writer, "Group", group);
+pub(super) fn group(work: &Work<'_>, writer: &mut Writer<'_>, group: &Group) {
+    head(work, writer, "Group", group);
 }
 
-pub(super) fn role(writer: &mut Writer<'_>, role: &Role) {
-    head(writer, "Role", role);
+pub(super) fn role(work: &Work<'_>, writer: &mut Writer<'_>, role: &Role) {
+    head(work, writer, "Role", role);
     document(writer, "AssumeRolePolicyDocument", &role.trust);
     writer.optional("Description", Some(role.description.as_str()).filter(|text| !text.is_empty()));
     writer.number("MaxSessionDuration", u64::from(role.session_seconds_max));
@@ -63,10 +63,10 @@ pub(super) fn role(writer: &mut Writer<'_>, role: &Role) {
 }
 
 /// A policy, and how many it is attached to.
-pub(super) fn policy(writer: &mut Writer<'_>, policy: &StoredPolicy, holders: usize) {
+pub(super) fn policy(work: &Work<'_>, writer: &mut Writer<'_>, policy: &StoredPolicy, holders: usize) {
     writer.text("PolicyName", &policy.name);
     writer.text("PolicyId", &policy.id);
-    writer.text("Arn", &policy.arn());
+    writer.text("Arn", &work.shown(policy.arn()));
     writer.text("Path", &policy.path);
     writer.text("DefaultVersionId", super::policies::VERSION);
     writer.number("AttachmentCount", holders as u64);

@@ -10,9 +10,9 @@ use crate::xml::write::Writer;
 /// How ids of groups begin.
 const ID: &str = "AGPA";
 
-fn show(writer: &mut Writer<'_>, group: &Group) {
+fn show(work: &Work<'_>, writer: &mut Writer<'_>, group: &Group) {
     writer.open("Group");
-    entity::group(writer, group);
+    entity::group(work, writer, group);
     writer.close("Group");
 }
 
@@ -22,7 +22,7 @@ pub(super) async fn create(work: &Work<'_>) -> Result<Reply, S3Error> {
     work.order(Order::CreateGroup(NewGroup { id: id.clone(), name, path: work.path(), account })).await?;
     let registry = work.now();
     let group = registry.groups.get(&id).ok_or_else(gone)?;
-    Ok(work.answer(|writer| show(writer, group)))
+    Ok(work.answer(|writer| show(work, writer, group)))
 }
 
 pub(super) async fn get(work: &Work<'_>) -> Result<Reply, S3Error> {
@@ -30,20 +30,20 @@ pub(super) async fn get(work: &Work<'_>) -> Result<Reply, S3Error> {
     let members = work.registry.users.values().filter(|user| user.groups.contains(&group.id));
     let page = work.page(members.map(|user| (user.name.to_ascii_lowercase(), user)))?;
     Ok(work.answer(|writer| {
-        show(writer, group);
-        page.write(writer, "Users", |writer, user| entity::user(writer, user));
+        show(work, writer, group);
+        page.write(writer, "Users", |writer, user| entity::user(work, writer, user));
     }))
 }
 
 pub(super) async fn list(work: &Work<'_>) -> Result<Reply, S3Error> {
     let page = work.entities::<Group>(|_| true)?;
-    Ok(work.answer(|writer| page.write(writer, "Groups", |writer, group| entity::group(writer, group))))
+    Ok(work.answer(|writer| page.write(writer, "Groups", |writer, group| entity::group(work, writer, group))))
 }
 
 pub(super) async fn list_for_user(work: &Work<'_>) -> Result<Reply, S3Error> {
     let user: &User = work.user()?;
     let page = work.entities::<Group>(|group| user.groups.contains(&group.id))?;
-    Ok(work.answer(|writer| page.write(writer, "Groups", |writer, group| entity::group(writer, group))))
+    Ok(work.answer(|writer| page.write(writer, "Groups", |writer, group| entity::group(work, writer, group))))
 }
 
 pub(super) async fn update(work: &Work<'_>) -> Result<Reply, S3Error> {

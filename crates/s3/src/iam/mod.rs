@@ -75,6 +75,11 @@ impl Work<'_> {
         &self.call.identity.account.id
     }
 
+    /// An ARN of the account as the caller is told it.
+    fn shown(&self, arn: String) -> String {
+        self.call.identity.account.shown_arn(arn)
+    }
+
     fn get(&self, name: &str) -> Option<&str> {
         self.call.form.get(name)
     }

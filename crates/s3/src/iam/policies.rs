@@ -16,7 +16,8 @@ pub(super) const VERSION: &str = "v1";
 /// The policy of the caller's account with this ARN: rights were asked for exactly this one.
 pub(super) fn own<'w>(work: &'w Work<'_>, arn: &str) -> Result<&'w StoredPolicy, S3Error> {
     work.own_arn(arn, "policy")?;
-    let policy = work.registry.find_named::<StoredPolicy>(&Named::from(arn))?;
+    let arn = work.with_account(arn);
+    let policy = work.registry.find_named::<StoredPolicy>(&Named::from(arn.as_str()))?;
     if policy.arn() == arn { Ok(policy) } else { Err(Code::NoSuchEntity.into()) }
 }
 
@@ -68,7 +69,7 @@ pub(super) async fn create(work: &Work<'_>) -> Result<Reply, S3Error> {
     let policy = registry.policies.get(&id).ok_or_else(gone)?;
     Ok(work.answer(|writer| {
         writer.open("Policy");
-        entity::policy(writer, policy, 0);
+        entity::policy(work, writer, policy, 0);
         writer.close("Policy");
     }))
 }
@@ -77,7 +78,7 @@ pub(super) async fn get(work: &Work<'_>) -> Result<Reply, S3Error> {
     let policy = find(work)?;
     Ok(work.answer(|writer| {
         writer.open("Policy");
-        entity::policy(writer, &policy, holders(work, &policy));
+        entity::policy(work, writer, &policy, holders(work, &policy));
         writer.close("Policy");
     }))
 }
@@ -119,7 +120,7 @@ pub(super) async fn list(work: &Work<'_>) -> Result<Reply, S3Error> {
     let wanted = wanted.filter(|(count, policy)| policy.path.starts_with(prefix) && (*count > 0 || !only_attached));
     let page = work.page(wanted.map(|(count, policy)| (policy.id.clone(), (count, policy))))?;
     Ok(work.answer(|writer| {
-        page.write(writer, "Policies", |writer, (count, policy)| entity::policy(writer, policy, *count));
+        page.write(writer, "Policies", |writer, (count, policy)| entity::policy(work, writer, policy, *count));
     }))
 }
 
@@ -145,8 +146,8 @@ pub(super) async fn list_entities(work: &Work<'_>) -> Result<Reply, S3Error> {
 }
 
 pub(super) async fn delete(work: &Work<'_>) -> Result<Reply, S3Error> {
-    let arn = work.required("PolicyArn")?;
-    own(work, arn)?;
+    let arn = work.with_account(work.required("PolicyArn")?);
+    own(work, &arn)?;
     work.order(Order::DeletePolicy { policy: Named::from(arn) }).await?;
     Ok(work.answer(|_| ()))
 }

@@ -34,7 +34,7 @@ pub(super) async fn create(work: &Work<'_>) -> Result<Reply, S3Error> {
         thumbprints: members(work.call.form, "ThumbprintList"),
         created: 0,
     };
-    let arn = arn(&provider);
+    let arn = work.shown(arn(&provider));
     let Provider { account, url, clients, thumbprints, .. } = provider;
     work.order(Order::CreateProvider { account, url, clients, thumbprints }).await?;
     Ok(work.answer(|writer| writer.text(FIELD, &arn)))
@@ -67,7 +67,7 @@ pub(super) async fn list(work: &Work<'_>) -> Result<Reply, S3Error> {
         writer.open("OpenIDConnectProviderList");
         for provider in own {
             writer.open("member");
-            writer.text("Arn", &arn(provider));
+            writer.text("Arn", &work.shown(arn(provider)));
             writer.close("member");
         }
         writer.close("OpenIDConnectProviderList");

@@ -75,7 +75,7 @@ impl Work<'_> {
                 Ok(vec![old, new])
             }
             On::All(kind) => Ok(vec![self.arn(kind, "/", "")]),
-            On::Arn(field) => Ok(vec![self.required(field)?.to_owned()]),
+            On::Arn(field) => Ok(vec![self.with_account(self.required(field)?)]),
             On::NewProvider => {
                 let name = provider_name(self.required("Url")?);
                 Ok(vec![format!("arn:aws:iam::{}:oidc-provider/{name}", self.account())])
@@ -114,6 +114,7 @@ impl Work<'_> {
             query: &Query::default(),
             identity: Some(identity),
             resource_account: Some(self.account()),
+            bucket_tags: &[],
             existing_tags: &[],
             looked_for: None,
         };
@@ -123,10 +124,16 @@ impl Work<'_> {
         if decision.allowed { Ok(()) } else { denied(&decision.reason.to_string()) }
     }
 
+    /// An ARN with the caller's account where it names none.
+    pub(super) fn with_account(&self, arn: &str) -> String {
+        arn.replacen("arn:aws:iam:::", &format!("arn:aws:iam::{}:", self.account()), 1)
+    }
+
     /// The part after the account of an ARN of the caller's account, such as `oidc-provider/...`.
     pub(super) fn own_arn<'r>(&self, arn: &'r str, word: &str) -> Result<&'r str, S3Error> {
         let rest = arn.strip_prefix("arn:aws:iam::").ok_or_else(|| query_api::invalid("that is no ARN"))?;
-        let own = rest.strip_prefix(self.account()).and_then(|rest| rest.strip_prefix(':')?.strip_prefix(word));
+        let rest = rest.strip_prefix(self.account()).unwrap_or(rest);
+        let own = rest.strip_prefix(':').and_then(|rest| rest.strip_prefix(word));
         own.and_then(|rest| rest.strip_prefix('/')).ok_or_else(|| Code::NoSuchEntity.into())
     }
 }

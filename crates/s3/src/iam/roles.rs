@@ -13,9 +13,9 @@ const ID: &str = "AROA";
 /// The longest session of a role when nobody says, in seconds.
 const SESSION_SECONDS_DEFAULT: u32 = 3600;
 
-fn show(writer: &mut Writer<'_>, role: &Role) {
+fn show(work: &Work<'_>, writer: &mut Writer<'_>, role: &Role) {
     writer.open("Role");
-    entity::role(writer, role);
+    entity::role(work, writer, role);
     writer.close("Role");
 }
 
@@ -39,17 +39,17 @@ pub(super) async fn create(work: &Work<'_>) -> Result<Reply, S3Error> {
     work.order(Order::CreateRole(new)).await?;
     let registry = work.now();
     let role = registry.roles.get(&id).ok_or_else(gone)?;
-    Ok(work.answer(|writer| show(writer, role)))
+    Ok(work.answer(|writer| show(work, writer, role)))
 }
 
 pub(super) async fn get(work: &Work<'_>) -> Result<Reply, S3Error> {
     let role = work.find::<Role>("RoleName")?;
-    Ok(work.answer(|writer| show(writer, role)))
+    Ok(work.answer(|writer| show(work, writer, role)))
 }
 
 pub(super) async fn list(work: &Work<'_>) -> Result<Reply, S3Error> {
     let page = work.entities::<Role>(|_| true)?;
-    Ok(work.answer(|writer| page.write(writer, "Roles", |writer, role| entity::role(writer, role))))
+    Ok(work.answer(|writer| page.write(writer, "Roles", |writer, role| entity::role(work, writer, role))))
 }
 
 pub(super) async fn update(work: &Work<'_>) -> Result<Reply, S3Error> {

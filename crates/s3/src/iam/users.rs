@@ -28,7 +28,7 @@ pub(super) async fn create(work: &Work<'_>) -> Result<Reply, S3Error> {
 fn show(work: &Work<'_>, user: &User) -> Reply {
     work.answer(|writer| {
         writer.open("User");
-        entity::user(writer, user);
+        entity::user(work, writer, user);
         writer.close("User");
     })
 }
@@ -44,7 +44,7 @@ pub(super) async fn get(work: &Work<'_>) -> Result<Reply, S3Error> {
         writer.open("User");
         writer.text("Path", "/");
         writer.text("UserId", &identity.user_id());
-        writer.text("Arn", &identity.caller().arn());
+        writer.text("Arn", &work.shown(identity.caller().arn()));
         entity::date(writer, "CreateDate", created);
         writer.close("User");
     }))
@@ -52,7 +52,7 @@ pub(super) async fn get(work: &Work<'_>) -> Result<Reply, S3Error> {
 
 pub(super) async fn list(work: &Work<'_>) -> Result<Reply, S3Error> {
     let page = work.entities::<User>(|user| !user.is_account)?;
-    Ok(work.answer(|writer| page.write(writer, "Users", |writer, user| entity::user(writer, user))))
+    Ok(work.answer(|writer| page.write(writer, "Users", |writer, user| entity::user(work, writer, user))))
 }
 
 pub(super) async fn update(work: &Work<'_>) -> Result<Reply, S3Error> {

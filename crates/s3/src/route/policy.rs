@@ -98,8 +98,8 @@ const ENCRYPTION: &[Param] = &[
     ("x-amz-server-side-encryption-aws-kms-key-id", Any),
     ("x-amz-server-side-encryption-bucket-key-enabled", Only(&["false"])),
 ];
-/// Of what is read, to be refused as AWS does.
-const ENCRYPTION_ON_READ: &[Param] =
+/// Of what is read, to be refused as AWS does, and of a part, where it may repeat what its upload says.
+const ENCRYPTION_OF_OTHER: &[Param] =
     &[("x-amz-server-side-encryption", Any), ("x-amz-server-side-encryption-aws-kms-key-id", Any)];
 const CUSTOMER_KEY: &[Param] = &[
     ("x-amz-server-side-encryption-customer-algorithm", Any),
@@ -146,6 +146,10 @@ pub(crate) const EXTENSIONS: &[(&str, &str, &str)] = &[
     ("HeadObject", "x-amz-server-side-encryption", "it is InvalidArgument, as at AWS"),
     ("HeadObject", "x-amz-server-side-encryption-aws-kms-key-id", "it is InvalidArgument, as at AWS"),
     ("HeadObject", "if-range", "as GetObject"),
+    ("UploadPart", "x-amz-server-side-encryption", "clients repeat what the upload says; anything else is refused"),
+    ("UploadPart", "x-amz-server-side-encryption-aws-kms-key-id", "as x-amz-server-side-encryption"),
+    ("CompleteMultipartUpload", "x-amz-server-side-encryption", "as UploadPart"),
+    ("CompleteMultipartUpload", "x-amz-server-side-encryption-aws-kms-key-id", "as UploadPart"),
     ("CreateBucket", "x-amz-expected-bucket-owner", "some tools send it everywhere; it is checked"),
     ("ListObjects", "bucket", "a form's success_action_redirect may lead here; it decides nothing"),
     ("ListObjects", "etag", "as bucket"),
@@ -154,7 +158,7 @@ pub(crate) const EXTENSIONS: &[(&str, &str, &str)] = &[
 
 implemented! {
     AbortMultipartUpload false query [UPLOAD], headers [OBJECT];
-    CompleteMultipartUpload true query [UPLOAD], headers [OBJECT, CUSTOMER_KEY, WRITE_CONDITION, CHECKSUM_VALUES, &[
+    CompleteMultipartUpload true query [UPLOAD], headers [OBJECT, CUSTOMER_KEY, ENCRYPTION_OF_OTHER, WRITE_CONDITION, CHECKSUM_VALUES, &[
         ("x-amz-checksum-type", Only(&["COMPOSITE", "FULL_OBJECT"])), ("x-amz-mp-object-size", Any)]];
     CopyObject false query [], headers [OBJECT, CONTENT, ACL, COPY_SOURCE, CUSTOMER_KEY, ENCRYPTION, LOCKS,
         SOURCE_CUSTOMER_KEY, TAGGING, WRITE_CONDITION, &[
@@ -195,7 +199,7 @@ implemented! {
     GetBucketTagging false query [], headers [OWNER];
     GetBucketVersioning false query [], headers [OWNER];
     GetBucketWebsite false query [], headers [OWNER];
-    GetObject false query [VERSION, OVERRIDES], headers [OBJECT, CUSTOMER_KEY, ENCRYPTION_ON_READ, READ_CONDITION, READ];
+    GetObject false query [VERSION, OVERRIDES], headers [OBJECT, CUSTOMER_KEY, ENCRYPTION_OF_OTHER, READ_CONDITION, READ];
     GetObjectAcl false query [VERSION], headers [OBJECT];
     GetObjectAttributes false query [VERSION], headers [OBJECT, CUSTOMER_KEY, &[
         ("x-amz-max-parts", Any), ("x-amz-object-attributes", Any), ("x-amz-part-number-marker", Any)]];
@@ -205,7 +209,7 @@ implemented! {
     GetObjectTagging false query [VERSION], headers [OBJECT];
     GetPublicAccessBlock false query [], headers [OWNER];
     HeadBucket false query [], headers [OWNER];
-    HeadObject false query [VERSION, OVERRIDES], headers [OBJECT, CUSTOMER_KEY, ENCRYPTION_ON_READ, READ_CONDITION, READ];
+    HeadObject false query [VERSION, OVERRIDES], headers [OBJECT, CUSTOMER_KEY, ENCRYPTION_OF_OTHER, READ_CONDITION, READ];
     ListBuckets false query [&[("bucket-region", Any), ("continuation-token", Any), ("max-buckets", Any),
         ("prefix", Any)]], headers [];
     ListMultipartUploads false query [LIST, &[("key-marker", Any), ("max-uploads", Any), ("upload-id-marker", Any)]],
@@ -243,7 +247,7 @@ implemented! {
     PutPublicAccessBlock true query [], headers [SETTING];
     RenameObject false query [], headers [WRITE_CONDITION, &[
         ("x-amz-client-token", Any), ("x-amz-rename-source", Any)]];
-    UploadPart true query [PART], headers [OBJECT, BODY, CHECKSUM_VALUES, CUSTOMER_KEY];
+    UploadPart true query [PART], headers [OBJECT, BODY, CHECKSUM_VALUES, CUSTOMER_KEY, ENCRYPTION_OF_OTHER];
     UploadPartCopy false query [PART], headers [OBJECT, COPY_SOURCE, CUSTOMER_KEY, SOURCE_CUSTOMER_KEY, &[
         ("x-amz-copy-source-range", Any)]];
 }

@@ -23,32 +23,35 @@ fn credentials(writer: &mut Writer<'_>, keys: &SessionKeys) {
     writer.close("Credentials");
 }
 
-fn assumed(writer: &mut Writer<'_>, role: &Role, session: &str) {
+/// A session that has begun.
+pub(super) struct Begun<'a> {
+    pub role: &'a Role,
+    pub session: &'a str,
+    /// Of the session, as its holder is told it.
+    pub arn: String,
+    pub keys: SessionKeys,
+}
+
+fn assumed(writer: &mut Writer<'_>, begun: &Begun<'_>) {
     writer.open("AssumedRoleUser");
-    writer.text("AssumedRoleId", &format!("{}:{session}", role.id));
-    writer.text("Arn", &format!("arn:aws:sts::{}:assumed-role/{}/{session}", role.account, role.name));
+    writer.text("AssumedRoleId", &format!("{}:{}", begun.role.id, begun.session));
+    writer.text("Arn", &begun.arn);
     writer.close("AssumedRoleUser");
 }
 
-pub(super) fn role(role: &Role, session: &str, keys: &SessionKeys, request_id: &str) -> Reply {
+pub(super) fn role(begun: &Begun<'_>, request_id: &str) -> Reply {
     answer("AssumeRole", request_id, |writer| {
-        assumed(writer, role, session);
-        credentials(writer, keys);
+        assumed(writer, begun);
+        credentials(writer, &begun.keys);
     })
 }
 
-pub(super) fn web_identity(
-    role: &Role,
-    session: &str,
-    keys: &SessionKeys,
-    identified: &Identified<'_>,
-    request_id: &str,
-) -> Reply {
+pub(super) fn web_identity(begun: &Begun<'_>, identified: &Identified<'_>, request_id: &str) -> Reply {
     answer("AssumeRoleWithWebIdentity", request_id, |writer| {
         writer.text("SubjectFromWebIdentityToken", &identified.subject);
         writer.text("Audience", &identified.audience);
-        assumed(writer, role, session);
-        credentials(writer, keys);
+        assumed(writer, begun);
+        credentials(writer, &begun.keys);
         writer.text("Provider", identified.provider);
     })
 }
@@ -59,7 +62,7 @@ pub(super) fn session_token(keys: &SessionKeys, request_id: &str) -> Reply {
 
 pub(super) fn caller(identity: &Identity, request_id: &str) -> Reply {
     answer("GetCallerIdentity", request_id, |writer| {
-        writer.text("Arn", &identity.caller().arn());
+        writer.text("Arn", &identity.account.shown_arn(identity.caller().arn()));
         writer.text("UserId", &identity.user_id());
         writer.text("Account", &identity.account.id);
     })

@@ -17,10 +17,11 @@ use std::borrow::Cow;
 use margay_iam::registry::{Entity as _, Identity, Named, Part, Role, SessionTags};
 use margay_iam::{Caller, Context, Kind, Lookup, POLICY_BYTES_MAX, Policy, Request, Sources, Who, decide_trust};
 
+use self::answer::Begun;
 pub use self::key_set::{KeySet, KeySource, PROVIDER_KEYS_MAX, Waited};
 pub use self::web_identity::{Provider, ProviderError};
 use crate::error::{Code, S3Error};
-use crate::identities::{Identities, NewSession, SessionKeys};
+use crate::identities::{Identities, NewSession};
 use crate::query_api::{invalid, required};
 use crate::reply::Reply;
 use crate::route::query::Query;
@@ -111,8 +112,7 @@ impl Service<'_> {
         let tags = tags::of_form(form)?;
         let circumstances = Circumstances { form, role: &role, claims: &[], tags: &tags };
         self.check_trust(sources, &caller, "sts:AssumeRole", &circumstances)?;
-        let keys = self.begin(form, &role, tags)?;
-        Ok(answer::role(&role, form.get("RoleSessionName").unwrap_or_default(), &keys, self.request_id))
+        Ok(answer::role(&self.begin(form, &role, tags)?, self.request_id))
     }
 
     async fn with_web_identity(&self, form: &Query) -> Result<Reply, S3Error> {
@@ -131,9 +131,8 @@ impl Service<'_> {
         let action = "sts:AssumeRoleWithWebIdentity";
         let circumstances = Circumstances { form, role: &role, claims: &identified.claims, tags: &identified.tags };
         self.check_trust(Sources::default(), &caller, action, &circumstances)?;
-        let keys = self.begin(form, &role, identified.tags.clone())?;
-        let session = form.get("RoleSessionName").unwrap_or_default();
-        Ok(answer::web_identity(&role, session, &keys, &identified, self.request_id))
+        let begun = self.begin(form, &role, identified.tags.clone())?;
+        Ok(answer::web_identity(&begun, &identified, self.request_id))
     }
 
     /// A session with the rights of the user who asks.
@@ -164,7 +163,9 @@ impl Service<'_> {
         let arn = required(form, "RoleArn")?;
         let found = arn.strip_prefix("arn:aws:iam::").and_then(|rest| {
             let (account, path) = rest.split_once(":role/")?;
-            let named = Named::in_account(account, path.rsplit('/').next()?);
+            // Without an account, as Ceph writes it, the only role of that name is meant.
+            let account = Some(account.to_owned()).filter(|account| !account.is_empty());
+            let named = Named { account, name: path.rsplit('/').next()?.to_owned() };
             self.identities.registry().find_named::<Role>(&named).ok().cloned()
         });
         // Which roles there are is nobody's business who may not take them.
@@ -200,7 +201,7 @@ impl Service<'_> {
         Ok(())
     }
 
-    fn begin(&self, form: &Query, role: &Role, tags: SessionTags) -> Result<SessionKeys, S3Error> {
+    fn begin<'r>(&self, form: &'r Query, role: &'r Role, tags: SessionTags) -> Result<Begun<'r>, S3Error> {
         let session = required(form, "RoleSessionName")?;
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+=,.@_-".contains(&byte);
         if !(2..=64).contains(&session.len()) || !session.bytes().all(fits) {
@@ -222,9 +223,15 @@ impl Service<'_> {
             Policy::parse(Kind::Identity, policy.as_bytes())
                 .map_err(|error| S3Error::new(Code::MalformedPolicyDocument, error.to_string()))?;
         }
-        let role = Some(role.id.clone());
-        let new = NewSession { role, user: None, session: session.to_owned(), policy, tags, seconds };
-        self.identities.begin_session(&new).ok_or_else(|| Code::AccessDenied.into())
+        let id = Some(role.id.clone());
+        let new = NewSession { role: id, user: None, session: session.to_owned(), policy, tags, seconds };
+        let keys = self.identities.begin_session(&new).ok_or(Code::AccessDenied)?;
+        let arn = format!("arn:aws:sts::{}:assumed-role/{}/{session}", role.account, role.name);
+        let arn = match self.identities.registry().accounts.get(&role.account) {
+            Some(account) => account.shown_arn(arn),
+            None => arn,
+        };
+        Ok(Begun { role, session, arn, keys })
     }
 }
 

@@ -30,6 +30,7 @@ impl Users {
             canonical_id: options.owner_id,
             display_name: options.owner_name,
             email: None,
+            short_arns: false,
         };
         let records = [Record::Account(root.clone())];
         let people = Users {
@@ -49,6 +50,7 @@ impl Users {
             canonical_id: format!("canonical-{name}"),
             display_name: name.to_owned(),
             email: Some(format!("{name}@example.com")),
+            short_arns: false,
         };
         let found = |joins: &str| self.registry().find_named::<User>(&joins.into()).unwrap().account.clone();
         let joins_id = joins.map(found).unwrap_or_default();

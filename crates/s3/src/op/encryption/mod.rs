@@ -116,6 +116,16 @@ fn asked(headers: &HeaderMap, customer: Option<Customer>) -> Result<Option<Encry
     }
 }
 
+/// Refuses headers of a part that ask for something else than its upload is under; AWS refuses them even when they repeat it.
+fn refuse_other(headers: &HeaderMap, upload: Option<&Encryption>) -> Result<(), S3Error> {
+    let Some(method) = text(headers, HEADER)?.or(text(headers, KMS_KEY)?) else { return Ok(()) };
+    match (asked(headers, None)?, upload) {
+        (Some(Encryption::Master), Some(Encryption::Master)) => Ok(()),
+        (Some(Encryption::Named(asked)), Some(Encryption::Named(own))) if asked == *own => Ok(()),
+        _ => Err(S3Error::argument(HEADER, method, "A part is encrypted as its upload is, and not otherwise")),
+    }
+}
+
 /// Refuses headers that only mean something where an object is written.
 pub(crate) fn refuse_on_read(headers: &HeaderMap) -> Result<(), S3Error> {
     for name in [HEADER, KMS_KEY] {
@@ -148,7 +158,8 @@ pub(crate) fn of_documents(documents: &Documents, given: Option<Customer>) -> Re
 pub(crate) fn of_completion(call: &Call<'_>, info: &UploadInfo) -> Result<Option<Encryption>, S3Error> {
     let needs_key = Protection::of(&info.documents) == Some(Protection::Customer);
     let comes = customer::comes(call.headers);
-    if needs_key && !comes && !info.headers.contains_key(checksum::ALGORITHM) {
+    let asks = call.headers.contains_key(HEADER);
+    if needs_key && !comes && !asks && !info.headers.contains_key(checksum::ALGORITHM) {
         return Ok(None);
     }
     Ok(WriteKey::of_part(call, &info.documents)?.encryption().cloned())

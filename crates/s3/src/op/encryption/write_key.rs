@@ -35,6 +35,7 @@ impl WriteKey {
     /// The key of an upload with these documents, for one of its parts.
     pub(crate) fn of_part(call: &Call<'_>, documents: &Documents) -> Result<WriteKey, S3Error> {
         let encryption = of_documents(documents, Customer::of(call, OWN)?)?;
+        super::refuse_other(call.headers, encryption.as_ref())?;
         let customer = encryption.as_ref().and_then(Encryption::customer).map(|customer| &customer.key);
         let document = documents.get(&Document::Encryption);
         let key = document.map(|document| call.volume.open_data_key(document, customer)).transpose();
