@@ -1,7 +1,7 @@
 //! Benchmarks of any S3 server, and the small client that they and a fresh machine use.
 //!
 //! Why:        the project's promises are numbers; these commands show them, on margay and on any other server.
-//! Layout:     `auth`, `load` and `ls` measure S3 servers, `dirops`, `mdtest`, `small` and `stream` directories;
+//! Layout:     `auth`, `load` and `ls` measure S3 servers, `dirops`, `goofys`, `mdtest`, `small` and `stream` directories;
 //!             `all` runs every one of them; `commands` is `margay client`. Below them `frame` and `scratch` (a bucket of one's own), `client` (S3
 //!             calls), `connection` (one kept-alive connection), and `side_by_side` (a directory of one's own in each).
 //! Invariants: a benchmark touches only the bucket or directory that it made itself, and removes it, also after Ctrl-C.
@@ -16,6 +16,9 @@ pub mod connection;
 pub mod dirops;
 pub mod error;
 mod frame;
+pub mod goofys;
+mod jobs;
+mod kernel_caches;
 pub mod load;
 pub mod ls;
 pub mod mdtest;
@@ -54,6 +57,8 @@ pub enum BenchCommand {
     Dirops(dirops::DiropsArgs),
     /// The ten rows of mdtest, a directory fsync after each; on any file systems side by side
     Mdtest(mdtest::MdtestArgs),
+    /// A hundred files, a large one, ls, find and the first byte; on any file systems side by side
+    Goofys(goofys::GoofysArgs),
     /// 6400 small files: cp -r and rm -r; on any file systems side by side
     Small(small::SmallArgs),
     /// One large file, written and read; on any file systems side by side
@@ -70,6 +75,7 @@ pub fn run_bench(command: &BenchCommand, found: Option<Credentials>) -> Result<(
         BenchCommand::Load(args) => load::run(args, found),
         BenchCommand::Dirops(args) => dirops::run(args),
         BenchCommand::Mdtest(args) => mdtest::run(args),
+        BenchCommand::Goofys(args) => goofys::run(args),
         BenchCommand::Small(args) => small::run(args),
         BenchCommand::Stream(args) => stream::run(args),
     }

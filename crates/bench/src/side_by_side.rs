@@ -7,6 +7,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the calls are what is measured")]
 
+use std::borrow::Cow;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,7 @@ pub struct SideBySideArgs {
 pub(crate) const PER_SECOND: &str = "per second";
 pub(crate) const MB_PER_SECOND: &str = "MB/s";
 pub(crate) const SECONDS: &str = "s";
+pub(crate) const MILLISECONDS: &str = "ms";
 
 /// A benchmark of directories.
 pub(crate) struct Suite<'a> {
@@ -63,7 +65,7 @@ pub(crate) struct Round<'a> {
 /// A phase of one directory, of all rounds.
 #[derive(Debug)]
 struct Figure {
-    phase: &'static str,
+    phase: Cow<'static, str>,
     unit: &'static str,
     rounds: Vec<f64>,
 }
@@ -72,7 +74,7 @@ struct Figure {
 struct Row {
     directory: String,
     clients: usize,
-    phase: &'static str,
+    phase: Cow<'static, str>,
     unit: &'static str,
     rounds: Vec<f64>,
     median: f64,
@@ -89,7 +91,8 @@ struct Report {
 }
 
 impl Round<'_> {
-    pub(crate) fn add(&mut self, phase: &'static str, unit: &'static str, value: f64) {
+    pub(crate) fn add(&mut self, phase: impl Into<Cow<'static, str>>, unit: &'static str, value: f64) {
+        let phase = phase.into();
         match self.figures.iter_mut().find(|figure| figure.phase == phase) {
             Some(figure) => figure.rounds.push(value),
             None => self.figures.push(Figure { phase, unit, rounds: vec![value] }),
@@ -187,7 +190,7 @@ fn measure(args: &SideBySideArgs, suite: &Suite<'_>, env: &Env, name: &str, stop
                 rows.push(Row {
                     directory: directory.display().to_string(),
                     clients: *clients,
-                    phase,
+                    phase: phase.clone(),
                     unit,
                     rounds: rounds.clone(),
                     median,
@@ -213,7 +216,7 @@ fn table(report: &Report) -> Table {
         let decimals = if row.median < 100.0 { 2 } else { 0 };
         table.row(vec![
             row.clients.to_string(),
-            row.phase.to_owned(),
+            row.phase.to_string(),
             row.directory.clone(),
             format!("{:.decimals$}", row.median),
             row.unit.to_owned(),
@@ -254,7 +257,7 @@ fn picture(report: &Report, clients: usize) -> String {
         let bar = (row.median, row.unit);
         match groups.last_mut() {
             Some(group) if group.name == row.phase => group.bars.push(bar),
-            _ => groups.push(Group { name: row.phase.to_owned(), bars: vec![bar] }),
+            _ => groups.push(Group { name: row.phase.to_string(), bars: vec![bar] }),
         }
     }
     let title = match clients {
@@ -266,16 +269,12 @@ fn picture(report: &Report, clients: usize) -> String {
 
 /// One round of a suite in a directory, for tests: how many figures each phase has.
 #[cfg(test)]
-pub(crate) fn try_round(
-    root: &Path,
-    suite: &Suite<'_>,
-    clients: usize,
-) -> Result<Vec<(&'static str, usize)>, BenchError> {
+pub(crate) fn try_round(root: &Path, suite: &Suite<'_>, clients: usize) -> Result<Vec<(String, usize)>, BenchError> {
     let mut figures = Vec::new();
     let (env, stop) = (Env::real(), Stop::default());
     round(&mut Round { root, env: &env, stop: &stop, figures: &mut figures }, suite, clients)?;
     assert!(figures.iter().all(|figure| figure.rounds.iter().all(|value| *value > 0.0)), "a phase takes some time");
-    Ok(figures.iter().map(|figure| (figure.phase, figure.rounds.len())).collect())
+    Ok(figures.iter().map(|figure| (figure.phase.to_string(), figure.rounds.len())).collect())
 }
 
 #[cfg(test)]

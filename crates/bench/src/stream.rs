@@ -7,19 +7,19 @@
 
 #![allow(clippy::disallowed_methods, reason = "the calls are what is measured")]
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use crate::error::BenchError;
+use crate::kernel_caches;
 use crate::load::byte_count;
 use crate::random::Rng;
 use crate::side_by_side::{self, MB_PER_SECOND, Round, SideBySideArgs, Suite};
 
 /// Bytes of one call.
 const PIECE_BYTES: usize = 1 << 20;
-const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -40,7 +40,7 @@ fn file_bytes(text: &str) -> Result<u64, String> {
 
 pub fn run(args: &StreamArgs) -> Result<(), BenchError> {
     let bytes = args.size;
-    let cold = may_drop();
+    let cold = kernel_caches::may_drop();
     if !cold {
         eprintln!("cold reads are left out: only root may empty the kernel's caches");
     }
@@ -64,7 +64,7 @@ fn write_and_read(round: &mut Round<'_>, bytes: u64, cold: bool) -> Result<(), B
     round.add("write with fsync", MB_PER_SECOND, rate(written + synced));
     if cold {
         // Dirty pages cannot be dropped, and every page of this file is clean now.
-        round.timed(drop_caches)?;
+        round.timed(kernel_caches::drop_all)?;
         let read = round.timed(|| read(&path, bytes))?;
         round.add("read cold", MB_PER_SECOND, rate(read));
     } else {
@@ -73,14 +73,6 @@ fn write_and_read(round: &mut Round<'_>, bytes: u64, cold: bool) -> Result<(), B
     let read = round.timed(|| read(&path, bytes))?;
     round.add("read warm", MB_PER_SECOND, rate(read));
     Ok(())
-}
-
-fn may_drop() -> bool {
-    OpenOptions::new().write(true).open(DROP_CACHES).is_ok()
-}
-
-fn drop_caches() -> io::Result<()> {
-    fs::write(DROP_CACHES, "1")
 }
 
 /// Bytes of which no two pieces are the same, so that nothing can be stored once for all.
@@ -121,12 +113,12 @@ mod tests {
         let bytes = 2 * PIECE_BYTES as u64 + 5;
         let run = |round: &mut Round<'_>, _| {
             write_and_read(round, bytes, false)?;
-            assert_eq!(fs::metadata(round.root.join("file")).unwrap().len(), bytes);
+            assert_eq!(std::fs::metadata(round.root.join("file")).unwrap().len(), bytes);
             Ok(())
         };
         let suite = Suite { name: "stream", title: String::new(), clients: &[1], round: &run };
         let figures = try_round(&root, &suite, 1).unwrap();
-        assert_eq!(figures, [("write", 1), ("write with fsync", 1), ("read warm", 1)]);
+        assert_eq!(figures, ["write", "write with fsync", "read warm"].map(|phase| (phase.to_owned(), 1)));
         assert!(!root.exists());
     }
 }

@@ -30,7 +30,7 @@ struct Cited {
     rows: &'static [&'static [&'static str]],
 }
 
-const CITED: [Cited; 2] = [
+const CITED: [Cited; 3] = [
     Cited {
         suite: "mdtest",
         note: "Cited, other hardware, a far S3: TigrisFS' own table (mdtest -b 6 -I 8 -z 4), per second.",
@@ -46,6 +46,23 @@ const CITED: [Cited; 2] = [
             &["file removal", "2070", "614", "1703", "34"],
             &["tree creation", "3896", "4364", "1667", "25"],
             &["tree removal", "6866", "7338", "1799", "19"],
+        ],
+    },
+    Cited {
+        suite: "goofys",
+        note: "Cited, other hardware, a far S3: GeeseFS' raw figures of 2021, medians in ms. Each file was a process of its \
+               own, and the large file had 1000 MiB.",
+        columns: &["", "geesefs", "goofys", "s3fs", "local disk"],
+        rows: &[
+            &["create", "1180", "5180", "14600", "6"],
+            &["remove", "1030", "2830", "3320", "98"],
+            &["create in parallel", "930", "1190", "11800", "21"],
+            &["remove in parallel", "260", "2250", "2710", "22"],
+            &["write", "9130", "7170", "8130", "3150"],
+            &["read", "3560", "4680", "11700", "2980"],
+            &["first byte", "121", "51", "288", "2"],
+            &["ls of 1000", "216", "157", "1770", "12"],
+            &["find of 820", "83", "158", "4480", ""],
         ],
     },
     Cited {

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::server::Server;
 
 /// Names of the suites, in their order.
-pub(super) const NAMES: [&str; 9] =
-    ["ls", "load-put", "load-get", "auth", "dirops", "mdtest", "small", "stream", "growth"];
+pub(super) const NAMES: [&str; 10] =
+    ["ls", "load-put", "load-get", "auth", "dirops", "goofys", "mdtest", "small", "stream", "growth"];
 
 /// One suite.
 #[derive(Debug)]
@@ -47,6 +47,7 @@ pub(super) fn steps(server: &Server) -> Vec<Step> {
         s3("auth", "Signatures", "auth --keys 1500 --cases unsigned,v2,v4,v4chunk,get-unsigned,get-v2,get-v4"),
         directories("dirops", "Many files of one directory", "dirops --clients 1,4"),
         directories("mdtest", "mdtest", "mdtest"),
+        directories("goofys", "goofys' everyday tests", "goofys --size 100m"),
         directories("small", "A small site's files", "small"),
         directories("stream", "One large file", "stream --size 512m"),
     ]

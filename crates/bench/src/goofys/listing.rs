@@ -1,0 +1,81 @@
+//! `ls` of one directory and `find` in a tree, checked by their number of lines.
+
+#![allow(clippy::disallowed_methods, reason = "the calls are what is measured")]
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use crate::error::BenchError;
+use crate::side_by_side::Round;
+
+/// A directory of so many files, with the attributes of each.
+pub(super) fn ls(round: &mut Round<'_>, files: u64, cold: bool) -> Result<(), BenchError> {
+    let folder = &round.root.join("ls");
+    round.timed(|| make_files(folder, files))?;
+    super::chill(round, cold)?;
+    super::timed(round, format!("ls of {files}"), || {
+        let mut lines = 0;
+        for entry in fs::read_dir(folder)? {
+            entry?.metadata()?;
+            lines += 1;
+        }
+        expect(files, lines)
+    })?;
+    round.timed(|| fs::remove_dir_all(folder)).map(drop)
+}
+
+/// A tree of three levels below its root: directories, directories and files.
+pub(super) fn find(round: &mut Round<'_>, fan_out: u64, cold: bool) -> Result<(), BenchError> {
+    let root = &round.root.join("find");
+    let lines = 1 + fan_out + fan_out.pow(2) + fan_out.pow(3);
+    round.timed(|| {
+        fs::create_dir(root)?;
+        for first in 0..fan_out {
+            let first = root.join(format!("dir_{first}"));
+            fs::create_dir(&first)?;
+            (0..fan_out).try_for_each(|second| make_files(&first.join(format!("dir_{second}")), fan_out))?;
+        }
+        Ok(())
+    })?;
+    super::chill(round, cold)?;
+    super::timed(round, format!("find of {lines}"), || expect(lines, walk(root)?))?;
+    round.timed(|| fs::remove_dir_all(root)).map(drop)
+}
+
+/// Makes a directory of empty files, and has it written, since only what is written can be dropped from caches.
+fn make_files(folder: &Path, files: u64) -> io::Result<()> {
+    fs::create_dir(folder)?;
+    (0..files).try_for_each(|number| File::create(folder.join(format!("file_{number}"))).map(drop))?;
+    File::open(folder)?.sync_all()
+}
+
+/// Lines that `find` would print: the directory and everything below it.
+fn walk(folder: &Path) -> io::Result<u64> {
+    let mut lines = 1;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        lines += if entry.file_type()?.is_dir() { walk(&entry.path())? } else { 1 };
+    }
+    Ok(lines)
+}
+
+fn expect(made: u64, found: u64) -> io::Result<()> {
+    if made == found { Ok(()) } else { Err(io::Error::other(format!("{found} lines are listed of {made}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_that_lacks_a_file_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("x");
+        make_files(&root, 3).unwrap();
+        fs::create_dir(root.join("below")).unwrap();
+        assert_eq!(walk(&root).unwrap(), 5);
+        assert!(expect(5, 5).is_ok());
+        assert_eq!(expect(6, 5).unwrap_err().to_string(), "5 lines are listed of 6");
+    }
+}
