@@ -17,8 +17,8 @@ const TITLE: f64 = 34.0;
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) name: String,
-    /// Value and unit.
-    pub(crate) bars: Vec<(f64, &'static str)>,
+    /// Value and unit; None for what was not reached.
+    pub(crate) bars: Vec<(Option<f64>, &'static str)>,
 }
 
 /// A picture; `names` are what the bars of each group stand for.
@@ -45,17 +45,19 @@ pub(crate) fn svg(title: &str, names: &[String], groups: &[Group]) -> String {
     }
     for group in groups {
         y += GAP;
-        let most = group.bars.iter().map(|(value, _)| *value).fold(f64::MIN_POSITIVE, f64::max);
+        let most = group.bars.iter().filter_map(|(value, _)| *value).fold(f64::MIN_POSITIVE, f64::max);
         let label_y = y + BAR * group.bars.len() as f64 / 2.0 + 4.0;
         add(format!("<text x=\"{}\" y=\"{label_y}\" text-anchor=\"end\">{}</text>", LABEL - 8.0, escape(&group.name)));
         for (index, (value, unit)) in group.bars.iter().enumerate() {
-            let (width, colour) = (value / most * (WIDTH - LABEL - VALUE), COLOURS[index % COLOURS.len()]);
+            let share = value.unwrap_or_default() / most;
+            let (width, colour) = (share * (WIDTH - LABEL - VALUE), COLOURS[index % COLOURS.len()]);
+            let said = value.map_or("-".to_owned(), |value| format!("{} {unit}", short(value)));
             add(format!(
                 "<rect x=\"{LABEL}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{}\" fill=\"{colour}\"/>",
                 BAR - 2.0
             ));
             let (text_x, text_y) = (LABEL + width + 6.0, y + BAR - 4.0);
-            add(format!("<text x=\"{text_x:.1}\" y=\"{text_y:.1}\">{} {unit}</text>", short(*value)));
+            add(format!("<text x=\"{text_x:.1}\" y=\"{text_y:.1}\">{said}</text>"));
             y += BAR;
         }
     }
@@ -70,9 +72,12 @@ mod tests {
     #[test]
     fn the_longest_bar_of_each_group_fills_it() {
         let group = |name: &str, bars| Group { name: name.to_owned(), bars };
-        let groups = [group("a & b", vec![(10.0, "s"), (5.0, "s")]), group("c", vec![(1.0, "s"), (4000.0, "s")])];
+        let groups = [
+            group("a & b", vec![(Some(10.0), "s"), (Some(5.0), "s"), (None, "s")]),
+            group("c", vec![(Some(1.0), "s"), (Some(4000.0), "s")]),
+        ];
         let svg = svg("t", &["x".to_owned(), "y".to_owned()], &groups);
-        assert!(svg.contains("a &amp; b") && svg.contains("4k s"), "{svg}");
+        assert!(svg.contains("a &amp; b") && svg.contains("4k s") && svg.contains(">-<"), "{svg}");
         assert_eq!(svg.matches("width=\"340.0\"").count(), 2, "{svg}");
         assert_eq!(svg.matches("width=\"170.0\"").count(), 1, "{svg}");
     }

@@ -30,6 +30,9 @@ pub enum BenchError {
     Nonsense { request: String, reason: String },
     #[error("{path}: {source}")]
     File { path: String, source: io::Error },
+    /// A rival does not start, or ended.
+    #[error("{0}")]
+    Rival(String),
     #[error("stopped before the end")]
     Interrupted,
     #[error("missed: {0}")]

@@ -3,7 +3,8 @@
 //! Why:        the project's promises are numbers; these commands show them, on margay and on any other server.
 //! Layout:     `auth`, `load` and `ls` measure S3 servers, `dirops`, `goofys`, `mdtest`, `small` and `stream` directories;
 //!             `all` runs every one of them; `commands` is `margay client`. Below them `frame` and `scratch` (a bucket of one's own), `client` (S3
-//!             calls), `connection` (one kept-alive connection), and `side_by_side` (a directory of one's own in each).
+//!             calls), `connection` (one kept-alive connection), and `side_by_side` (a directory of one's own in each);
+//!             `rivals` starts others to compare with, `comparison` does that.
 //! Invariants: a benchmark touches only the bucket or directory that it made itself, and removes it, also after Ctrl-C.
 //! Not here:   `main`: the binary hands over parsed arguments and maps errors to exit codes.
 
@@ -12,6 +13,7 @@ pub mod auth;
 mod bars;
 pub mod client;
 pub mod commands;
+mod comparison;
 pub mod connection;
 pub mod dirops;
 pub mod error;
@@ -26,6 +28,7 @@ pub mod payload;
 mod progress;
 mod random;
 mod report;
+pub mod rivals;
 pub mod scratch;
 mod side_by_side;
 mod sign;
@@ -49,6 +52,8 @@ pub enum BenchCommand {
     All(all::AllArgs),
     /// What signatures cost: the same objects sent in every form, latency over time
     Auth(auth::AuthArgs),
+    /// The rivals that --rival knows, and whether they can run here
+    Rivals(rivals::list::ListArgs),
     /// Listings: s3cmd as people run it, and single pages
     Ls(ls::LsArgs),
     /// Many clients that put, get, look at, list and delete objects
@@ -71,6 +76,7 @@ pub fn run_bench(command: &BenchCommand, found: Option<Credentials>) -> Result<(
     match command {
         BenchCommand::All(args) => all::run(args),
         BenchCommand::Auth(args) => auth::run(args, found),
+        BenchCommand::Rivals(args) => rivals::list::run(args),
         BenchCommand::Ls(args) => ls::run(args, found),
         BenchCommand::Load(args) => load::run(args, found),
         BenchCommand::Dirops(args) => dirops::run(args),

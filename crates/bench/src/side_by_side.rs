@@ -3,6 +3,7 @@
 //! Why:        a figure of one file system says little on a shared machine; one beside another's of the same minute does.
 //! Invariants: only a directory that the benchmark made is touched, and it is removed, also after Ctrl-C.
 //!             Directories are measured in turns, so that a noisy minute hits all of them.
+//!             A rival that fails is told of in the report, and the others go on; a directory that fails ends the run.
 //! Not here:   the work itself (dirops, mdtest, small, stream).
 
 #![allow(clippy::disallowed_methods, reason = "the calls are what is measured")]
@@ -15,19 +16,20 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use margay_env::Env;
-use serde::Serialize;
 
-use crate::bars::{self, Group};
+use crate::comparison::{self, Comparison, Entrant, RivalFacts};
 use crate::error::BenchError;
 use crate::report;
+use crate::rivals::{self, Gives, RivalArgs, Rivals};
 use crate::stop::Stop;
-use crate::summary::{Table, median};
 
 #[derive(Debug, clap::Args)]
 pub struct SideBySideArgs {
     /// Where to work; several are compared with the first
-    #[arg(long = "dir", value_name = "DIR", required = true)]
+    #[arg(long = "dir", value_name = "DIR", required_unless_present = "rivals")]
     pub directories: Vec<PathBuf>,
+    #[command(flatten)]
+    pub rivals: RivalArgs,
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: u16,
     #[arg(long)]
@@ -59,51 +61,19 @@ pub(crate) struct Round<'a> {
     pub(crate) root: &'a Path,
     pub(crate) env: &'a Env,
     pub(crate) stop: &'a Stop,
-    figures: &'a mut Vec<Figure>,
-}
-
-/// A phase of one directory, of all rounds.
-#[derive(Debug)]
-struct Figure {
-    phase: Cow<'static, str>,
-    unit: &'static str,
-    rounds: Vec<f64>,
-}
-
-#[derive(Debug, Serialize)]
-struct Row {
-    directory: String,
-    clients: usize,
-    phase: Cow<'static, str>,
-    unit: &'static str,
-    rounds: Vec<f64>,
-    median: f64,
-    /// Of the medians, to that of the first directory.
-    ratio: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Report {
-    benchmark: &'static str,
-    title: String,
-    rounds: u16,
-    rows: Vec<Row>,
+    entrant: &'a mut Entrant,
 }
 
 impl Round<'_> {
     pub(crate) fn add(&mut self, phase: impl Into<Cow<'static, str>>, unit: &'static str, value: f64) {
-        let phase = phase.into();
-        match self.figures.iter_mut().find(|figure| figure.phase == phase) {
-            Some(figure) => figure.rounds.push(value),
-            None => self.figures.push(Figure { phase, unit, rounds: vec![value] }),
-        }
+        self.entrant.add(phase.into(), unit, value);
     }
 
     /// Runs the work of all clients at once and adds its rate: `count` things by each, from the start of all to the end
     /// of the last.
     pub(crate) fn rate(
         &mut self,
-        phase: &'static str,
+        phase: impl Into<Cow<'static, str>>,
         clients: usize,
         count: u64,
         work: &(dyn Fn(usize) -> io::Result<()> + Sync),
@@ -158,48 +128,76 @@ fn failed(path: &Path, source: io::Error) -> BenchError {
 /// Measures, and shows the report; builds a runtime for the signals only.
 pub(crate) fn run(args: &SideBySideArgs, suite: &Suite<'_>) -> Result<(), BenchError> {
     let env = Env::real();
-    let runtime = crate::runtime()?;
-    let _entered = runtime.enter();
     let name = crate::scratch::bucket_name(&env);
-    let stop = Stop::listen(format!("{name} in the directories measured"));
-    // Signals are heard while this thread measures.
-    std::thread::scope(|scope| {
-        let (ended, end) = tokio::sync::oneshot::channel::<()>();
-        scope.spawn(|| runtime.block_on(end));
-        let outcome = measure(args, suite, &env, &name, &stop);
-        drop(ended);
-        show(&env, args, &outcome?)
-    })
+    let work = rivals::work_directory(&args.rivals)?;
+    let mut left_behind = format!("{name} in the directories measured");
+    if let Some(work) = &work {
+        left_behind += &format!(", and the rivals of {}", work.path().display());
+    }
+    let comparison = Stop::heard(left_behind, |stop| {
+        let rivals = Rivals::start(&args.rivals, Gives::Directory, work, &env, stop)?;
+        measure(args, suite, rivals, &env, &name, stop)
+    })?;
+    show(&env, args, &comparison)
 }
 
-fn measure(args: &SideBySideArgs, suite: &Suite<'_>, env: &Env, name: &str, stop: &Stop) -> Result<Report, BenchError> {
+fn measure(
+    args: &SideBySideArgs,
+    suite: &Suite<'_>,
+    mut rivals: Rivals,
+    env: &Env,
+    name: &str,
+    stop: &Stop,
+) -> Result<Comparison, BenchError> {
+    let given = args.directories.iter().map(|directory| directory.display().to_string());
+    let names: Vec<String> = given.chain(rivals.running.iter().map(|rival| rival.name.clone())).collect();
+    if names.is_empty() {
+        return Err(BenchError::Usage("none of the rivals can run here".to_owned()));
+    }
+    let mut failures: Vec<Option<String>> = vec![None; names.len()];
     let mut rows = Vec::new();
     for clients in suite.clients {
-        let mut figures: Vec<Vec<Figure>> = args.directories.iter().map(|_| Vec::new()).collect();
+        let mut entrants: Vec<Entrant> = names.iter().map(|name| Entrant::new(name)).collect();
         for _ in 0..args.rounds {
-            for (directory, figures) in args.directories.iter().zip(&mut figures) {
+            let (directories, started) = entrants.split_at_mut(args.directories.len());
+            for (directory, entrant) in args.directories.iter().zip(directories) {
                 let root = &directory.join(name);
-                round(&mut Round { root, env, stop, figures }, suite, *clients)?;
+                round(&mut Round { root, env, stop, entrant }, suite, *clients)?;
             }
-        }
-        for index in 0..figures[0].len() {
-            let first = median(figures[0][index].rounds.iter().copied());
-            for (directory, figures) in args.directories.iter().zip(&mut figures) {
-                let Figure { phase, unit, rounds } = &figures[index];
-                let median = median(rounds.iter().copied());
-                rows.push(Row {
-                    directory: directory.display().to_string(),
-                    clients: *clients,
-                    phase: phase.clone(),
-                    unit,
-                    rounds: rounds.clone(),
-                    median,
-                    ratio: if first > 0.0 { median / first } else { 0.0 },
+            for ((rival, entrant), failure) in
+                rivals.running.iter_mut().zip(started).zip(&mut failures[args.directories.len()..])
+            {
+                if failure.is_some() {
+                    continue;
+                }
+                let root = &rival.directory().join(name);
+                let measured = rival.watched(args.rivals.rival_limit, stop, || {
+                    round(&mut Round { root, env, stop, entrant }, suite, *clients)
                 });
+                *failure = match measured {
+                    Ok(()) => None,
+                    Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
+                    Err(error) => Some(error.to_string()),
+                };
             }
         }
+        for (entrant, failure) in entrants.iter_mut().zip(&failures) {
+            entrant.failure.clone_from(failure);
+        }
+        rows.extend(comparison::rows(*clients, &entrants));
     }
-    Ok(Report { benchmark: suite.name, title: suite.title.clone(), rounds: args.rounds, rows })
+    let mut facts = RivalFacts::of(&rivals.running);
+    for (facts, failure) in facts.iter_mut().zip(&failures[args.directories.len()..]) {
+        facts.failure.clone_from(failure);
+    }
+    Ok(Comparison {
+        benchmark: suite.name,
+        title: suite.title.clone(),
+        rounds: args.rounds,
+        rivals: facts,
+        absent: std::mem::take(&mut rivals.absent),
+        rows,
+    })
 }
 
 /// One round in a directory of its own.
@@ -210,69 +208,24 @@ fn round(round: &mut Round<'_>, suite: &Suite<'_>, clients: usize) -> Result<(),
     outcome.and(removed)
 }
 
-fn table(report: &Report) -> Table {
-    let mut table = Table::new(&["clients", "phase", "directory", "median", "unit", "of the first"]);
-    for row in &report.rows {
-        let decimals = if row.median < 100.0 { 2 } else { 0 };
-        table.row(vec![
-            row.clients.to_string(),
-            row.phase.to_string(),
-            row.directory.clone(),
-            format!("{:.decimals$}", row.median),
-            row.unit.to_owned(),
-            format!("{:.2}", row.ratio),
-        ]);
+fn show(env: &Env, args: &SideBySideArgs, comparison: &Comparison) -> Result<(), BenchError> {
+    match args.json {
+        true => report::print_json(comparison),
+        false => print!("{}", comparison.text()),
     }
-    table
-}
-
-fn show(env: &Env, args: &SideBySideArgs, report: &Report) -> Result<(), BenchError> {
-    let table = table(report);
-    if args.json {
-        report::print_json(report);
-    } else {
-        println!("margay bench {}: {}, medians of {}\n", report.benchmark, report.title, report.rounds);
-        print!("{}", table.text());
+    match &args.report {
+        Some(directory) => comparison.write_files(env, directory),
+        None => Ok(()),
     }
-    let Some(directory) = &args.report else { return Ok(()) };
-    let mut files = vec![
-        (format!("{}.json", report.benchmark), report::json(report)),
-        (format!("{}.csv", report.benchmark), table.csv()),
-    ];
-    let mut clients: Vec<usize> = report.rows.iter().map(|row| row.clients).collect();
-    clients.dedup();
-    for clients in clients {
-        files.push((format!("{}-{clients}.svg", report.benchmark), picture(report, clients)));
-    }
-    report::write_files(env, directory, &files)
-}
-
-/// The medians of one number of clients as bars.
-fn picture(report: &Report, clients: usize) -> String {
-    let (mut names, mut groups) = (Vec::new(), Vec::<Group>::new());
-    for row in report.rows.iter().filter(|row| row.clients == clients) {
-        if !names.contains(&row.directory) {
-            names.push(row.directory.clone());
-        }
-        let bar = (row.median, row.unit);
-        match groups.last_mut() {
-            Some(group) if group.name == row.phase => group.bars.push(bar),
-            _ => groups.push(Group { name: row.phase.to_string(), bars: vec![bar] }),
-        }
-    }
-    let title = match clients {
-        1 => format!("{}: {}", report.benchmark, report.title),
-        _ => format!("{}: {}, {clients} at once", report.benchmark, report.title),
-    };
-    bars::svg(&title, &names, &groups)
 }
 
 /// One round of a suite in a directory, for tests: how many figures each phase has.
 #[cfg(test)]
 pub(crate) fn try_round(root: &Path, suite: &Suite<'_>, clients: usize) -> Result<Vec<(String, usize)>, BenchError> {
-    let mut figures = Vec::new();
+    let mut entrant = Entrant::default();
     let (env, stop) = (Env::real(), Stop::default());
-    round(&mut Round { root, env: &env, stop: &stop, figures: &mut figures }, suite, clients)?;
+    round(&mut Round { root, env: &env, stop: &stop, entrant: &mut entrant }, suite, clients)?;
+    let figures = &entrant.figures;
     assert!(figures.iter().all(|figure| figure.rounds.iter().all(|value| *value > 0.0)), "a phase takes some time");
     Ok(figures.iter().map(|figure| (figure.phase.to_string(), figure.rounds.len())).collect())
 }

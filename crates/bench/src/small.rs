@@ -26,6 +26,7 @@ const FILE_BYTES_MEAN: f64 = 30_000.0;
 #[command(after_help = "Examples:
   margay bench small --dir /mnt/margay
   margay bench small --dir /var/tmp --dir /mnt/margay --rounds 5
+  margay bench small --rival ext4,margay,s3fs,rclone,goofys --store minio
   margay bench small --dir /mnt/margay --files 640 --json")]
 pub struct SmallArgs {
     #[command(flatten)]

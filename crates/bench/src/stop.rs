@@ -18,13 +18,12 @@ impl Stop {
     pub fn listen(left_behind: String) -> Stop {
         let stop = Stop::default();
         let flag = Arc::clone(&stop.0);
+        let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+        else {
+            // Without handlers the signals keep their usual effect.
+            return stop;
+        };
         tokio::spawn(async move {
-            let (Ok(mut interrupt), Ok(mut terminate)) =
-                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-            else {
-                // Without handlers the signals keep their usual effect.
-                return;
-            };
             loop {
                 tokio::select! {
                     _ = interrupt.recv() => {}
@@ -38,6 +37,21 @@ impl Stop {
             }
         });
         stop
+    }
+
+    /// Runs `work` on this thread while another one hears signals. Builds a runtime: call it from a plain thread.
+    pub(crate) fn heard<T>(
+        left_behind: String,
+        work: impl FnOnce(&Stop) -> Result<T, BenchError>,
+    ) -> Result<T, BenchError> {
+        let runtime = crate::runtime()?;
+        let _entered = runtime.enter();
+        let stop = Stop::listen(left_behind);
+        std::thread::scope(|scope| {
+            let (_ending, end) = tokio::sync::oneshot::channel::<()>();
+            scope.spawn(|| runtime.block_on(end));
+            work(&stop)
+        })
     }
 
     pub fn is_set(&self) -> bool {

@@ -25,6 +25,7 @@ const PIECE_BYTES: usize = 1 << 20;
 #[command(after_help = "Examples:
   margay bench stream --dir /mnt/margay
   margay bench stream --dir /var/tmp --dir /mnt/margay --size 10g --rounds 1
+  margay bench stream --size 256m --rival ext4,margay,juicefs-redis
   sudo margay bench stream --dir /mnt/margay               (as root: reads without any cached page, too)")]
 pub struct StreamArgs {
     #[command(flatten)]

@@ -75,13 +75,17 @@ fn from_environment(names: &[&str]) -> Option<String> {
 impl TargetArgs {
     /// Settles options and environment; `found` are keys that the caller knows of, used when nothing else names any.
     pub fn resolve(&self, found: Option<Credentials>) -> Result<Arc<Target>, BenchError> {
+        self.resolve_as(self.credentials(found)?)
+    }
+
+    /// As [`TargetArgs::resolve`] with keys that are settled.
+    pub(crate) fn resolve_as(&self, credentials: Credentials) -> Result<Arc<Target>, BenchError> {
         let url = self
             .endpoint
             .clone()
             .or_else(|| from_environment(&["MARGAY_ENDPOINT", "AWS_ENDPOINT_URL"]))
             .unwrap_or_else(|| ENDPOINT_DEFAULT.to_owned());
         let (host, port, secure, authority) = parse_endpoint(&url)?;
-        let credentials = self.credentials(found)?;
         let tls = if secure {
             let ca = self.ca.clone().or_else(|| from_environment(&["AWS_CA_BUNDLE"]).map(PathBuf::from));
             Some(tls::Connector::new(&host, ca.as_deref())?)

@@ -59,20 +59,10 @@ struct Done {
 
 pub fn run(args: &AllArgs) -> Result<(), BenchError> {
     let env = Env::real();
-    let runtime = crate::runtime()?;
-    let _entered = runtime.enter();
     let above = args.work.clone().unwrap_or_else(std::env::temp_dir);
     let work = tempfile::Builder::new().prefix("margay-bench-all.").tempdir_in(&above);
     let work = work.map_err(|source| failed(&above, source))?;
-    let stop = Stop::listen(work.path().display().to_string());
-    // Signals are heard while this thread waits for the suites.
-    std::thread::scope(|scope| {
-        let (ended, end) = tokio::sync::oneshot::channel::<()>();
-        scope.spawn(|| runtime.block_on(end));
-        let outcome = measure(args, &env, work.path(), &stop);
-        drop(ended);
-        outcome
-    })
+    Stop::heard(work.path().display().to_string(), |stop| measure(args, &env, work.path(), stop))
 }
 
 fn failed(path: &Path, source: io::Error) -> BenchError {

@@ -14,6 +14,7 @@ use work::Work;
 #[command(after_help = "Examples:
   margay bench dirops --dir /mnt/margay
   margay bench dirops --dir /mnt/margay --dir /mnt/empty --dir /var/tmp --clients 1,4
+  margay bench dirops --files 1000 --clients 1 --rival ext4,margay,tigrisfs
   margay bench dirops --dir /mnt/margay --files 1000000 --rounds 1 --json")]
 pub struct DiropsArgs {
     #[command(flatten)]

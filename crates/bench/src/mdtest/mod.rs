@@ -14,6 +14,7 @@ use work::Shape;
 #[command(after_help = "Examples:
   margay bench mdtest --dir /mnt/margay
   margay bench mdtest --dir /var/tmp --dir /mnt/margay --tasks 1,16,64
+  margay bench mdtest --depth 2 --rival ext4,margay,juicefs-redis
   margay bench mdtest --dir /mnt/margay --depth 2 --rounds 5 --json")]
 pub struct MdtestArgs {
     #[command(flatten)]

@@ -1,0 +1,255 @@
+//! Rivals: other file systems and S3 servers, started for a measurement and removed after it.
+//!
+//! Why:        a figure means something beside another's of the same minute on the same machine, and nobody compares
+//!             what takes an afternoon to set up.
+//! Layout:     `file` what a rival is, `shipped` those that are known, `placeholders` and `process` their commands,
+//!             `mounts`, `running` one from start to end, `list` is `margay bench rivals`.
+//! Invariants: everything is below one new directory; it is removed when every mount in it is gone, and kept and named
+//!             otherwise. A rival that cannot run here is named and left out, never an error.
+//! Not here:   what is measured and how it is compared (`side_by_side`, `frame`, `comparison`).
+
+mod file;
+pub mod list;
+mod mounts;
+mod placeholders;
+mod process;
+mod running;
+mod shipped;
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use margay_env::Env;
+use serde::Serialize;
+use tempfile::TempDir;
+
+pub(crate) use file::Gives;
+use file::RivalFile;
+use placeholders::Placeholders;
+pub(crate) use running::Running;
+
+use crate::client::Client;
+use crate::connection::Connection;
+use crate::error::BenchError;
+use crate::scratch;
+use crate::stop::Stop;
+use crate::target::{Credentials, REGION_DEFAULT, TargetArgs};
+
+/// The rival that keeps the data of others unless another is named.
+const STORE_DEFAULT: &str = "margay";
+/// Keys of servers that listen on this machine only, for as long as the benchmark runs.
+const ACCESS_KEY: &str = "BENCHBENCHBENCHBENCH";
+const SECRET_KEY: &str = "bench/secret+bench/secret+bench/secret+b";
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct RivalArgs {
+    /// Also measure these, in turns; each is started for it and removed afterwards (`margay bench rivals` shows them)
+    #[arg(long = "rival", value_name = "NAME,...", value_delimiter = ',')]
+    pub rivals: Vec<String>,
+    /// More rivals: a directory of files NAME.toml, as docs/bench.md describes them
+    #[arg(long = "rivals", value_name = "DIR")]
+    pub rival_files: Option<PathBuf>,
+    /// The rival in which those that need an S3 server keep their data
+    #[arg(long, value_name = "NAME", default_value = STORE_DEFAULT)]
+    pub store: String,
+    /// Where rivals keep their data while they are measured [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub work: Option<PathBuf>,
+    /// A rival that needs longer for one round has failed, and is ended
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = time)]
+    pub rival_limit: Duration,
+}
+
+/// A time such as `10ms`, `90s` or `15m`.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let milliseconds = match &text[digits.len()..] {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        _ => 0,
+    };
+    match digits.parse::<u32>() {
+        Ok(count) if count > 0 && milliseconds > 0 => Ok(Duration::from_millis(u64::from(count) * milliseconds)),
+        _ => Err(format!("{text:?} is no time such as 10ms, 90s or 15m")),
+    }
+}
+
+/// A rival that cannot run here, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Absent {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+}
+
+/// The rivals of one measurement.
+#[derive(Debug)]
+pub(crate) struct Rivals {
+    pub(crate) running: Vec<Running>,
+    pub(crate) absent: Vec<Absent>,
+    /// Below the others, so it ends after them.
+    store: Option<Running>,
+    work: Option<TempDir>,
+}
+
+/// A directory for the rivals of a measurement; None when there are none.
+pub(crate) fn work_directory(args: &RivalArgs) -> Result<Option<TempDir>, BenchError> {
+    if args.rivals.is_empty() {
+        return Ok(None);
+    }
+    let above = args.work.clone().unwrap_or_else(std::env::temp_dir);
+    let made = std::path::absolute(&above)
+        .and_then(|above| tempfile::Builder::new().prefix("margay-bench-rivals.").tempdir_in(above));
+    made.map(Some).map_err(|source| BenchError::File { path: above.display().to_string(), source })
+}
+
+impl Rivals {
+    /// Starts all that were asked for, in `work`.
+    pub(crate) fn start(
+        args: &RivalArgs,
+        gives: Gives,
+        work: Option<TempDir>,
+        env: &Env,
+        stop: &Stop,
+    ) -> Result<Rivals, BenchError> {
+        let mut rivals = Rivals { running: Vec::new(), absent: Vec::new(), store: None, work };
+        for (name, file) in chosen(args, gives)? {
+            let begun = match lacking(&file) {
+                Some(reason) => Err(BenchError::Rival(reason)),
+                None => rivals.begin(args, &name, &file, gives, env, stop),
+            };
+            match begun {
+                Ok(running) => rivals.running.push(running),
+                Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
+                Err(error) => {
+                    eprintln!("without {name}: {error}");
+                    rivals.absent.push(Absent { name, reason: error.to_string() });
+                }
+            }
+        }
+        Ok(rivals)
+    }
+
+    fn begin(
+        &mut self,
+        args: &RivalArgs,
+        name: &str,
+        file: &RivalFile,
+        gives: Gives,
+        env: &Env,
+        stop: &Stop,
+    ) -> Result<Running, BenchError> {
+        let mut placeholders = self.placeholders(name, file)?;
+        if file.needs_store {
+            let (endpoint, keys) = self.store(args, env, stop)?;
+            placeholders.bucket = scratch::bucket_name(env);
+            make_bucket(&endpoint, &keys, &placeholders.bucket)?;
+            placeholders.endpoint = endpoint;
+            placeholders.access_key = keys.access_key;
+            placeholders.secret_key = keys.secret_key;
+        }
+        let mut running = Running::start(name, file, gives, placeholders, env, stop)?;
+        running.store = file.needs_store.then(|| args.store.clone());
+        Ok(running)
+    }
+
+    /// The store's endpoint and keys; starts it when it is needed first.
+    fn store(&mut self, args: &RivalArgs, env: &Env, stop: &Stop) -> Result<(String, Credentials), BenchError> {
+        if self.store.is_none() {
+            let (_, file) = known(&args.store, args.rival_files.as_deref())?;
+            let told = |reason: String| BenchError::Rival(format!("its store {}: {reason}", args.store));
+            if let Some(reason) = lacking(&file) {
+                return Err(told(reason));
+            }
+            let placeholders = self.placeholders("store", &file)?;
+            self.store = Some(match Running::start(&args.store, &file, Gives::S3, placeholders, env, stop) {
+                Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
+                started => started.map_err(|error| told(error.to_string()))?,
+            });
+        }
+        Ok(self.store.as_ref().map(Running::endpoint).expect("it was started above"))
+    }
+
+    fn placeholders(&self, folder: &str, file: &RivalFile) -> Result<Placeholders, BenchError> {
+        let failed = |path: &str, source| BenchError::File { path: path.to_owned(), source };
+        let work = self.work.as_ref().expect("rivals have a work directory").path().join(folder);
+        let ports = free_ports().map_err(|source| failed("free ports", source))?;
+        Ok(Placeholders {
+            margay: std::env::current_exe().map_err(|source| failed("this program", source))?,
+            mount: work.join("mount"),
+            work,
+            ports,
+            endpoint: format!("http://127.0.0.1:{}", ports[0]),
+            bucket: String::new(),
+            access_key: file.access_key.clone().unwrap_or_else(|| ACCESS_KEY.to_owned()),
+            secret_key: file.secret_key.clone().unwrap_or_else(|| SECRET_KEY.to_owned()),
+            region: REGION_DEFAULT.to_owned(),
+        })
+    }
+}
+
+impl Drop for Rivals {
+    fn drop(&mut self) {
+        let mut clean = true;
+        for running in self.running.iter_mut().chain(&mut self.store) {
+            clean &= running.end();
+        }
+        if let Some(work) = self.work.take().filter(|_| !clean) {
+            // Removing would reach through the mount.
+            eprintln!("something is still mounted below {}: it is left there", work.keep().display());
+        }
+    }
+}
+
+/// The rivals asked for, once each.
+fn chosen(args: &RivalArgs, gives: Gives) -> Result<Vec<(String, RivalFile)>, BenchError> {
+    let mut chosen: Vec<(String, RivalFile)> = Vec::new();
+    for name in &args.rivals {
+        if chosen.iter().any(|(known, _)| known == name) {
+            continue;
+        }
+        let (name, file) = known(name, args.rival_files.as_deref())?;
+        if !file.gives.contains(&gives) {
+            return Err(BenchError::Usage(match gives {
+                Gives::Directory => format!("{name} is no file system; ls, load and auth measure it"),
+                Gives::S3 => format!("{name} is no S3 server; dirops, mdtest, small and stream measure it"),
+            }));
+        }
+        chosen.push((name, file));
+    }
+    Ok(chosen)
+}
+
+fn known(name: &str, directory: Option<&Path>) -> Result<(String, RivalFile), BenchError> {
+    let all = shipped::all(directory)?;
+    let names: Vec<String> = all.iter().map(|(name, _)| name.clone()).collect();
+    all.into_iter()
+        .find(|(known, _)| known == name)
+        .ok_or_else(|| BenchError::Usage(format!("no rival is called {name:?}; there are {}", names.join(", "))))
+}
+
+/// Why a rival cannot run here.
+fn lacking(file: &RivalFile) -> Option<String> {
+    let missing: Vec<&str> =
+        file.programs.iter().filter(|program| !process::on_path(program)).map(String::as_str).collect();
+    match missing.as_slice() {
+        [] if file.needs_root && !rustix::process::geteuid().is_root() => Some("only root may start it".to_owned()),
+        [] => None,
+        missing => Some(format!("not on PATH: {}", missing.join(", "))),
+    }
+}
+
+fn free_ports() -> io::Result<[u16; 2]> {
+    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let (one, other) = (listen()?, listen()?);
+    Ok([one.local_addr()?.port(), other.local_addr()?.port()])
+}
+
+fn make_bucket(endpoint: &str, keys: &Credentials, bucket: &str) -> Result<(), BenchError> {
+    let args =
+        TargetArgs { endpoint: Some(endpoint.to_owned()), region: REGION_DEFAULT.to_owned(), ..TargetArgs::default() };
+    let target = args.resolve_as(keys.clone())?;
+    crate::runtime()?.block_on(Client::new(Connection::new(target)).make_bucket(bucket))
+}
