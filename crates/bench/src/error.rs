@@ -28,6 +28,8 @@ pub enum BenchError {
     Refused(Box<Refusal>),
     #[error("{request}: an answer that makes no sense: {reason}")]
     Nonsense { request: String, reason: String },
+    #[error("{request}: no answer within {seconds} s")]
+    Timeout { request: String, seconds: u64 },
     #[error("{path}: {source}")]
     File { path: String, source: io::Error },
     /// A rival does not start, or ended.
@@ -57,6 +59,7 @@ impl BenchError {
             BenchError::Refused(refusal) => format!("{} {}", refusal.status, refusal.code),
             BenchError::Connect { .. } => "cannot connect".to_owned(),
             BenchError::Transport { .. } => "connection broke".to_owned(),
+            BenchError::Timeout { seconds, .. } => format!("no answer within {seconds} s"),
             BenchError::Nonsense { reason, .. } => reason.clone(),
             other => other.to_string(),
         }

@@ -47,12 +47,13 @@ pub(crate) fn run<R: Report>(
 ) -> Result<R, BenchError> {
     let env = Env::real();
     let target = args.target.resolve(found)?;
-    let report = crate::runtime()?.block_on(async {
+    let (report, removed) = crate::runtime()?.block_on(async {
         let bucket = args.bucket.clone().unwrap_or_else(|| scratch::bucket_name(&env));
         let stop = Stop::listen(format!("bucket {bucket}"));
         let scratch = Scratch::create(&env, &target, bucket, stop).await?;
-        scratch::with_scratch(scratch, measure).await
+        Ok::<_, BenchError>(scratch::with_scratch(scratch, measure).await)
     })?;
+    let report = report?;
     match args.json {
         true => report::print_json(&report),
         false => print!("{}", report.text()),
@@ -60,5 +61,6 @@ pub(crate) fn run<R: Report>(
     if let Some(directory) = &args.report {
         report.write_files(&env, directory)?;
     }
-    Ok(report)
+    // A server that died takes its bucket with it, and what it did until then is told first.
+    removed.map(|()| report)
 }

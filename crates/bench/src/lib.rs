@@ -18,6 +18,8 @@ pub mod connection;
 pub mod dirops;
 pub mod error;
 mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod goofys;
 mod jobs;
 mod kernel_caches;
@@ -38,12 +40,15 @@ pub mod stream;
 mod summary;
 pub mod target;
 mod tls;
+mod weighted;
+mod windows;
 pub mod xml;
 
 pub use commands::ClientArgs;
 pub use error::BenchError;
 pub use sign::{PayloadHash, Scheme};
 pub use target::Credentials;
+pub use windows::Window;
 
 /// `margay bench`: which benchmark.
 #[derive(Debug, clap::Subcommand)]
@@ -58,6 +63,8 @@ pub enum BenchCommand {
     Ls(ls::LsArgs),
     /// Many clients that put, get, look at, list and delete objects
     Load(load::LoadArgs),
+    /// The latencies of several loads as one: their logs added up
+    Merge(load::MergeArgs),
     /// Many files of one directory: made, looked at, listed, removed; on any file systems side by side
     Dirops(dirops::DiropsArgs),
     /// The ten rows of mdtest, a directory fsync after each; on any file systems side by side
@@ -79,6 +86,7 @@ pub fn run_bench(command: &BenchCommand, found: Option<Credentials>) -> Result<(
         BenchCommand::Rivals(args) => rivals::list::run(args),
         BenchCommand::Ls(args) => ls::run(args, found),
         BenchCommand::Load(args) => load::run(args, found),
+        BenchCommand::Merge(args) => load::run_merge(args),
         BenchCommand::Dirops(args) => dirops::run(args),
         BenchCommand::Mdtest(args) => mdtest::run(args),
         BenchCommand::Goofys(args) => goofys::run(args),

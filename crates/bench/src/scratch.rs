@@ -145,21 +145,16 @@ impl Scratch {
     }
 }
 
-/// Runs `measure` in a bucket of its own and removes the bucket whatever came out.
+/// Runs `measure` in a bucket of its own and removes the bucket whatever came out; what came of both.
 pub async fn with_scratch<T>(
     scratch: Scratch,
     measure: impl AsyncFnOnce(&Scratch) -> Result<T, BenchError>,
-) -> Result<T, BenchError> {
+) -> (Result<T, BenchError>, Result<(), BenchError>) {
     let outcome = measure(&scratch).await;
     let bucket = scratch.bucket.clone();
     let removed = scratch.remove().await;
-    match (outcome, removed) {
-        (Ok(value), Ok(())) => Ok(value),
-        (Ok(_), Err(error)) => Err(error),
-        (Err(error), Ok(())) => Err(error),
-        (Err(error), Err(leftover)) => {
-            eprintln!("the bucket {bucket} could not be removed: {leftover}");
-            Err(error)
-        }
+    if let Err(leftover) = &removed {
+        eprintln!("the bucket {bucket} could not be removed: {leftover}");
     }
+    (outcome, removed)
 }

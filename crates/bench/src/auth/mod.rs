@@ -1,14 +1,14 @@
 //! `margay bench auth`: what signatures cost, shown by the same objects sent in every form.
 //!
 //! Why:      LeoFS published this comparison for its gateway; the same cases against any server make it comparable.
-//! Layout:   `case` what is sent, `worker` one connection, `windows` the counts, `show` text, CSV and pictures.
+//! Layout:   `case` what is sent, `worker` one connection, `samples` the counts, `show` text, CSV and pictures.
 //! Not here: processor time per request (the example `auth_cost` of the S3 door measures that without a network).
 
 mod args;
 mod bodies;
 mod case;
+mod samples;
 mod show;
-mod windows;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -22,7 +22,6 @@ use serde::Serialize;
 
 pub use args::AuthArgs;
 pub use case::Case;
-pub use windows::Window;
 
 use crate::error::BenchError;
 use crate::frame::{self, Report};
@@ -30,9 +29,10 @@ use crate::payload::Payload;
 use crate::progress::Progress;
 use crate::scratch::Scratch;
 use crate::target::Credentials;
+use crate::windows::Window;
 
 use bodies::Bodies;
-use windows::Samples;
+use samples::Samples;
 use worker::Job;
 
 /// What one case measured.

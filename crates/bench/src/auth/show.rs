@@ -1,16 +1,14 @@
-//! The report of `margay bench auth` as text, CSV and pictures of five panels.
-//!
-//! Source:   the columns and panels are those of basho_bench: throughput; mean and median; 95th; 99th; 99.9th
-//!           percentile and maximum, over time.
+//! The report of `margay bench auth` as text, CSV and pictures.
 
 use std::path::Path;
 
 use margay_env::Env;
 
-use super::{AuthReport, CaseReport, Window};
+use super::AuthReport;
 use crate::error::BenchError;
-use crate::report::{self, Chart, Line};
+use crate::report;
 use crate::summary::Table;
+use crate::windows::{self, Window};
 
 fn cases(report: &AuthReport) -> Table {
     let columns =
@@ -50,106 +48,22 @@ pub(super) fn text(report: &AuthReport) -> String {
     out
 }
 
-/// A line per interval; times in milliseconds.
-fn intervals(case: &CaseReport) -> Table {
-    let columns =
-        ["elapsed", "window", "n", "failed", "per_second", "min", "mean", "median", "95th", "99th", "99_9th", "max"];
-    let mut table = Table::new(&columns);
-    for window in &case.windows {
-        let mut cells = vec![
-            format!("{:.3}", window.elapsed_seconds),
-            format!("{:.3}", window.window_seconds),
-            window.successful.to_string(),
-            window.failed.to_string(),
-            format!("{:.1}", window.requests_per_second),
-        ];
-        let times = [
-            window.min_ms,
-            window.mean_ms,
-            window.median_ms,
-            window.p95_ms,
-            window.p99_ms,
-            window.p999_ms,
-            window.max_ms,
-        ];
-        cells.extend(times.map(|ms| format!("{ms:.3}")));
-        table.row(cells);
-    }
-    table
-}
-
-type Value = fn(&Window) -> f64;
-
-/// Title, unit, and what is drawn: each line's name and its value.
-type Panel = (&'static str, &'static str, &'static [(&'static str, Value)]);
-
-fn failed_per_second(window: &Window) -> f64 {
-    if window.window_seconds > 0.0 { window.failed as f64 / window.window_seconds } else { 0.0 }
-}
-
-/// The panels, top to bottom.
-const PANELS: [Panel; 5] = [
-    ("throughput", "requests/s", &[("ok", |window| window.requests_per_second), ("error", failed_per_second)]),
-    ("mean and median", "ms", &[("mean", |window| window.mean_ms), ("median", |window| window.median_ms)]),
-    ("95th percentile", "ms", &[("95th", |window| window.p95_ms)]),
-    ("99th percentile", "ms", &[("99th", |window| window.p99_ms)]),
-    (
-        "99.9th percentile and maximum",
-        "ms",
-        &[("99.9th", |window| window.p999_ms), ("maximum", |window| window.max_ms)],
-    ),
-];
-
-fn line(name: &str, case: &CaseReport, value: Value) -> Line {
-    let points = case.windows.iter().map(|window| (window.elapsed_seconds, value(window))).collect();
-    Line { name: name.to_owned(), points }
-}
-
-fn chart(title: &str, y: &str, lines: Vec<Line>) -> Chart {
-    Chart { title: title.to_owned(), x: "seconds".to_owned(), y: y.to_owned(), lines }
-}
-
-/// One case's picture.
-fn picture(case: &CaseReport) -> String {
-    let panels: Vec<Chart> = PANELS
-        .iter()
-        .map(|(title, unit, values)| {
-            let lines = values.iter().map(|(name, value)| line(name, case, *value)).collect();
-            chart(&format!("{}: {title}", case.case), unit, lines)
-        })
-        .collect();
-    report::stacked(&panels)
-}
-
-/// All cases over one another: the first value of each panel, but the median and the maximum.
-fn comparison(report: &AuthReport) -> String {
-    let taken: Vec<&CaseReport> = report.cases.iter().filter(|case| case.refused.is_none()).collect();
-    let compared: [(&str, &str, Value); 5] = [
-        ("throughput", "requests/s", |window| window.requests_per_second),
-        ("median", "ms", |window| window.median_ms),
-        ("95th percentile", "ms", |window| window.p95_ms),
-        ("99th percentile", "ms", |window| window.p99_ms),
-        ("maximum", "ms", |window| window.max_ms),
-    ];
-    let panels: Vec<Chart> = compared
-        .iter()
-        .map(|(title, unit, value)| {
-            chart(title, unit, taken.iter().map(|case| line(case.case, case, *value)).collect())
-        })
-        .collect();
-    report::stacked(&panels)
-}
-
 /// Writes `auth.json`, `auth.csv`, `auth.svg`, and `auth-CASE.csv` and `auth-CASE.svg` of each case.
 pub(super) fn write_files(report: &AuthReport, env: &Env, directory: &Path) -> Result<(), BenchError> {
+    let taken: Vec<(&str, &[Window])> = report
+        .cases
+        .iter()
+        .filter(|case| case.refused.is_none())
+        .map(|case| (case.case, case.windows.as_slice()))
+        .collect();
     let mut files = vec![
         ("auth.json".to_owned(), report::json(report)),
         ("auth.csv".to_owned(), cases(report).csv()),
-        ("auth.svg".to_owned(), comparison(report)),
+        ("auth.svg".to_owned(), windows::comparison(&taken)),
     ];
-    for case in report.cases.iter().filter(|case| case.refused.is_none()) {
-        files.push((format!("auth-{}.csv", case.case), intervals(case).csv()));
-        files.push((format!("auth-{}.svg", case.case), picture(case)));
+    for &(case, windows) in &taken {
+        files.push((format!("auth-{case}.csv"), windows::table("case", &[(case, windows)]).csv()));
+        files.push((format!("auth-{case}.svg"), windows::picture(case, windows)));
     }
     report::write_files(env, directory, &files)
 }

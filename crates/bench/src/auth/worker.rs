@@ -12,7 +12,7 @@ use margay_env::Clock;
 
 use super::bodies::Bodies;
 use super::case::Case;
-use super::windows::Samples;
+use super::samples::Samples;
 use crate::client::Client;
 use crate::connection::Connection;
 use crate::error::BenchError;
@@ -112,8 +112,7 @@ pub(super) async fn run(job: Arc<Job>) -> Samples {
             Err(_) => {
                 // The answer may still come; on a new connection it cannot be taken for another one.
                 client = job.client();
-                let reason = format!("no answer within {ANSWER_SECONDS_MAX} s");
-                Err(BenchError::Nonsense { request: key(index), reason })
+                Err(BenchError::Timeout { request: key(index), seconds: ANSWER_SECONDS_MAX })
             }
         };
         let now = job.clock.monotonic();

@@ -2,13 +2,21 @@
 //!
 //! Why:      throughput without tails says little, and a closed loop alone flatters a server that stalls; so there
 //!           is an open loop too (`--rate`), and every GET can be checked (`--verify`).
-//! Layout:   `worker` is one connection, `pace` the open loop's clock, `content` what objects hold, `stats` the counts.
-//! Not here: machines: start it on several and add their JSON up.
+//! Layout:   `preset`, `sizes`, `mix` and `distribution` say what is asked for, `worker` is one connection, `pace` the open
+//!           loop's clock, `content` what objects hold, `stats` the counts of each `series`, `log` their file.
+//! Not here: machines: start it on several; `merge` adds their logs up.
 
 mod args;
 mod content;
+mod distribution;
+mod log;
+mod merge;
+mod mix;
 mod pace;
+mod preset;
+mod series;
 mod show;
+mod sizes;
 mod stats;
 mod worker;
 
@@ -19,9 +27,14 @@ use std::time::Duration;
 use margay_env::Env;
 use serde::Serialize;
 
-pub(crate) use args::byte_count;
-pub use args::{LoadArgs, Mix, Operation, PayloadMode, SizeRange};
-pub use stats::OperationRow;
+pub use args::{LoadArgs, PayloadMode};
+pub use distribution::Distribution;
+pub use merge::{MergeArgs, run as run_merge};
+pub use mix::{Mix, Operation};
+pub use preset::Preset;
+pub(crate) use sizes::byte_count;
+pub use sizes::{SizeRange, Sizes};
+pub use stats::{FailureRow, OperationRow, Timeline};
 
 use crate::error::BenchError;
 use crate::frame::{self, Report};
@@ -30,8 +43,10 @@ use crate::scratch::Scratch;
 use crate::target::Credentials;
 
 use content::Content;
+use log::Log;
 use pace::Pacer;
-use stats::Stats;
+use preset::Workload;
+use stats::{Grid, Stats};
 use worker::Job;
 
 /// Time between building the plan and its first request, in milliseconds: threads start and connect.
@@ -44,16 +59,22 @@ pub struct LoadReport {
     pub connections: u64,
     pub threads: u64,
     pub seconds: u64,
+    pub interval_seconds: u64,
     /// Requests per second that were due; None in a closed loop.
     pub rate: Option<u64>,
-    pub size_bytes_min: u64,
-    pub size_bytes_max: u64,
+    /// As the options take them.
+    pub mix: String,
+    pub sizes: String,
+    pub distribution: String,
+    /// Objects made beforehand; 0 when the mix makes its own.
+    pub keys: u64,
     pub operations: Vec<OperationRow>,
-    pub errors: std::collections::BTreeMap<String, u64>,
+    pub failures: Vec<FailureRow>,
     /// Requests that were due and never sent, because all connections were busy to the end and after.
     pub unsent: u64,
-    /// Successful requests in each second.
-    pub per_second: Vec<u64>,
+    pub timelines: Vec<Timeline>,
+    #[serde(skip)]
+    log: Log,
 }
 
 impl Report for LoadReport {
@@ -62,30 +83,29 @@ impl Report for LoadReport {
     }
 
     fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
-        show::write_files(self, env, directory)
+        show::write_files(self, &self.log, env, directory)
     }
 }
 
 /// Runs the load and prints its report. Builds tokio runtimes: call it from a plain thread.
 pub fn run(args: &LoadArgs, found: Option<Credentials>) -> Result<(), BenchError> {
-    if args.overwrite && args.mix.has(Operation::Delete) {
-        return Err(BenchError::Usage("--overwrite makes no keys of its own that `delete` could take".to_owned()));
-    }
-    let report = frame::run(&args.frame, found, async |scratch: &Scratch| measure(args, scratch).await)?;
-    let failed: u64 = report.errors.values().sum();
+    let (workload, interval) = (args.workload()?, args.interval()?);
+    let interval = Duration::from_secs(interval);
+    let report =
+        frame::run(&args.frame, found, async |scratch: &Scratch| measure(args, &workload, interval, scratch).await)?;
+    let failed: u64 = report.failures.iter().map(|row| row.count).sum();
     if failed > 0 || report.unsent > 0 {
         return Err(BenchError::Missed(format!("{failed} requests failed, {} were never sent", report.unsent)));
     }
     Ok(())
 }
 
-fn threads(args: &LoadArgs) -> u64 {
+fn threads(args: &LoadArgs, workload: &Workload) -> u64 {
     let half = || std::thread::available_parallelism().map_or(1, |count| count.get() as u64 / 2);
-    args.threads.unwrap_or_else(half).clamp(1, args.connections)
+    args.threads.unwrap_or_else(half).clamp(1, workload.connections)
 }
 
-fn plan(args: &LoadArgs, scratch: &Scratch, content: Content, begin: Duration) -> Job {
-    let measured = Duration::from_secs(args.seconds);
+fn plan(args: &LoadArgs, workload: &Workload, scratch: &Scratch, content: Content, begin: Duration) -> Job {
     let pacer = args.rate.map(|rate| {
         let start = begin - Duration::from_secs(args.warmup_seconds);
         Arc::new(Pacer::new(start, rate, rate * (args.warmup_seconds + args.seconds)))
@@ -95,68 +115,84 @@ fn plan(args: &LoadArgs, scratch: &Scratch, content: Content, begin: Duration) -
         bucket: scratch.bucket.clone(),
         clock: Arc::clone(&scratch.env().clock),
         stop: scratch.stop().clone(),
-        mix: args.mix.clone(),
-        size: args.size,
-        keys: args.keys,
-        overwrite: args.overwrite,
+        workload: workload.clone(),
         hashed: args.payload == PayloadMode::Signed,
         anonymous: args.anonymous,
-        verify: args.verify,
         seed: args.seed,
+        timeout_seconds: args.timeout,
         content,
         begin,
-        measured,
+        measured: Duration::from_secs(args.seconds),
         pacer,
     }
 }
 
-async fn prepare(args: &LoadArgs, scratch: &Scratch, content: &Content) -> Result<(), BenchError> {
-    let sizes = Arc::new(plan(args, scratch, content.clone(), Duration::from_secs(u64::from(u32::MAX))));
-    let bodies = content.clone();
-    let body_of =
-        Arc::new(move |index| bodies.body(&worker::prepared_key(index), sizes.prepared_size(index), 0, false).0);
-    scratch.fill("prepare", args.keys, Arc::new(worker::prepared_key), body_of).await
+async fn prepare(args: &LoadArgs, workload: &Workload, scratch: &Scratch, content: &Content) -> Result<(), BenchError> {
+    let (sizes, seed, bodies) = (workload.sizes.clone(), args.seed, content.clone());
+    let body_of = Arc::new(move |index| {
+        let length = worker::prepared_size(&sizes, seed, index);
+        bodies.body(&worker::prepared_key(index), length, 0, false).0
+    });
+    scratch.fill("prepare", workload.keys, Arc::new(worker::prepared_key), body_of).await
 }
 
-async fn measure(args: &LoadArgs, scratch: &Scratch) -> Result<LoadReport, BenchError> {
+async fn measure(
+    args: &LoadArgs,
+    workload: &Workload,
+    interval: Duration,
+    scratch: &Scratch,
+) -> Result<LoadReport, BenchError> {
     let content = Content::new(args.seed);
-    if args.mix.reads() || args.overwrite {
-        prepare(args, scratch, &content).await?;
+    let prepared = workload.mix.reads() || workload.overwrite;
+    if prepared {
+        prepare(args, workload, scratch, &content).await?;
     }
     let env = scratch.env();
-    let begin = env.clock.monotonic() + Duration::from_millis(START_MS) + Duration::from_secs(args.warmup_seconds);
-    let job = Arc::new(plan(args, scratch, content, begin));
-    let threads = threads(args);
+    let wait = Duration::from_millis(START_MS) + Duration::from_secs(args.warmup_seconds);
+    let (begin, started) = (env.clock.monotonic() + wait, env.clock.now());
+    let started_ms = started.0.max(0) as u64 / 1_000_000 + wait.as_millis() as u64;
+    let job = Arc::new(plan(args, workload, scratch, content, begin));
+    let threads = threads(args, workload);
+    let grid = Grid { interval, measured: job.measured };
     let mut running = Vec::new();
     for thread in 0..threads {
-        let numbers: Vec<usize> = (thread..args.connections).step_by(threads as usize).map(|n| n as usize).collect();
-        running.push(start_thread(Arc::clone(&job), numbers)?);
+        let numbers = (thread..workload.connections).step_by(threads as usize).collect();
+        running.push(start_thread(Arc::clone(&job), grid, numbers)?);
     }
     if let Some(pacer) = job.pacer.clone() {
-        let (job, workers) = (Arc::clone(&job), args.connections as usize);
+        let (job, workers) = (Arc::clone(&job), workload.connections as usize);
         std::thread::spawn(move || pacer.run(&*job.clock, &job.stop, workers));
     }
-    let mut stats = Stats::default();
+    let mut stats = Stats::new(grid);
     let ticking = tick(env, args.warmup_seconds + args.seconds);
     for finished in running {
         stats.merge(&finished.await.expect("a load thread ends by sending its counts"));
     }
     ticking.abort();
-    stats.unsent = job.pacer.as_ref().map_or(0, |pacer| pacer.untaken());
     scratch.stop().check()?;
     Ok(LoadReport {
         endpoint: scratch.target().url(),
-        connections: args.connections,
+        connections: workload.connections,
         threads,
         seconds: args.seconds,
+        interval_seconds: interval.as_secs(),
         rate: args.rate,
-        size_bytes_min: args.size.least,
-        size_bytes_max: args.size.most,
-        operations: stats.rows(args.seconds as f64),
-        errors: stats.errors().clone(),
-        unsent: stats.unsent,
-        per_second: stats.per_second(args.seconds),
+        mix: workload.mix.to_string(),
+        sizes: workload.sizes.to_string(),
+        distribution: workload.distribution.to_string(),
+        keys: if prepared { workload.keys } else { 0 },
+        operations: stats.rows(),
+        failures: stats.failures(),
+        unsent: job.pacer.as_ref().map_or(0, |pacer| pacer.untaken()),
+        timelines: stats.timelines(),
+        log: Log { started_ms, stats },
     })
+}
+
+/// For the fuzz target: what a log says again when it was read, or None when it is none.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn reread_log(text: &str) -> Option<String> {
+    Log::read(text).ok().map(|log| log.write())
 }
 
 /// Shows the passing seconds on a terminal.
@@ -171,11 +207,15 @@ fn tick(env: &Env, seconds: u64) -> tokio::task::JoinHandle<()> {
 }
 
 /// Starts a thread with its own runtime that drives the connections with these numbers.
-fn start_thread(job: Arc<Job>, numbers: Vec<usize>) -> Result<tokio::sync::oneshot::Receiver<Stats>, BenchError> {
+fn start_thread(
+    job: Arc<Job>,
+    grid: Grid,
+    numbers: Vec<u64>,
+) -> Result<tokio::sync::oneshot::Receiver<Stats>, BenchError> {
     let runtime = crate::runtime()?;
     let (sender, receiver) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        let stats = Arc::new(Mutex::new(Stats::default()));
+        let stats = Arc::new(Mutex::new(Stats::new(grid)));
         runtime.block_on(async {
             let mut workers = tokio::task::JoinSet::new();
             for number in numbers {
@@ -185,7 +225,7 @@ fn start_thread(job: Arc<Job>, numbers: Vec<usize>) -> Result<tokio::sync::onesh
                 ended.expect("a worker counts its errors and does not panic");
             }
         });
-        let counted = std::mem::take(&mut *stats.lock().expect("no holder panics"));
+        let counted = stats.lock().expect("no holder panics").clone();
         // Nobody waits for the counts of a run that was given up.
         let _ = sender.send(counted);
     });

@@ -5,14 +5,18 @@ use std::path::Path;
 use margay_env::Env;
 
 use super::LoadReport;
+use super::log::Log;
+use super::stats::{FailureRow, OperationRow, Timeline};
 use crate::error::BenchError;
-use crate::report::{self, Chart, Line};
+use crate::report;
 use crate::summary::Table;
+use crate::windows::{self, Window};
 
-fn operations(report: &LoadReport) -> Table {
+fn operations(rows: &[OperationRow]) -> Table {
     let mut table = Table::new(&[
         "operation",
         "requests",
+        "failed",
         "per s",
         "MB/s",
         "mean ms",
@@ -22,12 +26,16 @@ fn operations(report: &LoadReport) -> Table {
         "p99.9 ms",
         "max ms",
     ]);
-    for row in &report.operations {
+    for row in rows {
         table.row(vec![
             row.operation.to_owned(),
             row.requests.to_string(),
+            row.failed.to_string(),
             format!("{:.0}", row.requests_per_second),
-            format!("{:.2}", row.megabytes_per_second),
+            match row.megabytes_per_second {
+                0.0 => "-".to_owned(),
+                rate => format!("{rate:.2}"),
+            },
             format!("{:.3}", row.mean_ms),
             format!("{:.3}", row.p50_ms),
             format!("{:.3}", row.p90_ms),
@@ -39,30 +47,47 @@ fn operations(report: &LoadReport) -> Table {
     table
 }
 
+fn failures(rows: &[FailureRow]) -> Table {
+    let mut table = Table::new(&["operation", "kind", "error", "count"]);
+    for row in rows {
+        table.row(vec![row.operation.to_owned(), row.kind.to_owned(), row.what.clone(), row.count.to_string()]);
+    }
+    table
+}
+
+/// What was done, and what failed.
+pub(super) fn tables(rows: &[OperationRow], failed: &[FailureRow]) -> String {
+    let mut out = operations(rows).text();
+    out.push('\n');
+    match failed {
+        [] => out.push_str("no errors\n"),
+        failed => out.push_str(&failures(failed).text()),
+    }
+    out
+}
+
 /// The whole report for a terminal.
 pub(super) fn text(report: &LoadReport) -> String {
     let pace = match report.rate {
         Some(rate) => format!("{rate} requests due per second, latency from when they were due"),
         None => "each connection sends as soon as it is answered".to_owned(),
     };
+    let LoadReport { endpoint, connections, threads, seconds, mix, sizes, .. } = report;
+    let which = match report.keys {
+        0 => "new keys".to_owned(),
+        keys => format!("{} over {keys} keys", report.distribution),
+    };
     let mut out = format!(
-        "margay bench load against {}: {} connections on {} threads, {} s, {} to {} bytes\n{pace}\n\n",
-        report.endpoint,
-        report.connections,
-        report.threads,
-        report.seconds,
-        report.size_bytes_min,
-        report.size_bytes_max
+        "margay bench load against {endpoint}: {connections} connections on {threads} threads, {seconds} s\n\
+         {mix} of {sizes} bytes, {which}; {pace}\n\n"
     );
-    out.push_str(&operations(report).text());
-    let slowest = report.per_second.iter().min().copied().unwrap_or(0);
-    let fastest = report.per_second.iter().max().copied().unwrap_or(0);
-    out.push_str(&format!("\nslowest second {slowest} requests, fastest {fastest}\n"));
-    if report.errors.is_empty() {
-        out.push_str("no errors\n");
-    }
-    for (kind, count) in &report.errors {
-        out.push_str(&format!("error {count} x {kind}\n"));
+    out.push_str(&tables(&report.operations, &report.failures));
+    let all = report.timelines.last().map_or(&[][..], |timeline| &timeline.windows);
+    let rates = || all.iter().map(|window| window.requests_per_second);
+    let (slowest, fastest) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
+    if slowest.is_finite() {
+        let interval = report.interval_seconds;
+        out.push_str(&format!("slowest interval of {interval} s {slowest:.0}/s, fastest {fastest:.0}/s\n"));
     }
     if report.unsent > 0 {
         out.push_str(&format!(
@@ -73,25 +98,33 @@ pub(super) fn text(report: &LoadReport) -> String {
     out
 }
 
-/// Writes `load.json`, `load.csv`, `load-seconds.csv` and `load-seconds.svg`.
-pub(super) fn write_files(report: &LoadReport, env: &Env, directory: &Path) -> Result<(), BenchError> {
-    let mut seconds = Table::new(&["second", "requests"]);
-    let mut points = Vec::new();
-    for (second, count) in report.per_second.iter().enumerate() {
-        seconds.row(vec![(second + 1).to_string(), count.to_string()]);
-        points.push(((second + 1) as f64, *count as f64));
-    }
-    let chart = Chart {
-        title: "requests per second".to_owned(),
-        x: "second".to_owned(),
-        y: "requests".to_owned(),
-        lines: vec![Line { name: "all operations".to_owned(), points }],
+/// The tables and pictures that a load and the sum of several have.
+pub(super) fn files(
+    rows: &[OperationRow],
+    failed: &[FailureRow],
+    timelines: &[Timeline],
+) -> Vec<(&'static str, String)> {
+    let timelines: Vec<(&str, &[Window])> =
+        timelines.iter().map(|timeline| (timeline.operation, timeline.windows.as_slice())).collect();
+    let picture = match timelines[..] {
+        [(name, windows)] => windows::picture(name, windows),
+        _ => windows::comparison(&timelines),
     };
-    let files = [
-        ("load.json", report::json(report)),
-        ("load.csv", operations(report).csv()),
-        ("load-seconds.csv", seconds.csv()),
-        ("load-seconds.svg", chart.svg()),
+    let mut files = vec![
+        ("load.csv", operations(rows).csv()),
+        ("load-intervals.csv", windows::table("operation", &timelines).csv()),
+        ("load-intervals.svg", picture),
     ];
+    if !failed.is_empty() {
+        files.push(("load-errors.csv", failures(failed).csv()));
+    }
+    files
+}
+
+/// Writes `load.json`, `load.csv`, `load.hlog`, the intervals as CSV and SVG, and the errors as CSV when there were any.
+pub(super) fn write_files(report: &LoadReport, log: &Log, env: &Env, directory: &Path) -> Result<(), BenchError> {
+    let mut files = files(&report.operations, &report.failures, &report.timelines);
+    files.push(("load.json", report::json(report)));
+    files.push(("load.hlog", log.write()));
     report::write_files(env, directory, &files)
 }

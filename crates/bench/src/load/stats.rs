@@ -1,7 +1,11 @@
-//! What a load counted: latencies per operation, bytes, errors by kind, requests per second of the run.
+//! Counts and latencies of a load, per operation, outcome and interval.
 //!
-//! Why:        each thread counts for itself without locks, and the sums are taken at the end.
-//! Invariants: merging loses nothing: histograms add up bucket by bucket.
+//! Why:        millions of samples must fit in memory and be merged from several threads and machines. HdrHistogram
+//!             does both; each thread has its own counts while it measures, so nobody waits for locks, and the sums
+//!             are taken at the end.
+//! Invariants: T1 merging loses nothing: histograms add up bucket by bucket. T2 a request belongs to the interval in
+//!             which it ended; what was due in the measured time and ended after it is in the intervals behind.
+//! Not here:   the log of them (`log`), their tables and pictures (`show`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,112 +13,194 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::load::args::Operation;
+use super::mix::Operation;
+use super::series::Series;
+use crate::windows::Window;
 
-/// Latencies are kept from one microsecond to ten minutes with three digits.
-const LATENCY_NS_MIN: u64 = 1_000;
-const LATENCY_NS_MAX: u64 = 600_000_000_000;
-const DIGITS: u8 = 3;
+/// Latencies are kept from one microsecond to ten minutes, in nanoseconds with three digits.
+pub(super) const LATENCY_NS_MIN: u64 = 1_000;
+pub(super) const LATENCY_NS_MAX: u64 = 600_000_000_000;
+pub(super) const DIGITS: u8 = 3;
 
+/// A histogram that grows with its largest latency: most intervals see milliseconds only.
+pub(super) fn histogram() -> Histogram<u64> {
+    let mut histogram = Histogram::new_with_bounds(LATENCY_NS_MIN, 2 * LATENCY_NS_MIN, DIGITS)
+        .expect("the bounds are in order and the digits in range");
+    histogram.auto(true);
+    histogram
+}
+
+/// How the time of a run is cut.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Grid {
+    pub(super) interval: Duration,
+    pub(super) measured: Duration,
+}
+
+impl Grid {
+    /// Intervals within the measured time; the last one may be short.
+    pub(super) fn count(&self) -> usize {
+        self.measured.as_nanos().div_ceil(self.interval.as_nanos()) as usize
+    }
+
+    /// The interval of a moment after the beginning.
+    pub(super) fn place(&self, at: Duration) -> usize {
+        match at.checked_sub(self.measured) {
+            None => (at.as_nanos() / self.interval.as_nanos()) as usize,
+            Some(late) => self.count() + (late.as_nanos() / self.interval.as_nanos()) as usize,
+        }
+    }
+
+    /// Begin and length of an interval.
+    pub(super) fn bounds(&self, index: usize) -> (Duration, Duration) {
+        let late = index.checked_sub(self.count());
+        match late {
+            Some(late) => (self.measured + self.interval * late as u32, self.interval),
+            None => {
+                let begin = self.interval * index as u32;
+                (begin, self.interval.min(self.measured - begin))
+            }
+        }
+    }
+}
+
+/// What ended alike in one interval.
 #[derive(Clone, Debug)]
-struct Counted {
-    latency: Histogram<u64>,
-    /// Requests that also ended within the measured time, and their bytes: what throughput is made of.
-    in_time: u64,
-    bytes: u64,
+pub(super) struct Counted {
+    pub(super) latency: Histogram<u64>,
+    pub(super) bytes: u64,
 }
 
 impl Counted {
     fn new() -> Counted {
-        let latency = Histogram::new_with_bounds(LATENCY_NS_MIN, LATENCY_NS_MAX, DIGITS)
-            .expect("the bounds are in order and the digits in range");
-        Counted { latency, in_time: 0, bytes: 0 }
+        Counted { latency: histogram(), bytes: 0 }
+    }
+
+    fn add(&mut self, other: &Counted) {
+        self.latency.add(&other.latency).expect("it grows as far as it must");
+        self.bytes += other.bytes;
     }
 }
 
+pub(super) type Interval = BTreeMap<Series, Counted>;
+
 /// The counts of one thread, or of all.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Stats {
-    operations: BTreeMap<Operation, Counted>,
-    errors: BTreeMap<String, u64>,
-    /// Successful requests that ended in each second of the measured time.
-    seconds: Vec<u64>,
-    /// Requests that were due before the end of an open loop and never sent.
-    pub(super) unsent: u64,
+    grid: Grid,
+    intervals: Vec<Interval>,
 }
 
 impl Stats {
-    /// Counts a success: its latency, its bytes, when it ended after the measuring began, and how long is measured.
-    pub(super) fn success(
-        &mut self,
-        operation: Operation,
-        latency: Duration,
-        bytes: u64,
-        ended: Duration,
-        measured: Duration,
-    ) {
-        let counted = self.operations.entry(operation).or_insert_with(Counted::new);
-        counted.latency.saturating_record(latency.as_nanos() as u64);
-        if ended >= measured {
-            return;
+    pub(super) fn new(grid: Grid) -> Stats {
+        Stats { grid, intervals: Vec::new() }
+    }
+
+    pub(super) fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    pub(super) fn intervals(&self) -> &[Interval] {
+        &self.intervals
+    }
+
+    fn counted(&mut self, place: usize, series: Series) -> &mut Counted {
+        if self.intervals.len() <= place {
+            self.intervals.resize_with(place + 1, Interval::new);
         }
-        counted.in_time += 1;
+        self.intervals[place].entry(series).or_insert_with(Counted::new)
+    }
+
+    /// Counts a request: how it ended, when (from the beginning), after how long, with how many bytes in its body.
+    pub(super) fn add(&mut self, series: Series, ended: Duration, latency: Duration, bytes: u64) {
+        let place = self.grid.place(ended);
+        let counted = self.counted(place, series);
+        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).clamp(LATENCY_NS_MIN, LATENCY_NS_MAX);
+        counted.latency.record(nanos).expect("it grows as far as the limit");
         counted.bytes += bytes;
-        let second = ended.as_secs() as usize;
-        if self.seconds.len() <= second {
-            self.seconds.resize(second + 1, 0);
-        }
-        self.seconds[second] += 1;
     }
 
-    pub(super) fn error(&mut self, operation: Operation, kind: &str) {
-        *self.errors.entry(format!("{}: {kind}", operation.name())).or_default() += 1;
+    /// Adds a whole histogram to an interval.
+    pub(super) fn add_histogram(&mut self, place: usize, series: Series, latency: &Histogram<u64>) {
+        self.counted(place, series).latency.add(latency).expect("it grows as far as it must");
     }
 
+    /// The other's grid is the same.
     pub(super) fn merge(&mut self, other: &Stats) {
-        for (operation, counted) in &other.operations {
-            let mine = self.operations.entry(*operation).or_insert_with(Counted::new);
-            mine.latency.add(&counted.latency).expect("all histograms have the same bounds");
-            mine.in_time += counted.in_time;
-            mine.bytes += counted.bytes;
+        for (place, interval) in other.intervals.iter().enumerate() {
+            for (series, counted) in interval {
+                self.counted(place, series.clone()).add(counted);
+            }
         }
-        for (kind, count) in &other.errors {
-            *self.errors.entry(kind.clone()).or_default() += count;
+    }
+
+    /// Names of what succeeded, each with a test of which series it stands for; all together last when they are several.
+    fn names(&self) -> Vec<(&'static str, Option<Operation>)> {
+        let seen =
+            |operation| self.intervals.iter().any(|interval| interval.keys().any(|key| key.operation == operation));
+        let mut names: Vec<(&'static str, Option<Operation>)> = Operation::ALL
+            .into_iter()
+            .filter(|operation| seen(*operation))
+            .map(|operation| (operation.name(), Some(operation)))
+            .collect();
+        if names.len() > 1 {
+            names.push(("all", None));
         }
-        if self.seconds.len() < other.seconds.len() {
-            self.seconds.resize(other.seconds.len(), 0);
+        names
+    }
+
+    /// Successes of an operation, or of all, in some intervals; and the number of failures.
+    fn sum<'a>(intervals: impl Iterator<Item = &'a Interval>, operation: Option<Operation>) -> (Counted, u64) {
+        let (mut sum, mut failed) = (Counted::new(), 0);
+        for (series, counted) in intervals.flatten() {
+            if operation.is_some_and(|operation| operation != series.operation) {
+                continue;
+            }
+            match &series.failure {
+                None => sum.add(counted),
+                Some(_) => failed += counted.latency.len(),
+            }
         }
-        for (mine, count) in self.seconds.iter_mut().zip(&other.seconds) {
-            *mine += count;
-        }
-        self.unsent += other.unsent;
+        (sum, failed)
     }
 
     /// One row per operation, and one for all together when there are several.
-    pub(super) fn rows(&self, seconds: f64) -> Vec<OperationRow> {
-        let mut rows: Vec<OperationRow> =
-            self.operations.iter().map(|(operation, counted)| row(operation.name(), counted, seconds)).collect();
-        if rows.len() > 1 {
-            let mut all = Counted::new();
-            for counted in self.operations.values() {
-                all.latency.add(&counted.latency).expect("all histograms have the same bounds");
-                all.in_time += counted.in_time;
-                all.bytes += counted.bytes;
-            }
-            rows.push(row("all", &all, seconds));
+    pub(super) fn rows(&self) -> Vec<OperationRow> {
+        let seconds = self.grid.measured.as_secs_f64();
+        let row = |(name, operation)| {
+            let (whole, failed) = Stats::sum(self.intervals.iter(), operation);
+            let (in_time, _) = Stats::sum(self.intervals.iter().take(self.grid.count()), operation);
+            row(name, &whole.latency, failed, (in_time.latency.len(), in_time.bytes), seconds)
+        };
+        self.names().into_iter().map(row).collect()
+    }
+
+    /// The failed requests, by operation and kind.
+    pub(super) fn failures(&self) -> Vec<FailureRow> {
+        let mut counts: BTreeMap<&Series, u64> = BTreeMap::new();
+        for (series, counted) in self.intervals.iter().flatten() {
+            *counts.entry(series).or_default() += counted.latency.len();
         }
-        rows
+        let row = |(series, count): (&Series, u64)| {
+            let failure = series.failure.as_ref()?;
+            let operation = series.operation.name();
+            Some(FailureRow { operation, kind: failure.kind.name(), what: failure.what.clone(), count })
+        };
+        counts.into_iter().filter_map(row).collect()
     }
 
-    pub(super) fn errors(&self) -> &BTreeMap<String, u64> {
-        &self.errors
-    }
-
-    /// Requests per second of the run, whole seconds only.
-    pub(super) fn per_second(&self, seconds: u64) -> Vec<u64> {
-        let mut per_second = self.seconds.clone();
-        per_second.resize(seconds as usize, 0);
-        per_second
+    /// The intervals within the measured time.
+    pub(super) fn timelines(&self) -> Vec<Timeline> {
+        let empty = Interval::new();
+        let timeline = |(name, operation)| {
+            let windows = (0..self.grid.count()).map(|place| {
+                let interval = self.intervals.get(place).unwrap_or(&empty);
+                let (counted, failed) = Stats::sum(std::iter::once(interval), operation);
+                window(self.grid.bounds(place), &counted.latency, failed)
+            });
+            Timeline { operation: name, windows: windows.collect() }
+        };
+        self.names().into_iter().map(timeline).collect()
     }
 }
 
@@ -122,9 +208,11 @@ impl Stats {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OperationRow {
     pub operation: &'static str,
+    /// Successful ones, as are the latencies.
     pub requests: u64,
+    pub failed: u64,
     pub requests_per_second: f64,
-    /// Bodies only, in units of 1,000,000 bytes.
+    /// Bodies only, in units of 1,000,000 bytes; 0 where none were counted, as in a log.
     pub megabytes_per_second: f64,
     pub p50_ms: f64,
     pub p90_ms: f64,
@@ -134,46 +222,124 @@ pub struct OperationRow {
     pub mean_ms: f64,
 }
 
-fn row(operation: &'static str, counted: &Counted, seconds: f64) -> OperationRow {
-    let at = |quantile: f64| counted.latency.value_at_quantile(quantile) as f64 / 1e6;
+/// Requests of one operation that failed alike.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FailureRow {
+    pub operation: &'static str,
+    /// refused, timeout, connection or wrong.
+    pub kind: &'static str,
+    /// Status and S3 code, or a few words.
+    pub what: String,
+    pub count: u64,
+}
+
+/// One operation over time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Timeline {
+    pub operation: &'static str,
+    pub windows: Vec<Window>,
+}
+
+/// A latency in milliseconds.
+fn at(latency: &Histogram<u64>, quantile: f64) -> f64 {
+    latency.value_at_quantile(quantile) as f64 / 1e6
+}
+
+fn row(
+    operation: &'static str,
+    latency: &Histogram<u64>,
+    failed: u64,
+    (requests_in_time, bytes_in_time): (u64, u64),
+    seconds: f64,
+) -> OperationRow {
     OperationRow {
         operation,
-        requests: counted.latency.len(),
-        requests_per_second: counted.in_time as f64 / seconds,
-        megabytes_per_second: counted.bytes as f64 / 1e6 / seconds,
-        p50_ms: at(0.5),
-        p90_ms: at(0.9),
-        p99_ms: at(0.99),
-        p999_ms: at(0.999),
-        max_ms: counted.latency.max() as f64 / 1e6,
-        mean_ms: counted.latency.mean() / 1e6,
+        requests: latency.len(),
+        failed,
+        requests_per_second: requests_in_time as f64 / seconds,
+        megabytes_per_second: bytes_in_time as f64 / 1e6 / seconds,
+        p50_ms: at(latency, 0.5),
+        p90_ms: at(latency, 0.9),
+        p99_ms: at(latency, 0.99),
+        p999_ms: at(latency, 0.999),
+        max_ms: latency.max() as f64 / 1e6,
+        mean_ms: latency.mean() / 1e6,
+    }
+}
+
+fn window((begin, length): (Duration, Duration), latency: &Histogram<u64>, failed: u64) -> Window {
+    let seconds = length.as_secs_f64();
+    Window {
+        elapsed_seconds: (begin + length).as_secs_f64(),
+        window_seconds: seconds,
+        successful: latency.len(),
+        failed,
+        requests_per_second: latency.len() as f64 / seconds,
+        min_ms: if latency.is_empty() { 0.0 } else { latency.min() as f64 / 1e6 },
+        mean_ms: latency.mean() / 1e6,
+        median_ms: at(latency, 0.5),
+        p95_ms: at(latency, 0.95),
+        p99_ms: at(latency, 0.99),
+        p999_ms: at(latency, 0.999),
+        max_ms: latency.max() as f64 / 1e6,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::series::{Failure, FailureKind};
     use super::*;
+
+    fn grid(interval_ms: u64, measured_ms: u64) -> Grid {
+        Grid { interval: Duration::from_millis(interval_ms), measured: Duration::from_millis(measured_ms) }
+    }
 
     #[test]
     fn merged_counts_are_the_counts_of_all() {
-        let (mut one, mut two, mut all) = (Stats::default(), Stats::default(), Stats::default());
+        let grid = grid(500, 2000);
+        let (mut one, mut two, mut all) = (Stats::new(grid), Stats::new(grid), Stats::new(grid));
+        let get = || Series { operation: Operation::Get, failure: None };
         for index in 1..=1000_u64 {
-            let latency = Duration::from_micros(index * 10);
+            let (ended, latency) = (Duration::from_millis(index * 2 - 1), Duration::from_micros(index * 10));
             let part = if index % 3 == 0 { &mut one } else { &mut two };
-            let (ended, measured) = (Duration::from_millis(index * 2 - 1), Duration::from_secs(2));
-            part.success(Operation::Get, latency, 100, ended, measured);
-            all.success(Operation::Get, latency, 100, ended, measured);
+            part.add(get(), ended, latency, 100);
+            all.add(get(), ended, latency, 100);
         }
-        two.error(Operation::Put, "503 SlowDown");
-        all.error(Operation::Put, "503 SlowDown");
+        let failure = Failure { kind: FailureKind::Refused, what: "503 SlowDown".to_owned() };
+        for stats in [&mut two, &mut all] {
+            let series = Series { operation: Operation::Put, failure: Some(failure.clone()) };
+            stats.add(series, Duration::from_millis(700), Duration::from_secs(1), 0);
+        }
         for late in [&mut one, &mut all] {
-            late.success(Operation::Get, Duration::from_secs(3), 100, Duration::from_secs(4), Duration::from_secs(2));
+            late.add(get(), Duration::from_secs(4), Duration::from_secs(3), 100);
         }
         one.merge(&two);
-        assert_eq!(one.rows(2.0), all.rows(2.0));
-        assert_eq!((one.errors(), one.per_second(2)), (all.errors(), all.per_second(2)));
-        let row = &one.rows(2.0)[0];
-        assert_eq!((row.requests, row.requests_per_second), (1001, 500.0));
+        assert_eq!(one.rows(), all.rows());
+        assert_eq!((one.failures(), one.timelines()), (all.failures(), all.timelines()));
+        let rows = one.rows();
+        let names: Vec<_> = rows.iter().map(|row| (row.operation, row.requests, row.failed)).collect();
+        assert_eq!(names, [("put", 0, 1), ("get", 1001, 0), ("all", 1001, 1)]);
+        let row = &rows[1];
+        assert_eq!((row.requests_per_second, row.megabytes_per_second), (500.0, 0.05));
         assert!((row.p50_ms - 5.0).abs() < 0.02 && (row.p99_ms - 9.91).abs() < 0.02 && row.max_ms >= 3000.0, "{row:?}");
+        let windows = &one.timelines()[2].windows;
+        assert_eq!(windows.iter().map(|window| window.failed).collect::<Vec<_>>(), [0, 1, 0, 0]);
+        assert_eq!(windows.iter().map(|window| window.successful).sum::<u64>(), 1000);
+        let failures = one.failures();
+        assert_eq!((failures.len(), failures[0].kind, failures[0].count), (1, "refused", 1));
+    }
+
+    #[test]
+    fn every_moment_is_in_one_interval() {
+        for (interval, measured) in [(1000, 10_000), (3000, 10_000), (1000, 500), (700, 1500)] {
+            let grid = grid(interval, measured);
+            let mut covered = Duration::ZERO;
+            for index in 0..grid.count() + 3 {
+                let (begin, length) = grid.bounds(index);
+                assert_eq!(begin, covered, "{interval} of {measured}");
+                assert_eq!((grid.place(begin), grid.place(begin + length - Duration::from_nanos(1))), (index, index));
+                covered = begin + length;
+            }
+        }
     }
 }

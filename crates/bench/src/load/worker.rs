@@ -10,20 +10,22 @@ use std::time::Duration;
 
 use margay_env::Clock;
 
+use super::content::Content;
+use super::distribution::Chooser;
+use super::mix::Operation;
+use super::pace::Pacer;
+use super::preset::Workload;
+use super::series::{Failure, Series};
+use super::sizes::Sizes;
+use super::stats::Stats;
 use crate::client::{Client, ListQuery};
 use crate::connection::Connection;
 use crate::error::BenchError;
-use crate::load::args::{Mix, Operation, SizeRange};
-use crate::load::content::Content;
-use crate::load::pace::Pacer;
-use crate::load::stats::Stats;
 use crate::random::{Rng, mix};
 use crate::sign::{PayloadHash, Scheme};
 use crate::stop::Stop;
 use crate::target::Target;
 
-/// A request without an answer for this long, in seconds, is given up and its connection dropped.
-const ANSWER_SECONDS_MAX: u64 = 60;
 /// Pause after a failed connection, in milliseconds, so that a dead server is not hammered.
 const RECONNECT_MS: u64 = 100;
 /// Keys of its own that a worker remembers to delete.
@@ -38,14 +40,12 @@ pub(super) struct Job {
     pub(super) bucket: String,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) stop: Stop,
-    pub(super) mix: Mix,
-    pub(super) size: SizeRange,
-    pub(super) keys: u64,
-    pub(super) overwrite: bool,
+    pub(super) workload: Workload,
     pub(super) hashed: bool,
     pub(super) anonymous: bool,
-    pub(super) verify: bool,
     pub(super) seed: u64,
+    /// A request without an answer for this long is given up and its connection dropped.
+    pub(super) timeout_seconds: u64,
     pub(super) content: Content,
     /// When the measured time begins, on the monotonic clock.
     pub(super) begin: Duration,
@@ -58,15 +58,14 @@ pub(super) fn prepared_key(index: u64) -> String {
     format!("k/{index:08}")
 }
 
+/// The size of an object made beforehand.
+pub(super) fn prepared_size(sizes: &Sizes, seed: u64, index: u64) -> u64 {
+    sizes.draw(&mut Rng::new(mix(index ^ seed)))
+}
+
 impl Job {
     fn end(&self) -> Duration {
         self.begin + self.measured
-    }
-
-    /// The size of an object made beforehand.
-    pub(super) fn prepared_size(&self, index: u64) -> u64 {
-        let range = self.size.most - self.size.least + 1;
-        self.size.least + mix(index ^ self.seed) % range
     }
 
     fn client(&self) -> Client {
@@ -80,7 +79,8 @@ struct Worker {
     job: Arc<Job>,
     client: Client,
     rng: Rng,
-    number: usize,
+    chooser: Chooser,
+    number: u64,
     /// PUTs so far; makes keys and stamps that no one else makes.
     puts: u64,
     /// Keys that this worker made and has not deleted.
@@ -88,22 +88,22 @@ struct Worker {
 }
 
 /// Works until the time is over and counts into `stats`.
-pub(super) async fn run(job: Arc<Job>, number: usize, stats: Arc<Mutex<Stats>>) {
-    let rng = Rng::new(mix(job.seed) ^ mix(number as u64 + 1));
-    let mut worker = Worker { client: job.client(), rng, number, puts: 0, own: Vec::new(), job };
+pub(super) async fn run(job: Arc<Job>, number: u64, stats: Arc<Mutex<Stats>>) {
+    let rng = Rng::new(mix(job.seed) ^ mix(number + 1));
+    let Workload { distribution, keys, connections, .. } = job.workload;
+    let chooser = Chooser::new(distribution, keys, number, connections);
+    let mut worker = Worker { client: job.client(), rng, chooser, number, puts: 0, own: Vec::new(), job };
     while let Some(due) = worker.next_due().await {
         let operation = worker.choose();
         let outcome = worker.perform(operation).await;
         let now = worker.job.clock.monotonic();
         if due >= worker.job.begin {
+            let (failure, bytes) = match &outcome {
+                Ok(bytes) => (None, *bytes),
+                Err(error) => (Some(Failure::of(error)), 0),
+            };
             let mut stats = stats.lock().expect("no holder panics");
-            match &outcome {
-                Ok(bytes) => {
-                    let (ended, measured) = (now - worker.job.begin, worker.job.measured);
-                    stats.success(operation, now - due, *bytes, ended, measured);
-                }
-                Err(error) => stats.error(operation, &error.kind()),
-            }
+            stats.add(Series { operation, failure }, now - worker.job.begin, now - due, bytes);
         }
         if let Err(BenchError::Connect { .. }) = outcome {
             tokio::time::sleep(Duration::from_millis(RECONNECT_MS)).await;
@@ -132,8 +132,8 @@ impl Worker {
     }
 
     fn choose(&mut self) -> Operation {
-        let number = self.rng.below(self.job.mix.total());
-        match self.job.mix.pick(number) {
+        let number = self.rng.below(self.job.workload.mix.total());
+        match self.job.workload.mix.pick(number) {
             // With nothing left to delete the worker makes something.
             Operation::Delete if self.own.is_empty() => Operation::Put,
             operation => operation,
@@ -142,7 +142,8 @@ impl Worker {
 
     /// Does one request; gives the bytes of its body, either way.
     async fn perform(&mut self, operation: Operation) -> Result<u64, BenchError> {
-        let limit = Duration::from_secs(ANSWER_SECONDS_MAX);
+        let seconds = self.job.timeout_seconds;
+        let limit = Duration::from_secs(seconds);
         let outcome = match operation {
             Operation::Put => tokio::time::timeout(limit, self.put()).await,
             Operation::Get => tokio::time::timeout(limit, self.get()).await,
@@ -153,26 +154,25 @@ impl Worker {
         outcome.unwrap_or_else(|_| {
             // The answer may still come; on a new connection it cannot be taken for another one.
             self.client = self.job.client();
-            Err(nonsense(operation, format!("no answer within {ANSWER_SECONDS_MAX} s")))
+            Err(BenchError::Timeout { request: operation.name().to_owned(), seconds })
         })
     }
 
     fn some_key(&mut self) -> String {
-        prepared_key(self.rng.below(self.job.keys))
+        prepared_key(self.chooser.next(&mut self.rng))
     }
 
     async fn put(&mut self) -> Result<u64, BenchError> {
-        let range = self.job.size.most - self.job.size.least + 1;
-        let length = self.job.size.least + self.rng.below(range);
+        let length = self.job.workload.sizes.draw(&mut self.rng);
         self.puts += 1;
-        let key = match self.job.overwrite {
+        let key = match self.job.workload.overwrite {
             true => self.some_key(),
             false => format!("w{:05}/{:09}", self.number, self.puts),
         };
-        let stamp = mix(self.number as u64 + 1) ^ self.puts;
+        let stamp = mix(self.number + 1) ^ self.puts;
         let (body, hash) = self.job.content.body(&key, length, stamp, self.job.hashed && !self.job.anonymous);
         self.client.put(&self.job.bucket, &key, body, hash, None).await?;
-        if !self.job.overwrite && self.own.len() < OWN_KEYS_MAX {
+        if !self.job.workload.overwrite && self.own.len() < OWN_KEYS_MAX {
             self.own.push(key);
         }
         Ok(length)
@@ -182,7 +182,7 @@ impl Worker {
         let key = self.some_key();
         let hash = if self.job.hashed { PayloadHash::of(b"") } else { PayloadHash::Unsigned };
         let (info, mut body) = self.client.get(&self.job.bucket, &key, hash).await?;
-        let mut check = self.job.verify.then(|| self.job.content.check(&key, info.size));
+        let mut check = self.job.workload.verify.then(|| self.job.content.check(&key, info.size));
         let mut bytes = 0;
         while let Some(chunk) = self.client.next_chunk(&mut body).await? {
             bytes += chunk.len() as u64;
@@ -190,9 +190,10 @@ impl Worker {
                 check.feed(&chunk);
             }
         }
-        let size = self.job.size;
-        let right = check.is_none_or(|check| check.finish() && (size.least..=size.most).contains(&bytes));
-        if right { Ok(bytes) } else { Err(nonsense(Operation::Get, "wrong content".to_owned())) }
+        match check.is_none_or(|check| check.finish() && self.job.workload.sizes.hold(bytes)) {
+            true => Ok(bytes),
+            false => Err(BenchError::Nonsense { request: format!("GET {key}"), reason: "wrong content".to_owned() }),
+        }
     }
 
     async fn head(&mut self) -> Result<u64, BenchError> {
@@ -211,8 +212,4 @@ impl Worker {
         let key = self.own.pop().expect("chosen only with a key to delete");
         self.client.delete(&self.job.bucket, &key).await.map(|()| 0)
     }
-}
-
-fn nonsense(operation: Operation, reason: String) -> BenchError {
-    BenchError::Nonsense { request: operation.name().to_owned(), reason }
 }

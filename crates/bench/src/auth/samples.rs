@@ -6,9 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use crate::summary::ms;
+use crate::windows::Window;
 
 #[derive(Clone, Copy, Debug)]
 struct Sample {
@@ -66,7 +65,7 @@ impl Samples {
     /// The whole case as one interval.
     pub(super) fn whole(&self) -> Window {
         let latencies = self.successes.iter().map(|sample| sample.latency_us).collect();
-        Window::of(self.end_us(), self.end_us(), latencies, self.failed_us.len() as u64)
+        window(self.end_us(), self.end_us(), latencies, self.failed_us.len() as u64)
     }
 
     /// One entry per interval; the last one is as long as the case still ran.
@@ -88,58 +87,37 @@ impl Samples {
         windows
             .map(|(index, (latencies, failed))| {
                 let elapsed = end.min((index as u64 + 1) * interval);
-                Window::of(elapsed, elapsed - index as u64 * interval, latencies, failed)
+                window(elapsed, elapsed - index as u64 * interval, latencies, failed)
             })
             .collect()
     }
 }
 
-/// What happened in a stretch of time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Window {
-    /// Its end, in seconds from the beginning of the case.
-    pub elapsed_seconds: f64,
-    /// Its length.
-    pub window_seconds: f64,
-    pub successful: u64,
-    pub failed: u64,
-    /// Successful ones only, as are the latencies.
-    pub requests_per_second: f64,
-    pub min_ms: f64,
-    pub mean_ms: f64,
-    pub median_ms: f64,
-    pub p95_ms: f64,
-    pub p99_ms: f64,
-    pub p999_ms: f64,
-    pub max_ms: f64,
-}
-
-impl Window {
-    fn of(elapsed_us: u64, window_us: u64, mut latencies: Vec<u64>, failed: u64) -> Window {
-        latencies.sort_unstable();
-        let count = latencies.len();
-        let to_ms = |us: u64| ms(Duration::from_micros(us));
-        // The smallest latency that this share of all requests did not exceed.
-        let at = |per_mille: usize| {
-            let rank = (count * per_mille).div_ceil(1000).max(1);
-            latencies.get(rank - 1).map_or(0.0, |&us| to_ms(us))
-        };
-        let window_seconds = window_us as f64 / 1e6;
-        let sum: u64 = latencies.iter().sum();
-        Window {
-            elapsed_seconds: elapsed_us as f64 / 1e6,
-            window_seconds,
-            successful: count as u64,
-            failed,
-            requests_per_second: if window_us == 0 { 0.0 } else { count as f64 / window_seconds },
-            min_ms: latencies.first().map_or(0.0, |&us| to_ms(us)),
-            mean_ms: if count == 0 { 0.0 } else { sum as f64 / count as f64 / 1e3 },
-            median_ms: at(500),
-            p95_ms: at(950),
-            p99_ms: at(990),
-            p999_ms: at(999),
-            max_ms: at(1000),
-        }
+/// A stretch of time that ended `elapsed_us` after the beginning and took `window_us`.
+fn window(elapsed_us: u64, window_us: u64, mut latencies: Vec<u64>, failed: u64) -> Window {
+    latencies.sort_unstable();
+    let count = latencies.len();
+    let to_ms = |us: u64| ms(Duration::from_micros(us));
+    // The smallest latency that this share of all requests did not exceed.
+    let at = |per_mille: usize| {
+        let rank = (count * per_mille).div_ceil(1000).max(1);
+        latencies.get(rank - 1).map_or(0.0, |&us| to_ms(us))
+    };
+    let window_seconds = window_us as f64 / 1e6;
+    let sum: u64 = latencies.iter().sum();
+    Window {
+        elapsed_seconds: elapsed_us as f64 / 1e6,
+        window_seconds,
+        successful: count as u64,
+        failed,
+        requests_per_second: if window_us == 0 { 0.0 } else { count as f64 / window_seconds },
+        min_ms: latencies.first().map_or(0.0, |&us| to_ms(us)),
+        mean_ms: if count == 0 { 0.0 } else { sum as f64 / count as f64 / 1e3 },
+        median_ms: at(500),
+        p95_ms: at(950),
+        p99_ms: at(990),
+        p999_ms: at(999),
+        max_ms: at(1000),
     }
 }
 
