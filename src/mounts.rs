@@ -237,18 +237,18 @@ fn add_view(place: &mut Place, wish: &MountWish) -> Result<(), String> {
     let Some(view) = place.views.iter().find(|view| wish.prefix.starts_with(&view.prefix)).cloned() else {
         return refuse("a second mount must lie inside the first: unmount that one, or mount the bucket itself first");
     };
-    let mut from = view.path.clone();
+    let mut below = PathBuf::new();
     for name in wish.prefix[view.prefix.len()..].split_terminator('/') {
         use std::os::unix::ffi::OsStringExt;
         let mut bytes = Vec::new();
         names::shown(name, false, &mut bytes);
-        from.push(std::ffi::OsString::from_vec(bytes));
+        below.push(std::ffi::OsString::from_vec(bytes));
     }
     let read_only = wish.choice.read_only && !place.wish.choice.read_only;
-    if let Err(error) = mount_point::bind(&from, &wish.path, read_only) {
+    if let Err(error) = mount_point::bind(&view.path, &below, &wish.path, read_only) {
         return refuse(&format!("showing it a second time (a bind mount) failed: {error}"));
     }
-    tracing::info!(path = %wish.path.display(), from = %from.display(), "mounted as a view");
+    tracing::info!(path = %wish.path.display(), from = %view.path.join(&below).display(), "mounted as a view");
     place.views.push(View { path: wish.path.clone(), prefix: wish.prefix.clone(), read_only: wish.choice.read_only });
     Ok(())
 }

@@ -287,3 +287,33 @@ fn mounts_come_and_go_by_command() {
     assert!(!world.command(&["unmount", second]).status.success());
     assert!(!world.command(&["mount", "No_Bucket", second]).status.success());
 }
+
+#[test]
+fn a_view_shows_nothing_but_its_mount() {
+    if cannot_mount() {
+        return;
+    }
+    let world = World::new();
+    let second = world.folder.path().join("second");
+    let view = |what: &str| world.command(&["mount", what, second.to_str().unwrap(), "-o", "ro"]).status.success();
+    // Whoever writes in the mount must not choose what root shows.
+    std::os::unix::fs::symlink(world.data(), world.at("data")).unwrap();
+    std::os::unix::fs::symlink("..", world.at("up")).unwrap();
+    assert!(!view("demo/data") && !view("demo/up") && !view("demo/up/data") && !view("demo/.."));
+    fs::create_dir_all(world.at("inner/deep")).unwrap();
+    assert!(view("demo/inner"));
+    assert_eq!(names(&second), ["deep"]);
+    let mounted = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = mounted.lines().find(|line| line.contains(second.to_str().unwrap())).unwrap();
+    for flag in ["ro", "nosuid", "nodev"] {
+        assert!(line.split(' ').nth(5).unwrap().split(',').any(|word| word == flag), "{line}");
+    }
+    // Neither names nor links of one place reach the other.
+    fs::write(world.at("file"), "").unwrap();
+    for error in [
+        fs::rename(world.at("file"), second.join("file")).unwrap_err(),
+        fs::hard_link(world.at("file"), second.join("file")).unwrap_err(),
+    ] {
+        assert!(matches!(error.kind(), ErrorKind::CrossesDevices | ErrorKind::ReadOnlyFilesystem), "{error}");
+    }
+}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The POSIX door of the real binary: both doors against each other, and the mount against a directory of this
-# machine, also after kill -9; what it must survive; how it is asked for.
+# machine, also after kill -9; what it must survive; how it is asked for; that it shows nothing but its bucket.
 # Usage: tests/mount/run.sh [CHANGES [CALLS [KILL_CALLS]]]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -18,3 +18,4 @@ run mirror --operations "$calls"
 run mirror --operations "$kill_calls" --kill-every 150
 tests/mount/survive.sh
 tests/mount/options.sh
+unshare --mount --propagation private python3 tests/mount/isolation.py

@@ -253,7 +253,7 @@ impl Operations for Empty {
     fn set_xattr(&self, _: Caller, _: Node, _: &[u8], _: &[u8], _: i32) -> Answer<()> {
         Ok(())
     }
-    fn list_xattrs(&self, _: Node) -> Answer<Vec<u8>> {
+    fn list_xattrs(&self, _: Caller, _: Node) -> Answer<Vec<u8>> {
         Ok(Vec::new())
     }
     fn remove_xattr(&self, _: Node, _: &[u8]) -> Answer<()> {

@@ -3,13 +3,16 @@
 //! Why:        the transport only makes mounts; a mount whose server died, a second view of one and its read-ahead are
 //!             the kernel's own calls.
 //! Invariants: B1 without the right to unmount, fusermount3 is asked, as every FUSE program does.
+//!             B2 a second view shows a directory of the mount itself, whatever is written in it.
 //! Not here:   the conversation with the kernel (session).
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use margay_env::{Env, OpenMode};
+use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -117,11 +120,22 @@ pub fn helper() -> Option<PathBuf> {
         .find(|path| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok())
 }
 
-/// Shows a mounted directory at a second place; root only.
-pub fn bind(from: &Path, to: &Path, read_only: bool) -> io::Result<()> {
-    rustix::mount::mount_bind(from, to)?;
+/// Shows a directory below a mount at a second place; root only. Neither a symbolic link nor something mounted below
+/// leads out of the mount: whoever writes in it must not choose what root shows.
+pub fn bind(mount: &Path, below: &Path, to: &Path, read_only: bool) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mount = rustix::fs::open(mount, flags, Mode::empty())?;
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+    let from = rustix::fs::openat2(&mount, below, flags, Mode::empty(), within)?;
+    rustix::mount::mount_bind(format!("/proc/self/fd/{}", from.as_raw_fd()), to)?;
     if read_only {
-        rustix::mount::mount_remount(to, MountFlags::BIND | MountFlags::RDONLY, "")?;
+        // The new flags replace all that there were.
+        let kept = rustix::fs::fstatvfs(&mount)?.f_flag;
+        let mut flags = MountFlags::BIND | MountFlags::RDONLY;
+        flags.set(MountFlags::NOSUID, kept.contains(StatVfsMountFlags::NOSUID));
+        flags.set(MountFlags::NODEV, kept.contains(StatVfsMountFlags::NODEV));
+        rustix::mount::mount_remount(to, flags, "")?;
     }
     Ok(())
 }

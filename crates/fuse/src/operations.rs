@@ -140,8 +140,8 @@ impl Operations for Door {
     fn set_xattr(&self, caller: Caller, node: Node, name: &[u8], value: &[u8], flags: i32) -> Answer<()> {
         self.do_set_xattr(caller, node, name, value, flags)
     }
-    fn list_xattrs(&self, node: Node) -> Answer<Vec<u8>> {
-        answer(self.mount.list_xattrs(self.ino(node)))
+    fn list_xattrs(&self, caller: Caller, node: Node) -> Answer<Vec<u8>> {
+        self.do_list_xattrs(caller, node)
     }
     fn remove_xattr(&self, node: Node, name: &[u8]) -> Answer<()> {
         answer(self.mount.remove_xattr(self.ino(node), name))

@@ -114,7 +114,7 @@ pub trait Operations: Send + Sync + Debug + 'static {
     fn get_xattr(&self, node: Node, name: &[u8]) -> Answer<Bytes>;
     /// `flags` are those of setxattr.
     fn set_xattr(&self, caller: Caller, node: Node, name: &[u8], value: &[u8], flags: i32) -> Answer<()>;
-    fn list_xattrs(&self, node: Node) -> Answer<Vec<u8>>;
+    fn list_xattrs(&self, caller: Caller, node: Node) -> Answer<Vec<u8>>;
     fn remove_xattr(&self, node: Node, name: &[u8]) -> Answer<()>;
     fn statistics(&self) -> Answer<Statistics>;
 }

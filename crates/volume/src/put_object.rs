@@ -17,7 +17,7 @@ use crate::open::Volume;
 use crate::paths::{Done, Walk, split};
 use crate::place::{self, Placed};
 use crate::record::FileEntry;
-use crate::record::entry::{EMPTY_ETAG, MODE_RIGHTS, MODE_SYMLINK};
+use crate::record::entry::{EMPTY_ETAG, MODE_RIGHTS, MODE_SET_IDS, MODE_SYMLINK};
 use crate::seen::Seen;
 use crate::upload::Staged;
 use crate::versioned_key::VersionedKey;
@@ -97,14 +97,14 @@ impl Volume {
     }
 
     /// Gives a new object what it takes over from the file in whose place it comes: owner, rights and access list. A
-    /// symbolic link has no rights of its own.
+    /// symbolic link has no rights of its own; a program's set-id bits vouched for the old bytes only.
     pub(crate) fn bequeath(&self, draft: &mut Draft, current: &Current<'_>, new: &mut FileEntry) -> Result<(), Error> {
         let Some(Located { file: old, .. }) = &current.file else { return Ok(()) };
         (new.uid, new.gid) = (old.uid, old.gid);
         if old.kind() == MODE_SYMLINK {
             return Ok(());
         }
-        new.mode = old.mode & MODE_RIGHTS;
+        new.mode = old.mode & MODE_RIGHTS & !MODE_SET_IDS;
         // With a list, the rights of the group are the most that the list gives: without it they would be the group's.
         if old.xattrs
             && let Some(row) = self.engine.get(&key::xattr(old.ino, ACCESS_LIST))?.value

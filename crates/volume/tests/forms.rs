@@ -293,7 +293,7 @@ fn other_kinds_of_files_are_objects_that_say_so() {
     for (kind, mode, device, body) in kinds {
         world.put("b", kind, body.as_bytes()).unwrap();
         rows::change(&world.engine, "b", kind, |raw| {
-            (raw.mode, raw.uid, raw.gid) = (mode | 0o4711, 7, 8);
+            (raw.mode, raw.uid, raw.gid) = (mode | 0o6711, 7, 8);
             if device != 0 {
                 raw.set_device(device);
             }
@@ -312,7 +312,7 @@ fn other_kinds_of_files_are_objects_that_say_so() {
         assert!(world.delete("b", "copy").unwrap());
         world.put("b", kind, b"plain").unwrap();
         let plain = rows::file(&world.engine, "b", kind).1;
-        let mode = if kind == "symlink" { 0o644 } else { 0o4711 };
+        let mode = if kind == "symlink" { 0o644 } else { 0o711 };
         assert_eq!((plain.mode, plain.uid, plain.gid, told(kind)), (mode, 7, 8, Vec::new()));
     }
     clean(&world);

@@ -34,6 +34,16 @@ impl Door {
         answer(self.mount.set_xattr(self.ino(node), name, value, how, kill))
     }
 
+    /// Names in `trusted.` are there for root only; the kernel hides the values, but not the names.
+    pub(super) fn do_list_xattrs(&self, caller: Caller, node: Node) -> Answer<Vec<u8>> {
+        let names = answer(self.mount.list_xattrs(self.ino(node)))?;
+        if caller.uid == 0 {
+            return Ok(names);
+        }
+        let shown = names.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(b"trusted."));
+        Ok(shown.flatten().copied().collect())
+    }
+
     /// Whether a file loses set-group-id when this caller sets its ACL: he is neither root nor in its group. fuser does
     /// not hand on the kernel's own answer (FUSE_SETXATTR_ACL_KILL_SGID).
     fn loses_set_group_id(&self, caller: Caller, node: Node) -> Answer<bool> {

@@ -387,8 +387,9 @@ impl<O: Operations> Filesystem for Adapter<O> {
         xattr(reply, size, answer);
     }
 
-    fn listxattr(&self, _: &fuser::Request, node: INodeNo, size: u32, reply: ReplyXattr) {
-        xattr(reply, size, self.call(Request::ListXattrs, |operations| operations.list_xattrs(node.0)));
+    fn listxattr(&self, request: &fuser::Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+        let answer = self.call(Request::ListXattrs, |operations| operations.list_xattrs(caller(request), node.0));
+        xattr(reply, size, answer);
     }
 
     fn removexattr(&self, _: &fuser::Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {

@@ -54,6 +54,8 @@ pub(crate) const MODE_CHAR: u32 = 0o020_000;
 pub(crate) const MODE_FIFO: u32 = 0o010_000;
 /// The bits of a mode that `chmod` changes.
 pub(crate) const MODE_RIGHTS: u32 = 0o7777;
+/// Of these, what gives a program the rights of its owner or group.
+pub(crate) const MODE_SET_IDS: u32 = 0o6000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileEntry {
