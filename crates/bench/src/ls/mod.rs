@@ -2,9 +2,11 @@
 //!
 //! Why:      the first complaint about self-hosted object stores is a slow `ls`; the sizes and the five runs are
 //!           those of a published LeoFS measurement, so the tables can be laid side by side.
-//! Not here: the parts themselves: `s3cmd` (the whole command), `pages` (single pages), `deleted` (after deletes).
+//! Not here: the parts themselves: `s3cmd` (the whole command), `pages` (single pages), `deleted` (after deletes),
+//!           `mounts` (directories instead of a server).
 
 mod deleted;
+pub(crate) mod mounts;
 mod pages;
 mod s3cmd;
 mod show;
@@ -38,7 +40,10 @@ const PREFIX_KEYS_MAX: u64 = 100_000_000;
   margay bench ls
   margay bench ls --keys 10000 --runs 3 --json
   margay bench ls --keys '' --growth 10000,1000000 --check
-  margay bench ls --keys '' --deleted --report results/")]
+  margay bench ls --keys '' --deleted --report results/
+  margay bench ls --mounts /mnt/margay
+  margay bench ls --mounts /mnt/1 /mnt/2 /mnt/3 --total 100000,500000,1000000 --report results/
+  margay bench ls --mounts /mnt/1 --mount-command 's3fs bucket {} -o url=http://127.0.0.1:9000'")]
 pub struct LsArgs {
     #[command(flatten)]
     pub frame: FrameArgs,
@@ -66,6 +71,8 @@ pub struct LsArgs {
     /// Exit with 4 when a page takes over 2 ms, grows over 1.3x, or deletes cost over 2x
     #[arg(long)]
     pub check: bool,
+    #[command(flatten)]
+    pub mounts: mounts::MountsArgs,
 }
 
 /// A list of prefix sizes.
@@ -107,6 +114,9 @@ impl Report for LsReport {
 
 /// Runs the benchmark and prints its report. Builds a tokio runtime: call it from a plain thread.
 pub fn run(args: &LsArgs, found: Option<Credentials>) -> Result<(), BenchError> {
+    if !args.mounts.directories.is_empty() {
+        return mounts::run(args);
+    }
     let report = frame::run(&args.frame, found, async |scratch: &Scratch| measure(args, scratch).await)?;
     if args.check && !report.missed.is_empty() {
         return Err(BenchError::Missed(report.missed.join("; ")));

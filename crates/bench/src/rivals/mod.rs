@@ -10,7 +10,7 @@
 
 mod file;
 pub mod list;
-mod mounts;
+pub(crate) mod mounts;
 mod placeholders;
 mod process;
 mod running;

@@ -19,7 +19,7 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 /// For what uses a mount to let go of it.
 const BUSY_TIME: Duration = Duration::from_secs(10);
 
-pub(super) fn is_mounted(path: &Path) -> bool {
+pub(crate) fn is_mounted(path: &Path) -> bool {
     fs::read(MOUNTS).unwrap_or_default().split(|&byte| byte == b'\n').any(|line| mount_point(line) == path.as_os_str())
 }
 
@@ -44,7 +44,7 @@ fn mount_point(line: &[u8]) -> std::ffi::OsString {
 }
 
 /// Unmounts, if it is a mount; whether it is none afterwards.
-pub(super) fn unmount(env: &Env, path: &Path) -> bool {
+pub(crate) fn unmount(env: &Env, path: &Path) -> bool {
     let began = env.clock.monotonic();
     while is_mounted(path) && env.clock.monotonic() - began < BUSY_TIME {
         if !run("umount", &[], path) && !run("fusermount3", &["-u"], path) {
@@ -55,7 +55,7 @@ pub(super) fn unmount(env: &Env, path: &Path) -> bool {
 }
 
 /// Unmounts whatever still uses it; whether it is no mount afterwards.
-pub(super) fn detach(path: &Path) -> bool {
+pub(crate) fn detach(path: &Path) -> bool {
     if is_mounted(path) {
         let _ = run("umount", &["-l"], path) || run("fusermount3", &["-uz"], path);
     }
