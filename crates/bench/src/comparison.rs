@@ -132,6 +132,24 @@ pub(crate) fn rows(clients: usize, entrants: &[Entrant]) -> Vec<Row> {
     phases.iter().flat_map(|phase| entrants.iter().map(|entrant| row(phase, entrant))).collect()
 }
 
+/// A line for each rival: what it is, or why it was left out; an empty line before them.
+pub(crate) fn who(rivals: &[RivalFacts], absent: &[Absent]) -> String {
+    let mut out = String::new();
+    if !rivals.is_empty() || !absent.is_empty() {
+        out.push('\n');
+    }
+    for RivalFacts { name, title, version, store, failure } in rivals {
+        let version = version.as_ref().map(|version| format!(" ({version})")).unwrap_or_default();
+        let store = store.as_ref().map(|store| format!(", data in {store}")).unwrap_or_default();
+        let failure = failure.as_ref().map(|failure| format!("; failed: {failure}")).unwrap_or_default();
+        out.push_str(&format!("  {name}: {title}{version}{store}{failure}\n"));
+    }
+    for Absent { name, reason } in absent {
+        out.push_str(&format!("  {name}: left out, {reason}\n"));
+    }
+    out
+}
+
 impl Comparison {
     pub(crate) fn table(&self) -> Table {
         let mut table = Table::new(&["clients", "phase", "name", "median", "unit", "of the first", "spread"]);
@@ -162,18 +180,7 @@ impl Comparison {
     pub(crate) fn text(&self) -> String {
         let mut out = format!("margay bench {}: {}, medians of {}\n\n", self.benchmark, self.title, self.rounds);
         out.push_str(&self.table().text());
-        if !self.rivals.is_empty() || !self.absent.is_empty() {
-            out.push('\n');
-        }
-        for RivalFacts { name, title, version, store, failure } in &self.rivals {
-            let version = version.as_ref().map(|version| format!(" ({version})")).unwrap_or_default();
-            let store = store.as_ref().map(|store| format!(", data in {store}")).unwrap_or_default();
-            let failure = failure.as_ref().map(|failure| format!("; failed: {failure}")).unwrap_or_default();
-            out.push_str(&format!("  {name}: {title}{version}{store}{failure}\n"));
-        }
-        for Absent { name, reason } in &self.absent {
-            out.push_str(&format!("  {name}: left out, {reason}\n"));
-        }
+        out.push_str(&who(&self.rivals, &self.absent));
         out
     }
 

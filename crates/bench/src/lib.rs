@@ -24,6 +24,7 @@ pub mod goofys;
 mod jobs;
 mod kernel_caches;
 pub mod load;
+mod log_chart;
 pub mod ls;
 pub mod mdtest;
 pub mod payload;

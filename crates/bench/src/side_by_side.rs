@@ -128,17 +128,29 @@ fn failed(path: &Path, source: io::Error) -> BenchError {
 /// Measures, and shows the report; builds a runtime for the signals only.
 pub(crate) fn run(args: &SideBySideArgs, suite: &Suite<'_>) -> Result<(), BenchError> {
     let env = Env::real();
-    let name = crate::scratch::bucket_name(&env);
+    let comparison = with_rivals(args, &env, |rivals, name, stop| measure(args, suite, rivals, &env, name, stop))?;
+    show(&env, args, &comparison)
+}
+
+/// Starts the rivals, and measures with them and the name of a directory to make in each.
+pub(crate) fn with_rivals<T>(
+    args: &SideBySideArgs,
+    env: &Env,
+    measure: impl FnOnce(Rivals, &str, &Stop) -> Result<T, BenchError>,
+) -> Result<T, BenchError> {
+    let name = crate::scratch::bucket_name(env);
     let work = rivals::work_directory(&args.rivals)?;
     let mut left_behind = format!("{name} in the directories measured");
     if let Some(work) = &work {
         left_behind += &format!(", and the rivals of {}", work.path().display());
     }
-    let comparison = Stop::heard(left_behind, |stop| {
-        let rivals = Rivals::start(&args.rivals, Gives::Directory, work, &env, stop)?;
-        measure(args, suite, rivals, &env, &name, stop)
-    })?;
-    show(&env, args, &comparison)
+    Stop::heard(left_behind, |stop| {
+        let rivals = Rivals::start(&args.rivals, Gives::Directory, work, env, stop)?;
+        if args.directories.is_empty() && rivals.running.is_empty() {
+            return Err(BenchError::Usage("none of the rivals can run here".to_owned()));
+        }
+        measure(rivals, &name, stop)
+    })
 }
 
 fn measure(
@@ -151,9 +163,6 @@ fn measure(
 ) -> Result<Comparison, BenchError> {
     let given = args.directories.iter().map(|directory| directory.display().to_string());
     let names: Vec<String> = given.chain(rivals.running.iter().map(|rival| rival.name.clone())).collect();
-    if names.is_empty() {
-        return Err(BenchError::Usage("none of the rivals can run here".to_owned()));
-    }
     let mut failures: Vec<Option<String>> = vec![None; names.len()];
     let mut rows = Vec::new();
     for clients in suite.clients {

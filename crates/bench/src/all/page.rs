@@ -10,6 +10,7 @@ use margay_env::Timestamp;
 
 use super::{Done, failed, machine};
 use crate::error::BenchError;
+use crate::{dirops, ls};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
@@ -30,7 +31,7 @@ struct Cited {
     rows: &'static [&'static [&'static str]],
 }
 
-const CITED: [Cited; 3] = [
+const CITED: [Cited; 5] = [
     Cited {
         suite: "mdtest",
         note: "Cited, other hardware, a far S3: TigrisFS' own table (mdtest -b 6 -I 8 -z 4), per second.",
@@ -47,6 +48,18 @@ const CITED: [Cited; 3] = [
             &["tree creation", "3896", "4364", "1667", "25"],
             &["tree removal", "6866", "7338", "1799", "19"],
         ],
+    },
+    Cited {
+        suite: "ls-mounts",
+        note: ls::mounts::cited::NOTE,
+        columns: ls::mounts::cited::COLUMNS,
+        rows: ls::mounts::cited::ROWS,
+    },
+    Cited {
+        suite: "dirops-curve",
+        note: dirops::cited::NOTE,
+        columns: dirops::cited::COLUMNS,
+        rows: dirops::cited::ROWS,
     },
     Cited {
         suite: "goofys",

@@ -1,12 +1,24 @@
 //! Which suites `bench all` runs, with sizes that take some minutes together on two cores.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::server::Server;
 
 /// Names of the suites, in their order.
-pub(super) const NAMES: [&str; 10] =
-    ["ls", "load-put", "load-get", "auth", "dirops", "goofys", "mdtest", "small", "stream", "growth"];
+pub(super) const NAMES: [&str; 12] = [
+    "ls",
+    "growth",
+    "load-put",
+    "load-get",
+    "auth",
+    "dirops",
+    "dirops-curve",
+    "goofys",
+    "mdtest",
+    "small",
+    "stream",
+    "ls-mounts",
+];
 
 /// One suite.
 #[derive(Debug)]
@@ -39,18 +51,32 @@ pub(super) fn steps(server: &Server) -> Vec<Step> {
         }
         Step { name, title, arguments, directories: true }
     };
-    vec![
+    let listed = |mounts: Vec<&Path>| {
+        let mut arguments = words("bench ls --total 20000,100000 --runs 3 --mounts");
+        arguments.extend(mounts.iter().map(|mount| mount.display().to_string()));
+        Step { name: "ls-mounts", title: "Listing through mounts", arguments, directories: true }
+    };
+    let mut steps = vec![
         s3("ls", "Listing", "ls --keys 500,1000,2000,5000,10000 --runs 3"),
         s3("growth", "Pages of a growing bucket", "ls --keys= --growth 1000,10000,100000 --no-s3cmd"),
         s3("load-put", "Small objects written", "load --connections 64 --size 1k-4k --mix put=100 --seconds 10"),
         s3("load-get", "Small objects read", "load --connections 64 --size 1k --mix get=100 --keys 10000 --seconds 10"),
         s3("auth", "Signatures", "auth --keys 1500 --cases unsigned,v2,v4,v4chunk,get-unsigned,get-v2,get-v4"),
         directories("dirops", "Many files of one directory", "dirops --clients 1,4"),
+        directories(
+            "dirops-curve",
+            "Growing directories",
+            "dirops --points 1000,10000,100000 --limit 5s --rounds 1 --rival ext4,ext4-no-dir-index",
+        ),
         directories("mdtest", "mdtest", "mdtest"),
         directories("goofys", "goofys' everyday tests", "goofys --size 100m"),
         directories("small", "A small site's files", "small"),
         directories("stream", "One large file", "stream --size 512m"),
-    ]
+    ];
+    if let Some(mount) = &server.mount {
+        steps.push(listed([mount].into_iter().chain(&server.more_mounts).map(PathBuf::as_path).collect()));
+    }
+    steps
 }
 
 fn words(line: &str) -> Vec<String> {

@@ -11,6 +11,8 @@ use std::process::{Child, Command, Stdio};
 use crate::error::BenchError;
 
 const BUCKET: &str = "bench";
+/// Mount points of the bucket, as many as the cited listings through mounts had.
+const MOUNTS: usize = 3;
 /// Keys of a server that listens on this machine only, for as long as the benchmark runs.
 const ACCESS_KEY: &str = "BENCHBENCHBENCHBENCH";
 const SECRET_KEY: &str = "bench/secret+bench/secret+bench/secret+b";
@@ -23,23 +25,28 @@ pub(super) struct Server {
     pub(super) plain: PathBuf,
     /// A bucket as a directory.
     pub(super) mount: Option<PathBuf>,
+    /// The same bucket as other directories.
+    pub(super) more_mounts: Vec<PathBuf>,
 }
 
 impl Server {
     pub(super) fn start(work: &Path) -> Result<Server, BenchError> {
         let (plain, mount) = (work.join("plain"), work.join("mount"));
-        for folder in [&plain, &mount] {
+        let more_mounts: Vec<PathBuf> = (2..=MOUNTS).map(|number| work.join(format!("mount-{number}"))).collect();
+        for folder in [&plain, &mount].into_iter().chain(&more_mounts) {
             fs::create_dir(folder).map_err(|source| super::failed(folder, source))?;
         }
         let log_path = work.join("server.log");
         let log = fs::File::create(&log_path).map_err(|source| super::failed(&log_path, source))?;
         let mut command = program()?;
         command.args(["serve", "--address", "127.0.0.1:0", "--admin-address", "off", "--data"]).arg(work.join("data"));
-        command.arg("--mount").arg(format!("{BUCKET}={}", mount.display()));
+        for folder in std::iter::once(&mount).chain(&more_mounts) {
+            command.arg("--mount").arg(format!("{BUCKET}={}", folder.display()));
+        }
         let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
         let mut child = started.map_err(|source| super::failed(work, source))?;
         let screen = child.stdout.take();
-        let mut server = Server { child: Some(child), endpoint: String::new(), plain, mount: None };
+        let mut server = Server { child: Some(child), endpoint: String::new(), plain, mount: None, more_mounts };
         for line in screen.into_iter().flat_map(|screen| BufReader::new(screen).lines()).map_while(Result::ok) {
             if let Some(rest) = line.trim_start().strip_prefix("S3 ") {
                 server.endpoint = rest.split_whitespace().next().unwrap_or_default().to_owned();
@@ -79,6 +86,7 @@ impl Server {
             endpoint: "http://127.0.0.1:1".to_owned(),
             plain: PathBuf::from("/plain"),
             mount: Some(PathBuf::from("/mount")),
+            more_mounts: vec![PathBuf::from("/mount-2")],
         }
     }
 }

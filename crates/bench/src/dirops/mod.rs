@@ -2,25 +2,45 @@
 //!
 //! Why:      this is the curve that ext2's directory index bent in 2001; a mount is judged by it beside an empty
 //!           file system of the same kind, in the same run.
-//! Not here: the calls themselves (work), turns and reports (side_by_side).
+//! Layout:   `work` all phases at one size, `curve` creating and deleting at growing sizes, in each `order`.
+//! Not here: turns and reports of the phases (side_by_side).
 
+pub(crate) mod cited;
+mod curve;
+mod curve_show;
+mod order;
 mod work;
 
+use std::time::Duration;
+
+use margay_env::Env;
+
+use crate::comparison::RivalFacts;
 use crate::error::BenchError;
+use crate::frame::Report as _;
+use crate::report;
+use crate::rivals::{self, RivalArgs, Rivals};
 use crate::side_by_side::{self, SideBySideArgs, Suite};
+use crate::stop::Stop;
+use curve::{Curve, Place};
+use curve_show::CurveReport;
 use work::Work;
+
+/// The most files of one directory: their numbers are shuffled in memory, at 8 bytes each.
+const FILES_MAX: u64 = 100_000_000;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   margay bench dirops --dir /mnt/margay
   margay bench dirops --dir /mnt/margay --dir /mnt/empty --dir /var/tmp --clients 1,4
   margay bench dirops --files 1000 --clients 1 --rival ext4,margay,tigrisfs
-  margay bench dirops --dir /mnt/margay --files 1000000 --rounds 1 --json")]
+  margay bench dirops --dir /mnt/margay --files 1000000 --rounds 1 --json
+  margay bench dirops --dir /mnt/margay --rival ext4,ext4-no-dir-index --points 1000,10000,100000 --report results/")]
 pub struct DiropsArgs {
     #[command(flatten)]
     pub side_by_side: SideBySideArgs,
     /// Files of each client
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=FILES_MAX))]
     pub files: u64,
     /// Clients at once, each in a directory of its own
     #[arg(long, value_name = "N,N,...", default_value = "1,4", value_delimiter = ',', value_parser = crate::clients)]
@@ -28,9 +48,18 @@ pub struct DiropsArgs {
     /// fsync the directory at the end of each phase, inside its time
     #[arg(long)]
     pub sync: bool,
+    /// Instead: the curve, creating and deleting so many files in every order by one client (1000 to 10000000)
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=FILES_MAX))]
+    pub points: Vec<u64>,
+    /// An operation of the curve that takes longer is cut, and larger sizes of it are left out
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = rivals::time)]
+    pub limit: Duration,
 }
 
 pub fn run(args: &DiropsArgs) -> Result<(), BenchError> {
+    if !args.points.is_empty() {
+        return run_curve(args);
+    }
     let sync = if args.sync { ", with fsync" } else { "" };
     side_by_side::run(
         &args.side_by_side,
@@ -43,4 +72,51 @@ pub fn run(args: &DiropsArgs) -> Result<(), BenchError> {
             },
         },
     )
+}
+
+fn run_curve(args: &DiropsArgs) -> Result<(), BenchError> {
+    let SideBySideArgs { json, report, .. } = &args.side_by_side;
+    let env = Env::real();
+    let curve = side_by_side::with_rivals(&args.side_by_side, &env, |rivals, name, stop| {
+        measure_curve(args, rivals, &env, name, stop)
+    })?;
+    match json {
+        true => report::print_json(&curve),
+        false => print!("{}", curve.text()),
+    }
+    match report {
+        Some(directory) => curve.write_files(&env, directory),
+        None => Ok(()),
+    }
+}
+
+fn measure_curve(
+    args: &DiropsArgs,
+    mut rivals: Rivals,
+    env: &Env,
+    name: &str,
+    stop: &Stop,
+) -> Result<CurveReport, BenchError> {
+    let SideBySideArgs { directories, rivals: RivalArgs { rival_limit, .. }, rounds, .. } = &args.side_by_side;
+    let mut points = args.points.clone();
+    points.sort_unstable();
+    points.dedup();
+    let mut facts = RivalFacts::of(&rivals.running);
+    let given = directories.iter().map(|directory| Place::given(directory));
+    let started = rivals.running.iter_mut().map(|rival| Place::of(rival, *rival_limit));
+    let mut places: Vec<Place<'_>> = given.chain(started).collect();
+    let curve = Curve { env, stop, points: &points, rounds: *rounds, limit: args.limit, sync: args.sync };
+    let lines = curve.measure(&mut places, name)?;
+    for (facts, place) in facts.iter_mut().zip(&mut places[directories.len()..]) {
+        facts.failure = place.failure.take();
+    }
+    Ok(CurveReport {
+        benchmark: "dirops",
+        rounds: *rounds,
+        limit_s: args.limit.as_secs_f64(),
+        sync: args.sync,
+        rivals: facts,
+        absent: std::mem::take(&mut rivals.absent),
+        lines,
+    })
 }

@@ -6,8 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use margay_env::sim::SimRandom;
-
+use super::order::Order;
 use crate::error::BenchError;
 use crate::side_by_side::Round;
 
@@ -27,8 +26,11 @@ impl Work {
     pub(super) fn run(&self, round: &mut Round<'_>) -> Result<(), BenchError> {
         let clients = self.clients;
         round.timed(|| (0..clients).try_for_each(|client| fs::create_dir(self.folder(client))))?;
-        let orders =
-            [("delete", Order::Forward), ("delete in reverse", Order::Reverse), ("delete at random", Order::Random)];
+        let orders = [
+            ("delete", Order::Forward),
+            ("delete in reverse", Order::Reverse),
+            ("delete at random", Order::Random { seed: self.files }),
+        ];
         for (delete, order) in orders {
             round.rate("create", clients, self.files, &|client| self.create(client))?;
             if order == Order::Forward {
@@ -92,32 +94,9 @@ impl Work {
     }
 }
 
-fn name(number: u64) -> String {
+/// The name of a file by its number.
+pub(super) fn name(number: u64) -> String {
     format!("file-{number:010}")
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    Forward,
-    Reverse,
-    Random,
-}
-
-impl Order {
-    fn numbers(self, count: u64) -> Vec<u64> {
-        let mut numbers: Vec<u64> = (0..count).collect();
-        match self {
-            Order::Forward => {}
-            Order::Reverse => numbers.reverse(),
-            Order::Random => {
-                let random = SimRandom::new(count);
-                for last in (1..numbers.len()).rev() {
-                    numbers.swap(last, random.below(last as u64 + 1) as usize);
-                }
-            }
-        }
-        numbers
-    }
 }
 
 #[cfg(test)]
@@ -136,15 +115,5 @@ mod tests {
         let figures = try_round(&root, &suite, 2).unwrap();
         assert_eq!(figures.iter().map(|(_, rounds)| *rounds).collect::<Vec<_>>(), [3, 1, 1, 1, 1, 1, 1, 1]);
         assert!(!root.exists());
-    }
-
-    #[test]
-    fn every_order_names_each_file_once() {
-        for order in [Order::Forward, Order::Reverse, Order::Random] {
-            let mut numbers = order.numbers(100);
-            assert_eq!(order == Order::Forward, numbers.is_sorted());
-            numbers.sort_unstable();
-            assert_eq!(numbers, (0..100).collect::<Vec<_>>());
-        }
     }
 }

@@ -13,9 +13,10 @@ macro_rules! shipped {
     ($($name:literal),*) => { [$(($name, include_str!(concat!("../../../../bench/rivals/", $name, ".toml")))),*] };
 }
 
-const SHIPPED: [(&str, &str); 11] = shipped![
+const SHIPPED: [(&str, &str); 12] = shipped![
     "margay",
     "ext4",
+    "ext4-no-dir-index",
     "tmpfs",
     "s3fs",
     "rclone",
