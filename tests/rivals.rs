@@ -125,6 +125,9 @@ fn a_wrong_name_is_refused() {
     world.ends(2, &["small", "--rival", "plain"]);
     let world = World::new(&[]);
     world.ends(2, &["small", "--rival", "minio"]);
+    world.ends(2, &["load", "--rival", "tmpfs"]);
+    world.ends(2, &["load", "--rival", "s3cmd"]);
+    world.ends(2, &["small", "--dir", "/tmp", "--latency", "1ms"]);
     world.ends(2, &["small"]);
 }
 
@@ -139,6 +142,20 @@ fn after_ctrl_c_nothing_stays() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     world.assert_empty();
     wait_until("what a rival started is ended", || is_gone(&pid));
+}
+
+#[test]
+fn servers_are_measured_in_turns_and_far_away() {
+    let world = World::new(&[("away", "gives = [\"s3\"]\nprograms = [\"no-such-program-anywhere\"]")]);
+    let load = ["load", "--rival", "margay,away", "--rounds", "2", "--seconds", "1", "--connections", "1", "--json"];
+    let more = ["--mix", "get=100", "--keys", "10", "--size", "1k", "--latency", "40ms"];
+    let report = world.ends(0, &[&load[..], &more[..]].concat());
+    let rows = report["rows"].as_array().unwrap();
+    let median = rows.iter().find(|row| row["phase"] == "get, median").unwrap();
+    assert!(median["median"].as_f64().unwrap() >= 40.0 && median["unit"] == "ms", "{median}");
+    assert_eq!(median["rounds"].as_array().unwrap().len(), 2);
+    assert_eq!((&report["absent"][0]["name"], &report["rivals"][0]["name"]), (&"away".into(), &"margay".into()));
+    assert!(report["title"].as_str().unwrap().contains("40ms"), "{}", report["title"]);
 }
 
 #[test]

@@ -13,9 +13,10 @@ use crate::keys;
 const BENCH_EXAMPLES: &str = "Examples:
   margay bench ls
   margay bench load --endpoint http://127.0.0.1:9000
+  margay bench small --rival ext4,margay,s3fs           (`margay bench rivals` shows which there are)
 
 Keys come from --access-key and --secret-key, the environment, or the file `keys` of the data directory (--data).
-Every benchmark makes a bucket of its own and removes it.";
+Every benchmark makes a bucket or a directory of its own, and removes it.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = BENCH_EXAMPLES)]
@@ -23,7 +24,7 @@ pub(super) struct Bench {
     #[command(flatten)]
     data: DataArgs,
     #[command(subcommand)]
-    command: BenchCommand,
+    command: Box<BenchCommand>,
 }
 
 #[derive(Debug, clap::Args)]

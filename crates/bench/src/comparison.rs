@@ -15,6 +15,11 @@ use crate::report;
 use crate::rivals::{Absent, Running};
 use crate::summary::{Table, median};
 
+pub(crate) const PER_SECOND: &str = "per second";
+pub(crate) const MB_PER_SECOND: &str = "MB/s";
+pub(crate) const SECONDS: &str = "s";
+pub(crate) const MILLISECONDS: &str = "ms";
+
 /// Somebody who is measured.
 #[derive(Debug, Default)]
 pub(crate) struct Entrant {
@@ -103,6 +108,12 @@ impl Entrant {
     }
 }
 
+/// In as many digits as it takes to be told from 0.
+fn ratio(value: f64) -> String {
+    let decimals = if value < 0.095 { 3 } else { 2 };
+    format!("{value:.decimals$}")
+}
+
 /// A row for each phase and entrant; phases in the order in which they were met.
 pub(crate) fn rows(clients: usize, entrants: &[Entrant]) -> Vec<Row> {
     let mut phases: Vec<&Figure> = Vec::new();
@@ -152,7 +163,10 @@ pub(crate) fn who(rivals: &[RivalFacts], absent: &[Absent]) -> String {
 
 impl Comparison {
     pub(crate) fn table(&self) -> Table {
-        let mut table = Table::new(&["clients", "phase", "name", "median", "unit", "of the first", "spread"]);
+        // Numbers of clients are told where they matter.
+        let one = self.rows.iter().all(|row| row.clients == 1);
+        let columns = ["clients", "phase", "name", "median", "unit", "of the first", "spread"];
+        let mut table = Table::new(&columns[usize::from(one)..]);
         for row in &self.rows {
             let number = |value: Option<f64>, decimals: usize| {
                 value.map_or("-".to_owned(), |value| format!("{value:.decimals$}"))
@@ -160,18 +174,19 @@ impl Comparison {
             let decimals = if row.median.is_some_and(|median| median >= 100.0) { 0 } else { 2 };
             let spread = match (&row.failure, row.ratio_min, row.ratio_max) {
                 (Some(failure), ..) => format!("failed: {failure}"),
-                (None, Some(least), Some(most)) => format!("{least:.2}-{most:.2}"),
+                (None, Some(least), Some(most)) => format!("{}-{}", ratio(least), ratio(most)),
                 _ => String::new(),
             };
-            table.row(vec![
+            let cells = [
                 row.clients.to_string(),
                 row.phase.to_string(),
                 row.name.clone(),
                 number(row.median, decimals),
                 row.unit.to_owned(),
-                number(row.ratio, 2),
+                row.ratio.map_or("-".to_owned(), ratio),
                 spread,
-            ]);
+            ];
+            table.row(cells[usize::from(one)..].to_vec());
         }
         table
     }

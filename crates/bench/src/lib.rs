@@ -4,7 +4,7 @@
 //! Layout:     `auth`, `load` and `ls` measure S3 servers, `dirops`, `goofys`, `mdtest`, `small` and `stream` directories;
 //!             `all` runs every one of them; `commands` is `margay client`. Below them `frame` and `scratch` (a bucket of one's own), `client` (S3
 //!             calls), `connection` (one kept-alive connection), and `side_by_side` (a directory of one's own in each);
-//!             `rivals` starts others to compare with, `comparison` does that.
+//!             `rivals` starts others, `latency` puts them far away, `turns` measures them, `comparison` compares.
 //! Invariants: a benchmark touches only the bucket or directory that it made itself, and removes it, also after Ctrl-C.
 //! Not here:   `main`: the binary hands over parsed arguments and maps errors to exit codes.
 
@@ -23,6 +23,7 @@ pub mod fuzzing;
 pub mod goofys;
 mod jobs;
 mod kernel_caches;
+mod latency;
 pub mod load;
 mod log_chart;
 pub mod ls;
@@ -41,6 +42,7 @@ pub mod stream;
 mod summary;
 pub mod target;
 mod tls;
+mod turns;
 mod weighted;
 mod windows;
 pub mod xml;

@@ -3,8 +3,7 @@
 //! Why:        a figure of one file system says little on a shared machine; one beside another's of the same minute does.
 //! Invariants: only a directory that the benchmark made is touched, and it is removed, also after Ctrl-C.
 //!             Directories are measured in turns, so that a noisy minute hits all of them.
-//!             A rival that fails is told of in the report, and the others go on; a directory that fails ends the run.
-//! Not here:   the work itself (dirops, mdtest, small, stream).
+//! Not here:   the work itself (dirops, goofys, mdtest, small, stream), turns (`turns`), ratios (`comparison`).
 
 #![allow(clippy::disallowed_methods, reason = "the calls are what is measured")]
 
@@ -17,11 +16,12 @@ use std::time::Duration;
 
 use margay_env::Env;
 
-use crate::comparison::{self, Comparison, Entrant, RivalFacts};
+use crate::comparison::Entrant;
 use crate::error::BenchError;
 use crate::report;
 use crate::rivals::{self, Gives, RivalArgs, Rivals};
 use crate::stop::Stop;
+use crate::turns::Turns;
 
 #[derive(Debug, clap::Args)]
 pub struct SideBySideArgs {
@@ -39,10 +39,7 @@ pub struct SideBySideArgs {
     pub report: Option<PathBuf>,
 }
 
-pub(crate) const PER_SECOND: &str = "per second";
-pub(crate) const MB_PER_SECOND: &str = "MB/s";
-pub(crate) const SECONDS: &str = "s";
-pub(crate) const MILLISECONDS: &str = "ms";
+pub(crate) use crate::comparison::{MB_PER_SECOND, MILLISECONDS, PER_SECOND, SECONDS};
 
 /// A benchmark of directories.
 pub(crate) struct Suite<'a> {
@@ -69,8 +66,8 @@ impl Round<'_> {
         self.entrant.add(phase.into(), unit, value);
     }
 
-    /// Runs the work of all clients at once and adds its rate: `count` things by each, from the start of all to the end
-    /// of the last.
+    /// Runs the work of all clients at once and adds its rate: `count` things by each, from the start of the first to the
+    /// end of the last.
     pub(crate) fn rate(
         &mut self,
         phase: impl Into<Cow<'static, str>>,
@@ -78,8 +75,18 @@ impl Round<'_> {
         count: u64,
         work: &(dyn Fn(usize) -> io::Result<()> + Sync),
     ) -> Result<(), BenchError> {
-        let took = self.together(clients, work)?;
-        self.add(phase, PER_SECOND, count as f64 * clients as f64 / took.as_secs_f64().max(1e-9));
+        self.rate_of(phase, clients, &|client| work(client).map(|()| count))
+    }
+
+    /// As [`Round::rate`], where each client says how many it has done.
+    pub(crate) fn rate_of(
+        &mut self,
+        phase: impl Into<Cow<'static, str>>,
+        clients: usize,
+        work: &(dyn Fn(usize) -> io::Result<u64> + Sync),
+    ) -> Result<(), BenchError> {
+        let (count, took) = self.together(clients, work)?;
+        self.add(phase, PER_SECOND, count as f64 / took.as_secs_f64().max(1e-9));
         Ok(())
     }
 
@@ -91,33 +98,30 @@ impl Round<'_> {
         Ok(self.env.clock.monotonic() - began)
     }
 
+    /// What all have done, and how long it took by their own clocks: this thread may wake late.
     fn together(
         &self,
         clients: usize,
-        work: &(dyn Fn(usize) -> io::Result<()> + Sync),
-    ) -> Result<Duration, BenchError> {
+        work: &(dyn Fn(usize) -> io::Result<u64> + Sync),
+    ) -> Result<(u64, Duration), BenchError> {
         self.stop.check()?;
-        let (begin, mut outcome) = (Barrier::new(clients + 1), Ok(()));
-        let mut took = Duration::ZERO;
-        std::thread::scope(|scope| {
-            let (begin, spawn) = (&begin, |client| {
-                let begin = &begin;
-                scope.spawn(move || {
-                    begin.wait();
-                    work(client)
-                })
-            });
-            let clients: Vec<_> = (0..clients).map(spawn).collect();
+        let (begin, clock) = (&Barrier::new(clients), &self.env.clock);
+        let client = |client| {
             begin.wait();
-            let started = self.env.clock.monotonic();
-            for client in clients {
-                let ended = client.join().unwrap_or_else(|_| Err(io::Error::other("a client panicked")));
-                outcome = std::mem::replace(&mut outcome, Ok(())).and(ended);
-            }
-            took = self.env.clock.monotonic() - started;
+            let started = clock.monotonic();
+            work(client).map(|count| (count, started, clock.monotonic()))
+        };
+        let ended: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..clients).map(|number| scope.spawn(move || client(number))).collect();
+            let panicked = |_| Err(io::Error::other("a client panicked"));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect()
         });
-        outcome.map_err(|source| failed(self.root, source))?;
-        Ok(took)
+        let (mut count, mut first, mut last) = (0, Duration::MAX, Duration::ZERO);
+        for client in ended {
+            let (done, started, ended) = client.map_err(|source| failed(self.root, source))?;
+            (count, first, last) = (count + done, first.min(started), last.max(ended));
+        }
+        Ok((count, last.saturating_sub(first)))
     }
 }
 
@@ -128,8 +132,25 @@ fn failed(path: &Path, source: io::Error) -> BenchError {
 /// Measures, and shows the report; builds a runtime for the signals only.
 pub(crate) fn run(args: &SideBySideArgs, suite: &Suite<'_>) -> Result<(), BenchError> {
     let env = Env::real();
-    let comparison = with_rivals(args, &env, |rivals, name, stop| measure(args, suite, rivals, &env, name, stop))?;
-    show(&env, args, &comparison)
+    let given = args.directories.iter().map(|directory| (directory.display().to_string(), directory.clone())).collect();
+    let comparison = with_rivals(args, &env, |rivals, name, stop| {
+        let mut turns = Turns::new(given, rivals, |rival| Ok(rival.directory().to_owned()), args.rounds, stop)?;
+        for clients in suite.clients {
+            turns.measure(*clients, &mut |directory: &PathBuf, entrant| {
+                let (root, env) = (&directory.join(name), &env);
+                round(&mut Round { root, env, stop, entrant }, suite, *clients)
+            })?;
+        }
+        Ok(turns.compare(suite.name, suite.title.clone()))
+    })?;
+    match args.json {
+        true => report::print_json(&comparison),
+        false => print!("{}", comparison.text()),
+    }
+    match &args.report {
+        Some(directory) => comparison.write_files(&env, directory),
+        None => Ok(()),
+    }
 }
 
 /// Starts the rivals, and measures with them and the name of a directory to make in each.
@@ -138,74 +159,19 @@ pub(crate) fn with_rivals<T>(
     env: &Env,
     measure: impl FnOnce(Rivals, &str, &Stop) -> Result<T, BenchError>,
 ) -> Result<T, BenchError> {
+    if args.rivals.latency.is_some() && args.rivals.rivals.is_empty() {
+        let told = "--latency is put before the store of rivals; name some with --rival";
+        return Err(BenchError::Usage(told.to_owned()));
+    }
     let name = crate::scratch::bucket_name(env);
     let work = rivals::work_directory(&args.rivals)?;
-    let mut left_behind = format!("{name} in the directories measured");
-    if let Some(work) = &work {
-        left_behind += &format!(", and the rivals of {}", work.path().display());
-    }
+    let left_behind = rivals::left_behind(&format!("{name} in the directories measured"), work.as_ref());
     Stop::heard(left_behind, |stop| {
-        let rivals = Rivals::start(&args.rivals, Gives::Directory, work, env, stop)?;
+        let rivals = Rivals::start(&args.rivals, &[Gives::Directory], work, env, stop)?;
         if args.directories.is_empty() && rivals.running.is_empty() {
             return Err(BenchError::Usage("none of the rivals can run here".to_owned()));
         }
         measure(rivals, &name, stop)
-    })
-}
-
-fn measure(
-    args: &SideBySideArgs,
-    suite: &Suite<'_>,
-    mut rivals: Rivals,
-    env: &Env,
-    name: &str,
-    stop: &Stop,
-) -> Result<Comparison, BenchError> {
-    let given = args.directories.iter().map(|directory| directory.display().to_string());
-    let names: Vec<String> = given.chain(rivals.running.iter().map(|rival| rival.name.clone())).collect();
-    let mut failures: Vec<Option<String>> = vec![None; names.len()];
-    let mut rows = Vec::new();
-    for clients in suite.clients {
-        let mut entrants: Vec<Entrant> = names.iter().map(|name| Entrant::new(name)).collect();
-        for _ in 0..args.rounds {
-            let (directories, started) = entrants.split_at_mut(args.directories.len());
-            for (directory, entrant) in args.directories.iter().zip(directories) {
-                let root = &directory.join(name);
-                round(&mut Round { root, env, stop, entrant }, suite, *clients)?;
-            }
-            for ((rival, entrant), failure) in
-                rivals.running.iter_mut().zip(started).zip(&mut failures[args.directories.len()..])
-            {
-                if failure.is_some() {
-                    continue;
-                }
-                let root = &rival.directory().join(name);
-                let measured = rival.watched(args.rivals.rival_limit, stop, || {
-                    round(&mut Round { root, env, stop, entrant }, suite, *clients)
-                });
-                *failure = match measured {
-                    Ok(()) => None,
-                    Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
-                    Err(error) => Some(error.to_string()),
-                };
-            }
-        }
-        for (entrant, failure) in entrants.iter_mut().zip(&failures) {
-            entrant.failure.clone_from(failure);
-        }
-        rows.extend(comparison::rows(*clients, &entrants));
-    }
-    let mut facts = RivalFacts::of(&rivals.running);
-    for (facts, failure) in facts.iter_mut().zip(&failures[args.directories.len()..]) {
-        facts.failure.clone_from(failure);
-    }
-    Ok(Comparison {
-        benchmark: suite.name,
-        title: suite.title.clone(),
-        rounds: args.rounds,
-        rivals: facts,
-        absent: std::mem::take(&mut rivals.absent),
-        rows,
     })
 }
 
@@ -215,17 +181,6 @@ fn round(round: &mut Round<'_>, suite: &Suite<'_>, clients: usize) -> Result<(),
     let outcome = (suite.round)(round, clients);
     let removed = fs::remove_dir_all(round.root).map_err(|source| failed(round.root, source));
     outcome.and(removed)
-}
-
-fn show(env: &Env, args: &SideBySideArgs, comparison: &Comparison) -> Result<(), BenchError> {
-    match args.json {
-        true => report::print_json(comparison),
-        false => print!("{}", comparison.text()),
-    }
-    match &args.report {
-        Some(directory) => comparison.write_files(env, directory),
-        None => Ok(()),
-    }
 }
 
 /// One round of a suite in a directory, for tests: how many figures each phase has.

@@ -4,6 +4,7 @@
 //!           caller found in a data directory, default.
 //! Not here: opening connections (`connection`), signing (`sign`).
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -65,6 +66,18 @@ impl Target {
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.authority)
+    }
+
+    /// The same by plain http at another address.
+    pub(crate) fn at(&self, address: SocketAddr) -> Target {
+        Target {
+            authority: address.to_string(),
+            host: address.ip().to_string(),
+            port: address.port(),
+            region: self.region.clone(),
+            credentials: self.credentials.clone(),
+            tls: None,
+        }
     }
 }
 

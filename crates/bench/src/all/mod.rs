@@ -23,6 +23,7 @@ use std::time::Duration;
 use margay_env::Env;
 
 use crate::error::BenchError;
+use crate::rivals::RivalArgs;
 use crate::stop::Stop;
 use plan::Step;
 use server::Server;
@@ -35,15 +36,15 @@ const LOOK_STEP: Duration = Duration::from_millis(50);
   margay bench all --report out/
   margay bench all --report out/ --work /mnt/disk      (data, and the directory that the mount is compared with)
   margay bench all --report out/ --only mdtest,small
+  margay bench all --report out/ --rival ext4,s3fs,juicefs-redis,minio,s3cmd
 
 Open out/index.html. Mounting needs the right to (root, or fusermount3 and /dev/fuse); without it the directory is shown alone.")]
 pub struct AllArgs {
     /// Where the page and the files of each suite go
     #[arg(long, value_name = "DIR")]
     pub report: PathBuf,
-    /// Where data goes while measuring [default: the directory for temporary files]
-    #[arg(long, value_name = "DIR")]
-    pub work: Option<PathBuf>,
+    #[command(flatten)]
+    pub rivals: RivalArgs,
     /// Some of the suites only
     #[arg(long, value_name = "SUITE,...", value_delimiter = ',', value_parser = plan::NAMES)]
     pub only: Vec<String>,
@@ -59,7 +60,7 @@ struct Done {
 
 pub fn run(args: &AllArgs) -> Result<(), BenchError> {
     let env = Env::real();
-    let above = args.work.clone().unwrap_or_else(std::env::temp_dir);
+    let above = args.rivals.work.clone().unwrap_or_else(std::env::temp_dir);
     let work = tempfile::Builder::new().prefix("margay-bench-all.").tempdir_in(&above);
     let work = work.map_err(|source| failed(&above, source))?;
     Stop::heard(work.path().display().to_string(), |stop| measure(args, &env, work.path(), stop))
@@ -72,7 +73,7 @@ fn failed(path: &Path, source: io::Error) -> BenchError {
 fn measure(args: &AllArgs, env: &Env, work: &Path, stop: &Stop) -> Result<(), BenchError> {
     fs::create_dir_all(&args.report).map_err(|source| failed(&args.report, source))?;
     let server = Server::start(work)?;
-    let mut steps = plan::steps(&server);
+    let mut steps = plan::steps(&server, &args.rivals)?;
     steps.retain(|step| args.only.is_empty() || args.only.iter().any(|name| name == step.name));
     let mut all = Vec::new();
     let count = steps.len();

@@ -101,6 +101,9 @@ pub(super) fn write(report: &Path, all: &[Done], mount: bool, now: Timestamp) ->
     for (name, value) in machine::facts() {
         page.push_str(&format!("<tr><td>{name}</td><td class=\"word\">{}</td></tr>\n", escape(&value)));
     }
+    for (name, facts) in rivals(report, all) {
+        page.push_str(&format!("<tr><td>{}</td><td class=\"word\">{}</td></tr>\n", escape(&name), escape(&facts)));
+    }
     page.push_str("</table></div>\n<p>Server, clients and suites shared this machine. ");
     page.push_str(match mount {
         true => {
@@ -114,6 +117,35 @@ pub(super) fn write(report: &Path, all: &[Done], mount: bool, now: Timestamp) ->
     let path = report.join("index.html");
     fs::write(&path, page).map_err(|source| failed(&path, source))?;
     Ok(path)
+}
+
+/// Each rival, and what it says of itself, as the suites' reports tell.
+fn rivals(report: &Path, all: &[Done]) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for path in all.iter().flat_map(|done| files(&report.join(done.step.name), "json")) {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let list = |name: &str| read[name].as_array().cloned().unwrap_or_default();
+        for rival in list("rivals").into_iter().chain(list("absent")) {
+            let name = rival["name"].as_str().unwrap_or_default().to_owned();
+            if found.iter().all(|(known, _)| *known != name) {
+                found.push((name, facts(&rival)));
+            }
+        }
+    }
+    found
+}
+
+fn facts(rival: &serde_json::Value) -> String {
+    let of = |field: &str| rival[field].as_str();
+    match of("reason") {
+        Some(reason) => format!("left out: {reason}"),
+        None => {
+            let version = of("version").map(|version| format!(" ({version})")).unwrap_or_default();
+            let store = of("store").map(|store| format!(", data in {store}")).unwrap_or_default();
+            format!("{}{version}{store}", of("title").unwrap_or_default())
+        }
+    }
 }
 
 fn section(page: &mut String, report: &Path, done: &Done) {
@@ -208,11 +240,23 @@ mod tests {
         fs::create_dir(report.path().join("mdtest")).unwrap();
         fs::write(report.path().join("mdtest/mdtest.csv"), "phase,directory\n<b>,/x/plain\n").unwrap();
         fs::write(report.path().join("mdtest/mdtest.svg"), "<svg>drawn</svg>").unwrap();
+        let rivals = r#"{"rivals": [{"name": "s3fs", "title": "s3fs-fuse", "version": "V1", "store": "margay"}],
+            "absent": [{"name": "minio", "reason": "not on PATH: minio"}]}"#;
+        fs::write(report.path().join("mdtest/mdtest.json"), rivals).unwrap();
         let step = Step { name: "mdtest", title: "mdtest", arguments: vec!["bench".to_owned()], directories: true };
         let all = [Done { step, seconds: 1.0, failure: Some("a < b".to_owned()) }];
         let path = write(report.path(), &all, true, Timestamp(0)).unwrap();
         let page = fs::read_to_string(path).unwrap();
-        for shown in ["&lt;b&gt;", "<td class=\"word\">plain</td>", "<svg>drawn</svg>", "a &lt; b", "107342", "1970"] {
+        for shown in [
+            "&lt;b&gt;",
+            "<td class=\"word\">plain</td>",
+            "<svg>drawn</svg>",
+            "a &lt; b",
+            "107342",
+            "1970",
+            "s3fs-fuse (V1), data in margay",
+            "left out: not on PATH",
+        ] {
             assert!(page.contains(shown), "{shown}: {page}");
         }
         assert!(!page.contains("http://") && !page.contains("https://"), "nothing comes from elsewhere");

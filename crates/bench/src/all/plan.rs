@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::server::Server;
+use crate::error::BenchError;
+use crate::rivals::{Gives, RivalArgs};
 
 /// Names of the suites, in their order.
 pub(super) const NAMES: [&str; 12] = [
@@ -38,12 +40,29 @@ impl Step {
     }
 }
 
-pub(super) fn steps(server: &Server) -> Vec<Step> {
-    let s3 = |name, title, options: &str| {
+/// All suites; those that rivals can take part in have a smaller size then, since some of them are a hundred times slower.
+pub(super) fn steps(server: &Server, rivals: &RivalArgs) -> Result<Vec<Step>, BenchError> {
+    let file_systems = rivals.options(&[Gives::Directory])?;
+    let servers = rivals.options(&[Gives::S3])?;
+    let clients_too = match servers.is_empty() {
+        true => Vec::new(),
+        false => rivals.options(&[Gives::S3, Gives::Listing])?,
+    };
+    let alone = |name, title, options: &str| {
         let arguments = format!("bench {options} --endpoint {}", server.endpoint);
         Step { name, title, arguments: words(&arguments), directories: false }
     };
-    let directories = |name, title, options: &str| {
+    let s3 = |name, title, options: &str, beside_rivals: &str| {
+        let (options, rivals) = match (servers.is_empty(), name) {
+            (true, _) => (options, &servers),
+            (false, "ls") => (beside_rivals, &clients_too),
+            (false, _) => (beside_rivals, &servers),
+        };
+        let mut step = alone(name, title, options);
+        step.arguments.extend_from_slice(rivals);
+        step
+    };
+    let own_directories = |name, title, options: &str| {
         let mut arguments = words(&format!("bench {options}"));
         let places: Vec<&Path> = [Some(&*server.plain), server.mount.as_deref()].into_iter().flatten().collect();
         for place in places {
@@ -51,32 +70,53 @@ pub(super) fn steps(server: &Server) -> Vec<Step> {
         }
         Step { name, title, arguments, directories: true }
     };
-    let listed = |mounts: Vec<&Path>| {
-        let mut arguments = words("bench ls --total 20000,100000 --runs 3 --mounts");
-        arguments.extend(mounts.iter().map(|mount| mount.display().to_string()));
-        Step { name: "ls-mounts", title: "Listing through mounts", arguments, directories: true }
+    let directories = |name, title, options: &str, beside_rivals: &str| {
+        let mut step = own_directories(name, title, if file_systems.is_empty() { options } else { beside_rivals });
+        step.arguments.extend_from_slice(&file_systems);
+        step
     };
     let mut steps = vec![
-        s3("ls", "Listing", "ls --keys 500,1000,2000,5000,10000 --runs 3"),
-        s3("growth", "Pages of a growing bucket", "ls --keys= --growth 1000,10000,100000 --no-s3cmd"),
-        s3("load-put", "Small objects written", "load --connections 64 --size 1k-4k --mix put=100 --seconds 10"),
-        s3("load-get", "Small objects read", "load --connections 64 --size 1k --mix get=100 --keys 10000 --seconds 10"),
-        s3("auth", "Signatures", "auth --keys 1500 --cases unsigned,v2,v4,v4chunk,get-unsigned,get-v2,get-v4"),
-        directories("dirops", "Many files of one directory", "dirops --clients 1,4"),
-        directories(
+        s3("ls", "Listing", "ls --keys 500,1000,2000,5000,10000 --runs 3", "ls --keys 1000,10000 --runs 3 --rounds 1"),
+        alone("growth", "Pages of a growing bucket", "ls --keys= --growth 1000,10000,100000 --no-s3cmd"),
+        s3(
+            "load-put",
+            "Small objects written",
+            "load --connections 64 --size 1k-4k --mix put=100 --seconds 10",
+            "load --connections 64 --size 1k-4k --mix put=100 --seconds 5",
+        ),
+        s3(
+            "load-get",
+            "Small objects read",
+            "load --connections 64 --size 1k --mix get=100 --keys 10000 --seconds 10",
+            "load --connections 64 --size 1k --mix get=100 --keys 2000 --seconds 5",
+        ),
+        s3(
+            "auth",
+            "Signatures",
+            "auth --keys 1500 --cases unsigned,v2,v4,v4chunk,get-unsigned,get-v2,get-v4",
+            "auth --keys 500 --cases unsigned,v2,v4,v4chunk,get-unsigned,get-v2,get-v4 --rounds 2",
+        ),
+        directories("dirops", "Many files of one directory", "dirops --clients 1,4", "dirops --clients 1 --files 500"),
+        // Who stands beside the line is a part of it: ext2 before its index.
+        own_directories(
             "dirops-curve",
             "Growing directories",
             "dirops --points 1000,10000,100000 --limit 5s --rounds 1 --rival ext4,ext4-no-dir-index",
         ),
-        directories("mdtest", "mdtest", "mdtest"),
-        directories("goofys", "goofys' everyday tests", "goofys --size 100m"),
-        directories("small", "A small site's files", "small"),
-        directories("stream", "One large file", "stream --size 512m"),
+        directories("mdtest", "mdtest", "mdtest", "mdtest --depth 2"),
+        directories("goofys", "goofys' everyday tests", "goofys --size 100m", "goofys --size 50m"),
+        directories("small", "A small site's files", "small", "small --files 640"),
+        directories("stream", "One large file", "stream --size 512m", "stream --size 128m"),
     ];
-    if let Some(mount) = &server.mount {
-        steps.push(listed([mount].into_iter().chain(&server.more_mounts).map(PathBuf::as_path).collect()));
-    }
-    steps
+    steps.extend(server.mount.as_deref().map(|mount| through_mounts(mount, server)));
+    Ok(steps)
+}
+
+fn through_mounts(mount: &Path, server: &Server) -> Step {
+    let mut arguments = words("bench ls --total 20000,100000 --runs 3 --mounts");
+    let more = server.more_mounts.iter().map(PathBuf::as_path);
+    arguments.extend([mount].into_iter().chain(more).map(|mount| mount.display().to_string()));
+    Step { name: "ls-mounts", title: "Listing through mounts", arguments, directories: true }
 }
 
 fn words(line: &str) -> Vec<String> {
@@ -85,16 +125,41 @@ fn words(line: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Parsed {
+        #[command(flatten)]
+        rivals: RivalArgs,
+    }
+
+    fn planned(arguments: &[&str]) -> Vec<Step> {
+        let parsed = Parsed::parse_from(std::iter::once(&"x").chain(arguments));
+        steps(&Server::nowhere(), &parsed.rivals).unwrap()
+    }
 
     #[test]
     fn every_suite_has_its_name() {
-        let server = Server::nowhere();
-        let mut names: Vec<&str> = steps(&server).iter().map(|step| step.name).collect();
+        let steps = planned(&[]);
+        let mut names: Vec<&str> = steps.iter().map(|step| step.name).collect();
         let mut known = NAMES.to_vec();
         names.sort_unstable();
         known.sort_unstable();
         assert_eq!(names, known);
-        assert!(steps(&server).iter().all(|step| step.command().starts_with("bench ")));
+        assert!(steps.iter().all(|step| step.command().starts_with("bench ")));
+        let with_rivals = steps.iter().filter(|step| step.command().contains("--rival")).map(|step| step.name);
+        assert_eq!(with_rivals.collect::<Vec<_>>(), ["dirops-curve"]);
+    }
+
+    #[test]
+    fn rivals_take_part_in_what_they_can() {
+        let steps = planned(&["--rival", "s3fs,minio", "--rival", "s3cmd", "--latency", "10ms", "--store", "minio"]);
+        let of = |name: &str| steps.iter().find(|step| step.name == name).unwrap().command();
+        assert!(of("small").contains("--rival s3fs --store minio --latency 10ms"), "{}", of("small"));
+        assert!(of("load-put").contains("--rival minio "), "{}", of("load-put"));
+        assert!(of("ls").contains("--rival minio,s3cmd "), "{}", of("ls"));
+        assert!(!of("growth").contains("--rival"), "{}", of("growth"));
     }
 }

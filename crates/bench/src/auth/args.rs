@@ -12,6 +12,7 @@ const KEYS_MAX: u64 = 10_000_000;
   margay bench auth                                        (writes 50,000 objects per PUT case: about 10 GB each)
   margay bench auth --keys 5000 --report DIR               (CSV, and a picture of five panels for each case)
   margay bench auth --cases v2,v4,v4chunk --endpoint http://127.0.0.1:9001 --json
+  margay bench auth --keys 5000 --rival margay,minio
   margay bench auth --cases unsigned,v2,v4 --size 1k --keys 200000
 
 A case that the server refuses is reported with its answer and left out. `v4chunk-nohash` needs a server that does not

@@ -23,6 +23,7 @@ use serde::Serialize;
 pub use args::AuthArgs;
 pub use case::Case;
 
+use crate::comparison::{MILLISECONDS, PER_SECOND};
 use crate::error::BenchError;
 use crate::frame::{self, Report};
 use crate::payload::Payload;
@@ -62,6 +63,8 @@ pub struct AuthReport {
 }
 
 impl Report for AuthReport {
+    const NAME: &'static str = "auth";
+
     fn text(&self) -> String {
         show::text(self)
     }
@@ -69,19 +72,33 @@ impl Report for AuthReport {
     fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
         show::write_files(self, env, directory)
     }
+
+    fn title(&self) -> String {
+        show::title(self)
+    }
+
+    fn figures(&self) -> Vec<(String, &'static str, f64)> {
+        let figures = |case: &CaseReport| {
+            [
+                (case.case.to_owned(), PER_SECOND, case.total.requests_per_second),
+                (format!("{}, 99 %", case.case), MILLISECONDS, case.total.p99_ms),
+            ]
+        };
+        self.cases.iter().filter(|case| case.refused.is_none()).flat_map(figures).collect()
+    }
+
+    fn failure(&self) -> Option<String> {
+        let failed: u64 = self.cases.iter().map(|case| case.total.failed).sum();
+        if self.cases.iter().all(|case| case.refused.is_some()) {
+            return Some("the server refused every case".to_owned());
+        }
+        (failed > 0).then(|| format!("{failed} requests failed"))
+    }
 }
 
 /// Runs the cases and prints the report. Builds tokio runtimes: call it from a plain thread.
 pub fn run(args: &AuthArgs, found: Option<Credentials>) -> Result<(), BenchError> {
-    let report = frame::run(&args.frame, found, async |scratch: &Scratch| measure(args, scratch).await)?;
-    let failed: u64 = report.cases.iter().map(|case| case.total.failed).sum();
-    if failed > 0 {
-        return Err(BenchError::Missed(format!("{failed} requests failed")));
-    }
-    if report.cases.iter().all(|case| case.refused.is_some()) {
-        return Err(BenchError::Missed("the server refused every case".to_owned()));
-    }
-    Ok(())
+    frame::run(&args.frame, found, async |scratch: &Scratch| measure(args, scratch).await).map(drop)
 }
 
 fn threads(args: &AuthArgs) -> u64 {

@@ -30,11 +30,16 @@ fn cases(report: &AuthReport) -> Table {
     table
 }
 
+/// What was done.
+pub(super) fn title(report: &AuthReport) -> String {
+    let AuthReport { connections, threads, keys, size_bytes_min, size_bytes_max, .. } = report;
+    format!(
+        "{connections} connections on {threads} threads, {keys} objects of {size_bytes_min} to {size_bytes_max} bytes"
+    )
+}
+
 pub(super) fn text(report: &AuthReport) -> String {
-    let mut out = format!(
-        "margay bench auth against {}: {} connections on {} threads, {} objects of {} to {} bytes\n\n",
-        report.endpoint, report.connections, report.threads, report.keys, report.size_bytes_min, report.size_bytes_max
-    );
+    let mut out = format!("margay bench auth against {}: {}\n\n", report.endpoint, title(report));
     out.push_str(&cases(report).text());
     for case in &report.cases {
         if let Some(answer) = &case.refused {

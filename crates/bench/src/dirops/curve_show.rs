@@ -9,7 +9,6 @@ use super::cited;
 use super::curve::{Line, Operation, Point};
 use crate::comparison::{self, RivalFacts};
 use crate::error::BenchError;
-use crate::frame;
 use crate::log_chart::{Mark, Panel, Picture};
 use crate::report;
 use crate::rivals::Absent;
@@ -29,8 +28,8 @@ pub(super) struct CurveReport {
     pub(super) lines: Vec<Line>,
 }
 
-impl frame::Report for CurveReport {
-    fn text(&self) -> String {
+impl CurveReport {
+    pub(super) fn text(&self) -> String {
         let sync = if self.sync { ", with fsync" } else { "" };
         let mut out = format!("margay bench dirops --points: medians of {}{sync}\n\n", self.rounds);
         out.push_str(&self.table().text());
@@ -44,7 +43,7 @@ impl frame::Report for CurveReport {
         out
     }
 
-    fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
+    pub(super) fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
         let files = [
             ("curve.json", report::json(self)),
             ("curve.csv", self.table().csv()),
@@ -52,9 +51,7 @@ impl frame::Report for CurveReport {
         ];
         report::write_files(env, directory, &files)
     }
-}
 
-impl CurveReport {
     fn table(&self) -> Table {
         let mut table = Table::new(&["operation", "place", "files", "us each", "seconds", "cut after"]);
         for (operation, line) in self.by_operation() {
@@ -103,7 +100,6 @@ impl CurveReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Report as _;
 
     #[test]
     fn what_was_cut_is_said_and_drawn() {

@@ -17,7 +17,6 @@ use margay_env::Env;
 
 use crate::comparison::RivalFacts;
 use crate::error::BenchError;
-use crate::frame::Report as _;
 use crate::report;
 use crate::rivals::{self, RivalArgs, Rivals};
 use crate::side_by_side::{self, SideBySideArgs, Suite};

@@ -5,6 +5,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use margay_env::Clock;
 
 use super::order::Order;
 use crate::error::BenchError;
@@ -12,6 +16,8 @@ use crate::side_by_side::Round;
 
 /// Renames of a full directory in one round.
 const RENAMES: u64 = 2000;
+/// After so long it is enough of them: mounts of buckets copy each file for one.
+const RENAME_TIME: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Work {
@@ -37,7 +43,8 @@ impl Work {
                 round.rate("stat", clients, self.files, &|client| self.stat(client))?;
                 round.rate("list", clients, self.files, &|client| self.list(client, false))?;
                 round.rate("list with stat", clients, self.files, &|client| self.list(client, true))?;
-                round.rate("rename directory", clients, RENAMES, &|client| self.rename(client))?;
+                let clock = Arc::clone(&round.env.clock);
+                round.rate_of("rename directory", clients, &|client| self.rename(client, &*clock))?;
             }
             let numbers = order.numbers(self.files);
             round.rate(delete, clients, self.files, &|client| self.delete(client, &numbers))?;
@@ -78,13 +85,17 @@ impl Work {
         if lines == self.files { Ok(()) } else { Err(io::Error::other(format!("{lines} files are listed"))) }
     }
 
-    fn rename(&self, client: usize) -> io::Result<()> {
+    /// How many there were.
+    fn rename(&self, client: usize, clock: &dyn Clock) -> io::Result<u64> {
         let (one, other) = (self.folder(client), self.root.join(format!("moved-{client}")));
-        for _ in 0..RENAMES / 2 {
+        let (began, mut renames) = (clock.monotonic(), 0);
+        while renames < RENAMES && clock.monotonic() - began < RENAME_TIME {
             fs::rename(&one, &other)?;
             fs::rename(&other, &one)?;
+            renames += 2;
         }
-        self.end(&self.root)
+        self.end(&self.root)?;
+        Ok(renames)
     }
 
     fn delete(&self, client: usize, numbers: &[u64]) -> io::Result<()> {

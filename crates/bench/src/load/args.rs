@@ -23,6 +23,7 @@ const INTERVALS_DEFAULT: u64 = 120;
   margay bench load --mix get=95,put=5 --keys 10000 --distribution zipf:0.99 --size 4k:9,1m:1 --verify
   margay bench load --mix get=100 --rate 5000 --seconds 30     (open loop: latency counts from when a request was due)
   margay bench load --mix put=100 --size 64m --connections 8 --payload signed --json
+  margay bench load --mix put=50,get=50 --seconds 5 --rival margay,minio --latency 10ms
   margay bench load --preset leofs-image --mix put=100 --report load/     (then with get=100, then with its own mix)
 
 --report also writes load.hlog, the latencies in the log format of HdrHistogram: `margay bench merge` adds several up.")]

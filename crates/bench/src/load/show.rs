@@ -66,21 +66,23 @@ pub(super) fn tables(rows: &[OperationRow], failed: &[FailureRow]) -> String {
     out
 }
 
+/// What was asked for.
+pub(super) fn title(report: &LoadReport) -> String {
+    let LoadReport { connections, threads, seconds, mix, sizes, .. } = report;
+    let which = match report.keys {
+        0 => "new keys".to_owned(),
+        keys => format!("{} over {keys} keys", report.distribution),
+    };
+    format!("{connections} connections on {threads} threads, {seconds} s, {mix} of {sizes} bytes, {which}")
+}
+
 /// The whole report for a terminal.
 pub(super) fn text(report: &LoadReport) -> String {
     let pace = match report.rate {
         Some(rate) => format!("{rate} requests due per second, latency from when they were due"),
         None => "each connection sends as soon as it is answered".to_owned(),
     };
-    let LoadReport { endpoint, connections, threads, seconds, mix, sizes, .. } = report;
-    let which = match report.keys {
-        0 => "new keys".to_owned(),
-        keys => format!("{} over {keys} keys", report.distribution),
-    };
-    let mut out = format!(
-        "margay bench load against {endpoint}: {connections} connections on {threads} threads, {seconds} s\n\
-         {mix} of {sizes} bytes, {which}; {pace}\n\n"
-    );
+    let mut out = format!("margay bench load against {}: {}\n{pace}\n\n", report.endpoint, title(report));
     out.push_str(&tables(&report.operations, &report.failures));
     let all = report.timelines.last().map_or(&[][..], |timeline| &timeline.windows);
     let rates = || all.iter().map(|window| window.requests_per_second);

@@ -54,6 +54,8 @@ pub(crate) enum Gives {
     Directory,
     /// Talk to an S3 server.
     S3,
+    /// Have a client list a server's keys; it has no steps.
+    Listing,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -131,7 +133,7 @@ impl RivalFile {
     pub(crate) fn parse(text: &str) -> Result<RivalFile, String> {
         let file: RivalFile = toml::from_str(text).map_err(|error| error.to_string())?;
         if file.gives.is_empty() {
-            return Err("`gives` is empty: a rival gives a \"directory\", \"s3\" or both".to_owned());
+            return Err("`gives` is empty: a rival gives a \"directory\", \"s3\" or a \"listing\"".to_owned());
         }
         if file.steps.iter().any(|step| step.run.is_empty()) {
             return Err("a step with an empty `run`".to_owned());

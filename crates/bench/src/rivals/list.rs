@@ -37,6 +37,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), BenchError> {
     let word = |gives: &Gives| match gives {
         Gives::Directory => "directory",
         Gives::S3 => "s3",
+        Gives::Listing => "listing",
     };
     let rows = shipped::all(args.rival_files.as_deref())?.into_iter().map(|(name, file)| Row {
         lacking: lacking(&file),

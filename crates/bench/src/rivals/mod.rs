@@ -19,6 +19,7 @@ mod shipped;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use margay_env::Env;
@@ -35,7 +36,7 @@ use crate::connection::Connection;
 use crate::error::BenchError;
 use crate::scratch;
 use crate::stop::Stop;
-use crate::target::{Credentials, REGION_DEFAULT, TargetArgs};
+use crate::target::{REGION_DEFAULT, Target};
 
 /// The rival that keeps the data of others unless another is named.
 const STORE_DEFAULT: &str = "margay";
@@ -60,6 +61,42 @@ pub struct RivalArgs {
     /// A rival that needs longer for one round has failed, and is ended
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = time)]
     pub rival_limit: Duration,
+    /// Put a proxy before the server, or before the store of rivals, that adds this to every round trip
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub latency: Option<Duration>,
+}
+
+impl RivalArgs {
+    /// The options that hand those of the rivals that can be measured as one of `wanted` to another command; none when
+    /// there are none.
+    pub(crate) fn options(&self, wanted: &[Gives]) -> Result<Vec<String>, BenchError> {
+        let mut names = Vec::new();
+        for name in &self.rivals {
+            let (name, file) = known(name, self.rival_files.as_deref())?;
+            if wanted.iter().any(|gives| file.gives.contains(gives)) && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut options = vec!["--rival".to_owned(), names.join(",")];
+        let mut add = |name: &str, value: String| options.extend([name.to_owned(), value]);
+        if let Some(files) = &self.rival_files {
+            add("--rivals", files.display().to_string());
+        }
+        if self.store != STORE_DEFAULT {
+            add("--store", self.store.clone());
+        }
+        if let Some(work) = &self.work {
+            add("--work", work.display().to_string());
+        }
+        if let Some(latency) = self.latency {
+            add("--latency", format!("{}ms", latency.as_millis()));
+        }
+        add("--rival-limit", format!("{}s", self.rival_limit.as_secs().max(1)));
+        Ok(options)
+    }
 }
 
 /// A time such as `10ms`, `90s` or `15m`.
@@ -88,10 +125,16 @@ pub(crate) struct Absent {
 #[derive(Debug)]
 pub(crate) struct Rivals {
     pub(crate) running: Vec<Running>,
+    /// Programs that are used on each of the others.
+    pub(crate) clients: Vec<Running>,
     pub(crate) absent: Vec<Absent>,
     /// Below the others, so it ends after them.
     store: Option<Running>,
     work: Option<TempDir>,
+    /// Of one round of one rival.
+    pub(crate) limit: Duration,
+    /// Between their S3 servers and whoever uses them.
+    pub(crate) latency: Option<Duration>,
 }
 
 /// A directory for the rivals of a measurement; None when there are none.
@@ -105,22 +148,39 @@ pub(crate) fn work_directory(args: &RivalArgs) -> Result<Option<TempDir>, BenchE
     made.map(Some).map_err(|source| BenchError::File { path: above.display().to_string(), source })
 }
 
+/// What a second Ctrl-C leaves.
+pub(crate) fn left_behind(ours: &str, work: Option<&TempDir>) -> String {
+    match work {
+        Some(work) => format!("{ours}, and the rivals of {}", work.path().display()),
+        None => ours.to_owned(),
+    }
+}
+
 impl Rivals {
-    /// Starts all that were asked for, in `work`.
+    /// Starts all that were asked for, in `work`, each as the first of `wanted` that it gives.
     pub(crate) fn start(
         args: &RivalArgs,
-        gives: Gives,
+        wanted: &[Gives],
         work: Option<TempDir>,
         env: &Env,
         stop: &Stop,
     ) -> Result<Rivals, BenchError> {
-        let mut rivals = Rivals { running: Vec::new(), absent: Vec::new(), store: None, work };
-        for (name, file) in chosen(args, gives)? {
+        let mut rivals = Rivals {
+            running: Vec::new(),
+            clients: Vec::new(),
+            absent: Vec::new(),
+            store: None,
+            work,
+            limit: args.rival_limit,
+            latency: args.latency,
+        };
+        for (name, file, gives) in chosen(args, wanted)? {
             let begun = match lacking(&file) {
                 Some(reason) => Err(BenchError::Rival(reason)),
                 None => rivals.begin(args, &name, &file, gives, env, stop),
             };
             match begun {
+                Ok(client) if gives == Gives::Listing => rivals.clients.push(client),
                 Ok(running) => rivals.running.push(running),
                 Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
                 Err(error) => {
@@ -143,33 +203,41 @@ impl Rivals {
     ) -> Result<Running, BenchError> {
         let mut placeholders = self.placeholders(name, file)?;
         if file.needs_store {
-            let (endpoint, keys) = self.store(args, env, stop)?;
+            let store = self.store(args, env, stop)?;
             placeholders.bucket = scratch::bucket_name(env);
-            make_bucket(&endpoint, &keys, &placeholders.bucket)?;
-            placeholders.endpoint = endpoint;
-            placeholders.access_key = keys.access_key;
-            placeholders.secret_key = keys.secret_key;
+            make_bucket(&store, &placeholders.bucket)?;
+            placeholders.endpoint = store.url();
+            placeholders.access_key.clone_from(&store.credentials.access_key);
+            placeholders.secret_key.clone_from(&store.credentials.secret_key);
         }
         let mut running = Running::start(name, file, gives, placeholders, env, stop)?;
         running.store = file.needs_store.then(|| args.store.clone());
+        if gives == Gives::S3 {
+            running.far_away(args.latency)?;
+        }
         Ok(running)
     }
 
-    /// The store's endpoint and keys; starts it when it is needed first.
-    fn store(&mut self, args: &RivalArgs, env: &Env, stop: &Stop) -> Result<(String, Credentials), BenchError> {
-        if self.store.is_none() {
-            let (_, file) = known(&args.store, args.rival_files.as_deref())?;
-            let told = |reason: String| BenchError::Rival(format!("its store {}: {reason}", args.store));
-            if let Some(reason) = lacking(&file) {
-                return Err(told(reason));
-            }
-            let placeholders = self.placeholders("store", &file)?;
-            self.store = Some(match Running::start(&args.store, &file, Gives::S3, placeholders, env, stop) {
-                Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
-                started => started.map_err(|error| told(error.to_string()))?,
-            });
+    /// The store; it is started when it is needed first.
+    fn store(&mut self, args: &RivalArgs, env: &Env, stop: &Stop) -> Result<Arc<Target>, BenchError> {
+        if let Some(store) = &self.store {
+            return store.target();
         }
-        Ok(self.store.as_ref().map(Running::endpoint).expect("it was started above"))
+        let (_, file) = known(&args.store, args.rival_files.as_deref())?;
+        let told = |reason: String| BenchError::Rival(format!("its store {}: {reason}", args.store));
+        if !file.gives.contains(&Gives::S3) {
+            return Err(told("it is no S3 server".to_owned()));
+        }
+        if let Some(reason) = lacking(&file) {
+            return Err(told(reason));
+        }
+        let placeholders = self.placeholders("store", &file)?;
+        let mut store = match Running::start(&args.store, &file, Gives::S3, placeholders, env, stop) {
+            Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
+            started => started.map_err(|error| told(error.to_string()))?,
+        };
+        store.far_away(args.latency)?;
+        self.store.insert(store).target()
     }
 
     fn placeholders(&self, folder: &str, file: &RivalFile) -> Result<Placeholders, BenchError> {
@@ -203,21 +271,22 @@ impl Drop for Rivals {
     }
 }
 
-/// The rivals asked for, once each.
-fn chosen(args: &RivalArgs, gives: Gives) -> Result<Vec<(String, RivalFile)>, BenchError> {
-    let mut chosen: Vec<(String, RivalFile)> = Vec::new();
+/// The rivals asked for, once each, and as what.
+fn chosen(args: &RivalArgs, wanted: &[Gives]) -> Result<Vec<(String, RivalFile, Gives)>, BenchError> {
+    let mut chosen: Vec<(String, RivalFile, Gives)> = Vec::new();
     for name in &args.rivals {
-        if chosen.iter().any(|(known, _)| known == name) {
+        if chosen.iter().any(|(known, ..)| known == name) {
             continue;
         }
         let (name, file) = known(name, args.rival_files.as_deref())?;
-        if !file.gives.contains(&gives) {
-            return Err(BenchError::Usage(match gives {
-                Gives::Directory => format!("{name} is no file system; ls, load and auth measure it"),
-                Gives::S3 => format!("{name} is no S3 server; dirops, mdtest, small and stream measure it"),
+        let Some(gives) = wanted.iter().find(|gives| file.gives.contains(gives)) else {
+            return Err(BenchError::Usage(match file.gives[0] {
+                Gives::Directory => format!("{name} is a file system; the suites that take --dir measure it"),
+                Gives::S3 => format!("{name} is an S3 server; ls, load and auth measure it"),
+                Gives::Listing => format!("{name} is a client; ls measures it"),
             }));
-        }
-        chosen.push((name, file));
+        };
+        chosen.push((name, file, *gives));
     }
     Ok(chosen)
 }
@@ -247,9 +316,6 @@ fn free_ports() -> io::Result<[u16; 2]> {
     Ok([one.local_addr()?.port(), other.local_addr()?.port()])
 }
 
-fn make_bucket(endpoint: &str, keys: &Credentials, bucket: &str) -> Result<(), BenchError> {
-    let args =
-        TargetArgs { endpoint: Some(endpoint.to_owned()), region: REGION_DEFAULT.to_owned(), ..TargetArgs::default() };
-    let target = args.resolve_as(keys.clone())?;
-    crate::runtime()?.block_on(Client::new(Connection::new(target)).make_bucket(bucket))
+fn make_bucket(store: &Arc<Target>, bucket: &str) -> Result<(), BenchError> {
+    crate::runtime()?.block_on(Client::new(Connection::new(Arc::clone(store))).make_bucket(bucket))
 }

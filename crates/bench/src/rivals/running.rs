@@ -10,6 +10,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use margay_env::Env;
@@ -20,8 +21,9 @@ use super::mounts;
 use super::placeholders::Placeholders;
 use super::process::{self, LOOK_STEP, Process};
 use crate::error::BenchError;
+use crate::latency::Proxy;
 use crate::stop::Stop;
-use crate::target::Credentials;
+use crate::target::{Credentials, Target, TargetArgs};
 
 /// For a port to answer.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
@@ -44,6 +46,8 @@ pub(crate) struct Running {
     env: Env,
     placeholders: Placeholders,
     started: Vec<(Process, Vec<String>)>,
+    /// Before its S3 door.
+    proxy: Option<Proxy>,
 }
 
 /// Why a measurement was ended from outside.
@@ -77,6 +81,7 @@ impl Running {
             env: env.clone(),
             placeholders,
             started: Vec::new(),
+            proxy: None,
         };
         running.version = running.ask_version(&file.version, stop)?;
         for step in file.steps.iter().filter(|step| step.only_for.is_none_or(|only| only == gives)) {
@@ -90,10 +95,21 @@ impl Running {
         &self.placeholders.mount
     }
 
-    /// Its own S3 door, for one that gives that, and the keys of it.
-    pub(crate) fn endpoint(&self) -> (String, Credentials) {
-        let Placeholders { access_key, secret_key, .. } = self.placeholders.clone();
-        (self.placeholders.endpoint.clone(), Credentials { access_key, secret_key })
+    /// Its S3 door, for a rival that gives that.
+    pub(crate) fn target(&self) -> Result<Arc<Target>, BenchError> {
+        let Placeholders { access_key, secret_key, region, .. } = self.placeholders.clone();
+        let near = SocketAddr::from((Ipv4Addr::LOCALHOST, self.placeholders.ports[0]));
+        let address = self.proxy.as_ref().map_or(near, |proxy| proxy.address);
+        let endpoint = Some(format!("http://{address}"));
+        TargetArgs { endpoint, region, ..TargetArgs::default() }.resolve_as(Credentials { access_key, secret_key })
+    }
+
+    /// Puts a proxy before its S3 door.
+    pub(super) fn far_away(&mut self, latency: Option<Duration>) -> Result<(), BenchError> {
+        if let Some(latency) = latency {
+            self.proxy = Some(Proxy::start("127.0.0.1", self.placeholders.ports[0], latency)?);
+        }
+        Ok(())
     }
 
     fn step(&mut self, step: &Step, stop: &Stop) -> Result<(), BenchError> {

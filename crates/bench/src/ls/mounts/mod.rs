@@ -19,7 +19,6 @@ use margay_env::Env;
 use serde::Serialize;
 
 use crate::error::BenchError;
-use crate::frame::Report as _;
 use crate::stop::Stop;
 use crate::{kernel_caches, report, scratch};
 

@@ -6,12 +6,11 @@ use margay_env::Env;
 
 use super::{Case, Report, Row, cited};
 use crate::error::BenchError;
-use crate::frame;
 use crate::report::{self, Chart, Line};
 use crate::summary::Table;
 
-impl frame::Report for Report {
-    fn text(&self) -> String {
+impl Report {
+    pub(super) fn text(&self) -> String {
         let mut out = format!("margay bench ls --mounts {}\n", self.mounts.join(" "));
         let entries = if self.long { "with the attributes of each entry" } else { "names only" };
         let caches = match self.cold {
@@ -24,7 +23,7 @@ impl frame::Report for Report {
         out
     }
 
-    fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
+    pub(super) fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
         let files = [
             ("mounts.json", report::json(self)),
             ("mounts.csv", self.table().csv()),
@@ -32,9 +31,7 @@ impl frame::Report for Report {
         ];
         report::write_files(env, directory, &files)
     }
-}
 
-impl Report {
     fn table(&self) -> Table {
         let mut table =
             Table::new(&["mounts", "clients", "total", "listed", "mean ms", "median ms", "max ms", "listings"]);
@@ -90,7 +87,6 @@ fn cited_table() -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Report as _;
 
     #[test]
     fn each_series_is_a_line_and_the_cited_figures_are_beside() {
