@@ -17,17 +17,23 @@ pub(super) fn measure(
     files: u64,
     jobs: usize,
 ) -> Result<(), BenchError> {
-    let folder = &round.root.join("files");
-    round.timed(|| fs::create_dir(folder))?;
+    let (folder, stop) = (&round.root.join("files"), round.stop);
+    super::untimed(round, || fs::create_dir(folder))?;
     super::timed(round, create, || {
-        share(files, jobs, &|number| fs::write(path(folder, number), format!("{number}\n")))?;
+        share(files, jobs, &|number| {
+            super::go_on(stop)?;
+            fs::write(path(folder, number), format!("{number}\n"))
+        })?;
         File::open(folder)?.sync_all()
     })?;
     super::timed(round, remove, || {
-        share(files, jobs, &|number| fs::remove_file(path(folder, number)))?;
+        share(files, jobs, &|number| {
+            super::go_on(stop)?;
+            fs::remove_file(path(folder, number))
+        })?;
         File::open(folder)?.sync_all()
     })?;
-    round.timed(|| fs::remove_dir(folder)).map(drop)
+    super::untimed(round, || fs::remove_dir(folder)).map(drop)
 }
 
 fn path(folder: &Path, number: u64) -> PathBuf {

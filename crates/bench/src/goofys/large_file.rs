@@ -11,6 +11,7 @@ use md5::{Digest, Md5};
 use crate::error::BenchError;
 use crate::random::Rng;
 use crate::side_by_side::Round;
+use crate::stop::Stop;
 
 /// Bytes of one call.
 const PIECE_BYTES: usize = 1 << 20;
@@ -20,14 +21,14 @@ const FIRST_BYTES: usize = 512;
 type Checksum = [u8; 16];
 
 pub(super) fn measure(round: &mut Round<'_>, bytes: u64, cold: bool) -> Result<(), BenchError> {
-    let (folder, path) = (&round.root.to_owned(), &round.root.join("large"));
+    let (folder, path, stop) = (round.root, &round.root.join("large"), round.stop);
     let (mut written, mut found) = (Checksum::default(), Checksum::default());
     super::timed(round, "write", || {
-        written = write(path, bytes)?;
+        written = write(path, bytes, stop)?;
         File::open(folder)?.sync_all()
     })?;
     super::timed(round, "read", || {
-        found = read(path)?;
+        found = read(path, stop)?;
         Ok(())
     })?;
     if found != written {
@@ -39,15 +40,16 @@ pub(super) fn measure(round: &mut Round<'_>, bytes: u64, cold: bool) -> Result<(
         let mut first = Vec::with_capacity(FIRST_BYTES);
         File::open(path)?.take(FIRST_BYTES as u64).read_to_end(&mut first).map(drop)
     })?;
-    round.timed(|| fs::remove_file(path)).map(drop)
+    super::untimed(round, || fs::remove_file(path)).map(drop)
 }
 
 /// Writes bytes that nothing can compress, to the disk: without its fsync a local file system would not write at all.
-fn write(path: &Path, bytes: u64) -> io::Result<Checksum> {
+fn write(path: &Path, bytes: u64, stop: &Stop) -> io::Result<Checksum> {
     let (mut random, mut checksum) = (Rng::new(bytes), Md5::new());
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     let (mut piece, mut left) = (vec![0; PIECE_BYTES], bytes);
     while left > 0 {
+        super::go_on(stop)?;
         piece.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random.next().to_le_bytes()));
         let piece = &piece[..left.min(PIECE_BYTES as u64) as usize];
         checksum.update(piece);
@@ -58,9 +60,10 @@ fn write(path: &Path, bytes: u64) -> io::Result<Checksum> {
     Ok(checksum.finalize().into())
 }
 
-fn read(path: &Path) -> io::Result<Checksum> {
+fn read(path: &Path, stop: &Stop) -> io::Result<Checksum> {
     let (mut file, mut piece, mut checksum) = (File::open(path)?, vec![0; PIECE_BYTES], Md5::new());
     loop {
+        super::go_on(stop)?;
         match file.read(&mut piece)? {
             0 => return Ok(checksum.finalize().into()),
             count => checksum.update(&piece[..count]),
@@ -77,11 +80,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("large");
         let bytes = PIECE_BYTES as u64 + 13;
-        let written = write(&path, bytes).unwrap();
-        assert_eq!((fs::metadata(&path).unwrap().len(), read(&path).unwrap()), (bytes, written));
+        let stop = Stop::default();
+        let written = write(&path, bytes, &stop).unwrap();
+        assert_eq!((fs::metadata(&path).unwrap().len(), read(&path, &stop).unwrap()), (bytes, written));
         let mut content = fs::read(&path).unwrap();
         content[PIECE_BYTES] ^= 1;
         fs::write(&path, content).unwrap();
-        assert_ne!(read(&path).unwrap(), written);
+        assert_ne!(read(&path, &stop).unwrap(), written);
+        stop.set();
+        assert_eq!(read(&path, &stop).unwrap_err().kind(), io::ErrorKind::Interrupted);
     }
 }

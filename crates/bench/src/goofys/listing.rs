@@ -8,11 +8,12 @@ use std::path::Path;
 
 use crate::error::BenchError;
 use crate::side_by_side::Round;
+use crate::stop::Stop;
 
 /// A directory of so many files, with the attributes of each.
 pub(super) fn ls(round: &mut Round<'_>, files: u64, cold: bool) -> Result<(), BenchError> {
-    let folder = &round.root.join("ls");
-    round.timed(|| make_files(folder, files))?;
+    let (folder, stop) = (&round.root.join("ls"), round.stop);
+    super::untimed(round, || make_files(folder, files, stop))?;
     super::chill(round, cold)?;
     super::timed(round, format!("ls of {files}"), || {
         let mut lines = 0;
@@ -22,31 +23,34 @@ pub(super) fn ls(round: &mut Round<'_>, files: u64, cold: bool) -> Result<(), Be
         }
         expect(files, lines)
     })?;
-    round.timed(|| fs::remove_dir_all(folder)).map(drop)
+    super::untimed(round, || fs::remove_dir_all(folder)).map(drop)
 }
 
 /// A tree of three levels below its root: directories, directories and files.
 pub(super) fn find(round: &mut Round<'_>, fan_out: u64, cold: bool) -> Result<(), BenchError> {
-    let root = &round.root.join("find");
+    let (root, stop) = (&round.root.join("find"), round.stop);
     let lines = 1 + fan_out + fan_out.pow(2) + fan_out.pow(3);
-    round.timed(|| {
+    super::untimed(round, || {
         fs::create_dir(root)?;
         for first in 0..fan_out {
             let first = root.join(format!("dir_{first}"));
             fs::create_dir(&first)?;
-            (0..fan_out).try_for_each(|second| make_files(&first.join(format!("dir_{second}")), fan_out))?;
+            (0..fan_out).try_for_each(|second| make_files(&first.join(format!("dir_{second}")), fan_out, stop))?;
         }
         Ok(())
     })?;
     super::chill(round, cold)?;
     super::timed(round, format!("find of {lines}"), || expect(lines, walk(root)?))?;
-    round.timed(|| fs::remove_dir_all(root)).map(drop)
+    super::untimed(round, || fs::remove_dir_all(root)).map(drop)
 }
 
 /// Makes a directory of empty files, and has it written, since only what is written can be dropped from caches.
-fn make_files(folder: &Path, files: u64) -> io::Result<()> {
+fn make_files(folder: &Path, files: u64, stop: &Stop) -> io::Result<()> {
     fs::create_dir(folder)?;
-    (0..files).try_for_each(|number| File::create(folder.join(format!("file_{number}"))).map(drop))?;
+    for number in 0..files {
+        super::go_on(stop)?;
+        File::create(folder.join(format!("file_{number}")))?;
+    }
     File::open(folder)?.sync_all()
 }
 
@@ -72,7 +76,7 @@ mod tests {
     fn a_listing_that_lacks_a_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("x");
-        make_files(&root, 3).unwrap();
+        make_files(&root, 3, &Stop::default()).unwrap();
         fs::create_dir(root.join("below")).unwrap();
         assert_eq!(walk(&root).unwrap(), 5);
         assert!(expect(5, 5).is_ok());
