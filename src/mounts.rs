@@ -110,7 +110,8 @@ impl Mounts {
         if let Some(place) = places.iter_mut().find(|place| place.wish.bucket == wish.bucket) {
             return add_view(place, wish);
         }
-        let options = MountOptions { sync: wish.choice.sync, read_only: wish.choice.read_only };
+        let options =
+            MountOptions { sync: wish.choice.sync, read_only: wish.choice.read_only, plain: wish.choice.plain };
         let mount =
             Mount::open(Arc::clone(&self.volume), &wish.bucket, &wish.prefix, options).map_err(
                 |error| match error {

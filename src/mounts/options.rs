@@ -36,6 +36,8 @@ pub struct MountChoice {
     /// Every change is durable before its call returns.
     pub sync: bool,
     pub writeback: bool,
+    /// What is written is stored plain, also where objects are encrypted.
+    pub plain: bool,
     pub suid: bool,
     pub dev: bool,
     /// `None`: as far as this user may.
@@ -66,6 +68,7 @@ impl MountChoice {
             "ro" => self.read_only = true,
             "sync" => self.sync = true,
             "writeback" => self.writeback = true,
+            "plain" => self.plain = true,
             "suid" => self.suid = true,
             "dev" => self.dev = true,
             "allow_other" => self.allow_other = Some(true),
@@ -111,7 +114,7 @@ impl MountChoice {
 
 fn unknown(word: &str) -> String {
     format!(
-        "{word} is no mount option; there are ro, sync, writeback, uid=, gid=, umask=, threads=, allow_other, suid, dev"
+        "{word} is no mount option; there are ro, sync, writeback, plain, uid=, gid=, umask=, threads=, allow_other, suid, dev"
     )
 }
 

@@ -90,7 +90,10 @@ impl Volume {
         }
         draft.put(key::bucket(bucket), row.encode());
         if setting != Setting::Quota {
-            return self.commit(draft);
+            let seq = self.commit(draft)?;
+            // The mount asks it when a file is opened, which commits nothing.
+            self.bucket_states.forget(row.root);
+            return Ok(seq);
         }
         let quota = document.map(Quota::decode).transpose()?.unwrap_or_default();
         // Held over both, so that what is kept in memory is what was committed last.

@@ -30,6 +30,8 @@ pub(crate) struct BucketState {
     pub(crate) versioning: Versioning,
     pub(crate) object_lock: bool,
     pub(crate) retention: Option<DefaultRetention>,
+    /// New objects are encrypted unless their request says otherwise.
+    pub(crate) encrypts: bool,
 }
 
 #[derive(Debug, Default)]

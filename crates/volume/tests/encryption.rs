@@ -211,10 +211,53 @@ fn parts_are_streams_of_one_key() {
     assert!(!on_disk(&world, MARK));
 }
 
+fn mount(world: &World, plain: bool) -> Arc<Mount> {
+    let options = MountOptions { plain, ..MountOptions::default() };
+    Mount::open(Arc::clone(&world.volume), "b", "", options).unwrap()
+}
+
 #[test]
-fn a_mount_reads_what_is_under_the_servers_key_and_writes_plain() {
+fn a_mount_makes_nothing_plain_unasked() {
     let world = world(EMBEDDED);
-    let mount = Mount::open(Arc::clone(&world.volume), "b", "", MountOptions::default()).unwrap();
+    let (careful, asked) = (mount(&world, false), mount(&world, true));
+    let root = careful.root();
+    let name = |name: &str| Name::Plain(name.to_owned());
+    let new = NewFile { rights: 0o644, umask: 0, uid: 0, gid: 0 };
+    let read = OpenFlags { write: false, ..BOTH };
+    let cut = AttributeChange { size: Some(3), ..AttributeChange::default() };
+    let refused = |result: Result<(), PosixError>| assert!(matches!(result, Err(PosixError::NotPermitted)));
+    put(&world, "k", &marked(5000), None);
+    let k = careful.lookup(root, &name("k")).unwrap().ino;
+    let writes_to_k = || {
+        refused(careful.open_file(k, BOTH).map(drop));
+        refused(careful.open_file(k, OpenFlags { truncate: true, ..read }).map(drop));
+        refused(careful.set_attributes(k, &cut).map(drop));
+        refused(careful.create(root, &name("k"), &new, BOTH).map(drop));
+        drop(careful.open_file(k, read).unwrap());
+    };
+    writes_to_k();
+    // Nothing says that new objects are encrypted.
+    drop(careful.create(root, &name("plain"), &new, BOTH).unwrap());
+    wait(world.volume.set_bucket_setting("b", Setting::Encryption, b"any")).unwrap();
+    writes_to_k();
+    refused(careful.create(root, &name("new"), &new, BOTH).map(drop));
+    let plain = careful.lookup(root, &name("plain")).unwrap().ino;
+    refused(careful.open_file(plain, BOTH).map(drop));
+    drop(asked.create(root, &name("asked"), &new, BOTH).unwrap());
+    // Names and rights are not encrypted anyway.
+    careful.rename(root, &name("k"), root, &name("moved"), RenameMode::Replace).unwrap();
+    careful.make_directory(root, &name("d"), &new).unwrap();
+    assert_eq!(info(&world, "moved").protection(), Some(Protection::Master));
+    assert_eq!(get(&world, "moved", None).unwrap(), marked(5000));
+    wait(world.volume.remove_bucket_setting("b", Setting::Encryption)).unwrap();
+    drop(careful.open_file(plain, BOTH).unwrap());
+    clean(&world);
+}
+
+#[test]
+fn a_mount_reads_what_is_under_the_servers_key_and_writes_plain_when_asked() {
+    let world = world(EMBEDDED);
+    let mount = mount(&world, true);
     for len in [20, 5000, 3 * CHUNK + 5] {
         let mut body = marked(len);
         put(&world, "k", &body, None);
@@ -242,7 +285,7 @@ fn a_mount_reads_what_is_under_the_servers_key_and_writes_plain() {
 #[test]
 fn a_mount_does_not_open_what_is_under_a_customers_key() {
     let world = world(EMBEDDED);
-    let mount = Mount::open(Arc::clone(&world.volume), "b", "", MountOptions::default()).unwrap();
+    let mount = mount(&world, false);
     put(&world, "k", &marked(5000), Some(&customer(1)));
     let attributes = mount.lookup(mount.root(), &Name::Plain("k".to_owned())).unwrap();
     assert_eq!(attributes.size, 5000);
@@ -351,7 +394,7 @@ fn a_mount_leaves_the_encrypted_version_below_what_it_writes() {
     for payload_bytes_max in [0, EMBEDDED] {
         let world = world(payload_bytes_max);
         wait(world.volume.set_versioning("b", Versioning::Enabled)).unwrap();
-        let mount = Mount::open(Arc::clone(&world.volume), "b", "", MountOptions::default()).unwrap();
+        let mount = mount(&world, true);
         for len in [20, 5000, 3 * CHUNK + 5] {
             let before = marked(len);
             put(&world, "k", &before, None);

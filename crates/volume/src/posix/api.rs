@@ -177,6 +177,9 @@ pub struct MountOptions {
     /// Every change is durable before its call returns.
     pub sync: bool,
     pub read_only: bool,
+    /// What is written is stored plain, also where it replaces an encrypted object or the bucket encrypts new ones.
+    /// Without it such files are not opened for writing.
+    pub plain: bool,
 }
 
 /// Why a POSIX operation was refused.

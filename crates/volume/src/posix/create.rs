@@ -96,6 +96,9 @@ impl Mount {
                 None => {}
             }
             self.volume.check_quota(self.bucket_root, 1, 0)?;
+            if open.is_some_and(|flags| flags.write) {
+                self.check_plain(self.volume.bucket_state(self.bucket_root)?.encrypts)?;
+            }
             let directory = self.directory(parent, one)?;
             let now = self.volume.now();
             let mut draft = Draft::default();

@@ -5,6 +5,7 @@
 //! Not here:   the operations.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::api::Error;
 use crate::key::Ino;
@@ -23,6 +24,8 @@ pub struct Mount {
     pub(crate) bucket_root: Ino,
     pub(crate) directories: Directories,
     pub(crate) options: MountOptions,
+    /// It was said that files of this bucket cannot be written.
+    told_of_encryption: AtomicBool,
 }
 
 impl Mount {
@@ -43,7 +46,9 @@ impl Mount {
         let root = walk.path.directory();
         volume.known.remember(root, Ino(0), "");
         let (bucket, bucket_root) = (bucket.to_owned(), walk.path.root);
-        Ok(Arc::new(Mount { volume, bucket, root, bucket_root, directories: Directories::default(), options }))
+        let directories = Directories::default();
+        let told_of_encryption = AtomicBool::default();
+        Ok(Arc::new(Mount { volume, bucket, root, bucket_root, directories, options, told_of_encryption }))
     }
 
     pub fn volume(&self) -> &Arc<Volume> {
@@ -57,6 +62,21 @@ impl Mount {
     /// The number of the directory that is the root of this file system.
     pub fn root(&self) -> Ino {
         self.root
+    }
+
+    /// Refuses to store plain what is to be encrypted, unless that was asked for.
+    pub(crate) fn check_plain(&self, encrypted: bool) -> Result<(), PosixError> {
+        if !encrypted || self.options.plain {
+            return Ok(());
+        }
+        if !self.told_of_encryption.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                bucket = %self.bucket,
+                "what a mount writes is stored plain, so it does not write where objects are encrypted; \
+                 write through S3, or mount with -o plain"
+            );
+        }
+        Err(PosixError::NotPermitted)
     }
 
     /// Begins to follow what other doors change.

@@ -1,7 +1,7 @@
 //! Publishing: what was written becomes the object's next version, in one commit.
 //!
 //! Why:        readers of the object see whole versions; close costs no sync while its bytes fit the log.
-//! Invariants: U0 what is published is plain: who writes to an encrypted object makes it a plain one.
+//! Invariants: U0 what is published is plain: who may write to an encrypted object (`check_plain`) makes it a plain one.
 //!             U1 the commit asserts the row that it was planned on; on a conflict the row is read again and the
 //!                pieces are laid over what others changed.
 //!             U2 a run that the commit names was synced before it; bytes that were not travel with it.

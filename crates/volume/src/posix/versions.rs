@@ -47,11 +47,15 @@ impl Mount {
         if self.bucket_state(draft)?.keeps() { Err(Error::KeepsVersions.into()) } else { Ok(()) }
     }
 
-    /// A locked file stays as it is. One of several names, made before versions were kept, has no one key whose version
+    /// A locked file stays as it is, and an encrypted one is not made plain unasked. One of several names, made before versions were kept, has no one key whose version
     /// its next content would be.
     pub(crate) fn check_may_write(&self, handle: &Handle) -> Result<(), PosixError> {
         let bucket = self.volume.bucket_state(self.bucket_root)?;
-        let several = handle.file.state.read().file.links > 1;
+        let (several, encrypted) = {
+            let state = handle.file.state.read();
+            (state.file.links > 1, state.file.is_encrypted())
+        };
+        self.check_plain(bucket.encrypts || encrypted)?;
         if several && bucket.keeps() {
             return Err(PosixError::NotPermitted);
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::api::Error;
 use crate::bucket_states::BucketState;
 use crate::key::{self, Ino};
+use crate::kinds::Setting;
 use crate::open::Volume;
 use crate::record::{Bucket, DirectoryRecord};
 use crate::seen::Seen;
@@ -22,8 +23,10 @@ impl Volume {
             return Err(Error::NoSuchBucket);
         }
         let retention = self.default_retention(&row, &mut Seen::default())?;
+        let encrypts = row.settings.contains(Setting::Encryption);
         let Bucket { versioning, object_lock, .. } = row;
-        let state = BucketState { row_key: key::bucket(&name), version, root, versioning, object_lock, retention };
+        let row_key = key::bucket(&name);
+        let state = BucketState { row_key, version, root, versioning, object_lock, retention, encrypts };
         Ok(self.bucket_states.keep(state))
     }
 }
