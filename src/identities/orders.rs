@@ -170,7 +170,7 @@ impl Identities {
                 document,
                 new: false,
             },
-            Wanted::DeletePolicy { name } => Order::DeletePolicy { policy: policy(&name) },
+            Wanted::DeletePolicy { name } => Order::DeletePolicy { policy: policy(&name), bare: false },
             Wanted::Attach { policy: name, user, group, role } => {
                 let (kind, to) = holder(user, group, role)?;
                 Order::Attach { policy: policy(&name), kind, to }

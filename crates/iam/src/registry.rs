@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 pub use self::change::{
     ATTACHED_MAX, Change, ChangeError, INLINE_BYTES_MAX, KEYS_MAX, LIST_MAX, NewGroup, NewRole, NewUser, Order,
-    Outcome, RECORD_BYTES_MAX, RECORDS_MAX, RECORDS_OF_ACCOUNT_MAX, TAGS_MAX, name_bytes_max,
+    Outcome, POLICY_VERSIONS_MAX, RECORD_BYTES_MAX, RECORDS_MAX, RECORDS_OF_ACCOUNT_MAX, TAGS_MAX, name_bytes_max,
 };
 pub use self::named::{Entity, Named};
 pub use self::record::{
-    AccessKey, Account, Group, Inline, Kind, NO_PATH, PolicyId, Provider, ROOT_ACCOUNT, Record, Role,
-    SESSION_SECONDS_MAX, StoredPolicy, Tags, User, provider_name,
+    AccessKey, Account, FIRST_VERSION, Group, Inline, Kind, NO_PATH, PolicyId, PolicyVersion, Provider, ROOT_ACCOUNT,
+    Record, Role, SESSION_SECONDS_MAX, StoredPolicy, Tags, User, provider_name,
 };
 use crate::document::{Kind as PolicyKind, Policy};
 use crate::principal::{Caller, Who};

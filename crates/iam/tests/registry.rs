@@ -134,10 +134,10 @@ fn what_is_in_use_stays() {
     world.order(Order::Attach { policy: "read".into(), kind: Kind::User, to: "till".into() }).unwrap();
     let in_use =
         |outcome: Result<(), ChangeError>| assert!(matches!(outcome, Err(ChangeError::InUse(_))), "{outcome:?}");
-    in_use(world.order(Order::DeletePolicy { policy: "read".into() }));
+    in_use(world.order(Order::DeletePolicy { policy: "read".into(), bare: true }));
     in_use(world.order(delete("shop")));
     world.order(delete("till")).unwrap();
-    world.order(Order::DeletePolicy { policy: "read".into() }).unwrap();
+    world.order(Order::DeletePolicy { policy: "read".into(), bare: true }).unwrap();
     world.order(delete("shop")).unwrap();
     assert!(world.0.accounts.is_empty());
 }
@@ -274,7 +274,14 @@ fn orders() -> impl Strategy<Value = Order> {
             let (path, description, document) = ("/".to_owned(), String::new(), POLICY.to_owned());
             Order::PutPolicy { id: format!("{named:?}"), policy: named, path, description, document, new }
         }),
-        named().prop_map(|policy| Order::DeletePolicy { policy }),
+        (named(), any::<bool>()).prop_map(|(policy, bare)| Order::DeletePolicy { policy, bare }),
+        (named(), any::<bool>()).prop_map(|(policy, default)| Order::CreatePolicyVersion {
+            policy,
+            document: POLICY.to_owned(),
+            default
+        }),
+        (named(), 0_u32..4).prop_map(|(policy, version)| Order::SetDefaultPolicyVersion { policy, version }),
+        (named(), 0_u32..4).prop_map(|(policy, version)| Order::DeletePolicyVersion { policy, version }),
         (named(), kind(), named()).prop_map(|(policy, kind, to)| Order::Attach { policy, kind, to }),
         (named(), kind(), named()).prop_map(|(policy, kind, from)| Order::Detach { policy, kind, from }),
         (kind(), named(), name()).prop_map(|(kind, to, name)| Order::PutInline {

@@ -199,6 +199,63 @@ async fn groups_and_managed_policies_give_rights() {
 }
 
 #[tokio::test]
+async fn the_default_version_of_a_policy_counts() {
+    let server = server().await;
+    let (list, nothing) = (
+        format!("PolicyDocument={LIST_BUCKETS}"),
+        r#"PolicyDocument={"Version":"2012-10-17","Statement":{"Effect":"Deny","Action":"*","Resource":"*"}}"#,
+    );
+    let policy = format!("PolicyArn=arn:aws:iam::{SHOP}:policy/list");
+    let ask =
+        async |action: &str, more: &[&str]| call(&server, "shop", action, &[&[&*policy][..], more].concat()).await;
+    let till_lists = async || server.request("GET", "/").send_as("till").await.status;
+    call(&server, "shop", "CreatePolicy", &["PolicyName=list", &list]).await.expect(200);
+    ask("AttachUserPolicy", &["UserName=till"]).await.expect(200);
+    assert_eq!(till_lists().await, 200);
+    let made = ask("CreatePolicyVersion", &[nothing]).await.expect(200);
+    assert_eq!((made.element("VersionId"), made.element("IsDefaultVersion")), ("v2", "false"));
+    assert_eq!(till_lists().await, 200);
+    ask("SetDefaultPolicyVersion", &["VersionId=v2"]).await.expect(200);
+    assert_eq!(till_lists().await, 403);
+    ask("DeletePolicyVersion", &["VersionId=v2"]).await.refused(409, "DeleteConflict");
+    let shown = ask("GetPolicyVersion", &["VersionId=v1"]).await.expect(200);
+    assert!(shown.element("Document").contains("ListAllMyBuckets") && shown.element("IsDefaultVersion") == "false");
+    assert_eq!(ask("GetPolicy", &[]).await.expect(200).element("DefaultVersionId"), "v2");
+    let made = ask("CreatePolicyVersion", &[&list, "SetAsDefault=true"]).await.expect(200);
+    assert_eq!((made.element("VersionId"), made.element("IsDefaultVersion")), ("v3", "true"));
+    assert_eq!(till_lists().await, 200);
+    for version in ["v4", "v5"] {
+        assert_eq!(ask("CreatePolicyVersion", &[&list]).await.expect(200).element("VersionId"), version);
+    }
+    ask("CreatePolicyVersion", &[&list]).await.refused(409, "LimitExceeded");
+    let listed = ask("ListPolicyVersions", &[]).await.expect(200);
+    assert_eq!(listed.elements("VersionId"), ["v5", "v4", "v3", "v2", "v1"]);
+    let page = ask("ListPolicyVersions", &["MaxItems=2"]).await.expect(200);
+    let marker = format!("Marker={}", page.element("Marker"));
+    assert_eq!(
+        ask("ListPolicyVersions", &["MaxItems=2", &marker]).await.expect(200).elements("VersionId"),
+        ["v3", "v2"]
+    );
+    // A number is never given again.
+    ask("DeletePolicyVersion", &["VersionId=v5"]).await.expect(200);
+    assert_eq!(ask("CreatePolicyVersion", &[&list]).await.expect(200).element("VersionId"), "v6");
+    for absent in ["VersionId=v5", "VersionId=v01", "VersionId=1", "VersionId=v99999999999"] {
+        for action in ["GetPolicyVersion", "SetDefaultPolicyVersion", "DeletePolicyVersion"] {
+            ask(action, &[absent]).await.refused(404, "NoSuchEntity");
+        }
+    }
+    ask("CreatePolicyVersion", &["PolicyDocument={}"]).await.refused(400, "MalformedPolicyDocument");
+    let managed = "PolicyArn=arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess";
+    assert!(call(&server, "shop", "CreatePolicyVersion", &[managed, &list]).await.status >= 400);
+    ask("DetachUserPolicy", &["UserName=till"]).await.expect(200);
+    ask("DeletePolicy", &[]).await.refused(409, "DeleteConflict");
+    for version in ["v1", "v2", "v4", "v6"] {
+        ask("DeletePolicyVersion", &[&format!("VersionId={version}")]).await.expect(200);
+    }
+    ask("DeletePolicy", &[]).await.expect(200);
+}
+
+#[tokio::test]
 async fn roles_and_identity_providers() {
     let server = server().await;
     let trust = format!("AssumeRolePolicyDocument={TRUST}");

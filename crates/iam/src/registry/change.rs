@@ -8,6 +8,7 @@
 mod groups;
 mod keys;
 mod policies;
+mod policy_versions;
 mod providers;
 mod roles;
 mod users;
@@ -22,6 +23,8 @@ pub const RECORDS_OF_ACCOUNT_MAX: usize = 5_000;
 pub const KEYS_MAX: usize = 8;
 /// Most policies attached to one user, group or role.
 pub const ATTACHED_MAX: usize = 20;
+/// Most versions of one policy.
+pub const POLICY_VERSIONS_MAX: usize = 5;
 /// Most bytes of the policies that are in one user, group or role itself.
 pub const INLINE_BYTES_MAX: usize = 20 * 1024;
 /// Longest record as it is stored, in bytes: a row holds 64 KiB.
@@ -105,8 +108,23 @@ pub enum Order {
         document: String,
         new: bool,
     },
+    /// `bare`: only if it has one version.
     DeletePolicy {
         policy: Named,
+        bare: bool,
+    },
+    CreatePolicyVersion {
+        policy: Named,
+        document: String,
+        default: bool,
+    },
+    SetDefaultPolicyVersion {
+        policy: Named,
+        version: u32,
+    },
+    DeletePolicyVersion {
+        policy: Named,
+        version: u32,
     },
     Attach {
         policy: Named,
@@ -285,7 +303,12 @@ impl Registry {
             Order::PutPolicy { id, policy, path, description, document, new } => {
                 self.put_policy(policies::Put { id, policy, path, description, document, new }, now)
             }
-            Order::DeletePolicy { policy } => self.delete_policy(&policy),
+            Order::DeletePolicy { policy, bare } => self.delete_policy(&policy, bare),
+            Order::CreatePolicyVersion { policy, document, default } => {
+                self.create_policy_version(&policy, document, default, now)
+            }
+            Order::SetDefaultPolicyVersion { policy, version } => self.set_default_policy_version(&policy, version),
+            Order::DeletePolicyVersion { policy, version } => self.delete_policy_version(&policy, version),
             Order::Attach { policy, kind, to } => self.attach(&policy, kind, &to),
             Order::Detach { policy, kind, from } => self.detach(&policy, kind, &from),
             Order::PutInline { kind, to, name, document } => self.put_inline(kind, &to, name, document),

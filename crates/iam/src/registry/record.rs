@@ -11,6 +11,9 @@ pub const NO_PATH: &str = "/";
 /// The longest session of any role, in seconds.
 pub const SESSION_SECONDS_MAX: u32 = 43_200;
 
+/// The number of the version that a policy is made with.
+pub const FIRST_VERSION: u32 = 1;
+
 /// The id of a stored policy, or the ARN of one that comes with the program (`managed`).
 pub type PolicyId = String;
 /// Policies that belong to one user, group or role: JSON by name.
@@ -27,6 +30,10 @@ fn account_of_root() -> String {
 
 fn longest_session() -> u32 {
     SESSION_SECONDS_MAX
+}
+
+fn first_version() -> u32 {
+    FIRST_VERSION
 }
 
 /// The owner of buckets and of users.
@@ -131,12 +138,29 @@ pub struct StoredPolicy {
     pub account: String,
     #[serde(default)]
     pub description: String,
-    /// JSON, as it was given.
+    /// JSON of the default version, as it was given.
     pub document: String,
     pub created: i64,
     /// When the document was set; 0 for what was set before this was kept.
     #[serde(default)]
     pub updated: i64,
+    /// The number of the default version.
+    #[serde(default = "first_version")]
+    pub version: u32,
+    /// The highest number that was ever given.
+    #[serde(default = "first_version")]
+    pub newest: u32,
+    /// The versions that do not count, by number.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub others: BTreeMap<u32, PolicyVersion>,
+}
+
+/// A version of a policy that is not its default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyVersion {
+    /// JSON, as it was given.
+    pub document: String,
+    pub created: i64,
 }
 
 /// An identity provider (OpenID Connect) that an account speaks of in its trust policies.

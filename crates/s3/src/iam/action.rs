@@ -9,8 +9,8 @@ use std::pin::Pin;
 use margay_iam::registry::Kind;
 
 use super::{
-    Work, access_keys, account_summary, attached_policies, groups, inline_policies, policies, providers, roles, tags,
-    users,
+    Work, access_keys, account_summary, attached_policies, groups, inline_policies, policies, policy_versions,
+    providers, roles, tags, users,
 };
 use crate::error::S3Error;
 use crate::reply::Reply;
@@ -115,9 +115,12 @@ actions! {
 
     "CreatePolicy" New(Policy) => policies::create;
     "GetPolicy" Arn("PolicyArn") => policies::get;
-    "GetPolicyVersion" Arn("PolicyArn") => policies::get_version;
+    "GetPolicyVersion" Arn("PolicyArn") => policy_versions::get;
     "ListPolicies" All(Policy) => policies::list;
-    "ListPolicyVersions" Arn("PolicyArn") => policies::list_versions;
+    "ListPolicyVersions" Arn("PolicyArn") => policy_versions::list;
+    "CreatePolicyVersion" Arn("PolicyArn") => policy_versions::create;
+    "SetDefaultPolicyVersion" Arn("PolicyArn") => policy_versions::set_default;
+    "DeletePolicyVersion" Arn("PolicyArn") => policy_versions::delete;
     "ListEntitiesForPolicy" Arn("PolicyArn") => policies::list_entities;
     "DeletePolicy" Arn("PolicyArn") => policies::delete;
 

@@ -68,7 +68,7 @@ pub(super) fn policy(work: &Work<'_>, writer: &mut Writer<'_>, policy: &StoredPo
     writer.text("PolicyId", &policy.id);
     writer.text("Arn", &work.shown(policy.arn()));
     writer.text("Path", &policy.path);
-    writer.text("DefaultVersionId", super::policies::VERSION);
+    writer.text("DefaultVersionId", &super::policy_versions::name(policy.version));
     writer.number("AttachmentCount", holders as u64);
     writer.flag("IsAttachable", true);
     writer.optional("Description", Some(policy.description.as_str()).filter(|text| !text.is_empty()));

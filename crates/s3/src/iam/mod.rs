@@ -17,6 +17,7 @@ mod groups;
 mod inline_policies;
 mod page;
 mod policies;
+mod policy_versions;
 mod providers;
 mod rights;
 mod roles;

@@ -1,8 +1,10 @@
 //! Managed policies: an account's own, and those that come with the program.
 //!
-//! Not here: versions. A policy has one, `v1`.
+//! Not here: their versions (`policy_versions`).
 
-use margay_iam::registry::{Entity as _, Kind, Named, Order, StoredPolicy, managed};
+use std::collections::BTreeMap;
+
+use margay_iam::registry::{Entity as _, FIRST_VERSION, Kind, Named, Order, StoredPolicy, managed};
 
 use super::{Work, entity, gone};
 use crate::error::{Code, S3Error};
@@ -10,8 +12,6 @@ use crate::reply::Reply;
 
 /// How ids of policies begin.
 const ID: &str = "ANPA";
-/// The only version of a policy.
-pub(super) const VERSION: &str = "v1";
 
 /// The policy of the caller's account with this ARN: rights were asked for exactly this one.
 pub(super) fn own<'w>(work: &'w Work<'_>, arn: &str) -> Result<&'w StoredPolicy, S3Error> {
@@ -22,7 +22,7 @@ pub(super) fn own<'w>(work: &'w Work<'_>, arn: &str) -> Result<&'w StoredPolicy,
 }
 
 /// The policy in `PolicyArn`; one that comes with the program is made up for it.
-fn find(work: &Work<'_>) -> Result<StoredPolicy, S3Error> {
+pub(super) fn find(work: &Work<'_>) -> Result<StoredPolicy, S3Error> {
     let arn = work.required("PolicyArn")?;
     match with_the_program().find(|policy| policy.id == arn) {
         Some(policy) => Ok(policy),
@@ -40,6 +40,9 @@ fn with_the_program() -> impl Iterator<Item = StoredPolicy> {
         document: (*document).to_owned(),
         created: 0,
         updated: 0,
+        version: FIRST_VERSION,
+        newest: FIRST_VERSION,
+        others: BTreeMap::new(),
     })
 }
 
@@ -83,31 +86,6 @@ pub(super) async fn get(work: &Work<'_>) -> Result<Reply, S3Error> {
     }))
 }
 
-pub(super) async fn get_version(work: &Work<'_>) -> Result<Reply, S3Error> {
-    let policy = find(work)?;
-    if work.required("VersionId")? != VERSION {
-        return Err(Code::NoSuchEntity.into());
-    }
-    Ok(work.answer(|writer| {
-        writer.open("PolicyVersion");
-        entity::document(writer, "Document", &policy.document);
-        version(writer, &policy);
-        writer.close("PolicyVersion");
-    }))
-}
-
-fn version(writer: &mut crate::xml::write::Writer<'_>, policy: &StoredPolicy) {
-    writer.text("VersionId", VERSION);
-    writer.flag("IsDefaultVersion", true);
-    entity::date(writer, "CreateDate", policy.updated.max(policy.created));
-}
-
-pub(super) async fn list_versions(work: &Work<'_>) -> Result<Reply, S3Error> {
-    let policy = find(work)?;
-    let page = work.page(std::iter::once((VERSION.to_owned(), &policy)))?;
-    Ok(work.answer(|writer| page.write(writer, "Versions", |writer, policy| version(writer, policy))))
-}
-
 /// `Scope` is `All`, `AWS` or `Local`; `OnlyAttached` leaves out what is attached to nothing.
 pub(super) async fn list(work: &Work<'_>) -> Result<Reply, S3Error> {
     let scope = work.get("Scope").unwrap_or("All");
@@ -148,6 +126,6 @@ pub(super) async fn list_entities(work: &Work<'_>) -> Result<Reply, S3Error> {
 pub(super) async fn delete(work: &Work<'_>) -> Result<Reply, S3Error> {
     let arn = work.with_account(work.required("PolicyArn")?);
     own(work, &arn)?;
-    work.order(Order::DeletePolicy { policy: Named::from(arn) }).await?;
+    work.order(Order::DeletePolicy { policy: Named::from(arn), bare: true }).await?;
     Ok(work.answer(|_| ()))
 }

@@ -1,12 +1,14 @@
 //! Orders about policies, and about what policies and tags hang on users, groups and roles.
 
+use std::collections::BTreeMap;
+
 use super::{
     ATTACHED_MAX, ChangeError, INLINE_BYTES_MAX, Outcome, TAGS_MAX, check_description, check_name, check_tags,
 };
 use crate::document::{Kind as PolicyKind, Policy};
 use crate::registry::{
-    Change, Entity, Group, Inline, Kind, Named, PolicyId, ROOT_ACCOUNT, Record, Registry, Role, StoredPolicy, Tags,
-    User, managed,
+    Change, Entity, FIRST_VERSION, Group, Inline, Kind, Named, PolicyId, ROOT_ACCOUNT, Record, Registry, Role,
+    StoredPolicy, Tags, User, managed,
 };
 
 /// A policy to make or replace.
@@ -98,9 +100,19 @@ impl Registry {
             _ => {
                 self.check_new::<StoredPolicy>(&id, &here.name, &path, account)?;
                 self.check_account_is_there_or_root(account)?;
-                let account = account.to_owned();
-                let name = here.name;
-                StoredPolicy { id, name, path, account, description, document, created: now, updated: now }
+                StoredPolicy {
+                    id,
+                    name: here.name,
+                    path,
+                    account: account.to_owned(),
+                    description,
+                    document,
+                    created: now,
+                    updated: now,
+                    version: FIRST_VERSION,
+                    newest: FIRST_VERSION,
+                    others: BTreeMap::new(),
+                }
             }
         };
         Ok(vec![Change::Put(Record::Policy(policy))])
@@ -111,8 +123,11 @@ impl Registry {
         if account == ROOT_ACCOUNT { Ok(()) } else { self.check_account_is_there(account) }
     }
 
-    pub(super) fn delete_policy(&self, policy: &Named) -> Outcome {
+    pub(super) fn delete_policy(&self, policy: &Named, bare: bool) -> Outcome {
         let policy = self.find_named::<StoredPolicy>(policy)?;
+        if bare && !policy.others.is_empty() {
+            return Err(ChangeError::InUse(format!("{} has other versions; delete them first", policy.name)));
+        }
         match self.holders(&policy.id).next() {
             Some((_, _, holder)) => {
                 Err(ChangeError::InUse(format!("{} is attached to {holder}; detach it first", policy.name)))
