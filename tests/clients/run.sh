@@ -214,7 +214,7 @@ for client in "${clients[@]}"; do
     if [ -z "${CLIENTS_ENDPOINT:-}" ]; then
         make_certificates || { echo 'openssl made no certificates'; cat "$work/tls.log"; exit 1; }
         start_server tls-server https --tls-certificate "$work/tls/server.pem" --tls-key "$work/tls/server.key" || exit 1
-        export CA=$work/tls/ca.pem OTHER_CA=$work/tls/other.pem
+        export CA=$work/tls/ca.pem OTHER_CA=$work/tls/other.pem MARGAY=$margay
     fi
     run_client tls
 done

@@ -80,6 +80,7 @@ for client in aws s3cmd rclone; do
     check "$client: remove everything" do_it remove
 done
 check 'request in one segment with the end of the handshake' python3 "$(dirname "$0")/tls_quick.py"
+check 'identity provider over https, with its authority and with another' python3 "$(dirname "$0")/tls_provider.py" "$MARGAY" "$(dirname "$CA")"
 check 'curl' curl -sS --fail --cacert "$CA" --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" "$ENDPOINT/"
 check 'curl over HTTP/2' bash -c "[ \$(curl -sS --http2 --fail --cacert '$CA' --aws-sigv4 aws:amz:us-east-1:s3 --user '$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY' -o /dev/null -w '%{http_version}' '$ENDPOINT/') = 2 ]"
 finish
