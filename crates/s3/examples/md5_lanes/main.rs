@@ -1,0 +1,18 @@
+//! MD5 of many streams at once, each in a lane of a vector register, beside one stream after the other.
+//!
+//! Why: MD5 is the dearest part of an upload and a chain of steps that one stream cannot overlap; many uploads at once
+//!      could. What came of it is in docs/design/0010-md5-of-many-uploads.md; the server does not use it.
+//!
+//! Run: `cargo run --release -p margay-s3 --example md5_lanes`
+
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+
+fn main() {
+    #[cfg(target_arch = "x86_64")]
+    avx2::run();
+    #[cfg(not(target_arch = "x86_64"))]
+    println!("this trial is written for AVX2");
+}
