@@ -1,8 +1,9 @@
-//! What the fuzz target calls: a policy as arbitrary bytes.
+//! What the fuzz targets call: policies and stored records as arbitrary bytes.
 
 use crate::decision::{Sources, decide};
 use crate::document::{Kind, Policy};
 use crate::principal::{Caller, Who};
+use crate::registry::{Kind as RecordKind, Record};
 use crate::request::{Context, Lookup, Request};
 use crate::statement::Opinion;
 
@@ -42,4 +43,22 @@ pub fn policy(bytes: &[u8]) {
             }
         }
     }
+}
+
+/// A stored record: the first byte says of what; what is read is written so that it reads the same again.
+pub fn identity_record(bytes: &[u8]) {
+    const KINDS: [RecordKind; 7] = [
+        RecordKind::Account,
+        RecordKind::User,
+        RecordKind::Group,
+        RecordKind::Role,
+        RecordKind::Policy,
+        RecordKind::Key,
+        RecordKind::Provider,
+    ];
+    let Some((kind, json)) = bytes.split_first() else { return };
+    let kind = KINDS[usize::from(*kind) % KINDS.len()];
+    let Some(record) = Record::decode(kind, json) else { return };
+    let again = Record::decode(kind, &record.encode());
+    assert_eq!(again.as_ref(), Some(&record), "what is kept can be read again");
 }

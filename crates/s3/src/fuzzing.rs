@@ -6,6 +6,7 @@
 //!             body is cut into pieces does not matter; what the signer signs, the verifier believes.
 //! Not here:   the targets themselves and their seeds (fuzz/).
 
+mod documents;
 mod forms;
 
 use std::collections::VecDeque;
@@ -20,6 +21,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body::{Body, Frame};
 use margay_env::Timestamp;
 
+pub use self::documents::xml_document;
 pub use self::forms::{form_body, form_policy};
 use crate::auth::sign::{Signer, Target as SignTarget};
 use crate::auth::{
@@ -29,28 +31,17 @@ use crate::body::{
     BodyError, ChunkEncoder, Decoder, DecoderOptions, DigestPlan, Trailers, Want, WireError, announced_bytes,
     stored_encoding,
 };
-use crate::bucket_logging::BucketLogging;
-use crate::cors::Rules;
-use crate::error::S3Error;
 use crate::headers::range::ByteRange;
 use crate::headers::{condition, content, copy_source, etag, mail_word, text};
-use crate::lifecycle::{self, Days, Subject};
-use crate::notification;
-use crate::op::encryption::configuration::Configuration;
-use crate::op::{
-    bucket_accelerate, bucket_request_payment, complete_multipart_upload, create_bucket, delete_objects,
-    put_bucket_versioning, token, upload_part_copy,
-};
+use crate::op::{token, upload_part_copy};
 use crate::query_api;
 use crate::route::operation::{Method as Verb, Scope};
 use crate::route::query::{Query, decode};
 use crate::route::refuse::refuse;
 use crate::route::target::{Target, check_bucket_name};
 use crate::route::{self, policy};
-use crate::tags::{Tagged, Tags};
-use crate::website::Website;
-use crate::xml::read::walk;
-use crate::xml::write::{escape, percent_encode};
+pub use crate::sts::fuzzing::identity_token;
+use crate::xml::write::percent_encode;
 
 const ACCESS_KEY: &str = "AKIDEXAMPLE";
 const SECRET_KEY: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
@@ -210,74 +201,6 @@ pub fn chunked_body(bytes: &[u8]) {
         ((_, Err(_)), (_, Err(_))) => {}
         (whole, pieces) => panic!("pieces matter: {:?} and {:?}", whole.1, pieces.1),
     }
-}
-
-/// An XML document: the first byte says which request it belongs to.
-pub fn xml_document(bytes: &[u8]) {
-    let Some((kind, document)) = bytes.split_first() else { return };
-    match kind {
-        b'0' => {
-            if let Ok(parts) = complete_multipart_upload::parse(document) {
-                assert!(!parts.is_empty());
-            }
-        }
-        b'1' => {
-            let Ok(deletions) = delete_objects::parse(document) else { return };
-            let mut again = BytesMut::from(&b"<Delete>"[..]);
-            for entry in &deletions.entries {
-                again.extend_from_slice(b"<Object><Key>");
-                escape(&mut again, &entry.key);
-                again.extend_from_slice(b"</Key></Object>");
-            }
-            again.extend_from_slice(b"</Delete>");
-            let same = delete_objects::parse(&again).expect("what was read is written well-formed");
-            let keys = |deletions: &delete_objects::Deletions| -> Vec<String> {
-                deletions.entries.iter().map(|entry| entry.key.clone()).collect()
-            };
-            assert_eq!(keys(&same), keys(&deletions));
-        }
-        b'2' => drop(create_bucket::check(document)),
-        b'v' => drop(put_bucket_versioning::parse(document)),
-        b't' => {
-            for of in [Tagged::Object, Tagged::Bucket] {
-                same_again(document, |document| Tags::from_xml(document, of), Tags::write);
-                if let Ok(tags) = Tags::from_xml(document, of) {
-                    assert_eq!(Tags::from_stored(&tags.to_stored()), tags);
-                }
-            }
-        }
-        b'c' => same_again(document, Rules::from_xml, Rules::write),
-        b'e' => same_again(document, Configuration::parse, |read, out| read.write(out)),
-        b'w' => same_again(document, Website::from_xml, Website::write),
-        b'g' => same_again(document, BucketLogging::read, |logging, out| match logging {
-            Some(logging) => out.extend_from_slice(&logging.write()),
-            None => out.extend_from_slice(b"<BucketLoggingStatus/>"),
-        }),
-        b'l' => {
-            same_again(document, lifecycle::read, |rules, out| out.extend_from_slice(&rules.write()));
-            let Ok(rules) = lifecycle::read(document) else { return };
-            let subject = Subject { key: "logs/a", size: 5, modified: NOW, tags: None };
-            assert!(rules.current(&subject, Days::REAL).is_none_or(|due| due.rule.enabled));
-            let _ = rules.noncurrent(&subject, NOW, 3, Days::REAL);
-            let _ = (rules.lone_marker("a", NOW, Days::REAL), rules.upload("a", NOW, Days::REAL));
-        }
-        b'n' => same_again(document, notification::read, |rules, out| out.extend_from_slice(&rules.write())),
-        b'p' => drop(bucket_request_payment::requester_pays(document)),
-        b'a' => drop(bucket_accelerate::enables(document)),
-        _ => drop(walk(document, &mut |_, _| Ok(()))),
-    }
-}
-
-/// What is read of a document is written so that it reads the same again: that is how it is stored.
-fn same_again<T: PartialEq + std::fmt::Debug>(
-    document: &[u8],
-    read: impl Fn(&[u8]) -> Result<T, S3Error>,
-    write: impl Fn(&T, &mut BytesMut),
-) {
-    let Ok(value) = read(document) else { return };
-    let mut again = BytesMut::new();
-    write(&value, &mut again);
-    assert_eq!(read(&again).expect("what was read is written well-formed"), value);
 }
 
 /// The headers of a request: ranges, conditions, checksums, copy sources, metadata.

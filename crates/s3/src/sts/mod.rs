@@ -8,6 +8,8 @@
 //! Not here:   the form of a session's token (the binary keeps it).
 
 mod answer;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod key_set;
 mod tags;
 mod web_identity;
