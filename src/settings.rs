@@ -126,6 +126,7 @@ pub struct Settings {
     pub oidc: Option<Oidc>,
     /// SSE-C is taken on connections without TLS too.
     pub customer_keys_anywhere: bool,
+    pub select_dialect: margay_s3::Dialect,
     pub mounts: Vec<MountWish>,
     pub notify: Vec<Target>,
     /// PEM file.
@@ -183,6 +184,7 @@ impl Settings {
             },
             oidc,
             customer_keys_anywhere: text("encryption.customer_keys").is_some_and(|over| over == "any"),
+            select_dialect: dialect(text("select.dialect")),
             log_level: text("log_level").unwrap_or_else(|| "info".to_owned()),
             log_format: text("log_format").unwrap_or_else(|| "auto".to_owned()),
             connection: ConnectionLimits {
@@ -212,6 +214,11 @@ impl Settings {
             },
         })
     }
+}
+
+/// Whose SQL S3 Select takes; the table allows these two.
+fn dialect(name: Option<String>) -> margay_s3::Dialect {
+    if name.as_deref() == Some("ceph") { margay_s3::Dialect::Ceph } else { margay_s3::Dialect::Aws }
 }
 
 /// Both or none.

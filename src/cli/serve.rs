@@ -262,6 +262,7 @@ fn front(
         secure: settings.tls.is_some(),
         notification_targets: settings.notify.iter().map(|target| target.name.clone()).collect(),
         customer_keys: settings.tls.is_some() || settings.customer_keys_anywhere,
+        select_dialect: settings.select_dialect,
         ..margay_s3::Options::default()
     };
     if !settings.auth.chunk_verification {

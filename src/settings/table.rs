@@ -100,6 +100,12 @@ pub const SETTINGS: &[Setting] = &[
         "tls",
         "connections that may bring a key of the client (SSE-C): with TLS, or any (behind a proxy that ends TLS)",
     ),
+    setting(
+        "select.dialect",
+        Kind::Choice(&["aws", "ceph"]),
+        "aws",
+        "whose SQL S3 Select takes where they differ, see docs/s3.md",
+    ),
     setting("mounts", Kind::List, "", "BUCKET=DIR or BUCKET/PREFIX=DIR: buckets to mount as file systems"),
     setting("mount_options", Kind::Text, "", "for all of mounts: ro, sync, writeback, uid=, gid=, umask=, ..."),
     setting("notify", Kind::List, "", "NAME=URL: targets that notifications of buckets may name"),

@@ -1,7 +1,9 @@
 """boto3 against $ENDPOINT; started by run.sh. Prints one line per check, as the shell scripts do."""
 
 import base64
+import gzip
 import hashlib
+import json
 import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -395,6 +397,43 @@ def check_encryption():
         refused("InvalidRequest", s3.get_object, Bucket=BUCKET, Key="mine", status=400)
         refused("AccessDenied", s3.get_object, Bucket=BUCKET, Key="mine", status=403,
                 SSECustomerAlgorithm="AES256", SSECustomerKey=os.urandom(32))
+
+
+def select(key, expression, source, result, **more):
+    """The records of the result, and the statistics; an answer without its end is an error."""
+    answer = s3.select_object_content(Bucket=BUCKET, Key=key, ExpressionType="SQL", Expression=expression, InputSerialization=source,
+                                      OutputSerialization=result, **more)
+    events = list(answer["Payload"])
+    same([name for event in events[-2:] for name in event], ["Stats", "End"])
+    return b"".join(event["Records"]["Payload"] for event in events if "Records" in event), events[-2]["Stats"]["Details"]
+
+
+def check_select():
+    people = b"name,age\n" + b"ann,34\nbob,7\n" * 3000
+    put("select.csv", people)
+    put("select.csv.gz", gzip.compress(people))
+    csv, rows = {"CSV": {"FileHeaderInfo": "USE"}}, {"CSV": {}}
+    found, stats = select("select.csv", "select count(*), sum(cast(s.age as int)) from s3object s where s.name = 'ann'", csv, rows)
+    same(found, f"3000,{3000 * 34}\n".encode())
+    same((stats["BytesScanned"], stats["BytesReturned"]), (len(people), len(found)))
+    found, _ = select("select.csv", "select * from s3object s limit 2", csv, {"JSON": {}})
+    same(found, b'{"name":"ann","age":"34"}\n{"name":"bob","age":"7"}\n')
+    whole, stats = select("select.csv.gz", "select s.name from s3object s", {**csv, "CompressionType": "GZIP"}, rows,
+                          RequestProgress={"Enabled": True})
+    same((len(whole), stats["BytesProcessed"]), (4 * 6000, len(people)))
+    half = len(people) // 2
+    parts = [select("select.csv", "select s.name from s3object s", csv, rows, ScanRange=part)[0]
+             for part in ({"Start": 0, "End": half - 1}, {"Start": half})]
+    same((b"".join(parts), bool(parts[1])), (whole, True))
+    put("select.json", json.dumps({"all": [{"id": number, "even": number % 2 == 0} for number in range(1000)]}).encode())
+    found, _ = select("select.json", "select s.id from s3object[*].all[*] s where s.even = true limit 2", {"JSON": {"Type": "DOCUMENT"}}, {"JSON": {}})
+    same(found, b'{"id":0}\n{"id":2}\n')
+    for code, status, key, expression, source in [
+        ("ParseUnexpectedToken", 400, "select.csv", "select from", csv),
+        ("NotImplemented", 501, "select.csv", "select 1 from s3object", {"Parquet": {}}),
+        ("NoSuchKey", 404, "nothing", "select 1 from s3object", csv),
+    ]:
+        refused(code, select, status=status, key=key, expression=expression, source=source, result=rows)
 
 
 def check_not_implemented_is_said():

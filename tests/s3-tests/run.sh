@@ -53,9 +53,9 @@ start_server() {
     for key in '' 'testkey-1 ' 'testkey-2 '; do
         echo "$key$(sha256sum <<<"$name $key" | cut -d ' ' -f 1)"
     done >"$work/$name/encryption-keys"
-    # The cases send keys of their own (SSE-C) without TLS.
+    # The cases send keys of their own (SSE-C) without TLS, and their S3 Select is Ceph's.
     env -u MARGAY_BIN -u S3_TESTS MARGAY_ACCESS_KEY=$root_access MARGAY_SECRET_KEY=$root_secret MARGAY_ENCRYPTION_CUSTOMER_KEYS=any \
-        MARGAY_OIDC_ISSUER=$issuer MARGAY_OIDC_AUDIENCE=account \
+        MARGAY_SELECT_DIALECT=ceph MARGAY_OIDC_ISSUER=$issuer MARGAY_OIDC_AUDIENCE=account \
         "$margay" serve --data "$work/$name" --address "127.0.0.1:$port" --admin-address off >"$work/$name.log" 2>&1 </dev/null &
     pids+=($!)
     for try in $(seq 1 150); do

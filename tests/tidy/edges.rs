@@ -8,11 +8,12 @@ use crate::metadata::{packages, workspace};
 /// Package, what it may import, and what besides in its tests.
 const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("margay-iam", &[], &[]),
+    ("margay-select", &[], &[]),
     ("margay-env", &[], &[]),
     ("margay-segment", &["margay-env"], &[]),
     ("margay-meta", &["margay-env", "margay-segment"], &[]),
     ("margay-volume", &["margay-env", "margay-meta", "margay-segment"], &[]),
-    ("margay-s3", &["margay-env", "margay-iam", "margay-volume"], &["margay-meta", "margay-segment"]),
+    ("margay-s3", &["margay-env", "margay-iam", "margay-select", "margay-volume"], &["margay-meta", "margay-segment"]),
     ("margay-fuse", &["margay-env", "margay-volume"], &["margay-meta", "margay-segment"]),
     ("margay-bench", &["margay-env", "margay-s3"], &["margay-volume", "margay-meta", "margay-segment"]),
     (

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use margay_iam::registry::ChangeError;
+use margay_select as select;
 use margay_volume as volume;
 
 use crate::auth;
@@ -52,18 +53,23 @@ codes! {
     BucketAlreadyExists 409 "The requested bucket name is not available.";
     BucketAlreadyOwnedByYou 409 "Your previous request to create the named bucket succeeded and you already own it.";
     BucketNotEmpty 409 "The bucket you tried to delete is not empty";
+    CastFailed 400 "Attempt to convert from one data type to another using CAST failed in the SQL expression.";
     ConditionalRequestConflict 409 "A conflicting operation occurred during the conditional request; try again.";
     DeleteConflict 409 "What is to be deleted is still in use.";
     EntityAlreadyExists 409 "There is one with this name already.";
     EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed size";
     EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed size";
+    EvaluatorInvalidArguments 400 "Incorrect arguments of a function call in the SQL expression.";
+    EvaluatorInvalidTimestampFormatPattern 400 "Time stamp format pattern contains invalid symbols in the SQL expression.";
     ExpiredToken 400 "The provided token has expired.";
     ExpiredTokenException 400 "The token of the identity provider has expired.";
+    ExpressionTooLong 400 "The SQL expression is too long: The maximum byte-length for the SQL expression is 256 KB.";
     IDPCommunicationError 400 "The keys of the identity provider are not to be had at the moment.";
     IllegalLocationConstraintException 400 "The specified location constraint is not the region of this server.";
     IllegalVersioningConfigurationException 400 "The versioning configuration specified in the request is invalid.";
     IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header";
     IncorrectNumberOfFilesInPostRequest 400 "POST requires exactly one file upload per request.";
+    IntegerOverflow 400 "Integer overflow or underflow in the SQL expression.";
     InternalError 500 "We encountered an internal error. Please try again.";
     InvalidAccessKeyId 403 "The AWS Access Key Id you provided does not exist in our records.";
     InvalidAction 400 "There is no such action.";
@@ -72,23 +78,34 @@ codes! {
     InvalidBucketState 409 "The request is not valid with the current state of the bucket.";
     InvalidBucketName 400 "The specified bucket is not valid.";
     InvalidClientTokenId 403 "The security token included in the request is invalid.";
+    InvalidCompressionFormat 400 "The file is not in a supported compression format.";
     InvalidDigest 400 "The Content-MD5 you specified is not valid.";
     InvalidEncryptionAlgorithmError 400 "The encryption request you specified is not valid. The valid value is AES256.";
+    InvalidExpressionType 400 "The ExpressionType is invalid. Only SQL expressions are supported.";
+    InvalidFileHeaderInfo 400 "The FileHeaderInfo is invalid.";
     InvalidInput 400 "The request has a value that cannot be.";
     InvalidIdentityToken 400 "The token of the identity provider is not accepted.";
+    InvalidJsonType 400 "The JsonType is invalid.";
     InvalidPart 400 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.";
     InvalidPartNumber 416 "The requested partnumber is not satisfiable";
     InvalidPartOrder 400 "The list of parts was not in ascending order. Parts list must be specified in order by part number.";
     InvalidPolicyDocument 400 "The content of the form does not meet the conditions specified in the policy document.";
+    InvalidQuoteFields 400 "The QuoteFields is invalid.";
     InvalidRange 416 "The requested range is not satisfiable";
     InvalidRequest 400 "Invalid Request";
+    InvalidRequestParameter 400 "The value of a parameter in the SelectRequest element is invalid.";
+    InvalidScanRange 400 "The value of a parameter in ScanRange is invalid.";
     InvalidTag 400 "The tag provided was not a valid tag.";
     InvalidTargetBucketForLogging 400 "The target bucket for logging does not exist";
     InvalidRetentionPeriod 400 "Default retention period must be a positive integer value.";
+    InvalidTextEncoding 400 "Invalid encoding type. Only UTF-8 encoding is supported.";
     InvalidToken 400 "The provided token is malformed or otherwise not valid.";
     InvalidURI 400 "Couldn't parse the specified URI.";
     InvalidWriteOffset 400 "The write offset value that you specified does not match the current object size.";
+    JSONParsingError 400 "A record of the JSON file cannot be read.";
     KeyTooLongError 400 "Your key is too long";
+    LexerInvalidChar 400 "The SQL expression contains an invalid character.";
+    LexerInvalidLiteral 400 "The SQL expression contains an invalid literal.";
     LimitExceeded 409 "There may not be more.";
     MalformedPOSTRequest 400 "The body of your POST request is not well-formed multipart/form-data.";
     MalformedPolicy 400 "Policies must be valid JSON in the form of a policy.";
@@ -101,6 +118,7 @@ codes! {
     MethodNotAllowed 405 "The specified method is not allowed against this resource.";
     MissingAuthenticationToken 403 "Request is missing Authentication Token";
     MissingContentLength 411 "You must provide the Content-Length HTTP header.";
+    MissingRequiredParameter 400 "The SelectRequest entity is missing a required parameter.";
     MissingSecurityHeader 400 "Your request was missing a required header";
     NoSuchBucket 404 "The specified bucket does not exist";
     NoSuchBucketPolicy 404 "The bucket policy does not exist";
@@ -117,10 +135,15 @@ codes! {
     NotImplemented 501 "A header, query parameter or operation you used implies functionality that is not implemented.";
     NotModified 304 "Not Modified";
     ObjectLockConfigurationNotFoundError 404 "Object Lock configuration does not exist for this bucket";
+    ObjectSerializationConflict 400 "The SelectRequest entity has more than one format where one is wanted.";
+    OverMaxColumn 400 "The number of columns is greater than the maximum allowed.";
+    OverMaxRecordSize 400 "The length of a record is greater than the maximum allowed of 1 MB.";
     OwnershipControlsNotFoundError 404 "The bucket ownership controls were not found";
     PackedPolicyTooLarge 400 "The policy of the session is too long.";
+    ParseUnexpectedToken 400 "The SQL expression contains an unexpected token.";
     PolicyTooLarge 400 "The policy is too long.";
     PreconditionFailed 412 "At least one of the pre-conditions you specified did not hold";
+    ProcessingTimeError 400 "The SQL expression does not fit the object.";
     QuotaExceeded 403 "The bucket would hold more than its quota allows; delete objects or ask for more.";
     ReplicationConfigurationNotFoundError 404 "The replication configuration was not found";
     RequestHeaderSectionTooLarge 400 "Your request header and metadata exceed the maximum allowed size.";
@@ -132,8 +155,13 @@ codes! {
     SlowDown 503 "Please reduce your request rate.";
     StorageFull 507 "The server's disk is full; delete objects or add space.";
     TooManyParts 400 "You have attempted to add more parts than the maximum of 10000 that are allowed for this object.";
+    TruncatedInput 400 "Object decompression or parsing failed: the object is cut off.";
     UnexpectedContent 400 "This request does not support content";
     UnresolvableGrantByEmailAddress 400 "The e-mail address you provided does not match any account on record.";
+    UnsupportedFunction 400 "Encountered an unsupported SQL function.";
+    UnsupportedScanRangeInput 400 "Scan range queries are not supported on this type of object.";
+    UnsupportedSqlStructure 400 "Encountered an unsupported SQL structure.";
+    UnsupportedSyntax 400 "Encountered invalid syntax.";
     ValidationError 400 "A parameter is missing or has a wrong value.";
     UserKeyMustBeSpecified 400 "The bucket POST must contain the specified field name. If it is specified, check the order of the fields.";
     XAmzContentSHA256Mismatch 400 "The provided 'x-amz-content-sha256' header does not match what was computed.";
@@ -222,6 +250,34 @@ impl From<ChangeError> for S3Error {
             ChangeError::Policy(_) => Code::MalformedPolicyDocument,
         };
         S3Error::new(code, error.to_string())
+    }
+}
+
+/// What a statement or its object is refused for.
+impl From<select::Error> for S3Error {
+    fn from(error: select::Error) -> S3Error {
+        use select::Kind as K;
+        let code = match error.kind {
+            K::CastFailed => Code::CastFailed,
+            K::InvalidArguments => Code::EvaluatorInvalidArguments,
+            K::ExpressionTooLong => Code::ExpressionTooLong,
+            K::IntegerOverflow => Code::IntegerOverflow,
+            K::InvalidCompression => Code::InvalidCompressionFormat,
+            K::InvalidText => Code::InvalidTextEncoding,
+            K::JsonParsing => Code::JSONParsingError,
+            K::LexerCharacter => Code::LexerInvalidChar,
+            K::LexerLiteral => Code::LexerInvalidLiteral,
+            K::TooManyColumns => Code::OverMaxColumn,
+            K::RecordTooLong => Code::OverMaxRecordSize,
+            K::UnexpectedToken => Code::ParseUnexpectedToken,
+            K::Processing => Code::ProcessingTimeError,
+            K::TruncatedInput => Code::TruncatedInput,
+            K::TimestampPattern => Code::EvaluatorInvalidTimestampFormatPattern,
+            K::UnsupportedFunction => Code::UnsupportedFunction,
+            K::UnsupportedStructure => Code::UnsupportedSqlStructure,
+            K::UnsupportedSyntax => Code::UnsupportedSyntax,
+        };
+        S3Error::new(code, error.message)
     }
 }
 

@@ -48,6 +48,6 @@ pub use door::S3Door;
 pub use error::{Code, S3Error};
 pub use observer::{Observer, RequestDone};
 pub use op::encryption::configuration::default_key;
-pub use options::Options;
+pub use options::{Dialect, Options};
 pub use stream::S3Body;
 pub use time::iso as iso_time;

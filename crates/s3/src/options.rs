@@ -1,6 +1,7 @@
 //! What an operator may set about the S3 door.
 
 use margay_iam::registry::ROOT_ACCOUNT;
+pub use margay_select::Dialect;
 
 use crate::auth;
 use crate::body::DecoderOptions;
@@ -24,6 +25,8 @@ pub struct Options {
     pub customer_keys: bool,
     /// Names that the ARNs of notifications may end in.
     pub notification_targets: Vec<String>,
+    /// Whose statements SelectObjectContent understands, where they differ.
+    pub select_dialect: Dialect,
     pub auth: auth::Options,
     pub decoder: DecoderOptions,
 }
@@ -40,6 +43,7 @@ impl Default for Options {
             secure: false,
             customer_keys: false,
             notification_targets: Vec::new(),
+            select_dialect: Dialect::Aws,
             auth: auth::Options::default(),
             decoder: DecoderOptions::default(),
         }

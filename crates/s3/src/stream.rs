@@ -1,4 +1,5 @@
-//! The body of an answer: nothing, a few buffers, or an object read piece by piece as the client takes it.
+//! The body of an answer: nothing, a few buffers, an object read piece by piece, or what an operation makes, as the
+//! client takes it.
 //!
 //! Why:        an object of any size is sent with one piece in memory per connection.
 //! Invariants: while a piece is sent at most the next one is read; a failed read ends the connection, so a client
@@ -31,6 +32,16 @@ pub struct S3Body {
 enum Source {
     Buffers(VecDeque<Bytes>),
     Object(ObjectPieces),
+    /// `None`: everything has been made.
+    Produced(Option<Producing>),
+}
+
+/// The next bytes of a body whose length nobody knows, and what makes those after them.
+pub(crate) type Producing = Pin<Box<dyn Future<Output = Option<(Bytes, Box<dyn Producer>)>> + Send>>;
+
+/// Makes a body; not asked before what it made has been taken.
+pub(crate) trait Producer: Send {
+    fn next(self: Box<Self>) -> Producing;
 }
 
 type Reading = Pin<Box<dyn Future<Output = Result<Bytes, Error>> + Send>>;
@@ -120,16 +131,24 @@ impl S3Body {
         S3Body { source: Source::Object(pieces), sent: 0, ended: None }
     }
 
+    /// These bytes, and what comes after them.
+    pub(crate) fn produced(first: Bytes, rest: Box<dyn Producer>) -> S3Body {
+        let first = Box::pin(std::future::ready(Some((first, rest))));
+        S3Body { source: Source::Produced(Some(first)), sent: 0, ended: None }
+    }
+
     /// Sets what is called at the end.
     pub(crate) fn on_end(&mut self, ended: Ended) {
         self.ended = Some(ended);
     }
 
-    /// Bytes not yet sent.
-    pub(crate) fn remaining(&self) -> u64 {
+    /// Bytes not yet sent, if that is known.
+    fn remaining(&self) -> Option<u64> {
         match &self.source {
-            Source::Buffers(buffers) => buffers.iter().map(|buffer| buffer.len() as u64).sum(),
-            Source::Object(pieces) => pieces.remaining(),
+            Source::Buffers(buffers) => Some(buffers.iter().map(|buffer| buffer.len() as u64).sum()),
+            Source::Object(pieces) => Some(pieces.remaining()),
+            Source::Produced(None) => Some(0),
+            Source::Produced(Some(_)) => None,
         }
     }
 }
@@ -149,6 +168,7 @@ impl Body for S3Body {
         let next = match &mut this.source {
             Source::Buffers(buffers) => Poll::Ready(buffers.pop_front().map(Ok)),
             Source::Object(pieces) => pieces.poll(context),
+            Source::Produced(slot) => poll_produced(slot, context),
         };
         let next = std::task::ready!(next);
         match &next {
@@ -160,18 +180,26 @@ impl Body for S3Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.remaining() == 0
+        self.remaining() == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.remaining())
+        self.remaining().map_or_else(SizeHint::default, SizeHint::with_exact)
     }
+}
+
+fn poll_produced(slot: &mut Option<Producing>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+    let Some(producing) = slot else { return Poll::Ready(None) };
+    let made = std::task::ready!(producing.as_mut().poll(context));
+    let (bytes, rest) = made.unzip();
+    *slot = rest.map(Producer::next);
+    Poll::Ready(bytes.map(Ok))
 }
 
 impl Drop for S3Body {
     fn drop(&mut self) {
         if let Some(ended) = self.ended.take() {
-            ended(self.sent, self.remaining() == 0);
+            ended(self.sent, self.remaining() == Some(0));
         }
     }
 }

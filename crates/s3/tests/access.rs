@@ -29,6 +29,8 @@ const ACL: &str = "<AccessControlPolicy><AccessControlList/></AccessControlPolic
 const DELETE: &str = "<Delete><Object><Key>key</Key></Object></Delete>";
 const PARTS: &str =
     "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>x</ETag></Part></CompleteMultipartUpload>";
+const SELECT: &str =
+    "<SelectObjectContentRequest><Expression>select * from s3object</Expression></SelectObjectContentRequest>";
 const OWNERSHIP: &str =
     "<OwnershipControls><Rule><ObjectOwnership>ObjectWriter</ObjectOwnership></Rule></OwnershipControls>";
 const BLOCK: &str = "<PublicAccessBlockConfiguration/>";
@@ -96,6 +98,7 @@ fn on_the_object(upload: &str, part: &str) -> Vec<Attack> {
         object("DeleteObject", "DELETE", "versionId=null", ""),
         object("GetObjectTagging", "GET", "tagging&versionId=null", ""),
         object("PutObjectAcl", "PUT", "acl&versionId=null", ACL),
+        object("SelectObjectContent", "POST", "select&select-type=2", SELECT),
         object("UploadPart", "PUT", part, "lead"),
     ]
 }

@@ -72,6 +72,7 @@ fn of(op: Op) -> (&'static str, Option<&'static str>, On) {
     use Permission::{Read, ReadAcp, Write, WriteAcp};
     let bucket = |action| (action, None, On::Bucket(None));
     let object = |action| (action, None, On::Object(None));
+    let read = On::Object(Some(Read));
     match op {
         Op::ListBuckets => ("s3:ListAllMyBuckets", None, On::Service),
         Op::CreateBucket => ("s3:CreateBucket", None, On::Service),
@@ -118,8 +119,8 @@ fn of(op: Op) -> (&'static str, Option<&'static str>, On) {
         Op::PutBucketAcl => ("s3:PutBucketAcl", None, On::Bucket(Some(WriteAcp))),
         Op::PutBucketPolicy => bucket("s3:PutBucketPolicy"),
         Op::DeletePublicAccessBlock | Op::PutPublicAccessBlock => bucket("s3:PutBucketPublicAccessBlock"),
-        Op::GetObject | Op::HeadObject => ("s3:GetObject", Some("s3:GetObjectVersion"), On::Object(Some(Read))),
-        Op::GetObjectAttributes => (ATTRIBUTES, Some(VERSION_ATTRIBUTES), On::Object(Some(Read))),
+        Op::GetObject | Op::HeadObject | Op::SelectObjectContent => ("s3:GetObject", Some("s3:GetObjectVersion"), read),
+        Op::GetObjectAttributes => (ATTRIBUTES, Some(VERSION_ATTRIBUTES), read),
         Op::GetObjectAcl => ("s3:GetObjectAcl", Some("s3:GetObjectVersionAcl"), On::Object(Some(ReadAcp))),
         Op::PutObjectAcl => ("s3:PutObjectAcl", Some("s3:PutObjectVersionAcl"), On::Object(Some(WriteAcp))),
         Op::GetObjectLegalHold => object("s3:GetObjectLegalHold"),

@@ -48,6 +48,7 @@ pub(crate) mod put_bucket_versioning;
 mod put_object;
 mod remove_setting;
 mod rename_object;
+mod select_object_content;
 pub(crate) mod token;
 mod unset;
 mod upload_part;
@@ -240,6 +241,7 @@ async fn dispatch(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
         Op::PutObject => put_object::run(call, payload).await,
         Op::PutObjectTagging => object_tagging::put(call, payload).await,
         Op::RenameObject => rename_object::run(call).await,
+        Op::SelectObjectContent => select_object_content::run(call, payload).await,
         Op::UploadPart => upload_part::run(call, payload).await,
         Op::UploadPartCopy => upload_part_copy::run(call).await,
         _ => dispatch_setting(call, payload).await,

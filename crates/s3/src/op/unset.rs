@@ -128,6 +128,7 @@ mod tests {
         "PutObjectRetention",
         "PutObjectTagging",
         "RenameObject",
+        "SelectObjectContent",
         "UploadPart",
         "UploadPartCopy",
     ];

@@ -247,6 +247,7 @@ implemented! {
     PutPublicAccessBlock true query [], headers [SETTING];
     RenameObject false query [], headers [WRITE_CONDITION, &[
         ("x-amz-client-token", Any), ("x-amz-rename-source", Any)]];
+    SelectObjectContent true query [], headers [OWNER, CUSTOMER_KEY];
     UploadPart true query [PART], headers [OBJECT, BODY, CHECKSUM_VALUES, CUSTOMER_KEY, ENCRYPTION_OF_OTHER];
     UploadPartCopy false query [PART], headers [OBJECT, COPY_SOURCE, CUSTOMER_KEY, SOURCE_CUSTOMER_KEY, &[
         ("x-amz-copy-source-range", Any)]];

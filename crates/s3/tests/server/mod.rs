@@ -319,6 +319,30 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
+/// The body of an answer whose length was not told; what is cut off is missing in it.
+async fn unchunked(stream: &mut TcpStream, mut wire: Vec<u8>) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let line = wire.windows(2).position(|two| two == b"\r\n");
+        let size = line.map(|end| usize::from_str_radix(std::str::from_utf8(&wire[..end]).unwrap(), 16).unwrap());
+        if let (Some(line), Some(size)) = (line, size)
+            && wire.len() >= line + 2 + size + 2
+        {
+            if size == 0 {
+                return body;
+            }
+            body.extend_from_slice(&wire[line + 2..line + 2 + size]);
+            wire.drain(..line + 2 + size + 2);
+            continue;
+        }
+        let mut buffer = vec![0; 64 << 10];
+        match stream.read(&mut buffer).await {
+            Ok(0) | Err(_) => return body,
+            Ok(count) => wire.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
 impl Answer {
     pub async fn read(stream: &mut TcpStream, of_head: bool) -> Answer {
         let mut bytes = Vec::new();
@@ -346,6 +370,9 @@ impl Answer {
             headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
         }
         let mut body = bytes[end + 4..].to_vec();
+        if headers.get("transfer-encoding").is_some_and(|coding| coding == "chunked") {
+            return Answer { status, headers, body: unchunked(stream, body).await };
+        }
         let len = headers.get("content-length").and_then(|len| len.to_str().ok()?.parse::<usize>().ok());
         let len = if of_head || status == 304 || status == 204 { 0 } else { len.unwrap_or(0) };
         while body.len() < len {

@@ -1,0 +1,124 @@
+//! The body of the answer, made while the client takes it.
+//!
+//! Why:        an object of any size is scanned with a piece of it and a part of the result in memory.
+//! Invariants: A1 nothing is read or evaluated before the client has taken what was made, so a slow client slows the scan.
+//!             A2 evaluating is done on threads that may block, for at most one piece or one part of a result at a time.
+//!             A3 what fails before the first event is an error of HTTP; afterwards it is an error event, and no End follows.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use margay_select::{Selection, Step};
+use margay_volume::Reader;
+
+use super::event::{self, Counts};
+use crate::error::S3Error;
+use crate::stream::{PIECE_BYTES_MAX, Producer, Producing, S3Body};
+
+/// After so many bytes, decompressed, without a result the client is told that there is progress.
+const SILENCE_BYTES_MAX: u64 = 16 << 20;
+
+pub(super) struct Answer {
+    /// `None`: all events have been made.
+    selection: Option<Selection>,
+    reader: Arc<Reader>,
+    rest: Range<u64>,
+    counts: Counts,
+    shows_progress: bool,
+}
+
+impl Answer {
+    pub(super) fn new(selection: Selection, reader: Reader, bytes: Range<u64>, shows_progress: bool) -> Answer {
+        let (selection, reader) = (Some(selection), Arc::new(reader));
+        Answer { selection, reader, rest: bytes, counts: Counts::default(), shows_progress }
+    }
+
+    /// Makes the first events.
+    pub(super) async fn begin(mut self) -> Result<S3Body, S3Error> {
+        let first = self.events().await?;
+        Ok(S3Body::produced(first, Box::new(self)))
+    }
+
+    /// The next events; nothing once the last one has been made.
+    async fn events(&mut self) -> Result<Bytes, S3Error> {
+        let mut out = BytesMut::new();
+        let begin = self.counts.processed;
+        while let Some(selection) = self.selection.take() {
+            let (mut selection, result, step) = step(selection).await?;
+            self.counts.processed = selection.processed();
+            self.counts.returned += result.len() as u64;
+            event::records(&mut out, result.as_bytes());
+            match step? {
+                Step::Output => self.selection = Some(selection),
+                Step::Input => {
+                    self.feed(&mut selection).await?;
+                    self.selection = Some(selection);
+                }
+                Step::Done => {
+                    if self.shows_progress {
+                        event::progress(&mut out, self.counts);
+                    }
+                    event::stats(&mut out, self.counts);
+                    event::end(&mut out);
+                    break;
+                }
+            }
+            if out.is_empty() && self.counts.processed - begin >= SILENCE_BYTES_MAX {
+                event::continuation(&mut out);
+            }
+            if !out.is_empty() {
+                if self.shows_progress {
+                    event::progress(&mut out, self.counts);
+                }
+                break;
+            }
+        }
+        Ok(out.freeze())
+    }
+
+    /// Reads on in the object.
+    async fn feed(&mut self, selection: &mut Selection) -> Result<(), S3Error> {
+        if self.rest.is_empty() {
+            selection.end();
+            return Ok(());
+        }
+        let len = (self.rest.end - self.rest.start).min(PIECE_BYTES_MAX);
+        let piece = self.reader.read(self.rest.start, len).await?;
+        if piece.is_empty() {
+            return Err(S3Error::internal(&"an object is shorter than its entry says"));
+        }
+        self.rest.start += piece.len() as u64;
+        self.counts.scanned += piece.len() as u64;
+        selection.push(&piece);
+        Ok(())
+    }
+}
+
+/// One step, where it may take its time.
+async fn step(mut selection: Selection) -> Result<(Selection, String, Result<Step, margay_select::Error>), S3Error> {
+    let stepping = tokio::task::spawn_blocking(move || {
+        let mut result = String::new();
+        let step = selection.step(&mut result);
+        (selection, result, step)
+    });
+    stepping.await.map_err(|error| S3Error::internal(&error))
+}
+
+impl Producer for Answer {
+    fn next(mut self: Box<Self>) -> Producing {
+        Box::pin(async move {
+            self.selection.as_ref()?;
+            let bytes = match self.events().await {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    tracing::debug!(%error, "a selection ended early");
+                    let mut out = BytesMut::new();
+                    event::error(&mut out, error.code.name(), &error.message);
+                    out.freeze()
+                }
+            };
+            Some((bytes, self as Box<dyn Producer>))
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! Names to what they stand for: fields of CSV, paths into JSON, columns of the result.
+//!
+//! Why:        every name is looked up once, not once for each record; and what cannot be is an error at once.
+//! Invariants: afterwards no `Expression::Name` is left, no column of the result needs itself, and all expressions with
+//!             the columns that they refer to are at most `DEPTH_MAX` levels high.
+
+use crate::ast::{Columns, Expression, Literal, Query, Step};
+use crate::error::{Error, Kind};
+use crate::parser::{DEPTH_MAX, TABLES};
+use crate::{COLUMNS_MAX, Dialect};
+
+/// What names may mean.
+#[derive(Debug)]
+pub(crate) struct Names<'n> {
+    pub dialect: Dialect,
+    pub is_json: bool,
+    /// The first record of CSV, if it is to be used.
+    pub header: Option<&'n [String]>,
+}
+
+pub(crate) fn bind(query: &mut Query, names: &Names<'_>) -> Result<(), Error> {
+    if !names.is_json && !query.from.is_empty() {
+        return Err(Error::new(Kind::UnsupportedStructure, "A path in FROM is for JSON only"));
+    }
+    let columns = query.columns.as_slice();
+    let aliases: Vec<Option<String>> = columns.iter().map(|column| column.alias.clone()).collect();
+    if names.dialect == Dialect::Ceph {
+        refuse_double(&aliases, names)?;
+    }
+    let table = query.table.clone();
+    let scope = Scope { names, aliases: &aliases, table: table.as_deref() };
+    if let Columns::Some(columns) = &mut query.columns {
+        for (index, column) in columns.iter_mut().enumerate() {
+            scope.resolve(&mut column.expression, Some(index))?;
+        }
+    }
+    query.filter.as_mut().map_or(Ok(()), |filter| scope.resolve(filter, None))?;
+    for argument in query.aggregates.iter_mut().filter_map(|aggregate| aggregate.argument.as_mut()) {
+        scope.resolve(argument, None)?;
+    }
+    check_extents(query)?;
+    check_aggregates(query)
+}
+
+fn refuse_double(aliases: &[Option<String>], names: &Names<'_>) -> Result<(), Error> {
+    let Some(header) = names.header else { return Ok(()) };
+    match aliases.iter().flatten().find(|alias| header.contains(alias)) {
+        None => Ok(()),
+        Some(alias) => {
+            let message = format!("multiple definition of column {{{alias}}} as schema-column and alias");
+            Err(Error::new(Kind::Processing, message))
+        }
+    }
+}
+
+struct Scope<'s> {
+    names: &'s Names<'s>,
+    aliases: &'s [Option<String>],
+    table: Option<&'s str>,
+}
+
+impl Scope<'_> {
+    /// `own`: the column that the expression is of, which it cannot refer to.
+    fn resolve(&self, expression: &mut Expression, own: Option<usize>) -> Result<(), Error> {
+        if let Expression::Name(steps, alone) = expression {
+            let (steps, alone) = (std::mem::take(steps), *alone);
+            *expression = self.name(steps, alone, own)?;
+            return Ok(());
+        }
+        expression.parts_mut().iter_mut().try_for_each(|part| self.resolve(part, own))
+    }
+
+    fn name(&self, mut steps: Vec<Step>, alone: bool, own: Option<usize>) -> Result<Expression, Error> {
+        let is_table = |step: &Step| match step {
+            Step::Key { name, .. } => {
+                self.table.into_iter().chain(TABLES).any(|table| name.eq_ignore_ascii_case(table))
+            }
+            _ => false,
+        };
+        let qualified = steps.len() > 1 && is_table(&steps[0]);
+        if qualified {
+            steps.remove(0);
+        } else if steps.len() == 1 {
+            let column = self.named(&steps[0]).map(Expression::Field);
+            if let Some(column) = column.or_else(|| self.alias(&steps[0], own)) {
+                return Ok(column);
+            }
+            let is_text = alone && (!self.names.is_json || self.names.dialect == Dialect::Ceph);
+            if let (true, [Step::Key { name, .. }]) = (is_text, steps.as_slice()) {
+                return Ok(Expression::Literal(Literal::Text(name.clone())));
+            }
+            if self.names.is_json && is_table(&steps[0]) {
+                return Ok(Expression::Member(Vec::new()));
+            }
+        }
+        if self.names.is_json {
+            // The record itself, as Ceph calls it.
+            if steps.first().is_some_and(|step| step.is_key("_1")) {
+                steps.remove(0);
+            }
+            return Ok(Expression::Member(steps));
+        }
+        match (self.field(&steps[0]), steps.as_slice()) {
+            (Some(field), [_]) => Ok(Expression::Field(field)),
+            (_, [Step::Key { name, .. }, ..]) => {
+                let name: String = name.chars().take(128).collect();
+                let message = format!("alias {{{name}}} or column not exist in schema");
+                Err(Error::new(Kind::Processing, message))
+            }
+            _ => Err(Error::new(Kind::Processing, "A field of CSV has no parts")),
+        }
+    }
+
+    /// A column of CSV, by its name or its number (`_1` is the first one).
+    fn field(&self, step: &Step) -> Option<usize> {
+        self.named(step).or_else(|| {
+            let Step::Key { name, .. } = step else { return None };
+            let number: usize = name.strip_prefix('_')?.parse().ok()?;
+            (1..=COLUMNS_MAX).contains(&number).then(|| number - 1)
+        })
+    }
+
+    /// A column of CSV by its name.
+    fn named(&self, step: &Step) -> Option<usize> {
+        let header = self.names.header?;
+        let exact = header.iter().position(|column| matches!(step, Step::Key { name, .. } if name == column));
+        exact.or_else(|| header.iter().position(|column| step.is_key(column)))
+    }
+
+    /// A column of the result. Where the names of records are not known, AWS's dialect has none.
+    fn alias(&self, step: &Step, own: Option<usize>) -> Option<Expression> {
+        if self.names.is_json && self.names.dialect == Dialect::Aws {
+            return None;
+        }
+        let fits = |alias: &Option<String>| alias.as_ref().is_some_and(|alias| step.is_key(alias));
+        let found = self.aliases.iter().enumerate().find(|(index, alias)| Some(*index) != own && fits(alias));
+        found.map(|(index, _)| Expression::Alias(index))
+    }
+}
+
+/// What is known of an expression with the columns that it refers to.
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    levels: usize,
+    has_aggregate: bool,
+}
+
+fn check_extents(query: &Query) -> Result<(), Error> {
+    let mut known = vec![None; query.columns.as_slice().len()];
+    for column in query.columns.as_slice() {
+        extent(&column.expression, query, &mut known, 0)?;
+    }
+    let arguments = query.aggregates.iter().filter_map(|aggregate| aggregate.argument.as_ref());
+    for of_records in arguments.chain(&query.filter) {
+        if extent(of_records, query, &mut known, 0)?.has_aggregate {
+            let message = "An aggregate cannot be used where records are looked at";
+            return Err(Error::new(Kind::UnsupportedStructure, message));
+        }
+    }
+    Ok(())
+}
+
+/// `known`: of the columns that were looked at, so that each is once.
+fn extent(expression: &Expression, query: &Query, known: &mut [Option<Extent>], above: usize) -> Result<Extent, Error> {
+    let column = if let Expression::Alias(index) = expression { Some(*index) } else { None };
+    let mut found = column.and_then(|index| known[index]).unwrap_or_default();
+    if above + found.levels > DEPTH_MAX {
+        let message = "number of calls exceed maximum size, probably a cyclic reference to alias";
+        return Err(Error::new(Kind::UnsupportedStructure, message));
+    }
+    if let Some(index) = column.filter(|index| known[*index].is_none()) {
+        found = extent(&query.columns.as_slice()[index].expression, query, known, above + 1)?;
+        known[index] = Some(found);
+    }
+    found.has_aggregate |= matches!(expression, Expression::Aggregate(_));
+    for part in expression.parts() {
+        let part = extent(part, query, known, above + 1)?;
+        found.levels = found.levels.max(part.levels);
+        found.has_aggregate |= part.has_aggregate;
+    }
+    found.levels += 1;
+    Ok(found)
+}
+
+/// Beside aggregates there is no record whose fields could be shown.
+fn check_aggregates(query: &Query) -> Result<(), Error> {
+    fn needs_record(expression: &Expression) -> bool {
+        matches!(expression, Expression::Field(_) | Expression::Member(_))
+            || expression.parts().iter().any(needs_record)
+    }
+    let mixed = query.columns.as_slice().iter().any(|column| needs_record(&column.expression));
+    if mixed && !query.aggregates.is_empty() {
+        let message = "A statement selects either aggregates or fields of records";
+        return Err(Error::new(Kind::UnsupportedStructure, message));
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! `LIKE`: `%` is any text, `_` one character, and in Ceph's dialect `[a-z]` one of several.
+//!
+//! Invariants: a match goes back to the last `%` only, so it costs at most text times pattern.
+
+use crate::error::{Error, Kind};
+
+/// Longest pattern, in characters.
+pub const PATTERN_CHARS_MAX: usize = 1024;
+
+#[derive(Clone, Debug, PartialEq)]
+enum Item {
+    Any,
+    One,
+    Exactly(char),
+    /// Ranges, and whether it must be outside of them.
+    Of(Vec<(char, char)>, bool),
+}
+
+impl Item {
+    fn fits(&self, character: char) -> bool {
+        match self {
+            Item::Any | Item::One => true,
+            Item::Exactly(wanted) => *wanted == character,
+            Item::Of(ranges, negated) => {
+                ranges.iter().any(|(low, high)| (*low..=*high).contains(&character)) != *negated
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Pattern(Vec<Item>);
+
+impl Pattern {
+    /// `classes`: `[` begins a set of characters.
+    pub(crate) fn new(pattern: &str, escape: Option<char>, classes: bool) -> Result<Pattern, Error> {
+        let invalid = |message: &str| Error::new(Kind::InvalidArguments, message);
+        let mut items = Vec::new();
+        let mut characters = pattern.chars();
+        while let Some(character) = characters.next() {
+            if items.len() == PATTERN_CHARS_MAX {
+                return Err(invalid(&format!("A pattern of LIKE has more than {PATTERN_CHARS_MAX} characters")));
+            }
+            items.push(match character {
+                _ if Some(character) == escape => {
+                    Item::Exactly(characters.next().ok_or_else(|| invalid("A pattern of LIKE ends with its escape"))?)
+                }
+                '%' if items.last() == Some(&Item::Any) => continue,
+                '%' => Item::Any,
+                '_' => Item::One,
+                '[' if classes && characters.as_str().contains(']') => class(&mut characters),
+                other => Item::Exactly(other),
+            });
+        }
+        Ok(Pattern(items))
+    }
+
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        let items = &self.0;
+        let (mut rest, mut at) = (text, 0);
+        // Where to go on if what follows the last `%` does not fit: the text that it has not taken yet.
+        let mut again: Option<(&str, usize)> = None;
+        loop {
+            let first = rest.chars().next();
+            match (items.get(at), first) {
+                (Some(Item::Any), _) => {
+                    again = Some((rest, at + 1));
+                    at += 1;
+                }
+                (Some(item), Some(character)) if item.fits(character) => {
+                    rest = &rest[character.len_utf8()..];
+                    at += 1;
+                }
+                (None, None) => return true,
+                _ => {
+                    let Some((from, behind)) = again else { return false };
+                    let Some(skipped) = from.chars().next() else { return false };
+                    rest = &from[skipped.len_utf8()..];
+                    at = behind;
+                    again = Some((rest, behind));
+                }
+            }
+        }
+    }
+}
+
+/// The rest of `[...]`.
+fn class(characters: &mut std::str::Chars<'_>) -> Item {
+    let mut ranges = Vec::new();
+    let negated = characters.as_str().starts_with('^');
+    if negated {
+        characters.next();
+    }
+    while let Some(low) = characters.next().filter(|character| *character != ']') {
+        let mut ahead = characters.clone();
+        let high = match (ahead.next(), ahead.next()) {
+            (Some('-'), Some(high)) if high != ']' => {
+                *characters = ahead;
+                high
+            }
+            _ => low,
+        };
+        ranges.push((low, high));
+    }
+    Item::Of(ranges, negated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn like(text: &str, pattern: &str, escape: Option<char>) -> bool {
+        Pattern::new(pattern, escape, true).unwrap().matches(text)
+    }
+
+    #[test]
+    fn patterns_match_whole_texts() {
+        for (text, pattern) in [
+            ("", ""),
+            ("", "%"),
+            ("abc", "abc"),
+            ("abc", "a%"),
+            ("abc", "%c"),
+            ("abc", "_b_"),
+            ("aXbXc", "a%b%c"),
+            ("abab", "%ab"),
+            ("é", "_"),
+            ("xyz", "%y[y-z]"),
+            ("xy-", "%[-a]"),
+            ("xa", "x[^b-z]"),
+            ("a]", "a]"),
+        ] {
+            assert!(like(text, pattern, None), "{text} {pattern}");
+        }
+        for (text, pattern) in
+            [("", "_"), ("abc", "ab"), ("abc", "b%"), ("abc", "%b"), ("xyz", "%y[a-b]"), ("x", "[^x]")]
+        {
+            assert!(!like(text, pattern, None), "{text} {pattern}");
+        }
+        assert!(like("_ar", "%_ar", Some('%')) && !like("xar", "%_ar", Some('%')));
+        assert!(like("aeio_x", "%aeio$_%", Some('$')) && !like("aeiox", "%aeio$_%", Some('$')));
+        assert!(Pattern::new("a$", Some('$'), false).is_err());
+        assert!(Pattern::new("[a]", None, false).unwrap().matches("[a]"));
+    }
+}

@@ -1,0 +1,167 @@
+//! Operators, by their binding powers.
+
+use super::{DEPTH_MAX, Parser};
+use crate::ast::{Condition, Expression, Operator};
+use crate::error::{Error, Kind};
+use crate::lexer::Token;
+
+// What binds weaker first.
+const OR: u8 = 1;
+const AND: u8 = 2;
+const NOT: u8 = 3;
+const COMPARISON: u8 = 4;
+const SUM: u8 = 5;
+const PRODUCT: u8 = 6;
+const POWER: u8 = 7;
+const SIGN: u8 = 8;
+
+fn binary(symbol: &str) -> Option<(Operator, u8)> {
+    use Operator as O;
+    Some(match symbol {
+        "+" => (O::Add, SUM),
+        "-" => (O::Subtract, SUM),
+        "||" => (O::Concatenate, SUM),
+        "*" => (O::Multiply, PRODUCT),
+        "/" => (O::Divide, PRODUCT),
+        "%" => (O::Modulo, PRODUCT),
+        "^" => (O::Power, POWER),
+        "=" => (O::Equal, COMPARISON),
+        "!=" | "<>" => (O::NotEqual, COMPARISON),
+        "<" => (O::Less, COMPARISON),
+        "<=" => (O::LessOrEqual, COMPARISON),
+        ">" => (O::Greater, COMPARISON),
+        ">=" => (O::GreaterOrEqual, COMPARISON),
+        _ => return None,
+    })
+}
+
+impl Parser {
+    pub(super) fn expression(&mut self) -> Result<Expression, Error> {
+        self.operators(0)
+    }
+
+    /// An expression of operators that bind stronger than `floor`.
+    fn operators(&mut self, floor: u8) -> Result<Expression, Error> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(too_deep());
+        }
+        let mut left = self.prefix()?;
+        loop {
+            let next = self.operator(left, floor)?;
+            match next {
+                Ok(longer) if longer.height() > DEPTH_MAX => return Err(too_deep()),
+                Ok(longer) => left = longer,
+                Err(done) => {
+                    self.depth -= 1;
+                    return Ok(done);
+                }
+            }
+        }
+    }
+
+    fn prefix(&mut self) -> Result<Expression, Error> {
+        if self.take_word("not") {
+            return Ok(Expression::Not(Box::new(self.operators(NOT)?)));
+        }
+        if self.take_symbol("-") {
+            return Ok(Expression::Negate(Box::new(self.operators(SIGN)?)));
+        }
+        if self.take_symbol("+") {
+            return self.operators(SIGN);
+        }
+        self.primary()
+    }
+
+    /// Takes one operator and what is to its right; gives the left side back if there is none.
+    fn operator(&mut self, left: Expression, floor: u8) -> Result<Result<Expression, Expression>, Error> {
+        if let Token::Symbol(symbol) = *self.peek() {
+            let Some((operator, power)) = binary(symbol).filter(|(_, power)| *power > floor) else {
+                return Ok(Err(left));
+            };
+            self.at += 1;
+            let right = self.operators(power)?;
+            return Ok(Ok(Expression::Binary(operator, Box::new([left, right]))));
+        }
+        if floor < OR && self.take_word("or") {
+            let right = self.operators(OR)?;
+            return Ok(Ok(match left {
+                Expression::Any(mut parts) => {
+                    parts.push(right);
+                    Expression::Any(parts)
+                }
+                left => Expression::Any(vec![left, right]),
+            }));
+        }
+        if floor < AND && self.take_word("and") {
+            let right = self.operators(AND)?;
+            return Ok(Ok(match left {
+                Expression::All(mut parts) => {
+                    parts.push(right);
+                    Expression::All(parts)
+                }
+                left => Expression::All(vec![left, right]),
+            }));
+        }
+        if floor < COMPARISON { self.predicate(left) } else { Ok(Err(left)) }
+    }
+
+    /// `IS`, `LIKE`, `BETWEEN` and `IN`, with or without `NOT`.
+    fn predicate(&mut self, left: Expression) -> Result<Result<Expression, Expression>, Error> {
+        if self.take_word("is") {
+            let negated = self.take_word("not");
+            let condition = match self.peek() {
+                Token::Word(word) if word.eq_ignore_ascii_case("null") => Condition::Null,
+                Token::Word(word) if word.eq_ignore_ascii_case("missing") => Condition::Missing,
+                Token::Word(word) if word.eq_ignore_ascii_case("true") => Condition::Bool(true),
+                Token::Word(word) if word.eq_ignore_ascii_case("false") => Condition::Bool(false),
+                _ => return Err(self.unexpected("NULL, MISSING, TRUE or FALSE")),
+            };
+            self.at += 1;
+            return Ok(Ok(negate(Expression::Is(Box::new(left), condition), negated)));
+        }
+        let begins = |token: &Token| {
+            matches!(token, Token::Word(word)
+                if ["like", "between", "in"].iter().any(|known| word.eq_ignore_ascii_case(known)))
+        };
+        let negated = self.is_word("not") && begins(self.ahead(1));
+        self.at += usize::from(negated);
+        let made = if self.take_word("like") {
+            let mut parts = vec![left, self.operators(COMPARISON)?];
+            if self.take_word("escape") {
+                parts.push(self.operators(COMPARISON)?);
+            }
+            Expression::Like(parts)
+        } else if self.take_word("between") {
+            let low = self.operators(COMPARISON)?;
+            self.expect_word("and")?;
+            Expression::Between(Box::new([left, low, self.operators(COMPARISON)?]))
+        } else if self.take_word("in") {
+            self.expect_symbol("(")?;
+            let mut parts = vec![left];
+            parts.extend(self.list()?);
+            Expression::In(parts)
+        } else {
+            return Ok(Err(left));
+        };
+        Ok(Ok(negate(made, negated)))
+    }
+
+    /// Expressions up to the closing parenthesis, which is taken too.
+    pub(super) fn list(&mut self) -> Result<Vec<Expression>, Error> {
+        let mut all = vec![self.expression()?];
+        while self.take_symbol(",") {
+            all.push(self.expression()?);
+        }
+        self.expect_symbol(")")?;
+        Ok(all)
+    }
+}
+
+fn negate(expression: Expression, negated: bool) -> Expression {
+    if negated { Expression::Not(Box::new(expression)) } else { expression }
+}
+
+fn too_deep() -> Error {
+    Error::new(Kind::UnsupportedSyntax, format!("The expression is nested deeper than {DEPTH_MAX} levels"))
+}

@@ -1,0 +1,340 @@
+//! One statement run over one object: bytes in as they come, records of the result out.
+//!
+//! Why:        the caller decides when bytes are read and when the result is sent, so neither piles up.
+//! Invariants: S1 one step adds records until `OUTPUT_BYTES` are there, and no record of the result is longer than
+//!             `RECORD_BYTES_MAX`.  S2 where the pieces of the input are cut changes nothing in the result.
+//! Not here:   reading the object, the frames of the answer (the S3 door).
+
+use crate::aggregate::Running;
+use crate::ast::{Columns, Query};
+use crate::bind::{Names, bind};
+use crate::csv::reader as csv;
+use crate::csv::{CsvInput, CsvOutput, Header};
+use crate::error::{Error, Kind};
+use crate::evaluate::{Record, Scope};
+use crate::input::{Compression, InputFormat, Reader, Source};
+use crate::json::{Json, reader as json};
+use crate::parser::parse;
+use crate::scan_range::ScanRange;
+use crate::timestamp::Timestamp;
+use crate::value::Value;
+use crate::writer::{csv as csv_writer, json as json_writer};
+use crate::{Dialect, RECORD_BYTES_MAX};
+
+/// A step ends when its result has this many bytes.
+const OUTPUT_BYTES: usize = 128 << 10;
+
+/// The format of the result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputFormat {
+    Csv(CsvOutput),
+    Json { record_delimiter: String },
+}
+
+/// What is to be selected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub expression: String,
+    pub compression: Compression,
+    pub input: InputFormat,
+    pub output: OutputFormat,
+    pub dialect: Dialect,
+    /// What `UTCNOW()` is, in seconds since 1970.
+    pub now: i64,
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// More bytes of the object are wanted.
+    Input,
+    /// There is a part of the result to be taken; then go on.
+    Output,
+    /// The result is complete.
+    Done,
+}
+
+#[derive(Debug)]
+pub struct Selection {
+    query: Query,
+    /// Names have been bound.
+    bound: bool,
+    header: Option<Vec<String>>,
+    input: InputFormat,
+    output: OutputFormat,
+    dialect: Dialect,
+    now: Timestamp,
+    source: Source,
+    reader: Reader,
+    running: Vec<Running>,
+    /// Records of the result.
+    written: u64,
+}
+
+impl Selection {
+    /// Reads the statement. Names are looked up here too, unless the object's header says which there are.
+    pub fn new(request: Request) -> Result<Selection, Error> {
+        let Request { expression, compression, input, mut output, dialect, now } = request;
+        let query = parse(&expression)?;
+        if let (Dialect::Ceph, OutputFormat::Json { record_delimiter }) = (dialect, &output) {
+            output =
+                OutputFormat::Csv(CsvOutput { record_delimiter: record_delimiter.clone(), ..CsvOutput::default() });
+        }
+        let reader = match &input {
+            InputFormat::Csv(format) => Reader::Csv(csv::Reader::new(format.clone(), dialect == Dialect::Ceph)),
+            InputFormat::Json => Reader::Json(json::Reader::new(query.from.clone())),
+        };
+        let now = Timestamp::from_seconds(now)
+            .ok_or_else(|| Error::new(Kind::InvalidArguments, "The clock of the server is out of range"))?;
+        let running = query.aggregates.iter().map(|aggregate| Running::new(aggregate.function)).collect();
+        let source = Source::new(compression);
+        let (bound, header, written) = (false, None, 0);
+        let mut selection =
+            Selection { query, bound, header, input, output, dialect, now, source, reader, running, written };
+        if !selection.needs_header() {
+            selection.bind()?;
+        }
+        Ok(selection)
+    }
+
+    /// The first record of the object must be read before another one can be.
+    pub fn needs_header(&self) -> bool {
+        let has_header = matches!(&self.input, InputFormat::Csv(format) if format.header != Header::None);
+        has_header && !self.bound
+    }
+
+    /// From now on only records that begin within these bytes of the object are selected. The next byte given is that at
+    /// `start`, or, unless it is 0, the one as many bytes before it as a delimiter has.
+    pub fn restrict(&mut self, start: u64, end: u64) {
+        let delimiter = self.delimiter().to_owned();
+        self.source.restrict(ScanRange::new(&delimiter, start, end));
+        match &self.input {
+            InputFormat::Csv(format) => {
+                self.reader = Reader::Csv(csv::Reader::new(format.clone(), self.dialect == Dialect::Ceph));
+            }
+            InputFormat::Json => {}
+        }
+    }
+
+    /// What ends a record of the object.
+    pub fn delimiter(&self) -> &str {
+        match &self.input {
+            InputFormat::Csv(format) => &format.record_delimiter,
+            InputFormat::Json => "\n",
+        }
+    }
+
+    /// More bytes of the object.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.source.push(bytes);
+    }
+
+    /// There are no more.
+    pub fn end(&mut self) {
+        self.source.end();
+    }
+
+    /// Decompressed bytes that were looked at.
+    pub fn processed(&self) -> u64 {
+        self.source.processed()
+    }
+
+    /// Goes on; what there is of the result is added to `out`.
+    pub fn step(&mut self, out: &mut String) -> Result<Step, Error> {
+        loop {
+            if out.len() >= OUTPUT_BYTES {
+                return Ok(Step::Output);
+            }
+            if self.query.limit.is_some_and(|limit| self.written >= limit) {
+                return Ok(Step::Done);
+            }
+            let last = self.source.is_over();
+            if self.read(last, out)? {
+                continue;
+            }
+            if last {
+                self.finish(out)?;
+                return Ok(Step::Done);
+            }
+            if !self.source.feed(&mut self.reader)? && !self.source.is_over() {
+                return Ok(Step::Input);
+            }
+        }
+    }
+
+    /// Reads the header alone, of an object whose records are read elsewhere; whether it is known.
+    pub fn read_header(&mut self) -> Result<bool, Error> {
+        while self.needs_header() {
+            let last = self.source.is_over();
+            if self.read(last, &mut String::new())? {
+                continue;
+            }
+            if last {
+                break;
+            }
+            if !self.source.feed(&mut self.reader)? && !self.source.is_over() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn bind(&mut self) -> Result<(), Error> {
+        let is_json = matches!(self.input, InputFormat::Json);
+        let names = Names { dialect: self.dialect, is_json, header: self.header.as_deref() };
+        bind(&mut self.query, &names)?;
+        self.bound = true;
+        Ok(())
+    }
+
+    /// Reads one record, if there is one.
+    fn read(&mut self, last: bool, out: &mut String) -> Result<bool, Error> {
+        let needs_header = self.needs_header();
+        let Selection { reader, query, header, running, written, .. } = self;
+        let writer = Writer { output: &self.output, dialect: self.dialect, header: header.as_deref() };
+        let at = (self.dialect, self.now);
+        match reader {
+            Reader::Json(reader) => {
+                let Some(record) = reader.next(last)? else { return Ok(false) };
+                select(query, Record::Json(&record), running, written, &writer, at, out)?;
+            }
+            Reader::Csv(reader) => {
+                let Some(record) = reader.next(last)? else { return Ok(false) };
+                if !needs_header {
+                    select(query, Record::Csv(record), running, written, &writer, at, out)?;
+                    return Ok(true);
+                }
+                let is_used = matches!(&self.input, InputFormat::Csv(CsvInput { header: Header::Use, .. }));
+                if is_used {
+                    *header = Some(names_of(record)?);
+                }
+                self.bind()?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The record of aggregates, if there are any.
+    fn finish(&mut self, out: &mut String) -> Result<(), Error> {
+        if self.needs_header() {
+            // An object without a record.
+            self.bind()?;
+        }
+        if self.query.aggregates.is_empty() {
+            return Ok(());
+        }
+        let totals: Vec<Value<'static>> = std::mem::take(&mut self.running).into_iter().map(Running::total).collect();
+        let writer = Writer { output: &self.output, dialect: self.dialect, header: None };
+        let record = Record::Totals(&totals);
+        let scope = Scope::new(record, self.query.columns.as_slice(), self.dialect, self.now);
+        writer.write(&self.query, &scope, out)
+    }
+}
+
+fn names_of(record: &csv::Record) -> Result<Vec<String>, Error> {
+    let mut names = Vec::with_capacity(record.len());
+    for index in 0..record.len() {
+        names.push(record.field(index)?.unwrap_or_default().to_owned());
+    }
+    Ok(names)
+}
+
+/// Adds a record to the result or to the aggregates, if it is one that is asked for.
+fn select<'r>(
+    query: &'r Query,
+    record: Record<'r>,
+    running: &mut [Running],
+    written: &mut u64,
+    writer: &Writer<'_>,
+    (dialect, now): (Dialect, Timestamp),
+    out: &mut String,
+) -> Result<(), Error> {
+    let scope = Scope::new(record, query.columns.as_slice(), dialect, now);
+    if let Some(filter) = &query.filter
+        && scope.truth(filter)? != Some(true)
+    {
+        return Ok(());
+    }
+    if running.is_empty() {
+        *written += 1;
+        return writer.write(query, &scope, out);
+    }
+    for (aggregate, running) in query.aggregates.iter().zip(running) {
+        let value = aggregate.argument.as_ref().map(|argument| scope.evaluate(argument)).transpose()?;
+        running.add(value.unwrap_or(Value::Bool(true)))?;
+    }
+    Ok(())
+}
+
+struct Writer<'w> {
+    output: &'w OutputFormat,
+    dialect: Dialect,
+    header: Option<&'w [String]>,
+}
+
+impl Writer<'_> {
+    fn write<'r>(&self, query: &'r Query, scope: &Scope<'r>, out: &mut String) -> Result<(), Error> {
+        match self.output {
+            OutputFormat::Csv(format) => {
+                let mut row = csv_writer::Row::begin(out, format);
+                each(query, scope, self.header, &mut |_, value| {
+                    if value.is_nothing() && self.dialect == Dialect::Ceph {
+                        row.value("null");
+                    } else {
+                        row.value(&value.into_text());
+                    }
+                    row.len()
+                })?;
+                row.end();
+            }
+            OutputFormat::Json { record_delimiter } => {
+                let mut row = json_writer::Row::begin(out);
+                each(query, scope, self.header, &mut |name, value| {
+                    row.value(name, &value);
+                    row.len()
+                })?;
+                row.end(record_delimiter);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names and values of a record of the result; `each` says how long the record is by now.
+fn each<'r>(
+    query: &'r Query,
+    scope: &Scope<'r>,
+    header: Option<&[String]>,
+    each: &mut dyn FnMut(&str, Value<'r>) -> usize,
+) -> Result<(), Error> {
+    let mut value = |name: &str, value: Value<'r>| {
+        if each(name, value) <= RECORD_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Error::new(Kind::RecordTooLong, "A record of the result is longer than 1 MiB"))
+    };
+    match (&query.columns, scope.record) {
+        (Columns::Some(columns), _) => {
+            for (index, column) in columns.iter().enumerate() {
+                value(&column.name, scope.column(index)?)?;
+            }
+        }
+        (Columns::All, Record::Csv(fields)) => {
+            for index in 0..fields.len() {
+                let field = Value::Text(fields.field(index)?.unwrap_or_default().into());
+                match header.and_then(|header| header.get(index)) {
+                    Some(name) => value(name, field)?,
+                    None => value(&format!("_{}", index + 1), field)?,
+                }
+            }
+        }
+        (Columns::All, Record::Json(Json::Object(members))) => {
+            for (key, member) in members {
+                value(key, Value::of_json(member))?;
+            }
+        }
+        (Columns::All, Record::Json(json)) => value("_1", Value::of_json(json))?,
+        (Columns::All, Record::Totals(_)) => {}
+    }
+    Ok(())
+}
