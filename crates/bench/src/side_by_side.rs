@@ -135,6 +135,7 @@ pub(crate) fn run(args: &SideBySideArgs, suite: &Suite<'_>) -> Result<(), BenchE
     let given = args.directories.iter().map(|directory| (directory.display().to_string(), directory.clone())).collect();
     let comparison = with_rivals(args, &env, |rivals, name, stop| {
         let mut turns = Turns::new(given, rivals, |rival| Ok(rival.directory().to_owned()), args.rounds, stop)?;
+        turns.show_progress(&env, suite.name, suite.clients.len());
         for clients in suite.clients {
             turns.measure(*clients, &mut |directory: &PathBuf, entrant| {
                 let (root, env) = (&directory.join(name), &env);

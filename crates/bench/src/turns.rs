@@ -6,8 +6,11 @@
 
 use std::time::Duration;
 
+use margay_env::Env;
+
 use crate::comparison::{self, Comparison, Entrant, RivalFacts, Row};
 use crate::error::BenchError;
+use crate::progress::Progress;
 use crate::rivals::{Rivals, Running};
 use crate::stop::Stop;
 
@@ -23,6 +26,7 @@ pub(crate) struct Turns<'a, P> {
     /// Of one round of a rival.
     limit: Duration,
     stop: &'a Stop,
+    progress: Option<Progress>,
     rows: Vec<Row>,
 }
 
@@ -42,7 +46,13 @@ impl<'a, P> Turns<'a, P> {
             return Err(BenchError::Usage("none of the rivals can run here".to_owned()));
         }
         let (failures, limit) = (vec![None; rivals.running.len()], rivals.limit);
-        Ok(Turns { places, rivals, failures, rounds, limit, stop, rows: Vec::new() })
+        Ok(Turns { places, rivals, failures, rounds, limit, stop, progress: None, rows: Vec::new() })
+    }
+
+    /// Shows on a terminal how many of the rounds are done, when there will be so many series of them.
+    pub(crate) fn show_progress(&mut self, env: &Env, label: &str, series: usize) {
+        let count = series * usize::from(self.rounds) * self.places.len();
+        self.progress = Some(Progress::new(env, format!("{label}, rounds of all"), count as u64));
     }
 
     /// All rounds of all, with so many clients each.
@@ -56,6 +66,7 @@ impl<'a, P> Turns<'a, P> {
         for _ in 0..self.rounds {
             for (index, ((_, place), entrant)) in self.places.iter().zip(&mut entrants).enumerate() {
                 self.stop.check()?;
+                let _counted = self.progress.as_ref().map(Progress::step);
                 let Some(rival) = index.checked_sub(given) else {
                     measure(place, entrant)?;
                     continue;

@@ -1,7 +1,8 @@
 //! `margay bench all`: every suite at a reduced size by one command, and one page that shows them.
 //!
 //! Why:        whoever chooses a store wants to see all of it on a machine of his own, in the time of a coffee.
-//! Layout:     `plan` which suites with which options, `server` a server and mount of its own, `page` the report.
+//! Layout:     `plan` which suites with which options, `server` a server and mount of its own, `page` and `record` the report,
+//!             `time_left` a guess while it runs.
 //! Invariants: everything is below one new directory, which is removed at the end, also after Ctrl-C; only the report
 //!             stays. A suite that fails is told on the page, and the others go on.
 //! Not here:   what is measured: each suite is the same command that anybody can give alone.
@@ -11,7 +12,9 @@
 mod machine;
 mod page;
 mod plan;
+mod record;
 mod server;
+mod time_left;
 
 use std::fs;
 use std::io;
@@ -23,10 +26,12 @@ use std::time::Duration;
 use margay_env::Env;
 
 use crate::error::BenchError;
+use crate::progress::Ticker;
 use crate::rivals::RivalArgs;
 use crate::stop::Stop;
 use plan::Step;
 use server::Server;
+use time_left::TimeLeft;
 
 /// How often a running suite is looked at.
 const LOOK_STEP: Duration = Duration::from_millis(50);
@@ -38,13 +43,17 @@ const LOOK_STEP: Duration = Duration::from_millis(50);
   margay bench all --report out/ --only mdtest,small
   margay bench all --report out/ --rival ext4,s3fs,juicefs-redis,minio,s3cmd
 
-Open out/index.html. Mounting needs the right to (root, or fusermount3 and /dev/fuse); without it the directory is shown alone.")]
+Open out/index.html; out/run.json has its tables for programs.
+Mounting needs the right to (root, or fusermount3 and /dev/fuse); without it the directory is shown alone.")]
 pub struct AllArgs {
     /// Where the page and the files of each suite go
     #[arg(long, value_name = "DIR")]
     pub report: PathBuf,
     #[command(flatten)]
     pub rivals: RivalArgs,
+    /// The sizes of the cited tables also beside rivals: hours, where some of them are a hundred times slower
+    #[arg(long)]
+    pub full: bool,
     /// Some of the suites only
     #[arg(long, value_name = "SUITE,...", value_delimiter = ',', value_parser = plan::NAMES)]
     pub only: Vec<String>,
@@ -73,18 +82,31 @@ fn failed(path: &Path, source: io::Error) -> BenchError {
 fn measure(args: &AllArgs, env: &Env, work: &Path, stop: &Stop) -> Result<(), BenchError> {
     fs::create_dir_all(&args.report).map_err(|source| failed(&args.report, source))?;
     let server = Server::start(work)?;
-    let mut steps = plan::steps(&server, &args.rivals)?;
+    let mut steps = plan::steps(&server, &args.rivals, args.full)?;
     steps.retain(|step| args.only.is_empty() || args.only.iter().any(|name| name == step.name));
     let mut all = Vec::new();
     let count = steps.len();
+    let mut left = TimeLeft::new(steps.iter().map(|step| step.name).collect());
     for (index, step) in steps.into_iter().enumerate() {
         stop.check()?;
         eprintln!("{} of {count}: margay {}", index + 1, step.command());
-        all.push(run_step(args, env, step, stop)?);
+        let ticker = Ticker::new(env, {
+            let left = left.clone();
+            move |elapsed| left.line(elapsed)
+        });
+        let done = run_step(args, env, step, stop)?;
+        drop(ticker);
+        match &done.failure {
+            None => eprintln!("   {:.0} s", done.seconds),
+            Some(failure) => eprintln!("   failed: {failure}"),
+        }
+        left.done(done.seconds);
+        all.push(done);
     }
     let mount = server.mount.is_some();
     server.stop();
     let path = page::write(&args.report, &all, mount, env.clock.now())?;
+    record::write(&args.report, &all, env.clock.now())?;
     let missing: Vec<&str> = all.iter().filter(|done| done.failure.is_some()).map(|done| done.step.name).collect();
     println!("{}", path.display());
     match missing.is_empty() {
@@ -122,10 +144,6 @@ fn run_step(args: &AllArgs, env: &Env, step: Step, stop: &Stop) -> Result<Done, 
     let errors = reader.join().ok().flatten().unwrap_or_default();
     let seconds = (env.clock.monotonic() - began).as_secs_f64();
     let failure = failure_of(status, &errors);
-    match &failure {
-        None => eprintln!("   {seconds:.0} s"),
-        Some(failure) => eprintln!("   failed: {failure}"),
-    }
     Ok(Done { step, seconds, failure })
 }
 

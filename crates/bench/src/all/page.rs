@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use margay_env::Timestamp;
 
-use super::{Done, failed, machine};
+use super::plan::Step;
+use super::{Done, failed, machine, record};
 use crate::error::BenchError;
 use crate::{dirops, ls};
 
@@ -24,7 +25,9 @@ code{font-size:.8rem;overflow-wrap:anywhere}.note{color:#777;font-size:.9rem}.fa
 @media print{h2{break-after:avoid}figure,table{break-inside:avoid}}";
 
 /// Published figures of others, for scale: title, where from, and a table.
-struct Cited {
+#[derive(Debug, serde::Serialize)]
+pub(super) struct Cited {
+    #[serde(skip)]
     suite: &'static str,
     note: &'static str,
     columns: &'static [&'static str],
@@ -96,8 +99,7 @@ pub(super) fn write(report: &Path, all: &[Done], mount: bool, now: Timestamp) ->
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
          <title>margay bench</title>\n<style>{STYLE}</style>\n<h1>margay bench</h1>\n"
     );
-    let date = httpdate::fmt_http_date(std::time::UNIX_EPOCH + std::time::Duration::from_nanos(now.0.max(0) as u64));
-    page.push_str(&format!("<p class=\"note\">{date}</p>\n<div class=\"table\"><table>\n"));
+    page.push_str(&format!("<p class=\"note\">{}</p>\n<div class=\"table\"><table>\n", date(now)));
     for (name, value) in machine::facts() {
         page.push_str(&format!("<tr><td>{name}</td><td class=\"word\">{}</td></tr>\n", escape(&value)));
     }
@@ -119,21 +121,11 @@ pub(super) fn write(report: &Path, all: &[Done], mount: bool, now: Timestamp) ->
     Ok(path)
 }
 
-/// Each rival, and what it says of itself, as the suites' reports tell.
+/// Each rival, and what it says of itself.
 fn rivals(report: &Path, all: &[Done]) -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    for path in all.iter().flat_map(|done| files(&report.join(done.step.name), "json")) {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        let read: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-        let list = |name: &str| read[name].as_array().cloned().unwrap_or_default();
-        for rival in list("rivals").into_iter().chain(list("absent")) {
-            let name = rival["name"].as_str().unwrap_or_default().to_owned();
-            if found.iter().all(|(known, _)| *known != name) {
-                found.push((name, facts(&rival)));
-            }
-        }
-    }
-    found
+    let (there, absent) = record::rivals(report, all);
+    let named = there.iter().chain(&absent).map(|rival| (rival["name"].as_str().unwrap_or_default(), rival));
+    named.map(|(name, rival)| (name.to_owned(), facts(rival))).collect()
 }
 
 fn facts(rival: &serde_json::Value) -> String {
@@ -162,25 +154,37 @@ fn section(page: &mut String, report: &Path, done: &Done) {
             page.push_str(&format!("<figure>{picture}</figure>\n"));
         }
     }
-    // What was measured second by second is in the pictures; the files have it.
-    let long = |path: &PathBuf| {
-        path.file_stem().is_some_and(|stem| stem.to_string_lossy().contains('-'))
-            && step.name != "ls"
-            && step.name != "growth"
-    };
-    for table in files(&folder, "csv").iter().filter(|path| !long(path)) {
-        if let Ok(text) = fs::read_to_string(table) {
-            add_table(page, text.lines().map(cells), step.directories);
-        }
+    for table in tables(report, step) {
+        add_table(page, table.into_iter(), step.directories);
     }
-    for cited in CITED.iter().filter(|cited| cited.suite == step.name) {
+    for cited in cited(step.name) {
         page.push_str(&format!("<p class=\"note\">{}</p>\n", cited.note));
         let rows = std::iter::once(cited.columns).chain(cited.rows.iter().copied());
         add_table(page, rows.map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()), false);
     }
 }
 
-fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+pub(super) fn date(now: Timestamp) -> String {
+    httpdate::fmt_http_date(std::time::UNIX_EPOCH + std::time::Duration::from_nanos(now.0.max(0) as u64))
+}
+
+pub(super) fn cited(suite: &str) -> impl Iterator<Item = &'static Cited> {
+    CITED.iter().filter(move |cited| cited.suite == suite)
+}
+
+/// What a suite wrote as CSV, the columns first. What it measured second by second is in its pictures; the files have it.
+pub(super) fn tables(report: &Path, step: &Step) -> Vec<Vec<Vec<String>>> {
+    let long = |path: &PathBuf| {
+        path.file_stem().is_some_and(|stem| stem.to_string_lossy().contains('-'))
+            && step.name != "ls"
+            && step.name != "growth"
+    };
+    let short = files(&report.join(step.name), "csv").into_iter().filter(|path| !long(path));
+    let read = short.filter_map(|path| fs::read_to_string(path).ok());
+    read.map(|text| text.lines().map(cells).collect()).collect()
+}
+
+pub(super) fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let found = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut found: Vec<PathBuf> =
         found.filter(|path| path.extension().is_some_and(|found| found == extension)).collect();
@@ -226,7 +230,6 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Step;
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! Which suites `bench all` runs, with sizes that take some minutes together on two cores.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::server::Server;
 use crate::error::BenchError;
@@ -40,8 +40,9 @@ impl Step {
     }
 }
 
-/// All suites; those that rivals can take part in have a smaller size then, since some of them are a hundred times slower.
-pub(super) fn steps(server: &Server, rivals: &RivalArgs) -> Result<Vec<Step>, BenchError> {
+/// All suites; those that rivals can take part in have a smaller size then, since some of them are a hundred times slower,
+/// unless it is to be `full`.
+pub(super) fn steps(server: &Server, rivals: &RivalArgs, full: bool) -> Result<Vec<Step>, BenchError> {
     let file_systems = rivals.options(&[Gives::Directory])?;
     let servers = rivals.options(&[Gives::S3])?;
     let clients_too = match servers.is_empty() {
@@ -53,6 +54,7 @@ pub(super) fn steps(server: &Server, rivals: &RivalArgs) -> Result<Vec<Step>, Be
         Step { name, title, arguments: words(&arguments), directories: false }
     };
     let s3 = |name, title, options: &str, beside_rivals: &str| {
+        let beside_rivals = if full { options } else { beside_rivals };
         let (options, rivals) = match (servers.is_empty(), name) {
             (true, _) => (options, &servers),
             (false, "ls") => (beside_rivals, &clients_too),
@@ -62,7 +64,7 @@ pub(super) fn steps(server: &Server, rivals: &RivalArgs) -> Result<Vec<Step>, Be
         step.arguments.extend_from_slice(rivals);
         step
     };
-    let own_directories = |name, title, options: &str| {
+    let placed = |name, title, options: &str| {
         let mut arguments = words(&format!("bench {options}"));
         let places: Vec<&Path> = [Some(&*server.plain), server.mount.as_deref()].into_iter().flatten().collect();
         for place in places {
@@ -71,7 +73,7 @@ pub(super) fn steps(server: &Server, rivals: &RivalArgs) -> Result<Vec<Step>, Be
         Step { name, title, arguments, directories: true }
     };
     let directories = |name, title, options: &str, beside_rivals: &str| {
-        let mut step = own_directories(name, title, if file_systems.is_empty() { options } else { beside_rivals });
+        let mut step = placed(name, title, if full || file_systems.is_empty() { options } else { beside_rivals });
         step.arguments.extend_from_slice(&file_systems);
         step
     };
@@ -94,11 +96,10 @@ pub(super) fn steps(server: &Server, rivals: &RivalArgs) -> Result<Vec<Step>, Be
             "auth",
             "Signatures",
             "auth --keys 1500 --cases unsigned,v2,v4,v4chunk,get-unsigned,get-v2,get-v4",
-            "auth --keys 500 --cases unsigned,v2,v4,v4chunk,get-unsigned,get-v2,get-v4 --rounds 2",
+            "auth --keys 200 --cases unsigned,v2,v4,v4chunk,get-unsigned,get-v2,get-v4 --rounds 2",
         ),
         directories("dirops", "Many files of one directory", "dirops --clients 1,4", "dirops --clients 1 --files 500"),
-        // Who stands beside the line is a part of it: ext2 before its index.
-        own_directories(
+        placed(
             "dirops-curve",
             "Growing directories",
             "dirops --points 1000,10000,100000 --limit 5s --rounds 1 --rival ext4,ext4-no-dir-index",
@@ -108,15 +109,15 @@ pub(super) fn steps(server: &Server, rivals: &RivalArgs) -> Result<Vec<Step>, Be
         directories("small", "A small site's files", "small", "small --files 640"),
         directories("stream", "One large file", "stream --size 512m", "stream --size 128m"),
     ];
-    steps.extend(server.mount.as_deref().map(|mount| through_mounts(mount, server)));
+    steps.extend(listing_through_mounts(server));
     Ok(steps)
 }
 
-fn through_mounts(mount: &Path, server: &Server) -> Step {
+fn listing_through_mounts(server: &Server) -> Option<Step> {
     let mut arguments = words("bench ls --total 20000,100000 --runs 3 --mounts");
-    let more = server.more_mounts.iter().map(PathBuf::as_path);
-    arguments.extend([mount].into_iter().chain(more).map(|mount| mount.display().to_string()));
-    Step { name: "ls-mounts", title: "Listing through mounts", arguments, directories: true }
+    let mounts = [server.mount.as_ref()?].into_iter().chain(&server.more_mounts);
+    arguments.extend(mounts.map(|mount| mount.display().to_string()));
+    Some(Step { name: "ls-mounts", title: "Listing through mounts", arguments, directories: true })
 }
 
 fn words(line: &str) -> Vec<String> {
@@ -133,11 +134,13 @@ mod tests {
     struct Parsed {
         #[command(flatten)]
         rivals: RivalArgs,
+        #[arg(long)]
+        full: bool,
     }
 
     fn planned(arguments: &[&str]) -> Vec<Step> {
         let parsed = Parsed::parse_from(std::iter::once(&"x").chain(arguments));
-        steps(&Server::nowhere(), &parsed.rivals).unwrap()
+        steps(&Server::nowhere(), &parsed.rivals, parsed.full).unwrap()
     }
 
     #[test]
@@ -148,9 +151,7 @@ mod tests {
         names.sort_unstable();
         known.sort_unstable();
         assert_eq!(names, known);
-        assert!(steps.iter().all(|step| step.command().starts_with("bench ")));
-        let with_rivals = steps.iter().filter(|step| step.command().contains("--rival")).map(|step| step.name);
-        assert_eq!(with_rivals.collect::<Vec<_>>(), ["dirops-curve"]);
+        assert!(steps.iter().all(|step| step.command().starts_with("bench ") && !step.command().contains("--store")));
     }
 
     #[test]
@@ -161,5 +162,7 @@ mod tests {
         assert!(of("load-put").contains("--rival minio "), "{}", of("load-put"));
         assert!(of("ls").contains("--rival minio,s3cmd "), "{}", of("ls"));
         assert!(!of("growth").contains("--rival"), "{}", of("growth"));
+        assert!(of("mdtest").contains("--depth 2"));
+        assert!(planned(&["--rival", "s3fs", "--full"]).iter().all(|step| !step.command().contains("--depth 2")));
     }
 }
