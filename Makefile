@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help prepare build serve install test check tidy clients bench clean
+.PHONY: help prepare build serve install test check tidy clients bench bench-check clean
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
@@ -12,9 +12,11 @@ DATA ?= margay-data
 ADDRESS ?= 127.0.0.1:9000
 MOUNT ?= demo=margay-mnt
 PREFIX ?= /usr/local
+REPORT ?= margay-report
+RIVALS ?= ext4,tmpfs,s3fs,rclone,goofys,tigrisfs,juicefs-redis,juicefs-sqlite,s3cmd,minio,garage
 
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 prepare: ## install what building needs and is missing
 	@tools/prepare.sh
@@ -42,9 +44,14 @@ tidy: ## only the habits that the compiler does not check
 clients: ## only real S3 clients against a real server
 	@tools/test.sh clients
 
-bench: build ## list and load benchmarks against a running server
-	$(TARGET)/release/margay bench ls --data $(DATA) $(ARGS)
-	$(TARGET)/release/margay bench load --data $(DATA) $(ARGS)
+bench: build ## every benchmark beside every rival that is on PATH (hours), then the tables of the documents and the floors
+	$(TARGET)/release/margay bench all --full --rival $(RIVALS) --report $(REPORT) $(ARGS) || [ $$? = 4 ]
+	tools/figures.sh $(REPORT)
+	$(MAKE) bench-check ARGS=--write
+
+bench-check: build ## what got slower since `make bench`, by ratio to floors measured in the same 3 minutes; ends with 4 then
+	cargo build --release --locked -p margay-bench --example bare_server
+	python3 tests/goals/slower.py $(ARGS)
 
 clean: ## remove build results (not the data)
 	cargo clean
