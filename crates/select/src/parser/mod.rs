@@ -1,6 +1,6 @@
 //! A statement from its tokens: recursive descent, with binding powers for the operators.
 //!
-//! Why:        the dialect is small and the errors are part of it; see docs/design/0010-select-engine.md.
+//! Why:        the dialect is small and the errors are part of it; see docs/design/0011-select-engine.md.
 //! Layout:     this file the statement, `expression` operators, `primary` names, literals and functions, `arguments`
 //!             functions with words between their arguments.
 //! Invariants: neither the recursion nor the tree is deeper than `DEPTH_MAX`; every token is looked at a bounded number
