@@ -121,14 +121,14 @@ fn a_rival_that_fails_does_not_stop_the_others() {
 #[test]
 fn a_wrong_name_is_refused() {
     let world = World::new(&[("plain", "gives = [\"directory\"]"), ("typo", "gives = [\"directory\"]\ncolour = 1")]);
-    world.ends(2, &["small", "--rival", "no-such-rival"]);
-    world.ends(2, &["small", "--rival", "plain"]);
+    world.ends(2, &["dirops", "--rival", "no-such-rival"]);
+    world.ends(2, &["dirops", "--rival", "plain"]);
     let world = World::new(&[]);
-    world.ends(2, &["small", "--rival", "minio"]);
+    world.ends(2, &["dirops", "--rival", "minio"]);
     world.ends(2, &["load", "--rival", "tmpfs"]);
     world.ends(2, &["load", "--rival", "s3cmd"]);
-    world.ends(2, &["small", "--dir", "/tmp", "--latency", "1ms"]);
-    world.ends(2, &["small"]);
+    world.ends(2, &["dirops", "--dir", "/tmp", "--latency", "1ms"]);
+    world.ends(2, &["dirops"]);
 }
 
 #[test]

@@ -110,7 +110,13 @@ impl Entrant {
 
 /// In as many digits as it takes to be told from 0.
 fn ratio(value: f64) -> String {
-    let decimals = if value < 0.095 { 3 } else { 2 };
+    let decimals = if value >= 0.095 {
+        2
+    } else if value >= 0.0095 {
+        3
+    } else {
+        5
+    };
     format!("{value:.decimals$}")
 }
 
@@ -172,11 +178,15 @@ impl Comparison {
                 value.map_or("-".to_owned(), |value| format!("{value:.decimals$}"))
             };
             let decimals = if row.median.is_some_and(|median| median >= 100.0) { 0 } else { 2 };
-            let spread = match (&row.failure, row.ratio_min, row.ratio_max) {
-                (Some(failure), ..) => format!("failed: {failure}"),
-                (None, Some(least), Some(most)) => format!("{}-{}", ratio(least), ratio(most)),
+            let mut spread = match (row.ratio_min, row.ratio_max) {
+                (Some(least), Some(most)) => format!("{}-{}", ratio(least), ratio(most)),
                 _ => String::new(),
             };
+            match &row.failure {
+                Some(_) if row.median.is_some() => spread.push_str(", then failed"),
+                Some(failure) => spread = format!("failed: {failure}"),
+                None => {}
+            }
             let cells = [
                 row.clients.to_string(),
                 row.phase.to_string(),
@@ -262,7 +272,7 @@ mod tests {
         let absent = vec![Absent { name: "away".to_owned(), reason: "not on PATH: away".to_owned() }];
         let (title, rivals) = (String::new(), Vec::new());
         let text = Comparison { benchmark: "x", title, rounds: 3, rivals, absent, rows }.text();
-        for part in ["1.00-1.00", "failed: gone", "away: left out, not on PATH"] {
+        for part in ["1.00-2.00, then failed", "failed: gone", "away: left out, not on PATH"] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

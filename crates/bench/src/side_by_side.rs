@@ -39,6 +39,10 @@ pub struct SideBySideArgs {
     pub report: Option<PathBuf>,
 }
 
+/// For a directory to become empty, and how often it is tried.
+const REMOVE_TIME: Duration = Duration::from_secs(10);
+const REMOVE_STEP: Duration = Duration::from_millis(100);
+
 pub(crate) use crate::comparison::{MB_PER_SECOND, MILLISECONDS, PER_SECOND, SECONDS};
 
 /// A benchmark of directories.
@@ -180,8 +184,23 @@ pub(crate) fn with_rivals<T>(
 fn round(round: &mut Round<'_>, suite: &Suite<'_>, clients: usize) -> Result<(), BenchError> {
     fs::create_dir(round.root).map_err(|source| failed(round.root, source))?;
     let outcome = (suite.round)(round, clients);
-    let removed = fs::remove_dir_all(round.root).map_err(|source| failed(round.root, source));
+    let removed = remove(round.env, round.root).map_err(|source| failed(round.root, source));
     outcome.and(removed)
+}
+
+/// Some mounts of buckets say for a while that a directory is not empty when all in it was removed.
+fn remove(env: &Env, root: &Path) -> io::Result<()> {
+    let began = env.clock.monotonic();
+    loop {
+        match fs::remove_dir_all(root) {
+            Err(error)
+                if error.kind() == io::ErrorKind::DirectoryNotEmpty && env.clock.monotonic() - began < REMOVE_TIME =>
+            {
+                std::thread::sleep(REMOVE_STEP);
+            }
+            removed => return removed,
+        }
+    }
 }
 
 /// One round of a suite in a directory, for tests: how many figures each phase has.

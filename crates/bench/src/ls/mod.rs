@@ -144,10 +144,14 @@ impl Report for LsReport {
 
 /// Runs the benchmark and prints its report. Builds a tokio runtime: call it from a plain thread.
 pub fn run(args: &LsArgs, found: Option<Credentials>) -> Result<(), BenchError> {
+    let rivals = !args.frame.rivals.rivals.is_empty();
     if !args.mounts.directories.is_empty() {
-        return mounts::run(args);
+        return match rivals {
+            true => Err(BenchError::Usage("--mounts lists through mount points; leave --rival out".to_owned())),
+            false => mounts::run(args),
+        };
     }
-    if args.check && !args.frame.rivals.rivals.is_empty() {
+    if args.check && rivals {
         return Err(BenchError::Usage("--check judges one server; leave --rival out".to_owned()));
     }
     match frame::run(&args.frame, found, async |scratch: &Scratch| measure(args, scratch).await)? {

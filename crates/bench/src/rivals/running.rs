@@ -198,9 +198,14 @@ impl Running {
             (Some(Cut::Stopped), _) => Err(BenchError::Interrupted),
             (Some(Cut::Late), _) => Err(BenchError::Rival(format!("took over {limit:?}, and was ended"))),
             (None, Err(BenchError::Interrupted)) => Err(BenchError::Interrupted),
-            (None, Err(error)) => Err(self.died().map_or(error, BenchError::Rival)),
+            (None, Err(error)) => Err(BenchError::Rival(self.died().unwrap_or_else(|| self.told(&error)))),
             (None, Ok(value)) => Ok(value),
         }
+    }
+
+    /// An error without the path of its directory, which is gone when it is read.
+    fn told(&self, error: &BenchError) -> String {
+        error.to_string().replace(&format!("{}/", self.directory().display()), "")
     }
 
     /// How one of its processes ended that should have stayed.
