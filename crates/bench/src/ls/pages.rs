@@ -102,7 +102,8 @@ fn check(prefix: &Prefix, document: &Bytes, first: u64, expected: u64) -> Result
         }
     }
     let more = first + expected < prefix.keys;
-    if page.truncated != more { Err(wrong(format!("truncated is {}", page.truncated))) } else { Ok(()) }
+    // MinIO says that more follows after a full last page; what then follows is empty, and clients live with it.
+    if more && !page.truncated { Err(wrong("it is said to be the last page".to_owned())) } else { Ok(()) }
 }
 
 /// Times the pages of a prefix, `samples` times each, in turn with HEAD; then whole listings, `runs` times.
