@@ -28,8 +28,8 @@ counts() {
         /^client [a-z0-9-]+: [0-9]+ checks /   { good += $3 }
         /^client [a-z0-9-]+: FAILED, /         { good += $6 - $4; bad += ($4 > 0 ? $4 : 1) }
         /^s3-tests: .* cases pass /            { good += $2; bad += $9 }
-        /^fuzz [a-z_]+: ok, /                  { good += 1 }
-        /^fuzz [a-z_]+: FAILED/                { bad += 1 }
+        /^fuzz [a-z0-9_]+: ok, /                  { good += 1 }
+        /^fuzz [a-z0-9_]+: FAILED/                { bad += 1 }
         END                                    { print good + 0, bad + 0 }' "$1"
 }
 

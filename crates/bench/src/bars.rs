@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use crate::report::{COLOURS, escape, short};
 
-const WIDTH: f64 = 640.0;
-const LABEL: f64 = 190.0;
+const WIDTH: f64 = 680.0;
+const LABEL: f64 = 230.0;
 const VALUE: f64 = 110.0;
 const BAR: f64 = 14.0;
 const GAP: f64 = 10.0;

@@ -244,7 +244,9 @@ impl<'a> Mirror<'a> {
             std::fs::remove_file(&path).map_err(broken)?;
         } else {
             use std::os::unix::fs::PermissionsExt;
-            let inherited = old.filter(std::fs::Metadata::is_file).map_or(0o644, |data| data.permissions().mode());
+            // New bytes do not get the rights of a program's owner.
+            let inherited = old.filter(std::fs::Metadata::is_file);
+            let inherited = inherited.map_or(0o644, |data| data.permissions().mode() & !0o6000);
             let new = self.reference.root.with_extension("new");
             std::fs::write(&new, blob.bytes()).map_err(broken)?;
             std::fs::set_permissions(&new, std::fs::Permissions::from_mode(inherited)).map_err(broken)?;
