@@ -209,7 +209,7 @@ impl Access {
         let Some(identity) = call.asker.identity else {
             return Err(denied(call, &caller, asked.action, &arn, "the request is not signed"));
         };
-        let context = self.context(call, None, &Tags::default(), None);
+        let context = self.context(call, None);
         let request = Request { caller: &caller, action: asked.action, resource: &arn, context: &context };
         let sources = Sources { is_own: true, ..Sources::default() };
         match with_identity(identity, sources, &request) {
@@ -218,22 +218,17 @@ impl Access {
         }
     }
 
-    fn context<'a>(
-        &self,
-        call: &'a Ask<'_>,
-        resource_account: Option<&'a str>,
-        tags: &Tags<'a>,
-        looked_for: Option<&'a str>,
-    ) -> RequestContext<'a> {
+    /// What conditions may ask for; without a bucket only what is known of the request.
+    fn context<'a>(&self, call: &'a Ask<'_>, judged: Option<&Judged<'a>>) -> RequestContext<'a> {
         RequestContext {
             circumstances: &call.asker.circumstances,
             headers: call.headers,
             query: call.query,
             identity: call.asker.identity,
-            resource_account,
-            bucket_tags: tags.bucket,
-            existing_tags: tags.object,
-            looked_for,
+            resource_account: judged.map(|judged| judged.bucket_owner.id.as_str()),
+            bucket_tags: judged.map_or(&[], |judged| &judged.rules.tags),
+            existing_tags: judged.map_or(&[], |judged| judged.existing_tags),
+            looked_for: judged.and_then(|judged| judged.looked_for),
         }
     }
 
@@ -254,9 +249,7 @@ impl Access {
         if public && caller.account != judged.bucket_owner.id {
             return Err(Refusal::deny("RestrictPublicBuckets and a public policy"));
         }
-        let account = Some(judged.bucket_owner.id.as_str());
-        let tags = Tags { bucket: &rules.tags, object: judged.existing_tags };
-        let context = self.context(call, account, &tags, judged.looked_for);
+        let context = self.context(call, Some(judged));
         let request = Request { caller, action, resource: arn, context: &context };
         let is_own = !caller.account.is_empty() && caller.account == judged.owner.id;
         let sources = Sources { is_own, bucket: policy, granted: judged.granted, ..Sources::default() };
@@ -288,13 +281,6 @@ struct Judged<'a> {
     existing_tags: &'a [(String, String)],
     /// The key that is not there, where the right to list decides.
     looked_for: Option<&'a str>,
-}
-
-/// Tags that conditions may ask for.
-#[derive(Default)]
-struct Tags<'a> {
-    bucket: &'a [(String, String)],
-    object: &'a [(String, String)],
 }
 
 /// Why something is refused.

@@ -126,7 +126,10 @@ impl Work<'_> {
 
     /// An ARN with the caller's account where it names none.
     pub(super) fn with_account(&self, arn: &str) -> String {
-        arn.replacen("arn:aws:iam:::", &format!("arn:aws:iam::{}:", self.account()), 1)
+        match arn.strip_prefix("arn:aws:iam:::") {
+            Some(rest) => format!("arn:aws:iam::{}:{rest}", self.account()),
+            None => arn.to_owned(),
+        }
     }
 
     /// The part after the account of an ARN of the caller's account, such as `oidc-provider/...`.
