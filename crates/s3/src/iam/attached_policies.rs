@@ -8,11 +8,8 @@ use crate::reply::Reply;
 
 /// The policy in `PolicyArn`, as orders name it.
 fn named(work: &Work<'_>) -> Result<Named, S3Error> {
-    let arn = work.with_account(work.required("PolicyArn")?);
-    if managed::name_of(&arn).is_none() {
-        policies::own(work, &arn)?;
-    }
-    Ok(Named::from(arn))
+    let arn = work.required("PolicyArn")?;
+    if managed::name_of(arn).is_some() { Ok(Named::from(arn)) } else { policies::own_named(work) }
 }
 
 pub(super) async fn attach(work: &Work<'_>, kind: Kind) -> Result<Reply, S3Error> {

@@ -21,6 +21,12 @@ pub(super) fn own<'w>(work: &'w Work<'_>, arn: &str) -> Result<&'w StoredPolicy,
     if policy.arn() == arn { Ok(policy) } else { Err(Code::NoSuchEntity.into()) }
 }
 
+/// The policy of the caller's account in `PolicyArn`, as orders name it.
+pub(super) fn own_named(work: &Work<'_>) -> Result<Named, S3Error> {
+    let policy = own(work, work.required("PolicyArn")?)?;
+    Ok(Named::in_account(&policy.account, &policy.name))
+}
+
 /// The policy in `PolicyArn`; one that comes with the program is made up for it.
 pub(super) fn find(work: &Work<'_>) -> Result<StoredPolicy, S3Error> {
     let arn = work.required("PolicyArn")?;
@@ -124,8 +130,6 @@ pub(super) async fn list_entities(work: &Work<'_>) -> Result<Reply, S3Error> {
 }
 
 pub(super) async fn delete(work: &Work<'_>) -> Result<Reply, S3Error> {
-    let arn = work.with_account(work.required("PolicyArn")?);
-    own(work, &arn)?;
-    work.order(Order::DeletePolicy { policy: Named::from(arn), bare: true }).await?;
+    work.order(Order::DeletePolicy { policy: own_named(work)?, bare: true }).await?;
     Ok(work.answer(|_| ()))
 }

@@ -4,7 +4,7 @@
 
 use margay_iam::registry::{Named, Order, StoredPolicy};
 
-use super::policies::{find, own};
+use super::policies::{find, own, own_named};
 use super::{Work, entity, gone};
 use crate::error::{Code, S3Error};
 use crate::query_api::invalid;
@@ -89,15 +89,11 @@ pub(super) async fn list(work: &Work<'_>) -> Result<Reply, S3Error> {
 }
 
 pub(super) async fn set_default(work: &Work<'_>) -> Result<Reply, S3Error> {
-    let arn = work.with_account(work.required("PolicyArn")?);
-    own(work, &arn)?;
-    work.order(Order::SetDefaultPolicyVersion { policy: Named::from(arn), version: asked(work)? }).await?;
+    work.order(Order::SetDefaultPolicyVersion { policy: own_named(work)?, version: asked(work)? }).await?;
     Ok(work.answer(|_| ()))
 }
 
 pub(super) async fn delete(work: &Work<'_>) -> Result<Reply, S3Error> {
-    let arn = work.with_account(work.required("PolicyArn")?);
-    own(work, &arn)?;
-    work.order(Order::DeletePolicyVersion { policy: Named::from(arn), version: asked(work)? }).await?;
+    work.order(Order::DeletePolicyVersion { policy: own_named(work)?, version: asked(work)? }).await?;
     Ok(work.answer(|_| ()))
 }
