@@ -161,8 +161,9 @@ impl Task<'_> {
         self.all(|path| Ok(rustix::fs::stat(&path).map(drop)?))
     }
 
+    /// For reading and writing, as mdtest opens also what it only reads.
     fn open(&self) -> io::Result<()> {
-        self.all(|path| File::open(path).map(drop))
+        self.all(|path| OpenOptions::new().read(true).write(true).open(path).map(drop))
     }
 
     /// Each item gets the place of the one before; the first steps aside and comes last.
