@@ -50,7 +50,8 @@ bench: build ## every benchmark beside every rival that is on PATH (hours), then
 	$(MAKE) bench-check ARGS=--write
 
 bench-check: build ## what got slower since `make bench`, by ratio to floors measured in the same 3 minutes; ends with 4 then
-	cargo build --release --locked -p margay-bench --example bare_server
+	# Both packages: the example alone would build every library again, with other features.
+	cargo build --release --locked -p margay -p margay-bench --bin margay --example bare_server
 	python3 tests/goals/slower.py $(ARGS)
 
 clean: ## remove build results (not the data)
