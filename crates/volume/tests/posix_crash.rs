@@ -10,15 +10,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use margay_env::real::RealClock;
+use margay_env::Disk;
 use margay_env::sim::{SimDisk, SimRandom};
-use margay_env::{Disk, Env};
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
-use margay_segment::Store;
 use margay_volume::posix::*;
 use margay_volume::*;
-use world::{body_of, read_all, wait};
+use world::{body_of, machine, read_all, wait};
 
 const BOTH: OpenFlags =
     OpenFlags { read: true, write: true, append: false, truncate: false, exclusive: false, kill_privileges: false };
@@ -31,18 +29,9 @@ struct Machine {
 }
 
 fn open(disk: &SimDisk, seed: u64) -> Machine {
-    let random = SimRandom::new(seed);
-    let env = Env { disk: Arc::new(disk.clone()), clock: Arc::new(RealClock::new()), random: Arc::new(random) };
-    let mut segments = margay_segment::Options::new(Path::new("/data/segments"));
-    (segments.pack_bytes_max, segments.raw_bytes_min, segments.reserve_bytes) = (128 << 10, 48 << 10, 0);
-    let store = Store::open(env.clone(), segments).unwrap();
-    let mut options = margay_meta::embedded::Options::new("/data/tree".into());
-    (options.log_file_bytes, options.tree_cache_bytes) = (256 << 10, 1 << 20);
-    options.sync_interval = Duration::from_millis([1, 5, 1000][seed as usize % 3]);
-    let engine = Arc::new(EmbeddedEngine::open(env.clone(), Arc::clone(&store), options).unwrap());
-    let below = Arc::clone(&engine) as Arc<dyn Engine>;
+    let interval = Duration::from_millis([1, 5, 1000][seed as usize % 3]);
     let options = Options { file_memory_bytes_max: 160 << 10, file_pieces_max: 40, paths_max: 8, ..Options::default() };
-    let volume = Volume::open(env, below, store, options).unwrap();
+    let (volume, engine) = machine::open(disk, seed, Some(interval), options);
     match wait(volume.create_bucket("b")) {
         Ok(_) | Err(Error::BucketExists) => {}
         Err(error) => panic!("{error}"),

@@ -8,14 +8,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use margay_env::real::RealClock;
+use margay_env::Disk;
 use margay_env::sim::{SimDisk, SimRandom};
-use margay_env::{Disk, Env};
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
-use margay_segment::Store;
 use margay_volume::*;
-use world::{body_of, etag_of, read_all, wait};
+use world::{body_of, etag_of, machine, read_all, wait};
 
 const KEYS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
 
@@ -31,16 +29,7 @@ struct Machine {
 }
 
 fn open(disk: &SimDisk, seed: u64) -> Machine {
-    let random = SimRandom::new(seed);
-    let env = Env { disk: Arc::new(disk.clone()), clock: Arc::new(RealClock::new()), random: Arc::new(random) };
-    let mut segments = margay_segment::Options::new(Path::new("/data/segments"));
-    (segments.pack_bytes_max, segments.raw_bytes_min, segments.reserve_bytes) = (128 << 10, 48 << 10, 0);
-    let store = Store::open(env.clone(), segments).unwrap();
-    let mut options = margay_meta::embedded::Options::new("/data/tree".into());
-    (options.log_file_bytes, options.tree_cache_bytes) = (256 << 10, 1 << 20);
-    let engine = Arc::new(EmbeddedEngine::open(env.clone(), Arc::clone(&store), options).unwrap());
-    let below = Arc::clone(&engine) as Arc<dyn Engine>;
-    let volume = Volume::open(env, below, store, Options::default()).unwrap();
+    let (volume, engine) = machine::open(disk, seed, None, Options::default());
     Machine { volume, engine }
 }
 
