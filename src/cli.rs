@@ -63,7 +63,7 @@ enum Command {
     Compact(works::Compact),
     /// Check that everything in a data directory fits together, with no server running on it
     Fsck(fsck::Args),
-    /// Measure this or any other S3 server
+    /// Measure this or any other S3 server, and any directory
     Bench(Box<bench::Bench>),
     /// A small S3 client: make buckets, list, put, get and remove objects
     Client(bench::Client),
