@@ -96,8 +96,15 @@ impl Operations for Door {
     fn read(&self, handle: u64, offset: u64, len: usize) -> Answer<Bytes> {
         answer(self.mount.read(&self.file(handle)?.handle, offset, len))
     }
-    fn write(&self, handle: u64, offset: u64, bytes: &[u8], kill_privileges: bool) -> Answer<usize> {
-        self.do_write(handle, offset, bytes, kill_privileges)
+    fn write(
+        &self,
+        handle: u64,
+        offset: u64,
+        bytes: &[u8],
+        kill_privileges: bool,
+        taken: &mut dyn FnMut(),
+    ) -> Answer<()> {
+        self.do_write(handle, offset, bytes, kill_privileges, taken)
     }
     fn flush(&self, handle: u64) -> Answer<()> {
         self.do_flush(handle)

@@ -94,7 +94,16 @@ pub trait Operations: Send + Sync + Debug + 'static {
     fn open(&self, caller: Caller, node: Node, flags: i32) -> Answer<u64>;
     fn read(&self, handle: u64, offset: u64, len: usize) -> Answer<Bytes>;
     /// `kill_privileges`: the writer may not keep set-user-id and set-group-id.
-    fn write(&self, handle: u64, offset: u64, bytes: &[u8], kill_privileges: bool) -> Answer<usize>;
+    /// Calls `taken` once, unless it gives an error: that is the answer, and may come before the bytes are where they
+    /// belong.
+    fn write(
+        &self,
+        handle: u64,
+        offset: u64,
+        bytes: &[u8],
+        kill_privileges: bool,
+        taken: &mut dyn FnMut(),
+    ) -> Answer<()>;
     /// Somebody closed a descriptor of it.
     fn flush(&self, handle: u64) -> Answer<()>;
     /// Whether `flush` may wait for a disk, so that it should not hold up other requests.

@@ -85,6 +85,11 @@ impl SpaceGate {
 }
 
 impl Grant {
+    /// Bytes of it that are not in files yet.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
+    }
+
     /// Notes that bytes of the grant are now in files.
     pub(crate) fn spend(&mut self, bytes: u64) {
         let bytes = bytes.min(self.left);

@@ -150,15 +150,22 @@ impl RunWriter {
         self.pin.segment()
     }
 
-    /// Appends; more than the reserved length is an error.
-    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
+    /// Makes sure of room for so many more bytes, if it is not sure yet; more than the run's length is an error.
+    pub fn reserve(&mut self, bytes: u64) -> Result<(), SegmentError> {
         self.check()?;
-        if bytes.len() as u64 > self.len - self.taken {
+        if bytes > self.len - self.taken {
             return Err(invalid("more bytes than the run has reserved"));
         }
-        if self.growing {
-            self.grant = self.folder.space.grant(bytes.len() as u64 + ROUNDING_BYTES)?;
+        let not_in_file = self.buffer.len() as u64 + bytes;
+        if self.growing && self.grant.left() < not_in_file {
+            self.grant = self.folder.space.grant(not_in_file + ROUNDING_BYTES)?;
         }
+        Ok(())
+    }
+
+    /// Appends; more than the reserved length is an error.
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
+        self.reserve(bytes.len() as u64)?;
         let before = (self.taken, self.buffer.len(), self.sums.mark());
         let in_file = self.in_file();
         self.append(&mut bytes).inspect_err(|_| {

@@ -205,3 +205,35 @@ fn a_full_disk_stops_writes_and_nothing_else() {
     let report = machine.volume.fsck(FsckOptions::default()).unwrap();
     assert!(report.clean(), "{report:#?}");
 }
+
+#[test]
+fn what_was_taken_outlives_a_disk_that_fills_up() {
+    let disk = SimDisk::new(2);
+    let machine = open(&disk, 2);
+    let mount = &machine.mount;
+    let (_, handle) = mount.create(mount.root(), &plain(0), &NewFile::default(), BOTH).unwrap();
+    let mut model = body_of(1, 300_000);
+    mount.write(&handle, 0, &model, false).unwrap();
+    // More than may wait in memory: this begins a stream.
+    let more = body_of(2, 300_000);
+    mount.write(&handle, model.len() as u64, &more, false).unwrap();
+    model.extend_from_slice(&more);
+    let space = disk.space(Path::new("/")).unwrap();
+    let last = body_of(3, 400_000);
+    let fill = || disk.set_capacity(space.total_bytes - space.free_bytes);
+    mount.write_taken(&handle, model.len() as u64, &last, false, fill).unwrap();
+    model.extend_from_slice(&last);
+    assert!(mount.read(&handle, 0, 64 << 20).unwrap() == model, "what was taken can be read");
+    let synced = mount.sync(&handle);
+    assert!(matches!(synced, Err(PosixError::Failed(Error::Full))), "{synced:?}");
+    assert!(mount.read(&handle, 0, 64 << 20).unwrap() == model, "also after a sync that failed");
+    disk.set_capacity(space.total_bytes);
+    // The store asks the disk again after a while.
+    std::thread::sleep(Duration::from_millis(300));
+    mount.sync(&handle).unwrap();
+    mount.release(handle).unwrap();
+    let reader = wait(machine.volume.get_object("b", "f0", &ReadCondition::default())).unwrap();
+    assert!(read_all(&reader) == model);
+    let report = machine.volume.fsck(FsckOptions::default()).unwrap();
+    assert!(report.clean(), "{report:#?}");
+}

@@ -52,11 +52,21 @@ impl Door {
         Ok(self.opened(handle))
     }
 
-    pub(super) fn do_write(&self, handle: u64, offset: u64, bytes: &[u8], kill_privileges: bool) -> Answer<usize> {
+    pub(super) fn do_write(
+        &self,
+        handle: u64,
+        offset: u64,
+        bytes: &[u8],
+        kill_privileges: bool,
+        taken: &mut dyn FnMut(),
+    ) -> Answer<()> {
         let file = self.file(handle)?;
-        let count = answer(self.mount.write(&file.handle, offset, bytes, kill_privileges))?;
-        file.written.fetch_add(count as u64, Ordering::Relaxed);
-        Ok(count)
+        let counted = || {
+            // Before the answer: a close that follows it asks for the sum.
+            file.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            taken();
+        };
+        answer(self.mount.write_taken(&file.handle, offset, bytes, kill_privileges, counted))
     }
 
     pub(super) fn do_flush(&self, handle: u64) -> Answer<()> {

@@ -268,9 +268,16 @@ impl<O: Operations> Filesystem for Adapter<O> {
         reply: ReplyWrite,
     ) {
         let kill = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        match self.call(Request::Write, |operations| operations.write(handle.0, offset, bytes, kill)) {
-            Ok(count) => reply.written(u32::try_from(count).unwrap_or(u32::MAX)),
-            Err(error) => reply.error(convert::errno(error)),
+        let mut reply = Some(reply);
+        let mut taken = || {
+            if let Some(reply) = reply.take() {
+                reply.written(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+            }
+        };
+        let answer =
+            self.call(Request::Write, |operations| operations.write(handle.0, offset, bytes, kill, &mut taken));
+        if let (Err(error), Some(reply)) = (answer, reply) {
+            reply.error(convert::errno(error));
         }
     }
 

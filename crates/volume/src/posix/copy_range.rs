@@ -70,7 +70,7 @@ impl Volume {
                 break;
             }
             let mut state = to.state.write();
-            match self.put_bytes(to, &mut state, to_at + done, &bytes) {
+            match self.put_bytes(to, &mut state, to_at + done, &bytes, || ()) {
                 // What was copied so far counts.
                 Err(_) if done > 0 => break,
                 other => other?,

@@ -4,7 +4,7 @@
 //!             before the sync that waits for it.
 //! Invariants: S1 pieces name a run that is being written by a name of its own, which is never committed: publishing
 //!                ends the run first.
-//!             S2 a write that does not continue the stream goes its usual way.
+//!             S2 a write that does not continue the stream, or that the store refuses, goes its usual way.
 //! Not here:   the run (segment), small and scattered writes (write).
 
 use margay_segment::{Extent, RUN_BYTES_MAX};
@@ -18,21 +18,31 @@ use crate::open_files::{OpenFile, STREAM_RUN_BYTES, State, Stream};
 const WRITE_BACK_BYTES: u64 = 32 << 20;
 
 impl Volume {
-    /// Appends to the file's stream; false when the bytes do not continue it.
-    pub(crate) fn put_into_stream(&self, state: &mut State, offset: u64, bytes: &[u8]) -> Result<bool, Error> {
+    /// Whether so many bytes continue the file's stream; then there is room for them, as far as one can know.
+    pub(crate) fn stream_takes(&self, state: &mut State, offset: u64, len: u64) -> Result<bool, Error> {
         let Some(stream) = &mut state.stream else { return Ok(false) };
         let continues = stream.end() == offset && state.pieces.end() == offset;
-        if !continues || stream.writer.taken() + bytes.len() as u64 > RUN_BYTES_MAX {
+        if !continues || stream.writer.taken() + len > RUN_BYTES_MAX {
             return Ok(false);
         }
+        stream.writer.reserve(len)?;
+        Ok(true)
+    }
+
+    /// Appends to the stream what it takes. The writer was told so: what the store refuses stays in memory.
+    pub(crate) fn put_into_stream(&self, file: &OpenFile, state: &mut State, offset: u64, bytes: &[u8]) {
+        let Some(stream) = &mut state.stream else { return self.put_into_memory(state, offset, bytes) };
         let skip = stream.writer.taken();
-        stream.writer.write(bytes)?;
+        if let Err(error) = stream.writer.write(bytes) {
+            tracing::warn!(ino = file.ino.0, offset, %error, "written bytes wait in memory, the store did not take them");
+            return self.put_into_memory(state, offset, bytes);
+        }
         state.pieces.push(Piece::stored(Extent { run: stream.run(), skip, len: bytes.len() as u64 }));
         if stream.writer.taken() - stream.synced >= WRITE_BACK_BYTES {
             stream.synced = stream.writer.taken();
-            self.store.start_sync(stream.writer.segment())?;
+            // An error comes back from the sync that waits for these bytes.
+            let _ = self.store.start_sync(stream.writer.segment());
         }
-        Ok(true)
     }
 
     /// Writes what is in memory to the store: into a new stream when it is one stretch at the end of the file.

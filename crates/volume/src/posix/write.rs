@@ -4,7 +4,10 @@
 //! Invariants: W1 a write that gives an error has changed nothing.
 //!             W2 memory is bounded: per file by `Options::file_memory_bytes_max` and one write, in all by
 //!                `Options::memory_bytes_max` and one write for each writer.
-//! Not here:   publishing (publish).
+//!             W3 a write that was told to be taken is not lost: whoever reads, publishes or writes next waits for the
+//!                state, and what the store refuses after all stays in memory until a publish tries again and tells.
+//! Locking:    the file's state, also while the bytes of a taken write are on their way.
+//! Not here:   publishing (publish), the run of a stream (stream).
 
 use margay_segment::{Extent, Run};
 
@@ -32,28 +35,44 @@ impl Mount {
         bytes: &[u8],
         kill_privileges: bool,
     ) -> Result<usize, PosixError> {
+        self.write_taken(handle, offset, bytes, kill_privileges, || ())?;
+        Ok(bytes.len())
+    }
+
+    /// As `write`, and calls `taken` once, unless it gives an error, as soon as the bytes cannot be refused any more.
+    /// That may be long before it returns: the writer gets the next bytes ready while these go into the store.
+    pub fn write_taken(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        bytes: &[u8],
+        kill_privileges: bool,
+        taken: impl FnOnce(),
+    ) -> Result<(), PosixError> {
         if !handle.flags.write {
             return Err(PosixError::BadHandle);
         }
         if bytes.is_empty() {
-            return Ok(0);
+            taken();
+            return Ok(());
         }
         let mut state = handle.file.state.write();
         let offset = if handle.flags.append { state.pieces.end() } else { offset };
-        self.volume.put_bytes(&handle.file, &mut state, offset, bytes)?;
+        self.volume.put_bytes(&handle.file, &mut state, offset, bytes, taken)?;
         self.volume.touched(&mut state, kill_privileges);
-        Ok(bytes.len())
+        Ok(())
     }
 }
 
 impl Volume {
-    /// Puts bytes into a file's memory.
+    /// Puts bytes into a file's stream or memory.
     pub(crate) fn put_bytes(
         &self,
         file: &OpenFile,
         state: &mut State,
         offset: u64,
         bytes: &[u8],
+        taken: impl FnOnce(),
     ) -> Result<(), PosixError> {
         let len = bytes.len() as u64;
         if offset.checked_add(len).is_none_or(|end| end > FILE_BYTES_MAX) {
@@ -61,22 +80,27 @@ impl Volume {
         }
         self.check_room()?;
         self.check_growth(file, state, offset + len)?;
-        if self.put_into_stream(state, offset, bytes)? {
-            return Ok(());
-        }
-        let before = state.pieces.memory();
-        let all_many = self.open_files.memory() + len > self.options.memory_bytes_max;
-        let many = all_many || before + len > self.options.file_memory_bytes_max;
-        if many && before > 0 {
-            self.make_memory_free(file, state)?;
-            if self.put_into_stream(state, offset, bytes)? {
-                return Ok(());
+        let mut streams = self.stream_takes(state, offset, len)?;
+        if !streams && state.pieces.memory() > 0 {
+            let all_many = self.open_files.memory() + len > self.options.memory_bytes_max;
+            if all_many || state.pieces.memory() + len > self.options.file_memory_bytes_max {
+                self.make_memory_free(file, state)?;
+                streams = self.stream_takes(state, offset, len)?;
             }
         }
+        taken();
+        if streams {
+            self.put_into_stream(file, state, offset, bytes);
+        } else {
+            self.put_into_memory(state, offset, bytes);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn put_into_memory(&self, state: &mut State, offset: u64, bytes: &[u8]) {
         let before = state.pieces.memory();
         state.pieces.write(offset, bytes);
         self.open_files.memory_changed(before, state.pieces.memory());
-        Ok(())
     }
 
     /// Refuses to make a file longer than the quota of its bucket leaves room for. What others have written and not
