@@ -68,6 +68,8 @@ pub trait File: Send + Sync + Debug {
     fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.read_at(buffer, offset)
     }
+    /// A hint that a range will be read soon: the device may begin, nobody waits.
+    fn will_read(&self, _offset: u64, _len: u64) {}
     fn write_all_at(&self, buffer: &[u8], offset: u64) -> io::Result<()>;
     /// Makes all bytes written so far, and the length, durable.
     fn sync_data(&self) -> io::Result<()>;

@@ -168,6 +168,10 @@ impl File for WatchedFile {
         self.file.read_cached_at(buffer, offset)
     }
 
+    fn will_read(&self, offset: u64, len: u64) {
+        self.file.will_read(offset, len);
+    }
+
     fn write_all_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(buffer, offset)
     }

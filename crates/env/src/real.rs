@@ -8,12 +8,13 @@
 
 use std::fs;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::ReadWriteFlags;
 
 use crate::{Clock, DirEntry, Disk, File, LockHandle, OpenMode, Random, Space, Timestamp};
@@ -119,6 +120,11 @@ impl File for RealFile {
             Err(errno) => Err(errno.into()),
             Ok(count) => Ok(count),
         }
+    }
+
+    fn will_read(&self, offset: u64, len: u64) {
+        // The read that follows tells of an error.
+        let _ = rustix::fs::fadvise(&self.0, offset, NonZeroU64::new(len), Advice::WillNeed);
     }
 
     fn write_all_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {

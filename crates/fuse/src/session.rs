@@ -30,8 +30,8 @@ pub const KEEP_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub const KEEP_ABSENT_TIME_MAX: Duration = Duration::from_secs(60);
 /// Largest request with data, in bytes; the kernel's own limit.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
-/// What the kernel reads ahead, in bytes.
-pub const READ_AHEAD_BYTES: u32 = 2 << 20;
+/// What the kernel reads ahead, in bytes: so many that the threads which answer and the disk below all have work.
+pub const READ_AHEAD_BYTES: u32 = 8 << 20;
 /// Requests that the kernel makes by itself (reading ahead, writing back) at once.
 pub const BACKGROUND_MAX: u16 = 64;
 /// Threads that answer, when nothing else is asked for.

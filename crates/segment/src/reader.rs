@@ -92,6 +92,24 @@ fn try_read(folder: &Folder, extent: &Extent, skip: u64, len: u64, source: Sourc
     Ok(Bytes::from_owner(chunks).slice(from as usize..(from + len) as usize))
 }
 
+/// Lets the device begin with the first chunk and the checksum table, which lie far apart, at the same time.
+pub(crate) fn will_read(folder: &Folder, extent: &Extent) -> Result<(), SegmentError> {
+    let run = &extent.run;
+    check_extent(extent)?;
+    if run.table_bytes() == 0 {
+        return Ok(());
+    }
+    let segment = folder.segment(run.segment)?;
+    let file = folder.file(&segment)?;
+    check_fits(run, &segment, &*file)?;
+    let chunk = extent.skip / CHUNK_BYTES * CHUNK_BYTES;
+    file.will_read(run.offset + chunk, CHUNK_BYTES.min(run.len - chunk));
+    if folder.tables.get(&(run.segment, run.offset)).is_none() {
+        file.will_read(run.offset + run.len, run.table_bytes());
+    }
+    Ok(())
+}
+
 /// Whole chunks of a run, unverified, and the verified table if the run has one.
 fn read_chunks(
     folder: &Folder,

@@ -217,6 +217,11 @@ impl Store {
         reader::read(&self.folder, extent, skip, len, Source::Memory)
     }
 
+    /// A hint that the extent will be read from its begin on; nobody waits. Short runs are read in one piece anyway.
+    pub fn will_read(&self, extent: &Extent) -> Result<(), SegmentError> {
+        reader::will_read(&self.folder, extent)
+    }
+
     /// Removes the file; open readers keep their bytes. Ids are not reused. Refused while the segment is open.
     ///
     /// The removal is not waited for: after a crash the segment may be there again.

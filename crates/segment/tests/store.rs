@@ -186,6 +186,7 @@ fn damage_is_named_and_wrong_bytes_never_leave() {
         let run = write(&store, &pattern(len, 3), b"");
         let file = store.file(run.segment).unwrap();
         let (extent, at) = (Extent::whole(run), len - 1000);
+        store.will_read(&extent).unwrap();
         let mut byte = [0];
         file.read_exact_at(&mut byte, run.offset + at).unwrap();
         file.write_all_at(&[byte[0] ^ 4], run.offset + at).unwrap();
@@ -201,6 +202,7 @@ fn damage_is_named_and_wrong_bytes_never_leave() {
         ] {
             assert!(matches!(store.read(&absurd, 0, 1), Err(SegmentError::Corrupt { .. })), "{absurd:?}");
             assert!(matches!(store.verify(&absurd), Err(SegmentError::Corrupt { .. })));
+            assert!(len <= CHUNK_BYTES || store.will_read(&absurd).is_err());
             assert!(store.punch(&absurd.run).is_err());
         }
     }

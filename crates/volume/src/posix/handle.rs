@@ -67,7 +67,13 @@ impl Mount {
             let _turn = self.volume.known.turn(ino);
             match self.volume.open_files.enter(ino) {
                 Some(file) => file,
-                None => self.volume.open_first(ino, self.bucket_root)?,
+                None => {
+                    let file = self.volume.open_first(ino, self.bucket_root)?;
+                    if flags.read && !flags.truncate {
+                        self.volume.begin_read(&file);
+                    }
+                    file
+                }
             }
         };
         let handle = self.handle(file, flags);
@@ -125,6 +131,16 @@ impl Volume {
             return Ok(file);
         }
         Err(Error::Busy.into())
+    }
+
+    /// What is opened is mostly read next: the device begins while the opener is on its way back. Nobody has written to
+    /// the file yet: its turn is held.
+    fn begin_read(&self, file: &OpenFile) {
+        let state = file.state.read();
+        if let Some(extent) = state.pieces.from(0).next().and_then(|(_, piece)| piece.extent()) {
+            // A hint: the read itself tells of an error.
+            let _ = self.store.will_read(extent);
+        }
     }
 
     /// The state of a file as its row tells it; `None` when the row changed meanwhile.
