@@ -272,6 +272,10 @@ async fn parts_take_the_key_of_their_upload() {
         if customer {
             let wrong = server.request("POST", &path).keyed(2).body(document.clone()).send().await;
             wrong.refused(400, "InvalidRequest");
+            for (name, value) in [(SSE, "AES256"), (KMS_KEY, "key-1")] {
+                let other = server.request("POST", &path).header(name, value).body(document.clone()).send().await;
+                other.refused(400, "InvalidRequest");
+            }
         }
         server.request("POST", &path).body(document).send().await.expect(200);
         let got = asked(server.request("GET", "/bucket/k"), customer).send().await.expect(200);

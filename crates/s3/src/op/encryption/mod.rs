@@ -158,7 +158,7 @@ pub(crate) fn of_documents(documents: &Documents, given: Option<Customer>) -> Re
 pub(crate) fn of_completion(call: &Call<'_>, info: &UploadInfo) -> Result<Option<Encryption>, S3Error> {
     let needs_key = Protection::of(&info.documents) == Some(Protection::Customer);
     let comes = customer::comes(call.headers);
-    let asks = call.headers.contains_key(HEADER);
+    let asks = [HEADER, KMS_KEY].iter().any(|name| call.headers.contains_key(*name));
     if needs_key && !comes && !asks && !info.headers.contains_key(checksum::ALGORITHM) {
         return Ok(None);
     }
