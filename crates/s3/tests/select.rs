@@ -90,11 +90,17 @@ async fn errors_before_and_within_the_answer() {
     absent.send().await.refused(404, "NoSuchKey");
     // The last record does not fit, long after the first events have left.
     let late = ask(document("select int(n) from s3object", "")).await.expect(200);
-    let events = events(&late);
-    assert_eq!(events.first().unwrap().0, "Records");
-    let (name, headers) = events.last().unwrap();
-    assert!(name == ":error-code" && headers.contains("CastFailed") && headers.contains("error"), "{headers}");
-    assert!(events.iter().all(|(name, _)| name != "End"));
+    let ends_with_error = |events: &[(String, String)]| {
+        let (name, headers) = events.last().unwrap();
+        assert!(name == ":error-code" && headers.contains("CastFailed") && headers.contains("error"), "{headers}");
+        assert!(events[..events.len() - 1].iter().all(|(name, _)| name == "Records"));
+        events[..events.len() - 1].iter().map(|(_, payload)| payload.as_str()).collect::<String>()
+    };
+    assert!(ends_with_error(&events(&late)) == "1\n".repeat(200_000), "every record before the error is there");
+    // In the first step already.
+    server.request("PUT", "/bucket/k").body("n\n1\n2\nx\n3\n").send().await.expect(200);
+    let early = ask(document("select int(n), n from s3object", "")).await.expect(200);
+    assert_eq!(ends_with_error(&events(&early)), "1,1\n2,2\n");
 }
 
 #[tokio::test]

@@ -1,11 +1,24 @@
 //! Functions over all records, one record at a time.
 //!
-//! Invariants: what is held does not grow with the number of records; nothing (NULL, MISSING) counts for nothing.
+//! Invariants: what is held does not grow with the number of records, and is at most `HELD_BYTES_MAX` for all functions
+//!             together; nothing (NULL, MISSING) counts for nothing.
 
 use crate::ast::{AggregateFunction, Operator};
 use crate::error::{Error, Kind};
 use crate::evaluate::{arithmetic, number};
 use crate::value::{Number, Value};
+
+/// Most bytes of texts that the functions of a statement hold: smallest and largest ones.
+pub const HELD_BYTES_MAX: usize = 16 << 20;
+
+/// Adds up what the functions hold, which must not be too much.
+pub(crate) fn check_held(running: &[Running]) -> Result<(), Error> {
+    let held: usize = running.iter().filter_map(|running| running.value.as_ref()).map(Value::weight).sum();
+    if held <= HELD_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::new(Kind::RecordTooLong, "The aggregates of the statement hold more than 16 MiB of text"))
+}
 
 /// What was seen so far.
 #[derive(Debug)]

@@ -145,6 +145,30 @@ pub(crate) enum Function {
     UtcNow,
 }
 
+/// What an expression makes of others, its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Not,
+    Negate,
+    /// Left and right.
+    Binary(Operator),
+    All,
+    Any,
+    /// Text, pattern, and the escape character if there is one.
+    Like,
+    /// Value, lower and upper end.
+    Between,
+    /// A value and those that it is compared with.
+    In,
+    Is(Condition),
+    /// Condition and result in turns, then what else it is.
+    Case,
+    /// A value, then values and results in turns, then what else it is.
+    Match,
+    Cast(Type),
+    Call(Function),
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Expression {
     Literal(Literal),
@@ -158,60 +182,18 @@ pub(crate) enum Expression {
     Alias(usize),
     /// The result of an aggregate function.
     Aggregate(usize),
-    Not(Box<Expression>),
-    Negate(Box<Expression>),
-    Binary(Operator, Box<[Expression; 2]>),
-    All(Vec<Expression>),
-    Any(Vec<Expression>),
-    /// Text, pattern, and the escape character if there is one.
-    Like(Vec<Expression>),
-    /// Value, lower and upper end.
-    Between(Box<[Expression; 3]>),
-    /// A value and those that it is compared with.
-    In(Vec<Expression>),
-    Is(Box<Expression>, Condition),
-    /// Condition and result in turns, then what else it is.
-    Case(Vec<Expression>),
-    /// A value, then values and results in turns, then what else it is.
-    Match(Vec<Expression>),
-    Cast(Box<Expression>, Type),
-    Call(Function, Vec<Expression>),
+    /// With as many parts as the operation has.
+    Made(Operation, Vec<Expression>),
 }
 
 impl Expression {
     /// The expressions that it is made of.
     pub(crate) fn parts(&self) -> &[Expression] {
-        use Expression as E;
-        match self {
-            E::Literal(_) | E::Name(..) | E::Field(_) | E::Member(_) | E::Alias(_) | E::Aggregate(_) => &[],
-            E::Not(part) | E::Negate(part) | E::Is(part, _) | E::Cast(part, _) => std::slice::from_ref(&**part),
-            E::Binary(_, parts) => &**parts,
-            E::Between(parts) => &**parts,
-            E::All(parts)
-            | E::Any(parts)
-            | E::Like(parts)
-            | E::In(parts)
-            | E::Case(parts)
-            | E::Match(parts)
-            | E::Call(_, parts) => parts,
-        }
+        if let Expression::Made(_, parts) = self { parts } else { &[] }
     }
 
     pub(crate) fn parts_mut(&mut self) -> &mut [Expression] {
-        use Expression as E;
-        match self {
-            E::Literal(_) | E::Name(..) | E::Field(_) | E::Member(_) | E::Alias(_) | E::Aggregate(_) => &mut [],
-            E::Not(part) | E::Negate(part) | E::Is(part, _) | E::Cast(part, _) => std::slice::from_mut(&mut **part),
-            E::Binary(_, parts) => &mut **parts,
-            E::Between(parts) => &mut **parts,
-            E::All(parts)
-            | E::Any(parts)
-            | E::Like(parts)
-            | E::In(parts)
-            | E::Case(parts)
-            | E::Match(parts)
-            | E::Call(_, parts) => parts,
-        }
+        if let Expression::Made(_, parts) = self { parts } else { &mut [] }
     }
 
     /// Levels of the tree.

@@ -4,6 +4,8 @@
 //! Invariants: afterwards no `Expression::Name` is left, no column of the result needs itself, and all expressions with
 //!             the columns that they refer to are at most `DEPTH_MAX` levels high.
 
+use std::collections::HashMap;
+
 use crate::ast::{Columns, Expression, Literal, Query, Step};
 use crate::error::{Error, Kind};
 use crate::parser::{DEPTH_MAX, TABLES};
@@ -28,7 +30,8 @@ pub(crate) fn bind(query: &mut Query, names: &Names<'_>) -> Result<(), Error> {
         refuse_double(&aliases, names)?;
     }
     let table = query.table.clone();
-    let scope = Scope { names, aliases: &aliases, table: table.as_deref() };
+    let header = names.header.map(Header::new);
+    let scope = Scope { names, header, aliases: &aliases, table: table.as_deref() };
     if let Columns::Some(columns) = &mut query.columns {
         for (index, column) in columns.iter_mut().enumerate() {
             scope.resolve(&mut column.expression, Some(index))?;
@@ -53,8 +56,33 @@ fn refuse_double(aliases: &[Option<String>], names: &Names<'_>) -> Result<(), Er
     }
 }
 
+/// Where a column of CSV is by its name, the first one if there are several. Looked up, not searched for: a statement may
+/// have as many names as an object has columns.
+struct Header<'n> {
+    exact: HashMap<&'n str, usize>,
+    /// In lower case.
+    folded: HashMap<String, usize>,
+}
+
+impl<'n> Header<'n> {
+    fn new(names: &'n [String]) -> Header<'n> {
+        let mut header = Header { exact: HashMap::new(), folded: HashMap::new() };
+        for (index, name) in names.iter().enumerate() {
+            header.exact.entry(name).or_insert(index);
+            header.folded.entry(name.to_ascii_lowercase()).or_insert(index);
+        }
+        header
+    }
+
+    fn find(&self, name: &str, exact: bool) -> Option<usize> {
+        let folded = || if exact { None } else { self.folded.get(&name.to_ascii_lowercase()) };
+        self.exact.get(name).or_else(folded).copied()
+    }
+}
+
 struct Scope<'s> {
     names: &'s Names<'s>,
+    header: Option<Header<'s>>,
     aliases: &'s [Option<String>],
     table: Option<&'s str>,
 }
@@ -122,9 +150,8 @@ impl Scope<'_> {
 
     /// A column of CSV by its name.
     fn named(&self, step: &Step) -> Option<usize> {
-        let header = self.names.header?;
-        let exact = header.iter().position(|column| matches!(step, Step::Key { name, .. } if name == column));
-        exact.or_else(|| header.iter().position(|column| step.is_key(column)))
+        let Step::Key { name, exact } = step else { return None };
+        self.header.as_ref()?.find(name, *exact)
     }
 
     /// A column of the result. Where the names of records are not known, AWS's dialect has none.

@@ -29,9 +29,10 @@ mod timestamp_pattern;
 mod value;
 mod writer;
 
+pub use aggregate::HELD_BYTES_MAX;
 pub use csv::{CsvInput, CsvOutput, Header};
 pub use error::{Error, Kind};
-pub use evaluate::MADE_BYTES_MAX;
+pub use evaluate::{MADE_BYTES_MAX, WORK_MAX};
 pub use input::{Compression, InputFormat};
 pub use lexer::EXPRESSION_BYTES_MAX;
 pub use like::PATTERN_CHARS_MAX;

@@ -17,6 +17,14 @@ enum Item {
 }
 
 impl Item {
+    /// What a character is compared with.
+    fn len(&self) -> usize {
+        match self {
+            Item::Any | Item::One | Item::Exactly(_) => 1,
+            Item::Of(ranges, _) => 1 + ranges.len(),
+        }
+    }
+
     fn fits(&self, character: char) -> bool {
         match self {
             Item::Any | Item::One => true,
@@ -35,12 +43,12 @@ impl Pattern {
     /// `classes`: `[` begins a set of characters.
     pub(crate) fn new(pattern: &str, escape: Option<char>, classes: bool) -> Result<Pattern, Error> {
         let invalid = |message: &str| Error::new(Kind::InvalidArguments, message);
+        if pattern.chars().nth(PATTERN_CHARS_MAX).is_some() {
+            return Err(invalid(&format!("A pattern of LIKE has more than {PATTERN_CHARS_MAX} characters")));
+        }
         let mut items = Vec::new();
         let mut characters = pattern.chars();
         while let Some(character) = characters.next() {
-            if items.len() == PATTERN_CHARS_MAX {
-                return Err(invalid(&format!("A pattern of LIKE has more than {PATTERN_CHARS_MAX} characters")));
-            }
             items.push(match character {
                 _ if Some(character) == escape => {
                     Item::Exactly(characters.next().ok_or_else(|| invalid("A pattern of LIKE ends with its escape"))?)
@@ -55,13 +63,16 @@ impl Pattern {
         Ok(Pattern(items))
     }
 
-    pub(crate) fn matches(&self, text: &str) -> bool {
+    /// Whether the whole text fits, and how often a character of it was looked at.
+    pub(crate) fn matches(&self, text: &str) -> (bool, usize) {
         let items = &self.0;
+        let mut looked_at = 0;
         let (mut rest, mut at) = (text, 0);
         // Where to go on if what follows the last `%` does not fit: the text that it has not taken yet.
         let mut again: Option<(&str, usize)> = None;
         loop {
             let first = rest.chars().next();
+            looked_at += items.get(at).map_or(1, Item::len);
             match (items.get(at), first) {
                 (Some(Item::Any), _) => {
                     again = Some((rest, at + 1));
@@ -71,10 +82,10 @@ impl Pattern {
                     rest = &rest[character.len_utf8()..];
                     at += 1;
                 }
-                (None, None) => return true,
+                (None, None) => return (true, looked_at),
                 _ => {
-                    let Some((from, behind)) = again else { return false };
-                    let Some(skipped) = from.chars().next() else { return false };
+                    let Some((from, behind)) = again else { return (false, looked_at) };
+                    let Some(skipped) = from.chars().next() else { return (false, looked_at) };
                     rest = &from[skipped.len_utf8()..];
                     at = behind;
                     again = Some((rest, behind));
@@ -110,7 +121,7 @@ mod tests {
     use super::*;
 
     fn like(text: &str, pattern: &str, escape: Option<char>) -> bool {
-        Pattern::new(pattern, escape, true).unwrap().matches(text)
+        Pattern::new(pattern, escape, true).unwrap().matches(text).0
     }
 
     #[test]
@@ -140,6 +151,7 @@ mod tests {
         assert!(like("_ar", "%_ar", Some('%')) && !like("xar", "%_ar", Some('%')));
         assert!(like("aeio_x", "%aeio$_%", Some('$')) && !like("aeiox", "%aeio$_%", Some('$')));
         assert!(Pattern::new("a$", Some('$'), false).is_err());
-        assert!(Pattern::new("[a]", None, false).unwrap().matches("[a]"));
+        assert!(Pattern::new("[a]", None, false).unwrap().matches("[a]").0);
+        assert!(Pattern::new(&format!("[{}]", "a".repeat(PATTERN_CHARS_MAX)), None, true).is_err());
     }
 }

@@ -35,6 +35,17 @@ impl ScanRange {
         self.after
     }
 
+    /// How much of a delimiter has been seen when this byte has been, too.
+    fn matched_with(&self, byte: u8) -> usize {
+        let seen = &self.delimiter[..self.matched];
+        // What does not go on may still end with the beginning of another one.
+        let begins = |from: &usize| {
+            let part = &seen[*from..];
+            self.delimiter.starts_with(part) && self.delimiter[part.len()] == byte
+        };
+        (0..=seen.len()).find(begins).map_or(0, |from| seen.len() - from + 1)
+    }
+
     /// The part of these bytes that belongs to the range.
     pub(crate) fn filter<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         if self.after {
@@ -43,10 +54,7 @@ impl ScanRange {
         let mut from = if self.before { bytes.len() } else { 0 };
         for (index, byte) in bytes.iter().enumerate() {
             self.offset += 1;
-            self.matched = match self.delimiter.get(self.matched) {
-                Some(wanted) if wanted == byte => self.matched + 1,
-                _ => usize::from(self.delimiter.first() == Some(byte)),
-            };
+            self.matched = self.matched_with(*byte);
             if self.matched < self.delimiter.len() {
                 continue;
             }
@@ -98,6 +106,8 @@ mod tests {
                 }
             }
         }
+        // Half a delimiter, then a whole one, which begins with the same bytes.
+        assert_eq!(read("ééêb", "éê", 5, 9), ["ééê", "b"]);
         assert_eq!(read("a\nbb\nc\n", "\n", 2, 9), ["a\n", "bb\n", "c\n", ""]);
     }
 }

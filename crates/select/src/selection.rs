@@ -1,11 +1,12 @@
 //! One statement run over one object: bytes in as they come, records of the result out.
 //!
 //! Why:        the caller decides when bytes are read and when the result is sent, so neither piles up.
-//! Invariants: S1 one step adds records until `OUTPUT_BYTES` are there, and no record of the result is longer than
-//!             `RECORD_BYTES_MAX`.  S2 where the pieces of the input are cut changes nothing in the result.
+//! Invariants: S1 one step adds records until `OUTPUT_BYTES` are there or `STEP_WORK` is done, and no record of the result
+//!             is longer than `RECORD_BYTES_MAX`.  S2 where the pieces of the input are cut changes nothing in the result.
+//!             S3 the result has whole records only, also when an error ends it.
 //! Not here:   reading the object, the frames of the answer (the S3 door).
 
-use crate::aggregate::Running;
+use crate::aggregate::{Running, check_held};
 use crate::ast::{Columns, Query};
 use crate::bind::{Names, bind};
 use crate::csv::reader as csv;
@@ -23,6 +24,8 @@ use crate::{Dialect, RECORD_BYTES_MAX};
 
 /// A step ends when its result has this many bytes.
 const OUTPUT_BYTES: usize = 128 << 10;
+/// A step ends when expressions have looked at so many characters and values, so that whoever waits for it can give up.
+const STEP_WORK: usize = 1 << 26;
 
 /// The format of the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub struct Request {
 pub enum Step {
     /// More bytes of the object are wanted.
     Input,
-    /// There is a part of the result to be taken; then go on.
+    /// There may be a part of the result to be taken; then go on.
     Output,
     /// The result is complete.
     Done,
@@ -69,6 +72,8 @@ pub struct Selection {
     running: Vec<Running>,
     /// Records of the result.
     written: u64,
+    /// Of this step.
+    work: usize,
 }
 
 impl Selection {
@@ -88,9 +93,9 @@ impl Selection {
             .ok_or_else(|| Error::new(Kind::InvalidArguments, "The clock of the server is out of range"))?;
         let running = query.aggregates.iter().map(|aggregate| Running::new(aggregate.function)).collect();
         let source = Source::new(compression);
-        let (bound, header, written) = (false, None, 0);
+        let (bound, header, written, work) = (false, None, 0, 0);
         let mut selection =
-            Selection { query, bound, header, input, output, dialect, now, source, reader, running, written };
+            Selection { query, bound, header, input, output, dialect, now, source, reader, running, written, work };
         if !selection.needs_header() {
             selection.bind()?;
         }
@@ -139,10 +144,11 @@ impl Selection {
         self.source.processed()
     }
 
-    /// Goes on; what there is of the result is added to `out`.
+    /// Goes on; what there is of the result is added to `out`, also before an error.
     pub fn step(&mut self, out: &mut String) -> Result<Step, Error> {
+        self.work = 0;
         loop {
-            if out.len() >= OUTPUT_BYTES {
+            if out.len() >= OUTPUT_BYTES || self.work >= STEP_WORK {
                 return Ok(Step::Output);
             }
             if self.query.limit.is_some_and(|limit| self.written >= limit) {
@@ -190,18 +196,18 @@ impl Selection {
     /// Reads one record, if there is one.
     fn read(&mut self, last: bool, out: &mut String) -> Result<bool, Error> {
         let needs_header = self.needs_header();
-        let Selection { reader, query, header, running, written, .. } = self;
+        let Selection { reader, query, header, running, written, work, .. } = self;
         let writer = Writer { output: &self.output, dialect: self.dialect, header: header.as_deref() };
         let at = (self.dialect, self.now);
         match reader {
             Reader::Json(reader) => {
                 let Some(record) = reader.next(last)? else { return Ok(false) };
-                select(query, Record::Json(&record), running, written, &writer, at, out)?;
+                *work += select(query, Record::Json(&record), running, written, &writer, at, out)?;
             }
             Reader::Csv(reader) => {
                 let Some(record) = reader.next(last)? else { return Ok(false) };
                 if !needs_header {
-                    select(query, Record::Csv(record), running, written, &writer, at, out)?;
+                    *work += select(query, Record::Csv(record), running, written, &writer, at, out)?;
                     return Ok(true);
                 }
                 let is_used = matches!(&self.input, InputFormat::Csv(CsvInput { header: Header::Use, .. }));
@@ -239,7 +245,7 @@ fn names_of(record: &csv::Record) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// Adds a record to the result or to the aggregates, if it is one that is asked for.
+/// Adds a record to the result or to the aggregates, if it is one that is asked for; how much work that was.
 fn select<'r>(
     query: &'r Query,
     record: Record<'r>,
@@ -248,22 +254,24 @@ fn select<'r>(
     writer: &Writer<'_>,
     (dialect, now): (Dialect, Timestamp),
     out: &mut String,
-) -> Result<(), Error> {
+) -> Result<usize, Error> {
     let scope = Scope::new(record, query.columns.as_slice(), dialect, now);
     if let Some(filter) = &query.filter
         && scope.truth(filter)? != Some(true)
     {
-        return Ok(());
+        return Ok(scope.work());
     }
     if running.is_empty() {
+        writer.write(query, &scope, out)?;
         *written += 1;
-        return writer.write(query, &scope, out);
+        return Ok(scope.work());
     }
-    for (aggregate, running) in query.aggregates.iter().zip(running) {
+    for (aggregate, running) in query.aggregates.iter().zip(&mut *running) {
         let value = aggregate.argument.as_ref().map(|argument| scope.evaluate(argument)).transpose()?;
         running.add(value.unwrap_or(Value::Bool(true)))?;
     }
-    Ok(())
+    check_held(running)?;
+    Ok(scope.work())
 }
 
 struct Writer<'w> {
@@ -273,29 +281,52 @@ struct Writer<'w> {
 }
 
 impl Writer<'_> {
+    /// Adds a whole record, or nothing if there is an error.
     fn write<'r>(&self, query: &'r Query, scope: &Scope<'r>, out: &mut String) -> Result<(), Error> {
-        match self.output {
-            OutputFormat::Csv(format) => {
-                let mut row = csv_writer::Row::begin(out, format);
-                each(query, scope, self.header, &mut |_, value| {
-                    if value.is_nothing() && self.dialect == Dialect::Ceph {
-                        row.value("null");
-                    } else {
-                        row.value(&value.into_text());
-                    }
-                    row.len()
-                })?;
-                row.end();
-            }
-            OutputFormat::Json { record_delimiter } => {
-                let mut row = json_writer::Row::begin(out);
-                each(query, scope, self.header, &mut |name, value| {
-                    row.value(name, &value);
-                    row.len()
-                })?;
-                row.end(record_delimiter);
-            }
+        let start = out.len();
+        let written = match self.output {
+            OutputFormat::Csv(format) => self.write_csv(query, scope, format, out),
+            OutputFormat::Json { record_delimiter } => self.write_json(query, scope, record_delimiter, out),
+        };
+        if written.is_err() {
+            out.truncate(start);
         }
+        written
+    }
+
+    fn write_csv<'r>(
+        &self,
+        query: &'r Query,
+        scope: &Scope<'r>,
+        format: &CsvOutput,
+        out: &mut String,
+    ) -> Result<(), Error> {
+        let mut row = csv_writer::Row::begin(out, format);
+        each(query, scope, self.header, &mut |_, value| {
+            if value.is_nothing() && self.dialect == Dialect::Ceph {
+                row.value("null");
+            } else {
+                row.value(&value.into_text());
+            }
+            row.len()
+        })?;
+        row.end();
+        Ok(())
+    }
+
+    fn write_json<'r>(
+        &self,
+        query: &'r Query,
+        scope: &Scope<'r>,
+        record_delimiter: &str,
+        out: &mut String,
+    ) -> Result<(), Error> {
+        let mut row = json_writer::Row::begin(out);
+        each(query, scope, self.header, &mut |name, value| {
+            row.value(name, &value);
+            row.len()
+        })?;
+        row.end(record_delimiter);
         Ok(())
     }
 }

@@ -87,6 +87,15 @@ impl<'r> Value<'r> {
         matches!(self, Value::Missing | Value::Null)
     }
 
+    /// Characters and values in it.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Value::Text(text) => text.len(),
+            Value::Json(json) => json.weight(),
+            _ => 0,
+        }
+    }
+
     /// What outlives the record; an object or array becomes its text.
     pub(crate) fn into_owned(self) -> Value<'static> {
         match self {
@@ -231,10 +240,10 @@ fn order_of_moments(left: &Timestamp, right: &Timestamp) -> Ordering {
 fn whole(number: Number) -> Option<i64> {
     match number {
         Number::Integer(number) => Some(number),
-        // 2^63 itself is out of range.
+        // 2^63 itself is out of range, and is what i64::MAX would be rounded to.
         Number::Float(number) => {
-            let bound = -(i64::MIN as f64);
-            (number > -bound - 1.0 && number < bound).then_some(number as i64)
+            let (low, high) = (i64::MIN as f64, -(i64::MIN as f64));
+            (low..high).contains(&number).then_some(number as i64)
         }
     }
 }

@@ -350,3 +350,54 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_error_leaves_whole_records() {
+    let mut selection =
+        Selection::new(request("select _1, int(_2) from s3object", csv(Header::None), Dialect::Aws)).unwrap();
+    selection.push(b"a,1\nb,x\nc,3\n");
+    let mut out = String::new();
+    assert_eq!(selection.step(&mut out).unwrap_err().kind, Kind::CastFailed);
+    assert_eq!(out, "a,1\n");
+}
+
+#[test]
+fn results_are_finite_numbers() {
+    for expression in ["1e308 * 10", "0.0 - 1e308 * 10", "10 ^ 400", "(0 - 8) ^ 0.5", "0 ^ (0 - 1)"] {
+        assert_eq!(value(expression, Dialect::Aws), Err(Kind::InvalidArguments), "{expression}");
+    }
+    assert_eq!(value("cast(0.0 - 9223372036854775808.0 as int)", Dialect::Aws).unwrap(), i64::MIN.to_string());
+    assert_eq!(value("cast(9223372036854775808.0 as int)", Dialect::Aws), Err(Kind::CastFailed));
+}
+
+/// A record of one long field, and what a statement makes of it.
+fn of_long_text(columns: &str, len: usize) -> Result<String, Kind> {
+    let object = "a".repeat(len) + "\n";
+    let statement = format!("select {columns} from s3object");
+    run(request(&statement, csv(Header::None), Dialect::Aws), object.as_bytes(), len + 1).map_err(|error| error.kind)
+}
+
+#[test]
+fn the_work_for_one_record_is_bounded() {
+    // Each goes back to its `%` a million times, and then over 512 characters.
+    let slow = format!("_1 like '%{}b'", "a".repeat(512));
+    assert_eq!(of_long_text(&slow, 1 << 20), Err(Kind::RecordTooLong));
+    assert_eq!(of_long_text(&slow, 1 << 10), Ok("false\n".to_owned()));
+    let repeated = vec!["_1 = _1"; 1000].join(" and ");
+    assert_eq!(of_long_text(&repeated, 1 << 20), Err(Kind::RecordTooLong));
+    assert_eq!(of_long_text(&repeated, 1 << 10), Ok("true\n".to_owned()));
+    let many = format!("char_length(coalesce({}))", vec!["max(_1)"; 20].join(","));
+    assert_eq!(of_long_text(&many, 1 << 20), Err(Kind::RecordTooLong));
+    assert_eq!(of_long_text(&many, 1 << 10), Ok("1024\n".to_owned()));
+}
+
+/// Time that grows with the square of these sizes would be minutes.
+#[test]
+fn long_statements_over_many_columns_are_read_at_once() {
+    let names: Vec<String> = (0..16_000).map(|index| format!("c{index}")).collect();
+    let object = names.join(",") + "\n" + &vec!["1"; names.len()].join(",") + "\n";
+    let condition = vec!["C15999 = 2"; 15_000].join(" or ");
+    let statement = format!("select count(*) from s3object where {condition}");
+    let counted = run(request(&statement, csv(Header::Use), Dialect::Aws), object.as_bytes(), object.len());
+    assert_eq!(counted.as_deref(), Ok("0\n"));
+}

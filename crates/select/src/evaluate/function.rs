@@ -13,6 +13,9 @@ use crate::timestamp::{Part, Timestamp};
 use crate::timestamp_pattern;
 use crate::value::{Number, Value};
 
+/// Most characters that TRIM takes away.
+const TRIMMED_CHARS_MAX: usize = 256;
+
 /// The number of arguments is as the parser has checked it.
 pub(crate) fn call<'r>(scope: &Scope<'r>, function: Function, arguments: &'r [Expression]) -> Result<Value<'r>, Error> {
     match function {
@@ -38,7 +41,7 @@ pub(crate) fn call<'r>(scope: &Scope<'r>, function: Function, arguments: &'r [Ex
         Function::Upper => Value::Text(Cow::Owned(text(&values[0])?.to_uppercase())),
         Function::Size => Value::Integer(size(&values[0])?),
         Function::Substring => substring(values)?,
-        Function::Trim(side) => trim(values, side)?,
+        Function::Trim(side) => trim(scope, values, side)?,
         Function::ToTimestamp => Value::Timestamp(moment(&values[0])?),
         Function::ToText => {
             let pattern = text(&values[1])?;
@@ -118,15 +121,21 @@ fn substring<'r>(mut values: Vec<Value<'r>>) -> Result<Value<'r>, Error> {
     }))
 }
 
-fn trim<'r>(mut values: Vec<Value<'r>>, side: Side) -> Result<Value<'r>, Error> {
-    let characters: Vec<char> = text(&values[1])?.chars().take(256).collect();
-    text(&values[0])?;
-    Ok(cut(values.swap_remove(0), |text| {
+fn trim<'r>(scope: &Scope<'r>, mut values: Vec<Value<'r>>, side: Side) -> Result<Value<'r>, Error> {
+    let characters: Vec<char> = text(&values[1])?.chars().take(TRIMMED_CHARS_MAX + 1).collect();
+    if characters.len() > TRIMMED_CHARS_MAX {
+        let message = format!("TRIM takes at most {TRIMMED_CHARS_MAX} characters");
+        return Err(Error::new(Kind::InvalidArguments, message));
+    }
+    let len = text(&values[0])?.len();
+    let trimmed = cut(values.swap_remove(0), |text| {
         let from = if side == Side::Trailing { text } else { text.trim_start_matches(characters.as_slice()) };
         let start = text.len() - from.len();
         let kept = if side == Side::Leading { from } else { from.trim_end_matches(characters.as_slice()) };
         start..start + kept.len()
-    }))
+    });
+    scope.worked((len - trimmed.weight()) * characters.len())?;
+    Ok(trimmed)
 }
 
 /// Part of a text; what is borrowed stays so.

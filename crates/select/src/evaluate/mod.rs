@@ -2,7 +2,8 @@
 //!
 //! Why:        three-valued logic as SQL has it: what is compared with nothing is not known.
 //! Invariants: V1 a column of the result that others refer to is worked out once for each record.  V2 texts made for
-//!             one record have at most `MADE_BYTES_MAX` bytes together, whatever the expression repeats.
+//!             one record have at most `MADE_BYTES_MAX` bytes together, and at most `WORK_MAX` characters and values are
+//!             looked at, whatever the expression repeats.
 //! Not here:   what functions do (`function`), what survives a record (`aggregate`).
 
 mod function;
@@ -10,7 +11,7 @@ mod function;
 use std::cell::{Cell, RefCell};
 
 use crate::Dialect;
-use crate::ast::{Column, Condition, Expression, Operator};
+use crate::ast::{Column, Condition, Expression, Operation, Operator, Step};
 use crate::csv::reader::Record as Fields;
 use crate::error::{Error, Kind};
 use crate::json::Json;
@@ -20,6 +21,8 @@ use crate::value::{Number, Value};
 
 /// Most bytes of texts that functions make for one record.
 pub const MADE_BYTES_MAX: usize = 16 << 20;
+/// Most characters and values that an expression looks at for one record.
+pub const WORK_MAX: usize = 1 << 28;
 
 /// What expressions are evaluated over.
 #[derive(Clone, Copy, Debug)]
@@ -40,64 +43,72 @@ pub(crate) struct Scope<'r> {
     columns: &'r [Column],
     known: RefCell<Vec<Option<Value<'r>>>>,
     made: Cell<usize>,
+    work: Cell<usize>,
 }
 
 impl<'r> Scope<'r> {
     pub(crate) fn new(record: Record<'r>, columns: &'r [Column], dialect: Dialect, now: Timestamp) -> Scope<'r> {
-        Scope { record, dialect, now, columns, known: RefCell::new(Vec::new()), made: Cell::new(0) }
+        let (known, made, work) = (RefCell::new(Vec::new()), Cell::new(0), Cell::new(0));
+        Scope { record, dialect, now, columns, known, made, work }
     }
 
     pub(crate) fn evaluate(&self, expression: &'r Expression) -> Result<Value<'r>, Error> {
         use Expression as E;
-        Ok(match expression {
+        let value = match expression {
             E::Literal(literal) => Value::of_literal(literal),
             E::Field(index) => self.field(*index)?,
-            E::Member(path) => match self.record {
-                Record::Json(json) => json.at(path).map_or(Value::Missing, Value::of_json),
-                Record::Csv(_) | Record::Totals(_) => Value::Missing,
-            },
+            E::Member(path) => self.member(path)?,
             E::Aggregate(index) => match self.record {
                 Record::Totals(totals) => totals.get(*index).cloned().unwrap_or(Value::Null),
                 Record::Csv(_) | Record::Json(_) => Value::Null,
             },
-            E::Alias(index) => return self.column(*index),
+            E::Alias(index) => self.column(*index)?,
             // Binding leaves none.
             E::Name(..) => Value::Missing,
-            E::Not(part) => Value::from_truth(self.truth(part)?.map(|truth| !truth)),
-            E::Negate(part) => self.negate(part)?,
-            E::Binary(operator, parts) => return self.binary(*operator, parts),
-            E::All(parts) => self.logic(parts, false)?,
-            E::Any(parts) => self.logic(parts, true)?,
-            E::Like(parts) => self.like(parts)?,
-            E::Between(parts) => {
-                let [value, low, high] = &**parts;
-                let value = self.evaluate(value)?;
-                let above = value.order(&self.evaluate(low)?).map(std::cmp::Ordering::is_ge);
-                let below = value.order(&self.evaluate(high)?).map(std::cmp::Ordering::is_le);
+            E::Made(operation, parts) => self.operation(*operation, parts)?,
+        };
+        self.worked(1 + value.weight())?;
+        Ok(value)
+    }
+
+    /// The parts are as many as the parser gives the operation.
+    fn operation(&self, operation: Operation, parts: &'r [Expression]) -> Result<Value<'r>, Error> {
+        use Operation as O;
+        Ok(match operation {
+            O::Not => Value::from_truth(self.truth(&parts[0])?.map(|truth| !truth)),
+            O::Negate => self.negate(&parts[0])?,
+            O::Binary(operator) => self.binary(operator, parts)?,
+            O::All => self.logic(parts, false)?,
+            O::Any => self.logic(parts, true)?,
+            O::Like => self.like(parts)?,
+            O::Between => {
+                let value = self.evaluate(&parts[0])?;
+                let above = value.order(&self.evaluate(&parts[1])?).map(std::cmp::Ordering::is_ge);
+                let below = value.order(&self.evaluate(&parts[2])?).map(std::cmp::Ordering::is_le);
                 match (above, below) {
                     (Some(false), _) | (_, Some(false)) => Value::Bool(false),
                     (Some(true), Some(true)) => Value::Bool(true),
                     _ => Value::Null,
                 }
             }
-            E::In(parts) => self.is_in(parts)?,
-            E::Is(part, condition) => {
-                let value = self.evaluate(part)?;
+            O::In => self.is_in(parts)?,
+            O::Is(condition) => {
+                let value = self.evaluate(&parts[0])?;
                 Value::Bool(match condition {
                     Condition::Null => value.is_nothing(),
                     Condition::Missing => value == Value::Missing,
-                    Condition::Bool(wanted) => value.truth()? == Some(*wanted),
+                    Condition::Bool(wanted) => value.truth()? == Some(wanted),
                 })
             }
-            E::Case(parts) => return self.case(parts),
-            E::Match(parts) => return self.matched(parts),
-            E::Cast(part, wanted) => {
-                let value = self.evaluate(part)?;
+            O::Case => self.case(parts)?,
+            O::Match => self.matched(parts)?,
+            O::Cast(wanted) => {
+                let value = self.evaluate(&parts[0])?;
                 let is_made = !matches!(value, Value::Text(_));
-                let cast = value.cast(*wanted)?;
-                return if is_made { self.made(cast) } else { Ok(cast) };
+                let cast = value.cast(wanted)?;
+                if is_made { self.made(cast)? } else { cast }
             }
-            E::Call(function, arguments) => return function::call(self, *function, arguments),
+            O::Call(function) => function::call(self, function, parts)?,
         })
     }
 
@@ -129,6 +140,36 @@ impl<'r> Scope<'r> {
             }
         }
         Ok(value)
+    }
+
+    /// Counts what was looked at for the record.
+    pub(crate) fn worked(&self, count: usize) -> Result<(), Error> {
+        self.work.set(self.work.get().saturating_add(count));
+        if self.work.get() <= WORK_MAX {
+            return Ok(());
+        }
+        Err(Error::new(
+            Kind::RecordTooLong,
+            "The expression looks at more than 256 Mi characters and values of one record",
+        ))
+    }
+
+    /// What was looked at.
+    pub(crate) fn work(&self) -> usize {
+        self.work.get()
+    }
+
+    fn member(&self, path: &[Step]) -> Result<Value<'r>, Error> {
+        let Record::Json(json) = self.record else { return Ok(Value::Missing) };
+        let mut found = json;
+        for step in path {
+            self.worked(found.len())?;
+            match found.at(step) {
+                Some(next) => found = next,
+                None => return Ok(Value::Missing),
+            }
+        }
+        Ok(Value::of_json(found))
     }
 
     fn field(&self, index: usize) -> Result<Value<'r>, Error> {
@@ -164,7 +205,7 @@ impl<'r> Scope<'r> {
         Ok(if unknown { Value::Null } else { Value::Bool(!decisive) })
     }
 
-    fn binary(&self, operator: Operator, parts: &'r [Expression; 2]) -> Result<Value<'r>, Error> {
+    fn binary(&self, operator: Operator, parts: &'r [Expression]) -> Result<Value<'r>, Error> {
         use Operator as O;
         let (left, right) = (self.evaluate(&parts[0])?, self.evaluate(&parts[1])?);
         let ordered = |holds: fn(std::cmp::Ordering) -> bool| Ok(Value::from_truth(left.order(&right).map(holds)));
@@ -208,7 +249,9 @@ impl<'r> Scope<'r> {
             }
         };
         let pattern = Pattern::new(&pattern, escape, self.dialect == Dialect::Ceph)?;
-        Ok(Value::Bool(pattern.matches(&text)))
+        let (matches, looked_at) = pattern.matches(&text);
+        self.worked(looked_at)?;
+        Ok(Value::Bool(matches))
     }
 
     fn is_in(&self, parts: &'r [Expression]) -> Result<Value<'r>, Error> {
@@ -259,7 +302,9 @@ pub(crate) fn number(value: &Value<'_>) -> Result<Number, Error> {
 pub(crate) fn arithmetic(operator: Operator, left: Number, right: Number) -> Result<Number, Error> {
     use Operator as O;
     let by_zero = || Error::new(Kind::InvalidArguments, "Division by zero");
-    if let (Number::Integer(left), Number::Integer(right)) = (left, right) {
+    if let (Number::Integer(left), Number::Integer(right)) = (left, right)
+        && operator != O::Power
+    {
         let result = match operator {
             O::Add => left.checked_add(right),
             O::Subtract => left.checked_sub(right),
@@ -267,12 +312,12 @@ pub(crate) fn arithmetic(operator: Operator, left: Number, right: Number) -> Res
             O::Divide | O::Modulo if right == 0 => return Err(by_zero()),
             O::Divide => left.checked_div(right),
             O::Modulo => left.checked_rem(right),
-            _ => return Ok(Number::Float((left as f64).powf(right as f64))),
+            _ => None,
         };
         return result.map(Number::Integer).ok_or_else(overflow);
     }
     let (left, right) = (left.float(), right.float());
-    Ok(Number::Float(match operator {
+    let result = match operator {
         O::Add => left + right,
         O::Subtract => left - right,
         O::Multiply => left * right,
@@ -280,5 +325,8 @@ pub(crate) fn arithmetic(operator: Operator, left: Number, right: Number) -> Res
         O::Divide => left / right,
         O::Modulo => left % right,
         _ => left.powf(right),
-    }))
+    };
+    // Neither CSV nor JSON can say what is infinite or no number.
+    let not_finite = || Error::new(Kind::InvalidArguments, "The result of a calculation is no finite number");
+    if result.is_finite() { Ok(Number::Float(result)) } else { Err(not_finite()) }
 }

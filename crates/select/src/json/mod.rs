@@ -25,21 +25,36 @@ pub(crate) enum Json {
 }
 
 impl Json {
-    /// What a path leads to.
-    pub(crate) fn at(&self, path: &[Step]) -> Option<&Json> {
-        let mut found = self;
-        for step in path {
-            found = match (found, step) {
-                (Json::Object(members), Step::Key { name, .. }) => {
-                    let exact = members.iter().find(|(key, _)| key == name);
-                    let (_, value) = exact.or_else(|| members.iter().find(|(key, _)| step.is_key(key)))?;
-                    value
-                }
-                (Json::Array(values), Step::Index(index)) => values.get(*index)?,
-                _ => return None,
-            };
+    /// Members or elements.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Json::Array(values) => values.len(),
+            Json::Object(members) => members.len(),
+            Json::Null | Json::Bool(_) | Json::Integer(_) | Json::Float(_) | Json::Text(_) => 0,
         }
-        Some(found)
+    }
+
+    /// Characters and values in it.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Json::Text(text) => text.len(),
+            Json::Array(values) => values.iter().map(|value| 1 + value.weight()).sum(),
+            Json::Object(members) => members.iter().map(|(key, value)| 1 + key.len() + value.weight()).sum(),
+            Json::Null | Json::Bool(_) | Json::Integer(_) | Json::Float(_) => 0,
+        }
+    }
+
+    /// What a step leads to.
+    pub(crate) fn at(&self, step: &Step) -> Option<&Json> {
+        match (self, step) {
+            (Json::Object(members), Step::Key { name, .. }) => {
+                let exact = members.iter().find(|(key, _)| key == name);
+                let found = exact.or_else(|| members.iter().find(|(key, _)| step.is_key(key)));
+                found.map(|(_, value)| value)
+            }
+            (Json::Array(values), Step::Index(index)) => values.get(*index),
+            _ => None,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Calls of functions; some have words between their arguments (`SUBSTRING(x FROM 2 FOR 3)`).
 
 use super::Parser;
-use crate::ast::{Expression, Function, Literal, Side};
+use crate::ast::{Expression, Function, Literal, Operation, Side};
 use crate::error::{Error, Kind};
 use crate::lexer::Token;
 use crate::timestamp::Part;
@@ -21,7 +21,7 @@ impl Parser {
             }
             "utcnow" => {
                 self.expect_symbol(")")?;
-                return Ok(Expression::Call(Function::UtcNow, Vec::new()));
+                return Ok(called(Function::UtcNow, Vec::new()));
             }
             _ => {}
         }
@@ -54,7 +54,7 @@ impl Parser {
             let message = format!("{name} does not take {} arguments", arguments.len());
             return Err(Error::new(Kind::InvalidArguments, message));
         }
-        Ok(Expression::Call(function, arguments))
+        Ok(called(function, arguments))
     }
 
     fn part(&mut self) -> Result<Part, Error> {
@@ -84,7 +84,7 @@ impl Parser {
         self.expect_word("from")?;
         let value = self.expression()?;
         self.expect_symbol(")")?;
-        Ok(Expression::Call(Function::Extract(part), vec![value]))
+        Ok(called(Function::Extract(part), vec![value]))
     }
 
     /// `TRIM([BOTH | LEADING | TRAILING] [characters] FROM text)` or `TRIM(text)`.
@@ -101,7 +101,7 @@ impl Parser {
             return Err(self.unexpected("FROM"));
         };
         self.expect_symbol(")")?;
-        Ok(Expression::Call(Function::Trim(side.unwrap_or(Side::Both)), arguments))
+        Ok(called(Function::Trim(side.unwrap_or(Side::Both)), arguments))
     }
 
     fn substring(&mut self) -> Result<Expression, Error> {
@@ -115,6 +115,10 @@ impl Parser {
             arguments.push(self.expression()?);
         }
         self.expect_symbol(")")?;
-        Ok(Expression::Call(Function::Substring, arguments))
+        Ok(called(Function::Substring, arguments))
     }
+}
+
+fn called(function: Function, arguments: Vec<Expression>) -> Expression {
+    Expression::Made(Operation::Call(function), arguments)
 }

@@ -1,7 +1,7 @@
 //! Operators, by their binding powers.
 
 use super::{DEPTH_MAX, Parser};
-use crate::ast::{Condition, Expression, Operator};
+use crate::ast::{Condition, Expression, Operation, Operator};
 use crate::error::{Error, Kind};
 use crate::lexer::Token;
 
@@ -62,10 +62,10 @@ impl Parser {
 
     fn prefix(&mut self) -> Result<Expression, Error> {
         if self.take_word("not") {
-            return Ok(Expression::Not(Box::new(self.operators(NOT)?)));
+            return Ok(Expression::Made(Operation::Not, vec![self.operators(NOT)?]));
         }
         if self.take_symbol("-") {
-            return Ok(Expression::Negate(Box::new(self.operators(SIGN)?)));
+            return Ok(Expression::Made(Operation::Negate, vec![self.operators(SIGN)?]));
         }
         if self.take_symbol("+") {
             return self.operators(SIGN);
@@ -81,27 +81,17 @@ impl Parser {
             };
             self.at += 1;
             let right = self.operators(power)?;
-            return Ok(Ok(Expression::Binary(operator, Box::new([left, right]))));
+            return Ok(Ok(Expression::Made(Operation::Binary(operator), vec![left, right])));
         }
-        if floor < OR && self.take_word("or") {
-            let right = self.operators(OR)?;
-            return Ok(Ok(match left {
-                Expression::Any(mut parts) => {
-                    parts.push(right);
-                    Expression::Any(parts)
+        for (word, power, operation) in [("or", OR, Operation::Any), ("and", AND, Operation::All)] {
+            if floor < power && self.is_word(word) {
+                // All of them at once, or a long chain would be measured again for each of its parts.
+                let mut parts = vec![left];
+                while self.take_word(word) {
+                    parts.push(self.operators(power)?);
                 }
-                left => Expression::Any(vec![left, right]),
-            }));
-        }
-        if floor < AND && self.take_word("and") {
-            let right = self.operators(AND)?;
-            return Ok(Ok(match left {
-                Expression::All(mut parts) => {
-                    parts.push(right);
-                    Expression::All(parts)
-                }
-                left => Expression::All(vec![left, right]),
-            }));
+                return Ok(Ok(Expression::Made(operation, parts)));
+            }
         }
         if floor < COMPARISON { self.predicate(left) } else { Ok(Err(left)) }
     }
@@ -118,33 +108,36 @@ impl Parser {
                 _ => return Err(self.unexpected("NULL, MISSING, TRUE or FALSE")),
             };
             self.at += 1;
-            return Ok(Ok(negate(Expression::Is(Box::new(left), condition), negated)));
+            return Ok(Ok(made(Operation::Is(condition), vec![left], negated)));
         }
         let begins = |token: &Token| {
             matches!(token, Token::Word(word)
                 if ["like", "between", "in"].iter().any(|known| word.eq_ignore_ascii_case(known)))
         };
         let negated = self.is_word("not") && begins(self.ahead(1));
+        if !negated && !begins(self.peek()) {
+            return Ok(Err(left));
+        }
         self.at += usize::from(negated);
-        let made = if self.take_word("like") {
-            let mut parts = vec![left, self.operators(COMPARISON)?];
+        let mut parts = vec![left];
+        let operation = if self.take_word("like") {
+            parts.push(self.operators(COMPARISON)?);
             if self.take_word("escape") {
                 parts.push(self.operators(COMPARISON)?);
             }
-            Expression::Like(parts)
+            Operation::Like
         } else if self.take_word("between") {
-            let low = self.operators(COMPARISON)?;
+            parts.push(self.operators(COMPARISON)?);
             self.expect_word("and")?;
-            Expression::Between(Box::new([left, low, self.operators(COMPARISON)?]))
-        } else if self.take_word("in") {
-            self.expect_symbol("(")?;
-            let mut parts = vec![left];
-            parts.extend(self.list()?);
-            Expression::In(parts)
+            parts.push(self.operators(COMPARISON)?);
+            Operation::Between
         } else {
-            return Ok(Err(left));
+            self.expect_word("in")?;
+            self.expect_symbol("(")?;
+            parts.extend(self.list()?);
+            Operation::In
         };
-        Ok(Ok(negate(made, negated)))
+        Ok(Ok(made(operation, parts, negated)))
     }
 
     /// Expressions up to the closing parenthesis, which is taken too.
@@ -158,8 +151,9 @@ impl Parser {
     }
 }
 
-fn negate(expression: Expression, negated: bool) -> Expression {
-    if negated { Expression::Not(Box::new(expression)) } else { expression }
+fn made(operation: Operation, parts: Vec<Expression>, negated: bool) -> Expression {
+    let made = Expression::Made(operation, parts);
+    if negated { Expression::Made(Operation::Not, vec![made]) } else { made }
 }
 
 fn too_deep() -> Error {

@@ -1,7 +1,7 @@
 //! What operators stand between: names, literals, parentheses, CASE and calls.
 
 use super::{Parser, is_reserved};
-use crate::ast::{Aggregate, AggregateFunction, Expression, Literal, Step, Type};
+use crate::ast::{Aggregate, AggregateFunction, Expression, Literal, Operation, Step, Type};
 use crate::error::{Error, Kind};
 use crate::lexer::Token;
 use crate::timestamp::Timestamp;
@@ -83,7 +83,7 @@ impl Parser {
         }
         parts.push(if self.take_word("else") { self.expression()? } else { Expression::Literal(Literal::Null) });
         self.expect_word("end")?;
-        Ok(if has_value { Expression::Match(parts) } else { Expression::Case(parts) })
+        Ok(Expression::Made(if has_value { Operation::Match } else { Operation::Case }, parts))
     }
 
     /// What follows a name and `(`.
@@ -94,7 +94,7 @@ impl Parser {
         if let Some(wanted) = type_named(name) {
             let value = self.expression()?;
             self.expect_symbol(")")?;
-            return Ok(Expression::Cast(Box::new(value), wanted));
+            return Ok(Expression::Made(Operation::Cast(wanted), vec![value]));
         }
         match name {
             "cast" => self.cast(),
@@ -119,7 +119,7 @@ impl Parser {
             self.expect_symbol(")")?;
         }
         self.expect_symbol(")")?;
-        Ok(Expression::Cast(Box::new(value), wanted))
+        Ok(Expression::Made(Operation::Cast(wanted), vec![value]))
     }
 
     fn aggregate(&mut self, function: AggregateFunction) -> Result<Expression, Error> {

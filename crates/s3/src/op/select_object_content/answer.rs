@@ -3,12 +3,13 @@
 //! Why:        an object of any size is scanned with a piece of it and a part of the result in memory.
 //! Invariants: A1 nothing is read or evaluated before the client has taken what was made, so a slow client slows the scan.
 //!             A2 evaluating is done on threads that may block, for at most one piece or one part of a result at a time.
-//!             A3 what fails before the first event is an error of HTTP; afterwards it is an error event, and no End follows.
+//!             A3 what fails before the first event is an error of HTTP; afterwards it is an error event behind the records
+//!             that were made before, and no End follows.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use margay_select::{Selection, Step};
 use margay_volume::Reader;
 
@@ -36,19 +37,25 @@ impl Answer {
 
     /// Makes the first events.
     pub(super) async fn begin(mut self) -> Result<S3Body, S3Error> {
-        let first = self.events().await?;
-        Ok(S3Body::produced(first, Box::new(self)))
+        let mut out = BytesMut::new();
+        if let Err(error) = self.advance(&mut out).await {
+            if out.is_empty() {
+                return Err(error);
+            }
+            event::failure(&mut out, &error);
+        }
+        Ok(S3Body::produced(out.freeze(), Box::new(self)))
     }
 
-    /// The next events; nothing once the last one has been made.
-    async fn events(&mut self) -> Result<Bytes, S3Error> {
-        let mut out = BytesMut::new();
+    /// Goes on until there are events, none once the last one has been made. After an error it is over, and `out` has what
+    /// was made before.
+    async fn advance(&mut self, out: &mut BytesMut) -> Result<(), S3Error> {
         let begin = self.counts.processed;
         while let Some(selection) = self.selection.take() {
             let (mut selection, result, step) = step(selection).await?;
             self.counts.processed = selection.processed();
             self.counts.returned += result.len() as u64;
-            event::records(&mut out, result.as_bytes());
+            event::records(out, result.as_bytes());
             match step? {
                 Step::Output => self.selection = Some(selection),
                 Step::Input => {
@@ -57,24 +64,24 @@ impl Answer {
                 }
                 Step::Done => {
                     if self.shows_progress {
-                        event::progress(&mut out, self.counts);
+                        event::progress(out, self.counts);
                     }
-                    event::stats(&mut out, self.counts);
-                    event::end(&mut out);
+                    event::stats(out, self.counts);
+                    event::end(out);
                     break;
                 }
             }
             if out.is_empty() && self.counts.processed - begin >= SILENCE_BYTES_MAX {
-                event::continuation(&mut out);
+                event::continuation(out);
             }
             if !out.is_empty() {
                 if self.shows_progress {
-                    event::progress(&mut out, self.counts);
+                    event::progress(out, self.counts);
                 }
                 break;
             }
         }
-        Ok(out.freeze())
+        Ok(())
     }
 
     /// Reads on in the object.
@@ -109,16 +116,11 @@ impl Producer for Answer {
     fn next(mut self: Box<Self>) -> Producing {
         Box::pin(async move {
             self.selection.as_ref()?;
-            let bytes = match self.events().await {
-                Ok(bytes) => bytes,
-                Err(error) => {
-                    tracing::debug!(%error, "a selection ended early");
-                    let mut out = BytesMut::new();
-                    event::error(&mut out, error.code.name(), &error.message);
-                    out.freeze()
-                }
-            };
-            Some((bytes, self as Box<dyn Producer>))
+            let mut out = BytesMut::new();
+            if let Err(error) = self.advance(&mut out).await {
+                event::failure(&mut out, &error);
+            }
+            Some((out.freeze(), self as Box<dyn Producer>))
         })
     }
 }

@@ -6,6 +6,7 @@
 use bytes::{BufMut as _, BytesMut};
 use crc_fast::CrcAlgorithm;
 
+use crate::error::S3Error;
 use crate::xml::write::Writer;
 
 /// Largest payload of one event, in bytes.
@@ -48,9 +49,10 @@ pub(super) fn end(out: &mut BytesMut) {
 }
 
 /// Ends an answer that has begun.
-pub(super) fn error(out: &mut BytesMut, code: &str, text: &str) {
-    let text: String = text.chars().take(1024).collect();
-    message(out, &[(":error-code", code), (":error-message", &text), (":message-type", "error")], b"");
+pub(super) fn failure(out: &mut BytesMut, error: &S3Error) {
+    tracing::debug!(%error, "a selection ended early");
+    let text: String = error.message.chars().take(1024).collect();
+    message(out, &[(":error-code", error.code.name()), (":error-message", &text), (":message-type", "error")], b"");
 }
 
 fn event(out: &mut BytesMut, headers: &[(&str, &str)], payload: &[u8]) {
