@@ -61,6 +61,18 @@ pub(crate) fn put_iso(out: &mut BytesMut, at: Timestamp) {
     out.put_u8(b'Z');
 }
 
+/// Day, month by its name, year and time of the day: `06/Nov/1994:08:49:37` of `//:`.
+fn put_named_month(out: &mut BytesMut, civil: &Civil, between: [u8; 3]) {
+    let [behind_day, behind_month, behind_year] = between;
+    put_digits(out, i64::from(civil.day), 2);
+    out.put_u8(behind_day);
+    out.put_slice(MONTHS[civil.month as usize - 1].as_bytes());
+    out.put_u8(behind_month);
+    put_digits(out, civil.year, 4);
+    out.put_u8(behind_year);
+    put_clock(out, civil.of_day);
+}
+
 fn put_clock(out: &mut BytesMut, of_day: u32) {
     put_digits(out, i64::from(of_day / 3600), 2);
     out.put_u8(b':');
@@ -83,28 +95,15 @@ pub(crate) fn http_date(at: Timestamp) -> String {
     let weekday = at.seconds().div_euclid(SECONDS_PER_DAY).rem_euclid(7);
     out.put_slice(WEEKDAYS[weekday as usize].as_bytes());
     out.put_slice(b", ");
-    put_digits(&mut out, i64::from(civil.day), 2);
-    out.put_u8(b' ');
-    out.put_slice(MONTHS[civil.month as usize - 1].as_bytes());
-    out.put_u8(b' ');
-    put_digits(&mut out, civil.year, 4);
-    out.put_u8(b' ');
-    put_clock(&mut out, civil.of_day);
+    put_named_month(&mut out, &civil, *b"   ");
     out.put_slice(b" GMT");
     String::from_utf8(out.into()).expect("digits, letters and punctuation")
 }
 
 /// `06/Nov/1994:08:49:37 +0000`, as access logs have it.
 pub(crate) fn log_time(at: Timestamp) -> String {
-    let civil = Civil::of(at.seconds());
     let mut out = BytesMut::with_capacity(26);
-    put_digits(&mut out, i64::from(civil.day), 2);
-    out.put_u8(b'/');
-    out.put_slice(MONTHS[civil.month as usize - 1].as_bytes());
-    out.put_u8(b'/');
-    put_digits(&mut out, civil.year, 4);
-    out.put_u8(b':');
-    put_clock(&mut out, civil.of_day);
+    put_named_month(&mut out, &Civil::of(at.seconds()), *b"//:");
     out.put_slice(b" +0000");
     String::from_utf8(out.into()).expect("digits, letters and punctuation")
 }
@@ -138,6 +137,7 @@ mod tests {
     fn the_forms_of_rfc_9110() {
         assert_eq!(http_date(MOMENT), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(iso(MOMENT), "1994-11-06T08:49:37.120Z");
+        assert_eq!(log_time(MOMENT), "06/Nov/1994:08:49:37 +0000");
         let whole = Some(Timestamp(784_111_777_000_000_000));
         assert_eq!(parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"), whole);
         assert_eq!(parse_http_date("Sunday, 06-Nov-94 08:49:37 GMT"), whole);
