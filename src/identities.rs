@@ -24,7 +24,7 @@ use margay_s3::identities::{
 };
 use margay_volume::{Error, IdentityChange, Volume};
 
-pub use self::orders::Wanted;
+pub use self::orders::{Wanted, WantedUser};
 pub use self::seal::SealKey;
 use crate::exit::Failure;
 use crate::keys::{self, RootKeys};

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use http::Method;
 use margay_env::Env;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::arguments::DataArgs;
 use crate::control;
 use crate::exit::Failure;
 use crate::files;
-use crate::identities::{Identities, ORDER_PATH};
+use crate::identities::{Identities, ORDER_PATH, Wanted, WantedUser};
 
 /// Longest file of a policy, in bytes.
 const POLICY_FILE_BYTES_MAX: u64 = 20 * 1024;
@@ -76,34 +76,12 @@ pub(super) struct User {
     what: UserWhat,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum UserWhat {
     /// Make a user and its first access key
     Create {
-        name: String,
-        /// The user is an account of its own
-        #[arg(long)]
-        account: bool,
-        /// The id of the account, twelve digits [default: random]
-        #[arg(long, value_name = "DIGITS", requires = "account")]
-        account_id: Option<String>,
-        /// How access lists name the account [default: random]
-        #[arg(long, value_name = "ID", requires = "account")]
-        canonical_id: Option<String>,
-        /// What listings show [default: the name]
-        #[arg(long, value_name = "TEXT", requires = "account")]
-        display_name: Option<String>,
-        #[arg(long, requires = "account")]
-        email: Option<String>,
-        /// Write the account's ARNs without its id, as Ceph and MinIO do: arn:aws:iam:::role/NAME
-        #[arg(long, requires = "account")]
-        short_arns: bool,
-        /// The user whose account this one joins [default: the account of root]
-        #[arg(long, value_name = "USER", conflicts_with = "account")]
-        of: Option<String>,
-        /// The first access key [default: random]
-        #[arg(long, value_name = "KEY")]
-        access_key: Option<String>,
+        #[command(flatten)]
+        user: WantedUser,
         /// A file that holds its secret; `-` is standard input
         #[arg(long, value_name = "FILE", requires = "access_key")]
         secret_file: Option<PathBuf>,
@@ -127,7 +105,7 @@ pub(super) struct Group {
     what: GroupWhat,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum GroupWhat {
     /// Make a group
     Create {
@@ -155,7 +133,7 @@ pub(super) struct Role {
     what: RoleWhat,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum RoleWhat {
     /// Make a role
     Create {
@@ -182,7 +160,7 @@ pub(super) struct Key {
     what: KeyWhat,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum KeyWhat {
     /// Make another access key of a user
     Create {
@@ -215,7 +193,7 @@ pub(super) struct Policy {
     what: PolicyWhat,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum PolicyWhat {
     /// Make or replace a policy
     Put {
@@ -244,7 +222,7 @@ enum PolicyWhat {
     List,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct Holder {
     #[arg(long, value_name = "NAME")]
@@ -256,83 +234,66 @@ struct Holder {
 }
 
 pub(super) fn run_user(args: &User) -> Result<(), Failure> {
-    let wanted = match &args.what {
-        UserWhat::Create {
-            name,
-            account,
-            account_id,
-            canonical_id,
-            display_name,
-            email,
-            short_arns,
-            of,
-            access_key,
-            secret_file,
-        } => json!({
-            "order": "create-user", "name": name, "account": account, "account_id": account_id,
-            "canonical_id": canonical_id, "display_name": display_name, "email": email,
-            "short_arns": short_arns, "of": of,
-            "access_key": access_key, "secret_key": secret(secret_file.as_ref())?,
-        }),
-        UserWhat::Delete { name } => json!({ "order": "delete-user", "name": name }),
-        UserWhat::Enable { name } => json!({ "order": "enable-user", "name": name }),
-        UserWhat::Disable { name } => json!({ "order": "disable-user", "name": name }),
-        UserWhat::List => json!({ "order": "list-users" }),
+    let wanted = match args.what.clone() {
+        UserWhat::Create { user, secret_file } => {
+            Wanted::CreateUser(WantedUser { secret_key: secret(secret_file.as_ref())?, ..user })
+        }
+        UserWhat::Delete { name } => Wanted::DeleteUser { name },
+        UserWhat::Enable { name } => Wanted::EnableUser { name },
+        UserWhat::Disable { name } => Wanted::DisableUser { name },
+        UserWhat::List => Wanted::ListUsers,
     };
-    run(&args.place, &wanted)
+    run(&args.place, wanted)
 }
 
 pub(super) fn run_group(args: &Group) -> Result<(), Failure> {
-    let wanted = match &args.what {
-        GroupWhat::Create { name, of } => json!({ "order": "create-group", "name": name, "of": of }),
-        GroupWhat::Delete { name } => json!({ "order": "delete-group", "name": name }),
-        GroupWhat::Join { group, user } => json!({ "order": "join-group", "group": group, "user": user }),
-        GroupWhat::Leave { group, user } => json!({ "order": "leave-group", "group": group, "user": user }),
-        GroupWhat::List => json!({ "order": "list-groups" }),
+    let wanted = match args.what.clone() {
+        GroupWhat::Create { name, of } => Wanted::CreateGroup { name, of },
+        GroupWhat::Delete { name } => Wanted::DeleteGroup { name },
+        GroupWhat::Join { group, user } => Wanted::JoinGroup { user, group },
+        GroupWhat::Leave { group, user } => Wanted::LeaveGroup { user, group },
+        GroupWhat::List => Wanted::ListGroups,
     };
-    run(&args.place, &wanted)
+    run(&args.place, wanted)
 }
 
 pub(super) fn run_role(args: &Role) -> Result<(), Failure> {
-    let wanted = match &args.what {
-        RoleWhat::Create { name, trust, of } => {
-            json!({ "order": "create-role", "name": name, "of": of, "trust": text(trust)? })
-        }
-        RoleWhat::Delete { name } => json!({ "order": "delete-role", "name": name }),
-        RoleWhat::List => json!({ "order": "list-roles" }),
+    let wanted = match args.what.clone() {
+        RoleWhat::Create { name, trust, of } => Wanted::CreateRole { name, of, trust: text(&trust)? },
+        RoleWhat::Delete { name } => Wanted::DeleteRole { name },
+        RoleWhat::List => Wanted::ListRoles,
     };
-    run(&args.place, &wanted)
+    run(&args.place, wanted)
 }
 
 pub(super) fn run_key(args: &Key) -> Result<(), Failure> {
-    let wanted = match &args.what {
-        KeyWhat::Create { user, access_key, secret_file } => json!({
-            "order": "create-key", "user": user, "access_key": access_key, "secret_key": secret(secret_file.as_ref())?,
-        }),
-        KeyWhat::Delete { access_key } => json!({ "order": "delete-key", "access_key": access_key }),
-        KeyWhat::Enable { access_key } => json!({ "order": "enable-key", "access_key": access_key }),
-        KeyWhat::Disable { access_key } => json!({ "order": "disable-key", "access_key": access_key }),
-        KeyWhat::Rotate { access_key } => json!({ "order": "rotate-key", "access_key": access_key }),
-        KeyWhat::List { user } => json!({ "order": "list-keys", "user": user }),
+    let wanted = match args.what.clone() {
+        KeyWhat::Create { user, access_key, secret_file } => {
+            Wanted::CreateKey { user, access_key, secret_key: secret(secret_file.as_ref())? }
+        }
+        KeyWhat::Delete { access_key } => Wanted::DeleteKey { access_key },
+        KeyWhat::Enable { access_key } => Wanted::EnableKey { access_key },
+        KeyWhat::Disable { access_key } => Wanted::DisableKey { access_key },
+        KeyWhat::Rotate { access_key } => Wanted::RotateKey { access_key },
+        KeyWhat::List { user } => Wanted::ListKeys { user },
     };
-    run(&args.place, &wanted)
+    run(&args.place, wanted)
 }
 
 pub(super) fn run_policy(args: &Policy) -> Result<(), Failure> {
-    let hung = |order: &str, name: &str, holder: &Holder| {
-        json!({
-            "order": order, "policy": name, "user": holder.user, "group": holder.group, "role": holder.role,
-        })
+    let wanted = match args.what.clone() {
+        PolicyWhat::Put { name, file } => Wanted::PutPolicy { name, document: text(&file)? },
+        PolicyWhat::Get { name } => Wanted::GetPolicy { name },
+        PolicyWhat::Delete { name } => Wanted::DeletePolicy { name },
+        PolicyWhat::Attach { name, to: Holder { user, group, role } } => {
+            Wanted::Attach { policy: name, user, group, role }
+        }
+        PolicyWhat::Detach { name, from: Holder { user, group, role } } => {
+            Wanted::Detach { policy: name, user, group, role }
+        }
+        PolicyWhat::List => Wanted::ListPolicies,
     };
-    let wanted = match &args.what {
-        PolicyWhat::Put { name, file } => json!({ "order": "put-policy", "name": name, "document": text(file)? }),
-        PolicyWhat::Get { name } => json!({ "order": "get-policy", "name": name }),
-        PolicyWhat::Delete { name } => json!({ "order": "delete-policy", "name": name }),
-        PolicyWhat::Attach { name, to } => hung("attach", name, to),
-        PolicyWhat::Detach { name, from } => hung("detach", name, from),
-        PolicyWhat::List => json!({ "order": "list-policies" }),
-    };
-    run(&args.place, &wanted)
+    run(&args.place, wanted)
 }
 
 /// The text of a file; `-` is standard input.
@@ -352,16 +313,17 @@ fn secret(path: Option<&PathBuf>) -> Result<Option<String>, Failure> {
 }
 
 /// Lets the server do it, or does it here; prints the answer.
-fn run(place: &Place, wanted: &Value) -> Result<(), Failure> {
+fn run(place: &Place, wanted: Wanted) -> Result<(), Failure> {
     let env = Env::real();
     let settings = place.data.settings(&env)?;
     let answer = super::runtime(settings.storage.io_threads_max)?.block_on(async {
-        if let Some(answer) = control::ask_with(&settings.data, Method::POST, ORDER_PATH, Some(wanted)).await? {
+        let order = serde_json::to_value(&wanted).expect("an order has texts and flags only");
+        if let Some(answer) = control::ask_with(&settings.data, Method::POST, ORDER_PATH, Some(&order)).await? {
             return Ok(answer);
         }
         let storage = super::works::open_at_rest(&env, &settings)?;
         let identities = Identities::open(&env, &settings.data, &storage.volume, None).await?;
-        let answer = identities.answer_json(wanted.to_string().as_bytes()).await.map_err(Failure::failed)?;
+        let answer = identities.answer(wanted).await.map_err(Failure::failed)?;
         storage.close()?;
         Ok::<Value, Failure>(answer)
     })?;

@@ -6,7 +6,7 @@ use margay_iam::registry::{
     Account, Entity as _, Group, Kind, NO_PATH, Named, NewGroup, NewRole, NewUser, Order, ROOT_ACCOUNT, Registry, Role,
     SESSION_SECONDS_MAX, StoredPolicy, Tags, User,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use margay_s3::identities::{Identities as _, NewKey, OrderError};
@@ -14,27 +14,46 @@ use margay_s3::identities::{Identities as _, NewKey, OrderError};
 use super::Identities;
 use crate::keys;
 
+/// A user that is to be made, as an order and as the arguments of a command.
+#[derive(Clone, Debug, Deserialize, Serialize, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct WantedUser {
+    pub name: String,
+    /// The user is an account of its own
+    #[arg(long)]
+    #[serde(default)]
+    pub account: bool,
+    /// The id of the account, twelve digits [default: random]
+    #[arg(long, value_name = "DIGITS", requires = "account")]
+    pub account_id: Option<String>,
+    /// How access lists name the account [default: random]
+    #[arg(long, value_name = "ID", requires = "account")]
+    pub canonical_id: Option<String>,
+    /// What listings show [default: the name]
+    #[arg(long, value_name = "TEXT", requires = "account")]
+    pub display_name: Option<String>,
+    #[arg(long, requires = "account")]
+    pub email: Option<String>,
+    /// Write the account's ARNs without its id, as Ceph and MinIO do: arn:aws:iam:::role/NAME
+    #[arg(long, requires = "account")]
+    #[serde(default)]
+    pub short_arns: bool,
+    /// The user whose account this one joins [default: the account of root]
+    #[arg(long, value_name = "USER", conflicts_with = "account")]
+    pub of: Option<String>,
+    /// The first access key [default: random]
+    #[arg(long, value_name = "KEY")]
+    pub access_key: Option<String>,
+    /// Its secret, which no command line should show.
+    #[arg(skip)]
+    pub secret_key: Option<String>,
+}
+
 /// What is wanted.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "order", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Wanted {
-    CreateUser {
-        name: String,
-        /// The user is an account of its own.
-        #[serde(default)]
-        account: bool,
-        account_id: Option<String>,
-        canonical_id: Option<String>,
-        display_name: Option<String>,
-        email: Option<String>,
-        /// The account's ARNs are written without its id.
-        #[serde(default)]
-        short_arns: bool,
-        /// A user whose account this one joins; without it the account of the root keys.
-        of: Option<String>,
-        access_key: Option<String>,
-        secret_key: Option<String>,
-    },
+    CreateUser(WantedUser),
     DeleteUser {
         name: String,
     },
@@ -126,7 +145,7 @@ impl Identities {
     /// Does what is wanted and gives the answer. The error is one line.
     pub async fn answer(&self, wanted: Wanted) -> Result<Value, String> {
         let order = match wanted {
-            Wanted::CreateUser { .. } => return self.create_user(wanted).await,
+            Wanted::CreateUser(user) => return self.create_user(user).await,
             Wanted::CreateKey { user, access_key, secret_key } => {
                 return self.create_key(user, access_key, secret_key).await;
             }
@@ -207,8 +226,8 @@ impl Identities {
         found.map_err(|error| error.to_string())
     }
 
-    async fn create_user(&self, wanted: Wanted) -> Result<Value, String> {
-        let Wanted::CreateUser {
+    async fn create_user(&self, wanted: WantedUser) -> Result<Value, String> {
+        let WantedUser {
             name,
             account,
             account_id,
@@ -219,10 +238,7 @@ impl Identities {
             of,
             access_key,
             secret_key,
-        } = wanted
-        else {
-            return Err("no user is to be made".to_owned());
-        };
+        } = wanted;
         let describes_account = [&account_id, &canonical_id, &display_name, &email].iter().any(|part| part.is_some());
         if (describes_account || short_arns) && !account {
             return Err(
