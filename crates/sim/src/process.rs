@@ -18,7 +18,7 @@ const LIMITS: [&str; 4] =
 const LINES_SHOWN: usize = 20;
 
 /// The program to try: as named, else $MARGAY_BIN, else what `make build` makes. The error says what to do.
-pub fn program(named: Option<PathBuf>) -> Result<PathBuf, String> {
+pub(crate) fn program(named: Option<PathBuf>) -> Result<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = || std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let named = named.or_else(|| std::env::var_os("MARGAY_BIN").map(PathBuf::from));

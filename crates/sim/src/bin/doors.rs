@@ -1,12 +1,10 @@
 //! `doors`: one tree changed through S3 and through its mount, and looked at through both after each change.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use margay_sim::blob::any_below;
 use margay_sim::doors::{Options, run};
-use margay_sim::program;
+use margay_sim::setup::{Setup, SetupArgs};
 
 const EXAMPLES: &str = "Examples:
   doors --operations 100000
@@ -21,31 +19,16 @@ struct Cli {
     /// Share of changes made through the mount, in percent
     #[arg(long, default_value_t = 25)]
     mount_percent: u64,
-    /// Of the changes [default: another one each time]
-    #[arg(long)]
-    seed: Option<u64>,
-    /// The program [default: $MARGAY_BIN or target/release/margay]
-    #[arg(long)]
-    binary: Option<PathBuf>,
+    #[command(flatten)]
+    setup: SetupArgs,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let binary = match program(cli.binary.clone()) {
-        Ok(binary) => binary,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
+    let Setup { binary, folder, seed } = match cli.setup.prepare() {
+        Ok(setup) => setup,
+        Err(code) => return code,
     };
-    let folder = match tempfile::tempdir() {
-        Ok(folder) => folder,
-        Err(error) => {
-            eprintln!("no folder for the data: {error}; set TMPDIR");
-            return ExitCode::from(2);
-        }
-    };
-    let seed = cli.seed.unwrap_or_else(|| any_below(1_000_000));
     let options = Options {
         binary,
         folder: folder.path().to_owned(),

@@ -1,12 +1,10 @@
 //! `kill`: the real binary under load, killed again and again.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use margay_sim::blob::any_below;
 use margay_sim::kill::{Options, Report, run};
-use margay_sim::program;
+use margay_sim::setup::{Setup, SetupArgs};
 
 const EXAMPLES: &str = "Examples:
   kill --cycles 200
@@ -28,15 +26,8 @@ struct Cli {
     /// Run fsck after so many cycles
     #[arg(long, default_value_t = 10)]
     fsck_every: u64,
-    /// Of the workload and the moments [default: another one each time]
-    #[arg(long)]
-    seed: Option<u64>,
-    /// The program to kill [default: $MARGAY_BIN or target/release/margay]
-    #[arg(long)]
-    binary: Option<PathBuf>,
-    /// Where the data goes [default: a new directory in the system's folder for such]
-    #[arg(long)]
-    folder: Option<PathBuf>,
+    #[command(flatten)]
+    setup: SetupArgs,
     /// Keep the data, also after success
     #[arg(long)]
     keep: bool,
@@ -44,22 +35,10 @@ struct Cli {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let binary = match program(cli.binary.clone()) {
-        Ok(binary) => binary,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
+    let Setup { binary, folder, seed } = match cli.setup.prepare() {
+        Ok(setup) => setup,
+        Err(code) => return code,
     };
-    let made = cli.folder.as_ref().map_or_else(tempfile::tempdir, tempfile::tempdir_in);
-    let folder = match made {
-        Ok(folder) => folder,
-        Err(error) => {
-            eprintln!("no folder for the data: {error}; choose another with --folder");
-            return ExitCode::from(2);
-        }
-    };
-    let seed = cli.seed.unwrap_or_else(|| any_below(1_000_000));
     let options = Options {
         binary,
         data: folder.path().join("data"),

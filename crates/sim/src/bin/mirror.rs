@@ -1,12 +1,10 @@
 //! `mirror`: the mount and a directory of this machine, the same random calls on both.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use margay_sim::blob::any_below;
 use margay_sim::mirror::{Options, run};
-use margay_sim::program;
+use margay_sim::setup::{Setup, SetupArgs};
 
 const EXAMPLES: &str = "Examples:
   mirror --operations 100000
@@ -23,31 +21,16 @@ struct Cli {
     /// kill -9 after so many calls on average; 0: never
     #[arg(long, default_value_t = 0)]
     kill_every: u64,
-    /// Of the calls [default: another one each time]
-    #[arg(long)]
-    seed: Option<u64>,
-    /// The program [default: $MARGAY_BIN or target/release/margay]
-    #[arg(long)]
-    binary: Option<PathBuf>,
+    #[command(flatten)]
+    setup: SetupArgs,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let binary = match program(cli.binary.clone()) {
-        Ok(binary) => binary,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
+    let Setup { binary, folder, seed } = match cli.setup.prepare() {
+        Ok(setup) => setup,
+        Err(code) => return code,
     };
-    let folder = match tempfile::tempdir() {
-        Ok(folder) => folder,
-        Err(error) => {
-            eprintln!("no folder for the data: {error}; set TMPDIR");
-            return ExitCode::from(2);
-        }
-    };
-    let seed = cli.seed.unwrap_or_else(|| any_below(1_000_000));
     let folder = folder.path().to_owned();
     let options = Options { binary, folder, operations: cli.operations, kill_every: cli.kill_every, seed };
     let (report, outcome) = run(&options, &mut |report| {
