@@ -40,7 +40,7 @@ use crate::route::query::{Query, decode};
 use crate::route::refuse::refuse;
 use crate::route::target::{Target, check_bucket_name};
 use crate::route::{self, policy};
-pub use crate::sts::fuzzing::identity_token;
+pub use crate::sts::fuzzing::{identity_claims, identity_token};
 use crate::xml::write::percent_encode;
 
 const ACCESS_KEY: &str = "AKIDEXAMPLE";

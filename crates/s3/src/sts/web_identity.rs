@@ -3,6 +3,7 @@
 //! Invariants: W1 issuer, audience, and both times are checked before any claim is believed.
 //! Not here:   the keys (`key_set`), which role a token opens (trust policies).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -90,6 +91,38 @@ impl Provider {
             outcome => outcome,
         }
     }
+
+    /// Whom the claims of a token are about that this provider has signed; `now` is in seconds since 1970.
+    pub(super) fn identify(&self, claims: &Value, now: i64) -> Result<Identified<'_>, ProviderError> {
+        let audiences = texts(&claims["aud"]);
+        if !audiences.contains(&self.audience) {
+            return Err(ProviderError::Audience);
+        }
+        let seconds = |name: &str| claims[name].as_f64().map(|seconds| seconds as i64);
+        if seconds("exp").ok_or(ProviderError::Form)?.saturating_add(SKEW_SECONDS_MAX) <= now {
+            return Err(ProviderError::Expired);
+        }
+        if seconds("nbf").is_some_and(|begins| begins.saturating_sub(SKEW_SECONDS_MAX) > now) {
+            return Err(ProviderError::NotYet);
+        }
+        let subject = claims["sub"].as_str().ok_or(ProviderError::Form)?.to_owned();
+        let tags = tags::of_claims(claims)?;
+        let (audience, claims) = (self.audience.clone(), self.condition_keys(claims));
+        Ok(Identified { provider: self.name(), subject, audience, claims, tags })
+    }
+
+    /// Condition keys have no case, so of claims that differ in nothing else that in lower case counts: who may choose the
+    /// name of a claim cannot put `Sub` before `sub`.
+    fn condition_keys(&self, claims: &Value) -> Vec<(String, Vec<String>)> {
+        let mut keys = BTreeMap::new();
+        for (name, value) in claims.as_object().into_iter().flatten().filter(|(name, _)| !name.contains('/')) {
+            let key = normal_key(&format!("{}:{name}", self.name()));
+            if !name.contains(|character: char| character.is_ascii_uppercase()) || !keys.contains_key(&key) {
+                keys.insert(key, texts(value));
+            }
+        }
+        keys.into_iter().filter(|(_, values)| !values.is_empty()).collect()
+    }
 }
 
 /// Says whom a token is about, or why it is refused; `now` is in seconds since 1970.
@@ -115,24 +148,7 @@ pub(super) async fn check<'a>(
     let issuer = claims["iss"].as_str().ok_or(ProviderError::Form)?.trim_end_matches('/');
     let provider = providers.iter().find(|provider| provider.issuer == issuer).ok_or(ProviderError::Issuer)?;
     provider.verify(&header, signed, &signature).await?;
-    let audiences = texts(&claims["aud"]);
-    if !audiences.contains(&provider.audience) {
-        return Err(ProviderError::Audience);
-    }
-    let seconds = |name: &str| claims[name].as_f64().map(|seconds| seconds as i64);
-    if seconds("exp").ok_or(ProviderError::Form)?.saturating_add(SKEW_SECONDS_MAX) <= now {
-        return Err(ProviderError::Expired);
-    }
-    if seconds("nbf").is_some_and(|begins| begins.saturating_sub(SKEW_SECONDS_MAX) > now) {
-        return Err(ProviderError::NotYet);
-    }
-    let subject = claims["sub"].as_str().ok_or(ProviderError::Form)?.to_owned();
-    let named = |name: &str| normal_key(&format!("{}:{name}", provider.name()));
-    let tags = tags::of_claims(&claims)?;
-    let other = claims.as_object().into_iter().flatten().filter(|(name, _)| !name.contains('/'));
-    let claims =
-        other.map(|(name, value)| (named(name), texts(value))).filter(|(_, values)| !values.is_empty()).collect();
-    Ok(Identified { provider: provider.name(), subject, audience: provider.audience.clone(), claims, tags })
+    provider.identify(&claims, now)
 }
 
 /// A text, or the texts of a list.
@@ -188,6 +204,19 @@ mod tests {
                 ProviderError::Issuer
             );
         }
+    }
+
+    #[test]
+    fn no_claim_stands_for_another_by_its_case() {
+        let claims = |text: &str| {
+            let claims = serde_json::from_str(text).unwrap();
+            let [provider] = provider("https://a", "margay").try_into().unwrap();
+            provider.identify(&claims, 1500).map(|identified| identified.claims)
+        };
+        let found = claims(r#"{"SUB":"root","sub":"Ann","Sub":"root","aud":"margay","AUD":"x","exp":2000,"Team":"a"}"#);
+        let values = |text: &str| vec![text.to_owned()];
+        let expected = [("a:aud", "margay"), ("a:exp", "2000"), ("a:sub", "Ann"), ("a:team", "a")];
+        assert_eq!(found.unwrap(), expected.map(|(key, value)| (key.to_owned(), values(value))));
     }
 
     #[tokio::test]
