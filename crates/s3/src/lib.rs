@@ -22,6 +22,7 @@ mod form;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod hashing;
 mod headers;
 pub mod iam;
 pub mod identities;

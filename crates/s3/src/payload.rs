@@ -3,9 +3,9 @@
 //! Why:        an operation asks for a document or for pieces; that the bytes are what the client promised is seen
 //!             to here, before the operation may show anything of them.
 //! Invariants: P1 nothing is read before the operation asks, so a refused request never earns a `100 Continue`.
-//!             P2 what is held of a body at once is bounded: `DOCUMENT_BYTES_MAX`, or two hash batches and a piece.
+//!             P2 what is held of a body at once is bounded: `DOCUMENT_BYTES_MAX`, or what waits to be hashed and a piece.
 //!             P3 what is left of a body is read and forgotten within bounds, so that the client sees the answer.
-//! Not here:   framing and digests (body), time limits of the client (the listener).
+//! Not here:   framing and digests (body), where they are computed (hashing), time limits of the client (the listener).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,18 +18,14 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use margay_volume::{PART_BYTES_MAX, Staged, Upload};
-use tokio::task::JoinHandle;
 
 use crate::auth::{ChunkChain, PayloadForm};
-use crate::body::{Computed, Decoder, DecoderOptions, DigestPlan, Digests, Want, WireBody, WireError, announced_bytes};
+use crate::body::{Computed, Decoder, DecoderOptions, DigestPlan, Want, WireBody, WireError, announced_bytes};
 use crate::error::{Code, S3Error};
+use crate::hashing::Hashing;
 
 /// Largest XML document taken, in bytes: 10,000 parts with checksums, or 1000 long keys escaped.
 pub(crate) const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
-/// Pieces of bodies up to this many bytes are hashed where they are received.
-const INLINE_HASH_BYTES_MAX: u64 = 256 << 10;
-/// Bytes that are handed to a blocking thread at once.
-const HASH_BATCH_BYTES: usize = 512 << 10;
 /// Most bytes of an unread body that are received only to be forgotten.
 const DRAIN_BYTES_MAX: u64 = 256 << 20;
 /// Longest time for that.
@@ -214,62 +210,4 @@ fn only_body_headers(headers: &HeaderMap) -> HeaderMap {
         .filter(|(name, _)| kept.contains(&name.as_str()))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
-}
-
-/// Hashes in step with receiving: small bodies where they are, large ones in batches on a blocking thread.
-///
-/// A batch holds a thread only while it is computed, so slow clients hold none.
-struct Hashing {
-    /// `None` while a batch runs.
-    digests: Option<Digests>,
-    running: Option<JoinHandle<Digests>>,
-    batch: Vec<Bytes>,
-    batch_bytes: usize,
-    inline: bool,
-}
-
-impl Hashing {
-    fn new(digests: Digests, len: u64) -> Hashing {
-        let inline = len <= INLINE_HASH_BYTES_MAX || !digests.is_heavy();
-        Hashing { digests: Some(digests), running: None, batch: Vec::new(), batch_bytes: 0, inline }
-    }
-
-    async fn take(&mut self, piece: Bytes) -> Result<(), S3Error> {
-        if self.inline {
-            self.digests.as_mut().expect("inline digests never leave").update(&piece);
-            return Ok(());
-        }
-        self.batch_bytes += piece.len();
-        self.batch.push(piece);
-        if self.batch_bytes < HASH_BATCH_BYTES {
-            return Ok(());
-        }
-        let mut digests = self.settle().await?;
-        let batch = std::mem::take(&mut self.batch);
-        self.batch_bytes = 0;
-        self.running = Some(tokio::task::spawn_blocking(move || {
-            for piece in batch {
-                digests.update(&piece);
-            }
-            digests
-        }));
-        Ok(())
-    }
-
-    /// Waits for the batch under way.
-    async fn settle(&mut self) -> Result<Digests, S3Error> {
-        match (self.digests.take(), self.running.take()) {
-            (Some(digests), _) => Ok(digests),
-            (None, Some(running)) => running.await.map_err(|error| S3Error::internal(&error)),
-            (None, None) => Err(S3Error::internal(&"a body was hashed after an error")),
-        }
-    }
-
-    async fn finish(mut self) -> Result<Digests, S3Error> {
-        let mut digests = self.settle().await?;
-        for piece in &self.batch {
-            digests.update(piece);
-        }
-        Ok(digests)
-    }
 }

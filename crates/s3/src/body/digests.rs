@@ -7,10 +7,10 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use crc_fast::CrcAlgorithm;
-use md5::{Digest as _, Md5};
 use ring::digest::{Context, SHA256};
-use sha1::Sha1;
+use sha1::{Digest as _, Sha1};
 
+use super::md5::Md5;
 use super::{Algorithm, Checksum, DigestError, DigestPlan, Trailers};
 use crate::auth::hex;
 
@@ -89,7 +89,7 @@ impl Digests {
     /// Compares everything, the trailer included, and hands out what was computed.
     pub fn finish(self, trailers: &Trailers) -> Result<Computed, DigestError> {
         let Digests { plan, bytes, md5, sha256, sha1, crc } = self;
-        let md5: Option<[u8; 16]> = md5.map(|md5| md5.finalize().into());
+        let md5: Option<[u8; 16]> = md5.map(Md5::finish);
         let sha256: Option<[u8; 32]> =
             sha256.map(|sha256| sha256.finish().as_ref().try_into().expect("SHA-256 gives 32 bytes"));
         if let (Some(expected), Some(calculated)) = (plan.expected_sha256, sha256)

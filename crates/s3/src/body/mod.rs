@@ -21,6 +21,7 @@ mod decoder;
 mod digests;
 mod encode;
 mod error;
+mod md5;
 mod plan;
 #[cfg(test)]
 mod tests;
