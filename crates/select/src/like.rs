@@ -63,8 +63,8 @@ impl Pattern {
         Ok(Pattern(items))
     }
 
-    /// Whether the whole text fits, and how often a character of it was looked at.
-    pub(crate) fn matches(&self, text: &str) -> (bool, usize) {
+    /// Whether the whole text fits, and how often a character of it was looked at; given up after more than `looks_max`.
+    pub(crate) fn matches(&self, text: &str, looks_max: usize) -> (bool, usize) {
         let items = &self.0;
         let mut looked_at = 0;
         let (mut rest, mut at) = (text, 0);
@@ -73,6 +73,9 @@ impl Pattern {
         loop {
             let first = rest.chars().next();
             looked_at += items.get(at).map_or(1, Item::len);
+            if looked_at > looks_max {
+                return (false, looked_at);
+            }
             match (items.get(at), first) {
                 (Some(Item::Any), _) => {
                     again = Some((rest, at + 1));
@@ -121,7 +124,7 @@ mod tests {
     use super::*;
 
     fn like(text: &str, pattern: &str, escape: Option<char>) -> bool {
-        Pattern::new(pattern, escape, true).unwrap().matches(text).0
+        Pattern::new(pattern, escape, true).unwrap().matches(text, usize::MAX).0
     }
 
     #[test]
@@ -151,7 +154,16 @@ mod tests {
         assert!(like("_ar", "%_ar", Some('%')) && !like("xar", "%_ar", Some('%')));
         assert!(like("aeio_x", "%aeio$_%", Some('$')) && !like("aeiox", "%aeio$_%", Some('$')));
         assert!(Pattern::new("a$", Some('$'), false).is_err());
-        assert!(Pattern::new("[a]", None, false).unwrap().matches("[a]").0);
+        assert!(Pattern::new("[a]", None, false).unwrap().matches("[a]", 9).0);
         assert!(Pattern::new(&format!("[{}]", "a".repeat(PATTERN_CHARS_MAX)), None, true).is_err());
+    }
+
+    #[test]
+    fn a_match_that_takes_long_is_given_up() {
+        let pattern = Pattern::new(&format!("%{}b", "a".repeat(500)), None, true).unwrap();
+        let text = "a".repeat(2000);
+        let (matches, looked_at) = pattern.matches(&text, usize::MAX);
+        assert!(!matches && looked_at > 500_000, "{looked_at}");
+        assert_eq!(pattern.matches(&text, 1000), (false, 1001));
     }
 }

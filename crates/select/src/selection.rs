@@ -25,7 +25,7 @@ use crate::{Dialect, RECORD_BYTES_MAX};
 /// A step ends when its result has this many bytes.
 const OUTPUT_BYTES: usize = 128 << 10;
 /// A step ends when expressions have looked at so many characters and values, so that whoever waits for it can give up.
-const STEP_WORK: usize = 1 << 26;
+const STEP_WORK: usize = 1 << 24;
 
 /// The format of the result.
 #[derive(Clone, Debug, PartialEq, Eq)]

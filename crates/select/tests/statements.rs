@@ -379,10 +379,6 @@ fn of_long_text(columns: &str, len: usize) -> Result<String, Kind> {
 
 #[test]
 fn the_work_for_one_record_is_bounded() {
-    // Each goes back to its `%` a million times, and then over 512 characters.
-    let slow = format!("_1 like '%{}b'", "a".repeat(512));
-    assert_eq!(of_long_text(&slow, 1 << 20), Err(Kind::RecordTooLong));
-    assert_eq!(of_long_text(&slow, 1 << 10), Ok("false\n".to_owned()));
     let repeated = vec!["_1 = _1"; 1000].join(" and ");
     assert_eq!(of_long_text(&repeated, 1 << 20), Err(Kind::RecordTooLong));
     assert_eq!(of_long_text(&repeated, 1 << 10), Ok("true\n".to_owned()));

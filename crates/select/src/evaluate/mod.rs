@@ -22,7 +22,7 @@ use crate::value::{Number, Value};
 /// Most bytes of texts that functions make for one record.
 pub const MADE_BYTES_MAX: usize = 16 << 20;
 /// Most characters and values that an expression looks at for one record.
-pub const WORK_MAX: usize = 1 << 28;
+pub const WORK_MAX: usize = 1 << 26;
 
 /// What expressions are evaluated over.
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +150,7 @@ impl<'r> Scope<'r> {
         }
         Err(Error::new(
             Kind::RecordTooLong,
-            "The expression looks at more than 256 Mi characters and values of one record",
+            "The expression looks at more than 64 Mi characters and values of one record",
         ))
     }
 
@@ -249,7 +249,7 @@ impl<'r> Scope<'r> {
             }
         };
         let pattern = Pattern::new(&pattern, escape, self.dialect == Dialect::Ceph)?;
-        let (matches, looked_at) = pattern.matches(&text);
+        let (matches, looked_at) = pattern.matches(&text, WORK_MAX);
         self.worked(looked_at)?;
         Ok(Value::Bool(matches))
     }
