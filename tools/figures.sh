@@ -16,8 +16,6 @@ for pictures in "$report"/*/; do
         folder=$kept/$(basename "$pictures")
         mkdir -p "$folder"
         cp "${found[@]}" "$folder/"
-        # The directories of the run are gone; what they were called is enough.
-        sed -i -E 's#/[^ "<>]*/margay-bench-all\.[A-Za-z0-9]+/##g' "$folder"/*.svg
     fi
 done
 MARGAY_WRITE_DOCS=1 cargo test --quiet --workspace --locked --test figures

@@ -1,68 +1,83 @@
-//! Bars: what several directories reach in each phase, each phase on its own scale.
+//! Bars: what several reach in each phase, each phase on its own scale.
 //!
-//! Why:      phases differ by factors of a hundred; what is compared is the directories within one.
+//! Why:      phases differ by factors of a hundred; what is compared is the names within one. Each bar has its name beside
+//!           it: ten colours are told apart by nobody.
 
 use std::fmt::Write as _;
 
-use crate::report::{COLOURS, escape, short};
+use crate::report::{self, TITLE_LINE, WIDTH, colour, escape, short};
 
-const WIDTH: f64 = 680.0;
-const LABEL: f64 = 230.0;
-const VALUE: f64 = 110.0;
+/// Where bars begin and how long the longest is: names stand before them, values behind.
+const LEFT: f64 = 120.0;
+const LENGTH: f64 = 290.0;
 const BAR: f64 = 14.0;
-const GAP: f64 = 10.0;
-const TITLE: f64 = 34.0;
+const HEAD: f64 = 20.0;
+/// Above the bars of a phase, for what it is.
+const PHASE: f64 = 26.0;
+/// The last letters of a name that fit before its bar.
+const NAME_LETTERS: usize = 17;
 
-/// One phase: a bar for each directory.
+/// One phase: a bar for each name.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) name: String,
-    /// Value and unit; None for what was not reached.
-    pub(crate) bars: Vec<(Option<f64>, &'static str)>,
+    pub(crate) unit: &'static str,
+    pub(crate) more_is_better: bool,
+    /// None for what was not reached.
+    pub(crate) bars: Vec<Option<f64>>,
 }
 
 /// A picture; `names` are what the bars of each group stand for.
 pub(crate) fn svg(title: &str, names: &[String], groups: &[Group]) -> String {
-    let height = TITLE
-        + BAR * 1.5 * names.len() as f64
-        + groups.iter().map(|group| GAP + BAR * group.bars.len() as f64).sum::<f64>()
-        + GAP;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
-         font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-    );
-    let mut add = |line: String| {
-        let _ = writeln!(out, "{line}");
-    };
-    let middle = WIDTH / 2.0;
-    add(format!("<text x=\"{middle}\" y=\"20\" text-anchor=\"middle\" font-size=\"15\">{}</text>", escape(title)));
-    let mut y = TITLE;
-    for (index, name) in names.iter().enumerate() {
-        let (colour, text_y) = (COLOURS[index % COLOURS.len()], y + BAR - 3.0);
-        add(format!("<rect x=\"{LABEL}\" y=\"{y}\" width=\"{BAR}\" height=\"{}\" fill=\"{colour}\"/>", BAR - 2.0));
-        add(format!("<text x=\"{}\" y=\"{text_y}\">{}</text>", LABEL + BAR + 6.0, escape(name)));
-        y += BAR * 1.5;
-    }
+    let top = HEAD + TITLE_LINE * report::lines(title).len() as f64;
+    let height = top + groups.iter().map(|group| PHASE + BAR * group.bars.len() as f64).sum::<f64>() + BAR;
+    let mut out = report::open_svg(title, height);
+    out.push_str(&report::title(title, HEAD));
+    let mut y = top;
     for group in groups {
-        y += GAP;
-        let most = group.bars.iter().filter_map(|(value, _)| *value).fold(f64::MIN_POSITIVE, f64::max);
-        let label_y = y + BAR * group.bars.len() as f64 / 2.0 + 4.0;
-        add(format!("<text x=\"{}\" y=\"{label_y}\" text-anchor=\"end\">{}</text>", LABEL - 8.0, escape(&group.name)));
-        for (index, (value, unit)) in group.bars.iter().enumerate() {
-            let share = value.unwrap_or_default() / most;
-            let (width, colour) = (share * (WIDTH - LABEL - VALUE), COLOURS[index % COLOURS.len()]);
-            let said = value.map_or("-".to_owned(), |value| format!("{} {unit}", short(value)));
-            add(format!(
-                "<rect x=\"{LABEL}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{}\" fill=\"{colour}\"/>",
-                BAR - 2.0
-            ));
-            let (text_x, text_y) = (LABEL + width + 6.0, y + BAR - 4.0);
-            add(format!("<text x=\"{text_x:.1}\" y=\"{text_y:.1}\">{said}</text>"));
-            y += BAR;
-        }
+        draw(group, names, y, &mut out);
+        y += PHASE + BAR * group.bars.len() as f64;
     }
     out.push_str("</svg>\n");
     out
+}
+
+fn draw(group: &Group, names: &[String], top: f64, out: &mut String) {
+    let mut add = |line: String| {
+        let _ = writeln!(out, "{line}");
+    };
+    let better = if group.more_is_better { "longer" } else { "shorter" };
+    let (x, y) = (WIDTH / 2.0, top + PHASE - 10.0);
+    add(format!(
+        "<text x=\"{x}\" y=\"{y}\" text-anchor=\"middle\"><tspan font-weight=\"bold\">{}</tspan>\
+         <tspan fill=\"#555\">, {}; {better} is better</tspan></text>",
+        escape(&group.name),
+        group.unit
+    ));
+    let most = group.bars.iter().flatten().copied().fold(f64::MIN_POSITIVE, f64::max);
+    for (index, (value, name)) in group.bars.iter().zip(names).enumerate() {
+        let y = top + PHASE + BAR * index as f64;
+        let (width, colour) = (value.unwrap_or_default() / most * LENGTH, colour(index));
+        let (said, text_y) = (value.map_or("failed".to_owned(), short), y + BAR - 4.0);
+        add(format!(
+            "<text x=\"{}\" y=\"{text_y:.1}\" text-anchor=\"end\" font-size=\"11\">{}</text>",
+            LEFT - 6.0,
+            escape(&shortened(name))
+        ));
+        add(format!(
+            "<rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{}\" fill=\"{colour}\"/>",
+            BAR - 2.0
+        ));
+        add(format!("<text x=\"{:.1}\" y=\"{text_y:.1}\" font-size=\"11\">{said}</text>", LEFT + width + 5.0));
+    }
+}
+
+/// The end of a long name, such as a path.
+fn shortened(name: &str) -> String {
+    match name.chars().count().checked_sub(NAME_LETTERS) {
+        None | Some(0) => name.to_owned(),
+        Some(more) => format!("\u{2026}{}", name.chars().skip(more + 1).collect::<String>()),
+    }
 }
 
 #[cfg(test)]
@@ -71,14 +86,17 @@ mod tests {
 
     #[test]
     fn the_longest_bar_of_each_group_fills_it() {
-        let group = |name: &str, bars| Group { name: name.to_owned(), bars };
+        let group =
+            |name: &str, unit, bars| Group { name: name.to_owned(), unit, more_is_better: unit == "MB/s", bars };
         let groups = [
-            group("a & b", vec![(Some(10.0), "s"), (Some(5.0), "s"), (None, "s")]),
-            group("c", vec![(Some(1.0), "s"), (Some(4000.0), "s")]),
+            group("a & b", "s", vec![Some(10.0), Some(5.0), None]),
+            group("c", "MB/s", vec![Some(1.0), Some(4000.0), Some(0.0)]),
         ];
-        let svg = svg("t", &["x".to_owned(), "y".to_owned()], &groups);
-        assert!(svg.contains("a &amp; b") && svg.contains("4k s") && svg.contains(">-<"), "{svg}");
-        assert_eq!(svg.matches("width=\"340.0\"").count(), 2, "{svg}");
-        assert_eq!(svg.matches("width=\"170.0\"").count(), 1, "{svg}");
+        let names = ["x", "/long/path/of/a/directory", "z"].map(str::to_owned);
+        let svg = svg("t", &names, &groups);
+        assert!(svg.contains("a &amp; b") && svg.contains(">4k<") && svg.contains(">failed<"), "{svg}");
+        assert!(svg.contains("\u{2026}") && svg.contains("s; shorter is") && svg.contains("MB/s; longer is"), "{svg}");
+        assert_eq!(svg.matches("width=\"290.0\"").count(), 2, "{svg}");
+        assert_eq!(svg.matches("width=\"145.0\"").count(), 1, "{svg}");
     }
 }

@@ -198,10 +198,6 @@ async fn list(client: &mut Client, place: &Place, recursive: bool, json: bool) -
     }
 }
 
-fn file_failed(path: &Path) -> impl Fn(io::Error) -> BenchError + '_ {
-    move |source| BenchError::File { path: path.display().to_string(), source }
-}
-
 /// Gives a file piece by piece; reading blocks this one-connection program and nobody else.
 struct FileChunks {
     file: Arc<dyn File>,
@@ -226,7 +222,7 @@ async fn put(
     place: &Place,
     content_type: Option<&str>,
 ) -> Result<(), BenchError> {
-    let failed = file_failed(path);
+    let failed = BenchError::file(path);
     let stdin = path == Path::new("-");
     let mut key = place.key.clone();
     if key.is_empty() || key.ends_with('/') {
@@ -266,7 +262,7 @@ async fn get(client: &mut Client, env: &Env, place: &Place, path: Option<&Path>)
         }
         return out.flush().map_err(stdout_failed);
     }
-    let failed = file_failed(&path);
+    let failed = BenchError::file(&path);
     let mut partial = path.clone().into_os_string();
     partial.push(".partial");
     let partial = PathBuf::from(partial);

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::bars::{self, Group};
 use crate::error::BenchError;
-use crate::report;
+use crate::report::{self, Report};
 use crate::rivals::{Absent, Running};
 use crate::summary::{Table, median};
 
@@ -19,6 +19,11 @@ pub(crate) const PER_SECOND: &str = "per second";
 pub(crate) const MB_PER_SECOND: &str = "MB/s";
 pub(crate) const SECONDS: &str = "s";
 pub(crate) const MILLISECONDS: &str = "ms";
+
+/// Whether more of a unit is better.
+fn is_rate(unit: &str) -> bool {
+    [PER_SECOND, MB_PER_SECOND].contains(&unit)
+}
 
 /// Somebody who is measured.
 #[derive(Debug, Default)]
@@ -201,22 +206,6 @@ impl Comparison {
         table
     }
 
-    /// The table, and what its names stand for.
-    pub(crate) fn text(&self) -> String {
-        let mut out = format!("margay bench {}: {}, medians of {}\n\n", self.benchmark, self.title, self.rounds);
-        out.push_str(&self.table().text());
-        out.push_str(&who(&self.rivals, &self.absent));
-        out
-    }
-
-    /// Writes `NAME.json`, `NAME.csv`, and `NAME-CLIENTS.svg` for each number of clients.
-    pub(crate) fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
-        let name = self.benchmark;
-        let mut files = vec![(format!("{name}.json"), report::json(self)), (format!("{name}.csv"), self.table().csv())];
-        files.extend(self.pictures().into_iter().map(|(clients, picture)| (format!("{name}-{clients}.svg"), picture)));
-        report::write_files(env, directory, &files)
-    }
-
     /// The medians of each number of clients as bars: the number, and the picture.
     fn pictures(&self) -> Vec<(usize, String)> {
         let mut clients: Vec<usize> = self.rows.iter().map(|row| row.clients).collect();
@@ -230,10 +219,14 @@ impl Comparison {
             if !names.contains(&row.name) {
                 names.push(row.name.clone());
             }
-            let bar = (row.median, row.unit);
             match groups.last_mut() {
-                Some(group) if group.name == row.phase => group.bars.push(bar),
-                _ => groups.push(Group { name: row.phase.to_string(), bars: vec![bar] }),
+                Some(group) if group.name == row.phase => group.bars.push(row.median),
+                _ => groups.push(Group {
+                    name: row.phase.to_string(),
+                    unit: row.unit,
+                    more_is_better: is_rate(row.unit),
+                    bars: vec![row.median],
+                }),
             }
         }
         let title = match clients {
@@ -241,6 +234,24 @@ impl Comparison {
             _ => format!("{}: {}, {clients} at once", self.benchmark, self.title),
         };
         bars::svg(&title, &names, &groups)
+    }
+}
+
+impl Report for Comparison {
+    /// The table, and what its names stand for.
+    fn text(&self) -> String {
+        let mut out = format!("margay bench {}: {}, medians of {}\n\n", self.benchmark, self.title, self.rounds);
+        out.push_str(&self.table().text());
+        out.push_str(&who(&self.rivals, &self.absent));
+        out
+    }
+
+    /// Writes `NAME.json`, `NAME.csv`, and `NAME-CLIENTS.svg` for each number of clients.
+    fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
+        let name = self.benchmark;
+        let mut files = vec![(format!("{name}.json"), report::json(self)), (format!("{name}.csv"), self.table().csv())];
+        files.extend(self.pictures().into_iter().map(|(clients, picture)| (format!("{name}-{clients}.svg"), picture)));
+        report::write_files(env, directory, &files)
     }
 }
 

@@ -4,6 +4,7 @@
 //! Not here: errors counted while a load runs (`load::stats` counts them by kind and goes on).
 
 use std::io;
+use std::path::Path;
 
 /// An answer of the server that is not a success.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub enum BenchError {
     Timeout { request: String, seconds: u64 },
     #[error("{path}: {source}")]
     File { path: String, source: io::Error },
-    /// A rival does not start, or ended.
+    /// A rival, or the server of `bench all`, does not start or ended.
     #[error("{0}")]
     Rival(String),
     #[error("stopped before the end")]
@@ -42,6 +43,11 @@ pub enum BenchError {
 }
 
 impl BenchError {
+    /// An error of the file or directory at `path`.
+    pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> BenchError + '_ {
+        move |source| BenchError::File { path: path.display().to_string(), source }
+    }
+
     /// The exit code for scripts: 2 wrong usage, 3 no connection, 4 a goal of `--check` missed, 130 Ctrl-C, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {

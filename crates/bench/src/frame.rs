@@ -4,15 +4,13 @@
 //! Invariants: the bucket is removed also when the measuring fails or is interrupted.
 //! Not here:   what is measured (`auth`, `load`, `ls`), how several are compared (`turns`, `comparison`).
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use margay_env::Env;
-use serde::Serialize;
 
 use crate::error::BenchError;
 use crate::latency;
-use crate::report;
+use crate::report::{OutputArgs, Report};
 use crate::rivals::{self, Gives, RivalArgs, Rivals, Running};
 use crate::scratch::{self, Scratch};
 use crate::stop::Stop;
@@ -32,24 +30,16 @@ pub struct FrameArgs {
     /// Name of the bucket to make and remove; it must not exist [default: a random name]
     #[arg(long, value_name = "NAME")]
     pub bucket: Option<String>,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Also write JSON, CSV and SVG files into this directory
-    #[arg(long, value_name = "DIR")]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
-/// What a benchmark measured.
-pub(crate) trait Report: Serialize {
+/// What a benchmark of a server measured.
+pub(crate) trait ServerReport: Report {
     /// The benchmark's name.
     const NAME: &'static str;
     /// The rivals that it can be run with.
     const RIVALS: &'static [Gives] = &[Gives::S3];
-    /// The whole report for a terminal.
-    fn text(&self) -> String;
-    /// Writes the files of `--report`.
-    fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError>;
     /// What was measured, whoever did it.
     fn title(&self) -> String;
     /// What to compare by: phase, unit and value.
@@ -60,7 +50,7 @@ pub(crate) trait Report: Serialize {
 
 /// Measures in a new bucket and prints the report; with rivals the comparison, and None. Builds a tokio runtime: call it
 /// from a plain thread.
-pub(crate) fn run<R: Report>(
+pub(crate) fn run<R: ServerReport>(
     args: &FrameArgs,
     found: Option<Credentials>,
     measure: impl AsyncFn(&Scratch) -> Result<R, BenchError>,
@@ -69,6 +59,7 @@ pub(crate) fn run<R: Report>(
         return compare(args, found, measure).map(|()| None);
     }
     let env = Env::real();
+    args.output.prepare(&env)?;
     let (target, _proxy) = latency::before(args.target.resolve(found)?, args.rivals.latency)?;
     let bucket = bucket(args, &env);
     let (report, removed) = crate::runtime()?.block_on(async {
@@ -77,15 +68,9 @@ pub(crate) fn run<R: Report>(
         Ok::<_, BenchError>(scratch::with_scratch(scratch, measure).await)
     })?;
     let report = report?;
-    match args.json {
-        true => report::print_json(&report),
-        false => print!("{}", report.text()),
-    }
+    args.output.show(&env, &report)?;
     if let Some(latency) = args.rivals.latency {
         eprintln!("a proxy added {latency:?} to each round trip");
-    }
-    if let Some(directory) = &args.report {
-        report.write_files(&env, directory)?;
     }
     // A server that died takes its bucket with it, and what it did until then is told first.
     removed?;
@@ -100,12 +85,13 @@ fn bucket(args: &FrameArgs, env: &Env) -> String {
 }
 
 /// Measures the endpoint, if one was given, and the rivals in turns.
-fn compare<R: Report>(
+fn compare<R: ServerReport>(
     args: &FrameArgs,
     found: Option<Credentials>,
     measure: impl AsyncFn(&Scratch) -> Result<R, BenchError>,
 ) -> Result<(), BenchError> {
     let env = Env::real();
+    args.output.prepare(&env)?;
     let (bucket, runtime) = (bucket(args, &env), crate::runtime()?);
     let work = rivals::work_directory(&args.rivals)?;
     // The newest of each.
@@ -134,12 +120,8 @@ fn compare<R: Report>(
         let title = reports.first().map(|(_, report)| report.title()).unwrap_or_default();
         Ok(turns.compare(R::NAME, title))
     })?;
-    match args.json {
-        true => report::print_json(&comparison),
-        false => print!("{}", comparison.text()),
-    }
-    let Some(directory) = &args.report else { return Ok(()) };
-    comparison.write_files(&env, directory)?;
+    args.output.show(&env, &comparison)?;
+    let Some(directory) = &args.output.report else { return Ok(()) };
     reports.iter().try_for_each(|(name, report)| report.write_files(&env, &directory.join(name)))
 }
 

@@ -5,15 +5,14 @@
 
 use std::fmt::Write as _;
 
-use crate::report::{COLOURS, escape, short};
+use crate::report::{self, TITLE_LINE, WIDTH, colour, dashes, escape, short};
 
-const WIDTH: f64 = 640.0;
-const PANEL: f64 = 250.0;
+const PANEL: f64 = 230.0;
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 48.0;
 const ABOVE: f64 = 28.0;
 const BELOW: f64 = 40.0;
-const HEAD: f64 = 52.0;
+const HEAD: f64 = 20.0;
 const LEGEND_LINE: f64 = 18.0;
 
 #[derive(Clone, Debug)]
@@ -77,26 +76,28 @@ impl Picture {
     pub(crate) fn svg(&self) -> String {
         let marks = || self.panels.iter().flat_map(|panel| panel.lines.iter().flatten());
         let (x, y) = (Decades::around(marks().map(|mark| mark.x)), Decades::around(marks().map(|mark| mark.y)));
-        let head = HEAD + LEGEND_LINE * self.names.len() as f64;
-        let height = head + PANEL * self.panels.len() as f64;
-        let middle = WIDTH / 2.0;
-        let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
-             font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-             <text x=\"{middle}\" y=\"20\" text-anchor=\"middle\" font-size=\"15\">{}</text>\n\
-             <text x=\"{middle}\" y=\"38\" text-anchor=\"middle\" fill=\"#555\">{}</text>\n",
-            escape(&self.title),
-            escape(&self.note)
-        );
-        for (index, name) in self.names.iter().enumerate() {
-            let (top, colour) = (HEAD + LEGEND_LINE * index as f64, COLOURS[index % COLOURS.len()]);
+        let notes = report::lines(&self.note);
+        let legend = HEAD + TITLE_LINE * (notes.len() as f64 + 1.0);
+        let head = legend + LEGEND_LINE * self.names.len() as f64;
+        let mut out = report::open_svg(&self.title, head + PANEL * self.panels.len() as f64);
+        out.push_str(&report::title(&self.title, HEAD));
+        for (note, line) in notes.iter().zip(1u16..) {
+            let (middle, y) = (WIDTH / 2.0, HEAD + TITLE_LINE * f64::from(line));
             let _ = writeln!(
                 out,
-                "<circle cx=\"{}\" cy=\"{}\" r=\"4\" fill=\"{colour}\"/><text x=\"{}\" y=\"{}\">{}</text>",
-                LEFT + 4.0,
-                top + 4.0,
-                LEFT + 16.0,
-                top + 8.0,
+                "<text x=\"{middle}\" y=\"{y}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
+                escape(note)
+            );
+        }
+        for (index, name) in self.names.iter().enumerate() {
+            let (y, colour, dashes) = (legend + LEGEND_LINE * index as f64, colour(index), dashes(index));
+            let _ = writeln!(
+                out,
+                "<line x1=\"{LEFT}\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\" stroke=\"{colour}\" stroke-width=\"3\" \
+                 stroke-dasharray=\"{dashes}\"/><text x=\"{}\" y=\"{}\">{}</text>",
+                LEFT + 22.0,
+                LEFT + 30.0,
+                y + 4.0,
                 escape(name)
             );
         }
@@ -128,11 +129,13 @@ impl Picture {
             add(format!("<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{label}</text>", bottom + 16.0));
         }
         for (index, line) in panel.lines.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
+            let (colour, dashes) = (colour(index), dashes(index));
             let path: Vec<String> =
                 line.iter().map(|mark| format!("{:.1},{:.1}", x_of(mark.x), y_of(mark.y))).collect();
             let path = path.join(" ");
-            add(format!("<polyline points=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>"));
+            add(format!(
+                "<polyline points=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dashes}\"/>"
+            ));
             for mark in line {
                 let (x, y, fill) = (x_of(mark.x), y_of(mark.y), if mark.cut { "white" } else { colour });
                 add(format!(

@@ -4,12 +4,49 @@
 //! Not here: which numbers (`ls`, `load`).
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use margay_env::{Env, OpenMode};
 use serde::Serialize;
 
 use crate::error::BenchError;
+
+/// What a benchmark has to say in the end.
+pub(crate) trait Report: Serialize {
+    /// The whole report for a terminal.
+    fn text(&self) -> String;
+    /// Writes the files of `--report`.
+    fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError>;
+}
+
+/// Where a report goes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct OutputArgs {
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Also write JSON, CSV and SVG files into this directory
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+}
+
+impl OutputArgs {
+    /// Makes the directory of `--report`: a long run must not learn at its end that it cannot.
+    pub(crate) fn prepare(&self, env: &Env) -> Result<(), BenchError> {
+        self.report
+            .iter()
+            .try_for_each(|directory| env.disk.create_dir_all(directory).map_err(BenchError::file(directory)))
+    }
+
+    /// Prints the report and writes its files.
+    pub(crate) fn show(&self, env: &Env, report: &impl Report) -> Result<(), BenchError> {
+        match self.json {
+            true => print_json(report),
+            false => print!("{}", report.text()),
+        }
+        self.report.iter().try_for_each(|directory| report.write_files(env, directory))
+    }
+}
 
 /// A report as indented JSON.
 pub(crate) fn json(report: &impl Serialize) -> String {
@@ -24,8 +61,7 @@ pub(crate) fn print_json(report: &impl Serialize) {
 
 /// Writes files into a directory that is made when it is missing; files of the same name are replaced.
 pub(crate) fn write_files(env: &Env, directory: &Path, files: &[(impl AsRef<str>, String)]) -> Result<(), BenchError> {
-    let failed = |path: &Path, source| BenchError::File { path: path.display().to_string(), source };
-    env.disk.create_dir_all(directory).map_err(|source| failed(directory, source))?;
+    env.disk.create_dir_all(directory).map_err(BenchError::file(directory))?;
     for (name, content) in files {
         let path = directory.join(name.as_ref());
         let write = || {
@@ -33,7 +69,7 @@ pub(crate) fn write_files(env: &Env, directory: &Path, files: &[(impl AsRef<str>
             file.set_len(0)?;
             file.write_all_at(content.as_bytes(), 0)
         };
-        write().map_err(|source| failed(&path, source))?;
+        write().map_err(BenchError::file(&path))?;
     }
     Ok(())
 }
@@ -54,16 +90,67 @@ pub(crate) struct Chart {
     pub lines: Vec<Line>,
 }
 
-const WIDTH: f64 = 640.0;
-const HEIGHT: f64 = 360.0;
-const MARGIN: f64 = 56.0;
+/// Of every picture: narrow, so that its letters can be read on a phone.
+pub(crate) const WIDTH: f64 = 480.0;
+const HEIGHT: f64 = 300.0;
+const MARGIN: f64 = 52.0;
+/// Letters of a title that fit into the width, and how far apart its lines are.
+const TITLE_LETTERS: usize = 58;
+pub(crate) const TITLE_LINE: f64 = 18.0;
 const TICKS: u32 = 4;
 /// Told apart by most colour-blind readers.
-pub(crate) const COLOURS: [&str; 8] =
-    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#000000"];
+const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#000000"];
+
+/// The colour of the line or bar with this number; they come again after the last.
+pub(crate) fn colour(index: usize) -> &'static str {
+    COLOURS[index % COLOURS.len()]
+}
+
+/// How the line with this number is dashed: those whose colour comes again are.
+pub(crate) fn dashes(index: usize) -> &'static str {
+    if index < COLOURS.len() { "none" } else { "5 3" }
+}
 
 pub(crate) fn escape(text: &str) -> String {
     quick_xml::escape::escape(text).into_owned()
+}
+
+/// The beginning of a picture: white paper, and what it shows for those who cannot see it.
+pub(crate) fn open_svg(title: &str, height: f64) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+         font-family=\"sans-serif\" font-size=\"12\">\n<title>{}</title>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+        escape(title)
+    )
+}
+
+/// Text in lines that fit into the width, broken between words.
+pub(crate) fn lines(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() && lines[last].chars().count() + 1 + word.chars().count() > TITLE_LETTERS {
+            lines.push(word.to_owned());
+        } else {
+            let blank = if lines[last].is_empty() { "" } else { " " };
+            lines[last].push_str(&format!("{blank}{word}"));
+        }
+    }
+    lines
+}
+
+/// A title in the middle, its first line at `top`.
+pub(crate) fn title(text: &str, top: f64) -> String {
+    let line = |(line, number): (&String, u16)| {
+        let y = top + TITLE_LINE * f64::from(number);
+        format!(
+            "<text x=\"{}\" y=\"{y}\" text-anchor=\"middle\" font-size=\"14\">{}</text>\n",
+            WIDTH / 2.0,
+            escape(line)
+        )
+    };
+    lines(text).iter().zip(0..).map(line).collect()
 }
 
 impl Chart {
@@ -82,11 +169,8 @@ impl Chart {
             out.push_str(&line);
             out.push('\n');
         };
-        let (middle, title, unit, bottom) = (WIDTH / 2.0, top + 20.0, top + 40.0, top + HEIGHT - 12.0);
-        add(format!(
-            "<text x=\"{middle}\" y=\"{title}\" text-anchor=\"middle\" font-size=\"15\">{}</text>",
-            escape(&self.title)
-        ));
+        let (middle, unit, bottom) = (WIDTH / 2.0, top + 40.0, top + HEIGHT - 12.0);
+        add(title(&self.title, top + 20.0));
         add(format!("<text x=\"{middle}\" y=\"{bottom}\" text-anchor=\"middle\">{}</text>", escape(&self.x)));
         add(format!("<text x=\"{MARGIN}\" y=\"{unit}\" text-anchor=\"middle\">{}</text>", escape(&self.y)));
         for tick in 0..=TICKS {
@@ -100,13 +184,13 @@ impl Chart {
             add(format!("<text x=\"{x:.1}\" y=\"{below}\" text-anchor=\"middle\">{value}</text>"));
         }
         for (index, line) in self.lines.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
+            let (colour, dashes) = (colour(index), dashes(index));
             let mut path = String::new();
             for &(x, y) in &line.points {
                 let _ = write!(path, "{:.1},{:.1} ", x_of(x), y_of(y));
             }
             add(format!(
-                "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dashes}\"/>",
                 path.trim_end()
             ));
             let (x, y) = (MARGIN + 12.0, top + MARGIN + 16.0 * (index as f64 + 1.0));
@@ -118,10 +202,8 @@ impl Chart {
 /// Charts below one another in one picture.
 pub(crate) fn stacked(charts: &[Chart]) -> String {
     let height = HEIGHT * charts.len() as f64;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
-         font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-    );
+    let title = charts.iter().map(|chart| chart.title.as_str()).collect::<Vec<_>>().join("; ");
+    let mut out = open_svg(&title, height);
     for (index, chart) in charts.iter().enumerate() {
         chart.draw(index as f64 * HEIGHT, &mut out);
     }
@@ -154,7 +236,17 @@ mod tests {
         };
         let svg = chart.svg();
         assert!(svg.contains("a &amp; b") && svg.contains("<polyline") && svg.ends_with("</svg>\n"));
+        assert_eq!(svg.matches("<title>").count(), 1, "{svg}");
         assert_eq!((short(2500.0), short(0.25), short(3e6)), ("2.50k".to_owned(), "0.25".to_owned(), "3M".to_owned()));
+    }
+
+    #[test]
+    fn titles_are_broken_between_words() {
+        let text = "many words ".repeat(20);
+        let broken = lines(text.trim());
+        assert!(broken.len() > 1 && broken.iter().all(|line| line.chars().count() <= TITLE_LETTERS), "{broken:?}");
+        assert_eq!(broken.join(" "), text.trim());
+        assert_eq!(lines(&"x".repeat(99)).len(), 1);
     }
 
     #[test]

@@ -151,6 +151,8 @@ pub async fn with_scratch<T>(
     measure: impl AsyncFnOnce(&Scratch) -> Result<T, BenchError>,
 ) -> (Result<T, BenchError>, Result<(), BenchError>) {
     let outcome = measure(&scratch).await;
+    // What fails after Ctrl-C was stopped by it: programs that were started hear that key, too.
+    let outcome = outcome.or_else(|error| scratch.stop.check().and(Err(error)));
     let bucket = scratch.bucket.clone();
     let removed = scratch.remove().await;
     if let Err(leftover) = &removed {

@@ -18,7 +18,7 @@ use margay_env::Env;
 
 use crate::comparison::Entrant;
 use crate::error::BenchError;
-use crate::report;
+use crate::report::OutputArgs;
 use crate::rivals::{self, Gives, RivalArgs, Rivals};
 use crate::stop::Stop;
 use crate::turns::Turns;
@@ -30,17 +30,15 @@ pub struct SideBySideArgs {
     pub directories: Vec<PathBuf>,
     #[command(flatten)]
     pub rivals: RivalArgs,
+    /// How often each is measured, in turns
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: u16,
-    #[arg(long)]
-    pub json: bool,
-    /// Also write JSON, CSV and SVG files into this directory
-    #[arg(long, value_name = "DIR")]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// For a directory to become empty, and how often it is tried.
-const REMOVE_TIME: Duration = Duration::from_secs(10);
+const REMOVE_TIME: Duration = Duration::from_secs(60);
 const REMOVE_STEP: Duration = Duration::from_millis(100);
 
 pub(crate) use crate::comparison::{MB_PER_SECOND, MILLISECONDS, PER_SECOND, SECONDS};
@@ -98,8 +96,13 @@ impl Round<'_> {
     pub(crate) fn timed(&self, work: impl FnOnce() -> io::Result<()>) -> Result<Duration, BenchError> {
         self.stop.check()?;
         let began = self.env.clock.monotonic();
-        work().map_err(|source| failed(self.root, source))?;
+        work().map_err(|source| self.failed(source))?;
         Ok(self.env.clock.monotonic() - began)
+    }
+
+    /// What fails after Ctrl-C was stopped by it: steps look for it, and the programs that they start hear that key, too.
+    fn failed(&self, source: io::Error) -> BenchError {
+        self.stop.check().err().unwrap_or_else(|| BenchError::file(self.root)(source))
     }
 
     /// What all have done, and how long it took by their own clocks: this thread may wake late.
@@ -122,15 +125,11 @@ impl Round<'_> {
         });
         let (mut count, mut first, mut last) = (0, Duration::MAX, Duration::ZERO);
         for client in ended {
-            let (done, started, ended) = client.map_err(|source| failed(self.root, source))?;
+            let (done, started, ended) = client.map_err(|source| self.failed(source))?;
             (count, first, last) = (count + done, first.min(started), last.max(ended));
         }
         Ok((count, last.saturating_sub(first)))
     }
-}
-
-fn failed(path: &Path, source: io::Error) -> BenchError {
-    BenchError::File { path: path.display().to_string(), source }
 }
 
 /// Measures, and shows the report; builds a runtime for the signals only.
@@ -148,14 +147,7 @@ pub(crate) fn run(args: &SideBySideArgs, suite: &Suite<'_>) -> Result<(), BenchE
         }
         Ok(turns.compare(suite.name, suite.title.clone()))
     })?;
-    match args.json {
-        true => report::print_json(&comparison),
-        false => print!("{}", comparison.text()),
-    }
-    match &args.report {
-        Some(directory) => comparison.write_files(&env, directory),
-        None => Ok(()),
-    }
+    args.output.show(&env, &comparison)
 }
 
 /// Starts the rivals, and measures with them and the name of a directory to make in each.
@@ -168,6 +160,7 @@ pub(crate) fn with_rivals<T>(
         let told = "--latency is put before the store of rivals; name some with --rival";
         return Err(BenchError::Usage(told.to_owned()));
     }
+    args.output.prepare(env)?;
     let name = crate::scratch::bucket_name(env);
     let work = rivals::work_directory(&args.rivals)?;
     let left_behind = rivals::left_behind(&format!("{name} in the directories measured"), work.as_ref());
@@ -182,13 +175,17 @@ pub(crate) fn with_rivals<T>(
 
 /// One round in a directory of its own.
 fn round(round: &mut Round<'_>, suite: &Suite<'_>, clients: usize) -> Result<(), BenchError> {
-    fs::create_dir(round.root).map_err(|source| failed(round.root, source))?;
+    fs::create_dir(round.root).map_err(BenchError::file(round.root))?;
     let outcome = (suite.round)(round, clients);
-    let removed = remove(round.env, round.root).map_err(|source| failed(round.root, source));
+    let removed = remove(round.env, round.root).map_err(|source| {
+        let path = format!("{}, which cannot be removed", round.root.display());
+        BenchError::File { path, source }
+    });
     outcome.and(removed)
 }
 
-/// Some mounts of buckets say for a while that a directory is not empty when all in it was removed.
+/// Mounts of buckets say for a while that a directory is not empty when all in it was removed (TigrisFS: its store hears of
+/// it later), or leave names out while others of the directory are removed (goofys): what is left goes the next time.
 fn remove(env: &Env, root: &Path) -> io::Result<()> {
     let began = env.clock.monotonic();
     loop {

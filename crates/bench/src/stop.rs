@@ -1,8 +1,12 @@
-//! The wish to stop: Ctrl-C or SIGTERM, noticed between requests.
+//! The wish to stop: Ctrl-C, SIGTERM or a terminal that is gone, noticed between requests.
 //!
 //! Why:        a benchmark that is interrupted still removes what it made.
-//! Invariants: the first signal asks, the second one ends the process at once.
+//! Invariants: the first signal asks, the second one ends the process at once. Under `nohup` a terminal may go.
 
+#![allow(clippy::disallowed_methods, reason = "reads /proc")]
+
+use std::fs;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,17 +27,27 @@ impl Stop {
             // Without handlers the signals keep their usual effect.
             return stop;
         };
+        let mut hangup = if ignores_hangup() { None } else { signal(SignalKind::hangup()).ok() };
+        let mut hung_up = async move || match &mut hangup {
+            Some(hangup) => hangup.recv().await,
+            None => std::future::pending().await,
+        };
         tokio::spawn(async move {
             loop {
                 tokio::select! {
                     _ = interrupt.recv() => {}
                     _ = terminate.recv() => {}
+                    _ = hung_up() => {}
                 }
-                if flag.swap(true, Ordering::Relaxed) {
-                    eprintln!("stopped at once; left behind: {left_behind}");
+                let again = flag.swap(true, Ordering::Relaxed);
+                // A terminal that is gone takes no words, and does not change what is to be done.
+                let _ = match again {
+                    true => writeln!(io::stderr(), "stopped at once; left behind: {left_behind}"),
+                    false => writeln!(io::stderr(), "stopping, and cleaning up; once more stops at once"),
+                };
+                if again {
                     std::process::exit(130);
                 }
-                eprintln!("stopping, and cleaning up; once more stops at once");
             }
         });
         stop
@@ -62,8 +76,21 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
+    /// As [`Stop::check`], amid calls whose errors are those of files.
+    pub(crate) fn go_on(&self) -> io::Result<()> {
+        if self.is_set() { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+    }
+
     /// Err when it is time to stop.
     pub fn check(&self) -> Result<(), BenchError> {
         if self.is_set() { Err(BenchError::Interrupted) } else { Ok(()) }
     }
+}
+
+/// Whether this process was started to outlive its terminal, as `nohup` does.
+fn ignores_hangup() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    // A bit for each signal, from number 1, which is SIGHUP.
+    ignored.is_some_and(|ignored| ignored & 1 != 0)
 }

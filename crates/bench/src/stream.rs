@@ -17,6 +17,7 @@ use crate::kernel_caches;
 use crate::load::byte_count;
 use crate::random::Rng;
 use crate::side_by_side::{self, MB_PER_SECOND, Round, SideBySideArgs, Suite};
+use crate::stop::Stop;
 
 /// Bytes of one call.
 const PIECE_BYTES: usize = 1 << 20;
@@ -59,30 +60,31 @@ pub fn run(args: &StreamArgs) -> Result<(), BenchError> {
 fn write_and_read(round: &mut Round<'_>, bytes: u64, cold: bool) -> Result<(), BenchError> {
     let path = round.root.join("file");
     let rate = |took: Duration| bytes as f64 / 1e6 / took.as_secs_f64().max(1e-9);
-    let written = round.timed(|| write(&path, bytes))?;
+    let written = round.timed(|| write(&path, bytes, round.stop))?;
     let synced = round.timed(|| File::open(&path)?.sync_all())?;
     round.add("write", MB_PER_SECOND, rate(written));
     round.add("write with fsync", MB_PER_SECOND, rate(written + synced));
     if cold {
         // Dirty pages cannot be dropped, and every page of this file is clean now.
         round.timed(kernel_caches::drop_all)?;
-        let read = round.timed(|| read(&path, bytes))?;
+        let read = round.timed(|| read(&path, bytes, round.stop))?;
         round.add("read cold", MB_PER_SECOND, rate(read));
     } else {
-        round.timed(|| read(&path, bytes))?;
+        round.timed(|| read(&path, bytes, round.stop))?;
     }
-    let read = round.timed(|| read(&path, bytes))?;
+    let read = round.timed(|| read(&path, bytes, round.stop))?;
     round.add("read warm", MB_PER_SECOND, rate(read));
     Ok(())
 }
 
 /// Bytes of which no two pieces are the same, so that nothing can be stored once for all.
-fn write(path: &Path, bytes: u64) -> io::Result<()> {
+fn write(path: &Path, bytes: u64, stop: &Stop) -> io::Result<()> {
     let mut random = Rng::new(bytes);
     let mut piece: Vec<u8> = (0..PIECE_BYTES / 8).flat_map(|_| random.next().to_le_bytes()).collect();
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     let mut left = bytes;
     while left > 0 {
+        stop.go_on()?;
         piece[..8].copy_from_slice(&left.to_le_bytes());
         let len = left.min(PIECE_BYTES as u64);
         file.write_all(&piece[..len as usize])?;
@@ -91,9 +93,10 @@ fn write(path: &Path, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn read(path: &Path, bytes: u64) -> io::Result<()> {
+fn read(path: &Path, bytes: u64, stop: &Stop) -> io::Result<()> {
     let (mut file, mut piece, mut total) = (File::open(path)?, vec![0; PIECE_BYTES], 0);
     loop {
+        stop.go_on()?;
         match file.read(&mut piece)? {
             0 if total == bytes => return Ok(()),
             0 => return Err(io::Error::other(format!("{total} of {bytes} bytes were read"))),

@@ -25,8 +25,12 @@ impl Summary {
         let Some(&max) = sorted.last() else {
             return Summary::default();
         };
-        let at = |per_mille: usize| sorted[(sorted.len() * per_mille / 1000).min(sorted.len() - 1)];
-        Summary { samples: sorted.len(), median_ms: ms(at(500)), p99_ms: ms(at(990)), max_ms: ms(max) }
+        Summary {
+            samples: sorted.len(),
+            median_ms: median(sorted.iter().copied().map(ms)),
+            p99_ms: percentile(&sorted, 990).copied().map_or(0.0, ms),
+            max_ms: ms(max),
+        }
     }
 }
 
@@ -35,11 +39,21 @@ pub(crate) fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// The middle one of some numbers; 0 for none.
+/// The middle one of some numbers, or the mean of both in the middle; 0 for none.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
+    match (values.len() / 2, values.len() % 2) {
+        (0, 0) => 0.0,
+        (middle, 0) => f64::midpoint(values[middle - 1], values[middle]),
+        (middle, _) => values[middle],
+    }
+}
+
+/// The smallest of sorted values that this share of all, in thousandths, does not exceed; None of none.
+pub(crate) fn percentile<T>(sorted: &[T], per_mille: usize) -> Option<&T> {
+    let rank = (sorted.len() * per_mille).div_ceil(1000).max(1);
+    sorted.get(rank - 1)
 }
 
 /// Columns of text, aligned to the right; the first one to the left when it holds words.
@@ -98,11 +112,15 @@ mod tests {
     fn order_statistics() {
         let samples: Vec<Duration> = (1..=100).rev().map(Duration::from_millis).collect();
         let summary = Summary::of(&samples);
-        assert_eq!((summary.samples, summary.median_ms, summary.max_ms), (100, 51.0, 100.0));
-        assert_eq!(summary.p99_ms, 100.0);
+        assert_eq!((summary.samples, summary.median_ms, summary.max_ms), (100, 50.5, 100.0));
+        assert_eq!(summary.p99_ms, 99.0);
         assert_eq!(Summary::of(&[]), Summary::default());
         assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median([]), 0.0);
+        assert_eq!((median([]), median([7.0]), median([4.0, 1.0])), (0.0, 7.0, 2.5));
+        assert_eq!(
+            (percentile(&[1, 2], 500), percentile(&[1, 2], 501), percentile(&[0; 0], 1)),
+            (Some(&1), Some(&2), None)
+        );
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! `margay bench all`: every suite at a reduced size by one command, and one page that shows them.
 //!
 //! Why:        whoever chooses a store wants to see all of it on a machine of his own, in the time of a coffee.
-//! Layout:     `plan` which suites with which options, `server` a server and mount of its own, `page` and `record` the report,
-//!             `time_left` a guess while it runs.
+//! Layout:     `plan` which suites with which options, `server` a server and mount of its own, `page` (with `compared` and
+//!             `cited`) and `record` the report, `time_left` a guess while it runs.
 //! Invariants: everything is below one new directory, which is removed at the end, also after Ctrl-C; only the report
 //!             stays. A suite that fails is told on the page, and the others go on.
 //! Not here:   what is measured: each suite is the same command that anybody can give alone.
 
 #![allow(clippy::disallowed_methods, reason = "commands and their files are what is handled")]
 
+mod cited;
+mod compared;
 mod machine;
 mod page;
 mod plan;
@@ -24,11 +26,14 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use margay_env::Env;
+use rustix::process::{Pid, Signal};
 
 use crate::error::BenchError;
 use crate::progress::Ticker;
 use crate::rivals::RivalArgs;
+use crate::rivals::process;
 use crate::stop::Stop;
+use crate::work_directory::WorkDirectory;
 use plan::Step;
 use server::Server;
 use time_left::TimeLeft;
@@ -69,19 +74,15 @@ struct Done {
 
 pub fn run(args: &AllArgs) -> Result<(), BenchError> {
     let env = Env::real();
-    let above = args.rivals.work.clone().unwrap_or_else(std::env::temp_dir);
-    let work = tempfile::Builder::new().prefix("margay-bench-all.").tempdir_in(&above);
-    let work = work.map_err(|source| failed(&above, source))?;
+    let work = WorkDirectory::create(args.rivals.work.as_deref(), "margay-bench-all.")?;
     Stop::heard(work.path().display().to_string(), |stop| measure(args, &env, work.path(), stop))
 }
 
-fn failed(path: &Path, source: io::Error) -> BenchError {
-    BenchError::File { path: path.display().to_string(), source }
-}
-
 fn measure(args: &AllArgs, env: &Env, work: &Path, stop: &Stop) -> Result<(), BenchError> {
-    fs::create_dir_all(&args.report).map_err(|source| failed(&args.report, source))?;
-    let server = Server::start(work)?;
+    fs::create_dir_all(&args.report).map_err(BenchError::file(&args.report))?;
+    // Suites run in the work directory, so that what they call its parts is short.
+    let report = &args.report.canonicalize().map_err(BenchError::file(&args.report))?;
+    let server = Server::start(env, work, stop)?;
     let mut steps = plan::steps(&server, &args.rivals, args.full)?;
     steps.retain(|step| args.only.is_empty() || args.only.iter().any(|name| name == step.name));
     let mut all = Vec::new();
@@ -94,7 +95,7 @@ fn measure(args: &AllArgs, env: &Env, work: &Path, stop: &Stop) -> Result<(), Be
             let left = left.clone();
             move |elapsed| left.line(elapsed)
         });
-        let done = run_step(args, env, step, stop)?;
+        let done = run_step(report, env, work, step, stop)?;
         drop(ticker);
         match &done.failure {
             None => eprintln!("   {:.0} s", done.seconds),
@@ -103,12 +104,12 @@ fn measure(args: &AllArgs, env: &Env, work: &Path, stop: &Stop) -> Result<(), Be
         left.done(done.seconds);
         all.push(done);
     }
-    let mount = server.mount.is_some();
-    server.stop();
-    let path = page::write(&args.report, &all, mount, env.clock.now())?;
-    record::write(&args.report, &all, env.clock.now())?;
+    let is_mounted = server.is_mounted();
+    drop(server);
+    page::write(report, &all, is_mounted, env.clock.now())?;
+    record::write(report, &all, env.clock.now())?;
     let missing: Vec<&str> = all.iter().filter(|done| done.failure.is_some()).map(|done| done.step.name).collect();
-    println!("{}", path.display());
+    println!("{}", args.report.join(page::FILE).display());
     match missing.is_empty() {
         true => Ok(()),
         false => Err(BenchError::Missed(format!("these suites failed, the page says why: {}", missing.join(", ")))),
@@ -116,27 +117,35 @@ fn measure(args: &AllArgs, env: &Env, work: &Path, stop: &Stop) -> Result<(), Be
 }
 
 /// Runs one suite as a command of its own; its words go to the terminal and beside its files.
-fn run_step(args: &AllArgs, env: &Env, step: Step, stop: &Stop) -> Result<Done, BenchError> {
-    let folder = args.report.join(step.name);
-    fs::create_dir_all(&folder).map_err(|source| failed(&folder, source))?;
+fn run_step(report: &Path, env: &Env, work: &Path, step: Step, stop: &Stop) -> Result<Done, BenchError> {
+    let folder = report.join(step.name);
+    fs::create_dir_all(&folder).map_err(BenchError::file(&folder))?;
     let said = folder.join("stdout.txt");
-    let output = fs::File::create(&said).map_err(|source| failed(&said, source))?;
+    let output = fs::File::create(&said).map_err(BenchError::file(&said))?;
     let began = env.clock.monotonic();
-    let mut command = server::program()?;
+    let mut command = Command::new(server::program()?);
     command.args(&step.arguments).arg("--report").arg(&folder);
     command.stdin(Stdio::null()).stdout(output).stderr(Stdio::piped());
+    // Rivals, and whatever else a suite makes for itself, go into the work directory.
+    command.current_dir(work).env("TMPDIR", work);
+    let theirs = |name: &str| name.starts_with("MARGAY_") || name.starts_with("AWS_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(theirs)) {
+        command.env_remove(name);
+    }
+    command.envs(server::keys());
     // A group of its own, so that Ctrl-C reaches the suite once, from here.
-    let mut child = command.process_group(0).spawn().map_err(|source| failed(&folder, source))?;
+    let mut child = command.process_group(0).spawn().map_err(BenchError::file(&folder))?;
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let errors = child.stderr.take();
     let reader = std::thread::spawn(move || errors.map(|errors| io::read_to_string(errors).unwrap_or_default()));
     let mut told = false;
     let status = loop {
-        if let Some(status) = child.try_wait().map_err(|source| failed(&folder, source))? {
+        if let Some(status) = child.try_wait().map_err(BenchError::file(&folder))? {
             break status;
         }
         if stop.is_set() && !told {
             told = true;
-            interrupt(child.id());
+            group.into_iter().for_each(|group| process::signal(group, Signal::INT));
         }
         std::thread::sleep(LOOK_STEP);
     };
@@ -153,9 +162,4 @@ fn failure_of(status: ExitStatus, errors: &str) -> Option<String> {
     }
     let last = errors.lines().rev().find(|line| !line.trim().is_empty());
     Some(last.map_or_else(|| status.to_string(), str::to_owned))
-}
-
-fn interrupt(process: u32) {
-    // Fails only when it has ended by itself.
-    let _ = Command::new("kill").arg("-INT").arg(process.to_string()).stdin(Stdio::null()).status();
 }

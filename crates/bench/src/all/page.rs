@@ -1,7 +1,7 @@
 //! The page: one file without anything from elsewhere, with the pictures and tables of each suite.
 //!
 //! Invariants: whatever a suite wrote is shown as text, except its pictures, which this program drew.
-//!             It reads on paper and on a phone: one column, tables that scroll by themselves.
+//!             It reads on paper, in the dark and on a phone: one column, and tables that scroll by themselves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,116 +9,61 @@ use std::path::{Path, PathBuf};
 use margay_env::Timestamp;
 
 use super::plan::Step;
-use super::{Done, failed, machine, record};
+use super::{Done, cited, compared, machine, record};
 use crate::error::BenchError;
-use crate::{dirops, ls};
+use crate::report::escape;
+
+/// The name of the page in the report.
+pub(super) const FILE: &str = "index.html";
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
 body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:0 auto;padding:1rem}\
-h1{font-size:1.6rem;margin:.5rem 0}h2{font-size:1.25rem;margin:2.5rem 0 .5rem;border-top:1px solid #8886;padding-top:1rem}\
-figure{margin:1rem 0}svg{width:100%;height:auto;background:#fff}\
-.table{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}\
-td,th{padding:.2rem .7rem;text-align:right;border-bottom:1px solid #8884;white-space:nowrap}\
-td:first-child,th:first-child,td.word,th.word{text-align:left}\
-code{font-size:.8rem;overflow-wrap:anywhere}.note{color:#777;font-size:.9rem}.failed{color:#c00}\
-@media print{h2{break-after:avoid}figure,table{break-inside:avoid}}";
+h1{font-size:1.6rem;margin:.5rem 0}\
+h2{font-size:1.25rem;margin:2.5rem 0 .5rem;border-top:1px solid #8886;padding-top:1rem}\
+figure{margin:1rem 0}svg{display:block;width:100%;max-width:36rem;height:auto}\
+@media screen and (prefers-color-scheme:dark){svg{filter:invert(.9) hue-rotate(180deg)}}\
+.table{overflow-x:auto;margin:1rem 0}\
+table{border-collapse:collapse;font-size:.85rem;line-height:1.3;font-variant-numeric:tabular-nums}\
+td,th{padding:.2rem .6rem;text-align:right;vertical-align:top;border-bottom:1px solid #8884;white-space:nowrap}\
+td:first-child,th:first-child,.word{text-align:left}\
+td:first-child,th:first-child{position:sticky;left:0;background:Canvas}\
+td small{display:block;opacity:.7}\
+.facts td{white-space:normal;overflow-wrap:anywhere}.facts td:first-child{white-space:nowrap}\
+code{font-size:.8rem}code span{display:inline-block;max-width:100%;overflow-wrap:anywhere}\
+.note{font-size:.9rem;opacity:.75}.failed{color:#c33}\
+@media print{@page{margin:1.5cm}body{padding:0;font-size:10pt}h2{break-after:avoid}\
+h2+p{break-after:avoid}figure,tr,p{break-inside:avoid}svg{max-width:13cm;max-height:18cm;margin:auto}\
+.table{overflow:visible}table{font-size:7pt}td,th{padding:.05rem .25rem}.compared td{white-space:normal}}";
 
-/// Published figures of others, for scale: title, where from, and a table.
-#[derive(Debug, serde::Serialize)]
-pub(super) struct Cited {
-    #[serde(skip)]
-    suite: &'static str,
-    note: &'static str,
-    columns: &'static [&'static str],
-    rows: &'static [&'static [&'static str]],
-}
-
-const CITED: [Cited; 5] = [
-    Cited {
-        suite: "mdtest",
-        note: "Cited, other hardware, a far S3: TigrisFS' own table (mdtest -b 6 -I 8 -z 4), per second.",
-        columns: &["row", "TigrisFS 64T", "TigrisFS 16T", "JuiceFS + Redis", "Goofys"],
-        rows: &[
-            &["directory creation", "2939", "858", "1536", "26"],
-            &["directory stat", "107342", "119941", "8245", "141250"],
-            &["directory rename", "65", "67", "1290", "6"],
-            &["directory removal", "2233", "607", "1892", "16"],
-            &["file creation", "2504", "890", "1852", "25"],
-            &["file stat", "109301", "108108", "11521", "2232"],
-            &["file read", "7498", "8102", "4891", "3829"],
-            &["file removal", "2070", "614", "1703", "34"],
-            &["tree creation", "3896", "4364", "1667", "25"],
-            &["tree removal", "6866", "7338", "1799", "19"],
-        ],
-    },
-    Cited {
-        suite: "ls-mounts",
-        note: ls::mounts::cited::NOTE,
-        columns: ls::mounts::cited::COLUMNS,
-        rows: ls::mounts::cited::ROWS,
-    },
-    Cited {
-        suite: "dirops-curve",
-        note: dirops::cited::NOTE,
-        columns: dirops::cited::COLUMNS,
-        rows: dirops::cited::ROWS,
-    },
-    Cited {
-        suite: "goofys",
-        note: "Cited, other hardware, a far S3: GeeseFS' raw figures of 2021, medians in ms. Each file was a process of its \
-               own, and the large file had 1000 MiB.",
-        columns: &["", "geesefs", "goofys", "s3fs", "local disk"],
-        rows: &[
-            &["create", "1180", "5180", "14600", "6"],
-            &["remove", "1030", "2830", "3320", "98"],
-            &["create in parallel", "930", "1190", "11800", "21"],
-            &["remove in parallel", "260", "2250", "2710", "22"],
-            &["write", "9130", "7170", "8130", "3150"],
-            &["read", "3560", "4680", "11700", "2980"],
-            &["first byte", "121", "51", "288", "2"],
-            &["ls of 1000", "216", "157", "1770", "12"],
-            &["find of 820", "83", "158", "4480", ""],
-        ],
-    },
-    Cited {
-        suite: "small",
-        note: "Cited, other hardware, a far S3: TigrisFS' own table for 6400 such files, minutes and seconds.",
-        columns: &["", "tigrisfs", "rclone+cache", "rclone", "goofys", "s3fs"],
-        rows: &[
-            &["cp -r", "0:25", "6:20", "7:03", "8:51", "53:30"],
-            &["rm -r", "0:22", "6:16", "6:20", "8:36", "18:26"],
-        ],
-    },
-];
-
-/// Writes `index.html`; its path.
-pub(super) fn write(report: &Path, all: &[Done], mount: bool, now: Timestamp) -> Result<PathBuf, BenchError> {
+/// Writes the page.
+pub(super) fn write(report: &Path, all: &[Done], is_mounted: bool, now: Timestamp) -> Result<(), BenchError> {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
          <title>margay bench</title>\n<style>{STYLE}</style>\n<h1>margay bench</h1>\n"
     );
-    page.push_str(&format!("<p class=\"note\">{}</p>\n<div class=\"table\"><table>\n", date(now)));
-    for (name, value) in machine::facts() {
-        page.push_str(&format!("<tr><td>{name}</td><td class=\"word\">{}</td></tr>\n", escape(&value)));
-    }
-    for (name, facts) in rivals(report, all) {
-        page.push_str(&format!("<tr><td>{}</td><td class=\"word\">{}</td></tr>\n", escape(&name), escape(&facts)));
+    page.push_str(&format!("<p class=\"note\">{}</p>\n<div class=\"table\"><table class=\"facts\">\n", date(now)));
+    let facts = machine::facts().into_iter().map(|(name, value)| (name.to_owned(), value));
+    for (name, value) in facts.chain(rivals(report, all)) {
+        page.push_str(&format!("<tr><td>{}</td><td class=\"word\">{}</td></tr>\n", escape(&name), escape(&value)));
     }
     page.push_str("</table></div>\n<p>Server, clients and suites shared this machine. ");
-    page.push_str(match mount {
-        true => {
-            "<b>plain</b> is a directory of the disk that the data is on, <b>mount</b> a bucket as a directory.</p>\n"
-        }
-        false => "Nothing could be mounted, so directories are shown without the mount.</p>\n",
+    page.push_str(match is_mounted {
+        true => "<b>plain</b> is a directory of the disk that the data is on, <b>mount</b> a bucket as a directory. ",
+        false => "Nothing could be mounted, so directories are shown without the mount. ",
     });
+    page.push_str(
+        "Where several are compared, the small figure is the ratio to the first; how far it spread over the rounds \
+         stands in the files of the suite.</p>\n",
+    );
+    let link = |done: &Done| format!("<a href=\"#{}\">{}</a>", done.step.name, done.step.title);
+    page.push_str(&format!("<p class=\"note\">{}</p>\n", all.iter().map(link).collect::<Vec<_>>().join(" \u{b7} ")));
     for done in all {
         section(&mut page, report, done);
     }
-    let path = report.join("index.html");
-    fs::write(&path, page).map_err(|source| failed(&path, source))?;
-    Ok(path)
+    let path = report.join(FILE);
+    fs::write(&path, page).map_err(BenchError::file(&path))
 }
 
 /// Each rival, and what it says of itself.
@@ -143,33 +88,35 @@ fn facts(rival: &serde_json::Value) -> String {
 fn section(page: &mut String, report: &Path, done: &Done) {
     let Done { step, seconds, failure } = done;
     page.push_str(&format!("<h2 id=\"{0}\">{1}</h2>\n", step.name, step.title));
-    page.push_str(&format!("<p><code>margay {}</code><br>", escape(&step.command())));
-    page.push_str(&format!("<span class=\"note\">took {seconds:.0} s</span></p>\n"));
+    // An option is not broken where a line ends.
+    let command = step.command();
+    let words = command.split(' ').map(|word| format!("<span>{}</span>", escape(word))).collect::<Vec<_>>().join(" ");
+    page.push_str(&format!("<p><code>margay {words}</code><br><span class=\"note\">took {seconds:.0} s</span></p>\n"));
     if let Some(failure) = failure {
         page.push_str(&format!("<p class=\"failed\">failed: {}</p>\n", escape(failure)));
     }
-    let folder = report.join(step.name);
-    for picture in files(&folder, "svg") {
+    for picture in files(&report.join(step.name), "svg") {
         if let Ok(picture) = fs::read_to_string(&picture) {
             page.push_str(&format!("<figure>{picture}</figure>\n"));
         }
     }
     for table in tables(report, step) {
-        add_table(page, table.into_iter(), step.directories);
+        match compared::by_phase(&table) {
+            Some(compared) => add_table(page, "compared", &compared),
+            None => add_table(page, "", &table),
+        }
     }
-    for cited in cited(step.name) {
+    for (name, reason) in record::failures(report, step.name) {
+        page.push_str(&format!("<p class=\"failed\">{} failed: {}</p>\n", escape(&name), escape(&reason)));
+    }
+    for cited in cited::of(step.name) {
         page.push_str(&format!("<p class=\"note\">{}</p>\n", cited.note));
-        let rows = std::iter::once(cited.columns).chain(cited.rows.iter().copied());
-        add_table(page, rows.map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()), false);
+        add_table(page, "", &cited.lines());
     }
 }
 
 pub(super) fn date(now: Timestamp) -> String {
     httpdate::fmt_http_date(std::time::UNIX_EPOCH + std::time::Duration::from_nanos(now.0.max(0) as u64))
-}
-
-pub(super) fn cited(suite: &str) -> impl Iterator<Item = &'static Cited> {
-    CITED.iter().filter(move |cited| cited.suite == suite)
 }
 
 /// What a suite wrote as CSV, the columns first. What it measured second by second is in its pictures; the files have it.
@@ -208,24 +155,25 @@ fn cells(line: &str) -> Vec<String> {
     cells
 }
 
-/// `places`: paths are shown by their last part.
-fn add_table(page: &mut String, rows: impl Iterator<Item = Vec<String>>, places: bool) {
-    page.push_str("<div class=\"table\"><table>\n");
-    for (number, row) in rows.enumerate() {
+/// The first row holds the columns; what follows a line feed in a cell is shown small.
+fn add_table(page: &mut String, class: &str, rows: &[Vec<String>]) {
+    page.push_str(&format!("<div class=\"table\"><table class=\"{class}\">\n"));
+    for (number, row) in rows.iter().enumerate() {
         let tag = if number == 0 { "th" } else { "td" };
-        page.push_str("<tr>");
+        page.push_str(match number {
+            0 => "<thead><tr>",
+            1 => "</thead><tr>",
+            _ => "<tr>",
+        });
         for cell in row {
-            let cell = if places && cell.starts_with('/') { cell.rsplit('/').next().unwrap_or(&cell) } else { &cell };
-            let class = if cell.starts_with(char::is_alphabetic) { " class=\"word\"" } else { "" };
-            page.push_str(&format!("<{tag}{class}>{}</{tag}>", escape(cell)));
+            let (cell, small) = cell.split_once('\n').unwrap_or((cell, ""));
+            let small = if small.is_empty() { String::new() } else { format!("<small>{}</small>", escape(small)) };
+            let word = if class.is_empty() && cell.starts_with(char::is_alphabetic) { " class=\"word\"" } else { "" };
+            page.push_str(&format!("<{tag}{word}>{}{small}</{tag}>", escape(cell)));
         }
         page.push_str("</tr>\n");
     }
     page.push_str("</table></div>\n");
-}
-
-fn escape(text: &str) -> String {
-    quick_xml::escape::escape(text).into_owned()
 }
 
 #[cfg(test)]
@@ -241,18 +189,24 @@ mod tests {
     fn a_page_shows_what_suites_wrote_as_text() {
         let report = tempfile::tempdir().unwrap();
         fs::create_dir(report.path().join("mdtest")).unwrap();
-        fs::write(report.path().join("mdtest/mdtest.csv"), "phase,directory\n<b>,/x/plain\n").unwrap();
+        fs::write(
+            report.path().join("mdtest/mdtest.csv"),
+            "phase,name,median,unit,of the first,spread\n<b>,plain,1,s,1.00,\n<b>,s3fs,2,s,2.00,\n",
+        )
+        .unwrap();
         fs::write(report.path().join("mdtest/mdtest.svg"), "<svg>drawn</svg>").unwrap();
-        let rivals = r#"{"rivals": [{"name": "s3fs", "title": "s3fs-fuse", "version": "V1", "store": "margay"}],
+        let rivals = r#"{"rivals": [{"name": "s3fs", "title": "s3fs-fuse", "version": "V1", "store": "margay", "failure": "it is <gone>"}],
             "absent": [{"name": "minio", "reason": "not on PATH: minio"}]}"#;
         fs::write(report.path().join("mdtest/mdtest.json"), rivals).unwrap();
-        let step = Step { name: "mdtest", title: "mdtest", arguments: vec!["bench".to_owned()], directories: true };
+        let step = Step { name: "mdtest", title: "mdtest", arguments: vec!["bench".to_owned()] };
         let all = [Done { step, seconds: 1.0, failure: Some("a < b".to_owned()) }];
-        let path = write(report.path(), &all, true, Timestamp(0)).unwrap();
-        let page = fs::read_to_string(path).unwrap();
+        write(report.path(), &all, true, Timestamp(0)).unwrap();
+        let page = fs::read_to_string(report.path().join(FILE)).unwrap();
         for shown in [
             "&lt;b&gt;",
-            "<td class=\"word\">plain</td>",
+            "<th>plain</th>",
+            "<td>2<small>2.00</small></td>",
+            "s3fs failed: it is &lt;gone&gt;",
             "<svg>drawn</svg>",
             "a &lt; b",
             "107342",

@@ -1,7 +1,5 @@
 //! Which suites `bench all` runs, with sizes that take some minutes together on two cores.
 
-use std::path::Path;
-
 use super::server::Server;
 use crate::error::BenchError;
 use crate::rivals::{Gives, RivalArgs};
@@ -29,8 +27,6 @@ pub(super) struct Step {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     pub(super) arguments: Vec<String>,
-    /// It measures directories: the plain one and the mount.
-    pub(super) directories: bool,
 }
 
 impl Step {
@@ -51,7 +47,7 @@ pub(super) fn steps(server: &Server, rivals: &RivalArgs, full: bool) -> Result<V
     };
     let alone = |name, title, options: &str| {
         let arguments = format!("bench {options} --endpoint {}", server.endpoint);
-        Step { name, title, arguments: words(&arguments), directories: false }
+        Step { name, title, arguments: words(&arguments) }
     };
     let s3 = |name, title, options: &str, beside_rivals: &str| {
         let beside_rivals = if full { options } else { beside_rivals };
@@ -66,11 +62,10 @@ pub(super) fn steps(server: &Server, rivals: &RivalArgs, full: bool) -> Result<V
     };
     let placed = |name, title, options: &str| {
         let mut arguments = words(&format!("bench {options}"));
-        let places: Vec<&Path> = [Some(&*server.plain), server.mount.as_deref()].into_iter().flatten().collect();
-        for place in places {
-            arguments.extend(["--dir".to_owned(), place.display().to_string()]);
+        for directory in &server.directories {
+            arguments.extend(["--dir".to_owned(), (*directory).to_owned()]);
         }
-        Step { name, title, arguments, directories: true }
+        Step { name, title, arguments }
     };
     let directories = |name, title, options: &str, beside_rivals: &str| {
         let mut step = placed(name, title, if full || file_systems.is_empty() { options } else { beside_rivals });
@@ -114,10 +109,12 @@ pub(super) fn steps(server: &Server, rivals: &RivalArgs, full: bool) -> Result<V
 }
 
 fn listing_through_mounts(server: &Server) -> Option<Step> {
+    if !server.is_mounted() {
+        return None;
+    }
     let mut arguments = words("bench ls --total 20000,100000 --runs 3 --mounts");
-    let mounts = [server.mount.as_ref()?].into_iter().chain(&server.more_mounts);
-    arguments.extend(mounts.map(|mount| mount.display().to_string()));
-    Some(Step { name: "ls-mounts", title: "Listing through mounts", arguments, directories: true })
+    arguments.extend(server.mounts.iter().map(|mount| (*mount).to_owned()));
+    Some(Step { name: "ls-mounts", title: "Listing through mounts", arguments })
 }
 
 fn words(line: &str) -> Vec<String> {
@@ -162,7 +159,7 @@ mod tests {
         assert!(of("load-put").contains("--rival minio "), "{}", of("load-put"));
         assert!(of("ls").contains("--rival minio,s3cmd "), "{}", of("ls"));
         assert!(!of("growth").contains("--rival"), "{}", of("growth"));
-        assert!(of("mdtest").contains("--depth 2"));
+        assert!(of("mdtest").contains("--depth 2 --dir plain --dir mount"), "{}", of("mdtest"));
         assert!(planned(&["--rival", "s3fs", "--full"]).iter().all(|step| !step.command().contains("--depth 2")));
     }
 }

@@ -1,19 +1,19 @@
 //! The run as one file, `run.json`: what the documents of a repository show and cite.
 //!
 //! Why:      tables in documents that are typed by hand drift from what was measured; these are made from one file.
-//! Layout:   date, command, machine, the rivals that were there and those that were not, and of each suite its command, tables
-//!           (first row the columns, all cells as text) and cited figures.
+//! Layout:   date, command, machine, the rivals that were there and those that were not, and of each suite its command, the
+//!           rivals that failed in it, tables (first row the columns, all cells as text) and cited figures.
 //! Not here: pictures, and what was measured second by second: the folders of the suites have them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use margay_env::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::page::{self, Cited};
-use super::{Done, failed, machine};
+use super::{Done, cited, machine, page};
+use crate::cited::Cited;
 use crate::error::BenchError;
 use crate::report;
 
@@ -34,21 +34,24 @@ struct SuiteRecord<'a> {
     command: String,
     seconds: u64,
     failure: Option<String>,
+    /// Rivals that failed, and why.
+    failures: Vec<(String, String)>,
     tables: Vec<Vec<Vec<String>>>,
     cited: Vec<&'static Cited>,
 }
 
-/// Writes `run.json`; its path.
-pub(super) fn write(report: &Path, all: &[Done], now: Timestamp) -> Result<PathBuf, BenchError> {
+/// Writes `run.json`.
+pub(super) fn write(report: &Path, all: &[Done], now: Timestamp) -> Result<(), BenchError> {
     let (rivals, absent) = rivals(report, all);
     let suites = all.iter().map(|done| SuiteRecord {
         name: done.step.name,
         title: done.step.title,
-        command: format!("margay {}", without_folders(done.step.arguments.iter())),
+        command: format!("margay {}", done.step.command()),
         seconds: done.seconds.round() as u64,
         failure: done.failure.as_deref().map(|failure| without_folders(failure.split(' '))),
-        tables: page::tables(report, &done.step).into_iter().map(without_paths).collect(),
-        cited: page::cited(done.step.name).collect(),
+        failures: failures(report, done.step.name),
+        tables: page::tables(report, &done.step),
+        cited: cited::of(done.step.name).collect(),
     });
     let record = Record {
         date: page::date(now),
@@ -59,21 +62,32 @@ pub(super) fn write(report: &Path, all: &[Done], now: Timestamp) -> Result<PathB
         suites: suites.collect(),
     };
     let path = report.join("run.json");
-    fs::write(&path, report::json(&record)).map_err(|source| failed(&path, source))?;
-    Ok(path)
+    fs::write(&path, report::json(&record)).map_err(BenchError::file(&path))
 }
 
 /// The rivals that took part in some suite, and those that took part in none; as the suites' reports tell, each once.
 pub(super) fn rivals(report: &Path, all: &[Done]) -> (Vec<Value>, Vec<Value>) {
     let (mut there, mut absent) = (Vec::new(), Vec::new());
-    for path in all.iter().flat_map(|done| page::files(&report.join(done.step.name), "json")) {
-        let read = fs::read_to_string(path).ok().and_then(|text| serde_json::from_str(&text).ok());
-        let found: Value = read.unwrap_or_default();
+    for found in all.iter().flat_map(|done| reports(report, done.step.name)) {
         add_new(&mut there, &found["rivals"]);
         add_new(&mut absent, &found["absent"]);
     }
     absent.retain(|rival| there.iter().all(|other| other["name"] != rival["name"]));
     (there, absent)
+}
+
+/// The rivals that failed in a suite, and why.
+pub(super) fn failures(report: &Path, suite: &str) -> Vec<(String, String)> {
+    let rivals =
+        reports(report, suite).into_iter().flat_map(|found| found["rivals"].as_array().cloned().unwrap_or_default());
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    rivals.filter_map(|rival| Some((text(&rival["name"])?, text(&rival["failure"])?))).collect()
+}
+
+/// What a suite wrote as JSON.
+fn reports(report: &Path, suite: &str) -> Vec<Value> {
+    let texts = page::files(&report.join(suite), "json").into_iter().filter_map(|path| fs::read_to_string(path).ok());
+    texts.filter_map(|text| serde_json::from_str(&text).ok()).collect()
 }
 
 /// A path by its last part: where a machine keeps its files is nobody's business, and another's differ.
@@ -86,11 +100,6 @@ fn without_folder(word: &str) -> &str {
 
 fn without_folders(words: impl Iterator<Item = impl AsRef<str>>) -> String {
     words.map(|word| without_folder(word.as_ref()).to_owned()).collect::<Vec<_>>().join(" ")
-}
-
-fn without_paths(table: Vec<Vec<String>>) -> Vec<Vec<String>> {
-    let cells = |row: Vec<String>| row.iter().map(|cell| without_folder(cell).to_owned()).collect();
-    table.into_iter().map(cells).collect()
 }
 
 /// What failed in one suite may have gone well in another: only the name tells rivals apart.
@@ -116,15 +125,17 @@ mod tests {
         let report = tempfile::tempdir().unwrap();
         let suite = |name: &'static str| {
             fs::create_dir(report.path().join(name)).unwrap();
-            fs::write(report.path().join(format!("{name}/{name}.csv")), "phase,name\n/x/plain,\"a,b\"\n").unwrap();
+            fs::write(report.path().join(format!("{name}/{name}.csv")), "phase,name\nplain,\"a,b\"\n").unwrap();
             let json = "{\"rivals\": [{\"name\": \"s3fs\", \"version\": \"1\", \"failure\": \"x\"}], \"absent\": []}";
             fs::write(report.path().join(format!("{name}/{name}.json")), json).unwrap();
-            let step = Step { name, title: name, arguments: vec!["bench".to_owned()], directories: true };
+            let step = Step { name, title: name, arguments: vec!["bench".to_owned()] };
             Done { step, seconds: 1.4, failure: None }
         };
-        let path = write(report.path(), &[suite("mdtest"), suite("small")], Timestamp(0)).unwrap();
-        let run: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        write(report.path(), &[suite("mdtest"), suite("small")], Timestamp(0)).unwrap();
+        let run = fs::read_to_string(report.path().join("run.json")).unwrap();
+        let run: Value = serde_json::from_str(&run).unwrap();
         assert_eq!(run["suites"][0]["tables"], serde_json::json!([[["phase", "name"], ["plain", "a,b"]]]));
+        assert_eq!(run["suites"][0]["failures"], serde_json::json!([["s3fs", "x"]]));
         assert_eq!(run["rivals"], serde_json::json!([{"name": "s3fs", "version": "1"}]));
         assert!(
             run["date"].as_str().unwrap().contains("1970") && !run["suites"][0]["cited"].as_array().unwrap().is_empty()

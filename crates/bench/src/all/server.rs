@@ -1,110 +1,125 @@
 //! A server for the benchmark alone, with a bucket mounted when that is allowed.
 //!
-//! Invariants: it ends with its handle, and its mount goes with it.
+//! Invariants: it ends with its handle, and its mounts go with it.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+
+use margay_env::Env;
 
 use crate::error::BenchError;
+use crate::mount_table;
+use crate::rivals::process::{LOOK_STEP, Process};
+use crate::rivals::{ACCESS_KEY, SECRET_KEY};
+use crate::stop::Stop;
 
 const BUCKET: &str = "bench";
-/// Mount points of the bucket, as many as the cited listings through mounts had.
-const MOUNTS: usize = 3;
-/// Keys of a server that listens on this machine only, for as long as the benchmark runs.
-const ACCESS_KEY: &str = "BENCHBENCHBENCHBENCH";
-const SECRET_KEY: &str = "bench/secret+bench/secret+bench/secret+b";
+/// A directory on the file system that the data is on, and the bucket as one; below the work directory.
+const PLAIN: &str = "plain";
+const MOUNT: &str = "mount";
+/// The same bucket once more: with `mount` as many mount points as the cited listings through mounts had.
+const MORE_MOUNTS: [&str; 2] = ["mount-2", "mount-3"];
 
 #[derive(Debug)]
 pub(super) struct Server {
-    child: Option<Child>,
     pub(super) endpoint: String,
-    /// A directory on the file system that the data is on.
-    pub(super) plain: PathBuf,
-    /// A bucket as a directory.
-    pub(super) mount: Option<PathBuf>,
-    /// The same bucket as other directories.
-    pub(super) more_mounts: Vec<PathBuf>,
+    /// Directories to measure, as they are called in the work directory: the plain one, and the mount when there is one.
+    pub(super) directories: Vec<&'static str>,
+    /// All mount points of the bucket.
+    pub(super) mounts: Vec<&'static str>,
+    /// None in tests.
+    running: Option<(Env, Process)>,
 }
 
 impl Server {
-    pub(super) fn start(work: &Path) -> Result<Server, BenchError> {
-        let (plain, mount) = (work.join("plain"), work.join("mount"));
-        let more_mounts: Vec<PathBuf> = (2..=MOUNTS).map(|number| work.join(format!("mount-{number}"))).collect();
-        for folder in [&plain, &mount].into_iter().chain(&more_mounts) {
-            fs::create_dir(folder).map_err(|source| super::failed(folder, source))?;
+    /// Starts one whose data is in `work`, where suites are run.
+    pub(super) fn start(env: &Env, work: &Path, stop: &Stop) -> Result<Server, BenchError> {
+        let mount_points = || std::iter::once(MOUNT).chain(MORE_MOUNTS);
+        for folder in std::iter::once(PLAIN).chain(mount_points()) {
+            let folder = work.join(folder);
+            fs::create_dir(&folder).map_err(BenchError::file(&folder))?;
         }
-        let log_path = work.join("server.log");
-        let log = fs::File::create(&log_path).map_err(|source| super::failed(&log_path, source))?;
-        let mut command = program()?;
-        command.args(["serve", "--address", "127.0.0.1:0", "--admin-address", "off", "--data"]).arg(work.join("data"));
-        for folder in std::iter::once(&mount).chain(&more_mounts) {
-            command.arg("--mount").arg(format!("{BUCKET}={}", folder.display()));
+        let program = program()?;
+        let mut run: Vec<String> =
+            [&program, "serve", "--address", "127.0.0.1:0", "--admin-address", "off", "--data", "data"]
+                .map(str::to_owned)
+                .to_vec();
+        for folder in mount_points() {
+            run.extend(["--mount".to_owned(), format!("{BUCKET}={}", work.join(folder).display())]);
         }
-        let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
-        let mut child = started.map_err(|source| super::failed(work, source))?;
-        let screen = child.stdout.take();
-        let mut server = Server { child: Some(child), endpoint: String::new(), plain, mount: None, more_mounts };
-        for line in screen.into_iter().flat_map(|screen| BufReader::new(screen).lines()).map_while(Result::ok) {
-            if let Some(rest) = line.trim_start().strip_prefix("S3 ") {
-                server.endpoint = rest.split_whitespace().next().unwrap_or_default().to_owned();
+        let log = work.join("server.log");
+        let process =
+            Process::start(&run, &keys(), work, log.clone()).map_err(BenchError::file(Path::new(&program)))?;
+        let mut server = Server {
+            endpoint: String::new(),
+            directories: vec![PLAIN],
+            mounts: Vec::new(),
+            running: Some((env.clone(), process)),
+        };
+        server.endpoint = server.wait(&log, stop)?;
+        match mount_table::is_mounted(&work.join(MOUNT)) {
+            true => {
+                server.directories.push(MOUNT);
+                server.mounts = mount_points().collect();
             }
-            if line.contains("Ctrl-C") {
-                break;
-            }
-        }
-        if server.endpoint.is_empty() {
-            let said = fs::read_to_string(&log_path).unwrap_or_default();
-            let said = said.lines().last().unwrap_or("it said nothing").to_owned();
-            return Err(BenchError::Usage(format!("the server of the benchmark does not start: {said}")));
-        }
-        let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
-        match device(&mount).is_some_and(|found| Some(found) != device(work)) {
-            true => server.mount = Some(mount),
             false => eprintln!("no mount here (`margay mount` says why): directories are shown without it"),
         }
         Ok(server)
     }
 
-    pub(super) fn stop(mut self) {
-        self.end();
+    /// Waits until it takes requests; its address.
+    fn wait(&mut self, log: &Path, stop: &Stop) -> Result<String, BenchError> {
+        loop {
+            stop.check()?;
+            let said = fs::read_to_string(log).unwrap_or_default();
+            if said.lines().any(|line| line.contains("Ctrl-C")) {
+                let endpoint =
+                    said.lines().find_map(|line| line.trim_start().strip_prefix("S3 ")?.split_whitespace().next());
+                return endpoint.map(str::to_owned).ok_or_else(|| {
+                    BenchError::Rival("the server of the benchmark does not say where it listens".to_owned())
+                });
+            }
+            if let Some((_, process)) = &mut self.running
+                && let Some(status) = process.ended()
+            {
+                return Err(BenchError::Rival(format!("the server of the benchmark: {}", process.told(status))));
+            }
+            std::thread::sleep(LOOK_STEP);
+        }
     }
 
-    fn end(&mut self) {
-        let Some(mut child) = self.child.take() else { return };
-        super::interrupt(child.id());
-        // Waiting fails only for a child that was waited for.
-        let _ = child.wait();
+    pub(super) fn is_mounted(&self) -> bool {
+        !self.mounts.is_empty()
     }
 
     #[cfg(test)]
     pub(super) fn nowhere() -> Server {
         Server {
-            child: None,
             endpoint: "http://127.0.0.1:1".to_owned(),
-            plain: PathBuf::from("/plain"),
-            mount: Some(PathBuf::from("/mount")),
-            more_mounts: vec![PathBuf::from("/mount-2")],
+            directories: vec![PLAIN, MOUNT],
+            mounts: vec![MOUNT, MORE_MOUNTS[0]],
+            running: None,
         }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.end();
+        if let Some((env, process)) = &mut self.running {
+            process.end(env);
+        }
     }
 }
 
-/// This program, with the keys of the server.
-pub(super) fn program() -> Result<Command, BenchError> {
-    let path = std::env::current_exe().map_err(|source| super::failed(Path::new("this program"), source))?;
-    let mut command = Command::new(path);
-    let theirs = |name: &str| name.starts_with("MARGAY_") || name.starts_with("AWS_");
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(theirs)) {
-        command.env_remove(name);
-    }
-    command.env("MARGAY_ACCESS_KEY", ACCESS_KEY).env("MARGAY_SECRET_KEY", SECRET_KEY);
-    Ok(command)
+/// The path of this program.
+pub(super) fn program() -> Result<String, BenchError> {
+    let path = std::env::current_exe().map_err(BenchError::file(Path::new("this program")))?;
+    Ok(path.display().to_string())
+}
+
+/// The variables that name the keys of the server.
+pub(super) fn keys() -> BTreeMap<String, String> {
+    let keys = [("MARGAY_ACCESS_KEY", ACCESS_KEY), ("MARGAY_SECRET_KEY", SECRET_KEY)];
+    keys.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }

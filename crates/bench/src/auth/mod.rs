@@ -25,11 +25,13 @@ pub use case::Case;
 
 use crate::comparison::{MILLISECONDS, PER_SECOND};
 use crate::error::BenchError;
-use crate::frame::{self, Report};
+use crate::frame::{self, ServerReport};
 use crate::payload::Payload;
 use crate::progress::Progress;
+use crate::report::Report;
 use crate::scratch::Scratch;
 use crate::target::Credentials;
+use crate::threads;
 use crate::windows::Window;
 
 use bodies::Bodies;
@@ -63,8 +65,6 @@ pub struct AuthReport {
 }
 
 impl Report for AuthReport {
-    const NAME: &'static str = "auth";
-
     fn text(&self) -> String {
         show::text(self)
     }
@@ -72,6 +72,10 @@ impl Report for AuthReport {
     fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
         show::write_files(self, env, directory)
     }
+}
+
+impl ServerReport for AuthReport {
+    const NAME: &'static str = "auth";
 
     fn title(&self) -> String {
         show::title(self)
@@ -101,11 +105,6 @@ pub fn run(args: &AuthArgs, found: Option<Credentials>) -> Result<(), BenchError
     frame::run(&args.frame, found, async |scratch: &Scratch| measure(args, scratch).await).map(drop)
 }
 
-fn threads(args: &AuthArgs) -> u64 {
-    let half = || std::thread::available_parallelism().map_or(1, |count| count.get() as u64 / 2);
-    args.threads.unwrap_or_else(half).clamp(1, args.connections)
-}
-
 async fn measure(args: &AuthArgs, scratch: &Scratch) -> Result<AuthReport, BenchError> {
     let bodies = Arc::new(Bodies::new(args.size, args.keys, args.seed));
     if args.cases.iter().any(|case| matches!(case, Case::Unsigned | Case::GetUnsigned)) {
@@ -126,7 +125,7 @@ async fn measure(args: &AuthArgs, scratch: &Scratch) -> Result<AuthReport, Bench
     Ok(AuthReport {
         endpoint: scratch.target().url(),
         connections: args.connections,
-        threads: threads(args),
+        threads: threads::count(args.threads, args.connections),
         keys: args.keys,
         size_bytes_min: args.size.least,
         size_bytes_max: args.size.most,
@@ -177,12 +176,10 @@ async fn measure_case(
     };
     let mut samples = Samples::default();
     if refused.is_none() {
-        let count = threads(args);
-        let connections = |thread| (thread..args.connections).step_by(count as usize).count();
-        let started: Result<Vec<_>, BenchError> =
-            (0..count).map(|thread| start_thread(Arc::clone(&job), connections(thread))).collect();
-        for finished in started? {
-            samples.merge(finished.await.expect("a thread ends by sending what it saw"));
+        let work = |numbers: Vec<u64>| connections(Arc::clone(&job), numbers.len());
+        let threads = threads::count(args.threads, args.connections);
+        for seen in threads::run(threads, args.connections, work).await? {
+            samples.merge(seen);
         }
     }
     let total = samples.whole();
@@ -197,24 +194,15 @@ async fn measure_case(
     })
 }
 
-/// Starts a thread with its own runtime that drives so many connections.
-fn start_thread(job: Arc<Job>, connections: usize) -> Result<tokio::sync::oneshot::Receiver<Samples>, BenchError> {
-    let runtime = crate::runtime()?;
-    let (sender, receiver) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
-        let samples = runtime.block_on(async {
-            let mut workers = tokio::task::JoinSet::new();
-            for _ in 0..connections {
-                workers.spawn(worker::run(Arc::clone(&job)));
-            }
-            let mut samples = Samples::default();
-            while let Some(ended) = workers.join_next().await {
-                samples.merge(ended.expect("a worker counts its errors and does not panic"));
-            }
-            samples
-        });
-        // Nobody waits for the samples of a run that was given up.
-        let _ = sender.send(samples);
-    });
-    Ok(receiver)
+/// So many connections at work on one thread; what they saw.
+async fn connections(job: Arc<Job>, count: usize) -> Samples {
+    let mut workers = tokio::task::JoinSet::new();
+    for _ in 0..count {
+        workers.spawn(worker::run(Arc::clone(&job)));
+    }
+    let mut samples = Samples::default();
+    while let Some(ended) = workers.join_next().await {
+        samples.merge(ended.expect("a worker counts its errors and does not panic"));
+    }
+    samples
 }

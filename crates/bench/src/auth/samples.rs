@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::summary::ms;
+use crate::summary::{ms, percentile};
 use crate::windows::Window;
 
 #[derive(Clone, Copy, Debug)]
@@ -98,11 +98,7 @@ fn window(elapsed_us: u64, window_us: u64, mut latencies: Vec<u64>, failed: u64)
     latencies.sort_unstable();
     let count = latencies.len();
     let to_ms = |us: u64| ms(Duration::from_micros(us));
-    // The smallest latency that this share of all requests did not exceed.
-    let at = |per_mille: usize| {
-        let rank = (count * per_mille).div_ceil(1000).max(1);
-        latencies.get(rank - 1).map_or(0.0, |&us| to_ms(us))
-    };
+    let at = |per_mille: usize| percentile(&latencies, per_mille).map_or(0.0, |&us| to_ms(us));
     let window_seconds = window_us as f64 / 1e6;
     let sum: u64 = latencies.iter().sum();
     Window {

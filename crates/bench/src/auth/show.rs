@@ -33,9 +33,8 @@ fn cases(report: &AuthReport) -> Table {
 /// What was done.
 pub(super) fn title(report: &AuthReport) -> String {
     let AuthReport { connections, threads, keys, size_bytes_min, size_bytes_max, .. } = report;
-    format!(
-        "{connections} connections on {threads} threads, {keys} objects of {size_bytes_min} to {size_bytes_max} bytes"
-    )
+    let threads = crate::threads::named(*threads);
+    format!("{connections} connections on {threads}, {keys} objects of {size_bytes_min} to {size_bytes_max} bytes")
 }
 
 pub(super) fn text(report: &AuthReport) -> String {

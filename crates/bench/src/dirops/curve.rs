@@ -203,17 +203,17 @@ impl Curve<'_> {
     }
 
     fn point(&self, root: &Path, files: u64, lines: &mut [Line; 5]) -> Result<(), BenchError> {
-        let failed = |source| BenchError::File { path: root.display().to_string(), source };
+        let failed = BenchError::file(root);
         for (create, delete) in Operation::PASSES {
             if lines[create as usize].is_over(files) {
                 continue;
             }
-            fs::create_dir(root).map_err(failed)?;
+            fs::create_dir(root).map_err(&failed)?;
             let outcome = self.run(root, files, create, lines).and_then(|done| {
                 let whole = done == files && !lines[delete as usize].is_over(files);
                 if whole { self.run(root, files, delete, lines).map(drop) } else { Ok(()) }
             });
-            let removed = fs::remove_dir_all(root).map_err(failed);
+            let removed = fs::remove_dir_all(root).map_err(&failed);
             outcome.and(removed)?;
         }
         Ok(())
@@ -221,13 +221,13 @@ impl Curve<'_> {
 
     /// Times an operation until its end or the limit; the number of files done.
     fn run(&self, folder: &Path, files: u64, operation: Operation, lines: &mut [Line; 5]) -> Result<u64, BenchError> {
-        let failed = |source| BenchError::File { path: folder.display().to_string(), source };
+        let failed = BenchError::file(folder);
         let (numbers, mut done) = (operation.numbers(files), 0);
         let line = &mut lines[operation as usize];
         let progress = Progress::new(self.env, format!("{}: {}", line.place, operation.name()), files);
         let began = self.env.clock.monotonic();
         for number in numbers {
-            operation.run(&folder.join(name(number))).map_err(failed)?;
+            operation.run(&folder.join(name(number))).map_err(&failed)?;
             done += 1;
             if done % LOOK_EACH == 0 {
                 self.stop.check()?;
@@ -238,7 +238,7 @@ impl Curve<'_> {
             }
         }
         if self.sync {
-            File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(&failed)?;
         }
         let took = self.env.clock.monotonic() - began;
         line.add(files, done, took.as_secs_f64());

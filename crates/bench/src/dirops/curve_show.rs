@@ -5,12 +5,12 @@ use std::path::Path;
 use margay_env::Env;
 use serde::Serialize;
 
-use super::cited;
+use super::cited::EXT2_2001;
 use super::curve::{Line, Operation, Point};
 use crate::comparison::{self, RivalFacts};
 use crate::error::BenchError;
 use crate::log_chart::{Mark, Panel, Picture};
-use crate::report;
+use crate::report::{self, Report};
 use crate::rivals::Absent;
 use crate::summary::Table;
 
@@ -28,8 +28,8 @@ pub(super) struct CurveReport {
     pub(super) lines: Vec<Line>,
 }
 
-impl CurveReport {
-    pub(super) fn text(&self) -> String {
+impl Report for CurveReport {
+    fn text(&self) -> String {
         let sync = if self.sync { ", with fsync" } else { "" };
         let mut out = format!("margay bench dirops --points: medians of {}{sync}\n\n", self.rounds);
         out.push_str(&self.table().text());
@@ -37,13 +37,11 @@ impl CurveReport {
             out.push_str(&format!("\ncut: not all files were done after {} s\n", self.limit_s));
         }
         out.push_str(&comparison::who(&self.rivals, &self.absent));
-        let mut cited = Table::new(cited::COLUMNS);
-        cited::ROWS.iter().for_each(|row| cited.row(row.iter().map(|cell| (*cell).to_owned()).collect()));
-        out.push_str(&format!("\n{}\n{}", cited::NOTE, cited.text()));
+        out.push_str(&EXT2_2001.text());
         out
     }
 
-    pub(super) fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
+    fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
         let files = [
             ("curve.json", report::json(self)),
             ("curve.csv", self.table().csv()),
@@ -51,7 +49,9 @@ impl CurveReport {
         ];
         report::write_files(env, directory, &files)
     }
+}
 
+impl CurveReport {
     fn table(&self) -> Table {
         let mut table = Table::new(&["operation", "place", "files", "us each", "seconds", "cut after"]);
         for (operation, line) in self.by_operation() {

@@ -17,7 +17,6 @@ use margay_env::Env;
 
 use crate::comparison::RivalFacts;
 use crate::error::BenchError;
-use crate::report;
 use crate::rivals::{self, RivalArgs, Rivals};
 use crate::side_by_side::{self, SideBySideArgs, Suite};
 use crate::stop::Stop;
@@ -67,26 +66,19 @@ pub fn run(args: &DiropsArgs) -> Result<(), BenchError> {
             title: format!("{} files a client{sync}", args.files),
             clients: &args.clients,
             round: &|round, clients| {
-                Work { root: round.root.to_owned(), files: args.files, clients, sync: args.sync }.run(round)
+                let (root, stop) = (round.root.to_owned(), round.stop.clone());
+                Work { root, files: args.files, clients, sync: args.sync, stop }.run(round)
             },
         },
     )
 }
 
 fn run_curve(args: &DiropsArgs) -> Result<(), BenchError> {
-    let SideBySideArgs { json, report, .. } = &args.side_by_side;
     let env = Env::real();
     let curve = side_by_side::with_rivals(&args.side_by_side, &env, |rivals, name, stop| {
         measure_curve(args, rivals, &env, name, stop)
     })?;
-    match json {
-        true => report::print_json(&curve),
-        false => print!("{}", curve.text()),
-    }
-    match report {
-        Some(directory) => curve.write_files(&env, directory),
-        None => Ok(()),
-    }
+    args.side_by_side.output.show(&env, &curve)
 }
 
 fn measure_curve(

@@ -1,6 +1,6 @@
 //! The orders in which the files of a directory are gone through.
 
-use margay_env::sim::SimRandom;
+use crate::random::Rng;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
@@ -20,7 +20,7 @@ impl Order {
             Order::Forward => {}
             Order::Reverse => numbers.reverse(),
             Order::Random { seed } => {
-                let random = SimRandom::new(seed);
+                let mut random = Rng::new(seed);
                 for last in (1..numbers.len()).rev() {
                     numbers.swap(last, random.below(last as u64 + 1) as usize);
                 }

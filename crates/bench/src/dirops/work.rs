@@ -12,7 +12,9 @@ use margay_env::Clock;
 
 use super::order::Order;
 use crate::error::BenchError;
+use crate::listing;
 use crate::side_by_side::Round;
+use crate::stop::Stop;
 
 /// Renames of a full directory in one round.
 const RENAMES: u64 = 2000;
@@ -25,6 +27,8 @@ pub(super) struct Work {
     pub(super) files: u64,
     pub(super) clients: usize,
     pub(super) sync: bool,
+    /// Looked at before each file: a phase of millions takes minutes.
+    pub(super) stop: Stop,
 }
 
 impl Work {
@@ -63,6 +67,7 @@ impl Work {
     fn create(&self, client: usize) -> io::Result<()> {
         let folder = self.folder(client);
         for number in 0..self.files {
+            self.stop.go_on()?;
             OpenOptions::new().write(true).create_new(true).open(folder.join(name(number)))?;
         }
         self.end(&folder)
@@ -70,19 +75,14 @@ impl Work {
 
     fn stat(&self, client: usize) -> io::Result<()> {
         let folder = self.folder(client);
-        (0..self.files).try_for_each(|number| fs::symlink_metadata(folder.join(name(number))).map(drop))
+        (0..self.files).try_for_each(|number| {
+            self.stop.go_on()?;
+            fs::symlink_metadata(folder.join(name(number))).map(drop)
+        })
     }
 
     fn list(&self, client: usize, long: bool) -> io::Result<()> {
-        let mut lines = 0;
-        for line in fs::read_dir(self.folder(client))? {
-            let line = line?;
-            if long {
-                line.metadata()?;
-            }
-            lines += 1;
-        }
-        if lines == self.files { Ok(()) } else { Err(io::Error::other(format!("{lines} files are listed"))) }
+        listing::list(&self.folder(client), self.files, long)
     }
 
     /// How many there were.
@@ -90,6 +90,7 @@ impl Work {
         let (one, other) = (self.folder(client), self.root.join(format!("moved-{client}")));
         let (began, mut renames) = (clock.monotonic(), 0);
         while renames < RENAMES && clock.monotonic() - began < RENAME_TIME {
+            self.stop.go_on()?;
             fs::rename(&one, &other)?;
             fs::rename(&other, &one)?;
             renames += 2;
@@ -100,7 +101,10 @@ impl Work {
 
     fn delete(&self, client: usize, numbers: &[u64]) -> io::Result<()> {
         let folder = self.folder(client);
-        numbers.iter().try_for_each(|number| fs::remove_file(folder.join(name(*number))))?;
+        numbers.iter().try_for_each(|number| {
+            self.stop.go_on()?;
+            fs::remove_file(folder.join(name(*number)))
+        })?;
         self.end(&folder)
     }
 }
@@ -120,7 +124,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("x");
         let run = |round: &mut Round<'_>, clients| {
-            Work { root: round.root.to_owned(), files: 20, clients, sync: true }.run(round)
+            let (root, stop) = (round.root.to_owned(), round.stop.clone());
+            Work { root, files: 20, clients, sync: true, stop }.run(round)
         };
         let suite = Suite { name: "dirops", title: String::new(), clients: &[2], round: &run };
         let figures = try_round(&root, &suite, 2).unwrap();

@@ -18,22 +18,22 @@ pub(super) fn measure(
     jobs: usize,
 ) -> Result<(), BenchError> {
     let (folder, stop) = (&round.root.join("files"), round.stop);
-    super::untimed(round, || fs::create_dir(folder))?;
+    round.timed(|| fs::create_dir(folder))?;
     super::timed(round, create, || {
         share(files, jobs, &|number| {
-            super::go_on(stop)?;
+            stop.go_on()?;
             fs::write(path(folder, number), format!("{number}\n"))
         })?;
         File::open(folder)?.sync_all()
     })?;
     super::timed(round, remove, || {
         share(files, jobs, &|number| {
-            super::go_on(stop)?;
+            stop.go_on()?;
             fs::remove_file(path(folder, number))
         })?;
         File::open(folder)?.sync_all()
     })?;
-    super::untimed(round, || fs::remove_dir(folder)).map(drop)
+    round.timed(|| fs::remove_dir(folder)).map(drop)
 }
 
 fn path(folder: &Path, number: u64) -> PathBuf {

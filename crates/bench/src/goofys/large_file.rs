@@ -40,7 +40,7 @@ pub(super) fn measure(round: &mut Round<'_>, bytes: u64, cold: bool) -> Result<(
         let mut first = Vec::with_capacity(FIRST_BYTES);
         File::open(path)?.take(FIRST_BYTES as u64).read_to_end(&mut first).map(drop)
     })?;
-    super::untimed(round, || fs::remove_file(path)).map(drop)
+    round.timed(|| fs::remove_file(path)).map(drop)
 }
 
 /// Writes bytes that nothing can compress, to the disk: without its fsync a local file system would not write at all.
@@ -49,7 +49,7 @@ fn write(path: &Path, bytes: u64, stop: &Stop) -> io::Result<Checksum> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     let (mut piece, mut left) = (vec![0; PIECE_BYTES], bytes);
     while left > 0 {
-        super::go_on(stop)?;
+        stop.go_on()?;
         piece.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random.next().to_le_bytes()));
         let piece = &piece[..left.min(PIECE_BYTES as u64) as usize];
         checksum.update(piece);
@@ -63,7 +63,7 @@ fn write(path: &Path, bytes: u64, stop: &Stop) -> io::Result<Checksum> {
 fn read(path: &Path, stop: &Stop) -> io::Result<Checksum> {
     let (mut file, mut piece, mut checksum) = (File::open(path)?, vec![0; PIECE_BYTES], Md5::new());
     loop {
-        super::go_on(stop)?;
+        stop.go_on()?;
         match file.read(&mut piece)? {
             0 => return Ok(checksum.finalize().into()),
             count => checksum.update(&piece[..count]),

@@ -12,13 +12,11 @@ mod listing;
 
 use std::borrow::Cow;
 use std::io;
-use std::time::Duration;
 
 use crate::error::BenchError;
 use crate::kernel_caches;
 use crate::load::byte_count;
 use crate::side_by_side::{self, MILLISECONDS, Round, SideBySideArgs, Suite};
-use crate::stop::Stop;
 use crate::summary::ms;
 
 /// The most files of one listing, and of the tree: both are made one by one before they are measured.
@@ -75,38 +73,28 @@ fn all_phases(args: &GoofysArgs, cold: bool, round: &mut Round<'_>) -> Result<()
     create::measure(round, "create", "remove", args.files, 1)?;
     create::measure(round, "create in parallel", "remove in parallel", args.files, args.jobs)?;
     large_file::measure(round, args.size, cold)?;
+    // What is listed stays until the end of the round: mounts of buckets need time to remove it.
     for files in &args.ls {
         listing::ls(round, *files, cold)?;
     }
     listing::find(round, args.fan_out, cold)
 }
 
-/// Adds how long a step takes; one that [`go_on`] ended is the end of the run.
+/// Adds how long a step takes.
 fn timed(
     round: &mut Round<'_>,
     phase: impl Into<Cow<'static, str>>,
     step: impl FnOnce() -> io::Result<()>,
 ) -> Result<(), BenchError> {
-    let took = untimed(round, step)?;
+    let took = round.timed(step)?;
     round.add(phase, MILLISECONDS, ms(took));
     Ok(())
-}
-
-/// As [`timed`], for what is not shown.
-fn untimed(round: &Round<'_>, step: impl FnOnce() -> io::Result<()>) -> Result<Duration, BenchError> {
-    let took = round.timed(step);
-    round.stop.check().and(took)
-}
-
-/// An error when it is time to stop, for steps that take long.
-fn go_on(stop: &Stop) -> io::Result<()> {
-    if stop.is_set() { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
 }
 
 /// Empties the kernel's caches before a phase that is to be cold, outside its time.
 fn chill(round: &Round<'_>, cold: bool) -> Result<(), BenchError> {
     if cold {
-        untimed(round, kernel_caches::drop_all)?;
+        round.timed(kernel_caches::drop_all)?;
     }
     Ok(())
 }

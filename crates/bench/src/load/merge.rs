@@ -13,7 +13,7 @@ use super::log::Log;
 use super::show;
 use super::stats::{FailureRow, Grid, OperationRow, Stats, Timeline};
 use crate::error::BenchError;
-use crate::report;
+use crate::report::{self, OutputArgs, Report};
 
 /// The largest log that is read, in bytes.
 const LOG_BYTES_MAX: u64 = 256 << 20;
@@ -29,12 +29,8 @@ pub struct MergeArgs {
     /// Logs that `margay bench load --report` wrote, with the same interval
     #[arg(value_name = "LOG", required = true)]
     pub logs: Vec<PathBuf>,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Also write load.hlog, JSON, CSV and SVG files into this directory
-    #[arg(long, value_name = "DIR")]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 #[derive(Debug, Serialize)]
@@ -45,6 +41,22 @@ struct MergeReport {
     operations: Vec<OperationRow>,
     failures: Vec<FailureRow>,
     timelines: Vec<Timeline>,
+    #[serde(skip)]
+    log: Log,
+}
+
+impl Report for MergeReport {
+    fn text(&self) -> String {
+        let tables = show::tables(&self.operations, &self.failures);
+        format!("{} loads as one, {} s\n\n{tables}", self.logs.len(), self.seconds)
+    }
+
+    fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
+        let mut files = show::files(&self.operations, &self.failures, &self.timelines);
+        files.push(("load.json", report::json(self)));
+        files.push(("load.hlog", self.log.write()));
+        report::write_files(env, directory, &files)
+    }
 }
 
 /// Reads the logs, and shows them as one.
@@ -59,25 +71,16 @@ pub fn run(args: &MergeArgs) -> Result<(), BenchError> {
         operations: stats.rows(),
         failures: stats.failures(),
         timelines: stats.timelines(),
+        log: merged,
     };
-    if args.json {
-        report::print_json(&report);
-    } else {
-        println!("{} loads as one, {} s\n", report.logs.len(), report.seconds);
-        print!("{}", show::tables(&report.operations, &report.failures));
-    }
-    let Some(directory) = &args.report else { return Ok(()) };
-    let mut files = show::files(&report.operations, &report.failures, &report.timelines);
-    files.push(("load.json", report::json(&report)));
-    files.push(("load.hlog", merged.write()));
-    report::write_files(&env, directory, &files)
+    args.output.show(&env, &report)
 }
 
 fn read(env: &Env, path: &Path) -> Result<Log, BenchError> {
-    let failed = |source| BenchError::File { path: path.display().to_string(), source };
+    let failed = BenchError::file(path);
     let wrong = |reason: String| BenchError::Usage(format!("{}: {reason}", path.display()));
-    let file = env.disk.open(path, OpenMode::Read).map_err(failed)?;
-    let length = file.len().map_err(failed)?;
+    let file = env.disk.open(path, OpenMode::Read).map_err(&failed)?;
+    let length = file.len().map_err(&failed)?;
     if length > LOG_BYTES_MAX {
         return Err(wrong(format!("larger than {} MiB", LOG_BYTES_MAX >> 20)));
     }

@@ -38,10 +38,12 @@ pub use stats::{FailureRow, OperationRow, Timeline};
 
 use crate::comparison::{MILLISECONDS, PER_SECOND};
 use crate::error::BenchError;
-use crate::frame::{self, Report};
+use crate::frame::{self, ServerReport};
 use crate::progress::Progress;
+use crate::report::Report;
 use crate::scratch::Scratch;
 use crate::target::Credentials;
+use crate::threads;
 
 use content::Content;
 use log::Log;
@@ -79,8 +81,6 @@ pub struct LoadReport {
 }
 
 impl Report for LoadReport {
-    const NAME: &'static str = "load";
-
     fn text(&self) -> String {
         show::text(self)
     }
@@ -88,6 +88,10 @@ impl Report for LoadReport {
     fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
         show::write_files(self, &self.log, env, directory)
     }
+}
+
+impl ServerReport for LoadReport {
+    const NAME: &'static str = "load";
 
     fn title(&self) -> String {
         show::title(self)
@@ -117,11 +121,6 @@ pub fn run(args: &LoadArgs, found: Option<Credentials>) -> Result<(), BenchError
     let interval = Duration::from_secs(interval);
     frame::run(&args.frame, found, async |scratch: &Scratch| measure(args, &workload, interval, scratch).await)
         .map(drop)
-}
-
-fn threads(args: &LoadArgs, workload: &Workload) -> u64 {
-    let half = || std::thread::available_parallelism().map_or(1, |count| count.get() as u64 / 2);
-    args.threads.unwrap_or_else(half).clamp(1, workload.connections)
 }
 
 fn plan(args: &LoadArgs, workload: &Workload, scratch: &Scratch, content: Content, begin: Duration) -> Job {
@@ -171,21 +170,17 @@ async fn measure(
     let (begin, started) = (env.clock.monotonic() + wait, env.clock.now());
     let started_ms = started.0.max(0) as u64 / 1_000_000 + wait.as_millis() as u64;
     let job = Arc::new(plan(args, workload, scratch, content, begin));
-    let threads = threads(args, workload);
+    let threads = threads::count(args.threads, workload.connections);
     let grid = Grid { interval, measured: job.measured };
-    let mut running = Vec::new();
-    for thread in 0..threads {
-        let numbers = (thread..workload.connections).step_by(threads as usize).collect();
-        running.push(start_thread(Arc::clone(&job), grid, numbers)?);
-    }
     if let Some(pacer) = job.pacer.clone() {
         let (job, workers) = (Arc::clone(&job), workload.connections as usize);
         std::thread::spawn(move || pacer.run(&*job.clock, &job.stop, workers));
     }
     let mut stats = Stats::new(grid);
     let ticking = tick(env, args.warmup_seconds + args.seconds);
-    for finished in running {
-        stats.merge(&finished.await.expect("a load thread ends by sending its counts"));
+    let work = |numbers| connections(Arc::clone(&job), grid, numbers);
+    for counted in threads::run(threads, workload.connections, work).await? {
+        stats.merge(&counted);
     }
     ticking.abort();
     scratch.stop().check()?;
@@ -225,28 +220,15 @@ fn tick(env: &Env, seconds: u64) -> tokio::task::JoinHandle<()> {
     })
 }
 
-/// Starts a thread with its own runtime that drives the connections with these numbers.
-fn start_thread(
-    job: Arc<Job>,
-    grid: Grid,
-    numbers: Vec<u64>,
-) -> Result<tokio::sync::oneshot::Receiver<Stats>, BenchError> {
-    let runtime = crate::runtime()?;
-    let (sender, receiver) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
-        let stats = Arc::new(Mutex::new(Stats::new(grid)));
-        runtime.block_on(async {
-            let mut workers = tokio::task::JoinSet::new();
-            for number in numbers {
-                workers.spawn(worker::run(Arc::clone(&job), number, Arc::clone(&stats)));
-            }
-            while let Some(ended) = workers.join_next().await {
-                ended.expect("a worker counts its errors and does not panic");
-            }
-        });
-        let counted = stats.lock().expect("no holder panics").clone();
-        // Nobody waits for the counts of a run that was given up.
-        let _ = sender.send(counted);
-    });
-    Ok(receiver)
+/// The connections with these numbers at work on one thread; what they counted.
+async fn connections(job: Arc<Job>, grid: Grid, numbers: Vec<u64>) -> Stats {
+    let stats = Arc::new(Mutex::new(Stats::new(grid)));
+    let mut workers = tokio::task::JoinSet::new();
+    for number in numbers {
+        workers.spawn(worker::run(Arc::clone(&job), number, Arc::clone(&stats)));
+    }
+    while let Some(ended) = workers.join_next().await {
+        ended.expect("a worker counts its errors and does not panic");
+    }
+    stats.lock().expect("no holder panics").clone()
 }

@@ -73,7 +73,8 @@ pub(super) fn title(report: &LoadReport) -> String {
         0 => "new keys".to_owned(),
         keys => format!("{} over {keys} keys", report.distribution),
     };
-    format!("{connections} connections on {threads} threads, {seconds} s, {mix} of {sizes} bytes, {which}")
+    let threads = crate::threads::named(*threads);
+    format!("{connections} connections on {threads}, {seconds} s, {mix} of {sizes} bytes, {which}")
 }
 
 /// The whole report for a terminal.

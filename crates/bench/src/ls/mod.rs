@@ -19,7 +19,8 @@ use serde::Serialize;
 
 use crate::comparison::{MILLISECONDS, SECONDS};
 use crate::error::BenchError;
-use crate::frame::{self, FrameArgs, Report};
+use crate::frame::{self, FrameArgs, ServerReport};
+use crate::report::Report;
 use crate::rivals::Gives;
 use crate::scratch::Scratch;
 use crate::target::Credentials;
@@ -106,9 +107,6 @@ pub struct LsReport {
 }
 
 impl Report for LsReport {
-    const NAME: &'static str = "ls";
-    const RIVALS: &'static [Gives] = &[Gives::S3, Gives::Listing];
-
     fn text(&self) -> String {
         show::text(self)
     }
@@ -116,6 +114,11 @@ impl Report for LsReport {
     fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
         show::write_files(self, env, directory)
     }
+}
+
+impl ServerReport for LsReport {
+    const NAME: &'static str = "ls";
+    const RIVALS: &'static [Gives] = &[Gives::S3, Gives::Listing];
 
     fn title(&self) -> String {
         "s3cmd, single pages of 1000 keys, and whole listings".to_owned()

@@ -3,16 +3,14 @@
 //! Why:        a figure means something beside another's of the same minute on the same machine, and nobody compares
 //!             what takes an afternoon to set up.
 //! Layout:     `file` what a rival is, `shipped` those that are known, `placeholders` and `process` their commands,
-//!             `mounts`, `running` one from start to end, `list` is `margay bench rivals`.
-//! Invariants: everything is below one new directory; it is removed when every mount in it is gone, and kept and named
-//!             otherwise. A rival that cannot run here is named and left out, never an error.
+//!             `running` one from start to end, `list` is `margay bench rivals`.
+//! Invariants: everything is below one new directory (`work_directory`). A rival that cannot run here is named and left out, never an error.
 //! Not here:   what is measured and how it is compared (`side_by_side`, `frame`, `comparison`).
 
 mod file;
 pub mod list;
-pub(crate) mod mounts;
 mod placeholders;
-mod process;
+pub(crate) mod process;
 mod running;
 mod shipped;
 
@@ -24,7 +22,6 @@ use std::time::Duration;
 
 use margay_env::Env;
 use serde::Serialize;
-use tempfile::TempDir;
 
 pub(crate) use file::Gives;
 use file::RivalFile;
@@ -37,12 +34,15 @@ use crate::error::BenchError;
 use crate::scratch;
 use crate::stop::Stop;
 use crate::target::{REGION_DEFAULT, Target};
+use crate::work_directory::WorkDirectory;
 
 /// The rival that keeps the data of others unless another is named.
 const STORE_DEFAULT: &str = "margay";
+/// How long a rival may take for one round unless it is told otherwise.
+const RIVAL_LIMIT_DEFAULT: &str = "15m";
 /// Keys of servers that listen on this machine only, for as long as the benchmark runs.
-const ACCESS_KEY: &str = "BENCHBENCHBENCHBENCH";
-const SECRET_KEY: &str = "bench/secret+bench/secret+bench/secret+b";
+pub(crate) const ACCESS_KEY: &str = "BENCHBENCHBENCHBENCH";
+pub(crate) const SECRET_KEY: &str = "bench/secret+bench/secret+bench/secret+b";
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct RivalArgs {
@@ -55,11 +55,11 @@ pub struct RivalArgs {
     /// The rival in which those that need an S3 server keep their data
     #[arg(long, value_name = "NAME", default_value = STORE_DEFAULT)]
     pub store: String,
-    /// Where rivals keep their data while they are measured [default: the directory for temporary files]
+    /// Where rivals, and files that are copied in, are kept while it lasts [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
     /// A rival that needs longer for one round has failed, and is ended
-    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = RIVAL_LIMIT_DEFAULT, value_parser = time)]
     pub rival_limit: Duration,
     /// Put a proxy before the server, or before the store of rivals, that adds this to every round trip
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -83,18 +83,18 @@ impl RivalArgs {
         let mut options = vec!["--rival".to_owned(), names.join(",")];
         let mut add = |name: &str, value: String| options.extend([name.to_owned(), value]);
         if let Some(files) = &self.rival_files {
+            let files = std::path::absolute(files).map_err(BenchError::file(files))?;
             add("--rivals", files.display().to_string());
         }
         if self.store != STORE_DEFAULT {
             add("--store", self.store.clone());
         }
-        if let Some(work) = &self.work {
-            add("--work", work.display().to_string());
-        }
         if let Some(latency) = self.latency {
             add("--latency", format!("{}ms", latency.as_millis()));
         }
-        add("--rival-limit", format!("{}s", self.rival_limit.as_secs().max(1)));
+        if time(RIVAL_LIMIT_DEFAULT) != Ok(self.rival_limit) {
+            add("--rival-limit", format!("{}ms", self.rival_limit.as_millis()));
+        }
         Ok(options)
     }
 }
@@ -128,28 +128,23 @@ pub(crate) struct Rivals {
     /// Programs that are used on each of the others.
     pub(crate) clients: Vec<Running>,
     pub(crate) absent: Vec<Absent>,
-    /// Below the others, so it ends after them.
-    store: Option<Running>,
-    work: Option<TempDir>,
     /// Of one round of one rival.
     pub(crate) limit: Duration,
     /// Between their S3 servers and whoever uses them.
     pub(crate) latency: Option<Duration>,
+    // Fields end in their order: those who keep data in the store, the store, and last the directory that all are in.
+    store: Option<Running>,
+    work: Option<WorkDirectory>,
 }
 
 /// A directory for the rivals of a measurement; None when there are none.
-pub(crate) fn work_directory(args: &RivalArgs) -> Result<Option<TempDir>, BenchError> {
-    if args.rivals.is_empty() {
-        return Ok(None);
-    }
-    let above = args.work.clone().unwrap_or_else(std::env::temp_dir);
-    let made = std::path::absolute(&above)
-        .and_then(|above| tempfile::Builder::new().prefix("margay-bench-rivals.").tempdir_in(above));
-    made.map(Some).map_err(|source| BenchError::File { path: above.display().to_string(), source })
+pub(crate) fn work_directory(args: &RivalArgs) -> Result<Option<WorkDirectory>, BenchError> {
+    let wanted = !args.rivals.is_empty();
+    wanted.then(|| WorkDirectory::create(args.work.as_deref(), "margay-bench-rivals.")).transpose()
 }
 
 /// What a second Ctrl-C leaves.
-pub(crate) fn left_behind(ours: &str, work: Option<&TempDir>) -> String {
+pub(crate) fn left_behind(ours: &str, work: Option<&WorkDirectory>) -> String {
     match work {
         Some(work) => format!("{ours}, and the rivals of {}", work.path().display()),
         None => ours.to_owned(),
@@ -161,7 +156,7 @@ impl Rivals {
     pub(crate) fn start(
         args: &RivalArgs,
         wanted: &[Gives],
-        work: Option<TempDir>,
+        work: Option<WorkDirectory>,
         env: &Env,
         stop: &Stop,
     ) -> Result<Rivals, BenchError> {
@@ -169,10 +164,10 @@ impl Rivals {
             running: Vec::new(),
             clients: Vec::new(),
             absent: Vec::new(),
-            store: None,
-            work,
             limit: args.rival_limit,
             latency: args.latency,
+            store: None,
+            work,
         };
         for (name, file, gives) in chosen(args, wanted)? {
             let begun = match lacking(&file) {
@@ -241,11 +236,10 @@ impl Rivals {
     }
 
     fn placeholders(&self, folder: &str, file: &RivalFile) -> Result<Placeholders, BenchError> {
-        let failed = |path: &str, source| BenchError::File { path: path.to_owned(), source };
         let work = self.work.as_ref().expect("rivals have a work directory").path().join(folder);
-        let ports = free_ports().map_err(|source| failed("free ports", source))?;
+        let ports = free_ports().map_err(BenchError::file(Path::new("free ports")))?;
         Ok(Placeholders {
-            margay: std::env::current_exe().map_err(|source| failed("this program", source))?,
+            margay: std::env::current_exe().map_err(BenchError::file(Path::new("this program")))?,
             mount: work.join("mount"),
             work,
             ports,
@@ -255,19 +249,6 @@ impl Rivals {
             secret_key: file.secret_key.clone().unwrap_or_else(|| SECRET_KEY.to_owned()),
             region: REGION_DEFAULT.to_owned(),
         })
-    }
-}
-
-impl Drop for Rivals {
-    fn drop(&mut self) {
-        let mut clean = true;
-        for running in self.running.iter_mut().chain(&mut self.store) {
-            clean &= running.end();
-        }
-        if let Some(work) = self.work.take().filter(|_| !clean) {
-            // Removing would reach through the mount.
-            eprintln!("something is still mounted below {}: it is left there", work.keep().display());
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A command of a rival: started in a process group of its own, waited for with a limit, ended.
+//! A command of a rival, or the server of `bench all`: started in a process group of its own, waited for with a limit, ended.
 //!
 //! Invariants: nothing that was started outlives its handle: first SIGTERM, after a while SIGKILL, each to the whole group.
 //!             A command sees PATH, its step's variables, and a HOME of its own: no file of the user's changes it.
@@ -17,14 +17,14 @@ use margay_env::Env;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// How often something that is waited for is looked at.
-pub(super) const LOOK_STEP: Duration = Duration::from_millis(10);
+pub(crate) const LOOK_STEP: Duration = Duration::from_millis(10);
 /// For a process to end by itself after SIGTERM.
 const END_TIME: Duration = Duration::from_secs(10);
-/// The most bytes of a line of a program that are shown.
-const LINE_BYTES_MAX: usize = 300;
+/// The most letters of a line of a program that are shown.
+const LINE_CHARS_MAX: usize = 300;
 
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     program: String,
     /// What it says.
@@ -33,7 +33,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn start(
+    pub(crate) fn start(
         run: &[String],
         environment: &BTreeMap<String, String>,
         work: &Path,
@@ -51,12 +51,12 @@ impl Process {
     }
 
     /// The group of its processes.
-    pub(super) fn group(&self) -> Option<Pid> {
+    pub(crate) fn group(&self) -> Option<Pid> {
         Pid::from_raw(i32::try_from(self.child.id()).ok()?)
     }
 
     /// How it ended, if it has.
-    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().ok().flatten();
         }
@@ -64,7 +64,7 @@ impl Process {
     }
 
     /// How it ended and what it said last.
-    pub(super) fn told(&self, status: ExitStatus) -> String {
+    pub(crate) fn told(&self, status: ExitStatus) -> String {
         let said = fs::read(&self.log).unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
         let name = self.program.rsplit('/').next().unwrap_or_default();
@@ -82,7 +82,7 @@ impl Process {
     }
 
     /// Ends it with all that it started.
-    pub(super) fn end(&mut self, env: &Env) {
+    pub(crate) fn end(&mut self, env: &Env) {
         let Some(group) = self.group() else { return };
         if self.ended().is_none() {
             signal(group, Signal::TERM);
@@ -101,12 +101,12 @@ impl Process {
 }
 
 /// To a group that may be gone.
-pub(super) fn signal(group: Pid, signal: Signal) {
+pub(crate) fn signal(group: Pid, signal: Signal) {
     let _ = kill_process_group(group, signal);
 }
 
 fn shortened(line: &str) -> String {
-    line.chars().take(LINE_BYTES_MAX).collect()
+    line.chars().take(LINE_CHARS_MAX).collect()
 }
 
 /// Where a program is, as PATH says.

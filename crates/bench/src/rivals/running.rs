@@ -17,11 +17,11 @@ use margay_env::Env;
 use rustix::process::Signal;
 
 use super::file::{Gives, RivalFile, Step, Until};
-use super::mounts;
 use super::placeholders::Placeholders;
 use super::process::{self, LOOK_STEP, Process};
 use crate::error::BenchError;
 use crate::latency::Proxy;
+use crate::mount_table;
 use crate::stop::Stop;
 use crate::target::{Credentials, Target, TargetArgs};
 
@@ -67,11 +67,10 @@ impl Running {
         env: &Env,
         stop: &Stop,
     ) -> Result<Running, BenchError> {
-        let failed = |path: &Path, source| BenchError::File { path: path.display().to_string(), source };
-        fs::create_dir_all(&placeholders.mount).map_err(|source| failed(&placeholders.mount, source))?;
+        fs::create_dir_all(&placeholders.mount).map_err(BenchError::file(&placeholders.mount))?;
         for file in &file.files {
             let path = PathBuf::from(placeholders.fill(&file.path));
-            fs::write(&path, placeholders.fill(&file.text)).map_err(|source| failed(&path, source))?;
+            fs::write(&path, placeholders.fill(&file.text)).map_err(BenchError::file(&path))?;
         }
         let mut running = Running {
             name: name.to_owned(),
@@ -118,7 +117,7 @@ impl Running {
         let log = self.placeholders.work.join(format!("step-{}.log", self.started.len() + 1));
         let run = self.placeholders.fill_all(&step.run);
         let process = Process::start(&run, &environment, &self.placeholders.work, log);
-        let process = process.map_err(|source| BenchError::File { path: run[0].clone(), source })?;
+        let process = process.map_err(BenchError::file(Path::new(&run[0])))?;
         self.started.push((process, self.placeholders.fill_all(&step.undo)));
         let began = self.env.clock.monotonic();
         while !self.done(&step.until)? {
@@ -141,7 +140,7 @@ impl Running {
         let port = self.placeholders.ports[0];
         Ok(match until {
             Until::Exit => ended.is_some(),
-            Until::Mounted => mounts::is_mounted(&self.placeholders.mount),
+            Until::Mounted => mount_table::is_mounted(&self.placeholders.mount),
             Until::Port => connect(port).is_some(),
             Until::Get(path) => answers(port, path),
         })
@@ -154,7 +153,7 @@ impl Running {
         let log = self.placeholders.work.join("version.log");
         let run = self.placeholders.fill_all(command);
         let process = Process::start(&run, &Default::default(), &self.placeholders.work, log);
-        let mut process = process.map_err(|source| BenchError::File { path: run[0].clone(), source })?;
+        let mut process = process.map_err(BenchError::file(Path::new(&run[0])))?;
         self.wait(&mut process, stop)?;
         Ok(process.first_line())
     }
@@ -216,8 +215,8 @@ impl Running {
         })
     }
 
-    /// Takes everything back; false when its mount could not be taken off.
-    pub(super) fn end(&mut self) -> bool {
+    /// Takes everything back, and the mount off, whatever still uses it.
+    fn end(&mut self) {
         while let Some((mut process, undo)) = self.started.pop() {
             if !undo.is_empty() {
                 let log = self.placeholders.work.join("undo.log");
@@ -228,11 +227,11 @@ impl Running {
             }
             // A process that failed left nothing that could still be written back.
             if process.ended().is_none_or(|status| status.success()) {
-                mounts::unmount(&self.env, &self.placeholders.mount);
+                mount_table::unmount(&self.env, &self.placeholders.mount);
             }
             process.end(&self.env);
         }
-        mounts::detach(&self.placeholders.mount)
+        mount_table::detach(&self.placeholders.mount);
     }
 }
 

@@ -45,15 +45,14 @@ pub(super) fn all(directory: Option<&Path>) -> Result<Vec<(String, RivalFile)>, 
 }
 
 fn own(directory: &Path) -> Result<Vec<(String, String)>, BenchError> {
-    let failed = |source| BenchError::File { path: directory.display().to_string(), source };
+    let failed = BenchError::file(directory);
     let mut found = Vec::new();
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+    for entry in fs::read_dir(directory).map_err(&failed)? {
+        let path = entry.map_err(&failed)?.path();
         if path.extension().is_some_and(|extension| extension == "toml")
             && let Some(name) = path.file_stem()
         {
-            let text = fs::read_to_string(&path);
-            let text = text.map_err(|source| BenchError::File { path: path.display().to_string(), source })?;
+            let text = fs::read_to_string(&path).map_err(BenchError::file(&path))?;
             found.push((name.to_string_lossy().into_owned(), text));
         }
     }

@@ -1,6 +1,5 @@
 //! Listers that begin at once, each with the time of its own listing.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
@@ -11,6 +10,7 @@ use margay_env::Env;
 use super::{Case, Row, tree};
 use crate::error::BenchError;
 use crate::kernel_caches;
+use crate::listing;
 use crate::stop::Stop;
 use crate::summary::median;
 
@@ -31,10 +31,7 @@ impl Listers<'_> {
         for _ in 0..runs {
             self.stop.check()?;
             let run = if self.cold { kernel_caches::drop_all() } else { Ok(()) }.and_then(|()| self.run(case));
-            let took = run.map_err(|source| BenchError::File {
-                path: tree::listed(&self.roots[0], case.objects).display().to_string(),
-                source,
-            })?;
+            let took = run.map_err(BenchError::file(&tree::listed(&self.roots[0], case.objects)))?;
             seconds.extend(took.iter().map(Duration::as_secs_f64));
         }
         Ok(Row {
@@ -69,20 +66,8 @@ impl Listers<'_> {
 
     fn list(&self, folder: &Path, objects: u64) -> io::Result<Duration> {
         let began = self.env.clock.monotonic();
-        let mut lines = 0;
-        for entry in fs::read_dir(folder)? {
-            let entry = entry?;
-            if self.long {
-                entry.metadata()?;
-            }
-            lines += 1;
-        }
-        let took = self.env.clock.monotonic() - began;
-        if lines == objects {
-            Ok(took)
-        } else {
-            Err(io::Error::other(format!("{lines} of {objects} files are listed")))
-        }
+        listing::list(folder, objects, self.long)?;
+        Ok(self.env.clock.monotonic() - began)
     }
 }
 
@@ -102,8 +87,8 @@ mod tests {
         let row = listers.measure(case, 4).unwrap();
         assert_eq!(row.listings, 2 * 3 * 4);
         assert!(row.mean_s > 0.0 && row.median_s <= row.max_s && row.mean_s <= row.max_s);
-        fs::create_dir(tree::listed(&root, 7).join("more")).unwrap();
+        std::fs::create_dir(tree::listed(&root, 7).join("more")).unwrap();
         let error = listers.measure(case, 1).unwrap_err().to_string();
-        assert!(error.contains("8 of 7 files are listed"), "{error}");
+        assert!(error.contains("8 of 7 entries are listed"), "{error}");
     }
 }

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::error::BenchError;
 use crate::stop::Stop;
-use crate::{kernel_caches, report, scratch};
+use crate::{kernel_caches, scratch};
 
 use super::{LsArgs, Sizes, parse_sizes};
 use tree::Tree;
@@ -73,7 +73,7 @@ struct Row {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct MountsReport {
     mounts: Vec<String>,
     mount_command: Option<String>,
     runs: u16,
@@ -86,26 +86,20 @@ struct Report {
 
 pub(super) fn run(args: &LsArgs) -> Result<(), BenchError> {
     let env = Env::real();
+    args.frame.output.prepare(&env)?;
     let name = scratch::bucket_name(&env);
     let report = Stop::heard(format!("{name} in {}", args.mounts.directories[0].display()), |stop| {
         let _mounted = mount::all(&args.mounts, &env, stop)?;
         measure(args, &env, stop, &name)
     })?;
-    match args.frame.json {
-        true => report::print_json(&report),
-        false => print!("{}", report.text()),
-    }
-    match &args.frame.report {
-        Some(directory) => report.write_files(&env, directory),
-        None => Ok(()),
-    }
+    args.frame.output.show(&env, &report)
 }
 
-fn measure(args: &LsArgs, env: &Env, stop: &Stop, name: &str) -> Result<Report, BenchError> {
+fn measure(args: &LsArgs, env: &Env, stop: &Stop, name: &str) -> Result<MountsReport, BenchError> {
     let MountsArgs { directories, mount_command, total, objects, clients, long } = &args.mounts;
     let cases = cases(&total.0, &objects.0, directories.len(), clients)?;
     let cold = kernel_caches::may_drop();
-    let mut report = Report {
+    let mut report = MountsReport {
         mounts: directories.iter().map(|directory| directory.display().to_string()).collect(),
         mount_command: mount_command.clone(),
         runs: args.runs,

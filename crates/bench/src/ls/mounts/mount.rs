@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal};
 
 use super::MountsArgs;
 use crate::error::BenchError;
-use crate::rivals::mounts;
+use crate::mount_table;
 use crate::stop::Stop;
 
 /// How long a mount may take to appear, and its process to end after it is gone.
@@ -44,23 +44,23 @@ pub(super) fn all(args: &MountsArgs, env: &Env, stop: &Stop) -> Result<Vec<Mount
 
 impl Mount {
     fn start(command: &str, directory: &Path, env: &Env, stop: &Stop) -> Result<Mount, BenchError> {
-        let failed = |source| BenchError::File { path: directory.display().to_string(), source };
+        let failed = BenchError::file(directory);
         // The kernel's list of mounts has whole paths without links.
-        let directory = &directory.canonicalize().map_err(failed)?;
-        if mounts::is_mounted(directory) {
+        let directory = &directory.canonicalize().map_err(&failed)?;
+        if mount_table::is_mounted(directory) {
             return Err(BenchError::Usage(format!("{} is a mount already", directory.display())));
         }
         let command = command.replace(DIRECTORY, &quoted(directory));
         let mut shell = Command::new("sh");
         shell.args(["-c", &command]).stdin(Stdio::null()).stdout(Stdio::null());
         // A group of its own: Ctrl-C ends the measurement first, and the mount after it.
-        let process = shell.process_group(0).spawn().map_err(failed)?;
+        let process = shell.process_group(0).spawn().map_err(&failed)?;
         let mut mount = Mount { directory: directory.to_owned(), env: env.clone(), process, mounted: false };
         let end = env.clock.monotonic() + MOUNT_MAX;
-        while !mounts::is_mounted(directory) {
+        while !mount_table::is_mounted(directory) {
             stop.check()?;
             // A command that ends well may have left a process that mounts.
-            if let Some(status) = mount.process.try_wait().map_err(failed)?.filter(|status| !status.success()) {
+            if let Some(status) = mount.process.try_wait().map_err(&failed)?.filter(|status| !status.success()) {
                 return Err(BenchError::Usage(format!("`{command}` ended with {status}")));
             }
             if env.clock.monotonic() > end {
@@ -95,11 +95,11 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        mounts::unmount(&self.env, &self.directory);
+        mount_table::unmount(&self.env, &self.directory);
         self.wait();
         self.end();
         // It may have appeared while its command was ended, or still be in use.
-        if !mounts::detach(&self.directory) {
+        if !mount_table::detach(&self.directory) {
             eprintln!("{} could not be unmounted", self.directory.display());
         }
     }

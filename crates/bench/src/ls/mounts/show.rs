@@ -4,13 +4,14 @@ use std::path::Path;
 
 use margay_env::Env;
 
-use super::{Case, Report, Row, cited};
+use super::cited::LEOFS_2013;
+use super::{Case, MountsReport, Row};
 use crate::error::BenchError;
-use crate::report::{self, Chart, Line};
+use crate::report::{self, Chart, Line, Report};
 use crate::summary::Table;
 
-impl Report {
-    pub(super) fn text(&self) -> String {
+impl Report for MountsReport {
+    fn text(&self) -> String {
         let mut out = format!("margay bench ls --mounts {}\n", self.mounts.join(" "));
         let entries = if self.long { "with the attributes of each entry" } else { "names only" };
         let caches = match self.cold {
@@ -19,11 +20,11 @@ impl Report {
         };
         out.push_str(&format!("\nlistings in ms, {} runs, {entries}, {caches}\n", self.runs));
         out.push_str(&self.table().text());
-        out.push_str(&format!("\n{}\n{}", cited::NOTE, cited_table().text()));
+        out.push_str(&LEOFS_2013.text());
         out
     }
 
-    pub(super) fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
+    fn write_files(&self, env: &Env, directory: &Path) -> Result<(), BenchError> {
         let files = [
             ("mounts.json", report::json(self)),
             ("mounts.csv", self.table().csv()),
@@ -31,7 +32,9 @@ impl Report {
         ];
         report::write_files(env, directory, &files)
     }
+}
 
+impl MountsReport {
     fn table(&self) -> Table {
         let mut table =
             Table::new(&["mounts", "clients", "total", "listed", "mean ms", "median ms", "max ms", "listings"]);
@@ -76,14 +79,6 @@ impl Report {
     }
 }
 
-fn cited_table() -> Table {
-    let mut table = Table::new(cited::COLUMNS);
-    for row in cited::ROWS {
-        table.row(row.iter().map(|cell| (*cell).to_owned()).collect());
-    }
-    table
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,7 +91,7 @@ mod tests {
         };
         let rows = vec![row(10, 1, 1, 1), row(10, 2, 1, 1), row(20, 1, 1, 1), row(20, 2, 1, 1), row(20, 1, 1, 3)];
         let mounts = vec!["/m".to_owned()];
-        let report = Report { mounts, mount_command: None, runs: 1, long: false, cold: false, rows };
+        let report = MountsReport { mounts, mount_command: None, runs: 1, long: false, cold: false, rows };
         let [grown, crowded] = report.charts();
         let names = |chart: &Chart| chart.lines.iter().map(|line| line.points.len()).collect::<Vec<_>>();
         assert_eq!((names(&grown), names(&crowded)), (vec![2, 2], vec![2, 1]));

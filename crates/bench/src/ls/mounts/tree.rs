@@ -71,9 +71,7 @@ impl<'a> Tree<'a> {
         let (stop, shared) = (self.stop, folders.max(1));
         share(folders, JOBS, &|number| fs::create_dir(folder(number))).map_err(|source| self.failed(source))?;
         let made = share(objects, JOBS, &|number| {
-            if stop.is_set() {
-                return Err(io::Error::from(io::ErrorKind::Interrupted));
-            }
+            stop.go_on()?;
             let path = folder(number % shared).join(format!("file-{:08}", number / shared));
             File::options().write(true).create_new(true).open(path)?;
             progress.add(1);
@@ -97,7 +95,7 @@ impl<'a> Tree<'a> {
     }
 
     fn failed(&self, source: io::Error) -> BenchError {
-        BenchError::File { path: self.root.display().to_string(), source }
+        BenchError::file(&self.root)(source)
     }
 }
 

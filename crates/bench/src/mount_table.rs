@@ -1,4 +1,4 @@
-//! Whether a directory is a mount, and taking mounts off.
+//! What is mounted, and taking mounts off.
 //!
 //! Invariants: the kernel's list is asked, not the file system: one that hangs cannot hang this.
 
@@ -7,20 +7,32 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use margay_env::Env;
 
-use super::process::LOOK_STEP;
-
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// For what uses a mount to let go of it.
+/// For what uses a mount to let go of it, and how often it is tried.
 const BUSY_TIME: Duration = Duration::from_secs(10);
+const BUSY_STEP: Duration = Duration::from_millis(100);
 
 pub(crate) fn is_mounted(path: &Path) -> bool {
-    fs::read(MOUNTS).unwrap_or_default().split(|&byte| byte == b'\n').any(|line| mount_point(line) == path.as_os_str())
+    mount_points().iter().any(|mount| mount == path)
+}
+
+/// The mounts below a directory, those in others before these.
+pub(crate) fn below(path: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> =
+        mount_points().into_iter().filter(|mount| mount.starts_with(path) && mount != path).collect();
+    found.sort_unstable_by(|one, other| other.cmp(one));
+    found
+}
+
+fn mount_points() -> Vec<PathBuf> {
+    let list = fs::read(MOUNTS).unwrap_or_default();
+    list.split(|&byte| byte == b'\n').map(|line| mount_point(line).into()).collect()
 }
 
 /// The fifth field of a line, where the kernel writes spaces and the like as `\040`.
@@ -48,7 +60,7 @@ pub(crate) fn unmount(env: &Env, path: &Path) -> bool {
     let began = env.clock.monotonic();
     while is_mounted(path) && env.clock.monotonic() - began < BUSY_TIME {
         if !run("umount", &[], path) && !run("fusermount3", &["-u"], path) {
-            std::thread::sleep(10 * LOOK_STEP);
+            std::thread::sleep(BUSY_STEP);
         }
     }
     !is_mounted(path)
@@ -76,6 +88,7 @@ mod tests {
     fn mounts_are_known() {
         let folder = tempfile::tempdir().unwrap();
         assert!(is_mounted(Path::new("/proc")) && !is_mounted(folder.path()));
+        assert!(below(Path::new("/")).contains(&PathBuf::from("/proc")) && below(folder.path()).is_empty());
         assert!(unmount(&Env::real(), folder.path()) && detach(folder.path()), "what is no mount is left alone");
         let line = b"36 35 98:0 /mnt1 /a\\040b\\134c rw,noatime - ext3 /dev/root rw";
         assert_eq!(mount_point(line), OsStr::new("/a b\\c"));
