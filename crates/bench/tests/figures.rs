@@ -28,6 +28,12 @@ const HEADLINES: [(&str, &str, &str, &str); 8] = [
     ("stream", "1", "write with fsync", "write a large file, with fsync"),
     ("stream", "1", "read cold", "read a large file, cold"),
 ];
+/// Margay's mount, by the name that it has in `margay bench all`.
+const OURS: &str = "mount";
+/// The local file system that README shows beside it.
+const LOCAL: &str = "ext4";
+/// Units of which more is better.
+const RATES: [&str; 2] = ["per second", "MB/s"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -95,14 +101,14 @@ fn names<'a>(rows: &[Vec<&'a str>]) -> Vec<&'a str> {
 }
 
 /// The cell of one name in a phase: its figure, and beside the first its ratio with the spread.
-fn cell(rows: &[Vec<&str>], clients: &str, phase: &str, name: &str, bare: bool) -> String {
+fn cell(rows: &[Vec<&str>], clients: &str, phase: &str, name: &str, is_first: bool) -> String {
     let Some(row) = rows.iter().find(|row| row[0] == clients && row[1] == phase && row[2] == name) else {
         return "-".to_owned();
     };
-    match row[6].starts_with("failed") {
+    match row[6].contains("failed") {
         true if row[3] == "-" => "failed".to_owned(),
         true => format!("{}, then failed", shown(row[3])),
-        false if bare => shown(row[3]),
+        false if is_first => shown(row[3]),
         false => format!("{} ({}; {})", shown(row[3]), row[5], row[6]),
     }
 }
@@ -127,11 +133,19 @@ fn compared(all: &[Vec<&str>]) -> String {
     table(&lines)
 }
 
-/// Command, date, machine, and which rivals there were.
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Command, date and machine.
 fn facts(run: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let machine: Vec<String> = rows(&run["machine"]).iter().map(|fact| format!("{} {}", fact[0], fact[1])).collect();
-    let mut out = format!("`{}`, {}; {}.\n", text(&run["command"]), text(&run["date"]), machine.join(", "));
+    format!("`{}`, {}; {}.\n", text(&run["command"]), text(&run["date"]), machine.join(", "))
+}
+
+/// Which rivals there were.
+fn rivals(run: &Value) -> String {
+    let mut out = String::new();
     let list = |name: &str| run[name].as_array().cloned().unwrap_or_default();
     let rivals: Vec<String> = list("rivals")
         .iter()
@@ -174,6 +188,9 @@ fn suite_section(suite: &Value) -> String {
             None => write!(out, "\n{}", table(&lines(&rows))),
         };
     }
+    for failure in rows(&suite["failures"]) {
+        let _ = write!(out, "\n{} failed: {}\n", failure[0], failure[1]);
+    }
     for cited in suite["cited"].as_array().into_iter().flatten() {
         let rows: Vec<Vec<&str>> = std::iter::once(words(&cited["columns"])).chain(rows(&cited["rows"])).collect();
         let _ = write!(out, "\n{}\n\n{}", cited["note"].as_str().unwrap_or_default(), table(&lines(&rows)));
@@ -187,7 +204,7 @@ fn suite_section(suite: &Value) -> String {
 
 /// The section of docs/benchmarks.md.
 fn page(run: &Value) -> String {
-    let mut out = facts(run);
+    let mut out = facts(run) + &rivals(run);
     out.push_str(
         "\nClients, servers and directories shared the machine. Where several are compared the first is the measure: a figure, then in \
          brackets the ratio of the medians, and the least and most of the rounds' own ratios.\n",
@@ -196,29 +213,61 @@ fn page(run: &Value) -> String {
     out
 }
 
-/// The table of README.md: some rows of all that is in docs/benchmarks.md.
+/// The best of the mounts of buckets in one phase that did not fail: its figure and name.
+fn best(rows: &[&Vec<&str>], mounts: &[String]) -> String {
+    let took_part = rows.iter().filter(|row| mounts.iter().any(|name| name == row[2]) && !row[6].contains("failed"));
+    let figures = took_part.filter_map(|row| Some((row[3].parse::<f64>().ok()?, row)));
+    let best = figures.reduce(|one, other| {
+        let is_better = if RATES.contains(&other.1[4]) { other.0 > one.0 } else { other.0 < one.0 };
+        if is_better { other } else { one }
+    });
+    best.map_or("-".to_owned(), |(_, row)| format!("{} ({})", shown(row[3]), row[2]))
+}
+
+/// The table of README.md: some rows of all that is in docs/benchmarks.md, and few of its columns.
 fn headlines(run: &Value) -> String {
-    let suites = || run["suites"].as_array().into_iter().flatten();
     let of_suite = |name: &str| {
-        let tables = suites().find(|suite| suite["name"] == name)?["tables"].as_array()?;
+        let mut suites = run["suites"].as_array()?.iter();
+        let tables = suites.find(|suite| suite["name"] == name)?["tables"].as_array()?;
         tables.iter().find_map(|table| comparison(&rows(table)))
     };
-    let found: Vec<_> = HEADLINES.iter().filter_map(|headline| Some((headline, of_suite(headline.0)?))).collect();
-    let mut columns: Vec<&str> = Vec::new();
-    for name in found.iter().flat_map(|(_, rows)| names(rows)) {
-        if !columns.contains(&name) {
-            columns.push(name);
-        }
+    let rivals = run["rivals"].as_array().into_iter().flatten();
+    let mounts: Vec<String> =
+        rivals.filter(|rival| rival["store"].is_string()).map(|rival| text(&rival["name"])).collect();
+    let mut lines = vec![["work", "unit", "margay's mount", LOCAL, "best other mount"].map(str::to_owned).to_vec()];
+    for (suite, clients, phase, words) in HEADLINES {
+        let Some(all) = of_suite(suite) else { continue };
+        let of_phase: Vec<_> =
+            all.iter().filter(|row| (row[0].is_empty() || row[0] == clients) && row[1] == phase).collect();
+        let Some(first) = of_phase.first() else { continue };
+        let figure = |name| cell(&all, first[0], phase, name, true);
+        lines.push(vec![words.to_owned(), first[4].to_owned(), figure(OURS), figure(LOCAL), best(&of_phase, &mounts)]);
     }
-    let head = ["work", "unit"].into_iter().chain(columns.iter().copied());
-    let mut lines = vec![head.map(str::to_owned).collect::<Vec<_>>()];
-    for ((_, clients, phase, text), rows) in &found {
-        let matches = |row: &&Vec<&str>| (row[0].is_empty() || row[0] == *clients) && row[1] == *phase;
-        let Some(row) = rows.iter().find(matches) else { continue };
-        let cells = columns.iter().map(|name| cell(rows, row[0], phase, name, true));
-        lines.push([*text, row[4]].into_iter().map(str::to_owned).chain(cells).collect());
-    }
-    format!("{}\n{}", facts(run), table(&lines))
+    format!(
+        "{}\n{}\nThe best other mount is the best of {} in each row. Figures of each one are in \
+         [docs/benchmarks.md](docs/benchmarks.md#every-suite-one-command), and what an fsync promises with each in \
+         [docs/bench.md](docs/bench.md#rivals): rclone's ends in a local cache.\n",
+        facts(run),
+        table(&lines),
+        mounts.join(", ")
+    )
+}
+
+#[test]
+fn the_best_of_the_mounts_is_shown_with_its_name() {
+    let row = |name, median, unit, spread| vec!["", "make", name, median, unit, "1.00", spread];
+    let rows = [
+        row("ext4", "9000", "per second", "1.00-1.00"),
+        row("slow", "900", "per second", "1.00-1.00"),
+        row("fast", "10000", "per second", "1.00-1.00"),
+        row("broken", "90000", "per second", "1.00-1.00, then failed"),
+        row("gone", "-", "per second", "failed: gone"),
+    ];
+    let mounts = ["slow", "fast", "broken", "gone"].map(str::to_owned);
+    assert_eq!(best(&rows.iter().collect::<Vec<_>>(), &mounts), "10,000 (fast)");
+    let seconds = [row("slow", "2.5", "s", ""), row("fast", "0.7", "s", "")];
+    assert_eq!(best(&seconds.iter().collect::<Vec<_>>(), &mounts), "0.7 (fast)");
+    assert_eq!(best(&[], &mounts), "-");
 }
 
 #[test]
