@@ -4,7 +4,7 @@
 //! Not here:   the operations (one file per group), beginning and ending a mount (mounted).
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use margay_env::Env;
 use margay_volume::Ino;
@@ -38,6 +38,8 @@ pub(crate) struct Door {
     pub(crate) writeback: bool,
     pub(crate) env: Env,
     pub(crate) files: Handles<OpenFile>,
+    /// Writes that were answered and still go on.
+    pub(crate) early_answers: AtomicUsize,
     pub(crate) directories: Handles<OpenDirectory>,
 }
 
@@ -49,7 +51,8 @@ pub(crate) struct OpenDirectory {
 
 impl Door {
     pub(crate) fn new(mount: Arc<Mount>, ownership: Ownership, writeback: bool, env: Env) -> Door {
-        Door { mount, ownership, writeback, env, files: Handles::default(), directories: Handles::default() }
+        let (files, directories, early_answers) = (Handles::default(), Handles::default(), AtomicUsize::new(0));
+        Door { mount, ownership, writeback, env, files, early_answers, directories }
     }
 
     pub(crate) fn ino(&self, node: Node) -> Ino {

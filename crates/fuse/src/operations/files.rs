@@ -12,6 +12,9 @@ use crate::protocol::{Answer, Attributes, Caller, Errno, NewNode, Node, Side};
 
 /// Closing a file waits for the disk when more than this was written: so much travels in the log.
 const FLUSH_BYTES_QUICK: u64 = 1 << 20;
+/// Writes whose bytes are still on their way when they are answered, at once. Behind each the next write of the same
+/// file may wait on a second thread, and other requests need threads too.
+const EARLY_ANSWERS_MAX: usize = 2;
 
 impl Door {
     pub(super) fn file(&self, handle: u64) -> Answer<Arc<OpenFile>> {
@@ -61,12 +64,28 @@ impl Door {
         taken: &mut dyn FnMut(),
     ) -> Answer<()> {
         let file = self.file(handle)?;
+        let mut early = false;
         let counted = || {
             // Before the answer: a close that follows it asks for the sum.
             file.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            taken();
+            early = self.begin_early_answer();
+            if early {
+                taken();
+            }
         };
-        answer(self.mount.write_taken(&file.handle, offset, bytes, kill_privileges, counted))
+        let done = answer(self.mount.write_taken(&file.handle, offset, bytes, kill_privileges, counted));
+        if early {
+            self.early_answers.fetch_sub(1, Ordering::Relaxed);
+        } else if done.is_ok() {
+            taken();
+        }
+        done
+    }
+
+    /// False when enough threads are kept by writes that were answered already.
+    fn begin_early_answer(&self) -> bool {
+        let one_more = |now| (now < EARLY_ANSWERS_MAX).then_some(now + 1);
+        self.early_answers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
     pub(super) fn do_flush(&self, handle: u64) -> Answer<()> {
