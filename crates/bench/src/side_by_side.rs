@@ -37,8 +37,10 @@ pub struct SideBySideArgs {
     pub output: OutputArgs,
 }
 
-/// For a directory to become empty, and how often it is tried.
+/// For a directory to become empty after it was first said not to be, how many passes it gets at least, and the pause between
+/// them: one pass of a slow mount can take longer than all of that time.
 const REMOVE_TIME: Duration = Duration::from_secs(60);
+const REMOVE_PASSES: u32 = 10;
 const REMOVE_STEP: Duration = Duration::from_millis(100);
 
 pub(crate) use crate::comparison::{MB_PER_SECOND, MILLISECONDS, PER_SECOND, SECONDS};
@@ -187,11 +189,16 @@ fn round(round: &mut Round<'_>, suite: &Suite<'_>, clients: usize) -> Result<(),
 /// Mounts of buckets say for a while that a directory is not empty when all in it was removed (TigrisFS: its store hears of
 /// it later), or leave names out while others of the directory are removed (goofys): what is left goes the next time.
 fn remove(env: &Env, root: &Path) -> io::Result<()> {
-    let began = env.clock.monotonic();
+    let (mut first_failed, mut passes) = (None, 0);
     loop {
-        match fs::remove_dir_all(root) {
+        let removed = fs::remove_dir_all(root);
+        let now = env.clock.monotonic();
+        let failing = now - *first_failed.get_or_insert(now);
+        passes += 1;
+        match removed {
             Err(error)
-                if error.kind() == io::ErrorKind::DirectoryNotEmpty && env.clock.monotonic() - began < REMOVE_TIME =>
+                if error.kind() == io::ErrorKind::DirectoryNotEmpty
+                    && (failing < REMOVE_TIME || passes < REMOVE_PASSES) =>
             {
                 std::thread::sleep(REMOVE_STEP);
             }

@@ -47,7 +47,7 @@ const PREFIX_KEYS_MAX: u64 = 100_000_000;
   margay bench ls --keys '' --deleted --report results/
   margay bench ls --mounts /mnt/margay
   margay bench ls --mounts /mnt/1 /mnt/2 /mnt/3 --total 100000,500000,1000000 --report results/
-  margay bench ls --mounts /mnt/1 --mount-command 's3fs bucket {} -o url=http://127.0.0.1:9000'")]
+  margay bench ls --mounts /mnt/1 --mount-command 's3fs bench {} -o use_path_request_style,url=http://127.0.0.1:9000'")]
 pub struct LsArgs {
     #[command(flatten)]
     pub frame: FrameArgs,
