@@ -164,13 +164,13 @@ fn rivals(run: &Value) -> String {
     out
 }
 
-/// Links to what was drawn of a suite.
+/// What was drawn of a suite, to be shown where it stands.
 fn pictures(suite: &str) -> Vec<String> {
     let folder = fs::read_dir(root().join("docs/benchmarks").join(suite));
     let found = folder.into_iter().flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut found: Vec<String> = found.filter(|name| name.ends_with(".svg")).collect();
     found.sort();
-    found.into_iter().map(|name| format!("[{name}](benchmarks/{suite}/{name})")).collect()
+    found.into_iter().map(|name| format!("![{suite}](benchmarks/{suite}/{name})")).collect()
 }
 
 fn suite_section(suite: &Value) -> String {
@@ -181,6 +181,9 @@ fn suite_section(suite: &Value) -> String {
     let mut out = format!("\n### {}\n\n`{}` ({} s)\n", text("title"), text("command"), suite["seconds"]);
     if let Some(failure) = suite["failure"].as_str() {
         let _ = write!(out, "\n**failed**: {failure}\n");
+    }
+    for picture in pictures(text("name")) {
+        let _ = write!(out, "\n{picture}\n");
     }
     for rows in suite["tables"].as_array().into_iter().flatten().map(rows) {
         let _ = match comparison(&rows) {
@@ -194,10 +197,6 @@ fn suite_section(suite: &Value) -> String {
     for cited in suite["cited"].as_array().into_iter().flatten() {
         let rows: Vec<Vec<&str>> = std::iter::once(words(&cited["columns"])).chain(rows(&cited["rows"])).collect();
         let _ = write!(out, "\n{}\n\n{}", cited["note"].as_str().unwrap_or_default(), table(&lines(&rows)));
-    }
-    let pictures = pictures(text("name"));
-    if !pictures.is_empty() {
-        let _ = write!(out, "\nPictures: {}\n", pictures.join(", "));
     }
     out
 }
