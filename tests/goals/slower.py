@@ -3,26 +3,33 @@
 FILE (docs/benchmarks/floors.json) holds, for each figure of a short run, how it compared with a floor that was measured in the same minute:
 directories with the same work in a directory of the disk or of memory, S3 requests with a bare hyper server. Ratios travel from one
 hour to the next and mostly from one machine to the next; rates do not. Each figure has as many ratios as there were rounds.
-A figure is slower when its median now is under 0.85 of the least ratio then and every round now is below the median then: the first is a
-tolerance that grows with the spread, the second wants all rounds to agree. Ends with 4 when something is slower; under 3 minutes.
+A figure is slower when its median now is under 0.85 of the median then and the ratios of both runs, put in one order, lie so far apart as chance
+would put them once in 200 times (Mann and Whitney's test). There are many figures and noisy minutes last longer than a round, so what looks slower
+is measured again, and only counts when it does so twice. Ends with 4 when something is slower; about three minutes, and more to look again.
 --write measures and replaces FILE. `make bench-check` builds what is needed and runs this.
 """
 
 import argparse
 import datetime
 import json
+import math
 import os
 import pathlib
 import platform
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import server as goals
 from server import BINARY, ROOT, Server, median
 
 TOLERANCE = 0.85
+# How seldom chance alone may put two series so far apart.
+CHANCE = 0.005
+ROUNDS_WRITTEN, ROUNDS = 9, 6
 # Suite, its options, and whether the floor is in memory: work that waits for no disk is steadier there.
 DIRECTORIES = [
     ("dirops", ["--files", "4000", "--clients", "1"], True),
@@ -37,14 +44,21 @@ LOADS = [
     ("get 1 MiB", ["--mix", "get=100", "--size", "1m", "--keys", "64", "--connections", "8"]),
 ]
 LOAD_SECONDS = "2"
+MOUNT_SECONDS = 10
 BARE = pathlib.Path(BINARY).parent / "examples" / "bare_server"
 LESS_IS_BETTER = ("s", "ms")
 
 
-def directories(mount, folder, rounds):
+def is_wanted(name, only):
+    return only is None or any(figure.split(": ")[0] == name for figure in only)
+
+
+def directories(mount, folder, rounds, only):
     """Ratios of the mount to the floor, more is better: {figure: [one of each round]}."""
     found = {}
     for suite, options, in_memory in DIRECTORIES:
+        if not is_wanted(suite, only):
+            continue
         above = "/dev/shm" if in_memory and os.access("/dev/shm", os.W_OK) else folder
         with tempfile.TemporaryDirectory(prefix="margay-floor.", dir=above) as floor:
             command = [BINARY, "bench", suite, "--dir", floor, "--dir", mount, "--rounds", str(rounds), "--json", *options]
@@ -65,10 +79,12 @@ def rate(endpoint, options):
     return json.loads(done.stdout)["operations"][0]["requests_per_second"]
 
 
-def requests(server, rounds):
+def requests(server, rounds, only):
     """Ratios of the server to a bare one, which answers every GET with as many bytes."""
     found = {}
     for name, options in LOADS:
+        if not is_wanted(name, only):
+            continue
         size = {"1k": 1 << 10, "1m": 1 << 20}.get(options[options.index("--size") + 1], 0)
         port = goals.free_port()
         bare = subprocess.Popen([str(BARE), f"127.0.0.1:{port}", str(size)], stdout=subprocess.PIPE)
@@ -84,16 +100,26 @@ def requests(server, rounds):
     return found
 
 
-def measure(rounds):
+def appears(mount):
+    """Whether the server's mount is there; it comes after the server's first answers."""
+    end = time.monotonic() + MOUNT_SECONDS
+    while not os.path.ismount(mount) and time.monotonic() < end:
+        time.sleep(0.05)
+    return os.path.ismount(mount)
+
+
+def measure(rounds, only=None):
+    """Ratios of all figures, or of those of the suites that have one of `only`."""
     folder = tempfile.mkdtemp(prefix="margay-floors.")
     mount = os.path.join(folder, "mount")
     os.mkdir(mount)
     server = Server(os.path.join(folder, "data"), "--mount", f"floors={mount}")
     try:
         server.start()
-        found = requests(server, rounds)
-        if os.path.ismount(mount):
-            found |= directories(mount, folder, rounds)
+        is_mounted = appears(mount)
+        found = requests(server, rounds, only)
+        if is_mounted:
+            found |= directories(mount, folder, rounds, only)
         else:
             print("nothing can be mounted here: directories are left out", file=sys.stderr)
         return found
@@ -113,8 +139,21 @@ def spread(ratios):
     return f"{median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f})"
 
 
+def is_below(now, then):
+    """Whether chance would seldom put the one series so far below the other."""
+    below = sum((a < b) + (a == b) / 2 for a in now for b in then)
+    pairs = len(now) * len(then)
+    deviation = math.sqrt(pairs * (len(now) + len(then) + 1) / 12)
+    # A half is the usual correction when the normal distribution stands for whole numbers.
+    return statistics.NormalDist().cdf((pairs / 2 - below + 0.5) / deviation) < CHANCE
+
+
+def is_slower(now, then):
+    return median(now) < TOLERANCE * median(then) and is_below(now, then)
+
+
 def compare(then, now):
-    """Prints every figure; gives the names of those that are slower."""
+    """Prints every figure; gives the names of those that look slower."""
     slower = []
     print(f"{'figure':32} {'then, of the floor':28} {'now':28}")
     for name, before in then.items():
@@ -122,11 +161,20 @@ def compare(then, now):
         if after is None:
             print(f"{name:32} {spread(before):28} not measured")
             continue
-        bad = median(after) < TOLERANCE * min(before) and max(after) < median(before)
-        print(f"{name:32} {spread(before):28} {spread(after):28} {'SLOWER' if bad else ''}".rstrip())
+        bad = is_slower(after, before)
+        print(f"{name:32} {spread(before):28} {spread(after):28} {'slower' if bad else ''}".rstrip())
         if bad:
             slower.append(name)
     return slower
+
+
+def confirmed(then, suspects, rounds):
+    """Those of the suspects that are slower in a second measurement, too."""
+    print(f"again: {', '.join(suspects)}")
+    now = measure(rounds, suspects)
+    for name in suspects:
+        print(f"{name:32} {spread(then[name]):28} {spread(now[name])}")
+    return [name for name in suspects if is_slower(now[name], then[name])]
 
 
 def main():
@@ -137,7 +185,8 @@ def main():
     asked = parser.parse_args()
     if not asked.write and not asked.file.exists():
         raise SystemExit(f"no {asked.file} yet: `make bench-check ARGS=--write` on a quiet machine makes it")
-    now = measure(asked.rounds or (5 if asked.write else 3))
+    rounds = asked.rounds or (ROUNDS_WRITTEN if asked.write else ROUNDS)
+    now = measure(rounds)
     if asked.write:
         today = datetime.date.today().isoformat()
         figures = {name: [round(ratio, 5) for ratio in ratios] for name, ratios in now.items()}
@@ -148,6 +197,8 @@ def main():
     then = json.loads(asked.file.read_text())
     print(f"against {asked.file}, {then['date']}, {then['machine']['version']}")
     slower = compare(then["figures"], now)
+    if slower:
+        slower = confirmed(then["figures"], slower, rounds)
     print(f"slower: {', '.join(slower)}" if slower else "nothing is slower")
     sys.exit(4 if slower else 0)
 
