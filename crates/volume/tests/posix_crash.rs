@@ -170,6 +170,18 @@ fn a_crash_leaves_published_versions() {
     }
 }
 
+/// After a full disk has room again: the open file `f0` can be synced, S3 shows all of it, and all fits together.
+fn publishes_all(machine: &Machine, handle: Handle, model: &[u8]) {
+    // The store asks the disk again after a while.
+    std::thread::sleep(Duration::from_millis(300));
+    machine.mount.sync(&handle).unwrap();
+    machine.mount.release(handle).unwrap();
+    let reader = wait(machine.volume.get_object("b", "f0", &ReadCondition::default())).unwrap();
+    assert!(read_all(&reader) == model);
+    let report = machine.volume.fsck(FsckOptions::default()).unwrap();
+    assert!(report.clean(), "{report:#?}");
+}
+
 #[test]
 fn a_full_disk_stops_writes_and_nothing_else() {
     let disk = SimDisk::new(1);
@@ -196,14 +208,7 @@ fn a_full_disk_stops_writes_and_nothing_else() {
     let published = mount.flush(&handle);
     assert!(matches!(published, Ok(()) | Err(PosixError::Failed(Error::Full))), "{published:?}");
     disk.set_capacity(space.total_bytes);
-    // The store asks the disk again after a while.
-    std::thread::sleep(Duration::from_millis(300));
-    mount.sync(&handle).unwrap();
-    mount.release(handle).unwrap();
-    let reader = wait(machine.volume.get_object("b", "f0", &ReadCondition::default())).unwrap();
-    assert!(read_all(&reader) == model);
-    let report = machine.volume.fsck(FsckOptions::default()).unwrap();
-    assert!(report.clean(), "{report:#?}");
+    publishes_all(&machine, handle, &model);
 }
 
 #[test]
@@ -228,12 +233,5 @@ fn what_was_taken_outlives_a_disk_that_fills_up() {
     assert!(matches!(synced, Err(PosixError::Failed(Error::Full))), "{synced:?}");
     assert!(mount.read(&handle, 0, 64 << 20).unwrap() == model, "also after a sync that failed");
     disk.set_capacity(space.total_bytes);
-    // The store asks the disk again after a while.
-    std::thread::sleep(Duration::from_millis(300));
-    mount.sync(&handle).unwrap();
-    mount.release(handle).unwrap();
-    let reader = wait(machine.volume.get_object("b", "f0", &ReadCondition::default())).unwrap();
-    assert!(read_all(&reader) == model);
-    let report = machine.volume.fsck(FsckOptions::default()).unwrap();
-    assert!(report.clean(), "{report:#?}");
+    publishes_all(&machine, handle, &model);
 }
