@@ -44,8 +44,8 @@ tidy: ## only the habits that the compiler does not check
 clients: ## only real S3 clients against a real server
 	@tools/test.sh clients
 
-bench: build ## every benchmark beside every rival that is on PATH (hours), then the tables of the documents and the floors
-	$(TARGET)/release/margay bench all --full --rival $(RIVALS) --report $(REPORT) $(ARGS) || [ $$? = 4 ]
+bench: build ## every benchmark beside every rival that is on PATH, then the tables of the documents and the floors; ARGS=--full: hours
+	$(TARGET)/release/margay bench all --rival $(RIVALS) --report $(REPORT) $(ARGS) || [ $$? = 4 ]
 	tools/figures.sh $(REPORT)
 	$(MAKE) bench-check ARGS=--write
 

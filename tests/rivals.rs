@@ -129,6 +129,9 @@ fn a_wrong_name_is_refused() {
     world.ends(2, &["load", "--rival", "s3cmd"]);
     world.ends(2, &["dirops", "--dir", "/tmp", "--latency", "1ms"]);
     world.ends(2, &["dirops"]);
+    world.ends(2, &["ls", "--mounts"]);
+    world.ends(2, &["ls", "--mounts", "/tmp", "--latency", "1ms"]);
+    world.ends(2, &["ls", "--mounts", "/tmp", "--mount-points", "2"]);
 }
 
 #[test]
@@ -171,4 +174,51 @@ fn mounts_are_made_measured_and_removed() {
     assert!(rows.len() >= 6 && rows.iter().all(|row| row["median"].is_f64()), "{rows:?}");
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(world.work.path().to_str().unwrap()), "{mounts}");
+}
+
+/// Mount points of one folder of the work directory; all but the first show nothing when they are mounted at first.
+const LATE: &str = r#"
+gives = ["directory"]
+needs_store = true
+[[step]]
+run = ["sh", "-c", """
+    mkdir -p shared
+    case {mount} in
+    */mount) mount --bind shared {mount} ;;
+    *) if mkdir {cache}; then mount -t tmpfs none {mount}; else mount --bind shared {mount}; fi ;;
+    esac
+"""]
+until = "mounted"
+"#;
+
+#[test]
+fn further_mount_points_are_listed_once_they_show_everything() {
+    if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: no /dev/fuse, or not root");
+        return;
+    }
+    let given = tempfile::tempdir().unwrap();
+    let world = World::new(&[("late", LATE), ("plain", "gives = [\"directory\"]")]);
+    let directory = given.path().to_str().unwrap();
+    let sizes = ["--total", "30", "--objects", "10,20", "--clients", "1,2", "--runs", "2", "--rounds", "1", "--json"];
+    let arguments = ["ls", "--mounts", "--mount-points", "3", "--rival", "late,plain"];
+    let report = world.ends(0, &[&arguments[..], &sizes[..]].concat());
+    let rows = report["rows"].as_array().unwrap();
+    let of = |name: &str, phase: &str| {
+        let row = rows.iter().find(|row| row["name"] == name && row["phase"] == phase).unwrap();
+        assert!(row["failure"].is_null() && row["unit"] == "ms", "{row}");
+        row["median"].as_f64()
+    };
+    for phase in ["10 of 30", "20 of 30", "20 of 30, 2 listers"] {
+        assert!(of("late", phase).is_some() && of("plain", phase).is_some(), "{phase}");
+    }
+    for phase in ["10 of 30, 2 mount points", "20 of 30, 3 mount points"] {
+        assert!(of("late", phase).is_some(), "{phase}");
+        assert_eq!(of("plain", phase), None, "a directory without a bucket has one mount point");
+    }
+    let beside = world.ends(0, &[&["ls", "--rival", "late", "--mounts", directory][..], &sizes[..]].concat());
+    let rows = beside["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| !row["phase"].as_str().unwrap().contains("mount points")), "as many as DIRs");
+    assert_eq!((rows[0]["name"].as_str(), rows[1]["name"].as_str()), (Some(directory), Some("late")));
+    assert_eq!(fs::read_dir(given.path()).unwrap().count(), 0);
 }

@@ -23,8 +23,31 @@ pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) unit: &'static str,
     pub(crate) more_is_better: bool,
-    /// None for what was not reached.
-    pub(crate) bars: Vec<Option<f64>>,
+    pub(crate) bars: Vec<Bar>,
+}
+
+/// What one name reached in a phase.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Bar {
+    To(f64),
+    /// It was tried.
+    Failed,
+    /// There is no such thing there: a second mount point of a local file system.
+    Nothing,
+}
+
+impl Bar {
+    fn value(self) -> Option<f64> {
+        if let Bar::To(value) = self { Some(value) } else { None }
+    }
+
+    fn said(self) -> String {
+        match self {
+            Bar::To(value) => short(value),
+            Bar::Failed => "failed".to_owned(),
+            Bar::Nothing => "-".to_owned(),
+        }
+    }
 }
 
 /// A picture; `names` are what the bars of each group stand for.
@@ -54,11 +77,11 @@ fn draw(group: &Group, names: &[String], top: f64, out: &mut String) {
         escape(&group.name),
         group.unit
     ));
-    let most = group.bars.iter().flatten().copied().fold(f64::MIN_POSITIVE, f64::max);
-    for (index, (value, name)) in group.bars.iter().zip(names).enumerate() {
+    let most = group.bars.iter().filter_map(|bar| bar.value()).fold(f64::MIN_POSITIVE, f64::max);
+    for (index, (bar, name)) in group.bars.iter().zip(names).enumerate() {
         let y = top + PHASE + BAR * index as f64;
-        let (width, colour) = (value.unwrap_or_default() / most * LENGTH, colour(index));
-        let (said, text_y) = (value.map_or("failed".to_owned(), short), y + BAR - 4.0);
+        let (width, colour) = (bar.value().unwrap_or_default() / most * LENGTH, colour(index));
+        let (said, text_y) = (bar.said(), y + BAR - 4.0);
         add(format!(
             "<text x=\"{}\" y=\"{text_y:.1}\" text-anchor=\"end\" font-size=\"11\">{}</text>",
             LEFT - 6.0,
@@ -89,12 +112,13 @@ mod tests {
         let group =
             |name: &str, unit, bars| Group { name: name.to_owned(), unit, more_is_better: unit == "MB/s", bars };
         let groups = [
-            group("a & b", "s", vec![Some(10.0), Some(5.0), None]),
-            group("c", "MB/s", vec![Some(1.0), Some(4000.0), Some(0.0)]),
+            group("a & b", "s", vec![Bar::To(10.0), Bar::To(5.0), Bar::Failed]),
+            group("c", "MB/s", vec![Bar::To(1.0), Bar::To(4000.0), Bar::Nothing]),
         ];
         let names = ["x", "/long/path/of/a/directory", "z"].map(str::to_owned);
         let svg = svg("t", &names, &groups);
         assert!(svg.contains("a &amp; b") && svg.contains(">4k<") && svg.contains(">failed<"), "{svg}");
+        assert!(svg.contains(">-<"), "what was not tried has not failed: {svg}");
         assert!(svg.contains("\u{2026}") && svg.contains("s; shorter is") && svg.contains("MB/s; longer is"), "{svg}");
         assert_eq!(svg.matches("width=\"290.0\"").count(), 2, "{svg}");
         assert_eq!(svg.matches("width=\"145.0\"").count(), 1, "{svg}");

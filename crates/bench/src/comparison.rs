@@ -9,7 +9,7 @@ use std::path::Path;
 use margay_env::Env;
 use serde::Serialize;
 
-use crate::bars::{self, Group};
+use crate::bars::{self, Bar, Group};
 use crate::error::BenchError;
 use crate::report::{self, Report};
 use crate::rivals::{Absent, Running};
@@ -73,7 +73,7 @@ pub(crate) struct Row {
     pub(crate) phase: Cow<'static, str>,
     pub(crate) unit: &'static str,
     pub(crate) rounds: Vec<f64>,
-    /// None when no round got so far.
+    /// None when no round got so far, or the phase is not there for it.
     pub(crate) median: Option<f64>,
     /// Of the medians, to that of the first.
     pub(crate) ratio: Option<f64>,
@@ -81,6 +81,16 @@ pub(crate) struct Row {
     pub(crate) ratio_min: Option<f64>,
     pub(crate) ratio_max: Option<f64>,
     pub(crate) failure: Option<String>,
+}
+
+impl Row {
+    fn bar(&self) -> Bar {
+        match (self.median, &self.failure) {
+            (Some(median), _) => Bar::To(median),
+            (None, Some(_)) => Bar::Failed,
+            (None, None) => Bar::Nothing,
+        }
+    }
 }
 
 impl RivalFacts {
@@ -220,12 +230,12 @@ impl Comparison {
                 names.push(row.name.clone());
             }
             match groups.last_mut() {
-                Some(group) if group.name == row.phase => group.bars.push(row.median),
+                Some(group) if group.name == row.phase => group.bars.push(row.bar()),
                 _ => groups.push(Group {
                     name: row.phase.to_string(),
                     unit: row.unit,
                     more_is_better: is_rate(row.unit),
-                    bars: vec![row.median],
+                    bars: vec![row.bar()],
                 }),
             }
         }

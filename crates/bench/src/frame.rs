@@ -10,6 +10,7 @@ use margay_env::Env;
 
 use crate::error::BenchError;
 use crate::latency;
+use crate::newest::Newest;
 use crate::report::{OutputArgs, Report};
 use crate::rivals::{self, Gives, RivalArgs, Rivals, Running};
 use crate::scratch::{self, Scratch};
@@ -94,8 +95,7 @@ fn compare<R: ServerReport>(
     args.output.prepare(&env)?;
     let (bucket, runtime) = (bucket(args, &env), crate::runtime()?);
     let work = rivals::work_directory(&args.rivals)?;
-    // The newest of each.
-    let mut reports: Vec<(String, R)> = Vec::new();
+    let mut reports = Newest::default();
     let comparison = Stop::heard(rivals::left_behind(&format!("bucket {bucket}"), work.as_ref()), |stop| {
         let rivals = Rivals::start(&args.rivals, R::RIVALS, work, &env, stop)?;
         let (mut given, mut _proxy) = (Vec::new(), None);
@@ -113,16 +113,14 @@ fn compare<R: ServerReport>(
             let report = report?;
             report.figures().into_iter().for_each(|(phase, unit, value)| entrant.add(phase.into(), unit, value));
             let failure = report.failure();
-            reports.retain(|(name, _)| *name != entrant.name);
-            reports.push((entrant.name.clone(), report));
+            reports.keep(&entrant.name, report);
             failure.map_or(removed, |failure| Err(BenchError::Missed(failure)))
         })?;
-        let title = reports.first().map(|(_, report)| report.title()).unwrap_or_default();
+        let title = reports.any().map(R::title).unwrap_or_default();
         Ok(turns.compare(R::NAME, title))
     })?;
     args.output.show(&env, &comparison)?;
-    let Some(directory) = &args.output.report else { return Ok(()) };
-    reports.iter().try_for_each(|(name, report)| report.write_files(&env, &directory.join(name)))
+    reports.write_files(&env, &args.output)
 }
 
 /// Name of the server that was given, beside rivals.

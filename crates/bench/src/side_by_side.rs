@@ -18,6 +18,7 @@ use margay_env::Env;
 
 use crate::comparison::Entrant;
 use crate::error::BenchError;
+use crate::remove_tree;
 use crate::report::OutputArgs;
 use crate::rivals::{self, Gives, RivalArgs, Rivals};
 use crate::stop::Stop;
@@ -36,12 +37,6 @@ pub struct SideBySideArgs {
     #[command(flatten)]
     pub output: OutputArgs,
 }
-
-/// For a directory to become empty after it was first said not to be, how many passes it gets at least, and the pause between
-/// them: one pass of a slow mount can take longer than all of that time.
-const REMOVE_TIME: Duration = Duration::from_secs(60);
-const REMOVE_PASSES: u32 = 10;
-const REMOVE_STEP: Duration = Duration::from_millis(100);
 
 pub(crate) use crate::comparison::{MB_PER_SECOND, MILLISECONDS, PER_SECOND, SECONDS};
 
@@ -138,37 +133,41 @@ impl Round<'_> {
 pub(crate) fn run(args: &SideBySideArgs, suite: &Suite<'_>) -> Result<(), BenchError> {
     let env = Env::real();
     let given = args.directories.iter().map(|directory| (directory.display().to_string(), directory.clone())).collect();
-    let comparison = with_rivals(args, &env, |rivals, name, stop| {
-        let mut turns = Turns::new(given, rivals, |rival| Ok(rival.directory().to_owned()), args.rounds, stop)?;
-        turns.show_progress(&env, suite.name, suite.clients.len());
-        for clients in suite.clients {
-            turns.measure(*clients, &mut |directory: &PathBuf, entrant| {
-                let (root, env) = (&directory.join(name), &env);
-                round(&mut Round { root, env, stop, entrant }, suite, *clients)
-            })?;
-        }
-        Ok(turns.compare(suite.name, suite.title.clone()))
-    })?;
+    let comparison =
+        with_rivals(&args.rivals, &args.output, !args.directories.is_empty(), &env, |rivals, name, stop| {
+            let mut turns = Turns::new(given, rivals, |rival| Ok(rival.directory().to_owned()), args.rounds, stop)?;
+            turns.show_progress(&env, suite.name, suite.clients.len());
+            for clients in suite.clients {
+                turns.measure(*clients, &mut |directory: &PathBuf, entrant| {
+                    let (root, env) = (&directory.join(name), &env);
+                    round(&mut Round { root, env, stop, entrant }, suite, *clients)
+                })?;
+            }
+            Ok(turns.compare(suite.name, suite.title.clone()))
+        })?;
     args.output.show(&env, &comparison)
 }
 
-/// Starts the rivals, and measures with them and the name of a directory to make in each.
+/// Starts the rivals, and measures with them and the name of a directory to make in each; `given`: others than they
+/// take part.
 pub(crate) fn with_rivals<T>(
-    args: &SideBySideArgs,
+    args: &RivalArgs,
+    output: &OutputArgs,
+    given: bool,
     env: &Env,
     measure: impl FnOnce(Rivals, &str, &Stop) -> Result<T, BenchError>,
 ) -> Result<T, BenchError> {
-    if args.rivals.latency.is_some() && args.rivals.rivals.is_empty() {
+    if args.latency.is_some() && args.rivals.is_empty() {
         let told = "--latency is put before the store of rivals; name some with --rival";
         return Err(BenchError::Usage(told.to_owned()));
     }
-    args.output.prepare(env)?;
+    output.prepare(env)?;
     let name = crate::scratch::bucket_name(env);
-    let work = rivals::work_directory(&args.rivals)?;
+    let work = rivals::work_directory(args)?;
     let left_behind = rivals::left_behind(&format!("{name} in the directories measured"), work.as_ref());
     Stop::heard(left_behind, |stop| {
-        let rivals = Rivals::start(&args.rivals, &[Gives::Directory], work, env, stop)?;
-        if args.directories.is_empty() && rivals.running.is_empty() {
+        let rivals = Rivals::start(args, &[Gives::Directory], work, env, stop)?;
+        if !given && rivals.running.is_empty() {
             return Err(BenchError::Usage("none of the rivals can run here".to_owned()));
         }
         measure(rivals, &name, stop)
@@ -179,32 +178,8 @@ pub(crate) fn with_rivals<T>(
 fn round(round: &mut Round<'_>, suite: &Suite<'_>, clients: usize) -> Result<(), BenchError> {
     fs::create_dir(round.root).map_err(BenchError::file(round.root))?;
     let outcome = (suite.round)(round, clients);
-    let removed = remove(round.env, round.root).map_err(|source| {
-        let path = format!("{}, which cannot be removed", round.root.display());
-        BenchError::File { path, source }
-    });
-    outcome.and(removed)
-}
-
-/// Mounts of buckets say for a while that a directory is not empty when all in it was removed (TigrisFS: its store hears of
-/// it later), or leave names out while others of the directory are removed (goofys): what is left goes the next time.
-fn remove(env: &Env, root: &Path) -> io::Result<()> {
-    let (mut first_failed, mut passes) = (None, 0);
-    loop {
-        let removed = fs::remove_dir_all(root);
-        let now = env.clock.monotonic();
-        let failing = now - *first_failed.get_or_insert(now);
-        passes += 1;
-        match removed {
-            Err(error)
-                if error.kind() == io::ErrorKind::DirectoryNotEmpty
-                    && (failing < REMOVE_TIME || passes < REMOVE_PASSES) =>
-            {
-                std::thread::sleep(REMOVE_STEP);
-            }
-            removed => return removed,
-        }
-    }
+    let removed = remove_tree::in_passes(round.env, || fs::remove_dir_all(round.root));
+    outcome.and(removed.map_err(remove_tree::left(round.root)))
 }
 
 /// One round of a suite in a directory, for tests: how many figures each phase has.

@@ -108,7 +108,8 @@ fn cell(rows: &[Vec<&str>], clients: &str, phase: &str, name: &str, is_first: bo
     match row[6].contains("failed") {
         true if row[3] == "-" => "failed".to_owned(),
         true => format!("{}, then failed", shown(row[3])),
-        false if is_first => shown(row[3]),
+        // A phase that is not there for a name, such as a second mount point of a local file system.
+        false if is_first || row[3] == "-" => shown(row[3]),
         false => format!("{} ({}; {})", shown(row[3]), row[5], row[6]),
     }
 }

@@ -39,7 +39,9 @@ pub(super) fn by_phase(table: &[Vec<String>]) -> Option<Vec<Vec<String>>> {
 fn shown(figures: &[String], is_first: bool) -> String {
     let [median, _, ratio, spread] = figures else { return String::new() };
     match (median.as_str(), spread.contains("failed")) {
-        ("-", _) => "failed".to_owned(),
+        ("-", true) => "failed".to_owned(),
+        // Such as a second mount point of a local file system.
+        ("-", false) => "-".to_owned(),
         (_, true) => format!("{median}\n{ratio}, then failed"),
         (_, false) if is_first => median.clone(),
         (_, false) => format!("{median}\n{ratio}"),
@@ -62,8 +64,11 @@ mod tests {
             "make|b|20|s|2.00|1.90-2.10, then failed",
             "remove|a|3|s|1.00|1.00-1.00",
             "remove|b|-|s|-|failed: gone",
+            "mount twice|a|2|s|1.00|1.00-1.00",
+            "mount twice|b|-|s|-|",
         ]);
-        let wanted = table(&["phase|a|b", "make, s|10|20\n2.00, then failed", "remove, s|3|failed"]);
+        let wanted =
+            table(&["phase|a|b", "make, s|10|20\n2.00, then failed", "remove, s|3|failed", "mount twice, s|2|-"]);
         assert_eq!(by_phase(&one), Some(wanted));
         let several =
             table(&["clients|phase|name|median|unit|of the first|spread", "1|make|a|1|s|1.00|", "4|make|a|2|s|1.00|"]);

@@ -104,16 +104,21 @@ pub(super) fn steps(server: &Server, rivals: &RivalArgs, full: bool) -> Result<V
         directories("small", "A small site's files", "small", "small --files 640"),
         directories("stream", "One large file", "stream --size 512m", "stream --size 128m"),
     ];
-    steps.extend(listing_through_mounts(server));
+    steps.extend(listing_through_mounts(server, &file_systems, full));
     Ok(steps)
 }
 
-fn listing_through_mounts(server: &Server) -> Option<Step> {
+fn listing_through_mounts(server: &Server, rivals: &[String], full: bool) -> Option<Step> {
     if !server.is_mounted() {
         return None;
     }
-    let mut arguments = words("bench ls --total 20000,100000 --runs 3 --mounts");
+    let mut arguments = words(match full || rivals.is_empty() {
+        true => "bench ls --total 20000,100000 --runs 3",
+        false => "bench ls --total 12000 --objects 1000,5000 --clients 1,3 --runs 5 --rounds 1",
+    });
+    arguments.push("--mounts".to_owned());
     arguments.extend(server.mounts.iter().map(|mount| (*mount).to_owned()));
+    arguments.extend_from_slice(rivals);
     Some(Step { name: "ls-mounts", title: "Listing through mounts", arguments })
 }
 

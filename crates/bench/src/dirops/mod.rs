@@ -75,10 +75,11 @@ pub fn run(args: &DiropsArgs) -> Result<(), BenchError> {
 
 fn run_curve(args: &DiropsArgs) -> Result<(), BenchError> {
     let env = Env::real();
-    let curve = side_by_side::with_rivals(&args.side_by_side, &env, |rivals, name, stop| {
+    let SideBySideArgs { directories, rivals, output, .. } = &args.side_by_side;
+    let curve = side_by_side::with_rivals(rivals, output, !directories.is_empty(), &env, |rivals, name, stop| {
         measure_curve(args, rivals, &env, name, stop)
     })?;
-    args.side_by_side.output.show(&env, &curve)
+    output.show(&env, &curve)
 }
 
 fn measure_curve(

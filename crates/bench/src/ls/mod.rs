@@ -47,6 +47,7 @@ const PREFIX_KEYS_MAX: u64 = 100_000_000;
   margay bench ls --keys '' --deleted --report results/
   margay bench ls --mounts /mnt/margay
   margay bench ls --mounts /mnt/1 /mnt/2 /mnt/3 --total 100000,500000,1000000 --report results/
+  margay bench ls --mounts --rival margay,ext4,s3fs,juicefs-redis --total 12000 --objects 1000,5000 --rounds 1
   margay bench ls --mounts /mnt/1 --mount-command 's3fs bench {} -o use_path_request_style,url=http://127.0.0.1:9000'")]
 pub struct LsArgs {
     #[command(flatten)]
@@ -148,11 +149,8 @@ impl ServerReport for LsReport {
 /// Runs the benchmark and prints its report. Builds a tokio runtime: call it from a plain thread.
 pub fn run(args: &LsArgs, found: Option<Credentials>) -> Result<(), BenchError> {
     let rivals = !args.frame.rivals.rivals.is_empty();
-    if !args.mounts.directories.is_empty() {
-        return match rivals {
-            true => Err(BenchError::Usage("--mounts lists through mount points; leave --rival out".to_owned())),
-            false => mounts::run(args),
-        };
+    if args.mounts.directories.is_some() {
+        return mounts::run(args);
     }
     if args.check && rivals {
         return Err(BenchError::Usage("--check judges one server; leave --rival out".to_owned()));

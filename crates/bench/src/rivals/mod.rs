@@ -3,12 +3,13 @@
 //! Why:        a figure means something beside another's of the same minute on the same machine, and nobody compares
 //!             what takes an afternoon to set up.
 //! Layout:     `file` what a rival is, `shipped` those that are known, `placeholders` and `process` their commands,
-//!             `running` one from start to end, `list` is `margay bench rivals`.
+//!             `running` one from start to end, `mounting` further mount points of its bucket, `list` is `margay bench rivals`.
 //! Invariants: everything is below one new directory (`work_directory`). A rival that cannot run here is named and left out, never an error.
 //! Not here:   what is measured and how it is compared (`side_by_side`, `frame`, `comparison`).
 
 mod file;
 pub mod list;
+mod mounting;
 mod placeholders;
 pub(crate) mod process;
 mod running;
@@ -25,6 +26,7 @@ use serde::Serialize;
 
 pub(crate) use file::Gives;
 use file::RivalFile;
+pub(crate) use mounting::Mounting;
 use placeholders::Placeholders;
 pub(crate) use running::Running;
 
@@ -241,6 +243,7 @@ impl Rivals {
         Ok(Placeholders {
             margay: std::env::current_exe().map_err(BenchError::file(Path::new("this program")))?,
             mount: work.join("mount"),
+            cache: work.join("cache"),
             work,
             ports,
             endpoint: format!("http://127.0.0.1:{}", ports[0]),

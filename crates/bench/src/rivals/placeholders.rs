@@ -13,6 +13,8 @@ pub(crate) struct Placeholders {
     pub(super) work: PathBuf,
     /// An empty directory to mount on.
     pub(super) mount: PathBuf,
+    /// A directory for what the mount keeps: no two mount points share one.
+    pub(super) cache: PathBuf,
     /// Ports of this machine that were free a moment ago.
     pub(super) ports: [u16; 2],
     /// The S3 server to keep data in, or the rival's own.
@@ -23,8 +25,8 @@ pub(crate) struct Placeholders {
     pub(super) region: String,
 }
 
-const NAMES: [&str; 10] =
-    ["margay", "work", "mount", "port", "port2", "endpoint", "bucket", "access_key", "secret_key", "region"];
+const NAMES: [&str; 11] =
+    ["margay", "work", "mount", "cache", "port", "port2", "endpoint", "bucket", "access_key", "secret_key", "region"];
 
 impl Placeholders {
     fn value(&self, name: &str) -> Option<String> {
@@ -33,6 +35,7 @@ impl Placeholders {
             "margay" => path(&self.margay),
             "work" => path(&self.work),
             "mount" => path(&self.mount),
+            "cache" => path(&self.cache),
             "port" => self.ports[0].to_string(),
             "port2" => self.ports[1].to_string(),
             "endpoint" => self.endpoint.clone(),
@@ -94,6 +97,7 @@ mod tests {
             margay: PathBuf::from("/bin/margay"),
             work: PathBuf::from("/w"),
             mount: PathBuf::from("/w/m"),
+            cache: PathBuf::from("/w/c"),
             ports: [1, 2],
             endpoint: "http://{work}".to_owned(),
             bucket: "b".to_owned(),

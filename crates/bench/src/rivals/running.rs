@@ -2,7 +2,8 @@
 //!
 //! Invariants: R1 whatever a step began is taken back with the handle, in reverse order, also when a later step failed.
 //!             R2 only the rival's own work directory is written to by its steps.
-//! Not here:   which rivals (`mod`), what their steps are (`file`).
+//!             R3 a measurement that is cut short kills every process of its rival, those of further mount points, too.
+//! Not here:   which rivals (`mod`), what their steps are (`file`), when there are more mount points (`mounting`).
 
 #![allow(clippy::disallowed_methods, reason = "files of a rival's work directory")]
 
@@ -14,9 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use margay_env::Env;
-use rustix::process::Signal;
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal};
 
 use super::file::{Gives, RivalFile, Step, Until};
+use super::mounting::Mounting;
 use super::placeholders::Placeholders;
 use super::process::{self, LOOK_STEP, Process};
 use crate::error::BenchError;
@@ -43,12 +46,18 @@ pub(crate) struct Running {
     pub(crate) version: Option<String>,
     /// Name of the rival that its data is kept in.
     pub(crate) store: Option<String>,
+    /// How its bucket is mounted once more.
+    pub(crate) mounting: Option<Mounting>,
     env: Env,
     placeholders: Placeholders,
     started: Vec<(Process, Vec<String>)>,
+    groups: Groups,
     /// Before its S3 door.
     proxy: Option<Proxy>,
 }
+
+/// The process groups of a rival and of its further mount points.
+pub(super) type Groups = Arc<Mutex<Vec<Pid>>>;
 
 /// Why a measurement was ended from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +76,23 @@ impl Running {
         env: &Env,
         stop: &Stop,
     ) -> Result<Running, BenchError> {
+        let groups = Groups::default();
+        let mounting = Mounting::of(name, file, &placeholders, &groups, env);
+        let mut running = Running::start_among(groups, name, file, gives, placeholders, env, stop)?;
+        running.mounting = mounting;
+        Ok(running)
+    }
+
+    /// As [`Running::start`], where others may have started what is killed with it.
+    pub(super) fn start_among(
+        groups: Groups,
+        name: &str,
+        file: &RivalFile,
+        gives: Gives,
+        placeholders: Placeholders,
+        env: &Env,
+        stop: &Stop,
+    ) -> Result<Running, BenchError> {
         fs::create_dir_all(&placeholders.mount).map_err(BenchError::file(&placeholders.mount))?;
         for file in &file.files {
             let path = PathBuf::from(placeholders.fill(&file.path));
@@ -77,9 +103,11 @@ impl Running {
             title: file.title.clone(),
             version: None,
             store: None,
+            mounting: None,
             env: env.clone(),
             placeholders,
             started: Vec::new(),
+            groups,
             proxy: None,
         };
         running.version = running.ask_version(&file.version, stop)?;
@@ -114,10 +142,13 @@ impl Running {
     fn step(&mut self, step: &Step, stop: &Stop) -> Result<(), BenchError> {
         let environment =
             step.environment.iter().map(|(name, value)| (name.clone(), self.placeholders.fill(value))).collect();
-        let log = self.placeholders.work.join(format!("step-{}.log", self.started.len() + 1));
+        // Each mount point has logs of its own.
+        let mount = self.directory().file_name().unwrap_or_default().to_string_lossy();
+        let log = self.placeholders.work.join(format!("{mount}-step-{}.log", self.started.len() + 1));
         let run = self.placeholders.fill_all(&step.run);
         let process = Process::start(&run, &environment, &self.placeholders.work, log);
         let process = process.map_err(BenchError::file(Path::new(&run[0])))?;
+        self.groups.lock().extend(process.group());
         self.started.push((process, self.placeholders.fill_all(&step.undo)));
         let began = self.env.clock.monotonic();
         while !self.done(&step.until)? {
@@ -178,14 +209,14 @@ impl Running {
         stop: &Stop,
         work: impl FnOnce() -> Result<T, BenchError>,
     ) -> Result<T, BenchError> {
-        let groups: Vec<_> = self.started.iter().filter_map(|(process, _)| process.group()).collect();
+        let groups = Arc::clone(&self.groups);
         let env = self.env.clone();
         let (outcome, cut) = std::thread::scope(|scope| {
             let (ending, ended) = std::sync::mpsc::channel::<()>();
             let watch = scope.spawn(move || {
                 let cut = wait_for_end(&env, &ended, limit, stop);
                 if cut.is_some() {
-                    groups.iter().for_each(|group| process::signal(*group, Signal::KILL));
+                    groups.lock().iter().for_each(|group| process::signal(*group, Signal::KILL));
                 }
                 cut
             });
@@ -230,6 +261,8 @@ impl Running {
                 mount_table::unmount(&self.env, &self.placeholders.mount);
             }
             process.end(&self.env);
+            // Its number may soon be another's.
+            self.groups.lock().retain(|group| Some(*group) != process.group());
         }
         mount_table::detach(&self.placeholders.mount);
     }
@@ -283,6 +316,7 @@ mod tests {
         let placeholders = Placeholders {
             margay: PathBuf::new(),
             mount: work.join("mount"),
+            cache: work.join("cache"),
             work: work.to_owned(),
             ports: [1, 2],
             endpoint: String::new(),

@@ -2,14 +2,18 @@
 //!
 //! Why:        how many objects a directory may hold, and whether all others, more listers at once or more mount points
 //!             make its `ls` slower, was asked of LeoFS in 2013; the same grid answers it for any mount.
-//! Layout:     `mount` mounts and unmounts, `tree` makes and removes the objects, `listers` measures, `show` reports
-//!             beside the figures of then (`cited`).
+//! Layout:     `place` the mount points of one name, `mount` those made by a command, `tree` makes and removes the objects,
+//!             `listers` measures, `grid` does all of it at one place, `compare` at several in turns, `show` reports beside the
+//!             figures of then (`cited`).
 //! Invariants: all objects are below one new directory, which is removed also after Ctrl-C; what was mounted here is
 //!             unmounted. Each listing counts what it finds: a mount that shows too little fails the run.
 
 pub(crate) mod cited;
+mod compare;
+mod grid;
 mod listers;
 mod mount;
+mod place;
 mod show;
 mod tree;
 
@@ -19,21 +23,28 @@ use margay_env::Env;
 use serde::Serialize;
 
 use crate::error::BenchError;
-use crate::stop::Stop;
-use crate::{kernel_caches, scratch};
+use crate::side_by_side;
 
 use super::{LsArgs, Sizes, parse_sizes};
-use tree::Tree;
+use grid::Grid;
+use place::Place;
+
+/// Mount points at once, where rivals can have any number: as many as were cited.
+const MOUNT_POINTS_DEFAULT: usize = 3;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Mounts")]
 pub struct MountsArgs {
-    /// Instead of all above: list directories through these mount points of one store, with the sizes below
-    #[arg(long = "mounts", value_name = "DIR", num_args = 1.., value_delimiter = ',')]
-    pub directories: Vec<PathBuf>,
+    /// Instead of all above: list directories through these mount points of one store, and those of --rival, with the sizes
+    /// below
+    #[arg(long = "mounts", value_name = "DIR", num_args = 0.., value_delimiter = ',')]
+    pub directories: Option<Vec<PathBuf>>,
     /// Mount each DIR first with this shell command, which names it as {}; unmounted at the end
     #[arg(long, value_name = "COMMAND", requires = "directories")]
     pub mount_command: Option<String>,
+    /// Mount points at once, at most [default: as many as DIRs; 3 for rivals alone]
+    #[arg(long, value_name = "N", requires = "directories", value_parser = crate::clients)]
+    pub mount_points: Option<usize>,
     /// Objects in the store when listing, one series for each number (100000,500000,1000000 as cited)
     #[arg(long, value_name = "N,N,...", default_value = "20000,100000", value_parser = parse_sizes)]
     pub total: Sizes,
@@ -46,6 +57,27 @@ pub struct MountsArgs {
     /// Ask for the attributes of each entry too, as `ls -l` does
     #[arg(long)]
     pub long: bool,
+}
+
+impl MountsArgs {
+    /// The mount points that were given.
+    fn given(&self) -> &[PathBuf] {
+        self.directories.as_deref().unwrap_or_default()
+    }
+
+    /// Mount points at once, at most; those that were given must suffice.
+    fn mount_points(&self) -> Result<usize, BenchError> {
+        let given = self.given().len();
+        match self.mount_points {
+            Some(wanted) if given > 0 && wanted > given => {
+                let told = format!("--mount-points {wanted}, but --mounts names {given}");
+                Err(BenchError::Usage(told))
+            }
+            Some(wanted) => Ok(wanted),
+            None if given > 0 => Ok(given),
+            None => Ok(MOUNT_POINTS_DEFAULT),
+        }
+    }
 }
 
 /// What one row is measured with.
@@ -85,41 +117,24 @@ struct MountsReport {
 }
 
 pub(super) fn run(args: &LsArgs) -> Result<(), BenchError> {
-    let env = Env::real();
-    args.frame.output.prepare(&env)?;
-    let name = scratch::bucket_name(&env);
-    let report = Stop::heard(format!("{name} in {}", args.mounts.directories[0].display()), |stop| {
-        let _mounted = mount::all(&args.mounts, &env, stop)?;
-        measure(args, &env, stop, &name)
-    })?;
-    args.frame.output.show(&env, &report)
-}
-
-fn measure(args: &LsArgs, env: &Env, stop: &Stop, name: &str) -> Result<MountsReport, BenchError> {
-    let MountsArgs { directories, mount_command, total, objects, clients, long } = &args.mounts;
-    let cases = cases(&total.0, &objects.0, directories.len(), clients)?;
-    let cold = kernel_caches::may_drop();
-    let mut report = MountsReport {
-        mounts: directories.iter().map(|directory| directory.display().to_string()).collect(),
-        mount_command: mount_command.clone(),
-        runs: args.runs,
-        long: *long,
-        cold,
-        rows: Vec::new(),
-    };
-    let roots: Vec<PathBuf> = directories.iter().map(|directory| directory.join(name)).collect();
-    let mut tree = Tree::create(env, stop, &roots[0])?;
-    let outcome = cases.iter().try_for_each(|case| {
-        for objects in &objects.0 {
-            tree.make_listed(*objects)?;
-        }
-        tree.grow(case.total)?;
-        let listers = listers::Listers { env, stop, roots: &roots[..case.mounts], long: *long, cold };
-        report.rows.push(listers.measure(*case, args.runs)?);
-        Ok(())
-    });
-    let removed = tree.remove();
-    outcome.and(removed).map(|()| report)
+    let (env, mounts) = (Env::real(), &args.mounts);
+    if !args.frame.rivals.rivals.is_empty() {
+        return compare::run(args, &env);
+    }
+    if mounts.given().is_empty() {
+        return Err(BenchError::Usage("--mounts names no mount point; name one, or --rival".to_owned()));
+    }
+    let grid = Grid::of(args, &env)?;
+    let (report, outcome) =
+        side_by_side::with_rivals(&args.frame.rivals, &args.frame.output, true, &env, |_, name, stop| {
+            let _mounted = mount::all(mounts, &env, stop)?;
+            Ok(grid.measure(&Place::given(mounts.given()), name, stop))
+        })?;
+    // What was measured until something failed is shown all the same.
+    if !report.rows.is_empty() && !matches!(outcome, Err(BenchError::Interrupted)) {
+        args.frame.output.show(&env, &report)?;
+    }
+    outcome
 }
 
 /// As cited: every total by one lister, then at the largest total more listers at once, and more mount points.

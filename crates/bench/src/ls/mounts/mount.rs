@@ -39,7 +39,7 @@ pub(super) fn all(args: &MountsArgs, env: &Env, stop: &Stop) -> Result<Vec<Mount
     if !command.contains(DIRECTORY) {
         return Err(BenchError::Usage(format!("--mount-command names no directory: write {DIRECTORY} for it")));
     }
-    args.directories.iter().map(|directory| Mount::start(command, directory, env, stop)).collect()
+    args.given().iter().map(|directory| Mount::start(command, directory, env, stop)).collect()
 }
 
 impl Mount {

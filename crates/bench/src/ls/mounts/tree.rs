@@ -13,6 +13,7 @@ use margay_env::Env;
 use crate::error::BenchError;
 use crate::jobs::share;
 use crate::progress::Progress;
+use crate::remove_tree;
 use crate::stop::Stop;
 
 /// Jobs that make and remove objects.
@@ -30,7 +31,7 @@ pub(super) struct Tree<'a> {
     /// Directories of others made.
     others: u64,
     /// Sizes of the directories that are listed.
-    listed: Vec<u64>,
+    pub(super) listed: Vec<u64>,
 }
 
 /// Where `objects` objects are listed.
@@ -85,13 +86,13 @@ impl<'a> Tree<'a> {
 
     /// Removes all of it; interrupted only by the end of the process.
     pub(super) fn remove(self) -> Result<(), BenchError> {
-        let remove = || {
+        let pass = || {
             let found = fs::read_dir(&self.root)?.map(|entry| Ok(entry?.path()));
             let folders: Vec<PathBuf> = found.collect::<io::Result<_>>()?;
             share(folders.len() as u64, JOBS, &|number| fs::remove_dir_all(&folders[number as usize]))?;
             fs::remove_dir(&self.root)
         };
-        remove().map_err(|source| self.failed(source))
+        remove_tree::in_passes(self.env, pass).map_err(remove_tree::left(&self.root))
     }
 
     fn failed(&self, source: io::Error) -> BenchError {
