@@ -208,7 +208,7 @@ fn both_doors_show_the_same() {
     // The file gets the plain name back, and the kernel forgets the other: not before the answer, but soon.
     fs::remove_dir(world.at("x")).unwrap();
     assert_eq!(world.text("x"), "beside");
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while fs::metadata(world.at("x@{file}")).is_ok() {
         assert!(Instant::now() < deadline, "the kernel keeps a name that is gone");
         std::thread::sleep(Duration::from_millis(5));
@@ -242,7 +242,7 @@ fn a_stop_publishes_what_is_open() {
     let mut open = File::create(world.at("open")).unwrap();
     open.write_all(b"not closed").unwrap();
     let took = world.end(Signal::TERM);
-    assert!(took > Duration::from_secs(1) && took < Duration::from_secs(20), "{took:?}");
+    assert!(took > Duration::from_secs(1) && took < Duration::from_secs(100), "{took:?}");
     drop(open);
     world.start_again();
     assert_eq!(world.text("open"), "not closed");

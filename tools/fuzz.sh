@@ -47,7 +47,7 @@ fuzz() {
     local target=$1 corpus=${known:-$logs/corpus}/$1 seeds=fuzz/seeds/$1
     mkdir -p "$corpus"
     # The seeds are only read: new inputs go to the first folder.
-    RUST_BACKTRACE=0 "$built/$target" "${limit[@]}" -max_len=4096 -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
+    RUST_BACKTRACE=0 "$built/$target" "${limit[@]}" -max_len=4096 -timeout=60 -rss_limit_mb=1024 -print_final_stats=1 \
         -artifact_prefix="fuzz/crashes/$target-" "$corpus" "$seeds" >"$logs/$target" 2>&1
 }
 

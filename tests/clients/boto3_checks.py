@@ -364,7 +364,7 @@ def check_connection_after_refused_body():
     if ENDPOINT.startswith("https"):
         return
     where = urlsplit(ENDPOINT)
-    connection = socket.create_connection((where.hostname, where.port), timeout=5)
+    connection = socket.create_connection((where.hostname, where.port), timeout=60)
     head = f"PUT /{BUCKET}/refused HTTP/1.1\r\nHost: {where.netloc}\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
     connection.sendall(head.encode())
     answer = http.client.HTTPResponse(connection, method="PUT")

@@ -111,7 +111,7 @@ start_server() {
     env -u MARGAY_BIN -u MARGAY_ENDPOINT MARGAY_ACCESS_KEY="$AWS_ACCESS_KEY_ID" MARGAY_SECRET_KEY="$AWS_SECRET_ACCESS_KEY" MARGAY_WEBSITE_DOMAIN=$WEBSITE \
         "$margay" serve --data "$work/$name" --address "$HOST" --admin-address off "$@" >"$work/$name.log" 2>&1 </dev/null &
     server_pid=$!
-    for try in $(seq 1 150); do
+    for try in $(seq 1 600); do
         if curl -sS -k --fail -o /dev/null "$ENDPOINT/-/health" 2>/dev/null; then return 0; fi
         kill -0 "$server_pid" 2>/dev/null || break
         sleep 0.2

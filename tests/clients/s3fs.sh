@@ -18,7 +18,7 @@ mount_it() {
         >"$WORK/s3fs.log" 2>&1 &
     echo $! >"$WORK/s3fs.pid"
     local try
-    for try in $(seq 1 50); do
+    for try in $(seq 1 300); do
         mountpoint -q "$mount" && return 0
         kill -0 "$(cat "$WORK/s3fs.pid")" 2>/dev/null || break
         sleep 0.2
@@ -30,7 +30,7 @@ mount_it() {
 unmount_it() {
     fusermount3 -u "$mount" 2>/dev/null || fusermount -u "$mount" 2>/dev/null || umount "$mount"
     local try
-    for try in $(seq 1 50); do
+    for try in $(seq 1 300); do
         kill -0 "$(cat "$WORK/s3fs.pid")" 2>/dev/null || return 0
         sleep 0.2
     done

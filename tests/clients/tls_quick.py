@@ -7,7 +7,7 @@ import os
 import socket
 import ssl
 
-ANSWER_SECONDS_MAX = 5
+ANSWER_SECONDS_MAX = 60
 
 host, port = os.environ["HOST"].split(":")
 context = ssl.create_default_context(cafile=os.environ["CA"])

@@ -48,7 +48,7 @@ furnish() {
 begin() {
     "$@" >>"$work/server.log" 2>&1 </dev/null &
     server=$!
-    for _ in $(seq 200); do
+    for _ in $(seq 1200); do
         "$margay" status --data "$data" >/dev/null 2>&1 && return
         kill -0 "$server" 2>/dev/null || break
         sleep 0.05
@@ -81,7 +81,7 @@ units() {
     read -ra command <<<"$(of_unit margay.service ExecStart)"
     [ "$(of_unit margay.service Type)" = notify ] || fail "the unit is of another type"
     python3 "$here/options.py" await_ready "$work/notify" >"$work/ready" & local waiter=$!
-    for _ in $(seq 200); do if [ -S "$work/notify" ]; then break; fi; sleep 0.05; done
+    for _ in $(seq 1200); do if [ -S "$work/notify" ]; then break; fi; sleep 0.05; done
     NOTIFY_SOCKET=$work/notify begin "${command[@]}"
     wait "$waiter" || fail "the server did not say that it is ready"
     # As systemd runs a mount unit.
@@ -177,9 +177,11 @@ synced() {
 
 waiting() {
     "$margay" mount bucket4 /mnt/4 --data "$data"
-    { for _ in $(seq 20); do echo line; sleep 0.1; done; } >/mnt/4/slow & local writer=$!
-    sleep 0.3
+    # Open until it is told to go on, and then for two seconds more.
+    { until [ -e "$work/go-on" ]; do sleep 0.05; done; for _ in $(seq 20); do echo line; sleep 0.1; done; } >/mnt/4/slow & local writer=$!
+    until [ -e /mnt/4/slow ]; do sleep 0.05; done
     refused "busy" umount /mnt/4
+    : >"$work/go-on"
     "$margay" unmount /mnt/4 --wait 60 --data "$data" 2>"$work/said"
     [ ! -s "$work/said" ] || fail "unmount did not wait: $(cat "$work/said")"
     wait "$writer" || fail "the writer was cut off"

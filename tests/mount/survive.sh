@@ -27,7 +27,7 @@ start() {
     "$margay" serve --data "${1:-$work/data}" --address "127.0.0.1:$port" --admin-address off --mount "work=$mount" \
         --set limits.pack_bytes_max=32MiB --set limits.reserve_bytes=64MiB >>"$work/server.log" 2>&1 </dev/null &
     server=$!
-    for _ in $(seq 200); do
+    for _ in $(seq 1200); do
         mountpoint -q "$mount" && return
         kill -0 "$server" 2>/dev/null || break
         sleep 0.05
@@ -37,11 +37,11 @@ start() {
 kill_server() { kill -9 "$server"; wait "$server" 2>/dev/null || true; }
 again() { umount -l "$mount"; start; }
 stop() { kill "$server"; wait "$server" || fail "the server stopped with an error"; server=; }
-# Ends when all of these processes have ended; one that is left after 20 s hangs.
+# Ends when all of these processes have ended; one that is left after 2 minutes hangs.
 ended() {
     local one
     for one; do
-        timeout 20 tail --pid="$one" -s 0.1 -f /dev/null || fail "a process hangs"
+        timeout 120 tail --pid="$one" -s 0.1 -f /dev/null || fail "a process hangs"
         wait "$one" || fail "a process failed"
     done
 }
@@ -64,7 +64,10 @@ databases() {
     local mode writer kept=
     for mode in DELETE WAL; do
         for _ in 1 2; do
+            : >"$work/$mode.begun"
             ask rows "$mount/$mode.db" "$work/$mode.rows" "$mode" & writer=$!
+            # On a busy machine it takes long until the first row is there.
+            until [ "$work/$mode.rows" -nt "$work/$mode.begun" ] && [ -s "$work/$mode.rows" ]; do sleep 0.1; done
             sleep 1.5
             kill_server
             ended "$writer"
@@ -112,7 +115,7 @@ postgres() {
         wait "$load" || true
         # What is left of it can only be killed: its directory answers nothing.
         kill -9 "$server_of_base" $parts 2>/dev/null || true
-        timeout 20 tail --pid="$server_of_base" -s 0.1 -f /dev/null || fail "PostgreSQL hangs"
+        timeout 120 tail --pid="$server_of_base" -s 0.1 -f /dev/null || fail "PostgreSQL hangs"
         again
         begin_database
         for one in 1 2 3 4; do

@@ -2,10 +2,8 @@
 
 mod server;
 
-use std::time::Duration;
-
 use margay_s3::auth::PayloadForm;
-use server::Server;
+use server::{EXCHANGE_TIME_MAX, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -155,15 +153,15 @@ async fn a_refused_request_earns_no_continue() {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(&bytes.bytes()).await.unwrap();
     let mut buffer = vec![0; 4096];
-    let count = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut buffer)).await.unwrap().unwrap();
+    let count = tokio::time::timeout(EXCHANGE_TIME_MAX, stream.read(&mut buffer)).await.unwrap().unwrap();
     assert!(buffer[..count].starts_with(b"HTTP/1.1 404"), "{}", String::from_utf8_lossy(&buffer[..count]));
     let welcome = server.request("PUT", "/bucket/k").header("expect", "100-continue").header("content-length", "5");
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(&welcome.bytes()).await.unwrap();
-    let count = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut buffer)).await.unwrap().unwrap();
+    let count = tokio::time::timeout(EXCHANGE_TIME_MAX, stream.read(&mut buffer)).await.unwrap().unwrap();
     assert!(buffer[..count].starts_with(b"HTTP/1.1 100"));
     stream.write_all(b"hello").await.unwrap();
-    let count = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut buffer)).await.unwrap().unwrap();
+    let count = tokio::time::timeout(EXCHANGE_TIME_MAX, stream.read(&mut buffer)).await.unwrap().unwrap();
     assert!(buffer[..count].starts_with(b"HTTP/1.1 200"));
 }
 
@@ -176,7 +174,7 @@ async fn a_connection_outlives_a_refused_body() {
     stream.write_all(&refused).await.unwrap();
     stream.write_all(&next).await.unwrap();
     let mut answers = Vec::new();
-    tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut answers)).await.unwrap().unwrap();
+    tokio::time::timeout(EXCHANGE_TIME_MAX, stream.read_to_end(&mut answers)).await.unwrap().unwrap();
     let answers = String::from_utf8(answers).unwrap();
     assert!(answers.starts_with("HTTP/1.1 404") && answers.contains("HTTP/1.1 200"), "{answers}");
 }

@@ -34,7 +34,7 @@ use model::Model;
 /// Largest object, in bytes; some are inline, most go with their commit, some into segments.
 const OBJECT_BYTES_MAX: u64 = 200_000;
 /// How soon the mount shows what an answer did not wait for.
-const LATE_TIME_MAX: Duration = Duration::from_secs(10);
+const LATE_TIME_MAX: Duration = Duration::from_secs(60);
 const LATE_STEP: Duration = Duration::from_millis(10);
 /// Share of changes before which a file is opened and held, in percent.
 const HELD_PERCENT: u64 = 25;
