@@ -13,10 +13,12 @@ use margay_env::Env;
 
 use crate::error::BenchError;
 
-/// For a directory to become empty after it was first said not to be, how many passes it gets at least, and the pause between
-/// them: one pass of a slow mount can take longer than all of that time.
+/// For a directory to become empty after it was first said not to be, how many passes it gets at least, since one pass of a slow
+/// mount can take longer than all of that time, and when it gets no more.
 const REMOVE_TIME: Duration = Duration::from_secs(60);
 const REMOVE_PASSES: u32 = 10;
+const REMOVE_TIME_MAX: Duration = Duration::from_secs(240);
+/// Between two passes.
 const REMOVE_STEP: Duration = Duration::from_millis(100);
 
 /// Passes over a tree until one removes it.
@@ -30,7 +32,7 @@ pub(crate) fn in_passes(env: &Env, mut pass: impl FnMut() -> io::Result<()>) -> 
         match removed {
             Err(error)
                 if error.kind() == io::ErrorKind::DirectoryNotEmpty
-                    && (failing < REMOVE_TIME || passes < REMOVE_PASSES) =>
+                    && (failing < REMOVE_TIME || passes < REMOVE_PASSES && failing < REMOVE_TIME_MAX) =>
             {
                 std::thread::sleep(REMOVE_STEP);
             }

@@ -110,6 +110,10 @@ fn cell(rows: &[Vec<&str>], clients: &str, phase: &str, name: &str, is_first: bo
         true => format!("{}, then failed", shown(row[3])),
         // A phase that is not there for a name, such as a second mount point of a local file system.
         false if is_first || row[3] == "-" => shown(row[3]),
+        // Of one round there is no spread.
+        false if row[6].split_once('-').is_some_and(|(least, most)| least == most) => {
+            format!("{} ({})", shown(row[3]), row[5])
+        }
         false => format!("{} ({}; {})", shown(row[3]), row[5], row[6]),
     }
 }

@@ -122,9 +122,8 @@ pub(super) fn date(now: Timestamp) -> String {
 /// What a suite wrote as CSV, the columns first. What it measured second by second is in its pictures; the files have it.
 pub(super) fn tables(report: &Path, step: &Step) -> Vec<Vec<Vec<String>>> {
     let long = |path: &PathBuf| {
-        path.file_stem().is_some_and(|stem| stem.to_string_lossy().contains('-'))
-            && step.name != "ls"
-            && step.name != "growth"
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        name.contains('-') && name != step.name && step.name != "ls" && step.name != "growth"
     };
     let short = files(&report.join(step.name), "csv").into_iter().filter(|path| !long(path));
     let read = short.filter_map(|path| fs::read_to_string(path).ok());
@@ -183,6 +182,17 @@ mod tests {
     #[test]
     fn lines_of_csv_have_their_cells() {
         assert_eq!(cells("a,\"b, \"\"c\"\"\",,d"), ["a", "b, \"c\"", "", "d"]);
+    }
+
+    #[test]
+    fn a_suite_shows_its_own_table_and_none_of_seconds() {
+        let report = tempfile::tempdir().unwrap();
+        fs::create_dir(report.path().join("ls-mounts")).unwrap();
+        for (name, text) in [("ls-mounts", "own"), ("load-windows", "seconds"), ("mounts", "alone")] {
+            fs::write(report.path().join(format!("ls-mounts/{name}.csv")), text).unwrap();
+        }
+        let step = Step { name: "ls-mounts", title: "", arguments: Vec::new() };
+        assert_eq!(tables(report.path(), &step), [[["own"]], [["alone"]]]);
     }
 
     #[test]
