@@ -35,13 +35,18 @@ struct World {
     folder: tempfile::TempDir,
     child: Child,
     endpoint: String,
+    admin: String,
 }
 
 impl World {
     fn new() -> World {
+        World::with(&[])
+    }
+
+    fn with(settings: &[&str]) -> World {
         let folder = tempfile::tempdir().unwrap();
-        let (child, endpoint) = start(folder.path());
-        World { folder, child, endpoint }
+        let Started { child, endpoint, admin } = start(folder.path(), settings);
+        World { folder, child, endpoint, admin }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -79,6 +84,16 @@ impl World {
         margay(&all)
     }
 
+    /// A figure of the bucket's mount on the page of metrics.
+    fn figure(&self, name: &str) -> u64 {
+        let mut stream = std::net::TcpStream::connect(&self.admin).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        let sample = format!("{name}{{bucket=\"demo\"}} ");
+        page.lines().find_map(|line| line.strip_prefix(&sample)).expect(&page).parse().unwrap()
+    }
+
     fn end(&mut self, signal: Signal) -> Duration {
         let begun = Instant::now();
         kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
@@ -87,7 +102,7 @@ impl World {
     }
 
     fn start_again(&mut self) {
-        (self.child, self.endpoint) = start(self.folder.path());
+        Started { child: self.child, endpoint: self.endpoint, admin: self.admin } = start(self.folder.path(), &[]);
     }
 }
 
@@ -102,12 +117,19 @@ impl Drop for World {
     }
 }
 
-fn start(folder: &Path) -> (Child, String) {
+struct Started {
+    child: Child,
+    endpoint: String,
+    admin: String,
+}
+
+fn start(folder: &Path, settings: &[&str]) -> Started {
     let mount = format!("demo={}", folder.join("mnt").display());
     let mut child = Command::new(env!("CARGO_BIN_EXE_margay"))
         .args(["serve", "--address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0", "--mount", &mount, "--data"])
         .arg(folder.join("data"))
         .args(["--set", "limits.drain_seconds_max=2"])
+        .args(settings.iter().flat_map(|setting| ["--set", setting]))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -120,8 +142,13 @@ fn start(folder: &Path) -> (Child, String) {
         screen.push('\n');
     }
     assert!(screen.contains("mount     demo/ on "), "{screen}");
-    let line = screen.lines().find(|line| line.trim_start().starts_with("S3 ")).unwrap();
-    (child, line.split_whitespace().nth(1).unwrap().to_owned())
+    let place = |what: &str| {
+        let line = screen.lines().find(|line| line.split_whitespace().next() == Some(what)).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    let (endpoint, admin) = (place("S3"), place("admin"));
+    let admin = admin.strip_prefix("http://").unwrap().strip_suffix("/health").unwrap().to_owned();
+    Started { child, endpoint, admin }
 }
 
 fn names(path: &Path) -> Vec<String> {
@@ -316,4 +343,25 @@ fn a_view_shows_nothing_but_its_mount() {
     ] {
         assert!(matches!(error.kind(), ErrorKind::CrossesDevices | ErrorKind::ReadOnlyFilesystem), "{error}");
     }
+}
+
+/// Waits for minutes, since others may use this machine too.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(300);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn what_an_unmounted_kernel_knew_is_forgotten() {
+    if cannot_mount() {
+        return;
+    }
+    let world = World::new();
+    (0..1000).for_each(|number| drop(File::create(world.at(&number.to_string())).unwrap()));
+    assert!(world.figure("margay_mount_known_files") > 1000);
+    assert!(Command::new("umount").arg(world.at("")).status().unwrap().success());
+    until("the server keeps what an unmounted kernel knew", || world.figure("margay_mount_known_files") == 0);
 }

@@ -4,7 +4,7 @@
 
 use margay_fuse::metrics::{BUCKETS_US, Measured};
 
-use super::Mounts;
+use super::{Mounts, Place};
 use crate::metrics::exposition::{Exposition, Kind};
 
 impl Mounts {
@@ -14,24 +14,29 @@ impl Mounts {
             places.iter().map(|place| (place.wish.bucket.clone(), place.mounted.metrics().read())).collect();
         out.value("margay_mounts", Kind::Gauge, "Buckets mounted by this server.", rows.len());
         write_requests(out, &rows);
-        out.family("margay_mount_open_files", Kind::Gauge, "Files open in a mount.");
-        for place in places.iter() {
-            let labels = [("bucket", &*place.wish.bucket)];
-            out.sample("margay_mount_open_files", &labels, place.mounted.state().open_files);
-        }
-        out.family("margay_mount_notices_total", Kind::Counter, "Changes of S3 that a mount's kernel was told of.");
-        for place in places.iter() {
-            let labels = [("bucket", &*place.wish.bucket)];
-            out.sample("margay_mount_notices_total", &labels, place.mounted.metrics().notices());
-        }
+        let mut each = |name, kind, about, value: &dyn Fn(&Place) -> u64| {
+            out.family(name, kind, about);
+            for place in places.iter() {
+                out.sample(name, &[("bucket", &place.wish.bucket)], value(place));
+            }
+        };
+        each("margay_mount_open_files", Kind::Gauge, "Files open in a mount.", &|place| {
+            place.mounted.state().open_files as u64
+        });
+        each(
+            "margay_mount_notices_total",
+            Kind::Counter,
+            "Changes of S3 that a mount's kernel was told of.",
+            &|place| place.mounted.metrics().notices(),
+        );
+        each(
+            "margay_mount_known_files",
+            Kind::Gauge,
+            "Files of a mount that its kernel may ask for by number.",
+            &|place| place.mounted.mount().known() as u64,
+        );
         if let Some(first) = places.first() {
             let mount = first.mounted.mount();
-            out.value(
-                "margay_mount_known_files",
-                Kind::Gauge,
-                "Files that kernels may ask for by number.",
-                mount.known(),
-            );
             out.value(
                 "margay_mount_late_notices_total",
                 Kind::Counter,

@@ -63,6 +63,13 @@ impl Door {
         if ino == self.mount.root() { ROOT } else { ino.0 }
     }
 
+    /// The kernel unmounted: it closed and forgot everything and may not have said so.
+    pub(crate) fn kernel_left(&self) {
+        self.files.clear();
+        self.directories.clear();
+        self.mount.kernel_left();
+    }
+
     /// Attributes as this mount shows them.
     pub(crate) fn shown(&self, mut found: Attributes) -> Attributes {
         found.ino = Ino(self.node(found.ino));

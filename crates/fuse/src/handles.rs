@@ -65,6 +65,14 @@ impl<T> Handles<T> {
         Some(value)
     }
 
+    /// Removes all, for a kernel that is gone.
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            // Dropped without the lock: the end of an open file may wait for a disk.
+            let _gone = std::mem::replace(&mut *shard.lock(), Shard { places: Vec::new(), free: Vec::new() });
+        }
+    }
+
     /// How many are open.
     pub(crate) fn len(&self) -> usize {
         let open = |shard: &Mutex<Shard<T>>| {
@@ -97,5 +105,7 @@ mod tests {
         assert_eq!(handles.get(numbers[7]), None);
         assert_eq!(handles.get(u64::MAX), None);
         assert_eq!(handles.len(), 99);
+        handles.clear();
+        assert_eq!((handles.len(), handles.get(numbers[8])), (0, None));
     }
 }

@@ -3,6 +3,7 @@
 //! Why:        the order in which a mount begins and ends.
 //! Invariants: O1 the kernel is told of other doors' changes from before the first request on.
 //!             O2 what was written is published before the end of a mount is told.
+//!             O3 what the kernel had open and knew is let go when it unmounted, whoever made it do so.
 //! Not here:   requests (operations).
 
 use std::path::Path;
@@ -144,6 +145,9 @@ fn publish(door: &Door, session: &Session, beside: &Beside) {
             Err(error) => {
                 tracing::warn!(%error, path = %session.path().display(), "files that stay open could not be published");
             }
+        }
+        if ended {
+            door.kernel_left();
         }
         if last {
             beside.published.store(true, Ordering::Release);

@@ -29,6 +29,38 @@ fn what_is_made_is_found_by_both_doors() {
 }
 
 #[test]
+fn what_a_kernel_knew_goes_with_its_mount() {
+    let tree = Tree::new();
+    let volume = std::sync::Arc::clone(&tree.world.volume);
+    let other = Mount::open(std::sync::Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
+    tree.directory("d").unwrap();
+    let files: Vec<_> = (0..100).map(|number| tree.file(&format!("d/{number}")).unwrap().ino).collect();
+    // The other kernel knows one of them, and has it open.
+    let directory = other.lookup(other.root(), &plain("d")).unwrap().ino;
+    let file = other.lookup(directory, &plain("7")).unwrap();
+    let read = OpenFlags { read: true, write: true, ..OpenFlags::default() };
+    let handle = other.open_file(file.ino, read).unwrap();
+    assert!(files.iter().all(|ino| tree.mount.knows(*ino)));
+    assert_eq!((tree.mount.known(), other.known(), volume.known_files()), (102, 3, 105));
+    tree.mount.kernel_left();
+    assert_eq!((tree.mount.known(), other.known(), volume.known_files()), (0, 3, 3));
+    let Tree { world, mount } = tree;
+    drop(mount);
+    assert_eq!(volume.known_files(), 3);
+    assert_eq!(other.attributes(file.ino).unwrap().ino, file.ino);
+    // An open file is found after its mount forgot it, and where another one moved it.
+    let mount = Mount::open(std::sync::Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
+    other.kernel_left();
+    other.write(&handle, 0, b"late", false).unwrap();
+    mount.rename(directory, &plain("7"), directory, &plain("x"), RenameMode::Replace).unwrap();
+    other.release(handle).unwrap();
+    assert_eq!(mount.lookup(directory, &plain("x")).unwrap().size, 4);
+    drop((mount, other));
+    assert_eq!(volume.known_files(), 0);
+    drop(world);
+}
+
+#[test]
 fn removals_refuse_what_is_not_theirs() {
     let tree = Tree::new();
     let directory = tree.directory("d").unwrap();

@@ -22,7 +22,7 @@ use crate::record::{Data, FileEntry};
 
 /// What `create` came to.
 enum Made {
-    New(Box<FileEntry>, String, Option<Handle>),
+    New(Box<FileEntry>, Option<Handle>),
     There,
 }
 
@@ -37,7 +37,7 @@ impl Mount {
     ) -> Result<(Attributes, Handle), PosixError> {
         loop {
             match self.make_entry(parent, name, new, (FileKind::Regular, 0), Some(flags))? {
-                Made::New(file, _, Some(handle)) => return Ok((stored_attributes(&file), handle)),
+                Made::New(file, Some(handle)) => return Ok((stored_attributes(&file), handle)),
                 Made::New(..) => return Err(PosixError::BadHandle),
                 Made::There => {}
             }
@@ -87,7 +87,7 @@ impl Mount {
     ) -> Result<Made, PosixError> {
         self.volume.check_room()?;
         let may_exist = open.is_some_and(|flags| !flags.exclusive);
-        let made = self.change(|one| {
+        self.change(|one| {
             let resolved = self.resolve_for_new(parent, name, one)?;
             match &resolved.found {
                 Some(Found::File(_)) if may_exist => return Ok((Made::There, None)),
@@ -111,16 +111,13 @@ impl Mount {
                 self.draft_default_retention(&mut draft, &mut file)?;
             }
             draft.put(key, file.encode().value);
-            // Until it is open here nobody else opens it.
-            let _turn = open.map(|_| self.volume.known.turn(file.ino));
+            // Until it is open and known here nobody else opens or moves it.
+            let _turn = self.volume.known.turn(file.ino);
             let seq = self.commit(draft)?;
+            self.known.remember(file.ino, parent, &resolved.name);
             let handle = open.map(|flags| self.open_new(parent, &resolved.name, &file, seq, flags));
-            Ok((Made::New(Box::new(file), resolved.name, handle), Some(seq)))
-        })?;
-        if let Made::New(file, name, _) = &made {
-            self.volume.known.remember(file.ino, parent, name);
-        }
-        Ok(made)
+            Ok((Made::New(Box::new(file), handle), Some(seq)))
+        })
     }
 
     /// A new file of no bytes, with its access control list drafted; its entry is the caller's to put.

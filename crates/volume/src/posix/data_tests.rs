@@ -60,7 +60,7 @@ impl World {
             self.volume.put_object(request, staged).await.unwrap();
         });
         let located = self.mount.read_file(self.mount.root, key.as_bytes(), &mut Seen::default()).unwrap().unwrap();
-        self.volume.known.remember(located.file.ino, self.mount.root, key);
+        self.mount.known.remember(located.file.ino, self.mount.root, key);
         located.file.ino
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Why:        a handle counts; what it leads to is shared by all handles of the file.
 //! Invariants: a handle that is dropped is released; the last one publishes what is left.
-//!             An open file counts as one lookup, so its place stays known until its last publish.
+//!             An open file keeps its place known until its last publish, whatever kernels forget meanwhile.
 //! Locking:    the file's turn; not held while bytes are synced.
 //! Not here:   making a file (create), the state itself (open_files).
 
@@ -102,7 +102,7 @@ impl Mount {
         let mut state = State::new(file.clone());
         state.base.version = version;
         state.own_version = (file.version != Version::OLD).then_some(file.version);
-        self.volume.known.remember(file.ino, parent, sort_name);
+        self.volume.known.opened(file.ino, parent, sort_name);
         let file = Arc::new(OpenFile { ino: file.ino, root: self.bucket_root, state: state.into() });
         self.volume.open_files.insert(Arc::clone(&file));
         self.handle(file, flags)
@@ -124,7 +124,7 @@ impl Volume {
             }
             let Some(state) = self.load(&located)? else { continue };
             let Some(place) = self.known.place(ino) else { return Err(PosixError::Stale) };
-            self.known.remember(ino, place.parent, &place.sort_name);
+            self.known.opened(ino, place.parent, &place.sort_name);
             self.open_files.memory_changed(0, state.pieces.memory());
             let file = Arc::new(OpenFile { ino, root, state: state.into() });
             self.open_files.insert(Arc::clone(&file));
@@ -185,7 +185,7 @@ impl Volume {
         let locked = if last { self.lock_closed(file) } else { Ok(()) };
         if self.open_files.leave(file.ino) {
             self.open_files.memory_changed(file.state.read().pieces.memory(), 0);
-            self.known.forget(file.ino, 1);
+            self.known.closed(file.ino);
         }
         published.and(locked.map_err(PosixError::from))
     }

@@ -41,7 +41,7 @@ impl Mount {
             self.row_changed(&file, seq);
             Ok(((file, resolved.name), Some(seq)))
         })?;
-        self.volume.known.remember(ino, parent, &name);
+        self.known.remember(ino, parent, &name);
         Ok(self.file_attributes(&file))
     }
 }

@@ -8,6 +8,7 @@ use margay_meta::Seq;
 
 use crate::api::Error;
 use crate::key::{self, Ino};
+use crate::known::Place;
 pub(crate) use crate::names::Located;
 use crate::open::Volume;
 use crate::posix::api::PosixError;
@@ -28,7 +29,7 @@ pub(crate) struct LocatedDirectory {
 impl Mount {
     /// Whether the number is a directory's.
     pub(crate) fn is_directory(&self, ino: Ino) -> Result<bool, PosixError> {
-        if let Some(place) = self.volume.known.place(ino) {
+        if let Some(place) = self.known.place(ino) {
             return Ok(place.parent == Ino(0) || place.sort_name.ends_with('/'));
         }
         Ok(self.volume.engine.get(&key::directory(ino)).map_err(Error::from)?.value.is_some())
@@ -36,7 +37,10 @@ impl Mount {
 
     /// `None` when the file has no name any more, or is not known.
     pub(crate) fn locate_file(&self, ino: Ino) -> Result<Option<Located>, PosixError> {
-        Ok(self.volume.locate_file(ino)?)
+        match self.known.place(ino) {
+            Some(place) => Ok(self.volume.locate_at(ino, &place)?),
+            None => Ok(self.volume.locate_file(ino)?),
+        }
     }
 
     /// The file entry of this sort name.
@@ -78,6 +82,10 @@ impl Volume {
     /// See [`Mount::locate_file`]; open files are located without a mount.
     pub(crate) fn locate_file(&self, ino: Ino) -> Result<Option<Located>, Error> {
         let Some(place) = self.known.place(ino) else { return Ok(None) };
+        self.locate_at(ino, &place)
+    }
+
+    fn locate_at(&self, ino: Ino, place: &Place) -> Result<Option<Located>, Error> {
         let found = self.file_at(place.parent, place.sort_name.as_bytes(), &mut Seen::default())?;
         match found.filter(|found| found.file.ino == ino) {
             Some(found) => Ok(Some(found)),

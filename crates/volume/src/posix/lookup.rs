@@ -23,7 +23,7 @@ impl Mount {
             match found {
                 Found::Directory(directory) => {
                     let attributes = self.directory_attributes(&directory.entry)?;
-                    self.volume.known.remember(attributes.ino, parent, &(name + "/"));
+                    self.known.remember(attributes.ino, parent, &(name + "/"));
                     return Ok(attributes);
                 }
                 Found::File(located) if self.remember(&located, &name)? => {
@@ -36,11 +36,11 @@ impl Mount {
 
     /// Counts one lookup of a file that was read at this place; false when it is not there any more.
     pub(crate) fn remember(&self, located: &Located, name: &str) -> Result<bool, PosixError> {
-        let (known, ino) = (&self.volume.known, located.file.ino);
+        let (known, ino) = (&self.known, located.file.ino);
         if known.remember_again(ino, located.parent, name) {
             return Ok(true);
         }
-        let _turn = known.turn(ino);
+        let _turn = self.volume.known.turn(ino);
         let row = self.volume.engine.get(&located.entry_key).map_err(crate::api::Error::from)?.value;
         if row.is_none_or(|row| row.version != located.entry_version) {
             return Ok(false);

@@ -43,7 +43,7 @@ impl Mount {
             let seq = self.commit(draft)?;
             Ok(((entry, now, sort_name), Some(seq)))
         })?;
-        self.volume.known.remember(entry.ino, parent, &sort_name);
+        self.known.remember(entry.ino, parent, &sort_name);
         Ok(directory_attributes(&entry, now, 0))
     }
 }

@@ -32,6 +32,7 @@ mod make_directory;
 mod mount;
 mod opened;
 mod plan;
+mod pruning;
 mod publish;
 mod publish_version;
 mod publish_written;

@@ -1,7 +1,7 @@
 //! One bucket, or a directory of one, as a file system.
 //!
 //! Why:        what the operations share: the volume, where the root is, how durable answers are.
-//! Invariants: the root is known to the kernel for as long as the mount is.
+//! Invariants: the root is known to the kernel for as long as the mount is; what the kernel knows goes with the mount.
 //! Not here:   the operations.
 
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::api::Error;
 use crate::key::Ino;
+use crate::known::Places;
 use crate::open::Volume;
 use crate::posix::api::{MountOptions, PosixError};
 use crate::posix::directories::Directories;
@@ -23,6 +24,8 @@ pub struct Mount {
     /// The root of the bucket, where usage is counted.
     pub(crate) bucket_root: Ino,
     pub(crate) directories: Directories,
+    /// What the kernel knows of this mount.
+    pub(crate) known: Arc<Places>,
     pub(crate) options: MountOptions,
     /// It was said that files of this bucket cannot be written.
     told_of_encryption: AtomicBool,
@@ -44,11 +47,12 @@ impl Mount {
             return Err(PosixError::NotFound);
         }
         let root = walk.path.directory();
-        volume.known.remember(root, Ino(0), "");
+        let known = volume.known.begin();
+        known.remember(root, Ino(0), "");
         let (bucket, bucket_root) = (bucket.to_owned(), walk.path.root);
         let directories = Directories::default();
         let told_of_encryption = AtomicBool::default();
-        Ok(Arc::new(Mount { volume, bucket, root, bucket_root, directories, options, told_of_encryption }))
+        Ok(Arc::new(Mount { volume, bucket, root, bucket_root, directories, known, options, told_of_encryption }))
     }
 
     pub fn volume(&self) -> &Arc<Volume> {
@@ -84,14 +88,9 @@ impl Mount {
         self.volume.watchers.watch()
     }
 
-    /// Shows each number that kernels hold, with its directory and its sort name there. The visitor must not call back.
+    /// Shows each number that the kernel holds, with its directory and its sort name there. The visitor must not call back.
     pub fn visit_known(&self, visit: &mut dyn FnMut(Ino, Ino, &str)) {
-        self.volume.known.visit(visit);
-    }
-
-    /// Numbers that kernels hold.
-    pub fn known(&self) -> usize {
-        self.volume.known.len()
+        self.known.visit(visit);
     }
 
     /// Answers of other doors that did not wait until every kernel had forgotten what they changed.
@@ -101,12 +100,12 @@ impl Mount {
 
     /// The kernel forgot a number as often as this.
     pub fn forget(&self, ino: Ino, lookups: u64) {
-        self.volume.known.forget(ino, lookups);
+        self.known.forget(ino, lookups);
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        self.volume.known.forget(self.root, 1);
+        self.volume.known.end(&self.known);
     }
 }

@@ -297,11 +297,11 @@ impl Mount {
 
     /// Counts the lookup of a line that was taken.
     fn count_line(&self, directory: Ino, sort_name: &str, kind: FileKind, ino: Ino) -> Result<(), PosixError> {
-        let known = &self.volume.known;
+        let known = &self.known;
         if known.remember_again(ino, directory, sort_name) {
             return Ok(());
         }
-        let _turn = known.turn(ino);
+        let _turn = self.volume.known.turn(ino);
         if kind != FileKind::Directory {
             let found = self.read_file(directory, sort_name.as_bytes(), &mut Seen::default())?;
             // Moved since the page was read: whoever moved it has told where it is, if anybody knew it.

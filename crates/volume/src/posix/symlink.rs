@@ -45,7 +45,7 @@ impl Mount {
         self.volume.check_quota(self.bucket_root, 1, target.len() as i64)?;
         let (body, _pin) = self.stage_target(target)?;
         let etag = ETag { digest: Md5::digest(target).into(), parts: 0 };
-        let (file, name) = self.change(|one| {
+        let file = self.change(|one| {
             let resolved = self.resolve_for_new(parent, name, one)?;
             if resolved.found.is_some() {
                 return Err(PosixError::Exists.into());
@@ -61,10 +61,11 @@ impl Mount {
             self.draft_new_name(&mut draft, (parent, resolved.name.as_str()), &mut file, one)?;
             self.draft_default_retention(&mut draft, &mut file)?;
             place::put_file(&mut draft, key, file.clone(), payload)?;
+            let _turn = self.volume.known.turn(file.ino);
             let seq = self.commit(draft)?;
-            Ok(((file, resolved.name), Some(seq)))
+            self.known.remember(file.ino, parent, &resolved.name);
+            Ok((file, Some(seq)))
         })?;
-        self.volume.known.remember(file.ino, parent, &name);
         // Where its bytes are is not known here.
         Ok(Attributes { stored: file.size, ..stored_attributes(&file) })
     }

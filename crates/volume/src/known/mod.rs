@@ -1,0 +1,157 @@
+//! Files that kernels know by number: where their names are, and who takes turns on them.
+//!
+//! Why:        an entry is found by name, a kernel asks by number; a file has no durable row that leads back to its
+//!             name, so the place is kept in memory for as long as somebody may ask. Each mount keeps its own, because
+//!             a kernel that unmounts forgets everything without saying so: what it knew goes with its mount. Open
+//!             files are kept apart, since they may outlive the mount that opened them.
+//! Invariants: N1 a place is changed wherever it is kept by whoever renames the file, in its turn; a place that no
+//!                longer holds the number means that the name is gone or was given to another file.
+//!             N2 a file's place is kept in its turn, unless it is no news, so none is kept that was left meanwhile.
+//! Locking:    a turn is held over an operation that changes or relies on where a file is; the list of mounts and the
+//!             shards below only for one step. Directories need no place: their records have it; they are here to be
+//!             counted.
+//! Not here:   what one mount's kernel knows (places), which of it is asked back (pruning), open files (open_files).
+
+mod places;
+mod pruning;
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use crate::key::Ino;
+pub(crate) use places::{Place, Places};
+
+const TURNS: usize = 1024;
+
+#[derive(Debug)]
+pub(crate) struct Known {
+    turns: Vec<Mutex<()>>,
+    /// Files that are open, whoever opened them.
+    open: Places,
+    mounts: RwLock<Vec<Arc<Places>>>,
+}
+
+/// Turns on one or two files.
+#[derive(Debug)]
+pub(crate) struct Turns<'a> {
+    #[allow(dead_code, reason = "holding them is what they are for")]
+    guards: (MutexGuard<'a, ()>, Option<MutexGuard<'a, ()>>),
+}
+
+impl Default for Known {
+    fn default() -> Known {
+        Known {
+            turns: (0..TURNS).map(|_| Mutex::default()).collect(),
+            open: Places::default(),
+            mounts: RwLock::default(),
+        }
+    }
+}
+
+impl Known {
+    pub(crate) fn turn(&self, ino: Ino) -> Turns<'_> {
+        Turns { guards: (self.turns[ino.0 as usize % TURNS].lock(), None) }
+    }
+
+    /// Turns on two files, which may be one.
+    pub(crate) fn turns(&self, one: Ino, other: Ino) -> Turns<'_> {
+        let (low, high) = (one.0 as usize % TURNS, other.0 as usize % TURNS);
+        let (low, high) = (low.min(high), low.max(high));
+        let first = self.turns[low].lock();
+        Turns { guards: (first, (low != high).then(|| self.turns[high].lock())) }
+    }
+
+    /// What one more kernel knows, until [`Known::end`].
+    pub(crate) fn begin(&self) -> Arc<Places> {
+        let places = Arc::new(Places::default());
+        self.mounts.write().push(Arc::clone(&places));
+        places
+    }
+
+    /// That kernel asks no more.
+    pub(crate) fn end(&self, places: &Arc<Places>) {
+        self.mounts.write().retain(|other| !Arc::ptr_eq(other, places));
+        places.clear();
+    }
+
+    /// The file is open now; its turn is held, or nobody else can know it yet.
+    pub(crate) fn opened(&self, ino: Ino, parent: Ino, sort_name: &str) {
+        self.open.remember(ino, parent, sort_name);
+    }
+
+    /// The file is not open any more; its turn is held.
+    pub(crate) fn closed(&self, ino: Ino) {
+        self.open.forget(ino, 1);
+    }
+
+    /// Where the file is to whoever keeps it. A file with several names may be at one of them to one, at another to
+    /// another.
+    pub(crate) fn place(&self, ino: Ino) -> Option<Place> {
+        self.open.place(ino).or_else(|| self.mounts.read().iter().find_map(|places| places.place(ino)))
+    }
+
+    pub(crate) fn contains(&self, ino: Ino) -> bool {
+        self.open.contains(ino) || self.mounts.read().iter().any(|places| places.contains(ino))
+    }
+
+    /// The file is at another place now; its turn is held.
+    pub(crate) fn moved(&self, ino: Ino, parent: Ino, sort_name: &str) {
+        self.open.moved(ino, parent, sort_name);
+        for places in self.mounts.read().iter() {
+            places.moved(ino, parent, sort_name);
+        }
+    }
+
+    /// Numbers that kernels hold, each counted once for each of them.
+    pub(crate) fn len(&self) -> usize {
+        self.mounts.read().iter().map(|places| places.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(sort_name: &str) -> Option<Place> {
+        Some(Place { parent: Ino(1), sort_name: sort_name.into() })
+    }
+
+    #[test]
+    fn what_a_kernel_knew_goes_with_it_and_with_nobody_else() {
+        let known = Known::default();
+        let (one, other) = (known.begin(), known.begin());
+        one.remember(Ino(7), Ino(1), "a");
+        one.remember(Ino(8), Ino(1), "b");
+        other.remember(Ino(7), Ino(1), "a");
+        known.opened(Ino(8), Ino(1), "b");
+        known.end(&one);
+        assert_eq!((known.len(), one.len(), other.len()), (1, 0, 1));
+        assert_eq!(known.place(Ino(7)), place("a"));
+        assert_eq!(known.place(Ino(8)), place("b"));
+        known.closed(Ino(8));
+        assert!(!known.contains(Ino(8)));
+        known.end(&other);
+        assert!(!known.contains(Ino(7)));
+        assert_eq!(known.len(), 0);
+    }
+
+    #[test]
+    fn a_move_is_seen_wherever_the_file_is_kept() {
+        let known = Known::default();
+        let (one, other) = (known.begin(), known.begin());
+        one.remember(Ino(7), Ino(1), "a");
+        known.opened(Ino(7), Ino(1), "a");
+        known.moved(Ino(7), Ino(1), "b");
+        assert_eq!((known.place(Ino(7)), one.place(Ino(7)), other.place(Ino(7))), (place("b"), place("b"), None));
+        known.closed(Ino(7));
+        assert_eq!(known.place(Ino(7)), place("b"));
+    }
+
+    #[test]
+    fn two_turns_on_one_file_do_not_wait_for_each_other() {
+        let known = Known::default();
+        drop(known.turns(Ino(3), Ino(3 + TURNS as u64)));
+        drop(known.turns(Ino(9), Ino(3)));
+    }
+}

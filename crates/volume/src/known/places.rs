@@ -1,0 +1,241 @@
+//! The files that one kernel knows, each with its place and how often it was looked up.
+//!
+//! Invariants: L1 a number is forgotten when as many lookups were forgotten as were made.
+//!             L2 `count` is the number of nodes in all shards: it changes under the lock of the shard that does.
+//!             L3 who waits for more than a number of files is woken by whoever adds the next one.
+//! Locking:    one shard, for one step; the lock of who waits never together with one.
+//! Not here:   turns, several kernels (the module above), which files are asked back (pruning).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::pruning::Age;
+use crate::key::Ino;
+
+pub(super) const SHARDS: usize = 64;
+/// A shard gives room back when it was made for so many times as many nodes as it has.
+const ROOM_FACTOR_MAX: usize = 4;
+/// A shard that was made for so many nodes gives no room back.
+const ROOM_KEPT: usize = 1024;
+
+/// A file's directory and its sort name there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) parent: Ino,
+    pub(crate) sort_name: Box<str>,
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) place: Place,
+    pub(super) lookups: u64,
+    pub(super) age: Age,
+}
+
+pub(super) type Shard = HashMap<Ino, Node>;
+
+#[derive(Debug)]
+pub(crate) struct Places {
+    pub(super) shards: Vec<Mutex<Shard>>,
+    /// Counts the shards that were looked at for files to ask back.
+    pub(super) hand: AtomicUsize,
+    count: AtomicUsize,
+    /// Whoever adds a file to so many wakes the one who waits.
+    awaited: AtomicUsize,
+    closed: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Default for Places {
+    fn default() -> Places {
+        Places {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hand: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
+            awaited: AtomicUsize::new(usize::MAX),
+            closed: Mutex::new(false),
+            changed: Condvar::new(),
+        }
+    }
+}
+
+impl Places {
+    fn shard(&self, ino: Ino) -> MutexGuard<'_, Shard> {
+        self.shards[ino.0 as usize % SHARDS].lock()
+    }
+
+    /// One more lookup of a file that is here.
+    pub(crate) fn remember(&self, ino: Ino, parent: Ino, sort_name: &str) {
+        let mut shard = self.shard(ino);
+        if let Some(node) = shard.get_mut(&ino) {
+            node.lookups += 1;
+            node.age = Age::Used;
+            if node.place.parent != parent || *node.place.sort_name != *sort_name {
+                node.place = Place { parent, sort_name: sort_name.into() };
+            }
+            return;
+        }
+        let place = Place { parent, sort_name: sort_name.into() };
+        shard.insert(ino, Node { place, lookups: 1, age: Age::Used });
+        let before = self.count.fetch_add(1, Ordering::SeqCst);
+        drop(shard);
+        // In one order with what `wait_above` does, so that one of the two sees the other.
+        if before == self.awaited.load(Ordering::SeqCst) {
+            drop(self.closed.lock());
+            self.changed.notify_all();
+        }
+    }
+
+    /// One more lookup of a file that is here, if this place is no news.
+    pub(crate) fn remember_again(&self, ino: Ino, parent: Ino, sort_name: &str) -> bool {
+        match self.shard(ino).get_mut(&ino) {
+            Some(node) if node.place.parent == parent && *node.place.sort_name == *sort_name => {
+                node.lookups += 1;
+                node.age = Age::Used;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// One more lookup of a file that is known; where it is stays as it was.
+    pub(crate) fn count(&self, ino: Ino) -> bool {
+        let mut shard = self.shard(ino);
+        let Some(node) = shard.get_mut(&ino) else { return false };
+        node.lookups += 1;
+        node.age = Age::Used;
+        true
+    }
+
+    pub(crate) fn forget(&self, ino: Ino, lookups: u64) {
+        let mut shard = self.shard(ino);
+        let Some(node) = shard.get_mut(&ino) else { return };
+        node.lookups = node.lookups.saturating_sub(lookups);
+        if node.lookups > 0 {
+            return;
+        }
+        shard.remove(&ino);
+        self.count.fetch_sub(1, Ordering::SeqCst);
+        if shard.capacity() > ROOM_KEPT && shard.len() < shard.capacity() / ROOM_FACTOR_MAX {
+            let room = shard.len() * 2;
+            shard.shrink_to(room);
+        }
+    }
+
+    /// For somebody who asks by number, which is a use of it.
+    pub(crate) fn place(&self, ino: Ino) -> Option<Place> {
+        self.shard(ino).get_mut(&ino).map(|node| {
+            node.age = Age::Used;
+            node.place.clone()
+        })
+    }
+
+    pub(crate) fn contains(&self, ino: Ino) -> bool {
+        self.shard(ino).contains_key(&ino)
+    }
+
+    /// See [`super::Known::moved`].
+    pub(super) fn moved(&self, ino: Ino, parent: Ino, sort_name: &str) {
+        if let Some(node) = self.shard(ino).get_mut(&ino) {
+            node.place = Place { parent, sort_name: sort_name.into() };
+        }
+    }
+
+    /// Shows every number with its place.
+    pub(crate) fn visit(&self, visit: &mut dyn FnMut(Ino, Ino, &str)) {
+        for shard in &self.shards {
+            for (ino, node) in shard.lock().iter() {
+                visit(*ino, node.place.parent, &node.place.sort_name);
+            }
+        }
+    }
+
+    /// Forgets all numbers, however often they were looked up, and gives their memory back.
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let gone = std::mem::take(&mut *shard);
+            self.count.fetch_sub(gone.len(), Ordering::SeqCst);
+            drop(shard);
+        }
+    }
+
+    /// Numbers that are held.
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// Waits until there are more than `most`, or for so long; false when [`Places::close`] ended it. For one thread.
+    pub(crate) fn wait_above(&self, most: usize, longest: Option<Duration>) -> bool {
+        let mut closed = self.closed.lock();
+        self.awaited.store(most, Ordering::SeqCst);
+        let mut more = |closed: &mut bool| !*closed && self.len() <= most;
+        match longest {
+            Some(longest) => {
+                self.changed.wait_while_for(&mut closed, &mut more, longest);
+            }
+            None => self.changed.wait_while(&mut closed, &mut more),
+        }
+        self.awaited.store(usize::MAX, Ordering::SeqCst);
+        !*closed
+    }
+
+    /// Ends [`Places::wait_above`].
+    pub(crate) fn close(&self) {
+        *self.closed.lock() = true;
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_forgotten_with_its_last_lookup() {
+        let places = Places::default();
+        places.remember(Ino(7), Ino(1), "a");
+        places.remember(Ino(7), Ino(1), "b");
+        places.forget(Ino(7), 1);
+        assert_eq!(places.place(Ino(7)), Some(Place { parent: Ino(1), sort_name: "b".into() }));
+        places.forget(Ino(7), 1);
+        assert!(!places.contains(Ino(7)));
+        places.forget(Ino(7), 1);
+        assert_eq!(places.len(), 0);
+    }
+
+    #[test]
+    fn room_for_what_is_forgotten_is_given_back() {
+        let places = Places::default();
+        let numbers = || (0..4 * SHARDS * ROOM_KEPT).map(|number| Ino(number as u64));
+        let room = || places.shards.iter().map(|shard| shard.lock().capacity()).sum::<usize>();
+        numbers().for_each(|ino| places.remember(ino, Ino(1), "a"));
+        let full = room();
+        numbers().filter(|ino| !ino.0.is_multiple_of(100)).for_each(|ino| places.forget(ino, 1));
+        assert!(room() < full / 2, "room for {} of {full}", room());
+        assert_eq!(places.len(), numbers().filter(|ino| ino.0.is_multiple_of(100)).count());
+        places.clear();
+        assert_eq!((places.len(), room()), (0, 0));
+    }
+
+    #[test]
+    fn one_file_too_many_wakes_who_waits() {
+        let places = Arc::new(Places::default());
+        (0..10).for_each(|number| places.remember(Ino(number), Ino(1), "a"));
+        let waiting = Arc::clone(&places);
+        let thread = std::thread::spawn(move || (waiting.wait_above(10, None), waiting.wait_above(11, None)));
+        assert!(places.wait_above(9, None));
+        assert!(places.wait_above(10, Some(Duration::ZERO)));
+        places.remember(Ino(10), Ino(1), "a");
+        while places.awaited.load(Ordering::SeqCst) != 11 {
+            std::thread::yield_now();
+        }
+        places.close();
+        assert_eq!(thread.join().unwrap(), (true, false));
+    }
+}

@@ -1,0 +1,101 @@
+//! Which files a kernel is asked to forget: those that it has known for long and did not use since.
+//!
+//! Why:        a kernel with memory to spare keeps every name that it saw, and each costs memory here too.
+//! Invariants: G1 a file is asked back only when the hand was all around since its last use.
+//!             G2 a file that was asked back and stays, because somebody has it open, is passed over the next time.
+//! Locking:    one shard at a time.
+//! Not here:   asking, and when (the POSIX door).
+
+use std::sync::atomic::Ordering;
+
+use super::places::{Places, SHARDS};
+use crate::key::Ino;
+
+/// What the hand knows of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Age {
+    /// Looked up, or asked for by number, since the hand was here.
+    Used,
+    Idle,
+    /// The kernel was asked to forget it.
+    Asked,
+}
+
+impl Places {
+    /// Files that the kernel should forget: the idle ones of as many shards as give `least`, or of all. A shard is
+    /// taken whole, so there may be more. After a rush of new files there are none the first time.
+    pub(crate) fn choose(&self, least: usize) -> Vec<Ino> {
+        let mut chosen = Vec::new();
+        // Once around, so that what is in use has the time between two calls to show it.
+        for _ in 0..SHARDS {
+            if chosen.len() >= least {
+                break;
+            }
+            let at = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            for (ino, node) in self.shards[at].lock().iter_mut() {
+                node.age = match node.age {
+                    Age::Used | Age::Asked => Age::Idle,
+                    Age::Idle => {
+                        chosen.push(*ino);
+                        Age::Asked
+                    }
+                };
+            }
+        }
+        chosen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    const FILES: u64 = 100 * SHARDS as u64;
+
+    fn full() -> Places {
+        let places = Places::default();
+        (0..FILES).for_each(|number| places.remember(Ino(number), Ino(1), "a"));
+        places
+    }
+
+    #[test]
+    fn idle_files_are_chosen_once_and_shards_whole() {
+        let places = full();
+        assert!(places.choose(1).is_empty(), "all are new");
+        let mut seen = HashSet::new();
+        for _ in 0..SHARDS {
+            let chosen = places.choose(1);
+            assert_eq!(chosen.len(), 100);
+            chosen.iter().for_each(|ino| assert!(seen.insert(*ino), "{ino:?} is asked back before all others were"));
+        }
+        assert_eq!(seen.len(), FILES as usize);
+        // What stays is passed over once.
+        assert!(places.choose(1).is_empty());
+        assert_eq!(places.choose(201).len(), 300);
+        assert!(places.choose(0).is_empty());
+    }
+
+    #[test]
+    fn what_is_used_stays_while_others_are_idle() {
+        let places = full();
+        let used = |ino: &Ino| ino.0.is_multiple_of(7);
+        let mut gone = 0;
+        for _ in 0..2 * SHARDS {
+            let chosen = places.choose(100);
+            assert!(!chosen.iter().any(used), "a file was asked back that is in use");
+            chosen.iter().for_each(|ino| places.forget(*ino, 1));
+            gone += chosen.len();
+            for ino in (0..FILES).map(Ino).filter(used) {
+                // Each way to use it counts.
+                match ino.0 % 3 {
+                    0 => assert!(places.remember_again(ino, Ino(1), "a")),
+                    1 => assert!(places.count(ino)),
+                    _ => assert!(places.place(ino).is_some()),
+                }
+            }
+        }
+        assert_eq!(gone, (0..FILES).map(Ino).filter(|ino| !used(ino)).count());
+    }
+}
