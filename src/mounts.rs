@@ -88,12 +88,14 @@ struct Place {
 pub struct Mounts {
     env: Env,
     volume: Arc<Volume>,
+    /// Files that the kernel may know of one mount.
+    known_files_max: usize,
     places: Mutex<Vec<Place>>,
 }
 
 impl Mounts {
-    pub fn new(env: &Env, volume: &Arc<Volume>) -> Mounts {
-        Mounts { env: env.clone(), volume: Arc::clone(volume), places: Mutex::default() }
+    pub fn new(env: &Env, volume: &Arc<Volume>, known_files_max: usize) -> Mounts {
+        Mounts { env: env.clone(), volume: Arc::clone(volume), known_files_max, places: Mutex::default() }
     }
 
     /// Mounts; makes the directory when it is absent. Blocks; the error is one line. The bucket must exist.
@@ -119,7 +121,7 @@ impl Mounts {
                     error => format!("{}: {error}", wish.bucket),
                 },
             )?;
-        let session = wish.choice.session(wish.source());
+        let session = wish.choice.session(wish.source(), self.known_files_max);
         let mounted = Mounted::new(&mount, &wish.path, wish.choice.ownership(), &session, &self.env)
             .map_err(|error| error.to_string())?;
         tracing::info!(path = %shown, source = %wish.source(), "mounted");

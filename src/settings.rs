@@ -50,6 +50,8 @@ pub struct AuthSettings {
 pub struct StorageLimits {
     pub io_threads_max: usize,
     pub paths_max: usize,
+    /// Of one mount.
+    pub known_files_max: usize,
     pub file_memory_bytes_max: u64,
     pub files_memory_bytes_max: u64,
     /// Bytes per second.
@@ -63,6 +65,27 @@ pub struct StorageLimits {
     pub raw_bytes_min: u64,
     pub reserve_bytes: u64,
     pub events_max: u64,
+}
+
+impl StorageLimits {
+    fn build(number: impl Fn(&str) -> u64, count: impl Fn(&str) -> usize) -> StorageLimits {
+        StorageLimits {
+            io_threads_max: count("limits.io_threads_max"),
+            paths_max: count("limits.paths_max"),
+            known_files_max: count("limits.known_files_max"),
+            file_memory_bytes_max: number("limits.file_memory_bytes_max"),
+            files_memory_bytes_max: number("limits.files_memory_bytes_max"),
+            reclaim_rate_max: number("limits.reclaim_rate_max"),
+            scrub_rate_max: number("limits.scrub_rate_max"),
+            log_bytes_max: number("limits.log_bytes_max"),
+            overlay_bytes_max: number("limits.overlay_bytes_max"),
+            cache_bytes: number("limits.cache_bytes"),
+            pack_bytes_max: number("limits.pack_bytes_max"),
+            raw_bytes_min: number("limits.raw_bytes_min"),
+            reserve_bytes: number("limits.reserve_bytes"),
+            events_max: number("limits.events_max"),
+        }
+    }
 }
 
 /// An identity provider whose tokens are accepted.
@@ -197,21 +220,7 @@ impl Settings {
                 streams_max: u32::try_from(number("limits.streams_max")).unwrap_or(u32::MAX),
                 drain_time_max: seconds("limits.drain_seconds_max"),
             },
-            storage: StorageLimits {
-                io_threads_max: count("limits.io_threads_max"),
-                paths_max: count("limits.paths_max"),
-                file_memory_bytes_max: number("limits.file_memory_bytes_max"),
-                files_memory_bytes_max: number("limits.files_memory_bytes_max"),
-                reclaim_rate_max: number("limits.reclaim_rate_max"),
-                scrub_rate_max: number("limits.scrub_rate_max"),
-                log_bytes_max: number("limits.log_bytes_max"),
-                overlay_bytes_max: number("limits.overlay_bytes_max"),
-                cache_bytes: number("limits.cache_bytes"),
-                pack_bytes_max: number("limits.pack_bytes_max"),
-                raw_bytes_min: number("limits.raw_bytes_min"),
-                reserve_bytes: number("limits.reserve_bytes"),
-                events_max: number("limits.events_max"),
-            },
+            storage: StorageLimits::build(number, count),
         })
     }
 }

@@ -365,3 +365,51 @@ fn what_an_unmounted_kernel_knew_is_forgotten() {
     assert!(Command::new("umount").arg(world.at("")).status().unwrap().success());
     until("the server keeps what an unmounted kernel knew", || world.figure("margay_mount_known_files") == 0);
 }
+
+/// Why the kernel cannot be asked to forget files.
+fn cannot_prune() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    let cannot = (numbers.next(), numbers.next()) < (Some(6), Some(18));
+    if cannot {
+        eprintln!("SKIPPED: Linux {release} cannot be asked to forget files, 6.18 can");
+    }
+    cannot
+}
+
+#[test]
+fn the_kernel_is_asked_to_forget_files() {
+    if cannot_mount() || cannot_prune() {
+        return;
+    }
+    const MOST: u64 = 1000;
+    const FILES: usize = 10_000;
+    let world = World::with(&["limits.known_files_max=1000"]);
+    let mut open = OpenOptions::new().create_new(true).read(true).write(true).open(world.at("open")).unwrap();
+    open.write_all(b"kept").unwrap();
+    for number in 0..FILES {
+        if number.is_multiple_of(100) {
+            fs::create_dir(world.at(&format!("d{}", number / 100))).unwrap();
+        }
+        fs::write(world.at(&format!("d{}/{number}", number / 100)), format!("file {number}")).unwrap();
+    }
+    until("the kernel keeps too many files", || world.figure("margay_mount_known_files") <= MOST);
+    assert!(world.figure("margay_mount_pruned_files_total") > 0);
+    let mut text = String::new();
+    open.seek(SeekFrom::Start(0)).unwrap();
+    open.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "kept");
+    assert_eq!(fs::metadata(world.at("open")).unwrap().ino(), open.metadata().unwrap().ino());
+    for number in (0..FILES).step_by(97) {
+        assert_eq!(world.text(&format!("d{}/{number}", number / 100)), format!("file {number}"));
+    }
+    assert_eq!(names(&world.at("d7")).len(), 100);
+    // What S3 changes is seen, whether the kernel was made to forget it or not.
+    world.put("d3/300", "from S3");
+    assert_eq!(world.text("d3/300"), "from S3");
+    // Listing makes the kernel know all of them again.
+    for directory in 0..FILES / 100 {
+        assert_eq!(fs::read_dir(world.at(&format!("d{directory}"))).unwrap().count(), 100);
+    }
+    until("the kernel keeps too many files", || world.figure("margay_mount_known_files") <= MOST);
+}

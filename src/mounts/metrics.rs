@@ -35,6 +35,12 @@ impl Mounts {
             "Files of a mount that its kernel may ask for by number.",
             &|place| place.mounted.mount().known() as u64,
         );
+        each(
+            "margay_mount_pruned_files_total",
+            Kind::Counter,
+            "Files of a mount that its kernel forgot because it was asked to.",
+            &|place| place.mounted.metrics().pruned(),
+        );
         if let Some(first) = places.first() {
             let mount = first.mounted.mount();
             out.value(

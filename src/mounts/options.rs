@@ -98,7 +98,7 @@ impl MountChoice {
         Ownership { uid: self.uid, gid: self.gid, umask: self.umask }
     }
 
-    pub(super) fn session(&self, source: String) -> SessionOptions {
+    pub(super) fn session(&self, source: String, known_files_max: usize) -> SessionOptions {
         let usual = SessionOptions::default();
         SessionOptions {
             source,
@@ -108,6 +108,7 @@ impl MountChoice {
             suid: self.suid,
             dev: self.dev,
             threads: self.threads.unwrap_or(if self.sync { SYNC_THREADS } else { usual.threads }),
+            known_files_max,
         }
     }
 }

@@ -212,6 +212,12 @@ pub const SETTINGS: &[Setting] = &[
         "the same for all open files together",
     ),
     setting(
+        "limits.known_files_max",
+        Kind::Count { min: 1000, max: 1_000_000_000 },
+        "1000000",
+        "files of a mount that the kernel knows before it is asked to forget some (Linux 6.18); each costs about 200 bytes",
+    ),
+    setting(
         "limits.reclaim_rate_max",
         Kind::Bytes { min: MIB, max: TIB },
         "64MiB",

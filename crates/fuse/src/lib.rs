@@ -2,7 +2,7 @@
 //!
 //! Why:        it translates only; what an operation means is decided by `margay_volume::posix`.
 //! Layout:     `session` speaks to the kernel (today over fuser), `protocol` is the seam, `operations` answer through
-//!             the volume, `notifier` makes the kernel forget what other doors changed.
+//!             the volume, `notifier` makes the kernel forget what other doors changed, `pruner` what it need not know.
 //! Invariants: D1 no type of the transport crosses `protocol`, so that another transport changes no operation.
 //!             D2 the root is number 1 in the kernel, whatever its number in the volume.
 //!             D3 nothing is told to the kernel from inside a request.
@@ -18,6 +18,7 @@ pub mod names;
 mod notifier;
 mod operations;
 pub mod protocol;
+mod pruner;
 pub mod session;
 mod waiters;
 

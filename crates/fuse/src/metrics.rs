@@ -51,6 +51,8 @@ pub struct Metrics {
     series: Vec<Series>,
     /// Notices that were acted on.
     pub(crate) notices: AtomicU64,
+    /// Files that the kernel forgot because it was asked to.
+    pub(crate) pruned: AtomicU64,
 }
 
 /// One line of [`Metrics::read`].
@@ -66,7 +68,8 @@ pub struct Measured {
 
 impl Default for Metrics {
     fn default() -> Metrics {
-        Metrics { series: Request::ALL.iter().map(|_| Series::default()).collect(), notices: AtomicU64::new(0) }
+        let series = Request::ALL.iter().map(|_| Series::default()).collect();
+        Metrics { series, notices: AtomicU64::new(0), pruned: AtomicU64::new(0) }
     }
 }
 
@@ -99,6 +102,11 @@ impl Metrics {
                 buckets: std::array::from_fn(|index| load(&series.buckets[index])),
             })
             .collect()
+    }
+
+    /// Files that the kernel forgot because it was asked to.
+    pub fn pruned(&self) -> u64 {
+        self.pruned.load(Ordering::Relaxed)
     }
 
     /// Changes of other doors that the kernel was told of.

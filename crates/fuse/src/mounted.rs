@@ -18,6 +18,7 @@ use crate::door::{Door, Ownership};
 use crate::metrics::Metrics;
 use crate::mount_point;
 use crate::notifier;
+use crate::pruner;
 use crate::session::{MountError, Session, SessionOptions};
 
 /// How often files that are written and stay open are published.
@@ -75,11 +76,14 @@ impl Mounted {
         };
         notifier::start(Arc::clone(&door), Arc::clone(&watcher), session.kernel(), Arc::clone(&mounted.metrics))
             .map_err(refused)?;
+        pruner::start(Arc::clone(&door), session.kernel(), options.known_files_max, Arc::clone(&mounted.metrics))
+            .map_err(refused)?;
         let thread = std::thread::Builder::new().name("fuse-publish".to_owned());
         thread
             .spawn(move || {
                 publish(&door, &session, &beside);
                 watcher.close();
+                door.mount.stop_waiting();
             })
             .map_err(refused)?;
         Ok(mounted)

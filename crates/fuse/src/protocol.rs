@@ -134,4 +134,7 @@ pub trait Kernel: Send + Debug {
     fn forget_name(&self, parent: Node, name: &[u8]);
     /// Attributes of a file, and its pages if asked.
     fn forget_file(&self, node: Node, pages: bool);
+    /// Numbers that it may forget, and does where nobody uses them: each is answered by a FORGET, sooner or later, or not
+    /// at all. `INVAL` is the answer of a kernel that cannot be asked.
+    fn prune(&self, nodes: &[Node]) -> Answer<()>;
 }

@@ -9,8 +9,10 @@
 mod adapter;
 mod convert;
 mod reply;
+mod teller;
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +25,7 @@ use crate::metrics::Metrics;
 use crate::mount_point;
 use crate::protocol::{Kernel, Operations};
 use adapter::Adapter;
+use teller::Teller;
 
 /// How long the kernel may keep what it was told. Correctness needs no limit: what another door changes is taken away.
 pub const KEEP_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -36,6 +39,8 @@ pub const READ_AHEAD_BYTES: u32 = 8 << 20;
 pub const BACKGROUND_MAX: u16 = 64;
 /// Threads that answer, when nothing else is asked for.
 pub const THREADS: usize = 4;
+/// Files that the kernel may know, when nothing else is asked for.
+pub const KNOWN_FILES_MAX: usize = 1_000_000;
 
 /// How to mount.
 #[derive(Clone, Debug)]
@@ -52,6 +57,8 @@ pub struct SessionOptions {
     /// Device files work.
     pub dev: bool,
     pub threads: usize,
+    /// Files that the kernel may know by number before it is asked to forget some.
+    pub known_files_max: usize,
 }
 
 impl Default for SessionOptions {
@@ -64,6 +71,7 @@ impl Default for SessionOptions {
             suid: false,
             dev: false,
             threads: THREADS,
+            known_files_max: KNOWN_FILES_MAX,
         }
     }
 }
@@ -105,23 +113,8 @@ struct End {
 pub struct Session {
     path: PathBuf,
     notifier: fuser::Notifier,
+    device: Arc<OwnedFd>,
     end: Arc<End>,
-}
-
-/// Tells the kernel through the session's device.
-#[derive(Debug)]
-struct Teller(fuser::Notifier);
-
-impl Kernel for Teller {
-    fn forget_name(&self, parent: u64, name: &[u8]) {
-        use std::os::unix::ffi::OsStrExt;
-        // An error means that the kernel knows no such name or that the mount is gone; both are what was wanted.
-        let _ = self.0.inval_entry(fuser::INodeNo(parent), std::ffi::OsStr::from_bytes(name));
-    }
-
-    fn forget_file(&self, node: u64, pages: bool) {
-        let _ = self.0.inval_inode(fuser::INodeNo(node), if pages { 0 } else { -1 }, 0);
-    }
 }
 
 impl Session {
@@ -137,9 +130,10 @@ impl Session {
         check_place(path)?;
         check_device()?;
         let adapter = Adapter::new(operations, Arc::clone(metrics), options.writeback, env);
-        let session = fuser::Session::new(adapter, path, &config(options))
-            .map_err(|error| MountError::Refused { path: path.to_owned(), error })?;
+        let refused = |error| MountError::Refused { path: path.to_owned(), error };
+        let session = fuser::Session::new(adapter, path, &config(options)).map_err(refused)?;
         let notifier = session.notifier();
+        let device = Arc::new(session.as_fd().try_clone_to_owned().map_err(refused)?);
         let end = Arc::new(End::default());
         let seen = Arc::clone(&end);
         let place = path.to_owned();
@@ -150,12 +144,9 @@ impl Session {
             *seen.ended.lock() = true;
             seen.changed.notify_all();
         };
-        std::thread::Builder::new()
-            .name("fuse-session".to_owned())
-            .spawn(run)
-            .map_err(|error| MountError::Refused { path: path.to_owned(), error })?;
+        std::thread::Builder::new().name("fuse-session".to_owned()).spawn(run).map_err(refused)?;
         mount_point::set_read_ahead(env, path, READ_AHEAD_BYTES);
-        Ok(Session { path: path.to_owned(), notifier, end })
+        Ok(Session { path: path.to_owned(), notifier, device, end })
     }
 
     pub fn path(&self) -> &Path {
@@ -164,7 +155,7 @@ impl Session {
 
     /// What makes the kernel forget.
     pub fn kernel(&self) -> Box<dyn Kernel> {
-        Box::new(Teller(self.notifier.clone()))
+        Box::new(Teller { notifier: self.notifier.clone(), device: Arc::clone(&self.device) })
     }
 
     pub fn ended(&self) -> bool {
