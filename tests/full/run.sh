@@ -32,7 +32,7 @@ export MARGAY_ACCESS_KEY=FULLFULLFULLFULLFULL MARGAY_SECRET_KEY=full/secret+full
 "$margay" serve --data "$work/disk" --address "127.0.0.1:$port" --admin-address off \
     --set limits.reserve_bytes=64MiB --set limits.pack_bytes_max=32MiB >"$work/server.log" 2>&1 </dev/null &
 server_pid=$!
-for _ in $(seq 1 100); do
+for _ in $(seq 1 1200); do
     curl -sS --fail -o /dev/null "http://127.0.0.1:$port/-/health" 2>/dev/null && break
     kill -0 "$server_pid" 2>/dev/null || { cat "$work/server.log"; exit 1; }
     sleep 0.1

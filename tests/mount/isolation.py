@@ -110,7 +110,7 @@ class World:
         self.server = subprocess.Popen(
             [MARGAY, "serve", "--data", self.data, "--address", f"127.0.0.1:{self.port}", "--admin-address", "off"],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=self.environment(ROOT))
-        for _ in range(400):
+        for _ in range(2400):
             if self.margay("status").returncode == 0:
                 return
             time.sleep(0.05)

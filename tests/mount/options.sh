@@ -213,8 +213,10 @@ no_rights() {
     mount --bind "$work/fuse" /dev/fuse
     begin setpriv --reuid nobody --clear-groups "$margay" serve --data $data --address "127.0.0.1:$port" \
         --admin-address off --mount photos=/mnt/nobody
-    grep -q "photos/ not mounted: /dev/fuse cannot be opened: .*; run as root, or let this user open it" "$work/server.log" ||
-        fail "no clear message of /dev/fuse"
+    # Said once the server serves, which `status` may hear of earlier.
+    local message="photos/ not mounted: /dev/fuse cannot be opened: .*; run as root, or let this user open it"
+    for _ in $(seq 1200); do if grep -q "$message" "$work/server.log"; then break; fi; sleep 0.05; done
+    grep -q "$message" "$work/server.log" || fail "no clear message of /dev/fuse"
     refused "/dev/fuse cannot be opened" "$margay" mount photos /mnt/nobody --data $data
     echo body >"$work/body"
     client mb s3://goes-on

@@ -221,7 +221,7 @@ start_on_full_disk() {
     done
     rm "$mount"/1*
     # What was deleted is given back in the background.
-    for _ in $(seq 300); do cp "$work/manifest" "$mount/manifest" 2>/dev/null && break; sleep 0.2; done
+    for _ in $(seq 600); do cp "$work/manifest" "$mount/manifest" 2>/dev/null && break; sleep 0.2; done
     sync "$mount/manifest"
     kill_server
     umount -l "$mount"
