@@ -173,7 +173,7 @@ small_work() {
 }
 
 crowds() {
-    local one each=17000 holders=6 opening=() good
+    local one each=17000 holders=6 opening=() good names
     mkdir "$mount/processes" "$mount/many" "$mount/names"
     good=$(for one in $(seq 1000); do small_work "$one" & done | wc -l)
     [ "$good $(sort -u "$mount/log" | wc -l) $(ls "$mount/processes" | wc -l)" = "1000 1000 0" ] || fail "1000 processes"
@@ -184,7 +184,9 @@ crowds() {
     for one in "${opening[@]}"; do wait "$one" || fail "many open files"; done
     evidence "1000 processes at once; $((holders * each)) files open at once, half of them without a name"
     rm -r "$mount/many"
-    evidence "$(ask names "$mount/names") names, not UTF-8 or of 255 bytes"
+    # In an argument its failure would go unnoticed.
+    names=$(ask names "$mount/names") || fail "names"
+    evidence "$names names, not UTF-8 or of 255 bytes"
 }
 
 # A disk of its own; fails where none can be had.
@@ -197,13 +199,15 @@ disk() {
 }
 
 full_disk() {
+    local refilled
     if ! disk; then
         echo "skipped: a mount on a full disk, because no loop device mounts: $(tail -n 1 "$work/mount.log")"
         return
     fi
     stop
     start "$work/disk/data"
-    evidence "full disk: $(ask refill "$mount")"
+    refilled=$(ask refill "$mount") || fail "a full disk"
+    evidence "full disk: $refilled"
     stop
 }
 
