@@ -231,3 +231,36 @@ async fn nothing_is_visible_before_the_last_check() {
         }
     }
 }
+
+/// What minio-go names so is checked where a value comes with it, and computed where none does.
+#[tokio::test]
+async fn an_algorithm_that_is_asked_for_is_computed() {
+    let server = Server::with_bucket().await;
+    let body = body(300_000);
+    let (name, sum) = (Algorithm::Sha256.header(), checksum(Algorithm::Sha256, &body));
+    let mut all = places(&server).await.map(|place| place.path).to_vec();
+    all.push("/bucket/copy".to_owned());
+    for path in &all {
+        let put = || server.request("PUT", path).header("x-amz-checksum-algorithm", "SHA256");
+        if path == "/bucket/copy" {
+            let copied = put().header("x-amz-copy-source", "/bucket/k").send().await.expect(200);
+            assert_eq!(copied.element("ChecksumSHA256"), sum);
+            continue;
+        }
+        assert_eq!(put().body(body.clone()).send().await.expect(200).header(name), sum);
+        put().header(name, &sum).body(body.clone()).send().await.expect(200);
+        let other = put().header("x-amz-checksum-crc32", &checksum(Algorithm::Crc32, &body)).body(body.clone());
+        other.send().await.refused(400, "InvalidRequest");
+    }
+    for key in ["k", "copy"] {
+        let got = server.request("GET", &format!("/bucket/{key}")).header("x-amz-checksum-mode", "ENABLED");
+        let got = got.send().await.expect(200);
+        assert!(got.body == body && got.header(name) == sum, "{key}");
+    }
+    // Onto itself, another checksum replaces the first.
+    let onto = server.request("PUT", "/bucket/k").header("x-amz-copy-source", "/bucket/k");
+    onto.header("x-amz-checksum-algorithm", "CRC32").send().await.expect(200);
+    let got = server.request("HEAD", "/bucket/k").header("x-amz-checksum-mode", "ENABLED").send().await.expect(200);
+    assert_eq!(got.header("x-amz-checksum-crc32"), checksum(Algorithm::Crc32, &body));
+    assert_eq!(got.header(name), "");
+}

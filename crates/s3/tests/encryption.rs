@@ -208,6 +208,32 @@ async fn a_copy_onto_itself_encrypts_in_place() {
 }
 
 #[tokio::test]
+async fn a_copy_onto_itself_leaves_a_customers_key() {
+    let server = Server::with_bucket().await;
+    let body = body(150_000);
+    server.request("PUT", "/bucket/k").keyed(1).body(body.clone()).send().await.expect(200);
+    let onto = || server.request("PUT", "/bucket/k").header("x-amz-copy-source", "/bucket/k");
+    assert_eq!(onto().keyed_source(2).send().await.status, 403);
+    assert_eq!(onto().keyed_source(1).send().await.expect(200).header(SSE), "AES256");
+    assert!(server.get("/bucket/k").await.expect(200).body == body);
+}
+
+/// As those of UploadPart.
+#[tokio::test]
+async fn copied_parts_may_repeat_what_their_upload_says() {
+    let server = Server::with_bucket().await;
+    server.put("/bucket/source", "x").await.expect(200);
+    let begun = server.request("POST", "/bucket/k?uploads").header(SSE, "AES256").send().await.expect(200);
+    let part = format!("/bucket/k?partNumber=1&uploadId={}", begun.element("UploadId"));
+    let copy = |value| {
+        let part = server.request("PUT", &part).header("x-amz-copy-source", "/bucket/source");
+        part.header(SSE, value)
+    };
+    copy("AES256").send().await.expect(200);
+    assert_eq!(copy("aws:kms").send().await.status, 400);
+}
+
+#[tokio::test]
 async fn versions_are_read_with_their_own_key() {
     let server = Server::with_bucket().await;
     let document = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";

@@ -191,3 +191,29 @@ async fn attributes() {
     assert_eq!(all.element("ChecksumType"), "FULL_OBJECT");
     ask("Colour").await.refused(400, "InvalidArgument");
 }
+
+/// Headers as SDKs were seen to send them; what they ask for is nothing here.
+#[tokio::test]
+async fn what_clients_send_unasked_does_not_disturb() {
+    let server = Server::with_bucket().await;
+    let unasked = [("x-amz-api-version", "2006-03-01"), ("x-amz-acl", ""), ("x-amz-storage-class", "")];
+    for (method, path) in
+        [("PUT", "/bucket/k?Version=2006-03-01"), ("GET", "/bucket/k"), ("GET", "/bucket?Version=2006-03-01")]
+    {
+        let mut request = server.request(method, path);
+        for (name, value) in unasked {
+            request = request.header(name, value);
+        }
+        if method == "PUT" {
+            request = request.body("hello");
+        }
+        request.send().await.expect(200);
+    }
+    let java = server.request("GET", "/bucket/k").header("x-amz-te", "append-md5");
+    let got = java.header("x-amz-checksum-crc32", "AAAAAA==").send().await.expect(200);
+    assert_eq!((got.text(), got.header("x-amz-transfer-encoding")), ("hello", ""));
+    let copy = server.request("PUT", "/bucket/copy").header("x-amz-copy-source", "/bucket/k").header("x-amz-acl", "");
+    copy.header("x-amz-storage-class", "").send().await.expect(200);
+    let other = server.request("GET", "/bucket/k").header("x-amz-api-version", "2030-01-01").send().await;
+    assert!(other.refused(501, "NotImplemented").text().contains("x-amz-api-version"));
+}

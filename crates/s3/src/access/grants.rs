@@ -35,7 +35,8 @@ impl Wish {
 /// Reads the headers; `None` when there are none.
 pub(crate) fn wish(headers: &HeaderMap, identities: &dyn Identities) -> Result<Option<Wish>, S3Error> {
     let given = HEADERS.iter().any(|(name, _)| headers.contains_key(*name));
-    match (headers.get("x-amz-acl"), given) {
+    // Empty, it is no wish (`route::beyond`).
+    match (headers.get("x-amz-acl").filter(|name| !name.is_empty()), given) {
         (None, false) => Ok(None),
         (Some(_), true) => {
             Err(S3Error::invalid_request("Specifying both Canned ACLs and Header Grants is not allowed"))

@@ -60,6 +60,8 @@ pub enum DigestError {
     UnknownAlgorithm(String),
     #[error("Value for x-amz-sdk-checksum-algorithm header is invalid.")]
     BadSdkAlgorithm,
+    #[error("Value for x-amz-checksum-algorithm header is invalid.")]
+    BadAskedAlgorithm,
     #[error(
         "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer headers were \
          found."
@@ -95,6 +97,7 @@ impl DigestError {
             | DigestError::BadTrailerValue(_)
             | DigestError::SeveralChecksums
             | DigestError::BadSdkAlgorithm
+            | DigestError::BadAskedAlgorithm
             | DigestError::SdkAlgorithmAlone
             | DigestError::UnknownTrailer
             | DigestError::TrailerWithoutForm => Code::InvalidRequest,

@@ -12,8 +12,9 @@ use super::{Algorithm, Checksum, DigestError, Digests};
 use crate::auth::PayloadForm;
 
 const CHECKSUM_PREFIX: &str = "x-amz-checksum-";
+const ALGORITHM: &str = "x-amz-checksum-algorithm";
 /// Headers with that prefix that hold no checksum.
-const NOT_CHECKSUMS: [&str; 3] = ["x-amz-checksum-algorithm", "x-amz-checksum-mode", "x-amz-checksum-type"];
+const NOT_CHECKSUMS: [&str; 3] = [ALGORITHM, "x-amz-checksum-mode", "x-amz-checksum-type"];
 
 /// What the operation wants to know of a body, whatever the client announced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct DigestPlan {
     pub(crate) expected_checksum: Option<Checksum>,
     /// Its value will come in the trailer.
     pub(crate) trailer: Option<Algorithm>,
+    /// Asked for by name.
+    pub(crate) asked: Option<Algorithm>,
     /// The checksum to compute and hand out: the client's, else the fallback.
     pub(crate) checksum: Option<Algorithm>,
 }
@@ -54,6 +57,7 @@ impl DigestPlan {
         }
         let named = trailer.or(expected_checksum.map(|checksum| checksum.algorithm()));
         check_sdk_algorithm(headers, named)?;
+        let asked = asked_algorithm(headers, named)?;
         Ok(DigestPlan {
             md5: want.md5 || expected_md5.is_some(),
             expected_md5,
@@ -63,7 +67,8 @@ impl DigestPlan {
             },
             expected_checksum,
             trailer,
-            checksum: named.or(want.fallback),
+            asked,
+            checksum: named.or(asked).or(want.fallback),
         })
     }
 
@@ -74,7 +79,7 @@ impl DigestPlan {
 
     /// The checksum algorithm that the client chose.
     pub fn chosen(&self) -> Option<Algorithm> {
-        self.trailer.or(self.expected_checksum.map(|checksum| checksum.algorithm()))
+        self.trailer.or(self.expected_checksum.map(|checksum| checksum.algorithm())).or(self.asked)
     }
 
     /// Begins to compute.
@@ -121,6 +126,16 @@ fn announced_trailer(headers: &HeaderMap) -> Result<Option<Algorithm>, DigestErr
         }
     }
     Ok(found)
+}
+
+/// The algorithm that `x-amz-checksum-algorithm` names, where the body's value or trailer does not contradict it.
+fn asked_algorithm(headers: &HeaderMap, named: Option<Algorithm>) -> Result<Option<Algorithm>, DigestError> {
+    let Some(value) = headers.get(ALGORITHM) else { return Ok(None) };
+    let algorithm = value.to_str().ok().and_then(|name| Algorithm::from_name(name.trim()));
+    match algorithm {
+        Some(algorithm) if named.is_none_or(|named| named == algorithm) => Ok(Some(algorithm)),
+        _ => Err(DigestError::BadAskedAlgorithm),
+    }
 }
 
 fn check_sdk_algorithm(headers: &HeaderMap, named: Option<Algorithm>) -> Result<(), DigestError> {

@@ -70,6 +70,12 @@ pub(crate) fn store(headers: &mut Headers, checksum: &Checksum) {
     headers.insert(checksum.algorithm().header().to_owned(), checksum.base64());
 }
 
+/// Stores the checksum of all of an object's bytes instead of the one that was there.
+pub(crate) fn replace(headers: &mut Headers, checksum: &Checksum) {
+    headers.retain(|name, _| name != TYPE && Algorithm::from_header(name).is_none());
+    store(headers, checksum);
+}
+
 /// Puts the stored checksum of an object, or of a part of it, into an answer's headers. `kind` is that of the object's.
 pub(crate) fn give_back(stored_headers: &Headers, headers: &mut HeaderMap, kind: Kind) {
     let Some((algorithm, value)) = stored(stored_headers) else { return };

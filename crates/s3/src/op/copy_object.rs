@@ -10,6 +10,7 @@ use super::move_bytes::move_bytes;
 use super::put_object::md5;
 use super::{Call, checksum, object_tagging};
 use crate::access::new_list;
+use crate::body::{Algorithm, Checksum};
 use crate::error::{Code, S3Error};
 use crate::headers::condition::{read_condition, write_condition};
 use crate::headers::copy_source::{CopySource, parse_copy_source};
@@ -25,10 +26,19 @@ use crate::xml::write::Writer;
 const ATTEMPTS_MAX: u32 = 8;
 const SOURCE: &str = "x-amz-copy-source";
 
-/// Under whose keys the source is, and the copy is to be.
+/// Under whose keys the source is, and what the copy is to be.
 struct Wish {
     source: Option<Customer>,
     target: Option<Encryption>,
+    /// The copy is to carry such a checksum, so its bytes are read.
+    checksum: Option<Algorithm>,
+}
+
+/// What came of a copy.
+struct Copied {
+    outcome: PutOutcome,
+    /// Computed on the way.
+    checksum: Option<Checksum>,
 }
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
@@ -38,8 +48,14 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         .is_some_and(|directive| directive.eq_ignore_ascii_case("REPLACE"));
     let own = content::collect(call.headers)?;
     let onto_itself = source.bucket == call.bucket() && source.key == call.key() && source.version.is_none();
-    let wish = Wish { source: Customer::of(call, customer::SOURCE)?, target: Encryption::wanted(call).await? };
-    if onto_itself && !replaces && wish.target.is_none() {
+    let wish = Wish {
+        source: Customer::of(call, customer::SOURCE)?,
+        target: Encryption::wanted(call).await?,
+        checksum: text(call.headers, checksum::ALGORITHM)?.and_then(Algorithm::from_name),
+    };
+    // With a customer's key for the source alone, the copy leaves that key.
+    let changes = replaces || wish.target.is_some() || wish.source.is_some() || wish.checksum.is_some();
+    if onto_itself && !changes {
         return Err(S3Error::invalid_request(
             "This copy request is illegal because it is trying to copy an object to itself without changing the \
              object's metadata, storage class, website redirect location or encryption attributes.",
@@ -68,8 +84,8 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         request.documents_kept = [Document::Tags].into_iter().collect();
     }
     if !replaces {
-        let outcome = copy(call, &request, &wish).await?;
-        return Ok(reply(&outcome, &source, None, &wish));
+        let copied = copy(call, &request, &wish).await?;
+        return Ok(reply(&copied, &source, None, &wish));
     }
     // New metadata keeps the checksum of the bytes, so it is read first and the copy pinned to what was read.
     for _ in 0..ATTEMPTS_MAX {
@@ -89,10 +105,12 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
 }
 
 /// Shares the source's bytes, or moves them where they cannot be shared under the key that the copy is to have.
-async fn copy(call: &Call<'_>, request: &CopyRequest<'_>, wish: &Wish) -> Result<PutOutcome, S3Error> {
-    match call.volume.copy_object(request.clone()).await {
-        Err(Error::NotShareable) => {}
-        outcome => return outcome.map_err(source_error),
+async fn copy(call: &Call<'_>, request: &CopyRequest<'_>, wish: &Wish) -> Result<Copied, S3Error> {
+    if wish.checksum.is_none() {
+        match call.volume.copy_object(request.clone()).await {
+            Err(Error::NotShareable) => {}
+            outcome => return Ok(Copied { outcome: outcome.map_err(source_error)?, checksum: None }),
+        }
     }
     let (bucket, key, version) = (request.source_bucket, request.source_key, request.source_version);
     // What is written meanwhile must not be replaced by what was there before it.
@@ -110,23 +128,27 @@ async fn copy(call: &Call<'_>, request: &CopyRequest<'_>, wish: &Wish) -> Result
         // The copy of an encrypted object is never plain.
         let target = wish.target.clone().or(found.map(|_| Encryption::Master));
         let write_key = WriteKey::new(call, target)?;
-        let (staged, computed) = move_bytes(call, &reader, 0..info.size, &write_key, None).await?;
+        let (staged, computed) = move_bytes(call, &reader, 0..info.size, &write_key, wish.checksum).await?;
         let mut documents = info.documents;
         documents.retain(|kind, _| request.documents_kept.contains(*kind));
         documents.extend(request.documents.clone());
         write_key.keep(&mut documents);
+        let mut headers = request.headers.clone().unwrap_or(info.headers);
+        if let Some(sum) = &computed.checksum {
+            checksum::replace(&mut headers, sum);
+        }
         let put = PutRequest {
             bucket: request.bucket,
             key: request.key,
             etag: write_key.etag(md5(&computed)?),
-            headers: request.headers.clone().unwrap_or(info.headers),
+            headers,
             documents,
             condition: if pins { WriteCondition::Matches(vec![info.etag]) } else { request.condition.clone() },
             is_copy: true,
         };
         match call.volume.put_object(put, staged).await {
             Err(Error::PreconditionFailed | Error::NoSuchKey) if pins => {}
-            outcome => return Ok(outcome?),
+            outcome => return Ok(Copied { outcome: outcome?, checksum: computed.checksum }),
         }
     }
     Err(Error::Busy.into())
@@ -161,14 +183,17 @@ pub(super) fn source_error(error: Error) -> S3Error {
     }
 }
 
-fn reply(outcome: &PutOutcome, source: &CopySource, checksums: Option<&Headers>, wish: &Wish) -> Reply {
+fn reply(copied: &Copied, source: &CopySource, checksums: Option<&Headers>, wish: &Wish) -> Reply {
+    let Copied { outcome, checksum } = copied;
     let mut out = BytesMut::with_capacity(320);
     let mut writer = Writer::new(&mut out);
     writer.root("CopyObjectResult");
     writer.text("LastModified", &iso(outcome.modified));
     writer.text("ETag", &etag::quoted(&outcome.etag));
-    if let Some(checksums) = checksums {
-        checksum::write(checksums, &mut writer);
+    match (checksum, checksums) {
+        (Some(sum), _) => writer.text(checksum::element(sum.algorithm()), &sum.base64()),
+        (None, Some(checksums)) => checksum::write(checksums, &mut writer),
+        (None, None) => {}
     }
     writer.close("CopyObjectResult");
     let mut reply = Reply::xml(out);

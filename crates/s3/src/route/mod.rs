@@ -5,6 +5,7 @@
 //! Invariants: every operation of the model is found by its own request; only what `policy` lists is accepted.
 //! Not here:   what an operation does (op), signatures (auth).
 
+pub(crate) mod beyond;
 pub(crate) mod model;
 pub(crate) mod operation;
 pub(crate) mod policy;

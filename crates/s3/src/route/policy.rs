@@ -1,8 +1,8 @@
 //! What this door implements: operations, and their headers and query parameters.
 //!
 //! Why:        the router, the refusals and the table in the docs are three views of this one list.
-//! Invariants: an entry names something that the model knows, or stands in `EXTENSIONS` (tests check it).
-//! Not here:   what the values mean (op), refusing the rest (`refuse`).
+//! Invariants: an entry names something that the model knows (a test checks it).
+//! Not here:   what is taken beyond the model (`beyond`), what the values mean (op), refusing the rest (`refuse`).
 
 use std::sync::LazyLock;
 
@@ -15,6 +15,15 @@ pub(crate) enum Accept {
     Any,
     /// Only these values; others are refused by name.
     Only(&'static [&'static str]),
+}
+
+impl Accept {
+    pub(crate) fn permits(self, value: &[u8]) -> bool {
+        match self {
+            Accept::Any => true,
+            Accept::Only(values) => values.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(value)),
+        }
+    }
 }
 
 pub(crate) type Param = (&'static str, Accept);
@@ -98,9 +107,6 @@ const ENCRYPTION: &[Param] = &[
     ("x-amz-server-side-encryption-aws-kms-key-id", Any),
     ("x-amz-server-side-encryption-bucket-key-enabled", Only(&["false"])),
 ];
-/// Of what is read, to be refused as AWS does, and of a part, where it may repeat what its upload says.
-const ENCRYPTION_OF_OTHER: &[Param] =
-    &[("x-amz-server-side-encryption", Any), ("x-amz-server-side-encryption-aws-kms-key-id", Any)];
 const CUSTOMER_KEY: &[Param] = &[
     ("x-amz-server-side-encryption-customer-algorithm", Any),
     ("x-amz-server-side-encryption-customer-key", Any),
@@ -114,7 +120,7 @@ const SOURCE_CUSTOMER_KEY: &[Param] = &[
 const WRITE_CONDITION: &[Param] = &[("if-match", Any), ("if-none-match", Any)];
 const READ_CONDITION: &[Param] =
     &[("if-match", Any), ("if-modified-since", Any), ("if-none-match", Any), ("if-unmodified-since", Any)];
-const READ: &[Param] = &[("if-range", Any), ("range", Any), ("x-amz-checksum-mode", Only(&["ENABLED"]))];
+const READ: &[Param] = &[("range", Any), ("x-amz-checksum-mode", Only(&["ENABLED"]))];
 const OVERRIDES: &[Param] = &[
     ("partNumber", Any),
     ("response-cache-control", Any),
@@ -135,35 +141,15 @@ const COPY_SOURCE: &[Param] = &[
 const PART: &[Param] = &[("partNumber", Any), ("uploadId", Any)];
 const UPLOAD: &[Param] = &[("uploadId", Any)];
 const LIST: &[Param] = &[("delimiter", Any), ("encoding-type", Only(&["url"])), ("prefix", Any)];
-/// What a form's redirect adds to its address, which may be that of a bucket.
-const REDIRECTED: &[Param] = &[("bucket", Any), ("etag", Any), ("key", Any)];
 const LIST_HEADERS: &[Param] = &[("x-amz-optional-object-attributes", Only(&["RestoreStatus"]))];
-/// Accepted beyond the model, each with its reason.
-pub(crate) const EXTENSIONS: &[(&str, &str, &str)] = &[
-    ("GetObject", "if-range", "HTTP clients resume downloads with it"),
-    ("GetObject", "x-amz-server-side-encryption", "it is InvalidArgument, as at AWS"),
-    ("GetObject", "x-amz-server-side-encryption-aws-kms-key-id", "it is InvalidArgument, as at AWS"),
-    ("HeadObject", "x-amz-server-side-encryption", "it is InvalidArgument, as at AWS"),
-    ("HeadObject", "x-amz-server-side-encryption-aws-kms-key-id", "it is InvalidArgument, as at AWS"),
-    ("HeadObject", "if-range", "as GetObject"),
-    ("UploadPart", "x-amz-server-side-encryption", "clients repeat what the upload says; anything else is refused"),
-    ("UploadPart", "x-amz-server-side-encryption-aws-kms-key-id", "as x-amz-server-side-encryption"),
-    ("CompleteMultipartUpload", "x-amz-server-side-encryption", "as UploadPart"),
-    ("CompleteMultipartUpload", "x-amz-server-side-encryption-aws-kms-key-id", "as UploadPart"),
-    ("CreateBucket", "x-amz-expected-bucket-owner", "some tools send it everywhere; it is checked"),
-    ("ListObjects", "bucket", "a form's success_action_redirect may lead here; it decides nothing"),
-    ("ListObjects", "etag", "as bucket"),
-    ("ListObjects", "key", "as bucket"),
-];
-
 implemented! {
     AbortMultipartUpload false query [UPLOAD], headers [OBJECT];
-    CompleteMultipartUpload true query [UPLOAD], headers [OBJECT, CUSTOMER_KEY, ENCRYPTION_OF_OTHER, WRITE_CONDITION, CHECKSUM_VALUES, &[
+    CompleteMultipartUpload true query [UPLOAD], headers [OBJECT, CUSTOMER_KEY, WRITE_CONDITION, CHECKSUM_VALUES, &[
         ("x-amz-checksum-type", Only(&["COMPOSITE", "FULL_OBJECT"])), ("x-amz-mp-object-size", Any)]];
     CopyObject false query [], headers [OBJECT, CONTENT, ACL, COPY_SOURCE, CUSTOMER_KEY, ENCRYPTION, LOCKS,
         SOURCE_CUSTOMER_KEY, TAGGING, WRITE_CONDITION, &[
-        ("x-amz-metadata-directive", Only(&["COPY", "REPLACE"])), ("x-amz-tagging-directive", Only(&["COPY", "REPLACE"]))]];
-    CreateBucket true query [], headers [OWNER, ACL, BUCKET_ACL, &[
+        ("x-amz-checksum-algorithm", Only(CHECKSUMS)), ("x-amz-metadata-directive", Only(&["COPY", "REPLACE"])), ("x-amz-tagging-directive", Only(&["COPY", "REPLACE"]))]];
+    CreateBucket true query [], headers [ACL, BUCKET_ACL, &[
         ("x-amz-bucket-object-lock-enabled", Only(&["true", "false"])),
         ("x-amz-bucket-namespace", Only(&["global"])), ("x-amz-object-ownership", Any)]];
     CreateMultipartUpload false query [], headers [OBJECT, CONTENT, ACL, CUSTOMER_KEY, ENCRYPTION, LOCKS, TAGGING, &[
@@ -199,7 +185,7 @@ implemented! {
     GetBucketTagging false query [], headers [OWNER];
     GetBucketVersioning false query [], headers [OWNER];
     GetBucketWebsite false query [], headers [OWNER];
-    GetObject false query [VERSION, OVERRIDES], headers [OBJECT, CUSTOMER_KEY, ENCRYPTION_OF_OTHER, READ_CONDITION, READ];
+    GetObject false query [VERSION, OVERRIDES], headers [OBJECT, CUSTOMER_KEY, READ_CONDITION, READ];
     GetObjectAcl false query [VERSION], headers [OBJECT];
     GetObjectAttributes false query [VERSION], headers [OBJECT, CUSTOMER_KEY, &[
         ("x-amz-max-parts", Any), ("x-amz-object-attributes", Any), ("x-amz-part-number-marker", Any)]];
@@ -209,14 +195,14 @@ implemented! {
     GetObjectTagging false query [VERSION], headers [OBJECT];
     GetPublicAccessBlock false query [], headers [OWNER];
     HeadBucket false query [], headers [OWNER];
-    HeadObject false query [VERSION, OVERRIDES], headers [OBJECT, CUSTOMER_KEY, ENCRYPTION_OF_OTHER, READ_CONDITION, READ];
+    HeadObject false query [VERSION, OVERRIDES], headers [OBJECT, CUSTOMER_KEY, READ_CONDITION, READ];
     ListBuckets false query [&[("bucket-region", Any), ("continuation-token", Any), ("max-buckets", Any),
         ("prefix", Any)]], headers [];
     ListMultipartUploads false query [LIST, &[("key-marker", Any), ("max-uploads", Any), ("upload-id-marker", Any)]],
         headers [OBJECT];
     ListObjectVersions false query [LIST, &[("key-marker", Any), ("max-keys", Any), ("version-id-marker", Any)]],
         headers [OBJECT, LIST_HEADERS];
-    ListObjects false query [LIST, REDIRECTED, &[("marker", Any), ("max-keys", Any)]], headers [OBJECT, LIST_HEADERS];
+    ListObjects false query [LIST, &[("marker", Any), ("max-keys", Any)]], headers [OBJECT, LIST_HEADERS];
     ListObjectsV2 false query [LIST, &[("continuation-token", Any), ("fetch-owner", Only(&["true", "false"])),
         ("max-keys", Any), ("start-after", Any)]], headers [OBJECT, LIST_HEADERS];
     ListParts false query [UPLOAD, &[("max-parts", Any), ("part-number-marker", Any)]], headers [OBJECT, CUSTOMER_KEY];
@@ -248,7 +234,7 @@ implemented! {
     RenameObject false query [], headers [WRITE_CONDITION, &[
         ("x-amz-client-token", Any), ("x-amz-rename-source", Any)]];
     SelectObjectContent true query [], headers [OWNER, CUSTOMER_KEY];
-    UploadPart true query [PART], headers [OBJECT, BODY, CHECKSUM_VALUES, CUSTOMER_KEY, ENCRYPTION_OF_OTHER];
+    UploadPart true query [PART], headers [OBJECT, BODY, CHECKSUM_VALUES, CUSTOMER_KEY];
     UploadPartCopy false query [PART], headers [OBJECT, COPY_SOURCE, CUSTOMER_KEY, SOURCE_CUSTOMER_KEY, &[
         ("x-amz-copy-source-range", Any)]];
 }
@@ -285,17 +271,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_entry_is_known_to_the_model_or_a_named_extension() {
+    fn every_entry_is_known_to_the_model() {
         for policy in POLICIES {
             let operation = OPERATIONS.iter().find(|operation| operation.name == policy.op.name());
             let operation = operation.unwrap_or_else(|| panic!("{} is not in the model", policy.op.name()));
-            let is_extension = |name| EXTENSIONS.iter().any(|(op, own, _)| *op == operation.name && *own == name);
             for (name, _) in policy.query.iter().flat_map(|group| group.iter()) {
-                assert!(operation.query.contains(name) || is_extension(*name), "{}: {name}", operation.name);
+                assert!(operation.query.contains(name), "{}: {name}", operation.name);
             }
             for (name, _) in policy.headers.iter().flat_map(|group| group.iter()) {
-                let known =
-                    operation.headers.contains(name) || operation.prefixes.contains(name) || is_extension(*name);
+                let known = operation.headers.contains(name) || operation.prefixes.contains(name);
                 assert!(known, "{}: {name}", operation.name);
             }
         }

@@ -1,53 +1,14 @@
 //! Refusals by name: headers and query parameters that an operation does not implement.
 //!
-//! Invariants: whatever passes is read by the operation, by the signature or payload layer, or listed in `HARMLESS`.
+//! Invariants: whatever passes is read by the operation, by the signature or payload layer, or listed in `beyond`.
 
 use http::HeaderMap;
 
+use super::beyond::{self, Kind};
 use super::operation::Operation;
 use super::policy::{Accept, Policy};
 use super::query::Query;
 use crate::error::S3Error;
-
-/// Headers that every operation takes: the signature and payload layers read them, or they only describe the client.
-/// A name that ends in `-` is a beginning.
-pub(crate) const HARMLESS: &[(&str, &str)] = &[
-    ("x-amz-cf-id", "set by a CDN for its own traces"),
-    ("x-amz-content-sha256", "checked with the signature"),
-    ("x-amz-date", "checked with the signature"),
-    ("x-amz-decoded-content-length", "checked with the body"),
-    ("x-amz-id-", "names an earlier answer"),
-    ("x-amz-sdk-", "describes the client"),
-    ("x-amz-security-token", "checked with the signature"),
-    ("x-amz-trailer", "checked with the body"),
-    ("x-amz-user-agent", "describes the client"),
-];
-
-/// Query parameters that every operation takes.
-pub(crate) const HARMLESS_QUERY: &[(&str, &str)] = &[
-    ("AWSAccessKeyId", "checked with the signature"),
-    ("Expires", "checked with the signature"),
-    ("Signature", "checked with the signature"),
-    ("x-id", "repeats the operation's name"),
-    ("X-Amz-Algorithm", "checked with the signature"),
-    ("X-Amz-Content-Sha256", "checked with the signature"),
-    ("X-Amz-Credential", "checked with the signature"),
-    ("X-Amz-Date", "checked with the signature"),
-    ("X-Amz-Expires", "checked with the signature"),
-    ("X-Amz-Security-Token", "checked with the signature"),
-    ("X-Amz-Signature", "checked with the signature"),
-    ("X-Amz-SignedHeaders", "checked with the signature"),
-];
-
-/// Checksums of the payload: taken wherever a body is read, since the payload layer compares them.
-const PAYLOAD_CHECKSUMS: &[&str] = &[
-    "content-md5",
-    "x-amz-checksum-crc32",
-    "x-amz-checksum-crc32c",
-    "x-amz-checksum-crc64nvme",
-    "x-amz-checksum-sha1",
-    "x-amz-checksum-sha256",
-];
 
 /// Conditions outside `x-amz-` that change what an operation does; ignoring one could destroy data.
 const CONDITIONS: &[&str] = &["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range"];
@@ -63,24 +24,18 @@ pub(crate) fn refuse(
     headers: &HeaderMap,
 ) -> Result<(), S3Error> {
     for (name, value) in query.pairs() {
-        let fixed = operation.fixed_query.iter().any(|(fixed, _)| *fixed == name);
-        if fixed || HARMLESS_QUERY.iter().any(|(harmless, _)| *harmless == name) {
-            continue;
-        }
-        match policy.query_parameter(name) {
-            Some(accept) => check_value("query parameter", name, value.as_bytes(), accept)?,
-            None => return Err(missing(operation, "query parameter", name)),
+        if !operation.fixed_query.iter().any(|(fixed, _)| *fixed == name) {
+            let accepts = policy.query_parameter(name).into_iter();
+            let accepts = accepts.chain(beyond::accepts(operation, policy, Kind::Query, name));
+            check(operation, "query parameter", (name, value.as_bytes()), accepts)?;
         }
     }
     for (name, value) in headers {
         let name = name.as_str();
-        if let Some(accept) = policy.header(name) {
-            check_value("header", name, value.as_bytes(), accept)?;
-        } else if needs_support(operation, name)
-            && !(policy.body && PAYLOAD_CHECKSUMS.contains(&name))
-            && !is_harmless(name)
-        {
-            return Err(missing(operation, "header", name));
+        let own = policy.header(name);
+        if own.is_some() || needs_support(operation, name) {
+            let accepts = own.into_iter().chain(beyond::accepts(operation, policy, Kind::Header, name));
+            check(operation, "header", (name, value.as_bytes()), accepts)?;
         }
     }
     Ok(())
@@ -91,21 +46,26 @@ fn needs_support(operation: &Operation, name: &str) -> bool {
     name.starts_with("x-amz-") || CONDITIONS.contains(&name) || of_the_model
 }
 
-fn is_harmless(name: &str) -> bool {
-    HARMLESS.iter().any(|(own, _)| *own == name || (own.ends_with('-') && name.starts_with(own)))
-}
-
-fn missing(operation: &Operation, kind: &str, name: &str) -> S3Error {
-    S3Error::not_implemented(&format!("{kind} {name} of {}", operation.name))
-}
-
-fn check_value(kind: &str, name: &str, value: &[u8], accept: Accept) -> Result<(), S3Error> {
-    let Accept::Only(values) = accept else { return Ok(()) };
-    if values.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(value)) {
-        return Ok(());
+/// Refuses what is taken in none of these ways: by its value where others are taken, else by its name.
+fn check(
+    operation: &Operation,
+    kind: &str,
+    (name, value): (&str, &[u8]),
+    accepts: impl Iterator<Item = Accept>,
+) -> Result<(), S3Error> {
+    let mut is_known = false;
+    for accept in accepts {
+        if accept.permits(value) {
+            return Ok(());
+        }
+        // That it may be empty says nothing of other values.
+        is_known |= accept != Accept::Only(&[""]);
     }
-    let value = String::from_utf8_lossy(value);
-    Err(S3Error::not_implemented(&format!("{kind} {name} with the value {value}")))
+    if is_known {
+        let value = String::from_utf8_lossy(value);
+        return Err(S3Error::not_implemented(&format!("{kind} {name} with the value {value} of {}", operation.name)));
+    }
+    Err(S3Error::not_implemented(&format!("{kind} {name} of {}", operation.name)))
 }
 
 #[cfg(test)]
@@ -143,13 +103,41 @@ mod tests {
         outcome("DeleteObjects", "delete", &[("content-md5", "x"), ("x-amz-checksum-crc32", "y")]).unwrap();
     }
 
+    /// As clients were seen to send them.
+    #[test]
+    fn what_clients_send_unasked_passes() {
+        let java = [("x-amz-te", "append-md5"), ("x-amz-checksum-crc32", "AAAAAA=="), ("amz-sdk-request", "attempt=1")];
+        outcome("GetObject", "", &java).unwrap();
+        outcome("HeadObject", "", &java).unwrap();
+        outcome("DeleteObject", "", &java[1..2]).unwrap();
+        let cpp = [("x-amz-api-version", "2006-03-01"), ("amz-sdk-invocation-id", "x")];
+        let fsspec = [("x-amz-acl", ""), ("x-amz-storage-class", "")];
+        let payer = [("x-amz-request-payer", "requester"), ("x-amz-checksum-mode", "ENABLED")];
+        let minio = [("x-amz-checksum-algorithm", "CRC32C"), ("x-amz-checksum-crc32c", "AAAAAA==")];
+        for name in ["PutObject", "CreateMultipartUpload", "ListBuckets", "GetBucketLocation", "CopyObject"] {
+            for headers in [&cpp[..], &fsspec, &payer] {
+                outcome(name, "Version=2006-03-01", headers).unwrap();
+            }
+        }
+        for name in ["PutObject", "UploadPart", "CopyObject"] {
+            outcome(name, "", &minio).unwrap();
+        }
+    }
+
     #[test]
     fn everything_else_is_refused_by_name() {
         for (operation, query, headers, named) in [
             ("PutObject", "", &[("x-amz-server-side-encryption-context", "e30=")][..], "encryption-context"),
             ("PutObject", "", &[("x-amz-checksum-sha512", "a")], "x-amz-checksum-sha512"),
             ("PutObject", "", &[("x-amz-brand-new", "a")], "x-amz-brand-new"),
-            ("GetObject", "", &[("x-amz-checksum-crc32", "a")], "x-amz-checksum-crc32"),
+            ("CopyObject", "", &[("x-amz-checksum-crc32", "a")], "x-amz-checksum-crc32"),
+            ("GetObject", "", &[("x-amz-te", "trailers")], "x-amz-te"),
+            ("GetObject", "", &[("x-amz-api-version", "2030-01-01")], "x-amz-api-version"),
+            ("GetObject", "", &[("x-amz-acl", "public-read")], "x-amz-acl of GetObject"),
+            ("GetObject", "", &[("x-amz-checksum-algorithm", "CRC32")], "x-amz-checksum-algorithm"),
+            ("PutObject", "", &[("x-amz-checksum-algorithm", "XXHASH64")], "XXHASH64"),
+            ("PutObject", "", &[("x-amz-storage-class", "GLACIER")], "GLACIER"),
+            ("ListObjectsV2", "list-type=2&Version=2011-06-15", &[], "Version"),
             ("GetObject", "torrents", &[], "torrents"),
             ("DeleteObject", "", &[("if-unmodified-since", "x")], "if-unmodified-since"),
             ("ListObjects", "list-type=1", &[], "list-type"),
