@@ -2,6 +2,7 @@
 //!
 //! Why:        one list of works for the running server (by its control socket) and for a directory at rest.
 //! Invariants: N1 the background pass moves at most the set bytes per second, and rests while nothing was committed.
+//!             N2 the check of all rows comes once an interval; what it finds is told by the log, `status` and metrics.
 //! Not here:   how it is done (margay-volume), how a command shows it (`cli`).
 
 use std::ops::ControlFlow;
@@ -9,14 +10,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use margay_env::Env;
+use margay_env::{Env, Timestamp};
 use margay_meta::Engine;
-use margay_volume::{ReclaimBudget, Reclaimed, ScrubReport, SealedLogs, Volume};
+use margay_segment::Store;
+use margay_volume::{FsckReport, ReclaimBudget, Reclaimed, ScrubReport, SealedLogs, Volume};
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 
 use crate::buckets;
 use crate::progress::Far;
+use crate::settings::StorageLimits;
 use crate::wiring::Storage;
 
 /// Between two background passes.
@@ -100,7 +103,8 @@ fn scrub(storage: &Storage, rate_max: Option<u64>) -> Result<Value, margay_volum
 fn compact(storage: &Storage) -> Result<Value, margay_volume::Error> {
     // What is still in the log only cannot be given back.
     storage.engine.checkpoint()?;
-    let budget = ReclaimBudget { seal_dead_bytes_min: 1, ..ReclaimBudget::default() };
+    // Somebody asked for the space now: the quarantine's time is cut, its walk is not.
+    let budget = ReclaimBudget { seal_dead_bytes_min: 1, quarantine: Duration::ZERO, ..ReclaimBudget::default() };
     let mut total = Reclaimed::default();
     let live: u64 = storage.volume.live_bytes()?.values().sum();
     let stored: u64 = storage.segments.segments().iter().map(|info| info.len).sum();
@@ -115,6 +119,7 @@ fn compact(storage: &Storage) -> Result<Value, margay_volume::Error> {
     }
     Ok(json!({
         "removed_segments": total.removed_segments,
+        "disputed_segments": total.disputed_segments,
         "removed_bytes": total.removed_bytes,
         "moved_runs": total.moved_runs,
         "moved_bytes": total.moved_bytes,
@@ -125,6 +130,8 @@ fn compact(storage: &Storage) -> Result<Value, margay_volume::Error> {
 }
 
 fn add(total: &mut Reclaimed, done: &Reclaimed) {
+    total.set_aside_segments += done.set_aside_segments;
+    total.disputed_segments += done.disputed_segments;
     total.removed_segments += done.removed_segments;
     total.removed_bytes += done.removed_bytes;
     total.moved_runs += done.moved_runs;
@@ -142,11 +149,19 @@ pub struct Passes {
     pub total: Reclaimed,
 }
 
+/// The last check of all rows.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    pub at: Timestamp,
+    pub report: FsckReport,
+}
+
 #[derive(Debug, Default)]
 struct Shared {
     stop: Mutex<bool>,
     changed: Condvar,
     passes: Mutex<Passes>,
+    checked: Mutex<Option<Checked>>,
 }
 
 /// The background reclaimer; stops when dropped.
@@ -157,17 +172,41 @@ pub struct Reclaimer {
 }
 
 impl Reclaimer {
-    /// Moves at most `rate_max` bytes per second.
-    pub fn start(env: &Env, volume: Arc<Volume>, rate_max: u64) -> std::io::Result<Reclaimer> {
+    pub fn start(env: &Env, volume: Arc<Volume>, limits: &StorageLimits) -> std::io::Result<Reclaimer> {
         let shared = Arc::new(Shared::default());
-        let (inner, env) = (Arc::clone(&shared), env.clone());
-        let body = move || reclaim_on(&inner, &env, &volume, rate_max);
+        let (inner, env, limits) = (Arc::clone(&shared), env.clone(), *limits);
+        let body = move || reclaim_on(&inner, &env, &volume, &limits);
         let thread = std::thread::Builder::new().name("reclaim".to_owned()).spawn(body)?;
         Ok(Reclaimer { shared, thread: Some(thread) })
     }
 
     pub fn passes(&self) -> Passes {
         *self.shared.passes.lock()
+    }
+
+    pub fn last_check(&self) -> Option<Checked> {
+        self.shared.checked.lock().clone()
+    }
+
+    /// For `margay status`.
+    pub fn check_status(&self) -> Value {
+        let Some(checked) = self.last_check() else { return json!({ "last": null }) };
+        let shown: Vec<&String> = checked.report.shown.iter().map(|finding| &finding.what).collect();
+        json!({
+            "last_seconds": checked.at.seconds(),
+            "findings": checked.report.findings.values().sum::<u64>(),
+            "shown": shown,
+        })
+    }
+
+    /// For `margay status`.
+    pub fn quarantine_status(&self, segments: &Store) -> Value {
+        let held = segments.quarantined();
+        json!({
+            "segments": held.len(),
+            "bytes": held.iter().map(|held| held.used_bytes).sum::<u64>(),
+            "disputed": segments.taken_back(),
+        })
     }
 
     /// Ends after the pass that runs now.
@@ -187,10 +226,29 @@ impl Drop for Reclaimer {
     }
 }
 
-fn reclaim_on(shared: &Shared, env: &Env, volume: &Volume, rate_max: u64) {
-    let budget =
-        ReclaimBudget { move_bytes_max: rate_max.saturating_mul(PASS_PAUSE.as_secs()), ..ReclaimBudget::default() };
+/// Checks all rows beside the requests and tells of what does not fit.
+fn check(shared: &Shared, env: &Env, volume: &Volume) {
+    match volume.check(SHOWN_MAX, &Arc::default()) {
+        Ok(report) => {
+            for finding in &report.shown {
+                tracing::error!(kind = ?finding.kind, what = finding.what, "the check found something wrong");
+            }
+            tracing::info!(files = report.files, findings = report.findings.len(), "checked all rows");
+            *shared.checked.lock() = Some(Checked { at: env.clock.now(), report });
+        }
+        Err(error) => tracing::error!(%error, "the check of all rows could not go on"),
+    }
+}
+
+fn reclaim_on(shared: &Shared, env: &Env, volume: &Volume, limits: &StorageLimits) {
+    let budget = ReclaimBudget {
+        move_bytes_max: limits.reclaim_rate_max.saturating_mul(PASS_PAUSE.as_secs()),
+        quarantine: limits.quarantine_time,
+        ..ReclaimBudget::default()
+    };
     let mut settled_at = None;
+    // The first one soon: a server that is restarted every night is checked too.
+    let mut check_at = env.clock.monotonic() + limits.check_interval / 24;
     loop {
         {
             let mut stop = shared.stop.lock();
@@ -201,17 +259,23 @@ fn reclaim_on(shared: &Shared, env: &Env, volume: &Volume, rate_max: u64) {
                 return;
             }
         }
-        if settled_at == Some(volume.engine().last_seq()) {
+        if env.clock.monotonic() >= check_at {
+            check(shared, env, volume);
+            check_at = env.clock.monotonic() + limits.check_interval;
+        }
+        let settled = settled_at == Some(volume.engine().last_seq());
+        if settled && volume.store().quarantined().is_empty() {
             continue;
         }
         let began = env.clock.monotonic();
-        let outcome = volume.reclaim_once(&budget, &SealedLogs);
+        let outcome =
+            if settled { volume.release_quarantined(&budget) } else { volume.reclaim_once(&budget, &SealedLogs) };
         let mut passes = shared.passes.lock();
         passes.count += 1;
         match outcome {
             Ok(done) => {
                 add(&mut passes.total, &done);
-                let moved = done.moved_runs + done.removed_segments + done.punched_bytes;
+                let moved = done.moved_runs + done.set_aside_segments + done.removed_segments + done.punched_bytes;
                 // The pass itself commits: quiet means that it found nothing and nobody else wrote.
                 settled_at = (moved == 0).then(|| volume.engine().last_seq());
                 if moved > 0 {

@@ -115,8 +115,24 @@ impl Server {
             ("margay_reclaim_moved_bytes_total", "Live bytes moved to free their segment.", total.moved_bytes),
             ("margay_reclaim_punched_bytes_total", "Bytes given back inside segments.", total.punched_bytes),
             ("margay_reclaim_damaged_runs_total", "Runs that could not be read.", total.damaged_runs),
+            ("margay_quarantine_entered_total", "Segments set aside as dead.", total.set_aside_segments),
+            (
+                "margay_quarantine_disputed_total",
+                "Segments that counters called dead and rows or readers still named: any is a wrong counter.",
+                self.storage.segments.taken_back(),
+            ),
         ] {
             out.value(name, Kind::Counter, help, value);
+        }
+        let held = self.storage.segments.quarantined();
+        out.value("margay_quarantine_segments", Kind::Gauge, "Segments in quarantine.", held.len() as u64);
+        let bytes: u64 = held.iter().map(|held| held.used_bytes).sum();
+        out.value("margay_quarantine_bytes", Kind::Gauge, "Bytes of the device that they occupy.", bytes);
+        if let Some(check) = self.reclaimer.last_check() {
+            let findings = check.report.findings.values().sum::<u64>();
+            out.value("margay_check_findings", Kind::Gauge, "What the last check found wrong.", findings);
+            let at = check.at.seconds().max(0) as u64;
+            out.value("margay_check_timestamp_seconds", Kind::Gauge, "When the last check ended.", at);
         }
     }
 
@@ -138,6 +154,8 @@ impl Server {
             "resident_bytes": memory,
             "mounts": self.mounts.status(),
             "storage": self.storage.status(),
+            "quarantine": self.reclaimer.quarantine_status(&self.storage.segments),
+            "check": self.reclaimer.check_status(),
         })
     }
 

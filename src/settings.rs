@@ -56,6 +56,8 @@ pub struct StorageLimits {
     pub files_memory_bytes_max: u64,
     /// Bytes per second.
     pub reclaim_rate_max: u64,
+    pub quarantine_time: Duration,
+    pub check_interval: Duration,
     /// Bytes per second.
     pub scrub_rate_max: u64,
     pub log_bytes_max: u64,
@@ -76,6 +78,8 @@ impl StorageLimits {
             file_memory_bytes_max: number("limits.file_memory_bytes_max"),
             files_memory_bytes_max: number("limits.files_memory_bytes_max"),
             reclaim_rate_max: number("limits.reclaim_rate_max"),
+            quarantine_time: Duration::from_secs(number("limits.quarantine_time")),
+            check_interval: Duration::from_secs(number("limits.check_interval")),
             scrub_rate_max: number("limits.scrub_rate_max"),
             log_bytes_max: number("limits.log_bytes_max"),
             overlay_bytes_max: number("limits.overlay_bytes_max"),

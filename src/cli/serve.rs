@@ -158,7 +158,7 @@ fn assemble(
     identities: Arc<Identities>,
 ) -> Result<Arc<Server>, Failure> {
     let volume = Arc::clone(&storage.volume);
-    let reclaimer = Reclaimer::start(&env, Arc::clone(&volume), settings.storage.reclaim_rate_max)
+    let reclaimer = Reclaimer::start(&env, Arc::clone(&volume), &settings.storage)
         .map_err(|error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u")))?;
     Ok(Arc::new(Server {
         reclaimer,

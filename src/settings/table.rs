@@ -224,6 +224,18 @@ pub const SETTINGS: &[Setting] = &[
         "live bytes per second that reclaim moves to give dead space back",
     ),
     setting(
+        "limits.quarantine_time",
+        Kind::Seconds { min: 0, max: 30 * 86_400 },
+        "3600",
+        "seconds that a segment without live data is kept, renamed, before it is removed; cut while less than 10 % of the disk is free",
+    ),
+    setting(
+        "limits.check_interval",
+        Kind::Seconds { min: 1, max: 365 * 86_400 },
+        "86400",
+        "seconds between two checks of a running server that all rows and segments fit together",
+    ),
+    setting(
         "limits.scrub_rate_max",
         Kind::Bytes { min: MIB, max: TIB },
         "128MiB",

@@ -16,6 +16,7 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -227,6 +228,10 @@ pub trait Engine: Send + Sync + Debug {
     fn has_room(&self) -> bool {
         true
     }
+
+    /// All rows as they were at one moment, which is not before the call, with every commit up to it durable. For long
+    /// reads; it takes no commits. May checkpoint first.
+    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError>;
 
     /// Folds what is in the log into the long-term store, so that log files can be let go.
     fn checkpoint(&self) -> Result<(), EngineError>;

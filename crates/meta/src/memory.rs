@@ -24,7 +24,7 @@ const CHANGES_HELD_MAX: usize = 65_536;
 /// The owner that payload runs of this engine carry in their headers.
 const PAYLOAD_OWNER: &[u8] = b"memory engine";
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     rows: BTreeMap<Vec<u8>, Row>,
     last: Seq,
@@ -262,6 +262,10 @@ impl Engine for Memory {
 
     fn payload_bytes_max(&self) -> usize {
         self.payloads.as_ref().map_or(0, |(_, max)| *max)
+    }
+
+    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
+        Ok(Arc::new(Memory { state: Mutex::new(self.state.lock().clone()), payloads: None }))
     }
 
     fn checkpoint(&self) -> Result<(), EngineError> {

@@ -20,7 +20,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     small(&store, 16 << 10)?;
     for info in store.segments() {
         store.seal(info.id)?;
-        store.remove(info.id)?;
+        store.set_aside(info.id)?;
+    }
+    let mut walk = store.begin_walk();
+    walk.complete();
+    for held in store.quarantined() {
+        store.release(held.id, &walk)?;
     }
     Ok(())
 }

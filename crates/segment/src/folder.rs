@@ -2,8 +2,10 @@
 //!
 //! Why:        the store, its writers and its sync threads share this; it outlives none of them.
 //! Invariants: S3 ids are unique across restarts: a mark in the folder is above every id whose file was removed.
+//!             S5 a segment that is asked for and lies in the quarantine is taken back, with an alarm.
 //! Durability: a new name is durable after `sync_names`; a removed name is not waited for (reclaim removes again).
-//! Locking:    `table`, `pack` and `names` may be held while the disk is touched; order: pack, names, table.
+//! Locking:    `table`, `pack` and `names` may be held while the disk is touched; order: pack, names,
+//!             quarantine, table.
 //! Not here:   runs (pack, raw, writer), reading (reader).
 
 use std::collections::BTreeMap;
@@ -14,16 +16,18 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use margay_env::{Env, File, OpenMode};
+use margay_env::{Env, File, OpenMode, Timestamp};
 use parking_lot::{Mutex, RwLock};
 
 use crate::buffers::Buffers;
 use crate::cache::Cache;
+use crate::error::{invalid, newer};
 use crate::format::{self, FormatError};
 use crate::names::{self, Name};
 use crate::pack::OpenPack;
+use crate::quarantine::{Held, Leaving, Proof, Quarantine, Quarantined, may_leave};
 use crate::reader::Table;
-use crate::segment::Segment;
+use crate::segment::{FOUND_NAMES, Segment};
 use crate::space::SpaceGate;
 use crate::{Kind, Options, SegmentError, SegmentId};
 
@@ -35,8 +39,6 @@ pub const TABLE_CACHE_BYTES_MAX: usize = 16 << 20;
 const MARK_AHEAD: u64 = 1024;
 /// Largest id that a file in the folder may show.
 const ID_MAX: u64 = 1 << 56;
-/// The creation number of all names found at the start: a killed process may have left them unsynced.
-pub(crate) const FOUND_NAMES: u64 = 1;
 
 #[derive(Debug)]
 pub(crate) struct Folder {
@@ -44,6 +46,7 @@ pub(crate) struct Folder {
     pub(crate) options: Options,
     next_id: AtomicU64,
     table: RwLock<BTreeMap<SegmentId, Arc<Segment>>>,
+    pub(crate) quarantine: Quarantine,
     handles: Cache<SegmentId, Arc<dyn File>>,
     /// Checksum tables that were verified, by the place of their run.
     pub(crate) tables: Cache<(SegmentId, u64), Table>,
@@ -71,10 +74,11 @@ impl Folder {
     pub(crate) fn open(env: Env, options: Options) -> Result<Folder, SegmentError> {
         env.disk.create_dir_all(&options.folder)?;
         let mut table = BTreeMap::new();
+        let mut held = BTreeMap::new();
         let (mut next, mut mark) = (1, 0);
         for entry in env.disk.list(&options.folder)? {
             match names::parse(&entry.name) {
-                Some(Name::Segment(id, _) | Name::Mark(id)) if id.0 > ID_MAX => {
+                Some(Name::Segment(id, _) | Name::Quarantined(id, ..) | Name::Mark(id)) if id.0 > ID_MAX => {
                     return Err(invalid(format!("{} cannot be a segment of this store", entry.name)));
                 }
                 Some(Name::Segment(id, kind)) if !entry.is_dir => {
@@ -84,13 +88,27 @@ impl Folder {
                         Entry::Occupied(_) => return Err(invalid(format!("two segment files have the id {id:?}"))),
                     };
                 }
+                Some(Name::Quarantined(id, kind, seconds)) if !entry.is_dir => {
+                    next = next.max(id.0 + 1);
+                    let since = Timestamp(seconds.saturating_mul(1_000_000_000));
+                    let (len, used_bytes) = (entry.len, entry.used_bytes);
+                    let shown = Quarantined { id, kind, len, used_bytes, since, number: 0 };
+                    let segment = Arc::new(Segment::found(id, kind, len));
+                    if held.insert(id, Held { shown, segment }).is_some() {
+                        return Err(invalid(format!("two files in quarantine have the id {id:?}")));
+                    }
+                }
                 Some(Name::Mark(id)) => mark = mark.max(id.0),
                 _ => {}
             }
         }
+        if let Some(id) = held.keys().find(|id| table.contains_key(id)) {
+            return Err(invalid(format!("segment {id:?} is there twice, once in quarantine")));
+        }
         Ok(Folder {
             next_id: AtomicU64::new(next.max(mark)),
             table: RwLock::new(table),
+            quarantine: Quarantine::found(held),
             handles: Cache::new(OPEN_FILES_MAX),
             tables: Cache::new(TABLE_CACHE_BYTES_MAX),
             buffers: Buffers::default(),
@@ -113,7 +131,87 @@ impl Folder {
     }
 
     pub(crate) fn segment(&self, id: SegmentId) -> Result<Arc<Segment>, SegmentError> {
+        if let Some(segment) = self.table.read().get(&id) {
+            return Ok(Arc::clone(segment));
+        }
+        self.take_back(id)?;
         self.table.read().get(&id).cloned().ok_or(SegmentError::Missing(id))
+    }
+
+    /// As `segment`, but does not look into the quarantine.
+    pub(crate) fn listed(&self, id: SegmentId) -> Result<Arc<Segment>, SegmentError> {
+        self.table.read().get(&id).cloned().ok_or(SegmentError::Missing(id))
+    }
+
+    /// Puts a segment that is in quarantine back in its place; false when it is not there.
+    pub(crate) fn take_back(&self, id: SegmentId) -> Result<bool, SegmentError> {
+        let mut state = self.quarantine.state.lock();
+        let Some(held) = state.held.get(&id) else { return Ok(false) };
+        self.env.disk.rename(&self.quarantined_path(&held.shown), &self.path(id, held.shown.kind))?;
+        tracing::error!(
+            segment = ?id,
+            "a segment in quarantine is still in use and was taken back: its counters are wrong, run margay fsck"
+        );
+        self.table.write().insert(id, Arc::clone(&held.segment));
+        state.held.remove(&id);
+        state.disputed.insert(id);
+        self.quarantine.taken_back.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    fn quarantined_path(&self, held: &Quarantined) -> PathBuf {
+        self.options.folder.join(names::quarantined_name(held.id, held.kind, held.since.seconds()))
+    }
+
+    /// Sets a segment aside as dead; open readers keep their bytes. False when its proofs disagreed before (Q2).
+    pub(crate) fn set_aside(&self, segment: &Arc<Segment>) -> Result<bool, SegmentError> {
+        let id = segment.id;
+        let used_bytes = self.file(segment)?.allocated_bytes()?;
+        let mut state = self.quarantine.state.lock();
+        if segment.is_open() {
+            return Err(invalid(format!("segment {id:?} is still being written or read")));
+        }
+        if state.disputed.contains(&id) {
+            return Ok(false);
+        }
+        let (kind, len, since) = (segment.kind, segment.len(), self.env.clock.now());
+        let shown = Quarantined { id, kind, len, used_bytes, since, number: state.count + 1 };
+        let mut table = self.table.write();
+        if !table.contains_key(&id) {
+            return Err(SegmentError::Missing(id));
+        }
+        self.env.disk.rename(&self.path(id, kind), &self.quarantined_path(&shown))?;
+        table.remove(&id);
+        drop(table);
+        self.handles.remove(&id);
+        state.count += 1;
+        state.held.insert(id, Held { shown, segment: Arc::clone(segment) });
+        Ok(true)
+    }
+
+    /// Unlinks a segment that is in quarantine; gives what it was.
+    pub(crate) fn release(&self, id: SegmentId, proof: Proof<'_>) -> Result<Quarantined, SegmentError> {
+        self.cover_by_mark(id)?;
+        let mut state = self.quarantine.state.lock();
+        let held = state.held.get(&id).ok_or(SegmentError::Missing(id))?;
+        let shown = held.shown;
+        if held.segment.is_open() {
+            return Err(invalid(format!("segment {id:?} is still being read")));
+        }
+        if self.quarantine.is_held() {
+            return Err(invalid(format!("segment {id:?} stays while somebody holds the quarantine")));
+        }
+        may_leave(Leaving::Quarantined(&shown), proof)?;
+        self.unlink(&self.quarantined_path(&shown))?;
+        state.held.remove(&id);
+        Ok(shown)
+    }
+
+    fn unlink(&self, path: &std::path::Path) -> Result<(), SegmentError> {
+        match self.env.disk.remove(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn list(&self) -> Vec<Arc<Segment>> {
@@ -187,9 +285,15 @@ impl Folder {
         if let Some(file) = self.open_file(segment) {
             return Ok(file);
         }
-        let file = self.env.disk.open(&self.path(segment.id, segment.kind), OpenMode::ReadWrite).map_err(|error| {
-            if error.kind() == io::ErrorKind::NotFound { SegmentError::Missing(segment.id) } else { error.into() }
-        })?;
+        let open = || self.env.disk.open(&self.path(segment.id, segment.kind), OpenMode::ReadWrite);
+        let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        // It may have been set aside since it was looked up.
+        let file = match open() {
+            Err(error) if missing(&error) && self.take_back(segment.id)? => open(),
+            other => other,
+        };
+        let file =
+            file.map_err(|error| if missing(&error) { SegmentError::Missing(segment.id) } else { error.into() })?;
         if segment.kind == Kind::Pack {
             refuse_newer(segment.id, &*file)?;
         }
@@ -201,13 +305,11 @@ impl Folder {
         self.handles.get(&segment.id).or_else(|| segment.writing())
     }
 
-    /// Forgets the segment and removes its file; whoever has it open goes on reading.
-    pub(crate) fn remove(&self, segment: &Segment) -> Result<(), SegmentError> {
+    /// Forgets a segment that holds no run and removes its file; whoever has it open goes on reading.
+    pub(crate) fn remove(&self, segment: &Segment, proof: Proof<'_>) -> Result<(), SegmentError> {
+        may_leave(Leaving::Whole(segment.id, segment.kind), proof)?;
         self.cover_by_mark(segment.id)?;
-        match self.env.disk.remove(&self.path(segment.id, segment.kind)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
+        self.unlink(&self.path(segment.id, segment.kind))?;
         self.table.write().remove(&segment.id);
         self.handles.remove(&segment.id);
         Ok(())
@@ -241,12 +343,4 @@ fn refuse_newer(id: SegmentId, file: &dyn File) -> Result<(), SegmentError> {
         Err(error @ FormatError::Newer(_)) => Err(newer(id, error)),
         _ => Ok(()),
     }
-}
-
-pub(crate) fn newer(id: SegmentId, error: FormatError) -> SegmentError {
-    SegmentError::Io(io::Error::new(io::ErrorKind::Unsupported, format!("segment {id:?}: {error}")))
-}
-
-pub(crate) fn invalid(what: impl Into<String>) -> SegmentError {
-    SegmentError::Io(io::Error::new(io::ErrorKind::InvalidInput, what.into()))
 }

@@ -3,19 +3,22 @@
 //! Why:        random writes become sequential, a sealed segment never changes, space comes back file by file.
 //! Layout:     `<data>/segments/<id, 16 hex digits>.{log,pack,raw}`, see docs/format/segment.md.
 //! Invariants: S1 bytes that an extent names are never overwritten.  S2 a run is durable before metadata names it.
-//!             S3 a segment id is never reused.
+//!             S3 a segment id is never reused.  S4 bytes leave by two proofs only (quarantine).
 //! Not here:   which runs are live (volume::reclaim), the metadata log's records (meta::log).
 
 mod buffers;
 mod cache;
+pub mod error;
 mod folder;
 pub mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod id;
+pub mod kind;
 mod names;
 mod pack;
+pub mod quarantine;
 mod raw;
 mod reader;
 mod scrub;
@@ -27,11 +30,14 @@ mod walk;
 mod writer;
 
 pub use buffers::IDLE_BUFFER_BYTES_MAX;
+pub use error::SegmentError;
 pub use folder::{OPEN_FILES_MAX, TABLE_CACHE_BYTES_MAX};
 pub use id::{CHUNK_BYTES, Extent, RUN_BYTES_MAX, Run, SegmentId};
+pub use kind::{Kind, SegmentInfo};
+pub use quarantine::{Proof, Quarantined, Walk};
 pub use scrub::SCRUB_PIECE_BYTES;
 pub use segment::SegmentPin;
-pub use store::{Kind, Options, SegmentError, SegmentInfo, Store};
+pub use store::{Options, QuarantineHold, Store};
 pub use sync::SYNC_THREADS;
 pub use walk::WalkedRun;
 pub use writer::{RunWriter, WRITE_BUFFER_BYTES, add_checksums};

@@ -1,15 +1,21 @@
 //! Names of the files in a segment folder.
 //!
 //! Why:        the folder's listing is the only table of segments; the mark keeps ids unique after removals.
-//! Layout:     `<id>.log`, `<id>.pack`, `<id>.raw`; `<id>.next`: an empty file, ids below `id` may have been used.
+//! Layout:     `<id>.log`, `<id>.pack`, `<id>.raw`; the same and `.quarantine-<seconds>`: set aside as dead, then;
+//!             `<id>.next`: an empty file, ids below `id` may have been used.
 //! Not here:   what is in the files (format).
 
 use crate::{Kind, SegmentId};
+
+/// Between a segment's own name and the time when it was set aside.
+const QUARANTINE: &str = ".quarantine-";
 
 /// What a file name in the folder means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     Segment(SegmentId, Kind),
+    /// Set aside as dead, so many seconds after 1970.
+    Quarantined(SegmentId, Kind, i64),
     /// No id below this one may be given out again.
     Mark(SegmentId),
 }
@@ -21,6 +27,10 @@ pub(crate) fn segment_name(id: SegmentId, kind: Kind) -> String {
         Kind::Raw => "raw",
     };
     format!("{:016x}.{ending}", id.0)
+}
+
+pub(crate) fn quarantined_name(id: SegmentId, kind: Kind, seconds: i64) -> String {
+    format!("{}{QUARANTINE}{:016x}", segment_name(id, kind), seconds.max(0))
 }
 
 pub(crate) fn mark_name(id: SegmentId) -> String {
@@ -38,12 +48,21 @@ pub(crate) fn parse(name: &str) -> Option<Name> {
     if id.0 == 0 {
         return None;
     }
-    match ending {
-        "log" => Some(Name::Segment(id, Kind::Log)),
-        "pack" => Some(Name::Segment(id, Kind::Pack)),
-        "raw" => Some(Name::Segment(id, Kind::Raw)),
-        "next" => Some(Name::Mark(id)),
+    let kind_of = |ending: &str| match ending {
+        "log" => Some(Kind::Log),
+        "pack" => Some(Kind::Pack),
+        "raw" => Some(Kind::Raw),
         _ => None,
+    };
+    if ending == "next" {
+        return Some(Name::Mark(id));
+    }
+    match ending.split_once(QUARANTINE) {
+        None => kind_of(ending).map(|kind| Name::Segment(id, kind)),
+        Some((kind, seconds)) if seconds.len() == 16 => {
+            Some(Name::Quarantined(id, kind_of(kind)?, i64::from_str_radix(seconds, 16).ok()?))
+        }
+        Some(_) => None,
     }
 }
 
@@ -56,6 +75,7 @@ mod tests {
         for kind in [Kind::Log, Kind::Pack, Kind::Raw] {
             let id = SegmentId(0xabc);
             assert_eq!(parse(&segment_name(id, kind)), Some(Name::Segment(id, kind)));
+            assert_eq!(parse(&quarantined_name(id, kind, 99)), Some(Name::Quarantined(id, kind, 99)));
         }
         assert_eq!(parse(&mark_name(SegmentId(9))), Some(Name::Mark(SegmentId(9))));
         for stranger in ["", ".", "lost+found", "0000000000000000.log", "000000000000000A.log", "0000000000000001.tmp"]

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use margay_env::File;
 
-use crate::folder::{Folder, invalid};
+use crate::error::invalid;
+use crate::folder::Folder;
 use crate::format::{self, PACK_HEADER_BYTES, RunPlace, Salt};
 use crate::segment::{Segment, SegmentPin};
 use crate::{Kind, SegmentError};

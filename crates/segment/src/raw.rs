@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use margay_env::File;
 
-use crate::folder::{Folder, newer};
+use crate::error::newer;
+use crate::folder::Folder;
 use crate::format::{self, FormatError, OWNER_BYTES_MAX, RAW_FOOTER_BYTES};
 use crate::id::table_bytes;
 use crate::segment::{Segment, SegmentPin};

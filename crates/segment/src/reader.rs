@@ -12,7 +12,8 @@ use bytes::Bytes;
 use margay_env::File;
 
 use crate::buffers::Buffer;
-use crate::folder::{Folder, invalid};
+use crate::error::invalid;
+use crate::folder::Folder;
 use crate::segment::Segment;
 use crate::{CHUNK_BYTES, Extent, Run, SegmentError};
 

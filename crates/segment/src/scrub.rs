@@ -6,7 +6,8 @@
 
 use margay_env::File;
 
-use crate::folder::{Folder, invalid};
+use crate::error::invalid;
+use crate::folder::Folder;
 use crate::format::{self, PACK_HEADER_BYTES, RUN_END_BYTES, RunPlace};
 use crate::reader::{check_fits, corrupt, keep_table, verify_chunk};
 use crate::segment::Segment;

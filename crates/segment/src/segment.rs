@@ -13,8 +13,10 @@ use event_listener::Event;
 use margay_env::File;
 use parking_lot::Mutex;
 
-use crate::folder::FOUND_NAMES;
 use crate::{Kind, SegmentId, SegmentInfo};
+
+/// The creation number of all names found at the start: a killed process may have left them unsynced.
+pub(crate) const FOUND_NAMES: u64 = 1;
 
 #[derive(Debug)]
 pub(crate) struct Segment {

@@ -35,6 +35,8 @@ struct State {
     written_since: u64,
     /// Granted and not written yet.
     granted: u64,
+    /// Refused since the start.
+    refused: u64,
 }
 
 /// Space promised to a writer; what is left of it returns on drop.
@@ -59,11 +61,17 @@ impl SpaceGate {
         if !self.fits(&state, bytes) {
             self.ask(&mut state, now)?;
             if !self.fits(&state, bytes) {
+                state.refused += 1;
                 return Err(SegmentError::Full);
             }
         }
         state.granted += bytes;
         Ok(Grant { gate: Arc::clone(self), left: bytes })
+    }
+
+    /// How often bytes were refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.state.lock().refused
     }
 
     /// What the file system says now.

@@ -5,30 +5,23 @@
 //! Durability: a run is durable when `sync` of its segment, called after `finish`, returned Ok.
 //! Not here:   the bytes (format), the parts of the work (pack, raw, writer, reader, sync, scrub, walk).
 
-use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use margay_env::{Env, File, Space};
 
-use crate::folder::{Folder, invalid};
+use crate::error::invalid;
+use crate::folder::Folder;
 use crate::names::{self, Name};
+use crate::quarantine::{Leaving, Proof, Quarantined, Walk, may_leave};
 use crate::reader::{self, Source};
 use crate::sync::Syncer;
-use crate::{Extent, Run, RunWriter, SegmentId, SegmentPin, WalkedRun, raw, scrub, walk, writer};
-
-/// What a segment file holds; its file name's ending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Records of the metadata log with small payloads between them; written by `meta`.
-    Log,
-    /// Many small runs.
-    Pack,
-    /// One large run whose payload begins at offset 0.
-    Raw,
-}
+use crate::{
+    Extent, Kind, Run, RunWriter, SegmentError, SegmentId, SegmentInfo, SegmentPin, WalkedRun, raw, scrub, walk, writer,
+};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -49,46 +42,21 @@ impl Options {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum SegmentError {
-    #[error("no space left for data")]
-    Full,
-    #[error("segment {segment:?} is damaged at byte {offset}: {what}")]
-    Corrupt { segment: SegmentId, offset: u64, what: &'static str },
-    #[error("segment {0:?} does not exist")]
-    Missing(SegmentId),
-    /// A sync failed earlier; data can be read but not written until a restart.
-    #[error("data is read-only after a storage fault: {0}")]
-    Poisoned(String),
-    #[error("segment storage: {0}")]
-    Io(#[source] io::Error),
-}
-
-impl From<io::Error> for SegmentError {
-    /// A disk without room is `Full`, whoever noticed it.
-    fn from(error: io::Error) -> SegmentError {
-        match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => SegmentError::Full,
-            _ => SegmentError::Io(error),
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct SegmentInfo {
-    pub id: SegmentId,
-    pub kind: Kind,
-    /// Length of the file in bytes.
-    pub len: u64,
-    /// Whether writes may still be appended to it, or somebody holds a pin.
-    pub open: bool,
-}
-
 /// Cheap to share; all calls may run concurrently.
 #[derive(Debug)]
 pub struct Store {
     folder: Arc<Folder>,
     syncer: Syncer,
+}
+
+/// While it lives, nothing leaves the quarantine.
+#[derive(Debug)]
+pub struct QuarantineHold(Arc<Folder>);
+
+impl Drop for QuarantineHold {
+    fn drop(&mut self) {
+        self.0.quarantine.let_go();
+    }
 }
 
 impl Store {
@@ -124,6 +92,16 @@ impl Store {
     /// Bytes of the file system that holds the folder.
     pub fn space(&self) -> Result<Space, SegmentError> {
         self.folder.space.now()
+    }
+
+    /// Bytes of the file system that data leaves free.
+    pub fn reserve_bytes(&self) -> u64 {
+        self.folder.options.reserve_bytes
+    }
+
+    /// Writes that were refused for want of space since the start.
+    pub fn refused(&self) -> u64 {
+        self.folder.space.refused()
     }
 
     pub fn kind(&self, id: SegmentId) -> Result<Kind, SegmentError> {
@@ -222,15 +200,63 @@ impl Store {
         reader::will_read(&self.folder, extent)
     }
 
-    /// Removes the file; open readers keep their bytes. Ids are not reused. Refused while the segment is open.
+    /// Puts a segment that the counters call dead into the quarantine; open readers keep their bytes. Refused while the
+    /// segment is open. False, and nothing is done, when it was taken back before: its proofs disagree.
     ///
-    /// The removal is not waited for: after a crash the segment may be there again.
-    pub fn remove(&self, id: SegmentId) -> Result<(), SegmentError> {
-        let segment = self.folder.segment(id)?;
+    /// Not waited for: after a crash the segment may be in its place again.
+    pub fn set_aside(&self, id: SegmentId) -> Result<bool, SegmentError> {
+        let segment = self.folder.listed(id)?;
+        self.folder.set_aside(&segment)
+    }
+
+    /// The segments in quarantine, ordered by id.
+    pub fn quarantined(&self) -> Vec<Quarantined> {
+        self.folder.quarantine.state.lock().held.values().map(|held| held.shown).collect()
+    }
+
+    /// Bytes of the device that they occupy.
+    pub fn quarantined_bytes(&self) -> u64 {
+        self.folder.quarantine.state.lock().held.values().map(|held| held.shown.used_bytes).sum()
+    }
+
+    /// Puts a segment that is in quarantine back in its place; false when it is not there.
+    pub fn take_back(&self, id: SegmentId) -> Result<bool, SegmentError> {
+        self.folder.take_back(id)
+    }
+
+    /// Segments that were taken back from the quarantine since the start; any is a sign of a wrong counter.
+    pub fn taken_back(&self) -> u64 {
+        self.folder.quarantine.taken_back.load(Ordering::Relaxed)
+    }
+
+    /// Keeps every segment that is in quarantine now or comes there, until the guard is dropped.
+    pub fn hold_quarantine(&self) -> QuarantineHold {
+        self.folder.quarantine.hold();
+        QuarantineHold(Arc::clone(&self.folder))
+    }
+
+    /// Begins the second proof. Take the snapshot of the rows afterwards.
+    pub fn begin_walk(&self) -> Walk {
+        // First the count, then who is settled: what is set aside in between is not covered.
+        let up_to = self.folder.quarantine.state.lock().count;
+        let settled = self.segments().into_iter().filter(|info| !info.open).map(|info| info.id).collect();
+        Walk::begin(up_to, settled)
+    }
+
+    /// Unlinks a segment that is in quarantine; gives what it was. Ids are not reused.
+    ///
+    /// Not waited for: after a crash the segment may be there again.
+    pub fn release(&self, id: SegmentId, walk: &Walk) -> Result<Quarantined, SegmentError> {
+        self.folder.release(id, Proof::Walked(walk))
+    }
+
+    /// Removes a log that holds no payload; refused while it is open.
+    pub fn remove_log(&self, id: SegmentId, proof: Proof<'_>) -> Result<(), SegmentError> {
+        let segment = self.folder.listed(id)?;
         if segment.is_open() {
             return Err(invalid(format!("segment {id:?} is still being written")));
         }
-        self.folder.remove(&segment)
+        self.folder.remove(&segment, proof)
     }
 
     /// Bytes of the device that the segment occupies.
@@ -273,8 +299,9 @@ impl Store {
         scrub::verify_run(&self.folder, &extent.run)
     }
 
-    /// Gives the space of a dead run in a pack or log back. The caller knows that nothing names it any more.
-    pub fn punch(&self, run: &Run) -> Result<(), SegmentError> {
+    /// Gives the space of a dead run in a pack or log back.
+    pub fn punch(&self, run: &Run, walk: &Walk) -> Result<(), SegmentError> {
+        may_leave(Leaving::Run(run), Proof::Walked(walk))?;
         scrub::punch(&self.folder, run)
     }
 

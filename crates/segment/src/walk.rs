@@ -9,7 +9,8 @@ use std::ops::{ControlFlow, Range};
 
 use margay_env::File;
 
-use crate::folder::{Folder, invalid, newer};
+use crate::error::{invalid, newer};
+use crate::folder::Folder;
 use crate::format::{self, ALIGN_BYTES, FormatError, OWNER_BYTES_MAX, PACK_HEADER_BYTES, RunPlace, Salt};
 use crate::segment::Segment;
 use crate::{Kind, Run, SegmentError, SegmentId};

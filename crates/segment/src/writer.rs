@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use margay_env::File;
 
-use crate::folder::{Folder, invalid};
+use crate::error::invalid;
+use crate::folder::Folder;
 use crate::format::{self, OWNER_BYTES_MAX, RunPlace, Salt};
+use crate::quarantine::Proof;
 use crate::segment::SegmentPin;
 use crate::space::Grant;
 use crate::{CHUNK_BYTES, RUN_BYTES_MAX, Run, SegmentError, SegmentId, pack, raw};
@@ -292,7 +294,7 @@ impl Drop for RunWriter {
         let unfinished = self.state != State::Finished;
         if unfinished && matches!(self.end, End::Raw { .. }) {
             // When this fails the file is dead space that no metadata names, and reclaim finds it.
-            let _ = self.folder.remove(self.pin.target());
+            let _ = self.folder.remove(self.pin.target(), Proof::Abandoned);
         }
     }
 }

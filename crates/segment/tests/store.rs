@@ -8,6 +8,19 @@ use std::sync::Arc;
 use margay_env::Env;
 use margay_segment::{CHUNK_BYTES, Extent, Kind, Options, Run, SegmentError, SegmentId, Store, WalkedRun};
 
+/// Takes a segment that nothing names all the way out.
+fn remove(store: &Store, id: SegmentId) -> Result<(), SegmentError> {
+    assert!(store.set_aside(id)?, "it was never taken back");
+    store.release(id, &walked(store)).map(drop)
+}
+
+/// A walk that found no row that names anything.
+fn walked(store: &Store) -> margay_segment::Walk {
+    let mut walk = store.begin_walk();
+    walk.complete();
+    walk
+}
+
 fn options(folder: &std::path::Path) -> Options {
     Options { folder: folder.to_owned(), pack_bytes_max: 1 << 20, raw_bytes_min: 512 << 10, reserve_bytes: 0 }
 }
@@ -105,12 +118,12 @@ fn ids_are_never_reused() {
         let run = write(&store, &pattern(600_000, 1), b"");
         assert!(!seen.contains(&run.segment));
         seen.push(run.segment);
-        store.remove(run.segment).unwrap();
+        remove(&store, run.segment).unwrap();
         assert!(matches!(store.read(&Extent::whole(run), 0, 1), Err(SegmentError::Missing(_))));
         let (log, _) = store.create_log(4096).unwrap();
         assert!(log > run.segment);
         store.seal(log).unwrap();
-        store.remove(log).unwrap();
+        remove(&store, log).unwrap();
         seen.push(log);
         assert!(store.segments().is_empty());
     }
@@ -124,22 +137,22 @@ fn packs_are_sealed_by_size_and_removed_only_when_closed() {
     let packs = store.segments();
     assert_eq!(packs.iter().filter(|info| info.open).count(), 1, "one open pack: {packs:?}");
     assert_eq!(packs.len(), 2);
-    assert!(store.remove(runs[7].segment).is_err(), "still open");
+    assert!(remove(&store, runs[7].segment).is_err(), "still open");
     let pin = store.pin(runs[0].segment).unwrap();
-    assert!(store.remove(runs[0].segment).is_err(), "pinned");
+    assert!(remove(&store, runs[0].segment).is_err(), "pinned");
     drop(pin);
-    store.remove(runs[0].segment).unwrap();
+    remove(&store, runs[0].segment).unwrap();
     store.seal(runs[7].segment).unwrap();
     assert!(store.segments().iter().all(|info| !info.open));
     assert_ne!(write(&store, b"next", b"").segment, runs[7].segment);
     let allocated = store.allocated_bytes(runs[7].segment).unwrap();
-    store.punch(&runs[7]).unwrap();
+    store.punch(&runs[7], &walked(&store)).unwrap();
     assert!(store.allocated_bytes(runs[7].segment).unwrap() + 250_000 < allocated);
     assert!(store.read(&Extent::whole(runs[7]), 0, 10).is_err());
-    assert!(store.punch(&runs[7]).is_err(), "given back already");
+    assert!(store.punch(&runs[7], &walked(&store)).is_err(), "given back already");
     store.verify(&Extent::whole(runs[6])).unwrap();
     let wrong = Run { len: runs[6].len - 8, ..runs[6] };
-    assert!(store.punch(&wrong).is_err());
+    assert!(store.punch(&wrong, &walked(&store)).is_err());
 }
 
 #[test]
@@ -203,7 +216,7 @@ fn damage_is_named_and_wrong_bytes_never_leave() {
             assert!(matches!(store.read(&absurd, 0, 1), Err(SegmentError::Corrupt { .. })), "{absurd:?}");
             assert!(matches!(store.verify(&absurd), Err(SegmentError::Corrupt { .. })));
             assert!(len <= CHUNK_BYTES || store.will_read(&absurd).is_err());
-            assert!(store.punch(&absurd.run).is_err());
+            assert!(store.punch(&absurd.run, &walked(&store)).is_err());
         }
     }
 }
@@ -263,4 +276,47 @@ fn many_writers_fill_one_pack_at_once() {
     for (seed, run) in runs {
         assert!(walked.iter().any(|walked| walked.run == Some(run) && walked.owner == seed.to_le_bytes()));
     }
+}
+
+#[test]
+fn a_segment_in_quarantine_is_taken_back_by_a_read_and_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    let bytes = pattern(600_000, 1);
+    let run = write(&store, &bytes, b"");
+    assert!(store.set_aside(run.segment).unwrap());
+    assert!(store.segments().is_empty());
+    let held = store.quarantined();
+    assert_eq!((held.len(), held[0].id, store.taken_back()), (1, run.segment, 0));
+    assert!(held[0].used_bytes >= 600_000);
+    // A restart finds it again, and gives its id to nobody.
+    drop(store);
+    let store = open(&folder);
+    assert_eq!(store.quarantined().len(), 1);
+    assert!(store.next_id() > run.segment);
+    assert_eq!(store.read(&Extent::whole(run), 0, run.len).unwrap(), bytes);
+    assert_eq!((store.quarantined().len(), store.taken_back()), (0, 1));
+    assert!(!store.set_aside(run.segment).unwrap(), "its proofs disagree");
+    assert!(store.release(run.segment, &walked(&store)).is_err());
+    assert_eq!(store.read(&Extent::whole(run), 0, run.len).unwrap(), bytes);
+}
+
+#[test]
+fn a_segment_leaves_the_quarantine_only_by_a_later_walk_and_without_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    let run = write(&store, &pattern(600_000, 1), b"");
+    let early = walked(&store);
+    assert!(store.set_aside(run.segment).unwrap());
+    assert!(store.release(run.segment, &early).is_err(), "it began before");
+    let mut walk = store.begin_walk();
+    walk.name(&run);
+    walk.complete();
+    assert!(store.release(run.segment, &walk).is_err(), "a row names it");
+    let hold = store.hold_quarantine();
+    assert!(store.release(run.segment, &walked(&store)).is_err(), "held");
+    drop(hold);
+    assert_eq!(store.release(run.segment, &walked(&store)).unwrap().id, run.segment);
+    assert!(matches!(store.read(&Extent::whole(run), 0, 1), Err(SegmentError::Missing(_))));
+    assert!(store.remove_log(run.segment, margay_segment::Proof::NoPayload).is_err());
 }

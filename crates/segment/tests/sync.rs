@@ -158,7 +158,7 @@ fn a_sync_of_a_removed_segment_is_missing_and_harms_nobody() {
     let store = Store::open(env, Options::new("/segments")).unwrap();
     let (log, _) = store.create_log(4096).unwrap();
     store.seal(log).unwrap();
-    store.remove(log).unwrap();
+    store.remove_log(log, margay_segment::Proof::NeverBegun).unwrap();
     assert!(block_on(store.sync(log)).is_err());
     assert_eq!(store.fault(), None);
     store.create_log(4096).unwrap();

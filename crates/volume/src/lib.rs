@@ -59,6 +59,7 @@ mod reclaim;
 mod record;
 mod release;
 mod rename;
+mod rests;
 mod scrub;
 mod seen;
 mod share;

@@ -34,6 +34,7 @@ use crate::open_files::OpenFiles;
 use crate::paths::PathCache;
 use crate::quota::Quotas;
 use crate::record::DirectoryRecord;
+use crate::rests::Walks;
 use crate::seen::Seen;
 use crate::watch::{Notice, Watchers};
 
@@ -126,6 +127,9 @@ pub struct Volume {
     pub(crate) quotas: Quotas,
     pub(crate) bucket_states: BucketStates,
     pub(crate) events: EventQueue,
+    /// Held by whatever removes bytes or compares rows with segments.
+    pub(crate) upkeep: Mutex<()>,
+    pub(crate) walks: Mutex<Walks>,
 }
 
 impl Volume {
@@ -137,13 +141,27 @@ impl Volume {
         options: Options,
     ) -> Result<Arc<Volume>, OpenError> {
         check_format(&*engine)?;
+        let volume = Volume::assemble(env, engine, store, options);
+        volume.read_quotas()?;
+        volume.count_events()?;
+        volume.drain_orphans()?;
+        Ok(Arc::new(volume))
+    }
+
+    /// The same volume on rows of one moment; for reading only. Segments are those of now.
+    pub(crate) fn frozen(&self) -> Result<Volume, Error> {
+        let rows = self.engine.snapshot()?;
+        Ok(Volume::assemble(self.env.clone(), rows, Arc::clone(&self.store), self.options.clone()))
+    }
+
+    fn assemble(env: Env, engine: Arc<dyn Engine>, store: Arc<Store>, options: Options) -> Volume {
         let paths = PathCache::new(options.paths_max);
         let latches = |count| (0..count).map(|_| Mutex::new(())).collect();
         let (latches, key_latches) = (latches(LATCHES), latches(KEY_LATCHES));
         let (known, watchers, open_files, fresh) =
             (Known::default(), Arc::default(), OpenFiles::default(), Fresh::default());
         let inos = Inos::default();
-        let volume = Volume {
+        Volume {
             env,
             engine,
             store,
@@ -159,11 +177,9 @@ impl Volume {
             quotas: Quotas::default(),
             bucket_states: BucketStates::default(),
             events: EventQueue::default(),
-        };
-        volume.read_quotas()?;
-        volume.count_events()?;
-        volume.drain_orphans()?;
-        Ok(Arc::new(volume))
+            upkeep: Mutex::new(()),
+            walks: Mutex::default(),
+        }
     }
 
     /// The engine below, for metrics and for tools.

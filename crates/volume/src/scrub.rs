@@ -45,7 +45,7 @@ pub struct ScrubReport {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Table {
+pub(crate) enum Table {
     Entries,
     Inodes,
     Versions,
@@ -146,7 +146,8 @@ impl Volume {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn name_of(&self, table: Table, row: &[u8]) -> Result<String, Error> {
+    /// What people call the thing that a row is about.
+    pub(crate) fn name_of(&self, table: Table, row: &[u8]) -> Result<String, Error> {
         Ok(match table {
             Table::Entries => match key::parse_entry(row) {
                 Ok((directory, name)) => self.path_of(directory, name)?,

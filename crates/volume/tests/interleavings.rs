@@ -87,6 +87,10 @@ impl Engine for Interposed {
     fn payload_bytes_max(&self) -> usize {
         self.engine.payload_bytes_max()
     }
+    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
+        self.step();
+        self.engine.snapshot()
+    }
     fn checkpoint(&self) -> Result<(), EngineError> {
         self.engine.checkpoint()
     }

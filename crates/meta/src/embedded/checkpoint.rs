@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use margay_segment::{SegmentError, SegmentId, SegmentPin};
+use margay_segment::{Proof, SegmentError, SegmentId, SegmentPin};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::Embedded;
 use super::layers::Lower;
 use super::log::{LogFile, Serial};
 use super::overlay::Overlay;
+use super::replay;
 use super::tree::Folded;
 use crate::{CommitError, EngineError, Seq};
 
@@ -39,8 +40,10 @@ pub const CHECKPOINT_BUCKETS_MS: [u64; 11] = [10, 20, 50, 100, 200, 500, 1000, 2
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) log: SegmentId,
-    /// It holds payload that metadata may name: it stays as a segment, cut to this length.
-    pub(super) keep_bytes: Option<u64>,
+    /// Where its last record ends.
+    pub(super) end: u64,
+    /// It holds payload that metadata may name: it stays as a segment, cut to its end.
+    pub(super) payloads: bool,
     /// Keeps reclaim away from a file that was found at the start; a file made since is open anyway.
     pub(super) pin: Option<SegmentPin>,
 }
@@ -143,7 +146,7 @@ impl Embedded {
             overlay
         };
         self.pace.filled(serial.at);
-        let ended = vec![Ended { log: ended.id, keep_bytes: payloads.then_some(end), pin: None }];
+        let ended = vec![Ended { log: ended.id, end, payloads, pin: None }];
         let sealed = Sealed { overlay, last: serial.last, next_log: serial.active.id, ended };
         self.folds.queue.lock().sealed.push_back(sealed);
         self.folds.work.notify_all();
@@ -246,19 +249,22 @@ impl Embedded {
 
     fn let_go(&self, ended: Vec<Ended>) -> Result<(), EngineError> {
         let failed = |error: SegmentError| EngineError::Io(std::io::Error::other(error.to_string()));
-        for Ended { log, keep_bytes, pin } in ended {
-            match keep_bytes {
-                // The pin goes last: reclaim may take the file at once when its payload is dead.
-                Some(len) => self.store.retire_log(log, len).map_err(failed)?,
-                None => {
-                    self.store.seal(log).map_err(failed)?;
-                    drop(pin);
-                    match self.store.remove(log) {
-                        // Reclaim, which sees a segment without live payload, was faster.
-                        Ok(()) | Err(SegmentError::Missing(_)) => {}
-                        Err(error) => return Err(failed(error)),
-                    }
+        for Ended { log, end, payloads, pin } in ended {
+            // What was counted while it was written, and what its bytes say now: a log goes only when both agree.
+            if payloads || !replay::is_without_payload(&self.store, log, end)? {
+                if !payloads {
+                    tracing::error!(log = ?log, "a log without payload could not be read as one: it stays as a segment");
                 }
+                // The pin goes last: reclaim may take the file at once when its payload is dead.
+                self.store.retire_log(log, end).map_err(failed)?;
+                continue;
+            }
+            self.store.seal(log).map_err(failed)?;
+            drop(pin);
+            match self.store.remove_log(log, Proof::NoPayload) {
+                // Reclaim, which sees a segment without live payload, was faster.
+                Ok(()) | Err(SegmentError::Missing(_)) => {}
+                Err(error) => return Err(failed(error)),
             }
         }
         Ok(())

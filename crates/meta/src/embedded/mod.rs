@@ -21,6 +21,7 @@ mod pace;
 mod record;
 mod replay;
 mod room;
+mod snapshot;
 mod tail;
 mod tree;
 
@@ -260,6 +261,10 @@ impl Engine for EmbeddedEngine {
 
     fn has_room(&self) -> bool {
         self.shared.has_room()
+    }
+
+    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
+        self.shared.freeze()
     }
 
     fn checkpoint(&self) -> Result<(), EngineError> {

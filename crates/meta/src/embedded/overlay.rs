@@ -35,7 +35,7 @@ pub(super) enum Found<'a> {
     Unknown,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Overlay {
     live: BTreeMap<Box<[u8]>, Live>,
     /// Start of an interval to its end, both inclusive.

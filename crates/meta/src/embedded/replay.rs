@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwap;
 use margay_env::{Env, File, fault};
-use margay_segment::{SegmentId, SegmentPin, Store};
+use margay_segment::{Proof, SegmentError, SegmentId, SegmentPin, Store};
 use parking_lot::RwLock;
 
 use super::checkpoint::{Ended, Folds, Sealed};
@@ -88,7 +88,11 @@ impl Replay {
     /// Removes files that were made ready and never begun: on a full disk there may be room for the next one only so.
     fn remove_unused(&mut self, store: &Store) -> Result<(), EngineError> {
         for id in self.unused.drain(..) {
-            store.remove(id).map_err(segment_failed)?;
+            // A header that was lost leaves zeros too, in front of records that were acknowledged.
+            if !is_zero(store.file(id).map_err(segment_failed)?.as_ref())? {
+                return Err(EngineError::Corrupt(format!("log {:016x} has no header but is not empty", id.0)));
+            }
+            store.remove_log(id, Proof::NeverBegun).map_err(segment_failed)?;
         }
         Ok(())
     }
@@ -140,7 +144,7 @@ impl Replay {
         }
         // A killed process leaves records that only the kernel has: they are shown from now on, so they must last.
         file.sync_data()?;
-        self.ended.push(Ended { log: id, keep_bytes: payloads.then_some(end), pin });
+        self.ended.push(Ended { log: id, end, payloads, pin });
         Ok(())
     }
 }
@@ -193,6 +197,37 @@ fn read_records(id: SegmentId, file: &dyn File, mut visit: impl FnMut(Placed) ->
         }
     }
     Ok(())
+}
+
+fn is_zero(file: &dyn File) -> Result<bool, EngineError> {
+    let len = file.len()?;
+    let mut buffer = vec![0; READ_BYTES.min(usize::try_from(len).unwrap_or(READ_BYTES))];
+    let mut at = 0;
+    while at < len {
+        let some = &mut buffer[..usize::try_from(len - at).map_or(READ_BYTES, |left| left.min(READ_BYTES))];
+        file.read_exact_at(some, at)?;
+        if some.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        at += some.len() as u64;
+    }
+    Ok(true)
+}
+
+/// The records of a log can be read up to `end`, and none of them came with payload.
+pub(super) fn is_without_payload(store: &Store, id: SegmentId, end: u64) -> Result<bool, EngineError> {
+    let file = match store.file(id) {
+        Ok(file) => file,
+        Err(SegmentError::Missing(_)) => return Ok(true),
+        Err(error) => return Err(segment_failed(error)),
+    };
+    let (mut at, mut payloads) = (FILE_HEADER_BYTES, false);
+    read_records(id, file.as_ref(), |record| {
+        at = record.end;
+        payloads |= record.payload_len > 0;
+        at < end
+    })?;
+    Ok(at == end && !payloads)
 }
 
 /// A payload in a log segment, with the writes that were committed together with it.

@@ -12,6 +12,7 @@ mod tasks;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use margay_env::sim::SimRandom;
 use margay_meta::Engine;
@@ -165,6 +166,7 @@ async fn reclaim_now_and_then(volume: &Volume, random: SimRandom, fault: Fault) 
             move_bytes_max: random.below(200_000),
             live_percent_min: random.below(100),
             seal_dead_bytes_min: random.below(20_000),
+            quarantine: Duration::from_secs(random.below(2)),
         };
         match volume.reclaim_once(&budget, &SealedLogs) {
             Ok(done) if done.damaged_runs > 0 => fail!("reclaim met damaged runs: {done:?}"),

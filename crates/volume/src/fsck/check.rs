@@ -9,7 +9,7 @@ use margay_meta::RowRef;
 use margay_segment::SegmentId;
 
 use super::gather::Rows;
-use super::{FindingKind, Findings, Repair};
+use super::{FindingKind, Findings, Repair, lost};
 use crate::api::Error;
 use crate::bucket::decode_counter;
 use crate::inos;
@@ -182,12 +182,19 @@ fn check_live(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(
             findings.repairs.push(Repair::Add(key::live(*segment, Live::Gained), right - stored));
         }
     }
+    let held: BTreeSet<SegmentId> = volume.store.quarantined().into_iter().map(|held| held.id).collect();
+    let mut missing = lost::Missing::new();
     for (segment, end) in &rows.ends {
-        if files.get(segment).is_none_or(|len| len < end) {
-            findings.note(FindingKind::MissingData, || format!("{segment:?} ends before byte {end} or is not there"));
+        match files.get(segment) {
+            Some(len) if len >= end => {}
+            None if held.contains(segment) => {
+                findings.note(FindingKind::Quarantine, || format!("{segment:?} is in quarantine, and rows name it"));
+                findings.repairs.push(Repair::TakeBack(*segment));
+            }
+            found => drop(missing.insert(*segment, found.copied().unwrap_or(0))),
         }
     }
-    Ok(())
+    if missing.is_empty() { Ok(()) } else { lost::name(volume, &missing, findings) }
 }
 
 fn check_leftovers(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {

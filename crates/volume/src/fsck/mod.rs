@@ -3,11 +3,12 @@
 //! Why:        counters and mirrors (live bytes, usage, directory records, shares) are kept by every operation; this
 //!             recomputes them from the entries and inode records, which are the truth.
 //! Invariants: reads only, unless told to repair; repairs change counters (the links of an inode record are one) and rows that nothing
-//!             names, never an entry. A volume that changes meanwhile shows findings that are none, so operations should rest.
+//!             names, never an entry. `check` reads a snapshot, so operations may go on; under `fsck` they should rest.
 //! Not here:   checksums of data (scrub in segment).
 
 mod check;
 mod gather;
+mod lost;
 mod versions;
 
 use std::collections::BTreeMap;
@@ -15,11 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_meta::Seq;
+use margay_segment::SegmentId;
 
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
+use crate::rests::Rests;
 
 /// Repairs in one batch.
 const REPAIRS_PER_BATCH: usize = 4096;
@@ -57,8 +60,10 @@ pub enum FindingKind {
     LostFile,
     /// Versions of a key are out of order, or the newest is neither current nor a delete marker.
     Versions,
-    /// Data is named in a segment that does not exist or is too short: it is lost.
+    /// A file names data in a segment that does not exist or is too short: that data is lost.
     MissingData,
+    /// A segment in quarantine is named. Repaired by taking it back.
+    Quarantine,
     /// Share rows and owners of a run differ.
     Share,
     /// A number is in use that the counter could give out again. Repaired.
@@ -115,6 +120,7 @@ pub(crate) enum Repair {
     Put(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
     Add(Vec<u8>, i64),
+    TakeBack(SegmentId),
 }
 
 /// Findings and repairs as they come up.
@@ -125,11 +131,16 @@ pub(crate) struct Findings {
     shown_max: usize,
     /// Rows read so far, for whoever watches.
     rows: Arc<AtomicU64>,
+    /// Beside a running server.
+    rests: Option<Rests>,
 }
 
 impl Findings {
-    fn count_row(&self) {
+    fn count_row(&mut self) {
         self.rows.fetch_add(1, Ordering::Relaxed);
+        if let Some(rests) = &mut self.rests {
+            rests.row();
+        }
     }
 
     fn note(&mut self, kind: FindingKind, what: impl FnOnce() -> String) {
@@ -151,12 +162,7 @@ impl Volume {
         if options.repair {
             self.drain_orphans()?;
         }
-        let report = FsckReport::default();
-        let rows = Arc::clone(rows);
-        let mut findings = Findings { report, repairs: Vec::new(), shown_max: options.shown_max, rows };
-        let rows = gather::gather(self, &mut findings)?;
-        check::check(self, &rows, &mut findings)?;
-        versions::check(self, &rows, &mut findings)?;
+        let mut findings = self.find_all(options.shown_max, rows, None)?;
         if options.repair {
             let repairs = std::mem::take(&mut findings.repairs);
             findings.report.repaired = repairs.len() as u64;
@@ -165,7 +171,37 @@ impl Volume {
         Ok(findings.report)
     }
 
+    /// Checks rows of one moment while operations go on; blocks for as long as it takes to read every row, half of which
+    /// is rest. Repairs nothing, but takes a segment back from quarantine that rows name. `rows` counts those read.
+    pub fn check(&self, shown_max: usize, rows: &Arc<AtomicU64>) -> Result<FsckReport, Error> {
+        // No segment goes meanwhile, so what the rows of this moment name is still there.
+        let _alone = self.upkeep.lock();
+        let frozen = self.frozen()?;
+        let findings = frozen.find_all(shown_max, rows, Some(Rests::new(&self.env.clock)))?;
+        self.take_back_named(&findings.repairs)?;
+        Ok(findings.report)
+    }
+
+    fn find_all(&self, shown_max: usize, rows: &Arc<AtomicU64>, rests: Option<Rests>) -> Result<Findings, Error> {
+        let (report, rows) = (FsckReport::default(), Arc::clone(rows));
+        let mut findings = Findings { report, repairs: Vec::new(), shown_max, rows, rests };
+        let rows = gather::gather(self, &mut findings)?;
+        check::check(self, &rows, &mut findings)?;
+        versions::check(self, &rows, &mut findings)?;
+        Ok(findings)
+    }
+
+    fn take_back_named(&self, repairs: &[Repair]) -> Result<(), Error> {
+        for repair in repairs {
+            if let Repair::TakeBack(segment) = repair {
+                self.store.take_back(*segment)?;
+            }
+        }
+        Ok(())
+    }
+
     fn apply(&self, repairs: &[Repair]) -> Result<(), Error> {
+        self.take_back_named(repairs)?;
         let mut last = Seq::default();
         for some in repairs.chunks(REPAIRS_PER_BATCH) {
             last = self.retry(|_| -> Result<Seq, Refused> {
@@ -177,6 +213,7 @@ impl Volume {
                         }
                         Repair::Delete(key) => draft.delete(key),
                         Repair::Add(key, delta) => draft.add(key, delta),
+                        Repair::TakeBack(_) => {}
                     }
                 }
                 self.commit(draft)

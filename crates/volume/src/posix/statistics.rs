@@ -12,7 +12,9 @@ impl Mount {
     pub fn statistics(&self) -> Result<Statistics, PosixError> {
         let space = self.volume.store.space().map_err(Error::from)?;
         let files = self.volume.objects(self.bucket_root, &mut Seen::default())?;
-        Ok(Statistics { total_bytes: space.total_bytes, free_bytes: space.free_bytes, files })
+        // Bytes in quarantine leave when they are needed.
+        let free_bytes = space.free_bytes.saturating_add(self.volume.store.quarantined_bytes()).min(space.total_bytes);
+        Ok(Statistics { total_bytes: space.total_bytes, free_bytes, files })
     }
 
     /// `fsync` of a directory: all changes so far are durable.

@@ -2,8 +2,9 @@
 //!
 //! Why:        no row leads from a run to its owners, which keeps PUT and rename small; a pass that rewrites many
 //!             segments shares one scan.
-//! Invariants: an owner that moves in the tree during the scan may be missed; its run then fails the check of
-//!             owners or of live bytes and stays.
+//! Invariants: what is found is a hint: a row that is written or renamed during the scan may be missed, or change right
+//!             after it. Whoever moves a run reads the rows again and asserts them (rewrite); whoever removes bytes
+//!             rests on a snapshot instead (walk).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -18,15 +19,14 @@ use crate::record::{Data, PartRecord, file_of_row};
 use crate::seen::Seen;
 
 /// A row that names a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Naming {
     /// An entry, an inode record or a version row.
     Entry {
         key: Vec<u8>,
     },
-    /// The row, and the entry, inode record or version row of the file that it belongs to.
-    Extent {
-        key: Vec<u8>,
+    /// Extent rows of the file whose entry, inode record or version row this is.
+    Rows {
         entry: Vec<u8>,
     },
     Part {
@@ -37,6 +37,7 @@ pub(super) enum Naming {
 #[derive(Clone, Debug)]
 pub(super) struct Named {
     pub(super) run: Run,
+    /// Each owner once for each row, or once for all of its extent rows.
     pub(super) owners: Vec<(Ino, Naming)>,
     /// Some owner has no entry: leave the run alone.
     pub(super) orphaned: bool,
@@ -52,6 +53,8 @@ fn note(runs: &mut NamedRuns, victims: &HashSet<SegmentId>, owner: Ino, extents:
         let named = runs.entry((run.segment, run.offset));
         let named = named.or_insert_with(|| Named { run, owners: Vec::new(), orphaned: false });
         match naming {
+            // A file may name a run in many of its extent rows; they follow each other.
+            Some(Naming::Rows { .. }) if named.owners.last().is_some_and(|(last, _)| *last == owner) => {}
             Some(naming) => named.owners.push((owner, naming.clone())),
             None => named.orphaned = true,
         }
@@ -83,8 +86,7 @@ impl Volume {
         self.scan(&key::all_extents(), &mut seen, |row| {
             let (ino, _) = key::parse_extent(row.key)?;
             let extent = decode_extent_row(row.value)?;
-            let entry = large.get(&ino).cloned();
-            let naming = entry.map(|entry| Naming::Extent { key: row.key.to_vec(), entry });
+            let naming = large.get(&ino).map(|entry| Naming::Rows { entry: entry.clone() });
             note(&mut runs, victims, ino, &[extent], naming.as_ref());
             Ok(ControlFlow::Continue(()))
         })?;

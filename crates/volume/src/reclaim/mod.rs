@@ -1,23 +1,28 @@
-//! Giving space back: dead segments are removed, mostly dead ones are rewritten first.
+//! Giving space back: dead segments are set aside and removed later, mostly dead ones are rewritten first.
 //!
 //! Why:        segments are only appended to, so deleted bytes come back file by file.
-//! Invariants: C1 a segment is removed when it takes no more runs, nobody pins it, and its live counters are even at
-//!                a durable commit. New owners come only from owners, so it stays dead.
+//! Invariants: C1 a segment is set aside when it takes no more runs, nobody pins it, and its live counters are even at
+//!                a durable commit. New owners come only from owners, so it stays dead. It is removed when a walk over
+//!                all rows agrees and its time is over (quarantine).
 //!             C2 a run moves by one batch that asserts every owner and that there is no other one, and makes every
 //!                owner's version new; readers notice, or hold the old segment by a pin.
 //!             C3 data is synced in its new place before a batch names it; the old file goes in a later pass at the
 //!                earliest when that batch is durable.
+//! Locking:    one pass at a time (`Volume::upkeep`).
 //! Not here:   when to run and how often (the server), which log files the engine still needs (`LogRelease`).
 
 mod gather;
 mod punch;
+mod quarantine;
 mod rewrite;
+mod walk;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
-use margay_segment::{Kind, SegmentError, SegmentId, SegmentInfo};
+use margay_segment::{Kind, SegmentId, SegmentInfo};
 
 use crate::api::Error;
 use crate::bucket::decode_counter;
@@ -62,16 +67,28 @@ pub struct ReclaimBudget {
     /// The pack that is being filled is sealed when it has this many dead bytes and a smaller share of live ones
     /// than `live_percent_min`.
     pub seal_dead_bytes_min: u64,
+    /// How long a dead segment stays in quarantine. Nothing: it is removed in the pass that finds it dead, after the
+    /// walk.
+    pub quarantine: Duration,
 }
 
 impl Default for ReclaimBudget {
     fn default() -> ReclaimBudget {
-        ReclaimBudget { move_bytes_max: 256 << 20, live_percent_min: 70, seal_dead_bytes_min: 8 << 20 }
+        ReclaimBudget {
+            move_bytes_max: 256 << 20,
+            live_percent_min: 70,
+            seal_dead_bytes_min: 8 << 20,
+            quarantine: Duration::ZERO,
+        }
     }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
+    /// Segments that were found dead and are in quarantine since.
+    pub set_aside_segments: u64,
+    /// Segments that the counters called dead and some row names: they are kept.
+    pub disputed_segments: u64,
     pub removed_segments: u64,
     /// Bytes of the device that the removed segments occupied.
     pub removed_bytes: u64,
@@ -101,15 +118,17 @@ impl LiveBytes {
 pub(crate) type LiveTable = BTreeMap<SegmentId, LiveBytes>;
 
 impl Volume {
-    /// One pass; blocks this thread. At most one pass at a time is useful; more are safe.
+    /// One pass; blocks this thread, also while another pass runs.
     pub fn reclaim_once(&self, budget: &ReclaimBudget, logs: &dyn LogRelease) -> Result<Reclaimed, Error> {
+        let _alone = self.upkeep.lock();
         let mut done = Reclaimed::default();
         self.drain_orphans()?;
         self.seal_mostly_dead(budget)?;
-        self.remove_dead(logs, &mut done)?;
+        self.set_dead_aside(logs, &mut done)?;
         if self.rewrite_mostly_dead(budget, logs, &mut done)? {
-            self.remove_dead(logs, &mut done)?;
+            self.set_dead_aside(logs, &mut done)?;
         }
+        self.release_due(budget, &mut done)?;
         Ok(done)
     }
 
@@ -150,36 +169,6 @@ impl Volume {
             }
         }
         Ok(())
-    }
-
-    fn remove_dead(&self, logs: &dyn LogRelease, done: &mut Reclaimed) -> Result<(), Error> {
-        // The order matters: pins of uploads end after their commit, so a segment that is settled now has all its
-        // owners in the counters read next.
-        let settled = self.settled_segments(logs);
-        let table = self.live_table()?;
-        self.engine.wait_durable(self.engine.last_seq())?;
-        let exists: std::collections::HashSet<SegmentId> =
-            self.store.segments().into_iter().map(|info| info.id).collect();
-        let mut gone: Vec<SegmentId> = table.keys().copied().filter(|segment| !exists.contains(segment)).collect();
-        gone.retain(|segment| table[segment].live() == 0);
-        for info in settled {
-            let live = table.get(&info.id).copied().unwrap_or_default();
-            if live.live() != 0 {
-                continue;
-            }
-            let bytes = self.store.allocated_bytes(info.id).unwrap_or(info.len);
-            match self.store.remove(info.id) {
-                Ok(()) => {
-                    done.removed_segments += 1;
-                    done.removed_bytes += bytes;
-                    gone.push(info.id);
-                }
-                Err(SegmentError::Missing(_)) => gone.push(info.id),
-                // A reader took hold of it, or the disk refused: another pass will see.
-                Err(error) => tracing::debug!(segment = ?info.id, %error, "segment stays"),
-            }
-        }
-        self.forget_counters(&gone)
     }
 
     /// Ids are never used again, so nobody counts there any more.

@@ -3,8 +3,13 @@
 //! Why:        what is left of a segment is copied out, so that the file can go.
 //! Invariants: see `reclaim` C2 and C3. Checksums of a run do not change when it moves; a run that does not verify
 //!             stays where it is.
+//!             W1 the batch that moves a run is made only from rows that it asserts. Of a file with extent rows it asserts
+//!                the entry, which is read before the rows: every change of a file's extents puts its entry anew, so the
+//!                rows that were read are all that the file has. (What `gather` found is not asserted, so it decides
+//!                nothing: a write that splits an extent in between leaves one more row that names the run.)
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::ControlFlow;
 
 use margay_segment::{Extent, Kind, Run, SegmentError, SegmentId, SegmentPin};
 
@@ -21,6 +26,8 @@ use crate::seen::Seen;
 
 /// Runs with more owners than this stay where they are.
 const OWNERS_MAX: usize = 256;
+/// Runs of one file that move in one batch: its rows are read once for all of them.
+const RUNS_PER_BATCH_MAX: usize = 256;
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
 
@@ -115,43 +122,53 @@ impl Volume {
     fn name_copies(&self, copied: &[Copied<'_>], done: &mut Reclaimed) -> Result<(), Error> {
         let segments: HashSet<SegmentId> = copied.iter().map(|copy| copy.new.segment).collect();
         segments.into_iter().try_for_each(|segment| self.store.sync_blocking(segment))?;
-        for copy in copied {
-            match self.try_name_copy(copy.named, &copy.new) {
+        for group in by_owners(copied) {
+            match self.try_name_copies(&group) {
                 Ok(()) => {
-                    done.moved_runs += 1;
-                    done.moved_bytes += copy.new.len;
+                    done.moved_runs += group.len() as u64;
+                    done.moved_bytes += group.iter().map(|copy| copy.new.len).sum::<u64>();
                 }
-                Err(Refused::Conflict) => done.skipped_runs += 1,
+                Err(Refused::Conflict) => done.skipped_runs += group.len() as u64,
                 Err(Refused::Error(error)) => return Err(error),
             }
         }
         Ok(())
     }
 
-    fn try_name_copy(&self, named: &Named, new: &Run) -> Result<(), Refused> {
-        let old = &named.run;
+    /// One batch for copies that have the same owners.
+    fn try_name_copies(&self, group: &[&Copied<'_>]) -> Result<(), Refused> {
         let mut draft = Draft::default();
-        let mut owners: Vec<Ino> = Vec::new();
-        for (owner, naming) in &named.owners {
-            owners.push(*owner);
-            self.draft_renaming(&mut draft, naming, old, new)?;
+        let mut moves =
+            Moves { to: group.iter().map(|copy| (place(&copy.named.run), copy.new)).collect(), named: HashSet::new() };
+        let namings = group.iter().flat_map(|copy| &copy.named.owners);
+        let mut drafted = BTreeSet::new();
+        for (owner, naming) in namings {
+            if drafted.insert((owner, naming)) {
+                self.draft_renaming(&mut draft, *owner, naming, &mut moves)?;
+            }
         }
-        owners.sort_unstable();
-        owners.dedup();
-        self.draft_owners(&mut draft, &owners, old, new)?;
-        draft.add(key::live(new.segment, Live::Gained), new.len as i64);
-        draft.add(key::live(old.segment, Live::Lost), old.len as i64);
+        for copy in group {
+            let (old, new) = (&copy.named.run, &copy.new);
+            let owners: BTreeSet<Ino> = copy.named.owners.iter().map(|(owner, _)| *owner).collect();
+            if owners.iter().any(|owner| !moves.named.contains(&(*owner, place(old)))) {
+                // It names other runs by now.
+                return Err(Refused::Conflict);
+            }
+            self.draft_owners(&mut draft, &owners, old, new)?;
+            draft.add(key::live(new.segment, Live::Gained), new.len as i64);
+            draft.add(key::live(old.segment, Live::Lost), old.len as i64);
+        }
         self.commit(draft)?;
         Ok(())
     }
 
     /// Exactly these owners are listed, or the only one is not listed.
-    fn draft_owners(&self, draft: &mut Draft, owners: &[Ino], old: &Run, new: &Run) -> Result<(), Refused> {
+    fn draft_owners(&self, draft: &mut Draft, owners: &BTreeSet<Ino>, old: &Run, new: &Run) -> Result<(), Refused> {
         let mut listed = Vec::new();
         let range = key::shares(old.segment, old.offset);
         self.scan(&range, &mut Seen::default(), |row| {
             listed.push((key::parse_share(row.key)?.2, row.key.to_vec(), row.version));
-            Ok(std::ops::ControlFlow::Continue(()))
+            Ok(ControlFlow::Continue(()))
         })?;
         let complete = listed.iter().map(|(owner, ..)| owner).eq(owners) || (listed.is_empty() && owners.len() == 1);
         if !complete {
@@ -166,43 +183,91 @@ impl Volume {
         Ok(())
     }
 
-    /// Puts the new run in the place of the old one in one row, and makes its owner's version new.
-    fn draft_renaming(&self, draft: &mut Draft, naming: &Naming, old: &Run, new: &Run) -> Result<(), Refused> {
-        let renamed = |extent: &Extent| if extent.run == *old { Extent { run: *new, ..*extent } } else { *extent };
-        let (row_key, entry) = match naming {
-            Naming::Entry { key } | Naming::Part { key } => (key, None),
-            Naming::Extent { key, entry } => (key, Some(entry)),
-        };
-        let row = self.engine.get(row_key)?.value.ok_or(Refused::Conflict)?;
+    /// Puts the new runs in the place of the old ones wherever this owner names them, and makes its version new.
+    fn draft_renaming(&self, draft: &mut Draft, owner: Ino, naming: &Naming, moves: &mut Moves) -> Result<(), Refused> {
+        let (Naming::Entry { key } | Naming::Part { key } | Naming::Rows { entry: key }) = naming;
+        // Before the extent rows: see W1.
+        let row = self.engine.get(key)?.value.ok_or(Refused::Conflict)?;
         let value = match naming {
             Naming::Entry { .. } => {
-                let mut file = file_of_row(&row.value)?.ok_or(Refused::Conflict)?;
+                let mut file = file_of_row(&row.value)?.filter(|file| file.ino == owner).ok_or(Refused::Conflict)?;
                 let Data::Extents(extents) = &mut file.data else { return Err(Refused::Conflict) };
-                extents.iter_mut().for_each(|extent| *extent = renamed(extent));
+                extents.iter_mut().for_each(|extent| *extent = moves.renamed(owner, extent));
                 file.encode().value
             }
             Naming::Part { .. } => {
                 let mut part = PartRecord::decode(&row.value)?;
-                part.data = Data::Extents(part.extents()?.iter().map(renamed).collect());
+                if part.ino != owner {
+                    return Err(Refused::Conflict);
+                }
+                part.data = Data::Extents(part.extents()?.iter().map(|extent| moves.renamed(owner, extent)).collect());
                 part.encode().0
             }
-            Naming::Extent { .. } => extent_row(&renamed(&decode_extent_row(&row.value)?)),
-        };
-        if value == row.value {
-            // It names other runs by now.
-            return Err(Refused::Conflict);
-        }
-        draft.assert_version(row_key.clone(), row.version);
-        draft.put(row_key.clone(), value);
-        if let Some(entry) = entry {
-            let row = self.engine.get(entry)?.value.ok_or(Refused::Conflict)?;
-            let owner = key::parse_extent(row_key)?.0;
-            if file_of_row(&row.value)?.is_none_or(|file| file.ino != owner) {
-                return Err(Refused::Conflict);
+            Naming::Rows { .. } => {
+                let file = file_of_row(&row.value)?.ok_or(Refused::Conflict)?;
+                if file.ino != owner || file.data != Data::Rows {
+                    return Err(Refused::Conflict);
+                }
+                self.draft_rows_renamed(draft, owner, moves)?;
+                row.value.to_vec()
             }
-            draft.assert_version(entry.clone(), row.version);
-            draft.put(entry.clone(), row.value.to_vec());
-        }
+        };
+        draft.assert_version(key.clone(), row.version);
+        draft.put(key.clone(), value);
         Ok(())
     }
+
+    /// The same in every extent row of a file, whose entry the draft asserts.
+    fn draft_rows_renamed(&self, draft: &mut Draft, owner: Ino, moves: &mut Moves) -> Result<(), Refused> {
+        self.scan(&key::extents(owner), &mut Seen::default(), |row| {
+            let old = decode_extent_row(row.value)?;
+            let new = moves.renamed(owner, &old);
+            if new != old {
+                draft.assert_version(row.key.to_vec(), row.version);
+                draft.put(row.key.to_vec(), extent_row(&new));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(())
+    }
+}
+
+/// Where a run is.
+type RunPlace = (SegmentId, u64);
+
+fn place(run: &Run) -> RunPlace {
+    (run.segment, run.offset)
+}
+
+/// The runs that move in one batch.
+#[derive(Debug)]
+struct Moves {
+    to: HashMap<RunPlace, Run>,
+    /// Who was found to name which of them.
+    named: HashSet<(Ino, RunPlace)>,
+}
+
+impl Moves {
+    fn renamed(&mut self, owner: Ino, extent: &Extent) -> Extent {
+        let Some(run) = self.to.get(&place(&extent.run)).filter(|run| run.len == extent.run.len) else {
+            return *extent;
+        };
+        self.named.insert((owner, place(&extent.run)));
+        Extent { run: *run, ..*extent }
+    }
+}
+
+/// Copies of runs that one file names alone go together, as far as a batch may hold them; any other one goes by itself.
+fn by_owners<'a, 'b>(copied: &'a [Copied<'b>]) -> Vec<Vec<&'a Copied<'b>>> {
+    let mut alone: BTreeMap<Ino, Vec<&Copied<'b>>> = BTreeMap::new();
+    let mut groups = Vec::new();
+    for copy in copied {
+        match copy.named.owners.as_slice() {
+            [(owner, _)] => alone.entry(*owner).or_default().push(copy),
+            _ => groups.push(vec![copy]),
+        }
+    }
+    let chunks = alone.values().flat_map(|copies| copies.chunks(RUNS_PER_BATCH_MAX));
+    groups.extend(chunks.map(<[_]>::to_vec));
+    groups
 }

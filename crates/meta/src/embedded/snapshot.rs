@@ -1,0 +1,104 @@
+//! All rows of one moment, for reads that take long.
+//!
+//! Why:        a proof that no row names some bytes must not miss a row that is renamed while it reads; so it reads rows
+//!             that do not change.
+//! Invariants: N1 what is read is every commit up to `seq` and none after it; all of them are durable.
+//! Locking:    the copy of the active overlay is made under `serial`: a checkpoint comes first, so it is small.
+//! Not here:   reading through the layers (layers).
+
+use std::io;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Embedded;
+use super::layers::{Lower, Merge, Window};
+use crate::{Batch, Change, CommitError, DurableFuture, Engine, EngineError, Observed, Row, RowRef, Seq, TailLost};
+
+/// See the module's header.
+#[derive(Debug)]
+struct Frozen {
+    layers: Lower,
+    seq: Seq,
+}
+
+impl Embedded {
+    pub(super) fn freeze(&self) -> Result<Arc<dyn Engine>, EngineError> {
+        // On a full disk the copy is larger, and that is all: what is given back may depend on this snapshot.
+        match self.checkpoint_now() {
+            Err(EngineError::Io(error)) if error.kind() == io::ErrorKind::StorageFull => {}
+            other => other?,
+        }
+        let frozen = {
+            let serial = self.log.serial.lock();
+            let active = self.active.read();
+            let lower = self.lower.load_full();
+            let mut sealed = vec![Arc::new(active.clone())];
+            sealed.extend(lower.sealed.iter().cloned());
+            Frozen { layers: Lower { sealed, tree: Arc::clone(&lower.tree), epoch: lower.epoch }, seq: serial.last }
+        };
+        self.log.wait_blocking(frozen.seq)?;
+        Ok(Arc::new(frozen))
+    }
+}
+
+fn refused() -> EngineError {
+    EngineError::Io(io::Error::new(io::ErrorKind::Unsupported, "a snapshot takes no commits"))
+}
+
+impl Engine for Frozen {
+    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
+        let stored = self.layers.get(key)?;
+        let row = stored.map(|stored| Row { value: Bytes::copy_from_slice(stored.value()), version: stored.version() });
+        Ok(Observed { value: row, observed: self.seq })
+    }
+
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Observed<()>, EngineError> {
+        let window = Window::default();
+        let mut merge = Merge::new(&window, &self.layers, Bound::Included(start), Bound::Excluded(end))?;
+        merge.run(visit)?;
+        Ok(Observed { value: (), observed: self.seq })
+    }
+
+    fn commit(&self, _batch: Batch) -> Result<Seq, CommitError> {
+        Err(refused().into())
+    }
+
+    fn durable(&self, _seq: Seq) -> DurableFuture<'_> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn wait_durable(&self, _seq: Seq) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn last_seq(&self) -> Seq {
+        self.seq
+    }
+
+    fn durable_seq(&self) -> Seq {
+        self.seq
+    }
+
+    fn changes_since(&self, _after: Seq, _limit: usize) -> Result<Vec<Change>, TailLost> {
+        Err(TailLost { oldest: self.seq })
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        0
+    }
+
+    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
+        Err(refused())
+    }
+
+    fn checkpoint(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! Why stored data cannot be read or written.
+//!
+//! Not here:   what an error means for a client (volume, the doors).
+
+use std::io;
+
+use crate::SegmentId;
+use crate::format::FormatError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SegmentError {
+    #[error("no space left for data")]
+    Full,
+    #[error("segment {segment:?} is damaged at byte {offset}: {what}")]
+    Corrupt { segment: SegmentId, offset: u64, what: &'static str },
+    #[error("segment {0:?} does not exist")]
+    Missing(SegmentId),
+    /// A sync failed earlier; data can be read but not written until a restart.
+    #[error("data is read-only after a storage fault: {0}")]
+    Poisoned(String),
+    #[error("segment storage: {0}")]
+    Io(#[source] io::Error),
+}
+
+impl From<io::Error> for SegmentError {
+    /// A disk without room is `Full`, whoever noticed it.
+    fn from(error: io::Error) -> SegmentError {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => SegmentError::Full,
+            _ => SegmentError::Io(error),
+        }
+    }
+}
+
+pub(crate) fn newer(id: SegmentId, error: FormatError) -> SegmentError {
+    SegmentError::Io(io::Error::new(io::ErrorKind::Unsupported, format!("segment {id:?}: {error}")))
+}
+
+pub(crate) fn invalid(what: impl Into<String>) -> SegmentError {
+    SegmentError::Io(io::Error::new(io::ErrorKind::InvalidInput, what.into()))
+}

@@ -1,0 +1,26 @@
+//! Kinds of segments, and what a list of segments shows of each.
+//!
+//! Not here:   what is in their files (format).
+
+use crate::SegmentId;
+
+/// What a segment file holds; its file name's ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Records of the metadata log with small payloads between them; written by `meta`.
+    Log,
+    /// Many small runs.
+    Pack,
+    /// One large run whose payload begins at offset 0.
+    Raw,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentInfo {
+    pub id: SegmentId,
+    pub kind: Kind,
+    /// Length of the file in bytes.
+    pub len: u64,
+    /// Whether writes may still be appended to it, or somebody holds a pin.
+    pub open: bool,
+}

@@ -1,0 +1,221 @@
+//! Segments set aside as dead, and the one check before bytes leave for good.
+//!
+//! Why:        what the counters of metadata call dead may be named all the same, if a counter is wrong. So a dead
+//!             segment is renamed first, and unlinked only when a second proof agrees: a walk over all rows that can
+//!             name a run, begun after the segment was set aside. A read that finds its segment here takes it back.
+//! Layout:     `<id>.<kind>.quarantine-<seconds since 1970, 16 hex digits>` beside the segments.
+//! Invariants: Q1 no segment file is unlinked and no hole is punched unless `may_leave` says so.
+//!             Q2 a segment that was taken back is not set aside again by this process: its proofs disagree.
+//! Durability: neither renaming is waited for. After a crash the segment may be on either side; both are safe, since
+//!             a row that names it finds it on either.
+//! Locking:    `state` before the folder's table; files are renamed and unlinked under it.
+//! Not here:   the walk itself, and how long a segment stays (volume::reclaim).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use margay_env::Timestamp;
+use parking_lot::Mutex;
+
+use crate::error::invalid;
+use crate::segment::Segment;
+use crate::{Kind, Run, SegmentError, SegmentId};
+
+/// A segment that waits to be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    pub id: SegmentId,
+    pub kind: Kind,
+    /// Length of the file in bytes.
+    pub len: u64,
+    /// Bytes of the device that it occupies.
+    pub used_bytes: u64,
+    /// When it was set aside, by wall time; whole seconds after a restart.
+    pub since: Timestamp,
+    /// Its place in the order in which this process set segments aside; 0 for those found at the start.
+    pub(crate) number: u64,
+}
+
+/// A segment here, and as the store knew it: who looked it up before may still pin it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) shown: Quarantined,
+    pub(crate) segment: Arc<Segment>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Segments set aside by this process.
+    pub(crate) count: u64,
+    pub(crate) held: BTreeMap<SegmentId, Held>,
+    /// Taken back by this process.
+    pub(crate) disputed: HashSet<SegmentId>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Quarantine {
+    pub(crate) state: Mutex<State>,
+    /// Guards that keep everything here.
+    holds: AtomicU64,
+    /// Segments that a read or a walk took back since the start.
+    pub(crate) taken_back: AtomicU64,
+}
+
+impl Quarantine {
+    pub(crate) fn found(held: BTreeMap<SegmentId, Held>) -> Quarantine {
+        Quarantine { state: Mutex::new(State { held, ..State::default() }), ..Quarantine::default() }
+    }
+
+    pub(crate) fn hold(&self) {
+        self.holds.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn let_go(&self) {
+        let before = self.holds.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "every hold is counted once");
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.holds.load(Ordering::Acquire) > 0
+    }
+}
+
+/// The second proof: which runs some row names, found by reading all rows of one snapshot.
+///
+/// Begin it, take the snapshot, tell it of every run that a row names, and call [`Walk::complete`].
+#[derive(Debug)]
+pub struct Walk {
+    /// Segments with a number above this one were set aside after the walk began.
+    up_to: u64,
+    /// Sealed segments without pins when the walk began.
+    settled: HashSet<SegmentId>,
+    named: HashMap<SegmentId, HashSet<u64>>,
+    complete: bool,
+}
+
+impl Walk {
+    pub(crate) fn begin(up_to: u64, settled: HashSet<SegmentId>) -> Walk {
+        Walk { up_to, settled, named: HashMap::new(), complete: false }
+    }
+
+    /// Some row names this run.
+    pub fn name(&mut self, run: &Run) {
+        assert!(!self.complete, "a walk that is complete takes no more runs");
+        self.named.entry(run.segment).or_default().insert(run.offset);
+    }
+
+    /// Every row of the snapshot was read.
+    pub fn complete(&mut self) {
+        self.complete = true;
+    }
+
+    /// Whether some row names a run of the segment.
+    pub fn names(&self, segment: SegmentId) -> bool {
+        self.named.contains_key(&segment)
+    }
+
+    /// Whether the walk can speak for this segment.
+    pub fn covers(&self, quarantined: &Quarantined) -> bool {
+        self.complete && quarantined.number <= self.up_to
+    }
+}
+
+/// Why bytes may leave.
+#[derive(Clone, Copy, Debug)]
+pub enum Proof<'a> {
+    /// The counters say that the segment is dead, so it was set aside; this walk began afterwards.
+    Walked(&'a Walk),
+    /// A sealed log whose records were read again from the file, every one of them without payload: there is no run in
+    /// it that a row could name.
+    NoPayload,
+    /// A log file that was made ready and never begun: every byte of it is zero.
+    NeverBegun,
+    /// A raw segment whose writer gave up: its run was never finished, so no row can name it.
+    Abandoned,
+}
+
+/// What would leave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Leaving<'a> {
+    /// A file that never came here.
+    Whole(SegmentId, Kind),
+    Quarantined(&'a Quarantined),
+    /// Of a segment that stays.
+    Run(&'a Run),
+}
+
+/// The one check before bytes leave (Q1). The error says which proof is missing.
+pub(crate) fn may_leave(leaving: Leaving<'_>, proof: Proof<'_>) -> Result<(), SegmentError> {
+    let refused = |segment: SegmentId, why: &str| Err(invalid(format!("segment {segment:?} stays: {why}")));
+    match (leaving, proof) {
+        (Leaving::Whole(_, Kind::Log), Proof::NoPayload | Proof::NeverBegun) => Ok(()),
+        (Leaving::Whole(_, Kind::Raw), Proof::Abandoned) => Ok(()),
+        (Leaving::Whole(id, _), _) => refused(id, "only a walk can prove it dead"),
+        (Leaving::Quarantined(held), Proof::Walked(walk)) if !walk.covers(held) => {
+            refused(held.id, "no complete walk began after it was set aside")
+        }
+        (Leaving::Quarantined(held), Proof::Walked(walk)) if walk.names(held.id) => refused(held.id, "a row names it"),
+        (Leaving::Quarantined(_), Proof::Walked(_)) => Ok(()),
+        (Leaving::Quarantined(held), _) => refused(held.id, "only a walk can prove it dead"),
+        (Leaving::Run(run), Proof::Walked(walk)) => {
+            if !walk.complete || !walk.settled.contains(&run.segment) {
+                return refused(run.segment, "no complete walk began after its last writer left");
+            }
+            match walk.named.get(&run.segment) {
+                Some(named) if named.contains(&run.offset) => refused(run.segment, "a row names the run"),
+                _ => Ok(()),
+            }
+        }
+        (Leaving::Run(run), _) => refused(run.segment, "only a walk can prove a run dead"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: SegmentId = SegmentId(7);
+
+    fn held(number: u64) -> Quarantined {
+        Quarantined { id: ID, kind: Kind::Pack, len: 1, used_bytes: 1, since: Timestamp(0), number }
+    }
+
+    fn run(offset: u64) -> Run {
+        Run { segment: ID, offset, len: 1, crc: 0 }
+    }
+
+    #[test]
+    fn a_segment_leaves_only_by_a_complete_later_walk_that_does_not_name_it() {
+        let mut walk = Walk::begin(3, HashSet::new());
+        assert!(may_leave(Leaving::Quarantined(&held(3)), Proof::Walked(&walk)).is_err(), "not complete");
+        walk.complete();
+        assert!(may_leave(Leaving::Quarantined(&held(3)), Proof::Walked(&walk)).is_ok());
+        assert!(may_leave(Leaving::Quarantined(&held(4)), Proof::Walked(&walk)).is_err(), "set aside afterwards");
+        for proof in [Proof::NoPayload, Proof::NeverBegun] {
+            assert!(may_leave(Leaving::Quarantined(&held(3)), proof).is_err());
+            assert!(may_leave(Leaving::Whole(ID, Kind::Pack), proof).is_err(), "no log");
+            assert!(may_leave(Leaving::Whole(ID, Kind::Log), proof).is_ok());
+            assert!(may_leave(Leaving::Whole(ID, Kind::Log), Proof::Abandoned).is_err());
+            assert!(may_leave(Leaving::Run(&run(1)), proof).is_err());
+        }
+        assert!(may_leave(Leaving::Whole(ID, Kind::Log), Proof::Walked(&walk)).is_err());
+        let mut walk = Walk::begin(3, HashSet::new());
+        walk.name(&run(8));
+        walk.complete();
+        assert!(may_leave(Leaving::Quarantined(&held(3)), Proof::Walked(&walk)).is_err(), "named");
+    }
+
+    #[test]
+    fn a_run_leaves_only_when_its_pack_was_settled_before_the_walk() {
+        let mut walk = Walk::begin(0, HashSet::from([ID]));
+        walk.name(&run(8));
+        assert!(may_leave(Leaving::Run(&run(16)), Proof::Walked(&walk)).is_err(), "not complete");
+        walk.complete();
+        assert!(may_leave(Leaving::Run(&run(16)), Proof::Walked(&walk)).is_ok());
+        assert!(may_leave(Leaving::Run(&run(8)), Proof::Walked(&walk)).is_err(), "named");
+        let mut walk = Walk::begin(0, HashSet::new());
+        walk.complete();
+        assert!(may_leave(Leaving::Run(&run(16)), Proof::Walked(&walk)).is_err(), "not settled");
+    }
+}

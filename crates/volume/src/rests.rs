@@ -1,0 +1,43 @@
+//! Rests of long reads, so that they leave half of a processor to others.
+//!
+//! Not here:   what is read (reclaim's walk, fsck).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use margay_env::Clock;
+
+/// Rows read between two rests.
+const ROWS_BETWEEN: u64 = 16_384;
+/// Longest rest.
+const REST_MAX: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Rests {
+    clock: Arc<dyn Clock>,
+    rows: u64,
+    since: Duration,
+}
+
+impl Rests {
+    pub(crate) fn new(clock: &Arc<dyn Clock>) -> Rests {
+        Rests { clock: Arc::clone(clock), rows: 0, since: clock.monotonic() }
+    }
+
+    /// One row was read; now and then this blocks for as long as the rows since the last rest took.
+    pub(crate) fn row(&mut self) {
+        self.rows += 1;
+        if self.rows.is_multiple_of(ROWS_BETWEEN) {
+            self.clock.sleep(self.clock.monotonic().saturating_sub(self.since).min(REST_MAX));
+            self.since = self.clock.monotonic();
+        }
+    }
+}
+
+/// When the next walk may begin on a short disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Walks {
+    pub(crate) next_at: Duration,
+    /// Writes that had been refused for want of space when the last walk began.
+    pub(crate) refused: u64,
+}

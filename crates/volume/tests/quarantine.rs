@@ -1,0 +1,158 @@
+//! Wrong counters lose nothing: a segment that rows name is kept, whatever its counters say; and a check says so.
+
+#![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
+
+mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use margay_meta::{Batch, Write};
+use margay_segment::{Kind, SegmentId};
+use margay_volume::*;
+use world::*;
+
+fn budget(quarantine: Duration) -> ReclaimBudget {
+    ReclaimBudget { seal_dead_bytes_min: 1, quarantine, ..ReclaimBudget::default() }
+}
+
+fn reclaim(world: &World, quarantine: Duration) -> Reclaimed {
+    world.engine.checkpoint().unwrap();
+    world.volume.reclaim_once(&budget(quarantine), &SealedLogs).unwrap()
+}
+
+/// Counts all live bytes of a segment out, as a wrong counter would.
+fn lose_count(world: &World, segment: SegmentId, live: u64) {
+    let key = [b"l".as_slice(), &segment.0.to_be_bytes(), b"-"].concat();
+    let writes = vec![Write::Add { key, delta: live as i64 }];
+    world.engine.commit(Batch { writes, ..Batch::default() }).unwrap();
+}
+
+/// A world with one object in a pack of its own, which is sealed; the pack and its live bytes.
+fn world_of_one(body: &[u8]) -> (World, SegmentId, u64) {
+    let world = World::new(0);
+    wait(world.volume.create_bucket("b")).unwrap();
+    world.put("b", "a/k", body).unwrap();
+    let live = world.volume.live_bytes().unwrap();
+    let (segment, bytes) = live.into_iter().next().unwrap();
+    world.store.seal(segment).unwrap();
+    (world, segment, bytes)
+}
+
+#[test]
+fn a_wrong_counter_removes_nothing_and_is_told_and_mended() {
+    let body = body_of(1, 20_000);
+    let (world, segment, live) = world_of_one(&body);
+    lose_count(&world, segment, live);
+    let done = reclaim(&world, Duration::ZERO);
+    assert_eq!((done.set_aside_segments, done.disputed_segments, done.removed_segments), (1, 1, 0), "{done:?}");
+    assert_eq!(world.store.taken_back(), 1);
+    assert_eq!(world.get("b", "a/k").unwrap(), body);
+    // Not again and again.
+    let done = reclaim(&world, Duration::ZERO);
+    assert_eq!((done.set_aside_segments, done.disputed_segments), (0, 0), "{done:?}");
+    let found = world.volume.check(10, &Arc::default()).unwrap();
+    assert_eq!(found.findings.get(&FindingKind::Counter), Some(&1), "{found:#?}");
+    let repaired = world.volume.fsck(FsckOptions { repair: true, ..FsckOptions::default() }).unwrap();
+    assert_eq!(repaired.repaired, 1);
+    assert!(world.volume.check(10, &Arc::default()).unwrap().clean());
+}
+
+#[test]
+fn a_read_takes_a_segment_back_from_quarantine() {
+    let body = body_of(2, 20_000);
+    let (world, segment, live) = world_of_one(&body);
+    lose_count(&world, segment, live);
+    let done = reclaim(&world, Duration::from_secs(3600));
+    assert_eq!((done.set_aside_segments, done.disputed_segments, done.removed_segments), (1, 0, 0), "{done:?}");
+    assert_eq!(world.store.quarantined().len(), 1);
+    assert_eq!(world.get("b", "a/k").unwrap(), body);
+    assert_eq!((world.store.quarantined().len(), world.store.taken_back()), (0, 1));
+}
+
+#[test]
+fn a_check_takes_a_segment_back_from_quarantine_and_repair_does() {
+    let body = body_of(3, 20_000);
+    for repair in [false, true] {
+        let (world, segment, live) = world_of_one(&body);
+        lose_count(&world, segment, live);
+        reclaim(&world, Duration::from_secs(3600));
+        let report = if repair {
+            world.volume.fsck(FsckOptions { repair: true, ..FsckOptions::default() }).unwrap()
+        } else {
+            world.volume.check(10, &Arc::default()).unwrap()
+        };
+        assert_eq!(report.findings.get(&FindingKind::Quarantine), Some(&1), "{report:#?}");
+        assert!(world.store.quarantined().is_empty());
+        assert_eq!(world.volume.check(10, &Arc::default()).unwrap().clean(), repair);
+        assert_eq!(world.get("b", "a/k").unwrap(), body);
+    }
+}
+
+#[test]
+fn a_dead_segment_waits_in_quarantine_and_goes_when_its_time_is_over() {
+    let (world, segment, _) = world_of_one(&body_of(4, 20_000));
+    assert!(world.delete("b", "a/k").unwrap());
+    let done = reclaim(&world, Duration::from_secs(3600));
+    assert_eq!((done.set_aside_segments, done.removed_segments), (1, 0), "{done:?}");
+    let done = world.volume.release_quarantined(&budget(Duration::from_secs(3600))).unwrap();
+    assert_eq!(done, Reclaimed::default());
+    assert_eq!(world.store.quarantined()[0].id, segment);
+    let hold = world.store.hold_quarantine();
+    let done = world.volume.release_quarantined(&budget(Duration::ZERO)).unwrap();
+    assert_eq!(done.removed_segments, 0, "somebody needs it");
+    drop(hold);
+    let done = world.volume.release_quarantined(&budget(Duration::ZERO)).unwrap();
+    assert_eq!(done.removed_segments, 1);
+    assert!(done.removed_bytes >= 20_000);
+    assert!(world.store.quarantined().is_empty());
+    assert!(world.volume.check(10, &Arc::default()).unwrap().clean());
+}
+
+#[test]
+fn lost_files_are_named_by_bucket_and_key() {
+    let (world, segment, _) = world_of_one(&body_of(5, 20_000));
+    world.put("b", "whole", &body_of(6, 20_000)).unwrap();
+    let kind = world.store.kind(segment).unwrap();
+    assert_eq!(kind, Kind::Pack);
+    let file = world.folder.path().join("segments").join(format!("{:016x}.pack", segment.0));
+    margay_env::Env::real().disk.remove(&file).unwrap();
+    let store =
+        margay_segment::Store::open(margay_env::Env::real(), segment_options(&world.folder.path().join("segments")))
+            .unwrap();
+    let volume = Volume::open(margay_env::Env::real(), Arc::clone(&world.engine), store, Options::default()).unwrap();
+    for report in [volume.check(10, &Arc::default()).unwrap(), volume.fsck(FsckOptions::default()).unwrap()] {
+        assert_eq!(report.findings.get(&FindingKind::MissingData), Some(&1), "{report:#?}");
+        assert!(report.shown.iter().any(|finding| finding.what.starts_with("b/a/k: 20000 bytes")), "{report:#?}");
+    }
+}
+
+#[test]
+fn a_check_beside_writers_finds_nothing() {
+    for payload in [0, 4096, EMBEDDED] {
+        let world = World::new(payload);
+        wait(world.volume.create_bucket("b")).unwrap();
+        std::thread::scope(|scope| {
+            for writer in 0..2 {
+                let world = &world;
+                scope.spawn(move || {
+                    for round in 0..60 {
+                        let key = format!("{writer}/{}", round % 7);
+                        world.put("b", &key, &body_of(round, [90, 3000, 40_000][round % 3])).unwrap();
+                        if round % 3 == 0 {
+                            world.delete("b", &key).unwrap();
+                        }
+                        if round % 5 == 0 {
+                            world.volume.reclaim_once(&budget(Duration::ZERO), &SealedLogs).unwrap();
+                        }
+                    }
+                });
+            }
+            for _ in 0..10 {
+                let report = world.volume.check(10, &Arc::default()).unwrap();
+                assert!(report.clean(), "{report:#?}");
+            }
+        });
+        assert_eq!(world.store.taken_back(), 0);
+    }
+}
