@@ -1,8 +1,8 @@
 //! Draining what is left of files and uploads that are gone.
 //!
 //! Why:        a removal of very many rows is split: the name goes at once, the rest follows in bounded batches.
-//! Invariants: each batch asserts the orphan's row, so two drainers cannot both let go of a run; after a crash
-//!             `open` and reclaim go on.
+//! Invariants: each batch asserts the orphan's row and makes its version new, so two drainers cannot both let go of a
+//!             run; after a crash `open` and reclaim go on.
 //! Not here:   who becomes an orphan (release, multipart).
 
 use std::ops::ControlFlow;
@@ -65,8 +65,11 @@ impl Volume {
             Orphan::File { shared } => self.draft_extents(&mut draft, ino, shared)?,
             Orphan::Parts => self.draft_parts(&mut draft, ino)?,
         };
+        // Put anew, so that another drainer that read the same rows conflicts: it would count their runs out twice.
         if done {
             draft.delete(key::orphan(ino));
+        } else {
+            draft.put(key::orphan(ino), row.value.to_vec());
         }
         self.commit(draft)?;
         Ok(done)
