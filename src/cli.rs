@@ -4,6 +4,7 @@
 //! Not here:   settings (`settings`), the benchmarks and the small client (margay-bench).
 
 mod arguments;
+mod backup;
 mod bench;
 mod bucket;
 mod config;
@@ -61,6 +62,10 @@ enum Command {
     Scrub(works::Scrub),
     /// Give back all dead space now
     Compact(works::Compact),
+    /// Copy rows and segments of one moment to another directory, also from a running server
+    Backup(backup::Backup),
+    /// Make a new data directory from a backup
+    Restore(backup::Restore),
     /// Check that everything in a data directory fits together, with no server running on it
     Fsck(fsck::Args),
     /// Measure this or any other S3 server, and any directory
@@ -99,6 +104,8 @@ pub fn main() -> ExitCode {
         Command::Bucket(args) => bucket::run(&args),
         Command::Scrub(args) => works::run_scrub(&args),
         Command::Compact(args) => works::run_compact(&args),
+        Command::Backup(args) => backup::run_backup(&args),
+        Command::Restore(args) => backup::run_restore(&args),
         Command::Fsck(args) => fsck::run(&args),
         Command::Bench(args) => bench::run_bench(&args),
         Command::Client(args) => bench::run_client(&args),

@@ -21,6 +21,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::admin;
 use crate::answer;
+use crate::backup::{self, BackupWish};
 use crate::buckets::{self, QuotaChange};
 use crate::exit::Failure;
 use crate::identities::{ORDER_BYTES_MAX, ORDER_PATH};
@@ -52,6 +53,7 @@ impl Handler for Control {
                     let listed = buckets::list(&server.storage.volume).await;
                     return done(listed.map_err(|error| error.to_string()));
                 }
+                (&Method::POST, "/backup") => return done(backup(&server, request).await),
                 (&Method::POST, "/quota") => return done(quota(&server, request).await),
                 (&Method::POST, "/inventory") => return done(inventory_page(&server, request).await),
                 (&Method::GET, "/mounts") => return answer::json(StatusCode::OK, &server.mounts.status()),
@@ -98,6 +100,13 @@ async fn quota(server: &Server, request: Request<RequestBody>) -> Result<Value, 
     let (bucket, change) = QuotaChange::from_json(&wish(request).await?)?;
     let changed = buckets::change_quota(&server.storage.volume, &bucket, change).await;
     changed.map_err(|error| error.to_string())
+}
+
+async fn backup(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {
+    let wish = BackupWish::from_json(&wish(request).await?)?;
+    let storage = Arc::clone(&server.storage);
+    let work = tokio::task::spawn_blocking(move || backup::make(&storage, &wish));
+    work.await.map_err(|error| format!("the backup broke off: {error}"))?
 }
 
 /// One page of a bucket's objects.

@@ -9,6 +9,8 @@
 
 mod orders;
 mod seal;
+
+pub(crate) use seal::FILE as KEY_FILE;
 mod session;
 
 use std::collections::HashMap;

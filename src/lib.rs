@@ -6,6 +6,7 @@
 pub mod access_log;
 pub mod admin;
 pub mod answer;
+pub mod backup;
 pub mod buckets;
 pub mod cli;
 pub mod control;

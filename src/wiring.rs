@@ -4,6 +4,7 @@
 //! Durability: closing checkpoints, so that the next start replays little; a crash instead loses nothing.
 //! Not here:   what the parts do.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,8 +32,9 @@ pub struct Storage {
     /// How far a scrub and a compaction are.
     pub scrubbed: Progress,
     pub compacted: Progress,
+    pub backed_up: Progress,
     stopping: AtomicBool,
-    _dir: DataDir,
+    dir: DataDir,
 }
 
 /// Runs work that waits for the disk on the runtime's own threads for that.
@@ -74,9 +76,15 @@ impl Storage {
             env,
             scrubbed: Progress::default(),
             compacted: Progress::default(),
+            backed_up: Progress::default(),
             stopping: AtomicBool::new(false),
-            _dir: dir,
+            dir,
         })
+    }
+
+    /// The data directory.
+    pub fn path(&self) -> &Path {
+        &self.dir.path
     }
 
     /// `Err` says why not everything can be read and written.
@@ -176,6 +184,7 @@ impl Storage {
             "segments": segments,
             "scrub": self.scrubbed.to_json(),
             "compact": self.compacted.to_json(),
+            "backup": self.backed_up.to_json(),
             "commits": statistics.commits,
             "log_syncs": statistics.log_syncs,
             "checkpoints": statistics.checkpoints,
@@ -185,7 +194,7 @@ impl Storage {
     }
 }
 
-fn segment_options(dir: &DataDir, limits: &StorageLimits) -> margay_segment::Options {
+pub(crate) fn segment_options(dir: &DataDir, limits: &StorageLimits) -> margay_segment::Options {
     let mut options = margay_segment::Options::new(dir.segments());
     options.pack_bytes_max = limits.pack_bytes_max;
     options.raw_bytes_min = limits.raw_bytes_min;
@@ -193,7 +202,7 @@ fn segment_options(dir: &DataDir, limits: &StorageLimits) -> margay_segment::Opt
     options
 }
 
-fn engine_options(dir: &DataDir, limits: &StorageLimits) -> embedded::Options {
+pub(crate) fn engine_options(dir: &DataDir, limits: &StorageLimits) -> embedded::Options {
     let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let mut options = embedded::Options::new(dir.tree());
     options.tree_cache_bytes = bytes(limits.cache_bytes);

@@ -280,3 +280,36 @@ fn tls_from_files_serves_the_small_client() {
     server.client(&["--ca", &certificate, "mb", "s3://bucket"]);
     assert!(server.client(&["--ca", &certificate, "ls"]).contains("s3://bucket"));
 }
+
+#[test]
+fn a_backup_of_a_running_server_is_restored_to_a_new_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, copy, again) = (folder.path().join("data"), folder.path().join("copy"), folder.path().join("again"));
+    let file = body(folder.path(), "file", 300_000);
+    let server = Server::start(&data);
+    server.client(&["mb", "s3://bucket"]);
+    server.client(&["put", file.to_str().unwrap(), "s3://bucket/a/file"]);
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let (data_path, copy_path, again_path) = (path(&data), path(&copy), path(&again));
+    let first = ends(0, &["backup", &copy_path, "--data", &data_path, "--with-keys", "--json"]);
+    let first: Value = serde_json::from_str(&first).unwrap();
+    assert!(first["verified_bytes"].as_u64().unwrap() >= 300_000, "{first}");
+    server.client(&["rm", "s3://bucket/a/file"]);
+    let error = ends(1, &["backup", &path(&data.join("inside")), "--data", &data_path]);
+    assert!(error.contains("inside the data directory"), "{error}");
+    server.signal(Signal::TERM);
+    assert_eq!(server.code(), Some(0));
+    // At rest, to the same backup.
+    ends(0, &["backup", &copy_path, "--data", &data_path]);
+    let moments = ends(0, &["restore", &copy_path, "--list"]);
+    assert_eq!(moments.lines().count(), 2, "{moments}");
+    let moment = first["moment"].as_str().unwrap();
+    assert!(ends(1, &["restore", &copy_path, "--moment", "no", "--data", &again_path]).contains(moment));
+    let done = ends(0, &["restore", &copy_path, "--moment", moment, "--data", &again_path]);
+    assert!(done.contains("1 files") && done.contains("0 findings"), "{done}");
+    ends(3, &["restore", &copy_path, "--data", &again_path]);
+    let server = Server::start(&again);
+    let got = folder.path().join("got");
+    server.client(&["get", "s3://bucket/a/file", got.to_str().unwrap()]);
+    assert!(fs::read(&got).unwrap() == fs::read(&file).unwrap());
+}

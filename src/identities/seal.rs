@@ -15,7 +15,7 @@ use crate::exit::Failure;
 use crate::files;
 
 /// Name of the key file in the data directory.
-const FILE: &str = "identity-key";
+pub(crate) const FILE: &str = "identity-key";
 /// Longest key file, in bytes.
 const FILE_BYTES_MAX: u64 = 4096;
 const KEY_BYTES: usize = 32;

@@ -29,7 +29,7 @@ use crate::quarantine::{Held, Leaving, Proof, Quarantine, Quarantined, may_leave
 use crate::reader::Table;
 use crate::segment::{FOUND_NAMES, Segment};
 use crate::space::SpaceGate;
-use crate::{Kind, Options, SegmentError, SegmentId};
+use crate::{Kind, Options, SegmentCopy, SegmentError, SegmentId};
 
 /// Most segment files held open for reading.
 pub const OPEN_FILES_MAX: usize = 4096;
@@ -157,6 +157,22 @@ impl Folder {
         state.disputed.insert(id);
         self.quarantine.taken_back.fetch_add(1, Ordering::Relaxed);
         Ok(true)
+    }
+
+    pub(crate) fn source(&self, id: SegmentId) -> Result<SegmentCopy, SegmentError> {
+        let open = |path: &std::path::Path, kind| -> Result<SegmentCopy, SegmentError> {
+            let file = self.env.disk.open(path, OpenMode::Read)?;
+            Ok(SegmentCopy { name: names::segment_name(id, kind), kind, file })
+        };
+        // Under this lock no segment goes from one side to the other.
+        let state = self.quarantine.state.lock();
+        match state.held.get(&id) {
+            Some(held) => open(&self.quarantined_path(&held.shown), held.shown.kind),
+            None => {
+                let segment = self.listed(id)?;
+                open(&self.path(id, segment.kind), segment.kind)
+            }
+        }
     }
 
     fn quarantined_path(&self, held: &Quarantined) -> PathBuf {

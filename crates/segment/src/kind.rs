@@ -2,6 +2,10 @@
 //!
 //! Not here:   what is in their files (format).
 
+use std::sync::Arc;
+
+use margay_env::File;
+
 use crate::SegmentId;
 
 /// What a segment file holds; its file name's ending.
@@ -23,4 +27,13 @@ pub struct SegmentInfo {
     pub len: u64,
     /// Whether writes may still be appended to it, or somebody holds a pin.
     pub open: bool,
+}
+
+/// A segment's file as it is now.
+#[derive(Debug)]
+pub struct SegmentCopy {
+    /// What a copy of it is called.
+    pub name: String,
+    pub kind: Kind,
+    pub file: Arc<dyn File>,
 }

@@ -33,7 +33,7 @@ pub use buffers::IDLE_BUFFER_BYTES_MAX;
 pub use error::SegmentError;
 pub use folder::{OPEN_FILES_MAX, TABLE_CACHE_BYTES_MAX};
 pub use id::{CHUNK_BYTES, Extent, RUN_BYTES_MAX, Run, SegmentId};
-pub use kind::{Kind, SegmentInfo};
+pub use kind::{Kind, SegmentCopy, SegmentInfo};
 pub use quarantine::{Proof, Quarantined, Walk};
 pub use scrub::SCRUB_PIECE_BYTES;
 pub use segment::SegmentPin;

@@ -20,7 +20,8 @@ use crate::quarantine::{Leaving, Proof, Quarantined, Walk, may_leave};
 use crate::reader::{self, Source};
 use crate::sync::Syncer;
 use crate::{
-    Extent, Kind, Run, RunWriter, SegmentError, SegmentId, SegmentInfo, SegmentPin, WalkedRun, raw, scrub, walk, writer,
+    Extent, Kind, Run, RunWriter, SegmentCopy, SegmentError, SegmentId, SegmentInfo, SegmentPin, WalkedRun, raw, scrub,
+    walk, writer,
 };
 
 #[derive(Clone, Debug)]
@@ -229,6 +230,11 @@ impl Store {
         self.folder.quarantine.taken_back.load(Ordering::Relaxed)
     }
 
+    /// The file of a segment, for copying it: also when it is in quarantine, which then stays as it is.
+    pub fn source(&self, id: SegmentId) -> Result<SegmentCopy, SegmentError> {
+        self.folder.source(id)
+    }
+
     /// Keeps every segment that is in quarantine now or comes there, until the guard is dropped.
     pub fn hold_quarantine(&self) -> QuarantineHold {
         self.folder.quarantine.hold();
@@ -299,8 +305,11 @@ impl Store {
         scrub::verify_run(&self.folder, &extent.run)
     }
 
-    /// Gives the space of a dead run in a pack or log back.
+    /// Gives the space of a dead run in a pack or log back. Refused while somebody holds the quarantine.
     pub fn punch(&self, run: &Run, walk: &Walk) -> Result<(), SegmentError> {
+        if self.folder.quarantine.is_held() {
+            return Err(invalid("no space is given back inside segments while a backup is made"));
+        }
         may_leave(Leaving::Run(run), Proof::Walked(walk))?;
         scrub::punch(&self.folder, run)
     }

@@ -9,6 +9,7 @@
 
 pub mod api;
 mod append_object;
+mod backup;
 mod blocking;
 mod bucket;
 mod bucket_quota;
@@ -70,6 +71,7 @@ mod versions;
 mod watch;
 
 pub use api::*;
+pub use backup::{BackupReport, RESTORED_ROWS_PER_BATCH, moments, restore_rows, segments_of};
 pub use blocking::{Blocking, OnThisThread};
 pub use changes::TreeChange;
 pub use encryption::{

@@ -25,6 +25,8 @@ pub struct Options {
     /// A sync failed in an earlier life (`margay_env::fault`): what is read may not be on the disk, so it is written
     /// again before anything is built on it.
     pub after_fault: bool,
+    /// Log segments with smaller ids belong to another life: a volume that is restored brings logs with payload along.
+    pub first_log_min: u64,
 }
 
 impl Options {
@@ -39,6 +41,7 @@ impl Options {
             group_wait_max: Duration::from_millis(1),
             tail_commits_max: 65_536,
             after_fault: false,
+            first_log_min: 0,
         }
     }
 }

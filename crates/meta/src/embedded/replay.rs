@@ -38,7 +38,7 @@ pub(super) fn open(env: Env, store: Arc<Store>, options: Options) -> Result<Embe
     let lower = Arc::new(Lower { sealed: Vec::new(), tree: Arc::new(tree.snapshot()?), epoch: 0 });
     let mut replay = Replay { overlay: Overlay::default(), last: folded.seq, ended: Vec::new(), unused: Vec::new() };
     for info in store.logs() {
-        if info.id.0 < folded.first_log {
+        if info.id.0 < folded.first_log.max(options.first_log_min) {
             continue;
         }
         let file = store.file(info.id).map_err(segment_failed)?;

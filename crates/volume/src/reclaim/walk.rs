@@ -38,7 +38,7 @@ impl Volume {
     }
 
     /// Shows every run that some row names, as often as rows name it, and `None` for a row that names none.
-    fn each_named_run(&self, mut show: impl FnMut(Option<&Run>)) -> Result<(), Error> {
+    pub(crate) fn each_named_run(&self, mut show: impl FnMut(Option<&Run>)) -> Result<(), Error> {
         let mut seen = Seen::default();
         let mut show_data = |data: &Data| match data {
             Data::Inline(_) | Data::Rows => show(None),

@@ -1,0 +1,137 @@
+//! Backups: the rows of one moment and copies of the segments that they name.
+//!
+//! Why:        a directory that is in use cannot be copied as files; and a store that can lose a disk needs a second place.
+//! Layout:     `segments/<id>.<kind>`, shared by all moments of the backup, so the next one copies only what is new;
+//!             `moments/<name>/rows`; docs/format/backup.md.
+//! Invariants: B1 the rows are one snapshot. No segment leaves the quarantine and no hole is punched until the copies
+//!                are made, so every byte that the rows name is still there.
+//!             B2 segments are only appended to, so a copy is continued where it ends; a copy that does not verify is
+//!                made anew once.
+//!             B3 a moment gets its name when its rows are durable, its segments too, and every run that they name has
+//!                been read in the copy and fits its checksum.
+//! Not here:   keys of the server (`margay backup` says so), where the rows of a restored volume go (the caller's engine).
+
+mod restore;
+mod rows;
+mod segments;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use margay_env::{Env, OpenMode};
+use margay_segment::{Run, SegmentError, SegmentId};
+
+pub use self::restore::{RESTORED_ROWS_PER_BATCH, restore_rows};
+use self::rows::RowsWriter;
+use crate::api::Error;
+use crate::open::Volume;
+use crate::rests::Rests;
+
+/// Folder of the copies.
+const SEGMENTS: &str = "segments";
+/// Folder of the moments.
+const MOMENTS: &str = "moments";
+/// File of a moment.
+const ROWS: &str = "rows";
+/// Ending of a moment that is not whole yet.
+const UNFINISHED: &str = ".unfinished";
+
+/// What a backup did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackupReport {
+    /// Name of the moment.
+    pub moment: String,
+    pub rows: u64,
+    /// Segments that its rows name.
+    pub segments: u64,
+    /// Bytes copied this time.
+    pub copied_bytes: u64,
+    /// Bytes read again in the copies and found right.
+    pub verified_bytes: u64,
+}
+
+/// Runs that the rows of a moment name, by segment and offset.
+pub(super) type Named = BTreeMap<SegmentId, BTreeMap<u64, Run>>;
+
+fn failed(error: std::io::Error) -> Error {
+    SegmentError::from(error).into()
+}
+
+impl Volume {
+    /// Makes a backup in `to`, or adds a moment to the one that is there. Operations go on; blocks this thread for as long
+    /// as it takes to copy what is new and to read everything. `pace` is told the bytes copied and verified so far, and
+    /// ends it by a break.
+    pub fn backup(&self, to: &Path, mut pace: impl FnMut(u64) -> ControlFlow<()>) -> Result<BackupReport, Error> {
+        let disk = &self.env.disk;
+        disk.create_dir_all(&to.join(SEGMENTS)).map_err(failed)?;
+        let _hold = self.store.hold_quarantine();
+        let frozen = self.frozen()?;
+        let moment = self.new_moment(to)?;
+        let unfinished = to.join(MOMENTS).join(format!("{moment}{UNFINISHED}"));
+        disk.create_dir_all(&unfinished).map_err(failed)?;
+        let mut report = BackupReport { moment, ..BackupReport::default() };
+        let named = frozen.write_rows(&self.env, &unfinished, &mut report)?;
+        report.segments = named.len() as u64;
+        segments::copy(self, &to.join(SEGMENTS), &named, &mut report, &mut pace)?;
+        let whole = to.join(MOMENTS).join(&report.moment);
+        for folder in [&to.join(SEGMENTS), &unfinished] {
+            disk.sync_dir(folder).map_err(failed)?;
+        }
+        disk.rename(&unfinished, &whole).map_err(failed)?;
+        disk.sync_dir(&to.join(MOMENTS)).map_err(failed)?;
+        Ok(report)
+    }
+
+    /// Moments are called by the second of their beginning; of several in one the later ones come behind.
+    fn new_moment(&self, to: &Path) -> Result<String, Error> {
+        let second = format!("{:011}", self.now().seconds().max(0));
+        let taken = moments(&self.env, to)?.into_iter().filter(|name| name.starts_with(&second)).count();
+        Ok(format!("{second}-{taken:04}"))
+    }
+
+    /// Writes every row, and gives the runs that they name.
+    fn write_rows(&self, env: &Env, folder: &Path, report: &mut BackupReport) -> Result<Named, Error> {
+        let path = folder.join(ROWS);
+        // A backup that broke off in the same second may have left one.
+        if env.disk.exists(&path).map_err(failed)? {
+            env.disk.remove(&path).map_err(failed)?;
+        }
+        let mut writer = RowsWriter::begin(env.disk.open(&path, OpenMode::CreateNew).map_err(failed)?)?;
+        let mut rests = Rests::new(&env.clock);
+        self.scan(&(Vec::new(), vec![0xff]), &mut crate::seen::Seen::default(), |row| {
+            writer.push(row.key, row.value)?;
+            rests.row();
+            Ok(ControlFlow::Continue(()))
+        })?;
+        report.rows = writer.finish()?;
+        let mut named = Named::new();
+        self.each_named_run(|run| {
+            if let Some(run) = run {
+                named.entry(run.segment).or_default().insert(run.offset, *run);
+            }
+        })?;
+        Ok(named)
+    }
+}
+
+/// The moments of a backup, oldest first.
+pub fn moments(env: &Env, backup: &Path) -> Result<Vec<String>, Error> {
+    let folder = backup.join(MOMENTS);
+    if !env.disk.exists(&folder).map_err(failed)? {
+        return Ok(Vec::new());
+    }
+    let listed = env.disk.list(&folder).map_err(failed)?;
+    let whole = listed.into_iter().filter(|entry| entry.is_dir && !entry.name.ends_with(UNFINISHED));
+    Ok(whole.map(|entry| entry.name).collect::<BTreeSet<String>>().into_iter().collect())
+}
+
+/// Where the copies of a backup's segments are.
+pub fn segments_of(backup: &Path) -> PathBuf {
+    backup.join(SEGMENTS)
+}
+
+fn rows_of(env: &Env, backup: &Path, moment: &str) -> Result<Arc<dyn margay_env::File>, Error> {
+    env.disk.open(&backup.join(MOMENTS).join(moment).join(ROWS), OpenMode::Read).map_err(failed)
+}

@@ -1,0 +1,113 @@
+//! Copies of segments: made, continued, verified.
+//!
+//! Invariants: see `backup` B2 and B3.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use margay_env::OpenMode;
+use margay_segment::{Extent, Kind, SegmentCopy, SegmentError, SegmentId, Store};
+
+use super::{BackupReport, Named, failed};
+use crate::api::Error;
+use crate::open::Volume;
+
+/// Bytes copied at once.
+const COPY_BYTES: u64 = 1 << 20;
+/// Behind a run in a pack or log: the mark of its end.
+const END_MARK_BYTES: u64 = margay_segment::format::RUN_END_BYTES as u64;
+
+/// Copies what `to` lacks of the segments, makes it durable and reads every named run in the copies.
+pub(super) fn copy(
+    volume: &Volume,
+    to: &Path,
+    named: &Named,
+    report: &mut BackupReport,
+    pace: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<(), Error> {
+    for (segment, runs) in named {
+        let ends = runs.values().map(|run| run.offset + run.len + run.table_bytes() + END_MARK_BYTES);
+        copy_segment(volume, to, *segment, ends.max().unwrap_or(0), report, pace)?;
+    }
+    let damaged = verify(volume, to, named, report, pace)?;
+    if damaged.is_empty() {
+        return Ok(());
+    }
+    // What an earlier backup left when it broke off, or what rotted since: from the beginning, once.
+    let mut again = Named::new();
+    for segment in damaged {
+        tracing::warn!(segment = ?segment, "a copy in the backup does not verify: it is made anew");
+        let source = volume.store.source(segment)?;
+        volume.env.disk.remove(&to.join(&source.name)).map_err(failed)?;
+        copy_segment(volume, to, segment, u64::MAX, report, pace)?;
+        again.insert(segment, named[&segment].clone());
+    }
+    match verify(volume, to, &again, report, pace)?.first() {
+        None => Ok(()),
+        Some(segment) => Err(Error::Corrupt(format!(
+            "segment {segment:?} cannot be read as it was written: run margay scrub, which names the objects"
+        ))),
+    }
+}
+
+fn copy_segment(
+    volume: &Volume,
+    to: &Path,
+    segment: SegmentId,
+    end: u64,
+    report: &mut BackupReport,
+    pace: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<(), Error> {
+    let SegmentCopy { name, kind, file } = volume.store.source(segment)?;
+    // A log is made longer than what is in it, and its end changes later.
+    let len = file.len().map_err(failed)?;
+    let end = if kind == Kind::Log { end.min(len) } else { len };
+    let copy = volume.env.disk.open(&to.join(&name), OpenMode::OpenOrCreate).map_err(failed)?;
+    let mut at = copy.len().map_err(failed)?;
+    if at >= end {
+        return Ok(());
+    }
+    let mut buffer = Vec::new();
+    while at < end {
+        buffer.resize(COPY_BYTES.min(end - at) as usize, 0);
+        file.read_exact_at(&mut buffer, at).map_err(failed)?;
+        copy.write_all_at(&buffer, at).map_err(failed)?;
+        at += buffer.len() as u64;
+        report.copied_bytes += buffer.len() as u64;
+        go_on(report, pace)?;
+    }
+    copy.sync_data().map_err(failed)
+}
+
+/// Reads every named run in the copies; gives the segments in which one does not fit.
+fn verify(
+    volume: &Volume,
+    to: &Path,
+    named: &Named,
+    report: &mut BackupReport,
+    pace: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Vec<SegmentId>, Error> {
+    let copies = Store::open(volume.env.clone(), margay_segment::Options::new(to))?;
+    let mut damaged = Vec::new();
+    for (segment, runs) in named {
+        for run in runs.values() {
+            match copies.verify(&Extent::whole(*run)) {
+                Ok(()) => report.verified_bytes += run.len,
+                Err(SegmentError::Corrupt { .. } | SegmentError::Missing(_)) => {
+                    damaged.push(*segment);
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            go_on(report, pace)?;
+        }
+    }
+    Ok(damaged)
+}
+
+fn go_on(report: &BackupReport, pace: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<(), Error> {
+    match pace(report.copied_bytes + report.verified_bytes) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(Error::Busy),
+    }
+}
