@@ -1,20 +1,23 @@
 #!/usr/bin/env bash
 # Real S3 clients against a margay of its own: tests/clients/run.sh [CLIENT...]
 #
-# Clients: s3cmd s3cmd-v2 aws boto3 auth rclone s3fs curl mc javascript browser restic tls; all of them unless some are named.
+# Clients: s3cmd s3cmd-v2 aws boto3 auth rclone s3fs curl mc javascript browser restic go-aws go-minio java s3a pyarrow obstore deltalake
+# libcloud fsspec fsspec-old tls; all of them unless some are named.
 # MARGAY_BIN names the program to test (default: target/release/margay, built when missing);
 # CLIENTS_ENDPOINT with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY tests a server that runs already (without tls).
-# CLIENTS_KEEP=1 keeps the work directory. Tools that are missing are installed with apt-get (as root), pip, npm and go, the
-# last three into the target directory; a client whose tool cannot be had is skipped, and says why.
+# CLIENTS_KEEP=1 keeps the work directory. Tools that are missing are installed by install.sh with apt-get (as root), pip, npm, go and
+# mvn, the last four into the target directory; a client whose tool cannot be had is skipped, and says why.
 # Prints one line per client and ends with `clients: X of Y passed`; exits with 1 when one failed.
 
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
-export VENV=$target/clients-venv NODE_MODULES=$target/clients-javascript MC=$target/clients-mc/bin/mc BROWSER=chromium
+export VENV=$target/clients-venv NODE_MODULES=$target/clients-javascript MC=$target/clients-mc/bin/mc JARS=$target/clients-jars BROWSER=chromium
+all=(s3cmd s3cmd-v2 aws boto3 auth rclone s3fs curl mc javascript browser restic)
+all+=(go-aws go-minio java s3a pyarrow obstore deltalake libcloud fsspec fsspec-old tls)
 clients=("$@")
-[ $# -gt 0 ] || clients=(s3cmd s3cmd-v2 aws boto3 auth rclone s3fs curl mc javascript browser restic tls)
+[ $# -gt 0 ] || clients=("${all[@]}")
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/margay-clients.XXXXXX")
 server_pid=
@@ -31,72 +34,7 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
-# --- tools ------------------------------------------------------------------------------------------------------
-
-apt_get() {
-    [ "$(id -u)" = 0 ] || { echo "installing needs root: apt-get install $*" >&2; return 1; }
-    apt_updated=${apt_updated:-$(apt-get -qq update >&2 && echo yes)}
-    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y "$@" >"$work/apt.log" 2>&1
-}
-tool() { command -v "$1" >/dev/null || { apt_get "$2" && command -v "$1" >/dev/null; }; }
-
-python_tools() {
-    local stamp=$VENV/requirements.txt
-    cmp -s "$here/requirements.txt" "$stamp" && return 0
-    rm -rf "$VENV"
-    python3 -m venv "$VENV" || { apt_get python3-venv && python3 -m venv "$VENV"; } || return 1
-    "$VENV/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt" && cp "$here/requirements.txt" "$stamp"
-}
-
-# MinIO's client, a program that is only run here; its version and what it is built from are fixed by Go's checksum database.
-MC_MODULE=github.com/minio/mc@v0.0.0-20250313080218-cf909e1063a9
-mc_tool() {
-    local stamp=$target/clients-mc/module
-    [ "$(cat "$stamp" 2>/dev/null)" = "$MC_MODULE" ] && [ -x "$MC" ] && return 0
-    command -v go >/dev/null || { echo 'no go to build mc with'; return; }
-    mkdir -p "$target/clients-mc"
-    GOBIN=$target/clients-mc/bin go install "$MC_MODULE" >"$work/mc.log" 2>&1 && echo "$MC_MODULE" >"$stamp" && return 0
-    echo "go cannot build $MC_MODULE: $(tail -n 1 "$work/mc.log")"
-}
-
-javascript_tool() {
-    command -v node >/dev/null && command -v npm >/dev/null || { echo 'no node and npm'; return; }
-    cmp -s "$here/javascript/package-lock.json" "$NODE_MODULES/package-lock.json" && return 0
-    mkdir -p "$NODE_MODULES"
-    cp "$here"/javascript/package*.json "$NODE_MODULES/"
-    (cd "$NODE_MODULES" && npm ci --no-audit --no-fund) >"$work/npm.log" 2>&1 && return 0
-    rm -f "$NODE_MODULES/package-lock.json"
-    echo "npm cannot install the SDK: $(tail -n 1 "$work/npm.log")"
-}
-
-# Debian's Chromium: about 100 MB to fetch, 400 MB on disk.
-browser_tool() {
-    tool chromium chromium || echo 'no chromium'
-}
-
-# Says why a client cannot run here; nothing when it can.
-missing() {
-    case $1 in
-        s3cmd | s3cmd-v2) tool s3cmd s3cmd || echo 'no s3cmd' ;;
-        rclone) tool rclone rclone || echo 'no rclone' ;;
-        curl) tool curl curl || echo 'no curl' ;;
-        restic) tool restic restic || echo 'no restic' ;;
-        mc) mc_tool ;;
-        browser) browser_tool ;;
-        javascript) javascript_tool ;;
-        s3fs)
-            tool s3fs s3fs || { echo 'no s3fs'; return; }
-            tool fusermount3 fuse3 || { echo 'no fusermount3'; return; }
-            [ -w /dev/fuse ] || echo '/dev/fuse cannot be opened here'
-            ;;
-        tls)
-            [ -z "${CLIENTS_ENDPOINT:-}" ] || { echo 'the server at CLIENTS_ENDPOINT is not ours'; return; }
-            tool openssl openssl || { echo 'no openssl'; return; }
-            missing s3cmd
-            missing rclone
-            ;;
-    esac
-}
+. "$here/install.sh"
 
 # --- server -----------------------------------------------------------------------------------------------------
 
@@ -157,6 +95,11 @@ run_client() {
         boto3 | auth | browser) "$VENV/bin/python" "$here/${name}_checks.py" ;;
         s3cmd-v2) SIGNATURE_V2=True "$here/s3cmd.sh" ;;
         javascript) cp "$here/javascript/checks.mjs" "$NODE_MODULES/" && NODE_NO_WARNINGS=1 node "$NODE_MODULES/checks.mjs" ;;
+        go-*) "$target/clients-go/${name#go-}" ;;
+        java) java -cp "$JARS/*" "$here/java/AwsChecks.java" ;;
+        s3a) java -cp "$JARS/*" "$here/java/S3aChecks.java" ;;
+        pyarrow | obstore | deltalake | libcloud) "$VENV-data/bin/python" "$here/${name}_checks.py" ;;
+        fsspec | fsspec-old) "$VENV-$name/bin/python" -W ignore "$here/fsspec_checks.py" ;;
         *) "$here/$name.sh" ;;
     esac >"$log" 2>&1
     status=$?
@@ -176,7 +119,7 @@ run_client() {
 
 tool python3 python3 || { echo 'python3 is missing'; exit 1; }
 tool curl curl || { echo 'curl is missing'; exit 1; }
-python_tools || { echo 'pip cannot install the python clients'; exit 1; }
+python_tools requirements "$VENV" || { echo 'pip cannot install the python clients'; exit 1; }
 unset AWS_CA_BUNDLE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE AWS_PROFILE AWS_SESSION_TOKEN AWS_ENDPOINT_URL
 unset HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy
 export AWS_DEFAULT_REGION=us-east-1 AWS_EC2_METADATA_DISABLED=true LC_ALL=C.UTF-8 PYTHONUTF8=1 PYTHONDONTWRITEBYTECODE=1
