@@ -280,6 +280,30 @@ proptest! {
 }
 
 #[test]
+fn holes_are_told_in_whole_blocks() {
+    let tree = Tree::new();
+    let handle = tree.create("sparse");
+    for at in [0, 100, 20_000] {
+        tree.mount.write(&handle, at, &[1], false).unwrap();
+    }
+    tree.resize(&handle, 30_000);
+    let seek = |at, to| tree.mount.seek(&handle, at, to).ok();
+    let (data, hole) = (|at| seek(at, SeekTo::Data), |at| seek(at, SeekTo::Hole));
+    // 1..100 is less than a block.
+    assert_eq!((data(1), hole(0), hole(50)), (Some(1), Some(4096), Some(4096)));
+    assert_eq!((data(4096), data(5000), hole(5000)), (Some(16_384), Some(16_384), Some(5000)));
+    assert_eq!((data(16_384), hole(16_384), data(20_479)), (Some(16_384), Some(20_480), Some(20_479)));
+    // The last block is shorter.
+    assert_eq!((data(20_480), hole(20_480), hole(29_999)), (None, Some(20_480), Some(29_999)));
+    assert_eq!((data(30_000), hole(30_000)), (None, None));
+    tree.resize(&handle, 300);
+    assert_eq!((data(1), hole(1), hole(299)), (Some(1), Some(300), Some(300)));
+    tree.resize(&handle, 0);
+    tree.resize(&handle, 10);
+    assert_eq!((data(3), hole(3)), (None, Some(3)));
+}
+
+#[test]
 fn a_reader_keeps_what_it_began_with() {
     let tree = Tree::new();
     let handle = tree.create("a");
