@@ -153,6 +153,10 @@ pub(super) fn run_helper(arguments: &[OsString]) -> Result<(), Failure> {
     }
     let data = DataArgs { data, config: None, set: Vec::new() }.settings(&Env::real())?.data;
     let path = absolute(Path::new(directory))?;
+    if options.iter().any(|word| word == "remount") {
+        return margay_fuse::remount(&path, &options)
+            .map_err(|error| Failure::failed(format!("{} cannot be remounted: {error}", path.display())));
+    }
     super::runtime(1)?.block_on(ask_to_mount(&data, bucket, &path, &options.join(",")))
 }
 

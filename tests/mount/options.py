@@ -1,5 +1,7 @@
-"""What options.sh asks of a mount: options.py await_ready|small_writes|changes|changes_kept ARGUMENTS."""
+"""What options.sh asks of a mount: options.py await_ready|small_writes|changes|changes_kept|told ARGUMENTS."""
 
+import ctypes
+import errno
 import mmap
 import os
 import random
@@ -15,6 +17,21 @@ def await_ready(path):
         message = server.recv(4096)
     if message != b"READY=1":
         sys.exit(f"{message!r} instead of READY=1")
+
+
+def told(folder, reserve_bytes):
+    """What the mount says of itself: room without the server's reserve, and no handles of files that it could not open later."""
+    found = os.statvfs(folder)
+    reserved = (found.f_bfree - found.f_bavail) * found.f_frsize
+    if reserved < int(reserve_bytes) - found.f_frsize:
+        sys.exit(f"{reserved} bytes less are available than free: {found}")
+    handle = (ctypes.c_uint * 34)(128)
+    number = ctypes.c_int()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.name_to_handle_at(-100, os.fsencode(folder), handle, ctypes.byref(number), 0) == 0:
+        sys.exit("a handle of a file is given out")
+    if ctypes.get_errno() != errno.EOPNOTSUPP:
+        sys.exit(f"name_to_handle_at: {os.strerror(ctypes.get_errno())}")
 
 
 def small_writes(folder, expected):
@@ -85,5 +102,5 @@ def changes_kept(folder, done):
 
 
 if __name__ == "__main__":
-    parts = [await_ready, small_writes, changes, changes_kept]
+    parts = [await_ready, small_writes, changes, changes_kept, told]
     {part.__name__: part for part in parts}[sys.argv[1]](*sys.argv[2:])

@@ -99,6 +99,12 @@ fstab() {
     mounted $photos
     [ "$(cat $photos/unit)" = unit ] || fail "fstab shows another bucket"
     "$margay" mounts --data "$data" | grep -q "^photos/ on $photos (rw)$" || fail "mounts does not show it"
+    mount -o remount,ro $photos
+    refused "Read-only file system" touch $photos/no
+    mount -o remount,rw,noexec $photos
+    touch $photos/yes
+    findmnt -n -o OPTIONS $photos | grep -q "^rw,nosuid,nodev,noexec," || fail "remounted: $(findmnt -n -o OPTIONS $photos)"
+    rm $photos/yes
     umount $photos
     free $photos
     [ -z "$("$margay" mounts --data "$data")" ] || fail "mounts shows what is gone"
@@ -106,13 +112,14 @@ fstab() {
     mounted $photos
     umount $photos
     refused "speed is no mount option" mount -o data=/srv/margay,speed -t margay photos $photos
-    evidence "mount(8) and umount(8) by a line of /etc/fstab"
+    evidence "mount(8), a remount and umount(8) by a line of /etc/fstab"
 }
 
 several() {
     local one writers=()
     for one in 1 2 3 4; do "$margay" mount "bucket$one" "/mnt/$one" --data "$data"; done
     "$margay" mount bucket1 /mnt/view --read-only --data "$data"
+    python3 "$here/options.py" told /mnt/1 268435456 || fail "the mount says wrong things of itself"
     for one in 1 2 3 4; do echo "$one" >"/mnt/$one/file" & writers+=($!); done
     wait "${writers[@]}"
     for one in 1 2 3 4; do
@@ -124,7 +131,7 @@ several() {
     touch /mnt/1/yes
     "$margay" unmount /mnt/view --data "$data"
     for one in 1 2 3 4; do "$margay" unmount "/mnt/$one" --data "$data"; free "/mnt/$one"; done
-    evidence "four buckets and a read-only view at once"
+    evidence "four buckets and a read-only view at once; statfs leaves the reserve out; no file handles"
 }
 
 shown() {

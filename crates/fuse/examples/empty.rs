@@ -261,7 +261,7 @@ impl Operations for Empty {
         Err(Errno::NODATA)
     }
     fn statistics(&self) -> Answer<Statistics> {
-        Ok(Statistics { total_bytes: 1 << 40, free_bytes: 1 << 40, files: 0 })
+        Ok(Statistics { total_bytes: 1 << 40, free_bytes: 1 << 40, available_bytes: 1 << 40, files: 0 })
     }
 }
 

@@ -19,9 +19,11 @@ mod notifier;
 mod operations;
 pub mod protocol;
 mod pruner;
+mod remount;
 pub mod session;
 mod waiters;
 
 pub use door::Ownership;
 pub use mounted::{Mounted, MountedState};
+pub use remount::remount;
 pub use session::{MountError, Session, SessionOptions};

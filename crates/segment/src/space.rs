@@ -79,6 +79,14 @@ impl SpaceGate {
         Ok(self.env.disk.space(&self.folder)?)
     }
 
+    /// Bytes that a write could be granted now.
+    pub(crate) fn available(&self) -> Result<u64, SegmentError> {
+        let mut state = self.state.lock();
+        let now = self.env.clock.monotonic();
+        self.ask(&mut state, now)?;
+        Ok(state.free_bytes.saturating_sub(state.granted).saturating_sub(self.reserve_bytes))
+    }
+
     fn ask(&self, state: &mut State, now: Duration) -> Result<(), SegmentError> {
         state.free_bytes = self.env.disk.space(&self.folder)?.free_bytes;
         state.asked_at = Some(now);

@@ -105,6 +105,11 @@ impl Store {
         self.folder.space.refused()
     }
 
+    /// Bytes of data that fit now: without the reserve, and without what is promised to writers.
+    pub fn available_bytes(&self) -> Result<u64, SegmentError> {
+        self.folder.space.available()
+    }
+
     pub fn kind(&self, id: SegmentId) -> Result<Kind, SegmentError> {
         Ok(self.folder.segment(id)?.kind)
     }

@@ -255,6 +255,10 @@ fn a_full_disk_refuses_data_and_takes_it_again_after_removals() {
     let store = Store::open(env(&disk, 1), Options { reserve_bytes: 1 << 20, ..options() }).unwrap();
     for round in 0..20u64 {
         let mut runs = Vec::new();
+        let available = store.available_bytes().unwrap();
+        assert_eq!(available, disk.space(Path::new(FOLDER)).unwrap().free_bytes - (1 << 20));
+        assert!(store.check_space(available).is_ok(), "what is said to be available is granted");
+        assert!(matches!(store.check_space(available + 1), Err(SegmentError::Full)));
         let refused = loop {
             match write(&store, 40_000 + round * 10_000, round) {
                 Ok(run) => runs.push(run),

@@ -29,7 +29,8 @@ use crate::waiters::Waiters;
 const NAME_BYTES_MAX: u32 = 255;
 /// Size of a block in `statfs`, in bytes.
 const STATISTICS_BLOCK_BYTES: u32 = 4096;
-/// What is asked for where the kernel has it.
+/// What is asked for where the kernel has it. Not FUSE_ASYNC_DIO: behind an asynchronous direct write the kernel keeps the pages that
+/// were cached before it, and every later read shows them.
 const WANTED: [InitFlags; 14] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_BIG_WRITES,
@@ -37,7 +38,6 @@ const WANTED: [InitFlags; 14] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
-    InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_POSIX_ACL,
     InitFlags::FUSE_DONT_MASK,
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
@@ -45,6 +45,8 @@ const WANTED: [InitFlags; 14] = [
     InitFlags::FUSE_CACHE_SYMLINKS,
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
     InitFlags::FUSE_HAS_IOCTL_DIR,
+    // A file is found by its name: a handle of it could not be opened once the kernel has forgotten the file.
+    InitFlags::FUSE_NO_EXPORT_SUPPORT,
 ];
 
 #[derive(Debug)]
@@ -365,11 +367,11 @@ impl<O: Operations> Filesystem for Adapter<O> {
         match self.call(Request::Statistics, |operations| operations.statistics()) {
             Ok(found) => {
                 let blocks = |bytes: u64| bytes / u64::from(STATISTICS_BLOCK_BYTES);
-                let free = blocks(found.free_bytes);
+                let (free, available) = (blocks(found.free_bytes), blocks(found.available_bytes));
                 // Files need no room of their own kind: as many more fit as there are free blocks.
-                let files = found.files.saturating_add(free);
+                let files = found.files.saturating_add(available);
                 let size = STATISTICS_BLOCK_BYTES;
-                reply.statfs(blocks(found.total_bytes), free, free, files, free, size, NAME_BYTES_MAX, size);
+                reply.statfs(blocks(found.total_bytes), free, available, files, available, size, NAME_BYTES_MAX, size);
             }
             Err(error) => reply.error(convert::errno(error)),
         }

@@ -169,6 +169,8 @@ pub struct DirectoryItem<'a> {
 pub struct Statistics {
     pub total_bytes: u64,
     pub free_bytes: u64,
+    /// Of the free bytes, those that data may take.
+    pub available_bytes: u64,
     pub files: u64,
 }
 

@@ -13,8 +13,12 @@ impl Mount {
         let space = self.volume.store.space().map_err(Error::from)?;
         let files = self.volume.objects(self.bucket_root, &mut Seen::default())?;
         // Bytes in quarantine leave when they are needed.
-        let free_bytes = space.free_bytes.saturating_add(self.volume.store.quarantined_bytes()).min(space.total_bytes);
-        Ok(Statistics { total_bytes: space.total_bytes, free_bytes, files })
+        let quarantined = self.volume.store.quarantined_bytes();
+        let free_bytes = space.free_bytes.saturating_add(quarantined).min(space.total_bytes);
+        let available = self.volume.store.available_bytes().map_err(Error::from)?;
+        // Never more than what is free: both were asked for, one after the other.
+        let available_bytes = available.saturating_add(quarantined).min(free_bytes);
+        Ok(Statistics { total_bytes: space.total_bytes, free_bytes, available_bytes, files })
     }
 
     /// `fsync` of a directory: all changes so far are durable.

@@ -1,0 +1,61 @@
+//! `mount -o remount`: other flags for a mount that stays as it is.
+//!
+//! Why:        flags such as `ro` are the kernel's; the server is not asked, and open files go on.
+//! Invariants: N1 a flag that no word names stays as it was.
+//!             N2 only this mount changes, not other views of its bucket, which share one file system.
+//! Not here:   options that the server looks at: they need an unmount and a new mount.
+
+use std::io;
+use std::path::Path;
+
+use rustix::fs::StatVfsMountFlags as Shown;
+use rustix::mount::MountFlags;
+
+/// A flag, how the kernel shows it, the word that sets it and the one that takes it away.
+const FLAGS: [(MountFlags, Shown, &str, &str); 7] = [
+    (MountFlags::RDONLY, Shown::RDONLY, "ro", "rw"),
+    (MountFlags::NOSUID, Shown::NOSUID, "nosuid", "suid"),
+    (MountFlags::NODEV, Shown::NODEV, "nodev", "dev"),
+    (MountFlags::NOEXEC, Shown::NOEXEC, "noexec", "exec"),
+    (MountFlags::NOATIME, Shown::NOATIME, "noatime", "atime"),
+    (MountFlags::NODIRATIME, Shown::NODIRATIME, "nodiratime", "diratime"),
+    (MountFlags::RELATIME, Shown::RELATIME, "relatime", "norelatime"),
+];
+
+/// Changes the flags that the words name; words that name none are passed over, as mount(8) repeats all of them.
+pub fn remount(path: &Path, words: &[String]) -> io::Result<()> {
+    let flags = flags(rustix::fs::statvfs(path)?.f_flag, words);
+    rustix::mount::mount_remount(path, flags | MountFlags::BIND, "")?;
+    let still = rustix::fs::statvfs(path)?.f_flag.contains(Shown::RDONLY);
+    if still && !flags.contains(MountFlags::RDONLY) {
+        return Err(io::Error::other("it was mounted read-only; unmount it and mount it again"));
+    }
+    Ok(())
+}
+
+fn flags(shown: Shown, words: &[String]) -> MountFlags {
+    let mut flags = MountFlags::empty();
+    for (flag, bit, on, off) in FLAGS {
+        let last = words.iter().rev().find(|word| *word == on || *word == off);
+        flags.set(flag, last.map_or(shown.contains(bit), |word| word == on));
+    }
+    flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_change_what_they_name_and_the_last_one_counts() {
+        let words = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
+        let shown = Shown::NOSUID | Shown::NODEV | Shown::RELATIME;
+        let kept = MountFlags::NODEV | MountFlags::RELATIME;
+        assert_eq!(flags(shown, &words("remount,ro,data=/d")), kept | MountFlags::NOSUID | MountFlags::RDONLY);
+        assert_eq!(flags(shown, &words("remount,ro,rw,suid")), kept);
+        assert_eq!(
+            flags(shown | Shown::RDONLY, &words("remount,rw,norelatime")),
+            MountFlags::NOSUID | MountFlags::NODEV
+        );
+    }
+}
