@@ -4,7 +4,8 @@
 # A suite may say what it showed by lines `evidence: TEXT` on stdout or in the file $MARGAY_EVIDENCE, and that it
 # left something out by `skipped: WHAT, because WHY`. Counts come from cargo's and the client suite's own lines:
 # `test result: ok. N passed; M failed`, `client NAME: N checks passed`, `client NAME: FAILED, M of N checks`,
-# `fuzz NAME: ok, N runs`, `fuzz NAME: FAILED`, `s3-tests: N of M cases pass (P %), U unexpected`.
+# `fuzz NAME: ok, N runs`, `fuzz NAME: FAILED`, `s3-tests: N of M cases pass (P %), U unexpected`, which xfstests, ltp
+# and pjdfstest write too.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,7 +28,7 @@ counts() {
         /^test result: /                       { good += $4; bad += $6 }
         /^client [a-z0-9-]+: [0-9]+ checks /   { good += $3 }
         /^client [a-z0-9-]+: FAILED, /         { good += $6 - $4; bad += ($4 > 0 ? $4 : 1) }
-        /^s3-tests: .* cases pass /            { good += $2; bad += $9 }
+        /^(s3-tests|xfstests|ltp|pjdfstest): .* cases pass / { good += $2; bad += $9 }
         /^fuzz [a-z0-9_]+: ok, /                  { good += 1 }
         /^fuzz [a-z0-9_]+: FAILED/                { bad += 1 }
         END                                    { print good + 0, bad + 0 }' "$1"
@@ -57,6 +58,16 @@ suite() {
     sed -nE 's/^(client [a-z0-9-]+): skipped: /skipped: \1, because /p' "$log" >>"$MARGAY_EVIDENCE"
 }
 
+# The checkout of a suite of others, named by the variable with its name; nothing for suites of our own.
+checkout_of() {
+    case $1 in
+        s3-tests) echo "${S3_TESTS:-}" ;;
+        xfstests) echo "${XFSTESTS:-}" ;;
+        ltp) echo "${LTP:-}" ;;
+        pjdfstest) echo "${PJDFSTEST:-}" ;;
+    esac
+}
+
 run() {
     case $1 in
         format) suite format cargo fmt --all --check ;;
@@ -78,18 +89,25 @@ run() {
                 echo "skipped: s3-tests, because S3_TESTS names no checkout of github.com/ceph/s3-tests" >>"$MARGAY_EVIDENCE"
             fi
             ;;
+        xfstests | ltp | pjdfstest)
+            if [ -n "$(checkout_of "$1")" ]; then
+                MARGAY_BIN=$binary suite "$1" tests/posix-suites/run.py "$1"
+            else
+                echo "skipped: $1, because ${1^^} names no checkout of it" >>"$MARGAY_EVIDENCE"
+            fi
+            ;;
         kill) suite kill tests/kill/run.sh ;;
         soak) suite soak tools/soak.sh "${SOAK_SEEDS:-60}" ;;
         full) suite full tests/full/run.sh 2 1024 ;;
         mount) suite mount tests/mount/run.sh ;;
-        *) echo "unknown suite $1; there are: format lint test fuzz build clients s3-tests kill soak full mount" >&2; exit 2 ;;
+        *) echo "unknown suite $1; there are: format lint test fuzz build clients s3-tests xfstests ltp pjdfstest kill soak full mount" >&2; exit 2 ;;
     esac
 }
 
 tools/prepare.sh tests || exit 1
-if [ $# = 0 ]; then set -- format lint test fuzz build clients s3-tests kill soak full mount; fi
+if [ $# = 0 ]; then set -- format lint test fuzz build clients s3-tests xfstests ltp pjdfstest kill soak full mount; fi
 for name in "$@"; do
-    if [[ "$name" =~ ^(clients|s3-tests|kill|full|mount)$ ]] && [ ! -x "$binary" ] && [ "$name${S3_TESTS:-}" != s3-tests ]; then run build; fi
+    if [[ "$name" =~ ^(clients|kill|full|mount)$ || -n "$(checkout_of "$name")" ]] && [ ! -x "$binary" ]; then run build; fi
     run "$name"
 done
 

@@ -1,0 +1,165 @@
+"""worker.py SUITE PLACE KEEP PROGRAM NUMBER: process 1 of its name spaces; takes cases from KEEP/queue-PLACE until it is empty.
+
+PLACE is `margay`, or `ext4` for the same cases on a loop device. A case over its time is ended with all that it started; where
+that does not help, the server is ended and its mounts aborted. What is left of the server at the end is checked by `fsck`.
+"""
+
+import fcntl
+import os
+import pathlib
+import resource
+import socket
+import subprocess
+import sys
+import time
+
+import results
+import suites
+import world
+
+# Open files of one process: cases open as many as they may, and some machines allow a million.
+OPEN_FILES = 4096
+
+
+def next_case(queue):
+    """Takes the last line off, alone."""
+    with open(queue, "r+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        lines = file.read().splitlines()
+        if not lines:
+            return None
+        file.seek(0)
+        file.truncate()
+        file.write("".join(f"{line}\n" for line in lines[:-1]))
+        return lines[-1]
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def reap(server):
+    """Process 1 has the orphans; the server's own end is the server's to see."""
+    while True:
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if found is None or (server and found.si_pid == server.process.pid):
+            return
+        os.waitpid(found.si_pid, os.WNOHANG)
+
+
+def limit_open_files():
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES, most), most))
+
+
+class Worker:
+    def __init__(self, suite, place, keep, binary, number):
+        self.suite, self.place = suite, place
+        self.work = keep / f"{place}-{number}"
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.limit = float(os.environ.get("POSIX_SUITES_LIMIT", "600"))
+        checkout = pathlib.Path(os.environ[suite.variable])
+        world.furnish(checkout, binary, self.work)
+        self.server = world.Server(free_port()) if place == "margay" else None
+
+    def begin(self):
+        if self.server:
+            self.server.start()
+            if self.suite.mounts:
+                world.run("mount", "-t", "fuse.margay", "margay:test", suites.TEST)
+        else:
+            world.run("mount", "--bind", world.ROOT / "disk", suites.TEST)
+        self.suite.prepare(world)
+
+    def again(self):
+        """A new life after a server that ended or hangs."""
+        self.server.kill()
+        world.clear(False)
+        self.begin()
+
+    def run(self, case):
+        command, directory, extra = self.suite.command(case)
+        said = suites.WORK / "output"
+        begun = time.monotonic()
+        with open(said, "wb") as output:
+            process = subprocess.Popen(
+                command, cwd=directory, env=os.environ | extra, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+                preexec_fn=limit_open_files,
+            )
+            try:
+                outcome = process.wait(self.limit)
+            except subprocess.TimeoutExpired:
+                outcome = None
+        output = said.read_text(encoding="utf-8", errors="replace")
+        if outcome is None:
+            output += f"\n--- over {self.limit} s; what waits without end:\n{world.stacks()}"
+            judged = ("timeout", f"over {self.limit:.0f} s")
+        else:
+            judged = self.suite.judge(case, outcome, output)
+        seconds = time.monotonic() - begun
+        calm = world.clear(self.suite.mounts)
+        reap(self.server)
+        if self.server:
+            judged = self.look_after(judged, calm)
+        if judged[0] in ("failed", "timeout"):
+            self.keep_logs(case, output)
+        return *judged, seconds
+
+    def look_after(self, judged, calm):
+        """The server must have lived through the case, and must let go of it."""
+        if not self.server.alive():
+            judged = ("failed", f"the server ended: {world.tail(suites.WORK / 'server.log', 300)} | {judged[1]}")
+            self.again()
+        elif not calm:
+            judged = ("timeout", f"a process of the case cannot be ended | {judged[1]}")
+            self.again()
+        return judged
+
+    def keep_logs(self, case, output):
+        place = suites.WORK / "failed" / case.replace("/", "-")
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "output").write_text(output)
+        for log in self.suite.logs(case):
+            (place / log.name).write_bytes(log.read_bytes()[:1_000_000])
+
+    def end(self):
+        """(OUTCOME, WHY) of a stop and a check of all that is left."""
+        world.clear(False)
+        if not self.server:
+            return "passed", ""
+        if not self.server.stop():
+            return "failed", "the server does not stop"
+        done = subprocess.run([world.ROOT / "margay", "fsck", "--data", world.ROOT / "disk/data"], capture_output=True, text=True)
+        (suites.WORK / "fsck.log").write_text(done.stdout + done.stderr)
+        log = (suites.WORK / "server.log").read_text(errors="replace")
+        if "panicked" in log:
+            return "failed", log[log.index("panicked") :]
+        return ("passed", "") if done.returncode == 0 else ("failed", f"fsck: {(done.stdout + done.stderr)}")
+
+
+def main(name, place, keep, binary, number):
+    suite, keep = suites.SUITES[name], pathlib.Path(keep)
+    build = os.environ["POSIX_SUITES_BUILD"]
+    # Open before the directory is covered.
+    record = results.Results(suites.WORK / "outcomes.tsv", build)
+    queue = keep / f"queue-{place}"
+    shared = {"queue": os.open(queue, os.O_RDONLY), "results": os.open(keep, os.O_RDONLY | os.O_DIRECTORY)}
+    queue, record.path = (pathlib.Path(f"/proc/self/fd/{shared['queue']}"), pathlib.Path(f"/proc/self/fd/{shared['results']}/{place}.tsv"))
+    worker = Worker(suite, place, keep, pathlib.Path(binary), number)
+    worker.begin()
+    while case := next_case(queue):
+        outcome, why, seconds = worker.run(case)
+        record.add(case, outcome, why, seconds)
+        print(f"{name} {place} {case}: {outcome} in {seconds:.0f} s {why[:100] if outcome != 'passed' else ''}", flush=True)
+    outcome, why = worker.end()
+    print(f"{name} {place}: stop and fsck: {outcome} {why}", flush=True)
+    return 0 if outcome == "passed" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,194 @@
+"""Where a worker's cases run: name spaces of its own, in which the machine's users, helpers of mount(8) and /tmp are covered by its own.
+
+/mnt/suite is the checkout, /mnt/work what is kept, /mnt/test and /mnt/scratch are mount points, /mnt/margay is the program and
+/mnt/disk an ext4 of its own, with the data directory or the cases themselves. What is mounted here is seen by nobody else and goes
+with the name space.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+ROOT = pathlib.Path("/mnt")
+# Users that xfstests wants.
+USERS = ("fsgqa", "fsgqa2", "123456-fsgqa")
+# What the cases may fill.
+DISK_BYTES = 12 << 30
+# mount(8) tells its helpers neither `suid` nor `dev`, and takes a source as /proc/mounts shows it.
+HELPER = """#!/bin/sh
+source=${1#margay:} place=$2
+shift 2
+case $* in *nosuid*) set -- "$@" -o dev ;; *nodev*) set -- "$@" -o suid ;; *) set -- "$@" -o suid,dev ;; esac
+exec /sbin/mount.margay "$source" "$place" "$@" -o data=/mnt/disk/data,allow_other
+"""
+
+
+def run(*command):
+    subprocess.run([str(word) for word in command], check=True, stdin=subprocess.DEVNULL)
+
+
+def furnish(checkout, binary, work):
+    """Covers what the cases change; `work` stays on the disk."""
+    world = work / "world"
+    world.mkdir(parents=True, exist_ok=True)
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "margay-suites", world)
+    for name in ("suite", "work", "test", "scratch", "disk", "over"):
+        (world / name).mkdir()
+    (work / "tmp").mkdir(exist_ok=True)
+    (work / "tmp").chmod(0o1777)
+    run("mount", "--bind", checkout, world / "suite")
+    run("mount", "--bind", work, world / "work")
+    (world / "margay").touch()
+    run("mount", "--bind", binary, world / "margay")
+    run("mount", "--move", world, ROOT)
+    image = ROOT / "work/disk.img"
+    if not image.exists():
+        with open(image, "wb") as file:
+            file.truncate(DISK_BYTES)
+        run("mkfs.ext4", "-q", image)
+    run("mount", "-o", "loop,discard", image, ROOT / "disk")
+    for place in (pathlib.Path("/sbin").resolve(), pathlib.Path("/etc")):
+        upper, below = ROOT / "over" / place.name, ROOT / "over" / f"{place.name}-work"
+        upper.mkdir()
+        below.mkdir()
+        run("mount", "-t", "overlay", "overlay", "-o", f"lowerdir={place},upperdir={upper},workdir={below}", place)
+    run("mount", "--bind", ROOT / "work/tmp", "/tmp")
+    # A case takes processors away from the whole machine.
+    processors = "/sys/devices/system/cpu"
+    run("mount", "--bind", processors, processors)
+    run("mount", "-o", "remount,bind,ro", processors)
+    helper = pathlib.Path("/sbin/mount.fuse.margay")
+    helper.write_text(HELPER)
+    helper.chmod(0o755)
+    os.symlink(ROOT / "margay", "/sbin/mount.margay")
+    for number, user in enumerate(USERS, 61001):
+        for file, line in (("passwd", f"{user}:x:{number}:{number}::/tmp:/bin/bash"), ("group", f"{user}:x:{number}:"), ("shadow", f"{user}:!:19000::::::")):
+            path = pathlib.Path("/etc") / file
+            text = path.read_text()
+            if not re.search(rf"^{user}:", text, re.M):
+                path.write_text(f"{text.rstrip()}\n{line}\n")
+
+
+class Server:
+    """The program, serving /mnt/disk/data."""
+
+    def __init__(self, port):
+        self.port, self.process = port, None
+
+    def start(self):
+        keys = {"MARGAY_ACCESS_KEY": "POSIXSUITESPOSIXSUIT", "MARGAY_SECRET_KEY": "posix-suites-secret-posix-suites"}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MARGAY_")} | keys
+        command = [ROOT / "margay", "serve", "--data", ROOT / "disk/data", "--address", f"127.0.0.1:{self.port}", "--admin-address", "off"]
+        with open(ROOT / "work/server.log", "ab") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        for _ in range(1200):
+            if subprocess.run([ROOT / "margay", "status", "--data", ROOT / "disk/data"], capture_output=True).returncode == 0:
+                return
+            if not self.alive():
+                break
+            time.sleep(0.1)
+        raise SystemExit("the server did not start: " + tail(ROOT / "work/server.log"))
+
+    def alive(self):
+        try:
+            return os.waitpid(self.process.pid, os.WNOHANG) == (0, 0)
+        except ChildProcessError:
+            return False
+
+    def stop(self):
+        """True when it ended by itself."""
+        self.process.terminate()
+        for _ in range(1200):
+            if not self.alive():
+                return True
+            time.sleep(0.1)
+        self.kill()
+        return False
+
+    def kill(self):
+        """Ends it whatever it does, and with it every process that waits for its mounts."""
+        self.process.kill()
+        for device in fuse_devices():
+            abort = pathlib.Path(f"/sys/fs/fuse/connections/{device}/abort")
+            if abort.exists():
+                abort.write_text("1")
+        for _ in range(300):
+            if not self.alive():
+                break
+            time.sleep(0.1)
+
+
+def tail(path, count=2000):
+    return path.read_bytes()[-count:].decode(errors="replace")
+
+
+def mounts():
+    """(MOUNT POINT, MINOR DEVICE NUMBER, KIND) below /mnt/test and /mnt/scratch, the deepest last."""
+    found = []
+    for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+        words = line.split()
+        if words[4].startswith((f"{ROOT}/test", f"{ROOT}/scratch")):
+            found.append((words[4].encode().decode("unicode_escape"), words[2].split(":")[1], words[words.index("-") + 1]))
+    return found
+
+
+def fuse_devices():
+    return {device for _, device, kind in mounts() if kind.startswith("fuse")}
+
+
+def own(pid):
+    """Whether this is the program itself or something that it started."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe").startswith(str(ROOT / "margay"))
+    except OSError:
+        return False
+
+
+def processes():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid() and not own(name)]
+
+
+def stacks():
+    """Where each process that waits without end waits; of a hang this is what one wants to know."""
+    told = []
+    for pid in os.listdir("/proc"):
+        for task in pathlib.Path(f"/proc/{pid}/task").glob("*") if pid.isdigit() else ():
+            try:
+                state = re.search(r"^State:\s+(\S)", (task / "status").read_text(), re.M)[1]
+                if state == "D":
+                    told.append(f"{task} {(task / 'comm').read_text().strip()}:\n{(task / 'stack').read_text()}")
+            except OSError:
+                pass
+    return "\n".join(told)
+
+
+def clear(keep_mount):
+    """Ends what a case left behind and takes its mounts away. False when a process does not end."""
+    for _ in range(100):
+        left = []
+        for pid in processes():
+            try:
+                state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+                if state != "Z":
+                    left.append(pid)
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        if not left:
+            break
+        time.sleep(0.1)
+    for place, _, _ in reversed(mounts()):
+        if not (keep_mount and place == str(ROOT / "test")):
+            subprocess.run(["umount", "-l", place], capture_output=True)
+    loops = subprocess.run(["losetup", "-l", "-n", "-O", "NAME,BACK-FILE"], capture_output=True, text=True).stdout
+    for line in loops.splitlines():
+        name, _, file = line.strip().partition(" ")
+        if file.strip().startswith(f"{ROOT}/") and "work/disk.img" not in file:
+            subprocess.run(["losetup", "-d", name], capture_output=True)
+    for path in (ROOT / "work/tmp").iterdir():
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+    return not left
