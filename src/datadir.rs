@@ -80,7 +80,7 @@ impl DataDir {
     /// Makes the directory when it is absent or empty, and locks it.
     pub fn open_or_create(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
         let fail = |error| DataDirError::Io { path: path.to_owned(), error };
-        env.disk.create_dir_all(path).map_err(fail)?;
+        env.disk.create_private_dir(path).map_err(fail)?;
         check_owner(env, path)?;
         let dir = lock(env, path)?;
         if !env.disk.exists(&path.join("format")).map_err(fail)? {
@@ -208,6 +208,19 @@ mod tests {
         drop(start(&path).unwrap());
         drop(DataDir::open(&Env::real(), &path).unwrap());
         assert_eq!(std::fs::read_to_string(path.join("format")).unwrap(), "margay data directory, format 1\n");
+    }
+
+    #[test]
+    fn a_new_directory_is_for_its_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/data");
+        drop(start(&path).unwrap());
+        let rights = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(rights(&path), 0o700);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o750)).unwrap();
+        drop(start(&path).unwrap());
+        assert_eq!(rights(&path), 0o750, "its rights are the owner's choice");
     }
 
     #[test]

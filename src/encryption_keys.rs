@@ -2,7 +2,7 @@
 //!
 //! Layout:     docs/format/directory.md. One key a line, with a name before it or without; the first of each name
 //!             encrypts what is new, all decrypt.
-//! Invariants: F1 an existing file is never overwritten: without its keys what they encrypted is lost.
+//! Invariants: F1 the keys of an existing file are never changed: without them what they encrypted is lost.
 //! Not here:   what is encrypted with them (margay-volume).
 
 use std::fmt::{Display, Write as _};
@@ -12,7 +12,7 @@ use margay_env::Env;
 use margay_volume::{KEY_NAME_BYTES_MAX, MASTER_KEY_BYTES, MasterKeys};
 
 use crate::exit::Failure;
-use crate::files;
+use crate::{checksum_line, files};
 
 /// The file's name in the data directory.
 pub(crate) const FILE: &str = "encryption-keys";
@@ -26,8 +26,17 @@ pub fn load(env: &Env, data: &Path) -> Result<MasterKeys, Failure> {
         Failure::failed(format!("the encryption keys in {} cannot be read: {error}; {remedy}", path.display()))
     };
     match files::read(env, &path, FILE_BYTES_MAX) {
-        Ok(bytes) => parse(&String::from_utf8_lossy(&bytes))
-            .ok_or_else(|| complain(&"a line is not [NAME] and 64 hexadecimal digits", "put the right file back")),
+        Ok(bytes) => {
+            let checked = checksum_line::check(&bytes)
+                .map_err(|error| complain(&error, "without its keys what they encrypted cannot be read"))?;
+            let keys = parse(&String::from_utf8_lossy(checked.text)).ok_or_else(|| {
+                complain(&"a line is not [NAME] and 64 hexadecimal digits", "put the right file back")
+            })?;
+            if !checked.has_checksum {
+                checksum_line::add(env, &path, checked.text);
+            }
+            Ok(keys)
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let mut key = [0; MASTER_KEY_BYTES];
             env.random.fill(&mut key);
@@ -38,7 +47,8 @@ pub fn load(env: &Env, data: &Path) -> Result<MasterKeys, Failure> {
             );
             key.iter().for_each(|byte| write!(text, "{byte:02x}").expect("a text takes everything"));
             text.push('\n');
-            files::write_new(env, &path, text.as_bytes()).map_err(|error| complain(&error, files::remedy(&error)))?;
+            checksum_line::write(env, &path, text.into_bytes())
+                .map_err(|error| complain(&error, files::remedy(&error)))?;
             Ok(MasterKeys::new(&[key]))
         }
         Err(error) => Err(complain(&error, files::remedy(&error))),
@@ -86,8 +96,19 @@ mod tests {
         let made = std::fs::read_to_string(&path).unwrap();
         load(&env, folder.path()).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), made);
-        assert_eq!(made.lines().last().unwrap().len(), 64);
-        for wrong in ["", "# nothing\n", "12ab\n", &format!("{made}xyz\n"), &"é".repeat(32)] {
+        assert_eq!(made.lines().rev().nth(1).unwrap().len(), 64);
+        let key_at = made.len() - made.lines().last().unwrap().len() - 3;
+        let mut other = made.clone().into_bytes();
+        other[key_at] ^= 1;
+        std::fs::write(&path, &other).unwrap();
+        assert!(load(&env, folder.path()).unwrap_err().message.contains("damaged or was changed"));
+        assert_eq!(std::fs::read(&path).unwrap(), other);
+        // As an earlier version made it, and as it is after a change by hand.
+        let bare = &made[..made.rfind("# checksum").unwrap()];
+        std::fs::write(&path, bare).unwrap();
+        load(&env, folder.path()).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), made);
+        for wrong in ["", "# nothing\n", "12ab\n", &format!("{bare}xyz\n"), &"é".repeat(32)] {
             std::fs::write(&path, wrong).unwrap();
             assert!(load(&env, folder.path()).unwrap_err().message.contains("put the right file back"), "{wrong}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), wrong);

@@ -2,7 +2,7 @@
 //!
 //! Why:        a server that starts without configuration still has no password that anybody knows.
 //! Layout:     the form of an AWS credentials file, so that tools can be pointed at it.
-//! Invariants: K1 keys are printed only on a terminal.  K2 an existing file is never overwritten.
+//! Invariants: K1 keys are printed only on a terminal.  K2 the keys of an existing file are never changed.
 //!             K3 `Debug` does not show the secret.
 //! Not here:   checking signatures (the S3 door).
 
@@ -13,7 +13,7 @@ use margay_env::Env;
 use margay_s3::auth::{Credential, Secret};
 
 use crate::exit::Failure;
-use crate::files;
+use crate::{checksum_line, files};
 
 /// An access key id and its secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub fn load(env: &Env, data: &Path, variable: impl Fn(&str) -> Option<String>) -
 pub fn read(env: &Env, data: &Path) -> Option<RootKeys> {
     let path = data.join("keys");
     let bytes = files::read(env, &path, FILE_BYTES_MAX).ok()?;
-    let (access_key, secret_key) = parse(&String::from_utf8_lossy(&bytes))?;
+    let (access_key, secret_key) = parse(&String::from_utf8_lossy(checksum_line::check(&bytes).ok()?.text))?;
     Some(RootKeys { access_key, secret_key, file: Some(path) })
 }
 
@@ -82,10 +82,15 @@ fn from_file(env: &Env, path: &Path) -> Result<RootKeys, Failure> {
     };
     match files::read(env, path, FILE_BYTES_MAX) {
         Ok(bytes) => {
-            let text = String::from_utf8_lossy(&bytes);
+            let lost = "with none, remove the file to get new keys";
+            let checked = checksum_line::check(&bytes).map_err(|error| complain(&error, lost))?;
+            let text = String::from_utf8_lossy(checked.text);
             let wrong = "it must hold the lines aws_access_key_id = ... and aws_secret_access_key = ...; correct it, or remove it to get new keys";
             let (access_key, secret_key) = parse(&text).ok_or_else(|| complain(&"wrong content", wrong))?;
             check(&access_key, &secret_key).map_err(|error| complain(&error, wrong))?;
+            if !checked.has_checksum {
+                checksum_line::add(env, path, checked.text);
+            }
             Ok(RootKeys { access_key, secret_key, file: Some(path.to_owned()) })
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -96,7 +101,8 @@ fn from_file(env: &Env, path: &Path) -> Result<RootKeys, Failure> {
                  # AWS tools read it with AWS_SHARED_CREDENTIALS_FILE set to its name.\n\
                  [default]\naws_access_key_id = {access_key}\naws_secret_access_key = {secret_key}\n"
             );
-            files::write_new(env, path, text.as_bytes()).map_err(|error| complain(&error, files::remedy(&error)))?;
+            checksum_line::write(env, path, text.into_bytes())
+                .map_err(|error| complain(&error, files::remedy(&error)))?;
             Ok(RootKeys { access_key, secret_key, file: Some(path.to_owned()) })
         }
         Err(error) => Err(complain(&error, files::remedy(&error))),
@@ -157,6 +163,23 @@ mod tests {
         assert_eq!((first.access_key.len(), first.secret_key.len()), (20, 40));
         assert_eq!(load(&env, folder.path(), |_| None).unwrap(), first);
         assert!(!format!("{first:?}").contains(&first.secret_key));
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused_and_one_without_checksum_gets_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (env, path) = (Env::real(), folder.path().join("keys"));
+        std::fs::write(&path, "aws_access_key_id = OLDKEY\naws_secret_access_key = long enough\n").unwrap();
+        let old = load(&env, folder.path(), |_| None).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        assert!(checksum_line::check(&bytes).unwrap().has_checksum);
+        assert_eq!(load(&env, folder.path(), |_| None).unwrap(), old);
+        bytes[50] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let error = load(&env, folder.path(), |_| None).unwrap_err();
+        assert!(error.message.contains("damaged or was changed"), "{}", error.message);
+        assert_eq!(std::fs::read(&path).unwrap(), bytes, "it is not made anew");
+        assert_eq!(read(&env, folder.path()), None);
     }
 
     #[test]

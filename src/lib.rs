@@ -8,6 +8,7 @@ pub mod admin;
 pub mod answer;
 pub mod backup;
 pub mod buckets;
+pub mod checksum_line;
 pub mod cli;
 pub mod control;
 pub mod datadir;

@@ -76,10 +76,12 @@ impl Work {
 fn scrub(storage: &Storage, rate_max: Option<u64>) -> Result<Value, margay_volume::Error> {
     let clock = &storage.env.clock;
     let began = clock.monotonic();
-    let running = storage.scrubbed.begin(storage.volume.live_bytes()?.values().sum());
+    let data: u64 = storage.volume.live_bytes()?.values().sum();
+    let running = storage.scrubbed.begin(data + storage.engine.statistics().tree_file_bytes);
     let pace = |report: &ScrubReport| {
-        running.at(report.bytes);
-        if let Some(due) = rate_max.and_then(|rate| report.bytes.checked_mul(1000)?.checked_div(rate)) {
+        let read = report.bytes + report.row_bytes;
+        running.at(read);
+        if let Some(due) = rate_max.and_then(|rate| read.checked_mul(1000)?.checked_div(rate)) {
             let ahead = Duration::from_millis(due).saturating_sub(clock.monotonic().saturating_sub(began));
             clock.sleep(ahead);
         }
@@ -94,6 +96,7 @@ fn scrub(storage: &Storage, rate_max: Option<u64>) -> Result<Value, margay_volum
     Ok(json!({
         "rows": report.rows,
         "bytes": report.bytes,
+        "row_bytes": report.row_bytes,
         "damaged": report.damaged,
         "complete": !storage.stopping(),
         "shown": shown,

@@ -170,6 +170,12 @@ impl Storage {
         out.value("margay_overlay_bytes", Kind::Gauge, "Memory of those rows.", statistics.overlay_bytes);
         out.value("margay_overlay_sealed_rows", Kind::Gauge, "Rows waiting to be folded.", statistics.sealed_rows);
         out.value("margay_tree_file_bytes", Kind::Gauge, "Bytes of the tree file.", statistics.tree_file_bytes);
+        out.value(
+            "margay_tree_damaged_pages",
+            Kind::Gauge,
+            "Pages of the tree found damaged since the start.",
+            statistics.damaged_pages,
+        );
     }
 
     /// For `margay status`.
@@ -190,6 +196,11 @@ impl Storage {
             "checkpoints": statistics.checkpoints,
             "rows_in_memory": statistics.overlay_rows + statistics.sealed_rows,
             "tree_bytes": statistics.tree_file_bytes,
+            "tree_damaged_pages": statistics.damaged_pages,
+            "tree_checksums": match statistics.tree_checksums {
+                true => "every page",
+                false => "not every page yet: margay scrub adds them",
+            },
         })
     }
 }

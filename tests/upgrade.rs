@@ -107,6 +107,29 @@ fn every_format_opens_with_all_it_held() {
     }
 }
 
+/// What `margay status` says of the checksums of the tree.
+fn tree_checksums(data: &Path) -> String {
+    let output = margay(data).args(["status", "--data", data.to_str().unwrap()]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().find(|line| line.contains("tree_checksums")).unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
+#[test]
+fn a_directory_without_checksums_of_its_tree_says_so_until_a_scrub() {
+    let folder = unpack(fixtures().last().unwrap());
+    let data = folder.path().join("data");
+    assert!(!data.join("tree/rows.sums").exists());
+    let server = Server::start(&data).unwrap();
+    assert!(tree_checksums(&data).contains("not every page yet"));
+    let scrub = margay(&data).args(["scrub", "--data", data.to_str().unwrap()]).output().unwrap();
+    assert!(scrub.status.success(), "{}", String::from_utf8_lossy(&scrub.stdout));
+    assert!(tree_checksums(&data).contains("every page") && !tree_checksums(&data).contains("not"));
+    drop(server);
+    let server = Server::start(&data).unwrap();
+    assert!(!tree_checksums(&data).contains("not"));
+    drop(server);
+}
+
 #[test]
 fn a_format_from_the_future_is_refused_by_one_line() {
     let folder = unpack(&fixtures()[0]);

@@ -12,7 +12,7 @@ use margay_env::Env;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
 use crate::exit::Failure;
-use crate::files;
+use crate::{checksum_line, files};
 
 /// Name of the key file in the data directory.
 pub(crate) const FILE: &str = "identity-key";
@@ -43,14 +43,19 @@ impl SealKey {
         match files::read(env, &path, FILE_BYTES_MAX) {
             Ok(bytes) => {
                 let remedy = "put the right one back; without it the secrets of users are lost, the root keys work";
-                let key = decode(&bytes).ok_or_else(|| fail(&"it does not hold 64 hexadecimal digits", remedy))?;
+                let checked = checksum_line::check(&bytes).map_err(|error| fail(&error, remedy))?;
+                let key =
+                    decode(checked.text).ok_or_else(|| fail(&"it does not hold 64 hexadecimal digits", remedy))?;
+                if !checked.has_checksum {
+                    checksum_line::add(env, &path, checked.text);
+                }
                 Ok(SealKey::new(&key))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let mut key = [0; KEY_BYTES];
                 env.random.fill(&mut key);
                 let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-                files::write_new(env, &path, format!("{digits}\n").as_bytes())
+                checksum_line::write(env, &path, digits.into_bytes())
                     .map_err(|error| fail(&error, files::remedy(&error)))?;
                 Ok(SealKey::new(&key))
             }
@@ -148,5 +153,22 @@ mod tests {
         files::write_new(&Env::real(), &folder.path().join(FILE), b"nonsense").unwrap();
         let error = SealKey::load(&Env::real(), folder.path()).unwrap_err();
         assert!(error.message.contains("64 hexadecimal digits"), "{}", error.message);
+    }
+
+    #[test]
+    fn a_damaged_key_is_refused_and_one_without_checksum_gets_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (env, path) = (Env::real(), folder.path().join(FILE));
+        files::write_new(&env, &path, "07".repeat(KEY_BYTES).as_bytes()).unwrap();
+        let old = SealKey::load(&env, folder.path()).unwrap();
+        let sealed = old.seal_secret(&env, "AKIA1", "secret");
+        let mut bytes = files::read(&env, &path, FILE_BYTES_MAX).unwrap();
+        assert!(checksum_line::check(&bytes).unwrap().has_checksum);
+        assert!(SealKey::load(&env, folder.path()).unwrap().open_secret("AKIA1", &sealed).is_some());
+        bytes[5] ^= 1;
+        files::write_new(&env, &path, &bytes).unwrap();
+        let error = SealKey::load(&env, folder.path()).unwrap_err();
+        assert!(error.message.contains("damaged or was changed"), "{}", error.message);
+        assert_eq!(files::read(&env, &path, FILE_BYTES_MAX).unwrap(), bytes, "it is not made anew");
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use margay_env::Env;
 use serde_json::{Value, json};
 
-use crate::files;
+use crate::{checksum_line, files};
 
 /// Its name in the data directory.
 const NAME: &str = "lifecycle.json";
@@ -42,7 +42,7 @@ impl ProgressFile {
     /// `None`: nothing is known, so the round begins at its beginning.
     pub(super) fn read(&self) -> Option<Progress> {
         let bytes = files::read(&self.env, &self.path, BYTES_MAX).ok()?;
-        let value: Value = serde_json::from_slice(&bytes).ok()?;
+        let value: Value = serde_json::from_slice(checksum_line::check(&bytes).ok()?.text).ok()?;
         Some(Progress {
             day: value["day"].as_i64()?,
             complete: value["complete"].as_bool()?,
@@ -54,7 +54,8 @@ impl ProgressFile {
     pub(super) fn write(&self, progress: &Progress) {
         let Progress { day, complete, bucket, key } = progress;
         let value = json!({ "day": day, "complete": complete, "bucket": bucket, "key": key });
-        if let Err(error) = files::replace_content(&self.env, &self.path, value.to_string().as_bytes()) {
+        let bytes = checksum_line::with(value.to_string().into_bytes());
+        if let Err(error) = files::replace_content(&self.env, &self.path, &bytes) {
             tracing::warn!(%error, path = %self.path.display(), "how far expiry is cannot be noted");
         }
     }

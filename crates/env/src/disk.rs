@@ -47,6 +47,10 @@ pub trait Disk: Send + Sync + Debug {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
     /// Makes a directory and its missing parents, with durable names; fine when it exists.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// As `create_dir_all`; the directory itself, when it is made, is for its owner alone.
+    fn create_private_dir(&self, path: &Path) -> io::Result<()> {
+        self.create_dir_all(path)
+    }
     fn exists(&self, path: &Path) -> io::Result<bool>;
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Replaces `to` when it exists.

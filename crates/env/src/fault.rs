@@ -130,6 +130,10 @@ impl Disk for WatchedDisk {
         self.note.noted(path, self.disk.create_dir_all(path))
     }
 
+    fn create_private_dir(&self, path: &Path) -> io::Result<()> {
+        self.note.noted(path, self.disk.create_private_dir(path))
+    }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.disk.exists(path)
     }

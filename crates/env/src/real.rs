@@ -9,7 +9,7 @@
 use std::fs;
 use std::io;
 use std::num::NonZeroU64;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -64,6 +64,17 @@ impl Disk for RealDisk {
             self.sync_dir(parent.unwrap_or(Path::new(".")))?;
         }
         Ok(())
+    }
+
+    fn create_private_dir(&self, path: &Path) -> io::Result<()> {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        self.create_dir_all(parent)?;
+        match fs::DirBuilder::new().mode(0o700).create(path) {
+            Ok(()) => self.sync_dir(parent),
+            // Whoever made it has chosen its rights.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.create_dir_all(path),
+            Err(error) => Err(error),
+        }
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {

@@ -190,6 +190,22 @@ pub struct Change {
     pub keys: Vec<Vec<u8>>,
 }
 
+/// What a check of the engine's own storage found so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Pages of rows read from the disk, and their bytes.
+    pub pages: u64,
+    pub bytes: u64,
+    /// Where the page lies that was read last: offset and length in its file.
+    pub last: (u64, u64),
+    /// Places that cannot be read as they were written.
+    pub damaged: u64,
+    /// The first of them, with the keys between which they lie.
+    pub shown: Vec<String>,
+    /// Each page has a checksum that is compared when the page is read.
+    pub complete: bool,
+}
+
 pub type DurableFuture<'a> = Pin<Box<dyn Future<Output = Result<(), EngineError>> + Send + 'a>>;
 
 /// An engine. Calls may block on its storage; see each engine for how long.
@@ -232,6 +248,16 @@ pub trait Engine: Send + Sync + Debug {
     /// All rows as they were at one moment, which is not before the call, with every commit up to it durable. For long
     /// reads; it takes no commits. May checkpoint first.
     fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError>;
+
+    /// Reads all stored rows from the disk and compares their checksums; `pace` is told after each page, and may wait
+    /// or end the check. Runs beside everything else. An engine that keeps no files has nothing to check.
+    fn check_storage(
+        &self,
+        _shown_max: usize,
+        _pace: &mut dyn FnMut(&Checked) -> ControlFlow<()>,
+    ) -> Result<Checked, EngineError> {
+        Ok(Checked { complete: true, ..Checked::default() })
+    }
 
     /// Folds what is in the log into the long-term store, so that log files can be let go.
     fn checkpoint(&self) -> Result<(), EngineError>;

@@ -220,6 +220,7 @@ impl Embedded {
             }
         };
         self.tree.fold(overlay, Folded { seq: last, first_log: next_log.0 }, &progress)?;
+        self.log.folded.store(last.0, Ordering::Release);
         let tree = Arc::new(self.tree.snapshot()?);
         let folded = {
             // Under the active overlay's lock, as sealing is: the two must not overwrite each other's layers.

@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering;
 
 use super::layers::{Lower, Stored};
 use super::limits::LOG_FILE_BYTES_MIN;
-use super::log::{FILE_HEADER_BYTES, Serial};
+use super::log::Serial;
+use super::log_header::FILE_HEADER_BYTES;
 use super::overlay::{Found, Overlay};
 use super::{Embedded, record};
 use crate::{

@@ -13,14 +13,14 @@ use margay_env::{Disk, Env, File, OpenMode, Timestamp};
 use margay_segment::SegmentId;
 
 use super::layers::Lower;
-use super::log::{FILE_HEADER_BYTES, encode_file_header};
+use super::log_header::{FILE_HEADER_BYTES, LogId, decode_file_header, encode_file_header, seal_file_header};
 use super::overlay::{Found, Overlay};
 use super::record::{self, ALIGN_BYTES, HEADER_BYTES};
 use super::replay::Replay;
 use super::tree::{Folded, Tree};
 use crate::{Seq, Write};
 
-const SEGMENT: u64 = 7;
+const SEGMENT: LogId = LogId { segment: 7, nonce: 0 };
 /// Where the record is said to stand.
 const OFFSET: u64 = 64;
 /// Rows of the tree below the log: one for each of these keys, 8 bytes long.
@@ -33,12 +33,12 @@ fn number(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Makes the checksums of the record right that begins `bytes`; nothing when it is not whole.
-fn seal(bytes: &mut [u8], segment: u64, offset: u64) -> Option<()> {
+fn seal(bytes: &mut [u8], log: LogId, offset: u64) -> Option<()> {
     let body_end = HEADER_BYTES.checked_add(number(bytes, 4)?)?;
     let payload = bytes.get(body_end..body_end.checked_add(number(bytes, 8)?)?)?;
     let payload_crc = crc32c::crc32c(payload);
     bytes.get_mut(12..16)?.copy_from_slice(&payload_crc.to_le_bytes());
-    let crc = crc32c::crc32c_append(record::seed(segment, offset), bytes.get(4..body_end)?);
+    let crc = crc32c::crc32c_append(record::seed(log, offset), bytes.get(4..body_end)?);
     bytes.get_mut(..4)?.copy_from_slice(&crc.to_le_bytes());
     Some(())
 }
@@ -54,23 +54,34 @@ pub fn log_record(bytes: &[u8]) {
     let payload = (record.payload_offset - OFFSET) as usize;
     let payload = &sealed[payload..payload + record.payload_len as usize];
     let mut again = Vec::new();
+    if record.is_end {
+        return;
+    }
     record::encode(&mut again, SEGMENT, OFFSET, record.seq, &record.writes, payload);
+    record::claim(&mut again, SEGMENT, OFFSET, record.durable);
     assert_eq!(record::decode(&again, SEGMENT, OFFSET).as_ref(), Some(&record));
     assert_eq!(record::decode(&again, SEGMENT, OFFSET + 8), None, "a record of another place does not decode");
 }
 
+/// What a log file is called in its records and where they begin, if its header is right.
+fn begin_of(file: &[u8], id: u64) -> Option<(LogId, usize)> {
+    let mut header = [0; FILE_HEADER_BYTES as usize];
+    let len = header.len().min(file.len());
+    header[..len].copy_from_slice(&file[..len]);
+    let header = decode_file_header(&header, id).ok()??;
+    Some((header.log, header.len as usize))
+}
+
 /// Makes the checksums of a log file right: its header's, and those of its records as far as they follow each other.
 fn seal_file(file: &mut [u8], id: u64) {
-    if let Some(header) = file.get_mut(..FILE_HEADER_BYTES as usize) {
-        header[16..24].copy_from_slice(&id.to_le_bytes());
-        header[12..16].fill(0);
-        let crc = crc32c::crc32c(header);
-        header[12..16].copy_from_slice(&crc.to_le_bytes());
+    if let Some(header) = file.get_mut(16..24) {
+        header.copy_from_slice(&id.to_le_bytes());
     }
-    let mut at = FILE_HEADER_BYTES as usize;
+    seal_file_header(file);
+    let Some((log, mut at)) = begin_of(file, id) else { return };
     while let Some(rest) = file.get_mut(at..)
         && let Some(len) = record::needed(rest)
-        && seal(rest, id, at as u64).is_some()
+        && seal(rest, log, at as u64).is_some()
     {
         at += len;
     }
@@ -142,10 +153,10 @@ pub fn log_replay(bytes: &[u8]) {
 
 /// Applies the records of a file in the plainest way: those after `before`, up to `last`.
 fn apply(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, file: &[u8], id: u64, before: Seq, last: Seq) {
-    let mut at = FILE_HEADER_BYTES as usize;
+    let Some((log, mut at)) = begin_of(file, id) else { return };
     let mut seen = before;
     while seen < last {
-        let record = record::decode(file.get(at..).unwrap_or_default(), id, at as u64);
+        let record = record::decode(file.get(at..).unwrap_or_default(), log, at as u64);
         let record = record.expect("replay has read this record too");
         at += record.len;
         if record.seq <= before {
@@ -191,11 +202,12 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     for (id, batches) in sample().chunks(2).enumerate() {
         let (id, mut seq) = (id as u64 + 1, FOLDED.seq.0 + 2 * id as u64);
         let begin = log.len();
-        log.extend_from_slice(&encode_file_header(id, Seq(seq + 1)));
+        let name = LogId { segment: id, nonce: id };
+        log.extend_from_slice(&encode_file_header(name, Seq(seq + 1), FOLDED.seq));
         for writes in batches {
             seq += 1;
             let at = (log.len() - begin) as u64;
-            record::encode(&mut log, id, at, Seq(seq), writes, if seq == 6 { b"bytes" } else { b"" });
+            record::encode(&mut log, name, at, Seq(seq), writes, if seq == 6 { b"bytes" } else { b"" });
         }
         if id == 1 {
             log.splice(..0, (log.len() as u16).to_le_bytes());
@@ -213,8 +225,9 @@ mod tests {
     fn a_record_that_writes_a_key_twice_is_refused() {
         let key = || b"c".to_vec();
         let writes = [Write::Add { key: key(), delta: 1 }, Write::Max { key: key(), at_least: 9 }];
-        let mut log = encode_file_header(1, Seq(5)).to_vec();
-        record::encode(&mut log, 1, FILE_HEADER_BYTES, Seq(5), &writes, b"");
+        let name = LogId { segment: 1, nonce: 1 };
+        let mut log = encode_file_header(name, Seq(5), FOLDED.seq).to_vec();
+        record::encode(&mut log, name, FILE_HEADER_BYTES, Seq(5), &writes, b"");
         let mut replay =
             Replay { overlay: Overlay::default(), last: FOLDED.seq, ended: Vec::new(), unused: Vec::new() };
         let file = file_of(&SimDisk::new(1), &log, 1);

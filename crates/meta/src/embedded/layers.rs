@@ -13,7 +13,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use super::overlay::{Found, Live, LiveRange, Overlay};
-use super::tree::{Snapshot, TreeKey, TreeRange, TreeRow, next_row};
+use super::tree::{Snapshot, TreeKey, TreeRange, TreeRow};
 use crate::{EngineError, RowRef, Seq};
 
 /// Rows, and as many intervals, copied from the active overlay for the first window of a scan: most scans that look
@@ -242,7 +242,7 @@ impl<'a> Merge<'a> {
 
     fn advance_tree(&mut self) -> Result<(), EngineError> {
         self.tree_head = match &mut self.tree_range {
-            Some(range) => next_row(range)?,
+            Some(range) => self.tree.next_row(range)?,
             None => None,
         };
         Ok(())

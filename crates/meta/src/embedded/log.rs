@@ -1,10 +1,11 @@
 //! The log: where commits get their order, and how they reach the disk together.
 //!
 //! Why:        one sync serves every commit that waits, so a durable commit costs a share of a sync.
-//! Layout:     log segments of `segment`, each: header (32 bytes), then records (`record`); docs/format/log.md.
+//! Layout:     log segments of `segment`, each: `log_header`, then records (`record`); docs/format/log.md.
 //! Invariants: G1 records are written in the order of their sequence numbers.  G2 a file is synced whole before the
 //!             next one gets its first byte, so a record in a later file proves that the earlier ones are complete.
 //!             G3 after a failed write or sync nothing more is written: the engine is poisoned.
+//!             G4 each group says up to where its file was durable before; a clean stop leaves a mark behind the last.
 //! Durability: `durable` grows only after a successful sync of everything up to it.
 //! Locking:    `serial` orders commits; the syncing thread takes it only to swap buffers, never during I/O.
 //! Not here:   what a commit does to the rows (commit), reading the log back (replay).
@@ -15,11 +16,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use event_listener::{Event, EventListener, Listener};
-use margay_env::{Clock, File};
+use margay_env::{Clock, Env, File, Random};
 use margay_segment::{Kind, SegmentError, SegmentId, Store};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::limits::{Options, PENDING_BYTES_MAX};
+use super::log_header::{FILE_HEADER_BYTES, LogId, encode_file_header};
 use super::record;
 use crate::{EngineError, Seq, Write};
 
@@ -30,50 +32,24 @@ const GATHER_STEP: Duration = Duration::from_micros(100);
 /// With fewer waiting, one sync in so long is held back to see whether more would come.
 const TRY_INTERVAL: Duration = Duration::from_millis(50);
 
-pub(super) const FILE_HEADER_BYTES: u64 = 32;
-const FILE_MAGIC: [u8; 8] = *b"margylog";
-const FILE_VERSION: u32 = 1;
-
-/// First bytes of a log file: magic, version, crc, segment id, first sequence number.
-pub(super) fn encode_file_header(segment: u64, first: Seq) -> [u8; FILE_HEADER_BYTES as usize] {
-    let mut header = [0; FILE_HEADER_BYTES as usize];
-    header[..8].copy_from_slice(&FILE_MAGIC);
-    header[8..12].copy_from_slice(&FILE_VERSION.to_le_bytes());
-    header[16..24].copy_from_slice(&segment.to_le_bytes());
-    header[24..32].copy_from_slice(&first.0.to_le_bytes());
-    let crc = crc32c::crc32c(&header);
-    header[12..16].copy_from_slice(&crc.to_le_bytes());
-    header
-}
-
-/// The first sequence number of a log file; `Ok(None)` when the file was never begun.
-pub(super) fn decode_file_header(header: &[u8], segment: u64) -> Result<Option<Seq>, EngineError> {
-    let damaged = || EngineError::Corrupt(format!("the header of log {segment:016x} is damaged"));
-    let header: &[u8; FILE_HEADER_BYTES as usize] = header.try_into().map_err(|_| damaged())?;
-    if header.iter().all(|byte| *byte == 0) {
-        return Ok(None);
-    }
-    let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
-    let half = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
-    let mut unsigned = *header;
-    unsigned[12..16].fill(0);
-    if header[..8] != FILE_MAGIC || crc32c::crc32c(&unsigned) != half(12) || word(16) != segment {
-        // A header that was being written when the machine died: nothing after it was ever acknowledged.
-        return Ok(None);
-    }
-    if half(8) != FILE_VERSION {
-        let found = half(8);
-        return Err(EngineError::Corrupt(format!(
-            "log {segment:016x} has format {found}, this program reads {FILE_VERSION}: use a newer margay"
-        )));
-    }
-    Ok(Some(Seq(word(24))))
-}
-
 #[derive(Debug)]
 pub(super) struct LogFile {
     pub(super) id: SegmentId,
     pub(super) file: Arc<dyn File>,
+    nonce: u64,
+}
+
+impl LogFile {
+    fn log_id(&self) -> LogId {
+        LogId { segment: self.id.0, nonce: self.nonce }
+    }
+}
+
+/// Up to where a file is durable; known to the syncing thread alone.
+#[derive(Debug)]
+struct Synced {
+    log: SegmentId,
+    offset: u64,
 }
 
 /// Encoded records of one file, waiting to be written.
@@ -116,7 +92,12 @@ pub(super) struct Log {
     poison: OnceLock<String>,
     pub(super) syncs: AtomicU64,
     pub(super) bytes: AtomicU64,
+    /// The file that this process began with; its header is durable.
+    first: SegmentId,
+    /// The newest commit that is durable in the tree.
+    pub(super) folded: AtomicU64,
     clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
     store: Arc<Store>,
 }
 
@@ -124,14 +105,15 @@ impl Log {
     /// Begins a new log file after `last`, which is already durable.
     pub(super) fn begin(
         store: Arc<Store>,
-        clock: Arc<dyn Clock>,
-        last: Seq,
+        env: &Env,
+        (folded, last): (Seq, Seq),
         options: &Options,
     ) -> Result<Log, EngineError> {
-        let active = Arc::new(create(&store, options.log_file_bytes)?);
-        let header = encode_file_header(active.id.0, Seq(last.0 + 1));
+        let active = Arc::new(create(&store, env.random.as_ref(), options.log_file_bytes)?);
+        let header = encode_file_header(active.log_id(), Seq(last.0 + 1), folded);
         active.file.write_all_at(&header, 0)?;
         active.file.sync_data()?;
+        let first = active.id;
         let serial = Serial {
             last,
             active,
@@ -154,7 +136,10 @@ impl Log {
             poison: OnceLock::new(),
             syncs: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            clock,
+            first,
+            folded: AtomicU64::new(folded.0),
+            clock: env.clock.clone(),
+            random: env.random.clone(),
             store,
         })
     }
@@ -192,7 +177,7 @@ impl Log {
         let chunk = serial.pending.back_mut().expect("a chunk was just made sure of");
         let before = chunk.bytes.len();
         assert_eq!(chunk.offset + before as u64, serial.at, "records follow each other without a gap");
-        record::encode(&mut chunk.bytes, log.id.0, serial.at, seq, writes, payload);
+        record::encode(&mut chunk.bytes, log.log_id(), serial.at, seq, writes, payload);
         let grown = chunk.bytes.len() - before;
         serial.at += grown as u64;
         serial.pending_bytes += grown;
@@ -214,7 +199,8 @@ impl Log {
                 serial.pending.push_back(Chunk { log: ended.clone(), offset: serial.at, bytes: Vec::new(), last: true })
             }
         }
-        let header = encode_file_header(next.id.0, Seq(serial.last.0 + 1)).to_vec();
+        let folded = Seq(self.folded.load(Ordering::Acquire));
+        let header = encode_file_header(next.log_id(), Seq(serial.last.0 + 1), folded).to_vec();
         serial.pending.push_back(Chunk { log: next, offset: 0, bytes: header, last: false });
         serial.at = FILE_HEADER_BYTES;
         serial.payloads = false;
@@ -222,7 +208,7 @@ impl Log {
     }
 
     pub(super) fn create_file(&self, len: u64) -> Result<LogFile, EngineError> {
-        create(&self.store, len)
+        create(&self.store, self.random.as_ref(), len)
     }
 
     fn wake_idle(&self) {
@@ -263,14 +249,35 @@ impl Log {
     /// The syncing thread: until `stop`, or until a fault.
     pub(super) fn run(&self, options: &Options) {
         let mut company = Company::default();
+        let mut synced = Synced { log: self.first, offset: FILE_HEADER_BYTES };
         while let Some((chunks, last)) = self.next_group(options, &mut company) {
-            if let Err(error) = self.write_group(chunks) {
+            if let Err(error) = self.write_group(chunks, &mut synced) {
                 self.poison(format!("log: {error}"));
                 return;
             }
             self.durable.store(last.0, Ordering::Release);
             self.synced.notify(usize::MAX);
         }
+        if self.poison.get().is_none()
+            && let Err(error) = self.write_end(options)
+        {
+            tracing::warn!(%error, "the log could not be ended with its mark; the next start takes this for a crash");
+        }
+    }
+
+    /// Everything is durable: from now on damage of any record can be told from a torn end.
+    fn write_end(&self, options: &Options) -> Result<(), EngineError> {
+        let (log, at, last) = {
+            let serial = self.serial.lock();
+            assert!(serial.pending.is_empty(), "the syncing thread ends when all is written");
+            (serial.active.clone(), serial.at, serial.last)
+        };
+        let mark = record::end_mark(log.log_id(), at, last);
+        if at + mark.len() as u64 > options.log_file_bytes {
+            return Ok(());
+        }
+        log.file.write_all_at(&mark, at)?;
+        self.sync(&log)
     }
 
     /// Waits until a sync is due and takes everything that is pending.
@@ -320,23 +327,42 @@ impl Log {
         }
     }
 
-    fn write_group(&self, chunks: VecDeque<Chunk>) -> Result<(), EngineError> {
-        let mut unsynced: Option<Arc<LogFile>> = None;
-        for chunk in chunks {
+    fn write_group(&self, chunks: VecDeque<Chunk>, synced: &mut Synced) -> Result<(), EngineError> {
+        let mut unsynced: Option<(Arc<LogFile>, Synced)> = None;
+        for mut chunk in chunks {
+            let log = chunk.log.clone();
+            if chunk.offset == 0 {
+                // By itself, so that records without a header before them are damage and not a torn write.
+                let records = chunk.bytes.split_off(FILE_HEADER_BYTES as usize);
+                self.write(&log, &chunk.bytes, 0)?;
+                self.sync(&log)?;
+                *synced = Synced { log: log.id, offset: FILE_HEADER_BYTES };
+                (chunk.offset, chunk.bytes) = (FILE_HEADER_BYTES, records);
+            }
             if !chunk.bytes.is_empty() {
-                chunk.log.file.write_all_at(&chunk.bytes, chunk.offset)?;
-                self.bytes.fetch_add(chunk.bytes.len() as u64, Ordering::Relaxed);
+                assert_eq!(synced.log, log.id, "a file begins with its header");
+                record::claim(&mut chunk.bytes, log.log_id(), chunk.offset, synced.offset);
+                self.write(&log, &chunk.bytes, chunk.offset)?;
             }
-            unsynced = Some(chunk.log.clone());
+            let end = Synced { log: log.id, offset: chunk.offset + chunk.bytes.len() as u64 };
             if chunk.last {
-                self.sync(&chunk.log)?;
-                unsynced = None;
+                self.sync(&log)?;
+                (*synced, unsynced) = (end, None);
+            } else {
+                unsynced = Some((log, end));
             }
         }
-        match unsynced {
-            Some(log) => self.sync(&log),
-            None => Ok(()),
+        if let Some((log, end)) = unsynced {
+            self.sync(&log)?;
+            *synced = end;
         }
+        Ok(())
+    }
+
+    fn write(&self, log: &LogFile, bytes: &[u8], offset: u64) -> Result<(), EngineError> {
+        log.file.write_all_at(bytes, offset)?;
+        self.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
     }
 
     fn sync(&self, log: &LogFile) -> Result<(), EngineError> {
@@ -351,13 +377,13 @@ impl Log {
     }
 }
 
-fn create(store: &Store, len: u64) -> Result<LogFile, EngineError> {
+fn create(store: &Store, random: &dyn Random, len: u64) -> Result<LogFile, EngineError> {
     let (id, file) = store.create_log(len).map_err(|error| match error {
         SegmentError::Full => std::io::Error::from(std::io::ErrorKind::StorageFull),
         other => std::io::Error::other(other.to_string()),
     })?;
     debug_assert_eq!(store.segments().iter().find(|info| info.id == id).map(|info| info.kind), Some(Kind::Log));
-    Ok(LogFile { id, file })
+    Ok(LogFile { id, file, nonce: random.next_u64().max(1) })
 }
 
 /// How many shared the last sync, and when to look again whether more would.

@@ -16,14 +16,18 @@ pub mod fuzzing;
 mod layers;
 mod limits;
 mod log;
+mod log_header;
 mod overlay;
 mod pace;
+mod page_file;
+mod page_sums;
 mod record;
 mod replay;
 mod room;
 mod snapshot;
 mod tail;
 mod tree;
+mod tree_walk;
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -50,8 +54,8 @@ use tail::Tail;
 use tree::Tree;
 
 use crate::{
-    Batch, Change, CommitError, DurableFuture, Engine, EngineError, Observed, PAYLOAD_BYTES_MAX, Row, RowRef, Seq,
-    TailLost,
+    Batch, Change, Checked, CommitError, DurableFuture, Engine, EngineError, Observed, PAYLOAD_BYTES_MAX, Row, RowRef,
+    Seq, TailLost,
 };
 
 /// The engine as its threads share it.
@@ -89,6 +93,10 @@ pub struct Statistics {
     /// Checkpoints by the first of [`CHECKPOINT_BUCKETS_MS`] that they stayed within; longer ones are in none.
     pub checkpoints_by_time: [u64; CHECKPOINT_BUCKETS_MS.len()],
     pub tree_file_bytes: u64,
+    /// Pages of the tree that were found damaged since the start.
+    pub damaged_pages: u64,
+    /// Every page of the tree has a checksum; it has not in directories made by older versions, until a scrub.
+    pub tree_checksums: bool,
 }
 
 /// A running engine. Dropping it syncs the log and ends its threads; nothing is folded then.
@@ -144,14 +152,10 @@ impl EmbeddedEngine {
             checkpoint_nanoseconds: shared.folds.nanoseconds.load(Ordering::Relaxed),
             checkpoints_by_time: shared.folds.by_time.each_ref().map(|count| count.load(Ordering::Relaxed)),
             tree_file_bytes: shared.tree.file_bytes().unwrap_or_default(),
+            damaged_pages: shared.tree.health().0,
+            tree_checksums: shared.tree.health().1,
         }
     }
-}
-
-/// Reads the whole tree of a data directory that no server has open, and compares its checksums.
-/// `false`: damage was found. The log is checked when it is replayed.
-pub fn verify_tree(env: &Env, options: &Options) -> Result<bool, EngineError> {
-    Tree::open(env, &options.tree_folder, options.tree_cache_bytes, options.after_fault)?.verify()
 }
 
 impl Drop for EmbeddedEngine {
@@ -265,6 +269,19 @@ impl Engine for EmbeddedEngine {
 
     fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
         self.shared.freeze()
+    }
+
+    fn check_storage(
+        &self,
+        shown_max: usize,
+        pace: &mut dyn FnMut(&Checked) -> ControlFlow<()>,
+    ) -> Result<Checked, EngineError> {
+        let mut checked = self.shared.tree.check(shown_max, pace)?;
+        if let Some(damage) = replay::check_logs(&self.shared)? {
+            checked.damaged += 1;
+            checked.shown.push(damage);
+        }
+        Ok(checked)
     }
 
     fn checkpoint(&self) -> Result<(), EngineError> {

@@ -1,9 +1,10 @@
 //! Opening: the tree as it was folded, plus the log that came after.
 //!
 //! Why:        after a crash the log's records are all there is of the newest commits.
-//! Invariants: Y1 replay stops at the first record that is not whole; what follows was never acknowledged, because
-//!                a later file gets its first byte only when the earlier one is synced whole.
-//!             Y2 if a later file nevertheless holds records, synced bytes were damaged: the engine refuses to open.
+//! Invariants: Y1 replay stops at the first record that is not whole, if nothing says that it was durable once. Then
+//!                it and what follows was never acknowledged.
+//!             Y2 a record behind it that says so, or a later file that goes on after it, proves that synced bytes
+//!                were damaged: the engine refuses to open, and names the place.
 //!             Y3 after a failed sync the files are written again before they are read: what the kernel shows of them
 //!                need not be on the disk.
 //! Not here:   the records' bytes (record), payload (its CRC is checked, its use is volume's business).
@@ -19,7 +20,8 @@ use parking_lot::RwLock;
 use super::checkpoint::{Ended, Folds, Sealed};
 use super::commit;
 use super::layers::Lower;
-use super::log::{FILE_HEADER_BYTES, Log, decode_file_header};
+use super::log::Log;
+use super::log_header::{FILE_HEADER_BYTES, FileHeader, decode_file_header};
 use super::overlay::Overlay;
 use super::pace::Pace;
 use super::record::{self, Record};
@@ -31,6 +33,8 @@ use crate::{CommitError, EngineError, Seq, Write};
 
 /// Bytes read from a log file at a time; grows when one record is larger.
 const READ_BYTES: usize = 4 << 20;
+/// Bytes that are passed over at once when they are zero.
+const PROOF_STEP_BYTES: usize = 4096;
 
 pub(super) fn open(env: Env, store: Arc<Store>, options: Options) -> Result<Embedded, EngineError> {
     let tree = Tree::open(&env, &options.tree_folder, options.tree_cache_bytes, options.after_fault)?;
@@ -51,7 +55,7 @@ pub(super) fn open(env: Env, store: Arc<Store>, options: Options) -> Result<Embe
     }
     replay.remove_unused(&store)?;
     tracing::info!(commits = replay.last.0 - folded.seq.0, rows = replay.overlay.rows(), "log replayed");
-    let log = Log::begin(store.clone(), env.clock.clone(), replay.last, &options)?;
+    let log = Log::begin(store.clone(), &env, (folded.seq, replay.last), &options)?;
     let next_log = log.serial.lock().active.id;
     let overlay = Arc::new(replay.overlay);
     let lower = Lower { sealed: vec![overlay.clone()], tree: lower.tree.clone(), epoch: 1 };
@@ -88,11 +92,33 @@ impl Replay {
     /// Removes files that were made ready and never begun: on a full disk there may be room for the next one only so.
     fn remove_unused(&mut self, store: &Store) -> Result<(), EngineError> {
         for id in self.unused.drain(..) {
-            // A header that was lost leaves zeros too, in front of records that were acknowledged.
+            // The header is durable before the first record is written, so records without it are damage.
             if !is_zero(store.file(id).map_err(segment_failed)?.as_ref())? {
-                return Err(EngineError::Corrupt(format!("log {:016x} has no header but is not empty", id.0)));
+                return Err(EngineError::Corrupt(format!(
+                    "segments/{:016x}.log has no header but is not empty: it is damaged, restore it from a backup",
+                    id.0
+                )));
             }
             store.remove_log(id, Proof::NeverBegun).map_err(segment_failed)?;
+        }
+        Ok(())
+    }
+
+    /// What a file says of the time when it was begun must hold of the files and the tree before it.
+    fn check_header(&self, id: SegmentId, header: &FileHeader, folded: Folded) -> Result<(), EngineError> {
+        if header.folded > folded.seq {
+            return Err(EngineError::Corrupt(format!(
+                "the tree (tree/rows.redb) ends at commit {}, but held commit {} when log {:016x} was begun: \
+                 restore tree and log of one time from a backup",
+                folded.seq.0, header.folded.0, id.0
+            )));
+        }
+        if header.first.0 > self.last.0 + 1 {
+            return Err(EngineError::Corrupt(format!(
+                "log {:016x} goes on at commit {} but the log before it ends at {}: a log file before it is damaged \
+                 or missing; restore it from a backup",
+                id.0, header.first.0, self.last.0
+            )));
         }
         Ok(())
     }
@@ -106,18 +132,15 @@ impl Replay {
         folded: Folded,
         lower: &Arc<Lower>,
     ) -> Result<(), EngineError> {
-        let len = file.len()?;
-        let mut header = vec![0; FILE_HEADER_BYTES.min(len) as usize];
-        file.read_exact_at(&mut header, 0)?;
-        header.resize(FILE_HEADER_BYTES as usize, 0);
-        if decode_file_header(&header, id.0)?.is_none() {
+        let Some(header) = read_header(id, file)? else {
             self.unused.push(id);
             return Ok(());
-        }
+        };
+        self.check_header(id, &header, folded)?;
         let mut payloads = false;
-        let mut end = FILE_HEADER_BYTES;
+        let mut end = header.len;
         let mut failed = None;
-        read_records(id, file, |record| {
+        let stop = read_records(file, &header, |record| {
             if record.seq <= folded.seq || record.seq <= self.last {
                 // In the tree already, or a leftover of a life whose end was cut off by a later file.
                 return record.seq <= folded.seq;
@@ -142,11 +165,25 @@ impl Replay {
         if let Some(error) = failed {
             return Err(error);
         }
+        if let Stop::Broken { at } = stop
+            && let Some(proof) = find_proof(file, &header, at)?
+        {
+            return Err(damaged_record(id, at, self.last, &proof));
+        }
         // A killed process leaves records that only the kernel has: they are shown from now on, so they must last.
         file.sync_data()?;
         self.ended.push(Ended { log: id, end, payloads, pin });
         Ok(())
     }
+}
+
+/// The records from byte `at` on were durable, and are damaged.
+fn damaged_record(id: SegmentId, at: u64, last: Seq, proof: &str) -> EngineError {
+    EngineError::Corrupt(format!(
+        "segments/{:016x}.log is damaged at byte {at}: commits after {} that were acknowledged cannot be read ({proof}). \
+         Restore this file from a backup; to give those commits up for good, cut it there: truncate -s {at}",
+        id.0, last.0
+    ))
 }
 
 /// A record with its place in the file.
@@ -160,33 +197,46 @@ struct Placed {
     end: u64,
 }
 
+/// Why the reading of a file ended.
+enum Stop {
+    /// Behind the last record of a clean stop, or where the visitor wanted no more.
+    Done,
+    /// No whole record begins here: the end of what was written, or damage.
+    Broken { at: u64 },
+}
+
 /// Gives each whole record to `visit`, in order, until it says `false` or a record is not whole.
-fn read_records(id: SegmentId, file: &dyn File, mut visit: impl FnMut(Placed) -> bool) -> Result<(), EngineError> {
+fn read_records(
+    file: &dyn File,
+    header: &FileHeader,
+    mut visit: impl FnMut(Placed) -> bool,
+) -> Result<Stop, EngineError> {
     let len = file.len()?;
-    let mut at = FILE_HEADER_BYTES;
+    let mut at = header.len;
     let mut buffer = Vec::new();
     let mut buffer_at = at;
     let mut want = READ_BYTES;
     while at < len {
         let inside = (at - buffer_at) as usize;
-        match record::decode(buffer.get(inside..).unwrap_or_default(), id.0, at) {
-            Some(Record { seq, writes, payload_offset, payload_len, payload_crc, len }) => {
+        match record::decode(buffer.get(inside..).unwrap_or_default(), header.log, at) {
+            Some(Record { is_end: true, .. }) => return Ok(Stop::Done),
+            Some(Record { seq, writes, payload_offset, payload_len, payload_crc, len, .. }) => {
                 at += len as u64;
                 want = READ_BYTES;
                 if !visit(Placed { seq, writes, payload_offset, payload_len, payload_crc, end: at }) {
-                    return Ok(());
+                    return Ok(Stop::Done);
                 }
             }
             // Perhaps only the buffer ends inside the record.
             None => {
                 let left = usize::try_from(len - at).unwrap_or(usize::MAX);
                 if buffer_at == at && buffer.len() >= left.min(record::RECORD_BYTES_MAX) {
-                    return Ok(());
+                    return Ok(Stop::Broken { at });
                 }
                 if buffer_at == at && !buffer.is_empty() {
                     // A zeroed or broken header is not worth a larger buffer.
                     if record::needed(&buffer).is_none_or(|needed| needed <= buffer.len() || needed > left) {
-                        return Ok(());
+                        return Ok(Stop::Broken { at });
                     }
                     want = want.max(record::needed(&buffer).unwrap_or(READ_BYTES));
                 }
@@ -196,7 +246,87 @@ fn read_records(id: SegmentId, file: &dyn File, mut visit: impl FnMut(Placed) ->
             }
         }
     }
-    Ok(())
+    Ok(Stop::Broken { at })
+}
+
+/// Looks behind byte `broken` for a record that says that the file was durable beyond it; in words.
+fn find_proof(file: &dyn File, header: &FileHeader, broken: u64) -> Result<Option<String>, EngineError> {
+    let len = file.len()?;
+    let zeros = vec![0; PROOF_STEP_BYTES];
+    let mut buffer = vec![0; READ_BYTES];
+    let mut at = broken + record::ALIGN_BYTES as u64;
+    while at < len {
+        let read = file.read_at(&mut buffer, at)?;
+        for (step, bytes) in buffer[..read].chunks(PROOF_STEP_BYTES).enumerate() {
+            if *bytes == zeros[..bytes.len()] {
+                continue;
+            }
+            let step_at = at + (step * PROOF_STEP_BYTES) as u64;
+            for inside in (0..bytes.len()).step_by(record::ALIGN_BYTES) {
+                let offset = step_at + inside as u64;
+                if !record::may_claim(&buffer[step * PROOF_STEP_BYTES + inside..read], offset, broken) {
+                    continue;
+                }
+                let left = usize::try_from(len - offset).unwrap_or(usize::MAX);
+                let mut whole = vec![0; left.min(record::RECORD_BYTES_MAX)];
+                file.read_exact_at(&mut whole, offset)?;
+                if let Some(found) = record::decode(&whole, header.log, offset) {
+                    return Ok(Some(format!(
+                        "the record at byte {offset} says that the file was durable up to byte {}",
+                        found.durable
+                    )));
+                }
+            }
+        }
+        if read <= PROOF_STEP_BYTES {
+            break;
+        }
+        // The last step is looked at again, since a record's header may have been cut off.
+        at += (read - PROOF_STEP_BYTES).next_multiple_of(record::ALIGN_BYTES) as u64;
+    }
+    Ok(None)
+}
+
+/// Reads the log files that the tree does not have yet, as far as they are durable; what is wrong with them in words.
+/// `None` also when a fold lets files go meanwhile.
+pub(super) fn check_logs(shared: &Embedded) -> Result<Option<String>, EngineError> {
+    let (folded, durable) = (shared.tree.folded()?, shared.log.durable());
+    let (mut last, mut stopped) = (folded.seq, "a log file is missing".to_owned());
+    let mut gap = false;
+    for info in shared.store.logs().iter().filter(|info| info.id.0 >= folded.first_log) {
+        let Ok(file) = shared.store.file(info.id) else { continue };
+        let header = match read_header(info.id, file.as_ref()) {
+            Ok(Some(header)) => header,
+            Ok(None) => continue,
+            Err(error) => return Ok(Some(error.to_string())),
+        };
+        gap |= header.first.0 > last.0 + 1;
+        if gap {
+            break;
+        }
+        let read = read_records(file.as_ref(), &header, |record| {
+            last = last.max(record.seq);
+            true
+        });
+        let stop = match read {
+            // A fold has cut the file meanwhile.
+            Err(_) if shared.tree.folded()? != folded => return Ok(None),
+            read => read?,
+        };
+        if let Stop::Broken { at } = stop {
+            stopped = format!("segments/{:016x}.log is damaged at byte {at}, after commit {}", info.id.0, last.0);
+        }
+    }
+    Ok(((gap || last < durable) && shared.tree.folded()? == folded).then_some(stopped))
+}
+
+/// `None`: the file was never begun.
+fn read_header(id: SegmentId, file: &dyn File) -> Result<Option<FileHeader>, EngineError> {
+    let len = file.len()?;
+    let mut header = vec![0; FILE_HEADER_BYTES.min(len) as usize];
+    file.read_exact_at(&mut header, 0)?;
+    header.resize(FILE_HEADER_BYTES as usize, 0);
+    decode_file_header(&header, id.0)
 }
 
 fn is_zero(file: &dyn File) -> Result<bool, EngineError> {
@@ -221,8 +351,9 @@ pub(super) fn is_without_payload(store: &Store, id: SegmentId, end: u64) -> Resu
         Err(SegmentError::Missing(_)) => return Ok(true),
         Err(error) => return Err(segment_failed(error)),
     };
-    let (mut at, mut payloads) = (FILE_HEADER_BYTES, false);
-    read_records(id, file.as_ref(), |record| {
+    let Some(header) = read_header(id, file.as_ref())? else { return Ok(false) };
+    let (mut at, mut payloads) = (header.len, false);
+    read_records(file.as_ref(), &header, |record| {
         at = record.end;
         payloads |= record.payload_len > 0;
         at < end
@@ -242,7 +373,8 @@ pub struct LoggedPayload<'a> {
 /// Gives each payload of a log segment to `visit`, in order.
 pub fn walk_log(store: &Store, id: SegmentId, visit: &mut dyn FnMut(LoggedPayload<'_>)) -> Result<(), EngineError> {
     let file = store.file(id).map_err(segment_failed)?;
-    read_records(id, file.as_ref(), |record| {
+    let Some(header) = read_header(id, file.as_ref())? else { return Ok(()) };
+    read_records(file.as_ref(), &header, |record| {
         if record.payload_len > 0 {
             visit(LoggedPayload {
                 offset: record.payload_offset,
@@ -252,5 +384,6 @@ pub fn walk_log(store: &Store, id: SegmentId, visit: &mut dyn FnMut(LoggedPayloa
             });
         }
         true
-    })
+    })?;
+    Ok(())
 }

@@ -1,26 +1,33 @@
 //! The long-term store of rows: a redb B-tree behind the few calls that the engine needs.
 //!
 //! Why:        a B-tree pays nothing for deleted rows; kept behind this small face so that it can be replaced.
-//! Layout:     `<data>/tree/rows.redb`, table `rows`: key -> version (u64 LE) + value; table `state`: name -> bytes.
+//! Layout:     `<data>/tree/rows.redb`, tables `rows` and `state`, and `rows.sums` beside it: docs/format/log.md.
 //! Invariants: T1 a file under the tree's own name is whole: it gets that name when its first transaction is durable.
+//!             T2 what cannot be read is an error that names the row or the keys around it, never an absence.
 //! Durability: `fold` is one durable redb transaction; a crash leaves the tree before or after it, and quick repair
 //!             keeps the reopening short.
-//! Locking:    one fold at a time (the checkpointer); any number of snapshots beside it.
-//! Not here:   when to fold (checkpoint), what the newest rows are (overlay, layers).
+//! Locking:    `folding` is held by the one fold (the checkpointer) and while a walk begins; snapshots need no lock.
+//! Not here:   when to fold (checkpoint), what the newest rows are (overlay, layers), checksums of pages (page_file).
 
 use std::fmt;
 use std::io;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
 use margay_env::{Env, File, OpenMode, fault};
-use redb::{ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
+use parking_lot::Mutex;
+use redb::{ReadOnlyTable, ReadableDatabase, TableDefinition};
 
 use super::overlay::Overlay;
-use crate::{EngineError, Seq};
+use super::page_file::{Backend, PageFile, head_failed};
+use super::page_sums::PageSums;
+use super::tree_walk::{Head, Walk};
+use crate::{Checked, EngineError, Seq};
 
-const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
+pub(super) const ROWS_NAME: &str = "rows";
+const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new(ROWS_NAME);
 const STATE: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("state");
 const FOLDED: &str = "folded";
 const FILE_NAME: &str = "rows.redb";
@@ -30,6 +37,52 @@ const UNFINISHED_NAME: &str = "rows.redb.new";
 const MOVED_NAME: &str = "rows.redb.moved";
 /// Version bytes before each value.
 const VERSION_BYTES: usize = 8;
+/// Set in the version of a row that has a checksum behind it.
+const SUMMED: u64 = 1 << 63;
+/// Bytes before the value of such a row.
+const SUMMED_BYTES: usize = VERSION_BYTES + 4;
+/// Rows looked at on either side of damage for the keys around it.
+const NEIGHBOURS_MAX: usize = 4096;
+/// Bytes of a key shown in an error.
+const KEY_SHOWN_BYTES: usize = 120;
+
+/// A key for people.
+pub(super) fn key_text(key: &[u8]) -> String {
+    if key.is_empty() {
+        return "the beginning".into();
+    }
+    let more = if key.len() > KEY_SHOWN_BYTES { "..." } else { "" };
+    format!("\"{}\"{more}", key[..key.len().min(KEY_SHOWN_BYTES)].escape_ascii())
+}
+
+fn row_sum(key: &[u8], version: u64, value: &[u8]) -> u32 {
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&version.to_le_bytes()), &(key.len() as u32).to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c_append(crc, key), value)
+}
+
+/// Where the value of a stored row begins; `None` when the row is not what was stored under this key.
+fn value_at(key: &[u8], stored: &[u8]) -> Option<usize> {
+    let version = u64::from_le_bytes(stored.get(..VERSION_BYTES)?.try_into().ok()?);
+    if version & SUMMED == 0 {
+        return Some(VERSION_BYTES);
+    }
+    let sum = u32::from_le_bytes(stored.get(VERSION_BYTES..SUMMED_BYTES)?.try_into().ok()?);
+    (sum == row_sum(key, version, &stored[SUMMED_BYTES..])).then_some(SUMMED_BYTES)
+}
+
+pub(super) fn row_is_right(key: &[u8], stored: &[u8]) -> bool {
+    value_at(key, stored).is_some()
+}
+
+/// The row as it is stored: version, checksum, value.
+fn store_row(stored: &mut Vec<u8>, key: &[u8], version: Seq, value: &[u8]) {
+    assert!(version.0 & SUMMED == 0, "there are fewer commits than that");
+    let version = version.0 | SUMMED;
+    stored.clear();
+    stored.extend_from_slice(&version.to_le_bytes());
+    stored.extend_from_slice(&row_sum(key, version, value).to_le_bytes());
+    stored.extend_from_slice(value);
+}
 
 /// Where the log begins that is not in the tree yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,30 +93,11 @@ pub(super) struct Folded {
     pub(super) first_log: u64,
 }
 
-#[derive(Debug)]
-struct Backend(Arc<dyn File>);
-
-impl StorageBackend for Backend {
-    fn len(&self) -> Result<u64, io::Error> {
-        self.0.len()
-    }
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
-        self.0.read_exact_at(out, offset)
-    }
-    fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        self.0.set_len(len)
-    }
-    fn sync_data(&self) -> Result<(), io::Error> {
-        self.0.sync_data()
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        self.0.write_all_at(data, offset)
-    }
-}
-
 pub(super) struct Tree {
-    database: redb::Database,
-    file: Arc<dyn File>,
+    /// `None` only while it is dropped.
+    database: Option<redb::Database>,
+    pages: Arc<PageFile>,
+    folding: Mutex<()>,
 }
 
 impl fmt::Debug for Tree {
@@ -75,6 +109,7 @@ impl fmt::Debug for Tree {
 /// The rows as of one fold; cheap to share. It pins the pages that later folds replace.
 pub(super) struct Snapshot {
     rows: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    pages: Arc<PageFile>,
 }
 
 impl fmt::Debug for Snapshot {
@@ -84,15 +119,18 @@ impl fmt::Debug for Snapshot {
 }
 
 /// A row's bytes inside a page of the tree.
-pub(super) struct TreeRow(redb::AccessGuard<'static, &'static [u8]>);
+pub(super) struct TreeRow {
+    stored: redb::AccessGuard<'static, &'static [u8]>,
+    value_at: usize,
+}
 
 impl TreeRow {
     pub(super) fn value(&self) -> &[u8] {
-        &self.0.value()[VERSION_BYTES..]
+        &self.stored.value()[self.value_at..]
     }
     pub(super) fn version(&self) -> Seq {
-        let bytes = self.0.value();
-        Seq(u64::from_le_bytes(bytes[..VERSION_BYTES].try_into().expect("checked when the row was read")))
+        let bytes = self.stored.value()[..VERSION_BYTES].try_into().expect("checked when the row was read");
+        Seq(u64::from_le_bytes(bytes) & !SUMMED)
     }
 }
 
@@ -110,11 +148,40 @@ pub(super) fn storage_error(error: impl Into<redb::Error>) -> EngineError {
     }
 }
 
-fn checked(row: redb::AccessGuard<'static, &'static [u8]>) -> Result<TreeRow, EngineError> {
-    if row.value().len() < VERSION_BYTES {
-        return Err(EngineError::Corrupt("a row of the tree is shorter than its version".into()));
+fn checked(key: &[u8], stored: redb::AccessGuard<'static, &'static [u8]>) -> Result<TreeRow, EngineError> {
+    match value_at(key, stored.value()) {
+        Some(value_at) => Ok(TreeRow { stored, value_at }),
+        None => Err(EngineError::Corrupt(format!("the row {} does not match its checksum", key_text(key)))),
     }
-    Ok(TreeRow(row))
+}
+
+/// What redb says when it panics over a page that is none.
+fn stopped(pages: &PageFile) -> EngineError {
+    // What it holds in memory may be half done.
+    pages.freeze();
+    let text = format!("the tree does not decode ({})", damage_text(pages));
+    match pages.only_refused() {
+        true => EngineError::Io(io::Error::other(text)),
+        false => EngineError::Corrupt(text),
+    }
+}
+
+fn damage_text(pages: &PageFile) -> String {
+    pages.damage().1.unwrap_or_else(|| "no page was found damaged by its checksum".into())
+}
+
+/// An error of redb, with the places of damage that it may be about.
+fn explained(pages: &PageFile, what: &str, error: impl Into<redb::Error>) -> EngineError {
+    match storage_error(error) {
+        EngineError::Corrupt(why) => {
+            let text = format!("{what} cannot be read: {}", pages.damage().1.unwrap_or(why));
+            match pages.only_refused() {
+                true => EngineError::Io(io::Error::other(text)),
+                false => EngineError::Corrupt(text),
+            }
+        }
+        other => other,
+    }
 }
 
 impl Tree {
@@ -133,9 +200,14 @@ impl Tree {
             env.disk.rename(&moved, &path)?;
         }
         let tree = if env.disk.exists(&path)? {
-            Tree::attach(env.disk.open(&path, OpenMode::ReadWrite)?, cache_bytes)?
+            let sums = match PageSums::open(env, folder, after_fault)? {
+                Some(sums) => sums,
+                None => PageSums::make(env, folder, false)?,
+            };
+            Tree::attach(env.disk.open(&path, OpenMode::ReadWrite)?, sums, cache_bytes)?
         } else {
-            let tree = Tree::make(env, &folder.join(UNFINISHED_NAME), cache_bytes)?;
+            let sums = PageSums::make(env, folder, true)?;
+            let tree = Tree::make(env, &folder.join(UNFINISHED_NAME), sums, cache_bytes)?;
             env.disk.rename(&folder.join(UNFINISHED_NAME), &path)?;
             tree
         };
@@ -145,39 +217,50 @@ impl Tree {
     }
 
     /// Makes an empty tree whole under another name: a half-made file would not open any more.
-    fn make(env: &Env, unfinished: &Path, cache_bytes: usize) -> Result<Tree, EngineError> {
+    fn make(env: &Env, unfinished: &Path, sums: PageSums, cache_bytes: usize) -> Result<Tree, EngineError> {
         if env.disk.exists(unfinished)? {
             env.disk.remove(unfinished)?;
         }
-        let tree = Tree::attach(env.disk.open(unfinished, OpenMode::CreateNew)?, cache_bytes)?;
-        let mut transaction = tree.database.begin_write().map_err(storage_error)?;
+        let tree = Tree::attach(env.disk.open(unfinished, OpenMode::CreateNew)?, sums, cache_bytes)?;
+        let mut transaction = tree.database().begin_write().map_err(storage_error)?;
         transaction.set_quick_repair(true);
         transaction.open_table(ROWS).map_err(storage_error)?;
         transaction.open_table(STATE).map_err(storage_error)?;
         transaction.commit().map_err(storage_error)?;
-        tree.file.sync_data()?;
+        tree.pages.file().sync_data()?;
+        tree.pages.settle()?;
         Ok(tree)
     }
 
-    fn attach(file: Arc<dyn File>, cache_bytes: usize) -> Result<Tree, EngineError> {
-        let backend = Backend(file.clone());
-        let database =
-            redb::Builder::new().set_cache_size(cache_bytes).create_with_backend(backend).map_err(storage_error)?;
-        Ok(Tree { database, file })
+    fn attach(file: Arc<dyn File>, sums: PageSums, cache_bytes: usize) -> Result<Tree, EngineError> {
+        let pages = Arc::new(PageFile::new(file, sums));
+        pages.adopt_head()?;
+        let open = || redb::Builder::new().set_cache_size(cache_bytes).create_with_backend(Backend(pages.clone()));
+        let database = match catch_unwind(AssertUnwindSafe(open)) {
+            Ok(opened) => opened.map_err(|error| explained(&pages, "the tree", error))?,
+            Err(_) => return Err(stopped(&pages)),
+        };
+        pages.settle()?;
+        Ok(Tree { database: Some(database), pages, folding: Mutex::new(()) })
+    }
+
+    fn database(&self) -> &redb::Database {
+        self.database.as_ref().expect("the tree is in use")
     }
 
     pub(super) fn snapshot(&self) -> Result<Snapshot, EngineError> {
-        let transaction = self.database.begin_read().map_err(storage_error)?;
+        let transaction = self.database().begin_read().map_err(storage_error)?;
         match transaction.open_table(ROWS) {
-            Ok(rows) => Ok(Snapshot { rows }),
-            Err(error) => Err(storage_error(error)),
+            Ok(rows) => Ok(Snapshot { rows, pages: self.pages.clone() }),
+            Err(error) => Err(explained(&self.pages, "the list of tables", error)),
         }
     }
 
     pub(super) fn folded(&self) -> Result<Folded, EngineError> {
-        let transaction = self.database.begin_read().map_err(storage_error)?;
-        let state = transaction.open_table(STATE).map_err(storage_error)?;
-        let Some(row) = state.get(FOLDED).map_err(storage_error)? else {
+        let explain = |error: redb::Error| explained(&self.pages, "the mark of the last fold", error);
+        let transaction = self.database().begin_read().map_err(storage_error)?;
+        let state = transaction.open_table(STATE).map_err(|error| explain(error.into()))?;
+        let Some(row) = state.get(FOLDED).map_err(|error| explain(error.into()))? else {
             return Ok(Folded::default());
         };
         let bytes: &[u8; 16] =
@@ -187,53 +270,101 @@ impl Tree {
     }
 
     /// Applies a sealed overlay: its intervals first, then its rows, each in key order. `progress` is told the
-    /// rows done so far.
+    /// rows done so far. A failure leaves the file as it was.
     pub(super) fn fold(&self, overlay: &Overlay, mark: Folded, progress: &dyn Fn(usize)) -> Result<(), EngineError> {
-        let mut transaction = self.database.begin_write().map_err(storage_error)?;
+        let _folding = self.folding.lock();
+        match catch_unwind(AssertUnwindSafe(|| self.fold_rows(overlay, mark, progress))) {
+            Ok(Ok(())) => self.pages.settle(),
+            Ok(Err(error)) => Err(explained(&self.pages, "what is to be folded into", error)),
+            Err(_) => Err(stopped(&self.pages)),
+        }
+    }
+
+    fn fold_rows(&self, overlay: &Overlay, mark: Folded, progress: &dyn Fn(usize)) -> Result<(), redb::Error> {
+        let mut transaction = self.database().begin_write()?;
         transaction.set_quick_repair(true);
         {
-            let mut rows = transaction.open_table(ROWS).map_err(storage_error)?;
+            let mut rows = transaction.open_table(ROWS)?;
             let mut done = 0;
             for (start, end) in overlay.dead_intervals() {
                 if start == end {
-                    rows.remove(start).map_err(storage_error)?;
+                    rows.remove(start)?;
                 } else {
-                    rows.retain_in::<&[u8], _>(start..=end, |_, _| false).map_err(storage_error)?;
+                    rows.retain_in::<&[u8], _>(start..=end, |_, _| false)?;
                 }
                 done += 1;
                 progress(done);
             }
             let mut stored = Vec::with_capacity(512);
             for (key, live) in overlay.live_rows() {
-                stored.clear();
-                stored.extend_from_slice(&live.version.0.to_le_bytes());
-                stored.extend_from_slice(&live.value);
-                rows.insert(key, stored.as_slice()).map_err(storage_error)?;
+                store_row(&mut stored, key, live.version, &live.value);
+                rows.insert(key, stored.as_slice())?;
                 done += 1;
                 progress(done);
             }
-            let mut state = transaction.open_table(STATE).map_err(storage_error)?;
+            let mut state = transaction.open_table(STATE)?;
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&mark.seq.0.to_le_bytes());
             bytes[8..].copy_from_slice(&mark.first_log.to_le_bytes());
-            state.insert(FOLDED, bytes.as_slice()).map_err(storage_error)?;
+            state.insert(FOLDED, bytes.as_slice())?;
         }
-        transaction.commit().map_err(storage_error)
+        Ok(transaction.commit()?)
     }
 
     /// Length of the tree's file, in bytes.
     pub(super) fn file_bytes(&self) -> Result<u64, EngineError> {
-        Ok(self.file.len()?)
+        Ok(self.pages.file().len()?)
     }
 
     /// Bytes of the disk that the tree occupies; its file is longer, with holes.
     pub(super) fn allocated_bytes(&self) -> Result<u64, EngineError> {
-        Ok(self.file.allocated_bytes()?)
+        Ok(self.pages.file().allocated_bytes()?)
     }
 
-    /// Reads every page and compares its checksums. `false`: damage was found.
-    pub(super) fn verify(&mut self) -> Result<bool, EngineError> {
-        self.database.check_integrity().map_err(storage_error)
+    /// Pages found damaged since the start, and whether every page has a checksum.
+    pub(super) fn health(&self) -> (u64, bool) {
+        (self.pages.damage().0 as u64, self.pages.sums.is_complete())
+    }
+
+    /// Reads every page that can be reached from the disk, and compares its checksums: see `tree_walk`.
+    pub(super) fn check(
+        &self,
+        shown_max: usize,
+        pace: &mut dyn FnMut(&Checked) -> ControlFlow<()>,
+    ) -> Result<Checked, EngineError> {
+        let mut checked = Checked::default();
+        let (head, _pinned, flow) = {
+            // No fold: the head and the snapshot are of one commit, and redb's own pages stay as they are.
+            let _folding = self.folding.lock();
+            let head = Head::parse(&self.pages.head().map_err(head_failed)?)?;
+            let pinned = self.database().begin_read().map_err(storage_error)?;
+            let mut walk = Walk { pages: &self.pages, head: &head, shown_max, checked: &mut checked, pace };
+            let flow = walk.system();
+            (head, pinned, flow)
+        };
+        let mut walk = Walk { pages: &self.pages, head: &head, shown_max, checked: &mut checked, pace };
+        let whole = flow.is_continue() && walk.user().is_continue();
+        if !self.pages.sums.file_agrees()? {
+            checked.damaged += 1;
+            checked.shown.push("tree/rows.sums: its bytes are not those that were written".into());
+        }
+        if whole && checked.damaged == 0 {
+            self.pages.sums.set_complete()?;
+        }
+        checked.complete = self.pages.sums.is_complete();
+        Ok(checked)
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        // Closing writes redb's own pages, which may be damaged too; the file then stays as after a crash.
+        let database = self.database.take();
+        let closed = catch_unwind(AssertUnwindSafe(|| drop(database)));
+        let settled = self.pages.settle().and_then(|()| self.pages.sums.finish());
+        if closed.is_err() || settled.is_err() {
+            tracing::warn!("the tree was not closed in order; it is opened as after a crash");
+        }
     }
 }
 
@@ -241,26 +372,66 @@ impl Tree {
 pub(super) type TreeKey = redb::AccessGuard<'static, &'static [u8]>;
 
 /// Rows of a range in key order.
-pub(super) type TreeRange = redb::Range<'static, &'static [u8], &'static [u8]>;
+pub(super) struct TreeRange {
+    rows: redb::Range<'static, &'static [u8], &'static [u8]>,
+    start: Bound<Vec<u8>>,
+    end: Bound<Vec<u8>>,
+}
+
+fn owned(bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
+    bound.map(<[u8]>::to_vec)
+}
 
 impl Snapshot {
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<TreeRow>, EngineError> {
-        self.rows.get(key).map_err(storage_error)?.map(checked).transpose()
+        match self.rows.get(key) {
+            Ok(row) => row.map(|row| checked(key, row)).transpose(),
+            Err(error) => Err(explained(&self.pages, &format!("the row {}", key_text(key)), error)),
+        }
     }
 
     pub(super) fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Option<TreeRange>, EngineError> {
         if super::overlay::is_empty(start, end) {
             return Ok(None);
         }
-        Ok(Some(self.rows.range::<&[u8]>((start, end)).map_err(storage_error)?))
+        match self.rows.range::<&[u8]>((start, end)) {
+            Ok(rows) => Ok(Some(TreeRange { rows, start: owned(start), end: owned(end) })),
+            Err(error) => Err(self.damaged_between(start, end, error.into())),
+        }
     }
-}
 
-/// The next row of a range as an owned key (page-backed) and row.
-pub(super) fn next_row(range: &mut TreeRange) -> Result<Option<(TreeKey, TreeRow)>, EngineError> {
-    match range.next() {
-        None => Ok(None),
-        Some(Err(error)) => Err(storage_error(error)),
-        Some(Ok((key, row))) => Ok(Some((key, checked(row)?))),
+    /// The next row of a range as an owned key (page-backed) and row.
+    pub(super) fn next_row(&self, range: &mut TreeRange) -> Result<Option<(TreeKey, TreeRow)>, EngineError> {
+        match range.rows.next() {
+            None => Ok(None),
+            Some(Err(error)) => {
+                let (start, end) = (range.start.as_ref(), range.end.as_ref());
+                Err(self.damaged_between(start.map(Vec::as_slice), end.map(Vec::as_slice), error.into()))
+            }
+            Some(Ok((key, row))) => {
+                let row = checked(key.value(), row)?;
+                Ok(Some((key, row)))
+            }
+        }
+    }
+
+    /// The error for a range that cannot be read through, with the nearest keys around the damage.
+    fn damaged_between(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, error: redb::Error) -> EngineError {
+        let text = |bound: Bound<&[u8]>, none: &str| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => key_text(key),
+            Bound::Unbounded => none.to_owned(),
+        };
+        let (mut from, mut to) = (text(start, "the beginning"), text(end, "the end"));
+        if let Ok(mut rows) = self.rows.range::<&[u8]>((start, end)) {
+            for (key, _) in rows.by_ref().map_while(Result::ok).take(NEIGHBOURS_MAX) {
+                from = key_text(key.value());
+            }
+        }
+        if let Ok(rows) = self.rows.range::<&[u8]>((start, end)) {
+            for (key, _) in rows.rev().map_while(Result::ok).take(NEIGHBOURS_MAX) {
+                to = key_text(key.value());
+            }
+        }
+        explained(&self.pages, &format!("rows after {from} and before {to}"), error)
     }
 }

@@ -4,7 +4,8 @@
 //!             recomputes them from the entries and inode records, which are the truth.
 //! Invariants: reads only, unless told to repair; repairs change counters (the links of an inode record are one) and rows that nothing
 //!             names, never an entry. `check` reads a snapshot, so operations may go on; under `fsck` they should rest.
-//! Not here:   checksums of data (scrub in segment).
+//!             The engine's own storage is read first: on rows that cannot all be read, nothing else is decided.
+//! Not here:   checksums of data (scrub in segment), of rows (the engine).
 
 mod check;
 mod gather;
@@ -12,6 +13,7 @@ mod lost;
 mod versions;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,6 +28,8 @@ use crate::rests::Rests;
 
 /// Repairs in one batch.
 const REPAIRS_PER_BATCH: usize = 4096;
+/// A page that is verified counts for so many rows read, between rests.
+const ROWS_OF_PAGE: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 pub struct FsckOptions {
@@ -72,6 +76,8 @@ pub enum FindingKind {
     MissingRow,
     /// A row does not decode.
     Damaged,
+    /// Rows cannot be read: what they lie on is damaged. Nothing else was checked, and nothing repaired.
+    Unreadable,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,6 +165,9 @@ impl Volume {
 
     /// As `fsck`; `rows` counts the rows that were read so far.
     pub fn fsck_counting(&self, options: FsckOptions, rows: &Arc<AtomicU64>) -> Result<FsckReport, Error> {
+        if let Some(unreadable) = self.unreadable(options.shown_max, None)? {
+            return Ok(unreadable);
+        }
         if options.repair {
             self.drain_orphans()?;
         }
@@ -176,10 +185,29 @@ impl Volume {
     pub fn check(&self, shown_max: usize, rows: &Arc<AtomicU64>) -> Result<FsckReport, Error> {
         // No segment goes meanwhile, so what the rows of this moment name is still there.
         let _alone = self.upkeep.lock();
+        if let Some(unreadable) = self.unreadable(shown_max, Some(Rests::new(&self.env.clock)))? {
+            return Ok(unreadable);
+        }
         let frozen = self.frozen()?;
         let findings = frozen.find_all(shown_max, rows, Some(Rests::new(&self.env.clock)))?;
         self.take_back_named(&findings.repairs)?;
         Ok(findings.report)
+    }
+
+    /// What is wrong with the stored rows themselves, if anything is.
+    fn unreadable(&self, shown_max: usize, mut rests: Option<Rests>) -> Result<Option<FsckReport>, Error> {
+        let stored = self.engine.check_storage(shown_max, &mut |_| {
+            if let Some(rests) = &mut rests {
+                (0..ROWS_OF_PAGE).for_each(|_| rests.row());
+            }
+            ControlFlow::Continue(())
+        })?;
+        if stored.damaged == 0 {
+            return Ok(None);
+        }
+        let shown = stored.shown.into_iter().map(|what| Finding { kind: FindingKind::Unreadable, what }).collect();
+        let findings = BTreeMap::from([(FindingKind::Unreadable, stored.damaged)]);
+        Ok(Some(FsckReport { findings, shown, ..FsckReport::default() }))
     }
 
     fn find_all(&self, shown_max: usize, rows: &Arc<AtomicU64>, rests: Option<Rests>) -> Result<Findings, Error> {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test binary uses its own part")]
 
+pub mod flips;
 pub mod machine;
 pub mod rows;
 pub mod tree;

@@ -1,0 +1,229 @@
+//! The tree's file as redb sees it: each block is compared with its checksum when it is read from the disk.
+//!
+//! Why:        redb takes what it reads for granted, and after an error of its storage it refuses everything; so a
+//!             damaged page is answered with a stand-in that redb itself refuses to go through, and other pages stay.
+//! Invariants: P1 the checksums of what a head can reach are durable before the head is written.
+//!             P2 no byte of a damaged page is given to redb, and nothing built from a stand-in reaches the file.
+//! Durability: the head is written in `sync_data`, between the sync of the checksums and the file's own.
+//! Locking:    `pending_head` and `damage` are leaves.
+//! Not here:   the entries and their file (page_sums), the pages' content (tree, tree_walk).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use margay_env::File;
+use parking_lot::Mutex;
+use redb::StorageBackend;
+
+use super::page_sums::{BLOCK_BYTES, Compared, PageSums};
+use crate::EngineError;
+
+/// What redb writes in place at the file's beginning.
+pub(super) const HEAD_BYTES: usize = 320;
+/// The byte of the head whose lowest bit says which commit slot counts.
+const HEAD_FLAGS_AT: usize = 9;
+const HEAD_SLOT_FLAG: u8 = 1;
+/// Places of damage that are remembered.
+const DAMAGE_HELD_MAX: usize = 1000;
+
+#[derive(Debug)]
+pub(super) struct PageFile {
+    file: Arc<dyn File>,
+    pub(super) sums: PageSums,
+    /// Written by redb, not yet by `sync_data`.
+    pending_head: Mutex<Option<Vec<u8>>>,
+    /// Offset of each page found damaged, and why.
+    damage: Mutex<BTreeMap<u64, String>>,
+    /// Some page did not match its checksum; else the disk refused them, which is another error.
+    mismatch: AtomicBool,
+    frozen: AtomicBool,
+}
+
+/// What redb holds.
+#[derive(Debug)]
+pub(super) struct Backend(pub(super) Arc<PageFile>);
+
+/// Fills `page` with a branch that leads nowhere: redb refuses its children when it looks something up, and stops when
+/// it tries to copy its keys into another page or takes it for a leaf (the first key ends before it begins; as a leaf,
+/// all of its rows end behind the page).
+fn stand_in(page: &mut [u8]) {
+    const BRANCH: u8 = 2;
+    const KEYS: usize = 2;
+    const CHILDREN_AT: usize = 8 + 16 * (KEYS + 1);
+    const NO_PAGE: u64 = 31 << 59;
+    page.fill(0);
+    page[0] = BRANCH;
+    page[2..4].copy_from_slice(&(KEYS as u16).to_le_bytes());
+    page[4..20].fill(0xff);
+    for child in 0..=KEYS {
+        let at = CHILDREN_AT + 8 * child;
+        page[at..at + 8].copy_from_slice(&NO_PAGE.to_le_bytes());
+    }
+    // The ends of both keys stay 0: the second is empty, so that every lookup goes to the right of it.
+}
+
+/// A head that is not one of those expected is damage; one that cannot be read is not.
+pub(super) fn head_failed(error: io::Error) -> EngineError {
+    match error.kind() {
+        io::ErrorKind::InvalidData => EngineError::Corrupt(error.to_string()),
+        _ => EngineError::Io(error),
+    }
+}
+
+impl PageFile {
+    pub(super) fn new(file: Arc<dyn File>, sums: PageSums) -> PageFile {
+        PageFile {
+            file,
+            sums,
+            pending_head: Mutex::new(None),
+            damage: Mutex::new(BTreeMap::new()),
+            mismatch: AtomicBool::new(false),
+            frozen: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn file(&self) -> &dyn File {
+        self.file.as_ref()
+    }
+
+    /// Nothing is written any more: what redb holds in memory may have been built from a stand-in.
+    pub(super) fn freeze(&self) {
+        self.frozen.store(true, Ordering::SeqCst);
+    }
+
+    /// Pages found damaged since the start, in number, and a line about the first ones.
+    pub(super) fn damage(&self) -> (usize, Option<String>) {
+        let damage = self.damage.lock();
+        let shown: Vec<&str> = damage.values().take(3).map(String::as_str).collect();
+        (damage.len(), (!shown.is_empty()).then(|| shown.join("; ")))
+    }
+
+    /// Whether all damage so far is that the disk did not answer.
+    pub(super) fn only_refused(&self) -> bool {
+        !self.damage.lock().is_empty() && !self.mismatch.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, offset: u64, why: &str) {
+        let mut damage = self.damage.lock();
+        if damage.len() < DAMAGE_HELD_MAX && !damage.contains_key(&offset) {
+            let text = format!("tree/rows.redb, page at byte {offset}: {why}");
+            tracing::error!(%text, "a page of the tree is damaged: what lies on it cannot be read; run margay fsck, restore from a backup");
+            damage.insert(offset, text);
+        }
+    }
+
+    /// The head that the file has, or will have with the next sync.
+    pub(super) fn head(&self) -> Result<[u8; HEAD_BYTES], io::Error> {
+        let mut head = [0; HEAD_BYTES];
+        match &*self.pending_head.lock() {
+            Some(pending) => head.copy_from_slice(pending),
+            None => self.file.read_exact_at(&mut head, 0)?,
+        }
+        if !self.sums.knows_head(&head) {
+            let text = "the head of tree/rows.redb is damaged or of another time than tree/rows.sums: restore it from a backup";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        Ok(head)
+    }
+
+    /// The head of a file that has no checksums yet is taken for right.
+    pub(super) fn adopt_head(&self) -> Result<(), EngineError> {
+        if self.file.len()? >= HEAD_BYTES as u64 {
+            self.sums.adopt(&self.head().map_err(head_failed)?);
+        }
+        Ok(())
+    }
+
+    /// No head but the one in the file is right from now on.
+    pub(super) fn settle(&self) -> Result<(), EngineError> {
+        if self.frozen.load(Ordering::SeqCst) || self.pending_head.lock().is_some() {
+            return Ok(());
+        }
+        let head = self.head().map_err(head_failed)?;
+        self.sums.settle(&head)
+    }
+
+    /// Reads whole blocks from the disk. The error says why they cannot be trusted.
+    pub(super) fn read_blocks(&self, offset: u64, out: &mut [u8]) -> Result<(), String> {
+        if !offset.is_multiple_of(BLOCK_BYTES as u64) || !out.len().is_multiple_of(BLOCK_BYTES) {
+            return Err("not a whole page".into());
+        }
+        self.file.read_exact_at(out, offset).map_err(|error| format!("it cannot be read: {error}"))?;
+        let first = (offset / BLOCK_BYTES as u64) as usize;
+        for (index, bytes) in out.chunks(BLOCK_BYTES).enumerate() {
+            match self.sums.compare(first + index, bytes) {
+                Compared::Right => {}
+                Compared::Absent if !self.sums.is_complete() => {}
+                Compared::Wrong | Compared::Absent => {
+                    self.mismatch.store(true, Ordering::Relaxed);
+                    return Err("it does not match its checksum".into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_frozen(&self) -> io::Result<()> {
+        if self.frozen.load(Ordering::SeqCst) {
+            return Err(io::Error::other("the tree is not written any more, since a page of it is damaged"));
+        }
+        Ok(())
+    }
+}
+
+impl StorageBackend for Backend {
+    fn len(&self) -> Result<u64, io::Error> {
+        self.0.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
+        if offset == 0 {
+            let head = self.0.head()?;
+            out.copy_from_slice(head.get(..out.len()).ok_or(io::ErrorKind::InvalidInput)?);
+            return Ok(());
+        }
+        if let Err(why) = self.0.read_blocks(offset, out) {
+            self.0.note(offset, &why);
+            stand_in(out);
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), io::Error> {
+        self.0.check_frozen()?;
+        self.0.sums.set_len((len / BLOCK_BYTES as u64) as usize);
+        self.0.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> Result<(), io::Error> {
+        let pages = &self.0;
+        pages.check_frozen()?;
+        let head = pages.pending_head.lock().clone();
+        if let Some(head) = &head {
+            // A commit writes the head once more with the other slot in force: expected now, it needs no sync then.
+            let mut next = head.clone();
+            next[HEAD_FLAGS_AT] ^= HEAD_SLOT_FLAG;
+            pages.sums.expect_heads(head, &next);
+        }
+        pages.sums.flush().map_err(io::Error::other)?;
+        if let Some(head) = head {
+            pages.file.write_all_at(&head, 0)?;
+            *pages.pending_head.lock() = None;
+        }
+        pages.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
+        self.0.check_frozen()?;
+        if offset == 0 {
+            assert_eq!(data.len(), HEAD_BYTES, "redb writes its head and whole pages");
+            *self.0.pending_head.lock() = Some(data.to_vec());
+            return Ok(());
+        }
+        assert!(offset.is_multiple_of(BLOCK_BYTES as u64) && data.len().is_multiple_of(BLOCK_BYTES));
+        self.0.sums.set((offset / BLOCK_BYTES as u64) as usize, data);
+        self.0.file.write_all_at(data, offset)
+    }
+}

@@ -1,0 +1,117 @@
+//! Power cuts and kills at random moments: the engine opens again, with a prefix of the commits and all durable ones.
+//!
+//! Why: checksums of log and tree must take what a crash leaves for what it is, never for damage. `crates/sim` does the same
+//!      with payloads, faults of syncs and lying disks; this is the part that runs in seconds.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use margay_env::Env;
+use margay_env::real::RealClock;
+use margay_env::sim::{SimDisk, SimRandom};
+use margay_meta::embedded::{EmbeddedEngine, LOG_FILE_BYTES_MIN, Options};
+use margay_meta::{Batch, Engine, EngineError, Write};
+use margay_segment::Store;
+
+const SEEDS: u64 = 60;
+const LIVES: u64 = 6;
+
+fn open(disk: &SimDisk, random: &SimRandom) -> Result<EmbeddedEngine, EngineError> {
+    let random = Arc::new(SimRandom::new(random.below(u64::MAX)));
+    let env = Env { disk: Arc::new(disk.clone()), clock: Arc::new(RealClock::new()), random };
+    let mut segments = margay_segment::Options::new(Path::new("/data/segments"));
+    segments.reserve_bytes = 0;
+    let store = Store::open(env.clone(), segments).map_err(|error| std::io::Error::other(error.to_string()))?;
+    let mut options = Options::new("/data/tree".into());
+    (options.log_file_bytes, options.tree_cache_bytes) = (LOG_FILE_BYTES_MIN, 256 << 10);
+    options.sync_interval = Duration::from_millis(1);
+    EmbeddedEngine::open(env, store, options)
+}
+
+/// States after each commit since the newest that is known to be durable.
+struct Model(Vec<BTreeMap<Vec<u8>, Vec<u8>>>);
+
+fn run(seed: u64) {
+    let random = SimRandom::new(seed);
+    let mut disk = SimDisk::new(seed);
+    let mut model = Model(vec![BTreeMap::new()]);
+    for life in 0..LIVES {
+        let stop = random.below(400) + 1;
+        let killed = random.chance(30);
+        if killed {
+            disk.kill_after(stop);
+        } else {
+            disk.fail_after(stop);
+        }
+        match open(&disk, &random) {
+            Ok(engine) => {
+                if let Some(found) = rows_if_running(&engine) {
+                    let at = model.0.iter().rposition(|state| *state == found);
+                    let at = at.unwrap_or_else(|| panic!("seed {seed}, life {life}: no prefix of the commits"));
+                    model.0 = vec![model.0.swap_remove(at)];
+                }
+                work(&engine, &random, &mut model);
+            }
+            Err(EngineError::Io(_)) => {}
+            Err(error) => panic!("seed {seed}, life {life}: {error}"),
+        }
+        disk = if killed { disk.kill(random.below(1000)) } else { disk.crash(random.below(1000)) };
+    }
+    let engine = open(&disk, &random).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let found = rows_if_running(&engine).expect("nothing is wrong with this disk");
+    assert!(model.0.contains(&found), "seed {seed}: no prefix of the commits at the end");
+    let checked = engine.check_storage(5, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(checked.damaged, 0, "seed {seed}: {checked:?}");
+}
+
+/// `None`: the machine stopped while they were read.
+fn rows_if_running(engine: &EmbeddedEngine) -> Option<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let mut rows = BTreeMap::new();
+    let scanned = engine.scan(&[0], &[0xff], &mut |row| {
+        rows.insert(row.key.to_vec(), row.value.to_vec());
+        ControlFlow::Continue(())
+    });
+    scanned.ok().map(|_| rows)
+}
+
+fn work(engine: &EmbeddedEngine, random: &SimRandom, model: &mut Model) {
+    for _ in 0..random.below(300) {
+        let mut state = model.0.last().unwrap().clone();
+        let mut writes = Vec::new();
+        for key in 0..1 + random.below(4) {
+            let key = format!("{key}-{:03}", random.below(200)).into_bytes();
+            if random.chance(25) {
+                state.remove(&key);
+                writes.push(Write::Delete { key });
+            } else {
+                let value = vec![random.below(256) as u8; random.below(400) as usize];
+                state.insert(key.clone(), value.clone());
+                writes.push(Write::Put { key, value });
+            }
+        }
+        let Ok(seq) = engine.commit(Batch { writes, ..Batch::default() }) else { return };
+        model.0.push(state);
+        if random.chance(40) {
+            if engine.wait_durable(seq).is_err() {
+                return;
+            }
+            let newest = model.0.pop().unwrap();
+            model.0 = vec![newest];
+        }
+        if random.chance(2) && engine.checkpoint().is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn crashes_are_never_taken_for_damage() {
+    for seed in 0..SEEDS {
+        run(seed);
+    }
+}
