@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use margay_s3::auth::{Head, PayloadForm, Verifier};
+use margay_s3::auth::{Head, Host, PayloadForm, Verifier};
 use margay_s3::identities::identify;
 use serde_json::json;
 
@@ -50,7 +50,11 @@ async fn order(server: &Server, verifier: &Verifier, request: Request<RequestBod
     let (parts, body) = request.into_parts();
     let identities: &dyn margay_s3::identities::Identities = &*server.identities;
     let token = parts.headers.get("x-amz-security-token").and_then(|token| token.to_str().ok());
-    let identified = identify(verifier, &Head::of(&parts), identities, token, server.env.clock.now());
+    let host = match Host::of(&parts, false) {
+        Ok(host) => host,
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, &error.to_string()),
+    };
+    let identified = identify(verifier, &Head::of(&parts, &host), identities, token, server.env.clock.now());
     let (verified, identity) = match identified {
         Ok(identified) => identified,
         Err(error) => return refuse(StatusCode::FORBIDDEN, &error.to_string()),

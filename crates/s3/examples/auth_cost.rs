@@ -66,7 +66,7 @@ struct Request {
 impl Request {
     fn head(&self) -> Head<'_> {
         let Request { method, path, query, headers } = self;
-        Head { method, path, query, headers, authority: None, host_bucket: None, body_sha256: None }
+        Head { method, path, query, headers, host: "margay.test", host_bucket: None, body_sha256: None }
     }
 }
 

@@ -159,7 +159,7 @@ mod tests {
             .unwrap();
         let (parts, ()) = request.into_parts();
         let target = Target::parse("s3.test", parts.uri.path(), &[]).unwrap();
-        let subject = AccessSubject::of(&parts, "s3.test", Some(&target));
+        let subject = AccessSubject::of(&parts, "s3.test", Some(&target), false);
         let line = access_line(&subject, &done("GetObject"), Timestamp(784_111_777_000_000_000), "owner");
         assert_eq!(
             line,

@@ -5,7 +5,17 @@
 use http::HeaderMap;
 use http::request::Parts;
 
+use crate::auth::decode;
 use crate::route::target::Target;
+
+/// Query parameters whose values are not logged, in lower case: signatures, tokens and customers' keys.
+const SECRET: [&str; 5] = [
+    "signature",
+    "x-amz-copy-source-server-side-encryption-customer-key",
+    "x-amz-security-token",
+    "x-amz-server-side-encryption-customer-key",
+    "x-amz-signature",
+];
 
 /// What a line tells of the request itself.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +24,7 @@ pub struct AccessSubject {
     pub bucket: String,
     pub(crate) key: String,
     pub(crate) method: String,
-    /// Path and query as they came.
+    /// Path and query as they came, without what proves anything.
     pub(crate) target: String,
     pub(crate) host: String,
     pub(crate) referer: String,
@@ -31,7 +41,7 @@ pub struct AccessSubject {
 
 impl AccessSubject {
     /// From the request's head, before it is known whether any of it is true.
-    pub(crate) fn of(parts: &Parts, host: &str, target: Option<&Target>) -> AccessSubject {
+    pub(crate) fn of(parts: &Parts, host: &str, target: Option<&Target>, secure: bool) -> AccessSubject {
         let header = |name: &str| text(&parts.headers, name);
         let query = parts.uri.query().unwrap_or_default();
         let authorization = header("authorization");
@@ -52,17 +62,28 @@ impl AccessSubject {
             bucket: target.map(|target| target.bucket.clone()).unwrap_or_default(),
             key: target.map(|target| target.key.clone()).unwrap_or_default(),
             method: parts.method.to_string(),
-            target: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
+            target: parts.uri.path_and_query().map(|target| redacted(target.as_str())).unwrap_or_default(),
             host: host.to_owned(),
-            referer: header("referer"),
+            referer: redacted(&header("referer")),
             user_agent: header("user-agent"),
             version: version.unwrap_or_default().to_owned(),
             requester: requester(&authorization, query).to_owned(),
             signature,
             authentication,
-            secure: parts.uri.scheme_str() == Some("https"),
+            secure,
         }
     }
+}
+
+/// A URL without the values that would let a reader of the log send the request again.
+fn redacted(url: &str) -> String {
+    let Some((path, query)) = url.split_once('?') else { return url.to_owned() };
+    let shown = |pair: &str| {
+        let name = pair.split_once('=').map_or(pair, |(name, _)| name);
+        let plain = decode(name).unwrap_or_default().to_ascii_lowercase();
+        if SECRET.contains(&plain.as_str()) { format!("{name}=REDACTED") } else { pair.to_owned() }
+    };
+    format!("{path}?{}", query.split('&').map(shown).collect::<Vec<_>>().join("&"))
 }
 
 /// The access key in an `Authorization` header or in a presigned query.
@@ -87,6 +108,17 @@ fn text(headers: &HeaderMap, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_line_can_be_used_to_send_the_request_again() {
+        assert_eq!(redacted("/b/k"), "/b/k");
+        assert_eq!(redacted("/b/k?a=1&versionId=Signature"), "/b/k?a=1&versionId=Signature");
+        for name in ["X-Amz-Signature", "X-Amz-Security-Token", "Signature", "x-amz-security-token", "%53ignature"] {
+            assert_eq!(redacted(&format!("/b/k?a=1&{name}=secret&b")), format!("/b/k?a=1&{name}=REDACTED&b"));
+        }
+        let key = "x-amz-server-side-encryption-customer-key";
+        assert_eq!(redacted(&format!("http://h/?{key}=k")), format!("http://h/?{key}=REDACTED"));
+    }
 
     #[test]
     fn the_access_key_is_found_where_the_signature_is() {

@@ -1,7 +1,7 @@
 //! The way of a request: who sent it, which operation it is, what is refused, what is answered.
 //!
 //! Why:        every answer, good or bad, leaves through one place, so each has its ids, headers and record.
-//! Invariants: the order is address, operation, signature, refusals, rights, operation; the body is touched by the last
+//! Invariants: the order is host, address, operation, signature, refusals, rights, operation; the body is touched by the last
 //!             alone. An answer to HEAD has no body.
 //! Not here:   listeners, connections and their limits (the binary).
 
@@ -28,7 +28,7 @@ use crate::access::context::Circumstances;
 use crate::access::rules::RulesCache;
 use crate::access::{Access, Asker};
 use crate::access_subject::AccessSubject;
-use crate::auth::{self, Credentials, Head, Place, Sender, Verified, Verifier, Version, hoisted, presigned};
+use crate::auth::{self, Credentials, Head, Host, Place, Sender, Verified, Verifier, Version, hoisted, presigned};
 use crate::cors;
 use crate::error::{Code, S3Error, request_id};
 use crate::identities::{self, Identities, RootOnly};
@@ -155,20 +155,31 @@ impl S3Door {
     {
         let began = self.env.clock.monotonic();
         let id = request_id(self.env.random.next_u64());
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let received = Arc::new(AtomicU64::new(0));
         let wire = Wire::new(Box::new(body.map_err(Into::into)), &parts.headers, Arc::clone(&received));
+        let host = Host::of(&parts, self.options.secure);
         let subject = self.observer.wants_subject().then(|| {
-            let host = host(&parts);
+            let host = host.as_ref().map_or("", Host::as_written);
             let target = Target::parse(host, parts.uri.path(), &self.options.domains).ok();
-            AccessSubject::of(&parts, host, target.as_ref())
+            AccessSubject::of(&parts, host, target.as_ref(), self.options.secure)
         });
         let mut name = UNKNOWN;
-        let outcome = self.serve(&parts, wire, peer, &id, &mut name).await;
+        let outcome = match host {
+            Ok(host) => {
+                parts.extensions.insert(host);
+                self.serve(&parts, wire, peer, &id, &mut name).await
+            }
+            Err(error) => Err(S3Error::invalid_request(error.to_string())),
+        };
         let code = outcome.as_ref().err().map(|error| error.code.name());
         let mut reply = outcome.unwrap_or_else(|error| self.refusal(error, &parts, &id));
-        if parts.headers.contains_key(http::header::ORIGIN) && parts.method != Method::OPTIONS {
-            cors::decorate(&self.volume, &self.options.domains, host(&parts), &parts, &mut reply.headers).await;
+        if let Ok(host) = host_of(&parts)
+            && parts.headers.contains_key(http::header::ORIGIN)
+            && parts.method != Method::OPTIONS
+        {
+            let host = host.as_written();
+            cors::decorate(&self.volume, &self.options.domains, host, &parts, &mut reply.headers).await;
         }
         // Answered without the body that the client is waiting to send: the connection ends here, and it is told.
         let unread = parts.headers.contains_key(http::header::EXPECT) && received.load(Ordering::Relaxed) == 0;
@@ -189,7 +200,8 @@ impl S3Door {
         id: &str,
         name: &mut &'static str,
     ) -> Result<Reply, S3Error> {
-        let host = host(parts);
+        let own_host = host_of(parts)?;
+        let host = own_host.as_written();
         if parts.method == Method::OPTIONS {
             *name = PREFLIGHT;
             let target = Target::parse(host, parts.uri.path(), &self.options.domains)?;
@@ -220,7 +232,7 @@ impl S3Door {
         }
         let operation = route::find(method, target.scope(), &query, &headers)?;
         *name = operation.name;
-        let head = Head::of(parts).with_host_bucket(target.host_bucket());
+        let head = Head::of(parts, own_host).with_host_bucket(target.host_bucket());
         let now = self.env.clock.now();
         let identities = &*self.access.identities;
         let (verified, identity) = identities::identify(&self.verifier, &head, identities, token.as_deref(), now)?;
@@ -252,7 +264,7 @@ impl S3Door {
             target,
             query,
             headers,
-            origin: &origin(parts),
+            origin: &origin(host_of(parts)?),
         };
         // The object of a benchmark is nobody's.
         if let (Some(object), Op::GetObject) = (&self.fixed_object, policy.op) {
@@ -410,13 +422,11 @@ fn object_bytes(operation: &str, headers: &HeaderMap) -> Option<u64> {
 }
 
 /// Scheme and host as the client wrote them, for links in answers.
-fn origin(parts: &Parts) -> String {
-    format!("{}://{}", parts.uri.scheme_str().unwrap_or("http"), host(parts))
+fn origin(host: &Host) -> String {
+    format!("{}://{}", host.scheme(), host.as_written())
 }
 
-/// The host that the client named.
-fn host(parts: &Parts) -> &str {
-    let of_uri = parts.uri.authority().map(|authority| authority.as_str());
-    let of_header = || parts.headers.get(http::header::HOST).and_then(|value| value.to_str().ok());
-    of_uri.or_else(of_header).unwrap_or("")
+/// The host that `handle` found.
+fn host_of(parts: &Parts) -> Result<&Host, S3Error> {
+    parts.extensions.get().ok_or_else(|| S3Error::internal(&"a request is served without its host"))
 }

@@ -25,7 +25,7 @@ pub use self::documents::xml_document;
 pub use self::forms::{form_body, form_policy};
 use crate::auth::sign::{Signer, Target as SignTarget};
 use crate::auth::{
-    AuthError, ChunkChain, Credential, Credentials, Head, PayloadForm, Secret, Verifier, hoisted, presigned, v2,
+    AuthError, ChunkChain, Credential, Credentials, Head, Host, PayloadForm, Secret, Verifier, hoisted, presigned, v2,
 };
 use crate::body::{
     BodyError, ChunkEncoder, Decoder, DecoderOptions, DigestPlan, Trailers, Want, WireError, announced_bytes,
@@ -90,15 +90,16 @@ fn lines(method: &str, target: &str, headers: &HeaderMap) -> Vec<u8> {
 /// A request's signature, in a header or in the query; then the same request, signed properly.
 pub fn signature(bytes: &[u8]) {
     let Some((mut parts, _)) = request(bytes) else { return };
+    let Ok(host) = Host::of(&parts, false) else { return };
     let verifier = Verifier::new(crate::auth::Options::default());
-    let _ = verifier.verify(&Head::of(&parts), &OneKey, NOW);
+    let _ = verifier.verify(&Head::of(&parts, &host), &OneKey, NOW);
     for name in ["authorization", "x-amz-security-token"] {
         parts.headers.remove(name);
     }
     let target =
         SignTarget { method: &parts.method, path: parts.uri.path(), query: parts.uri.query().unwrap_or_default() };
     if SIGNER.sign(target, &mut parts.headers, PayloadForm::Unsigned, NOW).is_ok() {
-        let outcome = verifier.verify(&Head::of(&parts), &OneKey, NOW);
+        let outcome = verifier.verify(&Head::of(&parts, &host), &OneKey, NOW);
         assert!(!matches!(outcome, Err(AuthError::Mismatch(_))), "what the signer signs is believed: {outcome:?}");
     }
 }
@@ -106,9 +107,10 @@ pub fn signature(bytes: &[u8]) {
 /// As `signature`, with Version 2; the bucket `b` is named by the host when the target begins with two slashes.
 pub fn signature_version_2(bytes: &[u8]) {
     let Some((mut parts, _)) = request(bytes) else { return };
+    let Ok(host) = Host::of(&parts, false) else { return };
     let host_bucket = parts.uri.path().starts_with("//").then_some("b");
     let verifier = Verifier::new(crate::auth::Options::default());
-    let verify = |parts: &Parts| verifier.verify(&Head::of(parts).with_host_bucket(host_bucket), &OneKey, NOW);
+    let verify = |parts: &Parts| verifier.verify(&Head::of(parts, &host).with_host_bucket(host_bucket), &OneKey, NOW);
     let _ = verify(&parts);
     let query = parts.uri.query().unwrap_or_default();
     let _ = hoisted::join(query, presigned::version(query), &parts.headers);
@@ -126,7 +128,7 @@ pub fn signature_version_2(bytes: &[u8]) {
     parts.headers.remove("authorization");
     // Beside a Version 4 signature the other one is not looked at.
     if let Some(url) = url.ok().filter(|url| !url.contains("X-Amz-")) {
-        let head = Head { query: &url, ..Head::of(&parts).with_host_bucket(host_bucket) };
+        let head = Head { query: &url, ..Head::of(&parts, &host).with_host_bucket(host_bucket) };
         let outcome = verifier.verify(&head, &OneKey, NOW);
         assert!(!matches!(outcome, Err(AuthError::Mismatch(_))), "what the signer signs is believed: {outcome:?}");
     }
@@ -285,8 +287,8 @@ pub fn request_target(bytes: &[u8]) {
             assert!(decode(again, false).is_ok_and(|same| same == plain));
         }
     }
-    let host = parts.headers.get(http::header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let Ok(target) = Target::parse(host, parts.uri.path(), &[DOMAIN.to_owned()]) else { return };
+    let Ok(host) = Host::of(&parts, false) else { return };
+    let Ok(target) = Target::parse(host.as_written(), parts.uri.path(), &[DOMAIN.to_owned()]) else { return };
     assert_eq!(target.key.is_empty(), target.scope() != Scope::Object);
     let _ = check_bucket_name(&target.bucket);
     let Ok(query) = Query::parse(parts.uri.query().unwrap_or_default()) else { return };
@@ -388,7 +390,8 @@ mod tests {
                     signature_version_2(&bytes);
                     let (parts, _) = request(&bytes).unwrap();
                     let verifier = Verifier::new(crate::auth::Options::default());
-                    let outcome = verifier.verify(&Head::of(&parts), &OneKey, NOW);
+                    let host = Host::of(&parts, false).unwrap();
+                    let outcome = verifier.verify(&Head::of(&parts, &host), &OneKey, NOW);
                     assert!(outcome.is_ok(), "{name}: {outcome:?}");
                 }
                 "chunked_body" => {

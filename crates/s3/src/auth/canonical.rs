@@ -60,8 +60,8 @@ pub(crate) struct Canonical<'a> {
     /// Exactly as on the wire, without the question mark.
     pub query: &'a str,
     pub headers: &'a HeaderMap,
-    /// The host of the request's target, for requests without a `Host` header (HTTP/2).
-    pub authority: Option<&'a str>,
+    /// The request's one host, as its client wrote it.
+    pub host: &'a str,
     /// Sorted lower-case names with semicolons between them.
     pub signed_headers: &'a str,
     /// The value that vouches for the payload.
@@ -95,16 +95,17 @@ impl Canonical<'_> {
         out.extend_from_slice(name.as_bytes());
         out.push(b':');
         let mut values = self.headers.get_all(name).iter();
-        match (values.next(), self.authority) {
-            (Some(first), _) => {
+        match values.next() {
+            // HTTP/2 has no header for it.
+            _ if name == "host" => out.extend_from_slice(self.host.as_bytes()),
+            Some(first) => {
                 write_value(first.as_bytes(), keep_spaces, out);
                 for value in values {
                     out.push(b',');
                     write_value(value.as_bytes(), keep_spaces, out);
                 }
             }
-            (None, Some(authority)) if name == "host" => out.extend_from_slice(authority.as_bytes()),
-            (None, _) => return Err(AuthError::SignedHeaderAbsent(name.to_owned())),
+            None => return Err(AuthError::SignedHeaderAbsent(name.to_owned())),
         }
         out.push(b'\n');
         Ok(())

@@ -16,6 +16,7 @@ mod form;
 mod header;
 pub(crate) mod hex;
 pub(crate) mod hoisted;
+mod host;
 mod key;
 mod payload;
 pub(crate) mod presigned;
@@ -30,9 +31,11 @@ use std::sync::Arc;
 use http::HeaderMap;
 use margay_env::Timestamp;
 
+pub(crate) use canonical::decode;
 pub use chain::ChunkChain;
 pub use code::Code;
 pub use error::{AuthError, Mismatch, Place};
+pub use host::{Host, HostError};
 pub use key::{KEY_SLOTS, Scope, Secret, SigningKey};
 pub use payload::PayloadForm;
 pub use presigned::EXPIRES_SECONDS_MAX;
@@ -52,8 +55,8 @@ pub struct Head<'a> {
     /// Exactly as on the wire, without the question mark; empty when there is none.
     pub query: &'a str,
     pub headers: &'a HeaderMap,
-    /// Host and port of the request's target, used when there is no `Host` header (HTTP/2).
-    pub authority: Option<&'a str>,
+    /// The request's one host, as its client wrote it.
+    pub host: &'a str,
     /// The bucket that the host names (virtual-host style), in lower case.
     pub host_bucket: Option<&'a str>,
     /// The SHA-256 of the body in hex, where the whole body was read before the signature is checked.
@@ -62,13 +65,13 @@ pub struct Head<'a> {
 
 impl<'a> Head<'a> {
     /// The head of a request that hyper received.
-    pub fn of(parts: &'a http::request::Parts) -> Head<'a> {
+    pub fn of(parts: &'a http::request::Parts, host: &'a Host) -> Head<'a> {
         Head {
             method: &parts.method,
             path: parts.uri.path(),
             query: parts.uri.query().unwrap_or(""),
             headers: &parts.headers,
-            authority: parts.uri.authority().map(|authority| authority.as_str()),
+            host: host.as_written(),
             host_bucket: None,
             body_sha256: None,
         }

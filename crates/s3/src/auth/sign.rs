@@ -200,7 +200,8 @@ impl Signer {
     ) -> Result<[u8; 32], SignError> {
         let Target { method, path, query } = target;
         let method = method.as_str();
-        let canonical = Canonical { method, path, query, headers, authority: None, signed_headers, payload };
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).ok_or(SignError::NoHost)?.trim();
+        let canonical = Canonical { method, path, query, headers, host, signed_headers, payload };
         let mut text = Vec::with_capacity(1024);
         canonical.write(Reading::DOCUMENTED, &mut text)?;
         Ok(key.sign(&string_to_sign(date.text(), key.scope(), &text)))

@@ -106,7 +106,7 @@ fn check_signature(head: &Head<'_>, claim: &Claim<'_>, key: &SigningKey) -> Resu
         path: head.path,
         query: head.query,
         headers: head.headers,
-        authority: head.authority,
+        host: head.host,
         signed_headers: &claim.signed_headers,
         payload: &claim.payload_line,
     };

@@ -74,7 +74,7 @@ impl S3Door {
         let signed =
             Signed { sender, identity, peer, operation, target: &target, query: &query, headers: &headers, parts };
         let stored = self.run(&signed, payload).await?;
-        answer(stored, &form, &target, &super::origin(parts))
+        answer(stored, &form, &target, &super::origin(super::host_of(parts)?))
     }
 }
 

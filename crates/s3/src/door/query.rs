@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use http::request::Parts;
 
-use super::{S3Door, sha256, token_of_header};
+use super::{S3Door, host_of, sha256, token_of_header};
 use crate::auth::{self, Head, PayloadForm};
 use crate::error::{Code, S3Error};
 use crate::iam;
@@ -45,6 +45,7 @@ impl S3Door {
         id: &str,
         service: &mut Service,
     ) -> Result<Reply, S3Error> {
+        let host = host_of(parts)?;
         let now = self.env.clock.now();
         let body = wire.whole(FORM_BYTES_MAX).await?;
         let form = query_api::read(&body)?;
@@ -56,7 +57,7 @@ impl S3Door {
             false => &self.iam_verifier,
         };
         let digest = auth::hex::text(&sha256(&body));
-        let head = Head { body_sha256: Some(&digest), ..Head::of(parts) };
+        let head = Head { body_sha256: Some(&digest), ..Head::of(parts, host) };
         let token = token_of_header(&parts.headers);
         let identities = &*self.access.identities;
         let (verified, identity) = identities::identify(verifier, &head, identities, token, now)?;

@@ -80,11 +80,11 @@ impl S3Door {
         if !is_head && parts.method != Method::GET {
             return Err(S3Error::from(Code::MethodNotAllowed).with("Method", parts.method.as_str()).into());
         }
-        let host = super::host(parts);
+        let host = super::host_of(parts)?.as_written();
         let target = Target::parse(host, parts.uri.path(), &self.options.website_domains)?;
         check_bucket_name(&target.bucket)?;
         let scheme = if self.options.secure { "https" } else { "http" };
-        Visit { door: self, target, origin: Origin { scheme, host: plain(host) }, is_head, peer }.answer(parts).await
+        Visit { door: self, target, origin: Origin { scheme, host }, is_head, peer }.answer(parts).await
     }
 }
 
@@ -182,12 +182,4 @@ fn followed(page: Reply) -> Reply {
 
 fn sent_to(location: &Location) -> Result<Reply, S3Error> {
     Reply::empty(location.status).header(header::LOCATION, &location.url)
-}
-
-/// The host without what is no port: it becomes a part of addresses.
-fn plain(host: &str) -> &str {
-    match host.split_once(':') {
-        Some((name, port)) if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    }
 }

@@ -66,7 +66,8 @@ impl Request {
 
     pub(super) fn head(&self) -> Head<'_> {
         let Request { method, path, query, headers } = self;
-        Head { method, path, query, headers, authority: None, host_bucket: None, body_sha256: None }
+        let host = headers.get("host").map_or("", |host| host.to_str().unwrap());
+        Head { method, path, query, headers, host, host_bucket: None, body_sha256: None }
     }
 
     pub(super) fn verify_at(&self, now: Timestamp) -> Result<Verified, AuthError> {

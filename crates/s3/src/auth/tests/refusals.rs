@@ -82,7 +82,7 @@ fn headers_that_are_signed_and_absent() {
     request.headers.remove("host");
     assert_eq!(code(&request), Code::SignatureDoesNotMatch);
     // HTTP/2 carries the host elsewhere.
-    let head = Head { authority: Some("examplebucket.s3.amazonaws.com"), ..request.head() };
+    let head = Head { host: "examplebucket.s3.amazonaws.com", ..request.head() };
     Verifier::new(Options::default()).verify(&head, &Keys, THEN).unwrap();
 }
 
@@ -109,9 +109,6 @@ fn doubled_headers() {
     let value = request.headers["authorization"].to_str().unwrap().to_owned();
     request.add("authorization", &value);
     assert_eq!(code(&request), Code::InvalidArgument);
-    let mut request = get_object();
-    request.add("host", "examplebucket.s3.amazonaws.com");
-    assert_eq!(code(&request), Code::SignatureDoesNotMatch);
     let mut request = get_object();
     request.query = "X-Amz-Signature=00".to_owned();
     assert_eq!(request.verify().unwrap_err(), AuthError::TwoMechanisms);

@@ -87,7 +87,7 @@ impl Signer {
         in_query: bool,
     ) -> Result<String, SignError> {
         let Target { method, path, query } = target;
-        let head = Head { method, path, query, headers, authority: None, host_bucket, body_sha256: None };
+        let head = Head { method, path, query, headers, host: "", host_bucket, body_sha256: None };
         let mut text = Vec::with_capacity(256);
         Canonical { head: &head, in_query, date_line }.write(Reading::DOCUMENTED, &mut text)?;
         Ok(STANDARD.encode(hmac::sign(&self.key, &text)))
