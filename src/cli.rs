@@ -7,6 +7,7 @@ mod arguments;
 mod backup;
 mod bench;
 mod bucket;
+mod clock;
 mod config;
 mod fsck;
 mod identity;
@@ -38,6 +39,8 @@ enum Command {
     Config(config::Args),
     /// Show what the server of a data directory is doing
     Status(status::Args),
+    /// Show whether expiry and locks believe the machine's clock, or say that it is right
+    Clock(clock::Args),
     /// Mount a bucket of a running server as a file system
     Mount(mount::Mount),
     /// Unmount it
@@ -92,6 +95,7 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Clock(args) => clock::run(&args),
         Command::Mount(args) => mount::run_mount(&args),
         Command::Unmount(args) => mount::run_unmount(&args),
         Command::Mounts(args) => mount::run_mounts(&args),

@@ -56,6 +56,10 @@ impl Handler for Control {
                 (&Method::POST, "/backup") => return done(backup(&server, request).await),
                 (&Method::POST, "/quota") => return done(quota(&server, request).await),
                 (&Method::POST, "/inventory") => return done(inventory_page(&server, request).await),
+                (&Method::GET, "/clock") => return answer::json(StatusCode::OK, &server.expiry.clock.status()),
+                (&Method::POST, "/clock/confirm") => {
+                    return answer::json(StatusCode::OK, &server.expiry.clock.confirm());
+                }
                 (&Method::GET, "/mounts") => return answer::json(StatusCode::OK, &server.mounts.status()),
                 (&Method::POST, ORDER_PATH) => {
                     return done(identities(&server, request).await);

@@ -4,8 +4,10 @@
 //! Invariants: L1 a bucket is looked at again when the day or its generation is another one, else never.
 //!             L2 at most `rate_max` removals a second; a page of a listing is all that is in memory.
 //!             L3 stopped at any moment, the next round begins where this one was, or makes it again.
+//!             L4 a round acts by a time that `clock` believes, and by that of its day.
 //! Not here:   one bucket (`pass`, its versions `replaced`), the rules (margay-s3), what a removal is (margay-volume).
 
+pub mod clock;
 mod pass;
 mod progress;
 mod replaced;
@@ -23,6 +25,7 @@ use margay_s3::lifecycle::{self, Days};
 use margay_volume::{BucketInfo, Error, Setting, Volume};
 use tokio::task::JoinHandle;
 
+use self::clock::ClockGuard;
 use self::pass::Pass;
 use self::progress::{Progress, ProgressFile};
 use crate::metrics::exposition::{Exposition, Kind};
@@ -39,6 +42,8 @@ pub struct ExpiryLimits {
     pub day: u32,
     /// Removals per second.
     pub rate_max: u64,
+    /// How long a clock that is days ahead must go on evenly to be believed; zero: until the operator says so.
+    pub clock_wait: Duration,
 }
 
 /// What was done since the server began.
@@ -82,6 +87,7 @@ impl Pace {
 /// The background task; ends when it is dropped.
 #[derive(Debug)]
 pub struct Expiry {
+    pub clock: Arc<ClockGuard>,
     counters: Arc<Counters>,
     task: JoinHandle<()>,
 }
@@ -90,9 +96,10 @@ impl Expiry {
     /// Call it inside a runtime.
     pub fn start(env: &Env, volume: &Arc<Volume>, data: &Path, limits: ExpiryLimits) -> Expiry {
         let counters = Arc::new(Counters::default());
-        let rounds = Rounds::new(env, volume, data, limits, &counters);
+        let clock = ClockGuard::open(env, volume, data, limits.clock_wait);
+        let rounds = Rounds::new(env, volume, data, limits, (&counters, &clock));
         let look_every = LOOK_EVERY_MAX.min(Duration::from_secs(limits.day.into()) / 4);
-        Expiry { counters, task: tokio::spawn(rounds.run(look_every)) }
+        Expiry { clock, counters, task: tokio::spawn(rounds.run(look_every)) }
     }
 
     pub fn stop(&self) {
@@ -111,6 +118,7 @@ impl Expiry {
         ] {
             out.value(name, Kind::Counter, help, counter.load(Ordering::Relaxed));
         }
+        self.clock.write_metrics(out);
     }
 }
 
@@ -128,6 +136,7 @@ struct Rounds {
     days: Days,
     pace: Pace,
     counters: Arc<Counters>,
+    clock: Arc<ClockGuard>,
     file: ProgressFile,
     /// The day and the generation at which each bucket with rules was last looked at.
     seen: HashMap<String, (i64, u64)>,
@@ -136,7 +145,13 @@ struct Rounds {
 }
 
 impl Rounds {
-    fn new(env: &Env, volume: &Arc<Volume>, data: &Path, limits: ExpiryLimits, counters: &Arc<Counters>) -> Rounds {
+    fn new(
+        env: &Env,
+        volume: &Arc<Volume>,
+        data: &Path,
+        limits: ExpiryLimits,
+        (counters, clock): (&Arc<Counters>, &Arc<ClockGuard>),
+    ) -> Rounds {
         let file = ProgressFile::new(env, data);
         Rounds {
             env: env.clone(),
@@ -144,6 +159,7 @@ impl Rounds {
             days: Days::of_seconds(limits.day),
             pace: Pace::new(limits.rate_max),
             counters: Arc::clone(counters),
+            clock: Arc::clone(clock),
             resumed: file.read(),
             file,
             seen: HashMap::new(),
@@ -160,7 +176,9 @@ impl Rounds {
 
     /// Makes a pass over every bucket that needs one.
     async fn look(&mut self) {
-        let day = self.days.number(self.env.clock.now());
+        // While the clock is not believed nothing is due.
+        let Some(now) = self.clock.look() else { return };
+        let day = self.days.number(now);
         let mut resumed = self.resumed.take().filter(|progress| progress.day == day);
         let mut looked = 0u64;
         let mut after: Option<String> = None;
@@ -202,6 +220,7 @@ impl Rounds {
 
     async fn bucket(&mut self, bucket: &BucketInfo, day: i64, after: Option<String>) -> Result<(), Error> {
         let Some(document) = self.volume.bucket_setting(&bucket.name, Setting::Lifecycle).await? else { return Ok(()) };
+        let Some(now) = self.clock.look() else { return Err(Error::Busy) };
         let rules = match lifecycle::read(&document) {
             Ok(rules) => rules,
             Err(error) => {
@@ -216,7 +235,7 @@ impl Rounds {
             bucket: &bucket.name,
             rules: &rules,
             days: self.days,
-            now: self.env.clock.now(),
+            now,
             pace: self.pace,
             counters: &self.counters,
         };

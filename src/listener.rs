@@ -3,11 +3,13 @@
 //! Why:        slow, idle or too many clients cost little and never hurt the others.
 //! Invariants: L1 at most `connections_max` connections are served; a further one is told `503 SlowDown`.
 //!             L2 after `stop` no request begins; those under way get the drain time.
+//!             L3 answers that clients do not take hold `unread_bytes_max` together, and a piece for each reader.
 //! Not here:   TLS files (`tls`), single connections (`connection`), what requests mean (the handler).
 
 pub mod body;
 mod connection;
 pub mod pulse;
+pub mod unread;
 pub mod wire;
 
 use std::fmt;
@@ -29,6 +31,7 @@ use crate::metrics::Traffic;
 use crate::settings::ConnectionLimits;
 use crate::tls::Tls;
 use body::{RequestBody, ResponseBody};
+use unread::Unread;
 use wire::Stream;
 
 /// Connections that wait in the kernel to be accepted.
@@ -51,6 +54,7 @@ struct Shared {
     handler: Arc<dyn Handler>,
     traffic: Arc<Traffic>,
     limits: ConnectionLimits,
+    unread: Arc<Unread>,
 }
 
 /// A listener that accepts until it is stopped.
@@ -131,7 +135,8 @@ impl Listener {
         let places = Arc::new(Semaphore::new(limits.connections_max));
         let (stop, stopped) = watch::channel(false);
         let listener = Listener { address, places, places_max, stop };
-        (listener, Arc::new(Shared { handler, traffic, limits }), stopped)
+        let unread = Unread::new(limits.unread_bytes_max, Arc::clone(&traffic));
+        (listener, Arc::new(Shared { handler, traffic, limits, unread }), stopped)
     }
 
     /// Accepts no more and waits until every connection has ended; `false` when `drain_time_max` ran out first.

@@ -31,6 +31,9 @@ pub struct Traffic {
     running: AtomicU64,
     received_bytes: AtomicU64,
     sent_bytes: AtomicU64,
+    /// Of answers that are in memory and not taken.
+    unread_bytes: AtomicU64,
+    unread_closed: AtomicU64,
 }
 
 /// An open connection; counted until dropped.
@@ -71,6 +74,30 @@ impl Traffic {
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
+    pub fn unread_grows(&self, bytes: u64) {
+        self.unread_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn unread_shrinks(&self, bytes: u64) {
+        let before = self.unread_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "no more leaves than was counted");
+    }
+
+    /// Bytes of answers that clients have not taken.
+    pub fn unread(&self) -> u64 {
+        self.unread_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A connection is closed because its client does not take its answers.
+    pub fn unread_closed(&self) {
+        self.unread_closed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Connections so closed.
+    pub fn closed_unread(&self) -> u64 {
+        self.unread_closed.load(Ordering::Relaxed)
+    }
+
     /// Requests that are being answered now.
     pub fn running(&self) -> u64 {
         self.running.load(Ordering::Relaxed)
@@ -98,6 +125,10 @@ impl Traffic {
             "Bytes received from clients.",
             load(&self.received_bytes),
         );
+        let help = "Bytes of answers that clients have not taken yet.";
+        out.value("margay_unread_answer_bytes", Kind::Gauge, help, self.unread());
+        let help = "Connections closed because memory for unread answers was short and theirs waited longest.";
+        out.value("margay_connections_unread_closed_total", Kind::Counter, help, self.closed_unread());
         out.value("margay_sent_bytes_total", Kind::Counter, "Bytes sent to clients.", load(&self.sent_bytes));
     }
 }

@@ -152,6 +152,7 @@ impl Server {
             "requests_running": self.traffic.running(),
             "requests_answered": self.requests.answered(),
             "resident_bytes": memory,
+            "clock": self.expiry.clock.status(),
             "mounts": self.mounts.status(),
             "storage": self.storage.status(),
             "quarantine": self.reclaimer.quarantine_status(&self.storage.segments),

@@ -34,6 +34,8 @@ pub struct ConnectionLimits {
     /// Bytes per second; 0 allows any.
     pub body_rate_min: u64,
     pub streams_max: u32,
+    /// Of answers that clients have not taken, on all connections.
+    pub unread_bytes_max: u64,
     pub drain_time_max: Duration,
 }
 
@@ -190,6 +192,7 @@ impl Settings {
         let expiry = ExpiryLimits {
             day: u32::try_from(number("lifecycle.day_seconds")).unwrap_or(u32::MAX),
             rate_max: number("lifecycle.rate_max"),
+            clock_wait: seconds("lifecycle.clock_wait_seconds"),
         };
         Ok(Settings {
             mounts: mounts(values)?,
@@ -222,6 +225,7 @@ impl Settings {
                 stall_time_max: seconds("limits.stall_seconds_max"),
                 body_rate_min: number("limits.body_rate_min"),
                 streams_max: u32::try_from(number("limits.streams_max")).unwrap_or(u32::MAX),
+                unread_bytes_max: number("limits.unread_bytes_max"),
                 drain_time_max: seconds("limits.drain_seconds_max"),
             },
             storage: StorageLimits::build(number, count),

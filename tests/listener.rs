@@ -15,7 +15,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use margay::answer;
-use margay::listener::body::RequestBody;
+use margay::listener::body::{BodyError, InMemory, RequestBody};
 use margay::listener::{AnswerFuture, Handler, Listener, bind};
 use margay::metrics::Traffic;
 use margay::settings::ConnectionLimits;
@@ -36,6 +36,28 @@ const LOOK_STEP: Duration = Duration::from_millis(5);
 /// Requests of `/slow` that have begun.
 static SLOW_BEGUN: AtomicUsize = AtomicUsize::new(0);
 
+/// An answer that is in memory before it begins: more than the kernel takes for a client that does not read.
+const WHOLE_BYTES: usize = 16 << 20;
+/// Pieces of 256 KiB of one that is made as the client takes it.
+const PIECES: usize = 64;
+const PIECE_BYTES: usize = 256 << 10;
+
+struct Pieces(usize);
+
+impl http_body::Body for Pieces {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, BodyError>>> {
+        let more = self.0.checked_sub(1);
+        self.0 = more.unwrap_or(0);
+        std::task::Poll::Ready(more.map(|_| Ok(http_body::Frame::data(Bytes::from(vec![0; PIECE_BYTES])))))
+    }
+}
+
 /// Answers with the length of the body, or with what is wrong with it; `/slow` takes 600 ms.
 struct Echo;
 
@@ -51,6 +73,14 @@ impl Handler for Echo {
             }
             if request.uri().path() == "/endless" {
                 return Response::new(answer::whole(vec![0; 64 << 20]));
+            }
+            if request.uri().path() == "/whole" {
+                let mut answer = Response::new(answer::whole(vec![0; WHOLE_BYTES]));
+                answer.extensions_mut().insert(InMemory(WHOLE_BYTES as u64));
+                return answer;
+            }
+            if request.uri().path() == "/pieces" {
+                return Response::new(Pieces(PIECES).boxed_unsync());
             }
             match request.into_body().collect().await {
                 Ok(body) => answer::plain(StatusCode::OK, &body.to_bytes().len().to_string()),
@@ -69,6 +99,7 @@ fn limits() -> ConnectionLimits {
         stall_time_max: Duration::from_secs(1),
         body_rate_min: 1 << 20,
         streams_max: 16,
+        unread_bytes_max: 1 << 30,
         drain_time_max: Duration::from_secs(5),
     }
 }
@@ -189,6 +220,40 @@ async fn a_client_that_does_not_take_its_answer_is_dropped() {
     stream.write_all(b"GET /endless HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     until("it is open", || traffic.open() == 1).await;
     until("it is dropped", || traffic.open() == 0).await;
+}
+
+/// Clients that ask and do not read hold what the limit says together; whoever reads is served beside them.
+#[tokio::test]
+async fn unread_answers_have_a_bound_together() {
+    const MAX: u64 = 24 << 20;
+    let limits = ConnectionLimits { stall_time_max: PATIENCE, unread_bytes_max: MAX, ..limits() };
+    let (listener, address, traffic) = start(limits, None).await;
+    let mut idle = Vec::new();
+    for path in ["/whole", "/pieces"].into_iter().cycle().take(24) {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+        idle.push(stream);
+    }
+    for path in ["/pieces", "/whole"] {
+        let mut reader = TcpStream::connect(address).await.unwrap();
+        let ask = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        reader.write_all(ask.as_bytes()).await.unwrap();
+        let (mut taken, mut buffer) = (0, vec![0; 1 << 20]);
+        loop {
+            // What was there when the limit was reached, and one answer or piece for each that begins at once.
+            assert!(traffic.unread() <= MAX + 24 * WHOLE_BYTES as u64);
+            match timeout(PATIENCE, reader.read(&mut buffer)).await.unwrap().unwrap() {
+                0 => break,
+                count => taken += count,
+            }
+        }
+        assert!(taken > WHOLE_BYTES, "{path}: only {taken} bytes");
+    }
+    until("the slow ones are closed", || traffic.unread() < MAX).await;
+    assert!(traffic.closed_unread() > 0);
+    drop(idle);
+    until("nothing is unread", || traffic.unread() == 0).await;
+    assert!(listener.stop(PATIENCE).await);
 }
 
 #[tokio::test]

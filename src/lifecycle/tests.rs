@@ -7,7 +7,8 @@ use margay_env::sim::SimClock;
 use margay_meta::memory::Memory;
 use margay_segment::Store;
 use margay_volume::{
-    DeleteRequest, Document, ETag, ListRequest, ListVersionsRequest, Options, PutRequest, VersionItem, Versioning,
+    DefaultRetention, DeleteRequest, Document, ETag, ListRequest, ListVersionsRequest, Options, PutRequest, Retention,
+    RetentionMode, RetentionPeriod, VersionId, VersionItem, Versioning,
 };
 
 use super::*;
@@ -36,14 +37,14 @@ impl World {
         World { env, clock, volume, folder }
     }
 
-    async fn put(&self, key: &str, size: usize, tags: Option<&'static str>) {
+    async fn put(&self, key: &str, size: usize, tags: Option<&'static str>) -> Option<VersionId> {
         let mut upload = self.volume.begin_upload("bucket", size as u64).await.unwrap();
         upload.write(vec![b'x'; size].into()).await.unwrap();
         let staged = upload.finish().await.unwrap();
         let documents = tags.map(|tags| (Document::Tags, tags.as_bytes().into())).into_iter().collect();
         let etag = ETag { digest: [1; 16], parts: 0 };
         let request = PutRequest { bucket: "bucket", key, etag, documents, ..PutRequest::default() };
-        self.volume.put_object(request, staged).await.unwrap();
+        self.volume.put_object(request, staged).await.unwrap().version
     }
 
     async fn set(&self, rules: &str) {
@@ -91,9 +92,22 @@ impl World {
         versions
     }
 
+    /// Of a process that was never without a believed clock.
     fn rounds(&self) -> Rounds {
-        let limits = ExpiryLimits { day: 86_400, rate_max: 1_000_000 };
-        Rounds::new(&self.env, &self.volume, self.folder.path(), limits, &Arc::default())
+        let _ = std::fs::remove_file(self.folder.path().join("clock.json"));
+        self.rounds_after_restart(DAY * 7)
+    }
+
+    /// Of a process that begins with what an earlier one noted.
+    fn rounds_after_restart(&self, clock_wait: Duration) -> Rounds {
+        let limits = ExpiryLimits { day: 86_400, rate_max: 1_000_000, clock_wait };
+        let clock = ClockGuard::open(&self.env, &self.volume, self.folder.path(), clock_wait);
+        Rounds::new(&self.env, &self.volume, self.folder.path(), limits, (&Arc::default(), &clock))
+    }
+
+    /// Sets the clock forward, or back, while no time goes by.
+    fn set_clock(&self, days: i64) {
+        self.clock.set_wall(Timestamp(self.env.clock.now().0 + days * 86_400_000_000_000));
     }
 }
 
@@ -298,4 +312,130 @@ async fn what_is_locked_stays() {
     rounds.look().await;
     assert_eq!(world.versions().await, ["k 2", "k 1"]);
     assert_eq!(rounds.counters.skipped.load(Ordering::Relaxed), 1);
+}
+
+/// A clock that jumps ends nothing, neither while the server runs nor while it is off.
+#[tokio::test]
+async fn a_clock_that_jumped_ahead_ends_nothing() {
+    for restarts in [false, true] {
+        let world = World::new().await;
+        world.set(&rule("", ONE_DAY)).await;
+        world.put("a", 3, None).await;
+        let mut rounds = world.rounds();
+        rounds.look().await;
+        world.set_clock(4000);
+        if restarts {
+            rounds = world.rounds_after_restart(DAY * 7);
+        }
+        for _ in 0..6 {
+            rounds.look().await;
+            world.clock.advance(DAY);
+        }
+        assert_eq!(world.keys().await, ["a"]);
+        let status = rounds.clock.status();
+        assert_eq!(status["expiry_waits"], true, "{status}");
+        assert!(status["ahead_seconds"].as_u64().unwrap() > 3900 * 86_400, "{status}");
+        // Set right again, it goes on as before: seven real days are over.
+        world.set_clock(-4000);
+        rounds.look().await;
+        assert!(world.keys().await.is_empty());
+        assert_eq!(rounds.clock.status()["expiry_waits"], false);
+    }
+}
+
+/// A server that was off for weeks goes on by itself when the clock has stood its time, or at once when it is confirmed.
+#[tokio::test]
+async fn a_clock_is_believed_after_its_time_or_at_a_word() {
+    for (wait, confirmed) in [(DAY * 7, false), (DAY * 7, true), (Duration::ZERO, true)] {
+        let world = World::new().await;
+        world.set(&rule("", ONE_DAY)).await;
+        world.put("a", 3, None).await;
+        world.rounds().look().await;
+        // Off for two weeks.
+        world.clock.advance(DAY * 14);
+        let mut rounds = world.rounds_after_restart(wait);
+        rounds.look().await;
+        assert_eq!(world.keys().await, ["a"]);
+        if confirmed {
+            rounds.clock.confirm();
+        } else {
+            world.clock.advance(DAY * 6);
+            rounds.look().await;
+            assert_eq!(world.keys().await, ["a"], "it has not stood its time");
+            world.clock.advance(DAY);
+        }
+        rounds.look().await;
+        assert!(world.keys().await.is_empty(), "{wait:?} {confirmed}");
+        // And the next process knows it.
+        assert!(world.rounds_after_restart(wait).clock.look().is_some());
+    }
+}
+
+/// Without the setting only the word ends it; a weekend is no jump.
+#[tokio::test]
+async fn waiting_may_have_no_end_and_a_weekend_needs_none() {
+    let world = World::new().await;
+    world.rounds().look().await;
+    world.clock.advance(DAY * 2);
+    assert!(world.rounds_after_restart(Duration::ZERO).clock.look().is_some());
+    world.clock.advance(DAY * 14);
+    let rounds = world.rounds_after_restart(Duration::ZERO);
+    for _ in 0..100 {
+        world.clock.advance(DAY);
+        assert!(rounds.clock.look().is_none());
+    }
+}
+
+#[tokio::test]
+async fn no_lock_ends_by_a_jump_or_by_waiting() {
+    let world = World::new().await;
+    world.volume.set_versioning("bucket", Versioning::Enabled).await.unwrap();
+    world.volume.set_object_lock("bucket", None).await.unwrap();
+    let rounds = world.rounds();
+    let version = world.put("a", 3, None).await;
+    let until = Timestamp(world.env.clock.now().0 + i64::try_from((DAY * 30).as_nanos()).unwrap());
+    let retention = Retention { mode: RetentionMode::Compliance, until };
+    world.volume.set_retention(("bucket", "a", version), Some(retention), false).await.unwrap();
+    let remove = async || {
+        let request = DeleteRequest { version, ..DeleteRequest::of("a") };
+        world.volume.delete_object("bucket", &request).await.map(drop)
+    };
+    // At once, before anybody looked at the clock.
+    world.set_clock(4000);
+    assert!(matches!(remove().await, Err(Error::Locked)));
+    let shorter = world.volume.set_retention(("bucket", "a", version), None, false).await;
+    assert!(matches!(shorter, Err(Error::Locked)));
+    // Expiry believes the clock in the end, which ends no lock.
+    for _ in 0..29 {
+        rounds.clock.look();
+        assert!(matches!(remove().await, Err(Error::Locked)));
+        world.clock.advance(DAY);
+    }
+    assert!(rounds.clock.look().is_some());
+    let status = rounds.clock.status();
+    assert!(
+        status["believed"] == false && status["ahead_of_locks_seconds"].as_u64().unwrap() > 3900 * 86_400,
+        "{status}"
+    );
+    // The real time of the lock is over, and the clock is what it was.
+    world.clock.advance(DAY * 2);
+    rounds.clock.look();
+    remove().await.unwrap();
+}
+
+/// What a clock that went back locks for a day is locked for a day.
+#[tokio::test]
+async fn a_clock_that_went_back_shortens_no_lock() {
+    let world = World::new().await;
+    let rounds = world.rounds();
+    let default = DefaultRetention { mode: RetentionMode::Governance, period: RetentionPeriod::Days(1) };
+    world.volume.set_versioning("bucket", Versioning::Enabled).await.unwrap();
+    world.volume.set_object_lock("bucket", Some(default)).await.unwrap();
+    world.set_clock(-4000);
+    rounds.clock.look();
+    let version = world.put("a", 3, None).await;
+    world.set_clock(4000);
+    rounds.clock.look();
+    let request = DeleteRequest { version, ..DeleteRequest::of("a") };
+    assert!(matches!(world.volume.delete_object("bucket", &request).await, Err(Error::Locked)));
 }

@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
 use super::pulse::Running;
+use super::unread::{Backlog, LOOK_EVERY, Unread};
 
 /// An error of either side of a body.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -98,16 +100,58 @@ impl Body for RequestBody {
     }
 }
 
-/// An answer that keeps its request counted as running.
+/// Says with an answer that so many bytes of its body are in memory already.
+#[derive(Clone, Copy, Debug)]
+pub struct InMemory(pub u64);
+
+/// An answer that keeps its request counted as running, and its bytes as unread.
 #[derive(Debug)]
 pub struct RunningBody {
     inner: ResponseBody,
+    all: Arc<Unread>,
+    backlog: Arc<Backlog>,
+    number: u64,
+    in_memory: bool,
+    wait: Option<Pin<Box<Sleep>>>,
     _running: Running,
 }
 
 impl RunningBody {
-    pub(super) fn new(inner: ResponseBody, running: Running) -> RunningBody {
-        RunningBody { inner, _running: running }
+    pub(super) fn new(
+        inner: ResponseBody,
+        in_memory: Option<InMemory>,
+        all: &Arc<Unread>,
+        backlog: &Arc<Backlog>,
+        running: Running,
+    ) -> RunningBody {
+        let number = backlog.begin(in_memory.map_or(0, |InMemory(bytes)| bytes));
+        let (all, backlog) = (Arc::clone(all), Arc::clone(backlog));
+        RunningBody { inner, all, backlog, number, in_memory: in_memory.is_some(), wait: None, _running: running }
+    }
+
+    /// Waits until the next piece may be read. One that is in memory only gets a chance to leave it.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.in_memory {
+            return Poll::Ready(());
+        }
+        if let Some(wait) = &mut self.wait {
+            std::task::ready!(wait.as_mut().poll(context));
+            self.wait = None;
+        }
+        while !self.all.has_room() {
+            let mut wait = Box::pin(tokio::time::sleep(LOOK_EVERY));
+            if wait.as_mut().poll(context).is_pending() {
+                self.wait = Some(wait);
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for RunningBody {
+    fn drop(&mut self) {
+        self.backlog.end(self.number);
     }
 }
 
@@ -119,7 +163,13 @@ impl Body for RunningBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.inner).poll_frame(context)
+        let this = &mut *self;
+        std::task::ready!(this.poll_room(context));
+        let frame = std::task::ready!(Pin::new(&mut this.inner).poll_frame(context));
+        if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()).and_then(Frame::data_ref) {
+            this.backlog.hand(this.number, data.len() as u64);
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

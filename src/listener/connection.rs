@@ -24,8 +24,9 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::body::{RequestBody, RunningBody};
+use super::body::{InMemory, RequestBody, RunningBody};
 use super::pulse::Pulse;
+use super::unread::Backlog;
 use super::wire::{Stream, Wire};
 
 /// A connection rests this long before its buffers are given up: long enough for a client that asks one thing after
@@ -47,6 +48,7 @@ const HTTP2_BEGINNING: &[u8; 4] = b"PRI ";
 struct Service {
     shared: Arc<Shared>,
     pulse: Arc<Pulse>,
+    backlog: Arc<Backlog>,
     peer: Option<SocketAddr>,
 }
 
@@ -57,11 +59,21 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     type Future = Pin<Box<dyn Future<Output = Result<Response<RunningBody>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
+        // HTTP/2 alone forgets bytes of answers that are given up, while its connection goes on.
+        if request.version() == http::Version::HTTP_2 && self.pulse.resting().is_some() {
+            self.backlog.rests();
+        }
         let running = self.pulse.begin(&self.shared.traffic);
         let limits = self.shared.limits;
         let request = request.map(|body| RequestBody::new(body, limits.stall_time_max, limits.body_rate_min));
         let answer = self.shared.handler.handle(request, self.peer);
-        Box::pin(async move { Ok(answer.await.map(|body| RunningBody::new(body, running))) })
+        let (shared, backlog) = (Arc::clone(&self.shared), Arc::clone(&self.backlog));
+        Box::pin(async move {
+            shared.unread.room().await;
+            let answer = answer.await;
+            let in_memory = answer.extensions().get::<InMemory>().copied();
+            Ok(answer.map(|body| RunningBody::new(body, in_memory, &shared.unread, &backlog, running)))
+        })
     }
 }
 
@@ -74,8 +86,10 @@ pub(super) async fn serve(
 ) {
     let pulse = Pulse::start();
     let http2 = stream.negotiated_http2();
-    let mut wire = Wire::new(stream, Arc::clone(&pulse), Arc::clone(&shared.traffic), shared.limits.stall_time_max);
-    let service = Service { shared: Arc::clone(&shared), pulse, peer };
+    let known = shared.unread.connection();
+    let (traffic, backlog) = (Arc::clone(&shared.traffic), Arc::clone(&known.backlog));
+    let mut wire = Wire::new(stream, Arc::clone(&pulse), traffic, shared.limits.stall_time_max, Arc::clone(&backlog));
+    let service = Service { shared: Arc::clone(&shared), pulse, backlog, peer };
     let mut first = true;
     let mut served = shared.limits.header_time_max;
     loop {
@@ -100,11 +114,17 @@ pub(super) async fn serve(
         };
         first = false;
         served = shared.limits.idle_time_max;
-        let again = if use_http2 {
-            Box::pin(serve_http2(wire, service.clone(), stop.clone())).await;
-            None
-        } else {
-            Box::pin(serve_http1(wire, service.clone(), stop.clone())).await
+        let busy = Box::pin(async {
+            if use_http2 {
+                serve_http2(wire, service.clone(), stop.clone()).await;
+                None
+            } else {
+                serve_http1(wire, service.clone(), stop.clone()).await
+            }
+        });
+        let again = tokio::select! {
+            again = busy => again,
+            () = known.backlog.closing() => None,
         };
         match again {
             Some(parked) => wire = parked,

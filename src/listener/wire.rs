@@ -19,6 +19,7 @@ use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 
 use super::pulse::Pulse;
+use super::unread::Backlog;
 use crate::metrics::Traffic;
 
 /// What carries the bytes.
@@ -75,11 +76,18 @@ pub struct Wire {
     traffic: Arc<Traffic>,
     stall_time_max: Duration,
     stall: Option<Pin<Box<Sleep>>>,
+    backlog: Arc<Backlog>,
 }
 
 impl Wire {
-    pub fn new(stream: Stream, pulse: Arc<Pulse>, traffic: Arc<Traffic>, stall_time_max: Duration) -> Wire {
-        Wire { stream, ahead: Bytes::new(), pulse, traffic, stall_time_max, stall: None }
+    pub(super) fn new(
+        stream: Stream,
+        pulse: Arc<Pulse>,
+        traffic: Arc<Traffic>,
+        stall_time_max: Duration,
+        backlog: Arc<Backlog>,
+    ) -> Wire {
+        Wire { stream, ahead: Bytes::new(), pulse, traffic, stall_time_max, stall: None, backlog }
     }
 
     pub fn stream(&self) -> &Stream {
@@ -111,6 +119,7 @@ impl Wire {
                 }
                 if let Ok(count) = result {
                     self.traffic.sent(*count as u64);
+                    self.backlog.wrote(*count as u64);
                 }
             }
         }

@@ -132,6 +132,12 @@ pub const SETTINGS: &[Setting] = &[
         "objects, versions and uploads per second that expiry removes",
     ),
     setting(
+        "lifecycle.clock_wait_seconds",
+        Kind::Seconds { min: 0, max: 31_536_000 },
+        "604800",
+        "how long expiry waits before it believes a clock that is days ahead; 0 waits for `margay clock confirm`",
+    ),
+    setting(
         "limits.connections_max",
         Kind::Count { min: 1, max: 1_000_000 },
         "16384",
@@ -161,6 +167,12 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Bytes { min: 0, max: GIB },
         "1KiB",
         "bytes per second that a body must bring on average after limits.stall_seconds_max; 0 allows any",
+    ),
+    setting(
+        "limits.unread_bytes_max",
+        Kind::Bytes { min: MIB, max: 1024 * GIB },
+        "512MiB",
+        "answers in memory that clients have not taken; then requests wait, and the slowest connection is closed",
     ),
     setting(
         "limits.streams_max",

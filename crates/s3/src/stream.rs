@@ -142,6 +142,11 @@ impl S3Body {
         self.ended = Some(ended);
     }
 
+    /// Bytes of an answer that was made whole.
+    pub fn bytes_in_memory(&self) -> Option<u64> {
+        if let Source::Buffers(_) = &self.source { self.remaining() } else { None }
+    }
+
     /// Bytes not yet sent, if that is known.
     fn remaining(&self) -> Option<u64> {
         match &self.source {

@@ -41,6 +41,7 @@ mod kinds;
 mod known;
 mod list;
 mod lock;
+mod lock_time;
 mod make_directory;
 mod multipart;
 mod names;

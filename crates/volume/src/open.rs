@@ -30,6 +30,7 @@ use crate::fresh::Fresh;
 use crate::inos::Inos;
 use crate::key::{self, Ino};
 use crate::known::Known;
+use crate::lock_time::LockTime;
 use crate::open_files::OpenFiles;
 use crate::paths::PathCache;
 use crate::quota::Quotas;
@@ -130,6 +131,8 @@ pub struct Volume {
     /// Held by whatever removes bytes or compares rows with segments.
     pub(crate) upkeep: Mutex<()>,
     pub(crate) walks: Mutex<Walks>,
+    /// By which locks end, where somebody watches the clock.
+    pub(crate) lock_time: LockTime,
 }
 
 impl Volume {
@@ -179,6 +182,7 @@ impl Volume {
             events: EventQueue::default(),
             upkeep: Mutex::new(()),
             walks: Mutex::default(),
+            lock_time: LockTime::default(),
         }
     }
 

@@ -19,13 +19,13 @@ impl Volume {
         bypass_governance: bool,
     ) -> Result<(), Error> {
         self.object_lock(name.0).await?;
-        let now = self.now();
+        let (now, lock_now) = (self.now(), self.lock_time.now(&*self.env.clock));
         if retention.is_some_and(|retention| retention.until <= now) {
             return Err(Error::RetentionOver);
         }
         self.change_documents_of(name, |mut documents: Documents| {
             let old = documents.get(&Document::Retention).map(|old| Retention::decode(old)).transpose()?;
-            if let Some(old) = old.filter(|old| old.until > now) {
+            if let Some(old) = old.filter(|old| old.until > lock_now) {
                 let grows = retention.is_some_and(|new| new.mode == old.mode && new.until >= old.until);
                 let yields = old.mode == RetentionMode::Governance && bypass_governance;
                 if !grows && !yields {

@@ -1,5 +1,9 @@
 //! Whether a version is locked, and what new versions get.
 
+use std::time::Duration;
+
+use margay_env::Timestamp;
+
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::key;
@@ -10,6 +14,11 @@ use crate::record::FileEntry;
 use crate::seen::Seen;
 
 impl Volume {
+    /// Says what time was believed at a moment of the monotonic clock: from now on locks end by that.
+    pub fn set_lock_time(&self, believed: Timestamp, monotonic: Duration) {
+        self.lock_time.set(believed, monotonic);
+    }
+
     /// Refuses to remove or change a version that is locked.
     pub(crate) fn check_unlocked(&self, file: &FileEntry, bypass_governance: bool) -> Result<(), Error> {
         let kinds = file.documents;
@@ -34,7 +43,7 @@ impl Volume {
         }
         let Some(retention) = documents.get(&Document::Retention) else { return Ok(false) };
         let Retention { mode, until } = Retention::decode(retention)?;
-        Ok(until > self.now() && !(bypass_governance && mode == RetentionMode::Governance))
+        Ok(until > self.lock_time.now(&*self.env.clock) && !(bypass_governance && mode == RetentionMode::Governance))
     }
 
     /// Drafts the retention that a new version gets when it has none of its own. Refuses locks where there is no object
@@ -58,7 +67,10 @@ impl Volume {
         }
         if let Some(default) = default.filter(|_| object_lock && !own) {
             file.documents.insert(Document::Retention);
-            draft.put(key::document(file.ino, Document::Retention), default.from(self.now()).encode().to_vec());
+            draft.put(
+                key::document(file.ino, Document::Retention),
+                default.from(self.lock_time.from(&*self.env.clock)).encode().to_vec(),
+            );
         }
         Ok(())
     }

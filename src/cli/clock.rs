@@ -1,0 +1,44 @@
+//! `margay clock`: whether the running server believes the machine's clock, and the operator's word that it is right.
+
+use http::Method;
+use margay_env::Env;
+
+use super::arguments::DataArgs;
+use crate::control;
+use crate::exit::Failure;
+
+const EXAMPLES: &str = "Examples:
+  margay clock
+  margay clock confirm
+  margay clock confirm --data /srv/margay --json
+
+Look at `date` first: what a wrong clock makes due is gone for good. Exit code 1 when no server runs on the directory.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    #[command(flatten)]
+    data: DataArgs,
+    /// Nothing shows what is believed; confirm says that the clock is right
+    #[arg(value_parser = ["confirm"])]
+    word: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let settings = args.data.settings(&Env::real())?;
+    let (method, path) = if args.word.is_some() { (Method::POST, "/clock/confirm") } else { (Method::GET, "/clock") };
+    let answer = super::runtime(1)?.block_on(control::ask(&settings.data, method, path))?;
+    let Some(clock) = answer else {
+        let data = settings.data.display();
+        return Err(Failure::failed(format!("no server runs on {data}; start one with: margay serve --data {data}")));
+    };
+    if args.json {
+        println!("{clock:#}");
+    } else {
+        super::status::show("", &clock);
+    }
+    Ok(())
+}
