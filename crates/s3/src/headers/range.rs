@@ -36,8 +36,10 @@ impl ByteRange {
     }
 }
 
-fn number(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+/// A number of digits; one past all sizes is the largest, since it means the same.
+pub(crate) fn number(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -49,6 +51,11 @@ mod tests {
         assert_eq!(ByteRange::parse("bytes=0-0"), Some(ByteRange::Closed(0, 0)));
         assert_eq!(ByteRange::parse("bytes=5-"), Some(ByteRange::From(5)));
         assert_eq!(ByteRange::parse("bytes=-3"), Some(ByteRange::Suffix(3)));
+        let huge = "9".repeat(30);
+        assert_eq!(ByteRange::parse(&format!("bytes=2-{huge}")).unwrap().within(10), Some(2..10));
+        assert_eq!(ByteRange::parse(&format!("bytes=-{huge}")).unwrap().within(10), Some(0..10));
+        assert_eq!(ByteRange::parse(&format!("bytes={huge}-")).unwrap().within(10), None);
+        assert_eq!(ByteRange::parse(&format!("bytes={huge}-{huge}")).unwrap().within(10), None);
         for ignored in ["bytes=5-4", "bytes=", "bytes=-", "bytes=a-b", "bytes=0-1,3-4", "items=0-1", "bytes=+1-2"] {
             assert_eq!(ByteRange::parse(ignored), None, "{ignored}");
         }

@@ -29,13 +29,21 @@ struct Marker {
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let page = Page::of(call, "max-uploads")?;
+    let reply = show(call, &page).await?;
+    match page.encoded_instead() {
+        Some(page) => show(call, &page).await,
+        None => Ok(reply),
+    }
+}
+
+async fn show(call: &Call<'_>, page: &Page<'_>) -> Result<Reply, S3Error> {
     let key_marker = call.query.get("key-marker").unwrap_or("");
     // Without a key marker the upload marker means nothing, as AWS documents.
     let id_marker = call.query.get("upload-id-marker").filter(|id| !id.is_empty() && !key_marker.is_empty());
     call.volume.head_bucket(page.bucket).await?;
     let (lines, next) = match page.max {
         0 => (Vec::new(), None),
-        _ => collect(call, &page, key_marker, id_marker).await?,
+        _ => collect(call, page, key_marker, id_marker).await?,
     };
     let mut out = BytesMut::with_capacity(1024 + lines.len() * 400);
     let mut writer = Writer::new(&mut out);
@@ -59,7 +67,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     for line in &lines {
         if let Line::Upload(upload) = line {
             let owners = call.owners_of_upload(&upload.documents).await?;
-            write_upload(&owners, &page, &mut writer, upload);
+            write_upload(&owners, page, &mut writer, upload);
         }
     }
     for line in &lines {
@@ -164,7 +172,7 @@ mod tests {
 
     #[test]
     fn common_prefixes_end_with_the_delimiter() {
-        let page = Page { bucket: "b", prefix: "p/", delimiter: Some("/"), url_encoded: false, max: 10 };
+        let page = crate::op::listing::tests::page(Some("/"), false);
         assert_eq!(common_prefix(&page, "p/a/b"), Some("p/a/".to_owned()));
         assert_eq!(common_prefix(&page, "p/a"), None);
     }

@@ -16,6 +16,14 @@ const VERSION_MARKER: &str = "version-id-marker";
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let page = Page::of(call, "max-keys")?;
+    let reply = show(call, &page).await?;
+    match page.encoded_instead() {
+        Some(page) => show(call, &page).await,
+        None => Ok(reply),
+    }
+}
+
+async fn show(call: &Call<'_>, page: &Page<'_>) -> Result<Reply, S3Error> {
     let key_marker = call.query.get(KEY_MARKER).unwrap_or("");
     let version_marker = call.query.get(VERSION_MARKER).unwrap_or("");
     if !version_marker.is_empty() && key_marker.is_empty() {
@@ -28,7 +36,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         (key, "") => Some(VersionsAfter::Key(key)),
         (key, version) => Some(VersionsAfter::Version(key, version::parse(VERSION_MARKER, version)?)),
     };
-    let (items, next) = collect(call, &page, after).await?;
+    let (items, next) = collect(call, page, after).await?;
     let mut head = BytesMut::with_capacity(1024);
     let mut writer = Writer::new(&mut head);
     writer.root("ListVersionsResult");

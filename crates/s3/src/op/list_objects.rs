@@ -10,9 +10,17 @@ use crate::xml::write::Writer;
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let page = Page::of(call, "max-keys")?;
+    let reply = show(call, &page).await?;
+    match page.encoded_instead() {
+        Some(page) => show(call, &page).await,
+        None => Ok(reply),
+    }
+}
+
+async fn show(call: &Call<'_>, page: &Page<'_>) -> Result<Reply, S3Error> {
     let marker = call.query.get("marker").unwrap_or("");
     let after = (!marker.is_empty()).then(|| (marker, page.is_common_prefix(marker)));
-    let items = collect(call, &page, after, &call.owner("Owner").await?).await?;
+    let items = collect(call, page, after, &call.owner("Owner").await?).await?;
     let mut head = BytesMut::with_capacity(1024);
     let mut writer = Writer::new(&mut head);
     writer.root("ListBucketResult");

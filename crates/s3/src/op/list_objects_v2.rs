@@ -11,6 +11,14 @@ use crate::xml::write::Writer;
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let page = Page::of(call, "max-keys")?;
+    let reply = show(call, &page).await?;
+    match page.encoded_instead() {
+        Some(page) => show(call, &page).await,
+        None => Ok(reply),
+    }
+}
+
+async fn show(call: &Call<'_>, page: &Page<'_>) -> Result<Reply, S3Error> {
     let start_after = call.query.get("start-after").filter(|name| !name.is_empty());
     let token = call.query.get("continuation-token");
     // An empty token is that of the first page.
@@ -22,7 +30,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     };
     let with_owner = call.query.get("fetch-owner") == Some("true");
     let owner = if with_owner { call.owner("Owner").await? } else { String::new() };
-    let items = collect(call, &page, after, &owner).await?;
+    let items = collect(call, page, after, &owner).await?;
     let mut head = BytesMut::with_capacity(1024);
     let mut writer = Writer::new(&mut head);
     writer.root("ListBucketResult");

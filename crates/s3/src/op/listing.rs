@@ -5,6 +5,7 @@
 //! Invariants: objects come before common prefixes, each in byte order, as AWS gives them.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use margay_volume::{ListItem, ListRequest};
@@ -13,7 +14,7 @@ use super::Call;
 use crate::error::S3Error;
 use crate::reply::Reply;
 use crate::time::put_iso;
-use crate::xml::write::{Writer, decimal, escape, percent_encode};
+use crate::xml::write::{Writer, carries, decimal, escape, percent_encode};
 
 /// Most items of a page.
 pub(crate) const LIST_ITEMS_MAX: u64 = 1000;
@@ -27,6 +28,8 @@ pub(crate) struct Page<'c> {
     pub delimiter: Option<&'c str>,
     pub url_encoded: bool,
     pub max: u64,
+    /// A name was written that no reader of XML accepts.
+    unreadable: AtomicBool,
 }
 
 impl<'c> Page<'c> {
@@ -37,6 +40,22 @@ impl<'c> Page<'c> {
             delimiter: call.query.get("delimiter").filter(|delimiter| !delimiter.is_empty()),
             url_encoded: call.query.get("encoding-type").is_some(),
             max: call.query.number(max_name, LIST_ITEMS_MAX)?.min(LIST_ITEMS_MAX),
+            unreadable: AtomicBool::new(false),
+        })
+    }
+
+    /// The same with names in URL encoding, if the page could not be read as it was written; it says so, as if the client
+    /// had asked for it.
+    pub(crate) fn encoded_instead(&self) -> Option<Page<'c>> {
+        let Page { bucket, prefix, delimiter, max, .. } = *self;
+        let unreadable = self.unreadable.load(Ordering::Relaxed);
+        unreadable.then(|| Page {
+            bucket,
+            prefix,
+            delimiter,
+            url_encoded: true,
+            max,
+            unreadable: AtomicBool::new(false),
         })
     }
 
@@ -49,7 +68,13 @@ impl<'c> Page<'c> {
 
     /// Appends a key, prefix or marker as the client asked for it.
     pub(crate) fn name(&self, out: &mut BytesMut, text: &str) {
-        if self.url_encoded { percent_encode(out, text) } else { escape(out, text) }
+        if self.url_encoded {
+            return percent_encode(out, text);
+        }
+        if !carries(text) {
+            self.unreadable.store(true, Ordering::Relaxed);
+        }
+        escape(out, text);
     }
 
     /// An element with a key, prefix or marker.
@@ -158,14 +183,14 @@ impl Items {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use margay_env::Timestamp;
     use margay_volume::ETag;
 
     use super::*;
 
-    fn page(delimiter: Option<&'static str>, url_encoded: bool) -> Page<'static> {
-        Page { bucket: "b", prefix: "p/", delimiter, url_encoded, max: 10 }
+    pub(crate) fn page(delimiter: Option<&'static str>, url_encoded: bool) -> Page<'static> {
+        Page { bucket: "b", prefix: "p/", delimiter, url_encoded, max: 10, unreadable: AtomicBool::new(false) }
     }
 
     #[test]

@@ -105,6 +105,14 @@ pub(crate) fn escape(out: &mut BytesMut, text: &str) {
     out.put_slice(&bytes[done..]);
 }
 
+/// Whether XML 1.0 can carry a text: its references stand for no other characters than it has.
+pub(crate) fn carries(text: &str) -> bool {
+    let lacks = |byte: u8| byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r') || byte == 0xef;
+    // U+FFFE and U+FFFF begin with 0xEF; few other texts do.
+    !text.bytes().any(lacks)
+        || !text.contains(|one: char| one < ' ' && !"\t\n\r".contains(one) || one >= '\u{fffe}' && one <= '\u{ffff}')
+}
+
 fn hexadecimal(out: &mut BytesMut, byte: u8) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     if byte >= 16 {
@@ -157,6 +165,16 @@ mod tests {
         assert_eq!(escaped("line\r\n\ttab\u{1}"), "line&#xD;&#xA;&#x9;tab&#x1;");
         assert_eq!(escaped("ключ 🐈"), "ключ 🐈");
         assert_eq!(escaped(""), "");
+    }
+
+    #[test]
+    fn xml_does_not_carry_every_text() {
+        for text in ["", "a\t\r\nb", "\u{7f}\u{80}", "\u{fffd}", "\u{ff01}\u{10ffff}", "🐈"] {
+            assert!(carries(text), "{text:?}");
+        }
+        for text in ["\0", "a\u{1}", "\u{1f}b", "a\u{fffe}", "\u{ffff}"] {
+            assert!(!carries(text), "{text:?}");
+        }
     }
 
     #[test]
