@@ -107,10 +107,10 @@ pub(crate) fn escape(out: &mut BytesMut, text: &str) {
 
 /// Whether XML 1.0 can carry a text: its references stand for no other characters than it has.
 pub(crate) fn carries(text: &str) -> bool {
-    let lacks = |byte: u8| byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r') || byte == 0xef;
-    // U+FFFE and U+FFFF begin with 0xEF; few other texts do.
-    !text.bytes().any(lacks)
-        || !text.contains(|one: char| one < ' ' && !"\t\n\r".contains(one) || one >= '\u{fffe}' && one <= '\u{ffff}')
+    // U+FFFE and U+FFFF begin with 0xEF; few other texts do, so most are looked at once, by bytes.
+    let suspicious = |byte: u8| (byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r')) || byte == 0xef;
+    let lacks = |one: char| matches!(one, '\0'..'\t' | '\u{b}' | '\u{c}' | '\u{e}'..' ' | '\u{fffe}' | '\u{ffff}');
+    !text.bytes().any(suspicious) || !text.contains(lacks)
 }
 
 fn hexadecimal(out: &mut BytesMut, byte: u8) {
