@@ -94,7 +94,7 @@ impl World {
 
     /// Of a process that was never without a believed clock.
     fn rounds(&self) -> Rounds {
-        let _ = std::fs::remove_file(self.folder.path().join("clock.json"));
+        let _ = self.env.disk.remove(&self.folder.path().join("clock.json"));
         self.rounds_after_restart(DAY * 7)
     }
 
