@@ -4,8 +4,8 @@
 # A suite may say what it showed by lines `evidence: TEXT` on stdout or in the file $MARGAY_EVIDENCE, and that it
 # left something out by `skipped: WHAT, because WHY`. Counts come from cargo's and the client suite's own lines:
 # `test result: ok. N passed; M failed`, `client NAME: N checks passed`, `client NAME: FAILED, M of N checks`,
-# `fuzz NAME: ok, N runs`, `fuzz NAME: FAILED`, `s3-tests: N of M cases pass (P %), U unexpected`, which xfstests, ltp
-# and pjdfstest write too.
+# `fuzz NAME: ok, N runs`, `fuzz NAME: FAILED`, `s3-tests: N of M cases pass (P %), U unexpected`, which xfstests, ltp,
+# pjdfstest, minio-* and mint write too.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,7 +28,7 @@ counts() {
         /^test result: /                       { good += $4; bad += $6 }
         /^client [a-z0-9-]+: [0-9]+ checks /   { good += $3 }
         /^client [a-z0-9-]+: FAILED, /         { good += $6 - $4; bad += ($4 > 0 ? $4 : 1) }
-        /^(s3-tests|xfstests|ltp|pjdfstest): .* cases pass / { good += $2; bad += $9 }
+        /^(s3-tests|xfstests|ltp|pjdfstest|minio-[a-z]+|mint): .* cases pass / { good += $2; bad += $9 }
         /^fuzz [a-z0-9_]+: ok, /                  { good += 1 }
         /^fuzz [a-z0-9_]+: FAILED/                { bad += 1 }
         END                                    { print good + 0, bad + 0 }' "$1"
@@ -65,6 +65,11 @@ checkout_of() {
         xfstests) echo "${XFSTESTS:-}" ;;
         ltp) echo "${LTP:-}" ;;
         pjdfstest) echo "${PJDFSTEST:-}" ;;
+        minio-go) echo "${MINIO_GO:-}" ;;
+        minio-py) echo "${MINIO_PY:-}" ;;
+        minio-js) echo "${MINIO_JS:-}" ;;
+        minio-java) echo "${MINIO_JAVA:-}" ;;
+        mint) echo "${MINT:-}" ;;
     esac
 }
 
@@ -96,16 +101,24 @@ run() {
                 echo "skipped: $1, because ${1^^} names no checkout of it" >>"$MARGAY_EVIDENCE"
             fi
             ;;
+        minio-go | minio-py | minio-js | minio-java | mint)
+            if [ -n "$(checkout_of "$1")" ]; then
+                MARGAY_BIN=$binary suite "$1" tests/sdk-suites/run.py "$1"
+            else
+                local variable=${1^^}
+                echo "skipped: $1, because ${variable/-/_} names no checkout of github.com/minio/$1" >>"$MARGAY_EVIDENCE"
+            fi
+            ;;
         kill) suite kill tests/kill/run.sh ;;
         soak) suite soak tools/soak.sh "${SOAK_SEEDS:-60}" ;;
         full) suite full tests/full/run.sh 2 1024 ;;
         mount) suite mount tests/mount/run.sh ;;
-        *) echo "unknown suite $1; there are: format lint test fuzz build clients s3-tests xfstests ltp pjdfstest kill soak full mount" >&2; exit 2 ;;
+        *) echo "unknown suite $1; there are: format lint test fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest kill soak full mount" >&2; exit 2 ;;
     esac
 }
 
 tools/prepare.sh tests || exit 1
-if [ $# = 0 ]; then set -- format lint test fuzz build clients s3-tests xfstests ltp pjdfstest kill soak full mount; fi
+if [ $# = 0 ]; then set -- format lint test fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest kill soak full mount; fi
 for name in "$@"; do
     if [[ "$name" =~ ^(clients|kill|full|mount)$ || -n "$(checkout_of "$name")" ]] && [ ! -x "$binary" ]; then run build; fi
     run "$name"
