@@ -58,7 +58,9 @@ fn rights_owner_and_times_are_set() {
         assert_eq!((after.accessed, after.modified), (Timestamp(5), Timestamp(7)));
         assert!(after.changed > before.changed);
         let kill = AttributeChange { kill_privileges: true, ..AttributeChange::default() };
-        assert_eq!(tree.mount.set_attributes(ino, &kill).unwrap().rights, 0o750);
+        // Set-group-id of a directory gives no rights, and stays.
+        let left = if before.kind == FileKind::Directory { 0o6750 } else { 0o750 };
+        assert_eq!(tree.mount.set_attributes(ino, &kill).unwrap().rights, left);
         assert_eq!(tree.mount.attributes(ino).unwrap().modified, Timestamp(7));
     }
     let size = AttributeChange { size: Some(1), ..AttributeChange::default() };
@@ -251,5 +253,29 @@ fn an_open_file_shows_what_was_written() {
     tree.mount.release(tree.mount.create(tree.root(), &plain("h"), &NEW, shared).unwrap().1).unwrap();
     tree.directory("d").unwrap();
     assert!(matches!(tree.mount.create(tree.root(), &plain("d"), &NEW, shared), Err(PosixError::IsDirectory)));
+    tree.clean();
+}
+
+#[test]
+fn a_removed_directory_shows_its_attributes_while_it_is_known() {
+    let tree = Tree::new();
+    let chmod = AttributeChange { rights: Some(0o700), ..AttributeChange::default() };
+    let removed = tree.directory("d").unwrap().ino;
+    tree.mount.set_attributes(removed, &chmod).unwrap();
+    let open = tree.mount.open_directory(removed).unwrap();
+    tree.rmdir("d").unwrap();
+    let replaced = tree.directory("e").unwrap().ino;
+    tree.directory("f").unwrap();
+    tree.rename("f", "e", RenameMode::Replace).unwrap();
+    for (ino, rights) in [(removed, 0o700), (replaced, 0o755)] {
+        let found = tree.mount.attributes(ino).unwrap();
+        assert_eq!((found.ino, found.links, found.rights, found.kind), (ino, 0, rights, FileKind::Directory));
+    }
+    tree.mount.read_directory(&open, 0, true, &mut |item| panic!("{item:?} in a directory that is gone")).unwrap();
+    let chmod = AttributeChange { rights: Some(0o711), ..AttributeChange::default() };
+    assert_eq!(tree.mount.set_attributes(removed, &chmod).unwrap().rights, 0o711);
+    assert_eq!(tree.mount.attributes(removed).unwrap().rights, 0o711);
+    tree.mount.forget(removed, 1);
+    assert!(matches!(tree.mount.attributes(removed), Err(PosixError::Stale)));
     tree.clean();
 }

@@ -82,7 +82,7 @@ fn step(machine: &Machine, files: &mut [File], random: &SimRandom, number: usize
         6 => {
             let file = &mut files[which];
             let how = Allocate::PunchHole;
-            mount.allocate(file.handle(), how, 1000, 70_000)?;
+            mount.allocate(file.handle(), how, 1000, 70_000, false)?;
             let end = file.model.len();
             file.model[1000.min(end)..71_000.min(end)].fill(0);
         }
@@ -114,7 +114,7 @@ fn step(machine: &Machine, files: &mut [File], random: &SimRandom, number: usize
                 let before = std::mem::replace(&mut files[which].model, copied);
                 files[which].may_be();
                 let len = bytes.len() as u64;
-                let done = mount.copy_range(files[other].handle(), 0, files[which].handle(), 500, len);
+                let done = mount.copy_range(files[other].handle(), 0, files[which].handle(), 500, len, false);
                 if done.is_err() {
                     files[which].model = before;
                 }

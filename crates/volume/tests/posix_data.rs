@@ -147,13 +147,13 @@ impl Run {
                 self.models[which].resize(size, 0);
             }
             Step::Punch { at, len } => {
-                mount.allocate(self.handle(which), Allocate::PunchHole, at as u64, len as u64).unwrap();
+                mount.allocate(self.handle(which), Allocate::PunchHole, at as u64, len as u64, false).unwrap();
                 let end = self.models[which].len();
                 self.models[which][at.min(end)..(at + len).min(end)].fill(0);
             }
             Step::Zero { at, len, keep } => {
                 let how = Allocate::ZeroRange { keep_size: keep };
-                mount.allocate(self.handle(which), how, at as u64, len as u64).unwrap();
+                mount.allocate(self.handle(which), how, at as u64, len as u64, false).unwrap();
                 if !keep {
                     let end = self.models[which].len().max(at + len);
                     self.models[which].resize(end, 0);
@@ -196,7 +196,8 @@ impl Run {
     fn copy(&mut self, source: usize, target: usize, from: usize, at: usize, len: usize) {
         let mount = Arc::clone(&self.tree.mount);
         let (from_handle, to_handle) = (self.handle(source), self.handle(target));
-        let copied = mount.copy_range(from_handle, from as u64, to_handle, at as u64, len as u64).unwrap() as usize;
+        let copied =
+            mount.copy_range(from_handle, from as u64, to_handle, at as u64, len as u64, false).unwrap() as usize;
         let end = self.models[source].len();
         let bytes = self.models[source][from.min(end)..(from + len).min(end)].to_vec();
         assert_eq!(copied, bytes.len());

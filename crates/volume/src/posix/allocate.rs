@@ -3,16 +3,26 @@
 //! Why:        space is not reserved ahead, so making a file longer is a hole, and room is only looked at.
 //! Not here:   truncation (resize).
 
+use std::ops::Range;
+
 use crate::open::Volume;
 use crate::open_files::pieces::Piece;
 use crate::open_files::{OpenFile, State};
 use crate::posix::api::{Allocate, PosixError};
 use crate::posix::handle::Handle;
 use crate::posix::mount::Mount;
+use crate::posix::piece_limit::CUT_PIECES_MAX;
 use crate::posix::write::FILE_BYTES_MAX;
 
 impl Mount {
-    pub fn allocate(&self, handle: &Handle, how: Allocate, offset: u64, len: u64) -> Result<(), PosixError> {
+    pub fn allocate(
+        &self,
+        handle: &Handle,
+        how: Allocate,
+        offset: u64,
+        len: u64,
+        kill_privileges: bool,
+    ) -> Result<(), PosixError> {
         if !handle.flags.write {
             return Err(PosixError::BadHandle);
         }
@@ -20,19 +30,31 @@ impl Mount {
             return Err(PosixError::Invalid);
         }
         let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(PosixError::FileTooLarge)?;
-        self.volume.allocate(&handle.file, how, offset, end)
+        self.volume.allocate(&handle.file, how, offset..end, kill_privileges)
     }
 }
 
 impl Volume {
-    fn allocate(&self, file: &OpenFile, how: Allocate, offset: u64, end: u64) -> Result<(), PosixError> {
+    fn allocate(
+        &self,
+        file: &OpenFile,
+        how: Allocate,
+        Range { start: offset, end }: Range<u64>,
+        kill_privileges: bool,
+    ) -> Result<(), PosixError> {
         let mut state = file.state.write();
         let size = state.pieces.end();
+        let grows = end > size && matches!(how, Allocate::Reserve { keep_size: false });
+        if grows || !matches!(how, Allocate::Reserve { .. }) {
+            self.make_room_for_pieces(file, &mut state, CUT_PIECES_MAX)?;
+        }
         match how {
             Allocate::Reserve { keep_size } => {
                 self.check_room()?;
                 self.store.check_space(end - offset).map_err(crate::api::Error::from)?;
                 if keep_size || end <= size {
+                    // Nothing changes, and yet the bits go, as Linux has it.
+                    self.drop_privileges(&mut state, kill_privileges);
                     return Ok(());
                 }
                 self.check_growth(file, &state, end)?;
@@ -45,7 +67,7 @@ impl Volume {
                 self.zero(&mut state, offset, end);
             }
         }
-        self.touched(&mut state, false);
+        self.touched(&mut state, kill_privileges);
         Ok(())
     }
 

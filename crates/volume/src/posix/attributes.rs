@@ -98,8 +98,7 @@ fn as_seen(stored: Attributes, opened: Option<Opened>) -> Attributes {
 impl Mount {
     pub fn attributes(&self, ino: Ino) -> Result<Attributes, PosixError> {
         if self.is_directory(ino)? {
-            let found = self.locate_directory(ino, &mut Seen::default())?.ok_or(PosixError::Stale)?;
-            return self.directory_attributes(&found.entry);
+            return self.attributes_of_directory(ino);
         }
         match (self.locate_file(ino)?, self.opened(ino)) {
             (Some(located), opened) => Ok(as_seen(stored_attributes(&located.file), opened)),
@@ -107,6 +106,15 @@ impl Mount {
                 Ok(Attributes { links: 0, stored: opened.stored, ..stored_attributes(&opened.file) })
             }
             (None, None) => Err(PosixError::Stale),
+        }
+    }
+
+    fn attributes_of_directory(&self, ino: Ino) -> Result<Attributes, PosixError> {
+        let found = self.consistent(|seen| self.locate_directory(ino, seen)?.ok_or(PosixError::Stale));
+        match found {
+            Ok(found) => self.directory_attributes(&found.entry),
+            Err(PosixError::Stale) => self.removed_attributes(ino).ok_or(PosixError::Stale),
+            Err(error) => Err(error),
         }
     }
 

@@ -13,9 +13,11 @@ use crate::error::Refused;
 use crate::open::Volume;
 use crate::open_files::pieces::{Content, Piece};
 use crate::open_files::{OpenFile, State};
+use crate::place::OBJECT_EXTENTS_MAX;
 use crate::posix::api::PosixError;
 use crate::posix::handle::Handle;
 use crate::posix::mount::Mount;
+use crate::posix::piece_limit::CUT_PIECES_MAX;
 use crate::posix::publish::Sharing;
 use crate::posix::write::FILE_BYTES_MAX;
 
@@ -33,6 +35,7 @@ impl Mount {
         to: &Handle,
         to_offset: u64,
         len: u64,
+        kill_privileges: bool,
     ) -> Result<u64, PosixError> {
         if !from.flags.read || !to.flags.write || to.flags.append {
             return Err(PosixError::BadHandle);
@@ -48,20 +51,28 @@ impl Mount {
         if from.file.ino == to.file.ino {
             let apart = from_offset + len <= to_offset || to_offset + len <= from_offset;
             return if apart {
-                volume.copy_inside(&to.file, from_offset, to_offset, len)
+                volume.copy_inside(&to.file, from_offset, to_offset, len, kill_privileges)
             } else {
                 Err(PosixError::Invalid)
             };
         }
-        if len >= SHARE_BYTES_MIN && volume.share_range(&from.file, from_offset, &to.file, to_offset, len)? {
+        if len >= SHARE_BYTES_MIN
+            && volume.share_range((&from.file, from_offset), (&to.file, to_offset), len, kill_privileges)?
+        {
             return Ok(len);
         }
-        volume.copy_bytes(&from.file, from_offset, &to.file, to_offset, len)
+        volume.copy_bytes((&from.file, from_offset), (&to.file, to_offset), len, kill_privileges)
     }
 }
 
 impl Volume {
-    fn copy_bytes(&self, from: &OpenFile, at: u64, to: &OpenFile, to_at: u64, len: u64) -> Result<u64, PosixError> {
+    fn copy_bytes(
+        &self,
+        (from, at): (&OpenFile, u64),
+        (to, to_at): (&OpenFile, u64),
+        len: u64,
+        kill_privileges: bool,
+    ) -> Result<u64, PosixError> {
         let mut done = 0;
         while done < len {
             let some = (len - done).min(COPY_BYTES) as usize;
@@ -75,28 +86,44 @@ impl Volume {
                 Err(_) if done > 0 => break,
                 other => other?,
             }
-            self.touched(&mut state, false);
+            self.touched(&mut state, kill_privileges);
             done += bytes.len() as u64;
         }
         Ok(done)
     }
 
     /// One owner may name a run in several places.
-    fn copy_inside(&self, file: &OpenFile, at: u64, to: u64, len: u64) -> Result<u64, PosixError> {
+    fn copy_inside(
+        &self,
+        file: &OpenFile,
+        at: u64,
+        to: u64,
+        len: u64,
+        kill_privileges: bool,
+    ) -> Result<u64, PosixError> {
         self.check_room()?;
         let mut state = file.state.write();
         self.write_out(file, &mut state)?;
         self.end_stream(&mut state)?;
         let len = len.min(state.pieces.end().saturating_sub(at));
         self.check_growth(file, &state, to + len)?;
-        let named = parts(&state, at, len);
+        let mut named = parts(&state, at, len);
+        // What is joined to make room is another piece afterwards.
+        self.make_room_for_pieces(file, &mut state, named.len() + CUT_PIECES_MAX)?;
+        named = parts(&state, at, len);
         put_parts(&mut state, named, at, to);
-        self.touched(&mut state, false);
+        self.touched(&mut state, kill_privileges);
         Ok(len)
     }
 
     /// False when bytes must be copied instead.
-    fn share_range(&self, from: &OpenFile, at: u64, to: &OpenFile, to_at: u64, len: u64) -> Result<bool, PosixError> {
+    fn share_range(
+        &self,
+        (from, at): (&OpenFile, u64),
+        (to, to_at): (&OpenFile, u64),
+        len: u64,
+        kill_privileges: bool,
+    ) -> Result<bool, PosixError> {
         self.check_room()?;
         self.publish(from)?;
         self.publish(to)?;
@@ -114,6 +141,9 @@ impl Volume {
             return Ok(false);
         }
         self.check_growth(to, &target, to_at + len)?;
+        if target.pieces.count() + shared.len() + CUT_PIECES_MAX > OBJECT_EXTENTS_MAX {
+            return Ok(false);
+        }
         for (_, piece) in &shared {
             if let Some(extent) = piece.extent() {
                 let segment = extent.run.segment;
@@ -122,7 +152,7 @@ impl Volume {
         }
         target.readable = target.readable.max(source.readable);
         put_parts(&mut target, shared, at, to_at);
-        self.touched(&mut target, false);
+        self.touched(&mut target, kill_privileges);
         let done = self.retry(|_| {
             let located = self.locate_file(from.ino)?.filter(|located| located.version == source.base.version);
             // The source lost its name, or reclaim moved it: what is named must be what is there.

@@ -63,7 +63,7 @@ impl Volume {
     }
 
     /// Makes these parts of a file (offset and length, ascending) one run.
-    fn rewrite(&self, file: &OpenFile, state: &mut State, parts: &[(u64, u64)]) -> Result<(), Error> {
+    pub(crate) fn rewrite(&self, file: &OpenFile, state: &mut State, parts: &[(u64, u64)]) -> Result<(), Error> {
         let total: u64 = parts.iter().map(|(_, len)| len).sum();
         if total == 0 {
             return Ok(());

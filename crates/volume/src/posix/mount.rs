@@ -13,6 +13,7 @@ use crate::known::Places;
 use crate::open::Volume;
 use crate::posix::api::{MountOptions, PosixError};
 use crate::posix::directories::Directories;
+use crate::posix::removed::RemovedDirectories;
 use crate::seen::Seen;
 use crate::watch::Watcher;
 
@@ -26,6 +27,7 @@ pub struct Mount {
     pub(crate) directories: Directories,
     /// What the kernel knows of this mount.
     pub(crate) known: Arc<Places>,
+    pub(crate) removed: RemovedDirectories,
     pub(crate) options: MountOptions,
     /// It was said that files of this bucket cannot be written.
     told_of_encryption: AtomicBool,
@@ -50,9 +52,11 @@ impl Mount {
         let known = volume.known.begin();
         known.remember(root, Ino(0), "");
         let (bucket, bucket_root) = (bucket.to_owned(), walk.path.root);
-        let directories = Directories::default();
+        let (directories, removed) = (Directories::default(), RemovedDirectories::default());
         let told_of_encryption = AtomicBool::default();
-        Ok(Arc::new(Mount { volume, bucket, root, bucket_root, directories, known, options, told_of_encryption }))
+        let mount =
+            Mount { volume, bucket, root, bucket_root, directories, known, removed, options, told_of_encryption };
+        Ok(Arc::new(mount))
     }
 
     pub fn volume(&self) -> &Arc<Volume> {
@@ -101,6 +105,9 @@ impl Mount {
     /// The kernel forgot a number as often as this.
     pub fn forget(&self, ino: Ino, lookups: u64) {
         self.known.forget(ino, lookups);
+        if !self.known.contains(ino) {
+            self.removed.forget(ino);
+        }
     }
 }
 

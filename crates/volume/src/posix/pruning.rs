@@ -37,5 +37,6 @@ impl Mount {
     /// The kernel unmounted: it forgot everything and does not say so of each number.
     pub fn kernel_left(&self) {
         self.known.clear();
+        self.removed.clear();
     }
 }

@@ -32,9 +32,10 @@ impl Mount {
             draft.add(key::subdirectories(parent), -1);
             self.draft_end_of_directory(&mut draft, &found, one)?;
             let seq = self.commit(draft)?;
-            Ok((found.entry.ino, Some(seq)))
+            Ok((found.entry, Some(seq)))
         })?;
-        self.directories.forget(removed);
+        self.directories.forget(removed.ino);
+        self.keep_removed(&removed);
         if let Name::Plain(name) = name {
             self.left_its_name(parent, name)?;
         }

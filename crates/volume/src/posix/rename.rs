@@ -119,6 +119,9 @@ impl Mount {
                 draft.move_subdirectories(from.ino(), to.ino(), 1);
                 self.draft_place(&mut draft, moved, to, key, now);
                 let seq = self.commit(draft)?;
+                if let Some(Found::Directory(replaced)) = target {
+                    self.keep_removed(&replaced.entry);
+                }
                 self.left_its_name(from.ino(), &from.name.name)?;
                 Ok(Some(seq))
             }

@@ -26,6 +26,9 @@ impl Volume {
         }
         let mut state = file.state.write();
         self.check_growth(file, &state, size)?;
+        if size > state.pieces.end() {
+            self.make_room_for_pieces(file, &mut state, 1)?;
+        }
         let before = state.pieces.memory();
         state.pieces.resize(size);
         self.open_files.memory_changed(before, state.pieces.memory());

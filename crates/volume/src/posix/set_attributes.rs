@@ -64,8 +64,10 @@ impl Mount {
             if change.size.is_some() {
                 return Err(PosixError::IsDirectory);
             }
-            self.set_directory_attributes(ino, change)?;
-            return self.attributes(ino);
+            return match self.set_directory_attributes(ino, change) {
+                Err(PosixError::NotFound) => self.change_removed(ino, change).ok_or(PosixError::NotFound),
+                other => other.and_then(|()| self.attributes(ino)),
+            };
         }
         if let Some(size) = change.size {
             self.set_size(ino, size, change.kill_privileges)?;
@@ -124,7 +126,8 @@ impl Mount {
             let directory = self.directory(ino, one)?;
             let now = self.volume.now();
             let mut entry = DirectoryEntry { explicit: true, changed: Some(now), ..directory.entry };
-            entry.mode = new_mode(entry.mode, change);
+            // Set-group-id of a directory gives no rights, so no change of an owner takes it away.
+            entry.mode = new_mode(entry.mode, &AttributeChange { kill_privileges: false, ..*change });
             entry.uid = change.uid.unwrap_or(entry.uid);
             entry.gid = change.gid.unwrap_or(entry.gid);
             let mut draft = Draft::default();

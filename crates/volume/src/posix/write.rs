@@ -18,6 +18,7 @@ use crate::open_files::{OpenFile, State};
 use crate::posix::api::PosixError;
 use crate::posix::handle::Handle;
 use crate::posix::mount::Mount;
+use crate::posix::piece_limit::CUT_PIECES_MAX;
 
 /// Largest file, in bytes.
 pub(crate) const FILE_BYTES_MAX: u64 = OBJECT_BYTES_MAX;
@@ -80,6 +81,7 @@ impl Volume {
         }
         self.check_room()?;
         self.check_growth(file, state, offset + len)?;
+        self.make_room_for_pieces(file, state, CUT_PIECES_MAX)?;
         let mut streams = self.stream_takes(state, offset, len)?;
         if !streams && state.pieces.memory() > 0 {
             let all_many = self.open_files.memory() + len > self.options.memory_bytes_max;
@@ -127,6 +129,13 @@ impl Volume {
             let rights = without_privileges(state.file.mode);
             state.attributes_pending |= rights != state.file.mode;
             state.file.mode = rights;
+        }
+    }
+
+    /// Takes the set-id bits away, where there are any, without another change.
+    pub(crate) fn drop_privileges(&self, state: &mut State, kill_privileges: bool) {
+        if kill_privileges && without_privileges(state.file.mode) != state.file.mode {
+            self.touched_attributes(state, true);
         }
     }
 
