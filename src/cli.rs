@@ -80,8 +80,12 @@ enum Command {
 /// Runs the program; the whole of `main`.
 pub fn main() -> ExitCode {
     let mut words = std::env::args_os();
-    if words.next().is_some_and(|own| own.to_string_lossy().ends_with("mount.margay")) {
+    let own = words.next().unwrap_or_default();
+    if own.to_string_lossy().ends_with("mount.margay") {
         return ended(mount::run_helper(&words.collect::<Vec<_>>()));
+    }
+    if own == crate::connections::guard::NAME {
+        return ended(crate::connections::guard::run(&words.collect::<Vec<_>>()));
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -1,6 +1,7 @@
 //! The data directory: recognised, locked, marked with its format.
 //!
-//! Layout:     `<data>/{format, lock, keys, encryption-keys, sync-failed, control, segments/, tree/}`, see docs/format/directory.md.
+//! Layout:     `<data>/{format, lock, keys, encryption-keys, sync-failed, control, connections, segments/, tree/}`, see
+//!             docs/format/directory.md.
 //! Invariants: D1 a directory that holds anything but has no format file of ours is never written to.
 //!             D2 one process at a time holds `lock`; it stays held while a `DataDir` lives.
 //!             D3 every sync below it that fails leaves a note, and an opening that finds one writes again what is here.
@@ -11,10 +12,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use margay_env::fault::FaultNote;
 use margay_env::{Env, LockHandle};
 
+use crate::connections;
 use crate::exit::Failure;
 use crate::files;
 
@@ -29,6 +32,10 @@ const HARMLESS: [&str; 5] = ["lock", "format.new", "lost+found", FAULT_NOTE, cra
 const FAULT_NOTE: &str = "sync-failed";
 /// Files of the program that a failed sync may have kept from the disk.
 const SMALL_FILES: [&str; 3] = ["format", "keys", crate::encryption_keys::FILE];
+/// For a server that was killed and is not gone yet.
+const DYING_TIME_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether it is gone.
+const DYING_LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Largest of them, in bytes.
 const SMALL_FILE_BYTES_MAX: u64 = 64 << 10;
 
@@ -142,8 +149,10 @@ fn check_owner(env: &Env, path: &Path) -> Result<(), DataDirError> {
 
 fn lock(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
     let file = path.join("lock");
-    match env.disk.lock(&file) {
+    match take_lock(env, path, &file) {
         Ok(lock) => {
+            // Whoever had these mounts is gone.
+            connections::cut_left(env, path);
             // Only for the message of a second server; losing it costs a process number in that line.
             let _ = files::replace_content(env, &file, format!("{}\n", std::process::id()).as_bytes());
             watch(env, path, lock).map_err(|error| DataDirError::Io { path: path.to_owned(), error })
@@ -155,6 +164,22 @@ fn lock(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
             Err(DataDirError::Locked(path.to_owned(), holder))
         }
         Err(error) => Err(DataDirError::Io { path: path.to_owned(), error }),
+    }
+}
+
+/// A server that is dying and hangs in its own mounts gets help, and the time to end.
+fn take_lock(env: &Env, path: &Path, file: &Path) -> io::Result<Box<dyn LockHandle>> {
+    let deadline = env.clock.monotonic() + DYING_TIME_MAX;
+    loop {
+        match env.disk.lock(file) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if env.clock.monotonic() >= deadline || !connections::cut_of_dying(env, path) {
+                    return Err(error);
+                }
+                env.clock.sleep(DYING_LOOK_EVERY);
+            }
+            done => return done,
+        }
     }
 }
 

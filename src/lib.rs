@@ -10,6 +10,7 @@ pub mod backup;
 pub mod buckets;
 pub mod checksum_line;
 pub mod cli;
+pub mod connections;
 pub mod control;
 pub mod datadir;
 pub mod encryption_keys;

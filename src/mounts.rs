@@ -4,7 +4,8 @@
 //!             further places are views of it (bind mounts).
 //! Invariants: T1 at most one session per bucket that is mounted anywhere.  T2 a mount or a view that somebody else
 //!             ended (umount) leaves the list before the next look at it.
-//! Locking:    one lock, held while a mount is made or ended: it is rare and must not happen twice.
+//! Locking:    one lock, held while a mount is made or ended: it is rare and must not happen twice. The lock of the
+//!             record may be taken below it.
 //! Not here:   requests of the kernel (margay-fuse), who asked (`cli`, `control`).
 
 mod metrics;
@@ -22,6 +23,7 @@ use margay_volume::posix::{Mount, MountOptions, PosixError};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::connections::Record;
 use options::MountChoice;
 
 /// How often a busy place is tried again.
@@ -91,11 +93,14 @@ pub struct Mounts {
     /// Files that the kernel may know of one mount.
     known_files_max: usize,
     places: Mutex<Vec<Place>>,
+    record: Mutex<Record>,
 }
 
 impl Mounts {
-    pub fn new(env: &Env, volume: &Arc<Volume>, known_files_max: usize) -> Mounts {
-        Mounts { env: env.clone(), volume: Arc::clone(volume), known_files_max, places: Mutex::default() }
+    /// `data`: the data directory, where it is recorded what must be cut when this server dies.
+    pub fn new(env: &Env, data: &Path, volume: &Arc<Volume>, known_files_max: usize) -> Mounts {
+        let record = Mutex::new(Record::new(env, data));
+        Mounts { env: env.clone(), volume: Arc::clone(volume), known_files_max, places: Mutex::default(), record }
     }
 
     /// Mounts; makes the directory when it is absent. Blocks; the error is one line. The bucket must exist.
@@ -122,7 +127,8 @@ impl Mounts {
                 },
             )?;
         let session = wish.choice.session(wish.source(), self.known_files_max);
-        let mounted = Mounted::new(&mount, &wish.path, wish.choice.ownership(), &session, &self.env)
+        let made = || self.record.lock().add(&wish.path);
+        let mounted = Mounted::new(&mount, &wish.path, wish.choice.ownership(), &session, &self.env, &made)
             .map_err(|error| error.to_string())?;
         tracing::info!(path = %shown, source = %wish.source(), "mounted");
         let views =

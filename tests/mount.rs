@@ -413,3 +413,45 @@ fn the_kernel_is_asked_to_forget_files() {
     }
     until("the kernel keeps too many files", || world.figure("margay_mount_known_files") <= MOST);
 }
+
+#[test]
+fn a_removed_directory_that_is_open_has_no_links() {
+    if cannot_mount() {
+        return;
+    }
+    let world = World::new();
+    for (name, replaced) in [("gone", false), ("replaced", true)] {
+        fs::create_dir(world.at(name)).unwrap();
+        let open = File::open(world.at(name)).unwrap();
+        if replaced {
+            fs::create_dir(world.at("other")).unwrap();
+            fs::rename(world.at("other"), world.at(name)).unwrap();
+        } else {
+            fs::remove_dir(world.at(name)).unwrap();
+        }
+        let found = open.metadata().unwrap();
+        assert_eq!((found.nlink(), found.is_dir()), (0, true), "{name}");
+        // What the kernel kept of it is over: the server is asked.
+        open.set_permissions(fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(open.metadata().unwrap().permissions().mode() & 0o7777, 0o700, "{name}");
+        open.sync_all().unwrap();
+    }
+}
+
+/// This kernel is asked whether it forgets such names; either way S3's changes show at once.
+#[test]
+fn names_that_did_not_exist_are_seen_when_s3_makes_them() {
+    if cannot_mount() {
+        return;
+    }
+    let world = World::new();
+    fs::create_dir(world.at("d")).unwrap();
+    for number in 0..10 {
+        for name in [format!("n{number}"), format!("d/n{number}")] {
+            assert_eq!(fs::metadata(world.at(&name)).unwrap_err().kind(), ErrorKind::NotFound);
+            world.put(&name, "made by S3");
+            assert_eq!(world.text(&name), "made by S3");
+        }
+    }
+    assert_eq!(fs::metadata(world.at("@{tried}")).unwrap_err().kind(), ErrorKind::NotFound);
+}

@@ -25,7 +25,7 @@ const MOUNT_EXAMPLES: &str = "Examples:
 A line of /etc/fstab, with /sbin/mount.margay a link to this program:
   photos  /mnt/photos  margay  data=/srv/margay,_netdev,nofail,x-systemd.requires=margay.service  0 0
 
-Options: ro, sync, writeback, plain, uid=, gid=, umask=, threads=, allow_other, suid, dev. The bucket is made when it is absent.";
+Options: ro, sync, writeback, plain, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec. The bucket is made when it is absent.";
 
 const UNMOUNT_EXAMPLES: &str = "Examples:
   margay unmount /mnt/photos

@@ -165,7 +165,7 @@ fn assemble(
         expiry: Expiry::start(&env, &volume, &settings.data, settings.expiry),
         notifier: notifier(&env, &volume, settings)?,
         access_log: AccessLog::new(&env, &volume, access_log_options(settings)),
-        mounts: Mounts::new(&env, &volume, settings.storage.known_files_max),
+        mounts: Mounts::new(&env, &settings.data, &volume, settings.storage.known_files_max),
         identities,
         scrub_rate_max: settings.storage.scrub_rate_max,
         begun: env.clock.monotonic(),

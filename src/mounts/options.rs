@@ -9,25 +9,36 @@ use margay_fuse::{Ownership, SessionOptions};
 /// Words that mount(8), systemd or a default say, and that change nothing here.
 const PASSED_OVER: &[&str] = &[
     "defaults",
-    "rw",
-    "async",
     "auto",
     "noauto",
+    // mount(8) itself asks who mounts, and hands on what these words imply: noexec, nosuid, nodev.
     "user",
     "nouser",
     "users",
+    "nousers",
     "owner",
+    "noowner",
     "group",
+    "nogroup",
     "_netdev",
     "nofail",
-    "exec",
+    // Reading never changes a time of access here (docs/posix.md).
+    "atime",
+    "noatime",
+    "diratime",
+    "nodiratime",
     "relatime",
+    "norelatime",
     "strictatime",
+    "nostrictatime",
     "lazytime",
-    "nosuid",
-    "nodev",
+    "nolazytime",
+    "silent",
+    "loud",
     "default_permissions",
 ];
+/// The same with a value.
+const PASSED_OVER_WITH_VALUE: &[&str] = &["x-", "X-", "comment=", "user=", "uhelper="];
 
 /// How one bucket is mounted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +51,8 @@ pub struct MountChoice {
     pub plain: bool,
     pub suid: bool,
     pub dev: bool,
+    /// No program in it can be run.
+    pub no_exec: bool,
     /// `None`: as far as this user may.
     pub allow_other: Option<bool>,
     pub threads: Option<usize>,
@@ -65,15 +78,24 @@ impl MountChoice {
 
     fn take(&mut self, word: &str) -> Result<(), String> {
         match word {
+            // As in mount(8), of words that exclude each other the last one counts.
             "ro" => self.read_only = true,
-            "sync" => self.sync = true,
+            "rw" => self.read_only = false,
+            "sync" | "dirsync" => self.sync = true,
+            "async" => self.sync = false,
             "writeback" => self.writeback = true,
             "plain" => self.plain = true,
-            "suid" => self.suid = true,
-            "dev" => self.dev = true,
+            // mount(8) takes `suid` and `dev` for its defaults and does not hand them on; the longer ones it does.
+            "suid" | "allow_suid" => self.suid = true,
+            "nosuid" => self.suid = false,
+            "dev" | "allow_dev" => self.dev = true,
+            "nodev" => self.dev = false,
+            "exec" => self.no_exec = false,
+            "noexec" => self.no_exec = true,
             "allow_other" => self.allow_other = Some(true),
             "noallow_other" => self.allow_other = Some(false),
-            word if PASSED_OVER.contains(&word) || word.starts_with("x-") || word.starts_with("comment=") => {}
+            word if PASSED_OVER.contains(&word) => {}
+            word if PASSED_OVER_WITH_VALUE.iter().any(|known| word.starts_with(known)) => {}
             word => {
                 let (name, value) = word.split_once('=').ok_or_else(|| unknown(word))?;
                 match name {
@@ -107,6 +129,7 @@ impl MountChoice {
             writeback: self.writeback,
             suid: self.suid,
             dev: self.dev,
+            no_exec: self.no_exec,
             threads: self.threads.unwrap_or(if self.sync { SYNC_THREADS } else { usual.threads }),
             known_files_max,
         }
@@ -115,7 +138,8 @@ impl MountChoice {
 
 fn unknown(word: &str) -> String {
     format!(
-        "{word} is no mount option; there are ro, sync, writeback, plain, uid=, gid=, umask=, threads=, allow_other, suid, dev"
+        "{word} is no mount option; there are ro, sync, writeback, plain, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec \
+         and, for mount(8), allow_suid and allow_dev"
     )
 }
 
@@ -132,6 +156,17 @@ mod tests {
         let choice = MountChoice::parse("defaults,ro,uid=1000,umask=027,_netdev,x-systemd.requires=a.service").unwrap();
         assert_eq!((choice.read_only, choice.uid, choice.umask), (true, Some(1000), Some(0o27)));
         assert_eq!(MountChoice::parse("").unwrap(), MountChoice::default());
+    }
+
+    #[test]
+    fn what_mount_8_says_of_every_file_system_is_understood() {
+        let words = "rw,noatime,nodiratime,noexec,nosuid,nodev,user=me,relatime,X-mount.mkdir,uhelper=udisks2";
+        let choice = MountChoice::parse(words).unwrap();
+        assert_eq!(choice, MountChoice { no_exec: true, ..MountChoice::default() });
+        let last = MountChoice::parse("ro,rw,sync,async,suid,nosuid,dev,nodev,noexec,exec").unwrap();
+        assert_eq!(last, MountChoice::default());
+        let all = MountChoice::parse("user,exec,allow_suid,allow_dev").unwrap();
+        assert!(all.suid && all.dev && !all.no_exec);
     }
 
     #[test]

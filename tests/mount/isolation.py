@@ -96,6 +96,12 @@ def write(path, content):
         file.write(content)
 
 
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 class World:
     def __init__(self, folder):
         self.folder = folder
@@ -104,9 +110,7 @@ class World:
         os.chmod(folder, 0o755)
         # As an administrator may have made it; what the server puts into it is private all the same.
         os.mkdir(self.data, 0o755)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.server = subprocess.Popen(
             [MARGAY, "serve", "--data", self.data, "--address", f"127.0.0.1:{self.port}", "--admin-address", "off"],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=self.environment(ROOT))

@@ -112,7 +112,29 @@ fstab() {
     mounted $photos
     umount $photos
     refused "speed is no mount option" mount -o data=/srv/margay,speed -t margay photos $photos
-    evidence "mount(8), a remount and umount(8) by a line of /etc/fstab"
+    local words
+    for words in noatime nodiratime noatime,nodiratime,strictatime noexec user users,exec owner,group rw,dirsync; do
+        mount -o "data=/srv/margay,$words" -t margay photos $photos || fail "-o $words does not mount"
+        umount $photos
+    done
+    has() {
+        mount -o "data=/srv/margay,$1" -t margay photos $photos
+        for words in ${2//,/ }; do findmnt -no OPTIONS $photos | tr , '\n' | grep -qx "$words" || fail "-o $1: no $words"; done
+        for words in ${3//,/ }; do findmnt -no OPTIONS $photos | tr , '\n' | grep -qx "$words" && fail "-o $1: $words"; done
+        umount $photos
+    }
+    has defaults nosuid,nodev,rw noexec
+    has user nosuid,nodev,noexec ""
+    has noexec,exec nosuid,nodev noexec
+    has noexec noexec,nosuid,nodev ""
+    has ro,noatime ro ""
+    has allow_suid,allow_dev,noatime rw nosuid,nodev,noexec
+    mount -o data=/srv/margay,noexec -t margay photos $photos
+    cp /bin/true $photos/true
+    refused "Permission denied" $photos/true
+    rm $photos/true
+    umount $photos
+    evidence "mount(8), a remount and umount(8) by a line of /etc/fstab, with what it says of every file system"
 }
 
 several() {

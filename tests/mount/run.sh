@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The POSIX door of the real binary: both doors against each other, and the mount against a directory of this
-# machine, also after kill -9; what it must survive; how it is asked for; that it shows nothing but its bucket.
+# machine, also after kill -9; what it must survive; how it is asked for; that it shows nothing but its bucket; that it
+# gives nobody the rights of another; that a server which is killed is gone, however the kernel holds it.
 # Usage: tests/mount/run.sh [CHANGES [CALLS [KILL_CALLS]]]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -18,4 +19,7 @@ run mirror --operations "$calls"
 run mirror --operations "$kill_calls" --kill-every 150
 tests/mount/survive.sh
 tests/mount/options.sh
-unshare --mount --propagation private python3 tests/mount/isolation.py
+for one in "isolation.py" "set_id.py" "killed.py 12"; do
+    # shellcheck disable=SC2086
+    unshare --mount --propagation private python3 tests/mount/$one
+done

@@ -208,13 +208,13 @@ impl Operations for Empty {
     fn release(&self, _: u64) -> Answer<()> {
         Ok(())
     }
-    fn allocate(&self, _: u64, _: i32, _: u64, _: u64) -> Answer<()> {
+    fn allocate(&self, _: Caller, _: u64, _: i32, _: u64, _: u64) -> Answer<()> {
         Err(Errno::OPNOTSUPP)
     }
     fn seek(&self, _: u64, _: u64, _: i32) -> Answer<u64> {
         Err(Errno::NXIO)
     }
-    fn copy_range(&self, _: Side, _: Side, _: u64) -> Answer<u64> {
+    fn copy_range(&self, _: Caller, _: Side, _: Side, _: u64) -> Answer<u64> {
         Err(Errno::OPNOTSUPP)
     }
 
@@ -275,7 +275,7 @@ fn main() {
     }
     let metrics = Arc::new(Metrics::default());
     let empty = Arc::new(Empty::new(env.clock.now()));
-    let session = Session::mount(empty, &metrics, directory.as_ref(), &options, &env).expect("a mount");
+    let session = Session::mount(empty, &metrics, directory.as_ref(), &options, &env, &|| ()).expect("a mount");
     eprintln!("mounted on {directory}");
     while !session.wait(Duration::from_secs(60)) {}
     for line in metrics.read() {

@@ -8,6 +8,8 @@
 //!             D3 nothing is told to the kernel from inside a request.
 //! Not here:   which mounts there are and who asked for them (the binary).
 
+mod absent;
+pub mod connections;
 mod door;
 pub mod errno;
 mod handles;

@@ -135,6 +135,7 @@ pub fn bind(mount: &Path, below: &Path, to: &Path, read_only: bool) -> io::Resul
         let mut flags = MountFlags::BIND | MountFlags::RDONLY;
         flags.set(MountFlags::NOSUID, kept.contains(StatVfsMountFlags::NOSUID));
         flags.set(MountFlags::NODEV, kept.contains(StatVfsMountFlags::NODEV));
+        flags.set(MountFlags::NOEXEC, kept.contains(StatVfsMountFlags::NOEXEC));
         rustix::mount::mount_remount(to, flags, "")?;
     }
     Ok(())

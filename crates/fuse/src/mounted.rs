@@ -51,19 +51,20 @@ struct Beside {
 }
 
 impl Mounted {
-    /// Mounts and begins to answer.
+    /// Mounts and begins to answer; calls `made` in between.
     pub fn new(
         mount: &Arc<Mount>,
         path: &Path,
         ownership: Ownership,
         options: &SessionOptions,
         env: &Env,
+        made: &dyn Fn(),
     ) -> Result<Mounted, MountError> {
         let metrics = Arc::new(Metrics::default());
         let door = Arc::new(Door::new(Arc::clone(mount), ownership, options.writeback, env.clone()));
         // From here on notices gather, also those of changes before the kernel's first question.
         let watcher = Arc::new(mount.watch());
-        let session = Session::mount(Arc::clone(&door), &metrics, path, options, env)?;
+        let session = Session::mount(Arc::clone(&door), &metrics, path, options, env, made)?;
         let session = Arc::new(session);
         let beside = Arc::new(Beside::default());
         let refused = |error| MountError::Refused { path: path.to_owned(), error };

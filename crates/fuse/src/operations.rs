@@ -118,14 +118,14 @@ impl Operations for Door {
     fn release(&self, handle: u64) -> Answer<()> {
         self.do_release(handle)
     }
-    fn allocate(&self, handle: u64, mode: i32, offset: u64, len: u64) -> Answer<()> {
-        self.do_allocate(handle, mode, offset, len)
+    fn allocate(&self, caller: Caller, handle: u64, mode: i32, offset: u64, len: u64) -> Answer<()> {
+        self.do_allocate(caller, handle, mode, offset, len)
     }
     fn seek(&self, handle: u64, offset: u64, whence: i32) -> Answer<u64> {
         self.do_seek(handle, offset, whence)
     }
-    fn copy_range(&self, from: Side, to: Side, len: u64) -> Answer<u64> {
-        self.do_copy_range(from, to, len)
+    fn copy_range(&self, caller: Caller, from: Side, to: Side, len: u64) -> Answer<u64> {
+        self.do_copy_range(caller, from, to, len)
     }
 
     fn open_directory(&self, node: Node) -> Answer<u64> {

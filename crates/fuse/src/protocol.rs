@@ -26,6 +26,14 @@ pub struct Caller {
     pub process: u32,
 }
 
+impl Caller {
+    /// Whether a change of a file's content by this caller takes its set-user-id and set-group-id away. The kernel asks
+    /// for CAP_FSETID, which it tells of writes only; without it, who is not root counts as not having it.
+    pub fn kills_privileges(&self) -> bool {
+        self.uid != 0
+    }
+}
+
 /// What is to be made, with the rights that the caller asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct NewNode<'a> {
@@ -110,10 +118,11 @@ pub trait Operations: Send + Sync + Debug + 'static {
     fn flush_waits(&self, handle: u64) -> bool;
     fn sync(&self, handle: u64) -> Answer<()>;
     fn release(&self, handle: u64) -> Answer<()>;
-    /// `mode` is that of fallocate.
-    fn allocate(&self, handle: u64, mode: i32, offset: u64, len: u64) -> Answer<()>;
+    /// `mode` is that of fallocate. The caller loses set-user-id and set-group-id of the file unless it is root.
+    fn allocate(&self, caller: Caller, handle: u64, mode: i32, offset: u64, len: u64) -> Answer<()>;
     fn seek(&self, handle: u64, offset: u64, whence: i32) -> Answer<u64>;
-    fn copy_range(&self, from: Side, to: Side, len: u64) -> Answer<u64>;
+    /// As `allocate`, for the file that is written.
+    fn copy_range(&self, caller: Caller, from: Side, to: Side, len: u64) -> Answer<u64>;
 
     fn open_directory(&self, node: Node) -> Answer<u64>;
     fn read_directory(&self, handle: u64, cookie: u64, with_attributes: bool, take: &mut TakeLine<'_>) -> Answer<()>;

@@ -21,6 +21,8 @@ use fuser::{MountOption, SessionACL};
 use margay_env::Env;
 use parking_lot::{Condvar, Mutex};
 
+use crate::absent::AbsentNames;
+pub use crate::absent::KEEP_ABSENT_TIME_MAX;
 use crate::metrics::Metrics;
 use crate::mount_point;
 use crate::protocol::{Kernel, Operations};
@@ -29,8 +31,6 @@ use teller::Teller;
 
 /// How long the kernel may keep what it was told. Correctness needs no limit: what another door changes is taken away.
 pub const KEEP_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// The same for names that do not exist, shorter because a queue of notices that ran over cannot name them.
-pub const KEEP_ABSENT_TIME_MAX: Duration = Duration::from_secs(60);
 /// Largest request with data, in bytes; the kernel's own limit.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// What the kernel reads ahead, in bytes: so many that the threads which answer and the disk below all have work.
@@ -56,6 +56,8 @@ pub struct SessionOptions {
     pub suid: bool,
     /// Device files work.
     pub dev: bool,
+    /// No program in it can be run.
+    pub no_exec: bool,
     pub threads: usize,
     /// Files that the kernel may know by number before it is asked to forget some.
     pub known_files_max: usize,
@@ -70,6 +72,7 @@ impl Default for SessionOptions {
             writeback: false,
             suid: false,
             dev: false,
+            no_exec: false,
             threads: THREADS,
             known_files_max: KNOWN_FILES_MAX,
         }
@@ -118,20 +121,24 @@ pub struct Session {
 }
 
 impl Session {
-    /// Mounts on an existing directory and begins to answer. A dead mount on it is taken away first.
+    /// Mounts on an existing directory and begins to answer. A dead mount on it is taken away first. `mounted` is called
+    /// in between: when the mount is there and nobody can have been answered.
     pub fn mount<O: Operations>(
         operations: Arc<O>,
         metrics: &Arc<Metrics>,
         path: &Path,
         options: &SessionOptions,
         env: &Env,
+        mounted: &dyn Fn(),
     ) -> Result<Session, MountError> {
         mount_point::clear_dead(path).map_err(|error| MountError::BadPlace(path.to_owned(), error))?;
         check_place(path)?;
         check_device()?;
-        let adapter = Adapter::new(operations, Arc::clone(metrics), options.writeback, env);
+        let absent = Arc::new(AbsentNames::default());
+        let adapter = Adapter::new(operations, Arc::clone(metrics), options, Arc::clone(&absent), env);
         let refused = |error| MountError::Refused { path: path.to_owned(), error };
         let session = fuser::Session::new(adapter, path, &config(options)).map_err(refused)?;
+        mounted();
         let notifier = session.notifier();
         let device = Arc::new(session.as_fd().try_clone_to_owned().map_err(refused)?);
         let end = Arc::new(End::default());
@@ -146,7 +153,20 @@ impl Session {
         };
         std::thread::Builder::new().name("fuse-session".to_owned()).spawn(run).map_err(refused)?;
         mount_point::set_read_ahead(env, path, READ_AHEAD_BYTES);
-        Ok(Session { path: path.to_owned(), notifier, device, end })
+        let session = Session { path: path.to_owned(), notifier, device, end };
+        session.try_absent_names(&absent);
+        Ok(session)
+    }
+
+    fn try_absent_names(&self, absent: &AbsentNames) {
+        use rustix::fs::{AtFlags, Mode, OFlags};
+        absent.try_kernel(&*self.kernel(), &|name| {
+            let root = rustix::fs::open(&self.path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            match rustix::fs::statat(&root, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) | Err(rustix::io::Errno::NOENT) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        });
     }
 
     pub fn path(&self) -> &Path {
@@ -183,6 +203,7 @@ fn config(options: &SessionOptions) -> fuser::Config {
         either(options.read_only, MountOption::RO, MountOption::RW),
         either(options.suid, MountOption::Suid, MountOption::NoSuid),
         either(options.dev, MountOption::Dev, MountOption::NoDev),
+        either(options.no_exec, MountOption::NoExec, MountOption::Exec),
     ];
     config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(options.threads.max(1));

@@ -38,7 +38,7 @@ impl Door {
             truncate,
             exclusive: flags.contains(OFlags::EXCL),
             // fuser does not hand on FUSE_OPEN_KILL_SUIDGID.
-            kill_privileges: truncate && caller.uid != 0,
+            kill_privileges: truncate && caller.kills_privileges(),
         }
     }
 
@@ -107,9 +107,10 @@ impl Door {
         }
     }
 
-    pub(super) fn do_copy_range(&self, from: Side, to: Side, len: u64) -> Answer<u64> {
+    pub(super) fn do_copy_range(&self, caller: Caller, from: Side, to: Side, len: u64) -> Answer<u64> {
         let (source, target) = (self.file(from.handle)?, self.file(to.handle)?);
-        let copied = self.mount.copy_range(&source.handle, from.offset, &target.handle, to.offset, len);
+        let kill = caller.kills_privileges();
+        let copied = self.mount.copy_range(&source.handle, from.offset, &target.handle, to.offset, len, kill);
         answer(copied)
     }
 }

@@ -19,8 +19,9 @@ use fuser::{
 };
 use margay_env::{Clock, Env};
 
-use super::reply::{at, attributes, caller, data, empty, entry, new, opened, xattr};
-use super::{BACKGROUND_MAX, KEEP_ABSENT_TIME_MAX, KEEP_TIME_MAX, READ_AHEAD_BYTES, REQUEST_BYTES_MAX, convert};
+use super::reply::{at, attributes, caller, data, empty, entry, keep_time, new, opened, xattr};
+use super::{BACKGROUND_MAX, KEEP_TIME_MAX, READ_AHEAD_BYTES, REQUEST_BYTES_MAX, SessionOptions, convert};
+use crate::absent::AbsentNames;
 use crate::metrics::{Metrics, Request};
 use crate::protocol::{Answer, AttributeChange, Errno, Operations, Side};
 use crate::waiters::Waiters;
@@ -31,7 +32,7 @@ const NAME_BYTES_MAX: u32 = 255;
 const STATISTICS_BLOCK_BYTES: u32 = 4096;
 /// What is asked for where the kernel has it. Not FUSE_ASYNC_DIO: behind an asynchronous direct write the kernel keeps the pages that
 /// were cached before it, and every later read shows them.
-const WANTED: [InitFlags; 14] = [
+const WANTED: [InitFlags; 13] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_BIG_WRITES,
     InitFlags::FUSE_ATOMIC_O_TRUNC,
@@ -40,7 +41,6 @@ const WANTED: [InitFlags; 14] = [
     InitFlags::FUSE_READDIRPLUS_AUTO,
     InitFlags::FUSE_POSIX_ACL,
     InitFlags::FUSE_DONT_MASK,
-    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     InitFlags::FUSE_MAX_PAGES,
     InitFlags::FUSE_CACHE_SYMLINKS,
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
@@ -54,6 +54,8 @@ pub(super) struct Adapter<O> {
     work: Arc<Work<O>>,
     waiters: Waiters,
     writeback: bool,
+    suid: bool,
+    absent: Arc<AbsentNames>,
 }
 
 /// What works on other threads need too.
@@ -74,9 +76,16 @@ impl<O: Operations> Work<O> {
 }
 
 impl<O: Operations> Adapter<O> {
-    pub(super) fn new(operations: Arc<O>, metrics: Arc<Metrics>, writeback: bool, env: &Env) -> Adapter<O> {
+    pub(super) fn new(
+        operations: Arc<O>,
+        metrics: Arc<Metrics>,
+        options: &SessionOptions,
+        absent: Arc<AbsentNames>,
+        env: &Env,
+    ) -> Adapter<O> {
         let work = Work { operations, metrics, clock: Arc::clone(&env.clock) };
-        Adapter { work: Arc::new(work), waiters: Waiters::default(), writeback }
+        let (writeback, suid) = (options.writeback, options.suid);
+        Adapter { work: Arc::new(work), waiters: Waiters::default(), writeback, suid, absent }
     }
 
     fn call<T>(&self, request: Request, call: impl FnOnce(&O) -> Answer<T>) -> Answer<T> {
@@ -99,6 +108,12 @@ impl<O: Operations> Filesystem for Adapter<O> {
         if self.writeback {
             let _ = config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE);
         }
+        // With it the kernel leaves set-id bits to the server and keeps the old mode meanwhile, so a program that was
+        // just overwritten could be run with them. Without it the kernel takes them away itself, before the first byte
+        // is changed, and asks for file capabilities with each write: only where these bits count.
+        if !self.suid {
+            let _ = config.add_capabilities(InitFlags::FUSE_HANDLE_KILLPRIV_V2);
+        }
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
         if let Err(most) = config.set_max_readahead(READ_AHEAD_BYTES) {
             let _ = config.set_max_readahead(most);
@@ -109,9 +124,9 @@ impl<O: Operations> Filesystem for Adapter<O> {
 
     fn lookup(&self, _: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.call(Request::Lookup, |operations| operations.lookup(at(parent, name))) {
-            Ok(Some(found)) => reply.entry(&KEEP_TIME_MAX, &convert::attributes(&found), Generation(0)),
+            Ok(Some(found)) => entry(reply, Ok(found)),
             Ok(None) => {
-                let keep = KEEP_ABSENT_TIME_MAX;
+                let keep = self.absent.keep_time(parent.0, name.as_bytes());
                 reply.entry_with_ttls(&Duration::ZERO, &keep, &convert::absent(), Generation(0));
             }
             Err(error) => reply.error(convert::errno(error)),
@@ -155,7 +170,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
             accessed: convert::set_time(accessed),
             modified: convert::set_time(modified),
             // fuser does not hand on FATTR_KILL_SUIDGID, which says that a truncating process lacks CAP_FSETID.
-            kill_privileges: uid.is_some() || gid.is_some() || (size.is_some() && request.uid() != 0),
+            kill_privileges: uid.is_some() || gid.is_some() || (size.is_some() && caller(request).kills_privileges()),
         };
         attributes(reply, self.call(Request::SetAttributes, |operations| operations.set_attributes(node.0, &change)));
     }
@@ -228,7 +243,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
         let new = new(parent, name, mode, umask);
         match self.call(Request::Create, |operations| operations.create(caller(request), new, flags)) {
             Ok((made, handle)) => reply.created(
-                &KEEP_TIME_MAX,
+                &keep_time(&made),
                 &convert::attributes(&made),
                 Generation(0),
                 FileHandle(handle),
@@ -341,8 +356,9 @@ impl<O: Operations> Filesystem for Adapter<O> {
             operations.read_directory(handle.0, cookie, true, &mut |line| {
                 // Without attributes the number stays 0, and the kernel looks the name up when it needs to.
                 let found = line.attributes.map_or_else(convert::absent, convert::attributes);
+                let keep = line.attributes.map_or(KEEP_TIME_MAX, keep_time);
                 let name = OsStr::from_bytes(line.name);
-                !reply.add(INodeNo(line.node), line.cookie, name, &KEEP_TIME_MAX, &found, Generation(0))
+                !reply.add(INodeNo(line.node), line.cookie, name, &keep, &found, Generation(0))
             })
         });
         match answer {
@@ -427,7 +443,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
 
     fn fallocate(
         &self,
-        _: &fuser::Request,
+        request: &fuser::Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -435,7 +451,8 @@ impl<O: Operations> Filesystem for Adapter<O> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        empty(reply, self.call(Request::Allocate, |operations| operations.allocate(handle.0, mode, offset, len)));
+        let allocate = |operations: &O| operations.allocate(caller(request), handle.0, mode, offset, len);
+        empty(reply, self.call(Request::Allocate, allocate));
     }
 
     fn lseek(&self, _: &fuser::Request, _: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
@@ -452,7 +469,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
 
     fn copy_file_range(
         &self,
-        _: &fuser::Request,
+        request: &fuser::Request,
         _: INodeNo,
         from: FileHandle,
         from_offset: u64,
@@ -467,7 +484,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
         let len = len.min(u64::from(u32::MAX) & !0xfffff);
         let from = Side { handle: from.0, offset: from_offset };
         let to = Side { handle: to.0, offset: to_offset };
-        match self.call(Request::CopyRange, |operations| operations.copy_range(from, to, len)) {
+        match self.call(Request::CopyRange, |operations| operations.copy_range(caller(request), from, to, len)) {
             Ok(count) => reply.written(u32::try_from(count).unwrap_or(u32::MAX)),
             Err(error) => reply.error(convert::errno(error)),
         }

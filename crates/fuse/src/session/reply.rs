@@ -4,13 +4,17 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use fuser::{
     FileHandle, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyXattr,
 };
 
 use super::{KEEP_TIME_MAX, convert};
-use crate::protocol::{Answer, At, Attributes, Caller, Errno, NewNode};
+use crate::protocol::{Answer, At, Attributes, Caller, Errno, FileKind, NewNode};
+
+const SET_USER_ID: u32 = 0o4000;
+const SET_GROUP_ID: u32 = 0o2000;
 
 pub(super) fn caller(request: &fuser::Request) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), process: request.pid() }
@@ -24,6 +28,13 @@ pub(super) fn new(parent: INodeNo, name: &OsStr, mode: u32, umask: u32) -> NewNo
     NewNode { parent: parent.0, name: name.as_bytes(), mode, umask }
 }
 
+/// How long the kernel may keep attributes: those of a file with set-id bits not at all, because a write takes the bits
+/// away without an answer that could say so.
+pub(super) fn keep_time(found: &Attributes) -> Duration {
+    let set_id = found.kind == FileKind::Regular && found.rights & (SET_USER_ID | SET_GROUP_ID) != 0;
+    if set_id { Duration::ZERO } else { KEEP_TIME_MAX }
+}
+
 pub(super) fn empty(reply: ReplyEmpty, answer: Answer<()>) {
     match answer {
         Ok(()) => reply.ok(),
@@ -33,14 +44,16 @@ pub(super) fn empty(reply: ReplyEmpty, answer: Answer<()>) {
 
 pub(super) fn entry(reply: ReplyEntry, answer: Answer<Attributes>) {
     match answer {
-        Ok(found) => reply.entry(&KEEP_TIME_MAX, &convert::attributes(&found), Generation(0)),
+        Ok(found) => {
+            reply.entry_with_ttls(&keep_time(&found), &KEEP_TIME_MAX, &convert::attributes(&found), Generation(0))
+        }
         Err(error) => reply.error(convert::errno(error)),
     }
 }
 
 pub(super) fn attributes(reply: ReplyAttr, answer: Answer<Attributes>) {
     match answer {
-        Ok(found) => reply.attr(&KEEP_TIME_MAX, &convert::attributes(&found)),
+        Ok(found) => reply.attr(&keep_time(&found), &convert::attributes(&found)),
         Err(error) => reply.error(convert::errno(error)),
     }
 }

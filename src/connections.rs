@@ -1,0 +1,256 @@
+//! The connections of a server's mounts, written down so that somebody else can cut them when it dies.
+//!
+//! Why:        a server that is killed while one of its threads waits inside the kernel for its own mount is never gone,
+//!             keeps the lock of its directory, and all who use the mount hang with it (docs/design/0014).
+//! Layout:     `<data>/connections`, see docs/format/directory.md. `guard` is the process that looks on.
+//! Invariants: N1 a mount is written down before anybody is answered by it.
+//!             N2 what is cut belongs to a server that is dying or gone: its process says so, or its lock is free.
+//! Not here:   the kernel's side (margay-fuse).
+
+pub mod guard;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use margay_env::{Env, OpenMode};
+use margay_fuse::connections::{Connection, Connections};
+
+use crate::files;
+use guard::Guard;
+
+/// In the data directory.
+const FILE: &str = "connections";
+const MAGIC: &str = "margay connections 1";
+/// Largest such file, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a file of /proc that are looked at.
+const PROC_BYTES_MAX: usize = 16 << 10;
+/// SIGKILL among the signals that a thread has not taken yet: no thread that runs leaves it there.
+const KILLED: u64 = 1 << 8;
+
+/// What the file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Recorded {
+    /// Of the machine's start, since which the numbers count.
+    boot: String,
+    server: u32,
+    connections: Vec<Connection>,
+}
+
+impl Recorded {
+    fn text(&self) -> String {
+        let mut text = format!("{MAGIC}\nboot {}\nserver {}\n", self.boot, self.server);
+        for Connection { minor, born: (seconds, nanoseconds) } in &self.connections {
+            text += &format!("connection {minor} {seconds}.{nanoseconds:09}\n");
+        }
+        text
+    }
+
+    fn parse(text: &str) -> Option<Recorded> {
+        let mut lines = text.lines();
+        if lines.next() != Some(MAGIC) {
+            return None;
+        }
+        let mut recorded = Recorded::default();
+        for line in lines {
+            let (word, rest) = line.split_once(' ')?;
+            match word {
+                "boot" => recorded.boot = rest.to_owned(),
+                "server" => recorded.server = rest.parse().ok()?,
+                "connection" => {
+                    let (minor, born) = rest.split_once(' ')?;
+                    let (seconds, nanoseconds) = born.split_once('.')?;
+                    let born = (seconds.parse().ok()?, nanoseconds.parse().ok()?);
+                    recorded.connections.push(Connection { minor: minor.parse().ok()?, born });
+                }
+                // Of a newer program.
+                _ => {}
+            }
+        }
+        Some(recorded)
+    }
+
+    /// Of this start of the machine; `None` when nothing is recorded.
+    fn read(env: &Env, data: &Path) -> Option<Recorded> {
+        let bytes = files::read(env, &data.join(FILE), FILE_BYTES_MAX).ok()?;
+        let recorded = Recorded::parse(&String::from_utf8_lossy(&bytes))?;
+        (boot(env).ok()? == recorded.boot).then_some(recorded)
+    }
+
+    fn cut(&self) {
+        if self.connections.is_empty() {
+            return;
+        }
+        let kernel = match Connections::open() {
+            Ok(kernel) => kernel,
+            Err(error) => {
+                tracing::warn!(%error, "the connections of mounts that a dead server left cannot be looked for");
+                return;
+            }
+        };
+        for connection in &self.connections {
+            let minor = connection.minor;
+            match kernel.cut(connection) {
+                Ok(true) => tracing::warn!(minor, server = self.server, "cut a mount off from its server, which died"),
+                Ok(false) => {}
+                Err(error) => tracing::error!(
+                    %error,
+                    minor,
+                    "a mount of a server that died cannot be cut off; as root: echo 1 > /sys/fs/fuse/connections/{minor}/abort"
+                ),
+            }
+        }
+    }
+}
+
+/// What a running server writes down.
+#[derive(Debug)]
+pub struct Record {
+    env: Env,
+    data: PathBuf,
+    /// Held, so that the times of its connections count.
+    kernel: Option<Connections>,
+    connections: Vec<Connection>,
+    guard: Option<Guard>,
+}
+
+impl Record {
+    pub fn new(env: &Env, data: &Path) -> Record {
+        Record { env: env.clone(), data: data.to_owned(), kernel: None, connections: Vec::new(), guard: None }
+    }
+
+    /// One more mount of this server. Without it the mount works all the same.
+    pub fn add(&mut self, path: &Path) {
+        if let Err(error) = self.try_add(path) {
+            tracing::warn!(
+                %error,
+                path = %path.display(),
+                "the connection of this mount is not known, so nobody can cut it off if the server is killed in a bad moment"
+            );
+        }
+    }
+
+    fn try_add(&mut self, path: &Path) -> io::Result<()> {
+        if self.kernel.is_none() {
+            self.kernel = Some(Connections::open()?);
+        }
+        let kernel = self.kernel.as_ref().expect("it was opened in the line above");
+        let fresh = kernel.of_mount(&self.env, path)?;
+        self.connections.retain(|connection| kernel.has(connection).unwrap_or(true));
+        self.connections.push(fresh);
+        let recorded =
+            Recorded { boot: boot(&self.env)?, server: std::process::id(), connections: self.connections.clone() };
+        files::write_new(&self.env, &self.data.join(FILE), recorded.text().as_bytes())?;
+        if self.guard.is_none() {
+            self.guard = Some(Guard::start(&self.env, &self.data)?);
+        }
+        Ok(())
+    }
+}
+
+/// Cuts what an earlier server left. The lock of the directory is held.
+pub fn cut_left(env: &Env, data: &Path) {
+    if let Some(recorded) = Recorded::read(env, data) {
+        recorded.cut();
+    }
+    match env.disk.remove(&data.join(FILE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(%error, "the list of an earlier server's mounts cannot be removed");
+        }
+        _ => {}
+    }
+}
+
+/// Cuts the mounts of the server that holds the lock, if it is dying; false when it is not.
+pub fn cut_of_dying(env: &Env, data: &Path) -> bool {
+    let Some(recorded) = Recorded::read(env, data) else { return false };
+    if recorded.server == std::process::id() || life(env, recorded.server) != Life::Dying {
+        return false;
+    }
+    recorded.cut();
+    true
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Running,
+    /// It was killed or has ended; threads of it may be left.
+    Dying,
+    Gone,
+}
+
+fn life(env: &Env, process: u32) -> Life {
+    match start_of(env, &format!("/proc/{process}/status")) {
+        Ok(status) => life_in(&status),
+        Err(_) => Life::Gone,
+    }
+}
+
+/// Of the first thread's `status`. It is a zombie as soon as it has ended itself, though others of the process may not;
+/// where it is the one that hangs, the signal stays with it.
+fn life_in(status: &str) -> Life {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let ended = field("State:").is_some_and(|state| state.starts_with(['Z', 'X']));
+    let signals = field("SigPnd:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    if ended || signals.is_some_and(|mask| mask & KILLED != 0) { Life::Dying } else { Life::Running }
+}
+
+fn boot(env: &Env) -> io::Result<String> {
+    Ok(start_of(env, "/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// The beginning of a file that says nothing of its length.
+fn start_of(env: &Env, path: &str) -> io::Result<String> {
+    let file = env.disk.open(path.as_ref(), OpenMode::Read)?;
+    let mut bytes = vec![0; PROC_BYTES_MAX];
+    let count = file.read_at(&mut bytes, 0)?;
+    Ok(String::from_utf8_lossy(&bytes[..count]).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_is_read_again() {
+        let connections = vec![
+            Connection { minor: 49, born: (1_700_000_000, 7) },
+            Connection { minor: 1_048_575, born: (1, 999_999_999) },
+        ];
+        let recorded = Recorded { boot: "3b0c-1".to_owned(), server: 12, connections };
+        let text = recorded.text();
+        assert_eq!(Recorded::parse(&text), Some(recorded.clone()), "{text}");
+        assert_eq!(Recorded::parse(&format!("{text}later what\n")), Some(recorded));
+        for wrong in
+            ["", "margay connections 2\n", "margay connections 1\nserver x\n", "margay connections 1\nconnection 4\n"]
+        {
+            assert_eq!(Recorded::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_was_killed_is_told_from_one_that_runs() {
+        let status =
+            |state: &str, pending: &str| format!("Name:\tx\nState:\t{state}\nSigPnd:\t{pending}\nShdPnd:\t0\n");
+        assert_eq!(life_in(&status("S (sleeping)", "0000000000000000")), Life::Running);
+        assert_eq!(life_in(&status("D (disk sleep)", "0000000000004001")), Life::Running);
+        assert_eq!(life_in(&status("Z (zombie)", "0000000000000000")), Life::Dying);
+        assert_eq!(life_in(&status("D (disk sleep)", "0000000000000100")), Life::Dying);
+        assert_eq!(life(&Env::real(), std::process::id()), Life::Running);
+        assert_eq!(life(&Env::real(), u32::MAX), Life::Gone);
+    }
+
+    #[test]
+    fn what_another_start_of_the_machine_left_is_not_looked_at() {
+        let folder = tempfile::tempdir().unwrap();
+        let env = Env::real();
+        let mut recorded = Recorded { boot: boot(&env).unwrap(), server: 1, connections: Vec::new() };
+        files::write_new(&env, &folder.path().join(FILE), recorded.text().as_bytes()).unwrap();
+        assert_eq!(Recorded::read(&env, folder.path()), Some(recorded.clone()));
+        recorded.boot = "another".to_owned();
+        files::write_new(&env, &folder.path().join(FILE), recorded.text().as_bytes()).unwrap();
+        assert_eq!(Recorded::read(&env, folder.path()), None);
+        cut_left(&env, folder.path());
+        assert!(!env.disk.exists(&folder.path().join(FILE)).unwrap());
+    }
+}
