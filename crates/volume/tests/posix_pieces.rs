@@ -50,7 +50,7 @@ impl One {
     }
 
     /// Both doors show what was written, and everything fits together.
-    fn is_whole(self) {
+    fn check_whole(self) {
         self.mount.sync(&self.handle).unwrap();
         assert!(self.mount.read(&self.handle, 0, self.model.len() + 1).unwrap() == self.model);
         self.mount.release(self.handle).unwrap();
@@ -75,7 +75,7 @@ fn a_file_with_very_many_holes_is_published() {
     for hole in 0..2 * EXTENTS_MAX {
         one.punch(hole * 512, 256).unwrap();
     }
-    one.is_whole();
+    one.check_whole();
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn very_many_short_writes_between_two_publishes_are_published() {
     for number in 0..2 * EXTENTS_MAX {
         one.write(number * 3, b"x").unwrap();
     }
-    one.is_whole();
+    one.check_whole();
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn what_cannot_be_joined_is_refused_by_the_call_and_the_rest_is_kept() {
     assert!(refused > 0 && one.model.len() > 40 * apart, "{refused} refused");
     // What makes no piece more goes on.
     one.write(0, b"n").unwrap_or_else(|error| assert!(matches!(error, PosixError::FileTooLarge)));
-    one.is_whole();
+    one.check_whole();
 }
 
 proptest! {
@@ -120,6 +120,6 @@ proptest! {
             };
             prop_assert!(done.is_ok() || matches!(done, Err(PosixError::FileTooLarge)), "{done:?}");
         }
-        one.is_whole();
+        one.check_whole();
     }
 }
