@@ -169,7 +169,7 @@ mod tests {
     fn a_damaged_file_is_refused_and_one_without_checksum_gets_it() {
         let folder = tempfile::tempdir().unwrap();
         let (env, path) = (Env::real(), folder.path().join("keys"));
-        std::fs::write(&path, "aws_access_key_id = OLDKEY\naws_secret_access_key = long enough\n").unwrap();
+        std::fs::write(&path, "aws_access_key_id = OLDKEY\naws_secret_access_key = long-enough\n").unwrap();
         let old = load(&env, folder.path(), |_| None).unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
         assert!(checksum_line::check(&bytes).unwrap().has_checksum);

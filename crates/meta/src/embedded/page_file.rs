@@ -114,13 +114,10 @@ impl PageFile {
         }
     }
 
-    /// The head that the file has, or will have with the next sync.
+    /// The head that the file has.
     pub(super) fn head(&self) -> Result<[u8; HEAD_BYTES], io::Error> {
         let mut head = [0; HEAD_BYTES];
-        match &*self.pending_head.lock() {
-            Some(pending) => head.copy_from_slice(pending),
-            None => self.file.read_exact_at(&mut head, 0)?,
-        }
+        self.file.read_exact_at(&mut head, 0)?;
         if !self.sums.knows_head(&head) {
             let text = "the head of tree/rows.redb is damaged or of another time than tree/rows.sums: restore it from a backup";
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
@@ -180,7 +177,11 @@ impl StorageBackend for Backend {
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
         if offset == 0 {
-            let head = self.0.head()?;
+            let pending = self.0.pending_head.lock().clone();
+            let head = match pending {
+                Some(pending) => pending,
+                None => self.0.head()?.to_vec(),
+            };
             out.copy_from_slice(head.get(..out.len()).ok_or(io::ErrorKind::InvalidInput)?);
             return Ok(());
         }
