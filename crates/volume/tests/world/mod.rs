@@ -2,7 +2,9 @@
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test binary uses its own part")]
 
+pub mod actions;
 pub mod flips;
+pub mod interposed;
 pub mod machine;
 pub mod rows;
 pub mod tree;

@@ -1,0 +1,121 @@
+//! Operations of the S3 side as values, and what can be seen of a bucket.
+
+use margay_volume::*;
+
+use super::*;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Action {
+    Put(&'static str, usize),
+    PutAbsent(&'static str),
+    Delete(&'static str),
+    Copy(&'static str, &'static str),
+    Rename(&'static str, &'static str),
+    Link(&'static str, &'static str),
+    MakeDirectory(&'static str),
+    PutPart,
+    ReplacePart,
+    Complete(&'static str),
+    Abort,
+    DeleteBucket,
+    /// Of the versions that `a/x` had at the start, counted from the oldest.
+    DeleteVersion(usize),
+    Set(Versioning),
+}
+
+use Action::*;
+
+/// The upload that `PutPart`, `Complete` and `Abort` mean, and its part's body.
+pub const PART: usize = 206;
+
+/// Names that are known before the two operations run.
+#[derive(Clone)]
+pub struct Given {
+    pub upload: String,
+    /// Of `a/x`, the oldest first.
+    pub versions: Vec<VersionId>,
+}
+
+pub fn ok<T>(done: Result<T, Error>) -> String {
+    match done {
+        Ok(_) => "done".to_owned(),
+        Err(error) => format!("{error:?}"),
+    }
+}
+
+fn removed(done: Result<Deleted, Error>) -> String {
+    // Numbers differ from order to order.
+    format!("{:?}", done.map(|deleted| (deleted.removed, deleted.marker)))
+}
+
+pub fn run(volume: &Volume, given: &Given, action: Action) -> String {
+    let upload = given.upload.as_str();
+    let stage = |len: usize| {
+        wait(async {
+            let mut staging = volume.begin_upload("b", len as u64).await?;
+            staging.write(body_of(len, len).into()).await?;
+            staging.finish().await
+        })
+    };
+    let put = |key, len: usize, condition| {
+        let staged = stage(len)?;
+        let etag = etag_of(&body_of(len, len));
+        wait(volume.put_object(
+            PutRequest { bucket: "b", key, etag, headers: Headers::new(), condition, ..PutRequest::default() },
+            staged,
+        ))
+    };
+    match action {
+        Put(key, len) => ok(put(key, len, WriteCondition::None)),
+        PutAbsent(key) => ok(put(key, 7, WriteCondition::Absent)),
+        Delete(key) => removed(wait(volume.delete_object("b", &DeleteRequest::of(key)))),
+        DeleteVersion(which) => {
+            let version = given.versions.get(which).copied().or(Some(VersionId::Numbered(1 << 50)));
+            removed(wait(volume.delete_object("b", &DeleteRequest { version, ..DeleteRequest::of("a/x") })))
+        }
+        Set(versioning) => ok(wait(volume.set_versioning("b", versioning))),
+        Copy(source_key, key) => ok(wait(volume.copy_object(CopyRequest {
+            source_bucket: "b",
+            source_key,
+            bucket: "b",
+            key,
+            ..CopyRequest::default()
+        }))),
+        Link(from, to) => rows::link(volume, "b", from, to),
+        Rename(from, to) => ok(wait(volume.rename("b", from, to, &WriteCondition::None))),
+        MakeDirectory(path) => ok(wait(volume.make_directory("b", path))),
+        PutPart | ReplacePart => {
+            let len = if matches!(action, PutPart) { PART } else { PART + 1 };
+            ok(stage(len).and_then(|staged| {
+                let etag = etag_of(&body_of(len, len));
+                wait(volume.put_part("b", "a/m", upload, 1, etag, Headers::new(), staged))
+            }))
+        }
+        Complete(key) => {
+            let choice = [PartChoice { number: 1, etag: etag_of(&body_of(PART, PART)) }];
+            let none = WriteCondition::None;
+            ok(wait(volume.complete_multipart("b", key, upload, &choice, Headers::new(), &none)))
+        }
+        Abort => ok(wait(volume.abort_multipart("b", "a/m", upload))),
+        DeleteBucket => ok(wait(volume.delete_bucket("b"))),
+    }
+}
+
+/// Key, id, whether it is the latest, and the content unless it is a delete marker.
+pub type Shown = (String, VersionId, bool, Option<(u64, ETag)>);
+
+/// All versions of the bucket, in the order of the listing.
+pub fn lines(volume: &Volume) -> Vec<Shown> {
+    let request = ListVersionsRequest { bucket: "b", prefix: "", delimiter: None, after: None, max: 1000 };
+    let mut lines = Vec::new();
+    let _ = wait(volume.list_versions(&request, &mut |item| match item {
+        VersionItem::Version { key, version, is_latest, size, etag, .. } => {
+            lines.push((key.to_owned(), version, is_latest, Some((size, etag))));
+        }
+        VersionItem::DeleteMarker { key, version, is_latest, .. } => {
+            lines.push((key.to_owned(), version, is_latest, None));
+        }
+        VersionItem::Prefix(_) => {}
+    }));
+    lines
+}

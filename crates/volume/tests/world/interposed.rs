@@ -1,0 +1,112 @@
+//! An engine that lets another operation run between two calls of the one that uses it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use margay_meta::memory::Memory;
+use margay_meta::*;
+use parking_lot::Mutex;
+
+pub type Hook = Box<dyn FnOnce() + Send>;
+
+/// Passes calls on; at moment number `at` it runs the hook once.
+pub struct Interposed {
+    engine: Arc<Memory>,
+    left: Mutex<Option<(usize, Hook)>>,
+    /// Moments are counted behind each call, too: before what its answer leads to.
+    both_sides: bool,
+}
+
+impl std::fmt::Debug for Interposed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Interposed")
+    }
+}
+
+impl Interposed {
+    /// Counts one moment for each call, the one before it.
+    pub fn new(engine: Arc<Memory>) -> Interposed {
+        Interposed { engine, left: Mutex::new(None), both_sides: false }
+    }
+
+    /// Counts two moments for each call, before and behind it.
+    pub fn on_both_sides(engine: Arc<Memory>) -> Interposed {
+        Interposed { both_sides: true, ..Interposed::new(engine) }
+    }
+
+    /// Runs the hook once, when so many moments have passed.
+    pub fn arm(&self, at: usize, hook: Hook) {
+        *self.left.lock() = Some((at, hook));
+    }
+
+    /// Whether a hook was left because there were fewer moments.
+    pub fn disarm(&self) -> bool {
+        self.left.lock().take().is_some()
+    }
+
+    fn around<T>(&self, call: impl FnOnce(&Memory) -> T) -> T {
+        self.step();
+        let answer = call(&self.engine);
+        if self.both_sides {
+            self.step();
+        }
+        answer
+    }
+
+    fn step(&self) {
+        let mut left = self.left.lock();
+        let due = match left.as_mut() {
+            Some((0, _)) => left.take(),
+            Some((count, _)) => {
+                *count -= 1;
+                None
+            }
+            None => None,
+        };
+        drop(left);
+        if let Some((_, hook)) = due {
+            hook();
+        }
+    }
+}
+
+impl Engine for Interposed {
+    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
+        self.around(|engine| engine.get(key))
+    }
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Observed<()>, EngineError> {
+        self.around(|engine| engine.scan(start, end, visit))
+    }
+    fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
+        self.around(|engine| engine.commit(batch))
+    }
+    fn durable(&self, seq: Seq) -> DurableFuture<'_> {
+        self.engine.durable(seq)
+    }
+    fn wait_durable(&self, seq: Seq) -> Result<(), EngineError> {
+        self.engine.wait_durable(seq)
+    }
+    fn last_seq(&self) -> Seq {
+        self.engine.last_seq()
+    }
+    fn durable_seq(&self) -> Seq {
+        self.engine.durable_seq()
+    }
+    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost> {
+        self.engine.changes_since(after, limit)
+    }
+    fn payload_bytes_max(&self) -> usize {
+        self.engine.payload_bytes_max()
+    }
+    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
+        self.around(|engine| engine.snapshot())
+    }
+    fn checkpoint(&self) -> Result<(), EngineError> {
+        self.engine.checkpoint()
+    }
+}
