@@ -5,10 +5,10 @@ import hashlib
 import hmac
 
 
-def headers(method, host, path, query="", access="", secret="", region="us-east-1"):
-    """The headers of one signed request."""
+def headers(method, host, path, query="", access="", secret="", region="us-east-1", more=None):
+    """The headers of one signed request; `more` are x-amz headers in lower case that it sends, too."""
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    signed = {"host": host, "x-amz-content-sha256": "UNSIGNED-PAYLOAD", "x-amz-date": now}
+    signed = {"host": host, "x-amz-content-sha256": "UNSIGNED-PAYLOAD", "x-amz-date": now, **(more or {})}
     names = ";".join(sorted(signed))
     lines = "".join(f"{name}:{signed[name]}\n" for name in sorted(signed))
     canonical = "\n".join([method, path, query, lines, names, "UNSIGNED-PAYLOAD"])

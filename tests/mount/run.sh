@@ -17,6 +17,13 @@ run() { cargo run --quiet --locked -p margay-sim --bin "$1" -- "${@:2}" | sed 's
 run doors --operations "$changes"
 run mirror --operations "$calls"
 run mirror --operations "$kill_calls" --kill-every 150
+# A minute of changes whose every byte is known, beside reclaim, and kill -9 of servers that live long enough for it.
+churn() { python3 -B tests/mount/churn.py "$@"; }
+churn --issue --seconds 12
+churn --seconds 15
+churn --compact --no-s3 --seconds 12
+churn --versions --compact --seconds 12
+churn --kills 2
 tests/mount/survive.sh
 tests/mount/options.sh
 for one in "isolation.py" "set_id.py" "killed.py 12"; do
