@@ -37,6 +37,10 @@ from churn_worker import S3, Worker, Wrong
 
 # Small, so that segments end, logs are folded and reclaim moves and removes something within seconds.
 SMALL = ["limits.log_bytes_max=8MiB", "limits.pack_bytes_max=1MiB", "limits.raw_bytes_min=1MiB", "limits.cache_bytes=4MiB"]
+# What waits for an hour or a day; a program that has no such setting is started without it.
+SOON = ["limits.quarantine_time=1", "limits.check_interval=3"]
+# What a server counts and what must stay nothing.
+NEVER = ("check_findings", "quarantine_disputed_total", "reclaim_damaged_runs_total", "reclaim_failed_total")
 LIFE_SECONDS = (8, 12)
 START_SECONDS = 120
 # A run of this many seconds must have moved and removed something.
@@ -80,7 +84,9 @@ class Server:
         self.port, self.admin = free_port(), free_port()
         command = [self.args.binary, "serve", "--data", self.data, "--address", f"127.0.0.1:{self.port}"]
         command += ["--admin-address", f"127.0.0.1:{self.admin}", "--mount", f"{churn_worker.BUCKET}={self.mount}"]
-        for setting in ([] if self.args.large else SMALL) + self.args.set:
+        known = subprocess.run([self.args.binary, "config", "--json"], capture_output=True, text=True).stdout
+        soon = [setting for setting in SOON if f'"{setting.split("=")[0]}"' in known]
+        for setting in ([] if self.args.large else SMALL) + soon + self.args.set:
             command += ["--set", setting]
         environment = {**os.environ, "MARGAY_ACCESS_KEY": churn_worker.ACCESS, "MARGAY_SECRET_KEY": churn_worker.SECRET}
         log = open(self.folder / "log", "ab")
@@ -95,13 +101,15 @@ class Server:
         return (self.folder / "log").read_text(errors="replace")[-3000:]
 
     def sample(self):
-        """What reclaim has done in this life."""
+        """What reclaim has done in this life; gives what a server must not find."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=30) as answer:
                 text = answer.read().decode()
         except OSError:
-            return
-        self.last = {name: float(value) for name, value in re.findall(r"^margay_(reclaim_\w+) (\S+)$", text, re.M)}
+            return []
+        values = {name: float(value) for name, value in re.findall(r"^margay_(\w+)(?:{[^}]*})? (\S+)$", text, re.M)}
+        self.last = {name: value for name, value in values.items() if name.startswith("reclaim_")}
+        return [f"{name} is {values[name]}" for name in NEVER if values.get(name)]
 
     def count(self, more):
         for name, value in more.items():
@@ -188,11 +196,13 @@ class Churn:
                     wrong.append(f"compact: {done.stdout}{done.stderr}")
             if time.monotonic() - sampled > 1:
                 sampled = time.monotonic()
-                self.server.sample()
+                if found := self.server.sample():
+                    wrong += found
+                    break
             time.sleep(COMPACT_PAUSE_SECONDS)
         if self.server.process.poll() is not None:
             wrong.append(f"the server ended by itself: {self.server.said()}")
-        if kill:
+        if kill or wrong:
             may_end.set()
             self.server.end(signal.SIGKILL)
         for one in begun:

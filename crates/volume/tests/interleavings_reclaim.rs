@@ -25,15 +25,12 @@ use margay_volume::*;
 use parking_lot::Mutex;
 use world::actions::{self, Action, Given};
 use world::interposed::Interposed;
+use world::maintenance::ALL;
 use world::tree::{NEW, plain};
 use world::*;
 
 const BOTH: OpenFlags =
     OpenFlags { read: true, write: true, append: false, truncate: false, exclusive: false, kill_privileges: false };
-
-/// Everything is sealed, everything that is named moves, everything else goes.
-const ALL: ReclaimBudget =
-    ReclaimBudget { move_bytes_max: u64::MAX, live_percent_min: 1_000_000, seal_dead_bytes_min: 0, quarantine: Duration::ZERO };
 
 /// Interleavings that a failure tells in full.
 const SHOWN_MAX: usize = 2;
@@ -273,7 +270,7 @@ fn reclaim(volume: &Volume, counts: &Counts) -> String {
         Ok(done) => {
             counts.moved.fetch_add(done.moved_runs, Ordering::Relaxed);
             counts.removed.fetch_add(done.removed_segments, Ordering::Relaxed);
-            format!("{} damaged", done.damaged_runs)
+            format!("{} damaged, {} disputed", done.damaged_runs, done.disputed_segments)
         }
         Err(error) => format!("{error:?}"),
     }
@@ -393,7 +390,7 @@ fn inside_reclaim(store: &Arc<Store>, start: Start, step: Step, at: usize, count
         return None;
     }
     let answer = answer.lock().take()?;
-    assert_eq!(reclaimed, "0 damaged");
+    assert_eq!(reclaimed, "0 damaged, 0 disputed");
     Some(outcome(Arc::into_inner(pair).unwrap(), &answer))
 }
 
@@ -409,7 +406,7 @@ fn around_reclaim(store: &Arc<Store>, start: Start, step: Step, at: usize, count
     if pair.engine.disarm() {
         return None;
     }
-    assert_eq!(reclaimed.lock().take()?, ["0 damaged", "0 damaged"]);
+    assert_eq!(reclaimed.lock().take()?, ["0 damaged, 0 disputed", "0 damaged, 0 disputed"]);
     Some(outcome(pair, &answer))
 }
 

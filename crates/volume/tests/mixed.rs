@@ -8,7 +8,11 @@ use std::collections::BTreeMap;
 
 use margay_volume::*;
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use world::maintenance::Maintained;
 use world::*;
+
+static MAINTAINED: Maintained = Maintained::new();
 
 type Model = BTreeMap<String, Vec<u8>>;
 
@@ -21,6 +25,7 @@ enum Step {
     Link { from: String, to: String },
     Multipart { key: String, source: Option<String>, keep: bool },
     MakeDirectory { path: String },
+    Maintain,
 }
 
 fn key() -> impl Strategy<Value = String> {
@@ -40,6 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (key(), prop::option::of(key()), any::<bool>())
             .prop_map(|(key, source, keep)| Step::Multipart { key, source, keep }),
         1 => key().prop_map(|key| Step::MakeDirectory { path: key + "/" }),
+        4 => Just(Step::Maintain),
     ]
 }
 
@@ -157,6 +163,7 @@ fn run(world: &World, model: &mut Model, index: usize, step: &Step) {
             wait(world.volume.make_directory("b", path)).unwrap();
             model.entry(path.clone()).or_default();
         }
+        Step::Maintain => MAINTAINED.pass(&world.volume, &*world.engine),
     }
 }
 
@@ -169,23 +176,31 @@ fn compare(world: &World, model: &Model) {
     assert!(report.clean(), "{report:#?}");
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 45, ..ProptestConfig::default() })]
-    #[test]
-    fn any_sequence_matches_the_model(steps in prop::collection::vec(step(), 1..40), payload in prop::sample::select(vec![0usize, 4096, EMBEDDED])) {
-        let world = World::new(payload);
-        wait(world.volume.create_bucket("b")).unwrap();
-        let mut model = Model::new();
-        for (index, step) in steps.iter().enumerate() {
-            run(&world, &mut model, index, step);
-        }
-        compare(&world, &model);
-        for key in model.keys() {
-            assert!(world.delete("b", key).unwrap());
-        }
-        compare(&world, &Model::new());
-        wait(world.volume.delete_bucket("b")).unwrap();
-        let report = world.volume.fsck(FsckOptions::default()).unwrap();
-        prop_assert_eq!((report.live_bytes, report.files, report.directories), (0, 0, 0));
+fn matches_the_model(steps: &[Step], payload: usize) {
+    let world = World::new(payload);
+    wait(world.volume.create_bucket("b")).unwrap();
+    let mut model = Model::new();
+    for (index, step) in steps.iter().enumerate() {
+        run(&world, &mut model, index, step);
     }
+    compare(&world, &model);
+    for key in model.keys() {
+        assert!(world.delete("b", key).unwrap());
+    }
+    compare(&world, &Model::new());
+    wait(world.volume.delete_bucket("b")).unwrap();
+    let report = world.volume.fsck(FsckOptions::default()).unwrap();
+    assert_eq!((report.live_bytes, report.files, report.directories), (0, 0, 0));
+}
+
+#[test]
+fn any_sequence_matches_the_model() {
+    let mut runner = TestRunner::new(ProptestConfig { cases: 45, ..ProptestConfig::default() });
+    let cases = (prop::collection::vec(step(), 1..40), prop::sample::select(vec![0usize, 4096, EMBEDDED]));
+    let done = runner.run(&cases, |(steps, payload)| {
+        matches_the_model(&steps, payload);
+        Ok(())
+    });
+    done.unwrap_or_else(|error| panic!("{error}"));
+    MAINTAINED.told("operations of S3 in random order");
 }

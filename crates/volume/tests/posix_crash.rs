@@ -16,7 +16,10 @@ use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
 use margay_volume::posix::*;
 use margay_volume::*;
+use world::maintenance::{ALL, Maintained};
 use world::{body_of, machine, read_all, wait};
+
+static MAINTAINED: Maintained = Maintained::new();
 
 const BOTH: OpenFlags =
     OpenFlags { read: true, write: true, append: false, truncate: false, exclusive: false, kill_privileges: false };
@@ -69,7 +72,7 @@ impl File {
 fn step(machine: &Machine, files: &mut [File], random: &SimRandom, number: usize) -> Result<(), PosixError> {
     let mount = &machine.mount;
     let which = random.below(FILES as u64) as usize;
-    match random.below(12) {
+    match random.below(14) {
         0..6 => {
             let file = &mut files[which];
             let at = if random.chance(50) { file.model.len() } else { random.below(200_000) as usize };
@@ -101,6 +104,11 @@ fn step(machine: &Machine, files: &mut [File], random: &SimRandom, number: usize
             let ino = handle.ino();
             mount.release(handle)?;
             files[which].handle = Some(mount.open_file(ino, BOTH)?);
+        }
+        11 | 12 => {
+            machine.engine.checkpoint().map_err(Error::from)?;
+            let done = machine.volume.reclaim_once(&ALL, &SealedLogs)?;
+            MAINTAINED.count(&done);
         }
         _ => {
             let other = (which + 1) % FILES;
@@ -168,6 +176,7 @@ fn a_crash_leaves_published_versions() {
             disk = life(&disk, seed * 3 + again);
         }
     }
+    MAINTAINED.told("open files on a machine that loses its power");
 }
 
 /// After a full disk has room again: the open file `f0` can be synced, S3 shows all of it, and all fits together.

@@ -5,9 +5,13 @@
 mod world;
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_volume::*;
+use world::maintenance::Maintained;
 use world::*;
+
+static MAINTAINED: Maintained = Maintained::new();
 
 fn world() -> World {
     world_over(4096)
@@ -24,27 +28,44 @@ fn clean(world: &World) {
     assert!(report.clean(), "{report:#?}");
 }
 
-/// Runs `work` on so many threads at once, each with its number.
-fn together(threads: usize, work: impl Fn(usize) + Sync) {
-    let start = Barrier::new(threads);
+/// Runs `work` on so many threads at once, each with its number, beside reclaim.
+fn together(world: &World, threads: usize, work: impl Fn(usize) + Sync) {
+    let (start, done) = (Barrier::new(threads + 1), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (work, start) = (&work, &start);
-            scope.spawn(move || {
-                start.wait();
-                work(thread);
-            });
-        }
+        scope.spawn(|| {
+            start.wait();
+            MAINTAINED.beside(&world.volume, &*world.engine, &done);
+        });
+        let _ends = Ends(&done);
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let (work, start) = (&work, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    work(thread);
+                });
+            }
+        });
     });
+}
+
+/// Ends reclaim, also when a thread has failed.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 #[test]
 fn puts_and_deletes_in_one_prefix() {
     [4096, EMBEDDED].into_iter().for_each(|engine| puts_and_deletes(&world_over(engine)));
+    MAINTAINED.told("operations at the same moment");
 }
 
 fn puts_and_deletes(world: &World) {
-    together(64, |thread| {
+    together(world, 64, |thread| {
         for index in 0..20 {
             let key = format!("p/q/{thread:02}-{index}");
             world.put("b", &key, &body_of(thread, 200)).unwrap();
@@ -55,7 +76,7 @@ fn puts_and_deletes(world: &World) {
     });
     assert_eq!(world.keys("b").len(), 640);
     clean(world);
-    together(64, |thread| {
+    together(world, 64, |thread| {
         for index in (1..20).step_by(2) {
             assert!(world.delete("b", &format!("p/q/{thread:02}-{index}")).unwrap());
         }
@@ -67,7 +88,7 @@ fn puts_and_deletes(world: &World) {
 #[test]
 fn one_key_replaced_by_many() {
     let world = world();
-    together(16, |thread| {
+    together(&world, 16, |thread| {
         for index in 0..20 {
             world.put("b", "k", &body_of(thread + index, 1000 * thread)).unwrap();
             assert_eq!(world.get("b", "k").unwrap().len() % 1000, 0);
@@ -81,7 +102,7 @@ fn one_key_replaced_by_many() {
 fn only_one_wins_a_key_that_was_absent() {
     let world = world();
     let wins = std::sync::atomic::AtomicUsize::new(0);
-    together(32, |thread| {
+    together(&world, 32, |thread| {
         let put = world.put_with("b", "d/k", &[thread as u8], Headers::new(), WriteCondition::Absent);
         match put {
             Ok(_) => drop(wins.fetch_add(1, std::sync::atomic::Ordering::Relaxed)),
@@ -95,7 +116,7 @@ fn only_one_wins_a_key_that_was_absent() {
 #[test]
 fn implicit_directories_come_and_go() {
     let world = world();
-    together(8, |thread| {
+    together(&world, 8, |thread| {
         for _ in 0..60 {
             let key = format!("a/b/c/{thread}");
             world.put("b", &key, b"1").unwrap();
@@ -114,7 +135,7 @@ fn renames_never_make_a_circle() {
     for round in 0..60 {
         world.put("b", "a/1", b"1").unwrap();
         world.put("b", "b/2", b"2").unwrap();
-        together(2, |thread| {
+        together(&world, 2, |thread| {
             let (from, to) = [("a/", "b/x/"), ("b/", "a/y/")][thread];
             match wait(world.volume.rename("b", from, to, &WriteCondition::None)) {
                 Ok(()) | Err(Error::NoSuchKey | Error::PreconditionFailed) => {}
@@ -135,7 +156,7 @@ fn copies_against_the_end_of_their_source() {
         for round in 0..30 {
             let body = body_of(round, payload);
             world.put("b", "s/source", &body).unwrap();
-            together(4, |thread| match thread {
+            together(&world, 4, |thread| match thread {
                 0 => assert!(world.delete("b", "s/source").unwrap()),
                 _ => {
                     let key = format!("t/{thread}");
@@ -154,7 +175,7 @@ fn copies_against_the_end_of_their_source() {
             });
             clean(&world);
             let keys = world.keys("b");
-            together(keys.len(), |thread| assert!(world.delete("b", &keys[thread]).unwrap()));
+            together(&world, keys.len(), |thread| assert!(world.delete("b", &keys[thread]).unwrap()));
             let report = world.volume.fsck(FsckOptions::default()).unwrap();
             assert!(report.clean() && report.live_bytes == 0, "{report:#?}");
         }
@@ -172,7 +193,7 @@ fn parts_against_completion() {
             wait(world.volume.put_part("b", "m", &upload, number, etag_of(&body), Headers::new(), staged))
         };
         let first = put(1, 1).unwrap();
-        together(4, |thread| match thread {
+        together(&world, 4, |thread| match thread {
             0 => {
                 let choice = [PartChoice { number: 1, etag: first.etag }];
                 let none = WriteCondition::None;

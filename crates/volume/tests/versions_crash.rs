@@ -13,7 +13,10 @@ use margay_env::sim::{SimDisk, SimRandom};
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
 use margay_volume::*;
+use world::maintenance::{ALL, Maintained};
 use world::{body_of, etag_of, machine, read_all, wait};
+
+static MAINTAINED: Maintained = Maintained::new();
 
 const KEYS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
 
@@ -121,8 +124,11 @@ fn life(disk: &SimDisk, model: &mut Model, seed: u64) -> SimDisk {
     disk.fail_after(1 + random.below(150));
     let mut accepts: Option<Accepts> = None;
     for number in 0..120 {
-        if number % 40 == 39 {
-            let _ = machine.volume.reclaim_once(&ReclaimBudget::default(), &SealedLogs);
+        if number % 6 == 5
+            && machine.engine.checkpoint().is_ok()
+            && let Ok(done) = machine.volume.reclaim_once(&ALL, &SealedLogs)
+        {
+            MAINTAINED.count(&done);
         }
         if let Err(either) = machine.step(model, &random, number) {
             accepts = Some(either);
@@ -160,4 +166,5 @@ fn a_crash_keeps_every_version_that_was_answered() {
             disk = life(&disk, &mut model, seed * 3 + again);
         }
     }
+    MAINTAINED.told("versions on a machine that loses its power");
 }

@@ -6,6 +6,7 @@ pub mod actions;
 pub mod flips;
 pub mod interposed;
 pub mod machine;
+pub mod maintenance;
 pub mod rows;
 pub mod tree;
 

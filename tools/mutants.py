@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""Takes away, one at a time, each precondition and each counter change of crates/volume, and asks whether a test notices.
+
+A copy of the crates is changed once, so that every `assert_*`, `add` and `move_subdirectories` on a draft asks a variable of
+the environment whether it is left out (a counter also: whether it is off by one); then tests run without compiling again.
+
+    tools/mutants.py list [PATTERN]         what there is, and what is known of it
+    tools/mutants.py run [PATTERN]          runs tests against what is not known yet, likely ones first; goes on where it stopped
+    tools/mutants.py check [--part N/M]     what CI runs: known ones against the test that is known to notice, those of reclaim,
+                                            publish, release, rename and put always, of the rest every M-th; all sites are known
+    tools/mutants.py again PATTERN          as run, also for what is known
+
+tests/mutants/known.tsv holds for each mutant `BINARY TEST`, or `redundant: REASON`. The product's source has no trace of it.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+KNOWN = ROOT / "tests/mutants/known.tsv"
+SOURCE = pathlib.Path("crates/volume/src")
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+COPY = TARGET / "mutants"
+# Not operations: the draft itself, and what tests use.
+LEFT_OUT = ("draft.rs", "fuzzing.rs", "tests.rs", "mutant.rs")
+CALL = re.compile(r"[\w.]*\b(\w+)\.(assert_\w+|add|move_subdirectories)\(")
+# Their value is a result.
+FALLIBLE = ("assert_no_circle", "assert_not_below")
+ALWAYS = ("reclaim/", "posix/publish", "release.rs", "share.rs", "rename.rs", "posix/rename.rs", "put_object.rs", "place.rs")
+SECONDS_MAX = 240
+VERSION = "0.0.0-mutants"
+MUTANT = '''//! Which mutant runs; only in the copy that tools/mutants.py makes.
+use std::sync::OnceLock;
+
+fn chosen() -> &'static (usize, bool) {
+    static CHOSEN: OnceLock<(usize, bool)> = OnceLock::new();
+    CHOSEN.get_or_init(|| {
+        let text = std::env::var("MUTANT").unwrap_or_default();
+        let (number, off) = text.split_once(' ').unwrap_or((&text, ""));
+        (number.parse().unwrap_or(usize::MAX), off == "off")
+    })
+}
+
+pub(crate) fn kept(number: usize) -> bool {
+    *chosen() != (number, false)
+}
+
+pub(crate) fn off(number: usize) -> i64 {
+    i64::from(*chosen() == (number, true))
+}
+'''
+# Where a mutant is likely noticed, by the beginning of its file; then all others.
+LIKELY = [
+    ("reclaim/", ["interleavings_reclaim", "reclaim", "posix_data", "churn"]),
+    ("multipart/", ["interleavings", "mixed", "interleavings_reclaim", "races"]),
+    ("posix/rename", ["interleavings_mount", "posix_model", "posix_names"]),
+    ("posix/publish", ["posix_data", "interleavings_mount", "versions_mount", "interleavings_reclaim"]),
+    ("posix/versions", ["versions_mount", "interleavings_mount"]),
+    ("posix/", ["interleavings_mount", "posix_model", "posix_data", "posix_attributes", "posix_names"]),
+    ("versions/", ["versions", "interleavings", "versions_mount"]),
+    ("orphan.rs", ["posix_data", "mixed"]),
+    ("", ["interleavings", "mixed", "versions", "posix_model", "races", "objects", "documents"]),
+]
+
+
+class Mutant:
+    def __init__(self, number, kind, name):
+        self.number, self.kind, self.name = number, kind, name
+
+
+def closing(text, at):
+    """The place behind the bracket that closes the one at `at`."""
+    depth = 0
+    while True:
+        if text[at] in "([{":
+            depth += 1
+        elif text[at] in ")]}":
+            depth -= 1
+            if depth == 0:
+                return at + 1
+        at += 1
+
+
+def last_argument(text, start, end):
+    """Where the last of the arguments between two places begins."""
+    depth, begin = 0, start
+    for at in range(start, end):
+        if text[at] in "([{":
+            depth += 1
+        elif text[at] in ")]}":
+            depth -= 1
+        elif text[at] == "," and depth == 0 and text[at + 1: end].strip():
+            begin = at + 1
+    return begin
+
+
+def rewrite(relative, text, number, mutants, seen):
+    """The text in which each call asks whether it is left out."""
+    code = re.sub(r"//[^\n]*", lambda found: " " * len(found[0]), text)
+    out, last = [], 0
+    for found in CALL.finditer(code):
+        receiver, method = found[1], found[2]
+        end = closing(code, found.end() - 1)
+        call = code[found.start(): end]
+        if method == "add" and receiver != "draft" or code[: found.start()].rstrip().endswith("fn"):
+            continue
+        if found.start() < last:
+            continue
+        shown = re.sub(r"\s+", " ", text[found.start(): end])
+        seen[relative, shown] = seen.get((relative, shown), 0) + 1
+        name = f"{relative}: {shown}" + (f" #{seen[relative, shown]}" if seen[relative, shown] > 1 else "")
+        mutants.append(Mutant(number, "left out", f"{name} left out"))
+        if method == "add" or method == "move_subdirectories":
+            mutants.append(Mutant(number, "off", f"{name} off by one"))
+            begin = last_argument(code, found.end(), end - 1)
+            call = text[found.start(): begin] + f" ({text[begin: end - 1].rstrip().rstrip(',')}) + crate::mutant::off({number}))"
+        else:
+            call = text[found.start(): end]
+        out.append(text[last: found.start()])
+        if method in FALLIBLE:
+            out.append(f"(if crate::mutant::kept({number}) {{ {call} }} else {{ Ok(()) }})")
+        else:
+            out.append(f"if crate::mutant::kept({number}) {{ {call} }}")
+        last, number = end, number + 1
+    out.append(text[last:])
+    return "".join(out), number
+
+
+def sites():
+    """All mutants, and the changed sources by path."""
+    mutants, files, number, seen = [], {}, 0, {}
+    for path in sorted((ROOT / SOURCE).rglob("*.rs")):
+        if path.name in LEFT_OUT:
+            continue
+        relative = path.relative_to(ROOT / SOURCE).as_posix()
+        files[path.relative_to(ROOT)], number = rewrite(relative, path.read_text(), number, mutants, seen)
+    return mutants, files
+
+
+def write_if_changed(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def build():
+    """Makes the copy and compiles its tests; a path for each test program."""
+    mutants, files = sites()
+    wanted = set()
+    for path in subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n"):
+        if not path or not (ROOT / path).is_file() or not re.search(r"\.(rs|toml|lock)$", path):
+            continue
+        if path.startswith("crates/volume/fuzz"):
+            continue
+        wanted.add(COPY / path)
+        text = files.get(pathlib.Path(path), (ROOT / path).read_text())
+        if path == "crates/volume/src/lib.rs":
+            text = text.replace("\nmod ", "\nmod mutant;\nmod ", 1)
+        # Another version, or cargo would take the programs of one for those of the other.
+        if path == "Cargo.toml":
+            text = re.sub(r'(?m)^version = "[^"]*"', f'version = "{VERSION}"', text, count=1)
+        if path == "Cargo.lock":
+            text = re.sub(r'(name = "margay[\w-]*"\nversion = )"[^"]*"', rf'\1"{VERSION}"', text)
+        write_if_changed(COPY / path, text)
+    write_if_changed(COPY / SOURCE / "mutant.rs", MUTANT)
+    wanted.add(COPY / SOURCE / "mutant.rs")
+    for path in COPY.rglob("*.rs"):
+        if path not in wanted:
+            path.unlink()
+    command = ["cargo", "test", "--locked", "-p", "margay-volume", "--lib", "--tests", "--no-run"]
+    command += ["-j", os.environ.get("MUTANTS_JOBS", "2")]
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(TARGET), "RUSTFLAGS": os.environ.get("RUSTFLAGS", "")}
+    if not environment["RUSTFLAGS"]:
+        del environment["RUSTFLAGS"]
+    done = subprocess.run(command, cwd=COPY, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr[-8000:])
+    programs = {}
+    for line in done.stderr.splitlines():
+        if found := re.search(r"Executable (?:unittests )?(\S+) \((\S+)\)", line):
+            name = "lib" if found[1].endswith("lib.rs") else pathlib.Path(found[1]).stem
+            programs[name] = COPY / found[2] if not found[2].startswith("/") else pathlib.Path(found[2])
+    return mutants, programs
+
+
+def noticed(program, mutant, test=None, seconds=SECONDS_MAX):
+    """The test that fails, or None; ends at the first panic."""
+    command = [program, "--nocapture", "--test-threads", "2"] + ([test, "--exact"] if test else [])
+    value = f"{mutant.number} off" if mutant.kind == "off" else f"{mutant.number}"
+    environment = {**os.environ, "MUTANT": value if mutant.number >= 0 else "", "RUST_BACKTRACE": "0", "PROPTEST_RNG_SEED": "1",
+                   "PROPTEST_FAILURE_PERSISTENCE": "off"}
+    process = subprocess.Popen(command, cwd=COPY / "crates/volume", env=environment, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace")
+    late = threading.Timer(seconds, process.kill)
+    late.start()
+    failed, tests = None, []
+    try:
+        for line in process.stdout:
+            if found := re.match(r"test (\S+) \.\.\. ok", line):
+                tests.append(found[1])
+            if found := re.search(r"thread '([^']+)'.* panicked at", line):
+                failed = found[1]
+                break
+            if "process abort" in line or "overflowed its stack" in line:
+                failed = "abort"
+                break
+    finally:
+        process.kill()
+        code = process.wait()
+        if failed is None and not late.is_alive():
+            failed = "a hang" if mutant.number >= 0 else "slow"
+        late.cancel()
+    return failed if failed or code == 0 else None
+
+
+def likely(name, programs):
+    order = [one for begin, some in LIKELY if name.startswith(begin) for one in some]
+    return list(dict.fromkeys([one for one in order if one in programs] + sorted(programs)))
+
+
+def read_known():
+    lines = KNOWN.read_text().splitlines() if KNOWN.exists() else []
+    return dict(line.rsplit("\t", 1) for line in lines if line and not line.startswith("#"))
+
+
+def write_known(known, mutants):
+    names = [mutant.name for mutant in mutants]
+    KNOWN.write_text("# Each mutant with the test that notices it, or why another check makes it redundant; see tools/mutants.py.\n" +
+                     "".join(f"{name}\t{known[name]}\n" for name in names if name in known))
+
+
+def run(mutants, programs, known, results):
+    """Asks test after test; results are appended as they come."""
+    for index, mutant in enumerate(mutants):
+        began, killer = time.monotonic(), None
+        for program in likely(mutant.name, programs):
+            if failed := noticed(programs[program], mutant):
+                killer = f"{program} {failed}"
+                break
+        print(f"{index + 1} of {len(mutants)}, {time.monotonic() - began:.0f} s: {mutant.name}: {killer or 'SURVIVES'}", flush=True)
+        with open(results, "a") as file:
+            file.write(f"{mutant.name}\t{killer or 'SURVIVES'}\n")
+        if killer:
+            known[mutant.name] = killer
+
+
+def check(mutants, programs, known, part):
+    """Known mutants against the test that noticed them."""
+    number, of = (int(one) for one in part.split("/"))
+    bad = [mutant.name for mutant in mutants if mutant.name not in known]
+    for name in bad:
+        print(f"not known: {name}: run tools/mutants.py run, or say in {KNOWN.relative_to(ROOT)} why it is redundant")
+    rest = [mutant for mutant in mutants if not mutant.name.startswith(ALWAYS)]
+    chosen = [mutant for mutant in mutants if mutant.name.startswith(ALWAYS)] + rest[number % of::of]
+    chosen = [mutant for mutant in chosen if not known.get(mutant.name, "redundant").startswith("redundant")]
+    for mutant in chosen:
+        program, test = known[mutant.name].split(" ", 1)
+        # A panic on a thread of a test has that thread's name.
+        exact = test if "::" in test or re.fullmatch(r"\w+", test) else None
+        if program not in programs or not noticed(programs[program], mutant, exact) and not noticed(programs[program], mutant):
+            bad.append(mutant.name)
+            print(f"not noticed any more: {mutant.name} by {known[mutant.name]}")
+    redundant = sum(1 for name in known.values() if name.startswith("redundant"))
+    print(f"evidence: mutants: {len(mutants)} known, {redundant} redundant for a reason; {len(chosen)} tried, {len(bad)} not noticed")
+    return not bad
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["list", "run", "again", "check", "build"])
+    parser.add_argument("pattern", nargs="?", default="")
+    parser.add_argument("--part", default="0/20")
+    parser.add_argument("--results", default=str(TARGET / "mutants.tsv"))
+    args = parser.parse_args()
+    known = read_known()
+    if args.what == "list":
+        for mutant in sites()[0]:
+            if args.pattern in mutant.name:
+                print(f"{mutant.name}\t{known.get(mutant.name, '-')}")
+        return
+    mutants, programs = build()
+    if args.what == "build":
+        return print(f"{len(mutants)} mutants, {len(programs)} test programs")
+    if args.what == "check":
+        sys.exit(0 if check(mutants, programs, known, args.part) else 1)
+    done = {}
+    if os.path.exists(args.results) and args.what == "run":
+        done = dict(line.rstrip("\n").rsplit("\t", 1) for line in open(args.results))
+        known.update({name: killer for name, killer in done.items() if killer != "SURVIVES"})
+    chosen = [mutant for mutant in mutants if re.search(args.pattern, mutant.name)]
+    if args.what == "run":
+        chosen = [mutant for mutant in chosen if mutant.name not in known and mutant.name not in done]
+    try:
+        run(chosen, programs, known, args.results)
+    finally:
+        write_known(known, mutants)
+
+
+if __name__ == "__main__":
+    main()
