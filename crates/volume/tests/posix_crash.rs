@@ -50,6 +50,7 @@ fn plain(which: usize) -> Name {
 /// A file and what S3 may show of it after a crash: the newest is last.
 struct File {
     handle: Option<Handle>,
+    ino: Ino,
     model: Vec<u8>,
     versions: Vec<Vec<u8>>,
 }
@@ -106,9 +107,20 @@ fn step(machine: &Machine, files: &mut [File], random: &SimRandom, number: usize
             files[which].handle = Some(mount.open_file(ino, BOTH)?);
         }
         11 | 12 => {
+            // What is open is pinned, and stays where it is.
+            let closed = random.chance(70);
+            for file in files.iter_mut().filter(|_| closed) {
+                file.may_be();
+                let handle = file.handle.take().unwrap();
+                file.ino = handle.ino();
+                mount.release(handle)?;
+            }
             machine.engine.checkpoint().map_err(Error::from)?;
             let done = machine.volume.reclaim_once(&ALL, &SealedLogs)?;
             MAINTAINED.count(&done);
+            for file in files.iter_mut().filter(|_| closed) {
+                file.handle = Some(mount.open_file(file.ino, BOTH)?);
+            }
         }
         _ => {
             let other = (which + 1) % FILES;
@@ -139,7 +151,7 @@ fn life(disk: &SimDisk, seed: u64) -> SimDisk {
     let make = |which| {
         let (_, handle) = machine.mount.create(machine.mount.root(), &plain(which), &NewFile::default(), BOTH).unwrap();
         let model = machine.mount.read(&handle, 0, 64 << 20).unwrap().to_vec();
-        File { handle: Some(handle), versions: vec![model.clone()], model }
+        File { ino: handle.ino(), handle: Some(handle), versions: vec![model.clone()], model }
     };
     let mut files: Vec<File> = (0..FILES).map(make).collect();
     machine.engine.wait_durable(machine.engine.last_seq()).unwrap();

@@ -194,6 +194,17 @@ impl Run {
                 mount.publish_written(true).unwrap();
                 self.published(which);
             }
+            // What is open is pinned, and stays where it is.
+            Step::Reclaim if number % 3 != 0 => {
+                let inos = [0, 1].map(|which| {
+                    let handle = self.handles[which].take().unwrap();
+                    let ino = handle.ino();
+                    mount.release(handle).unwrap();
+                    ino
+                });
+                self.tree.reclaim();
+                self.handles = inos.map(|ino| Some(mount.open_file(ino, BOTH).unwrap()));
+            }
             Step::Reclaim => drop(self.tree.reclaim()),
         }
     }
