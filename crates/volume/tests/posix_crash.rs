@@ -70,6 +70,24 @@ impl File {
     }
 }
 
+/// Reclaim, with all files closed or open: what is open is pinned, and stays where it is.
+fn maintain(machine: &Machine, files: &mut [File], closed: bool) -> Result<(), PosixError> {
+    let mount = &machine.mount;
+    for file in files.iter_mut().filter(|_| closed) {
+        file.may_be();
+        let handle = file.handle.take().unwrap();
+        file.ino = handle.ino();
+        mount.release(handle)?;
+    }
+    machine.engine.checkpoint().map_err(Error::from)?;
+    let done = machine.volume.reclaim_once(&ALL, &SealedLogs)?;
+    MAINTAINED.count(&done);
+    for file in files.iter_mut().filter(|_| closed) {
+        file.handle = Some(mount.open_file(file.ino, BOTH)?);
+    }
+    Ok(())
+}
+
 fn step(machine: &Machine, files: &mut [File], random: &SimRandom, number: usize) -> Result<(), PosixError> {
     let mount = &machine.mount;
     let which = random.below(FILES as u64) as usize;
@@ -106,22 +124,7 @@ fn step(machine: &Machine, files: &mut [File], random: &SimRandom, number: usize
             mount.release(handle)?;
             files[which].handle = Some(mount.open_file(ino, BOTH)?);
         }
-        11 | 12 => {
-            // What is open is pinned, and stays where it is.
-            let closed = random.chance(70);
-            for file in files.iter_mut().filter(|_| closed) {
-                file.may_be();
-                let handle = file.handle.take().unwrap();
-                file.ino = handle.ino();
-                mount.release(handle)?;
-            }
-            machine.engine.checkpoint().map_err(Error::from)?;
-            let done = machine.volume.reclaim_once(&ALL, &SealedLogs)?;
-            MAINTAINED.count(&done);
-            for file in files.iter_mut().filter(|_| closed) {
-                file.handle = Some(mount.open_file(file.ino, BOTH)?);
-            }
-        }
+        11 | 12 => maintain(machine, files, random.chance(70))?,
         _ => {
             let other = (which + 1) % FILES;
             files[which].may_be();

@@ -194,19 +194,21 @@ impl Run {
                 mount.publish_written(true).unwrap();
                 self.published(which);
             }
-            // What is open is pinned, and stays where it is.
-            Step::Reclaim if number % 3 != 0 => {
-                let inos = [0, 1].map(|which| {
-                    let handle = self.handles[which].take().unwrap();
-                    let ino = handle.ino();
-                    mount.release(handle).unwrap();
-                    ino
-                });
-                self.tree.reclaim();
-                self.handles = inos.map(|ino| Some(mount.open_file(ino, BOTH).unwrap()));
-            }
+            Step::Reclaim if !number.is_multiple_of(3) => self.reclaim_closed(),
             Step::Reclaim => drop(self.tree.reclaim()),
         }
+    }
+
+    /// What is open is pinned, and stays where it is.
+    fn reclaim_closed(&mut self) {
+        let inos = [0, 1].map(|which| {
+            let handle = self.handles[which].take().unwrap();
+            let ino = handle.ino();
+            self.tree.mount.release(handle).unwrap();
+            ino
+        });
+        self.tree.reclaim();
+        self.handles = inos.map(|ino| Some(self.tree.mount.open_file(ino, BOTH).unwrap()));
     }
 
     fn copy(&mut self, source: usize, target: usize, from: usize, at: usize, len: usize) {
