@@ -149,15 +149,16 @@ def free_port():
         return one.getsockname()[1]
 
 
-def work(kind, number, options, state_file, until, may_end, check_first):
+def work(kind, number, options, state_file, until, may_end, checked):
     state = pickle.loads(state_file.read_bytes()) if state_file.exists() else None
     worker = kind(number, options, state)
     wrong = None
-    if check_first:
+    if state:
         try:
             worker.after_crash()
         except (Wrong, OSError) as error:
-            wrong = f"after a crash: {error}"
+            wrong = f"after a start: {error}"
+    checked.release()
     wrong = wrong or worker.run(until, may_end)
     if not may_end.is_set():
         worker.pending = []
@@ -177,19 +178,29 @@ class Churn:
         return {"mount": mount, "port": port, "s3": s3, "versions": self.args.versions, "seed": self.args.seed,
                 "round": self.round}
 
-    def load(self, seconds, kill, check_first):
-        """Workers beside the server, which reclaims; a list of what is wrong."""
+    def load(self, seconds, kill):
+        """Workers beside the server, which reclaims; a list of what is wrong. Time counts when all have checked what is there."""
         self.round += 1
-        may_end, until = self.context.Event(), time.time() + seconds
+        may_end, checked = self.context.Event(), self.context.Semaphore(0)
+        until, left = self.context.Value("d", float("inf")), self.args.workers
         begun = [
-            self.context.Process(target=work, args=(
-                self.kind, number, self.options(), self.states[number], until + (1e6 if kill else 0), may_end, check_first))
+            self.context.Process(
+                target=work, args=(self.kind, number, self.options(), self.states[number], until, may_end, checked))
             for number in range(self.args.workers)
         ]
         for one in begun:
             one.start()
-        sampled, wrong = 0.0, []
-        while any(one.is_alive() for one in begun) and (not kill or time.time() < until):
+        sampled, wrong, end = 0.0, [], float("inf")
+        while any(one.is_alive() for one in begun) and (not kill or time.time() < end):
+            while left and checked.acquire(block=False):
+                left -= 1
+                if left == 0:
+                    end = time.time() + seconds
+                    until.value = float("inf") if kill else end
+            if any(one.exitcode for one in begun):
+                # It is told below; the others do not wait for it.
+                wrong.append("a worker broke off")
+                break
             if self.args.compact:
                 done = self.server.compact()
                 if done.returncode != 0:
@@ -221,13 +232,13 @@ class Churn:
 
     def for_seconds(self, seconds):
         self.begin()
-        wrong = self.load(seconds, False, False)
+        wrong = self.load(seconds, False)
         self.check(wrong)
         # All of it again after a clean stop, from the disk.
         self.server.end(signal.SIGTERM)
         self.server.fsck()
         self.server.start()
-        self.check(self.load(0, False, True))
+        self.check(self.load(0, False))
         self.server.end(signal.SIGTERM)
         self.server.fsck()
         reclaimed = {name: int(value) for name, value in self.server.totals.items()}
@@ -235,11 +246,11 @@ class Churn:
         if seconds >= PROOF_SECONDS and not self.args.large and (moved == 0 or removed == 0):
             raise Wrong(f"reclaim moved {moved} bytes and removed {removed} segments: this shows nothing")
 
-    def kill_once(self, check_first):
-        if check_first:
+    def kill_once(self, again):
+        if again:
             self.server.start()
         life = random.Random(f"{self.args.seed} {self.round}").uniform(*LIFE_SECONDS)
-        self.check(self.load(life, True, check_first))
+        self.check(self.load(life, True))
         self.server.fsck()
 
     def check(self, wrong):

@@ -419,7 +419,7 @@ class Worker:
         """Works until then, or until the server is gone when that is expected; gives what is wrong."""
         try:
             os.makedirs(self.path, exist_ok=True)
-            while time.time() < until:
+            while time.time() < until.value:
                 self.step()
             self.look_at_all()
         except Wrong as wrong:
