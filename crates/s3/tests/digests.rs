@@ -264,3 +264,19 @@ async fn an_algorithm_that_is_asked_for_is_computed() {
     assert_eq!(got.header("x-amz-checksum-crc32"), checksum(Algorithm::Crc32, &body));
     assert_eq!(got.header(name), "");
 }
+
+/// minio-go says of a body in one piece that its checksum is that of the whole object.
+#[tokio::test]
+async fn the_checksum_of_a_put_may_be_called_that_of_the_full_object() {
+    let server = Server::with_bucket().await;
+    let body = body(1000);
+    let sum = checksum(Algorithm::Crc64Nvme, &body);
+    let put = |kind: &str| {
+        let put = server.request("PUT", "/bucket/k").header("x-amz-checksum-crc64nvme", &sum);
+        put.header("x-amz-checksum-type", kind).body(body.clone())
+    };
+    put("FULL_OBJECT").send().await.expect(200);
+    let got = server.request("HEAD", "/bucket/k").header("x-amz-checksum-mode", "ENABLED").send().await.expect(200);
+    assert_eq!(got.header("x-amz-checksum-type"), "FULL_OBJECT");
+    put("COMPOSITE").send().await.refused(501, "NotImplemented");
+}

@@ -13,7 +13,8 @@ use crate::headers::text;
 use crate::reply::Reply;
 use crate::route::target::Target;
 
-const NOT_ALLOWED: &str = "CORSResponse: This CORS request is not allowed. This is usually because the evaluation of \
+/// Misspelt as at AWS: clients compare it.
+const NOT_ALLOWED: &str = "CORSResponse: This CORS request is not allowed. This is usually because the evalution of \
                            Origin, request method / Access-Control-Request-Method or Access-Control-Request-Headers \
                            are not whitelisted by the resource's CORS spec.";
 

@@ -157,6 +157,12 @@ pub(crate) static BEYOND: &[Beyond] = &[
         "minio-go names so the checksum that it \
         sends; alone, it asks for one to be computed and kept",
     ),
+    header(
+        One("PutObject"),
+        "x-amz-checksum-type",
+        Only(&["FULL_OBJECT"]),
+        "what the checksum of a body in one piece is; minio-go says it with CRC64NVME",
+    ),
     header(One("UploadPart"), "x-amz-checksum-algorithm", Only(CHECKSUMS), "as PutObject"),
     header(One("GetObject"), "if-range", Any, "HTTP clients resume downloads with it"),
     header(One("GetObject"), "x-amz-server-side-encryption", Any, "it is InvalidArgument, as at AWS"),

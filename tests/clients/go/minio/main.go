@@ -221,7 +221,7 @@ func copies() error {
 
 func checksums() error {
 	summed := connect(os.Getenv("AWS_SECRET_ACCESS_KEY"), true)
-	for _, kind := range []minio.ChecksumType{minio.ChecksumCRC32, minio.ChecksumCRC32C, minio.ChecksumSHA1, minio.ChecksumSHA256} {
+	for _, kind := range []minio.ChecksumType{minio.ChecksumCRC32, minio.ChecksumCRC32C, minio.ChecksumCRC64NVME, minio.ChecksumSHA1, minio.ChecksumSHA256} {
 		for name, size := range map[string]uint64{"100k": 0, "large": 5 << 20} {
 			key := "sum/" + kind.String() + "/" + name
 			sent, err := summed.PutObject(all, bucket, key, bytes.NewReader(File(name)), int64(len(File(name))), minio.PutObjectOptions{Checksum: kind, PartSize: size})
