@@ -4,8 +4,11 @@
 //!             decodes is encoded to one that decodes the same.
 //! Not here:   the targets themselves and their seeds (fuzz/).
 
+use std::path::Path;
+
 use bytes::Bytes;
-use margay_env::Timestamp;
+use margay_env::sim::SimDisk;
+use margay_env::{Disk, OpenMode, Timestamp};
 use margay_segment::{Extent, Run, SegmentId};
 
 use crate::api::{ETag, Headers, Versioning};
@@ -22,7 +25,7 @@ use crate::record::{
     Bucket, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry, Line, Orphan, PartRecord,
     Summary, UploadRecord, Version, VersionRow,
 };
-use crate::{bucket, inos};
+use crate::{backup, bucket, inos};
 
 /// A key of any table.
 pub fn row_key(bytes: &[u8]) {
@@ -46,6 +49,40 @@ pub fn row_key(bytes: &[u8]) {
     if let Some(next) = key::successor(bytes) {
         assert!(*next > *bytes && !next.starts_with(bytes) && *key::after(bytes.to_vec()) < *next);
     }
+}
+
+/// The rows of a backup: a whole file, and one block of rows with the right checksums around it.
+pub fn backup_rows(bytes: &[u8]) {
+    read_backup(bytes);
+    if !bytes.is_empty() {
+        read_backup(&sealed_backup(bytes, 1));
+    }
+}
+
+fn read_backup(file: &[u8]) {
+    let disk = SimDisk::new(1);
+    let opened = disk.open(Path::new("/rows"), OpenMode::CreateNew).expect("the disk is empty");
+    opened.write_all_at(file, 0).expect("the disk has room");
+    let mut shown = 0;
+    let read = backup::read_rows(&*opened, |key, value| {
+        assert!(key.len() + value.len() <= file.len(), "what is shown was there");
+        shown += 1;
+        Ok(())
+    });
+    if let Ok(rows) = read {
+        assert_eq!(rows, shown);
+    }
+}
+
+/// One row: a key of four bytes, a value of two.
+const SAMPLE_BLOCK: &[u8] = b"\x04\0\0\0\x02\0\0\0beta42";
+
+/// A file of one block.
+fn sealed_backup(block: &[u8], rows: u64) -> Vec<u8> {
+    let crc = crc32c::crc32c(block).to_le_bytes();
+    let header = [b"mgyrows\n".as_slice(), &1_u32.to_le_bytes(), &[0; 4]].concat();
+    let len = (block.len() as u32).to_le_bytes();
+    [&header, len.as_slice(), &crc, block, &[0; 4], &crc, &rows.to_le_bytes()].concat()
 }
 
 /// Decodes; what it gives must survive its own encoding.
@@ -198,6 +235,8 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_value", "event", value(12, &event::encode(&sample_event(modified), "rule"))),
         ("row_value", "envelope", value(13, &[&[1, 2][..], &[7; 12 + 48]].concat())),
         ("row_value", "counter", value(8, &5u64.to_be_bytes())),
+        ("backup_rows", "one_block", SAMPLE_BLOCK.to_vec()),
+        ("backup_rows", "whole_file", sealed_backup(SAMPLE_BLOCK, 1)),
     ]
 }
 
@@ -208,7 +247,11 @@ mod tests {
     #[test]
     fn the_seeds_are_understood() {
         for (target, _, bytes) in seeds() {
-            if target == "row_key" { row_key(&bytes) } else { row_value(&bytes) }
+            match target {
+                "row_key" => row_key(&bytes),
+                "backup_rows" => backup_rows(&bytes),
+                _ => row_value(&bytes),
+            }
         }
     }
 }

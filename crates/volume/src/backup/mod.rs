@@ -25,6 +25,8 @@ use margay_segment::{Run, SegmentError, SegmentId};
 
 pub use self::restore::{RESTORED_ROWS_PER_BATCH, restore_rows};
 use self::rows::RowsWriter;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::rows::read_rows;
 use crate::api::Error;
 use crate::open::Volume;
 use crate::rests::Rests;

@@ -91,7 +91,7 @@ impl RowsWriter {
 }
 
 /// Shows every row in order; the last one was shown only when this gives Ok.
-pub(super) fn read_rows(
+pub(crate) fn read_rows(
     file: &dyn File,
     mut show: impl FnMut(&[u8], &[u8]) -> Result<(), Error>,
 ) -> Result<u64, Error> {
