@@ -5,10 +5,11 @@
 //!             is gone. Data is looked at when its row is durable: before, a payload may still be on its way to the log.
 //! Not here:   whether rows agree with each other (fsck), when and how fast to go (the caller's visitor).
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use margay_meta::Seq;
-use margay_segment::{Extent, SegmentError};
+use margay_segment::{Extent, SegmentError, SegmentId};
 
 use crate::api::Error;
 use crate::key::{self, Ino};
@@ -21,6 +22,10 @@ use crate::seen::Seen;
 const PAGE_ROWS: usize = 512;
 /// Directories climbed for a name, in number; deeper ones are shown from the middle.
 const DEPTH_SHOWN_MAX: usize = 1024;
+
+/// Runs remembered as verified, in number, about 32 bytes each; then all are forgotten, and one that rows name that lie far
+/// apart may be read and counted again.
+const VERIFIED_RUNS_MAX: usize = 1 << 20;
 
 /// Parent of the root directories of buckets.
 const ABOVE_BUCKETS: Ino = Ino(0);
@@ -39,7 +44,7 @@ pub struct ScrubReport {
     pub row_bytes: u64,
     /// Rows that name data.
     pub rows: u64,
-    /// Bytes of runs verified; a run that several rows name counts for each.
+    /// Bytes of runs verified, each once, however many rows name it (but see `VERIFIED_RUNS_MAX`).
     pub bytes: u64,
     pub damaged: u64,
     /// The first of them.
@@ -74,6 +79,7 @@ impl Volume {
         if self.verify_rows(shown_max, &mut report, &mut pace)?.is_break() {
             return Ok(report);
         }
+        let mut verified = HashSet::new();
         for (table, range) in [
             (Table::Entries, key::all_entries()),
             (Table::Inodes, key::all_inodes()),
@@ -90,7 +96,7 @@ impl Volume {
                 };
                 for named in &page {
                     report.rows += 1;
-                    if self.verify_row(table, named, shown_max, &mut report, &mut pace)?.is_break() {
+                    if self.verify_row((table, named), &mut verified, shown_max, &mut report, &mut pace)?.is_break() {
                         return Ok(report);
                     }
                 }
@@ -146,15 +152,25 @@ impl Volume {
 
     fn verify_row(
         &self,
-        table: Table,
-        named: &Named,
+        (table, named): (Table, &Named),
+        verified: &mut HashSet<(SegmentId, u64)>,
         shown_max: usize,
         report: &mut ScrubReport,
         pace: &mut impl FnMut(&ScrubReport) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Error> {
         for extent in &named.extents {
+            let place = (extent.run.segment, extent.run.offset);
+            if verified.contains(&place) {
+                continue;
+            }
             match self.store.verify(extent) {
-                Ok(()) => report.bytes += extent.run.len,
+                Ok(()) => {
+                    report.bytes += extent.run.len;
+                    if verified.len() == VERIFIED_RUNS_MAX {
+                        verified.clear();
+                    }
+                    verified.insert(place);
+                }
                 Err(error @ (SegmentError::Corrupt { .. } | SegmentError::Missing(_) | SegmentError::Io(_))) => {
                     if self.engine.get(&named.key)?.value.is_none_or(|row| row.version != named.version) {
                         return Ok(ControlFlow::Continue(()));

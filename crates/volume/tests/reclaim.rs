@@ -200,3 +200,17 @@ proptest! {
         prop_assert_eq!((report.live_bytes, data_bytes(&world)), (0, 0));
     }
 }
+
+#[test]
+fn a_run_that_many_rows_name_is_verified_once() {
+    let world = World::new(0);
+    wait(world.volume.create_bucket("b")).unwrap();
+    world.put("b", "k", &body_of(1, 20_000)).unwrap();
+    for copy in 0..5 {
+        let key = &format!("c{copy}");
+        let request = CopyRequest { source_bucket: "b", source_key: "k", bucket: "b", key, ..CopyRequest::default() };
+        wait(world.volume.copy_object(request)).unwrap();
+    }
+    let report = world.volume.scrub(10, |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((report.rows, report.bytes, report.damaged), (6, 20_000, 0), "{report:?}");
+}
