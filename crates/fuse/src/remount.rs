@@ -2,7 +2,8 @@
 //!
 //! Why:        flags such as `ro` are the kernel's; the server is not asked, and open files go on.
 //! Invariants: N1 a flag that no word names stays as it was.
-//!             N2 only this mount changes, not other views of its bucket, which share one file system.
+//!             N2 a mount does not become one with set-id bits: those ask the kernel for other promises when it is made.
+//!             N3 only this mount changes, not other views of its bucket, which share one file system.
 //! Not here:   options that the server looks at: they need an unmount and a new mount.
 
 use std::io;
@@ -24,13 +25,25 @@ const FLAGS: [(MountFlags, Shown, &str, &str); 7] = [
 
 /// Changes the flags that the words name; words that name none are passed over, as mount(8) repeats all of them.
 pub fn remount(path: &Path, words: &[String]) -> io::Result<()> {
-    let flags = flags(rustix::fs::statvfs(path)?.f_flag, words);
+    let shown = rustix::fs::statvfs(path)?.f_flag;
+    let flags = flags(shown, words);
+    if gains_set_id(shown, flags) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "set-id bits count only on a mount that was made so: unmount it and mount it again with -o allow_suid",
+        ));
+    }
     rustix::mount::mount_remount(path, flags | MountFlags::BIND, "")?;
     let still = rustix::fs::statvfs(path)?.f_flag.contains(Shown::RDONLY);
     if still && !flags.contains(MountFlags::RDONLY) {
         return Err(io::Error::other("it was mounted read-only; unmount it and mount it again"));
     }
     Ok(())
+}
+
+/// Such a mount does not tell the kernel that the server drops set-id bits, so that the kernel does it before a byte changes.
+fn gains_set_id(shown: Shown, flags: MountFlags) -> bool {
+    shown.contains(Shown::NOSUID) && !flags.contains(MountFlags::NOSUID)
 }
 
 fn flags(shown: Shown, words: &[String]) -> MountFlags {
@@ -53,6 +66,9 @@ mod tests {
         let kept = MountFlags::NODEV | MountFlags::RELATIME;
         assert_eq!(flags(shown, &words("remount,ro,data=/d")), kept | MountFlags::NOSUID | MountFlags::RDONLY);
         assert_eq!(flags(shown, &words("remount,ro,rw,suid")), kept);
+        assert!(gains_set_id(shown, flags(shown, &words("remount,suid"))));
+        assert!(!gains_set_id(shown, flags(shown, &words("remount,ro,dev"))));
+        assert!(!gains_set_id(Shown::RELATIME, flags(Shown::RELATIME, &words("remount,suid"))));
         assert_eq!(
             flags(shown | Shown::RDONLY, &words("remount,rw,norelatime")),
             MountFlags::NOSUID | MountFlags::NODEV

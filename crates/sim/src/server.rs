@@ -183,16 +183,19 @@ async fn work(machine: &Machine, running: &Running, fault: Fault, ledger: &Rc<Re
         let (excuse, random) = (excuse(fault), SimRandom::new(random.below(u64::MAX)));
         tasks.spawn_local(Client { target, ledger, number, random, habits, excuse }.run());
     }
-    if random.chance(50) {
+    if random.chance(80) {
         let storage = Arc::clone(&running.storage);
-        let pause = Duration::from_millis(random.below(20));
+        let pauses: Vec<u64> = (0..1 + random.below(8)).map(|_| random.below(20)).collect();
         tasks.spawn_local(async move {
-            tokio::time::sleep(pause).await;
-            match Work::Compact.run(storage, None).await {
-                Ok(_) => Ok(()),
-                Err(error) if fault.explains(&error) => Ok(()),
-                Err(error) => fail!("compact: {error}"),
+            for pause in pauses {
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+                match Work::Compact.run(Arc::clone(&storage), None).await {
+                    Ok(_) => {}
+                    Err(error) if fault.explains(&error) => return Ok(()),
+                    Err(error) => fail!("compact: {error}"),
+                }
             }
+            Ok(())
         });
     }
     let life = Duration::from_millis(1 + random.below(LIFE_MS_MAX));

@@ -172,7 +172,7 @@ fn with_handle(pair: &Pair, call: Call, handle: &Handle) -> Result<String, Posix
     let root = mount.root();
     let size = |size| AttributeChange { size: Some(size as u64), ..AttributeChange::default() };
     let other = |from: (&Handle, usize), to: (&Handle, usize), len: usize| {
-        mount.copy_range(from.0, from.1 as u64, to.0, to.1 as u64, len as u64)
+        mount.copy_range(from.0, from.1 as u64, to.0, to.1 as u64, len as u64, false)
     };
     match call {
         Write(at, len) => drop(mount.write(handle, at as u64, &body_of(at, len), false)?),
@@ -181,8 +181,10 @@ fn with_handle(pair: &Pair, call: Call, handle: &Handle) -> Result<String, Posix
             mount.write(handle, at, &body_of(7, len), false)?;
         }
         Truncate(to) => drop(mount.set_attributes(handle.ino(), &size(to))?),
-        Punch(at, len) => mount.allocate(handle, Allocate::PunchHole, at as u64, len as u64)?,
-        Zero(at, len) => mount.allocate(handle, Allocate::ZeroRange { keep_size: true }, at as u64, len as u64)?,
+        Punch(at, len) => mount.allocate(handle, Allocate::PunchHole, at as u64, len as u64, false)?,
+        Zero(at, len) => {
+            mount.allocate(handle, Allocate::ZeroRange { keep_size: true }, at as u64, len as u64, false)?
+        }
         CopyRange(from, to, len) => {
             let target = open(pair, "g")?;
             let copied = other((handle, from), (&target, to), len)?;

@@ -148,26 +148,41 @@ fn work(machine: &Machine, running: &Running, fault: Fault, ledger: &Rc<RefCell<
         let random = SimRandom::new(random.below(u64::MAX));
         tasks.push(Box::pin(Client { target, ledger, number, random, habits, excuse }.run()));
     }
-    if random.chance(60) {
+    if random.chance(90) {
         let volume = &running.volume;
         let random = SimRandom::new(random.below(u64::MAX));
-        tasks.push(Box::pin(reclaim_now_and_then(volume, random, fault)));
+        tasks.push(Box::pin(reclaim_now_and_then(volume, &running.engine, random, fault)));
     }
     tasks::run(tasks, random, 1 + random.below(POLLS_MAX), &|| machine.has_stopped())
 }
 
 /// A pass between operations, at random.
-async fn reclaim_now_and_then(volume: &Volume, random: SimRandom, fault: Fault) -> Result<(), Failure> {
+async fn reclaim_now_and_then(
+    volume: &Volume,
+    engine: &EmbeddedEngine,
+    random: SimRandom,
+    fault: Fault,
+) -> Result<(), Failure> {
     for _ in 0..20 {
         for _ in 0..random.below(30) {
             yield_once().await;
         }
-        let budget = ReclaimBudget {
+        let some = ReclaimBudget {
             move_bytes_max: random.below(200_000),
             live_percent_min: random.below(100),
             seal_dead_bytes_min: random.below(20_000),
             quarantine: Duration::from_secs(random.below(2)),
         };
+        let all =
+            ReclaimBudget { move_bytes_max: u64::MAX, live_percent_min: 1_000_000, seal_dead_bytes_min: 0, ..some };
+        let (aggressive, folds) = (random.chance(50), random.chance(30));
+        if folds && let Err(error) = engine.checkpoint() {
+            if fault.explains(&error.to_string()) {
+                continue;
+            }
+            fail!("checkpoint: {error}");
+        }
+        let budget = if aggressive { all } else { some };
         match volume.reclaim_once(&budget, &SealedLogs) {
             Ok(done) if done.damaged_runs > 0 => fail!("reclaim met damaged runs: {done:?}"),
             Ok(_) => {}

@@ -1,0 +1,70 @@
+//! Two drainers of one orphan: whatever the order of their steps, each run is counted out once.
+
+#![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
+
+mod world;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use margay_env::Env;
+use margay_meta::Engine;
+use margay_meta::memory::Memory;
+use margay_segment::Store;
+use margay_volume::*;
+use world::interposed::Interposed;
+use world::*;
+
+/// More runs than go in one batch.
+const RUNS: usize = 8300;
+const RUN_BYTES: usize = 16;
+
+/// Deletes an object of very many runs and drains what is left on one volume; at this moment the other one drains it too,
+/// and breaks off at a moment of its own. False when draining has fewer moments.
+fn drained_by_two(at: usize, broken_off_at: usize) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(Env::real(), segment_options(&folder.path().join("segments"))).unwrap();
+    let memory = Arc::new(Memory::new());
+    let engines = [(); 2].map(|()| Arc::new(Interposed::new(Arc::clone(&memory))));
+    let options = Options { run_bytes_max: RUN_BYTES as u64, ..Options::default() };
+    let [one, other] = engines.each_ref().map(|engine| {
+        let engine = Arc::clone(engine) as Arc<dyn Engine>;
+        Volume::open(Env::real(), engine, Arc::clone(&store), options.clone()).unwrap()
+    });
+    wait(one.create_bucket("b")).unwrap();
+    let put = |key: &str, body: &[u8]| {
+        let staged = wait(async {
+            let mut upload = one.begin_upload("b", body.len() as u64).await.unwrap();
+            upload.write(bytes::Bytes::copy_from_slice(body)).await.unwrap();
+            upload.finish().await.unwrap()
+        });
+        let request = PutRequest { bucket: "b", key, etag: etag_of(body), ..PutRequest::default() };
+        wait(one.put_object(request, staged)).unwrap();
+    };
+    put("large", &body_of(1, RUNS * RUN_BYTES));
+    put("stays", &body_of(2, 200));
+    assert!(wait(one.delete_object("b", &DeleteRequest::of("large"))).unwrap().removed);
+    // Moves nothing: what the test is about is who counts out.
+    let budget = ReclaimBudget { move_bytes_max: 0, live_percent_min: 0, ..ReclaimBudget::default() };
+    let (drainer, breaks_off) = (Arc::clone(&other), Arc::clone(&engines[1]));
+    let drain = move || {
+        breaks_off.arm(broken_off_at, Box::new(|| std::panic::resume_unwind(Box::new(()))));
+        let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drainer.reclaim_once(&budget, &KeepLogs)));
+        breaks_off.disarm();
+    };
+    engines[0].arm(at, Box::new(drain));
+    one.reclaim_once(&budget, &KeepLogs).unwrap();
+    let reached = !engines[0].disarm();
+    let report = other.fsck(FsckOptions { repair: false, shown_max: 5 }).unwrap();
+    assert!(report.clean(), "at moments {at} and {broken_off_at}: {report:#?}");
+    assert_eq!(report.orphans, 0, "at moments {at} and {broken_off_at}");
+    reached
+}
+
+#[test]
+fn a_run_of_an_orphan_is_counted_out_once() {
+    for broken_off_at in [4, 5] {
+        let moments = (0..).take_while(|at| drained_by_two(*at, broken_off_at)).count();
+        assert!(moments > 8, "draining has its batches: {moments} moments");
+    }
+}
