@@ -172,6 +172,7 @@ async fn reclaim_now_and_then(
             live_percent_min: random.below(100),
             seal_dead_bytes_min: random.below(20_000),
             quarantine: Duration::from_secs(random.below(2)),
+            free_percent_min: random.below(100),
         };
         let all =
             ReclaimBudget { move_bytes_max: u64::MAX, live_percent_min: 1_000_000, seal_dead_bytes_min: 0, ..some };

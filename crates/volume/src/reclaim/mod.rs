@@ -70,6 +70,8 @@ pub struct ReclaimBudget {
     /// How long a dead segment stays in quarantine. Nothing: it is removed in the pass that finds it dead, after the
     /// walk.
     pub quarantine: Duration,
+    /// With a smaller share of the disk free, in percent, the quarantine's time is cut.
+    pub free_percent_min: u64,
 }
 
 impl Default for ReclaimBudget {
@@ -79,6 +81,7 @@ impl Default for ReclaimBudget {
             live_percent_min: 70,
             seal_dead_bytes_min: 8 << 20,
             quarantine: Duration::ZERO,
+            free_percent_min: 10,
         }
     }
 }

@@ -15,8 +15,6 @@ use crate::api::Error;
 use crate::open::Volume;
 use crate::rests::Walks;
 
-/// With a smaller share of the disk free, in percent, the quarantine's time is cut.
-const FREE_PERCENT_MIN: u64 = 10;
 /// On a short disk a walk follows another one after so many times as long as that one took.
 const WALK_PAUSE_FACTOR: u32 = 9;
 
@@ -71,7 +69,7 @@ impl Volume {
         let held = self.store.quarantined();
         let in_time: Vec<bool> = held.iter().map(|held| is_over(held, self.now(), budget.quarantine)).collect();
         let waits = in_time.contains(&true);
-        let cut = !waits && !held.is_empty() && self.is_disk_short()? && self.may_walk_early();
+        let cut = !waits && !held.is_empty() && self.is_disk_short(budget)? && self.may_walk_early();
         if !waits && !cut {
             return Ok(());
         }
@@ -81,7 +79,7 @@ impl Volume {
         let ended = self.env.clock.monotonic();
         *self.walks.lock() = Walks { next_at: ended + (ended - began) * WALK_PAUSE_FACTOR, refused };
         // Also those that are due when the disk is short.
-        let cut = cut || self.is_disk_short()?;
+        let cut = cut || self.is_disk_short(budget)?;
         let mut gone = Vec::new();
         for (held, in_time) in held.iter().zip(in_time) {
             if walk.names(held.id) {
@@ -106,10 +104,10 @@ impl Volume {
         self.forget_counters(&gone)
     }
 
-    fn is_disk_short(&self) -> Result<bool, Error> {
+    fn is_disk_short(&self, budget: &ReclaimBudget) -> Result<bool, Error> {
         let space = self.store.space()?;
         let free = space.free_bytes.saturating_sub(self.store.reserve_bytes());
-        Ok(free < space.total_bytes / 100 * FREE_PERCENT_MIN)
+        Ok(free < space.total_bytes / 100 * budget.free_percent_min)
     }
 
     /// Walks one after the other would take a processor from others; but somebody was refused for want of space.

@@ -12,6 +12,7 @@ pub const ALL: ReclaimBudget = ReclaimBudget {
     live_percent_min: 1_000_000,
     seal_dead_bytes_min: 0,
     quarantine: Duration::ZERO,
+    free_percent_min: 0,
 };
 
 /// What reclaim did in all cases of a test.
