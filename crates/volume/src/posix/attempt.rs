@@ -2,8 +2,9 @@
 //!
 //! Why:        as `Volume::retry`, but the first try may rest on directories that are kept in memory, and no answer
 //!             waits for durability unless the mount asks for it.
-//! Invariants: A1 a refusal counts when what it was decided on still holds; what came from memory is only believed
-//!                in a commit that asserts it, so a refusal that rests on it must ask for a fresh try.
+//! Invariants: A1 a refusal, or that there is nothing to do, counts when what it was decided on still holds; what came
+//!                from memory is only believed in a commit that asserts it, so a refusal that rests on it must ask for a
+//!                fresh try.
 //!             A2 with `MountOptions::sync` the commit is durable when the operation returns.
 //! Locking:    none of its own.
 //! Not here:   the operations.
@@ -84,6 +85,8 @@ impl Mount {
                 self.volume.bucket_states.forget(self.bucket_root);
             }
             match attempt(&mut one) {
+                // Nothing to change, but only as long as what was read at several moments was so at one.
+                Ok((_, None)) if !self.holds(before, &one.seen)? => self.volume.wait_a_little(tries),
                 Ok((value, seq)) => {
                     if let Some(seq) = seq.filter(|_| self.options.sync) {
                         self.volume.engine.wait_durable(seq).map_err(Error::from)?;
