@@ -9,7 +9,9 @@ use crate::listener::body::{BodyError, ResponseBody};
 
 /// A body of bytes at hand.
 pub fn whole(bytes: impl Into<Bytes>) -> ResponseBody {
-    Full::new(bytes.into()).map_err(|never| -> BodyError { match never {} }).boxed_unsync()
+    let body = Full::new(bytes.into()).map_err(|never| -> BodyError { match never {} }).boxed_unsync();
+    // Too short to be counted.
+    ResponseBody { body, in_memory: None }
 }
 
 pub fn text(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Response<ResponseBody> {

@@ -14,7 +14,7 @@ use margay_s3::{Observer, RequestDone, S3Door};
 use crate::access_log::AccessLog;
 use crate::admin;
 use crate::answer;
-use crate::listener::body::{InMemory, RequestBody};
+use crate::listener::body::{RequestBody, ResponseBody};
 use crate::listener::{AnswerFuture, Handler};
 use crate::metrics::Requests;
 use crate::server::Server;
@@ -42,11 +42,10 @@ impl Handler for Front {
         let peer = peer.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let door = Arc::clone(&self.door);
         Box::pin(async move {
-            let mut answer = door.handle(request, peer).await;
-            if let Some(bytes) = answer.body().bytes_in_memory() {
-                answer.extensions_mut().insert(InMemory(bytes));
-            }
-            answer.map(|body| body.map_err(Into::into).boxed_unsync())
+            door.handle(request, peer).await.map(|body| {
+                let in_memory = body.bytes_in_memory();
+                ResponseBody { in_memory, body: body.map_err(Into::into).boxed_unsync() }
+            })
         })
     }
 }

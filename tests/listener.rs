@@ -15,7 +15,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use margay::answer;
-use margay::listener::body::{BodyError, InMemory, RequestBody};
+use margay::listener::body::{BodyError, RequestBody, ResponseBody};
 use margay::listener::{AnswerFuture, Handler, Listener, bind};
 use margay::metrics::Traffic;
 use margay::settings::ConnectionLimits;
@@ -75,12 +75,11 @@ impl Handler for Echo {
                 return Response::new(answer::whole(vec![0; 64 << 20]));
             }
             if request.uri().path() == "/whole" {
-                let mut answer = Response::new(answer::whole(vec![0; WHOLE_BYTES]));
-                answer.extensions_mut().insert(InMemory(WHOLE_BYTES as u64));
-                return answer;
+                let body = answer::whole(vec![0; WHOLE_BYTES]).body;
+                return Response::new(ResponseBody { body, in_memory: Some(WHOLE_BYTES as u64) });
             }
             if request.uri().path() == "/pieces" {
-                return Response::new(Pieces(PIECES).boxed_unsync());
+                return Response::new(ResponseBody { body: Pieces(PIECES).boxed_unsync(), in_memory: None });
             }
             match request.into_body().collect().await {
                 Ok(body) => answer::plain(StatusCode::OK, &body.to_bytes().len().to_string()),

@@ -22,7 +22,12 @@ use super::unread::{Backlog, LOOK_EVERY, Unread};
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of an answer.
-pub type ResponseBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BodyError>;
+#[derive(Debug)]
+pub struct ResponseBody {
+    pub body: http_body_util::combinators::UnsyncBoxBody<Bytes, BodyError>,
+    /// How many bytes of it are in memory already, if it was made whole.
+    pub in_memory: Option<u64>,
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum PaceError {
@@ -100,10 +105,6 @@ impl Body for RequestBody {
     }
 }
 
-/// Says with an answer that so many bytes of its body are in memory already.
-#[derive(Clone, Copy, Debug)]
-pub struct InMemory(pub u64);
-
 /// An answer that keeps its request counted as running, and its bytes as unread.
 #[derive(Debug)]
 pub struct RunningBody {
@@ -111,27 +112,20 @@ pub struct RunningBody {
     all: Arc<Unread>,
     backlog: Arc<Backlog>,
     number: u64,
-    in_memory: bool,
     wait: Option<Pin<Box<Sleep>>>,
     _running: Running,
 }
 
 impl RunningBody {
-    pub(super) fn new(
-        inner: ResponseBody,
-        in_memory: Option<InMemory>,
-        all: &Arc<Unread>,
-        backlog: &Arc<Backlog>,
-        running: Running,
-    ) -> RunningBody {
-        let number = backlog.begin(in_memory.map_or(0, |InMemory(bytes)| bytes));
+    pub(super) fn new(inner: ResponseBody, all: &Arc<Unread>, backlog: &Arc<Backlog>, running: Running) -> RunningBody {
+        let number = backlog.begin(inner.in_memory.unwrap_or(0));
         let (all, backlog) = (Arc::clone(all), Arc::clone(backlog));
-        RunningBody { inner, all, backlog, number, in_memory: in_memory.is_some(), wait: None, _running: running }
+        RunningBody { inner, all, backlog, number, wait: None, _running: running }
     }
 
     /// Waits until the next piece may be read. One that is in memory only gets a chance to leave it.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.in_memory {
+        if self.inner.in_memory.is_some() {
             return Poll::Ready(());
         }
         if let Some(wait) = &mut self.wait {
@@ -165,7 +159,7 @@ impl Body for RunningBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
         std::task::ready!(this.poll_room(context));
-        let frame = std::task::ready!(Pin::new(&mut this.inner).poll_frame(context));
+        let frame = std::task::ready!(Pin::new(&mut this.inner.body).poll_frame(context));
         if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()).and_then(Frame::data_ref) {
             this.backlog.hand(this.number, data.len() as u64);
         }
@@ -173,10 +167,10 @@ impl Body for RunningBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.inner.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        self.inner.body.size_hint()
     }
 }

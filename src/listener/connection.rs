@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::body::{InMemory, RequestBody, RunningBody};
+use super::body::{RequestBody, RunningBody};
 use super::pulse::Pulse;
 use super::unread::Backlog;
 use super::wire::{Stream, Wire};
@@ -69,10 +69,11 @@ impl hyper::service::Service<Request<Incoming>> for Service {
         let answer = self.shared.handler.handle(request, self.peer);
         let (shared, backlog) = (Arc::clone(&self.shared), Arc::clone(&self.backlog));
         Box::pin(async move {
-            shared.unread.room().await;
-            let answer = answer.await;
-            let in_memory = answer.extensions().get::<InMemory>().copied();
-            Ok(answer.map(|body| RunningBody::new(body, in_memory, &shared.unread, &backlog, running)))
+            if !shared.unread.has_room() {
+                // Boxed, since it is seldom needed and every request would hold room for it.
+                Box::pin(shared.unread.room()).await;
+            }
+            Ok(answer.await.map(|body| RunningBody::new(body, &shared.unread, &backlog, running)))
         })
     }
 }

@@ -45,10 +45,19 @@ pub(super) struct Backlog {
 struct State {
     /// Handed over and not written: when, and how many bytes; the oldest first.
     handed: VecDeque<(Instant, u64)>,
-    /// Whole answers, by number: since when nothing was handed of them, and how many bytes are left.
-    whole: HashMap<u64, (Instant, u64)>,
+    /// Whole answers: HTTP/1 has one at a time, HTTP/2 a few.
+    whole: Vec<Whole>,
     next: u64,
     closed: bool,
+}
+
+#[derive(Debug)]
+struct Whole {
+    number: u64,
+    /// Since when nothing was handed of it.
+    since: Instant,
+    /// Bytes that were not handed.
+    left: u64,
 }
 
 /// A connection is known to the list until this is dropped.
@@ -114,7 +123,7 @@ impl Backlog {
         state.next += 1;
         let number = state.next;
         if bytes > 0 && !state.closed {
-            state.whole.insert(number, (Instant::now(), bytes));
+            state.whole.push(Whole { number, since: Instant::now(), left: bytes });
             self.traffic.unread_grows(bytes);
         }
         number
@@ -127,21 +136,21 @@ impl Backlog {
             return;
         }
         let now = Instant::now();
-        let counted = match state.whole.get_mut(&number) {
-            Some((since, left)) => {
-                let counted = bytes.min(*left);
-                (*since, *left) = (now, *left - counted);
-                counted
-            }
-            None => 0,
-        };
+        let mut counted = 0;
+        if let Some(whole) = state.whole.iter_mut().find(|whole| whole.number == number) {
+            counted = bytes.min(whole.left);
+            (whole.since, whole.left) = (now, whole.left - counted);
+        }
         state.handed.push_back((now, bytes));
         self.traffic.unread_grows(bytes - counted);
     }
 
     /// An answer ends, or is given up.
     pub(super) fn end(&self, number: u64) {
-        let left = self.state.lock().whole.remove(&number).map_or(0, |(_, left)| left);
+        let mut state = self.state.lock();
+        let found = state.whole.iter().position(|whole| whole.number == number);
+        let left = found.map_or(0, |at| state.whole.swap_remove(at).left);
+        drop(state);
         self.traffic.unread_shrinks(left);
     }
 
@@ -170,7 +179,7 @@ impl Backlog {
     /// Since when the bytes wait that wait longest.
     fn oldest(&self) -> Option<Instant> {
         let state = self.state.lock();
-        let whole = state.whole.values().filter(|(_, left)| *left > 0).map(|(since, _)| *since);
+        let whole = state.whole.iter().filter(|whole| whole.left > 0).map(|whole| whole.since);
         whole.chain(state.handed.front().map(|(since, _)| *since)).min()
     }
 
@@ -187,7 +196,7 @@ impl Backlog {
     fn forget(&self, state: &mut State) {
         state.closed = true;
         let handed: u64 = state.handed.drain(..).map(|(_, bytes)| bytes).sum();
-        let whole: u64 = state.whole.drain().map(|(_, (_, left))| left).sum();
+        let whole: u64 = state.whole.drain(..).map(|whole| whole.left).sum();
         self.traffic.unread_shrinks(handed + whole);
     }
 }

@@ -155,7 +155,7 @@ impl S3Door {
     {
         let began = self.env.clock.monotonic();
         let id = request_id(self.env.random.next_u64());
-        let (mut parts, body) = request.into_parts();
+        let (parts, body) = request.into_parts();
         let received = Arc::new(AtomicU64::new(0));
         let wire = Wire::new(Box::new(body.map_err(Into::into)), &parts.headers, Arc::clone(&received));
         let host = Host::of(&parts, self.options.secure);
@@ -165,16 +165,13 @@ impl S3Door {
             AccessSubject::of(&parts, host, target.as_ref(), self.options.secure)
         });
         let mut name = UNKNOWN;
-        let outcome = match host {
-            Ok(host) => {
-                parts.extensions.insert(host);
-                self.serve(&parts, wire, peer, &id, &mut name).await
-            }
+        let outcome = match &host {
+            Ok(host) => self.serve(Came { parts: &parts, host, peer, id: &id }, wire, &mut name).await,
             Err(error) => Err(S3Error::invalid_request(error.to_string())),
         };
         let code = outcome.as_ref().err().map(|error| error.code.name());
         let mut reply = outcome.unwrap_or_else(|error| self.refusal(error, &parts, &id));
-        if let Ok(host) = host_of(&parts)
+        if let Ok(host) = &host
             && parts.headers.contains_key(http::header::ORIGIN)
             && parts.method != Method::OPTIONS
         {
@@ -192,16 +189,8 @@ impl S3Door {
         response
     }
 
-    async fn serve(
-        &self,
-        parts: &Parts,
-        wire: Wire,
-        peer: SocketAddr,
-        id: &str,
-        name: &mut &'static str,
-    ) -> Result<Reply, S3Error> {
-        let own_host = host_of(parts)?;
-        let host = own_host.as_written();
+    async fn serve(&self, came: Came<'_>, wire: Wire, name: &mut &'static str) -> Result<Reply, S3Error> {
+        let (parts, host) = (came.parts, came.host.as_written());
         if parts.method == Method::OPTIONS {
             *name = PREFLIGHT;
             let target = Target::parse(host, parts.uri.path(), &self.options.domains)?;
@@ -209,10 +198,10 @@ impl S3Door {
         }
         if bucket_of_host(host, &self.options.website_domains).is_some() {
             *name = WEBSITE;
-            return Ok(self.serve_website(parts, peer, id).await);
+            return Ok(self.serve_website(came).await);
         }
         if query_api::is_form(parts) {
-            return Ok(self.serve_query(parts, wire, peer, id, name).await);
+            return Ok(self.serve_query(came, wire, name).await);
         }
         let method = operation::Method::of(&parts.method).ok_or(Code::MethodNotAllowed)?;
         let target = Target::parse(host, parts.uri.path(), &self.options.domains)?;
@@ -220,7 +209,7 @@ impl S3Door {
         let mut query = Query::parse(raw_query)?;
         if route::is_form_upload(method, target.scope(), &query) {
             *name = "PostObject";
-            return self.serve_form(parts, wire, target, peer).await;
+            return self.serve_form(came, wire, target).await;
         }
         let presigned = presigned::version(raw_query);
         let headers = hoisted::join(raw_query, presigned, &parts.headers)?;
@@ -232,27 +221,26 @@ impl S3Door {
         }
         let operation = route::find(method, target.scope(), &query, &headers)?;
         *name = operation.name;
-        let head = Head::of(parts, own_host).with_host_bucket(target.host_bucket());
+        let head = Head::of(parts, came.host).with_host_bucket(target.host_bucket());
         let now = self.env.clock.now();
         let identities = &*self.access.identities;
         let (verified, identity) = identities::identify(&self.verifier, &head, identities, token.as_deref(), now)?;
         let Verified { sender, payload: form, chain } = verified;
         let payload = Payload { wire, form, chain, options: self.options.decoder, len_max: None };
-        let signed =
-            Signed { sender, identity, peer, operation, target: &target, query: &query, headers: &headers, parts };
+        let signed = Signed { sender, identity, operation, target: &target, query: &query, headers: &headers, came };
         self.run(&signed, payload).await
     }
 
     /// Refuses a request whose sender is known, or runs its operation.
     async fn run(&self, signed: &Signed<'_>, payload: Payload) -> Result<Reply, S3Error> {
-        let Signed { sender, operation, target, query, headers, parts, .. } = signed;
+        let Signed { sender, operation, target, query, headers, came, .. } = signed;
         let policy = policy::policy(operation)
             .ok_or_else(|| S3Error::not_implemented(&format!("operation {}", operation.name)))?;
         refuse(operation, policy, query, headers)?;
         if target.scope() != Scope::Service {
             check_bucket_name(&target.bucket)?;
         }
-        let circumstances = self.circumstances(signed.peer, sender);
+        let circumstances = self.circumstances(came.peer, sender);
         let call = Call {
             volume: &self.volume,
             access: &self.access,
@@ -264,7 +252,7 @@ impl S3Door {
             target,
             query,
             headers,
-            origin: &origin(host_of(parts)?),
+            host: came.host,
         };
         // The object of a benchmark is nobody's.
         if let (Some(object), Op::GetObject) = (&self.fixed_object, policy.op) {
@@ -352,18 +340,26 @@ impl S3Door {
     }
 }
 
+/// A request as it came, without its body.
+#[derive(Clone, Copy)]
+struct Came<'r> {
+    parts: &'r Parts,
+    host: &'r Host,
+    peer: SocketAddr,
+    id: &'r str,
+}
+
 /// A request whose signature is right: what it asks for, and who asks.
 struct Signed<'r> {
     sender: Sender,
     /// `None`: nobody signed.
     identity: Option<Arc<Identity>>,
-    peer: SocketAddr,
     operation: &'static Operation,
     target: &'r Target,
     query: &'r Query,
     /// Those of the request, of its query, or of its form.
     headers: &'r HeaderMap,
-    parts: &'r Parts,
+    came: Came<'r>,
 }
 
 fn sha256(bytes: &[u8]) -> [u8; 32] {
@@ -419,14 +415,4 @@ fn object_bytes(operation: &str, headers: &HeaderMap) -> Option<u64> {
         }
         _ => Some(0),
     }
-}
-
-/// Scheme and host as the client wrote them, for links in answers.
-fn origin(host: &Host) -> String {
-    format!("{}://{}", host.scheme(), host.as_written())
-}
-
-/// The host that `handle` found.
-fn host_of(parts: &Parts) -> Result<&Host, S3Error> {
-    parts.extensions.get().ok_or_else(|| S3Error::internal(&"a request is served without its host"))
 }

@@ -64,8 +64,9 @@ impl Host {
         &self.written
     }
 
-    pub fn scheme(&self) -> &'static str {
-        self.scheme
+    /// Scheme and host as the client wrote them, for links in answers.
+    pub fn origin(&self) -> String {
+        format!("{}://{}", self.scheme, self.written)
     }
 }
 

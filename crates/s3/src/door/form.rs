@@ -5,17 +5,15 @@
 //! Invariants: everything that the fields say is checked before a byte of the file is taken.
 //! Not here:   reading the form (`form`), its policy's signature (`auth`).
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bytes::BytesMut;
 use http::header::{CONTENT_TYPE, ETAG, LOCATION};
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use margay_volume::PART_BYTES_MAX;
 
-use super::{S3Door, Signed};
+use super::{Came, S3Door, Signed};
 use crate::auth::PayloadForm;
 use crate::body::announced_bytes;
 use crate::error::S3Error;
@@ -31,16 +29,10 @@ use crate::xml::write::{Writer, percent_encode};
 
 impl S3Door {
     /// Answers a form for the bucket of `address`.
-    pub(super) async fn serve_form(
-        &self,
-        parts: &Parts,
-        wire: Wire,
-        address: Target,
-        peer: SocketAddr,
-    ) -> Result<Reply, S3Error> {
-        let boundary = form::boundary(parts.headers.get(CONTENT_TYPE))?;
+    pub(super) async fn serve_form(&self, came: Came<'_>, wire: Wire, address: Target) -> Result<Reply, S3Error> {
+        let boundary = form::boundary(came.parts.headers.get(CONTENT_TYPE))?;
         // The file is a part of the body, so it is shorter.
-        let body_bytes = announced_bytes(&parts.headers, &PayloadForm::Unsigned)?;
+        let body_bytes = announced_bytes(&came.parts.headers, &PayloadForm::Unsigned)?;
         let len_max = body_bytes.unwrap_or(PART_BYTES_MAX).min(PART_BYTES_MAX);
         let (form, file) = form::read(Box::new(wire), boundary).await?;
         let token = form.get("x-amz-security-token");
@@ -71,10 +63,9 @@ impl S3Door {
             len_max: Some(len_max),
         };
         let operation = Operation::named("PutObject");
-        let signed =
-            Signed { sender, identity, peer, operation, target: &target, query: &query, headers: &headers, parts };
+        let signed = Signed { sender, identity, operation, target: &target, query: &query, headers: &headers, came };
         let stored = self.run(&signed, payload).await?;
-        answer(stored, &form, &target, &super::origin(super::host_of(parts)?))
+        answer(stored, &form, &target, &came.host.origin())
     }
 }
 

@@ -4,11 +4,7 @@
 //!             names. Q2 the form is read before the signature is checked, and is bounded.
 //! Not here:   what actions do (`iam`, `sts`).
 
-use std::net::SocketAddr;
-
-use http::request::Parts;
-
-use super::{S3Door, host_of, sha256, token_of_header};
+use super::{Came, S3Door, sha256, token_of_header};
 use crate::auth::{self, Head, PayloadForm};
 use crate::error::{Code, S3Error};
 use crate::iam;
@@ -20,32 +16,18 @@ use crate::sts;
 
 impl S3Door {
     /// Answers, in the form of the service, whatever happens.
-    pub(super) async fn serve_query(
-        &self,
-        parts: &Parts,
-        wire: Wire,
-        peer: SocketAddr,
-        id: &str,
-        name: &mut &'static str,
-    ) -> Reply {
+    pub(super) async fn serve_query(&self, came: Came<'_>, wire: Wire, name: &mut &'static str) -> Reply {
         let mut service = Service::Iam;
-        let outcome = self.act(parts, wire, peer, id, &mut service).await;
+        let outcome = self.act(came, wire, &mut service).await;
         *name = match service {
             Service::Iam => "IdentityAndAccessManagement",
             Service::Sts => "SecurityTokenService",
         };
-        outcome.unwrap_or_else(|error| query_api::refusal(service, &error, id))
+        outcome.unwrap_or_else(|error| query_api::refusal(service, &error, came.id))
     }
 
-    async fn act(
-        &self,
-        parts: &Parts,
-        wire: Wire,
-        peer: SocketAddr,
-        id: &str,
-        service: &mut Service,
-    ) -> Result<Reply, S3Error> {
-        let host = host_of(parts)?;
+    async fn act(&self, came: Came<'_>, wire: Wire, service: &mut Service) -> Result<Reply, S3Error> {
+        let Came { parts, host, peer, id } = came;
         let now = self.env.clock.now();
         let body = wire.whole(FORM_BYTES_MAX).await?;
         let form = query_api::read(&body)?;

@@ -11,8 +11,9 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use margay_volume::{Error, ReadCondition, Setting};
 
-use super::S3Door;
+use super::{Came, S3Door};
 use crate::access::Asker;
+use crate::auth::Host;
 use crate::auth::Sender;
 use crate::error::{Code, S3Error};
 use crate::op::{self, Call};
@@ -39,6 +40,7 @@ const TAKEN: [HeaderName; 6] = [
 struct Visit<'r> {
     door: &'r S3Door,
     target: Target,
+    host: &'r Host,
     origin: Origin<'r>,
     is_head: bool,
     peer: SocketAddr,
@@ -58,8 +60,9 @@ impl From<S3Error> for Refusal {
 
 impl S3Door {
     /// Answers a request whose host names the website of a bucket.
-    pub(super) async fn serve_website(&self, parts: &Parts, peer: SocketAddr, id: &str) -> Reply {
-        match self.visit(parts, peer).await {
+    pub(super) async fn serve_website(&self, came: Came<'_>) -> Reply {
+        let Came { parts, id, .. } = came;
+        match self.visit(came).await {
             Ok(reply) => reply,
             // What the visitor has is still good.
             Err(Refusal { error, .. }) if error.code == Code::NotModified => self.refusal(error, parts, id),
@@ -75,16 +78,19 @@ impl S3Door {
         }
     }
 
-    async fn visit(&self, parts: &Parts, peer: SocketAddr) -> Result<Reply, Refusal> {
+    async fn visit(&self, came: Came<'_>) -> Result<Reply, Refusal> {
+        let Came { parts, peer, .. } = came;
         let is_head = parts.method == Method::HEAD;
         if !is_head && parts.method != Method::GET {
             return Err(S3Error::from(Code::MethodNotAllowed).with("Method", parts.method.as_str()).into());
         }
-        let host = super::host_of(parts)?.as_written();
+        let host = came.host.as_written();
         let target = Target::parse(host, parts.uri.path(), &self.options.website_domains)?;
         check_bucket_name(&target.bucket)?;
         let scheme = if self.options.secure { "https" } else { "http" };
-        Visit { door: self, target, origin: Origin { scheme, host }, is_head, peer }.answer(parts).await
+        Visit { door: self, target, host: came.host, origin: Origin { scheme, host }, is_head, peer }
+            .answer(parts)
+            .await
     }
 }
 
@@ -127,7 +133,7 @@ impl Visit<'_> {
             target: &target,
             query: &Query::default(),
             headers,
-            origin: "",
+            host: self.host,
         };
         door.access.authorise(&call.ask()).await?;
         if self.is_head { op::head_object::run(&call).await } else { op::get_object::run(&call).await }

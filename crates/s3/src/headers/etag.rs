@@ -1,5 +1,7 @@
 //! ETags as clients write them.
 
+use std::fmt::Write as _;
+
 use margay_volume::{ETag, ETagMatch, PART_NUMBER_MAX};
 
 use crate::error::S3Error;
@@ -41,9 +43,14 @@ pub(crate) fn parse_list(header: &str, text: &str) -> Result<Vec<ETagMatch>, S3E
     if list.is_empty() { Err(S3Error::argument(header, text, "an ETag is expected")) } else { Ok(list) }
 }
 
+/// Bytes of a quoted ETag with a count of parts.
+const ETAG_BYTES: usize = 40;
+
 /// An ETag in quotes, as headers and XML give it.
 pub(crate) fn quoted(etag: &ETag) -> String {
-    format!("\"{etag}\"")
+    let mut text = String::with_capacity(ETAG_BYTES);
+    write!(text, "\"{etag}\"").expect("a string takes everything");
+    text
 }
 
 #[cfg(test)]

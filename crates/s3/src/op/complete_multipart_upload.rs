@@ -89,7 +89,7 @@ fn reply(call: &Call<'_>, outcome: &PutOutcome, checksums: &Headers) -> Reply {
 }
 
 fn location(call: &Call<'_>) -> String {
-    let mut path = BytesMut::from(call.origin.as_bytes());
+    let mut path = BytesMut::from(call.host.origin().as_bytes());
     path.extend_from_slice(b"/");
     percent_encode(&mut path, call.bucket());
     path.extend_from_slice(b"/");

@@ -64,6 +64,7 @@ use margay_volume::{Document, Documents, Setting, Volume};
 
 pub(crate) use self::rename_object::RecentRenames;
 use crate::access::{Access, Ask, Asker, acl_document};
+use crate::auth::Host;
 use crate::error::{Code, S3Error};
 use crate::headers::copy_source::parse_copy_source;
 use crate::lifecycle::{self, KnownLifecycles, Subject};
@@ -87,8 +88,8 @@ pub(crate) struct Call<'r> {
     pub target: &'r Target,
     pub query: &'r Query,
     pub headers: &'r HeaderMap,
-    /// Scheme and host as the client wrote them, for links in answers.
-    pub origin: &'r str,
+    /// As the request names it.
+    pub host: &'r Host,
 }
 
 impl Call<'_> {
