@@ -152,6 +152,26 @@ fn a_check_finds_damage_of_the_log_while_the_engine_runs() {
     assert!(found.shown[0].contains(&at), "{found:?}");
 }
 
+/// A log that goes on, and ends, while it is read is no damage.
+#[test]
+fn a_check_beside_commits_finds_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path()).unwrap();
+    // Of all four about twenty files.
+    let write = |writer: u32| {
+        for number in 0..18_000 {
+            put(&engine, (writer << 24) + number % 1000);
+        }
+    };
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4).map(|writer| scope.spawn(move || write(writer))).collect();
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            let checked = engine.check_storage(5, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+            assert_eq!(checked.damaged, 0, "{checked:?}");
+        }
+    });
+}
+
 #[test]
 fn a_damaged_header_is_refused_and_its_file_stays() {
     for at in [1, 9, 13, 17, 25, 41] {

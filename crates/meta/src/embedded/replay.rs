@@ -292,7 +292,6 @@ fn find_proof(file: &dyn File, header: &FileHeader, broken: u64) -> Result<Optio
 pub(super) fn check_logs(shared: &Embedded) -> Result<Option<String>, EngineError> {
     let (folded, durable) = (shared.tree.folded()?, shared.log.durable());
     let (mut last, mut stopped) = (folded.seq, "a log file is missing".to_owned());
-    let mut gap = false;
     for info in shared.store.logs().iter().filter(|info| info.id.0 >= folded.first_log) {
         let Ok(file) = shared.store.file(info.id) else { continue };
         let header = match read_header(info.id, file.as_ref()) {
@@ -300,8 +299,8 @@ pub(super) fn check_logs(shared: &Embedded) -> Result<Option<String>, EngineErro
             Ok(None) => continue,
             Err(error) => return Ok(Some(error.to_string())),
         };
-        gap |= header.first.0 > last.0 + 1;
-        if gap {
+        // What lies between was lost, or was written to the file before after this has read it.
+        if header.first.0 > last.0 + 1 {
             break;
         }
         let read = read_records(file.as_ref(), &header, |record| {
@@ -317,7 +316,7 @@ pub(super) fn check_logs(shared: &Embedded) -> Result<Option<String>, EngineErro
             stopped = format!("segments/{:016x}.log is damaged at byte {at}, after commit {}", info.id.0, last.0);
         }
     }
-    Ok(((gap || last < durable) && shared.tree.folded()? == folded).then_some(stopped))
+    Ok((last < durable && shared.tree.folded()? == folded).then_some(stopped))
 }
 
 /// `None`: the file was never begun.
