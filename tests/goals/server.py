@@ -25,6 +25,7 @@ BINARY = os.environ.get("MARGAY_BIN") or str(
     pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "margay"
 )
 ACCESS, SECRET = "GOALSGOALSGOALSGOALS", "goals/secret+goals/secret+goals/secret+g"
+MOUNT_SECONDS = 10
 MISSED = []
 
 
@@ -66,8 +67,8 @@ def evict(folder):
 class Server:
     """One `margay serve` on ports of its own."""
 
-    def __init__(self, data, *options):
-        self.data, self.options = str(data), options
+    def __init__(self, data, *options, binary=BINARY):
+        self.data, self.options, self.binary = str(data), options, binary
         self.port, self.admin_port = free_port(), free_port()
         self.host = f"127.0.0.1:{self.port}"
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("MARGAY_", "AWS_"))}
@@ -75,7 +76,7 @@ class Server:
         self.process = None
 
     def spawn(self):
-        command = [BINARY, "serve", "--data", self.data, "--address", self.host]
+        command = [self.binary, "serve", "--data", self.data, "--address", self.host]
         command += ["--admin-address", f"127.0.0.1:{self.admin_port}", *self.options]
         with open(self.data + ".log", "ab") as log:
             self.process = subprocess.Popen(
@@ -102,6 +103,13 @@ class Server:
     def kill(self):
         self.process.kill()
         self.process.wait()
+
+    def appears(self, mount):
+        """Whether the mount is there within some seconds; it comes after the server's first answers."""
+        end = time.monotonic() + MOUNT_SECONDS
+        while not os.path.ismount(mount) and time.monotonic() < end:
+            time.sleep(0.05)
+        return os.path.ismount(mount)
 
     def stop(self):
         if self.process and self.process.poll() is None:

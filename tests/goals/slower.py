@@ -21,7 +21,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import server as goals
 from server import BINARY, ROOT, Server, median
@@ -44,7 +43,6 @@ LOADS = [
     ("get 1 MiB", ["--mix", "get=100", "--size", "1m", "--keys", "64", "--connections", "8"]),
 ]
 LOAD_SECONDS = "2"
-MOUNT_SECONDS = 10
 BARE = pathlib.Path(BINARY).parent / "examples" / "bare_server"
 LESS_IS_BETTER = ("s", "ms")
 
@@ -100,14 +98,6 @@ def requests(server, rounds, only):
     return found
 
 
-def appears(mount):
-    """Whether the server's mount is there; it comes after the server's first answers."""
-    end = time.monotonic() + MOUNT_SECONDS
-    while not os.path.ismount(mount) and time.monotonic() < end:
-        time.sleep(0.05)
-    return os.path.ismount(mount)
-
-
 def measure(rounds, only=None):
     """Ratios of all figures, or of those of the suites that have one of `only`."""
     folder = tempfile.mkdtemp(prefix="margay-floors.")
@@ -116,7 +106,7 @@ def measure(rounds, only=None):
     server = Server(os.path.join(folder, "data"), "--mount", f"floors={mount}")
     try:
         server.start()
-        is_mounted = appears(mount)
+        is_mounted = server.appears(mount)
         found = requests(server, rounds, only)
         if is_mounted:
             found |= directories(mount, folder, rounds, only)
