@@ -14,10 +14,11 @@ tests/mutants/known.tsv holds for each mutant `BINARY TEST`, or `redundant: REAS
 """
 
 import argparse
+import json
 import os
 import pathlib
 import re
-import shutil
+import resource
 import subprocess
 import sys
 import threading
@@ -34,7 +35,10 @@ CALL = re.compile(r"[\w.]*\b(\w+)\.(assert_\w+|add|move_subdirectories)\(")
 # Their value is a result.
 FALLIBLE = ("assert_no_circle", "assert_not_below")
 ALWAYS = ("reclaim/", "posix/publish", "release.rs", "share.rs", "rename.rs", "posix/rename.rs", "put_object.rs", "place.rs")
-SECONDS_MAX = 240
+# Processor time of a program in which nothing is left out, times this and with so much on top, is a hang; a deadlock takes none.
+CPU_FACTOR, CPU_MORE, STILL_SECONDS_MAX = 4, 30, 120
+# In a check nothing is known of a program's time.
+CHECK_SECONDS = 300
 VERSION = "0.0.0-mutants"
 MUTANT = '''//! Which mutant runs; only in the copy that tools/mutants.py makes.
 use std::sync::OnceLock;
@@ -190,21 +194,65 @@ def build():
     return mutants, programs
 
 
-def noticed(program, mutant, test=None, seconds=SECONDS_MAX):
-    """The test that fails, or None; ends at the first panic."""
+def environment_of(mutant):
+    value = "" if mutant is None else f"{mutant.number} off" if mutant.kind == "off" else f"{mutant.number}"
+    return {**os.environ, "MUTANT": value, "RUST_BACKTRACE": "0", "PROPTEST_RNG_SEED": "1", "PROPTEST_FAILURE_PERSISTENCE": "off"}
+
+
+def processor_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Watch(threading.Thread):
+    """Kills a program that took more processor time than it may, or takes none any more; the clock on the wall tells nothing here."""
+
+    def __init__(self, process, seconds_max):
+        super().__init__(daemon=True)
+        self.process, self.seconds_max, self.hangs, self.ended = process, seconds_max, False, threading.Event()
+        self.start()
+
+    def run(self):
+        last, since = 0.0, time.monotonic()
+        while not self.ended.wait(2):
+            try:
+                now = processor_seconds(self.process.pid)
+            except OSError:
+                return
+            if now > last:
+                last, since = now, time.monotonic()
+            if now > self.seconds_max or time.monotonic() - since > STILL_SECONDS_MAX:
+                self.hangs = True
+                self.process.kill()
+                return
+
+
+def baseline(programs):
+    """Processor seconds of each program when nothing is left out; kept for as long as the programs are the same."""
+    kept = TARGET / "mutants-times.json"
+    times = json.loads(kept.read_text()) if kept.exists() else {}
+    for name, program in programs.items():
+        if str(program) in times:
+            continue
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([program, "--test-threads", "2"], cwd=COPY / "crates/volume", env=environment_of(None), capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if done.returncode != 0:
+            sys.exit(f"{name} fails though nothing is left out: {done.stdout.decode(errors='replace')[-3000:]}")
+        times[str(program)] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        print(f"{name}: {times[str(program)]:.0f} s of processor time", flush=True)
+        kept.write_text(json.dumps(times, indent=1))
+    return {name: times[str(program)] for name, program in programs.items()}
+
+
+def noticed(program, mutant, seconds, test=None):
+    """The test that fails, or None; ends at the first panic. `seconds` is what the program takes by itself."""
     command = [program, "--nocapture", "--test-threads", "2"] + ([test, "--exact"] if test else [])
-    value = f"{mutant.number} off" if mutant.kind == "off" else f"{mutant.number}"
-    environment = {**os.environ, "MUTANT": value if mutant.number >= 0 else "", "RUST_BACKTRACE": "0", "PROPTEST_RNG_SEED": "1",
-                   "PROPTEST_FAILURE_PERSISTENCE": "off"}
-    process = subprocess.Popen(command, cwd=COPY / "crates/volume", env=environment, stdout=subprocess.PIPE,
+    process = subprocess.Popen(command, cwd=COPY / "crates/volume", env=environment_of(mutant), stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace")
-    late = threading.Timer(seconds, process.kill)
-    late.start()
-    failed, tests = None, []
+    watch, failed = Watch(process, seconds * CPU_FACTOR + CPU_MORE), None
     try:
         for line in process.stdout:
-            if found := re.match(r"test (\S+) \.\.\. ok", line):
-                tests.append(found[1])
             if found := re.search(r"thread '([^']+)'.* panicked at", line):
                 failed = found[1]
                 break
@@ -212,17 +260,16 @@ def noticed(program, mutant, test=None, seconds=SECONDS_MAX):
                 failed = "abort"
                 break
     finally:
+        watch.ended.set()
         process.kill()
         code = process.wait()
-        if failed is None and not late.is_alive():
-            failed = "a hang" if mutant.number >= 0 else "slow"
-        late.cancel()
-    return failed if failed or code == 0 else None
+        failed = failed or ("a hang" if watch.hangs else None)
+    return failed if failed or code == 0 else f"exit {code}"
 
 
 def likely(name, programs):
     order = [one for begin, some in LIKELY if name.startswith(begin) for one in some]
-    return list(dict.fromkeys([one for one in order if one in programs] + sorted(programs)))
+    return [one for one in dict.fromkeys(order) if one in programs]
 
 
 def read_known():
@@ -232,28 +279,41 @@ def read_known():
 
 def write_known(known, mutants):
     names = [mutant.name for mutant in mutants]
+    KNOWN.parent.mkdir(exist_ok=True)
     KNOWN.write_text("# Each mutant with the test that notices it, or why another check makes it redundant; see tools/mutants.py.\n" +
                      "".join(f"{name}\t{known[name]}\n" for name in names if name in known))
 
 
 def run(mutants, programs, known, results):
-    """Asks test after test; results are appended as they come."""
-    for index, mutant in enumerate(mutants):
-        began, killer = time.monotonic(), None
-        for program in likely(mutant.name, programs):
-            if failed := noticed(programs[program], mutant):
-                killer = f"{program} {failed}"
-                break
-        print(f"{index + 1} of {len(mutants)}, {time.monotonic() - began:.0f} s: {mutant.name}: {killer or 'SURVIVES'}", flush=True)
-        with open(results, "a") as file:
-            file.write(f"{mutant.name}\t{killer or 'SURVIVES'}\n")
-        if killer:
-            known[mutant.name] = killer
+    """Asks first the programs that likely notice, of all mutants; then all other programs, the quickest first. Results are appended as they come."""
+    times = baseline(programs)
+    left = mutants
+    for rest in (False, True):
+        survivors = []
+        for index, mutant in enumerate(left):
+            first = likely(mutant.name, programs)
+            order = [one for one in sorted(programs, key=times.get) if one not in first] if rest else first
+            began, killer = time.monotonic(), None
+            for program in order:
+                if failed := noticed(programs[program], mutant, times[program]):
+                    killer = f"{program} {failed}"
+                    break
+            said = killer or ("SURVIVES" if rest else "not by likely ones")
+            print(f"{index + 1} of {len(left)}, {time.monotonic() - began:.0f} s: {mutant.name}: {said}", flush=True)
+            if killer:
+                known[mutant.name] = killer
+            else:
+                survivors.append(mutant)
+            if killer or rest:
+                with open(results, "a") as file:
+                    file.write(f"{mutant.name}\t{killer or 'SURVIVES'}\n")
+        left = survivors
 
 
 def check(mutants, programs, known, part):
     """Known mutants against the test that noticed them."""
     number, of = (int(one) for one in part.split("/"))
+    times = {name: CHECK_SECONDS for name in programs}
     bad = [mutant.name for mutant in mutants if mutant.name not in known]
     for name in bad:
         print(f"not known: {name}: run tools/mutants.py run, or say in {KNOWN.relative_to(ROOT)} why it is redundant")
@@ -264,7 +324,7 @@ def check(mutants, programs, known, part):
         program, test = known[mutant.name].split(" ", 1)
         # A panic on a thread of a test has that thread's name.
         exact = test if "::" in test or re.fullmatch(r"\w+", test) else None
-        if program not in programs or not noticed(programs[program], mutant, exact) and not noticed(programs[program], mutant):
+        if program not in programs or not any(noticed(programs[program], mutant, times[program], one) for one in (exact, None)):
             bad.append(mutant.name)
             print(f"not noticed any more: {mutant.name} by {known[mutant.name]}")
     redundant = sum(1 for name in known.values() if name.startswith("redundant"))
