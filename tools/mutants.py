@@ -63,6 +63,13 @@ pub(crate) fn off(number: usize) -> i64 {
 # Where a mutant is likely noticed, by the beginning of its file; then all others.
 LIKELY = [
     ("reclaim/", ["interleavings_reclaim", "reclaim", "posix_data", "churn"]),
+    ("bucket", ["interleavings_settings", "interleavings", "documents"]),
+    ("change_documents", ["interleavings_settings", "documents"]),
+    ("identities", ["interleavings_settings"]),
+    ("inos", ["interleavings_settings"]),
+    ("lock/", ["interleavings_settings", "versions"]),
+    ("names", ["interleavings_settings", "interleavings", "versions"]),
+    ("multipart/create", ["interleavings_settings", "interleavings"]),
     ("multipart/", ["interleavings", "mixed", "interleavings_reclaim", "races"]),
     ("posix/rename", ["interleavings_mount", "posix_model", "posix_names"]),
     ("posix/publish", ["posix_data", "interleavings_mount", "versions_mount", "interleavings_reclaim"]),
@@ -292,7 +299,7 @@ def run(mutants, programs, known, results):
         survivors = []
         for index, mutant in enumerate(left):
             first = likely(mutant.name, programs)
-            order = [one for one in sorted(programs, key=times.get) if one not in first] if rest else first
+            order = sorted(set(programs) - set(first) if rest else first, key=times.get)
             began, killer = time.monotonic(), None
             for program in order:
                 if failed := noticed(programs[program], mutant, times[program]):
@@ -357,6 +364,7 @@ def main():
     chosen = [mutant for mutant in mutants if re.search(args.pattern, mutant.name)]
     if args.what == "run":
         chosen = [mutant for mutant in chosen if mutant.name not in known and mutant.name not in done]
+    chosen.sort(key=lambda mutant: not mutant.name.startswith(ALWAYS))
     try:
         run(chosen, programs, known, args.results)
     finally:
