@@ -161,9 +161,8 @@ def write_if_changed(path, text):
         path.write_text(text)
 
 
-def build():
-    """Makes the copy and compiles its tests; a path for each test program."""
-    mutants, files = sites()
+def build(files, wanted_programs=None):
+    """Makes the copy and compiles its tests, or those that are wanted; a path for each test program."""
     wanted = set()
     for path in subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n"):
         if not path or not (ROOT / path).is_file() or not re.search(r"\.(rs|toml|lock)$", path):
@@ -185,9 +184,14 @@ def build():
     for path in COPY.rglob("*.rs"):
         if path not in wanted:
             path.unlink()
-    command = ["cargo", "test", "--locked", "-p", "margay-volume", "--lib", "--tests", "--no-run"]
+    which = ["--lib", "--tests"]
+    if wanted_programs is not None:
+        which = [word for name in sorted(wanted_programs) for word in (["--lib"] if name == "lib" else ["--test", name])]
+    command = ["cargo", "test", "--locked", "-p", "margay-volume", *which, "--no-run"]
     command += ["-j", os.environ.get("MUTANTS_JOBS", "2")]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(TARGET), "RUSTFLAGS": os.environ.get("RUSTFLAGS", "")}
+    # Each program runs hundreds of times.
+    environment |= {"CARGO_PROFILE_DEV_OPT_LEVEL": "1", "CARGO_PROFILE_DEV_DEBUG": "0"}
     if not environment["RUSTFLAGS"]:
         del environment["RUSTFLAGS"]
     done = subprocess.run(command, cwd=COPY, env=environment, capture_output=True, text=True)
@@ -198,7 +202,7 @@ def build():
         if found := re.search(r"Executable (?:unittests )?(\S+) \((\S+)\)", line):
             name = "lib" if found[1].endswith("lib.rs") else pathlib.Path(found[1]).stem
             programs[name] = COPY / found[2] if not found[2].startswith("/") else pathlib.Path(found[2])
-    return mutants, programs
+    return programs
 
 
 def environment_of(mutant):
@@ -317,21 +321,21 @@ def run(mutants, programs, known, results):
         left = survivors
 
 
-def check(mutants, programs, known, part):
+def check(mutants, files, known, part):
     """Known mutants against the test that noticed them."""
     number, of = (int(one) for one in part.split("/"))
-    times = {name: CHECK_SECONDS for name in programs}
     bad = [mutant.name for mutant in mutants if mutant.name not in known]
     for name in bad:
         print(f"not known: {name}: run tools/mutants.py run, or say in {KNOWN.relative_to(ROOT)} why it is redundant")
     rest = [mutant for mutant in mutants if not mutant.name.startswith(ALWAYS)]
     chosen = [mutant for mutant in mutants if mutant.name.startswith(ALWAYS)] + rest[number % of::of]
     chosen = [mutant for mutant in chosen if not known.get(mutant.name, "redundant").startswith("redundant")]
+    programs = build(files, {known[mutant.name].split(" ")[0] for mutant in chosen})
     for mutant in chosen:
         program, test = known[mutant.name].split(" ", 1)
         # A panic on a thread of a test has that thread's name.
-        exact = test if "::" in test or re.fullmatch(r"\w+", test) else None
-        if program not in programs or not any(noticed(programs[program], mutant, times[program], one) for one in (exact, None)):
+        exact = test if re.fullmatch(r"\w+(::\w+)*", test) else None
+        if not any(noticed(programs[program], mutant, CHECK_SECONDS, one) for one in dict.fromkeys((exact, None))):
             bad.append(mutant.name)
             print(f"not noticed any more: {mutant.name} by {known[mutant.name]}")
     redundant = sum(1 for name in known.values() if name.startswith("redundant"))
@@ -352,11 +356,12 @@ def main():
             if args.pattern in mutant.name:
                 print(f"{mutant.name}\t{known.get(mutant.name, '-')}")
         return
-    mutants, programs = build()
+    mutants, files = sites()
+    if args.what == "check":
+        sys.exit(0 if check(mutants, files, known, args.part) else 1)
+    programs = build(files)
     if args.what == "build":
         return print(f"{len(mutants)} mutants, {len(programs)} test programs")
-    if args.what == "check":
-        sys.exit(0 if check(mutants, programs, known, args.part) else 1)
     done = {}
     if os.path.exists(args.results) and args.what == "run":
         done = dict(line.rstrip("\n").rsplit("\t", 1) for line in open(args.results))
