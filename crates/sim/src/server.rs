@@ -15,7 +15,7 @@ use http::Request;
 use http_body_util::BodyExt;
 use margay::datadir::DataDir;
 use margay::keys::RootKeys;
-use margay::listener::body::RequestBody;
+use margay::listener::body::{RequestBody, ResponseBody};
 use margay::listener::{AnswerFuture, Handler, Listener};
 use margay::maintenance::Work;
 use margay::metrics::Traffic;
@@ -57,7 +57,12 @@ impl Handler for Front {
     fn handle(&self, request: Request<RequestBody>, peer: Option<SocketAddr>) -> AnswerFuture {
         let peer = peer.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let door = Arc::clone(&self.0);
-        Box::pin(async move { door.handle(request, peer).await.map(|body| body.map_err(Into::into).boxed_unsync()) })
+        Box::pin(async move {
+            door.handle(request, peer).await.map(|body| {
+                let in_memory = body.bytes_in_memory();
+                ResponseBody { in_memory, body: body.map_err(Into::into).boxed_unsync() }
+            })
+        })
     }
 }
 
