@@ -225,7 +225,7 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting(
         "limits.known_files_max",
-        Kind::Count { min: 1000, max: 1_000_000_000 },
+        Kind::Count { min: 16, max: 1_000_000_000 },
         "1000000",
         "files of a mount that the kernel knows before it is asked to forget some (Linux 6.18); each costs about 200 bytes",
     ),

@@ -30,7 +30,8 @@ rmdir "$work/disk/lost+found"
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 export MARGAY_ACCESS_KEY=FULLFULLFULLFULLFULL MARGAY_SECRET_KEY=full/secret+full/secret+full/secret+full
 "$margay" serve --data "$work/disk" --address "127.0.0.1:$port" --admin-address off \
-    --set limits.reserve_bytes=64MiB --set limits.pack_bytes_max=32MiB >"$work/server.log" 2>&1 </dev/null &
+    --set limits.reserve_bytes=64MiB --set limits.pack_bytes_max=32MiB \
+    --set limits.quarantine_time=1 --set limits.check_interval=1 >"$work/server.log" 2>&1 </dev/null &
 server_pid=$!
 for _ in $(seq 1 1200); do
     curl -sS --fail -o /dev/null "http://127.0.0.1:$port/-/health" 2>/dev/null && break
@@ -40,6 +41,8 @@ done
 python3 "$here/fill.py" "http://127.0.0.1:$port" "$rounds"
 status=$?
 if [ "$status" -ne 0 ]; then tail -n 20 "$work/server.log"; df -h "$work/disk"; ls -la "$work/disk/segments" | tail -n 20; exit 1; fi
+# Passes and checks came every few seconds, by themselves.
+python3 "$here/../beside.py" "$work/disk/data" --once || { tail -n 20 "$work/server.log"; exit 1; }
 kill "$server_pid"; wait "$server_pid"; server_pid=
 "$margay" fsck --data "$work/disk" || { echo 'fsck found damage'; exit 1; }
 echo "evidence: full disk: $rounds of $rounds rounds of fill, delete, refill; fsck clean"

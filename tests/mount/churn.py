@@ -38,14 +38,15 @@ from churn_worker import S3, Worker, Wrong
 # Small, so that segments end, logs are folded and reclaim moves and removes something within seconds.
 SMALL = ["limits.log_bytes_max=8MiB", "limits.pack_bytes_max=1MiB", "limits.raw_bytes_min=1MiB", "limits.cache_bytes=4MiB"]
 # What waits for an hour or a day; a program that has no such setting is started without it.
-SOON = ["limits.quarantine_time=1", "limits.check_interval=3"]
+SOON = ["limits.quarantine_time=1", "limits.check_interval=1", "lifecycle.day_seconds=1"]
 # What a server counts and what must stay nothing.
 NEVER = ("check_findings", "quarantine_disputed_total", "reclaim_damaged_runs_total", "reclaim_failed_total")
 LIFE_SECONDS = (8, 12)
 START_SECONDS = 120
 # A run of this many seconds must have moved and removed something.
 PROOF_SECONDS = 10
-COMPACT_PAUSE_SECONDS = 0.3
+# Of each pause the longest.
+PAUSE_SECONDS = 0.3
 
 
 class IssueWorker(Worker):
@@ -108,7 +109,7 @@ class Server:
         except OSError:
             return []
         values = {name: float(value) for name, value in re.findall(r"^margay_(\w+)(?:{[^}]*})? (\S+)$", text, re.M)}
-        self.last = {name: value for name, value in values.items() if name.startswith("reclaim_")}
+        self.last = {name: value for name, value in values.items() if name.startswith(("reclaim_", "expiry_"))}
         return [f"{name} is {values[name]}" for name in NEVER if values.get(name)]
 
     def count(self, more):
@@ -210,7 +211,7 @@ class Churn:
                 if found := self.server.sample():
                     wrong += found
                     break
-            time.sleep(COMPACT_PAUSE_SECONDS)
+            time.sleep(random.uniform(0, PAUSE_SECONDS))
         if self.server.process.poll() is not None:
             wrong.append(f"the server ended by itself: {self.server.said()}")
         if kill or wrong:
@@ -226,6 +227,7 @@ class Churn:
 
     def begin(self):
         self.server.start()
+        S3(self.server.port).ask("PUT", "", "lifecycle=", churn_worker.RULES.encode())
         if self.args.versions:
             body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
             S3(self.server.port).ask("PUT", "", "versioning=", body)

@@ -21,6 +21,11 @@ import sign
 
 BUCKET = "work"
 ACCESS, SECRET = "CHURNCHURN", "churn/secret+churn/secret"
+# Copies and uploads there go by themselves after a second.
+SHORT = "short-lived/"
+RULES = f"""<LifecycleConfiguration><Rule><ID>all</ID><Filter><Prefix>{SHORT}</Prefix></Filter><Status>Enabled</Status>
+<Expiration><Days>1</Days></Expiration><NoncurrentVersionExpiration><NoncurrentDays>1</NoncurrentDays></NoncurrentVersionExpiration>
+<AbortIncompleteMultipartUpload><DaysAfterInitiation>1</DaysAfterInitiation></AbortIncompleteMultipartUpload></Rule></LifecycleConfiguration>"""
 FILES_MAX = 24
 SIZES = [90, 5_000, 70_000, 300_000, 300_000]
 FILE_BYTES_MAX = 700_000
@@ -353,6 +358,17 @@ class Worker:
         self.s3_changed(name, data)
         self.kept(name)
 
+    def s3_short_lived(self):
+        """A copy or an upload that shares bytes with a file, and expires."""
+        source, short = self.some(), f"{SHORT}{self.folder}-{self.random.randrange(10)}"
+        copied = {"x-amz-copy-source": f"/{BUCKET}/{self.key(source)}"}
+        if self.random.random() < 0.7 or not self.bytes_of(source):
+            self.s3.ask("PUT", short, more=copied)
+            return
+        _, said = self.s3.ask("POST", short, "uploads=")
+        upload = re.search(rb"<UploadId>([^<]+)", said)[1].decode()
+        self.s3.ask("PUT", short, f"partNumber=1&uploadId={upload}", more=copied, good=(200, 404))
+
     def s3_delete(self):
         name = self.some()
         self.pending = [{name: None}]
@@ -398,7 +414,7 @@ class Worker:
         mount = [self.put] * 4 + [self.byte] * 8 + [self.write] * 3 + [self.append] * 2
         mount += [self.truncate, self.punch, self.copy_range, self.copy_range, self.rename, self.link, self.unlink]
         mount += [self.look_at_held]
-        s3 = [self.s3_put] * 3 + [self.s3_copy] * 2 + [self.s3_multipart, self.s3_delete]
+        s3 = [self.s3_put] * 3 + [self.s3_copy] * 2 + [self.s3_multipart, self.s3_delete, self.s3_short_lived]
         return mount + (s3 if self.options["s3"] else [])
 
     def step(self):

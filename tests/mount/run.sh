@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The POSIX door of the real binary: both doors against each other, and the mount against a directory of this
-# machine, also after kill -9; what it must survive; how it is asked for; that it shows nothing but its bucket; that it
+# The POSIX door of the real binary, all beside reclaim: both doors against each other, and the mount against a directory of this
+# machine, also after kill -9; fsx; what it must survive; how it is asked for; that it shows nothing but its bucket; that it
 # gives nobody the rights of another; that a server which is killed is gone, however the kernel holds it.
 # Usage: tests/mount/run.sh [CHANGES [CALLS [KILL_CALLS]]]
 set -euo pipefail
@@ -24,6 +24,7 @@ churn --seconds 15
 churn --compact --no-s3 --seconds 12
 churn --versions --compact --seconds 12
 churn --kills 2
+python3 -B tests/mount/fsx.py --seconds 15
 tests/mount/survive.sh
 tests/mount/options.sh
 for one in "isolation.py" "set_id.py" "killed.py 12"; do

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# What a mount must survive, on the real binary: kill -9 after fsync, databases, git, full disks, many files and
-# processes. Usage: tests/mount/survive.sh [FILES]. Needs root, /dev/fuse, python3; MARGAY_BIN names the program.
+# What a mount must survive, on the real binary, beside reclaim: kill -9 after fsync, databases, git, full disks, many files
+# and processes. Usage: tests/mount/survive.sh [FILES]. Needs root, /dev/fuse, python3; MARGAY_BIN names the program.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 files=${1:-640}
 margay=${MARGAY_BIN:-$(realpath -m "${CARGO_TARGET_DIR:-$here/../../target}")/release/margay}
 work=$(mktemp -d "${TMPDIR:-/tmp}/margay-survive.XXXXXX")
 mount=$work/mount
-server=
+server= orders=
 clean_up() {
+    [ -z "$orders" ] || kill -9 "$orders" 2>/dev/null || true
     [ -z "$server" ] || kill -9 "$server" 2>/dev/null || true
     umount -l "$mount" 2>/dev/null || true
     umount -l "$work/disk" 2>/dev/null || true
@@ -23,9 +24,12 @@ mkdir "$mount"
 ask() { python3 "$here/survive.py" "$@"; }
 evidence() { echo "evidence: survive: $*"; }
 fail() { echo "FAILED: $*"; tail -n 20 "$work/server.log"; exit 1; }
+# Whatever waits an hour or a day comes within seconds.
+soon=(--set limits.quarantine_time=1 --set limits.check_interval=1)
 start() {
+    echo "${1:-$work/data}" >"$work/served"
     "$margay" serve --data "${1:-$work/data}" --address "127.0.0.1:$port" --admin-address off --mount "work=$mount" \
-        --set limits.pack_bytes_max=32MiB --set limits.reserve_bytes=64MiB >>"$work/server.log" 2>&1 </dev/null &
+        --set limits.pack_bytes_max=32MiB --set limits.reserve_bytes=64MiB "${soon[@]}" >>"$work/server.log" 2>&1 </dev/null &
     server=$!
     for _ in $(seq 1200); do
         mountpoint -q "$mount" && return
@@ -36,7 +40,20 @@ start() {
 }
 kill_server() { kill -9 "$server"; wait "$server" 2>/dev/null || true; }
 again() { umount -l "$mount"; start; }
-stop() { kill "$server"; wait "$server" || fail "the server stopped with an error"; server=; }
+stop() {
+    python3 "$here/../beside.py" "$(cat "$work/served")" --once || fail "the server found something wrong"
+    kill "$server"; wait "$server" || fail "the server stopped with an error"
+    server=
+    "$margay" fsck --data "$(cat "$work/served")" >"$work/fsck" || { cat "$work/fsck"; fail "fsck"; }
+}
+# Orders to the server of the first half, at random moments; the second half is about what it does by itself.
+begin_orders() { python3 "$here/../beside.py" "$work/data" >"$work/orders" & orders=$!; }
+end_orders() {
+    kill "$orders"
+    wait "$orders" || fail "beside reclaim: $(cat "$work/orders")"
+    orders=
+    evidence "$(cat "$work/orders")"
+}
 # Ends when all of these processes have ended; one that is left after 2 minutes hangs.
 ended() {
     local one
@@ -236,11 +253,13 @@ start_on_full_disk() {
 }
 
 start
+begin_orders
 copied_tree
 databases
 postgres
 killed_server
 repository
 crowds
+end_orders
 full_disk
 start_on_full_disk

@@ -9,6 +9,7 @@ POSIX_SUITES_KEEP=DIR keeps results and logs there, and goes on where a run of t
                       is not run again
 POSIX_SUITES_WORKERS  servers side by side, each in name spaces of its own (default 1)
 POSIX_SUITES_LIMIT    seconds that one case may take (default 600)
+POSIX_SUITES_RECLAIM=1 reclaim, checkpoints, checks and the asking back of files at their most aggressive beside every case
 
 A case that fails and is not in the list fails the run, and so does one in the list that passes. With cases as arguments only these
 run, and only they are compared.

@@ -137,8 +137,11 @@ class Worker:
         done = subprocess.run([world.ROOT / "margay", "fsck", "--data", world.ROOT / "disk/data"], capture_output=True, text=True)
         (suites.WORK / "fsck.log").write_text(done.stdout + done.stderr)
         log = (suites.WORK / "server.log").read_text(errors="replace")
-        if "panicked" in log:
-            return "failed", log[log.index("panicked") :]
+        for words in ("panicked", "the check found something wrong", "counters call a segment dead"):
+            if words in log:
+                return "failed", log[log.index(words) :]
+        if self.server.wrong:
+            return "failed", self.server.wrong
         return ("passed", "") if done.returncode == 0 else ("failed", f"fsck: {(done.stdout + done.stderr)}")
 
 

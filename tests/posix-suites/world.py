@@ -11,7 +11,12 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
+import threading
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import beside
 
 ROOT = pathlib.Path("/mnt")
 # Users that xfstests wants.
@@ -73,16 +78,33 @@ def furnish(checkout, binary, work):
                 path.write_text(f"{text.rstrip()}\n{line}\n")
 
 
+# With POSIX_SUITES_RECLAIM: what waits an hour or a day comes within seconds, and files and tables are small.
+SOON = ["limits.quarantine_time=1", "limits.check_interval=1", "limits.log_bytes_max=8MiB", "limits.pack_bytes_max=1MiB", "limits.raw_bytes_min=1MiB",
+        "limits.overlay_bytes_max=4MiB", "limits.known_files_max=16"]
+
+
 class Server:
     """The program, serving /mnt/disk/data."""
 
     def __init__(self, port):
         self.port, self.process = port, None
+        # What the orders beside the cases found.
+        self.wrong, self.ends = None, threading.Event()
+        self.settings = SOON if os.environ.get("POSIX_SUITES_RECLAIM") else []
+        if self.settings:
+            threading.Thread(target=self.give_orders, daemon=True).start()
+
+    def give_orders(self):
+        try:
+            beside.orders(ROOT / "disk/data", self.ends.is_set)
+        except beside.Wrong as wrong:
+            self.wrong = str(wrong)
 
     def start(self):
         keys = {"MARGAY_ACCESS_KEY": "POSIXSUITESPOSIXSUIT", "MARGAY_SECRET_KEY": "posix-suites-secret-posix-suites"}
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MARGAY_")} | keys
         command = [ROOT / "margay", "serve", "--data", ROOT / "disk/data", "--address", f"127.0.0.1:{self.port}", "--admin-address", "off"]
+        command += [word for setting in self.settings for word in ("--set", setting)]
         with open(ROOT / "work/server.log", "ab") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         for _ in range(1200):
@@ -101,6 +123,7 @@ class Server:
 
     def stop(self):
         """True when it ended by itself."""
+        self.ends.set()
         self.process.terminate()
         for _ in range(1200):
             if not self.alive():

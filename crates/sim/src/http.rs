@@ -33,6 +33,7 @@ const PAGE_KEYS: u32 = 9;
 #[derive(Debug)]
 pub struct Http {
     server: Arc<Server>,
+    bucket: &'static str,
     signer: Signer,
     idle: RefCell<Option<Connection>>,
 }
@@ -44,14 +45,19 @@ struct Answer {
 }
 
 impl Http {
-    /// A client of the server at `127.0.0.1:port`.
+    /// A client of the server at `127.0.0.1:port`, for the bucket that everything happens in.
     pub fn new(port: u16) -> Http {
+        Http::of_bucket(port, BUCKET)
+    }
+
+    /// For another bucket; what it copies comes from that one.
+    pub(crate) fn of_bucket(port: u16, bucket: &'static str) -> Http {
         let host = "127.0.0.1".to_owned();
         let credentials = Credentials { access_key: ACCESS_KEY.to_owned(), secret_key: SECRET_KEY.to_owned() };
         let authority = format!("{host}:{port}");
         let server = Server { authority, host, port, region: REGION.to_owned(), credentials, tls: None };
         let signer = Signer::new(ACCESS_KEY, Secret::new(SECRET_KEY), REGION);
-        Http { server: Arc::new(server), signer, idle: RefCell::new(None) }
+        Http { server: Arc::new(server), bucket, signer, idle: RefCell::new(None) }
     }
 
     fn request(
@@ -62,7 +68,7 @@ impl Http {
         header: Option<(&'static str, String)>,
         body: Bytes,
     ) -> Request<Payload> {
-        let mut path = format!("/{BUCKET}");
+        let mut path = format!("/{}", self.bucket);
         if !key.is_empty() {
             path.push('/');
             encode_into(&mut path, key, true);
@@ -127,6 +133,20 @@ impl Http {
         }
         let (code, message) = xml::parse_error(&answer.body);
         Err(Trouble::Refused(format!("{} {code}: {message}", answer.status.as_u16())))
+    }
+
+    /// Sets what `query` names to this document.
+    pub(crate) async fn set(&self, query: &str, document: String) -> Result<(), Trouble> {
+        self.must(Method::PUT, "", query, document.into()).await.map(drop)
+    }
+
+    /// Ids of all versions and delete markers, as far as one page holds them.
+    pub(crate) async fn version_ids(&self) -> Result<Vec<String>, Trouble> {
+        Ok(texts(&self.must(Method::GET, "", "versions=", Bytes::new()).await?.body, "VersionId"))
+    }
+
+    pub(crate) async fn remove_bucket(&self) -> Result<(), Trouble> {
+        self.must(Method::DELETE, "", "", Bytes::new()).await.map(drop)
     }
 
     /// Keys with sizes, and prefixes with size 0, in one order.

@@ -26,6 +26,7 @@ pub mod server;
 pub mod setup;
 pub mod soak;
 pub mod target;
+pub mod upkeep;
 pub mod verify;
 pub mod volume;
 

@@ -6,14 +6,20 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::http::{ACCESS_KEY, SECRET_KEY};
-use crate::{Failure, fail};
+use crate::{Failure, fail, upkeep};
 
 /// Limits near their least, so that log files end and packs fill within a few cycles.
 const LIMITS: [&str; 4] =
     ["limits.log_bytes_max=8MiB", "limits.pack_bytes_max=1MiB", "limits.raw_bytes_min=1MiB", "limits.cache_bytes=4MiB"];
 
+/// From SIGTERM to the end of a server.
+const STOP_TIME_MAX: Duration = Duration::from_secs(120);
+const STOP_STEP: Duration = Duration::from_millis(20);
 /// Lines of a server's log that are shown with a failure.
 const LINES_SHOWN: usize = 20;
 
@@ -51,8 +57,8 @@ impl Process {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(data.with_extension("log"));
         let mut command = command(binary);
         command.args(["serve", "--address", "127.0.0.1:0", "--admin-address", "off", "--data"]).arg(data).args(more);
-        for limit in LIMITS {
-            command.args(["--set", limit]);
+        for setting in LIMITS.into_iter().chain(upkeep::SETTINGS) {
+            command.args(["--set", setting]);
         }
         command.env("MARGAY_ACCESS_KEY", ACCESS_KEY).env("MARGAY_SECRET_KEY", SECRET_KEY);
         let mut child = command.stdout(Stdio::piped()).stderr(log.map_err(broken)?).spawn().map_err(broken)?;
@@ -81,6 +87,21 @@ impl Process {
     /// SIGKILL, and waits for the end.
     pub(crate) fn kill(mut self) {
         self.end();
+    }
+
+    /// SIGTERM; it has to end well, and in time.
+    pub(crate) fn stop(mut self) -> Result<(), Failure> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a child has a number");
+        // Fails only when it ended by itself, which its status says.
+        let _ = kill_process(pid, Signal::TERM);
+        for _ in 0..STOP_TIME_MAX.as_millis() / STOP_STEP.as_millis() {
+            match self.child.try_wait() {
+                Ok(None) => std::thread::sleep(STOP_STEP),
+                Ok(Some(status)) if status.success() => return Ok(()),
+                other => fail!("the server ends with {other:?}"),
+            }
+        }
+        fail!("the server does not end within {STOP_TIME_MAX:?}")
     }
 
     fn end(&mut self) {

@@ -22,7 +22,9 @@ use margay::metrics::Traffic;
 use margay::settings::Settings;
 use margay::settings::resolve::{Found, resolve};
 use margay::wiring::Storage;
+use margay_env::Disk;
 use margay_env::sim::SimRandom;
+use margay_meta::Engine as _;
 use margay_s3::S3Door;
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
@@ -33,7 +35,7 @@ use crate::http::{ACCESS_KEY, Http, SECRET_KEY};
 use crate::ledger::Ledger;
 use crate::machine::{Fault, Lies, Machine};
 use crate::verify::{Verdict, verify};
-use crate::volume::{Direct, fits_together, none_is_lost};
+use crate::volume::{Direct, any_budget, check_beside, come_and_go, fits_together, none_is_lost, reclaim};
 use crate::{Failure, fail};
 
 const LIVES_MAX: u64 = 4;
@@ -190,18 +192,13 @@ async fn work(machine: &Machine, running: &Running, fault: Fault, ledger: &Rc<Re
     }
     if random.chance(80) {
         let storage = Arc::clone(&running.storage);
-        let pauses: Vec<u64> = (0..1 + random.below(8)).map(|_| random.below(20)).collect();
-        tasks.spawn_local(async move {
-            for pause in pauses {
-                tokio::time::sleep(Duration::from_millis(pause)).await;
-                match Work::Compact.run(Arc::clone(&storage), None).await {
-                    Ok(_) => {}
-                    Err(error) if fault.explains(&error) => return Ok(()),
-                    Err(error) => fail!("compact: {error}"),
-                }
-            }
-            Ok(())
-        });
+        let (disk, random) = (machine.disk.clone(), SimRandom::new(random.below(u64::MAX)));
+        tasks.spawn_local(async move { upkeep(storage, fault, random, &|| disk.space(Path::new("/")).is_err()).await });
+    }
+    if random.chance(70) {
+        let (volume, ledger) = (Arc::clone(&running.storage.volume), Rc::clone(ledger));
+        let (excuse, random) = (excuse(fault), SimRandom::new(random.below(u64::MAX)));
+        tasks.spawn_local(async move { come_and_go(&volume, &ledger, random, &*excuse).await });
     }
     let life = Duration::from_millis(1 + random.below(LIFE_MS_MAX));
     let ended = tokio::time::timeout(life, async {
@@ -221,4 +218,39 @@ async fn work(machine: &Machine, running: &Running, fault: Fault, ledger: &Rc<Re
     ledger.borrow_mut().freeze();
     tasks.detach_all();
     ended
+}
+
+/// What the server does beside requests, at random moments.
+async fn upkeep(
+    storage: Arc<Storage>,
+    fault: Fault,
+    random: SimRandom,
+    stopped: &dyn Fn() -> bool,
+) -> Result<(), Failure> {
+    for _ in 0..1 + random.below(8) {
+        tokio::time::sleep(Duration::from_millis(random.below(20))).await;
+        let (asked, budget) = (Arc::clone(&storage), any_budget(&random));
+        let (what, done) = match random.below(10) {
+            0..4 => ("compact", Work::Compact.run(asked, None).await.map(drop)),
+            4 => ("scrub", Work::Scrub.run(asked, None).await.map(drop)),
+            5 => {
+                let check = move || check_beside(&asked.volume);
+                ("check", tokio::task::spawn_blocking(check).await.expect("a check does not panic"))
+            }
+            _ => {
+                let pass = move || {
+                    asked.engine.checkpoint().map_err(|error| error.to_string())?;
+                    reclaim(&asked.volume, &budget)
+                };
+                ("reclaim", tokio::task::spawn_blocking(pass).await.expect("a pass does not panic"))
+            }
+        };
+        match done {
+            Ok(()) => {}
+            // What a machine that stops meanwhile finds says nothing.
+            Err(error) if fault.explains(&error) || stopped() => return Ok(()),
+            Err(error) => fail!("{what}: {error}"),
+        }
+    }
+    Ok(())
 }

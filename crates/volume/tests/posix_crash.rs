@@ -82,6 +82,7 @@ fn maintain(machine: &Machine, files: &mut [File], closed: bool) -> Result<(), P
     machine.engine.checkpoint().map_err(Error::from)?;
     let done = machine.volume.reclaim_once(&ALL, &SealedLogs)?;
     MAINTAINED.count(&done);
+    MAINTAINED.check_until_crash(&machine.volume);
     for file in files.iter_mut().filter(|_| closed) {
         file.handle = Some(mount.open_file(file.ino, BOTH)?);
     }

@@ -1,4 +1,5 @@
-//! Files cut into more pieces than an object may have: joined, or refused by the call that makes one too many.
+//! Files cut into more pieces than an object may have: joined, or refused by the call that makes one too many; and moved by
+//! reclaim in between.
 
 #![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
 
@@ -9,7 +10,11 @@ use std::sync::Arc;
 use margay_volume::posix::*;
 use margay_volume::*;
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use world::maintenance::Maintained;
 use world::*;
+
+static MAINTAINED: Maintained = Maintained::new();
 
 const BOTH: OpenFlags =
     OpenFlags { read: true, write: true, append: false, truncate: false, exclusive: false, kill_privileges: false };
@@ -33,6 +38,17 @@ impl One {
         let new = NewFile { rights: 0o644, umask: 0, uid: 0, gid: 0 };
         let (_, handle) = mount.create(mount.root(), &Name::Plain("a".to_owned()), &new, BOTH).unwrap();
         One { world, mount, handle, model: Vec::new() }
+    }
+
+    /// What is open is pinned and stays where it is, so the file is closed meanwhile.
+    fn reclaim(&mut self) {
+        let other = Name::Plain("other".to_owned());
+        let new = NewFile { rights: 0o644, umask: 0, uid: 0, gid: 0 };
+        let (_, meanwhile) = self.mount.create(self.mount.root(), &other, &new, BOTH).unwrap();
+        self.mount.release(std::mem::replace(&mut self.handle, meanwhile)).unwrap();
+        MAINTAINED.pass(&self.world.volume, &*self.world.engine);
+        let (_, handle) = self.mount.create(self.mount.root(), &Name::Plain("a".to_owned()), &new, BOTH).unwrap();
+        self.mount.release(std::mem::replace(&mut self.handle, handle)).unwrap();
     }
 
     fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), PosixError> {
@@ -105,21 +121,32 @@ fn what_cannot_be_joined_is_refused_by_the_call_and_the_rest_is_kept() {
     one.check_whole();
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-    #[test]
-    fn any_cuts_keep_the_bytes(steps in proptest::collection::vec((0..5u8, 0..300_000usize, 1..30_000usize), 1..200)) {
-        let mut one = One::new(Options { file_pieces_max: 16, file_memory_bytes_max: 64 << 10, ..Options::default() });
-        for (number, (what, at, len)) in steps.into_iter().enumerate() {
-            let done = match what {
-                0 => one.write(at, &body_of(number, len.min(40))),
-                1 => one.write(at, &body_of(number, len)),
-                2 => one.punch(at, len),
-                3 => one.punch(at, len.min(60)),
-                _ => one.mount.sync(&one.handle),
-            };
-            prop_assert!(done.is_ok() || matches!(done, Err(PosixError::FileTooLarge)), "{done:?}");
-        }
-        one.check_whole();
+fn any_cuts(steps: Vec<(u8, usize, usize)>) {
+    let mut one = One::new(Options { file_pieces_max: 16, file_memory_bytes_max: 64 << 10, ..Options::default() });
+    for (number, (what, at, len)) in steps.into_iter().enumerate() {
+        let done = match what {
+            0 | 1 => one.write(at, &body_of(number, len.min(40))),
+            2 | 3 => one.write(at, &body_of(number, len)),
+            4 | 5 => one.punch(at, len),
+            6 | 7 => one.punch(at, len.min(60)),
+            8 => {
+                one.reclaim();
+                Ok(())
+            }
+            _ => one.mount.sync(&one.handle),
+        };
+        assert!(done.is_ok() || matches!(done, Err(PosixError::FileTooLarge)), "{done:?}");
     }
+    one.check_whole();
+}
+
+#[test]
+fn any_cuts_keep_the_bytes() {
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(24));
+    let done = runner.run(&prop::collection::vec((0..10u8, 0..300_000usize, 1..30_000usize), 1..200), |steps| {
+        any_cuts(steps);
+        Ok(())
+    });
+    done.unwrap_or_else(|error| panic!("{error}"));
+    MAINTAINED.told("files of very many pieces");
 }

@@ -129,6 +129,7 @@ fn life(disk: &SimDisk, model: &mut Model, seed: u64) -> SimDisk {
             && let Ok(done) = machine.volume.reclaim_once(&ALL, &SealedLogs)
         {
             MAINTAINED.count(&done);
+            MAINTAINED.check_until_crash(&machine.volume);
         }
         if let Err(either) = machine.step(model, &random, number) {
             accepts = Some(either);

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         report.late,
         u64::from(outcome.is_err())
     );
+    println!("doors, beside upkeep: {}, {} looks at what expires", report.upkeep, report.watched);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

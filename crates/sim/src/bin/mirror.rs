@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         report.kills,
         u64::from(outcome.is_err())
     );
+    println!("mirror, beside upkeep: {}", report.upkeep);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -9,11 +9,14 @@
 //!                An answer that did not wait any longer for the kernel, which the server counts, is the only exception:
 //!                then they are so soon, and it is counted here as well.
 //!             O3 a file that was open keeps the content that it had, whatever S3 puts in its place.
+//!             O4 all of it beside `upkeep`, which makes and ends objects in a directory of the same tree; what has expired
+//!                there is gone from the mount, whatever the kernel had seen of it. After a stop fsck finds nothing.
 //! Not here:   crashes (kill), races between clients.
 
 #![allow(clippy::disallowed_methods, reason = "the mount is looked at as any program does")]
 
 mod model;
+mod watcher;
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -26,10 +29,12 @@ use tokio::runtime::Runtime;
 
 use crate::blob::Blob;
 use crate::http::Http;
-use crate::process::{Process, last_said, late_notices};
+use crate::process::{Process, at_rest, last_said, late_notices};
 use crate::target::{BUCKET, Target, Trouble};
+use crate::upkeep::{Done, Place, Upkeep};
 use crate::{Failure, fail};
 use model::Model;
+use watcher::Watcher;
 
 /// Largest object, in bytes; some are inline, most go with their commit, some into segments.
 const OBJECT_BYTES_MAX: u64 = 200_000;
@@ -38,6 +43,8 @@ const LATE_TIME_MAX: Duration = Duration::from_secs(60);
 const LATE_STEP: Duration = Duration::from_millis(10);
 /// Share of changes before which a file is opened and held, in percent.
 const HELD_PERCENT: u64 = 25;
+/// So many changes have to show that reclaim and expiry did something.
+const PROOF_CHANGES: u64 = 1000;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -59,6 +66,9 @@ pub struct Report {
     pub checks: u64,
     /// Answers that did not wait for the kernel as long as it took.
     pub late: u64,
+    /// Looks at what expires.
+    pub watched: u64,
+    pub upkeep: Done,
 }
 
 #[derive(Clone, Debug)]
@@ -115,19 +125,37 @@ fn start_and_run(options: &Options, report: &mut Report, told: &mut dyn FnMut(&R
     pair.push(&mount);
     let mut process = Process::start(&options.binary, &data, &[OsStr::new("--mount"), &pair])?;
     let unmount = Unmount(mount.clone());
-    let http = Http::new(process.port()?);
+    let outcome = work(options, &mut process, (&data, &mount), report, told);
+    let alive = process.check();
+    let stopped = outcome.and(alive).and_then(|()| process.stop());
+    drop(unmount);
+    let checked = stopped.and_then(|()| at_rest(&options.binary, "fsck", &data).map(drop));
+    let said = last_said(&data);
+    checked.map_err(|failure| Failure(format!("{failure}\nthe server said:\n{said}")))
+}
+
+/// All changes, and what has to hold when they are made.
+fn work(
+    options: &Options,
+    process: &mut Process,
+    (data, mount): (&Path, &Path),
+    report: &mut Report,
+    told: &mut dyn FnMut(&Report),
+) -> Result<(), Failure> {
+    let port = process.port()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("the test machine has threads left");
     let random = SimRandom::new(options.seed);
-    let model = Model::default();
+    let upkeep = Upkeep::beside(data, port, Place::INSIDE, random.below(u64::MAX));
+    let watcher = Watcher::begin(&mount.join(Place::INSIDE.prefix));
+    let (http, mount, model) = (Http::new(port), mount.to_owned(), Model::default());
     let mut doors = Doors { options, mount, http, runtime, random, model, report: Report::default(), late_notices: 0 };
-    let outcome = doors.run(told);
+    let outcome = doors.run(&upkeep, told);
     *report = doors.report;
-    let alive = process.check();
-    drop(unmount);
-    process.kill();
-    let said = last_said(&data);
-    outcome.and(alive).map_err(|failure| Failure(format!("{failure}\nthe server said:\n{said}")))
+    outcome?;
+    report.upkeep = upkeep.settle()?;
+    report.watched = watcher.all_gone(LATE_TIME_MAX)?;
+    if options.operations < PROOF_CHANGES { Ok(()) } else { report.upkeep.shows_something() }
 }
 
 /// Takes the mount away, whatever happened to the server.
@@ -136,13 +164,18 @@ struct Unmount(PathBuf);
 impl Drop for Unmount {
     fn drop(&mut self) {
         // Already gone when the server did it.
-        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+        let _ =
+            std::process::Command::new("umount").arg("-l").arg(&self.0).stderr(std::process::Stdio::null()).status();
     }
 }
 
 impl Doors<'_> {
-    fn run(&mut self, told: &mut dyn FnMut(&Report)) -> Result<(), Failure> {
+    fn run(&mut self, upkeep: &Upkeep, told: &mut dyn FnMut(&Report)) -> Result<(), Failure> {
         for number in 1..=self.options.operations {
+            if upkeep.broke_off() {
+                // Settling says why.
+                return Ok(());
+            }
             let change = self.choose(number);
             self.step(&change).map_err(|failure| Failure(format!("change {number}, {change:?}: {failure}")))?;
             self.report.operations = number;

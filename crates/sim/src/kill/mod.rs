@@ -3,7 +3,7 @@
 //! Why:        the simulated disk knows what a power cut keeps; this shows that the program, its sockets, its
 //!             start and its commands hold on a real kernel.
 //! Invariants: as in `server`: what was answered before the kill is there after the next start, nothing is torn, fsck
-//!             finds nothing, and when all is removed no space stays behind.
+//!             finds nothing, and when all is removed no space stays behind. All of it beside `upkeep`.
 //! Not here:   lost power: what a killed process wrote stays in the kernel (see the simulated layers).
 
 use std::cell::RefCell;
@@ -20,6 +20,7 @@ use crate::http::Http;
 use crate::ledger::Ledger;
 use crate::process::{Process, at_rest};
 use crate::target::{Target, Trouble};
+use crate::upkeep::{Done, Place, Upkeep};
 use crate::verify::{Verdict, verify};
 use crate::{Failure, fail};
 
@@ -29,6 +30,10 @@ const EARLY_PERCENT: u64 = 15;
 const EARLY_MS_MAX: u64 = 60;
 /// Earliest moment of the other kills, in milliseconds after the first request.
 const LATE_MS_MIN: u64 = 50;
+/// Earliest moment of the kill of a long life, in milliseconds: passes that nobody asked for, and checks, begin after 2 s.
+const LONG_MS_MIN: u64 = 2500;
+/// So many cycles have to show that reclaim and expiry did something.
+const PROOF_CYCLES: u64 = 10;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -39,6 +44,10 @@ pub struct Options {
     pub connections: usize,
     /// Latest moment of a kill, in milliseconds after the first request.
     pub kill_ms_max: u64,
+    /// Share of lives that are long, in percent.
+    pub long_percent: u64,
+    /// Latest moment of a kill in those.
+    pub long_ms_max: u64,
     /// fsck runs after so many cycles, and at the end.
     pub fsck_every: u64,
     pub seed: u64,
@@ -52,7 +61,10 @@ pub struct Report {
     pub acknowledged: u64,
     /// Cycles that were killed while they started.
     pub early: u64,
+    /// Cycles with a long life.
+    pub long: u64,
     pub fscks: u64,
+    pub upkeep: Done,
 }
 
 struct Loop<'a> {
@@ -84,7 +96,8 @@ impl Loop<'_> {
             self.report.acknowledged = ledger.acknowledged;
             told(&self.report);
         }
-        self.empty(ledger).map_err(|failure| Failure(format!("at the end: {failure}")))
+        self.empty(ledger).map_err(|failure| Failure(format!("at the end: {failure}")))?;
+        if self.options.cycles < PROOF_CYCLES { Ok(()) } else { self.report.upkeep.shows_something() }
     }
 
     fn start(&self) -> Result<Process, Failure> {
@@ -106,19 +119,36 @@ impl Loop<'_> {
             process = self.start()?;
         }
         let port = process.port()?;
+        let upkeep = self.upkeep(port);
         let ledger = self.check(port, ledger)?;
         let ledger = Rc::new(RefCell::new(ledger));
         let local = LocalSet::new();
-        let loaded = local.block_on(&self.runtime, self.load(port, &ledger));
+        let life = self.life();
+        let loaded = local.block_on(&self.runtime, self.load(port, &ledger, life));
         // Frozen since the end of the load: what is answered now does not count.
         let alive = process.check();
+        upkeep.excuse();
         process.kill();
         drop(local);
+        let done = upkeep.end();
         alive?;
         loaded?;
+        self.report.upkeep.add(done?);
         let mut ledger = Rc::into_inner(ledger).expect("the clients are gone").into_inner();
         ledger.thaw();
         Ok(ledger)
+    }
+
+    fn upkeep(&self, port: u16) -> Upkeep {
+        Upkeep::beside(&self.options.data, port, Place::APART, self.random.below(u64::MAX))
+    }
+
+    fn life(&mut self) -> Duration {
+        let long = self.random.chance(self.options.long_percent);
+        self.report.long += u64::from(long);
+        let (least, most) =
+            if long { (LONG_MS_MIN, self.options.long_ms_max) } else { (LATE_MS_MIN, self.options.kill_ms_max) };
+        Duration::from_millis(least + self.random.below(most.saturating_sub(least).max(1)))
     }
 
     fn check(&self, port: u16, mut ledger: Ledger) -> Result<Ledger, Failure> {
@@ -131,7 +161,7 @@ impl Loop<'_> {
         })
     }
 
-    async fn load(&self, port: u16, ledger: &Rc<RefCell<Ledger>>) -> Result<(), Failure> {
+    async fn load(&self, port: u16, ledger: &Rc<RefCell<Ledger>>, life: Duration) -> Result<(), Failure> {
         let habits = Habits { object_bytes_max: 3 << 20, long_uploads_percent: 4, operations: u64::MAX };
         let excuse: Excuse = Rc::new(|_| false);
         let mut tasks = JoinSet::new();
@@ -140,8 +170,6 @@ impl Loop<'_> {
             let random = SimRandom::new(self.random.below(u64::MAX));
             tasks.spawn_local(Client { target, ledger, number, random, habits, excuse }.run());
         }
-        let span = self.options.kill_ms_max.saturating_sub(LATE_MS_MIN).max(1);
-        let life = Duration::from_millis(LATE_MS_MIN + self.random.below(span));
         let ended = tokio::time::timeout(life, async {
             while let Some(ended) = tasks.join_next().await {
                 ended.unwrap_or_else(|error| Err(Failure(format!("a client broke off: {error}"))))?;
@@ -158,6 +186,7 @@ impl Loop<'_> {
     fn empty(&mut self, ledger: Ledger) -> Result<(), Failure> {
         let mut process = self.start()?;
         let port = process.port()?;
+        let upkeep = self.upkeep(port);
         self.check(port, ledger)?;
         let http = Http::new(port);
         let removed: Result<(), Trouble> = LocalSet::new().block_on(&self.runtime, async {
@@ -170,6 +199,7 @@ impl Loop<'_> {
             Ok(())
         });
         removed.map_err(|trouble| Failure(format!("cannot remove everything: {trouble}")))?;
+        self.report.upkeep.add(upkeep.settle()?);
         process.kill();
         // The first pass folds the log and lets its files go, the second one gives back what that made free.
         for _ in 0..2 {

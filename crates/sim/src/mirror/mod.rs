@@ -5,6 +5,7 @@
 //! Invariants: Y1 every call gives the same result or the same error on both sides; names are few, so that they meet.
 //!             Y2 S3 changes the mount's tree between calls, and does what a rename over the name, or an unlink, does.
 //!             Y3 after kill -9 the tree is as it was after some call, and not before the last one that was synced.
+//!             Y4 all of it beside `upkeep`, whose own objects lie in another bucket; fsck finds nothing after a stop.
 //! Not here:   caches that two doors could leave stale (doors), lost power (volume).
 
 #![allow(clippy::disallowed_methods, reason = "both sides are used as any program does")]
@@ -21,6 +22,7 @@ use crate::blob::Blob;
 use crate::http::Http;
 use crate::process::{Process, at_rest, last_said};
 use crate::target::{BUCKET, Target};
+use crate::upkeep::{Done, Place, Upkeep};
 use crate::{Failure, fail};
 use op::{Dump, How, Op, SLOTS, Side, dump};
 
@@ -31,6 +33,8 @@ const FILE_BYTES_MAX: u64 = 150_000;
 /// Whole trees are compared after so many calls.
 const DUMP_EVERY: u64 = 200;
 const S3_PERCENT: u64 = 10;
+/// So many calls have to show that reclaim and expiry did something.
+const PROOF_CALLS: u64 = 2000;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -49,6 +53,7 @@ pub struct Report {
     /// Calls that both sides refused with the same error.
     pub refused: u64,
     pub kills: u64,
+    pub upkeep: Done,
 }
 
 struct Mirror<'a> {
@@ -56,7 +61,8 @@ struct Mirror<'a> {
     data: PathBuf,
     mount: Side,
     reference: Side,
-    process: Option<Process>,
+    /// Nothing only while one server follows another.
+    process: Option<(Process, Upkeep)>,
     http: Http,
     runtime: Runtime,
     random: SimRandom,
@@ -70,9 +76,9 @@ pub fn run(options: &Options, told: &mut dyn FnMut(&Report)) -> (Report, Result<
         Err(failure) => (Report::default(), Err(failure)),
         Ok(mut mirror) => {
             let outcome = mirror.run(told);
+            let outcome = outcome.and_then(|()| mirror.end());
             let (report, said) = (mirror.report, last_said(&mirror.data));
-            let ended = mirror.end();
-            (report, outcome.and(ended).map_err(|failure| Failure(format!("{failure}\nthe server said:\n{said}"))))
+            (report, outcome.map_err(|failure| Failure(format!("{failure}\nthe server said:\n{said}"))))
         }
     }
 }
@@ -82,13 +88,14 @@ fn unmount(path: &Path) {
     let _ = std::process::Command::new("umount").arg("-l").arg(path).stderr(std::process::Stdio::null()).status();
 }
 
-fn start_server(binary: &Path, data: &Path, mount: &Path) -> Result<(Process, Http), Failure> {
+fn start_server(binary: &Path, data: &Path, mount: &Path, seed: u64) -> Result<(Process, Upkeep, Http), Failure> {
     let mut pair = OsString::from(BUCKET);
     pair.push("=");
     pair.push(mount);
     let mut process = Process::start(binary, data, &[OsStr::new("--mount"), &pair])?;
-    let http = Http::new(process.port()?);
-    Ok((process, http))
+    let port = process.port()?;
+    let upkeep = Upkeep::beside(data, port, Place::APART, seed);
+    Ok((process, upkeep, Http::new(port)))
 }
 
 impl<'a> Mirror<'a> {
@@ -98,7 +105,8 @@ impl<'a> Mirror<'a> {
         for folder in [&mount, &reference] {
             std::fs::create_dir_all(folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
         }
-        let (process, http) = start_server(&options.binary, &data, &mount)?;
+        let random = SimRandom::new(options.seed);
+        let (process, upkeep, http) = start_server(&options.binary, &data, &mount, random.below(u64::MAX))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let (mount, reference) = (Side::new(mount), Side::new(reference));
         let history = if options.kill_every > 0 { vec![Dump::new()] } else { Vec::new() };
@@ -107,10 +115,10 @@ impl<'a> Mirror<'a> {
             data,
             mount,
             reference,
-            process: Some(process),
+            process: Some((process, upkeep)),
             http,
             runtime: runtime.expect("the test machine has threads left"),
-            random: SimRandom::new(options.seed),
+            random,
             report: Report::default(),
             history,
         })
@@ -125,16 +133,23 @@ impl<'a> Mirror<'a> {
         self.compare_trees()
     }
 
-    fn end(mut self) -> Result<(), Failure> {
+    fn end(&mut self) -> Result<(), Failure> {
         self.mount.let_all_go();
-        unmount(&self.mount.root);
-        if let Some(process) = self.process.take() {
-            process.kill();
+        if let Some((process, upkeep)) = self.process.take() {
+            self.report.upkeep.add(upkeep.settle()?);
+            process.stop()?;
         }
-        at_rest(&self.options.binary, "fsck", &self.data).map(drop)
+        unmount(&self.mount.root);
+        at_rest(&self.options.binary, "fsck", &self.data)?;
+        if self.options.operations < PROOF_CALLS { Ok(()) } else { self.report.upkeep.shows_something() }
     }
 
     fn step(&mut self, number: u64) -> Result<(), Failure> {
+        if self.process.as_ref().is_some_and(|(_, upkeep)| upkeep.broke_off())
+            && let Some((_process, upkeep)) = self.process.take()
+        {
+            upkeep.end()?;
+        }
         if self.options.kill_every > 0 && self.random.below(self.options.kill_every) == 0 {
             return self.kill();
         }
@@ -268,12 +283,15 @@ impl<'a> Mirror<'a> {
 
     /// kill -9, start again, compare with what may be there, and begin anew.
     fn kill(&mut self) -> Result<(), Failure> {
-        if let Some(process) = self.process.take() {
+        if let Some((process, upkeep)) = self.process.take() {
+            upkeep.excuse();
             process.kill();
+            self.report.upkeep.add(upkeep.end()?);
         }
         unmount(&self.mount.root);
-        let (process, http) = start_server(&self.options.binary, &self.data, &self.mount.root)?;
-        (self.process, self.http) = (Some(process), http);
+        let seed = self.random.below(u64::MAX);
+        let (process, upkeep, http) = start_server(&self.options.binary, &self.data, &self.mount.root, seed)?;
+        (self.process, self.http) = (Some((process, upkeep)), http);
         self.report.kills += 1;
         let tree = dump(&self.mount.root).map_err(|error| Failure(format!("after kill -9: {error}")))?;
         if !self.history.contains(&tree) {
@@ -326,4 +344,13 @@ fn short(result: &Result<op::Shown, rustix::io::Errno>) -> String {
         other => format!("{other:?}"),
     };
     text.chars().take(400).collect()
+}
+
+impl Drop for Mirror<'_> {
+    /// Whatever happened to the server.
+    fn drop(&mut self) {
+        self.mount.let_all_go();
+        self.process = None;
+        unmount(&self.mount.root);
+    }
 }

@@ -2,22 +2,23 @@
 //!
 //! Why:        this is the promise that users see, without sockets in between: the same seed interleaves alike.
 //! Invariants: after each power cut the ledger agrees and fsck finds nothing; at the end everything is removed and no
-//!             space stays behind.
+//!             space stays behind. Checkpoints, reclaim, checks and expiry come between operations.
 //! Not here:   what clients do (client), what must be there (ledger, verify).
 
 mod direct;
+mod short_lived;
 mod space;
 mod tasks;
+mod upkeep;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use margay_env::sim::SimRandom;
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
-use margay_volume::{FsckOptions, Options, ReclaimBudget, SealedLogs, Volume};
+use margay_volume::{FsckOptions, Options, Volume};
 
 use crate::client::{Client, Excuse, Habits};
 use crate::engine::{Limits, Tally};
@@ -26,8 +27,11 @@ use crate::machine::{Fault, Lies, Machine};
 use crate::verify::{Verdict, verify};
 use crate::{Failure, fail};
 pub(crate) use direct::Direct;
+pub(crate) use short_lived::come_and_go;
 pub(crate) use space::none_is_lost;
 pub(crate) use tasks::block_on;
+use upkeep::Upkeep;
+pub(crate) use upkeep::{any_budget, check_beside, reclaim};
 
 const LIVES_MAX: u64 = 5;
 const CLIENTS_MAX: u64 = 4;
@@ -142,6 +146,7 @@ fn work(machine: &Machine, running: &Running, fault: Fault, ledger: &Rc<RefCell<
         operations: 1 + random.below(60),
     };
     let clients = ledger.borrow().owners.len();
+    let stopped = || machine.has_stopped();
     let mut tasks: Vec<tasks::Task<'_>> = Vec::new();
     for number in 0..clients {
         let (target, ledger, excuse) = (Rc::clone(&target), Rc::clone(ledger), Rc::clone(&excuse));
@@ -151,47 +156,14 @@ fn work(machine: &Machine, running: &Running, fault: Fault, ledger: &Rc<RefCell<
     if random.chance(90) {
         let volume = &running.volume;
         let random = SimRandom::new(random.below(u64::MAX));
-        tasks.push(Box::pin(reclaim_now_and_then(volume, &running.engine, random, fault)));
+        let upkeep = Upkeep { volume, engine: &running.engine, fault, stopped: &stopped };
+        tasks.push(Box::pin(upkeep.now_and_then(random)));
     }
-    tasks::run(tasks, random, 1 + random.below(POLLS_MAX), &|| machine.has_stopped())
-}
-
-/// A pass between operations, at random.
-async fn reclaim_now_and_then(
-    volume: &Volume,
-    engine: &EmbeddedEngine,
-    random: SimRandom,
-    fault: Fault,
-) -> Result<(), Failure> {
-    for _ in 0..20 {
-        for _ in 0..random.below(30) {
-            yield_once().await;
-        }
-        let some = ReclaimBudget {
-            move_bytes_max: random.below(200_000),
-            live_percent_min: random.below(100),
-            seal_dead_bytes_min: random.below(20_000),
-            quarantine: Duration::from_secs(random.below(2)),
-            free_percent_min: random.below(100),
-        };
-        let all =
-            ReclaimBudget { move_bytes_max: u64::MAX, live_percent_min: 1_000_000, seal_dead_bytes_min: 0, ..some };
-        let (aggressive, folds) = (random.chance(50), random.chance(30));
-        if folds && let Err(error) = engine.checkpoint() {
-            if fault.explains(&error.to_string()) {
-                continue;
-            }
-            fail!("checkpoint: {error}");
-        }
-        let budget = if aggressive { all } else { some };
-        match volume.reclaim_once(&budget, &SealedLogs) {
-            Ok(done) if done.damaged_runs > 0 => fail!("reclaim met damaged runs: {done:?}"),
-            Ok(_) => {}
-            Err(error) if fault.explains(&error.to_string()) => {}
-            Err(error) => fail!("reclaim: {error}"),
-        }
+    if random.chance(70) {
+        let (volume, random) = (&running.volume, SimRandom::new(random.below(u64::MAX)));
+        tasks.push(Box::pin(come_and_go(volume, ledger, random, &*excuse)));
     }
-    Ok(())
+    tasks::run(tasks, random, 1 + random.below(POLLS_MAX), &stopped)
 }
 
 /// Lets the others go first.

@@ -10,7 +10,7 @@ use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
 use margay_volume::{FsckOptions, ReclaimBudget, SealedLogs, Volume};
 
-use super::block_on;
+use super::{block_on, short_lived};
 use crate::target::Target;
 use crate::{Failure, fail};
 
@@ -19,6 +19,7 @@ const PASSES_MAX: usize = 50;
 
 pub(crate) fn none_is_lost<T: Target>(volume: &Volume, engine: &EmbeddedEngine, target: &T) -> Result<(), Failure> {
     block_on(remove_all(target)).map_err(|trouble| Failure(format!("cannot remove everything: {trouble}")))?;
+    block_on(short_lived::end_all(volume)).map_err(|error| Failure(format!("cannot end what is due: {error}")))?;
     let budget = ReclaimBudget { seal_dead_bytes_min: 1, ..ReclaimBudget::default() };
     let settled = || -> Vec<_> { volume.store().segments().into_iter().filter(|info| !info.open).collect() };
     for _ in 0..PASSES_MAX {

@@ -1,5 +1,6 @@
-//! Reclaim at its most aggressive, beside whatever a test does.
+//! Reclaim at its most aggressive and the check of a running server, beside whatever a test does.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -28,12 +29,27 @@ impl Maintained {
         Maintained { passes: AtomicU64::new(0), moved: AtomicU64::new(0), removed: AtomicU64::new(0) }
     }
 
-    /// A checkpoint, so that logs are let go, and two passes: what the first one moved is gone after the second.
+    /// A checkpoint, so that logs are let go, and two passes: what the first one moved is gone after the second. Then a check.
     pub fn pass(&self, volume: &Volume, engine: &dyn Engine) {
         engine.checkpoint().unwrap();
         for _ in 0..2 {
             let done = volume.reclaim_once(&ALL, &SealedLogs).unwrap();
             self.count(&done);
+        }
+        self.check(volume);
+    }
+
+    /// The check of all rows that a running server makes, beside whatever is under way.
+    pub fn check(&self, volume: &Volume) {
+        let report = volume.check(5, &Arc::default()).unwrap();
+        assert!(report.clean(), "{report:#?}");
+    }
+
+    /// The same where the power may go any time: a disk that is gone cannot be read.
+    pub fn check_until_crash(&self, volume: &Volume) {
+        if let Ok(report) = volume.check(5, &Arc::default()) {
+            let gone = report.shown.iter().any(|finding| finding.what.contains("simulated machine has stopped"));
+            assert!(report.clean() || gone, "{report:#?}");
         }
     }
 
