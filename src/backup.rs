@@ -1,35 +1,28 @@
-//! Backups of a data directory, and new directories made from them.
+//! Backups of a data directory: made, listed, pruned.
 //!
 //! Why:        the running server makes its own backup: nobody else knows when its rows and segments are of one moment.
 //! Layout:     docs/format/backup.md; what the volume writes, and `keys/` with the server's key files, if they were asked for.
-//! Invariants: K1 a directory that was not restored whole does not get its name.
-//! Not here:   rows and segments (margay-volume), the commands (`cli::backup`).
+//! Not here:   rows and segments (margay-volume), new directories made from a backup (`restore`), the commands
+//!             (`cli::backup`).
 
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use margay_env::{Env, OpenMode};
-use margay_meta::Engine;
-use margay_meta::embedded::EmbeddedEngine;
-use margay_segment::Store;
-use margay_volume::{moments, restore_rows, segments_of};
+use margay_env::Env;
+use margay_volume::{BackupError, Pruned, moments};
 use serde_json::{Value, json};
 
-use crate::datadir::DataDir;
 use crate::exit::Failure;
 use crate::files;
-use crate::settings::StorageLimits;
-use crate::wiring::{Storage, engine_options, segment_options};
+use crate::wiring::Storage;
 
 /// Key files of a data directory.
-const KEY_FILES: [&str; 3] = ["keys", crate::encryption_keys::FILE, crate::identities::KEY_FILE];
+pub(crate) const KEY_FILES: [&str; 3] = ["keys", crate::encryption_keys::FILE, crate::identities::KEY_FILE];
 /// Where they are in a backup.
-const KEYS: &str = "keys";
+pub(crate) const KEYS: &str = "keys";
 /// Largest of them, in bytes.
-const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
-/// Bytes copied at once.
-const COPY_BYTES: u64 = 1 << 20;
+pub(crate) const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// What a backup is asked for.
 #[derive(Clone, Debug)]
@@ -37,11 +30,13 @@ pub struct BackupWish {
     /// Absolute, since the server may run elsewhere.
     pub to: PathBuf,
     pub with_keys: bool,
+    /// Moments to keep, the new one among them; all when absent.
+    pub keep: Option<NonZeroUsize>,
 }
 
 impl BackupWish {
     pub fn to_json(&self) -> Value {
-        json!({ "to": self.to.display().to_string(), "with_keys": self.with_keys })
+        json!({ "to": self.to.display().to_string(), "with_keys": self.with_keys, "keep": self.keep })
     }
 
     pub fn from_json(value: &Value) -> Result<BackupWish, String> {
@@ -49,7 +44,8 @@ impl BackupWish {
         if !to.is_absolute() {
             return Err("the backup's directory must be named by an absolute path".to_owned());
         }
-        Ok(BackupWish { to, with_keys: value["with_keys"] == true })
+        let keep = value["keep"].as_u64().and_then(|keep| NonZeroUsize::new(usize::try_from(keep).ok()?));
+        Ok(BackupWish { to, with_keys: value["with_keys"] == true, keep })
     }
 }
 
@@ -72,6 +68,15 @@ pub fn make(storage: &Storage, wish: &BackupWish) -> Result<Value, String> {
         storage.env.disk.create_dir_all(&keys).map_err(|error| fail(&error))?;
         copy_keys(&storage.env, storage.path(), &keys).map_err(|error| fail(&error))?;
     }
+    let pruned = match wish.keep {
+        Some(keep) => {
+            let pruned = margay_volume::prune(&storage.env, &wish.to, keep, false);
+            pruned_json(
+                &pruned.map_err(|error| fail(&format!("the new moment is whole, pruning was not done: {error}")))?,
+            )
+        }
+        None => Value::Null,
+    };
     Ok(json!({
         "moment": report.moment,
         "rows": report.rows,
@@ -79,7 +84,28 @@ pub fn make(storage: &Storage, wish: &BackupWish) -> Result<Value, String> {
         "copied_bytes": report.copied_bytes,
         "verified_bytes": report.verified_bytes,
         "keys": wish.with_keys,
+        "pruned": pruned,
     }))
+}
+
+fn pruned_json(pruned: &Pruned) -> Value {
+    json!({
+        "moments": pruned.moments,
+        "kept": pruned.kept,
+        "segments": pruned.segments,
+        "bytes": pruned.bytes,
+    })
+}
+
+/// Removes all moments but the newest `keep`, and what only they name; `dry`: only tells.
+pub fn prune(env: &Env, backup: &Path, keep: NonZeroUsize, dry: bool) -> Result<Value, Failure> {
+    // Not a backup: said before anything is made there.
+    list(env, backup)?;
+    let pruned = margay_volume::prune(env, backup, keep, dry).map_err(|error| {
+        let message = format!("the backup in {} was not pruned: {error}", backup.display());
+        if matches!(error, BackupError::InUse) { Failure::refused(message) } else { Failure::failed(message) }
+    });
+    Ok(pruned_json(&pruned?))
 }
 
 /// The moments of a backup, oldest first.
@@ -91,93 +117,8 @@ pub fn list(env: &Env, backup: &Path) -> Result<Vec<String>, Failure> {
     Ok(found)
 }
 
-/// Makes a new data directory from a moment of a backup (the newest, unless one is named) and checks it; blocks. Call it
-/// inside a runtime.
-pub fn restore(
-    env: &Env,
-    backup: &Path,
-    moment: Option<&str>,
-    data: &Path,
-    limits: &StorageLimits,
-) -> Result<Value, Failure> {
-    let fail =
-        |error: &dyn std::fmt::Display| Failure::failed(format!("restoring to {} failed: {error}", data.display()));
-    let all = list(env, backup)?;
-    let moment = match moment {
-        None => all.last().cloned().unwrap_or_default(),
-        Some(moment) if all.iter().any(|known| known == moment) => moment.to_owned(),
-        Some(moment) => {
-            return Err(Failure::failed(format!("there is no moment {moment}; there are: {}", all.join(", "))));
-        }
-    };
-    if env.disk.exists(data).map_err(|error| fail(&error))? {
-        return Err(Failure::refused(format!("{} exists; name a new directory with --data DIR", data.display())));
-    }
-    let mut name = data.file_name().unwrap_or_default().to_owned();
-    name.push(".restoring");
-    let unfinished = data.with_file_name(name);
-    if env.disk.exists(&unfinished).map_err(|error| fail(&error))? {
-        let why = format!("{} is left of a restore that broke off; remove it, then try again", unfinished.display());
-        return Err(Failure::refused(why));
-    }
-    let rows = {
-        let dir = DataDir::open_or_create(env, &unfinished)?;
-        fill(&dir, backup, &moment, limits).map_err(|error| fail(&error))?
-    };
-    env.disk.rename(&unfinished, data).map_err(|error| fail(&error))?;
-    if let Some(parent) = data.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        env.disk.sync_dir(parent).map_err(|error| fail(&error))?;
-    }
-    let storage = Storage::open(DataDir::open(env, data)?, limits)?;
-    let report = storage.volume.check(100, &Arc::default()).map_err(|error| fail(&error))?;
-    storage.close()?;
-    let findings: Vec<&String> = report.shown.iter().map(|finding| &finding.what).collect();
-    Ok(json!({
-        "moment": moment,
-        "rows": rows,
-        "buckets": report.buckets,
-        "files": report.files,
-        "bytes": report.bytes,
-        "findings": findings,
-    }))
-}
-
-fn fill(dir: &DataDir, backup: &Path, moment: &str, limits: &StorageLimits) -> Result<u64, String> {
-    let env = &dir.env;
-    let text = |error: &dyn std::fmt::Display| error.to_string();
-    let keys = backup.join(KEYS);
-    if env.disk.exists(&keys).map_err(|error| text(&error))? {
-        copy_keys(env, &keys, &dir.path).map_err(|error| text(&error))?;
-    }
-    let (from, to) = (segments_of(backup), dir.segments());
-    env.disk.create_dir_all(&to).map_err(|error| text(&error))?;
-    for entry in env.disk.list(&from).map_err(|error| text(&error))? {
-        copy_file(env, &from.join(&entry.name), &to.join(&entry.name)).map_err(|error| text(&error))?;
-    }
-    env.disk.sync_dir(&to).map_err(|error| text(&error))?;
-    let segments = Store::open(env.clone(), segment_options(dir, limits)).map_err(|error| text(&error))?;
-    let mut options = engine_options(dir, limits);
-    options.first_log_min = segments.next_id().0;
-    let engine = EmbeddedEngine::open(env.clone(), segments, options).map_err(|error| text(&error))?;
-    let rows = restore_rows(env, backup, moment, &engine, |_| ()).map_err(|error| text(&error))?;
-    engine.checkpoint().map_err(|error| text(&error))?;
-    Ok(rows)
-}
-
-fn copy_file(env: &Env, from: &Path, to: &Path) -> std::io::Result<()> {
-    let (from, to) = (env.disk.open(from, OpenMode::Read)?, env.disk.open(to, OpenMode::CreateNew)?);
-    let (len, mut at, mut buffer) = (from.len()?, 0, Vec::new());
-    while at < len {
-        buffer.resize(COPY_BYTES.min(len - at) as usize, 0);
-        from.read_exact_at(&mut buffer, at)?;
-        to.write_all_at(&buffer, at)?;
-        at += buffer.len() as u64;
-    }
-    to.sync_data()
-}
-
 /// Those that are there.
-fn copy_keys(env: &Env, from: &Path, to: &Path) -> std::io::Result<()> {
+pub(crate) fn copy_keys(env: &Env, from: &Path, to: &Path) -> std::io::Result<()> {
     for name in KEY_FILES {
         if env.disk.exists(&from.join(name))? {
             let bytes = files::read(env, &from.join(name), KEY_FILE_BYTES_MAX)?;

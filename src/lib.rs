@@ -33,6 +33,7 @@ pub mod probe;
 pub mod progress;
 pub mod provider_keys;
 mod ready;
+pub mod restore;
 pub mod screen;
 pub mod server;
 pub mod settings;

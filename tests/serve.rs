@@ -313,3 +313,44 @@ fn a_backup_of_a_running_server_is_restored_to_a_new_directory() {
     server.client(&["get", "s3://bucket/a/file", got.to_str().unwrap()]);
     assert!(fs::read(&got).unwrap() == fs::read(&file).unwrap());
 }
+
+#[test]
+fn a_backup_is_pruned_and_one_prefix_of_it_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (data, copy, part) = (path("data"), path("copy"), path("part"));
+    let file = body(folder.path(), "file", 300_000);
+    let server = Server::start(data.as_ref());
+    for bucket in ["one", "two"] {
+        server.client(&["mb", &format!("s3://{bucket}")]);
+        for key in ["a/file", "b/file"] {
+            server.client(&["put", file.to_str().unwrap(), &format!("s3://{bucket}/{key}")]);
+        }
+        ends(0, &["backup", &copy, "--data", &data]);
+    }
+    server.client(&["rm", "s3://one/a/file"]);
+    let third: Value =
+        serde_json::from_str(&ends(0, &["backup", &copy, "--data", &data, "--keep", "2", "--json"])).unwrap();
+    assert_eq!((third["pruned"]["kept"].as_u64(), third["pruned"]["moments"].as_array().unwrap().len()), (Some(2), 1));
+    ends(2, &["backup", "prune", &copy, "--keep", "0"]);
+    ends(2, &["backup", "prune", &copy]);
+    ends(1, &["backup", "prune", &path("none"), "--keep", "1"]);
+    assert!(ends(0, &["backup", "prune", &copy, "--keep", "1", "--dry-run"]).contains("would be removed"));
+    assert_eq!(ends(0, &["restore", &copy, "--list"]).lines().count(), 2);
+    let restore = |code: i32, more: &[&str]| ends(code, &[&["restore", &copy, "--data", &part], more].concat());
+    assert!(restore(3, &["--bucket", "none"]).contains("no bucket none"));
+    assert!(restore(3, &["--bucket", "one", "--prefix", "c"]).contains("begins with"));
+    restore(2, &["--prefix", "c"]);
+    let done = restore(0, &["--bucket", "two", "--prefix", "a/"]);
+    assert!(done.contains("1 buckets, 1 files") && done.contains("0 findings"), "{done}");
+    ends(0, &["backup", "prune", &copy, "--keep", "1"]);
+    assert_eq!(ends(0, &["restore", &copy, "--list"]).trim(), third["moment"].as_str().unwrap());
+    let restored = Server::start(part.as_ref());
+    let got = path("got");
+    restored.client(&["get", "s3://two/a/file", &got]);
+    assert!(fs::read(&got).unwrap() == fs::read(&file).unwrap());
+    // The restored directory numbers its segments above those of the backup, so it may join it.
+    restored.client(&["put", file.to_str().unwrap(), "s3://two/new"]);
+    ends(0, &["backup", &copy, "--data", &part]);
+    ends(0, &["backup", &copy, "--data", &data]);
+}

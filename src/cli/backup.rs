@@ -1,10 +1,12 @@
 //! `margay backup` and `margay restore`.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::Method;
 use margay_env::Env;
+use margay_volume::PartName;
 use serde_json::Value;
 
 use super::arguments::DataArgs;
@@ -12,36 +14,81 @@ use crate::backup::{self, BackupWish};
 use crate::control;
 use crate::exit::{Code, Failure};
 use crate::progress::{Far, Line};
+use crate::restore::{self, RestoreWish};
 use crate::settings::parse::show_bytes;
 
 const BACKUP_EXAMPLES: &str = "Examples:
   margay backup /mnt/backup
   margay backup /mnt/backup --data /srv/margay --json
   margay backup /mnt/backup --with-keys
+  margay backup /mnt/backup --keep 7
+  margay backup prune /mnt/backup --keep 7 --dry-run
 
 A running server makes the backup itself, while clients go on; its user must be able to write to the directory. The next
 backup to the same directory copies only what is new and keeps the earlier moments. Everything is read again and
 verified before the moment counts. Without --with-keys the key files of the data directory are left out: without
-encryption-keys nobody can read objects that are encrypted at rest, and without identity-key users must get new keys.";
+encryption-keys nobody can read objects that are encrypted at rest, and without identity-key users must get new keys.
+--keep N removes older moments when the new one is whole; `prune` does it by itself. (A directory called prune is ./prune.)";
+
+const PRUNE_EXAMPLES: &str = "Examples:
+  margay backup prune /mnt/backup --keep 7
+  margay backup prune /mnt/backup --keep 7 --dry-run --json
+
+Keeps the newest moments and removes the older ones, then the copies of segments that no moment that is left needs. It may be
+broken off at any time: what is left is whole, and the next pruning goes on. It is refused while a backup runs.";
 
 const RESTORE_EXAMPLES: &str = "Examples:
   margay restore /mnt/backup --list
   margay restore /mnt/backup --data /srv/margay-restored
   margay restore /mnt/backup --moment 01795372800-0000 --data /srv/margay-then
+  margay restore /mnt/backup --bucket photos --prefix 2026/ --data /tmp/photos
 
-Makes a new data directory; an existing one is never touched. To get back single buckets or keys, restore to a new directory,
-serve it on another port, and copy them with any S3 tool. Exit code 4 when what was restored does not fit together.";
+Makes a new data directory; an existing one is never touched. --bucket restores one bucket with its settings and versions, and
+--prefix only its keys that begin so; uploads under way, users and waiting events are left out. To bring it into a running
+server, serve the new directory on another port and copy with any S3 tool:
+  margay serve --data /tmp/photos --address 127.0.0.1:9100 --admin-address off
+  rclone copy restored:photos margay:photos        # restored and margay: remotes with the endpoints of the two servers
+Exit code 4 when what was restored does not fit together.";
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = BACKUP_EXAMPLES)]
+#[command(after_help = BACKUP_EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct Backup {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Directory of the backup; made when absent
-    to: PathBuf,
+    #[arg(value_name = "DIR", required = true)]
+    to: Option<PathBuf>,
     #[command(flatten)]
     data: DataArgs,
     /// Copy the key files too: keep the backup as secret as they are
     #[arg(long)]
     with_keys: bool,
+    /// Then keep only the newest N moments
+    #[arg(long, value_name = "N")]
+    keep: Option<NonZeroUsize>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Other {
+    /// Remove old moments, and what only they need
+    Prune(Prune),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = PRUNE_EXAMPLES)]
+struct Prune {
+    /// Directory of the backup
+    #[arg(value_name = "DIR")]
+    backup: PathBuf,
+    /// Moments to keep: the newest N
+    #[arg(long, value_name = "N")]
+    keep: NonZeroUsize,
+    /// Only tell what would go
+    #[arg(long)]
+    dry_run: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -57,6 +104,12 @@ pub(super) struct Restore {
     /// Which moment; the newest unless named
     #[arg(long, value_name = "NAME")]
     moment: Option<String>,
+    /// Only this bucket
+    #[arg(long, value_name = "NAME")]
+    bucket: Option<String>,
+    /// Only its keys that begin with this
+    #[arg(long, value_name = "PREFIX", requires = "bucket", default_value = "")]
+    prefix: String,
     /// Only list the moments
     #[arg(long)]
     list: bool,
@@ -67,9 +120,13 @@ pub(super) struct Restore {
 
 pub(super) fn run_backup(args: &Backup) -> Result<(), Failure> {
     let env = Env::real();
-    let to = std::path::absolute(&args.to)
-        .map_err(|error| Failure::failed(format!("{} cannot be named: {error}", args.to.display())))?;
-    let wish = BackupWish { to, with_keys: args.with_keys };
+    if let Some(Other::Prune(prune)) = &args.other {
+        return run_prune(&env, prune);
+    }
+    let to = args.to.as_deref().ok_or_else(|| Failure::usage("name the directory of the backup"))?;
+    let to = std::path::absolute(to)
+        .map_err(|error| Failure::failed(format!("{} cannot be named: {error}", to.display())))?;
+    let wish = BackupWish { to, with_keys: args.with_keys, keep: args.keep };
     let done = ask_or_do(&env, args, &wish)?;
     if args.json {
         println!("{done:#}");
@@ -84,10 +141,35 @@ pub(super) fn run_backup(args: &Backup) -> Result<(), Failure> {
         show_bytes(number("copied_bytes")),
         show_bytes(number("verified_bytes")),
     );
+    if args.keep.is_some() {
+        show_pruned(&done["pruned"], false);
+    }
     if !args.with_keys {
         eprintln!("margay: the key files are not in the backup; keep copies of them elsewhere, or add --with-keys");
     }
     Ok(())
+}
+
+fn run_prune(env: &Env, args: &Prune) -> Result<(), Failure> {
+    let done = backup::prune(env, &args.backup, args.keep, args.dry_run)?;
+    if args.json {
+        println!("{done:#}");
+    } else {
+        show_pruned(&done, args.dry_run);
+    }
+    Ok(())
+}
+
+fn show_pruned(done: &Value, dry: bool) {
+    let number = |name: &str| done[name].as_u64().unwrap_or_default();
+    let (gone, went) = (done["moments"].as_array(), if dry { "would be removed" } else { "removed" });
+    gone.into_iter().flatten().filter_map(Value::as_str).for_each(|moment| println!("moment {moment} {went}"));
+    println!(
+        "{} moments kept; {} copies of segments {went}, {}",
+        number("kept"),
+        number("segments"),
+        show_bytes(number("bytes")),
+    );
 }
 
 fn ask_or_do(env: &Env, args: &Backup, wish: &BackupWish) -> Result<Value, Failure> {
@@ -128,8 +210,9 @@ pub(super) fn run_restore(args: &Restore) -> Result<(), Failure> {
     let settings = args.data.settings(&env)?;
     let runtime = super::runtime(settings.storage.io_threads_max)?;
     let _inside = runtime.enter();
-    let moment = args.moment.as_deref();
-    let done = backup::restore(&env, &args.backup, moment, &settings.data, &settings.storage)?;
+    let part = args.bucket.clone().map(|bucket| PartName { bucket, prefix: args.prefix.clone() });
+    let wish = RestoreWish { backup: args.backup.clone(), moment: args.moment.clone(), part };
+    let done = restore::restore(&env, &wish, &settings.data, &settings.storage)?;
     let number = |name: &str| done[name].as_u64().unwrap_or_default();
     let findings = done["findings"].as_array().map_or(0, Vec::len);
     if args.json {

@@ -53,6 +53,8 @@ pub trait Disk: Send + Sync + Debug {
     }
     fn exists(&self, path: &Path) -> io::Result<bool>;
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory that is empty.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// Replaces `to` when it exists.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// The entries of a directory, in no order.

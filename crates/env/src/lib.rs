@@ -14,12 +14,14 @@ pub mod fault;
 mod random;
 pub mod real;
 pub mod sim;
+pub mod stream;
 
 use std::sync::Arc;
 
 pub use clock::{Clock, Timestamp};
 pub use disk::{DirEntry, Disk, File, LockHandle, OpenMode, Space};
 pub use random::Random;
+pub use stream::{Front, Written};
 
 /// The ports that a component is given; cheap to clone.
 #[derive(Clone, Debug)]

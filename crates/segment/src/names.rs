@@ -20,7 +20,8 @@ pub(crate) enum Name {
     Mark(SegmentId),
 }
 
-pub(crate) fn segment_name(id: SegmentId, kind: Kind) -> String {
+/// What the file of a segment is called.
+pub fn segment_name(id: SegmentId, kind: Kind) -> String {
     let ending = match kind {
         Kind::Log => "log",
         Kind::Pack => "pack",
@@ -33,8 +34,17 @@ pub(crate) fn quarantined_name(id: SegmentId, kind: Kind, seconds: i64) -> Strin
     format!("{}{QUARANTINE}{:016x}", segment_name(id, kind), seconds.max(0))
 }
 
-pub(crate) fn mark_name(id: SegmentId) -> String {
+/// An empty file of this name keeps ids below `id` from being given out.
+pub fn mark_name(id: SegmentId) -> String {
     format!("{:016x}.next", id.0)
+}
+
+/// The segment that a file of this name is, in its place or as a copy.
+pub fn segment_of_name(name: &str) -> Option<(SegmentId, Kind)> {
+    match parse(name) {
+        Some(Name::Segment(id, kind)) => Some((id, kind)),
+        Some(Name::Quarantined(..) | Name::Mark(_)) | None => None,
+    }
 }
 
 /// `None` for a name that this store never makes; such files are left alone.

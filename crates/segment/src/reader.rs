@@ -151,16 +151,20 @@ fn read_table(folder: &Folder, run: &Run, file: &dyn File, source: Source) -> Re
 
 /// Verifies a table and keeps it for later reads.
 pub(crate) fn keep_table(folder: &Folder, run: &Run, bytes: &[u8]) -> Result<Table, SegmentError> {
+    let table = Table { crc: run.crc, sums: table_sums(run, bytes)? };
+    let weight = bytes.len() + TABLE_OVERHEAD_BYTES;
+    folder.tables.insert((run.segment, run.offset), table.clone(), weight);
+    Ok(table)
+}
+
+/// The sums of a run's chunks from its table, which is verified.
+pub(crate) fn table_sums(run: &Run, bytes: &[u8]) -> Result<Arc<[u32]>, SegmentError> {
     if crc32c::crc32c(bytes) != run.crc {
         return Err(corrupt(run, run.len, "the checksum table does not match its run"));
     }
     let (words, rest) = bytes.as_chunks::<4>();
     assert!(rest.is_empty(), "a table has four bytes per chunk");
-    let sums = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
-    let table = Table { crc: run.crc, sums };
-    let weight = bytes.len() + TABLE_OVERHEAD_BYTES;
-    folder.tables.insert((run.segment, run.offset), table.clone(), weight);
-    Ok(table)
+    Ok(words.iter().map(|word| u32::from_le_bytes(*word)).collect())
 }
 
 /// What a kept table takes beyond its sums, roughly, in bytes.

@@ -9,7 +9,7 @@ use margay_env::File;
 use crate::error::invalid;
 use crate::folder::Folder;
 use crate::format::{self, PACK_HEADER_BYTES, RUN_END_BYTES, RunPlace};
-use crate::reader::{check_fits, corrupt, keep_table, verify_chunk};
+use crate::reader::{check_fits, corrupt, keep_table, table_sums, verify_chunk};
 use crate::segment::Segment;
 use crate::{CHUNK_BYTES, Kind, Run, SegmentError};
 
@@ -28,12 +28,33 @@ pub(crate) fn verify_run(folder: &Folder, run: &Run) -> Result<(), SegmentError>
         read_piece(run, &*file, bytes, run.len)?;
         Some(keep_table(folder, run, bytes)?)
     };
+    verify_chunks(run, &*file, &mut buffer, table.as_ref().map(|table| &*table.sums))
+}
+
+/// As a scrub does, in a file that is the run's segment or a copy of it.
+pub fn verify_run_in(file: &dyn File, run: &Run) -> Result<(), SegmentError> {
+    let end = run.offset.checked_add(run.len).and_then(|end| end.checked_add(run.table_bytes()));
+    if end.is_none_or(|end| end > file.len().unwrap_or(0)) {
+        return Err(corrupt(run, 0, "the run reaches beyond its file"));
+    }
+    let mut buffer = vec![0; run.len.min(SCRUB_PIECE_BYTES).max(run.table_bytes()) as usize];
+    let mut sums = None;
+    if run.table_bytes() > 0 {
+        let bytes = &mut buffer[..run.table_bytes() as usize];
+        read_piece(run, file, bytes, run.len)?;
+        sums = Some(table_sums(run, bytes)?);
+    }
+    verify_chunks(run, file, &mut buffer, sums.as_deref())
+}
+
+/// `sums` of the chunks, or none where the run's own is that of its one chunk.
+fn verify_chunks(run: &Run, file: &dyn File, buffer: &mut [u8], sums: Option<&[u32]>) -> Result<(), SegmentError> {
     let mut start = 0;
     while start < run.len {
         let piece = &mut buffer[..(run.len - start).min(SCRUB_PIECE_BYTES) as usize];
-        read_piece(run, &*file, piece, start)?;
+        read_piece(run, file, piece, start)?;
         for (chunk, index) in piece.chunks(CHUNK_BYTES as usize).zip(start / CHUNK_BYTES..) {
-            let crc = table.as_ref().map_or(run.crc, |table| table.sums[index as usize]);
+            let crc = sums.map_or(run.crc, |sums| sums[index as usize]);
             verify_chunk(run, chunk, index * CHUNK_BYTES, crc)?;
         }
         start += piece.len() as u64;

@@ -50,6 +50,9 @@ impl Disk for SlowDisk {
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.disk.remove(path)
     }
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_dir(path)
+    }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.disk.rename(from, to)
     }

@@ -9,12 +9,14 @@
 mod escape;
 mod events;
 mod identity;
+mod table;
 
 use margay_segment::SegmentId;
 
 use self::escape::{escape, escape_open, unescape};
 pub(crate) use self::events::{all_events, event, events, parse_event};
 pub(crate) use self::identity::{identities, identity, identity_generation, parse_identity};
+pub(crate) use self::table::Table;
 use crate::kinds::{Document, Setting};
 use crate::numbered::{Numbered, kind_of};
 use crate::record::Damaged;
@@ -240,6 +242,16 @@ pub(crate) fn null_version(root: Ino, key: &str) -> Vec<u8> {
     let mut row = table(NULL_VERSION, &[&root.0.to_be_bytes()]);
     escape(key.as_bytes(), &mut row);
     row
+}
+
+/// The bucket's root and the key.
+pub(crate) fn parse_null_version(key: &[u8]) -> Result<(Ino, String), Damaged> {
+    let (root, rest) = parse_ino(key)?;
+    let (name, end) = unescape(rest)?;
+    match (String::from_utf8(name), end) {
+        (Ok(name), []) => Ok((root, name)),
+        _ => Err(Damaged("a null version's key is no key")),
+    }
 }
 
 pub(crate) fn all_null_versions() -> Range {

@@ -72,7 +72,10 @@ mod versions;
 mod watch;
 
 pub use api::*;
-pub use backup::{BackupReport, RESTORED_ROWS_PER_BATCH, moments, restore_rows, segments_of};
+pub use backup::{
+    BackupError, BackupReport, Ends, Part, PartName, Pruned, Putting, RESTORED_ROWS_PER_BATCH, moments, named_segments,
+    prune, restore_rows, segments_of,
+};
 pub use blocking::{Blocking, OnThisThread};
 pub use changes::TreeChange;
 pub use encryption::{

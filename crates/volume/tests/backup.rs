@@ -4,51 +4,12 @@
 
 mod world;
 
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_env::{Env, OpenMode};
-use margay_meta::Engine;
-use margay_meta::embedded::EmbeddedEngine;
-use margay_segment::Store;
 use margay_volume::*;
+use world::backups::*;
 use world::*;
-
-fn backup(world: &World, to: &Path) -> BackupReport {
-    world.volume.backup(to, |_| ControlFlow::Continue(())).unwrap()
-}
-
-/// As the program does it: copies of the segments, then an engine above them, then the rows.
-fn restore(backup: &Path, moment: &str, to: &Path) -> Arc<Volume> {
-    let env = Env::real();
-    let segments = to.join("segments");
-    env.disk.create_dir_all(&segments).unwrap();
-    for entry in env.disk.list(&segments_of(backup)).unwrap() {
-        let from = env.disk.open(&segments_of(backup).join(&entry.name), OpenMode::Read).unwrap();
-        let mut bytes = vec![0; entry.len as usize];
-        from.read_exact_at(&mut bytes, 0).unwrap();
-        env.disk.open(&segments.join(&entry.name), OpenMode::CreateNew).unwrap().write_all_at(&bytes, 0).unwrap();
-    }
-    let store = Store::open(env.clone(), segment_options(&segments)).unwrap();
-    let mut options = margay_meta::embedded::Options::new(to.join("tree"));
-    (options.log_file_bytes, options.tree_cache_bytes) = (512 << 10, 1 << 20);
-    options.first_log_min = store.next_id().0;
-    let engine: Arc<dyn Engine> = Arc::new(EmbeddedEngine::open(env.clone(), Arc::clone(&store), options).unwrap());
-    restore_rows(&env, backup, moment, &*engine, |_| ()).unwrap();
-    engine.checkpoint().unwrap();
-    Volume::open(env, engine, store, Options::default()).unwrap()
-}
-
-fn all_objects(volume: &Volume, bucket: &str, keys: impl Iterator<Item = String>) -> BTreeMap<String, Vec<u8>> {
-    keys.filter_map(|key| {
-        let reader = wait(volume.get_object(bucket, &key, &ReadCondition::default())).ok()?;
-        Some((key, read_all(&reader)))
-    })
-    .collect()
-}
 
 #[test]
 fn a_backup_restores_what_was_there() {

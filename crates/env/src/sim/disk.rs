@@ -224,6 +224,10 @@ impl Disk for SimDisk {
         state.tree.remove(dir, name)
     }
 
+    fn remove_dir(&self, _path: &Path) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "the simulated disk keeps its directories"))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
         state.begin_change()?;

@@ -5,6 +5,8 @@
 //! Invariants: H1 a header lies in one sector, so one that is neither whole nor zero was damaged, not torn.
 //! Not here:   the records behind it (record), who writes it (log).
 
+use margay_segment::SegmentId;
+
 use crate::{EngineError, Seq};
 
 /// Length of the header that is written, in bytes.
@@ -56,6 +58,13 @@ pub(super) fn seal_file_header(file: &mut [u8]) {
         let crc = crc32c::crc32c(header);
         header[12..16].copy_from_slice(&crc.to_le_bytes());
     }
+}
+
+/// What tells a log from one of another volume that has the same id, from its first bytes: its nonce and its first
+/// commit. `None` when they say nothing: the file was never begun, or they are damaged.
+pub fn log_origin(header: &[u8], segment: SegmentId) -> Option<(u64, Seq)> {
+    let header = decode_file_header(header, segment.0).ok()??;
+    Some((header.log.nonce, header.first))
 }
 
 /// What the first bytes of a log file say; `Ok(None)` when the file was never begun.

@@ -2,30 +2,39 @@
 //!
 //! Why:        a directory that is in use cannot be copied as files; and a store that can lose a disk needs a second place.
 //! Layout:     `segments/<id>.<kind>`, shared by all moments of the backup, so the next one copies only what is new;
-//!             `moments/<name>/rows`; docs/format/backup.md.
+//!             `moments/<name>/{rows,segments}`; docs/format/backup.md.
 //! Invariants: B1 the rows are one snapshot. No segment leaves the quarantine and no hole is punched until the copies
 //!                are made, so every byte that the rows name is still there.
 //!             B2 segments are only appended to, so a copy is continued where it ends; a copy that does not verify is
 //!                made anew once.
 //!             B3 a moment gets its name when its rows are durable, its segments too, and every run that they name has
 //!                been read in the copy and fits its checksum.
+//!             B4 one backup or pruning at a time, by a lock; copies of another data directory's segments are left alone.
 //! Not here:   keys of the server (`margay backup` says so), where the rows of a restored volume go (the caller's engine).
 
+mod list;
+mod origin;
+mod part;
+mod part_tree;
+mod prune;
 mod restore;
 mod rows;
 mod segments;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use margay_env::{Env, OpenMode};
+use margay_env::{Env, Front, OpenMode, Written};
 use margay_segment::{Run, SegmentError, SegmentId};
 
-pub use self::restore::{RESTORED_ROWS_PER_BATCH, restore_rows};
+pub use self::list::{Ends, named_segments};
+use self::list::{ends_of, write_list};
+pub use self::part::{Part, PartName};
+pub use self::prune::{Pruned, prune};
+pub use self::restore::{Putting, RESTORED_ROWS_PER_BATCH, restore_rows};
 use self::rows::RowsWriter;
-#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::rows::read_rows;
 use crate::api::Error;
 use crate::open::Volume;
@@ -37,8 +46,34 @@ const SEGMENTS: &str = "segments";
 const MOMENTS: &str = "moments";
 /// File of a moment.
 const ROWS: &str = "rows";
-/// Ending of a moment that is not whole yet.
+/// File of the segments that a moment names.
+const LIST: &str = "segments";
+/// Held by a backup or a pruning.
+const LOCK: &str = "lock";
+/// Ending of a moment that is not whole yet, or not any more.
 const UNFINISHED: &str = ".unfinished";
+
+/// Why a backup was not made, pruned or restored.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    #[error("another backup to it, or a pruning, runs; wait until it has ended")]
+    InUse,
+    #[error(
+        "it holds segments of another data directory (its {name} is not this one's); name another place for this one"
+    )]
+    OfAnother { name: String },
+    #[error(
+        "nothing was removed, since what the moment {moment} needs is not known: {error}; \
+         if it is lost, remove its folder in moments/ and try again"
+    )]
+    Unreadable { moment: String, error: Error },
+    #[error("the moment has no bucket {bucket}")]
+    NoBucket { bucket: String },
+    #[error("no key of the bucket {} begins with {:?} in that moment", .0.bucket, .0.prefix)]
+    NoKeys(PartName),
+    #[error(transparent)]
+    Failed(#[from] Error),
+}
 
 /// What a backup did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +90,7 @@ pub struct BackupReport {
 }
 
 /// Runs that the rows of a moment name, by segment and offset.
-pub(super) type Named = BTreeMap<SegmentId, BTreeMap<u64, Run>>;
+pub(crate) type Named = BTreeMap<SegmentId, BTreeMap<u64, Run>>;
 
 fn failed(error: std::io::Error) -> Error {
     SegmentError::from(error).into()
@@ -65,16 +100,17 @@ impl Volume {
     /// Makes a backup in `to`, or adds a moment to the one that is there. Operations go on; blocks this thread for as long
     /// as it takes to copy what is new and to read everything. `pace` is told the bytes copied and verified so far, and
     /// ends it by a break.
-    pub fn backup(&self, to: &Path, mut pace: impl FnMut(u64) -> ControlFlow<()>) -> Result<BackupReport, Error> {
+    pub fn backup(&self, to: &Path, mut pace: impl FnMut(u64) -> ControlFlow<()>) -> Result<BackupReport, BackupError> {
         let disk = &self.env.disk;
         disk.create_dir_all(&to.join(SEGMENTS)).map_err(failed)?;
+        let _lock = prune::lock(&self.env, to)?;
         let _hold = self.store.hold_quarantine();
         let frozen = self.frozen()?;
         let moment = self.new_moment(to)?;
         let unfinished = to.join(MOMENTS).join(format!("{moment}{UNFINISHED}"));
         disk.create_dir_all(&unfinished).map_err(failed)?;
         let mut report = BackupReport { moment, ..BackupReport::default() };
-        let named = frozen.write_rows(&self.env, &unfinished, &mut report)?;
+        let named = frozen.write_moment(&self.env, &unfinished, &mut report)?;
         report.segments = named.len() as u64;
         segments::copy(self, &to.join(SEGMENTS), &named, &mut report, &mut pace)?;
         let whole = to.join(MOMENTS).join(&report.moment);
@@ -88,26 +124,38 @@ impl Volume {
 
     /// Moments are called by the second of their beginning; of several in one the later ones come behind.
     fn new_moment(&self, to: &Path) -> Result<String, Error> {
-        let second = format!("{:011}", self.now().seconds().max(0));
-        let taken = moments(&self.env, to)?.into_iter().filter(|name| name.starts_with(&second)).count();
-        Ok(format!("{second}-{taken:04}"))
+        let second = format!("{:011}-", self.now().seconds().max(0));
+        let of_second = moments(&self.env, to)?.into_iter().rev().find_map(|name| {
+            let number: u64 = name.strip_prefix(&second)?.parse().ok()?;
+            Some(number)
+        });
+        let number = of_second.map_or(0, |last| last + 1);
+        Ok(format!("{second}{number:04}"))
     }
 
-    /// Writes every row, and gives the runs that they name.
-    fn write_rows(&self, env: &Env, folder: &Path, report: &mut BackupReport) -> Result<Named, Error> {
-        let path = folder.join(ROWS);
-        // A backup that broke off in the same second may have left one.
-        if env.disk.exists(&path).map_err(failed)? {
-            env.disk.remove(&path).map_err(failed)?;
-        }
-        let mut writer = RowsWriter::begin(env.disk.open(&path, OpenMode::CreateNew).map_err(failed)?)?;
-        let mut rests = Rests::new(&env.clock);
+    /// Writes every row and the list of segments, and gives the runs that the rows name.
+    fn write_moment(&self, env: &Env, folder: &Path, report: &mut BackupReport) -> Result<Named, Error> {
+        let (rows, written) = self.write_rows(new_file(env, &folder.join(ROWS))?)?;
+        written.sync().map_err(failed)?;
+        report.rows = rows;
+        let named = self.all_named_runs()?;
+        write_list(new_file(env, &folder.join(LIST))?, &ends_of(&named))?.sync().map_err(failed)?;
+        Ok(named)
+    }
+
+    /// Writes every row; gives their number and what they were written to.
+    pub(crate) fn write_rows<W: Write>(&self, to: W) -> Result<(u64, W), Error> {
+        let mut writer = RowsWriter::begin(to)?;
+        let mut rests = Rests::new(&self.env.clock);
         self.scan(&(Vec::new(), vec![0xff]), &mut crate::seen::Seen::default(), |row| {
             writer.push(row.key, row.value)?;
             rests.row();
             Ok(ControlFlow::Continue(()))
         })?;
-        report.rows = writer.finish()?;
+        writer.finish()
+    }
+
+    pub(crate) fn all_named_runs(&self) -> Result<Named, Error> {
         let mut named = Named::new();
         self.each_named_run(|run| {
             if let Some(run) = run {
@@ -116,6 +164,14 @@ impl Volume {
         })?;
         Ok(named)
     }
+}
+
+/// A new file of an unfinished moment. A backup that broke off in the same second may have left one.
+fn new_file(env: &Env, path: &Path) -> Result<Written, Error> {
+    if env.disk.exists(path).map_err(failed)? {
+        env.disk.remove(path).map_err(failed)?;
+    }
+    Ok(Written::begin(env.disk.open(path, OpenMode::CreateNew).map_err(failed)?))
 }
 
 /// The moments of a backup, oldest first.
@@ -134,6 +190,7 @@ pub fn segments_of(backup: &Path) -> PathBuf {
     backup.join(SEGMENTS)
 }
 
-fn rows_of(env: &Env, backup: &Path, moment: &str) -> Result<Arc<dyn margay_env::File>, Error> {
-    env.disk.open(&backup.join(MOMENTS).join(moment).join(ROWS), OpenMode::Read).map_err(failed)
+fn rows_of(env: &Env, backup: &Path, moment: &str) -> Result<Front, Error> {
+    let path = backup.join(MOMENTS).join(moment).join(ROWS);
+    Ok(Front::of(env.disk.open(&path, OpenMode::Read).map_err(failed)?))
 }

@@ -3,7 +3,7 @@
 //! Why:        rows name segments by id, so copies of the segments under the same ids and the same rows are the volume.
 //! Invariants: S1 the engine is empty and its own log segments have ids above those of the backup.
 //!             S2 rows are put as they were, counters too; their versions are new, which only ever are compared.
-//! Not here:   copies of the segments, the directory around it (the caller).
+//! Not here:   which rows (part, for less than all), copies of the segments, the directory around it (the caller).
 
 use std::path::Path;
 
@@ -26,31 +26,54 @@ pub fn restore_rows(
     backup: &Path,
     moment: &str,
     engine: &dyn Engine,
-    mut pace: impl FnMut(u64),
+    pace: impl FnMut(u64),
 ) -> Result<u64, Error> {
-    let file = rows_of(env, backup, moment)?;
-    let mut batch = Batch::default();
-    let (mut bytes, mut done) = (0, 0);
-    let rows = read_rows(&*file, |key, value| {
-        bytes += key.len() + value.len();
-        batch.writes.push(Write::Put { key: key.to_vec(), value: value.to_vec() });
-        if batch.writes.len() >= RESTORED_ROWS_PER_BATCH || bytes >= BATCH_BYTES {
-            done += batch.writes.len() as u64;
-            bytes = 0;
-            commit(engine, std::mem::take(&mut batch))?;
-            pace(done);
-        }
-        Ok(())
-    })?;
-    commit(engine, batch)?;
-    engine.wait_durable(engine.last_seq())?;
-    Ok(rows)
+    let mut putting = Putting::new(engine, pace);
+    read_rows(&mut rows_of(env, backup, moment)?, |key, value| putting.put(key.to_vec(), value.to_vec()))?;
+    putting.finish()
 }
 
-fn commit(engine: &dyn Engine, batch: Batch) -> Result<(), Error> {
-    match engine.commit(batch).map_err(Refused::from) {
-        Ok(_) => Ok(()),
-        Err(Refused::Conflict) => Err(Error::Busy),
-        Err(Refused::Error(error)) => Err(error),
+/// Rows on their way into an empty engine.
+#[derive(Debug)]
+pub struct Putting<'a, P> {
+    engine: &'a dyn Engine,
+    batch: Batch,
+    /// Of the rows in the batch.
+    bytes: usize,
+    rows: u64,
+    pace: P,
+}
+
+impl<'a, P: FnMut(u64)> Putting<'a, P> {
+    /// `pace` is told now and then how many were put.
+    pub fn new(engine: &'a dyn Engine, pace: P) -> Putting<'a, P> {
+        Putting { engine, batch: Batch::default(), bytes: 0, rows: 0, pace }
+    }
+
+    pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) -> Result<(), Error> {
+        self.bytes += key.len() + value.len();
+        self.batch.writes.push(Write::Put { key, value });
+        if self.batch.writes.len() >= RESTORED_ROWS_PER_BATCH || self.bytes >= BATCH_BYTES {
+            self.commit()?;
+            (self.pace)(self.rows);
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        self.bytes = 0;
+        self.rows += self.batch.writes.len() as u64;
+        match self.engine.commit(std::mem::take(&mut self.batch)).map_err(Refused::from) {
+            Ok(_) => Ok(()),
+            Err(Refused::Conflict) => Err(Error::Busy),
+            Err(Refused::Error(error)) => Err(error),
+        }
+    }
+
+    /// Waits until all of them are durable; gives their number.
+    pub fn finish(&mut self) -> Result<u64, Error> {
+        self.commit()?;
+        self.engine.wait_durable(self.engine.last_seq())?;
+        Ok(self.rows)
     }
 }

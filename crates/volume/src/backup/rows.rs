@@ -1,13 +1,12 @@
-//! The rows of a backup as bytes: one file, read from its front to its end.
+//! Rows as bytes: one stream, written and read from its front to its end.
 //!
 //! Layout:     docs/format/backup.md.
 //! Invariants: R1 a file that was cut short, or of which any byte changed, does not read to its end.
 //!             R2 a decoder never panics and takes no more memory than `BLOCK_BYTES_MAX`.
 //! Not here:   what the rows mean.
 
-use std::sync::Arc;
+use std::io::{Read, Write};
 
-use margay_env::File;
 use margay_meta::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use crate::api::Error;
@@ -26,32 +25,30 @@ const BLOCK_BYTES_MAX: usize = BLOCK_BYTES + ROW_HEADER_BYTES + KEY_BYTES_MAX + 
 const ROW_HEADER_BYTES: usize = 8;
 
 fn damaged(what: &str) -> Error {
-    Error::Corrupt(format!("the rows of the backup are damaged: {what}"))
+    Error::Corrupt(format!("the rows are damaged: {what}"))
 }
 
 fn io(error: std::io::Error) -> Error {
     margay_segment::SegmentError::from(error).into()
 }
 
-/// Writes rows behind each other; not durable before [`RowsWriter::finish`].
+/// Writes rows behind each other.
 #[derive(Debug)]
-pub(super) struct RowsWriter {
-    file: Arc<dyn File>,
-    at: u64,
+pub(super) struct RowsWriter<W> {
+    to: W,
     block: Vec<u8>,
     rows: u64,
     /// Of all blocks so far.
     crc: u32,
 }
 
-impl RowsWriter {
-    /// The file is empty.
-    pub(super) fn begin(file: Arc<dyn File>) -> Result<RowsWriter, Error> {
+impl<W: Write> RowsWriter<W> {
+    pub(super) fn begin(mut to: W) -> Result<RowsWriter<W>, Error> {
         let mut header = [0; FILE_HEADER_BYTES];
         header[..8].copy_from_slice(&MAGIC);
         header[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        file.write_all_at(&header, 0).map_err(io)?;
-        Ok(RowsWriter { file, at: FILE_HEADER_BYTES as u64, block: Vec::new(), rows: 0, crc: 0 })
+        to.write_all(&header).map_err(io)?;
+        Ok(RowsWriter { to, block: Vec::new(), rows: 0, crc: 0 })
     }
 
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
@@ -70,59 +67,58 @@ impl RowsWriter {
         let mut header = [0; BLOCK_HEADER_BYTES];
         header[..4].copy_from_slice(&(block.len() as u32).to_le_bytes());
         header[4..].copy_from_slice(&crc32c::crc32c(&block).to_le_bytes());
-        self.file.write_all_at(&header, self.at).map_err(io)?;
-        self.file.write_all_at(&block, self.at + BLOCK_HEADER_BYTES as u64).map_err(io)?;
-        self.at += (BLOCK_HEADER_BYTES + block.len()) as u64;
-        Ok(())
+        self.to.write_all(&header).map_err(io)?;
+        self.to.write_all(&block).map_err(io)
     }
 
-    /// Ends the file, makes it durable, and gives the number of rows.
-    pub(super) fn finish(mut self) -> Result<u64, Error> {
+    /// Ends the rows; gives their number and what they were written to.
+    pub(super) fn finish(mut self) -> Result<(u64, W), Error> {
         if !self.block.is_empty() {
             self.write_block()?;
         }
         let mut end = [0; BLOCK_HEADER_BYTES + 8];
         end[4..8].copy_from_slice(&self.crc.to_le_bytes());
         end[8..].copy_from_slice(&self.rows.to_le_bytes());
-        self.file.write_all_at(&end, self.at).map_err(io)?;
-        self.file.sync_data().map_err(io)?;
-        Ok(self.rows)
+        self.to.write_all(&end).map_err(io)?;
+        Ok((self.rows, self.to))
     }
 }
 
-/// Shows every row in order; the last one was shown only when this gives Ok.
+/// Shows every row in order, and gives their number; all were shown as they were written only when this gives Ok. Reads
+/// nothing behind the rows.
 pub(crate) fn read_rows(
-    file: &dyn File,
+    from: &mut dyn Read,
     mut show: impl FnMut(&[u8], &[u8]) -> Result<(), Error>,
 ) -> Result<u64, Error> {
     let mut header = [0; FILE_HEADER_BYTES];
-    read(file, &mut header, 0)?;
+    read(from, &mut header)?;
     if header[..8] != MAGIC {
-        return Err(damaged("it is no file of rows"));
+        return Err(damaged("there are none"));
     }
     let version = word(&header, 8)?;
     if version > VERSION {
-        return Err(Error::Corrupt(format!("the backup's rows have format {version}: restore it with a newer margay")));
+        return Err(Error::Corrupt(format!("the rows have format {version}: restore them with a newer margay")));
     }
-    let (mut at, mut rows, mut all) = (FILE_HEADER_BYTES as u64, 0_u64, 0);
+    if word(&header, 12)? != 0 {
+        return Err(damaged("their header is not as it was written"));
+    }
+    let (mut rows, mut all) = (0_u64, 0);
     let mut block = Vec::new();
     loop {
         let mut header = [0; BLOCK_HEADER_BYTES];
-        read(file, &mut header, at)?;
-        at += BLOCK_HEADER_BYTES as u64;
+        read(from, &mut header)?;
         let (len, crc) = (word(&header, 0)? as usize, word(&header, 4)?);
         if len == 0 {
             let mut count = [0; 8];
-            read(file, &mut count, at)?;
+            read(from, &mut count)?;
             let whole = crc == all && u64::from_le_bytes(count) == rows;
-            return if whole { Ok(rows) } else { Err(damaged("its end does not fit what came before")) };
+            return if whole { Ok(rows) } else { Err(damaged("their end does not fit what came before")) };
         }
         if len > BLOCK_BYTES_MAX {
             return Err(damaged("a block is too long"));
         }
         block.resize(len, 0);
-        read(file, &mut block, at)?;
-        at += len as u64;
+        read(from, &mut block)?;
         if crc32c::crc32c(&block) != crc {
             return Err(damaged("a block has the wrong checksum"));
         }
@@ -148,12 +144,12 @@ fn show_block(mut block: &[u8], show: &mut impl FnMut(&[u8], &[u8]) -> Result<()
 
 fn word(bytes: &[u8], at: usize) -> Result<u32, Error> {
     let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
-    word.map(u32::from_le_bytes).ok_or_else(|| damaged("it is cut short"))
+    word.map(u32::from_le_bytes).ok_or_else(|| damaged("they are cut short"))
 }
 
-fn read(file: &dyn File, buffer: &mut [u8], at: u64) -> Result<(), Error> {
-    file.read_exact_at(buffer, at).map_err(|error| match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => damaged("it is cut short"),
+fn read(from: &mut dyn Read, buffer: &mut [u8]) -> Result<(), Error> {
+    from.read_exact(buffer).map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => damaged("they are cut short"),
         _ => io(error),
     })
 }

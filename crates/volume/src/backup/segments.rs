@@ -6,16 +6,16 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use margay_env::OpenMode;
-use margay_segment::{Extent, Kind, SegmentCopy, SegmentError, SegmentId, Store};
+use margay_segment::{Kind, SegmentCopy, SegmentError, SegmentId, segment_of_name, verify_run_in};
 
-use super::{BackupReport, Named, failed};
+use super::list::{Ends, ends_of};
+use super::origin::is_of_another;
+use super::{BackupError, BackupReport, Named, failed};
 use crate::api::Error;
 use crate::open::Volume;
 
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
-/// Behind a run in a pack or log: the mark of its end.
-const END_MARK_BYTES: u64 = margay_segment::format::RUN_END_BYTES as u64;
 
 /// Copies what `to` lacks of the segments, makes it durable and reads every named run in the copies.
 pub(super) fn copy(
@@ -24,10 +24,12 @@ pub(super) fn copy(
     named: &Named,
     report: &mut BackupReport,
     pace: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<(), Error> {
-    for (segment, runs) in named {
-        let ends = runs.values().map(|run| run.offset + run.len + run.table_bytes() + END_MARK_BYTES);
-        copy_segment(volume, to, *segment, ends.max().unwrap_or(0), report, pace)?;
+) -> Result<(), BackupError> {
+    let ends = ends_of(named);
+    // Before anything is written: what is there is another's, or none of it is.
+    check_origins(volume, to, &ends)?;
+    for (segment, end) in ends {
+        copy_segment(volume, to, segment, end, report, pace)?;
     }
     let damaged = verify(volume, to, named, report, pace)?;
     if damaged.is_empty() {
@@ -37,7 +39,7 @@ pub(super) fn copy(
     let mut again = Named::new();
     for segment in damaged {
         tracing::warn!(segment = ?segment, "a copy in the backup does not verify: it is made anew");
-        let source = volume.store.source(segment)?;
+        let source = volume.store.source(segment).map_err(Error::from)?;
         volume.env.disk.remove(&to.join(&source.name)).map_err(failed)?;
         copy_segment(volume, to, segment, u64::MAX, report, pace)?;
         again.insert(segment, named[&segment].clone());
@@ -46,8 +48,25 @@ pub(super) fn copy(
         None => Ok(()),
         Some(segment) => Err(Error::Corrupt(format!(
             "segment {segment:?} cannot be read as it was written: run margay scrub, which names the objects"
-        ))),
+        ))
+        .into()),
     }
+}
+
+/// Refuses copies that are of another data directory's segments.
+fn check_origins(volume: &Volume, to: &Path, ends: &Ends) -> Result<(), BackupError> {
+    for entry in volume.env.disk.list(to).map_err(failed)? {
+        let Some((segment, kind)) = segment_of_name(&entry.name) else { continue };
+        if !ends.contains_key(&segment) {
+            continue;
+        }
+        let source = volume.store.source(segment).map_err(Error::from)?;
+        let copy = volume.env.disk.open(&to.join(&entry.name), OpenMode::Read).map_err(failed)?;
+        if source.name != entry.name || is_of_another(segment, kind, &*source.file, &*copy).map_err(failed)? {
+            return Err(BackupError::OfAnother { name: entry.name });
+        }
+    }
+    Ok(())
 }
 
 fn copy_segment(
@@ -87,13 +106,14 @@ fn verify(
     report: &mut BackupReport,
     pace: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Vec<SegmentId>, Error> {
-    let copies = Store::open(volume.env.clone(), margay_segment::Options::new(to))?;
     let mut damaged = Vec::new();
     for (segment, runs) in named {
+        let name = volume.store.source(*segment)?.name;
+        let copy = volume.env.disk.open(&to.join(name), OpenMode::Read).map_err(failed)?;
         for run in runs.values() {
-            match copies.verify(&Extent::whole(*run)) {
+            match verify_run_in(&*copy, run) {
                 Ok(()) => report.verified_bytes += run.len,
-                Err(SegmentError::Corrupt { .. } | SegmentError::Missing(_)) => {
+                Err(SegmentError::Corrupt { .. }) => {
                     damaged.push(*segment);
                     break;
                 }

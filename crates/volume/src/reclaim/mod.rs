@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use margay_segment::{Kind, SegmentId, SegmentInfo};
 
+pub(crate) use self::walk::runs_of_row;
 use crate::api::Error;
 use crate::bucket::decode_counter;
 use crate::draft::Draft;

@@ -14,10 +14,10 @@ use std::ops::ControlFlow;
 use margay_segment::{Run, Walk};
 
 use crate::api::Error;
-use crate::key;
+use crate::key::{self, Table};
 use crate::open::Volume;
 use crate::record::data::{decode_extent_row, is_hole};
-use crate::record::{Data, PartRecord, file_of_row};
+use crate::record::{Damaged, Data, PartRecord, file_of_row};
 use crate::rests::Rests;
 use crate::seen::Seen;
 
@@ -40,28 +40,37 @@ impl Volume {
     /// Shows every run that some row names, as often as rows name it, and `None` for a row that names none.
     pub(crate) fn each_named_run(&self, mut show: impl FnMut(Option<&Run>)) -> Result<(), Error> {
         let mut seen = Seen::default();
-        let mut show_data = |data: &Data| match data {
-            Data::Inline(_) | Data::Rows => show(None),
-            Data::Extents(extents) => {
-                extents.iter().filter(|extent| !is_hole(extent)).for_each(|extent| show(Some(&extent.run)));
-            }
-        };
-        for files in [key::all_entries(), key::all_inodes(), key::all_versions()] {
-            self.scan(&files, &mut seen, |row| {
-                if let Some(file) = file_of_row(row.value)? {
-                    show_data(&file.data);
-                }
+        for table in [key::all_entries(), key::all_inodes(), key::all_versions(), key::all_parts(), key::all_extents()]
+        {
+            self.scan(&table, &mut seen, |row| {
+                runs_of_row(row.key, row.value, &mut show)?;
                 Ok(ControlFlow::Continue(()))
             })?;
         }
-        self.scan(&key::all_parts(), &mut seen, |row| {
-            show_data(&PartRecord::decode(row.value)?.data);
-            Ok(ControlFlow::Continue(()))
-        })?;
-        self.scan(&key::all_extents(), &mut seen, |row| {
-            let extent = decode_extent_row(row.value)?;
-            show(Some(&extent.run).filter(|_| !is_hole(&extent)));
-            Ok(ControlFlow::Continue(()))
-        })
+        Ok(())
     }
+}
+
+/// Shows the runs that a row of any table names, or `None` when it could name one and does not.
+pub(crate) fn runs_of_row(key: &[u8], value: &[u8], mut show: impl FnMut(Option<&Run>)) -> Result<(), Damaged> {
+    let mut show_data = |data: &Data| match data {
+        Data::Inline(_) | Data::Rows => show(None),
+        Data::Extents(extents) => {
+            extents.iter().filter(|extent| !is_hole(extent)).for_each(|extent| show(Some(&extent.run)));
+        }
+    };
+    match Table::of(key) {
+        Some(Table::Entry | Table::Inode | Table::Version) => {
+            if let Some(file) = file_of_row(value)? {
+                show_data(&file.data);
+            }
+        }
+        Some(Table::Part) => show_data(&PartRecord::decode(value)?.data),
+        Some(Table::Extent) => {
+            let extent = decode_extent_row(value)?;
+            show(Some(&extent.run).filter(|_| !is_hole(&extent)));
+        }
+        _ => {}
+    }
+    Ok(())
 }

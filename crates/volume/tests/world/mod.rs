@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test binary uses its own part")]
 
 pub mod actions;
+pub mod backups;
 pub mod flips;
 pub mod interposed;
 pub mod machine;

@@ -1,0 +1,74 @@
+//! Which segments a moment names: a small list beside its rows.
+//!
+//! Why:        a pruning asks every moment, and must not read all their rows for it.
+//! Layout:     as rows: segment id (8 bytes, big-endian) to the end of the last run that is named in it (8 bytes,
+//!             little-endian); docs/format/backup.md.
+//! Invariants: N1 a moment without a list was made before there were lists: its rows tell.
+//! Not here:   what becomes of segments that nobody names (prune).
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use margay_env::{Env, Front, OpenMode};
+use margay_segment::{Run, SegmentId};
+
+use super::rows::{RowsWriter, read_rows};
+use super::{LIST, MOMENTS, Named, failed, rows_of};
+use crate::api::Error;
+use crate::reclaim::runs_of_row;
+
+/// Behind a run in a pack or log: the mark of its end.
+const END_MARK_BYTES: u64 = margay_segment::format::RUN_END_BYTES as u64;
+
+/// Segments, and where the last run that is named in each ends.
+pub type Ends = BTreeMap<SegmentId, u64>;
+
+/// Where a run ends, with its checksum table and its mark.
+pub(super) fn end_of(run: &Run) -> u64 {
+    run.offset.saturating_add(run.len).saturating_add(run.table_bytes()).saturating_add(END_MARK_BYTES)
+}
+
+pub(super) fn ends_of(named: &Named) -> Ends {
+    let end = |runs: &BTreeMap<u64, Run>| runs.values().map(end_of).max().unwrap_or(0);
+    named.iter().map(|(segment, runs)| (*segment, end(runs))).collect()
+}
+
+pub(super) fn write_list<W: Write>(to: W, ends: &Ends) -> Result<W, Error> {
+    let mut writer = RowsWriter::begin(to)?;
+    for (segment, end) in ends {
+        writer.push(&segment.0.to_be_bytes(), &end.to_le_bytes())?;
+    }
+    Ok(writer.finish()?.1)
+}
+
+pub(crate) fn read_list(from: &mut dyn Read) -> Result<Ends, Error> {
+    let mut ends = Ends::new();
+    read_rows(from, |segment, end| {
+        let (Ok(segment), Ok(end)) = (segment.try_into(), end.try_into()) else {
+            return Err(Error::Corrupt("the list of a moment's segments is damaged".to_owned()));
+        };
+        ends.insert(SegmentId(u64::from_be_bytes(segment)), u64::from_le_bytes(end));
+        Ok(())
+    })?;
+    Ok(ends)
+}
+
+/// The segments that a moment names.
+pub fn named_segments(env: &Env, backup: &Path, moment: &str) -> Result<Ends, Error> {
+    let list = backup.join(MOMENTS).join(moment).join(LIST);
+    if env.disk.exists(&list).map_err(failed)? {
+        return read_list(&mut Front::of(env.disk.open(&list, OpenMode::Read).map_err(failed)?));
+    }
+    let mut ends = Ends::new();
+    read_rows(&mut rows_of(env, backup, moment)?, |key, value| {
+        runs_of_row(key, value, |run| {
+            if let Some(run) = run {
+                let end = ends.entry(run.segment).or_default();
+                *end = end_of(run).max(*end);
+            }
+        })?;
+        Ok(())
+    })?;
+    Ok(ends)
+}

@@ -1,0 +1,312 @@
+//! Restoring one bucket, or the keys of it that begin with a prefix.
+//!
+//! Why:        one lost bucket should not take a restore of everything.
+//! Layout:     the rows are read twice: once to find what belongs to the part and what it owns, once to put it.
+//! Invariants: A1 rows of the part are put as they were, but for three: directories above the prefix become implicit, since
+//!                they are no keys of the part; a file of several names counts those that are left; share rows of owners
+//!                that are left out go, so that the last owner is alone again.
+//!             A2 counters are not taken over: they are added up from what is put.
+//!             A3 what is no key is left out: uploads under way, events that wait, what is being drained, identities.
+//! Not here:   directories (part_tree), copies of segments (the caller).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+
+use margay_env::Env;
+use margay_meta::Engine;
+use margay_segment::{Extent, SegmentId};
+
+use super::list::{Ends, end_of};
+use super::part_tree::{Kept, PartTree};
+use super::restore::Putting;
+use super::rows::read_rows;
+use super::{BackupError, rows_of};
+use crate::api::Error;
+use crate::key::{self, Counted, Ino, Live, Table};
+use crate::record::data::decode_extent_row;
+use crate::record::{Bucket, Damaged, Data, DirectoryRecord, Entry, FileEntry, VersionRow};
+use crate::release::distinct_runs;
+
+/// What is restored of a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartName {
+    pub bucket: String,
+    /// Empty: all of the bucket.
+    pub prefix: String,
+}
+
+/// What belongs to a part, and what it adds up to.
+#[derive(Debug)]
+pub struct Part {
+    name: PartName,
+    root: Ino,
+    tree: PartTree,
+    /// Files of it that have rows besides their entry.
+    with_rows: HashSet<Ino>,
+    /// Files whose extents are in rows, and whether they share runs.
+    large: HashMap<Ino, bool>,
+    /// Names that are left of files with several.
+    names: HashMap<Ino, u32>,
+    shared_runs: HashSet<(SegmentId, u64)>,
+    live: BTreeMap<SegmentId, i64>,
+    ends: Ends,
+    subdirectories: HashMap<Ino, i64>,
+    objects: i64,
+    bytes: i64,
+    versions: i64,
+}
+
+impl Part {
+    /// Reads which rows of a moment belong to a part.
+    pub fn find(env: &Env, backup: &Path, moment: &str, name: PartName) -> Result<Part, BackupError> {
+        let (mut root, mut records) = (None, HashMap::new());
+        read_rows(&mut rows_of(env, backup, moment)?, |key, value| {
+            match Table::of(key) {
+                Some(Table::Bucket) if key::parse_bucket(key)? == name.bucket => {
+                    root = Some(Bucket::decode(value)?.root);
+                }
+                Some(Table::Directory) => {
+                    let DirectoryRecord { parent, sort_name } = DirectoryRecord::decode(value)?;
+                    records.insert(key::parse_ino(key)?.0, (parent, sort_name));
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let Some(root) = root else { return Err(BackupError::NoBucket { bucket: name.bucket }) };
+        let tree = PartTree::new(root, &name.prefix, &records);
+        drop(records);
+        let mut part = Part {
+            name,
+            root,
+            tree,
+            with_rows: HashSet::new(),
+            large: HashMap::new(),
+            names: HashMap::new(),
+            shared_runs: HashSet::new(),
+            live: BTreeMap::new(),
+            ends: Ends::new(),
+            subdirectories: HashMap::new(),
+            objects: 0,
+            bytes: 0,
+            versions: 0,
+        };
+        part.gather(env, backup, moment)?;
+        if !part.name.prefix.is_empty() && !part.tree.any() && part.versions == 0 {
+            return Err(BackupError::NoKeys(part.name));
+        }
+        Ok(part)
+    }
+
+    /// The segments that it names.
+    pub fn segments(&self) -> &Ends {
+        &self.ends
+    }
+
+    fn gather(&mut self, env: &Env, backup: &Path, moment: &str) -> Result<(), Error> {
+        let mut extents: (Ino, Vec<Extent>) = (Ino(0), Vec::new());
+        // Tables come in the order of their bytes: entries, inodes, versions, extents.
+        read_rows(&mut rows_of(env, backup, moment)?, |key, value| {
+            match Table::of(key) {
+                Some(Table::Entry) => self.gather_entry(key, value)?,
+                Some(Table::Inode) => self.gather_inode(key, value)?,
+                Some(Table::Version) => self.gather_version(key, value)?,
+                Some(Table::Extent) => {
+                    let ino = key::parse_extent(key)?.0;
+                    if ino != extents.0 {
+                        self.own_rows(&extents);
+                        extents = (ino, Vec::new());
+                    }
+                    if self.large.contains_key(&ino) {
+                        extents.1.push(decode_extent_row(value)?);
+                    }
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        self.own_rows(&extents);
+        Ok(())
+    }
+
+    fn gather_entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Damaged> {
+        let (directory, name) = key::parse_entry(key)?;
+        let kept = self.tree.entry(directory, name);
+        if kept == Kept::Not {
+            return Ok(());
+        }
+        let entry = Entry::decode(value)?;
+        if kept == Kept::Way {
+            // Its own key belongs to the part only when it is the prefix.
+            let explicit = matches!(&entry, Entry::Directory(entry) if entry.explicit);
+            if explicit && self.tree.is_prefix_itself(&entry) {
+                self.tree.found();
+            }
+            return Ok(());
+        }
+        self.tree.found();
+        match entry {
+            Entry::File(file) => {
+                self.name(file.size, 1);
+                self.file(&file);
+            }
+            Entry::Link(ino) => *self.names.entry(ino).or_default() += 1,
+            Entry::Directory(_) => *self.subdirectories.entry(directory).or_default() += 1,
+        }
+        Ok(())
+    }
+
+    fn gather_inode(&mut self, key: &[u8], value: &[u8]) -> Result<(), Damaged> {
+        let ino = key::parse_ino(key)?.0;
+        if let Some(names) = self.names.get(&ino).copied()
+            && let Entry::File(file) = Entry::decode(value)?
+        {
+            self.name(file.size, names);
+            self.file(&file);
+        }
+        Ok(())
+    }
+
+    fn gather_version(&mut self, key: &[u8], value: &[u8]) -> Result<(), Damaged> {
+        let (root, name, _) = key::parse_version(key)?;
+        if self.holds(root, &name) {
+            self.versions += 1;
+            if let VersionRow::File(file) = VersionRow::decode(value)? {
+                self.bytes = self.bytes.saturating_add(file.size as i64);
+                self.file(&file);
+            }
+        }
+        Ok(())
+    }
+
+    fn holds(&self, root: Ino, key: &str) -> bool {
+        root == self.root && key.starts_with(&self.name.prefix)
+    }
+
+    /// Each name of a file is an object of its size.
+    fn name(&mut self, size: u64, names: u32) {
+        self.objects += i64::from(names);
+        self.bytes = self.bytes.saturating_add((size as i64).saturating_mul(names.into()));
+    }
+
+    fn file(&mut self, file: &FileEntry) {
+        let of_parts = file.etag.parts > 0;
+        if file.xattrs || !file.documents.is_empty() || file.header_rows || of_parts || file.shared {
+            self.with_rows.insert(file.ino);
+        }
+        match &file.data {
+            Data::Inline(_) => {}
+            Data::Extents(extents) => self.own(file.shared, extents),
+            Data::Rows => drop(self.large.insert(file.ino, file.shared)),
+        }
+    }
+
+    fn own_rows(&mut self, (ino, extents): &(Ino, Vec<Extent>)) {
+        if let Some(shared) = self.large.get(ino).copied() {
+            self.own(shared, extents);
+        }
+    }
+
+    /// Counts the runs of an owner, each once whoever else of the part owns it.
+    fn own(&mut self, shared: bool, extents: &[Extent]) {
+        for run in distinct_runs(extents) {
+            if shared && !self.shared_runs.insert((run.segment, run.offset)) {
+                continue;
+            }
+            *self.live.entry(run.segment).or_default() += run.len as i64;
+            let end = self.ends.entry(run.segment).or_default();
+            *end = end_of(&run).max(*end);
+        }
+    }
+
+    /// Puts the rows of the part into an empty engine and waits until they are durable; gives their number.
+    pub fn restore(
+        &self,
+        env: &Env,
+        backup: &Path,
+        moment: &str,
+        engine: &dyn Engine,
+        pace: impl FnMut(u64),
+    ) -> Result<u64, Error> {
+        let mut putting = Putting::new(engine, pace);
+        read_rows(&mut rows_of(env, backup, moment)?, |key, value| match self.row(key, value)? {
+            Some(value) => putting.put(key.to_vec(), value),
+            None => Ok(()),
+        })?;
+        for (key, count) in self.counters() {
+            if count != 0 {
+                putting.put(key, count.to_le_bytes().to_vec())?;
+            }
+        }
+        putting.finish()
+    }
+
+    fn counters(&self) -> impl Iterator<Item = (Vec<u8>, i64)> + '_ {
+        let usage =
+            [(Counted::Objects, self.objects), (Counted::Bytes, self.bytes), (Counted::Versions, self.versions)];
+        let usage = usage.into_iter().map(|(what, count)| (key::usage(self.root, what), count));
+        // The way to the prefix is gone through by nothing else than its own steps.
+        let below = self.subdirectories.iter().map(|(ino, count)| (key::subdirectories(*ino), *count));
+        let way = self.tree.way().map(|ino| (key::subdirectories(ino), 1));
+        let live = self.live.iter().map(|(segment, bytes)| (key::live(*segment, Live::Gained), *bytes));
+        usage.chain(below).chain(way).chain(live)
+    }
+
+    /// The value of a row of the part; `None` for a row that is left out.
+    fn row(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let Some(table) = Table::of(key) else {
+            return Err(Error::Corrupt("there are rows that this margay does not know: use a newer one".to_owned()));
+        };
+        let ino = || key::parse_ino(key).map(|(ino, _)| ino);
+        let kept = match table {
+            Table::Format | Table::Inos => true,
+            Table::Bucket => key::parse_bucket(key)? == self.name.bucket,
+            Table::Setting => ino()? == self.root,
+            Table::Directory | Table::Times => self.tree.has(ino()?),
+            Table::Entry => return Ok(self.entry_row(key, value)?),
+            Table::Inode => return Ok(self.inode_row(ino()?, value)?),
+            Table::Xattr => self.with_rows.contains(&ino()?) || self.tree.has(ino()?),
+            Table::Header | Table::Document | Table::PartSizes => self.with_rows.contains(&ino()?),
+            Table::Extent => self.large.contains_key(&ino()?),
+            Table::Share => self.with_rows.contains(&key::parse_share(key)?.2),
+            Table::Version => {
+                let (root, name, _) = key::parse_version(key)?;
+                self.holds(root, &name)
+            }
+            Table::NullVersion => {
+                let (root, name) = key::parse_null_version(key)?;
+                self.holds(root, &name)
+            }
+            // A2 and A3.
+            Table::Usage | Table::Subdirectories | Table::Live => false,
+            Table::Orphan | Table::Part | Table::Upload | Table::Event | Table::Identity => false,
+        };
+        Ok(kept.then(|| value.to_vec()))
+    }
+
+    fn entry_row(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>, Damaged> {
+        let (directory, name) = key::parse_entry(key)?;
+        match (self.tree.entry(directory, name), Entry::decode(value)?) {
+            (Kept::Whole, _) => Ok(Some(value.to_vec())),
+            (Kept::Way, Entry::Directory(mut entry)) if self.tree.any() => {
+                entry.explicit &= self.tree.is_prefix_itself(&Entry::Directory(entry));
+                Ok(Some(entry.encode()))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn inode_row(&self, ino: Ino, value: &[u8]) -> Result<Option<Vec<u8>>, Damaged> {
+        if ino == self.root {
+            return Ok(Some(value.to_vec()));
+        }
+        let Some(names) = self.names.get(&ino) else { return Ok(None) };
+        match Entry::decode(value)? {
+            Entry::File(mut file) => {
+                file.links = *names;
+                Ok(Some(file.encode().value))
+            }
+            Entry::Directory(_) | Entry::Link(_) => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Which table a row's key belongs to.
+//!
+//! Why:        what reads a stream of rows of all tables (backups) tells them apart by their first byte.
+//! Invariants: every table byte of `key` is here.
+
+use super::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Table {
+    Xattr,
+    Bucket,
+    Usage,
+    Directory,
+    Entry,
+    Subdirectories,
+    Setting,
+    Header,
+    Inos,
+    Document,
+    Live,
+    Format,
+    Inode,
+    Orphan,
+    Part,
+    Event,
+    Share,
+    Times,
+    Upload,
+    Version,
+    NullVersion,
+    Extent,
+    Identity,
+    PartSizes,
+}
+
+impl Table {
+    /// `None` for a key that this program does not know.
+    pub(crate) fn of(key: &[u8]) -> Option<Table> {
+        Some(match *key.first()? {
+            XATTR => Table::Xattr,
+            BUCKET => Table::Bucket,
+            USAGE => Table::Usage,
+            DIRECTORY => Table::Directory,
+            ENTRY => Table::Entry,
+            SUBDIRECTORIES => Table::Subdirectories,
+            SETTING => Table::Setting,
+            HEADER => Table::Header,
+            INOS => Table::Inos,
+            DOCUMENT => Table::Document,
+            LIVE => Table::Live,
+            FORMAT => Table::Format,
+            INODE => Table::Inode,
+            ORPHAN => Table::Orphan,
+            PART => Table::Part,
+            EVENT => Table::Event,
+            SHARE => Table::Share,
+            TIMES => Table::Times,
+            UPLOAD => Table::Upload,
+            VERSION => Table::Version,
+            NULL_VERSION => Table::NullVersion,
+            EXTENT => Table::Extent,
+            IDENTITY => Table::Identity,
+            PART_SIZES => Table::PartSizes,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! New data directories made from backups.
+//!
+//! Why:        what is restored never touches what is there: it becomes a directory of its own, which is checked.
+//! Invariants: K1 a directory that was not restored whole does not get its name.
+//!             K2 segments that it makes have ids above all in the backup, so it can be backed up to the same place.
+//! Not here:   rows (margay-volume), the commands (`cli::backup`).
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use margay_env::{Env, OpenMode};
+use margay_meta::Engine;
+use margay_meta::embedded::EmbeddedEngine;
+use margay_segment::{SegmentId, Store, mark_name, segment_of_name};
+use margay_volume::{BackupError, Error, Part, PartName, named_segments, restore_rows, segments_of};
+use serde_json::{Value, json};
+
+use crate::backup::{KEYS, copy_keys, list};
+use crate::datadir::DataDir;
+use crate::exit::Failure;
+use crate::settings::StorageLimits;
+use crate::wiring::{Storage, engine_options, segment_options};
+
+/// Bytes copied at once.
+const COPY_BYTES: u64 = 1 << 20;
+/// Findings told in full.
+const SHOWN_MAX: usize = 100;
+
+/// What to restore.
+#[derive(Clone, Debug)]
+pub struct RestoreWish {
+    pub backup: PathBuf,
+    /// The newest unless named.
+    pub moment: Option<String>,
+    /// Everything unless named.
+    pub part: Option<PartName>,
+}
+
+/// Makes a new data directory from a moment of a backup and checks it; blocks. Call it inside a runtime.
+pub fn restore(env: &Env, wish: &RestoreWish, data: &Path, limits: &StorageLimits) -> Result<Value, Failure> {
+    let all = list(env, &wish.backup)?;
+    let moment = match &wish.moment {
+        None => all.last().cloned().unwrap_or_default(),
+        Some(moment) if all.contains(moment) => moment.clone(),
+        Some(moment) => {
+            return Err(Failure::failed(format!("there is no moment {moment}; there are: {}", all.join(", "))));
+        }
+    };
+    let part = match &wish.part {
+        None => None,
+        Some(name) => Some(find_part(env, &wish.backup, &moment, name)?),
+    };
+    let rows = make_new(env, data, |dir| fill(dir, &wish.backup, &moment, part.as_ref(), limits))?;
+    let mut done = check(env, data, limits, false)?;
+    done["moment"] = json!(moment);
+    done["rows"] = json!(rows);
+    Ok(done)
+}
+
+fn find_part(env: &Env, backup: &Path, moment: &str, name: &PartName) -> Result<Part, Failure> {
+    Part::find(env, backup, moment, name.clone()).map_err(|error| match error {
+        BackupError::NoBucket { .. } | BackupError::NoKeys(_) => {
+            Failure::refused(format!("{error}; `margay restore --list` shows other moments"))
+        }
+        error => Failure::failed(format!("{}: {error}", backup.display())),
+    })
+}
+
+/// Makes a data directory that gets its name when it is filled; one that exists is refused.
+pub fn make_new<T>(env: &Env, data: &Path, fill: impl FnOnce(&DataDir) -> Result<T, String>) -> Result<T, Failure> {
+    let fail = |error: &dyn std::fmt::Display| Failure::failed(format!("making {} failed: {error}", data.display()));
+    if env.disk.exists(data).map_err(|error| fail(&error))? {
+        return Err(Failure::refused(format!("{} exists; name a new directory with --data DIR", data.display())));
+    }
+    let mut name = data.file_name().unwrap_or_default().to_owned();
+    name.push(".restoring");
+    let unfinished = data.with_file_name(name);
+    if env.disk.exists(&unfinished).map_err(|error| fail(&error))? {
+        let why = format!("{} is left of a restore that broke off; remove it, then try again", unfinished.display());
+        return Err(Failure::refused(why));
+    }
+    let filled = {
+        let dir = DataDir::open_or_create(env, &unfinished)?;
+        fill(&dir).map_err(|error| fail(&error))?
+    };
+    env.disk.rename(&unfinished, data).map_err(|error| fail(&error))?;
+    if let Some(parent) = data.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        env.disk.sync_dir(parent).map_err(|error| fail(&error))?;
+    }
+    Ok(filled)
+}
+
+/// Opens a directory that was made, and tells what is in it and what does not fit together; with `bytes`, also what cannot
+/// be read as it was written.
+pub fn check(env: &Env, data: &Path, limits: &StorageLimits, bytes: bool) -> Result<Value, Failure> {
+    let fail = |error: Error| Failure::failed(format!("checking {} failed: {error}", data.display()));
+    let storage = Storage::open(DataDir::open(env, data)?, limits)?;
+    let report = storage.volume.check(SHOWN_MAX, &Arc::default()).map_err(fail)?;
+    let mut findings: Vec<String> = report.shown.into_iter().map(|finding| finding.what).collect();
+    if bytes {
+        let scrubbed = storage.volume.scrub(SHOWN_MAX, |_| ControlFlow::Continue(())).map_err(fail)?;
+        findings.extend(scrubbed.shown.into_iter().map(|damaged| format!("{}: {}", damaged.what, damaged.error)));
+    }
+    storage.close()?;
+    Ok(json!({
+        "buckets": report.buckets,
+        "files": report.files,
+        "bytes": report.bytes,
+        "findings": findings,
+    }))
+}
+
+fn fill(
+    dir: &DataDir,
+    backup: &Path,
+    moment: &str,
+    part: Option<&Part>,
+    limits: &StorageLimits,
+) -> Result<u64, String> {
+    let env = &dir.env;
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let keys = backup.join(KEYS);
+    if env.disk.exists(&keys).map_err(|error| text(&error))? {
+        copy_keys(env, &keys, &dir.path).map_err(|error| text(&error))?;
+    }
+    let mut ends = match part {
+        Some(part) => part.segments().clone(),
+        None => named_segments(env, backup, moment).map_err(|error| text(&error))?,
+    };
+    let (from, to) = (segments_of(backup), dir.segments());
+    env.disk.create_dir_all(&to).map_err(|error| text(&error))?;
+    let mut largest = SegmentId(0);
+    for entry in env.disk.list(&from).map_err(|error| text(&error))? {
+        let Some((segment, _)) = segment_of_name(&entry.name) else { continue };
+        largest = largest.max(segment);
+        if ends.remove(&segment).is_some() {
+            copy_file(env, &from.join(&entry.name), &to.join(&entry.name)).map_err(|error| text(&error))?;
+        }
+    }
+    if let Some(missing) = ends.keys().next() {
+        return Err(format!("the backup lacks the copy of segment {missing:?}; try another moment"));
+    }
+    begin_ids_above(env, &to, largest).map_err(|error| text(&error))?;
+    let engine = new_engine(dir, limits)?;
+    let rows = match part {
+        Some(part) => part.restore(env, backup, moment, &engine, |_| ()),
+        None => restore_rows(env, backup, moment, &engine, |_| ()),
+    };
+    let rows = rows.map_err(|error| text(&error))?;
+    engine.checkpoint().map_err(|error| text(&error))?;
+    Ok(rows)
+}
+
+/// Keeps the ids up to this one from being given to new segments.
+pub fn begin_ids_above(env: &Env, segments: &Path, largest: SegmentId) -> std::io::Result<()> {
+    env.disk.open(&segments.join(mark_name(SegmentId(largest.0 + 1))), OpenMode::OpenOrCreate)?.sync_data()?;
+    env.disk.sync_dir(segments)
+}
+
+/// An empty engine in a directory whose segments are there; its own logs come behind them.
+pub fn new_engine(dir: &DataDir, limits: &StorageLimits) -> Result<EmbeddedEngine, String> {
+    let segments = Store::open(dir.env.clone(), segment_options(dir, limits)).map_err(|error| error.to_string())?;
+    let mut options = engine_options(dir, limits);
+    options.first_log_min = segments.next_id().0;
+    EmbeddedEngine::open(dir.env.clone(), segments, options).map_err(|error| error.to_string())
+}
+
+fn copy_file(env: &Env, from: &Path, to: &Path) -> std::io::Result<()> {
+    let (from, to) = (env.disk.open(from, OpenMode::Read)?, env.disk.open(to, OpenMode::CreateNew)?);
+    let (len, mut at, mut buffer) = (from.len()?, 0, Vec::new());
+    while at < len {
+        buffer.resize(COPY_BYTES.min(len - at) as usize, 0);
+        from.read_exact_at(&mut buffer, at)?;
+        to.write_all_at(&buffer, at)?;
+        at += buffer.len() as u64;
+    }
+    to.sync_data()
+}
