@@ -9,6 +9,7 @@ mod bench;
 mod bucket;
 mod clock;
 mod config;
+mod dump;
 mod fsck;
 mod identity;
 mod inventory;
@@ -69,6 +70,10 @@ enum Command {
     Backup(backup::Backup),
     /// Make a new data directory from a backup
     Restore(backup::Restore),
+    /// Write rows and data of one moment as one stream, also from a running server
+    Dump(dump::Dump),
+    /// Make a new data directory from a dump
+    Load(dump::Load),
     /// Check that everything in a data directory fits together, with no server running on it
     Fsck(fsck::Args),
     /// Measure this or any other S3 server, and any directory
@@ -114,6 +119,8 @@ pub fn main() -> ExitCode {
         Command::Compact(args) => works::run_compact(&args),
         Command::Backup(args) => backup::run_backup(&args),
         Command::Restore(args) => backup::run_restore(&args),
+        Command::Dump(args) => dump::run_dump(&args),
+        Command::Load(args) => dump::run_load(&args),
         Command::Fsck(args) => fsck::run(&args),
         Command::Bench(args) => bench::run_bench(&args),
         Command::Client(args) => bench::run_client(&args),

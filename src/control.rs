@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use margay_env::Env;
 use serde_json::{Value, json};
@@ -23,6 +24,7 @@ use crate::admin;
 use crate::answer;
 use crate::backup::{self, BackupWish};
 use crate::buckets::{self, QuotaChange};
+use crate::dump::{self, DumpWish};
 use crate::exit::Failure;
 use crate::identities::{ORDER_BYTES_MAX, ORDER_PATH};
 use crate::inventory;
@@ -54,6 +56,12 @@ impl Handler for Control {
                     return done(listed.map_err(|error| error.to_string()));
                 }
                 (&Method::POST, "/backup") => return done(backup(&server, request).await),
+                (&Method::POST, "/dump") => {
+                    return match wish(request).await {
+                        Ok(wish) => dump::answer(&server.storage, DumpWish::from_json(&wish)),
+                        Err(error) => done(Err(error)),
+                    };
+                }
                 (&Method::POST, "/quota") => return done(quota(&server, request).await),
                 (&Method::POST, "/inventory") => return done(inventory_page(&server, request).await),
                 (&Method::GET, "/clock") => return answer::json(StatusCode::OK, &server.expiry.clock.status()),
@@ -158,11 +166,35 @@ pub async fn ask(data: &Path, method: Method, path: &str) -> Result<Option<Value
 
 /// The same with a body.
 pub async fn ask_with(data: &Path, method: Method, path: &str, body: Option<&Value>) -> Result<Option<Value>, Failure> {
+    let Some(response) = send(data, method, path, body).await? else { return Ok(None) };
+    answered(data, response).await.map(Some)
+}
+
+/// Asks for an answer that is a stream of bytes.
+pub async fn ask_for_stream(data: &Path, path: &str, body: &Value) -> Result<Option<Incoming>, Failure> {
+    match send(data, Method::POST, path, Some(body)).await? {
+        None => Ok(None),
+        Some(response) if response.status().is_success() => Ok(Some(response.into_body())),
+        Some(response) => Err(match answered(data, response).await {
+            Ok(_) => no_answer(data, &"it is of another version"),
+            Err(failure) => failure,
+        }),
+    }
+}
+
+fn no_answer(data: &Path, what: &dyn std::fmt::Display) -> Failure {
     let socket = data.join(NAME);
-    let fail = |what: &dyn std::fmt::Display| {
-        Failure::failed(format!("the server at {} does not answer: {what}; look at its log", socket.display()))
-    };
-    let stream = match UnixStream::connect(&socket).await {
+    Failure::failed(format!("the server at {} does not answer: {what}; look at its log", socket.display()))
+}
+
+async fn send(
+    data: &Path,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<Option<Response<Incoming>>, Failure> {
+    let fail = |what: &dyn std::fmt::Display| no_answer(data, what);
+    let stream = match UnixStream::connect(data.join(NAME)).await {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             return Ok(None);
@@ -178,12 +210,16 @@ pub async fn ask_with(data: &Path, method: Method, path: &str, body: Option<&Val
         .header(http::header::HOST, "margay")
         .body(Full::new(body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()))))
         .map_err(|error| fail(&error))?;
-    let response = sender.send_request(request).await.map_err(|error| fail(&error))?;
+    sender.send_request(request).await.map(Some).map_err(|error| fail(&error))
+}
+
+async fn answered(data: &Path, response: Response<Incoming>) -> Result<Value, Failure> {
+    let fail = |what: &dyn std::fmt::Display| no_answer(data, what);
     let status = response.status();
     let body = response.into_body().collect().await.map_err(|error| fail(&error))?.to_bytes();
     let value: Value = serde_json::from_slice(&body).map_err(|error| fail(&error))?;
     match (status.is_success(), value.get("error").and_then(Value::as_str)) {
-        (true, _) => Ok(Some(value)),
+        (true, _) => Ok(value),
         (false, Some(error)) => Err(Failure::failed(error.to_owned())),
         (false, None) => Err(fail(&status)),
     }

@@ -354,3 +354,60 @@ fn a_backup_is_pruned_and_one_prefix_of_it_restored() {
     ends(0, &["backup", &copy, "--data", &part]);
     ends(0, &["backup", &copy, "--data", &data]);
 }
+
+#[test]
+fn a_dump_of_a_running_server_is_loaded_and_gives_the_same_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (data, dump, loaded) = (path("data"), path("dump"), path("loaded"));
+    let file = body(folder.path(), "file", 3_000_000);
+    let small = body(folder.path(), "small", 3_000);
+    let server = Server::start(data.as_ref());
+    server.client(&["mb", "s3://bucket"]);
+    for (from, key) in [(&file, "a/file"), (&small, "a/small"), (&file, "gone")] {
+        server.client(&["put", from.to_str().unwrap(), &format!("s3://bucket/{key}")]);
+    }
+    server.client(&["rm", "s3://bucket/gone"]);
+    let piped = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    // To standard output, and to a file; by the server, and at rest.
+    let running = piped(&["dump", "--data", &data, "--with-keys"]);
+    assert!(running.len() > 3_000_000);
+    server.signal(Signal::TERM);
+    assert_eq!(server.code(), Some(0));
+    let rows = piped(&["dump", "--rows", "--data", &data]);
+    let done: Value =
+        serde_json::from_str(&ends(0, &["dump", "--data", &data, "--with-keys", "--out", &dump, "--json"])).unwrap();
+    assert_eq!(done["bytes"].as_u64().unwrap(), fs::metadata(&dump).unwrap().len());
+    ends(3, &["dump", "--data", &data, "--out", &dump]);
+    for stream in [running, fs::read(&dump).unwrap()] {
+        let from = path("stream");
+        fs::write(&from, &stream).unwrap();
+        let output = margay().args(["load", "--data", &loaded]).stdin(fs::File::open(&from).unwrap()).output().unwrap();
+        let (out, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(0), "{out} {error}");
+        assert!(out.contains("1 buckets, 2 files") && out.contains("0 findings"), "{out}");
+        assert!(piped(&["dump", "--rows", "--data", &loaded]) == rows, "other rows");
+        assert!(fs::read(Path::new(&loaded).join("keys")).unwrap() == fs::read(Path::new(&data).join("keys")).unwrap());
+        ends(3, &["load", &from, "--data", &loaded]);
+        let server = Server::start(loaded.as_ref());
+        let got = path("got");
+        for (right, key) in [(&file, "a/file"), (&small, "a/small")] {
+            server.client(&["get", &format!("s3://bucket/{key}"), &got]);
+            assert!(fs::read(&got).unwrap() == fs::read(right).unwrap());
+        }
+        server.signal(Signal::TERM);
+        assert_eq!(server.code(), Some(0));
+        fs::remove_dir_all(&loaded).unwrap();
+        fs::write(&from, &stream[..stream.len() - 1]).unwrap();
+        assert!(ends(1, &["load", &from, "--data", &loaded]).contains("cut short"));
+        assert!(!Path::new(&loaded).exists());
+        fs::remove_dir_all(path("loaded.restoring")).unwrap();
+    }
+    fs::write(path("rows"), rows).unwrap();
+    assert!(ends(3, &["load", &path("rows"), "--data", &loaded]).contains("rows only"));
+    assert!(ends(1, &["load", &path("small"), "--data", &loaded]).contains("no dump"));
+}

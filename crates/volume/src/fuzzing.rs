@@ -8,7 +8,8 @@ use bytes::Bytes;
 use margay_env::Timestamp;
 use margay_segment::{Extent, Run, SegmentId};
 
-use crate::api::{ETag, Headers, Versioning};
+use crate::api::{ETag, Error, Headers, Versioning};
+use crate::dump::{self, DumpSink, PiecePlace};
 use crate::encryption::Envelope;
 use crate::event::{Event, EventKind};
 use crate::key::{self, Ino, Live};
@@ -66,6 +67,81 @@ fn read_backup(file: &[u8]) {
     if let Ok(rows) = read {
         assert_eq!(rows, shown);
     }
+}
+
+/// A dump: a whole stream, and pieces behind right rows with the right checksums around them.
+pub fn dump(bytes: &[u8]) {
+    read_dumped(bytes);
+    read_dumped(&sealed_dump(bytes));
+}
+
+/// Counts what a dump holds.
+#[derive(Default)]
+struct Counting {
+    rows: u64,
+    bytes: u64,
+    last: Option<(SegmentId, u64)>,
+}
+
+impl DumpSink for Counting {
+    fn row(&mut self, _key: &[u8], _value: &[u8]) -> Result<(), Error> {
+        self.rows += 1;
+        Ok(())
+    }
+
+    fn rows_end(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn file(&mut self, name: &str, _bytes: &[u8]) -> Result<(), Error> {
+        assert!(!name.contains(['/', '.', '\0']), "a name leads nowhere else");
+        Ok(())
+    }
+
+    fn piece(&mut self, place: &PiecePlace, bytes: &[u8]) -> Result<(), Error> {
+        let begin = (place.segment, place.offset);
+        assert!(self.last.is_none_or(|last| last <= begin), "pieces do not overlap");
+        self.last = Some((place.segment, place.offset + bytes.len() as u64));
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+fn read_dumped(mut stream: &[u8]) {
+    let mut counting = Counting::default();
+    let Ok(header) = dump::read_dump_header(&mut stream) else { return };
+    if dump::read_dump(&mut stream, &header, &mut counting).is_ok() && header.with_data {
+        assert_eq!(counting.bytes, header.bytes);
+        assert!(counting.last.is_none_or(|(segment, _)| segment <= header.largest));
+    }
+}
+
+/// A stream whose pieces are cut from these bytes: kind, length, two numbers of one byte each, kind of segment, content.
+fn sealed_dump(mut bytes: &[u8]) -> Vec<u8> {
+    let header = dump::DumpHeader { with_data: true, largest: SegmentId(200), bytes: 40 };
+    let mut stream = [&dump::encode_dump_header(&header)[..], &sealed_backup(SAMPLE_BLOCK, 1)].concat();
+    let mut crc = 0;
+    while let [kind, len, one, two, of, rest @ ..] = bytes {
+        let content;
+        (content, bytes) = rest.split_at(rest.len().min((*len).into()));
+        let mut piece = [0; 32];
+        piece[..4].copy_from_slice(&u32::from(*kind).to_le_bytes());
+        piece[4..8].copy_from_slice(&(content.len() as u32).to_le_bytes());
+        (piece[8], piece[16], piece[24]) = (*one, *two, *of);
+        crc = crc32c::crc32c_append(crc32c::crc32c_append(crc, &piece[..28]), content);
+        piece[28..].copy_from_slice(&crc.to_le_bytes());
+        stream.extend_from_slice(&piece);
+        stream.extend_from_slice(content);
+    }
+    stream
+}
+
+/// What [`sealed_dump`] makes a right stream of.
+fn sample_pieces() -> Vec<u8> {
+    let file = [&[2, 7, 4, 0, 0][..], b"keyssec"].concat();
+    let log = [&[1, 20, 7, 0, 0][..], &[9; 20]].concat();
+    let more = [&[1, 20, 7, 64, 0][..], &[8; 20]].concat();
+    [&file[..], &log, &more, &[0, 0, 3, 40, 0]].concat()
 }
 
 /// One row: a key of four bytes, a value of two.
@@ -231,6 +307,8 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_value", "counter", value(8, &5u64.to_be_bytes())),
         ("backup_rows", "one_block", SAMPLE_BLOCK.to_vec()),
         ("backup_rows", "whole_file", sealed_backup(SAMPLE_BLOCK, 1)),
+        ("dump", "pieces", sample_pieces()),
+        ("dump", "whole_stream", sealed_dump(&sample_pieces())),
     ]
 }
 
@@ -244,8 +322,19 @@ mod tests {
             match target {
                 "row_key" => row_key(&bytes),
                 "backup_rows" => backup_rows(&bytes),
+                "dump" => dump(&bytes),
                 _ => row_value(&bytes),
             }
         }
+    }
+
+    #[test]
+    fn the_seed_of_a_dump_is_read_to_its_end() {
+        let stream = sealed_dump(&sample_pieces());
+        let mut from = stream.as_slice();
+        let header = dump::read_dump_header(&mut from).unwrap();
+        let mut counting = Counting::default();
+        dump::read_dump(&mut from, &header, &mut counting).unwrap();
+        assert_eq!((counting.rows, counting.bytes), (1, 40));
     }
 }

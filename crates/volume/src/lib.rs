@@ -23,6 +23,7 @@ mod copy_object;
 mod delete_object;
 mod documents;
 mod draft;
+mod dump;
 mod encryption;
 mod error;
 mod event;
@@ -78,6 +79,10 @@ pub use backup::{
 };
 pub use blocking::{Blocking, OnThisThread};
 pub use changes::TreeChange;
+pub use dump::{
+    DUMP_HEADER_BYTES, DumpHeader, DumpReport, DumpRequest, DumpSink, PIECE_BYTES_MAX, PiecePlace, decode_dump_header,
+    read_dump, read_dump_header,
+};
 pub use encryption::{
     CustomerKey, DataKey, EncryptionError, KEY_NAME_BYTES_MAX, MASTER_KEY_BYTES, MasterKeys, Protection, WrappingKey,
 };
