@@ -89,7 +89,12 @@ fn copy_segment(
     let mut buffer = Vec::new();
     while at < end {
         buffer.resize(COPY_BYTES.min(end - at) as usize, 0);
-        file.read_exact_at(&mut buffer, at).map_err(failed)?;
+        let count = file.read_at(&mut buffer, at).map_err(failed)?;
+        if count == 0 {
+            // A log was cut to what is in it meanwhile. Whether all named runs came is asked afterwards.
+            break;
+        }
+        buffer.truncate(count);
         copy.write_all_at(&buffer, at).map_err(failed)?;
         at += buffer.len() as u64;
         report.copied_bytes += buffer.len() as u64;
