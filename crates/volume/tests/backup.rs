@@ -51,6 +51,14 @@ fn a_backup_restores_what_was_there() {
     }
 }
 
+struct StopAtEnd<'s>(&'s AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_backup_beside_writers_and_reclaim_is_one_moment() {
     let world = World::new(EMBEDDED);
@@ -74,13 +82,14 @@ fn a_backup_beside_writers_and_reclaim_is_one_moment() {
                 world.volume.reclaim_once(&budget, &SealedLogs).unwrap();
             }
         });
+        // Also when what follows fails: the threads would go on for ever.
+        let _stopping = StopAtEnd(&stop);
         while wait(world.volume.get_object("b", "z", &ReadCondition::default())).is_err() {
             std::thread::yield_now();
         }
         for _ in 0..4 {
             named.push(backup(&world, folder.path()).moment);
         }
-        stop.store(true, Ordering::Relaxed);
     });
     named.dedup();
     for moment in named {
