@@ -76,7 +76,7 @@ pub fn answer(storage: &Arc<Storage>, wish: DumpWish) -> Response<ResponseBody> 
             let _ = sender.blocking_send(Err(error.into()));
         }
     });
-    Response::new(Stream(pieces).boxed_unsync())
+    Response::new(ResponseBody { body: Stream(pieces).boxed_unsync(), in_memory: None })
 }
 
 type Piece = Result<Bytes, BodyError>;

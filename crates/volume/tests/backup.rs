@@ -51,14 +51,6 @@ fn a_backup_restores_what_was_there() {
     }
 }
 
-struct StopAtEnd<'s>(&'s AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn a_backup_beside_writers_and_reclaim_is_one_moment() {
     let world = World::new(EMBEDDED);

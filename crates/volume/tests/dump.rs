@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_env::{Env, OpenMode};
 use margay_meta::Engine;
@@ -123,8 +124,8 @@ fn what_is_loaded_is_what_was_dumped() {
 #[test]
 fn a_dump_beside_writers_and_reclaim_is_one_moment() {
     let world = filled();
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    let stop = AtomicBool::new(false);
+    let stopped = || stop.load(Ordering::Relaxed);
     let mut streams = Vec::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -140,13 +141,13 @@ fn a_dump_beside_writers_and_reclaim_is_one_moment() {
                 world.volume.reclaim_once(&ALL, &SealedLogs).unwrap();
             }
         });
+        let _stopping = StopAtEnd(&stop);
         while wait(world.volume.get_object("b", "z", &ReadCondition::default())).is_err() {
             std::thread::yield_now();
         }
         for _ in 0..4 {
             streams.push(dump_of(&world.volume, false).0);
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     for stream in streams {
         let to = tempfile::tempdir().unwrap();

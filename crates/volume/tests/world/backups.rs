@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_env::{Env, OpenMode};
 use margay_meta::Engine;
@@ -58,6 +59,15 @@ pub fn restore_part(backup: &Path, moment: &str, name: PartName, to: &Path) -> R
     let begun = begin(backup, |segment| part.segments().contains_key(&segment), to);
     part.restore(&env, backup, moment, &*begun.1, |_| ())?;
     Ok(end(begun))
+}
+
+/// Ends what runs beside a test, also when the test fails.
+pub struct StopAtEnd<'a>(pub &'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 pub fn all_objects(volume: &Volume, bucket: &str, keys: impl Iterator<Item = String>) -> BTreeMap<String, Vec<u8>> {
