@@ -123,6 +123,10 @@ pub(crate) fn fits_together(volume: &Volume, ledger: &Ledger, fault: Fault) -> R
         Err(error) if fault.explains(&error.to_string()) => return Ok(Verdict::BrokenOff),
         Err(error) => fail!("fsck: {error}"),
     };
+    // What the fault itself keeps fsck from reading it tells as findings.
+    if !report.clean() && report.shown.iter().all(|finding| fault.explains(&finding.what)) {
+        return Ok(Verdict::BrokenOff);
+    }
     if !report.clean() {
         fail!("fsck: {:?}", report.shown);
     }
