@@ -42,7 +42,7 @@ python3 "$here/fill.py" "http://127.0.0.1:$port" "$rounds"
 status=$?
 if [ "$status" -ne 0 ]; then tail -n 20 "$work/server.log"; df -h "$work/disk"; ls -la "$work/disk/segments" | tail -n 20; exit 1; fi
 # Passes and checks came every few seconds, by themselves.
-python3 "$here/../beside.py" "$work/disk/data" --once || { tail -n 20 "$work/server.log"; exit 1; }
+python3 "$here/../beside.py" "$work/disk" --once || { tail -n 20 "$work/server.log"; exit 1; }
 kill "$server_pid"; wait "$server_pid"; server_pid=
 "$margay" fsck --data "$work/disk" || { echo 'fsck found damage'; exit 1; }
 echo "evidence: full disk: $rounds of $rounds rounds of fill, delete, refill; fsck clean"
