@@ -214,6 +214,19 @@ class Fsx:
             self.files[name].close()
         self.open(name)
 
+    def patch(self, name):
+        """Bytes in the middle of a closed file, again and again: what is open is pinned, and reclaim leaves it alone."""
+        file = self.files[name]
+        file.close()
+        for _ in range(self.random.randrange(1, 7)):
+            if file.data:
+                at = self.random.randrange(len(file.data))
+                one = os.open(self.at(name), os.O_RDWR)
+                file.data[at : at + 1] = piece = self.random.randbytes(1)
+                os.pwrite(one, piece, at)
+                os.fsync(one)
+                os.close(one)
+
     def rename(self, name):
         other = self.random.choice(NAMES)
         if other != name:
@@ -280,7 +293,7 @@ class Fsx:
             return
         calls = [self.read] * 6 + [self.write] * 6 + [self.append, self.direct, self.direct] + [self.mapped] * 3
         calls += [self.truncate] * 2 + [self.allocate] * 3 + [self.copy_range] * 2 + [self.sync] * 2 + [self.forget] * 3
-        calls += [self.reopen] * 2 + [self.rename, self.unlink, self.s3_get, self.s3_put, self.s3_copy]
+        calls += [self.patch] * 6 + [self.reopen] * 2 + [self.rename, self.unlink, self.s3_get, self.s3_put, self.s3_copy]
         call, name = self.random.choice(calls), self.random.choice(names)
         try:
             call(name)

@@ -17,6 +17,9 @@ use crate::blob::Blob;
 
 /// Handles that may be held at once.
 pub(super) const SLOTS: usize = 3;
+/// Writes of one operation that cuts a file into pieces, and the bytes from one to the next.
+const SCATTERED: u64 = 12;
+const APART_BYTES: u64 = 1500;
 
 #[derive(Clone, Debug)]
 pub(super) enum Op {
@@ -28,6 +31,8 @@ pub(super) enum Op {
     Symlink(String, String),
     Rename(String, String, How),
     Write(String, u64, Blob),
+    /// Bytes apart from each other, so that the file is cut into pieces.
+    Scatter(String, u64),
     Append(String, Blob),
     Truncate(String, u64),
     Punch(String, u64, u64),
@@ -166,6 +171,12 @@ impl Side {
         match op {
             Op::Write(name, at, blob) => {
                 self.open(name, OFlags::WRONLY)?.write_all_at(&blob.bytes(), *at).map_err(errno)
+            }
+            Op::Scatter(name, at) => {
+                let file = self.open(name, OFlags::WRONLY)?;
+                (0..SCATTERED)
+                    .try_for_each(|number| file.write_all_at(b"scattered", at + number * APART_BYTES))
+                    .map_err(errno)
             }
             Op::Append(name, blob) => {
                 use std::io::Write;
