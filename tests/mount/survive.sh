@@ -259,7 +259,8 @@ databases
 postgres
 killed_server
 repository
-crowds
+# 100,000 rows more would be folded and walked again and again.
 end_orders
+crowds
 full_disk
 start_on_full_disk
