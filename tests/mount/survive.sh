@@ -47,9 +47,10 @@ stop() {
     "$margay" fsck --data "$(cat "$work/served")" >"$work/fsck" || { cat "$work/fsck"; fail "fsck"; }
 }
 # Orders to the server of the first half, at random moments; the second half is about what it does by itself.
-begin_orders() { python3 "$here/../beside.py" "$work/data" >"$work/orders" & orders=$!; }
+begin_orders() { python3 "$here/../beside.py" "$work/data" >"$work/orders" 2>&1 & orders=$!; }
 end_orders() {
-    kill "$orders"
+    # It is gone when it found something.
+    kill "$orders" 2>/dev/null || true
     wait "$orders" || fail "beside reclaim: $(cat "$work/orders")"
     orders=
     evidence "$(cat "$work/orders")"
