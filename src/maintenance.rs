@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use margay_env::{Env, Timestamp};
-use margay_meta::Engine;
+use margay_meta::{Engine, Seq};
 use margay_segment::Store;
 use margay_volume::{FsckReport, ReclaimBudget, Reclaimed, ScrubReport, SealedLogs, Volume};
 use parking_lot::{Condvar, Mutex};
@@ -243,6 +243,11 @@ fn check(shared: &Shared, env: &Env, volume: &Volume) {
     }
 }
 
+/// The same again: nothing was committed, and no write was refused for want of space.
+fn quiet_mark(volume: &Volume) -> (Seq, u64) {
+    (volume.engine().last_seq(), volume.refused())
+}
+
 fn reclaim_on(shared: &Shared, env: &Env, volume: &Volume, limits: &StorageLimits) {
     let budget = ReclaimBudget {
         move_bytes_max: limits.reclaim_rate_max.saturating_mul(PASS_PAUSE.as_secs()),
@@ -266,7 +271,7 @@ fn reclaim_on(shared: &Shared, env: &Env, volume: &Volume, limits: &StorageLimit
             check(shared, env, volume);
             check_at = env.clock.monotonic() + limits.check_interval;
         }
-        let settled = settled_at == Some(volume.engine().last_seq());
+        let settled = settled_at == Some(quiet_mark(volume));
         if settled && volume.store().quarantined().is_empty() {
             continue;
         }
@@ -280,7 +285,7 @@ fn reclaim_on(shared: &Shared, env: &Env, volume: &Volume, limits: &StorageLimit
                 add(&mut passes.total, &done);
                 let moved = done.moved_runs + done.set_aside_segments + done.removed_segments + done.punched_bytes;
                 // The pass itself commits: quiet means that it found nothing and nobody else wrote.
-                settled_at = (moved == 0).then(|| volume.engine().last_seq());
+                settled_at = (moved == 0).then(|| quiet_mark(volume));
                 if moved > 0 {
                     let took_ms = u64::try_from((env.clock.monotonic() - began).as_millis()).unwrap_or(u64::MAX);
                     tracing::debug!(?done, took_ms, "reclaim pass");

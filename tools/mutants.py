@@ -364,7 +364,8 @@ def main():
         return print(f"{len(mutants)} mutants, {len(programs)} test programs")
     done = {}
     if os.path.exists(args.results) and args.what == "run":
-        done = dict(line.rstrip("\n").rsplit("\t", 1) for line in open(args.results))
+        # A full disk once cut a line.
+        done = dict(line.rstrip("\n").rsplit("\t", 1) for line in open(args.results) if "\t" in line)
         known.update({name: killer for name, killer in done.items() if killer != "SURVIVES"})
     chosen = [mutant for mutant in mutants if re.search(args.pattern, mutant.name)]
     if args.what == "run":

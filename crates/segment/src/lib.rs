@@ -18,6 +18,7 @@ pub mod id;
 pub mod kind;
 mod names;
 mod pack;
+mod punch;
 pub mod quarantine;
 mod raw;
 mod reader;

@@ -12,6 +12,7 @@
 //! Not here:   the walk itself, and how long a segment stays (volume::reclaim).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -90,7 +91,8 @@ pub struct Walk {
     up_to: u64,
     /// Sealed segments without pins when the walk began.
     settled: HashSet<SegmentId>,
-    named: HashMap<SegmentId, HashSet<u64>>,
+    /// Where in a segment each named run begins and ends, its table included.
+    named: HashMap<SegmentId, BTreeMap<u64, u64>>,
     complete: bool,
 }
 
@@ -102,7 +104,9 @@ impl Walk {
     /// Some row names this run.
     pub fn name(&mut self, run: &Run) {
         assert!(!self.complete, "a walk that is complete takes no more runs");
-        self.named.entry(run.segment).or_default().insert(run.offset);
+        let end = run.offset.saturating_add(run.len).saturating_add(run.table_bytes());
+        let named = self.named.entry(run.segment).or_default().entry(run.offset).or_insert(end);
+        *named = end.max(*named);
     }
 
     /// Every row of the snapshot was read.
@@ -113,6 +117,29 @@ impl Walk {
     /// Whether some row names a run of the segment.
     pub fn names(&self, segment: SegmentId) -> bool {
         self.named.contains_key(&segment)
+    }
+
+    /// What no named run covers between the two places, in order.
+    pub(crate) fn gaps(&self, segment: SegmentId, between: Range<u64>) -> Vec<Range<u64>> {
+        let (mut gaps, mut at) = (Vec::new(), between.start);
+        for (start, end) in self.named.get(&segment).into_iter().flatten() {
+            if at < (*start).min(between.end) {
+                gaps.push(at..(*start).min(between.end));
+            }
+            at = at.max(*end);
+        }
+        if at < between.end {
+            gaps.push(at..between.end);
+        }
+        gaps
+    }
+
+    /// Whether a named run has bytes in this part of the segment.
+    fn reaches_into(&self, segment: SegmentId, part: &Range<u64>) -> bool {
+        let named = self.named.get(&segment);
+        // Runs that rows name do not overlap, so the last one that begins before the end reaches farthest.
+        let last = named.and_then(|named| named.range(..part.end).next_back());
+        last.is_some_and(|(start, end)| *end > part.start || *start >= part.start)
     }
 
     /// Whether the walk can speak for this segment.
@@ -141,8 +168,8 @@ pub(crate) enum Leaving<'a> {
     /// A file that never came here.
     Whole(SegmentId, Kind),
     Quarantined(&'a Quarantined),
-    /// Of a segment that stays.
-    Run(&'a Run),
+    /// Bytes of a segment that stays.
+    Part(SegmentId, &'a Range<u64>),
 }
 
 /// The one check before bytes leave (Q1). The error says which proof is missing.
@@ -158,16 +185,14 @@ pub(crate) fn may_leave(leaving: Leaving<'_>, proof: Proof<'_>) -> Result<(), Se
         (Leaving::Quarantined(held), Proof::Walked(walk)) if walk.names(held.id) => refused(held.id, "a row names it"),
         (Leaving::Quarantined(_), Proof::Walked(_)) => Ok(()),
         (Leaving::Quarantined(held), _) => refused(held.id, "only a walk can prove it dead"),
-        (Leaving::Run(run), Proof::Walked(walk)) => {
-            if !walk.complete || !walk.settled.contains(&run.segment) {
-                return refused(run.segment, "no complete walk began after its last writer left");
-            }
-            match walk.named.get(&run.segment) {
-                Some(named) if named.contains(&run.offset) => refused(run.segment, "a row names the run"),
-                _ => Ok(()),
-            }
+        (Leaving::Part(id, _), Proof::Walked(walk)) if !walk.complete || !walk.settled.contains(&id) => {
+            refused(id, "no complete walk began after its last writer left")
         }
-        (Leaving::Run(run), _) => refused(run.segment, "only a walk can prove a run dead"),
+        (Leaving::Part(id, part), Proof::Walked(walk)) if walk.reaches_into(id, part) => {
+            refused(id, "a row names a run there")
+        }
+        (Leaving::Part(_, _), Proof::Walked(_)) => Ok(()),
+        (Leaving::Part(id, _), _) => refused(id, "only a walk can prove a part of it dead"),
     }
 }
 
@@ -197,7 +222,7 @@ mod tests {
             assert!(may_leave(Leaving::Whole(ID, Kind::Pack), proof).is_err(), "no log");
             assert!(may_leave(Leaving::Whole(ID, Kind::Log), proof).is_ok());
             assert!(may_leave(Leaving::Whole(ID, Kind::Log), Proof::Abandoned).is_err());
-            assert!(may_leave(Leaving::Run(&run(1)), proof).is_err());
+            assert!(may_leave(Leaving::Part(ID, &(1..2)), proof).is_err());
         }
         assert!(may_leave(Leaving::Whole(ID, Kind::Log), Proof::Walked(&walk)).is_err());
         let mut walk = Walk::begin(3, HashSet::new());
@@ -207,15 +232,19 @@ mod tests {
     }
 
     #[test]
-    fn a_run_leaves_only_when_its_pack_was_settled_before_the_walk() {
+    fn a_part_leaves_only_when_its_segment_was_settled_before_the_walk() {
         let mut walk = Walk::begin(0, HashSet::from([ID]));
         walk.name(&run(8));
-        assert!(may_leave(Leaving::Run(&run(16)), Proof::Walked(&walk)).is_err(), "not complete");
+        assert!(may_leave(Leaving::Part(ID, &(16..17)), Proof::Walked(&walk)).is_err(), "not complete");
         walk.complete();
-        assert!(may_leave(Leaving::Run(&run(16)), Proof::Walked(&walk)).is_ok());
-        assert!(may_leave(Leaving::Run(&run(8)), Proof::Walked(&walk)).is_err(), "named");
+        for (part, may) in [(9..20, true), (0..8, true), (8..9, false), (0..9, false), (7..20, false)] {
+            assert_eq!(may_leave(Leaving::Part(ID, &part), Proof::Walked(&walk)).is_ok(), may, "{part:?}");
+        }
+        assert_eq!(walk.gaps(ID, 2..20), [2..8, 9..20]);
+        assert_eq!(walk.gaps(ID, 8..9), []);
+        assert_eq!(walk.gaps(ID, 2..8).into_iter().next(), Some(2..8));
         let mut walk = Walk::begin(0, HashSet::new());
         walk.complete();
-        assert!(may_leave(Leaving::Run(&run(16)), Proof::Walked(&walk)).is_err(), "not settled");
+        assert!(may_leave(Leaving::Part(ID, &(16..17)), Proof::Walked(&walk)).is_err(), "not settled");
     }
 }

@@ -16,12 +16,12 @@ use margay_env::{Env, File, Space};
 use crate::error::invalid;
 use crate::folder::Folder;
 use crate::names::{self, Name};
-use crate::quarantine::{Leaving, Proof, Quarantined, Walk, may_leave};
+use crate::quarantine::{Proof, Quarantined, Walk};
 use crate::reader::{self, Source};
 use crate::sync::Syncer;
 use crate::{
-    Extent, Kind, Run, RunWriter, SegmentCopy, SegmentError, SegmentId, SegmentInfo, SegmentPin, WalkedRun, raw, scrub,
-    walk, writer,
+    Extent, Kind, Run, RunWriter, SegmentCopy, SegmentError, SegmentId, SegmentInfo, SegmentPin, WalkedRun, punch, raw,
+    scrub, walk, writer,
 };
 
 #[derive(Clone, Debug)]
@@ -310,13 +310,15 @@ impl Store {
         scrub::verify_run(&self.folder, &extent.run)
     }
 
-    /// Gives the space of a dead run in a pack or log back. Refused while somebody holds the quarantine.
-    pub fn punch(&self, run: &Run, walk: &Walk) -> Result<(), SegmentError> {
-        if self.folder.quarantine.is_held() {
-            return Err(invalid("no space is given back inside segments while a backup is made"));
-        }
-        may_leave(Leaving::Run(run), Proof::Walked(walk))?;
-        scrub::punch(&self.folder, run)
+    /// Gives the space of a dead run in a pack back. Refused while somebody holds the quarantine.
+    pub fn punch_run(&self, run: &Run, walk: &Walk) -> Result<(), SegmentError> {
+        punch::punch_run(&self.folder, run, walk)
+    }
+
+    /// Gives back all of a sealed log but its header and the runs that the walk found. Its records are gone then: only
+    /// for a log that nobody replays any more. Refused while somebody holds the quarantine.
+    pub fn punch_log(&self, id: SegmentId, walk: &Walk) -> Result<(), SegmentError> {
+        punch::punch_log(&self.folder, id, walk)
     }
 
     /// Why writes are refused, when a sync has failed.

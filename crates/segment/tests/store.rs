@@ -146,13 +146,13 @@ fn packs_are_sealed_by_size_and_removed_only_when_closed() {
     assert!(store.segments().iter().all(|info| !info.open));
     assert_ne!(write(&store, b"next", b"").segment, runs[7].segment);
     let allocated = store.allocated_bytes(runs[7].segment).unwrap();
-    store.punch(&runs[7], &walked(&store)).unwrap();
+    store.punch_run(&runs[7], &walked(&store)).unwrap();
     assert!(store.allocated_bytes(runs[7].segment).unwrap() + 250_000 < allocated);
     assert!(store.read(&Extent::whole(runs[7]), 0, 10).is_err());
-    assert!(store.punch(&runs[7], &walked(&store)).is_err(), "given back already");
+    assert!(store.punch_run(&runs[7], &walked(&store)).is_err(), "given back already");
     store.verify(&Extent::whole(runs[6])).unwrap();
     let wrong = Run { len: runs[6].len - 8, ..runs[6] };
-    assert!(store.punch(&wrong, &walked(&store)).is_err());
+    assert!(store.punch_run(&wrong, &walked(&store)).is_err());
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn damage_is_named_and_wrong_bytes_never_leave() {
             assert!(matches!(store.read(&absurd, 0, 1), Err(SegmentError::Corrupt { .. })), "{absurd:?}");
             assert!(matches!(store.verify(&absurd), Err(SegmentError::Corrupt { .. })));
             assert!(len <= CHUNK_BYTES || store.will_read(&absurd).is_err());
-            assert!(store.punch(&absurd.run, &walked(&store)).is_err());
+            assert!(store.punch_run(&absurd.run, &walked(&store)).is_err());
         }
     }
 }
@@ -242,6 +242,42 @@ fn a_payload_in_a_log_reads_like_any_run() {
     assert_eq!(store.read(&Extent::whole(run), 0, 7).unwrap(), &b"payload"[..]);
     assert_eq!(store.logs().len(), 1);
     assert!(store.logs()[0].open);
+}
+
+#[test]
+fn a_log_gives_back_what_no_run_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    let (segment, file) = store.create_log(1 << 20).unwrap();
+    let body = pattern(1 << 20, 3);
+    file.write_all_at(&body, 0).unwrap();
+    let place = |from: usize, to: usize| Run {
+        segment,
+        offset: from as u64,
+        len: (to - from) as u64,
+        crc: Run::crc_of(&body[from..to]),
+    };
+    let live = [place(70, 3000), place(5000, 8192), place(400_001, 440_007), place((1 << 20) - 9, 1 << 20)];
+    let walked = || {
+        let mut walk = store.begin_walk();
+        live.iter().for_each(|run| walk.name(run));
+        walk.complete();
+        walk
+    };
+    assert!(store.punch_log(segment, &walked()).is_err(), "it takes records");
+    store.seal(segment).unwrap();
+    assert!(store.punch_log(segment, &store.begin_walk()).is_err(), "not complete");
+    let held = store.hold_quarantine();
+    assert!(store.punch_log(segment, &walked()).is_err(), "a backup is made");
+    drop(held);
+    store.punch_log(segment, &walked()).unwrap();
+    live.iter().for_each(|run| store.verify(&Extent::whole(*run)).unwrap());
+    assert_eq!(file.len().unwrap(), 1 << 20);
+    assert!(store.allocated_bytes(segment).unwrap() < 80_000, "{}", store.allocated_bytes(segment).unwrap());
+    let mut header = [0; 64];
+    file.read_exact_at(&mut header, 0).unwrap();
+    assert_eq!(header, body[..64]);
+    assert!(store.punch_run(&live[0], &self::walked(&store)).is_err(), "no pack");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use margay_env::{Env, Timestamp};
@@ -34,6 +35,7 @@ use crate::lock_time::LockTime;
 use crate::open_files::OpenFiles;
 use crate::paths::PathCache;
 use crate::quota::Quotas;
+use crate::reclaim::Punched;
 use crate::record::DirectoryRecord;
 use crate::rests::Walks;
 use crate::seen::Seen;
@@ -130,7 +132,10 @@ pub struct Volume {
     pub(crate) events: EventQueue,
     /// Held by whatever removes bytes or compares rows with segments.
     pub(crate) upkeep: Mutex<()>,
+    /// Changes refused because the engine has no room; the store counts those that bring bytes.
+    refused: AtomicU64,
     pub(crate) walks: Mutex<Walks>,
+    pub(crate) punched: Mutex<Punched>,
     /// By which locks end, where somebody watches the clock.
     pub(crate) lock_time: LockTime,
 }
@@ -181,7 +186,9 @@ impl Volume {
             bucket_states: BucketStates::default(),
             events: EventQueue::default(),
             upkeep: Mutex::new(()),
+            refused: AtomicU64::default(),
             walks: Mutex::default(),
+            punched: Mutex::default(),
             lock_time: LockTime::default(),
         }
     }
@@ -217,7 +224,16 @@ impl Volume {
 
     /// Asked before rows are added; what removes or moves rows may use the room that is kept back.
     pub(crate) fn check_room(&self) -> Result<(), Error> {
-        if self.engine.has_room() { Ok(()) } else { Err(Error::Full) }
+        if self.engine.has_room() {
+            return Ok(());
+        }
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Err(Error::Full)
+    }
+
+    /// How often something was refused for want of space since the start.
+    pub fn refused(&self) -> u64 {
+        self.store.refused() + self.refused.load(Ordering::Relaxed)
     }
 
     /// Commits, and tells the mounts.

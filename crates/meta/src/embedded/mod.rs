@@ -43,7 +43,6 @@ use parking_lot::{Mutex, RwLock};
 pub use checkpoint::CHECKPOINT_BUCKETS_MS;
 pub use limits::{LOG_FILE_BYTES_MIN, Options};
 pub use log_header::log_origin;
-pub use replay::walk_log;
 
 use checkpoint::Folds;
 use layers::{FIRST_WINDOW_ROWS, Lower, Merge, Stored, Window, as_slice, grown};

@@ -190,9 +190,7 @@ fn damaged_record(id: SegmentId, at: u64, last: Seq, proof: &str) -> EngineError
 struct Placed {
     seq: Seq,
     writes: Vec<Write>,
-    payload_offset: u64,
     payload_len: u32,
-    payload_crc: u32,
     /// Where the next record begins.
     end: u64,
 }
@@ -220,10 +218,10 @@ fn read_records(
         let inside = (at - buffer_at) as usize;
         match record::decode(buffer.get(inside..).unwrap_or_default(), header.log, at) {
             Some(Record { is_end: true, .. }) => return Ok(Stop::Done),
-            Some(Record { seq, writes, payload_offset, payload_len, payload_crc, len, .. }) => {
+            Some(Record { seq, writes, payload_len, len, .. }) => {
                 at += len as u64;
                 want = READ_BYTES;
-                if !visit(Placed { seq, writes, payload_offset, payload_len, payload_crc, end: at }) {
+                if !visit(Placed { seq, writes, payload_len, end: at }) {
                     return Ok(Stop::Done);
                 }
             }
@@ -299,7 +297,7 @@ pub(super) fn check_logs(shared: &Embedded) -> Result<Option<String>, EngineErro
             Ok(None) => continue,
             Err(error) => return Ok(Some(error.to_string())),
         };
-        // What lies between was lost, or was written to the file before after this has read it.
+        // Commits in between are missing: their file is lost, or was still being written when this read it.
         if header.first.0 > last.0 + 1 {
             break;
         }
@@ -358,31 +356,4 @@ pub(super) fn is_without_payload(store: &Store, id: SegmentId, end: u64) -> Resu
         at < end
     })?;
     Ok(at == end && !payloads)
-}
-
-/// A payload in a log segment, with the writes that were committed together with it.
-#[derive(Debug)]
-pub struct LoggedPayload<'a> {
-    pub offset: u64,
-    pub len: u64,
-    pub crc: u32,
-    pub writes: &'a [Write],
-}
-
-/// Gives each payload of a log segment to `visit`, in order.
-pub fn walk_log(store: &Store, id: SegmentId, visit: &mut dyn FnMut(LoggedPayload<'_>)) -> Result<(), EngineError> {
-    let file = store.file(id).map_err(segment_failed)?;
-    let Some(header) = read_header(id, file.as_ref())? else { return Ok(()) };
-    read_records(file.as_ref(), &header, |record| {
-        if record.payload_len > 0 {
-            visit(LoggedPayload {
-                offset: record.payload_offset,
-                len: record.payload_len.into(),
-                crc: record.payload_crc,
-                writes: &record.writes,
-            });
-        }
-        true
-    })?;
-    Ok(())
 }

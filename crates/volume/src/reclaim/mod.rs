@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use margay_segment::{Kind, SegmentId, SegmentInfo};
 
+pub(crate) use self::punch::Punched;
 pub(crate) use self::walk::runs_of_row;
 use crate::api::Error;
 use crate::bucket::decode_counter;
@@ -66,7 +67,7 @@ pub struct ReclaimBudget {
     /// Segments with a smaller share of live bytes are rewritten, in percent.
     pub live_percent_min: u64,
     /// The pack that is being filled is sealed when it has this many dead bytes and a smaller share of live ones
-    /// than `live_percent_min`.
+    /// than `live_percent_min`, or a write was refused for want of space.
     pub seal_dead_bytes_min: u64,
     /// How long a dead segment stays in quarantine. Nothing: it is removed in the pass that finds it dead, after the
     /// walk.
@@ -133,6 +134,10 @@ impl Volume {
             self.set_dead_aside(logs, &mut done)?;
         }
         self.release_due(budget, &mut done)?;
+        // Room that came back is better used to rewrite, in the next pass.
+        if done.removed_segments == 0 {
+            self.punch_dead(logs, &mut done)?;
+        }
         Ok(done)
     }
 
@@ -164,11 +169,12 @@ impl Volume {
 
     fn seal_mostly_dead(&self, budget: &ReclaimBudget) -> Result<(), Error> {
         let table = self.live_table()?;
+        let refused = self.was_refused();
         for info in self.store.segments() {
             let live = table.get(&info.id).copied().unwrap_or_default().live().max(0) as u64;
             let dead = info.len.saturating_sub(live);
             let mostly_dead = live * 100 < (live + dead) * budget.live_percent_min;
-            if info.open && info.kind == Kind::Pack && dead >= budget.seal_dead_bytes_min && mostly_dead {
+            if info.open && info.kind == Kind::Pack && dead >= budget.seal_dead_bytes_min && (mostly_dead || refused) {
                 self.store.seal(info.id)?;
             }
         }

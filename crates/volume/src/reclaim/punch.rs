@@ -1,61 +1,125 @@
-//! Giving back dead runs inside packs, when there is no room to rewrite them.
+//! Giving back dead bytes inside packs and logs, when there is no room to rewrite them.
 //!
-//! Why:        on a full disk nothing can be copied, but holes cost nothing.
-//! Invariants: a run is punched only when the runs that are known to be live add up to the pack's live bytes, and
-//!             those did not change during the scan: then no live run is missing from the list. And only when a walk
-//!             over all rows of a snapshot does not find it either.
+//! Why:        on a full disk nothing can be copied, but holes cost nothing. Segments are looked at however much of them
+//!             lives, since every byte counts then.
+//! Invariants: U1 a segment is punched only when the runs that are known to be live add up to its live bytes, and
+//!                those did not change during the scan: then no live run is missing from the list. And only where a
+//!                walk over all rows of a snapshot does not find a run either.
+//!             U2 a segment is looked at again only after it has lost bytes since.
+//! Not here:   the holes and their last check (margay-segment).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 
-use margay_segment::{Kind, SegmentId, Walk};
+use margay_segment::{Kind, SegmentError, SegmentId, Walk};
 
 use super::gather::NamedRuns;
-use super::{KeepLogs, LiveTable, Reclaimed};
+use super::{LiveBytes, LiveTable, LogRelease, Reclaimed};
 use crate::api::Error;
 use crate::open::Volume;
 
+/// Segments that lost fewer bytes since they were last looked at wait.
+const DEAD_BYTES_MIN: i64 = 4096;
+
+/// What segments were punched for.
+#[derive(Debug, Default)]
+pub(crate) struct Punched {
+    /// Writes that had been refused for want of space when segments were last looked at.
+    refused: u64,
+    /// Bytes that each segment had lost then.
+    lost: BTreeMap<SegmentId, i64>,
+}
+
 impl Volume {
-    /// `before` was read before the scan that found `runs`.
-    pub(super) fn punch_dead(
-        &self,
-        victims: &HashSet<SegmentId>,
-        runs: &NamedRuns,
-        before: &LiveTable,
-        done: &mut Reclaimed,
-    ) -> Result<(), Error> {
+    /// Whether a write was refused for want of space since segments were last punched.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refused() != self.punched.lock().refused
+    }
+
+    /// Does nothing unless a write was refused for want of space since it was last called.
+    pub(super) fn punch_dead(&self, logs: &dyn LogRelease, done: &mut Reclaimed) -> Result<(), Error> {
+        let mut punched = self.punched.lock();
+        let refused = self.refused();
+        if refused == punched.refused {
+            return Ok(());
+        }
+        punched.refused = refused;
+        let before = self.live_table()?;
+        let candidates = self.with_dead_bytes(logs, &before, &mut punched);
+        if candidates.is_empty() {
+            return Ok(());
+        }
+        tracing::warn!(segments = candidates.len(), "no room to rewrite segments: giving back dead parts in place");
+        let runs = self.named_runs(&candidates)?;
         // Settled first, counters second: as for removal.
-        let settled = self.settled_segments(&KeepLogs);
+        let settled = self.settled_segments(logs);
         let walk = self.walk_named_runs()?;
         let after = self.live_table()?;
         self.engine.wait_durable(self.engine.last_seq())?;
-        for info in settled.iter().filter(|info| info.kind == Kind::Pack && victims.contains(&info.id)) {
-            let known = runs.range((info.id, 0)..=(info.id, u64::MAX));
-            let known: i64 = known.map(|(_, named)| named.run.len as i64).sum();
+        for info in settled.iter().filter(|info| candidates.contains(&info.id)) {
             let counted = before.get(&info.id).copied().unwrap_or_default();
-            if after.get(&info.id).copied().unwrap_or_default() == counted && counted.live() == known {
-                self.punch_pack(info.id, runs, &walk, done)?;
+            let unchanged = after.get(&info.id).copied().unwrap_or_default() == counted;
+            if !unchanged || known_bytes(&runs, info.id) != counted.live() {
+                continue;
             }
+            match self.punch_segment(info.id, info.kind, &runs, &walk) {
+                Ok(bytes) => done.punched_bytes += bytes,
+                // A reader took hold of it, or a backup is made.
+                Err(error) => {
+                    tracing::debug!(segment = ?info.id, %error, "dead parts stay");
+                    continue;
+                }
+            }
+            punched.lost.insert(info.id, counted.lost);
         }
         Ok(())
     }
 
-    fn punch_pack(&self, pack: SegmentId, runs: &NamedRuns, walk: &Walk, done: &mut Reclaimed) -> Result<(), Error> {
+    /// Settled segments that have lost bytes since they were punched.
+    fn with_dead_bytes(&self, logs: &dyn LogRelease, table: &LiveTable, punched: &mut Punched) -> HashSet<SegmentId> {
+        punched.lost.retain(|segment, _| table.contains_key(segment));
+        let settled = self.settled_segments(logs).into_iter().filter(|info| info.kind != Kind::Raw);
+        let dead = |segment: &SegmentId| {
+            let LiveBytes { lost, .. } = table.get(segment).copied().unwrap_or_default();
+            lost - punched.lost.get(segment).copied().unwrap_or_default()
+        };
+        settled.map(|info| info.id).filter(|segment| dead(segment) >= DEAD_BYTES_MIN).collect()
+    }
+
+    /// Bytes of the device that came back.
+    fn punch_segment(&self, id: SegmentId, kind: Kind, runs: &NamedRuns, walk: &Walk) -> Result<u64, SegmentError> {
+        let before = self.store.allocated_bytes(id)?;
+        match kind {
+            Kind::Pack => self.punch_pack(id, runs, walk)?,
+            Kind::Log if self.is_settled(id) => self.store.punch_log(id, walk)?,
+            Kind::Log | Kind::Raw => {}
+        }
+        Ok(before.saturating_sub(self.store.allocated_bytes(id)?))
+    }
+
+    fn punch_pack(&self, pack: SegmentId, runs: &NamedRuns, walk: &Walk) -> Result<(), SegmentError> {
         let mut dead = Vec::new();
         self.store.walk_pack(pack, &mut |walked| {
             dead.extend(walked.run.filter(|run| !runs.contains_key(&(run.segment, run.offset))));
             ControlFlow::Continue(())
         })?;
-        let still_settled = || self.store.segments().iter().any(|info| info.id == pack && !info.open);
         for run in dead {
             // A reader that came since may hold the pack: what is dead now it cannot have found, but one that was
             // there before could have.
-            if !still_settled() {
+            if !self.is_settled(pack) {
                 break;
             }
-            self.store.punch(&run, walk)?;
-            done.punched_bytes += run.len;
+            self.store.punch_run(&run, walk)?;
         }
         Ok(())
     }
+
+    fn is_settled(&self, id: SegmentId) -> bool {
+        self.store.segments().iter().any(|info| info.id == id && !info.open)
+    }
+}
+
+/// Bytes of the segment's runs that some row names.
+fn known_bytes(runs: &NamedRuns, id: SegmentId) -> i64 {
+    runs.range((id, 0)..=(id, u64::MAX)).map(|(_, named)| named.run.len as i64).sum()
 }

@@ -74,7 +74,7 @@ impl Volume {
             return Ok(());
         }
         let began = self.env.clock.monotonic();
-        let refused = self.store.refused();
+        let refused = self.refused();
         let walk = self.walk_named_runs()?;
         let ended = self.env.clock.monotonic();
         *self.walks.lock() = Walks { next_at: ended + (ended - began) * WALK_PAUSE_FACTOR, refused };
@@ -113,7 +113,7 @@ impl Volume {
     /// Walks one after the other would take a processor from others; but somebody was refused for want of space.
     fn may_walk_early(&self) -> bool {
         let walks = *self.walks.lock();
-        self.store.refused() != walks.refused || self.env.clock.monotonic() >= walks.next_at
+        self.refused() != walks.refused || self.env.clock.monotonic() >= walks.next_at
     }
 }
 

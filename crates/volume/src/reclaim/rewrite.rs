@@ -61,11 +61,8 @@ impl Volume {
             }
             match self.copy_run(named) {
                 Ok(copy) => copied.push(copy),
-                Err(SegmentError::Full) => {
-                    tracing::warn!("no room to rewrite segments: giving back dead parts in place");
-                    self.punch_dead(&victims, &runs, &before, done)?;
-                    break;
-                }
+                // What is dead in it can still be given back in place (punch).
+                Err(SegmentError::Full) => break,
                 Err(error @ (SegmentError::Corrupt { .. } | SegmentError::Missing(_))) => {
                     tracing::error!(%error, "a run cannot be moved");
                     done.damaged_runs += 1;

@@ -20,10 +20,21 @@ pub fn open(
     sync_interval: Option<Duration>,
     options: Options,
 ) -> (Arc<Volume>, Arc<EmbeddedEngine>) {
+    open_with_reserve(disk, seed, sync_interval, options, 0)
+}
+
+/// As `open`; data writes leave `reserve_bytes` of the disk free.
+pub fn open_with_reserve(
+    disk: &SimDisk,
+    seed: u64,
+    sync_interval: Option<Duration>,
+    options: Options,
+    reserve_bytes: u64,
+) -> (Arc<Volume>, Arc<EmbeddedEngine>) {
     let random = SimRandom::new(seed);
     let env = Env { disk: Arc::new(disk.clone()), clock: Arc::new(RealClock::new()), random: Arc::new(random) };
     let mut segments = margay_segment::Options::new(Path::new("/data/segments"));
-    (segments.pack_bytes_max, segments.raw_bytes_min, segments.reserve_bytes) = (128 << 10, 48 << 10, 0);
+    (segments.pack_bytes_max, segments.raw_bytes_min, segments.reserve_bytes) = (128 << 10, 48 << 10, reserve_bytes);
     let store = Store::open(env.clone(), segments).unwrap();
     let mut tree = margay_meta::embedded::Options::new("/data/tree".into());
     (tree.log_file_bytes, tree.tree_cache_bytes) = (256 << 10, 1 << 20);

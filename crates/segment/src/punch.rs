@@ -1,0 +1,92 @@
+//! Giving the space of dead bytes back inside a segment that stays; they read as zeros then.
+//!
+//! Why:        on a full disk nothing can be copied out of a mostly dead segment, but a hole costs nothing.
+//! Invariants: H1 every hole is one that `may_leave` allows: the walk found no run there (quarantine Q1).
+//!             H2 in a pack a hole is punched only where the end mark shows exactly the run that the caller named.
+//!             H3 the headers stay: of a pack and of each of its runs, so that it can be walked, and of a log.
+//! Durability: a hole is not waited for. What is in it was dead at a durable commit.
+//! Not here:   which segments, and that the counters agree (volume::reclaim).
+
+use std::ops::Range;
+
+use margay_env::File;
+
+use crate::error::invalid;
+use crate::folder::Folder;
+use crate::format::{self, PACK_HEADER_BYTES, RUN_END_BYTES, RunPlace};
+use crate::quarantine::{Leaving, Proof, Walk, may_leave};
+use crate::reader::{check_fits, corrupt};
+use crate::segment::Segment;
+use crate::{Kind, Run, SegmentError, SegmentId};
+
+/// A hole gives whole blocks of the file system back; no usual one has larger blocks.
+const BLOCK_BYTES: u64 = 4096;
+
+pub(crate) fn punch_run(folder: &Folder, run: &Run, walk: &Walk) -> Result<(), SegmentError> {
+    check_allowed(folder)?;
+    let segment = folder.segment(run.segment)?;
+    if segment.kind != Kind::Pack {
+        return Err(invalid("only a pack gives single runs back"));
+    }
+    let file = folder.file(&segment)?;
+    check_fits(run, &segment, &*file)?;
+    check_end_mark(&segment, &*file, run)?;
+    // The mark goes too: a walker then takes the run for an unfinished one.
+    let part = run.offset..run.offset + run.len + run.table_bytes() + RUN_END_BYTES as u64;
+    may_leave(Leaving::Part(run.segment, &part), Proof::Walked(walk))?;
+    file.punch_hole(part.start, part.end - part.start)?;
+    Ok(())
+}
+
+pub(crate) fn punch_log(folder: &Folder, id: SegmentId, walk: &Walk) -> Result<(), SegmentError> {
+    check_allowed(folder)?;
+    let segment = folder.segment(id)?;
+    if segment.kind != Kind::Log || segment.is_open() {
+        return Err(invalid(format!("segment {id:?} is no sealed log")));
+    }
+    let file = folder.file(&segment)?;
+    // The header lies in the first block.
+    for gap in walk.gaps(id, BLOCK_BYTES..file.len()?) {
+        let part = whole_blocks(gap);
+        if !part.is_empty() {
+            may_leave(Leaving::Part(id, &part), Proof::Walked(walk))?;
+            file.punch_hole(part.start, part.end - part.start)?;
+        }
+    }
+    Ok(())
+}
+
+fn whole_blocks(part: Range<u64>) -> Range<u64> {
+    part.start.next_multiple_of(BLOCK_BYTES)..part.end / BLOCK_BYTES * BLOCK_BYTES
+}
+
+fn check_allowed(folder: &Folder) -> Result<(), SegmentError> {
+    if folder.quarantine.is_held() {
+        return Err(invalid("no space is given back inside segments while a backup is made"));
+    }
+    folder.check_poison()
+}
+
+fn check_end_mark(segment: &Segment, file: &dyn File, run: &Run) -> Result<(), SegmentError> {
+    let mut header = [0; PACK_HEADER_BYTES];
+    let count = file.read_at(&mut header, 0)?;
+    let salt = format::decode_pack_header(&header[..count], segment.id)
+        .map_err(|_| corrupt(run, 0, "the pack header does not decode"))?;
+    // The mark names the header's place, which the run does not know: look for the header just before the payload.
+    let longest = (format::RUN_HEADER_BYTES + format::OWNER_BYTES_MAX) as u64;
+    let from = run.offset.saturating_sub(longest).max(PACK_HEADER_BYTES as u64).next_multiple_of(format::ALIGN_BYTES);
+    let mut before = vec![0; run.offset.saturating_sub(from) as usize];
+    file.read_exact_at(&mut before, from)?;
+    let mut mark = [0; RUN_END_BYTES];
+    let count = file.read_at(&mut mark, run.offset + run.len + run.table_bytes())?;
+    let fits = |place: RunPlace| {
+        place.payload == run.offset
+            && place.len == run.len
+            && format::decode_run_end(&mark[..count], salt, &place) == Some(run.crc)
+    };
+    let found = (0..before.len()).step_by(format::ALIGN_BYTES as usize).any(|at| {
+        let header = format::decode_run_header(&before[at..], segment.id, salt, from + at as u64);
+        header.is_ok_and(|(place, _)| fits(place))
+    });
+    if found { Ok(()) } else { Err(corrupt(run, 0, "no finished run of this name is here")) }
+}

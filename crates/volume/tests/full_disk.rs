@@ -1,0 +1,129 @@
+//! A full disk: what is deleted comes back though nothing can be copied, and what lives stays whole, also over a crash.
+
+#![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use margay_env::Disk;
+use margay_env::sim::{SimDisk, SimRandom};
+use margay_meta::Engine;
+use margay_meta::embedded::EmbeddedEngine;
+use margay_volume::*;
+use world::{body_of, etag_of, machine, read_all, wait};
+
+/// More than the engine keeps for itself: the log fills the disk until nothing can be copied.
+const RESERVE_BYTES: u64 = 18 << 20;
+/// Room for data on a disk before it is full.
+const ROOM_BYTES: u64 = 3 << 20;
+/// Passes after which all that can come back is back.
+const PASSES: usize = 6;
+
+type Model = BTreeMap<String, Vec<u8>>;
+
+struct Machine {
+    volume: Arc<Volume>,
+    engine: Arc<EmbeddedEngine>,
+    punched_bytes: u64,
+}
+
+fn open(disk: &SimDisk, seed: u64) -> Machine {
+    let options = Options { run_bytes_max: 40 << 10, ..Options::default() };
+    let (volume, engine) = machine::open_with_reserve(disk, seed, None, options, RESERVE_BYTES);
+    Machine { volume, engine, punched_bytes: 0 }
+}
+
+impl Machine {
+    fn put(&self, key: &str, body: &[u8]) -> Result<PutOutcome, Error> {
+        wait(async {
+            let mut upload = self.volume.begin_upload("b", body.len() as u64).await?;
+            upload.write(body.to_vec().into()).await?;
+            let staged = upload.finish().await?;
+            let request = PutRequest { bucket: "b", key, etag: etag_of(body), ..PutRequest::default() };
+            self.volume.put_object(request, staged).await
+        })
+    }
+
+    /// Puts objects until the disk is full.
+    fn fill(&self, random: &mut SimRandom, sizes: u64, model: &mut Model) {
+        for number in model.len().. {
+            // The last size goes to packs, the others to the log.
+            let len = [700, 3000, 30_000, 60_000, 100_000][random.below(sizes) as usize] + random.below(500) as usize;
+            let (key, body) = (format!("{number:04}"), body_of(number, len));
+            match self.put(&key, &body) {
+                Ok(_) => drop(model.insert(key, body)),
+                Err(Error::Full) => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn delete(&self, key: &str) {
+        wait(self.volume.delete_object("b", &DeleteRequest::of(key))).unwrap();
+    }
+
+    fn pass(&mut self) {
+        self.engine.checkpoint().unwrap();
+        let budget = ReclaimBudget { seal_dead_bytes_min: 1, ..ReclaimBudget::default() };
+        let done = self.volume.reclaim_once(&budget, &SealedLogs).unwrap();
+        assert_eq!((done.disputed_segments, done.damaged_runs), (0, 0), "{done:?}");
+        self.punched_bytes += done.punched_bytes;
+    }
+
+    fn holds(&self, model: &Model) {
+        for (key, body) in model {
+            let reader = wait(self.volume.get_object("b", key, &ReadCondition::default())).unwrap();
+            assert!(read_all(&reader) == *body, "{key}");
+        }
+        let report = self.volume.fsck(FsckOptions::default()).unwrap();
+        assert!(report.clean(), "{report:#?}");
+        let report = self.volume.scrub(10, |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(report.damaged, 0, "{report:#?}");
+    }
+}
+
+/// Bytes given back in place.
+fn round(seed: u64) -> u64 {
+    let (disk, mut random) = (SimDisk::new(seed), SimRandom::new(seed));
+    let mut machine = open(&disk, seed);
+    wait(machine.volume.create_bucket("b")).unwrap();
+    let space = disk.space(Path::new("/")).unwrap();
+    disk.set_capacity(space.total_bytes - space.free_bytes + RESERVE_BYTES + ROOM_BYTES);
+    let mut model = Model::new();
+    machine.fill(&mut random, 5, &mut model);
+    // Packs are refused earlier.
+    machine.fill(&mut random, 4, &mut model);
+    let mut deleted_bytes = 0;
+    let keys: Vec<String> = model.keys().cloned().collect();
+    for key in keys.iter().filter(|_| random.below(10) < 3) {
+        machine.delete(key);
+        deleted_bytes += model.remove(key).unwrap().len() as u64;
+    }
+    let body = body_of(1, 60_000);
+    let mut tries = 0..PASSES;
+    while machine.put("again", &body).is_err() {
+        assert!(tries.next().is_some(), "seed {seed}: {deleted_bytes} bytes were deleted, and no room came back");
+        machine.pass();
+        // The engine asks the disk again after a while.
+        std::thread::sleep(Duration::from_millis(120));
+    }
+    model.insert("again".to_owned(), body);
+    machine.pass();
+    machine.holds(&model);
+    let punched_bytes = machine.punched_bytes;
+    let after = disk.crash(seed);
+    drop(machine);
+    open(&after, seed).holds(&model);
+    punched_bytes
+}
+
+#[test]
+fn deleted_bytes_come_back_though_nothing_can_be_copied() {
+    let punched: Vec<u64> = (0..12).map(round).collect();
+    assert!(punched.iter().filter(|bytes| **bytes > 0).count() > 3, "{punched:?}");
+}
