@@ -24,7 +24,7 @@ use margay_volume::*;
 use parking_lot::Mutex;
 use world::actions::{self, Action, Given};
 use world::interposed::Interposed;
-use world::tree::{NEW, plain};
+use world::tree::{NEW, plain, show_tree};
 use world::*;
 
 const BOTH: OpenFlags =
@@ -196,32 +196,6 @@ fn pair(store: &Arc<Store>, env: &Env, linked: bool) -> Pair {
     pair
 }
 
-fn walk(side: &Side, ino: Ino, path: &str, text: &mut String) {
-    let handle = side.mount.open_directory(ino).unwrap();
-    let mut items = Vec::new();
-    let mut visit = |item: &DirectoryItem<'_>| {
-        items.push((item.name.to_owned(), item.beside, item.attributes.unwrap()));
-        true
-    };
-    side.mount.read_directory(&handle, 0, true, &mut visit).unwrap();
-    for (name, beside, found) in items {
-        let path = format!("{path}/{name}{}", if beside { "*" } else { "" });
-        let size = if found.kind == FileKind::Directory { 0 } else { found.size };
-        let xattrs = side.mount.list_xattrs(found.ino).unwrap_or_default().len();
-        *text += &format!(" {path}:{:?}:{:o}:{}:{size}:{xattrs}", found.kind, found.rights, found.links);
-        match found.kind {
-            FileKind::Directory => walk(side, found.ino, &path, text),
-            FileKind::Regular => {
-                let handle = side.mount.open_file(found.ino, OpenFlags { read: true, ..OpenFlags::default() }).unwrap();
-                let bytes = side.mount.read(&handle, 0, 1 << 20).unwrap();
-                assert_eq!(bytes.len() as u64, size, "{path}");
-                *text += &format!(":{}", bytes.iter().fold(0u32, |sum, byte| sum.wrapping_mul(31) ^ u32::from(*byte)));
-            }
-            _ => {}
-        }
-    }
-}
-
 /// What can be seen afterwards by a mount that was not there, without times.
 fn outcome(pair: &Pair, answers: [String; 2]) -> String {
     let mut text = format!("{answers:?}");
@@ -230,7 +204,7 @@ fn outcome(pair: &Pair, answers: [String; 2]) -> String {
     let volume = Volume::open(Env::real(), below, Arc::clone(last.store()), Options::default()).unwrap();
     let mount = Mount::open(Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
     let side = Side { volume, mount };
-    walk(&side, side.mount.root(), "", &mut text);
+    show_tree(&side.mount, side.mount.root(), "", &mut text);
     let report = side.volume.fsck(FsckOptions::default()).unwrap();
     let usage = wait(side.volume.usage("b")).unwrap();
     text + &format!(" {:?} {} {} {usage:?}", report.shown, report.directories, report.live_bytes)

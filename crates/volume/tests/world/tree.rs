@@ -18,6 +18,33 @@ pub fn plain(name: &str) -> Name {
 
 pub const NEW: NewFile = NewFile { rights: 0o755, umask: 0o022, uid: 7, gid: 8 };
 
+/// Adds kind, rights, names, size, attributes and content of everything below a directory to a text, without times.
+pub fn show_tree(mount: &Mount, ino: Ino, path: &str, text: &mut String) {
+    let handle = mount.open_directory(ino).unwrap();
+    let mut items = Vec::new();
+    let mut visit = |item: &DirectoryItem<'_>| {
+        items.push((item.name.to_owned(), item.beside, item.attributes.unwrap()));
+        true
+    };
+    mount.read_directory(&handle, 0, true, &mut visit).unwrap();
+    for (name, beside, found) in items {
+        let path = format!("{path}/{name}{}", if beside { "*" } else { "" });
+        let size = if found.kind == FileKind::Directory { 0 } else { found.size };
+        let xattrs = mount.list_xattrs(found.ino).unwrap_or_default().len();
+        *text += &format!(" {path}:{:?}:{:o}:{}:{size}:{xattrs}", found.kind, found.rights, found.links);
+        match found.kind {
+            FileKind::Directory => show_tree(mount, found.ino, &path, text),
+            FileKind::Regular => {
+                let handle = mount.open_file(found.ino, OpenFlags { read: true, ..OpenFlags::default() }).unwrap();
+                let bytes = mount.read(&handle, 0, 1 << 20).unwrap();
+                assert_eq!(bytes.len() as u64, size, "{path}");
+                *text += &format!(":{}", bytes.iter().fold(0u32, |sum, byte| sum.wrapping_mul(31) ^ u32::from(*byte)));
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Tree {
     pub fn new() -> Tree {
         let world = World::new(EMBEDDED);

@@ -1,0 +1,283 @@
+//! Calls on an open file, and a change of the same file or its place by another process, in every order of their steps.
+//!
+//! Why:        as `interleavings`: what a publish has read and does not assert is seen only when somebody changes it between
+//!             its reads and its commit.
+//! Invariants: what comes out is what one of the two orders gives, and fsck is clean. The file is opened before. What the
+//!             first process remembers of the bucket from then does not count.
+//! Not here:   two processes that both have the file open, and removals (who else has it open only its process knows).
+
+#![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
+
+mod world;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use margay_env::Env;
+use margay_env::real::RealClock;
+use margay_env::sim::{SimDisk, SimRandom};
+use margay_meta::Engine;
+use margay_meta::memory::Memory;
+use margay_segment::Store;
+use margay_volume::posix::*;
+use margay_volume::*;
+use parking_lot::Mutex;
+use world::actions::{self, Action, Given, lines};
+use world::interposed::Interposed;
+use world::tree::{plain, show_tree};
+use world::*;
+
+const BOTH: OpenFlags =
+    OpenFlags { read: true, write: true, append: false, truncate: false, exclusive: false, kill_privileges: false };
+
+/// What is done on the handle, which is closed at last.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    /// At an offset, so many bytes; then synced.
+    Write(u64, usize),
+    /// Written before the other one comes: only the close is beside it.
+    Close(u64, usize),
+    /// Written and synced before, and written again.
+    WriteAgain(u64, usize),
+    Truncate(u64),
+    Chmod,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Other {
+    S3(Action),
+    Chmod,
+    Xattr,
+    Exchange,
+}
+
+use Call::{Close, Truncate, Write, WriteAgain};
+use Other::{Exchange, S3, Xattr};
+
+const CALLS: [Call; 6] =
+    [Write(3, 100), Write(60_000, 20_000), Close(3, 100), WriteAgain(3, 50), Truncate(10), Call::Chmod];
+
+const OTHERS: [Other; 8] = [
+    S3(Action::Put("a/x", 300)),
+    S3(Action::Copy("a/x", "y")),
+    S3(Action::Rename("a/x", "y")),
+    S3(Action::Rename("a/", "c/")),
+    S3(Action::Set(Versioning::Enabled)),
+    Other::Chmod,
+    Xattr,
+    Exchange,
+];
+
+/// Steps that make the file.
+const STARTS: [&[Action]; 7] = [
+    &[Action::Put("a/x", 200)],
+    &[Action::Put("a/x", 66_500)],
+    &[Action::Put("a/x", 66_500), Action::Link("a/x", "a/z")],
+    &[Action::Set(Versioning::Enabled), Action::Put("a/x", 200), Action::Put("a/x", 201)],
+    &[Action::Set(Versioning::Enabled), Action::Put("a/x", 66_500)],
+    &[Action::Put("a/x", 9), Action::Set(Versioning::Suspended), Action::Put("a/x", 66_500)],
+    // One name is left of two, in a record of its own.
+    &[Action::Put("a/x", 66_500), Action::Link("a/x", "a/z"), Action::Delete("a/z"), Action::Set(Versioning::Enabled)],
+];
+
+struct Side {
+    volume: Arc<Volume>,
+    mount: Arc<Mount>,
+}
+
+struct Pair {
+    engine: Arc<Interposed>,
+    first: Side,
+    second: Side,
+    given: Given,
+}
+
+fn find(mount: &Mount, path: &str) -> Result<(Ino, Attributes), PosixError> {
+    let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let parent = if above.is_empty() { mount.root() } else { mount.lookup(mount.root(), &plain(above))?.ino };
+    Ok((parent, mount.lookup(parent, &plain(name))?))
+}
+
+fn said(done: Result<(), PosixError>) -> String {
+    done.map_or_else(|error| format!("{error:?}"), |()| "done".to_owned())
+}
+
+fn change(side: &Side, given: &Given, other: Other) -> String {
+    let mount = &side.mount;
+    let by_mount = |call: &dyn Fn(Ino, &Attributes) -> Result<(), PosixError>| {
+        said(find(mount, "a/x").and_then(|(parent, found)| call(parent, &found)))
+    };
+    match other {
+        S3(action) => actions::run(&side.volume, given, action),
+        Other::Chmod => by_mount(&|_, found| {
+            let change = AttributeChange { rights: Some(0o711), ..AttributeChange::default() };
+            mount.set_attributes(found.ino, &change).map(drop)
+        }),
+        Xattr => by_mount(&|_, found| mount.set_xattr(found.ino, b"user.x", b"1", SetXattr::Any, false)),
+        Exchange => {
+            by_mount(&|parent, _| mount.rename(parent, &plain("x"), mount.root(), &plain("y"), RenameMode::Exchange))
+        }
+    }
+}
+
+/// What happens before the other one comes.
+fn begin(side: &Side, call: Call) -> Handle {
+    let (_, found) = find(&side.mount, "a/x").unwrap();
+    let handle = side.mount.open_file(found.ino, BOTH).unwrap();
+    if let Close(at, len) | WriteAgain(at, len) = call {
+        side.mount.write(&handle, at, &body_of(len, len), false).unwrap();
+    }
+    if let WriteAgain(..) = call {
+        side.mount.sync(&handle).unwrap();
+    }
+    handle
+}
+
+fn go_on(side: &Side, call: Call, handle: Handle) -> String {
+    let mount = &side.mount;
+    let size = |size| AttributeChange { size: Some(size), ..AttributeChange::default() };
+    let done = match call {
+        Write(at, len) | WriteAgain(at, len) => mount.write(&handle, at, &body_of(len + 1, len), false).map(drop),
+        Close(..) => Ok(()),
+        Truncate(len) => mount.set_attributes(handle.ino(), &size(len)).map(drop),
+        Call::Chmod => {
+            let change = AttributeChange { rights: Some(0o640), ..AttributeChange::default() };
+            mount.set_attributes(handle.ino(), &change).map(drop)
+        }
+    };
+    let synced = if let Close(..) = call { Ok(()) } else { mount.sync(&handle) };
+    said(done.and(synced).and(mount.release(handle)))
+}
+
+/// The first one has published another file, so it remembers the bucket's state.
+fn pair(store: &Arc<Store>, env: &Env, start: &[Action]) -> Pair {
+    let engine = Arc::new(Interposed::new(Arc::new(Memory::with_payloads(Arc::clone(store), 4096))));
+    let open = || -> Arc<Volume> {
+        let below: Arc<dyn Engine> = Arc::<Interposed>::clone(&engine);
+        Volume::open(env.clone(), below, Arc::clone(store), Options::default()).unwrap()
+    };
+    let mounted = |volume: Arc<Volume>| {
+        let mount = Mount::open(Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
+        Side { volume, mount }
+    };
+    let given = Given { upload: String::new(), versions: Vec::new() };
+    let first = open();
+    wait(first.create_bucket("b")).unwrap();
+    for action in start.iter().chain([&Action::Put("y", 302)]) {
+        actions::run(&first, &given, *action);
+    }
+    let first = mounted(first);
+    let (_, found) = find(&first.mount, "y").unwrap();
+    let handle = first.mount.open_file(found.ino, BOTH).unwrap();
+    first.mount.write(&handle, 9, b"first", false).unwrap();
+    first.mount.release(handle).unwrap();
+    Pair { first, second: mounted(open()), engine, given }
+}
+
+/// What can be seen afterwards by a mount that was not there, without times.
+fn outcome(pair: &Pair, answers: [String; 2]) -> String {
+    let mut text = format!("{answers:?}");
+    let below: Arc<dyn Engine> = Arc::<Interposed>::clone(&pair.engine);
+    let store = Arc::clone(pair.first.volume.store());
+    let volume = Volume::open(Env::real(), below, store, Options::default()).unwrap();
+    let mount = Mount::open(Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
+    show_tree(&mount, mount.root(), "", &mut text);
+    for (key, version, latest, content) in lines(&volume) {
+        text += &format!(" {key} {:?} {latest} {:?}", version == VersionId::Null, content.map(|(size, _)| size));
+    }
+    let report = volume.fsck(FsckOptions::default()).unwrap();
+    let usage = wait(volume.usage("b")).unwrap();
+    text + &format!(" {:?} {} {} {usage:?}", report.shown, report.directories, report.live_bytes)
+}
+
+fn memory_world() -> (Arc<Store>, Env) {
+    let (disk, random) = (SimDisk::new(1), SimRandom::new(1));
+    let env = Env { disk: Arc::new(disk), clock: Arc::new(RealClock::new()), random: Arc::new(random) };
+    let mut options = margay_segment::Options::new(Path::new("/segments"));
+    options.reserve_bytes = 0;
+    (Store::open(env.clone(), options).unwrap(), env)
+}
+
+/// Gives the number of interleavings, and those that are as no order of the two.
+fn every_order(start: &[Action], calls: &[Call]) -> (usize, Vec<String>) {
+    let (store, env) = memory_world();
+    let (mut runs, mut wrong) = (0, Vec::new());
+    for &call in calls {
+        for other in OTHERS {
+            let orders = [false, true].map(|swap| {
+                let pair = pair(&store, &env, start);
+                let handle = begin(&pair.first, call);
+                let before = swap.then(|| change(&pair.second, &pair.given, other));
+                let done = go_on(&pair.first, call, handle);
+                let changed = before.unwrap_or_else(|| change(&pair.second, &pair.given, other));
+                let seen = outcome(&pair, [done, changed]);
+                assert!(seen.contains(" [] "), "{start:?}: {call:?}, {other:?}, swapped {swap}: {seen}");
+                seen
+            });
+            for at in 0.. {
+                let pair = Arc::new(pair(&store, &env, start));
+                let handle = begin(&pair.first, call);
+                let answer = Arc::new(Mutex::new(None));
+                let (inner, slot) = (Arc::clone(&pair), Arc::clone(&answer));
+                let hook = move || *slot.lock() = Some(change(&inner.second, &inner.given, other));
+                pair.engine.arm(at, Box::new(hook));
+                let done = go_on(&pair.first, call, handle);
+                if pair.engine.disarm() {
+                    break;
+                }
+                let changed = answer.lock().take().unwrap();
+                let seen = outcome(&pair, [done, changed]);
+                runs += 1;
+                if !orders.contains(&seen) {
+                    wrong
+                        .push(format!("{start:?}: {call:?} with {other:?} before call {at}:\n{seen}\nnot {orders:#?}"));
+                }
+            }
+        }
+    }
+    (runs, wrong)
+}
+
+#[test]
+fn calls_on_open_files_are_as_if_they_or_the_change_came_first() {
+    let done: Vec<(usize, Vec<String>)> = std::thread::scope(|scope| {
+        let halves = CALLS
+            .chunks(CALLS.len() / 2)
+            .map(|calls| scope.spawn(move || STARTS.map(|start| every_order(start, calls))));
+        halves.collect::<Vec<_>>().into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let runs: usize = done.iter().map(|(runs, _)| runs).sum();
+    let wrong: Vec<&String> = done.iter().flat_map(|(_, wrong)| wrong).collect();
+    let titles = wrong.iter().filter_map(|one| one.lines().next()).fold(String::new(), |all, one| all + one + "\n");
+    assert!(wrong.is_empty(), "{} of {runs}:\n{titles}{:#?}", wrong.len(), &wrong[..wrong.len().min(4)]);
+    assert!(runs > 1000, "{runs} runs");
+}
+
+/// Versions that the bucket keeps besides the current ones.
+fn versions_kept(side: &Side) -> u64 {
+    wait(side.volume.usage("b")).unwrap().versions
+}
+
+#[test]
+fn a_mount_that_remembers_a_bucket_without_versions_keeps_them_all_the_same() {
+    let (store, env) = memory_world();
+    let start = [Action::Put("a/x", 200), Action::Put("a/w", 30)];
+    type Change = fn(&Side, Handle) -> Result<(), PosixError>;
+    let publish: Change = |side, handle| {
+        side.mount.write(&handle, 3, b"new", false)?;
+        side.mount.sync(&handle)?;
+        side.mount.release(handle)
+    };
+    let unlink: Change = |side, _| side.mount.unlink(find(&side.mount, "a/x")?.0, &plain("x"));
+    let replace: Change = |side, _| {
+        let (parent, _) = find(&side.mount, "a/x")?;
+        side.mount.rename(parent, &plain("w"), parent, &plain("x"), RenameMode::Replace)
+    };
+    for (name, change, kept) in [("publish", publish, 1), ("unlink", unlink, 2), ("replace", replace, 3)] {
+        let pair = pair(&store, &env, &start);
+        let handle = begin(&pair.first, Write(0, 0));
+        assert_eq!(actions::run(&pair.second.volume, &pair.given, Action::Set(Versioning::Enabled)), "done");
+        change(&pair.first, handle).unwrap();
+        assert_eq!(versions_kept(&pair.first), kept, "{name}: {:?}", lines(&pair.first.volume));
+    }
+}
