@@ -13,12 +13,12 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use margay_env::{Env, File, OpenMode};
 
-use crate::client::{Client, DELETE_KEYS_MAX, ListQuery};
-use crate::connection::Connection;
 use crate::error::BenchError;
-use crate::payload::{Chunks, Payload};
-use crate::sign::PayloadHash;
 use crate::target::{Credentials, TargetArgs};
+use margay_client::PayloadHash;
+use margay_client::client::{Client, DELETE_KEYS_MAX, ListQuery};
+use margay_client::connection::Connection;
+use margay_client::payload::{Chunks, Payload};
 
 /// Bytes read from a file at a time.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -114,10 +114,10 @@ pub fn run(args: &ClientArgs, found: Option<Credentials>) -> Result<(), BenchErr
                 put(&mut client, &env, file, place, content_type.as_deref()).await
             }
             ClientCommand::Get { place, file } => get(&mut client, &env, place, file.as_deref()).await,
-            ClientCommand::Rm { place, recursive: false } => client.delete(&place.bucket, keyed(place)?).await,
+            ClientCommand::Rm { place, recursive: false } => Ok(client.delete(&place.bucket, keyed(place)?).await?),
             ClientCommand::Rm { place, recursive: true } => remove_all(&mut client, place).await,
-            ClientCommand::Mb { place } => client.make_bucket(unkeyed(place)?).await,
-            ClientCommand::Rb { place } => client.remove_bucket(unkeyed(place)?).await,
+            ClientCommand::Mb { place } => Ok(client.make_bucket(unkeyed(place)?).await?),
+            ClientCommand::Rb { place } => Ok(client.remove_bucket(unkeyed(place)?).await?),
         }
     })
 }
@@ -244,7 +244,7 @@ async fn put(
         let length = file.len().map_err(&failed)?;
         Payload::Stream(Box::new(FileChunks { file, position: 0 }), length)
     };
-    client.put(&place.bucket, &key, body, PayloadHash::Unsigned, content_type).await
+    Ok(client.put(&place.bucket, &key, body, PayloadHash::Unsigned, content_type).await?)
 }
 
 async fn get(client: &mut Client, env: &Env, place: &Place, path: Option<&Path>) -> Result<(), BenchError> {

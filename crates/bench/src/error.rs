@@ -6,27 +6,15 @@
 use std::io;
 use std::path::Path;
 
-/// An answer of the server that is not a success.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// What was asked, such as `PUT /bucket/key`.
-    pub request: String,
-    pub status: u16,
-    /// The S3 error code, or the status' own phrase when the answer had no body (HEAD).
-    pub code: String,
-    pub message: String,
-}
+use margay_client::ClientError;
+pub use margay_client::Refusal;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     #[error("{0}")]
     Usage(String),
-    #[error("cannot connect to {address}: {source}; is the server running? `margay serve` starts one")]
-    Connect { address: String, source: io::Error },
-    #[error("the connection to {address} broke: {source}")]
-    Transport { address: String, source: hyper::Error },
-    #[error("{}: the server answered {} {}: {}", .0.request, .0.status, .0.code, .0.message)]
-    Refused(Box<Refusal>),
+    #[error(transparent)]
+    Client(#[from] ClientError),
     #[error("{request}: an answer that makes no sense: {reason}")]
     Nonsense { request: String, reason: String },
     #[error("{request}: no answer within {seconds} s")]
@@ -51,8 +39,8 @@ impl BenchError {
     /// The exit code for scripts: 2 wrong usage, 3 no connection, 4 a goal of `--check` missed, 130 Ctrl-C, else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
-            BenchError::Usage(_) => 2,
-            BenchError::Connect { .. } => 3,
+            BenchError::Usage(_) | BenchError::Client(ClientError::Usage(_)) => 2,
+            BenchError::Client(ClientError::Connect { .. }) => 3,
             BenchError::Missed(_) => 4,
             BenchError::Interrupted => 130,
             _ => 1,
@@ -62,9 +50,7 @@ impl BenchError {
     /// A short label to count this error by, such as `503 SlowDown` or `connection broke`.
     pub fn kind(&self) -> String {
         match self {
-            BenchError::Refused(refusal) => format!("{} {}", refusal.status, refusal.code),
-            BenchError::Connect { .. } => "cannot connect".to_owned(),
-            BenchError::Transport { .. } => "connection broke".to_owned(),
+            BenchError::Client(error) => error.kind(),
             BenchError::Timeout { seconds, .. } => format!("no answer within {seconds} s"),
             BenchError::Nonsense { reason, .. } => reason.clone(),
             other => other.to_string(),
@@ -73,6 +59,6 @@ impl BenchError {
 
     /// Whether the server said that the thing asked for is not there.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, BenchError::Refused(refusal) if refusal.status == 404)
+        matches!(self, BenchError::Client(error) if error.is_not_found())
     }
 }

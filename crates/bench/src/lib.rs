@@ -2,8 +2,8 @@
 //!
 //! Why:        the project's promises are numbers; these commands show them, on margay and on any other server.
 //! Layout:     `auth`, `load` and `ls` measure S3 servers, `dirops`, `goofys`, `mdtest`, `small` and `stream` directories;
-//!             `all` runs every one of them; `commands` is `margay client`. Below them `frame` and `scratch` (a bucket of one's own), `client` (S3
-//!             calls), `connection` (one kept-alive connection), and `side_by_side` (a directory of one's own in each);
+//!             `all` runs every one of them; `commands` is `margay client`. Below them `frame` and `scratch` (a bucket of one's own),
+//!             and `side_by_side` (a directory of one's own in each);
 //!             `rivals` starts others, `latency` puts them far away, `turns` measures them, `comparison` compares.
 //! Invariants: a benchmark touches only the bucket or directory that it made itself, and removes it, also after Ctrl-C.
 //! Not here:   `main`: the binary hands over parsed arguments and maps errors to exit codes.
@@ -12,10 +12,8 @@ pub mod all;
 pub mod auth;
 mod bars;
 mod cited;
-pub mod client;
 pub mod commands;
 mod comparison;
-pub mod connection;
 pub mod dirops;
 pub mod error;
 mod frame;
@@ -32,7 +30,6 @@ pub mod ls;
 pub mod mdtest;
 mod mount_table;
 mod newest;
-pub mod payload;
 mod progress;
 mod random;
 mod remove_tree;
@@ -40,23 +37,20 @@ mod report;
 pub mod rivals;
 pub mod scratch;
 mod side_by_side;
-mod sign;
 pub mod small;
 pub mod stop;
 pub mod stream;
 mod summary;
 pub mod target;
 mod threads;
-mod tls;
 mod turns;
 mod weighted;
 mod windows;
 mod work_directory;
-pub mod xml;
 
 pub use commands::ClientArgs;
 pub use error::BenchError;
-pub use sign::{PayloadHash, Scheme};
+pub use margay_client::{PayloadHash, Scheme};
 pub use target::Credentials;
 pub use windows::Window;
 

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use margay_env::Env;
 
-use crate::client::{Client, DELETE_KEYS_MAX, ListQuery};
-use crate::connection::Connection;
 use crate::error::BenchError;
-use crate::payload::Payload;
 use crate::progress::Progress;
-use crate::sign::PayloadHash;
 use crate::stop::Stop;
 use crate::target::Target;
+use margay_client::PayloadHash;
+use margay_client::client::{Client, DELETE_KEYS_MAX, ListQuery};
+use margay_client::connection::Connection;
+use margay_client::payload::Payload;
 
 /// Connections that fill a bucket.
 pub const FILL_CONNECTIONS: usize = 64;
@@ -47,7 +47,7 @@ impl Scratch {
         let mut client = Client::new(Connection::new(Arc::clone(target)));
         match client.head_bucket(&bucket).await {
             Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
             Ok(()) => {
                 return Err(BenchError::Usage(format!(
                     "the bucket {bucket} exists already; a benchmark only works in a bucket that it makes and removes itself"
@@ -118,7 +118,7 @@ impl Scratch {
         let mut client = self.client();
         for _ in 0..EMPTY_PASSES_MAX {
             if self.empty_once(&mut client).await? == 0 {
-                return client.remove_bucket(&self.bucket).await;
+                return Ok(client.remove_bucket(&self.bucket).await?);
             }
         }
         let reason = format!("still not empty after {EMPTY_PASSES_MAX} passes of deletion");

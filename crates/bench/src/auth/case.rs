@@ -3,7 +3,7 @@
 //! Source:   `v2`, `v4`, `v4chunk` and `v4chunk-nohash` are the four of LeoFS' comparison of signatures, by its names.
 //! Not here: making the signatures (`sign`).
 
-use crate::sign::{PayloadHash, Scheme};
+use margay_client::{PayloadHash, Scheme};
 
 /// One way to send the same objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

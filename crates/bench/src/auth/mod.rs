@@ -26,13 +26,14 @@ pub use case::Case;
 use crate::comparison::{MILLISECONDS, PER_SECOND};
 use crate::error::BenchError;
 use crate::frame::{self, ServerReport};
-use crate::payload::Payload;
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::scratch::Scratch;
 use crate::target::Credentials;
 use crate::threads;
 use crate::windows::Window;
+use margay_client::ClientError;
+use margay_client::payload::Payload;
 
 use bodies::Bodies;
 use samples::Samples;
@@ -137,8 +138,8 @@ async fn measure(args: &AuthArgs, scratch: &Scratch) -> Result<AuthReport, Bench
 /// A server that refuses this will refuse the unsigned cases, and the report says so.
 async fn open_to_everybody(scratch: &Scratch) -> Result<(), BenchError> {
     match scratch.client().open_bucket(&scratch.bucket).await {
-        Ok(()) | Err(BenchError::Refused(_)) => Ok(()),
-        Err(error) => Err(error),
+        Ok(()) | Err(ClientError::Refused(_)) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -171,7 +172,9 @@ async fn measure_case(
     // The first request tells whether the server takes this form at all, and is not counted.
     let refused = match job.perform(&mut job.client(), 0).await {
         Ok(_) => None,
-        Err(BenchError::Refused(refusal)) => Some(format!("{} {}: {}", refusal.status, refusal.code, refusal.message)),
+        Err(BenchError::Client(ClientError::Refused(refusal))) => {
+            Some(format!("{} {}: {}", refusal.status, refusal.code, refusal.message))
+        }
         Err(error) => return Err(error),
     };
     let mut samples = Samples::default();

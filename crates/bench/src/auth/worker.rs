@@ -13,14 +13,15 @@ use margay_env::Clock;
 use super::bodies::Bodies;
 use super::case::Case;
 use super::samples::Samples;
-use crate::client::Client;
-use crate::connection::Connection;
 use crate::error::BenchError;
-use crate::payload::Payload;
 use crate::progress::Progress;
 use crate::random::mix;
 use crate::stop::Stop;
 use crate::target::Target;
+use margay_client::ClientError;
+use margay_client::client::Client;
+use margay_client::connection::Connection;
+use margay_client::payload::Payload;
 
 /// A request without an answer for this long, in seconds, is given up and its connection dropped.
 const ANSWER_SECONDS_MAX: u64 = 60;
@@ -120,7 +121,7 @@ pub(super) async fn run(job: Arc<Job>) -> Samples {
             Ok(bytes) => samples.success(now - job.begin, now - started, *bytes),
             Err(error) => samples.failure(now - job.begin, &error.kind()),
         }
-        if let Err(BenchError::Connect { .. }) = outcome {
+        if let Err(BenchError::Client(ClientError::Connect { .. })) = outcome {
             tokio::time::sleep(Duration::from_millis(RECONNECT_MS)).await;
         }
         job.progress.add(1);

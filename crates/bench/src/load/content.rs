@@ -11,9 +11,9 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 
-use crate::payload::{Chunks, Payload};
 use crate::random::{Rng, mix};
-use crate::sign::PayloadHash;
+use margay_client::PayloadHash;
+use margay_client::payload::{Chunks, Payload};
 
 /// Random bytes that all bodies are cut from; a power of two.
 const RING_BYTES: usize = 4 << 20;

@@ -2,6 +2,7 @@
 
 use super::mix::Operation;
 use crate::error::BenchError;
+use margay_client::ClientError;
 
 /// The most letters of the words for a failure: a server chooses some of them.
 const WHAT_CHARS_MAX: usize = 60;
@@ -48,9 +49,11 @@ impl Failure {
 
     pub(super) fn of(error: &BenchError) -> Failure {
         let kind = match error {
-            BenchError::Refused(_) => FailureKind::Refused,
+            BenchError::Client(ClientError::Refused(_)) => FailureKind::Refused,
             BenchError::Timeout { .. } => FailureKind::Timeout,
-            BenchError::Connect { .. } | BenchError::Transport { .. } => FailureKind::Connection,
+            BenchError::Client(ClientError::Connect { .. }) | BenchError::Client(ClientError::Transport { .. }) => {
+                FailureKind::Connection
+            }
             _ => FailureKind::Wrong,
         };
         Failure::new(kind, &error.kind())
@@ -94,11 +97,19 @@ mod tests {
     fn errors_have_their_kinds_and_tags() {
         let refusal = |code: &str| {
             let (request, message) = ("GET /b/k".to_owned(), String::new());
-            BenchError::Refused(Box::new(Refusal { request, status: 503, code: code.to_owned(), message }))
+            BenchError::Client(ClientError::Refused(Box::new(Refusal {
+                request,
+                status: 503,
+                code: code.to_owned(),
+                message,
+                region: String::new(),
+            })))
         };
         let timeout = BenchError::Timeout { request: "get".to_owned(), seconds: 5 };
-        let connect =
-            BenchError::Connect { address: "a:1".to_owned(), source: std::io::ErrorKind::NotConnected.into() };
+        let connect = BenchError::Client(ClientError::Connect {
+            address: "a:1".to_owned(),
+            source: std::io::ErrorKind::NotConnected.into(),
+        });
         let wrong = BenchError::Nonsense { request: "get".to_owned(), reason: "wrong content".to_owned() };
         for (error, tag) in [
             (refusal("SlowDown"), "get:refused:503-SlowDown"),

@@ -18,13 +18,14 @@ use super::preset::Workload;
 use super::series::{Failure, Series};
 use super::sizes::Sizes;
 use super::stats::Stats;
-use crate::client::{Client, ListQuery};
-use crate::connection::Connection;
 use crate::error::BenchError;
 use crate::random::{Rng, mix};
-use crate::sign::{PayloadHash, Scheme};
 use crate::stop::Stop;
 use crate::target::Target;
+use margay_client::ClientError;
+use margay_client::client::{Client, ListQuery};
+use margay_client::connection::Connection;
+use margay_client::{PayloadHash, Scheme};
 
 /// Pause after a failed connection, in milliseconds, so that a dead server is not hammered.
 const RECONNECT_MS: u64 = 100;
@@ -105,7 +106,7 @@ pub(super) async fn run(job: Arc<Job>, number: u64, stats: Arc<Mutex<Stats>>) {
             let mut stats = stats.lock().expect("no holder panics");
             stats.add(Series { operation, failure }, now - worker.job.begin, now - due, bytes);
         }
-        if let Err(BenchError::Connect { .. }) = outcome {
+        if let Err(BenchError::Client(ClientError::Connect { .. })) = outcome {
             tokio::time::sleep(Duration::from_millis(RECONNECT_MS)).await;
         }
     }
@@ -198,7 +199,8 @@ impl Worker {
 
     async fn head(&mut self) -> Result<u64, BenchError> {
         let key = self.some_key();
-        self.client.head(&self.job.bucket, &key).await.map(|_| 0)
+        self.client.head(&self.job.bucket, &key).await?;
+        Ok(0)
     }
 
     async fn list(&mut self) -> Result<u64, BenchError> {
@@ -210,6 +212,7 @@ impl Worker {
 
     async fn delete(&mut self) -> Result<u64, BenchError> {
         let key = self.own.pop().expect("chosen only with a key to delete");
-        self.client.delete(&self.job.bucket, &key).await.map(|()| 0)
+        self.client.delete(&self.job.bucket, &key).await?;
+        Ok(0)
     }
 }

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::client::{Client, ListQuery, PAGE_KEYS_MAX};
 use crate::error::BenchError;
 use crate::ls::pages::Prefix;
 use crate::progress::Progress;
 use crate::scratch::Scratch;
 use crate::summary::Summary;
+use margay_client::client::{Client, ListQuery, PAGE_KEYS_MAX};
 
 /// The deletion is reported in this many equal stretches, to show a curve if there is one.
 const STRETCHES: u64 = 10;
@@ -109,7 +109,7 @@ impl Probe<'_> {
         let document = self.client.list_document(&self.scratch.bucket, &query).await?;
         let spent = clock.monotonic() - began;
         let wrong = |reason| BenchError::Nonsense { request: format!("list first of {prefix}"), reason };
-        let page = crate::xml::parse_page(&document).map_err(wrong)?;
+        let page = margay_client::xml::parse_page(&document).map_err(wrong)?;
         let found = page.entries.first().map(|entry| entry.key.as_str());
         if found == first { Ok(spent) } else { Err(wrong(format!("{found:?} where {first:?} belongs"))) }
     }

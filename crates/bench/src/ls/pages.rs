@@ -9,12 +9,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::client::{Client, ListQuery, PAGE_KEYS_MAX};
 use crate::error::BenchError;
 use crate::progress::Progress;
 use crate::scratch::Scratch;
 use crate::summary::{Summary, median, ms};
-use crate::xml;
+use margay_client::client::{Client, ListQuery, PAGE_KEYS_MAX};
+use margay_client::xml;
 
 /// Prefixes up to this size are listed whole several times, larger ones once.
 const WHOLE_REPEAT_KEYS_MAX: u64 = 100_000;

@@ -30,13 +30,13 @@ pub(crate) use mounting::Mounting;
 use placeholders::Placeholders;
 pub(crate) use running::Running;
 
-use crate::client::Client;
-use crate::connection::Connection;
 use crate::error::BenchError;
 use crate::scratch;
 use crate::stop::Stop;
 use crate::target::{REGION_DEFAULT, Target};
 use crate::work_directory::WorkDirectory;
+use margay_client::client::Client;
+use margay_client::connection::Connection;
 
 /// The rival that keeps the data of others unless another is named.
 const STORE_DEFAULT: &str = "margay";
@@ -301,5 +301,5 @@ fn free_ports() -> io::Result<[u16; 2]> {
 }
 
 fn make_bucket(store: &Arc<Target>, bucket: &str) -> Result<(), BenchError> {
-    crate::runtime()?.block_on(Client::new(Connection::new(Arc::clone(store))).make_bucket(bucket))
+    Ok(crate::runtime()?.block_on(Client::new(Connection::new(Arc::clone(store))).make_bucket(bucket))?)
 }

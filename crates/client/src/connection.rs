@@ -12,7 +12,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::error::BenchError;
+use crate::error::ClientError;
 use crate::payload::Payload;
 use crate::target::Target;
 
@@ -32,9 +32,9 @@ impl Connection {
         &self.target
     }
 
-    async fn open(&self) -> Result<SendRequest<Payload>, BenchError> {
+    async fn open(&self) -> Result<SendRequest<Payload>, ClientError> {
         let target = &self.target;
-        let failed = |source| BenchError::Connect { address: target.authority.clone(), source };
+        let failed = |source| ClientError::Connect { address: target.authority.clone(), source };
         let stream = TcpStream::connect((target.host.as_str(), target.port)).await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         match &target.tls {
@@ -43,7 +43,7 @@ impl Connection {
         }
     }
 
-    async fn shake_hands<S>(&self, stream: S) -> Result<SendRequest<Payload>, BenchError>
+    async fn shake_hands<S>(&self, stream: S) -> Result<SendRequest<Payload>, ClientError>
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
@@ -55,12 +55,12 @@ impl Connection {
         Ok(sender)
     }
 
-    fn broken(&self, source: hyper::Error) -> BenchError {
-        BenchError::Transport { address: self.target.authority.clone(), source }
+    fn broken(&self, source: hyper::Error) -> ClientError {
+        ClientError::Transport { address: self.target.authority.clone(), source }
     }
 
     /// Sends a request and waits for the head of its answer; connects first when there is no usable connection.
-    pub async fn send(&mut self, request: Request<Payload>) -> Result<Response<Incoming>, BenchError> {
+    pub async fn send(&mut self, request: Request<Payload>) -> Result<Response<Incoming>, ClientError> {
         let mut request = request;
         if let Some(mut sender) = self.sender.take()
             && sender.ready().await.is_ok()

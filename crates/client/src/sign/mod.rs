@@ -15,7 +15,7 @@ use margay_s3::auth::sign::{self as v4, announce_chunks};
 use margay_s3::auth::{PayloadForm, Secret};
 use sha2::{Digest, Sha256};
 
-use crate::error::BenchError;
+use crate::error::ClientError;
 use crate::payload::Payload;
 use crate::target::Target;
 
@@ -84,8 +84,8 @@ impl Signer {
 
     /// Adds the headers of a signature, and wraps the body where `hash` asks for chunks; nothing may be changed
     /// afterwards. V2 and anonymous requests have no use for `hash`.
-    pub(crate) fn sign(&self, request: &mut Request<Payload>, hash: PayloadHash) -> Result<(), BenchError> {
-        let refused = |reason: String| BenchError::Usage(format!("the request cannot be signed: {reason}"));
+    pub(crate) fn sign(&self, request: &mut Request<Payload>, hash: PayloadHash) -> Result<(), ClientError> {
+        let refused = |reason: String| ClientError::Usage(format!("the request cannot be signed: {reason}"));
         match &self.signing {
             Signing::Anonymous => Ok(()),
             Signing::V2(signer) => signer.sign(request, self.clock.now()).map_err(|reason| refused(reason.to_owned())),

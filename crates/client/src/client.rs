@@ -1,19 +1,19 @@
 //! A small S3 client: one connection, signed requests, no retries and no hidden work.
 //!
 //! Why:      what a benchmark times must be exactly what it asked for; and a fresh machine needs some client.
-//! Not here: credentials chains, regions, multipart uploads: the real clients have those.
+//! Not here: credentials chains, multipart uploads: the real clients have those; retries (`bucket`).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use md5::{Digest, Md5};
 
 use crate::connection::Connection;
-use crate::error::{BenchError, Refusal};
+use crate::error::{ClientError, Refusal};
 use crate::payload::Payload;
 use crate::sign::{PayloadHash, Scheme, Signer};
 use crate::xml::{self, BucketEntry, Page};
@@ -50,6 +50,43 @@ pub struct ObjectInfo {
 pub struct Client {
     connection: Connection,
     signer: Signer,
+}
+
+/// A request that is answered whole.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub method: Method,
+    pub bucket: String,
+    pub key: String,
+    /// Encoded, sorted by name.
+    pub query: String,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Its signature covers it.
+    pub body: Bytes,
+}
+
+/// A success.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Ask {
+    /// Nothing but a method and what it is for.
+    pub fn new(method: Method, bucket: &str, key: &str) -> Ask {
+        let (bucket, key) = (bucket.to_owned(), key.to_owned());
+        Ask { method, bucket, key, query: String::new(), headers: Vec::new(), body: Bytes::new() }
+    }
+
+    /// Deletes up to [`DELETE_KEYS_MAX`] keys.
+    pub fn delete_many<'a>(bucket: &str, keys: impl IntoIterator<Item = &'a str>) -> Ask {
+        let body = xml::delete_request(keys);
+        let digest = BASE64_STANDARD.encode(Md5::digest(body.as_bytes()));
+        let digest = HeaderValue::from_str(&digest).expect("base64 is plain ASCII");
+        let headers = vec![(HeaderName::from_static("content-md5"), digest)];
+        Ask { query: "delete=".to_owned(), headers, body: body.into(), ..Ask::new(Method::POST, bucket, "") }
+    }
 }
 
 struct Call<'a> {
@@ -110,7 +147,8 @@ pub fn encode_into(out: &mut String, text: &str, keep_slash: bool) {
 }
 
 impl ListQuery<'_> {
-    fn encode(&self) -> String {
+    /// As the request line holds it.
+    pub fn encode(&self) -> String {
         let mut query = String::from("list-type=2");
         let mut add = |name: &str, value: &str| {
             query.push('&');
@@ -153,7 +191,7 @@ impl Client {
         Client { connection, signer }
     }
 
-    async fn call(&mut self, call: Call<'_>) -> Result<Response<Incoming>, BenchError> {
+    async fn call(&mut self, call: Call<'_>) -> Result<Response<Incoming>, ClientError> {
         let path = call.path();
         let mut uri = String::with_capacity(path.len() + 1 + call.query.len());
         uri.push_str(&path);
@@ -165,10 +203,10 @@ impl Client {
         let mut request = Request::new(call.body);
         *request.method_mut() = call.method.clone();
         *request.uri_mut() =
-            uri.parse().map_err(|_| BenchError::Usage(format!("{uri} is longer than a request line may be")))?;
+            uri.parse().map_err(|_| ClientError::Usage(format!("{uri} is longer than a request line may be")))?;
         let target = self.connection.target();
         let host = HeaderValue::from_str(&target.authority)
-            .map_err(|_| BenchError::Usage(format!("{} cannot be sent as a host name", target.authority)))?;
+            .map_err(|_| ClientError::Usage(format!("{} cannot be sent as a host name", target.authority)))?;
         request.headers_mut().insert(http::header::HOST, host);
         if call.method == Method::PUT && request.body().is_empty() {
             // hyper leaves the length out for an empty body, and stores want to see it.
@@ -180,12 +218,24 @@ impl Client {
         if response.status().is_success() { Ok(response) } else { Err(refused(name(), response).await) }
     }
 
-    async fn call_for_bytes(&mut self, call: Call<'_>) -> Result<Bytes, BenchError> {
+    /// Sends a request whose body is at hand and reads the whole answer.
+    pub async fn ask(&mut self, ask: &Ask) -> Result<Answer, ClientError> {
+        let mut call = Call::new(ask.method.clone(), &ask.bucket, &ask.key);
+        call.query.clone_from(&ask.query);
+        call.headers.clone_from(&ask.headers);
+        call.hash = PayloadHash::of(&ask.body);
+        call.body = Payload::Whole(ask.body.clone());
+        let response = self.call(call).await?;
+        let headers = response.headers().clone();
+        Ok(Answer { headers, body: self.read(response).await? })
+    }
+
+    async fn call_for_bytes(&mut self, call: Call<'_>) -> Result<Bytes, ClientError> {
         let response = self.call(call).await?;
         self.read(response).await
     }
 
-    async fn read(&self, response: Response<Incoming>) -> Result<Bytes, BenchError> {
+    async fn read(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
         let mut body = response.into_body();
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
@@ -206,20 +256,20 @@ impl Client {
         Ok(if rest.is_empty() { first } else { rest.freeze() })
     }
 
-    fn broken(&self, source: hyper::Error) -> BenchError {
-        BenchError::Transport { address: self.connection.target().authority.clone(), source }
+    fn broken(&self, source: hyper::Error) -> ClientError {
+        ClientError::Transport { address: self.connection.target().authority.clone(), source }
     }
 
-    pub async fn make_bucket(&mut self, bucket: &str) -> Result<(), BenchError> {
+    pub async fn make_bucket(&mut self, bucket: &str) -> Result<(), ClientError> {
         self.call_for_bytes(Call::new(Method::PUT, bucket, "")).await.map(drop)
     }
 
-    pub async fn head_bucket(&mut self, bucket: &str) -> Result<(), BenchError> {
+    pub async fn head_bucket(&mut self, bucket: &str) -> Result<(), ClientError> {
         self.call_for_bytes(Call::new(Method::HEAD, bucket, "")).await.map(drop)
     }
 
     /// Lets everybody read and write the bucket's objects, by a bucket policy.
-    pub async fn open_bucket(&mut self, bucket: &str) -> Result<(), BenchError> {
+    pub async fn open_bucket(&mut self, bucket: &str) -> Result<(), ClientError> {
         let policy = format!(
             r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Principal":"*","Action":["s3:GetObject","s3:PutObject"],"Resource":["arn:aws:s3:::{bucket}/*"]}}]}}"#
         );
@@ -230,15 +280,15 @@ impl Client {
         self.call_for_bytes(call).await.map(drop)
     }
 
-    pub async fn remove_bucket(&mut self, bucket: &str) -> Result<(), BenchError> {
+    pub async fn remove_bucket(&mut self, bucket: &str) -> Result<(), ClientError> {
         self.call_for_bytes(Call::new(Method::DELETE, bucket, "")).await.map(drop)
     }
 
-    pub async fn list_buckets(&mut self) -> Result<Vec<BucketEntry>, BenchError> {
+    pub async fn list_buckets(&mut self) -> Result<Vec<BucketEntry>, ClientError> {
         let call = Call::new(Method::GET, "", "");
         let request = call.name();
         let document = self.call_for_bytes(call).await?;
-        xml::parse_buckets(&document).map_err(|reason| BenchError::Nonsense { request, reason })
+        xml::parse_buckets(&document).map_err(|reason| ClientError::Nonsense { request, reason })
     }
 
     /// Puts an object; `hash` says what the signature covers.
@@ -249,13 +299,13 @@ impl Client {
         body: Payload,
         hash: PayloadHash,
         content_type: Option<&str>,
-    ) -> Result<(), BenchError> {
+    ) -> Result<(), ClientError> {
         let mut call = Call::new(Method::PUT, bucket, key);
         call.body = body;
         call.hash = hash;
         if let Some(content_type) = content_type {
             let value = HeaderValue::from_str(content_type)
-                .map_err(|_| BenchError::Usage(format!("{content_type:?} is no content type")))?;
+                .map_err(|_| ClientError::Usage(format!("{content_type:?} is no content type")))?;
             call.headers.push((CONTENT_TYPE, value));
         }
         self.call_for_bytes(call).await.map(drop)
@@ -268,7 +318,7 @@ impl Client {
         bucket: &str,
         key: &str,
         hash: PayloadHash,
-    ) -> Result<(ObjectInfo, Incoming), BenchError> {
+    ) -> Result<(ObjectInfo, Incoming), ClientError> {
         let mut call = Call::new(Method::GET, bucket, key);
         call.hash = hash;
         let response = self.call(call).await?;
@@ -276,7 +326,7 @@ impl Client {
     }
 
     /// The next bytes of a body; None at its end.
-    pub async fn next_chunk(&self, body: &mut Incoming) -> Result<Option<Bytes>, BenchError> {
+    pub async fn next_chunk(&self, body: &mut Incoming) -> Result<Option<Bytes>, ClientError> {
         while let Some(frame) = body.frame().await {
             if let Ok(data) = frame.map_err(|source| self.broken(source))?.into_data() {
                 return Ok(Some(data));
@@ -285,51 +335,43 @@ impl Client {
         Ok(None)
     }
 
-    pub async fn head(&mut self, bucket: &str, key: &str) -> Result<ObjectInfo, BenchError> {
+    pub async fn head(&mut self, bucket: &str, key: &str) -> Result<ObjectInfo, ClientError> {
         let response = self.call(Call::new(Method::HEAD, bucket, key)).await?;
         let info = info(&response);
         self.read(response).await?;
         Ok(info)
     }
 
-    pub async fn delete(&mut self, bucket: &str, key: &str) -> Result<(), BenchError> {
+    pub async fn delete(&mut self, bucket: &str, key: &str) -> Result<(), ClientError> {
         self.call_for_bytes(Call::new(Method::DELETE, bucket, key)).await.map(drop)
     }
 
     /// Deletes up to [`DELETE_KEYS_MAX`] keys in one request; fails when the server kept any of them.
-    pub async fn delete_many(&mut self, bucket: &str, keys: &[&str]) -> Result<(), BenchError> {
+    pub async fn delete_many(&mut self, bucket: &str, keys: &[&str]) -> Result<(), ClientError> {
         assert!(keys.len() <= DELETE_KEYS_MAX, "one request names at most {DELETE_KEYS_MAX} keys");
-        let body = xml::delete_request(keys.iter().copied());
-        let mut call = Call::new(Method::POST, bucket, "");
-        "delete=".clone_into(&mut call.query);
-        let digest = BASE64_STANDARD.encode(Md5::digest(body.as_bytes()));
-        let digest = HeaderValue::from_str(&digest).expect("base64 is plain ASCII");
-        call.headers.push((HeaderName::from_static("content-md5"), digest));
-        call.hash = PayloadHash::of(body.as_bytes());
-        call.body = Payload::Whole(Bytes::from(body));
-        let request = format!("{}?delete", call.name());
-        let answer = self.call_for_bytes(call).await?;
+        let request = format!("POST /{bucket}?delete");
+        let answer = self.ask(&Ask::delete_many(bucket, keys.iter().copied())).await?.body;
         match xml::parse_delete_failure(&answer) {
             Ok(None) => Ok(()),
             Ok(Some((key, code))) => {
-                Err(BenchError::Nonsense { request, reason: format!("{key} was not deleted: {code}") })
+                Err(ClientError::Nonsense { request, reason: format!("{key} was not deleted: {code}") })
             }
-            Err(reason) => Err(BenchError::Nonsense { request, reason }),
+            Err(reason) => Err(ClientError::Nonsense { request, reason }),
         }
     }
 
     /// One page of a listing as the server wrote it, for [`xml::parse_page`].
-    pub async fn list_document(&mut self, bucket: &str, query: &ListQuery<'_>) -> Result<Bytes, BenchError> {
+    pub async fn list_document(&mut self, bucket: &str, query: &ListQuery<'_>) -> Result<Bytes, ClientError> {
         let mut call = Call::new(Method::GET, bucket, "");
         call.query = query.encode();
         self.call_for_bytes(call).await
     }
 
     /// One page of a listing.
-    pub async fn list(&mut self, bucket: &str, query: &ListQuery<'_>) -> Result<Page, BenchError> {
+    pub async fn list(&mut self, bucket: &str, query: &ListQuery<'_>) -> Result<Page, ClientError> {
         let document = self.list_document(bucket, query).await?;
         xml::parse_page(&document)
-            .map_err(|reason| BenchError::Nonsense { request: format!("GET /{bucket}?{}", query.encode()), reason })
+            .map_err(|reason| ClientError::Nonsense { request: format!("GET /{bucket}?{}", query.encode()), reason })
     }
 }
 
@@ -344,8 +386,10 @@ fn info(response: &Response<Incoming>) -> ObjectInfo {
     }
 }
 
-async fn refused(request: String, response: Response<Incoming>) -> BenchError {
+async fn refused(request: String, response: Response<Incoming>) -> ClientError {
     let status = response.status();
+    let region = response.headers().get("x-amz-bucket-region").and_then(|region| region.to_str().ok());
+    let region = region.unwrap_or_default().to_owned();
     let document = http_body_util::Limited::new(response.into_body(), ERROR_BYTES_MAX).collect().await;
     let (mut code, mut message) = match document {
         Ok(document) => xml::parse_error(&document.to_bytes()),
@@ -357,7 +401,7 @@ async fn refused(request: String, response: Response<Incoming>) -> BenchError {
     if message.is_empty() {
         message = advice(status).to_owned();
     }
-    BenchError::Refused(Box::new(Refusal { request, status: status.as_u16(), code, message }))
+    ClientError::Refused(Box::new(Refusal { request, status: status.as_u16(), code, message, region }))
 }
 
 fn advice(status: StatusCode) -> &'static str {

@@ -1,7 +1,6 @@
 //! The client's end of TLS.
 //!
-//! Why:      a server behind a certificate must be measurable too.
-//! Not here: the server's end (the binary), the operating system's list of authorities: one PEM file is named.
+//! Not here: the server's end (the binary).
 
 use std::io;
 use std::path::Path;
@@ -14,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::error::BenchError;
+use crate::error::ClientError;
 
 /// Trusted authorities and the name that the server must prove.
 #[derive(Clone)]
@@ -30,17 +29,21 @@ impl std::fmt::Debug for Connector {
 }
 
 impl Connector {
-    /// Reads the authorities of the PEM file `ca`; `host` is the name or address to be proven.
-    pub fn new(host: &str, ca: Option<&Path>) -> Result<Connector, BenchError> {
-        let Some(ca) = ca else {
-            return Err(BenchError::Usage(
-                "an https endpoint needs --ca FILE (PEM) to check its certificate".to_owned(),
-            ));
+    /// Reads the authorities of the PEM file `ca`, or of the operating system; `host` is the name or address to be
+    /// proven.
+    pub fn new(host: &str, ca: Option<&Path>) -> Result<Connector, ClientError> {
+        let unreadable = |reason: String| match ca {
+            Some(ca) => ClientError::Usage(format!("--ca {}: {reason}", ca.display())),
+            None => ClientError::Usage(format!("the system's list of authorities: {reason}; name one with --ca FILE")),
         };
-        let unreadable = |reason: String| BenchError::Usage(format!("--ca {}: {reason}", ca.display()));
+        let certificates = match ca {
+            None => rustls_native_certs::load_native_certs().certs,
+            Some(ca) => CertificateDer::pem_file_iter(ca)
+                .and_then(Iterator::collect)
+                .map_err(|error| unreadable(error.to_string()))?,
+        };
         let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(ca).map_err(|error| unreadable(error.to_string()))? {
-            let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+        for certificate in certificates {
             // A bundle may hold an authority that this library does not understand; the others still count.
             let _ = roots.add(certificate);
         }
@@ -54,7 +57,7 @@ impl Connector {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| BenchError::Usage(format!("{host} is no name that a certificate can prove")))?;
+            .map_err(|_| ClientError::Usage(format!("{host} is no name that a certificate can prove")))?;
         Ok(Connector { config: Arc::new(config), name })
     }
 

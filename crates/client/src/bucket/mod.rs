@@ -1,0 +1,260 @@
+//! One bucket: calls that block, are bounded in time and are tried again.
+//!
+//! Why:        what works with files knows no futures, and a store that is far away fails now and then.
+//! Layout:     `retry` says what is tried again and when, `advice` what a person can do about an error.
+//! Invariants: B1 a call may be made on any thread, inside a runtime too: the requests run on threads of the bucket's own.
+//!             B2 a connection on which a request did not come to its end is not used again.
+//!             B3 every call may be sent twice; a condition that the first sending made false is the caller's to see through.
+//! Not here:   what is in the objects (`disk`).
+
+mod advice;
+mod retry;
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RANGE};
+use http::{HeaderMap, Method};
+use parking_lot::Mutex;
+use tokio::runtime::Runtime;
+
+use crate::client::{Answer, Ask, Client, DELETE_KEYS_MAX, ListQuery, PAGE_KEYS_MAX, encode_into};
+use crate::connection::Connection;
+use crate::error::{ClientError, Refusal};
+use crate::target::Target;
+use crate::xml;
+
+/// Threads that a bucket's requests run on.
+const THREADS: usize = 1;
+/// Connections that are kept for the next call.
+const IDLE_MAX: usize = 8;
+const SESSION_TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
+const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
+
+/// When a PUT is done.
+#[derive(Clone, Copy, Debug)]
+pub enum Condition<'a> {
+    Always,
+    /// There is no such object.
+    Absent,
+    /// The object still has this ETag.
+    Same(&'a str),
+}
+
+/// A bucket at a store, and as whom to use it.
+pub struct Bucket {
+    calls: Arc<Calls>,
+    name: String,
+    /// Absent only while it is dropped.
+    runtime: Option<Runtime>,
+}
+
+struct Calls {
+    target: Arc<Target>,
+    token: Option<HeaderValue>,
+    idle: Mutex<Vec<Client>>,
+}
+
+impl std::fmt::Debug for Bucket {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Bucket {} at {}", self.name, self.calls.target.url())
+    }
+}
+
+impl Drop for Bucket {
+    fn drop(&mut self) {
+        // Nobody waits here: a bucket may be dropped inside another runtime.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Bucket {
+    /// Asks nothing yet. `token` belongs to keys that are temporary.
+    pub fn new(target: Arc<Target>, token: Option<&str>, name: &str) -> io::Result<Bucket> {
+        let token = token.map(HeaderValue::from_str).transpose();
+        let mut token = token.map_err(|_| io::Error::other("the session token is no header value"))?;
+        token.iter_mut().for_each(|token| token.set_sensitive(true));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("margay-bucket")
+            .enable_all()
+            .build()?;
+        let calls = Arc::new(Calls { target, token, idle: Mutex::default() });
+        Ok(Bucket { calls, name: name.to_owned(), runtime: Some(runtime) })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the bucket is there and may be listed; says soon when it is not.
+    pub fn check(&self) -> Result<(), ClientError> {
+        let query = ListQuery { keys_max: 1, ..ListQuery::default() }.encode();
+        let ask = Ask { query, ..self.ask(Method::GET, "") };
+        self.wait(ask, retry::CHECK_TRIES_MAX).map(drop)
+    }
+
+    pub fn get(&self, key: &str) -> Result<Answer, ClientError> {
+        self.call(self.ask(Method::GET, key))
+    }
+
+    pub fn exists(&self, key: &str) -> Result<bool, ClientError> {
+        match self.call(self.ask(Method::HEAD, key)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Bytes of an object that has them all.
+    pub fn get_range(&self, key: &str, offset: u64, len: u64) -> Result<Bytes, ClientError> {
+        let range = format!("bytes={offset}-{}", offset + len - 1);
+        let range = HeaderValue::from_str(&range).expect("digits are a header value");
+        let ask = Ask { headers: vec![(RANGE, range)], ..self.ask(Method::GET, key) };
+        let body = self.call(ask)?.body;
+        if body.len() as u64 == len {
+            return Ok(body);
+        }
+        let reason = format!("{} bytes instead of {len}", body.len());
+        Err(ClientError::Nonsense { request: format!("GET {key}"), reason })
+    }
+
+    /// Gives the ETag.
+    pub fn put(&self, key: &str, body: Bytes, condition: Condition<'_>) -> Result<String, ClientError> {
+        let mut ask = Ask { body, ..self.ask(Method::PUT, key) };
+        match condition {
+            Condition::Always => {}
+            Condition::Absent => ask.headers.push((IF_NONE_MATCH, HeaderValue::from_static("*"))),
+            Condition::Same(etag) => {
+                let etag = HeaderValue::from_str(etag)
+                    .map_err(|_| ClientError::Usage(format!("the ETag {etag:?} is no header value")))?;
+                ask.headers.push((IF_MATCH, etag));
+            }
+        }
+        self.call(ask).map(|answer| etag(&answer.headers))
+    }
+
+    /// Copies an object inside the store.
+    pub fn copy(&self, from: &str, to: &str) -> Result<(), ClientError> {
+        let mut source = format!("/{}/", self.name);
+        encode_into(&mut source, from, true);
+        let source = HeaderValue::from_str(&source).expect("an encoded path is plain ASCII");
+        let ask = Ask { headers: vec![(COPY_SOURCE, source)], ..self.ask(Method::PUT, to) };
+        let answer = self.call(ask)?;
+        // A copy that takes long is answered 200 before it is known how it ends.
+        let (code, message) = xml::parse_error(&answer.body);
+        if code.is_empty() {
+            return Ok(());
+        }
+        let request = format!("PUT {to} as a copy of {from}");
+        Err(ClientError::Refused(Box::new(Refusal { request, status: 200, code, message, region: String::new() })))
+    }
+
+    /// Fine when it is not there.
+    pub fn delete(&self, key: &str) -> Result<(), ClientError> {
+        match self.call(self.ask(Method::DELETE, key)) {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// All of these keys, in any order.
+    pub fn delete_all(&self, keys: &[String]) -> Result<(), ClientError> {
+        for some in keys.chunks(DELETE_KEYS_MAX) {
+            let ask = Ask::delete_many(&self.name, some.iter().map(String::as_str));
+            let answer = self.call(ask)?;
+            let request = format!("POST {}?delete", self.name);
+            match xml::parse_delete_failure(&answer.body) {
+                Ok(None) => {}
+                Ok(Some((key, code))) => {
+                    let message = format!("{key} was not deleted");
+                    let refusal = Refusal { request, status: 200, code, message, region: String::new() };
+                    return Err(ClientError::Refused(Box::new(refusal)));
+                }
+                Err(reason) => return Err(ClientError::Nonsense { request, reason }),
+            }
+        }
+        Ok(())
+    }
+
+    /// All objects whose keys begin so, in the order of their keys.
+    pub fn list(&self, prefix: &str) -> Result<Vec<xml::Entry>, ClientError> {
+        let mut entries = Vec::new();
+        let mut token = None;
+        loop {
+            let query = ListQuery {
+                prefix,
+                token: token.as_deref(),
+                keys_max: PAGE_KEYS_MAX,
+                encoded: true,
+                ..ListQuery::default()
+            };
+            let answer = self.call(Ask { query: query.encode(), ..self.ask(Method::GET, "") })?;
+            let page = xml::parse_page(&answer.body)
+                .map_err(|reason| ClientError::Nonsense { request: format!("list {prefix}"), reason })?;
+            entries.extend(page.entries);
+            token = page.next_token.filter(|_| page.truncated);
+            if token.is_none() {
+                return Ok(entries);
+            }
+        }
+    }
+
+    fn ask(&self, method: Method, key: &str) -> Ask {
+        Ask::new(method, &self.name, key)
+    }
+
+    fn call(&self, ask: Ask) -> Result<Answer, ClientError> {
+        self.wait(ask, retry::TRIES_MAX)
+    }
+
+    fn wait(&self, ask: Ask, tries_max: u32) -> Result<Answer, ClientError> {
+        let calls = Arc::clone(&self.calls);
+        let runtime = self.runtime.as_ref().expect("a bucket that is used has its runtime");
+        wait_on(runtime, async move { retry::until_done(tries_max, || calls.once(&ask), tokio::time::sleep).await })
+    }
+}
+
+/// Runs a future on threads of the runtime while this one blocks.
+fn wait_on<T: Send + 'static>(runtime: &Runtime, work: impl Future<Output = T> + Send + 'static) -> T {
+    let (done, outcome) = std::sync::mpsc::sync_channel(1);
+    runtime.spawn(async move {
+        let _ = done.send(work.await);
+    });
+    outcome.recv().expect("a call ends with its outcome")
+}
+
+fn etag(headers: &HeaderMap) -> String {
+    headers.get(ETAG).and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned()
+}
+
+impl Calls {
+    /// One sending of a request.
+    async fn once(&self, ask: &Ask) -> Result<Answer, ClientError> {
+        let idle = self.idle.lock().pop();
+        let mut client = idle.unwrap_or_else(|| Client::new(Connection::new(Arc::clone(&self.target))));
+        let mut ask = ask.clone();
+        ask.headers.extend(self.token.clone().map(|token| (SESSION_TOKEN, token)));
+        let limit = retry::time_of(&ask);
+        let Ok(outcome) = tokio::time::timeout(limit, client.ask(&ask)).await else {
+            return Err(timed_out(&ask, limit));
+        };
+        if matches!(outcome, Ok(_) | Err(ClientError::Refused(_))) {
+            let mut idle = self.idle.lock();
+            if idle.len() < IDLE_MAX {
+                idle.push(client);
+            }
+        }
+        outcome
+    }
+}
+
+fn timed_out(ask: &Ask, limit: Duration) -> ClientError {
+    let request = format!("{} /{}/{}", ask.method, ask.bucket, ask.key);
+    ClientError::Timeout { request, seconds: limit.as_secs() }
+}

@@ -1,0 +1,61 @@
+//! What can go wrong between a client and a server of S3.
+//!
+//! Not here: what is tried again (`retry`), errors of benchmarks (crates/bench).
+
+use std::io;
+
+/// An answer of the server that is not a success.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// What was asked, such as `PUT /bucket/key`.
+    pub request: String,
+    pub status: u16,
+    /// The S3 error code, or the status' own phrase when the answer had no body (HEAD).
+    pub code: String,
+    pub message: String,
+    /// Where the bucket is, when the server said so; else empty.
+    pub region: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("{0}")]
+    Usage(String),
+    #[error("cannot connect to {address}: {source}; is the server running? `margay serve` starts one")]
+    Connect { address: String, source: io::Error },
+    #[error("the connection to {address} broke: {source}")]
+    Transport { address: String, source: hyper::Error },
+    #[error("{}: the server answered {} {}: {}", .0.request, .0.status, .0.code, .0.message)]
+    Refused(Box<Refusal>),
+    #[error("{request}: an answer that makes no sense: {reason}")]
+    Nonsense { request: String, reason: String },
+    #[error("{request}: no answer within {seconds} s")]
+    Timeout { request: String, seconds: u64 },
+}
+
+impl ClientError {
+    /// A short label to count this error by, such as `503 SlowDown` or `connection broke`.
+    pub fn kind(&self) -> String {
+        match self {
+            ClientError::Refused(refusal) => format!("{} {}", refusal.status, refusal.code),
+            ClientError::Connect { .. } => "cannot connect".to_owned(),
+            ClientError::Transport { .. } => "connection broke".to_owned(),
+            ClientError::Timeout { seconds, .. } => format!("no answer within {seconds} s"),
+            ClientError::Nonsense { reason, .. } => reason.clone(),
+            ClientError::Usage(text) => text.clone(),
+        }
+    }
+
+    /// The status of an answer that is not a success.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            ClientError::Refused(refusal) => Some(refusal.status),
+            _ => None,
+        }
+    }
+
+    /// Whether the server said that the thing asked for is not there.
+    pub fn is_not_found(&self) -> bool {
+        self.status() == Some(404)
+    }
+}

@@ -1,0 +1,106 @@
+//! Which server to talk to, and as whom.
+//!
+//! Not here: opening connections (`connection`), signing (`sign`), options of commands.
+
+use std::net::SocketAddr;
+
+use crate::error::ClientError;
+use crate::tls;
+
+/// The region that signatures name; servers of one region accept any.
+pub const REGION_DEFAULT: &str = "us-east-1";
+
+/// A key pair.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    pub access_key: String,
+    pub secret_key: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Credentials").field("access_key", &self.access_key).finish_non_exhaustive()
+    }
+}
+
+/// A server and the identity to use there; shared by all connections of a run.
+#[derive(Debug)]
+pub struct Target {
+    /// Host and port as the `Host` header names them.
+    pub authority: String,
+    pub host: String,
+    pub port: u16,
+    pub region: String,
+    pub credentials: Credentials,
+    /// Present when the endpoint is https.
+    pub tls: Option<tls::Connector>,
+}
+
+impl Target {
+    /// The endpoint as a URL, to name in reports and hand to other programs.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.authority)
+    }
+
+    /// The same by plain http at another address.
+    pub fn at(&self, address: SocketAddr) -> Target {
+        Target {
+            authority: address.to_string(),
+            host: address.ip().to_string(),
+            port: address.port(),
+            region: self.region.clone(),
+            credentials: self.credentials.clone(),
+            tls: None,
+        }
+    }
+}
+
+/// Splits `http(s)://host[:port][/]` into host, port, whether it is https, and the authority to send.
+pub fn parse_endpoint(url: &str) -> Result<(String, u16, bool, String), ClientError> {
+    let wrong = |why: &str| ClientError::Usage(format!("--endpoint {url}: {why}; give it as http://HOST:PORT"));
+    let uri: http::Uri = url.parse().map_err(|_| wrong("not a URL"))?;
+    let secure = match uri.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
+        _ => return Err(wrong("neither http:// nor https://")),
+    };
+    if uri.path().len() > 1 || uri.query().is_some() {
+        return Err(wrong("a path has no place in an endpoint"));
+    }
+    let authority = uri.authority().ok_or_else(|| wrong("no host"))?;
+    if authority.as_str().contains('@') {
+        return Err(wrong("no user name goes into an endpoint"));
+    }
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+    let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
+    Ok((host, port, secure, authority.as_str().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_split_or_refused() {
+        assert_eq!(
+            parse_endpoint("http://127.0.0.1:9000").unwrap(),
+            ("127.0.0.1".to_owned(), 9000, false, "127.0.0.1:9000".to_owned())
+        );
+        assert_eq!(
+            parse_endpoint("https://s3.example/").unwrap(),
+            ("s3.example".to_owned(), 443, true, "s3.example".to_owned())
+        );
+        assert_eq!(parse_endpoint("http://[::1]:9000").unwrap().0, "::1");
+        for wrong in ["127.0.0.1:9000", "ftp://a", "http://a/b", "http://u@a", "http://", ""] {
+            assert!(parse_endpoint(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_never_printed() {
+        let keys = Credentials { access_key: "visible".to_owned(), secret_key: "hidden".to_owned() };
+        let shown = format!("{keys:?}");
+        assert!(shown.contains("visible") && !shown.contains("hidden"));
+    }
+}
