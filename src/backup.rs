@@ -7,14 +7,16 @@
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use margay_env::Env;
-use margay_volume::{BackupError, Pruned, moments};
+use margay_volume::{BackupError, Pruned, ReadCondition, moments};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
 use crate::files;
+use crate::place::{Opened, Place};
 use crate::wiring::Storage;
 
 /// Key files of a data directory.
@@ -27,8 +29,7 @@ pub(crate) const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
 /// What a backup is asked for.
 #[derive(Clone, Debug)]
 pub struct BackupWish {
-    /// Absolute, since the server may run elsewhere.
-    pub to: PathBuf,
+    pub to: Place,
     pub with_keys: bool,
     /// Moments to keep, the new one among them; all when absent.
     pub keep: Option<NonZeroUsize>,
@@ -36,41 +37,65 @@ pub struct BackupWish {
 
 impl BackupWish {
     pub fn to_json(&self) -> Value {
-        json!({ "to": self.to.display().to_string(), "with_keys": self.with_keys, "keep": self.keep })
+        json!({ "to": self.to.to_json(), "with_keys": self.with_keys, "keep": self.keep })
     }
 
     pub fn from_json(value: &Value) -> Result<BackupWish, String> {
-        let to = PathBuf::from(value["to"].as_str().ok_or("the request lacks to")?);
-        if !to.is_absolute() {
-            return Err("the backup's directory must be named by an absolute path".to_owned());
-        }
+        let to = Place::from_json(&value["to"])?;
         let keep = value["keep"].as_u64().and_then(|keep| NonZeroUsize::new(usize::try_from(keep).ok()?));
         Ok(BackupWish { to, with_keys: value["with_keys"] == true, keep })
     }
 }
 
+/// Makes a backup of a running server. The error is one line.
+pub async fn make_of_running(storage: Arc<Storage>, wish: BackupWish) -> Result<Value, String> {
+    let (env, to) = (storage.env.clone(), wish.to.clone());
+    let opened = Arc::new(apart(move || to.open(&env)).await?);
+    if let Place::Bucket(place) = &wish.to {
+        // Whatever name and way lead to it: what is put there must not turn up here.
+        let marked = Arc::clone(&opened);
+        if let Some(key) = apart(move || marked.put_mark()).await? {
+            let found = storage.volume.head_object(&place.bucket, &key, &ReadCondition::default()).await;
+            let marked = Arc::clone(&opened);
+            apart(move || marked.remove_mark(&key)).await?;
+            if found.is_ok() {
+                return Err(format!(
+                    "{place} is a bucket of this very server: a backup in it would be lost with it; name another store"
+                ));
+            }
+        }
+    }
+    apart(move || make(&storage, &wish, &opened)).await
+}
+
+/// Runs what blocks.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| format!("the backup broke off: {error}"))?
+}
+
 /// Makes a backup; blocks until it is made. The error is one line.
-pub fn make(storage: &Storage, wish: &BackupWish) -> Result<Value, String> {
-    let fail = |error: &dyn std::fmt::Display| format!("the backup in {} failed: {error}", wish.to.display());
-    if wish.to.starts_with(storage.path()) {
+pub fn make(storage: &Storage, wish: &BackupWish, to: &Opened) -> Result<Value, String> {
+    let fail = |error: &dyn std::fmt::Display| format!("the backup in {} failed: {error}", wish.to);
+    if matches!(&wish.to, Place::Directory(path) if path.starts_with(storage.path())) {
         return Err("a backup inside the data directory would be lost with it: name another place".to_owned());
     }
     let live: u64 = storage.volume.live_bytes().map_err(|error| fail(&error))?.values().sum();
     // Copied at most once, and read again.
     let running = storage.backed_up.begin(live.saturating_mul(2));
-    let report = storage.volume.backup(&wish.to, |done| {
+    let report = storage.volume.backup(&to.env, &to.path, |done| {
         running.at(done);
         if storage.stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    let report = report.map_err(|error| fail(&error))?;
+    let report = report.map_err(|error| fail(&format!("{error}{}", remedy(&error, &wish.to))))?;
     if wish.with_keys {
-        let keys = wish.to.join(KEYS);
-        storage.env.disk.create_dir_all(&keys).map_err(|error| fail(&error))?;
-        copy_keys(&storage.env, storage.path(), &keys).map_err(|error| fail(&error))?;
+        let keys = to.path.join(KEYS);
+        to.env.disk.create_dir_all(&keys).map_err(|error| fail(&error))?;
+        copy_keys(&storage.env, storage.path(), &to.env, &keys).map_err(|error| fail(&error))?;
     }
     let pruned = match wish.keep {
         Some(keep) => {
-            let pruned = margay_volume::prune(&storage.env, &wish.to, keep, false);
+            let pruned = margay_volume::prune(&to.env, &to.path, keep, false);
             pruned_json(
                 &pruned.map_err(|error| fail(&format!("the new moment is whole, pruning was not done: {error}")))?,
             )
@@ -88,6 +113,16 @@ pub fn make(storage: &Storage, wish: &BackupWish) -> Result<Value, String> {
     }))
 }
 
+/// What more there is to say where the lock is an object.
+fn remedy(error: &BackupError, place: &Place) -> &'static str {
+    match (error, place) {
+        (BackupError::InUse, Place::Bucket(_)) => {
+            "; what a killed one left in the bucket ends 3 minutes after its last sign of life (the object lock says whose it is)"
+        }
+        _ => "",
+    }
+}
+
 fn pruned_json(pruned: &Pruned) -> Value {
     json!({
         "moments": pruned.moments,
@@ -98,32 +133,33 @@ fn pruned_json(pruned: &Pruned) -> Value {
 }
 
 /// Removes all moments but the newest `keep`, and what only they name; `dry`: only tells.
-pub fn prune(env: &Env, backup: &Path, keep: NonZeroUsize, dry: bool) -> Result<Value, Failure> {
+pub fn prune(env: &Env, place: &Place, keep: NonZeroUsize, dry: bool) -> Result<Value, Failure> {
+    let backup = place.open(env).map_err(Failure::failed)?;
     // Not a backup: said before anything is made there.
-    list(env, backup)?;
-    let pruned = margay_volume::prune(env, backup, keep, dry).map_err(|error| {
-        let message = format!("the backup in {} was not pruned: {error}", backup.display());
+    list(&backup, place)?;
+    let pruned = margay_volume::prune(&backup.env, &backup.path, keep, dry).map_err(|error| {
+        let message = format!("the backup in {place} was not pruned: {error}{}", remedy(&error, place));
         if matches!(error, BackupError::InUse) { Failure::refused(message) } else { Failure::failed(message) }
     });
     Ok(pruned_json(&pruned?))
 }
 
 /// The moments of a backup, oldest first.
-pub fn list(env: &Env, backup: &Path) -> Result<Vec<String>, Failure> {
-    let found = moments(env, backup).map_err(|error| Failure::failed(format!("{}: {error}", backup.display())))?;
+pub fn list(backup: &Opened, place: &Place) -> Result<Vec<String>, Failure> {
+    let found = moments(&backup.env, &backup.path).map_err(|error| Failure::failed(format!("{place}: {error}")))?;
     if found.is_empty() {
-        return Err(Failure::failed(format!("{} holds no backup", backup.display())));
+        return Err(Failure::failed(format!("{place} holds no backup")));
     }
     Ok(found)
 }
 
 /// Those that are there.
-pub(crate) fn copy_keys(env: &Env, from: &Path, to: &Path) -> std::io::Result<()> {
+pub(crate) fn copy_keys(source: &Env, from: &Path, target: &Env, to: &Path) -> std::io::Result<()> {
     for name in KEY_FILES {
-        if env.disk.exists(&from.join(name))? {
-            let bytes = files::read(env, &from.join(name), KEY_FILE_BYTES_MAX)?;
-            files::replace_content(env, &to.join(name), &bytes)?;
+        if source.disk.exists(&from.join(name))? {
+            let bytes = files::read(source, &from.join(name), KEY_FILE_BYTES_MAX)?;
+            files::replace_content(target, &to.join(name), &bytes)?;
         }
     }
-    env.disk.sync_dir(to)
+    target.disk.sync_dir(to)
 }

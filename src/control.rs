@@ -116,9 +116,7 @@ async fn quota(server: &Server, request: Request<RequestBody>) -> Result<Value, 
 
 async fn backup(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {
     let wish = BackupWish::from_json(&wish(request).await?)?;
-    let storage = Arc::clone(&server.storage);
-    let work = tokio::task::spawn_blocking(move || backup::make(&storage, &wish));
-    work.await.map_err(|error| format!("the backup broke off: {error}"))?
+    backup::make_of_running(Arc::clone(&server.storage), wish).await
 }
 
 /// One page of a bucket's objects.

@@ -31,6 +31,7 @@ pub mod metrics;
 pub mod mounts;
 pub mod notify;
 pub mod open_files;
+pub mod place;
 pub mod probe;
 pub mod progress;
 pub mod provider_keys;

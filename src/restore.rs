@@ -6,7 +6,7 @@
 //! Not here:   rows (margay-volume), the commands (`cli::backup`).
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use margay_env::{Env, OpenMode};
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::backup::{KEYS, copy_keys, list};
 use crate::datadir::DataDir;
 use crate::exit::Failure;
+use crate::place::{Opened, Place};
 use crate::settings::StorageLimits;
 use crate::wiring::{Storage, engine_options, segment_options};
 
@@ -30,7 +31,7 @@ const SHOWN_MAX: usize = 100;
 /// What to restore.
 #[derive(Clone, Debug)]
 pub struct RestoreWish {
-    pub backup: PathBuf,
+    pub backup: Place,
     /// The newest unless named.
     pub moment: Option<String>,
     /// Everything unless named.
@@ -39,7 +40,8 @@ pub struct RestoreWish {
 
 /// Makes a new data directory from a moment of a backup and checks it; blocks. Call it inside a runtime.
 pub fn restore(env: &Env, wish: &RestoreWish, data: &Path, limits: &StorageLimits) -> Result<Value, Failure> {
-    let all = list(env, &wish.backup)?;
+    let backup = wish.backup.open(env).map_err(Failure::failed)?;
+    let all = list(&backup, &wish.backup)?;
     let moment = match &wish.moment {
         None => all.last().cloned().unwrap_or_default(),
         Some(moment) if all.contains(moment) => moment.clone(),
@@ -49,21 +51,22 @@ pub fn restore(env: &Env, wish: &RestoreWish, data: &Path, limits: &StorageLimit
     };
     let part = match &wish.part {
         None => None,
-        Some(name) => Some(find_part(env, &wish.backup, &moment, name)?),
+        Some(name) => Some(find_part(&backup, &wish.backup, &moment, name)?),
     };
-    let rows = make_new(env, data, |dir| fill(dir, &wish.backup, &moment, part.as_ref(), limits))?;
-    let mut done = check(env, data, limits, false)?;
+    let rows = make_new(env, data, |dir| fill(dir, &backup, &moment, part.as_ref(), limits))?;
+    // What rotted in the backup is told now, not when somebody reads it.
+    let mut done = check(env, data, limits, true)?;
     done["moment"] = json!(moment);
     done["rows"] = json!(rows);
     Ok(done)
 }
 
-fn find_part(env: &Env, backup: &Path, moment: &str, name: &PartName) -> Result<Part, Failure> {
-    Part::find(env, backup, moment, name.clone()).map_err(|error| match error {
+fn find_part(backup: &Opened, place: &Place, moment: &str, name: &PartName) -> Result<Part, Failure> {
+    Part::find(&backup.env, &backup.path, moment, name.clone()).map_err(|error| match error {
         BackupError::NoBucket { .. } | BackupError::NoKeys(_) => {
             Failure::refused(format!("{error}; `margay restore --list` shows other moments"))
         }
-        error => Failure::failed(format!("{}: {error}", backup.display())),
+        error => Failure::failed(format!("{place}: {error}")),
     })
 }
 
@@ -113,29 +116,30 @@ pub fn check(env: &Env, data: &Path, limits: &StorageLimits, bytes: bool) -> Res
 
 fn fill(
     dir: &DataDir,
-    backup: &Path,
+    backup: &Opened,
     moment: &str,
     part: Option<&Part>,
     limits: &StorageLimits,
 ) -> Result<u64, String> {
     let env = &dir.env;
     let text = |error: &dyn std::fmt::Display| error.to_string();
+    let (source, backup) = (&backup.env, backup.path.as_path());
     let keys = backup.join(KEYS);
-    if env.disk.exists(&keys).map_err(|error| text(&error))? {
-        copy_keys(env, &keys, &dir.path).map_err(|error| text(&error))?;
+    if source.disk.exists(&keys).map_err(|error| text(&error))? {
+        copy_keys(source, &keys, env, &dir.path).map_err(|error| text(&error))?;
     }
     let mut ends = match part {
         Some(part) => part.segments().clone(),
-        None => named_segments(env, backup, moment).map_err(|error| text(&error))?,
+        None => named_segments(source, backup, moment).map_err(|error| text(&error))?,
     };
     let (from, to) = (segments_of(backup), dir.segments());
     env.disk.create_dir_all(&to).map_err(|error| text(&error))?;
     let mut largest = SegmentId(0);
-    for entry in env.disk.list(&from).map_err(|error| text(&error))? {
+    for entry in source.disk.list(&from).map_err(|error| text(&error))? {
         let Some((segment, _)) = segment_of_name(&entry.name) else { continue };
         largest = largest.max(segment);
         if ends.remove(&segment).is_some() {
-            copy_file(env, &from.join(&entry.name), &to.join(&entry.name)).map_err(|error| text(&error))?;
+            copy_file(source, &from.join(&entry.name), env, &to.join(&entry.name)).map_err(|error| text(&error))?;
         }
     }
     if let Some(missing) = ends.keys().next() {
@@ -144,8 +148,8 @@ fn fill(
     begin_ids_above(env, &to, largest).map_err(|error| text(&error))?;
     let engine = new_engine(dir, limits)?;
     let rows = match part {
-        Some(part) => part.restore(env, backup, moment, &engine, |_| ()),
-        None => restore_rows(env, backup, moment, &engine, |_| ()),
+        Some(part) => part.restore(source, backup, moment, &engine, |_| ()),
+        None => restore_rows(source, backup, moment, &engine, |_| ()),
     };
     let rows = rows.map_err(|error| text(&error))?;
     engine.checkpoint().map_err(|error| text(&error))?;
@@ -166,8 +170,8 @@ pub fn new_engine(dir: &DataDir, limits: &StorageLimits) -> Result<EmbeddedEngin
     EmbeddedEngine::open(dir.env.clone(), segments, options).map_err(|error| error.to_string())
 }
 
-fn copy_file(env: &Env, from: &Path, to: &Path) -> std::io::Result<()> {
-    let (from, to) = (env.disk.open(from, OpenMode::Read)?, env.disk.open(to, OpenMode::CreateNew)?);
+fn copy_file(source: &Env, from: &Path, target: &Env, to: &Path) -> std::io::Result<()> {
+    let (from, to) = (source.disk.open(from, OpenMode::Read)?, target.disk.open(to, OpenMode::CreateNew)?);
     let (len, mut at, mut buffer) = (from.len()?, 0, Vec::new());
     while at < len {
         buffer.resize(COPY_BYTES.min(len - at) as usize, 0);

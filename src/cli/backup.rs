@@ -1,7 +1,7 @@
 //! `margay backup` and `margay restore`.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use http::Method;
@@ -13,6 +13,7 @@ use super::arguments::DataArgs;
 use crate::backup::{self, BackupWish};
 use crate::control;
 use crate::exit::{Code, Failure};
+use crate::place::{Place, StoreArgs};
 use crate::progress::{Far, Line};
 use crate::restore::{self, RestoreWish};
 use crate::settings::parse::show_bytes;
@@ -23,16 +24,23 @@ const BACKUP_EXAMPLES: &str = "Examples:
   margay backup /mnt/backup --with-keys
   margay backup /mnt/backup --keep 7
   margay backup prune /mnt/backup --keep 7 --dry-run
+  AWS_REGION=eu-central-1 margay backup s3://my-backups/photos-server
+  margay backup s3://my-backups/photos-server --endpoint https://minio.example:9000 --ca /etc/ssl/minio.pem
 
 A running server makes the backup itself, while clients go on; its user must be able to write to the directory. The next
-backup to the same directory copies only what is new and keeps the earlier moments. Everything is read again and
+backup to the same place copies only what is new and keeps the earlier moments. Everything is read again and
 verified before the moment counts. Without --with-keys the key files of the data directory are left out: without
 encryption-keys nobody can read objects that are encrypted at rest, and without identity-key users must get new keys.
---keep N removes older moments when the new one is whole; `prune` does it by itself. (A directory called prune is ./prune.)";
+--keep N removes older moments when the new one is whole; `prune` does it by itself. (A directory called prune is ./prune.)
+
+s3://BUCKET/PREFIX is a bucket of any S3 store that keeps If-None-Match and If-Match (AWS, MinIO, margay); the bucket must be
+there. Keys and region are AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION of this command, also when a
+running server makes the backup. With --with-keys keep the bucket as secret as the key files.";
 
 const PRUNE_EXAMPLES: &str = "Examples:
   margay backup prune /mnt/backup --keep 7
   margay backup prune /mnt/backup --keep 7 --dry-run --json
+  margay backup prune s3://my-backups/photos-server --keep 7
 
 Keeps the newest moments and removes the older ones, then the copies of segments that no moment that is left needs. It may be
 broken off at any time: what is left is whole, and the next pruning goes on. It is refused while a backup runs.";
@@ -42,22 +50,26 @@ const RESTORE_EXAMPLES: &str = "Examples:
   margay restore /mnt/backup --data /srv/margay-restored
   margay restore /mnt/backup --moment 01795372800-0000 --data /srv/margay-then
   margay restore /mnt/backup --bucket photos --prefix 2026/ --data /tmp/photos
+  margay restore s3://my-backups/photos-server --data /srv/margay-restored
 
 Makes a new data directory; an existing one is never touched. --bucket restores one bucket with its settings and versions, and
 --prefix only its keys that begin so; uploads under way, users and waiting events are left out. To bring it into a running
 server, serve the new directory on another port and copy with any S3 tool:
   margay serve --data /tmp/photos --address 127.0.0.1:9100 --admin-address off
   rclone copy restored:photos margay:photos        # restored and margay: remotes with the endpoints of the two servers
-Exit code 4 when what was restored does not fit together.";
+Everything that was restored is read and compared with its checksums. Exit code 4 when it does not fit together, or when the
+backup itself is damaged.";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = BACKUP_EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct Backup {
     #[command(subcommand)]
     other: Option<Other>,
-    /// Directory of the backup; made when absent
-    #[arg(value_name = "DIR", required = true)]
+    /// Directory of the backup, made when absent; or s3://BUCKET/PREFIX
+    #[arg(value_name = "PLACE", required = true)]
     to: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
     #[command(flatten)]
     data: DataArgs,
     /// Copy the key files too: keep the backup as secret as they are
@@ -80,9 +92,11 @@ enum Other {
 #[derive(Debug, clap::Args)]
 #[command(after_help = PRUNE_EXAMPLES)]
 struct Prune {
-    /// Directory of the backup
-    #[arg(value_name = "DIR")]
+    /// Directory of the backup, or s3://BUCKET/PREFIX
+    #[arg(value_name = "PLACE")]
     backup: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Moments to keep: the newest N
     #[arg(long, value_name = "N")]
     keep: NonZeroUsize,
@@ -97,8 +111,11 @@ struct Prune {
 #[derive(Debug, clap::Args)]
 #[command(after_help = RESTORE_EXAMPLES)]
 pub(super) struct Restore {
-    /// Directory of the backup
+    /// Directory of the backup, or s3://BUCKET/PREFIX
+    #[arg(value_name = "PLACE")]
     backup: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
     #[command(flatten)]
     data: DataArgs,
     /// Which moment; the newest unless named
@@ -123,9 +140,8 @@ pub(super) fn run_backup(args: &Backup) -> Result<(), Failure> {
     if let Some(Other::Prune(prune)) = &args.other {
         return run_prune(&env, prune);
     }
-    let to = args.to.as_deref().ok_or_else(|| Failure::usage("name the directory of the backup"))?;
-    let to = std::path::absolute(to)
-        .map_err(|error| Failure::failed(format!("{} cannot be named: {error}", to.display())))?;
+    let to = args.to.as_deref().ok_or_else(|| Failure::usage("name the place of the backup"))?;
+    let to = place(to, &args.store)?;
     let wish = BackupWish { to, with_keys: args.with_keys, keep: args.keep };
     let done = ask_or_do(&env, args, &wish)?;
     if args.json {
@@ -150,8 +166,13 @@ pub(super) fn run_backup(args: &Backup) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What the command line and the environment name.
+fn place(named: &Path, store: &StoreArgs) -> Result<Place, Failure> {
+    Place::parse(named, store, |name| std::env::var(name).ok()).map_err(Failure::usage)
+}
+
 fn run_prune(env: &Env, args: &Prune) -> Result<(), Failure> {
-    let done = backup::prune(env, &args.backup, args.keep, args.dry_run)?;
+    let done = backup::prune(env, &place(&args.backup, &args.store)?, args.keep, args.dry_run)?;
     if args.json {
         println!("{done:#}");
     } else {
@@ -186,10 +207,11 @@ fn ask_or_do(env: &Env, args: &Backup, wish: &BackupWish) -> Result<Value, Failu
                 return Ok(done);
             }
         }
+        let to = wish.to.open(env).map_err(Failure::failed)?;
         let storage = super::works::open_at_rest(env, &settings)?;
         let followed = Arc::clone(&storage);
         let _line = Line::follow(env, "backup", move || followed.backed_up.now());
-        let done = backup::make(&storage, wish).map_err(Failure::failed)?;
+        let done = backup::make(&storage, wish, &to).map_err(Failure::failed)?;
         storage.close()?;
         Ok(done)
     })
@@ -197,8 +219,9 @@ fn ask_or_do(env: &Env, args: &Backup, wish: &BackupWish) -> Result<Value, Failu
 
 pub(super) fn run_restore(args: &Restore) -> Result<(), Failure> {
     let env = Env::real();
+    let from = place(&args.backup, &args.store)?;
     if args.list {
-        let moments = backup::list(&env, &args.backup)?;
+        let moments = backup::list(&from.open(&env).map_err(Failure::failed)?, &from)?;
         if args.json {
             println!("{:#}", serde_json::json!({ "moments": moments }));
         } else {
@@ -211,7 +234,7 @@ pub(super) fn run_restore(args: &Restore) -> Result<(), Failure> {
     let runtime = super::runtime(settings.storage.io_threads_max)?;
     let _inside = runtime.enter();
     let part = args.bucket.clone().map(|bucket| PartName { bucket, prefix: args.prefix.clone() });
-    let wish = RestoreWish { backup: args.backup.clone(), moment: args.moment.clone(), part };
+    let wish = RestoreWish { backup: from, moment: args.moment.clone(), part };
     let done = restore::restore(&env, &wish, &settings.data, &settings.storage)?;
     let number = |name: &str| done[name].as_u64().unwrap_or_default();
     let findings = done["findings"].as_array().map_or(0, Vec::len);

@@ -201,7 +201,7 @@ fn a_backup_in_use_or_of_another_directory_is_left_alone() {
     let go_on = |_| std::ops::ControlFlow::Continue(());
     {
         let _held = env.disk.lock(&folder.path().join("lock")).unwrap();
-        assert!(matches!(world.volume.backup(folder.path(), go_on), Err(BackupError::InUse)));
+        assert!(matches!(world.volume.backup(&Env::real(), folder.path(), go_on), Err(BackupError::InUse)));
         assert!(matches!(prune(&env, folder.path(), keep(1), false), Err(BackupError::InUse)));
     }
     let other = World::new(EMBEDDED);
@@ -210,7 +210,7 @@ fn a_backup_in_use_or_of_another_directory_is_left_alone() {
         other.put("b", &key(0, index), &body_of(100 + index, 40_000)).unwrap();
     }
     let before = files(folder.path());
-    let refused = other.volume.backup(folder.path(), go_on);
+    let refused = other.volume.backup(&Env::real(), folder.path(), go_on);
     assert!(matches!(refused, Err(BackupError::OfAnother { .. })), "{refused:?}");
     let whole: Vec<PathBuf> =
         files(folder.path()).into_iter().filter(|file| !file.to_str().unwrap().contains(".unfinished")).collect();

@@ -8,7 +8,7 @@
 //!             B2 segments are only appended to, so a copy is continued where it ends; a copy that does not verify is
 //!                made anew once.
 //!             B3 a moment gets its name when its rows are durable, its segments too, and every run that they name has
-//!                been read in the copy and fits its checksum.
+//!                been read in the copy and fits its checksum, and so have the rows.
 //!             B4 one backup or pruning at a time, by a lock; copies of another data directory's segments are left alone.
 //! Not here:   keys of the server (`margay backup` says so), where the rows of a restored volume go (the caller's engine).
 
@@ -30,7 +30,7 @@ use margay_env::{Env, Front, OpenMode, Written};
 use margay_segment::{Run, SegmentError, SegmentId};
 
 pub use self::list::{Ends, named_segments};
-use self::list::{ends_of, write_list};
+use self::list::{ends_of, read_list, write_list};
 pub use self::part::{Part, PartName};
 pub use self::prune::{Pruned, prune};
 pub use self::restore::{Putting, RESTORED_ROWS_PER_BATCH, restore_rows};
@@ -99,20 +99,26 @@ fn failed(error: std::io::Error) -> Error {
 impl Volume {
     /// Makes a backup in `to`, or adds a moment to the one that is there. Operations go on; blocks this thread for as long
     /// as it takes to copy what is new and to read everything. `pace` is told the bytes copied and verified so far, and
-    /// ends it by a break.
-    pub fn backup(&self, to: &Path, mut pace: impl FnMut(u64) -> ControlFlow<()>) -> Result<BackupReport, BackupError> {
-        let disk = &self.env.disk;
+    /// ends it by a break. `to` is on the disk of `target`.
+    pub fn backup(
+        &self,
+        target: &Env,
+        to: &Path,
+        mut pace: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<BackupReport, BackupError> {
+        let disk = &target.disk;
         disk.create_dir_all(&to.join(SEGMENTS)).map_err(failed)?;
-        let _lock = prune::lock(&self.env, to)?;
+        let _lock = prune::lock(target, to)?;
         let _hold = self.store.hold_quarantine();
         let frozen = self.frozen()?;
-        let moment = self.new_moment(to)?;
+        let moment = self.new_moment(target, to)?;
         let unfinished = to.join(MOMENTS).join(format!("{moment}{UNFINISHED}"));
         disk.create_dir_all(&unfinished).map_err(failed)?;
         let mut report = BackupReport { moment, ..BackupReport::default() };
-        let named = frozen.write_moment(&self.env, &unfinished, &mut report)?;
+        let named = frozen.write_moment(target, &unfinished, &mut report)?;
         report.segments = named.len() as u64;
-        segments::copy(self, &to.join(SEGMENTS), &named, &mut report, &mut pace)?;
+        segments::copy(self, target, &to.join(SEGMENTS), &named, &mut report, &mut pace)?;
+        verify_moment(target, &unfinished, report.rows)?;
         let whole = to.join(MOMENTS).join(&report.moment);
         for folder in [&to.join(SEGMENTS), &unfinished] {
             disk.sync_dir(folder).map_err(failed)?;
@@ -123,9 +129,9 @@ impl Volume {
     }
 
     /// Moments are called by the second of their beginning; of several in one the later ones come behind.
-    fn new_moment(&self, to: &Path) -> Result<String, Error> {
+    fn new_moment(&self, target: &Env, to: &Path) -> Result<String, Error> {
         let second = format!("{:011}-", self.now().seconds().max(0));
-        let of_second = moments(&self.env, to)?.into_iter().rev().find_map(|name| {
+        let of_second = moments(target, to)?.into_iter().rev().find_map(|name| {
             let number: u64 = name.strip_prefix(&second)?.parse().ok()?;
             Some(number)
         });
@@ -163,6 +169,16 @@ impl Volume {
             }
         })?;
         Ok(named)
+    }
+}
+
+/// Reads what was written of a moment.
+fn verify_moment(env: &Env, folder: &Path, rows: u64) -> Result<(), Error> {
+    let open = |name: &str| env.disk.open(&folder.join(name), OpenMode::Read).map_err(failed);
+    read_list(&mut Front::of(open(LIST)?))?;
+    match read_rows(&mut Front::of(open(ROWS)?), |_, _| Ok(()))? == rows {
+        true => Ok(()),
+        false => Err(Error::Corrupt("the rows in the backup are not those that were written".to_owned())),
     }
 }
 

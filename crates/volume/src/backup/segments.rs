@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use margay_env::OpenMode;
+use margay_env::{Env, OpenMode};
 use margay_segment::{Kind, SegmentCopy, SegmentError, SegmentId, segment_of_name, verify_run_in};
 
 use super::list::{Ends, ends_of};
@@ -20,6 +20,7 @@ const COPY_BYTES: u64 = 1 << 20;
 /// Copies what `to` lacks of the segments, makes it durable and reads every named run in the copies.
 pub(super) fn copy(
     volume: &Volume,
+    target: &Env,
     to: &Path,
     named: &Named,
     report: &mut BackupReport,
@@ -27,11 +28,11 @@ pub(super) fn copy(
 ) -> Result<(), BackupError> {
     let ends = ends_of(named);
     // Before anything is written: what is there is another's, or none of it is.
-    check_origins(volume, to, &ends)?;
+    check_origins(volume, target, to, &ends)?;
     for (segment, end) in ends {
-        copy_segment(volume, to, segment, end, report, pace)?;
+        copy_segment(volume, target, to, segment, end, report, pace)?;
     }
-    let damaged = verify(volume, to, named, report, pace)?;
+    let damaged = verify(volume, target, to, named, report, pace)?;
     if damaged.is_empty() {
         return Ok(());
     }
@@ -40,11 +41,11 @@ pub(super) fn copy(
     for segment in damaged {
         tracing::warn!(segment = ?segment, "a copy in the backup does not verify: it is made anew");
         let source = volume.store.source(segment).map_err(Error::from)?;
-        volume.env.disk.remove(&to.join(&source.name)).map_err(failed)?;
-        copy_segment(volume, to, segment, u64::MAX, report, pace)?;
+        target.disk.remove(&to.join(&source.name)).map_err(failed)?;
+        copy_segment(volume, target, to, segment, u64::MAX, report, pace)?;
         again.insert(segment, named[&segment].clone());
     }
-    match verify(volume, to, &again, report, pace)?.first() {
+    match verify(volume, target, to, &again, report, pace)?.first() {
         None => Ok(()),
         Some(segment) => Err(Error::Corrupt(format!(
             "segment {segment:?} cannot be read as it was written: run margay scrub, which names the objects"
@@ -54,14 +55,14 @@ pub(super) fn copy(
 }
 
 /// Refuses copies that are of another data directory's segments.
-fn check_origins(volume: &Volume, to: &Path, ends: &Ends) -> Result<(), BackupError> {
-    for entry in volume.env.disk.list(to).map_err(failed)? {
+fn check_origins(volume: &Volume, target: &Env, to: &Path, ends: &Ends) -> Result<(), BackupError> {
+    for entry in target.disk.list(to).map_err(failed)? {
         let Some((segment, kind)) = segment_of_name(&entry.name) else { continue };
         if !ends.contains_key(&segment) {
             continue;
         }
         let source = volume.store.source(segment).map_err(Error::from)?;
-        let copy = volume.env.disk.open(&to.join(&entry.name), OpenMode::Read).map_err(failed)?;
+        let copy = target.disk.open(&to.join(&entry.name), OpenMode::Read).map_err(failed)?;
         if source.name != entry.name || is_of_another(segment, kind, &*source.file, &*copy).map_err(failed)? {
             return Err(BackupError::OfAnother { name: entry.name });
         }
@@ -71,6 +72,7 @@ fn check_origins(volume: &Volume, to: &Path, ends: &Ends) -> Result<(), BackupEr
 
 fn copy_segment(
     volume: &Volume,
+    target: &Env,
     to: &Path,
     segment: SegmentId,
     end: u64,
@@ -81,7 +83,7 @@ fn copy_segment(
     // A log is made longer than what is in it, and its end changes later.
     let len = file.len().map_err(failed)?;
     let end = if kind == Kind::Log { end.min(len) } else { len };
-    let copy = volume.env.disk.open(&to.join(&name), OpenMode::OpenOrCreate).map_err(failed)?;
+    let copy = target.disk.open(&to.join(&name), OpenMode::OpenOrCreate).map_err(failed)?;
     let mut at = copy.len().map_err(failed)?;
     if at >= end {
         return Ok(());
@@ -106,6 +108,7 @@ fn copy_segment(
 /// Reads every named run in the copies; gives the segments in which one does not fit.
 fn verify(
     volume: &Volume,
+    target: &Env,
     to: &Path,
     named: &Named,
     report: &mut BackupReport,
@@ -114,7 +117,7 @@ fn verify(
     let mut damaged = Vec::new();
     for (segment, runs) in named {
         let name = volume.store.source(*segment)?.name;
-        let copy = volume.env.disk.open(&to.join(name), OpenMode::Read).map_err(failed)?;
+        let copy = target.disk.open(&to.join(name), OpenMode::Read).map_err(failed)?;
         for run in runs.values() {
             match verify_run_in(&*copy, run) {
                 Ok(()) => report.verified_bytes += run.len,

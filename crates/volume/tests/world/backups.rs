@@ -15,7 +15,7 @@ use margay_volume::*;
 use super::*;
 
 pub fn backup(world: &World, to: &Path) -> BackupReport {
-    world.volume.backup(to, |_| ControlFlow::Continue(())).unwrap()
+    world.volume.backup(&Env::real(), to, |_| ControlFlow::Continue(())).unwrap()
 }
 
 /// An empty engine over copies of these segments, as the program makes it.

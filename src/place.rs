@@ -1,0 +1,241 @@
+//! Where a backup is: a directory, or a bucket of some store.
+//!
+//! Why:        a backup in a bucket is the same files, on another disk.
+//! Invariants: P1 keys are never shown: they travel from the command to the server through the control socket only.
+//! Not here:   what is in a backup (margay-volume), files in buckets (margay-client).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use margay_client::bucket::{Bucket, Condition};
+use margay_client::disk::BucketDisk;
+use margay_client::target::parse_endpoint;
+use margay_client::{ClientError, Credentials, REGION_DEFAULT, Target, tls};
+use margay_env::Env;
+use serde_json::{Value, json};
+
+/// What the name of a bucket begins with.
+const SCHEME: &str = "s3://";
+/// Bytes of chance in the name of a mark.
+const MARK_BYTES: usize = 16;
+
+/// Where a backup is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// Absolute, where a server is to use it.
+    Directory(PathBuf),
+    Bucket(BucketPlace),
+}
+
+/// A bucket, or the keys of it below a prefix, and as whom to use it.
+#[derive(Clone)]
+pub struct BucketPlace {
+    pub endpoint: String,
+    pub region: String,
+    pub bucket: String,
+    /// Empty: the whole bucket.
+    pub prefix: String,
+    pub credentials: Credentials,
+    pub session_token: Option<String>,
+    /// Absolute.
+    pub ca: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for BucketPlace {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{self} at {}", self.endpoint)
+    }
+}
+
+impl std::fmt::Display for BucketPlace {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let slash = if self.prefix.is_empty() { "" } else { "/" };
+        write!(out, "{SCHEME}{}{slash}{}", self.bucket, self.prefix)
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Directory(path) => path.display().fmt(out),
+            Place::Bucket(place) => place.fmt(out),
+        }
+    }
+}
+
+/// The options of commands that name a place.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct StoreArgs {
+    /// Store of an s3:// place [default: $AWS_ENDPOINT_URL_S3, $AWS_ENDPOINT_URL or AWS in $AWS_REGION]
+    #[arg(long, value_name = "URL")]
+    pub endpoint: Option<String>,
+    /// PEM file of the authority that signed the store's certificate [default: $AWS_CA_BUNDLE or the system's]
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+}
+
+/// A place that was opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// The ports, with the disk on which the backup is.
+    pub env: Env,
+    /// On that disk.
+    pub path: PathBuf,
+    bucket: Option<BucketDisk>,
+}
+
+impl Place {
+    /// Reads what a command line names; `variable` gives those of the environment. The error says what is missing.
+    pub fn parse(named: &Path, args: &StoreArgs, variable: impl Fn(&str) -> Option<String>) -> Result<Place, String> {
+        let absolute = |path: &Path| std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()));
+        let Some(rest) = named.to_str().and_then(|named| named.strip_prefix(SCHEME)) else {
+            if args.endpoint.is_some() || args.ca.is_some() {
+                return Err(format!("--endpoint and --ca belong to {SCHEME}BUCKET/PREFIX, not to a directory"));
+            }
+            return absolute(named).map(Place::Directory);
+        };
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        if bucket.is_empty() {
+            return Err(format!("{} names no bucket: write {SCHEME}BUCKET/PREFIX", named.display()));
+        }
+        let prefix = prefix.trim_matches('/').to_owned();
+        if prefix.split('/').any(|name| matches!(name, "." | "..")) || prefix.contains("//") {
+            return Err(format!("the prefix {prefix:?} has names that are empty, . or ..: choose another"));
+        }
+        let set = |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()));
+        let key = |name: &str| set(&[name]).ok_or_else(|| format!("no keys for {}: set {name}", named.display()));
+        let credentials =
+            Credentials { access_key: key("AWS_ACCESS_KEY_ID")?, secret_key: key("AWS_SECRET_ACCESS_KEY")? };
+        let region = set(&["AWS_REGION", "AWS_DEFAULT_REGION"]).unwrap_or_else(|| REGION_DEFAULT.to_owned());
+        let endpoint = args.endpoint.clone().or_else(|| set(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]));
+        let ca = args.ca.clone().or_else(|| set(&["AWS_CA_BUNDLE"]).map(PathBuf::from));
+        Ok(Place::Bucket(BucketPlace {
+            endpoint: endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com")),
+            region,
+            bucket: bucket.to_owned(),
+            prefix,
+            credentials,
+            session_token: set(&["AWS_SESSION_TOKEN"]),
+            ca: ca.as_deref().map(absolute).transpose()?,
+        }))
+    }
+
+    /// For the control socket.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Place::Directory(path) => json!(path.display().to_string()),
+            Place::Bucket(place) => json!({
+                "endpoint": place.endpoint,
+                "region": place.region,
+                "bucket": place.bucket,
+                "prefix": place.prefix,
+                "access_key": place.credentials.access_key,
+                "secret_key": place.credentials.secret_key,
+                "session_token": place.session_token,
+                "ca": place.ca.as_ref().map(|ca| ca.display().to_string()),
+            }),
+        }
+    }
+
+    pub fn from_json(value: &Value) -> Result<Place, String> {
+        if value.is_object() {
+            let text = |name: &str| {
+                let text = value[name].as_str().ok_or_else(|| format!("the place of the backup lacks {name}"));
+                text.map(str::to_owned)
+            };
+            return Ok(Place::Bucket(BucketPlace {
+                endpoint: text("endpoint")?,
+                region: text("region")?,
+                bucket: text("bucket")?,
+                prefix: text("prefix")?,
+                credentials: Credentials { access_key: text("access_key")?, secret_key: text("secret_key")? },
+                session_token: value["session_token"].as_str().map(str::to_owned),
+                ca: value["ca"].as_str().map(PathBuf::from),
+            }));
+        }
+        let path = PathBuf::from(value.as_str().ok_or("the request lacks to")?);
+        if !path.is_absolute() {
+            return Err("the backup's directory must be named by an absolute path".to_owned());
+        }
+        Ok(Place::Directory(path))
+    }
+
+    /// Asks whether a bucket is there, and blocks; makes nothing.
+    pub fn open(&self, env: &Env) -> Result<Opened, String> {
+        let place = match self {
+            Place::Directory(path) => return Ok(Opened { env: env.clone(), path: path.clone(), bucket: None }),
+            Place::Bucket(place) => place,
+        };
+        let wrong = |error: ClientError| format!("{place}: {error}");
+        let (host, port, secure, authority) = parse_endpoint(&place.endpoint).map_err(wrong)?;
+        let tls = secure.then(|| tls::Connector::new(&host, place.ca.as_deref())).transpose().map_err(wrong)?;
+        let (region, credentials) = (place.region.clone(), place.credentials.clone());
+        let target = Arc::new(Target { authority, host, port, region, credentials, tls });
+        let bucket = Bucket::new(target, place.session_token.as_deref(), &place.bucket);
+        let bucket = bucket.map_err(|error| format!("{place}: {error}"))?;
+        bucket.check().map_err(|error| format!("{place}: {}", bucket.explain(&error)))?;
+        let disk = BucketDisk::new(env, bucket, &place.prefix);
+        let env = Env { disk: Arc::new(disk.clone()), ..env.clone() };
+        Ok(Opened { env, path: PathBuf::new(), bucket: Some(disk) })
+    }
+}
+
+impl Opened {
+    /// Puts an object into the bucket whose key nobody else knows, and gives that key; `None` in a directory. Blocks.
+    pub fn put_mark(&self) -> Result<Option<String>, String> {
+        let Some(disk) = &self.bucket else { return Ok(None) };
+        let mut chance = [0; MARK_BYTES];
+        self.env.random.fill(&mut chance);
+        let name: String = chance.iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = disk.key(&self.path.join(format!("mark-{name}"))).map_err(|error| error.to_string())?;
+        let put = disk.bucket().put(&key, Bytes::new(), Condition::Absent);
+        put.map_err(|error| disk.bucket().explain(&error))?;
+        Ok(Some(key))
+    }
+
+    /// Removes a mark. Blocks.
+    pub fn remove_mark(&self, key: &str) -> Result<(), String> {
+        let Some(disk) = &self.bucket else { return Ok(()) };
+        disk.bucket().delete(key).map_err(|error| disk.bucket().explain(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variable(name: &str) -> Option<String> {
+        let value = match name {
+            "AWS_ACCESS_KEY_ID" => "visible",
+            "AWS_SECRET_ACCESS_KEY" => "hidden",
+            "AWS_SESSION_TOKEN" => "",
+            "AWS_REGION" => "eu-north-1",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    }
+
+    #[test]
+    fn places_are_read_and_travel_without_being_shown() {
+        let parse = |text: &str, args: &StoreArgs| Place::parse(Path::new(text), args, variable);
+        let none = StoreArgs::default();
+        let place = parse("s3://b/p/q/", &none).unwrap();
+        assert_eq!(place.to_string(), "s3://b/p/q");
+        assert!(!format!("{place:?}").contains("hidden"));
+        let back = Place::from_json(&place.to_json()).unwrap();
+        assert_eq!(back.to_json(), place.to_json());
+        let Place::Bucket(place) = back else { panic!("not a bucket") };
+        assert_eq!((place.endpoint.as_str(), place.prefix.as_str()), ("https://s3.eu-north-1.amazonaws.com", "p/q"));
+        assert_eq!(place.session_token, None);
+        assert!(matches!(parse("relative", &none), Ok(Place::Directory(path)) if path.is_absolute()));
+        for wrong in ["s3://", "s3:///p", "s3://b/a/../c", "s3://b/a//c"] {
+            assert!(parse(wrong, &none).is_err(), "{wrong}");
+        }
+        let named = StoreArgs { endpoint: Some("http://127.0.0.1:1".to_owned()), ca: None };
+        assert!(parse("/mnt/backup", &named).is_err());
+        let without = Place::parse(Path::new("s3://b"), &none, |_| None);
+        assert!(without.unwrap_err().contains("AWS_ACCESS_KEY_ID"));
+        assert!(Place::from_json(&json!("relative")).is_err() && Place::from_json(&json!({ "bucket": "b" })).is_err());
+    }
+}
