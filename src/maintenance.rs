@@ -107,7 +107,8 @@ fn compact(storage: &Storage) -> Result<Value, margay_volume::Error> {
     // What is still in the log only cannot be given back.
     storage.engine.checkpoint()?;
     // Somebody asked for the space now: the quarantine's time is cut, its walk is not.
-    let budget = ReclaimBudget { seal_dead_bytes_min: 1, quarantine: Duration::ZERO, ..ReclaimBudget::default() };
+    let budget =
+        ReclaimBudget { seal_dead_bytes_min: 1, quarantine: Duration::ZERO, punch: true, ..ReclaimBudget::default() };
     let mut total = Reclaimed::default();
     let live: u64 = storage.volume.live_bytes()?.values().sum();
     let stored: u64 = storage.segments.segments().iter().map(|info| info.len).sum();

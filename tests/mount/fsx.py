@@ -139,7 +139,11 @@ class Fsx:
             return
         if file.map is None or len(file.map) > len(file.data):
             file.unmap()
-            file.map = mmap.mmap(self.any_descriptor(name), len(file.data))
+            # Pages of a map belong where they are, also on a descriptor that appends.
+            appends = os.open(self.at(name), os.O_RDWR | os.O_APPEND)
+            descriptor = appends if self.random.random() < 0.5 else self.any_descriptor(name)
+            file.map = mmap.mmap(descriptor, len(file.data))
+            os.close(appends)
         at, length = self.range(name, len(file.map))
         at = min(at, len(file.map) - 1)
         length = min(length, len(file.map) - at)

@@ -106,6 +106,9 @@ def every_way(folder, what):
             if found != wanted:
                 fail(f"{what}: {name} of a file of {mode:o} leaves {found:o}")
         done.append(f"{what}: {name}")
+    path = program(os.path.join(folder, "program"), 0o6770)
+    os.chown(path, -1, -1)
+    check(f"{what}: a chown of nothing takes them", stat.S_IMODE(os.stat(path).st_mode) == 0o770)
     for name in ("write", "fallocate", "short copy_file_range"):
         path = program(os.path.join(folder, "program"))
         WAYS_OF_ROOT[name](path)

@@ -17,7 +17,7 @@ use margay_env::{Env, Timestamp};
 use margay_fuse::metrics::Metrics;
 use margay_fuse::protocol::{
     Answer, At, AttributeChange, Attributes, Caller, DirectoryLine, Errno, FileKind, NewNode, Node, Operations, ROOT,
-    Side, Statistics, TakeLine,
+    Side, Statistics, TakeLine, WriteFlags,
 };
 use margay_fuse::{Session, SessionOptions};
 use margay_volume::Ino;
@@ -187,7 +187,7 @@ impl Operations for Empty {
         let left = self.get(handle)?.size.saturating_sub(offset);
         Ok(Bytes::from_static(&ZEROES[..len.min(usize::try_from(left).unwrap_or(len)).min(ZEROES.len())]))
     }
-    fn write(&self, handle: u64, offset: u64, bytes: &[u8], _: bool, taken: &mut dyn FnMut()) -> Answer<()> {
+    fn write(&self, handle: u64, offset: u64, bytes: &[u8], _: WriteFlags, taken: &mut dyn FnMut()) -> Answer<()> {
         let mut nodes = self.nodes[shard(handle)].write();
         if let Some(found) = nodes.get_mut(&handle) {
             found.size = found.size.max(offset + bytes.len() as u64);

@@ -16,6 +16,7 @@ use crate::errno::errno;
 use crate::names::{NameError, stored};
 use crate::protocol::{
     Answer, At, AttributeChange, Attributes, Caller, Errno, NewNode, Node, Operations, Side, Statistics, TakeLine,
+    WriteFlags,
 };
 
 /// An answer of the volume with its refusal as a number.
@@ -96,15 +97,8 @@ impl Operations for Door {
     fn read(&self, handle: u64, offset: u64, len: usize) -> Answer<Bytes> {
         answer(self.mount.read(&self.file(handle)?.handle, offset, len))
     }
-    fn write(
-        &self,
-        handle: u64,
-        offset: u64,
-        bytes: &[u8],
-        kill_privileges: bool,
-        taken: &mut dyn FnMut(),
-    ) -> Answer<()> {
-        self.do_write(handle, offset, bytes, kill_privileges, taken)
+    fn write(&self, handle: u64, offset: u64, bytes: &[u8], flags: WriteFlags, taken: &mut dyn FnMut()) -> Answer<()> {
+        self.do_write(handle, offset, bytes, flags, taken)
     }
     fn flush(&self, handle: u64) -> Answer<()> {
         self.do_flush(handle)

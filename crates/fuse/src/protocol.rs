@@ -74,6 +74,15 @@ pub type TakeLine<'a> = dyn FnMut(&DirectoryLine<'_>) -> bool + 'a;
 
 pub type Answer<T> = Result<T, Errno>;
 
+/// How bytes come to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteFlags {
+    /// The writer may not keep set-user-id and set-group-id.
+    pub kill_privileges: bool,
+    /// A page that the kernel kept: it belongs where it is, also on a handle that appends.
+    pub page: bool,
+}
+
 /// A file system. Each call is one request of the kernel; several run at once.
 pub trait Operations: Send + Sync + Debug + 'static {
     /// `None` is an answer too: the kernel keeps it that there is no such name. Counts a lookup.
@@ -101,17 +110,9 @@ pub trait Operations: Send + Sync + Debug + 'static {
     fn create(&self, caller: Caller, new: NewNode<'_>, flags: i32) -> Answer<(Attributes, u64)>;
     fn open(&self, caller: Caller, node: Node, flags: i32) -> Answer<u64>;
     fn read(&self, handle: u64, offset: u64, len: usize) -> Answer<Bytes>;
-    /// `kill_privileges`: the writer may not keep set-user-id and set-group-id.
     /// Calls `taken` once, unless it gives an error: that is the answer, and may come before the bytes are where they
     /// belong.
-    fn write(
-        &self,
-        handle: u64,
-        offset: u64,
-        bytes: &[u8],
-        kill_privileges: bool,
-        taken: &mut dyn FnMut(),
-    ) -> Answer<()>;
+    fn write(&self, handle: u64, offset: u64, bytes: &[u8], flags: WriteFlags, taken: &mut dyn FnMut()) -> Answer<()>;
     /// Somebody closed a descriptor of it.
     fn flush(&self, handle: u64) -> Answer<()>;
     /// Whether `flush` may wait for a disk, so that it should not hold up other requests.

@@ -148,6 +148,11 @@ impl Store {
         Ok(self.folder.segment(id)?.pin())
     }
 
+    /// As `pin`, but a segment in quarantine is `Missing` and stays there.
+    pub fn pin_listed(&self, id: SegmentId) -> Result<SegmentPin, SegmentError> {
+        Ok(self.folder.listed(id)?.pin())
+    }
+
     /// Ends a pack or log early: no further run begins in it. Fine when it is sealed already.
     pub fn seal(&self, id: SegmentId) -> Result<(), SegmentError> {
         let segment = self.folder.segment(id)?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use margay_env::Timestamp;
-use margay_segment::SegmentPin;
+use margay_segment::{SegmentError, SegmentPin};
 
 use crate::api::{Error, Headers, ObjectInfo, ObjectName, ReadCondition, VersionId};
 use crate::encryption::Protection;
@@ -251,10 +251,15 @@ impl Volume {
         let mut segments: Vec<_> = stored.map(|(_, extent)| extent.run.segment).collect();
         segments.sort_unstable();
         segments.dedup();
-        let pins: Result<Vec<SegmentPin>, _> = segments.into_iter().map(|segment| self.store.pin(segment)).collect();
+        let pins: Result<Vec<SegmentPin>, _> = segments.iter().map(|segment| self.store.pin_listed(*segment)).collect();
         if !self.unchanged(found, seen)? {
             return Ok(None);
         }
+        let pins = match pins {
+            // The file still names it: if it lies in the quarantine, that is worth an alarm.
+            Err(SegmentError::Missing(_)) => segments.into_iter().map(|segment| self.store.pin(segment)).collect(),
+            pins => pins,
+        };
         let covered: u64 = rows.iter().map(|(_, extent)| extent.len).sum();
         if covered != stored_len {
             return Err(Error::Corrupt("extents do not cover the object".to_owned()));

@@ -52,14 +52,17 @@ impl Volume {
         Ok(())
     }
 
-    /// Drafts that `new` takes the place of `old` as an owner, where `old` is listed as one.
+    /// Drafts that `new` takes the place of `old` as an owner, where `old` is listed as one. A copy lists it without
+    /// changing its entry, so that it is not listed is asserted, too.
     pub(crate) fn hand_over(&self, draft: &mut Draft, old: Ino, new: Ino, extents: &[Extent]) -> Result<(), Error> {
         for run in distinct_runs(extents) {
             let mine = key::share(run.segment, run.offset, old);
-            if let Some(row) = self.engine.get(&mine)?.value {
-                draft.assert_version(mine.clone(), row.version);
+            if self.engine.get(&mine)?.value.is_some() {
+                draft.assert_exists(mine.clone());
                 draft.delete(mine);
                 draft.put(key::share(run.segment, run.offset, new), SHARE_ROW.to_vec());
+            } else {
+                draft.assert_absent(mine);
             }
         }
         Ok(())

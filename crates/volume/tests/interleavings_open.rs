@@ -69,13 +69,14 @@ const OTHERS: [Other; 8] = [
 ];
 
 /// Steps that make the file.
-const STARTS: [&[Action]; 7] = [
+const STARTS: [&[Action]; 8] = [
     &[Action::Put("a/x", 200)],
     &[Action::Put("a/x", 66_500)],
     &[Action::Put("a/x", 66_500), Action::Link("a/x", "a/z")],
     &[Action::Set(Versioning::Enabled), Action::Put("a/x", 200), Action::Put("a/x", 201)],
     &[Action::Set(Versioning::Enabled), Action::Put("a/x", 66_500)],
     &[Action::Put("a/x", 9), Action::Set(Versioning::Suspended), Action::Put("a/x", 66_500)],
+    &[Action::Set(Versioning::Enabled), Action::Put("a/x", 66_500), Action::Copy("a/x", "a/w")],
     // One name is left of two, in a record of its own.
     &[Action::Put("a/x", 66_500), Action::Link("a/x", "a/z"), Action::Delete("a/z"), Action::Set(Versioning::Enabled)],
 ];
@@ -149,7 +150,7 @@ fn go_on(side: &Side, call: Call, handle: Handle) -> String {
     said(done.and(synced).and(mount.release(handle)))
 }
 
-/// The first one has published another file, so it remembers the bucket's state.
+/// The first one has published both files, so it remembers the bucket's state, and they have runs that no copy shares.
 fn pair(store: &Arc<Store>, env: &Env, start: &[Action]) -> Pair {
     let engine = Arc::new(Interposed::new(Arc::new(Memory::with_payloads(Arc::clone(store), 4096))));
     let open = || -> Arc<Volume> {
@@ -167,10 +168,12 @@ fn pair(store: &Arc<Store>, env: &Env, start: &[Action]) -> Pair {
         actions::run(&first, &given, *action);
     }
     let first = mounted(first);
-    let (_, found) = find(&first.mount, "y").unwrap();
-    let handle = first.mount.open_file(found.ino, BOTH).unwrap();
-    first.mount.write(&handle, 9, b"first", false).unwrap();
-    first.mount.release(handle).unwrap();
+    for path in ["a/x", "y"] {
+        let (_, found) = find(&first.mount, path).unwrap();
+        let handle = first.mount.open_file(found.ino, BOTH).unwrap();
+        first.mount.write(&handle, 9, &[9; 200], false).unwrap();
+        first.mount.release(handle).unwrap();
+    }
     Pair { first, second: mounted(open()), engine, given }
 }
 

@@ -251,7 +251,7 @@ fn what_was_taken_outlives_a_disk_that_fills_up() {
     let space = disk.space(Path::new("/")).unwrap();
     let last = body_of(3, 400_000);
     let fill = || disk.set_capacity(space.total_bytes - space.free_bytes);
-    mount.write_taken(&handle, model.len() as u64, &last, false, fill).unwrap();
+    mount.write_taken(&handle, model.len() as u64, &last, WriteFlags::default(), fill).unwrap();
     model.extend_from_slice(&last);
     assert!(mount.read(&handle, 0, 64 << 20).unwrap() == model, "what was taken can be read");
     let synced = mount.sync(&handle);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use margay_volume::posix::OpenFlags;
+use margay_volume::posix::{self, OpenFlags};
 use rustix::fs::OFlags;
 
 use super::{answer, name};
 use crate::door::{Door, OpenFile};
-use crate::protocol::{Answer, Attributes, Caller, Errno, NewNode, Node, Side};
+use crate::protocol::{Answer, Attributes, Caller, Errno, NewNode, Node, Side, WriteFlags};
 
 /// Closing a file waits for the disk when more than this was written: so much travels in the log.
 const FLUSH_BYTES_QUICK: u64 = 1 << 20;
@@ -60,7 +60,7 @@ impl Door {
         handle: u64,
         offset: u64,
         bytes: &[u8],
-        kill_privileges: bool,
+        flags: WriteFlags,
         taken: &mut dyn FnMut(),
     ) -> Answer<()> {
         let file = self.file(handle)?;
@@ -73,7 +73,9 @@ impl Door {
                 taken();
             }
         };
-        let done = answer(self.mount.write_taken(&file.handle, offset, bytes, kill_privileges, counted));
+        let WriteFlags { kill_privileges, page } = flags;
+        let flags = posix::WriteFlags { kill_privileges, page };
+        let done = answer(self.mount.write_taken(&file.handle, offset, bytes, flags, counted));
         if early {
             self.early_answers.fetch_sub(1, Ordering::Relaxed);
         } else if done.is_ok() {

@@ -162,6 +162,8 @@ impl<O: Operations> Filesystem for Adapter<O> {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let changes_nothing =
+            (mode, uid, gid, size) == (None, None, None, None) && accessed.is_none() && modified.is_none();
         let change = AttributeChange {
             rights: mode.map(|mode| mode & 0o7777),
             uid,
@@ -169,8 +171,12 @@ impl<O: Operations> Filesystem for Adapter<O> {
             size,
             accessed: convert::set_time(accessed),
             modified: convert::set_time(modified),
-            // fuser does not hand on FATTR_KILL_SUIDGID, which says that a truncating process lacks CAP_FSETID.
-            kill_privileges: uid.is_some() || gid.is_some() || (size.is_some() && caller(request).kills_privileges()),
+            // fuser does not hand on FATTR_KILL_SUIDGID, which says that a truncating process lacks CAP_FSETID. A change of
+            // nothing is chown(-1, -1), which takes the bits as any chown does.
+            kill_privileges: changes_nothing
+                || uid.is_some()
+                || gid.is_some()
+                || (size.is_some() && caller(request).kills_privileges()),
         };
         attributes(reply, self.call(Request::SetAttributes, |operations| operations.set_attributes(node.0, &change)));
     }
@@ -284,7 +290,10 @@ impl<O: Operations> Filesystem for Adapter<O> {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let kill = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let flags = crate::protocol::WriteFlags {
+            kill_privileges: flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
+            page: flags.contains(WriteFlags::FUSE_WRITE_CACHE),
+        };
         let mut reply = Some(reply);
         let mut taken = || {
             if let Some(reply) = reply.take() {
@@ -292,7 +301,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
             }
         };
         let answer =
-            self.call(Request::Write, |operations| operations.write(handle.0, offset, bytes, kill, &mut taken));
+            self.call(Request::Write, |operations| operations.write(handle.0, offset, bytes, flags, &mut taken));
         if let (Err(error), Some(reply)) = (answer, reply) {
             reply.error(convert::errno(error));
         }

@@ -26,6 +26,7 @@ pub(crate) fn any_budget(random: &SimRandom) -> ReclaimBudget {
         seal_dead_bytes_min: random.below(20_000),
         quarantine: Duration::from_secs(random.below(2)),
         free_percent_min: random.below(100),
+        punch: random.below(2) == 0,
     };
     let all = ReclaimBudget { move_bytes_max: u64::MAX, live_percent_min: 1_000_000, seal_dead_bytes_min: 0, ..some };
     if random.chance(50) { all } else { some }

@@ -143,6 +143,15 @@ pub enum Allocate {
     ZeroRange { keep_size: bool },
 }
 
+/// How bytes come to a handle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteFlags {
+    /// The writer may not keep set-user-id and set-group-id.
+    pub kill_privileges: bool,
+    /// A page that was written through a map: it belongs where it is, also on a handle that appends.
+    pub page: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeekTo {
     Data,

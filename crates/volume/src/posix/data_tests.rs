@@ -151,14 +151,15 @@ fn who_looks_at_a_file_waits_for_a_write_that_was_taken() {
             times += 1;
             assert!(handle.file.state.try_read().is_none(), "nobody sees the file without what was taken");
         };
-        world.mount.write_taken(&handle, at << 20, &piece, false, taken).unwrap();
+        world.mount.write_taken(&handle, at << 20, &piece, WriteFlags::default(), taken).unwrap();
         assert_eq!(times, 1);
     }
     assert!(handle.file.state.read().stream.is_some(), "most of it went into a stream");
     for at in 0..20 {
         assert_eq!(world.mount.read(&handle, at << 20, 1 << 20).unwrap(), piece);
     }
-    let refused = world.mount.write_taken(&handle, u64::MAX - 1, b"xyz", false, || panic!("it was refused"));
+    let refused =
+        world.mount.write_taken(&handle, u64::MAX - 1, b"xyz", WriteFlags::default(), || panic!("it was refused"));
     assert!(matches!(refused, Err(PosixError::FileTooLarge)));
     world.mount.release(handle).unwrap();
     assert_eq!(world.get("a").unwrap().0, piece.repeat(20));

@@ -15,7 +15,7 @@ use crate::api::{Error, OBJECT_BYTES_MAX};
 use crate::open::Volume;
 use crate::open_files::pieces::Content;
 use crate::open_files::{OpenFile, State};
-use crate::posix::api::PosixError;
+use crate::posix::api::{PosixError, WriteFlags};
 use crate::posix::handle::Handle;
 use crate::posix::mount::Mount;
 use crate::posix::piece_limit::CUT_PIECES_MAX;
@@ -36,7 +36,8 @@ impl Mount {
         bytes: &[u8],
         kill_privileges: bool,
     ) -> Result<usize, PosixError> {
-        self.write_taken(handle, offset, bytes, kill_privileges, || ())?;
+        let flags = WriteFlags { kill_privileges, ..WriteFlags::default() };
+        self.write_taken(handle, offset, bytes, flags, || ())?;
         Ok(bytes.len())
     }
 
@@ -47,7 +48,7 @@ impl Mount {
         handle: &Handle,
         offset: u64,
         bytes: &[u8],
-        kill_privileges: bool,
+        flags: WriteFlags,
         taken: impl FnOnce(),
     ) -> Result<(), PosixError> {
         if !handle.flags.write {
@@ -58,9 +59,9 @@ impl Mount {
             return Ok(());
         }
         let mut state = handle.file.state.write();
-        let offset = if handle.flags.append { state.pieces.end() } else { offset };
+        let offset = if handle.flags.append && !flags.page { state.pieces.end() } else { offset };
         self.volume.put_bytes(&handle.file, &mut state, offset, bytes, taken)?;
-        self.volume.touched(&mut state, kill_privileges);
+        self.volume.touched(&mut state, flags.kill_privileges);
         Ok(())
     }
 }

@@ -74,6 +74,8 @@ pub struct ReclaimBudget {
     pub quarantine: Duration,
     /// With a smaller share of the disk free, in percent, the quarantine's time is cut.
     pub free_percent_min: u64,
+    /// Dead parts of segments that are not rewritten are given back in place, also when no write was refused.
+    pub punch: bool,
 }
 
 impl Default for ReclaimBudget {
@@ -84,6 +86,7 @@ impl Default for ReclaimBudget {
             seal_dead_bytes_min: 8 << 20,
             quarantine: Duration::ZERO,
             free_percent_min: 10,
+            punch: false,
         }
     }
 }
@@ -136,7 +139,7 @@ impl Volume {
         self.release_due(budget, &mut done)?;
         // Room that came back is better used to rewrite, in the next pass.
         if done.removed_segments == 0 {
-            self.punch_dead(logs, &mut done)?;
+            self.punch_dead(budget, logs, &mut done)?;
         }
         Ok(done)
     }
@@ -169,7 +172,7 @@ impl Volume {
 
     fn seal_mostly_dead(&self, budget: &ReclaimBudget) -> Result<(), Error> {
         let table = self.live_table()?;
-        let refused = self.was_refused();
+        let refused = budget.punch || self.was_refused();
         for info in self.store.segments() {
             let live = table.get(&info.id).copied().unwrap_or_default().live().max(0) as u64;
             let dead = info.len.saturating_sub(live);

@@ -1,7 +1,7 @@
-//! Giving back dead bytes inside packs and logs, when there is no room to rewrite them.
+//! Giving back dead bytes inside packs and logs that are not rewritten.
 //!
 //! Why:        on a full disk nothing can be copied, but holes cost nothing. Segments are looked at however much of them
-//!             lives, since every byte counts then.
+//!             lives, since every byte counts then, and when somebody asks for all dead space.
 //! Invariants: U1 a segment is punched only when the runs that are known to be live add up to its live bytes, and
 //!                those did not change during the scan: then no live run is missing from the list. And only where a
 //!                walk over all rows of a snapshot does not find a run either.
@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use margay_segment::{Kind, SegmentError, SegmentId, Walk};
 
 use super::gather::NamedRuns;
-use super::{LiveBytes, LiveTable, LogRelease, Reclaimed};
+use super::{LiveBytes, LiveTable, LogRelease, ReclaimBudget, Reclaimed};
 use crate::api::Error;
 use crate::open::Volume;
 
@@ -36,11 +36,16 @@ impl Volume {
         self.refused() != self.punched.lock().refused
     }
 
-    /// Does nothing unless a write was refused for want of space since it was last called.
-    pub(super) fn punch_dead(&self, logs: &dyn LogRelease, done: &mut Reclaimed) -> Result<(), Error> {
+    /// Does nothing unless it was asked for, or a write was refused for want of space since the last time.
+    pub(super) fn punch_dead(
+        &self,
+        budget: &ReclaimBudget,
+        logs: &dyn LogRelease,
+        done: &mut Reclaimed,
+    ) -> Result<(), Error> {
         let mut punched = self.punched.lock();
         let refused = self.refused();
-        if refused == punched.refused {
+        if refused == punched.refused && !budget.punch {
             return Ok(());
         }
         punched.refused = refused;
@@ -49,7 +54,7 @@ impl Volume {
         if candidates.is_empty() {
             return Ok(());
         }
-        tracing::warn!(segments = candidates.len(), "no room to rewrite segments: giving back dead parts in place");
+        tracing::info!(segments = candidates.len(), "giving back dead parts of segments in place");
         let runs = self.named_runs(&candidates)?;
         // Settled first, counters second: as for removal.
         let settled = self.settled_segments(logs);

@@ -14,6 +14,7 @@ pub const ALL: ReclaimBudget = ReclaimBudget {
     seal_dead_bytes_min: 0,
     quarantine: Duration::ZERO,
     free_percent_min: 0,
+    punch: true,
 };
 
 /// What reclaim did in all cases of a test.
