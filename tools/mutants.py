@@ -63,6 +63,7 @@ pub(crate) fn off(number: usize) -> i64 {
 # Where a mutant is likely noticed, by the beginning of its file; then all others.
 LIKELY = [
     ("reclaim/", ["interleavings_reclaim", "reclaim", "posix_data", "churn"]),
+    ("bucket_states", ["interleavings_open"]),
     ("bucket", ["interleavings_settings", "interleavings", "documents"]),
     ("change_documents", ["interleavings_settings", "documents"]),
     ("identities", ["interleavings_settings"]),
@@ -72,8 +73,8 @@ LIKELY = [
     ("multipart/create", ["interleavings_settings", "interleavings"]),
     ("multipart/", ["interleavings", "mixed", "interleavings_reclaim", "races"]),
     ("posix/rename", ["interleavings_mount", "posix_model", "posix_names"]),
-    ("posix/publish", ["posix_data", "interleavings_mount", "versions_mount", "interleavings_reclaim"]),
-    ("posix/versions", ["versions_mount", "interleavings_mount"]),
+    ("posix/publish", ["interleavings_open", "posix_data", "versions_mount", "interleavings_reclaim"]),
+    ("posix/versions", ["interleavings_open", "versions_mount", "interleavings_mount"]),
     ("posix/", ["interleavings_mount", "posix_model", "posix_data", "posix_attributes", "posix_names"]),
     ("versions/", ["versions", "interleavings", "versions_mount"]),
     ("orphan.rs", ["posix_data", "mixed"]),

@@ -50,6 +50,28 @@ const ACTIONS: [Action; 26] = [
     DeleteBucket,
 ];
 
+/// On what few starts have.
+const FEW_ACTIONS: [Action; 10] = [
+    Append("a/x", 203, 300),
+    Append("a/x", 503, 300),
+    Put("a/x", 200),
+    Copy("a/x", "b/y"),
+    Copy("a/x", "c/n"),
+    Delete("a/x"),
+    Delete("c/"),
+    MakeDirectory("c/"),
+    PutAbsent("c/n"),
+    Rename("a/", "c/"),
+];
+
+const FEW_STARTS: [&[Action]; 3] = [
+    // Its first run is a copy's too, and its second one is its own.
+    &[Put("a/x", 203), Copy("a/x", "b/y"), Append("a/x", 203, 300)],
+    // The copy is gone, so it is its run's only owner again.
+    &[Put("a/x", 203), Copy("a/x", "b/y"), Delete("b/y")],
+    &[Put("a/x", 203), MakeDirectory("c/")],
+];
+
 const VERSIONED_ACTIONS: [Action; 13] = [
     Put("a/x", 200),
     Put("a/b/c", 201),
@@ -67,11 +89,13 @@ const VERSIONED_ACTIONS: [Action; 13] = [
 ];
 
 /// The first is put before versions are kept.
-const VERSIONED_STARTS: [&[Action]; 4] = [
+const VERSIONED_STARTS: [&[Action]; 5] = [
     &[Put("a/x", 202)],
     &[Put("a/x", 203), Set(Versioning::Enabled), Put("a/x", 9), Delete("a/x")],
     &[Set(Versioning::Enabled), Put("a/x", 204), Put("a/x", 205), Put("a/x", 207)],
     &[Set(Versioning::Enabled), Put("a/x", 203), Delete("a/x"), Set(Versioning::Suspended), Put("a/x", 208)],
+    // The key has no object, and its directory is there.
+    &[Set(Versioning::Enabled), Put("a/y", 9), Put("a/x", 203), Delete("a/x")],
 ];
 
 const STARTS: [&[Action]; 5] = [
@@ -196,6 +220,15 @@ fn any_two_operations_are_as_if_one_came_first() {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     assert!(runs > 10_000, "{runs} runs");
+}
+
+#[test]
+fn any_two_of_a_few_operations_are_as_if_one_came_first() {
+    let runs: usize = std::thread::scope(|scope| {
+        let threads = FEW_STARTS.map(|start| scope.spawn(move || all_pairs(start, &FEW_ACTIONS)));
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert!(runs > 700, "{runs} runs");
 }
 
 #[test]
