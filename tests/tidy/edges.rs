@@ -16,11 +16,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("margay-s3", &["margay-env", "margay-iam", "margay-select", "margay-volume"], &["margay-meta", "margay-segment"]),
     ("margay-fuse", &["margay-env", "margay-volume"], &["margay-meta", "margay-segment"]),
     ("margay-client", &["margay-env", "margay-s3"], &[]),
-    (
-        "margay-bench",
-        &["margay-client", "margay-env", "margay-s3"],
-        &["margay-volume", "margay-meta", "margay-segment"],
-    ),
+    ("margay-bench", &["margay-client", "margay-env"], &["margay-volume", "margay-meta", "margay-segment"]),
     (
         "margay-sim",
         &[
