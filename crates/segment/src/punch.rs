@@ -12,66 +12,49 @@ use std::ops::Range;
 use margay_env::File;
 
 use crate::error::invalid;
-use crate::folder::Folder;
 use crate::format::{self, PACK_HEADER_BYTES, RUN_END_BYTES, RunPlace};
 use crate::quarantine::{Leaving, Proof, Walk, may_leave};
-use crate::reader::{check_fits, corrupt};
 use crate::segment::Segment;
 use crate::{Kind, Run, SegmentError, SegmentId};
 
 /// A hole gives whole blocks of the file system back; no usual one has larger blocks.
 const BLOCK_BYTES: u64 = 4096;
 
-pub(crate) fn punch_run(folder: &Folder, run: &Run, walk: &Walk) -> Result<(), SegmentError> {
-    check_allowed(folder)?;
-    let segment = folder.segment(run.segment)?;
+/// The run fits its file.
+pub(crate) fn punch_run(segment: &Segment, file: &dyn File, run: &Run, walk: &Walk) -> Result<(), SegmentError> {
     if segment.kind != Kind::Pack {
         return Err(invalid("only a pack gives single runs back"));
     }
-    let file = folder.file(&segment)?;
-    check_fits(run, &segment, &*file)?;
-    check_end_mark(&segment, &*file, run)?;
+    check_end_mark(segment, file, run)?;
     // The mark goes too: a walker then takes the run for an unfinished one.
     let part = run.offset..run.offset + run.len + run.table_bytes() + RUN_END_BYTES as u64;
-    may_leave(Leaving::Part(run.segment, &part), Proof::Walked(walk))?;
-    file.punch_hole(part.start, part.end - part.start)?;
-    Ok(())
+    punch(segment.id, file, &part, walk)
 }
 
-pub(crate) fn punch_log(folder: &Folder, id: SegmentId, walk: &Walk) -> Result<(), SegmentError> {
-    check_allowed(folder)?;
-    let segment = folder.segment(id)?;
+pub(crate) fn punch_log(segment: &Segment, file: &dyn File, walk: &Walk) -> Result<(), SegmentError> {
     if segment.kind != Kind::Log || segment.is_open() {
-        return Err(invalid(format!("segment {id:?} is no sealed log")));
+        return Err(invalid(format!("segment {:?} is no sealed log", segment.id)));
     }
-    let file = folder.file(&segment)?;
     // The header lies in the first block.
-    for gap in walk.gaps(id, BLOCK_BYTES..file.len()?) {
-        let part = whole_blocks(gap);
+    for gap in walk.gaps(segment.id, BLOCK_BYTES..file.len()?) {
+        let part = gap.start.next_multiple_of(BLOCK_BYTES)..gap.end / BLOCK_BYTES * BLOCK_BYTES;
         if !part.is_empty() {
-            may_leave(Leaving::Part(id, &part), Proof::Walked(walk))?;
-            file.punch_hole(part.start, part.end - part.start)?;
+            punch(segment.id, file, &part, walk)?;
         }
     }
     Ok(())
 }
 
-fn whole_blocks(part: Range<u64>) -> Range<u64> {
-    part.start.next_multiple_of(BLOCK_BYTES)..part.end / BLOCK_BYTES * BLOCK_BYTES
-}
-
-fn check_allowed(folder: &Folder) -> Result<(), SegmentError> {
-    if folder.quarantine.is_held() {
-        return Err(invalid("no space is given back inside segments while a backup is made"));
-    }
-    folder.check_poison()
+fn punch(id: SegmentId, file: &dyn File, part: &Range<u64>, walk: &Walk) -> Result<(), SegmentError> {
+    may_leave(Leaving::Part(id, part), Proof::Walked(walk))?;
+    Ok(file.punch_hole(part.start, part.end - part.start)?)
 }
 
 fn check_end_mark(segment: &Segment, file: &dyn File, run: &Run) -> Result<(), SegmentError> {
     let mut header = [0; PACK_HEADER_BYTES];
     let count = file.read_at(&mut header, 0)?;
     let salt = format::decode_pack_header(&header[..count], segment.id)
-        .map_err(|_| corrupt(run, 0, "the pack header does not decode"))?;
+        .map_err(|_| not_there(run, "the pack header does not decode"))?;
     // The mark names the header's place, which the run does not know: look for the header just before the payload.
     let longest = (format::RUN_HEADER_BYTES + format::OWNER_BYTES_MAX) as u64;
     let from = run.offset.saturating_sub(longest).max(PACK_HEADER_BYTES as u64).next_multiple_of(format::ALIGN_BYTES);
@@ -88,5 +71,9 @@ fn check_end_mark(segment: &Segment, file: &dyn File, run: &Run) -> Result<(), S
         let header = format::decode_run_header(&before[at..], segment.id, salt, from + at as u64);
         header.is_ok_and(|(place, _)| fits(place))
     });
-    if found { Ok(()) } else { Err(corrupt(run, 0, "no finished run of this name is here")) }
+    if found { Ok(()) } else { Err(not_there(run, "no finished run of this name is here")) }
+}
+
+fn not_there(run: &Run, what: &'static str) -> SegmentError {
+    SegmentError::Corrupt { segment: run.segment, offset: run.offset, what }
 }

@@ -18,6 +18,7 @@ use crate::folder::Folder;
 use crate::names::{self, Name};
 use crate::quarantine::{Proof, Quarantined, Walk};
 use crate::reader::{self, Source};
+use crate::segment::Segment;
 use crate::sync::Syncer;
 use crate::{
     Extent, Kind, Run, RunWriter, SegmentCopy, SegmentError, SegmentId, SegmentInfo, SegmentPin, WalkedRun, punch, raw,
@@ -317,13 +318,26 @@ impl Store {
 
     /// Gives the space of a dead run in a pack back. Refused while somebody holds the quarantine.
     pub fn punch_run(&self, run: &Run, walk: &Walk) -> Result<(), SegmentError> {
-        punch::punch_run(&self.folder, run, walk)
+        let (segment, file) = self.punchable(run.segment)?;
+        reader::check_fits(run, &segment, &*file)?;
+        punch::punch_run(&segment, &*file, run, walk)
     }
 
     /// Gives back all of a sealed log but its header and the runs that the walk found. Its records are gone then: only
     /// for a log that nobody replays any more. Refused while somebody holds the quarantine.
     pub fn punch_log(&self, id: SegmentId, walk: &Walk) -> Result<(), SegmentError> {
-        punch::punch_log(&self.folder, id, walk)
+        let (segment, file) = self.punchable(id)?;
+        punch::punch_log(&segment, &*file, walk)
+    }
+
+    fn punchable(&self, id: SegmentId) -> Result<(Arc<Segment>, Arc<dyn File>), SegmentError> {
+        if self.folder.quarantine.is_held() {
+            return Err(invalid("no space is given back inside segments while a backup is made"));
+        }
+        self.folder.check_poison()?;
+        let segment = self.folder.segment(id)?;
+        let file = self.folder.file(&segment)?;
+        Ok((segment, file))
     }
 
     /// Why writes are refused, when a sync has failed.

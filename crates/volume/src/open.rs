@@ -35,9 +35,8 @@ use crate::lock_time::LockTime;
 use crate::open_files::OpenFiles;
 use crate::paths::PathCache;
 use crate::quota::Quotas;
-use crate::reclaim::Punched;
 use crate::record::DirectoryRecord;
-use crate::rests::Walks;
+use crate::rests::{Punched, Walks};
 use crate::seen::Seen;
 use crate::watch::{Notice, Watchers};
 

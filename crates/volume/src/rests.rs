@@ -1,11 +1,13 @@
-//! Rests of long reads, so that they leave half of a processor to others.
+//! Rests of long reads, so that they leave half of a processor to others; and when upkeep last did what is not done always.
 //!
 //! Not here:   what is read (reclaim's walk, fsck).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use margay_env::Clock;
+use margay_segment::SegmentId;
 
 /// Rows read between two rests.
 const ROWS_BETWEEN: u64 = 16_384;
@@ -40,4 +42,13 @@ pub(crate) struct Walks {
     pub(crate) next_at: Duration,
     /// Writes that had been refused for want of space when the last walk began.
     pub(crate) refused: u64,
+}
+
+/// What segments were punched for.
+#[derive(Debug, Default)]
+pub(crate) struct Punched {
+    /// Writes that had been refused for want of space when segments were last looked at.
+    pub(crate) refused: u64,
+    /// Bytes that each segment had lost then.
+    pub(crate) lost: BTreeMap<SegmentId, i64>,
 }

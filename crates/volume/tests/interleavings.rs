@@ -52,8 +52,8 @@ const ACTIONS: [Action; 26] = [
 
 /// On what few starts have.
 const FEW_ACTIONS: [Action; 10] = [
-    Append("a/x", 203, 300),
-    Append("a/x", 503, 300),
+    AppendTo("a/x", 203, 300),
+    AppendTo("a/x", 503, 300),
     Put("a/x", 200),
     Copy("a/x", "b/y"),
     Copy("a/x", "c/n"),
@@ -66,7 +66,7 @@ const FEW_ACTIONS: [Action; 10] = [
 
 const FEW_STARTS: [&[Action]; 3] = [
     // Its first run is a copy's too, and its second one is its own.
-    &[Put("a/x", 203), Copy("a/x", "b/y"), Append("a/x", 203, 300)],
+    &[Put("a/x", 203), Copy("a/x", "b/y"), AppendTo("a/x", 203, 300)],
     // The copy is gone, so it is its run's only owner again.
     &[Put("a/x", 203), Copy("a/x", "b/y"), Delete("b/y")],
     &[Put("a/x", 203), MakeDirectory("c/")],

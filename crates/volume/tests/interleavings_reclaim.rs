@@ -13,7 +13,6 @@ mod world;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use margay_env::Env;
 use margay_env::real::RealClock;
@@ -479,31 +478,4 @@ fn reclaim_beside_versions_cannot_be_seen() {
 #[test]
 fn reclaim_beside_uploads_cannot_be_seen() {
     all_starts(&[Start::Whole, Start::Rows], &STEPS_OF_UPLOADS);
-}
-
-#[test]
-fn a_reader_of_a_file_that_goes_meanwhile_raises_no_alarm() {
-    let store = store();
-    let mut set_aside = 0;
-    for at in 0.. {
-        let pair = pair(&store, Start::Whole, false);
-        let before = store.taken_back();
-        let (second, given) = (Arc::clone(&pair.second), pair.given.clone());
-        let removed = Arc::new(AtomicU64::new(0));
-        let slot = Arc::clone(&removed);
-        let remove = move || {
-            actions::run(&second, &given, Delete("f"));
-            let budget = ReclaimBudget { quarantine: Duration::from_secs(3600), ..ALL };
-            slot.store(second.reclaim_once(&budget, &SealedLogs).unwrap().set_aside_segments, Ordering::Relaxed);
-        };
-        pair.engine.arm(at, Box::new(remove));
-        let answer = run(&pair, Get("f"));
-        let ended = pair.engine.disarm();
-        assert_eq!(store.taken_back(), before, "moment {at}: {answer}");
-        if ended {
-            break;
-        }
-        set_aside += removed.load(Ordering::Relaxed);
-    }
-    assert!(set_aside > 0, "no segment went while somebody read");
 }

@@ -5,11 +5,16 @@
 mod world;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use margay_meta::{Batch, Write};
-use margay_segment::{Kind, SegmentId};
+use margay_env::Env;
+use margay_meta::memory::Memory;
+use margay_meta::{Batch, Engine, Write};
+use margay_segment::{Kind, SegmentId, Store};
 use margay_volume::*;
+use world::actions::{self, Action, Given};
+use world::interposed::Interposed;
 use world::*;
 
 fn budget(quarantine: Duration) -> ReclaimBudget {
@@ -156,4 +161,37 @@ fn a_check_beside_writers_finds_nothing() {
         });
         assert_eq!(world.store.taken_back(), 0);
     }
+}
+
+#[test]
+fn a_reader_of_a_file_that_goes_meanwhile_raises_no_alarm() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(Env::real(), segment_options(folder.path())).unwrap();
+    let mut set_aside = 0;
+    for at in 0.. {
+        let engine = Arc::new(Interposed::on_both_sides(Arc::new(Memory::with_payloads(Arc::clone(&store), 4096))));
+        let open = || {
+            let below: Arc<dyn Engine> = Arc::<Interposed>::clone(&engine);
+            Volume::open(Env::real(), below, Arc::clone(&store), Options::default()).unwrap()
+        };
+        let (first, second) = (open(), open());
+        wait(first.create_bucket("b")).unwrap();
+        let given = Given { upload: String::new(), versions: Vec::new() };
+        actions::run(&first, &given, Action::Put("k", 66_500));
+        let removed = Arc::new(AtomicU64::new(0));
+        let slot = Arc::clone(&removed);
+        let remove = move || {
+            actions::run(&second, &given, Action::Delete("k"));
+            let done = second.reclaim_once(&budget(Duration::from_secs(3600)), &SealedLogs).unwrap();
+            slot.store(done.set_aside_segments, Ordering::Relaxed);
+        };
+        engine.arm(at, Box::new(remove));
+        let found = wait(first.get_object("b", "k", &ReadCondition::default()));
+        assert_eq!(store.taken_back(), 0, "moment {at}: {found:?}");
+        if engine.disarm() {
+            break;
+        }
+        set_aside += removed.load(Ordering::Relaxed);
+    }
+    assert!(set_aside > 0, "no segment went while somebody read");
 }

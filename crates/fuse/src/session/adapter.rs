@@ -162,8 +162,8 @@ impl<O: Operations> Filesystem for Adapter<O> {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let changes_nothing =
-            (mode, uid, gid, size) == (None, None, None, None) && accessed.is_none() && modified.is_none();
+        let owner = uid.is_some() || gid.is_some();
+        let nothing = !owner && (mode, size) == (None, None) && accessed.is_none() && modified.is_none();
         let change = AttributeChange {
             rights: mode.map(|mode| mode & 0o7777),
             uid,
@@ -172,11 +172,8 @@ impl<O: Operations> Filesystem for Adapter<O> {
             accessed: convert::set_time(accessed),
             modified: convert::set_time(modified),
             // fuser does not hand on FATTR_KILL_SUIDGID, which says that a truncating process lacks CAP_FSETID. A change of
-            // nothing is chown(-1, -1), which takes the bits as any chown does.
-            kill_privileges: changes_nothing
-                || uid.is_some()
-                || gid.is_some()
-                || (size.is_some() && caller(request).kills_privileges()),
+            // nothing is chown(-1, -1).
+            kill_privileges: nothing || owner || (size.is_some() && caller(request).kills_privileges()),
         };
         attributes(reply, self.call(Request::SetAttributes, |operations| operations.set_attributes(node.0, &change)));
     }

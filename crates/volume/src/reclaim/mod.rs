@@ -24,7 +24,6 @@ use std::time::Duration;
 
 use margay_segment::{Kind, SegmentId, SegmentInfo};
 
-pub(crate) use self::punch::Punched;
 pub(crate) use self::walk::runs_of_row;
 use crate::api::Error;
 use crate::bucket::decode_counter;

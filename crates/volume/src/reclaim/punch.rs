@@ -8,7 +8,7 @@
 //!             U2 a segment is looked at again only after it has lost bytes since.
 //! Not here:   the holes and their last check (margay-segment).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use margay_segment::{Kind, SegmentError, SegmentId, Walk};
@@ -17,18 +17,10 @@ use super::gather::NamedRuns;
 use super::{LiveBytes, LiveTable, LogRelease, ReclaimBudget, Reclaimed};
 use crate::api::Error;
 use crate::open::Volume;
+use crate::rests::Punched;
 
 /// Segments that lost fewer bytes since they were last looked at wait.
 const DEAD_BYTES_MIN: i64 = 4096;
-
-/// What segments were punched for.
-#[derive(Debug, Default)]
-pub(crate) struct Punched {
-    /// Writes that had been refused for want of space when segments were last looked at.
-    refused: u64,
-    /// Bytes that each segment had lost then.
-    lost: BTreeMap<SegmentId, i64>,
-}
 
 impl Volume {
     /// Whether a write was refused for want of space since segments were last punched.

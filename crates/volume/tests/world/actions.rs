@@ -8,7 +8,7 @@ use super::*;
 pub enum Action {
     Put(&'static str, usize),
     /// At an offset, so many bytes.
-    Append(&'static str, u64, usize),
+    AppendTo(&'static str, u64, usize),
     PutAbsent(&'static str),
     Delete(&'static str),
     Copy(&'static str, &'static str),
@@ -69,7 +69,7 @@ pub fn run(volume: &Volume, given: &Given, action: Action) -> String {
     };
     match action {
         Put(key, len) => ok(put(key, len, WriteCondition::None)),
-        Append(key, offset, len) => ok(stage(len).and_then(|staged| {
+        AppendTo(key, offset, len) => ok(stage(len).and_then(|staged| {
             let (etag, condition) = (etag_of(&body_of(len, len)), WriteCondition::None);
             let request = AppendRequest { bucket: "b", key, offset, etag, encryption: None, condition };
             wait(volume.append_object(request, staged))
