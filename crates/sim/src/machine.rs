@@ -55,14 +55,21 @@ impl Fault {
     pub fn explains(self, error: &str) -> bool {
         match self {
             Fault::Quiet | Fault::Closed => false,
-            Fault::PowerAfter(_) | Fault::KilledAfter(_) => error.contains("simulated machine has stopped"),
-            Fault::SyncFails(_) | Fault::NameSyncFails(_) => error.contains("injected failure"),
+            Fault::PowerAfter(_) | Fault::KilledAfter(_) => {
+                error.contains("simulated machine has stopped") || error.contains(TREE_FAILED_BEFORE)
+            }
+            Fault::SyncFails(_) | Fault::NameSyncFails(_) => {
+                error.contains("injected failure") || error.contains(TREE_FAILED_BEFORE)
+            }
             Fault::Full(_) => {
                 ["full", "no space", "storage space"].iter().any(|words| error.to_lowercase().contains(words))
             }
         }
     }
 }
+
+/// What the tree's store says once another thread of it, a fold, has met the fault.
+const TREE_FAILED_BEFORE: &str = "Previous I/O error occurred";
 
 /// Which syncs do nothing, to show that the checkers notice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,8 +14,9 @@ use super::{block_on, short_lived};
 use crate::target::Target;
 use crate::{Failure, fail};
 
-/// Passes of reclaim, with a checkpoint before each.
-const PASSES_MAX: usize = 50;
+/// Passes of reclaim, with a checkpoint before each; few are needed, but a busy machine may not run the checkpointer
+/// for a second.
+const PASSES_MAX: usize = 500;
 
 pub(crate) fn none_is_lost<T: Target>(volume: &Volume, engine: &EmbeddedEngine, target: &T) -> Result<(), Failure> {
     block_on(remove_all(target)).map_err(|trouble| Failure(format!("cannot remove everything: {trouble}")))?;
@@ -29,7 +30,7 @@ pub(crate) fn none_is_lost<T: Target>(volume: &Volume, engine: &EmbeddedEngine, 
             break;
         }
         // The checkpointer lets its files go a little later.
-        Env::real().clock.sleep(Duration::from_millis(5));
+        Env::real().clock.sleep(Duration::from_millis(10));
     }
     let left = settled();
     if !left.is_empty() {
