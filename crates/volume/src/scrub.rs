@@ -163,7 +163,15 @@ impl Volume {
             if verified.contains(&place) {
                 continue;
             }
-            match self.store.verify(extent) {
+            // What went into quarantine since the page was read stays there, unless the row still names it.
+            let found = self.store.pin_listed(extent.run.segment).and_then(|_pin| self.store.verify(extent));
+            let changed =
+                found.is_err() && self.engine.get(&named.key)?.value.is_none_or(|row| row.version != named.version);
+            if changed {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let found = if let Err(SegmentError::Missing(_)) = found { self.store.verify(extent) } else { found };
+            match found {
                 Ok(()) => {
                     report.bytes += extent.run.len;
                     if verified.len() == VERIFIED_RUNS_MAX {
@@ -172,9 +180,6 @@ impl Volume {
                     verified.insert(place);
                 }
                 Err(error @ (SegmentError::Corrupt { .. } | SegmentError::Missing(_) | SegmentError::Io(_))) => {
-                    if self.engine.get(&named.key)?.value.is_none_or(|row| row.version != named.version) {
-                        return Ok(ControlFlow::Continue(()));
-                    }
                     report.damaged += 1;
                     if report.shown.len() < shown_max {
                         let what = self.name_of(table, &named.key)?;
