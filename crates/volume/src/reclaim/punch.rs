@@ -59,15 +59,15 @@ impl Volume {
             if !unchanged || known_bytes(&runs, info.id) != counted.live() {
                 continue;
             }
+            let allocated = self.store.allocated_bytes(info.id)?;
             match self.punch_segment(info.id, info.kind, &runs, &walk) {
-                Ok(bytes) => done.punched_bytes += bytes,
-                // A reader took hold of it, or a backup is made.
-                Err(error) => {
-                    tracing::debug!(segment = ?info.id, %error, "dead parts stay");
-                    continue;
-                }
+                Ok(true) => drop(punched.lost.insert(info.id, counted.lost)),
+                // A reader took hold of it: a later pass tries again.
+                Ok(false) => {}
+                // A backup is made.
+                Err(error) => tracing::debug!(segment = ?info.id, %error, "dead parts stay"),
             }
-            punched.lost.insert(info.id, counted.lost);
+            done.punched_bytes += allocated.saturating_sub(self.store.allocated_bytes(info.id)?);
         }
         Ok(())
     }
@@ -83,18 +83,16 @@ impl Volume {
         settled.map(|info| info.id).filter(|segment| dead(segment) >= DEAD_BYTES_MIN).collect()
     }
 
-    /// Bytes of the device that came back.
-    fn punch_segment(&self, id: SegmentId, kind: Kind, runs: &NamedRuns, walk: &Walk) -> Result<u64, SegmentError> {
-        let before = self.store.allocated_bytes(id)?;
+    /// False when somebody took hold of the segment before all dead parts were given back.
+    fn punch_segment(&self, id: SegmentId, kind: Kind, runs: &NamedRuns, walk: &Walk) -> Result<bool, SegmentError> {
         match kind {
-            Kind::Pack => self.punch_pack(id, runs, walk)?,
-            Kind::Log if self.is_settled(id) => self.store.punch_log(id, walk)?,
-            Kind::Log | Kind::Raw => {}
+            Kind::Pack => self.punch_pack(id, runs, walk),
+            Kind::Log if self.is_settled(id) => self.store.punch_log(id, walk).map(|()| true),
+            Kind::Log | Kind::Raw => Ok(false),
         }
-        Ok(before.saturating_sub(self.store.allocated_bytes(id)?))
     }
 
-    fn punch_pack(&self, pack: SegmentId, runs: &NamedRuns, walk: &Walk) -> Result<(), SegmentError> {
+    fn punch_pack(&self, pack: SegmentId, runs: &NamedRuns, walk: &Walk) -> Result<bool, SegmentError> {
         let mut dead = Vec::new();
         self.store.walk_pack(pack, &mut |walked| {
             dead.extend(walked.run.filter(|run| !runs.contains_key(&(run.segment, run.offset))));
@@ -104,11 +102,11 @@ impl Volume {
             // A reader that came since may hold the pack: what is dead now it cannot have found, but one that was
             // there before could have.
             if !self.is_settled(pack) {
-                break;
+                return Ok(false);
             }
             self.store.punch_run(&run, walk)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn is_settled(&self, id: SegmentId) -> bool {
