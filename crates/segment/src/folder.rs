@@ -27,7 +27,7 @@ use crate::names::{self, Name};
 use crate::pack::OpenPack;
 use crate::quarantine::{Held, Leaving, Proof, Quarantine, Quarantined, may_leave};
 use crate::reader::Table;
-use crate::segment::{FOUND_NAMES, Segment};
+use crate::segment::{FOUND_NAMES, Segment, SegmentPin};
 use crate::space::SpaceGate;
 use crate::{Kind, Options, SegmentCopy, SegmentError, SegmentId};
 
@@ -143,6 +143,11 @@ impl Folder {
         self.table.read().get(&id).cloned().ok_or(SegmentError::Missing(id))
     }
 
+    /// Pins a segment that is not in the quarantine, and so keeps it out of it: nobody can set it aside in between.
+    pub(crate) fn pin_listed(&self, id: SegmentId) -> Result<SegmentPin, SegmentError> {
+        self.table.read().get(&id).map(Segment::pin).ok_or(SegmentError::Missing(id))
+    }
+
     /// Puts a segment that is in quarantine back in its place; false when it is not there.
     pub(crate) fn take_back(&self, id: SegmentId) -> Result<bool, SegmentError> {
         let mut state = self.quarantine.state.lock();
@@ -184,15 +189,16 @@ impl Folder {
         let id = segment.id;
         let used_bytes = self.file(segment)?.allocated_bytes()?;
         let mut state = self.quarantine.state.lock();
-        if segment.is_open() {
-            return Err(invalid(format!("segment {id:?} is still being written or read")));
-        }
         if state.disputed.contains(&id) {
             return Ok(false);
         }
         let (kind, len, since) = (segment.kind, segment.len(), self.env.clock.now());
         let shown = Quarantined { id, kind, len, used_bytes, since, number: state.count + 1 };
         let mut table = self.table.write();
+        // Under the table's lock, as `pin_listed` is.
+        if segment.is_open() {
+            return Err(invalid(format!("segment {id:?} is still being written or read")));
+        }
         if !table.contains_key(&id) {
             return Err(SegmentError::Missing(id));
         }

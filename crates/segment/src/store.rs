@@ -149,9 +149,9 @@ impl Store {
         Ok(self.folder.segment(id)?.pin())
     }
 
-    /// As `pin`, but a segment in quarantine is `Missing` and stays there.
+    /// As `pin`, but a segment in quarantine is `Missing` and stays there; one that is pinned does not come there.
     pub fn pin_listed(&self, id: SegmentId) -> Result<SegmentPin, SegmentError> {
-        Ok(self.folder.listed(id)?.pin())
+        self.folder.pin_listed(id)
     }
 
     /// Ends a pack or log early: no further run begins in it. Fine when it is sealed already.

@@ -35,7 +35,9 @@ use crate::http::{ACCESS_KEY, Http, SECRET_KEY};
 use crate::ledger::Ledger;
 use crate::machine::{Fault, Lies, Machine};
 use crate::verify::{Verdict, verify};
-use crate::volume::{Direct, any_budget, check_beside, come_and_go, fits_together, none_is_lost, reclaim};
+use crate::volume::{
+    Direct, any_budget, check_beside, come_and_go, fits_together, none_is_lost, none_was_taken_back, reclaim,
+};
 use crate::{Failure, fail};
 
 const LIVES_MAX: u64 = 4;
@@ -157,6 +159,7 @@ fn live(
     let ledger = Rc::new(RefCell::new(ledger));
     let local = LocalSet::new();
     local.block_on(&runtime, work(machine, &running, fault, &ledger))?;
+    none_was_taken_back(&running.storage.volume)?;
     if fault == Fault::Closed {
         running.storage.close().map_err(|failure| Failure(failure.message))?;
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwap;
 use margay_env::{Env, File, fault};
-use margay_segment::{Proof, SegmentError, SegmentId, SegmentPin, Store};
+use margay_segment::{Proof, SegmentCopy, SegmentError, SegmentId, SegmentPin, Store};
 use parking_lot::RwLock;
 
 use super::checkpoint::{Ended, Folds, Sealed};
@@ -291,7 +291,8 @@ pub(super) fn check_logs(shared: &Embedded) -> Result<Option<String>, EngineErro
     let (folded, durable) = (shared.tree.folded()?, shared.log.durable());
     let (mut last, mut stopped) = (folded.seq, "a log file is missing".to_owned());
     for info in shared.store.logs().iter().filter(|info| info.id.0 >= folded.first_log) {
-        let Ok(file) = shared.store.file(info.id) else { continue };
+        // A log that was folded and set aside since it was listed stays in the quarantine.
+        let Ok(SegmentCopy { file, .. }) = shared.store.source(info.id) else { continue };
         let header = match read_header(info.id, file.as_ref()) {
             Ok(Some(header)) => header,
             Ok(None) => continue,

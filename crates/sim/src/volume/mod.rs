@@ -28,7 +28,7 @@ use crate::verify::{Verdict, verify};
 use crate::{Failure, fail};
 pub(crate) use direct::Direct;
 pub(crate) use short_lived::come_and_go;
-pub(crate) use space::none_is_lost;
+pub(crate) use space::{none_is_lost, none_was_taken_back};
 pub(crate) use tasks::block_on;
 use upkeep::Upkeep;
 pub(crate) use upkeep::{any_budget, check_beside, reclaim};
@@ -95,6 +95,7 @@ fn live(
     }
     let ledger = Rc::new(RefCell::new(ledger));
     work(machine, &running, fault, &ledger)?;
+    none_was_taken_back(&running.volume)?;
     if fault == Fault::Closed {
         running.engine.checkpoint().map_err(|error| Failure(format!("the last checkpoint failed: {error}")))?;
         drop(running);
