@@ -51,11 +51,12 @@ const ACTIONS: [Action; 26] = [
 ];
 
 /// On what few starts have.
-const FEW_ACTIONS: [Action; 10] = [
+const FEW_ACTIONS: [Action; 11] = [
     AppendTo("a/x", 203, 300),
     AppendTo("a/x", 503, 300),
     Put("a/x", 200),
     Copy("a/x", "b/y"),
+    Copy("b/y", "a/x"),
     Copy("a/x", "c/n"),
     Delete("a/x"),
     Delete("c/"),
@@ -64,12 +65,14 @@ const FEW_ACTIONS: [Action; 10] = [
     Rename("a/", "c/"),
 ];
 
-const FEW_STARTS: [&[Action]; 3] = [
+const FEW_STARTS: [&[Action]; 4] = [
     // Its first run is a copy's too, and its second one is its own.
     &[Put("a/x", 203), Copy("a/x", "b/y"), AppendTo("a/x", 203, 300)],
     // The copy is gone, so it is its run's only owner again.
     &[Put("a/x", 203), Copy("a/x", "b/y"), Delete("b/y")],
     &[Put("a/x", 203), MakeDirectory("c/")],
+    // In their rows, so that a copy makes the source no other.
+    &[Put("a/x", 9), Put("b/y", 8)],
 ];
 
 const VERSIONED_ACTIONS: [Action; 13] = [
@@ -89,13 +92,15 @@ const VERSIONED_ACTIONS: [Action; 13] = [
 ];
 
 /// The first is put before versions are kept.
-const VERSIONED_STARTS: [&[Action]; 5] = [
+const VERSIONED_STARTS: [&[Action]; 6] = [
     &[Put("a/x", 202)],
     &[Put("a/x", 203), Set(Versioning::Enabled), Put("a/x", 9), Delete("a/x")],
     &[Set(Versioning::Enabled), Put("a/x", 204), Put("a/x", 205), Put("a/x", 207)],
     &[Set(Versioning::Enabled), Put("a/x", 203), Delete("a/x"), Set(Versioning::Suspended), Put("a/x", 208)],
     // The key has no object, and its directory is there.
     &[Set(Versioning::Enabled), Put("a/y", 9), Put("a/x", 203), Delete("a/x")],
+    // A delete marker is newest but for the object, and its directory stays.
+    &[Set(Versioning::Enabled), Put("a/y", 9), Put("a/x", 203), Delete("a/x"), Put("a/x", 208)],
 ];
 
 const STARTS: [&[Action]; 5] = [

@@ -40,6 +40,8 @@ enum Call {
     /// Written and synced before, and written again.
     WriteAgain(u64, usize),
     Truncate(u64),
+    /// What has room already, by one who may not keep its set-id bit, which it has got before.
+    Reserve,
     Chmod,
 }
 
@@ -51,11 +53,11 @@ enum Other {
     Exchange,
 }
 
-use Call::{Close, Truncate, Write, WriteAgain};
+use Call::{Close, Reserve, Truncate, Write, WriteAgain};
 use Other::{Exchange, S3, Xattr};
 
-const CALLS: [Call; 6] =
-    [Write(3, 100), Write(60_000, 20_000), Close(3, 100), WriteAgain(3, 50), Truncate(10), Call::Chmod];
+const CALLS: [Call; 7] =
+    [Write(3, 100), Write(60_000, 20_000), Close(3, 100), WriteAgain(3, 50), Truncate(10), Reserve, Call::Chmod];
 
 const OTHERS: [Other; 8] = [
     S3(Action::Put("a/x", 300)),
@@ -69,7 +71,7 @@ const OTHERS: [Other; 8] = [
 ];
 
 /// Steps that make the file.
-const STARTS: [&[Action]; 8] = [
+const STARTS: [&[Action]; 9] = [
     &[Action::Put("a/x", 200)],
     &[Action::Put("a/x", 66_500)],
     &[Action::Put("a/x", 66_500), Action::Link("a/x", "a/z")],
@@ -79,6 +81,7 @@ const STARTS: [&[Action]; 8] = [
     &[Action::Set(Versioning::Enabled), Action::Put("a/x", 66_500), Action::Copy("a/x", "a/w")],
     // One name is left of two, in a record of its own.
     &[Action::Put("a/x", 66_500), Action::Link("a/x", "a/z"), Action::Delete("a/z"), Action::Set(Versioning::Enabled)],
+    &[Action::PutEncrypted("a/x", 200)],
 ];
 
 struct Side {
@@ -124,6 +127,10 @@ fn change(side: &Side, given: &Given, other: Other) -> String {
 /// What happens before the other one comes.
 fn begin(side: &Side, call: Call) -> Handle {
     let (_, found) = find(&side.mount, "a/x").unwrap();
+    if let Reserve = call {
+        let change = AttributeChange { rights: Some(0o4755), ..AttributeChange::default() };
+        side.mount.set_attributes(found.ino, &change).unwrap();
+    }
     let handle = side.mount.open_file(found.ino, BOTH).unwrap();
     if let Close(at, len) | WriteAgain(at, len) = call {
         side.mount.write(&handle, at, &body_of(len, len), false).unwrap();
@@ -141,6 +148,7 @@ fn go_on(side: &Side, call: Call, handle: Handle) -> String {
         Write(at, len) | WriteAgain(at, len) => mount.write(&handle, at, &body_of(len + 1, len), false).map(drop),
         Close(..) => Ok(()),
         Truncate(len) => mount.set_attributes(handle.ino(), &size(len)).map(drop),
+        Reserve => mount.allocate(&handle, Allocate::Reserve { keep_size: true }, 0, 100, true),
         Call::Chmod => {
             let change = AttributeChange { rights: Some(0o640), ..AttributeChange::default() };
             mount.set_attributes(handle.ino(), &change).map(drop)
@@ -150,15 +158,21 @@ fn go_on(side: &Side, call: Call, handle: Handle) -> String {
     said(done.and(synced).and(mount.release(handle)))
 }
 
-/// The first one has published both files, so it remembers the bucket's state, and they have runs that no copy shares.
+fn options() -> Options {
+    Options { master_keys: MasterKeys::new(&[[5; MASTER_KEY_BYTES]]), ..Options::default() }
+}
+
+/// The first one has published both files (unless a write would decrypt them), so it remembers the bucket's state, and they
+/// have runs that no copy shares.
 fn pair(store: &Arc<Store>, env: &Env, start: &[Action]) -> Pair {
     let engine = Arc::new(Interposed::new(Arc::new(Memory::with_payloads(Arc::clone(store), 4096))));
     let open = || -> Arc<Volume> {
         let below: Arc<dyn Engine> = Arc::<Interposed>::clone(&engine);
-        Volume::open(env.clone(), below, Arc::clone(store), Options::default()).unwrap()
+        Volume::open(env.clone(), below, Arc::clone(store), options()).unwrap()
     };
     let mounted = |volume: Arc<Volume>| {
-        let mount = Mount::open(Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
+        let options = MountOptions { plain: true, ..MountOptions::default() };
+        let mount = Mount::open(Arc::clone(&volume), "b", "", options).unwrap();
         Side { volume, mount }
     };
     let given = Given { upload: String::new(), versions: Vec::new() };
@@ -168,7 +182,8 @@ fn pair(store: &Arc<Store>, env: &Env, start: &[Action]) -> Pair {
         actions::run(&first, &given, *action);
     }
     let first = mounted(first);
-    for path in ["a/x", "y"] {
+    let encrypted = matches!(start, [Action::PutEncrypted(..)]);
+    for path in if encrypted { &["y"][..] } else { &["a/x", "y"] } {
         let (_, found) = find(&first.mount, path).unwrap();
         let handle = first.mount.open_file(found.ino, BOTH).unwrap();
         first.mount.write(&handle, 9, &[9; 200], false).unwrap();
@@ -182,7 +197,7 @@ fn outcome(pair: &Pair, answers: [String; 2]) -> String {
     let mut text = format!("{answers:?}");
     let below: Arc<dyn Engine> = Arc::<Interposed>::clone(&pair.engine);
     let store = Arc::clone(pair.first.volume.store());
-    let volume = Volume::open(Env::real(), below, store, Options::default()).unwrap();
+    let volume = Volume::open(Env::real(), below, store, options()).unwrap();
     let mount = Mount::open(Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
     show_tree(&mount, mount.root(), "", &mut text);
     for (key, version, latest, content) in lines(&volume) {

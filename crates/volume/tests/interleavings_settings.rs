@@ -15,7 +15,7 @@ use margay_env::Env;
 use margay_meta::Engine;
 use margay_meta::memory::Memory;
 use margay_segment::Store;
-use margay_volume::posix::{AttributeChange, Mount, MountOptions};
+use margay_volume::posix::{AttributeChange, Mount, MountOptions, PosixError, SetXattr};
 use margay_volume::*;
 use parking_lot::Mutex;
 use world::actions::{self, Action, Given, lines, ok};
@@ -35,6 +35,8 @@ enum Step {
     Identity(&'static str),
     /// Rights of the bucket's root, by a mount.
     Chmod,
+    /// An attribute of the root, by a mount.
+    Xattr,
     Object(Action),
 }
 
@@ -61,12 +63,13 @@ const STEPS: [Step; 14] = [
 ];
 
 /// Only beside one of the others, before or inside it.
-const OTHERS: [Step; 10] = [
+const OTHERS: [Step; 11] = [
     SetSetting(Setting::Policy, LONG + 1),
     Documents("a/x", Document::Acl, "two"),
     Documents("a/", Document::Tags, "four"),
     Identity("bob"),
     Chmod,
+    Xattr,
     Object(Action::Put("a/x", 300)),
     Object(Action::Put("a/b/y", 301)),
     Object(Action::Delete("a/x")),
@@ -87,6 +90,13 @@ struct Pair {
     sides: [Arc<Volume>; 2],
     /// Of the identities, at the beginning: both decide on it.
     generation: u64,
+}
+
+/// Opening the mount and the change are two operations.
+fn of_root(volume: &Arc<Volume>, change: impl Fn(&Mount) -> Result<(), PosixError>) -> String {
+    let mount = Mount::open(Arc::clone(volume), "b", "", MountOptions::default());
+    let changed = mount.is_ok_and(|mount| change(&mount).is_ok());
+    if changed { "done".to_owned() } else { "no mount".to_owned() }
 }
 
 fn run(volume: &Arc<Volume>, generation: u64, step: Step) -> String {
@@ -112,25 +122,23 @@ fn run(volume: &Arc<Volume>, generation: u64, step: Step) -> String {
             let change = IdentityChange { kind: 1, name: name.to_owned(), content: Some(name.as_bytes().to_vec()) };
             ok(wait(volume.change_identities(generation, &[change])))
         }
-        Chmod => {
-            let Ok(mount) = Mount::open(Arc::clone(volume), "b", "", MountOptions::default()) else {
-                return "no mount".to_owned();
-            };
+        Chmod => of_root(volume, |mount| {
             let change = AttributeChange { rights: Some(0o711), ..AttributeChange::default() };
-            // Opening it and the change are two operations.
-            if mount.set_attributes(mount.root(), &change).is_ok() { "done".to_owned() } else { "no mount".to_owned() }
-        }
+            mount.set_attributes(mount.root(), &change).map(drop)
+        }),
+        Xattr => of_root(volume, |mount| mount.set_xattr(mount.root(), b"user.a", b"1", SetXattr::Any, false)),
         Object(action) => actions::run(volume, &Given { upload: String::new(), versions: Vec::new() }, action),
     }
 }
 
+fn opened(engine: &Arc<Interposed>, store: &Arc<Store>) -> Arc<Volume> {
+    let below: Arc<dyn Engine> = Arc::<Interposed>::clone(engine);
+    Volume::open(Env::real(), below, Arc::clone(store), Options::default()).unwrap()
+}
+
 fn pair(store: &Arc<Store>, start: &[Step]) -> Pair {
     let engine = Arc::new(Interposed::new(Arc::new(Memory::with_payloads(Arc::clone(store), 4096))));
-    let open = || {
-        let below: Arc<dyn Engine> = Arc::<Interposed>::clone(&engine);
-        Volume::open(Env::real(), below, Arc::clone(store), Options::default()).unwrap()
-    };
-    let sides = [open(), open()];
+    let sides = [(); 2].map(|()| opened(&engine, store));
     for step in start {
         assert_eq!(run(&sides[0], 0, *step), "done", "{step:?}");
     }
@@ -150,7 +158,9 @@ fn outcome(pair: &Pair, answers: [String; 2]) -> String {
         }
         text += &format!(" {:?}", wait(volume.object_lock("b")));
         let mount = Mount::open(Arc::clone(volume), "b", "", MountOptions::default()).unwrap();
-        text += &format!(" {:o}", mount.attributes(mount.root()).unwrap().rights);
+        let root = mount.root();
+        text +=
+            &format!(" {:o} {:?}", mount.attributes(root).unwrap().rights, mount.get_xattr(root, b"user.a").is_ok());
     }
     for key in ["a/x", "a/", "a/b/y", "c/x"] {
         let found = wait(volume.head_object("b", key, &ReadCondition::default()));
@@ -229,7 +239,9 @@ fn numbers_are_given_once() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(Env::real(), segment_options(folder.path())).unwrap();
     for at in 0.. {
-        let pair = pair(&store, &[CreateBucket]);
+        let mut pair = pair(&store, &[CreateBucket]);
+        // Neither has taken numbers yet.
+        pair.sides = [(); 2].map(|()| opened(&pair.engine, &store));
         let (second, called) = (Arc::clone(&pair.sides[1]), Arc::new(Mutex::new(false)));
         let told = Arc::clone(&called);
         let generation = pair.generation;

@@ -1,4 +1,5 @@
-//! Two drainers of one orphan: whatever the order of their steps, each run is counted out once.
+//! Orphans that a process left which broke off: whatever the order of the steps, each run is counted out once, and what was
+//! aborted is not completed.
 
 #![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
 
@@ -6,12 +7,14 @@ mod world;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_meta::memory::Memory;
 use margay_segment::Store;
 use margay_volume::*;
+use world::actions::{self, Action, Given};
 use world::interposed::Interposed;
 use world::*;
 
@@ -59,6 +62,51 @@ fn drained_by_two(at: usize, broken_off_at: usize) -> bool {
     assert!(report.clean(), "at moments {at} and {broken_off_at}: {report:#?}");
     assert_eq!(report.orphans, 0, "at moments {at} and {broken_off_at}");
     reached
+}
+
+/// Completes an upload; at this moment another process aborts it, and breaks off at a moment of its own. False when
+/// completing has fewer moments.
+fn completed_beside_abort(at: usize, broken_off_at: usize) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(Env::real(), segment_options(&folder.path().join("segments"))).unwrap();
+    let memory = Arc::new(Memory::new());
+    let engines = [(); 2].map(|()| Arc::new(Interposed::new(Arc::clone(&memory))));
+    let [one, other] = engines.each_ref().map(|engine| {
+        let engine = Arc::clone(engine) as Arc<dyn Engine>;
+        Volume::open(Env::real(), engine, Arc::clone(&store), Options::default()).unwrap()
+    });
+    wait(one.create_bucket("b")).unwrap();
+    let upload = wait(one.create_multipart("b", "a/m", Headers::new(), Documents::new())).unwrap().upload;
+    let given = Given { upload: upload.clone(), versions: Vec::new() };
+    assert_eq!(actions::run(&one, &given, Action::PutPart), "done");
+    let (aborter, breaks_off) = (Arc::clone(&other), Arc::clone(&engines[1]));
+    let aborted = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&aborted);
+    let abort = move || {
+        let uploads = || wait(aborter.list_multipart("b", "", None, 10)).unwrap().0.len();
+        let before = uploads();
+        breaks_off.arm(broken_off_at, Box::new(|| std::panic::resume_unwind(Box::new(()))));
+        let _ = std::panic::catch_unwind(AssertUnwindSafe(|| wait(aborter.abort_multipart("b", "a/m", &upload))));
+        breaks_off.disarm();
+        told.store(before == 1 && uploads() == 0, Ordering::Relaxed);
+    };
+    engines[0].arm(at, Box::new(abort));
+    let done = actions::run(&one, &given, Action::Complete("a/m"));
+    let reached = !engines[0].disarm();
+    assert_eq!(done == "done", !aborted.load(Ordering::Relaxed), "at moments {at} and {broken_off_at}: {done}");
+    let budget = ReclaimBudget { move_bytes_max: 0, live_percent_min: 0, ..ReclaimBudget::default() };
+    other.reclaim_once(&budget, &KeepLogs).unwrap();
+    let report = other.fsck(FsckOptions { repair: false, shown_max: 5 }).unwrap();
+    assert!(report.clean() && report.orphans == 0, "at moments {at} and {broken_off_at}: {report:#?}");
+    reached
+}
+
+#[test]
+fn an_upload_that_was_aborted_is_not_completed() {
+    for broken_off_at in 0..6 {
+        let moments = (0..).take_while(|at| completed_beside_abort(*at, broken_off_at)).count();
+        assert!(moments > 5, "{moments} moments");
+    }
 }
 
 #[test]

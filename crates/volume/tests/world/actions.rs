@@ -10,6 +10,8 @@ pub enum Action {
     /// At an offset, so many bytes.
     AppendTo(&'static str, u64, usize),
     PutAbsent(&'static str),
+    /// Under the server's key.
+    PutEncrypted(&'static str, usize),
     Delete(&'static str),
     Copy(&'static str, &'static str),
     Rename(&'static str, &'static str),
@@ -50,6 +52,22 @@ fn removed(done: Result<Deleted, Error>) -> String {
     format!("{:?}", done.map(|deleted| (deleted.removed, deleted.marker)))
 }
 
+fn put_encrypted(volume: &Volume, key: &str, body: &[u8]) -> Result<PutOutcome, Error> {
+    let made = volume.new_data_key(&WrappingKey::Master)?;
+    let staged = wait(async {
+        let mut staging = volume.begin_encrypted_upload("b", body.len() as u64, &made.key).await?;
+        staging.write(body.to_vec().into()).await?;
+        staging.finish().await
+    })?;
+    let documents = [(Document::Encryption, made.document)].into();
+    wait(
+        volume.put_object(
+            PutRequest { bucket: "b", key, etag: etag_of(body), documents, ..PutRequest::default() },
+            staged,
+        ),
+    )
+}
+
 pub fn run(volume: &Volume, given: &Given, action: Action) -> String {
     let upload = given.upload.as_str();
     let stage = |len: usize| {
@@ -75,6 +93,7 @@ pub fn run(volume: &Volume, given: &Given, action: Action) -> String {
             wait(volume.append_object(request, staged))
         })),
         PutAbsent(key) => ok(put(key, 7, WriteCondition::Absent)),
+        PutEncrypted(key, len) => ok(put_encrypted(volume, key, &body_of(len, len))),
         Delete(key) => removed(wait(volume.delete_object("b", &DeleteRequest::of(key)))),
         DeleteVersion(which) => {
             let version = given.versions.get(which).copied().or(Some(VersionId::Numbered(1 << 50)));
