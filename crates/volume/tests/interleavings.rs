@@ -75,7 +75,7 @@ const FEW_STARTS: [&[Action]; 4] = [
     &[Put("a/x", 9), Put("b/y", 8)],
 ];
 
-const VERSIONED_ACTIONS: [Action; 13] = [
+const VERSIONED_ACTIONS: [Action; 16] = [
     Put("a/x", 200),
     Put("a/b/c", 201),
     PutAbsent("a/x"),
@@ -83,6 +83,9 @@ const VERSIONED_ACTIONS: [Action; 13] = [
     DeleteVersion(0),
     DeleteVersion(1),
     DeleteVersion(2),
+    Expire(0, DueVersion::Replaced),
+    Expire(1, DueVersion::Replaced),
+    Expire(0, DueVersion::LoneMarker),
     Copy("a/x", "a/x"),
     Copy("a/x", "b/y"),
     Rename("a/x", "b/y"),
@@ -92,13 +95,17 @@ const VERSIONED_ACTIONS: [Action; 13] = [
 ];
 
 /// The first is put before versions are kept.
-const VERSIONED_STARTS: [&[Action]; 6] = [
+const VERSIONED_STARTS: [&[Action]; 8] = [
     &[Put("a/x", 202)],
     &[Put("a/x", 203), Set(Versioning::Enabled), Put("a/x", 9), Delete("a/x")],
     &[Set(Versioning::Enabled), Put("a/x", 204), Put("a/x", 205), Put("a/x", 207)],
     &[Set(Versioning::Enabled), Put("a/x", 203), Delete("a/x"), Set(Versioning::Suspended), Put("a/x", 208)],
     // The key has no object, and its directory is there.
     &[Set(Versioning::Enabled), Put("a/y", 9), Put("a/x", 203), Delete("a/x")],
+    // Nothing but a delete marker.
+    &[Set(Versioning::Enabled), Put("a/y", 9), Delete("a/x")],
+    // Two delete markers above a version.
+    &[Set(Versioning::Enabled), Put("a/y", 9), Put("a/x", 203), Delete("a/x"), Delete("a/x")],
     // A delete marker is newest but for the object, and its directory stays.
     &[Set(Versioning::Enabled), Put("a/y", 9), Put("a/x", 203), Delete("a/x"), Put("a/x", 208)],
 ];

@@ -43,13 +43,17 @@ enum Call {
     Write(&'static str, usize),
     Chmod(&'static str),
     Xattr(&'static str),
+    /// Beside a directory of this name.
+    FileBeside(&'static str),
+    /// Of a directory, and a look at its name.
+    RemoveAndLook(&'static str),
     S3(Action),
 }
 
 use Call::*;
 use RenameMode::{Exchange, NoReplace, Replace};
 
-const CALLS: [Call; 20] = [
+const CALLS: [Call; 25] = [
     File("a/n"),
     File("n"),
     Directory("a/n"),
@@ -59,6 +63,7 @@ const CALLS: [Call; 20] = [
     Unlink("y"),
     RemoveDirectory("e"),
     RemoveDirectory("a"),
+    RemoveDirectory("h"),
     Rename("a/x", "a/n", Replace),
     Rename("a/x", "y", Replace),
     Rename("a/x", "e/n", NoReplace),
@@ -67,13 +72,17 @@ const CALLS: [Call; 20] = [
     Rename("a", "e/n", Replace),
     Rename("e", "a/n", Replace),
     Rename("e", "a/x", Exchange),
+    Rename("e", "a/d/n", Replace),
     Link("a/x", "n"),
     Chmod("a"),
+    Chmod("a/x"),
+    Xattr("a"),
     Xattr("a/x"),
+    FileBeside("e"),
 ];
 
 /// Only beside one of the others, before or inside it.
-const OTHERS: [Call; 11] = [
+const OTHERS: [Call; 12] = [
     S3(Action::Put("a/x", 300)),
     S3(Action::Put("a/n", 301)),
     S3(Action::Put("e/n/o", 302)),
@@ -84,7 +93,8 @@ const OTHERS: [Call; 11] = [
     S3(Action::Rename("a/x", "y")),
     S3(Action::Rename("a/", "c/")),
     S3(Action::MakeDirectory("a/n/")),
-    Xattr("a"),
+    S3(Action::Put("h/n", 304)),
+    RemoveAndLook("e"),
 ];
 
 struct Side {
@@ -113,7 +123,7 @@ fn name_of(error: &PosixError) -> String {
 fn prepare(side: &Side, call: Call) -> Result<Prepared, PosixError> {
     let paths: &[&str] = match &call {
         File(path) | Directory(path) | Symlink(path) | Unlink(path) | RemoveDirectory(path) => &[path],
-        Write(path, _) | Chmod(path) | Xattr(path) => &[path],
+        Write(path, _) | Chmod(path) | Xattr(path) | FileBeside(path) | RemoveAndLook(path) => &[path],
         Rename(from, to, _) | Link(from, to) => &[from, to],
         S3(_) => &[],
     };
@@ -124,7 +134,8 @@ fn prepare(side: &Side, call: Call) -> Result<Prepared, PosixError> {
         for step in above.split('/').filter(|step| !step.is_empty()) {
             parent = side.mount.lookup(parent, &plain(step))?.ino;
         }
-        places.push((parent, plain(name)));
+        let beside = matches!(call, FileBeside(_));
+        places.push((parent, if beside { Name::Beside(name.to_owned()) } else { plain(name) }));
     }
     let by_number = matches!(call, Link(..) | Write(..) | Chmod(_) | Xattr(_));
     let found = by_number.then(|| side.mount.lookup(places[0].0, &places[0].1)).transpose()?;
@@ -137,7 +148,12 @@ fn execute(side: &Side, given: &Given, call: Call, prepared: &Prepared) -> Resul
     let place = |which: usize| (prepared.places[which].0, &prepared.places[which].1);
     match call {
         S3(action) => return Ok(actions::run(&side.volume, given, action)),
-        File(_) => drop(mount.make_file(place(0).0, place(0).1, &NEW, FileKind::Regular, 0)?),
+        RemoveAndLook(_) => {
+            mount.remove_directory(place(0).0, place(0).1)?;
+            let found = mount.lookup(place(0).0, place(0).1).map(|found| found.kind);
+            return Ok(format!("{found:?}"));
+        }
+        File(_) | FileBeside(_) => drop(mount.make_file(place(0).0, place(0).1, &NEW, FileKind::Regular, 0)?),
         Directory(_) => drop(mount.make_directory(place(0).0, place(0).1, &NEW)?),
         Symlink(_) => drop(mount.make_symlink(place(0).0, place(0).1, b"target", &NEW)?),
         Unlink(_) => mount.unlink(place(0).0, place(0).1)?,
@@ -187,6 +203,9 @@ fn pair(store: &Arc<Store>, env: &Env, linked: bool) -> Pair {
         File("y"),
         Write("y", 66_500),
         S3(Action::Put("i/z", 303)),
+        Directory("a/d"),
+        // With an object of no bytes.
+        S3(Action::Put("h/", 0)),
     ] {
         assert_eq!(run(one, &pair.given, call), "done", "{call:?}");
     }

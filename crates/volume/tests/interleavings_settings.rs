@@ -30,8 +30,12 @@ enum Step {
     Lock,
     /// Of the object `a/x`, and of the directory object `a/`.
     Documents(&'static str, Document, &'static str),
+    /// A copy of `a/x` in its own place, with another header.
+    CopyOnto,
     CreateUpload,
     AbortUploads,
+    /// Of the directory `a/`, and a look at what is in it.
+    RenameAndLook,
     Identity(&'static str),
     /// Rights of the bucket's root, by a mount.
     Chmod,
@@ -45,7 +49,7 @@ use Step::*;
 /// A document so long takes several rows.
 const LONG: usize = 70_000;
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     CreateBucket,
     SetSetting(Setting::Policy, 10),
     SetSetting(Setting::Policy, LONG),
@@ -56,6 +60,7 @@ const STEPS: [Step; 14] = [
     Object(Action::Set(Versioning::Suspended)),
     Documents("a/x", Document::Acl, "one"),
     Documents("a/", Document::Acl, "three"),
+    CopyOnto,
     CreateUpload,
     AbortUploads,
     Identity("alice"),
@@ -63,7 +68,7 @@ const STEPS: [Step; 14] = [
 ];
 
 /// Only beside one of the others, before or inside it.
-const OTHERS: [Step; 11] = [
+const OTHERS: [Step; 12] = [
     SetSetting(Setting::Policy, LONG + 1),
     Documents("a/x", Document::Acl, "two"),
     Documents("a/", Document::Tags, "four"),
@@ -74,6 +79,7 @@ const OTHERS: [Step; 11] = [
     Object(Action::Put("a/b/y", 301)),
     Object(Action::Delete("a/x")),
     Object(Action::Rename("a/", "c/")),
+    RenameAndLook,
     Object(Action::MakeDirectory("a/")),
 ];
 
@@ -90,6 +96,15 @@ struct Pair {
     sides: [Arc<Volume>; 2],
     /// Of the identities, at the beginning: both decide on it.
     generation: u64,
+}
+
+fn look(volume: &Volume, key: &str) -> String {
+    let found = wait(volume.head_object("b", key, &ReadCondition::default()));
+    let found = found.map_err(|error| match error {
+        Error::Deleted(_) => "deleted".to_owned(),
+        other => format!("{other:?}"),
+    });
+    format!(" {key}: {:?}", found.map(|info| (info.size, info.documents, info.headers)))
 }
 
 /// Opening the mount and the change are two operations.
@@ -109,6 +124,15 @@ fn run(volume: &Arc<Volume>, generation: u64, step: Step) -> String {
             documents.insert(kind, text.as_bytes().to_vec().into());
             Ok(documents)
         }))),
+        CopyOnto => ok(wait(volume.copy_object(CopyRequest {
+            source_bucket: "b",
+            source_key: "a/x",
+            bucket: "b",
+            key: "a/x",
+            headers: Some([("x-amz-meta-a".to_owned(), "copied".to_owned())].into()),
+            ..CopyRequest::default()
+        }))),
+        RenameAndLook => ok(wait(volume.rename("b", "a/", "c/", &WriteCondition::None))) + &look(volume, "c/x"),
         CreateUpload => ok(wait(volume.create_multipart("b", "a/m", Headers::new(), margay_volume::Documents::new()))),
         AbortUploads => {
             // To list them and to abort each are operations of their own: only what comes of it is compared.
@@ -163,12 +187,7 @@ fn outcome(pair: &Pair, answers: [String; 2]) -> String {
             &format!(" {:o} {:?}", mount.attributes(root).unwrap().rights, mount.get_xattr(root, b"user.a").is_ok());
     }
     for key in ["a/x", "a/", "a/b/y", "c/x"] {
-        let found = wait(volume.head_object("b", key, &ReadCondition::default()));
-        let found = found.map_err(|error| match error {
-            Error::Deleted(_) => "deleted".to_owned(),
-            other => format!("{other:?}"),
-        });
-        text += &format!(" {key}: {:?}", found.map(|info| (info.size, info.documents)));
+        text += &look(volume, key);
     }
     for (key, version, is_latest, content) in lines(volume) {
         text += &format!(" {key}:{}:{is_latest}:{content:?}", version == VersionId::Null);
@@ -213,6 +232,10 @@ fn all_pairs(start: &[Step]) -> usize {
     let beside = || STEPS.into_iter().chain(OTHERS);
     let pairs = STEPS.into_iter().flat_map(|one| beside().map(move |two| (one, two)));
     for (one, two) in pairs.chain(OTHERS.into_iter().flat_map(|one| STEPS.map(|two| (one, two)))) {
+        if let RenameAndLook = one {
+            // Two operations, which other ones may come between.
+            continue;
+        }
         let orders = [false, true].map(|swap| in_order(&store, start, one, two, swap));
         for at in 0.. {
             let Some(seen) = interleaved(&store, start, (one, two), at) else { break };

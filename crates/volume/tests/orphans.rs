@@ -6,14 +6,15 @@
 mod world;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_meta::memory::Memory;
 use margay_segment::Store;
 use margay_volume::*;
+use parking_lot::Mutex;
 use world::actions::{self, Action, Given};
 use world::interposed::Interposed;
 use world::*;
@@ -64,21 +65,35 @@ fn drained_by_two(at: usize, broken_off_at: usize) -> bool {
     reached
 }
 
-/// Completes an upload; at this moment another process aborts it, and breaks off at a moment of its own. False when
-/// completing has fewer moments.
-fn completed_beside_abort(at: usize, broken_off_at: usize) -> bool {
+/// Two processes over one store, and an upload of one part.
+struct Uploaded {
+    engines: [Arc<Interposed>; 2],
+    volumes: [Arc<Volume>; 2],
+    given: Given,
+    _folder: tempfile::TempDir,
+}
+
+fn uploaded() -> Uploaded {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(Env::real(), segment_options(&folder.path().join("segments"))).unwrap();
     let memory = Arc::new(Memory::new());
     let engines = [(); 2].map(|()| Arc::new(Interposed::new(Arc::clone(&memory))));
-    let [one, other] = engines.each_ref().map(|engine| {
+    let volumes = engines.each_ref().map(|engine| {
         let engine = Arc::clone(engine) as Arc<dyn Engine>;
         Volume::open(Env::real(), engine, Arc::clone(&store), Options::default()).unwrap()
     });
-    wait(one.create_bucket("b")).unwrap();
-    let upload = wait(one.create_multipart("b", "a/m", Headers::new(), Documents::new())).unwrap().upload;
-    let given = Given { upload: upload.clone(), versions: Vec::new() };
-    assert_eq!(actions::run(&one, &given, Action::PutPart), "done");
+    wait(volumes[0].create_bucket("b")).unwrap();
+    let upload = wait(volumes[0].create_multipart("b", "a/m", Headers::new(), Documents::new())).unwrap().upload;
+    let given = Given { upload, versions: Vec::new() };
+    assert_eq!(actions::run(&volumes[0], &given, Action::PutPart), "done");
+    Uploaded { engines, volumes, given, _folder: folder }
+}
+
+/// Completes an upload; at this moment another process aborts it, and breaks off at a moment of its own. False when
+/// completing has fewer moments.
+fn completed_beside_abort(at: usize, broken_off_at: usize) -> bool {
+    let Uploaded { engines, volumes: [one, other], given, _folder } = uploaded();
+    let upload = given.upload.clone();
     let (aborter, breaks_off) = (Arc::clone(&other), Arc::clone(&engines[1]));
     let aborted = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&aborted);
@@ -99,6 +114,52 @@ fn completed_beside_abort(at: usize, broken_off_at: usize) -> bool {
     let report = other.fsck(FsckOptions { repair: false, shown_max: 5 }).unwrap();
     assert!(report.clean() && report.orphans == 0, "at moments {at} and {broken_off_at}: {report:#?}");
     reached
+}
+
+/// Moves what lives in a mostly dead pack; at this moment another process aborts the upload whose part lies there, and rests
+/// at a moment of its own until all is moved. False when moving has fewer moments.
+fn drained_beside_reclaim(at: usize, rests_at: usize) -> bool {
+    let Uploaded { engines, volumes: [one, other], given, _folder } = uploaded();
+    assert_eq!(actions::run(&one, &given, Action::Put("dead", 5000)), "done");
+    actions::run(&one, &given, Action::Delete("dead"));
+    let (told, tells) = mpsc::channel();
+    let (go_on, waits) = mpsc::channel::<()>();
+    let rests = told.clone();
+    let rest = move || {
+        rests.send(()).unwrap();
+        let _ = waits.recv();
+    };
+    engines[1].arm(rests_at, Box::new(rest));
+    let aborting = Arc::new(Mutex::new(None));
+    let slot = Arc::clone(&aborting);
+    let abort = move || {
+        *slot.lock() = Some(std::thread::spawn(move || {
+            wait(other.abort_multipart("b", "a/m", &given.upload)).unwrap();
+            let _ = told.send(());
+        }));
+        tells.recv().unwrap();
+    };
+    engines[0].arm(at, Box::new(abort));
+    let budget = ReclaimBudget { live_percent_min: 101, seal_dead_bytes_min: 1, ..ReclaimBudget::default() };
+    one.reclaim_once(&budget, &KeepLogs).unwrap();
+    let reached = !engines[0].disarm();
+    drop(go_on);
+    if let Some(thread) = aborting.lock().take() {
+        thread.join().unwrap();
+    }
+    engines[1].disarm();
+    one.reclaim_once(&budget, &KeepLogs).unwrap();
+    let report = one.fsck(FsckOptions { repair: false, shown_max: 5 }).unwrap();
+    assert!(report.clean() && report.orphans == 0, "at moments {at} and {rests_at}: {report:#?}");
+    reached
+}
+
+#[test]
+fn a_part_that_reclaim_moves_is_counted_out_where_it_lies() {
+    for rests_at in 0..8 {
+        let moments = (0..).take_while(|at| drained_beside_reclaim(*at, rests_at)).count();
+        assert!(moments > 8, "{moments} moments");
+    }
 }
 
 #[test]

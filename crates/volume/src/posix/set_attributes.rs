@@ -76,12 +76,15 @@ impl Mount {
         if change.size.is_none()
             || rest != (AttributeChange { kill_privileges: rest.kill_privileges, ..AttributeChange::default() })
         {
-            self.set_file_attributes(ino, &rest)?;
+            if let Some(changed) = self.set_file_attributes(ino, &rest)? {
+                return Ok(changed);
+            }
         }
         self.attributes(ino)
     }
 
-    fn set_file_attributes(&self, ino: Ino, change: &AttributeChange) -> Result<(), PosixError> {
+    /// What the file's row says afterwards; `None` when the change is with the open file.
+    fn set_file_attributes(&self, ino: Ino, change: &AttributeChange) -> Result<Option<Attributes>, PosixError> {
         let _turn = self.volume.known.turn(ino);
         self.change(|_| {
             let now = self.volume.now();
@@ -95,7 +98,7 @@ impl Mount {
                     return Err(PosixError::Stale.into());
                 }
                 self.change_opened(ino, |file| apply(file, change, now));
-                return Ok(((), None));
+                return Ok((None, None));
             };
             let mut file = located.file.clone();
             apply(&mut file, change, now);
@@ -107,7 +110,8 @@ impl Mount {
             draft.put(located.row_key.clone(), file.encode().value);
             let seq = self.commit(draft)?;
             self.row_changed(&file, seq);
-            Ok(((), Some(seq)))
+            // Not read again: another process may have moved the file since.
+            Ok((Some(self.file_attributes(&file)), Some(seq)))
         })
     }
 

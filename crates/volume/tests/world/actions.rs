@@ -24,6 +24,8 @@ pub enum Action {
     DeleteBucket,
     /// Of the versions that `a/x` had at the start, counted from the oldest.
     DeleteVersion(usize),
+    /// Of the same versions: judged to be due.
+    Expire(usize, DueVersion),
     Set(Versioning),
 }
 
@@ -68,6 +70,23 @@ fn put_encrypted(volume: &Volume, key: &str, body: &[u8]) -> Result<PutOutcome, 
     )
 }
 
+/// As lifecycle does: it lists the versions and judges them, and ends them later.
+fn expire(volume: &Volume, given: &Given, which: usize, due: DueVersion) -> Result<bool, Error> {
+    let id = given.versions.get(which).copied().unwrap_or(VersionId::Numbered(1 << 50));
+    let request = ListVersionsRequest { bucket: "b", prefix: "a/x", delimiter: None, after: None, max: 1000 };
+    let mut judged = None;
+    wait(volume.list_versions(&request, &mut |item| match item {
+        VersionItem::Version { version, modified, .. } | VersionItem::DeleteMarker { version, modified, .. }
+            if version == id =>
+        {
+            judged = Some(modified);
+        }
+        _ => {}
+    }))?;
+    let Some(modified) = judged else { return Ok(false) };
+    wait(volume.expire_version("b", ("a/x", id, modified), due))
+}
+
 pub fn run(volume: &Volume, given: &Given, action: Action) -> String {
     let upload = given.upload.as_str();
     let stage = |len: usize| {
@@ -99,6 +118,7 @@ pub fn run(volume: &Volume, given: &Given, action: Action) -> String {
             let version = given.versions.get(which).copied().or(Some(VersionId::Numbered(1 << 50)));
             removed(wait(volume.delete_object("b", &DeleteRequest { version, ..DeleteRequest::of("a/x") })))
         }
+        Expire(which, due) => format!("{:?}", expire(volume, given, which, due)),
         Set(versioning) => ok(wait(volume.set_versioning("b", versioning))),
         Copy(source_key, key) => ok(wait(volume.copy_object(CopyRequest {
             source_bucket: "b",
