@@ -193,8 +193,9 @@ def build(files, wanted_programs=None):
     command = ["cargo", "test", "--locked", "-p", "margay-volume", *which, "--no-run"]
     command += ["-j", os.environ.get("MUTANTS_JOBS", "2")]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(TARGET), "RUSTFLAGS": os.environ.get("RUSTFLAGS", "")}
-    # Each program runs hundreds of times.
-    environment |= {"CARGO_PROFILE_DEV_OPT_LEVEL": "1", "CARGO_PROFILE_DEV_DEBUG": "0"}
+    if wanted_programs is None:
+        # Each program runs hundreds of times. In a check it runs once or twice, and libraries are there as tests have them.
+        environment |= {"CARGO_PROFILE_DEV_OPT_LEVEL": "1", "CARGO_PROFILE_DEV_DEBUG": "0"}
     if not environment["RUSTFLAGS"]:
         del environment["RUSTFLAGS"]
     done = subprocess.run(command, cwd=COPY, env=environment, capture_output=True, text=True)

@@ -78,6 +78,8 @@ run() {
         format) suite format cargo fmt --all --check ;;
         lint) suite lint cargo clippy --workspace --all-targets --locked -- -D warnings ;;
         test) suite test cargo test --workspace --locked --no-fail-fast ;;
+        # Of the mutants that are not run each time another part with each commit.
+        mutants) suite mutants tools/mutants.py check --part "$(($(git rev-list --count HEAD) % 20))/20" ;;
         fuzz) suite fuzz tools/fuzz.sh "${FUZZ:-50000x}" ;;
         build) suite build cargo build --release --locked --bin margay ;;
         clients)
@@ -113,12 +115,12 @@ run() {
         soak) suite soak tools/soak.sh "${SOAK_SEEDS:-60}" ;;
         full) suite full tests/full/run.sh 2 1024 ;;
         mount) suite mount tests/mount/run.sh ;;
-        *) echo "unknown suite $1; there are: format lint test fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest kill soak full mount" >&2; exit 2 ;;
+        *) echo "unknown suite $1; there are: format lint test mutants fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest kill soak full mount" >&2; exit 2 ;;
     esac
 }
 
 tools/prepare.sh tests || exit 1
-if [ $# = 0 ]; then set -- format lint test fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest kill soak full mount; fi
+if [ $# = 0 ]; then set -- format lint test mutants fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest kill soak full mount; fi
 for name in "$@"; do
     if [[ "$name" =~ ^(clients|kill|full|mount)$ || -n "$(checkout_of "$name")" ]] && [ ! -x "$binary" ]; then run build; fi
     run "$name"

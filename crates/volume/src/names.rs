@@ -61,6 +61,14 @@ impl Located {
         }
     }
 
+    /// What is found wrong beside this file counts while the file is as it was read.
+    pub(crate) fn note_in(&self, seen: &mut Seen) {
+        seen.row(&self.entry_key, Some(self.entry_version));
+        if self.linked() {
+            seen.row(&self.row_key, Some(self.version));
+        }
+    }
+
     /// The attributes as the draft leaves them so far (L3); `None` when it removes them.
     pub(crate) fn drafted(&self, draft: &Draft) -> Result<Option<FileEntry>, Error> {
         if draft.deletes(&self.row_key) {

@@ -45,7 +45,7 @@ impl Volume {
 
     /// Drains one orphan to its end.
     pub(crate) fn drain_orphan(&self, ino: Ino) -> Result<(), Error> {
-        while !self.retry(|_| self.try_drain(ino))? {}
+        while !self.retry(|seen| self.try_drain(ino, seen))? {}
         Ok(())
     }
 
@@ -57,8 +57,9 @@ impl Volume {
     }
 
     /// One batch; true when nothing is left.
-    fn try_drain(&self, ino: Ino) -> Result<bool, Refused> {
-        let Some(row) = self.engine.get(&key::orphan(ino))?.value else { return Ok(true) };
+    fn try_drain(&self, ino: Ino, seen: &mut Seen) -> Result<bool, Refused> {
+        // Noted: what another drainer has removed since is no damage.
+        let Some(row) = self.get(&key::orphan(ino), seen)? else { return Ok(true) };
         let mut draft = Draft::default();
         draft.assert_version(key::orphan(ino), row.version);
         let done = match Orphan::decode(&row.value)? {

@@ -71,7 +71,7 @@ const OTHERS: [Other; 8] = [
 ];
 
 /// Steps that make the file.
-const STARTS: [&[Action]; 9] = [
+const STARTS: [&[Action]; 10] = [
     &[Action::Put("a/x", 200)],
     &[Action::Put("a/x", 66_500)],
     &[Action::Put("a/x", 66_500), Action::Link("a/x", "a/z")],
@@ -82,6 +82,7 @@ const STARTS: [&[Action]; 9] = [
     // One name is left of two, in a record of its own.
     &[Action::Put("a/x", 66_500), Action::Link("a/x", "a/z"), Action::Delete("a/z"), Action::Set(Versioning::Enabled)],
     &[Action::PutEncrypted("a/x", 200)],
+    &[Action::Put("a/x", 66_500), Action::Copy("a/x", "a/w")],
 ];
 
 struct Side {

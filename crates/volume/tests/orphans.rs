@@ -89,6 +89,33 @@ fn uploaded() -> Uploaded {
     Uploaded { engines, volumes, given, _folder: folder }
 }
 
+/// Drains an aborted upload whose part is a copy; at this moment another process does so too. False when draining has fewer
+/// moments.
+fn shared_part_drained_by_two(at: usize) -> bool {
+    let Uploaded { engines, volumes: [one, other], given, _folder } = uploaded();
+    assert_eq!(actions::run(&one, &given, Action::Put("s", 66_500)), "done");
+    let condition = ReadCondition::default();
+    wait(one.copy_part("b", "a/m", &given.upload, 1, ("b", "s", None), None, &condition)).unwrap();
+    // Broken off behind its commit, before it drains.
+    engines[0].arm(3, Box::new(|| std::panic::resume_unwind(Box::new(()))));
+    let aborted = std::panic::catch_unwind(AssertUnwindSafe(|| wait(one.abort_multipart("b", "a/m", &given.upload))));
+    assert!(aborted.is_err());
+    assert_eq!(other.fsck(FsckOptions::default()).unwrap().orphans, 1);
+    let budget = ReclaimBudget { move_bytes_max: 0, live_percent_min: 0, ..ReclaimBudget::default() };
+    engines[0].arm(at, Box::new(move || assert!(other.reclaim_once(&budget, &KeepLogs).is_ok())));
+    one.reclaim_once(&budget, &KeepLogs).unwrap();
+    let reached = !engines[0].disarm();
+    let report = one.fsck(FsckOptions { repair: false, shown_max: 5 }).unwrap();
+    assert!(report.clean() && report.orphans == 0, "at moment {at}: {report:#?}");
+    reached
+}
+
+#[test]
+fn what_another_process_drains_meanwhile_is_not_taken_for_damage() {
+    let moments = (0..).take_while(|at| shared_part_drained_by_two(*at)).count();
+    assert!(moments > 5, "{moments} moments");
+}
+
 /// Completes an upload; at this moment another process aborts it, and breaks off at a moment of its own. False when
 /// completing has fewer moments.
 fn completed_beside_abort(at: usize, broken_off_at: usize) -> bool {

@@ -116,8 +116,9 @@ impl Volume {
             return Ok(());
         }
         let before = state.pieces.memory();
-        let done =
-            self.retry(|_| self.try_publish(file, state, None).inspect_err(|_| self.bucket_states.forget(file.root)));
+        let done = self.retry(|seen| {
+            self.try_publish(file, state, None, seen).inspect_err(|_| self.bucket_states.forget(file.root))
+        });
         self.open_files.memory_changed(before, state.pieces.memory());
         Ok(done?)
     }
@@ -128,11 +129,13 @@ impl Volume {
         file: &OpenFile,
         state: &mut State,
         sharing: Option<Sharing<'_>>,
+        seen: &mut Seen,
     ) -> Result<(), Refused> {
         let Some(located) = self.locate_file(file.ino)? else {
             state.named = false;
             return Ok(());
         };
+        located.note_in(seen);
         if state.base.version != located.version {
             self.rebase(state, &located)?;
         }
