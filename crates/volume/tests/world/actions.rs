@@ -26,6 +26,8 @@ pub enum Action {
     DeleteVersion(usize),
     /// Of the same versions: judged to be due.
     Expire(usize, DueVersion),
+    /// Three operations: not for what others may come between.
+    PutDeleteAndLook(&'static str),
     Set(Versioning),
 }
 
@@ -119,6 +121,11 @@ pub fn run(volume: &Volume, given: &Given, action: Action) -> String {
             removed(wait(volume.delete_object("b", &DeleteRequest { version, ..DeleteRequest::of("a/x") })))
         }
         Expire(which, due) => format!("{:?}", expire(volume, given, which, due)),
+        PutDeleteAndLook(key) => {
+            let put = ok(put(key, 212, WriteCondition::None));
+            let deleted = removed(wait(volume.delete_object("b", &DeleteRequest::of(key))));
+            format!("{put} {deleted} {}", lines(volume).len())
+        }
         Set(versioning) => ok(wait(volume.set_versioning("b", versioning))),
         Copy(source_key, key) => ok(wait(volume.copy_object(CopyRequest {
             source_bucket: "b",
