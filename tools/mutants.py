@@ -71,9 +71,9 @@ LIKELY = [
     ("lock/", ["interleavings_settings", "versions"]),
     ("names", ["interleavings_settings", "interleavings", "interleavings_mount", "versions"]),
     ("multipart/create", ["interleavings_settings", "interleavings"]),
-    ("multipart/", ["orphans", "interleavings", "mixed", "interleavings_reclaim", "races"]),
+    ("multipart/", ["orphans", "interleavings", "mixed", "interleavings_reclaim"]),
     ("posix/rename", ["interleavings_mount", "posix_model", "posix_names"]),
-    ("posix/publish", ["interleavings_open", "posix_data", "versions_mount", "interleavings_reclaim"]),
+    ("posix/publish", ["remembered", "interleavings_open", "posix_data", "versions_mount", "interleavings_reclaim"]),
     ("posix/versions", ["interleavings_open", "versions_mount", "interleavings_mount"]),
     ("posix/directories", ["interleavings_settings"]),
     ("posix/", ["interleavings_mount", "posix_model", "posix_data", "posix_attributes", "posix_names"]),
@@ -81,7 +81,8 @@ LIKELY = [
     ("versions/", ["versions", "interleavings", "versions_mount"]),
     ("orphan.rs", ["orphans", "posix_data", "mixed"]),
     ("copy_object", ["interleavings_settings"]),
-    ("", ["interleavings", "mixed", "versions", "posix_model", "races", "objects", "documents"]),
+    # Not `races`: real threads do not meet each time.
+    ("", ["interleavings", "mixed", "versions", "posix_model", "objects", "documents"]),
 ]
 
 

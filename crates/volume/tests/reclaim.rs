@@ -28,6 +28,18 @@ fn data_bytes(world: &World) -> u64 {
     world.store.segments().iter().filter(|info| counts(info)).map(|info| info.len).sum()
 }
 
+/// Reclaims until nothing is left; the checkpointer lets its last log go a little later than it is folded.
+fn reclaim_all(world: &World) -> u64 {
+    for _ in 0..500 {
+        reclaim(world);
+        if data_bytes(world) == 0 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    data_bytes(world)
+}
+
 fn clean(world: &World) -> FsckReport {
     let report = world.volume.fsck(FsckOptions::default()).unwrap();
     assert!(report.clean(), "{report:#?}");
@@ -195,9 +207,9 @@ proptest! {
             prop_assert!(world.get("b", key).unwrap() == *body);
         }
         model.keys().for_each(|key| assert!(world.delete("b", key).unwrap()));
-        reclaim(&world);
+        let left = reclaim_all(&world);
         let report = clean(&world);
-        prop_assert_eq!((report.live_bytes, data_bytes(&world)), (0, 0));
+        prop_assert_eq!((report.live_bytes, left), (0, 0));
     }
 }
 

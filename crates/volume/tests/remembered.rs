@@ -10,8 +10,10 @@ use margay_env::Env;
 use margay_meta::Engine;
 use margay_meta::memory::Memory;
 use margay_segment::Store;
+use margay_volume::posix::*;
 use margay_volume::*;
 use world::actions::{self, Action, Given, lines};
+use world::tree::{NEW, plain};
 use world::*;
 
 /// Two processes over one store, with a bucket.
@@ -69,4 +71,30 @@ fn a_delete_marker_below_an_object_in_a_new_directory_is_not_the_only_one() {
     let expired = wait(one.expire_version("b", ("a/x", id, judged.unwrap()), DueVersion::LoneMarker));
     assert!(matches!(expired, Ok(false)), "{expired:?}");
     assert_eq!(lines(&other).iter().filter(|(key, ..)| key == "a/x").count(), 2);
+}
+
+#[test]
+fn a_file_is_retained_as_its_bucket_says_when_it_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, other] = sides(folder.path());
+    let days = |days| DefaultRetention { mode: RetentionMode::Compliance, period: RetentionPeriod::Days(days) };
+    wait(one.set_versioning("b", Versioning::Enabled)).unwrap();
+    wait(one.set_object_lock("b", Some(days(1)))).unwrap();
+    let mount = Mount::open(Arc::clone(&one), "b", "", MountOptions::default()).unwrap();
+    let retention = |name: &str, changed: bool| {
+        let flags = OpenFlags { write: true, ..OpenFlags::default() };
+        let (_, handle) = mount.create(mount.root(), &plain(name), &NEW, flags).unwrap();
+        mount.write(&handle, 0, b"bytes", false).unwrap();
+        mount.sync(&handle).unwrap();
+        if changed {
+            wait(other.set_object_lock("b", Some(days(4000)))).unwrap();
+        }
+        mount.release(handle).unwrap();
+        let found = wait(other.head_object("b", name, &ReadCondition::default())).unwrap();
+        // Its last eight bytes are the time, in nanoseconds.
+        let time: [u8; 8] = found.documents[&Document::Retention].last_chunk().copied().unwrap();
+        i64::from_be_bytes(time) / (86_400 * 1_000_000_000)
+    };
+    let (before, after) = (retention("before", false), retention("after", true));
+    assert!((3998..=4000).contains(&(after - before)), "{before} {after}");
 }
