@@ -300,3 +300,34 @@ fn a_mount_that_remembers_a_bucket_without_versions_keeps_them_all_the_same() {
         assert_eq!(versions_kept(&pair.first), kept, "{name}: {:?}", lines(&pair.first.volume));
     }
 }
+
+/// Closes a file that its bucket retains then; another process puts an object in its place at this moment. False when closing
+/// has fewer moments.
+fn put_beside_the_last_close(at: usize) -> bool {
+    let (store, env) = memory_world();
+    let pair = Arc::new(pair(&store, &env, STARTS[3]));
+    let default = DefaultRetention { mode: RetentionMode::Governance, period: RetentionPeriod::Days(1) };
+    wait(pair.first.volume.set_object_lock("b", Some(default))).unwrap();
+    let mount = &pair.first.mount;
+    let new = NewFile { rights: 0o644, ..NewFile::default() };
+    let (_, handle) = mount.create(mount.root(), &plain("f"), &new, BOTH).unwrap();
+    mount.write(&handle, 0, b"bytes", false).unwrap();
+    mount.sync(&handle).unwrap();
+    let inner = Arc::clone(&pair);
+    let put = move || assert_eq!(actions::run(&inner.second.volume, &inner.given, Action::Put("f", 300)), "done");
+    pair.engine.arm(at, Box::new(put));
+    mount.release(handle).unwrap();
+    let reached = !pair.engine.disarm();
+    let volume = &pair.second.volume;
+    let current = wait(volume.head_object("b", "f", &ReadCondition::default())).unwrap().size;
+    assert_eq!(current, if reached { 300 } else { 5 }, "before call {at}");
+    let report = volume.fsck(FsckOptions::default()).unwrap();
+    assert!(report.clean(), "before call {at}: {report:#?}");
+    reached
+}
+
+#[test]
+fn an_object_that_is_put_beside_the_last_close_of_a_retained_file_stays() {
+    let moments = (0..).take_while(|at| put_beside_the_last_close(*at)).count();
+    assert!(moments > 1, "{moments} moments");
+}
