@@ -73,14 +73,10 @@ impl Mount {
             self.set_size(ino, size, change.kill_privileges)?;
         }
         let rest = AttributeChange { size: None, ..*change };
-        if change.size.is_none()
-            || rest != (AttributeChange { kill_privileges: rest.kill_privileges, ..AttributeChange::default() })
-        {
-            if let Some(changed) = self.set_file_attributes(ino, &rest)? {
-                return Ok(changed);
-            }
-        }
-        self.attributes(ino)
+        let nothing = AttributeChange { kill_privileges: rest.kill_privileges, ..AttributeChange::default() };
+        let changed =
+            if change.size.is_none() || rest != nothing { self.set_file_attributes(ino, &rest)? } else { None };
+        changed.map_or_else(|| self.attributes(ino), Ok)
     }
 
     /// What the file's row says afterwards; `None` when the change is with the open file.
