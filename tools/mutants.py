@@ -14,13 +14,18 @@ tests/mutants/known.tsv holds for each mutant `BINARY TEST`, or `redundant: REAS
 """
 
 import argparse
+import atexit
+import concurrent.futures
+import functools
 import json
 import os
 import pathlib
 import re
 import resource
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -39,6 +44,7 @@ ALWAYS = ("reclaim/", "posix/publish", "release.rs", "share.rs", "rename.rs", "p
 CPU_FACTOR, CPU_MORE, STILL_SECONDS_MAX = 4, 30, 120
 # In a check nothing is known of a program's time.
 CHECK_SECONDS = 300
+MEMORY_BYTES_MIN = 2 << 30
 VERSION = "0.0.0-mutants"
 MUTANT = '''//! Which mutant runs; only in the copy that tools/mutants.py makes.
 use std::sync::OnceLock;
@@ -211,9 +217,19 @@ def build(files, wanted_programs=None):
     return programs
 
 
+@functools.cache
+def folder_of_tests():
+    """In memory, where there is room: to sync a disk is most of the time of some tests, and shows nothing here. What is killed leaves files."""
+    memory = pathlib.Path("/dev/shm")
+    roomy = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= MEMORY_BYTES_MIN
+    folder = tempfile.mkdtemp(prefix="margay-mutants.", dir=memory if roomy else None)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 def environment_of(mutant):
     value = "" if mutant is None else f"{mutant.number} off" if mutant.kind == "off" else f"{mutant.number}"
-    return {**os.environ, "MUTANT": value, "RUST_BACKTRACE": "0", "PROPTEST_RNG_SEED": "1", "PROPTEST_FAILURE_PERSISTENCE": "off"}
+    return {**os.environ, "TMPDIR": folder_of_tests(), "MUTANT": value, "RUST_BACKTRACE": "0", "PROPTEST_RNG_SEED": "1", "PROPTEST_FAILURE_PERSISTENCE": "off"}
 
 
 def processor_seconds(pid):
@@ -337,13 +353,18 @@ def check(mutants, files, known, part):
     chosen = [mutant for mutant in mutants if mutant.name.startswith(ALWAYS)] + rest[number % of::of]
     chosen = [mutant for mutant in chosen if not known.get(mutant.name, "redundant").startswith("redundant")]
     programs = build(files, {known[mutant.name].split(" ")[0] for mutant in chosen})
-    for mutant in chosen:
+
+    def is_noticed(mutant):
         program, test = known[mutant.name].split(" ", 1)
         # A panic on a thread of a test has that thread's name.
         exact = test if re.fullmatch(r"\w+(::\w+)*", test) else None
-        if not any(noticed(programs[program], mutant, CHECK_SECONDS, one) for one in dict.fromkeys((exact, None))):
-            bad.append(mutant.name)
-            print(f"not noticed any more: {mutant.name} by {known[mutant.name]}")
+        return any(noticed(programs[program], mutant, CHECK_SECONDS, one) for one in dict.fromkeys((exact, None)))
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for mutant, found in zip(chosen, pool.map(is_noticed, chosen)):
+            if not found:
+                bad.append(mutant.name)
+                print(f"not noticed any more: {mutant.name} by {known[mutant.name]}")
     redundant = sum(1 for name in known.values() if name.startswith("redundant"))
     print(f"evidence: mutants: {len(mutants)} known, {redundant} redundant for a reason; {len(chosen)} tried, {len(bad)} not noticed")
     return not bad
