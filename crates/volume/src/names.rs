@@ -61,7 +61,7 @@ impl Located {
         }
     }
 
-    /// What is found wrong beside this file counts while the file is as it was read.
+    /// Notes the file's rows as read: an error is believed only while they are unchanged.
     pub(crate) fn note_in(&self, seen: &mut Seen) {
         seen.row(&self.entry_key, Some(self.entry_version));
         if self.linked() {
