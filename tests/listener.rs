@@ -150,6 +150,13 @@ async fn a_parked_connection_serves_again_and_ends_when_idle() {
         // Longer than the time after which it is parked, and than a head may take.
         sleep(Duration::from_millis(1200)).await;
     }
+    // The body is read by itself, behind the head.
+    for _ in 0..2 {
+        stream.write_all(b"PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\n").await.unwrap();
+        sleep(Duration::from_millis(100)).await;
+        assert!(talk(&mut stream, "12345", "\r\n\r\n5\n").await.starts_with("HTTP/1.1 200"));
+        sleep(Duration::from_millis(1200)).await;
+    }
     // A head that begins while parked and does not go on; then one that does, and two requests in one piece.
     talk(&mut stream, "GE", "never").await;
     drop(stream);
@@ -163,6 +170,21 @@ async fn a_parked_connection_serves_again_and_ends_when_idle() {
     until_closed(&mut stream).await;
     assert!(begun.elapsed() >= limits().idle_time_max, "it was closed after {:?}", begun.elapsed());
     until("the connection is counted no more", || traffic.open() == 0).await;
+}
+
+#[tokio::test]
+async fn the_answer_to_an_empty_body_that_expects_100_ends_its_connection() {
+    let (_listener, address, _) = start(ConnectionLimits { idle_time_max: PATIENCE, ..limits() }, None).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head =
+        |length: u32| format!("PUT / HTTP/1.1\r\nhost: x\r\nexpect: 100-Continue\r\ncontent-length: {length}\r\n\r\n");
+    // With a body the connection goes on.
+    talk(&mut stream, &head(5), "HTTP/1.1 100 Continue\r\n\r\n").await;
+    let answer = talk(&mut stream, "12345", "\r\n\r\n5\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200") && !answer.contains("connection: close"), "{answer}");
+    let answer = talk(&mut stream, &head(0), "\r\n\r\n0\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
+    until_closed(&mut stream).await;
 }
 
 #[tokio::test]

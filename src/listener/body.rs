@@ -5,6 +5,7 @@
 //! Not here:   how long a body may be (the door), whether its checksum is right (the door).
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -35,6 +36,11 @@ pub enum PaceError {
     Stalled(Duration),
     #[error("the client sends its body slower than {0} bytes per second")]
     TooSlow(u64),
+}
+
+/// As an I/O error, so that the door can tell without this type that it was the time (`RequestTimeout`).
+fn given_up(error: PaceError) -> BodyError {
+    io::Error::new(io::ErrorKind::TimedOut, error).into()
 }
 
 /// A request body that fails when its client stalls or crawls.
@@ -75,7 +81,7 @@ impl Body for RequestBody {
                 let (_, sleep) =
                     this.waiting.get_or_insert_with(|| (Instant::now(), Box::pin(tokio::time::sleep(limit))));
                 match sleep.as_mut().poll(context) {
-                    Poll::Ready(()) => Poll::Ready(Some(Err(PaceError::Stalled(limit).into()))),
+                    Poll::Ready(()) => Poll::Ready(Some(Err(given_up(PaceError::Stalled(limit))))),
                     Poll::Pending => Poll::Pending,
                 }
             }
@@ -89,7 +95,7 @@ impl Body for RequestBody {
                     this.received += data.remaining() as u64;
                 }
                 if frame.is_ok() && this.too_slow() {
-                    return Poll::Ready(Some(Err(PaceError::TooSlow(this.rate_min).into())));
+                    return Poll::Ready(Some(Err(given_up(PaceError::TooSlow(this.rate_min)))));
                 }
                 Poll::Ready(Some(frame))
             }

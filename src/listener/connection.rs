@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::{self, HeaderValue};
 use http::{Request, Response};
+use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -64,6 +66,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
             self.backlog.rests();
         }
         let running = self.pulse.begin(&self.shared.traffic);
+        let ends = ends_with_its_answer(&request);
         let limits = self.shared.limits;
         let request = request.map(|body| RequestBody::new(body, limits.stall_time_max, limits.body_rate_min));
         let answer = self.shared.handler.handle(request, self.peer);
@@ -73,9 +76,27 @@ impl hyper::service::Service<Request<Incoming>> for Service {
                 // Boxed, since it is seldom needed and every request would hold room for it.
                 Box::pin(shared.unread.room()).await;
             }
-            Ok(answer.await.map(|body| RunningBody::new(body, &shared.unread, &backlog, running)))
+            let mut answer = answer.await;
+            if ends {
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(answer.map(|body| RunningBody::new(body, &shared.unread, &backlog, running)))
         })
     }
+}
+
+/// Whether the connection ends with the answer to this request: one that expects `100 Continue` before an empty body.
+///
+/// The HTTP library answers such a request at once, as HTTP allows. The AWS SDK for Python up to botocore 1.43, and so
+/// the AWS CLI, then takes the next answer on the connection for one without a length and waits for the connection's
+/// end: `aws s3 sync` of a tree with an empty file stood still until a time limit ended it.
+fn ends_with_its_answer(request: &Request<Incoming>) -> bool {
+    request.version() == http::Version::HTTP_11
+        && request.body().is_end_stream()
+        && request
+            .headers()
+            .get(header::EXPECT)
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 /// Serves a connection until it ends, rests too long, or the listener stops.

@@ -82,6 +82,9 @@ impl Drop for Running {
     fn drop(&mut self) {
         let millis = u64::try_from(self.0.made.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.0.rested_at.store(millis, Ordering::Relaxed);
+        // What was heard meanwhile was this request's body. A next head that was read with it is given back when the
+        // connection is parked, and heard again.
+        self.0.heard.store(false, Ordering::Relaxed);
         self.0.running.fetch_sub(1, Ordering::Relaxed);
         self.1.end();
     }

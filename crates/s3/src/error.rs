@@ -404,6 +404,7 @@ impl From<FormError> for S3Error {
             FormError::AgainstPolicy(_) => Code::AccessDenied,
             FormError::FileTooLarge { .. } => Code::EntityTooLarge,
             FormError::FileTooSmall { .. } => Code::EntityTooSmall,
+            FormError::Transport(error) if body::timed_out(error.as_ref()) => Code::RequestTimeout,
             FormError::Incomplete | FormError::Transport(_) => Code::IncompleteBody,
         };
         let refusal = S3Error::new(code, error.to_string());
@@ -433,6 +434,7 @@ impl From<auth::Code> for Code {
             auth::Code::MalformedTrailerError => Code::MalformedTrailerError,
             auth::Code::MissingContentLength => Code::MissingContentLength,
             auth::Code::NotImplemented => Code::NotImplemented,
+            auth::Code::RequestTimeout => Code::RequestTimeout,
             auth::Code::RequestTimeTooSkewed => Code::RequestTimeTooSkewed,
             auth::Code::SignatureDoesNotMatch => Code::SignatureDoesNotMatch,
             auth::Code::XAmzContentSHA256Mismatch => Code::XAmzContentSHA256Mismatch,

@@ -1,6 +1,7 @@
 //! What can be wrong with a body, with the facts that S3 shows to the client.
 
 use std::error::Error;
+use std::io;
 
 use super::Algorithm;
 use crate::auth::Code;
@@ -34,6 +35,7 @@ impl BodyError {
     /// The S3 code of this refusal.
     pub fn code(&self) -> Code {
         match self {
+            BodyError::Transport(error) if timed_out(error.as_ref()) => Code::RequestTimeout,
             BodyError::Incomplete { .. } | BodyError::TooLong { .. } | BodyError::Transport(_) => Code::IncompleteBody,
             BodyError::NoLength => Code::MissingContentLength,
             BodyError::BadLength(_) => Code::InvalidArgument,
@@ -42,6 +44,19 @@ impl BodyError {
             BodyError::BadTrailer(_) => Code::MalformedTrailerError,
         }
     }
+}
+
+/// Whether a body was given up because its client sends nothing, or too slowly: such a body's error is, or stems from,
+/// an I/O error of the kind `TimedOut`. S3's code for it is one that SDKs try again.
+pub(crate) fn timed_out(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// Why the announced digests were refused or did not match.

@@ -37,6 +37,7 @@ pub use chunked::CHUNK_HEADER_BYTES_MAX;
 pub use decoder::{Decoder, DecoderOptions, announced_bytes, stored_encoding};
 pub use digests::{Computed, Digests};
 pub use encode::{ChunkEncoder, encoded_bytes};
+pub(crate) use error::timed_out;
 pub use error::{BodyError, DigestError};
 pub use plan::{DigestPlan, Want};
 pub use trailer::{TRAILER_BYTES_MAX, TRAILERS_MAX, Trailers};

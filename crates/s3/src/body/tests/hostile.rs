@@ -164,22 +164,27 @@ fn sizes_and_lies() {
 }
 
 #[test]
-fn a_broken_connection_is_an_incomplete_body() {
-    struct Broken;
+fn a_broken_connection_is_an_incomplete_body_and_a_silent_client_a_timeout() {
+    struct Broken(std::io::ErrorKind);
     impl Body for Broken {
         type Data = Bytes;
         type Error = std::io::Error;
 
         fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-            Poll::Ready(Some(Err(std::io::ErrorKind::ConnectionReset.into())))
+            Poll::Ready(Some(Err(self.0.into())))
         }
     }
-    let mut decoder =
-        Decoder::new(Broken, &HeaderMap::new(), &PayloadForm::Unsigned, None, DecoderOptions::default()).unwrap();
-    let error = now(decoder.next()).unwrap_err();
-    assert!(matches!(error, BodyError::Transport(_)));
-    assert_eq!(error.code(), Code::IncompleteBody);
-    assert!(decoder.finish().is_err());
+    for (kind, code) in [
+        (std::io::ErrorKind::ConnectionReset, Code::IncompleteBody),
+        (std::io::ErrorKind::TimedOut, Code::RequestTimeout),
+    ] {
+        let (headers, options) = (HeaderMap::new(), DecoderOptions::default());
+        let mut decoder = Decoder::new(Broken(kind), &headers, &PayloadForm::Unsigned, None, options).unwrap();
+        let error = now(decoder.next()).unwrap_err();
+        assert!(matches!(error, BodyError::Transport(_)));
+        assert_eq!(error.code(), code);
+        assert!(decoder.finish().is_err());
+    }
 }
 
 #[test]
