@@ -3,6 +3,7 @@
 OLD and NEW are programs. A server of each runs on a directory and a mount of its own, and each figure is measured of one, then of the other, the
 first of a round being the second of the next; the load comes from NEW for both. So a noisy minute falls on both, and what is told is the median of
 the rounds' ratios. Ends with 4 when a figure of GOALS has a ratio under 0.95. FILE gets every rate of every round. About a minute a round.
+Below them stand the processor times of both servers, for each request and for a whole run of dirops: other work on the machine changes these less.
 """
 
 import argparse
@@ -32,8 +33,16 @@ GOALS = [name for name, _ in LOADS] + ["dirops: create", "dirops: stat"]
 def rate(generator, server, options):
     environment = os.environ | {"MARGAY_ACCESS_KEY": goals.ACCESS, "MARGAY_SECRET_KEY": goals.SECRET}
     command = [generator, "bench", "load", "--endpoint", f"http://{server.host}", "--seconds", SECONDS, "--warmup-seconds", "0", "--json"]
+    before = processor(server)
     done = subprocess.run([*command, *options], env=environment, stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout)["operations"][0]["requests_per_second"]
+    per_second = json.loads(done.stdout)["operations"][0]["requests_per_second"]
+    return per_second, (processor(server) - before) / (per_second * float(SECONDS)) * 1e6
+
+
+def processor(server):
+    """Seconds that the server's threads have run, in user and kernel mode."""
+    fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def directories(generator, mounts):
@@ -50,27 +59,34 @@ def directories(generator, mounts):
 
 
 def measure(servers, mounts, generator, rounds):
-    """{figure: [(rate of OLD, rate of NEW) of each round]}"""
-    found = {}
+    """{figure: [(rate of OLD, rate of NEW) of each round]}, and the same of processor times."""
+    found, times = {}, {}
     for number in range(rounds):
         order = [0, 1] if number % 2 == 0 else [1, 0]
         for name, options in LOADS:
-            pair = [0.0, 0.0]
+            pair, used = [0.0, 0.0], [0.0, 0.0]
             for one in order:
-                pair[one] = rate(generator, servers[one], options)
+                pair[one], used[one] = rate(generator, servers[one], options)
             found.setdefault(name, []).append(pair)
+            times.setdefault(f"{name}, us", []).append(used)
+        before = [processor(server) for server in servers]
         for name, rates in directories(generator, [mounts[one] for one in order]).items():
             found.setdefault(name, []).append([rates[order.index(0)], rates[order.index(1)]])
+        times.setdefault("dirops, s", []).append([processor(server) - was for server, was in zip(servers, before, strict=True)])
         print(f"  round {number + 1} of {rounds}", file=sys.stderr, flush=True)
-    return found
+    return found, times
 
 
-def report(found):
+def report(found, times):
     print(f"{'figure':32} {'OLD':>12} {'NEW':>12}  ratio of NEW to OLD: median (least-greatest)")
     for name, pairs in found.items():
         ratios = [new / old for old, new in pairs]
         old, new = (median([pair[one] for pair in pairs]) for one in (0, 1))
         print(f"{name:32} {old:12.1f} {new:12.1f}  {median(ratios):.3f} ({min(ratios):.3f}-{max(ratios):.3f})")
+    print(f"{'processor time of the server':32} {'OLD':>12} {'NEW':>12}  NEW / OLD")
+    for name, pairs in times.items():
+        old, new = (median([pair[one] for pair in pairs]) for one in (0, 1))
+        print(f"{name:32} {old:12.2f} {new:12.2f}  {new / old:.3f}")
     for name in GOALS:
         if name in found:
             ratio = median([new / old for old, new in found[name]])
@@ -96,14 +112,14 @@ def main():
             server.start()
             if not server.appears(mounts[-1]):
                 raise SystemExit(f"{program} mounted nothing; this needs /dev/fuse")
-        found = measure(servers, mounts, programs[1], asked.rounds)
+        found, times = measure(servers, mounts, programs[1], asked.rounds)
     finally:
         for server in servers:
             server.stop()
         shutil.rmtree(folder)
     if asked.results:
-        asked.results.write_text(json.dumps({"programs": programs, "rounds": found}, indent=1) + "\n")
-    report(found)
+        asked.results.write_text(json.dumps({"programs": programs, "rounds": found, "processor": times}, indent=1) + "\n")
+    report(found, times)
     goals.finish()
 
 

@@ -8,6 +8,7 @@ remembered; files are compared whole through both doors all the time, at the end
     churn.py --seconds 60 --compact --no-s3            `margay compact` in a loop, the mount alone
     churn.py --seconds 60 --versions
     churn.py --seconds 60 --issue                      only the program that lost files before reclaim knew all owners
+    churn.py --seconds 60 --full                       on a small disk that somebody fills again and again
     churn.py --kills 150                               kill -9 of servers that live 8 s and longer
     churn.py --results FILE --seconds 1200 --slice 300 goes on where the file says that it stopped
 
@@ -32,6 +33,7 @@ import tempfile
 import time
 import urllib.request
 
+import churn_full
 import churn_worker
 from churn_worker import S3, Worker, Wrong
 
@@ -77,7 +79,8 @@ class IssueWorker(Worker):
 class Server:
     def __init__(self, args, folder):
         self.args, self.folder, self.process = args, folder, None
-        self.data, self.mount = folder / "data", folder / "mount"
+        self.disk = churn_full.Disk(folder, random.Random(args.seed)) if args.full else None
+        self.data, self.mount = (self.disk.at if self.disk else folder) / "data", folder / "mount"
         self.mount.mkdir(exist_ok=True)
         self.totals, self.last = {}, {}
 
@@ -87,7 +90,8 @@ class Server:
         command += ["--admin-address", f"127.0.0.1:{self.admin}", "--mount", f"{churn_worker.BUCKET}={self.mount}"]
         known = subprocess.run([self.args.binary, "config", "--json"], capture_output=True, text=True).stdout
         soon = [setting for setting in SOON if f'"{setting.split("=")[0]}"' in known]
-        for setting in ([] if self.args.large else SMALL) + soon + self.args.set:
+        room = [churn_full.RESERVE] if self.disk else []
+        for setting in ([] if self.args.large else SMALL) + soon + room + self.args.set:
             command += ["--set", setting]
         environment = {**os.environ, "MARGAY_ACCESS_KEY": churn_worker.ACCESS, "MARGAY_SECRET_KEY": churn_worker.SECRET}
         log = open(self.folder / "log", "ab")
@@ -110,7 +114,9 @@ class Server:
             return []
         values = {name: float(value) for name, value in re.findall(r"^margay_(\w+)(?:{[^}]*})? (\S+)$", text, re.M)}
         self.last = {name: value for name, value in values.items() if name.startswith(("reclaim_", "expiry_"))}
-        return [f"{name} is {values[name]}" for name in NEVER if values.get(name)]
+        # A pass may find no room.
+        never = [name for name in NEVER if not (self.disk and name == "reclaim_failed_total")]
+        return [f"{name} is {values[name]}" for name in never if values.get(name)]
 
     def count(self, more):
         for name, value in more.items():
@@ -170,7 +176,7 @@ class Churn:
     def __init__(self, args, folder):
         self.args, self.folder, self.server = args, folder, Server(args, folder)
         self.context, self.round = multiprocessing.get_context("fork"), 0
-        self.kind = IssueWorker if args.issue else Worker
+        self.kind = IssueWorker if args.issue else churn_full.FullWorker if args.full else Worker
         self.states = [folder / f"state{number}" for number in range(args.workers)]
 
     def options(self):
@@ -226,6 +232,8 @@ class Churn:
         return wrong + [one for one in said if one]
 
     def begin(self):
+        if self.server.disk:
+            self.server.disk.mount()
         self.server.start()
         S3(self.server.port).ask("PUT", "", "lifecycle=", churn_worker.RULES.encode())
         if self.args.versions:
@@ -234,7 +242,11 @@ class Churn:
 
     def for_seconds(self, seconds):
         self.begin()
+        if self.server.disk:
+            self.server.disk.fill_at_times()
         wrong = self.load(seconds, False)
+        if self.server.disk:
+            self.server.disk.rest()
         self.check(wrong)
         # All of it again after a clean stop, from the disk.
         self.server.end(signal.SIGTERM)
@@ -289,6 +301,8 @@ def one_run(args, seconds, kills):
             churn.server.end(signal.SIGKILL)
         except Wrong as error:
             wrong = wrong or str(error)
+        if churn.server.disk and churn.server.disk.at.is_mount():
+            churn.server.disk.unmount()
         counts = churn.counts()
         if not (wrong or args.keep):
             shutil.rmtree(folder)
@@ -308,14 +322,14 @@ def main():
     parser.add_argument("--folder", default=None, help="where directories are made")
     parser.add_argument("--results", default=None)
     parser.add_argument("--set", action="append", default=[], help="a setting of the server")
-    for flag in ("compact", "versions", "no-s3", "issue", "large", "keep"):
+    for flag in ("compact", "versions", "no-s3", "issue", "full", "large", "keep"):
         parser.add_argument("--" + flag, action="store_true")
     args = parser.parse_args()
     root = pathlib.Path(__file__).resolve().parents[2]
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
     args.binary = os.environ.get("MARGAY_BIN", target / "release/margay")
     args.program = hashlib.sha256(pathlib.Path(args.binary).read_bytes()).hexdigest()[:16]
-    kinds = [flag for flag in ("compact", "versions", "no_s3", "issue", "large") if getattr(args, flag)]
+    kinds = [flag for flag in ("compact", "versions", "no_s3", "issue", "full", "large") if getattr(args, flag)]
     args.mode = " ".join((["kill"] if args.kills else []) + (kinds or ["automatic"]))
     lines = []
     if args.results and os.path.exists(args.results):
