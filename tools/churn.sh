@@ -15,6 +15,7 @@ churn --seconds "$seconds" --no-s3
 churn --seconds "$seconds" --compact
 churn --seconds "$seconds" --versions
 churn --seconds "$seconds"
+churn --seconds "$seconds" --full
 churn --kills "$kills"
 echo "$good passed, $bad failed"
 [ "$bad" = 0 ]

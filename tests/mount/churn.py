@@ -278,7 +278,7 @@ class Churn:
             for name, count in state["done"].items():
                 done[name] = done.get(name, 0) + count
         reclaimed = {name: int(value) for name, value in self.server.totals.items() if "damaged" in name or "ved_" in name}
-        return {"operations": sum(done.values()), "checks": sum(state["checks"] for state in states), "reclaim": reclaimed}
+        return {"operations": sum(done.values()), "refused": done.get("full", 0), "checks": sum(state["checks"] for state in states), "reclaim": reclaimed}
 
 
 def one_run(args, seconds, kills):
@@ -306,7 +306,7 @@ def one_run(args, seconds, kills):
         counts = churn.counts()
         if not (wrong or args.keep):
             shutil.rmtree(folder)
-    if counts["operations"] == 0 or counts["checks"] == 0:
+    if counts["operations"] == 0 or counts["checks"] == 0 or (args.full and seconds >= PROOF_SECONDS and not counts["refused"]):
         wrong = wrong or "nothing was done"
     return {"mode": args.mode, "program": args.program, "seconds": seconds, "kills": killed, "wrong": wrong, **counts}
 
@@ -347,13 +347,14 @@ def main():
             with open(args.results, "a") as results:
                 results.write(json.dumps(line) + "\n")
         bad = [line] if line["wrong"] else []
-    total = {name: sum(line[name] for line in lines) for name in ("operations", "checks")}
+    total = {name: sum(line.get(name, 0) for line in lines) for name in ("operations", "refused", "checks")}
     reclaimed = {}
     for line in lines:
         for name, value in line["reclaim"].items():
             reclaimed[name] = reclaimed.get(name, 0) + value
     moved, removed = (reclaimed.get(f"reclaim_{what}_total", 0) for what in ("moved_bytes", "removed_segments"))
-    print(f"evidence: churn, {args.mode}: {sum(line[counted] for line in lines)} {counted}, {total['operations']} changes, "
+    refused = f" ({total['refused']} of them found no room)" if args.full else ""
+    print(f"evidence: churn, {args.mode}: {sum(line[counted] for line in lines)} {counted}, {total['operations']} changes{refused}, "
           f"{total['checks']} whole files compared, reclaim moved {moved >> 20} MiB and removed {removed} segments, "
           f"{len(bad)} failures")
     sys.exit(1 if bad else 0)
