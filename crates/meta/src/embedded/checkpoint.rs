@@ -116,6 +116,9 @@ impl Embedded {
             return Ok(false);
         }
         self.folds.work.notify_all();
+        if !room && self.tree.full_disk().is_waited_for() {
+            return Err(CommitError::Full);
+        }
         match &serial.ready_failed {
             Some((ErrorKind::StorageFull, _)) if serial.ready.is_none() => return Err(CommitError::Full),
             Some((kind, why)) if serial.ready.is_none() => {
@@ -154,6 +157,7 @@ impl Embedded {
 
     /// The checkpointing thread.
     pub(super) fn run_checkpoints(&self) {
+        self.tree.full_disk().allow_waiting();
         loop {
             self.prepare_file();
             let work = {
@@ -289,6 +293,9 @@ impl Embedded {
         let mut queue = self.folds.queue.lock();
         while queue.sealed.front().is_some_and(|sealed| sealed.last <= target) && !queue.stopping {
             self.log.check_poison()?;
+            if self.tree.full_disk().is_waited_for() {
+                return Err(EngineError::Io(ErrorKind::StorageFull.into()));
+            }
             self.folds.changed.wait_for(&mut queue, PATIENCE);
         }
         Ok(())

@@ -10,6 +10,7 @@
 
 mod checkpoint;
 mod commit;
+mod full_disk;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -162,6 +163,7 @@ impl Drop for EmbeddedEngine {
     fn drop(&mut self) {
         self.shared.log.stop();
         self.shared.folds.stop();
+        self.shared.tree.full_disk().stop_waiting();
         for thread in self.threads.lock().drain(..) {
             // A thread that panicked has said so; there is nobody to tell again.
             let _ = thread.join();

@@ -210,7 +210,7 @@ impl StorageBackend for Backend {
         }
         pages.sums.flush().map_err(io::Error::other)?;
         if let Some(head) = head {
-            pages.file.write_all_at(&head, 0)?;
+            pages.sums.full_disk.write_all_at(pages.file.as_ref(), &head, 0)?;
             *pages.pending_head.lock() = None;
         }
         pages.file.sync_data()
@@ -225,6 +225,6 @@ impl StorageBackend for Backend {
         }
         assert!(offset.is_multiple_of(BLOCK_BYTES as u64) && data.len().is_multiple_of(BLOCK_BYTES));
         self.0.sums.set((offset / BLOCK_BYTES as u64) as usize, data);
-        self.0.file.write_all_at(data, offset)
+        self.0.sums.full_disk.write_all_at(self.0.file.as_ref(), data, offset)
     }
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use margay_env::{Env, File, OpenMode};
 use parking_lot::{Mutex, RwLock};
 
+use super::full_disk::FullDisk;
 use crate::EngineError;
 
 /// The unit of checksums, and redb's smallest page.
@@ -61,6 +62,8 @@ pub(super) struct PageSums {
     state: RwLock<State>,
     /// Orders writes of the file.
     writing: Mutex<()>,
+    /// For writes of this file and of the tree's own.
+    pub(super) full_disk: FullDisk,
 }
 
 /// The entry of a block: never 0, which says that there is none.
@@ -147,7 +150,7 @@ impl PageSums {
             // What the kernel shows need not be on the disk, so it is written again, under a new name.
             return Ok(Some(PageSums::write_whole(env, folder, state)?));
         }
-        Ok(Some(PageSums { file, state: RwLock::new(state), writing: Mutex::new(()) }))
+        Ok(Some(PageSums { file, state: RwLock::new(state), writing: Mutex::new(()), full_disk: FullDisk::default() }))
     }
 
     fn write_whole(env: &Env, folder: &Path, mut state: State) -> Result<PageSums, EngineError> {
@@ -159,7 +162,8 @@ impl PageSums {
         state.header_dirty = true;
         state.dirty = (0..state.sums.len().div_ceil(GROUP)).collect();
         file.set_len(HEADER_BYTES as u64)?;
-        let sums = PageSums { file, state: RwLock::new(state), writing: Mutex::new(()) };
+        let sums =
+            PageSums { file, state: RwLock::new(state), writing: Mutex::new(()), full_disk: FullDisk::default() };
         sums.flush()?;
         env.disk.rename(&unfinished, &folder.join(FILE_NAME))?;
         env.disk.sync_dir(folder)?;
@@ -241,7 +245,7 @@ impl PageSums {
             state.generation += 1;
             state.encode_header()
         };
-        Ok(self.file.write_all_at(&header.repeat(2), 0)?)
+        Ok(self.full_disk.write_all_at(self.file.as_ref(), &header.repeat(2), 0)?)
     }
 
     /// Makes everything noted so far durable.
@@ -265,10 +269,10 @@ impl PageSums {
             return Ok(());
         }
         for (index, bytes) in &groups {
-            self.file.write_all_at(bytes, (HEADER_BYTES + index * BLOCK_BYTES) as u64)?;
+            self.full_disk.write_all_at(self.file.as_ref(), bytes, (HEADER_BYTES + index * BLOCK_BYTES) as u64)?;
         }
         if let Some(header) = header {
-            self.file.write_all_at(&header.repeat(2), 0)?;
+            self.full_disk.write_all_at(self.file.as_ref(), &header.repeat(2), 0)?;
         }
         Ok(self.file.sync_data()?)
     }

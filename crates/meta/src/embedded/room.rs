@@ -1,6 +1,6 @@
 //! Keeps back the disk space that folding the log may need.
 //!
-//! Why:        a fold that meets a full disk would stop the store; deletions must still be possible on a full disk.
+//! Why:        a fold that meets a full disk waits, and all changes with it; deletions must still be possible on a full disk.
 //! Invariants: B1 commits that add rows are refused while less is free than one worst-case fold and the log files need.
 //! Not here:   space for payload (segment has its own reserve), who asks (volume, before it adds anything).
 

@@ -20,6 +20,7 @@ use margay_env::{Env, File, OpenMode, fault};
 use parking_lot::Mutex;
 use redb::{ReadOnlyTable, ReadableDatabase, TableDefinition};
 
+use super::full_disk::FullDisk;
 use super::overlay::Overlay;
 use super::page_file::{Backend, PageFile, head_failed};
 use super::page_sums::PageSums;
@@ -309,6 +310,10 @@ impl Tree {
             state.insert(FOLDED, bytes.as_slice())?;
         }
         Ok(transaction.commit()?)
+    }
+
+    pub(super) fn full_disk(&self) -> &FullDisk {
+        &self.pages.sums.full_disk
     }
 
     /// Length of the tree's file, in bytes.
