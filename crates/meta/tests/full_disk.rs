@@ -4,6 +4,7 @@
 //!      again, and must end and open again when there is none.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "a test waits in real time")]
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
