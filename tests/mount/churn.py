@@ -197,6 +197,9 @@ class Churn:
         ]
         for one in begun:
             one.start()
+        if self.server.disk and seconds:
+            # Behind the forks: a process that had got the file open would keep its bytes when it is removed.
+            self.server.disk.fill_at_times()
         sampled, wrong, end = 0.0, [], float("inf")
         while any(one.is_alive() for one in begun) and (not kill or time.time() < end):
             while left and checked.acquire(block=False):
@@ -223,6 +226,8 @@ class Churn:
         if kill or wrong:
             may_end.set()
             self.server.end(signal.SIGKILL)
+        if self.server.disk:
+            self.server.disk.rest()
         for one in begun:
             one.join(600)
             if one.exitcode != 0:
@@ -242,11 +247,7 @@ class Churn:
 
     def for_seconds(self, seconds):
         self.begin()
-        if self.server.disk:
-            self.server.disk.fill_at_times()
         wrong = self.load(seconds, False)
-        if self.server.disk:
-            self.server.disk.rest()
         self.check(wrong)
         # All of it again after a clean stop, from the disk.
         self.server.end(signal.SIGTERM)
