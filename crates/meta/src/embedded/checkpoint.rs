@@ -173,7 +173,11 @@ impl Embedded {
             if let Some((overlay, last, next_log)) = work
                 && let Err(error) = self.fold_oldest(&overlay, last, next_log)
             {
-                self.log.poison(format!("checkpoint: {error}"));
+                // A fold that waited for room until the end has changed nothing: the log still holds its commits.
+                let given_up = matches!(&error, EngineError::Io(error) if error.kind() == ErrorKind::StorageFull);
+                if !(given_up && self.folds.queue.lock().stopping) {
+                    self.log.poison(format!("checkpoint: {error}"));
+                }
                 self.folds.tell_changed();
                 return;
             }
