@@ -400,7 +400,7 @@ def main():
     parser.add_argument("--folder", default=None, help="where the directory is made")
     parser.add_argument("--set", action="append", default=[], help="a setting of the server")
     args = parser.parse_args()
-    args.large, args.set = False, SETTINGS + args.set
+    args.full, args.large, args.set = False, False, SETTINGS + args.set
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", pathlib.Path(__file__).resolve().parents[2] / "target"))
     args.binary = os.environ.get("MARGAY_BIN", target / "release/margay")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="margay-fsx.", dir=args.folder))
