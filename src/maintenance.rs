@@ -5,14 +5,13 @@
 //!             N2 the check of all rows comes once an interval; what it finds is told by the log, `status` and metrics.
 //! Not here:   how it is done (margay-volume), how a command shows it (`cli`).
 
-use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use margay_env::{Env, Timestamp};
-use margay_meta::{Engine, EngineError, Seq};
+use margay_meta::{Engine, Seq};
 use margay_segment::Store;
 use margay_volume::{FsckReport, ReclaimBudget, Reclaimed, ScrubReport, SealedLogs, Volume};
 use parking_lot::{Condvar, Mutex};
@@ -108,7 +107,7 @@ fn compact(storage: &Storage) -> Result<Value, margay_volume::Error> {
     // What is still in the log only cannot be given back.
     match storage.engine.checkpoint() {
         // On a full disk what lies in segments already is given back all the same.
-        Err(EngineError::Io(error)) if error.kind() == ErrorKind::StorageFull => {}
+        Err(error) if error.is_full() => {}
         done => done?,
     }
     // Somebody asked for the space now: the quarantine's time is cut, its walk is not.

@@ -1,6 +1,6 @@
 """Churn on a disk that somebody fills again and again: what an operation that failed for want of room may leave behind.
 
-The disk is an ext4 in a file, and `Hog` takes what is left of it for moments. An operation may fail with ENOSPC (through S3
+The disk is an ext4 in a file, and another file, the hog, takes what is left of it for moments. An operation may fail with ENOSPC (through S3
 with 507): then each file that it was to change has for each byte what it had, what it was to get, or a zero, and a length
 from the least to the greatest of both. What is found so is what it has from then on, through both doors. All other files
 have their bytes, and a look or a removal never fails for long.
@@ -19,7 +19,7 @@ from churn_worker import S3, Worker, Wrong, read_file, told
 IMAGE_BYTES = 1 << 30
 # What the hog leaves of the disk: it takes what the server keeps for itself too.
 LEFT_BYTES = (0, 500_000, 5_000_000, 30_000_000, 66_000_000, 68_000_000)
-# How long it stays, and how long it is away.
+# How long it stays, and how long it is away, each time.
 HOG_SECONDS = (0.2, 2.0)
 # The server keeps so much of the disk for itself.
 RESERVE = "limits.reserve_bytes=64MiB"
@@ -29,15 +29,11 @@ PATIENCE_SECONDS = 120
 PIECE_BYTES = 4 << 20
 
 
-class Full(OSError):
-    """S3 answered that there is no room."""
-
-
 class S3OnFullDisk(S3):
     def ask(self, method, key, query="", body=b"", more=None, good=(200, 204)):
         answer, data = super().ask(method, key, query, body, more, (*good, 507))
         if answer.status == 507 and 507 not in good:
-            raise Full(errno.ENOSPC, f"S3 {method} {key}: 507")
+            raise OSError(errno.ENOSPC, f"S3 {method} {key}: 507")
         return answer, data
 
 
@@ -137,7 +133,7 @@ def mixed(found, before, after):
         return False
     length = len(found)
     one, two = before[:length].ljust(length, b"\0"), after[:length].ljust(length, b"\0")
-    return all(byte in (a, b, 0) for byte, a, b in zip(found, one, two, strict=True) if not byte == a)
+    return all(byte in (a, b, 0) for byte, a, b in zip(found, one, two, strict=True))
 
 
 class Disk:

@@ -175,6 +175,13 @@ pub enum EngineError {
     Corrupt(String),
 }
 
+impl EngineError {
+    /// Nothing is wrong but that the disk has no room.
+    pub fn is_full(&self) -> bool {
+        matches!(self, EngineError::Io(error) if error.kind() == std::io::ErrorKind::StorageFull)
+    }
+}
+
 /// Why a change tail cannot go on: the consumer must look at everything anew.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("changes up to {oldest:?} are no longer held")]

@@ -86,10 +86,7 @@ fn a_fold_waits_for_room_and_the_store_goes_on() {
     let engine = open(&disk);
     fill(&engine, &disk, &mut rows);
     let refused = engine.checkpoint();
-    assert!(
-        matches!(&refused, Err(EngineError::Io(error)) if error.kind() == std::io::ErrorKind::StorageFull),
-        "{refused:?}"
-    );
+    assert!(refused.as_ref().is_err_and(EngineError::is_full), "{refused:?}");
     disk.set_capacity(DISK_BYTES);
     let begun = Instant::now();
     while let Err(error) = put(&engine, &mut rows, 0) {

@@ -174,8 +174,7 @@ impl Embedded {
                 && let Err(error) = self.fold_oldest(&overlay, last, next_log)
             {
                 // A fold that waited for room until the end has changed nothing: the log still holds its commits.
-                let given_up = matches!(&error, EngineError::Io(error) if error.kind() == ErrorKind::StorageFull);
-                if !(given_up && self.folds.queue.lock().stopping) {
+                if !(error.is_full() && self.folds.queue.lock().stopping) {
                     self.log.poison(format!("checkpoint: {error}"));
                 }
                 self.folds.tell_changed();

@@ -27,7 +27,7 @@ impl Embedded {
     pub(super) fn freeze(&self) -> Result<Arc<dyn Engine>, EngineError> {
         // On a full disk the copy is larger, and that is all: what is given back may depend on this snapshot.
         match self.checkpoint_now() {
-            Err(EngineError::Io(error)) if error.kind() == io::ErrorKind::StorageFull => {}
+            Err(error) if error.is_full() => {}
             other => other?,
         }
         let frozen = {
