@@ -155,6 +155,12 @@ impl SegmentPin {
     }
 }
 
+impl Clone for SegmentPin {
+    fn clone(&self) -> SegmentPin {
+        self.0.pin()
+    }
+}
+
 impl Drop for SegmentPin {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();

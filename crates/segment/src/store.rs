@@ -123,7 +123,12 @@ impl Store {
 
     /// Reserves space for a run of exactly `len` payload bytes. `owner` goes into the run's header, for fsck.
     pub fn begin_run(&self, len: u64, owner: &[u8]) -> Result<RunWriter, SegmentError> {
-        writer::begin(&self.folder, len, owner)
+        writer::begin(&self.folder, len, owner, self.folder.options.raw_bytes_min)
+    }
+
+    /// As `begin_run`, always in a raw segment of its own: for bytes that will be given back alone.
+    pub fn begin_raw_run(&self, len: u64, owner: &[u8]) -> Result<RunWriter, SegmentError> {
+        writer::begin(&self.folder, len, owner, 0)
     }
 
     /// As `begin_run`, of a length that shows when it ends; always in a raw segment of its own.

@@ -77,7 +77,12 @@ pub fn add_checksums(payload: &mut Vec<u8>) -> u32 {
     crc
 }
 
-pub(crate) fn begin(folder: &Arc<Folder>, len: u64, owner: &[u8]) -> Result<RunWriter, SegmentError> {
+pub(crate) fn begin(
+    folder: &Arc<Folder>,
+    len: u64,
+    owner: &[u8],
+    raw_bytes_min: u64,
+) -> Result<RunWriter, SegmentError> {
     folder.check_poison()?;
     if len > RUN_BYTES_MAX {
         return Err(invalid(format!("a run of {len} bytes is longer than {RUN_BYTES_MAX}")));
@@ -87,7 +92,7 @@ pub(crate) fn begin(folder: &Arc<Folder>, len: u64, owner: &[u8]) -> Result<RunW
     }
     // An estimate a little above what the run takes; exactness is left to the file system.
     let mut grant = folder.space.grant(raw::file_bytes(len, owner.len()) + ROUNDING_BYTES)?;
-    let (pin, file, end, offset) = if len >= folder.options.raw_bytes_min {
+    let (pin, file, end, offset) = if len >= raw_bytes_min {
         let (pin, file) = raw::create(folder, len, owner.len())?;
         grant.spend(u64::MAX);
         (pin, file, End::Raw { owner: owner.to_vec() }, 0)

@@ -2,14 +2,15 @@
 //!
 //! Why:        all handles of a file see one content, also before it is published and after its name is gone.
 //! Invariants: O1 a file is here while it has handles, and keeps its place known for as long.
-//!             O2 every segment that a piece names is pinned.
+//!             O2 every segment that a piece names is pinned, and that of a stream. What was written over before it was
+//!                published is let go when more is written out, or the file would fill the disk with it.
 //!             O3 a run that a commit names was synced before it, or travels with it.
 //! Locking:    the file's turn (`Known::turn`), then its state. Reads and writes take the state only.
 //! Not here:   what is done with files (posix).
 
 pub(crate) mod pieces;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -76,7 +77,7 @@ pub(crate) struct State {
     /// When the first change came that is not published, by the monotonic clock.
     pub(crate) dirty_since: Option<Duration>,
     pub(crate) named: bool,
-    /// Segments with runs that were not synced since, and the number of the write-out that was the last to add one.
+    /// Pinned segments with runs that were not synced since, and the number of the write-out that was the last to add one.
     pub(crate) unsynced: BTreeMap<SegmentId, u64>,
     pub(crate) write_outs: u64,
     pub(crate) stream: Option<Box<Stream>>,
@@ -115,11 +116,22 @@ impl State {
         self.data_pending && self.pieces.encrypted() > 0
     }
 
-    /// Keeps the pins of segments that pieces name.
+    /// A run was written that pieces name now, and was not synced. What it replaced is let go.
+    pub(crate) fn written_out(&mut self, segment: SegmentId, pin: SegmentPin) {
+        self.write_outs += 1;
+        self.unsynced.insert(segment, self.write_outs);
+        self.pins.insert(segment, pin);
+        self.drop_pins();
+    }
+
+    /// Lets go of segments that no piece names: nobody will sync or publish what was written to them.
     pub(crate) fn drop_pins(&mut self) {
-        let named: std::collections::HashSet<SegmentId> =
-            self.pieces.iter().filter_map(|(_, piece)| piece.extent().map(|extent| extent.run.segment)).collect();
+        let stream = self.stream.as_ref().map(|stream| stream.writer.segment());
+        let pieces = self.pieces.iter().filter_map(|(_, piece)| piece.extent().map(|extent| extent.run.segment));
+        let named: HashSet<SegmentId> = pieces.chain(stream).collect();
         self.pins.retain(|segment, _| named.contains(segment));
+        self.unsynced.retain(|segment, _| named.contains(segment));
+        assert_eq!(self.pins.len(), named.len(), "every segment that a piece names is pinned");
     }
 }
 

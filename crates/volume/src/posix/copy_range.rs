@@ -175,13 +175,15 @@ impl Volume {
     }
 
     /// Takes the content back from the row.
-    fn reload(&self, file: &OpenFile, state: &mut State) -> Result<(), PosixError> {
+    pub(super) fn reload(&self, file: &OpenFile, state: &mut State) -> Result<(), PosixError> {
         let Some(located) = self.locate_file(file.ino)? else {
             state.named = false;
             return Ok(());
         };
         if let Some(fresh) = self.load(&located)? {
-            *state = State { own_version: state.own_version, ..fresh };
+            self.open_files.memory_changed(state.pieces.memory(), fresh.pieces.memory());
+            // Write-outs are counted on: a publish that syncs now must not take later ones for those that it knows.
+            *state = State { own_version: state.own_version, write_outs: state.write_outs, ..fresh };
         }
         Ok(())
     }

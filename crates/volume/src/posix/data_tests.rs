@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use margay_env::Env;
 use margay_meta::Engine;
@@ -13,6 +14,7 @@ use super::*;
 use crate::api::{ETag, Error, Headers, PutRequest, ReadCondition};
 use crate::key::Ino;
 use crate::open::{Options, Volume};
+use crate::reclaim::{ReclaimBudget, SealedLogs};
 use crate::seen::Seen;
 
 fn wait<T>(future: impl Future<Output = T>) -> T {
@@ -33,6 +35,10 @@ struct World {
 
 impl World {
     fn new() -> World {
+        World::with(Options::default())
+    }
+
+    fn with(volume_options: Options) -> World {
         let folder = tempfile::tempdir().unwrap();
         let mut options = margay_segment::Options::new(folder.path().join("segments"));
         (options.pack_bytes_max, options.raw_bytes_min, options.reserve_bytes) = (1 << 20, 512 << 10, 0);
@@ -41,7 +47,7 @@ impl World {
         (options.log_file_bytes, options.tree_cache_bytes) = (1 << 20, 1 << 20);
         let engine = EmbeddedEngine::open(Env::real(), Arc::clone(&store), options).unwrap();
         let engine: Arc<dyn Engine> = Arc::new(engine);
-        let volume = Volume::open(Env::real(), engine, store, Options::default()).unwrap();
+        let volume = Volume::open(Env::real(), engine, store, volume_options).unwrap();
         wait(volume.create_bucket("b")).unwrap();
         let mount = Mount::open(Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
         World { mount, volume, _folder: folder }
@@ -76,6 +82,20 @@ impl World {
                 body.extend_from_slice(&bytes);
             }
         })
+    }
+
+    /// Gives back at once what nothing names.
+    fn reclaim(&self) {
+        self.volume.engine.checkpoint().unwrap();
+        let budget = ReclaimBudget { seal_dead_bytes_min: 1, quarantine: Duration::ZERO, ..ReclaimBudget::default() };
+        self.volume.reclaim_once(&budget, &SealedLogs).unwrap();
+        assert_eq!(self.volume.store.taken_back(), 0);
+    }
+
+    /// Bytes of all segments but logs.
+    fn data_bytes(&self) -> u64 {
+        let segments = self.volume.store.segments();
+        segments.iter().filter(|info| info.kind != margay_segment::Kind::Log).map(|info| info.len).sum()
     }
 
     fn clean(&self) {
@@ -164,4 +184,76 @@ fn who_looks_at_a_file_waits_for_a_write_that_was_taken() {
     world.mount.release(handle).unwrap();
     assert_eq!(world.get("a").unwrap().0, piece.repeat(20));
     world.clean();
+}
+
+/// Most bytes of a file in memory.
+const MEMORY_BYTES: u64 = 300_000;
+
+#[test]
+fn what_is_written_over_before_it_is_published_comes_back() {
+    // Runs in packs, and raw ones.
+    for (len, memory_bytes_max) in [(350_000, MEMORY_BYTES / 3), (900_000, 2 * MEMORY_BYTES)] {
+        for in_order in [true, false] {
+            let options = Options { file_memory_bytes_max: MEMORY_BYTES, memory_bytes_max, ..Options::default() };
+            let world = World::with(options);
+            let ino = world.put("a", b"");
+            let handle = world.mount.open_file(ino, BOTH).unwrap();
+            let mut body = Vec::new();
+            for round in 0..40 {
+                body = bytes(round, len);
+                let mut parts: Vec<_> = body.chunks(50_000).enumerate().collect();
+                if !in_order {
+                    parts.reverse();
+                }
+                for (part, bytes) in parts {
+                    world.mount.write(&handle, part as u64 * 50_000, bytes, false).unwrap();
+                }
+                world.reclaim();
+            }
+            let most = 5 * len as u64 + (2 << 20);
+            assert!(world.data_bytes() < most, "{len} {in_order}: {} bytes of one file", world.data_bytes());
+            assert_eq!(world.mount.read(&handle, 0, len + 1).unwrap(), body);
+            world.mount.release(handle).unwrap();
+            assert_eq!(world.get("a").unwrap().0, body);
+            world.clean();
+        }
+    }
+}
+
+#[test]
+fn a_publish_that_is_overtaken_syncs_what_it_holds() {
+    let world = World::with(Options { file_memory_bytes_max: MEMORY_BYTES, ..Options::default() });
+    let ino = world.put("a", b"");
+    let (first, second) = (world.mount.open_file(ino, BOTH).unwrap(), world.mount.open_file(ino, BOTH).unwrap());
+    world.mount.write(&first, 0, &bytes(1, 900_000), false).unwrap();
+    let unsynced = world.volume.begin_publish(&first.file).unwrap().unwrap();
+    // In pieces that do not go on where the first ones ended.
+    for part in (0..18).rev() {
+        world.mount.write(&second, part * 50_000, &bytes(2, 50_000), false).unwrap();
+    }
+    world.mount.sync(&second).unwrap();
+    world.reclaim();
+    world.volume.sync_segments(&unsynced).unwrap();
+    assert_eq!(world.volume.store.taken_back(), 0, "what it syncs was not set aside");
+    drop(unsynced);
+    world.reclaim();
+    world.mount.release(first).unwrap();
+    world.mount.release(second).unwrap();
+    assert_eq!(world.get("a").unwrap().0, bytes(2, 50_000).repeat(18));
+    world.clean();
+}
+
+#[test]
+fn a_publish_does_not_take_later_write_outs_for_its_own() {
+    let world = World::with(Options { file_memory_bytes_max: MEMORY_BYTES, ..Options::default() });
+    let ino = world.put("a", b"");
+    let handle = world.mount.open_file(ino, BOTH).unwrap();
+    world.mount.write(&handle, 0, &bytes(1, 900_000), false).unwrap();
+    let before = world.volume.begin_publish(&handle.file).unwrap().unwrap();
+    world.mount.sync(&handle).unwrap();
+    // A copy of a range that was refused.
+    world.volume.reload(&handle.file, &mut handle.file.state.write()).unwrap();
+    world.mount.write(&handle, 0, &bytes(2, 900_000), false).unwrap();
+    let after = world.volume.begin_publish(&handle.file).unwrap().unwrap();
+    assert!(after.write_outs > before.write_outs, "{} {}", after.write_outs, before.write_outs);
 }

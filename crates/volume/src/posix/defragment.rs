@@ -70,7 +70,7 @@ impl Volume {
         }
         self.write_out(file, state)?;
         self.end_stream(state)?;
-        let mut writer = self.store.begin_run(total, &file.ino.0.to_be_bytes())?;
+        let mut writer = self.begin_written_run(file, total)?;
         for (offset, len) in parts {
             let mut done = 0;
             while done < *len {
@@ -86,9 +86,7 @@ impl Volume {
             state.pieces.replace(*offset, Piece::stored(Extent { run, skip, len: *len }));
             skip += len;
         }
-        state.write_outs += 1;
-        state.unsynced.insert(run.segment, state.write_outs);
-        state.pins.insert(run.segment, pin);
+        state.written_out(run.segment, pin);
         Ok(())
     }
 }

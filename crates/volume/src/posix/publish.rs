@@ -11,7 +11,7 @@
 //! Not here:   the rows of a version (plan), who shares (copy_range).
 
 use margay_meta::Seq;
-use margay_segment::{Extent, Run, SegmentId};
+use margay_segment::{Extent, Run, SegmentId, SegmentPin};
 use md5::{Digest, Md5};
 
 use crate::api::{ETag, Error};
@@ -46,6 +46,14 @@ pub(crate) struct Sharing<'a> {
     pub(crate) state: &'a mut State,
 }
 
+/// The segments of a file that must be synced. They are held: while they are synced without the state's lock, another
+/// publish may let go of what was written over meanwhile.
+pub(crate) struct Unsynced {
+    pins: Vec<SegmentPin>,
+    /// Of the write-outs that they contain the last.
+    pub(super) write_outs: u64,
+}
+
 impl Mount {
     /// Publishes what was written: the object has a new version, visible to S3; durable later.
     pub fn flush(&self, handle: &Handle) -> Result<(), PosixError> {
@@ -62,21 +70,14 @@ impl Mount {
 impl Volume {
     pub(crate) fn publish(&self, file: &OpenFile) -> Result<(), PosixError> {
         for round in 1..=ROUNDS_MAX {
-            let (segments, write_outs) = {
-                let mut state = file.state.write();
-                if !state.dirty() || !state.named {
-                    return Ok(());
-                }
-                self.settle_bytes(file, &mut state)?;
-                (unsynced(&state), state.write_outs)
-            };
-            self.sync_segments(&segments)?;
+            let Some(unsynced) = self.begin_publish(file)? else { return Ok(()) };
+            self.sync_segments(&unsynced)?;
             let _turn = self.known.turn(file.ino);
             let mut state = file.state.write();
-            state.unsynced.retain(|_, last| *last > write_outs);
+            state.unsynced.retain(|_, last| *last > unsynced.write_outs);
             if round == ROUNDS_MAX {
                 self.settle_bytes(file, &mut state)?;
-                self.sync_segments(&unsynced(&state))?;
+                self.sync_segments(&Unsynced::of(&state))?;
                 state.unsynced.clear();
             }
             let settled = state.unsynced.is_empty() && state.stream.is_none() && !state.mixed();
@@ -85,6 +86,16 @@ impl Volume {
             }
         }
         Err(Error::Busy.into())
+    }
+
+    /// What must be synced before the commit; `None` when there is nothing to publish.
+    pub(crate) fn begin_publish(&self, file: &OpenFile) -> Result<Option<Unsynced>, Error> {
+        let mut state = file.state.write();
+        if !state.dirty() || !state.named {
+            return Ok(None);
+        }
+        self.settle_bytes(file, &mut state)?;
+        Ok(Some(Unsynced::of(&state)))
     }
 
     fn in_log_bytes_max(&self) -> u64 {
@@ -106,8 +117,8 @@ impl Volume {
         Ok(())
     }
 
-    fn sync_segments(&self, segments: &[SegmentId]) -> Result<(), Error> {
-        segments.iter().try_for_each(|segment| Ok(self.store.sync_blocking(*segment)?))
+    pub(crate) fn sync_segments(&self, unsynced: &Unsynced) -> Result<(), Error> {
+        unsynced.pins.iter().try_for_each(|pin| Ok(self.store.sync_blocking(pin.segment())?))
     }
 
     /// Commits; the file's turn is held and every run is synced.
@@ -356,8 +367,11 @@ impl Volume {
     }
 }
 
-fn unsynced(state: &State) -> Vec<SegmentId> {
-    state.unsynced.keys().copied().collect()
+impl Unsynced {
+    fn of(state: &State) -> Unsynced {
+        let pin = |segment| state.pins.get(segment).cloned().expect("a segment that is not synced is pinned");
+        Unsynced { pins: state.unsynced.keys().map(pin).collect(), write_outs: state.write_outs }
+    }
 }
 
 /// Runs that exist already, by place.

@@ -75,6 +75,7 @@ impl Volume {
     /// Ends the stream's run: pieces name it as it will be read. When that fails the stream goes on.
     pub(crate) fn end_stream(&self, state: &mut State) -> Result<(), Error> {
         let Some(stream) = &mut state.stream else { return Ok(()) };
+        let pin = self.store.pin(stream.writer.segment())?;
         let run = stream.writer.end()?;
         state.stream = None;
         for extent in state.pieces.extents_mut() {
@@ -82,8 +83,7 @@ impl Volume {
                 extent.run = run;
             }
         }
-        state.write_outs += 1;
-        state.unsynced.insert(run.segment, state.write_outs);
+        state.written_out(run.segment, pin);
         Ok(())
     }
 }

@@ -9,7 +9,7 @@
 //! Locking:    the file's state, also while the bytes of a taken write are on their way.
 //! Not here:   publishing (publish), the run of a stream (stream).
 
-use margay_segment::{Extent, Run};
+use margay_segment::{Extent, Run, RunWriter};
 
 use crate::api::{Error, OBJECT_BYTES_MAX};
 use crate::open::Volume;
@@ -140,13 +140,21 @@ impl Volume {
         }
     }
 
+    /// Begins a run for bytes of an open file. They may be written over soon: where they are many they have a segment of
+    /// their own, which then is not kept by other runs in it.
+    pub(crate) fn begin_written_run(&self, file: &OpenFile, len: u64) -> Result<RunWriter, Error> {
+        let owner = file.ino.0.to_be_bytes();
+        let many = len >= self.options.file_memory_bytes_max / 2;
+        Ok(if many { self.store.begin_raw_run(len, &owner)? } else { self.store.begin_run(len, &owner)? })
+    }
+
     /// Writes all bytes in memory to the store as one run; they are not durable yet.
     pub(crate) fn write_out(&self, file: &OpenFile, state: &mut State) -> Result<(), Error> {
         let total = state.pieces.memory();
         if total == 0 {
             return Ok(());
         }
-        let mut writer = self.store.begin_run(total, &file.ino.0.to_be_bytes())?;
+        let mut writer = self.begin_written_run(file, total)?;
         for (_, piece) in state.pieces.iter() {
             if let Content::Memory(bytes) = &piece.content {
                 writer.write(bytes)?;
@@ -155,9 +163,7 @@ impl Volume {
         let pin = self.store.pin(writer.segment())?;
         let run = writer.finish()?;
         name_memory(state, &run);
-        state.write_outs += 1;
-        state.unsynced.insert(run.segment, state.write_outs);
-        state.pins.insert(run.segment, pin);
+        state.written_out(run.segment, pin);
         self.open_files.memory_changed(total, 0);
         Ok(())
     }
