@@ -1,5 +1,6 @@
-"""What survive.sh asks of a mount: survive.py tree|rows|rows_kept|victim|refill|fill|filled|many|names ARGUMENTS."""
+"""What survive.sh asks of a mount: survive.py tree|rows|rows_kept|victim|overwrite|refill|fill|filled|many|names ARGUMENTS."""
 
+import concurrent.futures
 import errno
 import hashlib
 import os
@@ -139,6 +140,35 @@ def refill(folder):
     print(f"{size} MiB until ENOSPC, all read, {back >> 20} of {freed >> 20} deleted MiB in use again after {waited:.1f} s")
 
 
+def overwrite(folder):
+    """Writes over one open file again and again, in pieces, several times as much as the disk has room for."""
+    length, total, threads = 96 << 20, 3 << 30, 2
+    path, model = os.path.join(folder, "overwritten"), bytearray(length)
+    file = os.open(path, os.O_CREAT | os.O_RDWR)
+    os.ftruncate(file, length)
+
+    def write(number):
+        choice, left, part = random.Random(number), total // threads, length // threads
+        while left > 0:
+            data = choice.randbytes(choice.randrange(1, 4 << 20))
+            at = number * part + choice.randrange(part - len(data))
+            done = 0
+            while done < len(data):
+                done += os.pwrite(file, data[done:], at + done)
+            model[at : at + len(data)] = data
+            left -= len(data)
+
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        list(pool.map(write, range(threads)))
+    os.fsync(file)
+    os.close(file)
+    with open(path, "rb") as whole:
+        if whole.read() != model:
+            sys.exit("overwrite: the bytes differ")
+    os.unlink(path)
+    print(f"{total >> 20} MiB written over {length >> 20} MiB of one open file")
+
+
 def fill(folder, manifest):
     """Files of 1 MB until ENOSPC; MANIFEST says what is in them."""
     choice = random.Random(3)
@@ -205,5 +235,5 @@ def names(folder):
 
 
 if __name__ == "__main__":
-    steps = [tree, rows, rows_kept, victim, refill, fill, filled, many, names]
+    steps = [tree, rows, rows_kept, victim, overwrite, refill, fill, filled, many, names]
     {step.__name__: step for step in steps}[sys.argv[1]](*sys.argv[2:])

@@ -207,22 +207,27 @@ crowds() {
     evidence "$names names, not UTF-8 or of 255 bytes"
 }
 
-# A disk of its own; fails where none can be had.
+# A disk of its own of so many bytes; fails where none can be had.
 disk() {
     umount "$work/disk" 2>/dev/null || true
     mkdir -p "$work/disk"
     rm -f "$work/image"
-    truncate -s 512M "$work/image"
+    truncate -s "$1" "$work/image"
     { mkfs.ext4 -q -m 0 "$work/image" && mount -o loop "$work/image" "$work/disk"; } 2>"$work/mount.log"
 }
 
 full_disk() {
-    local refilled
-    if ! disk; then
+    local refilled overwritten
+    if ! disk 1G; then
         echo "skipped: a mount on a full disk, because no loop device mounts: $(tail -n 1 "$work/mount.log")"
         return
     fi
     stop
+    start "$work/disk/data"
+    overwritten=$(ask overwrite "$mount") || fail "a file that is written over on a small disk"
+    evidence "a disk of 1 GiB: $overwritten"
+    stop
+    disk 512M
     start "$work/disk/data"
     refilled=$(ask refill "$mount") || fail "a full disk"
     evidence "full disk: $refilled"
@@ -232,7 +237,7 @@ full_disk() {
 # The server keeps enough free for its next start: it starts on a full disk, shows all, deletes and goes on.
 start_on_full_disk() {
     local files
-    disk || return 0
+    disk 512M || return 0
     start "$work/disk/data"
     ask fill "$mount" "$work/manifest"
     for _ in 1 2; do

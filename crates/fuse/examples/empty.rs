@@ -196,6 +196,9 @@ impl Operations for Empty {
         taken();
         Ok(())
     }
+    fn make_room(&self) -> bool {
+        false
+    }
     fn flush(&self, _: u64) -> Answer<()> {
         Ok(())
     }

@@ -100,6 +100,9 @@ impl Operations for Door {
     fn write(&self, handle: u64, offset: u64, bytes: &[u8], flags: WriteFlags, taken: &mut dyn FnMut()) -> Answer<()> {
         self.do_write(handle, offset, bytes, flags, taken)
     }
+    fn make_room(&self) -> bool {
+        self.mount.volume().make_room()
+    }
     fn flush(&self, handle: u64) -> Answer<()> {
         self.do_flush(handle)
     }

@@ -113,6 +113,8 @@ pub trait Operations: Send + Sync + Debug + 'static {
     /// Calls `taken` once, unless it gives an error: that is the answer, and may come before the bytes are where they
     /// belong.
     fn write(&self, handle: u64, offset: u64, bytes: &[u8], flags: WriteFlags, taken: &mut dyn FnMut()) -> Answer<()>;
+    /// Gives space back for a call that found none (ENOSPC), which may take long; true when it is worth another try.
+    fn make_room(&self) -> bool;
     /// Somebody closed a descriptor of it.
     fn flush(&self, handle: u64) -> Answer<()>;
     /// Whether `flush` may wait for a disk, so that it should not hold up other requests.

@@ -9,6 +9,7 @@
 mod adapter;
 mod convert;
 mod reply;
+mod room;
 mod teller;
 
 use std::io;

@@ -36,7 +36,7 @@ use crate::open_files::OpenFiles;
 use crate::paths::PathCache;
 use crate::quota::Quotas;
 use crate::record::DirectoryRecord;
-use crate::rests::{Punched, Walks};
+use crate::rests::{Punched, Room, Walks};
 use crate::seen::Seen;
 use crate::watch::{Notice, Watchers};
 
@@ -134,6 +134,7 @@ pub struct Volume {
     /// Changes refused because the engine has no room; the store counts those that bring bytes.
     refused: AtomicU64,
     pub(crate) walks: Mutex<Walks>,
+    pub(crate) room: Mutex<Room>,
     pub(crate) punched: Mutex<Punched>,
     /// By which locks end, where somebody watches the clock.
     pub(crate) lock_time: LockTime,
@@ -187,6 +188,7 @@ impl Volume {
             upkeep: Mutex::new(()),
             refused: AtomicU64::default(),
             walks: Mutex::default(),
+            room: Mutex::default(),
             punched: Mutex::default(),
             lock_time: LockTime::default(),
         }

@@ -52,3 +52,12 @@ pub(crate) struct Punched {
     /// Bytes that each segment had lost then.
     pub(crate) lost: BTreeMap<SegmentId, i64>,
 }
+
+/// What the last pass for room came to.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    pub(crate) ended_at: Duration,
+    pub(crate) gave: bool,
+    /// When the next one may begin.
+    pub(crate) next_at: Duration,
+}

@@ -167,7 +167,7 @@ impl Volume {
     }
 
     /// Bodies up to this many bytes are kept in memory until their commit.
-    fn small_bytes_max(&self) -> u64 {
+    pub(crate) fn small_bytes_max(&self) -> u64 {
         // A longer run would need its checksums behind it.
         let payload = self.engine.payload_bytes_max().min(self.options.payload_bytes_max).min(CHUNK_BYTES as usize);
         payload.max(INLINE_BYTES_MAX) as u64

@@ -135,3 +135,65 @@ fn deleted_bytes_come_back_though_nothing_can_be_copied() {
     });
     assert!(punched.iter().filter(|bytes| **bytes > 0).count() > 3, "{punched:?}");
 }
+
+/// Bytes that a pass must give back to count.
+const GIVEN_BYTES: usize = 17 << 20;
+
+#[test]
+fn a_refused_write_gets_the_room_of_what_waits_in_quarantine() {
+    let disk = SimDisk::new(1);
+    let machine = open(&disk, 1);
+    wait(machine.volume.create_bucket("b")).unwrap();
+    let space = disk.space(Path::new("/")).unwrap();
+    disk.set_capacity(space.total_bytes - space.free_bytes + RESERVE_BYTES + GIVEN_BYTES as u64 + ROOM_BYTES);
+    let body = body_of(1, GIVEN_BYTES);
+    machine.put("dead", &body).unwrap();
+    machine.put("live", &body_of(2, 1 << 20)).unwrap();
+    assert!(machine.volume.refused() == 0, "both fit");
+    machine.delete("dead");
+    machine.engine.checkpoint().unwrap();
+    // As the server does: what is dead waits.
+    let budget =
+        ReclaimBudget { quarantine: Duration::from_secs(3600), free_percent_min: 0, ..ReclaimBudget::default() };
+    machine.volume.reclaim_once(&budget, &SealedLogs).unwrap();
+    std::thread::sleep(LOOK_PAUSE);
+    assert!(matches!(machine.put("new", &body), Err(Error::Full)));
+    assert!(machine.volume.make_room());
+    machine.put("new", &body).unwrap();
+    // Now all of it lives.
+    assert!(matches!(machine.put("more", &body), Err(Error::Full)));
+    assert!(!machine.volume.make_room());
+    machine.delete("new");
+    machine.engine.checkpoint().unwrap();
+    assert!(!machine.volume.make_room(), "not again so soon");
+    let model = [("live".to_owned(), body_of(2, 1 << 20))].into();
+    machine.holds(&model);
+}
+
+#[test]
+fn one_pass_makes_room_for_all_who_wait() {
+    let disk = SimDisk::new(2);
+    let machine = open(&disk, 2);
+    wait(machine.volume.create_bucket("b")).unwrap();
+    let space = disk.space(Path::new("/")).unwrap();
+    disk.set_capacity(space.total_bytes - space.free_bytes + RESERVE_BYTES + GIVEN_BYTES as u64 + ROOM_BYTES);
+    machine.put("dead", &body_of(1, GIVEN_BYTES)).unwrap();
+    machine.delete("dead");
+    machine.engine.checkpoint().unwrap();
+    assert!(matches!(machine.put("new", &body_of(1, GIVEN_BYTES)), Err(Error::Full)));
+    let barrier = std::sync::Barrier::new(8);
+    let gave = std::thread::scope(|scope| {
+        let waits: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    barrier.wait();
+                    machine.volume.make_room()
+                })
+            })
+            .collect();
+        waits.into_iter().map(|wait| wait.join().unwrap()).filter(|gave| *gave).count()
+    });
+    // One that came after the pass has begun a barren one.
+    assert!(gave >= 1, "{gave}");
+    machine.put("new", &body_of(1, GIVEN_BYTES)).unwrap();
+}

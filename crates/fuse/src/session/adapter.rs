@@ -19,7 +19,7 @@ use fuser::{
 };
 use margay_env::{Clock, Env};
 
-use super::reply::{at, attributes, caller, data, empty, entry, keep_time, new, opened, xattr};
+use super::reply::{at, attributes, caller, data, empty, entry, keep_time, new, opened, written, xattr};
 use super::{BACKGROUND_MAX, KEEP_TIME_MAX, READ_AHEAD_BYTES, REQUEST_BYTES_MAX, SessionOptions, convert};
 use crate::absent::AbsentNames;
 use crate::metrics::{Metrics, Request};
@@ -51,8 +51,8 @@ const WANTED: [InitFlags; 13] = [
 
 #[derive(Debug)]
 pub(super) struct Adapter<O> {
-    work: Arc<Work<O>>,
-    waiters: Waiters,
+    pub(super) work: Arc<Work<O>>,
+    pub(super) waiters: Waiters,
     writeback: bool,
     suid: bool,
     absent: Arc<AbsentNames>,
@@ -60,14 +60,14 @@ pub(super) struct Adapter<O> {
 
 /// What works on other threads need too.
 #[derive(Debug)]
-struct Work<O> {
-    operations: Arc<O>,
+pub(super) struct Work<O> {
+    pub(super) operations: Arc<O>,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
 }
 
 impl<O: Operations> Work<O> {
-    fn measured<T>(&self, request: Request, call: impl FnOnce(&O) -> Answer<T>) -> Answer<T> {
+    pub(super) fn measured<T>(&self, request: Request, call: impl FnOnce(&O) -> Answer<T>) -> Answer<T> {
         let begun = self.clock.monotonic();
         let answer = call(&self.operations);
         self.metrics.record(request, self.clock.monotonic().saturating_sub(begun), answer.is_err());
@@ -292,23 +292,25 @@ impl<O: Operations> Filesystem for Adapter<O> {
             page: flags.contains(WriteFlags::FUSE_WRITE_CACHE),
         };
         let mut reply = Some(reply);
-        let mut taken = || {
-            if let Some(reply) = reply.take() {
-                reply.written(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-            }
-        };
+        let mut taken = || written(&mut reply, bytes.len());
         let answer =
             self.call(Request::Write, |operations| operations.write(handle.0, offset, bytes, flags, &mut taken));
-        if let (Err(error), Some(reply)) = (answer, reply) {
-            reply.error(convert::errno(error));
+        match (answer, reply) {
+            (Err(Errno::NOSPC), Some(reply)) => self.write_later(handle.0, offset, bytes, flags, reply),
+            (Err(error), Some(reply)) => reply.error(convert::errno(error)),
+            _ => {}
         }
     }
 
     fn flush(&self, _: &fuser::Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         if self.work.operations.flush_waits(handle.0) {
-            self.wait(Request::Flush, reply, move |operations| operations.flush(handle.0));
-        } else {
-            empty(reply, self.call(Request::Flush, |operations| operations.flush(handle.0)));
+            return self.wait_for_room(Request::Flush, reply, move |operations| operations.flush(handle.0));
+        }
+        match self.call(Request::Flush, |operations| operations.flush(handle.0)) {
+            Err(Errno::NOSPC) => {
+                self.wait_for_room(Request::Flush, reply, move |operations| operations.flush(handle.0))
+            }
+            answer => empty(reply, answer),
         }
     }
 
@@ -330,7 +332,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
     }
 
     fn fsync(&self, _: &fuser::Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.wait(Request::Sync, reply, move |operations| operations.sync(handle.0));
+        self.wait_for_room(Request::Sync, reply, move |operations| operations.sync(handle.0));
     }
 
     fn opendir(&self, _: &fuser::Request, node: INodeNo, _: OpenFlags, reply: ReplyOpen) {

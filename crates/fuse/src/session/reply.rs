@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use fuser::{
-    FileHandle, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyXattr,
+    FileHandle, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
+    ReplyXattr,
 };
 
 use super::{KEEP_TIME_MAX, convert};
@@ -39,6 +40,13 @@ pub(super) fn empty(reply: ReplyEmpty, answer: Answer<()>) {
     match answer {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(convert::errno(error)),
+    }
+}
+
+/// Answers a write, unless it was answered.
+pub(super) fn written(reply: &mut Option<ReplyWrite>, len: usize) {
+    if let Some(reply) = reply.take() {
+        reply.written(u32::try_from(len).unwrap_or(u32::MAX));
     }
 }
 

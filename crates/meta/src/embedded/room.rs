@@ -13,7 +13,7 @@ use super::Embedded;
 const FOLD_BYTES_PER_ROW: u64 = 6 << 10;
 /// Kept free whatever the fold needs, in bytes.
 const SPARE_BYTES: u64 = 16 << 20;
-/// How long one look at the disk counts.
+/// How long one look at the disk counts that found room.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
@@ -27,7 +27,10 @@ impl Embedded {
         let now = self.env.clock.monotonic().as_nanos() as u64;
         let looked = self.room.looked_nanoseconds.load(Ordering::Relaxed);
         if looked != 0 && now.saturating_sub(looked) < LOOK_INTERVAL.as_nanos() as u64 {
-            return !self.room.full.load(Ordering::Relaxed);
+            // Before a refusal it is looked at again: room may have come meanwhile.
+            if !self.room.full.load(Ordering::Relaxed) {
+                return true;
+            }
         }
         self.room.looked_nanoseconds.store(now.max(1), Ordering::Relaxed);
         let full = self.bytes_free().is_ok_and(|free| free < self.fold_bytes_worst());

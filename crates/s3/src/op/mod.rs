@@ -78,7 +78,7 @@ use crate::xml::write::Writer;
 
 /// One request whose sender, operation and headers are known to be right.
 pub(crate) struct Call<'r> {
-    pub volume: &'r Volume,
+    pub volume: &'r Arc<Volume>,
     pub access: &'r Access,
     pub asker: Asker<'r>,
     pub options: &'r Options,

@@ -15,6 +15,7 @@ mod gather;
 mod punch;
 mod quarantine;
 mod rewrite;
+mod room;
 mod walk;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! How what a request writes is encrypted, if it is: the key for its bytes, the document to keep, the answer's headers.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::HeaderMap;
 use margay_volume::{DataKey, Document, Documents, ETag, Error, NewKey, Upload};
@@ -55,6 +57,13 @@ impl WriteKey {
     /// Begins to receive bytes.
     pub(crate) async fn begin_upload(&self, call: &Call<'_>, length: Length) -> Result<Upload, S3Error> {
         let (volume, bucket, key) = (call.volume, call.bucket(), self.key.as_ref());
+        if let Length::Exactly(len) = length
+            && volume.lacks_room(len)
+        {
+            let volume = Arc::clone(volume);
+            // Where none comes, the upload is refused as soon as it finds none.
+            let _ = tokio::task::spawn_blocking(move || volume.make_room()).await;
+        }
         Ok(match (length, key) {
             (Length::Exactly(len), None) => volume.begin_upload(bucket, len).await?,
             (Length::Exactly(len), Some(key)) => volume.begin_encrypted_upload(bucket, len, key).await?,
