@@ -143,6 +143,7 @@ def refill(folder):
 def overwrite(folder):
     """Writes over one open file again and again, in pieces, several times as much as the disk has room for."""
     length, total, threads = 96 << 20, 3 << 30, 2
+    pool = random.Random(0).randbytes(8 << 20)
     path, model = os.path.join(folder, "overwritten"), bytearray(length)
     file = os.open(path, os.O_CREAT | os.O_RDWR)
     os.ftruncate(file, length)
@@ -150,7 +151,8 @@ def overwrite(folder):
     def write(number):
         choice, left, part = random.Random(number), total // threads, length // threads
         while left > 0:
-            data = choice.randbytes(choice.randrange(1, 4 << 20))
+            begin = choice.randrange(4 << 20)
+            data = pool[begin : begin + choice.randrange(1, 4 << 20)]
             at = number * part + choice.randrange(part - len(data))
             done = 0
             while done < len(data):
@@ -158,8 +160,8 @@ def overwrite(folder):
             model[at : at + len(data)] = data
             left -= len(data)
 
-    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        list(pool.map(write, range(threads)))
+    with concurrent.futures.ThreadPoolExecutor(threads) as workers:
+        list(workers.map(write, range(threads)))
     os.fsync(file)
     os.close(file)
     with open(path, "rb") as whole:
