@@ -47,9 +47,14 @@ struct Server {
 
 impl Server {
     fn start(data: &Path) -> Server {
+        Server::start_with(data, &[])
+    }
+
+    fn start_with(data: &Path, more: &[&str]) -> Server {
         let mut child = margay()
             .args(["serve", "--address", "127.0.0.1:0", "--admin-address", "off", "--data"])
             .arg(data)
+            .args(more)
             .env("MARGAY_ACCESS_KEY", ACCESS_KEY)
             .env("MARGAY_SECRET_KEY", SECRET_KEY)
             .stdout(Stdio::piped())
@@ -223,6 +228,28 @@ fn a_backup_in_a_bucket_goes_on_and_is_restored_whole_and_in_part() {
     gone.kill();
     let data = folder.path().join("data").to_str().unwrap().to_owned();
     ends(0, &["backup", PLACE, "--endpoint", &store.endpoint, "--data", &data, "--keep", "1"]);
+}
+
+#[test]
+fn a_store_behind_tls_is_known_by_its_authority() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+    let file = |name: &str| fixtures.join(name).to_str().unwrap().to_owned();
+    let (certificate, key) = (file("first.pem"), file("first.key.pem"));
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let store = Server::start_with(&store, &["--tls-certificate", &certificate, "--tls-key", &key]);
+    assert!(store.endpoint.starts_with("https://"), "{}", store.endpoint);
+    let world = World { server: Server::start(&folder.path().join("data")), store, folder };
+    world.server.client(&["mb", "s3://bucket"]);
+    let large = world.put("large", 9_000_000, 3);
+    let (endpoint, data) = (world.store.endpoint.clone(), world.path("data"));
+    ends(0, &["client", "--endpoint", &endpoint, "--ca", &certificate, "mb", "s3://copies"]);
+    let (ended, said) = run(&["backup", PLACE, "--endpoint", &endpoint, "--data", &data]);
+    assert!(ended != Some(0) && said.contains("certificate"), "{said}");
+    let made = world.made(&["--ca", &certificate]);
+    assert!(number(&made, "verified_bytes") >= 9_000_000, "{made}");
+    world.restore(0, "restored", &["--ca", &certificate]);
+    world.compare("restored", &[("large", &large)]);
 }
 
 #[test]
