@@ -9,8 +9,8 @@
 mod adapter;
 mod convert;
 mod reply;
-mod room;
 mod teller;
+mod waits;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -62,6 +63,8 @@ pub(super) struct Adapter<O> {
 #[derive(Debug)]
 pub(super) struct Work<O> {
     pub(super) operations: Arc<O>,
+    /// Of writes that found no room.
+    pub(super) waiting_bytes: AtomicU64,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
 }
@@ -83,19 +86,14 @@ impl<O: Operations> Adapter<O> {
         absent: Arc<AbsentNames>,
         env: &Env,
     ) -> Adapter<O> {
-        let work = Work { operations, metrics, clock: Arc::clone(&env.clock) };
+        let (clock, waiting_bytes) = (Arc::clone(&env.clock), AtomicU64::default());
+        let work = Work { operations, waiting_bytes, metrics, clock };
         let (writeback, suid) = (options.writeback, options.suid);
         Adapter { work: Arc::new(work), waiters: Waiters::default(), writeback, suid, absent }
     }
 
     fn call<T>(&self, request: Request, call: impl FnOnce(&O) -> Answer<T>) -> Answer<T> {
         self.work.measured(request, call)
-    }
-
-    /// On a thread that may wait.
-    fn wait(&self, request: Request, reply: ReplyEmpty, call: impl FnOnce(&O) -> Answer<()> + Send + 'static) {
-        let work = Arc::clone(&self.work);
-        self.waiters.run(move || empty(reply, work.measured(request, call)));
     }
 }
 

@@ -1,0 +1,86 @@
+//! Calls that wait on threads of their own: for a disk, or for room after they found none.
+//!
+//! Why:        dead bytes may wait to be given back; a program should not be refused meanwhile. That may take long, and
+//!             the session's few threads must stay free for others.
+//! Not here:   how room is made (volume).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fuser::{ReplyEmpty, ReplyWrite};
+
+use super::adapter::{Adapter, Work};
+use super::convert;
+use super::reply::{empty, written};
+use crate::metrics::Request;
+use crate::protocol::{Answer, Errno, Operations, WriteFlags};
+
+/// Bytes of writes that wait; with more, a thread of the session waits, and the kernel keeps what comes.
+const WAITING_BYTES_MAX: u64 = 64 << 20;
+/// Times that a call is tried again behind a pass of reclaim: others may be faster.
+const ROOM_TRIES_MAX: usize = 8;
+
+impl<O: Operations> Work<O> {
+    /// Tries again what found no room, as long as there comes some.
+    fn with_room(&self, mut answer: Answer<()>, mut again: impl FnMut() -> Answer<()>) -> Answer<()> {
+        for _ in 0..ROOM_TRIES_MAX {
+            if answer != Err(Errno::NOSPC) || !self.operations.make_room() {
+                break;
+            }
+            answer = again();
+        }
+        answer
+    }
+
+    fn write_again(&self, handle: u64, offset: u64, bytes: &[u8], flags: WriteFlags, reply: ReplyWrite) {
+        let mut reply = Some(reply);
+        let again = || {
+            let mut taken = || written(&mut reply, bytes.len());
+            self.measured(Request::Write, |operations| operations.write(handle, offset, bytes, flags, &mut taken))
+        };
+        if let (Err(error), Some(reply)) = (self.with_room(Err(Errno::NOSPC), again), reply) {
+            reply.error(convert::errno(error));
+        }
+    }
+}
+
+impl<O: Operations> Adapter<O> {
+    /// On a thread that may wait.
+    pub(super) fn wait(
+        &self,
+        request: Request,
+        reply: ReplyEmpty,
+        call: impl FnOnce(&O) -> Answer<()> + Send + 'static,
+    ) {
+        let work = Arc::clone(&self.work);
+        self.waiters.run(move || empty(reply, work.measured(request, call)));
+    }
+
+    /// On a thread that may wait, also for room.
+    pub(super) fn wait_for_room(
+        &self,
+        request: Request,
+        reply: ReplyEmpty,
+        call: impl Fn(&O) -> Answer<()> + Send + 'static,
+    ) {
+        let work = Arc::clone(&self.work);
+        self.waiters.run(move || {
+            let answer = work.measured(request, &call);
+            empty(reply, work.with_room(answer, || work.measured(request, &call)));
+        });
+    }
+
+    /// Tries a write that found no room again, on a thread that may wait for some.
+    pub(super) fn write_later(&self, handle: u64, offset: u64, bytes: &[u8], flags: WriteFlags, reply: ReplyWrite) {
+        let len = bytes.len() as u64;
+        if self.work.waiting_bytes.fetch_add(len, Ordering::Relaxed) + len > WAITING_BYTES_MAX {
+            self.work.waiting_bytes.fetch_sub(len, Ordering::Relaxed);
+            return self.work.write_again(handle, offset, bytes, flags, reply);
+        }
+        let (work, bytes) = (Arc::clone(&self.work), bytes.to_vec());
+        self.waiters.run(move || {
+            work.write_again(handle, offset, &bytes, flags, reply);
+            work.waiting_bytes.fetch_sub(len, Ordering::Relaxed);
+        });
+    }
+}
