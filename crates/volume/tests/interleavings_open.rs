@@ -331,3 +331,48 @@ fn an_object_that_is_put_beside_the_last_close_of_a_retained_file_stays() {
     let moments = (0..).take_while(|at| put_beside_the_last_close(*at)).count();
     assert!(moments > 1, "{moments} moments");
 }
+
+/// A way to the size of `a/x`.
+type Look = fn(&Mount, Ino) -> u64;
+
+/// Looks that begin when all is written: the kernel keeps what they answer.
+const LOOKS: [(&str, Look); 3] = [
+    ("attributes", |mount, ino| mount.attributes(ino).unwrap().size),
+    ("lookup", |mount, _| find(mount, "a/x").unwrap().1.size),
+    ("listing", |mount, _| {
+        let directory = mount.open_directory(mount.lookup(mount.root(), &plain("a")).unwrap().ino).unwrap();
+        let mut size = 0;
+        let take = &mut |item: &DirectoryItem<'_>| {
+            size = size.max(item.attributes.unwrap().size);
+            true
+        };
+        mount.read_directory(&directory, 0, true, take).unwrap();
+        size
+    }),
+];
+
+#[test]
+fn a_look_beside_the_last_close_shows_what_was_written() {
+    let (store, env) = memory_world();
+    for (name, look) in LOOKS {
+        for at in 0.. {
+            let engine = Arc::new(Interposed::on_both_sides(Arc::new(Memory::with_payloads(Arc::clone(&store), 4096))));
+            let below: Arc<dyn Engine> = Arc::<Interposed>::clone(&engine);
+            let volume = Volume::open(env.clone(), below, Arc::clone(&store), options()).unwrap();
+            wait(volume.create_bucket("b")).unwrap();
+            actions::run(&volume, &Given { upload: String::new(), versions: Vec::new() }, Action::Put("a/x", 200));
+            let mount = Mount::open(Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
+            let ino = find(&mount, "a/x").unwrap().1.ino;
+            let handle = mount.open_file(ino, BOTH).unwrap();
+            mount.write(&handle, 200, &[7; 100], false).unwrap();
+            let closing = Arc::clone(&mount);
+            engine.arm(at, Box::new(move || closing.release(handle).unwrap()));
+            assert_eq!(look(&mount, ino), 300, "{name}, closed at moment {at}");
+            if engine.disarm() {
+                assert!(at > 1, "{name} has more moments");
+                break;
+            }
+            assert_eq!(mount.attributes(ino).unwrap().size, 300);
+        }
+    }
+}

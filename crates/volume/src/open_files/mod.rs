@@ -12,7 +12,7 @@ pub(crate) mod pieces;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use margay_meta::Seq;
@@ -141,6 +141,8 @@ pub(crate) struct OpenFile {
     pub(crate) ino: Ino,
     /// The root directory of its bucket.
     pub(crate) root: Ino,
+    /// Somebody opened it for writing.
+    pub(crate) written: AtomicBool,
     pub(crate) state: RwLock<State>,
 }
 
@@ -206,11 +208,17 @@ pub(crate) struct OpenFiles {
     shards: Vec<Mutex<HashMap<Ino, Slot>>>,
     /// Bytes of all files that are in memory only.
     memory: AtomicU64,
+    /// Files that were opened for writing and closed by the last who had them open.
+    closes: AtomicU64,
 }
 
 impl Default for OpenFiles {
     fn default() -> OpenFiles {
-        OpenFiles { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), memory: AtomicU64::new(0) }
+        OpenFiles {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            memory: AtomicU64::new(0),
+            closes: AtomicU64::new(0),
+        }
     }
 }
 
@@ -250,8 +258,17 @@ impl OpenFiles {
         if slot.handles > 0 {
             return false;
         }
+        if slot.file.written.load(Ordering::Relaxed) {
+            // Before it is gone: who does not find it any more finds it counted.
+            self.closes.fetch_add(1, Ordering::Release);
+        }
         shard.remove(&ino);
         true
+    }
+
+    /// How often a file that was open for writing was let go by its last handle, and so published.
+    pub(crate) fn closes(&self) -> u64 {
+        self.closes.load(Ordering::Acquire)
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<OpenFile>> {

@@ -9,6 +9,7 @@ use margay_env::Timestamp;
 
 use crate::key::{self, Ino};
 use crate::posix::api::{Attributes, FileKind, PosixError};
+use crate::posix::locate::Located;
 use crate::posix::mount::Mount;
 use crate::posix::opened::Opened;
 use crate::record::entry::{MODE_KIND, MODE_RIGHTS};
@@ -100,7 +101,12 @@ impl Mount {
         if self.is_directory(ino)? {
             return self.attributes_of_directory(ino);
         }
+        let closes = self.volume.open_files.closes();
         match (self.locate_file(ino)?, self.opened(ino)) {
+            (Some(located), None) => {
+                let again = || self.locate_file(ino);
+                self.seen_since(closes, stored_attributes(&located.file), again)
+            }
             (Some(located), opened) => Ok(as_seen(stored_attributes(&located.file), opened)),
             (None, Some(opened)) => {
                 Ok(Attributes { links: 0, stored: opened.stored, ..stored_attributes(&opened.file) })
@@ -118,14 +124,25 @@ impl Mount {
         }
     }
 
-    /// Of a file whose row was just read.
+    /// Of a file whose row was read in its turn, which still is.
     pub(crate) fn file_attributes(&self, file: &FileEntry) -> Attributes {
-        self.as_seen(stored_attributes(file))
+        as_seen(stored_attributes(file), self.opened(file.ino))
     }
 
-    /// Of a file whose stored attributes were just read.
-    pub(crate) fn as_seen(&self, stored: Attributes) -> Attributes {
-        as_seen(stored, self.opened(stored.ino))
+    /// Of a file whose row was read after the closes were counted; `again` reads it anew. A file that was closed in between
+    /// was published before, maybe behind the first look: the kernel would keep a size that is none any more.
+    pub(crate) fn seen_since(
+        &self,
+        closes: u64,
+        stored: Attributes,
+        again: impl FnOnce() -> Result<Option<Located>, PosixError>,
+    ) -> Result<Attributes, PosixError> {
+        let opened = self.opened(stored.ino);
+        if opened.is_some() || self.volume.open_files.closes() == closes {
+            return Ok(as_seen(stored, opened));
+        }
+        let now = again()?.filter(|now| now.file.ino == stored.ino);
+        Ok(now.map_or(stored, |now| stored_attributes(&now.file)))
     }
 
     pub(crate) fn directory_attributes(&self, entry: &DirectoryEntry) -> Result<Attributes, PosixError> {

@@ -7,6 +7,7 @@
 //! Not here:   making a file (create), the state itself (open_files).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use margay_meta::Seq;
@@ -78,6 +79,7 @@ impl Mount {
         };
         let handle = self.handle(file, flags);
         if flags.write || flags.truncate {
+            handle.file.written.store(true, Ordering::Relaxed);
             self.check_may_write(&handle)?;
         }
         if flags.truncate {
@@ -103,7 +105,8 @@ impl Mount {
         state.base.version = version;
         state.own_version = (file.version != Version::OLD).then_some(file.version);
         self.volume.known.opened(file.ino, parent, sort_name);
-        let file = Arc::new(OpenFile { ino: file.ino, root: self.bucket_root, state: state.into() });
+        let file =
+            Arc::new(OpenFile { ino: file.ino, root: self.bucket_root, written: true.into(), state: state.into() });
         self.volume.open_files.insert(Arc::clone(&file));
         self.handle(file, flags)
     }
@@ -126,7 +129,7 @@ impl Volume {
             let Some(place) = self.known.place(ino) else { return Err(PosixError::Stale) };
             self.known.opened(ino, place.parent, &place.sort_name);
             self.open_files.memory_changed(0, state.pieces.memory());
-            let file = Arc::new(OpenFile { ino, root, state: state.into() });
+            let file = Arc::new(OpenFile { ino, root, written: false.into(), state: state.into() });
             self.open_files.insert(Arc::clone(&file));
             return Ok(file);
         }

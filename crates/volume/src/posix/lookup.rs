@@ -7,6 +7,7 @@
 
 use crate::key::Ino;
 use crate::posix::api::{Attributes, Name, PosixError};
+use crate::posix::attributes::stored_attributes;
 use crate::posix::locate::Located;
 use crate::posix::mount::Mount;
 use crate::posix::resolve::Found;
@@ -16,6 +17,7 @@ impl Mount {
     /// Counts one lookup on success.
     pub fn lookup(&self, parent: Ino, name: &Name) -> Result<Attributes, PosixError> {
         loop {
+            let closes = self.volume.open_files.closes();
             let (name, found) = self.consistent(|seen| {
                 let resolved = self.resolve(parent, name, seen)?;
                 Ok((resolved.name, resolved.found.ok_or(PosixError::NotFound)?))
@@ -27,7 +29,8 @@ impl Mount {
                     return Ok(attributes);
                 }
                 Found::File(located) if self.remember(&located, &name)? => {
-                    return Ok(self.file_attributes(&located.file));
+                    let again = || self.read_file(located.parent, name.as_bytes(), &mut Seen::default());
+                    return self.seen_since(closes, stored_attributes(&located.file), again);
                 }
                 Found::File(_) => {}
             }

@@ -62,6 +62,8 @@ struct Page {
     /// The sort names of the rows, one behind the other: one allocation instead of one for each row.
     names: String,
     rows: Vec<Row>,
+    /// Closes of written files before they were read.
+    closes: u64,
     /// The directory has no more rows behind these.
     ended: bool,
 }
@@ -244,7 +246,8 @@ impl Mount {
         if let Some(after) = after {
             start = key::after(key::entry(directory, after.as_bytes()));
         }
-        let mut page = Page { rows: Vec::with_capacity(limit), ended: true, ..Page::default() };
+        let closes = self.volume.open_files.closes();
+        let mut page = Page { rows: Vec::with_capacity(limit), closes, ended: true, ..Page::default() };
         self.volume.scan(&(start, end), &mut Seen::default(), |row| {
             if page.rows.len() == limit {
                 page.ended = false;
@@ -268,14 +271,20 @@ impl Mount {
         let (ino, kind, attributes) = match &page.rows[index].found {
             // The object `a/` without bytes is how S3 sees the directory itself.
             Found::File { size: 0, .. } if sort_name.is_empty() => return Ok(None),
-            Found::File { ino, kind, stored, .. } => (*ino, *kind, stored.map(|stored| self.as_seen(stored))),
+            Found::File { ino, kind, stored, .. } => {
+                let again = || self.read_file(directory, sort_name.as_bytes(), &mut Seen::default());
+                let seen = stored.map(|stored| self.seen_since(page.closes, stored, again)).transpose()?;
+                (*ino, *kind, seen)
+            }
             Found::Directory(entry) => {
                 let attributes = with_attributes.then(|| self.directory_attributes(entry)).transpose()?;
                 (entry.ino, FileKind::Directory, attributes)
             }
             Found::Link => match self.read_file(directory, sort_name.as_bytes(), &mut Seen::default())? {
                 Some(located) => {
-                    let attributes = with_attributes.then(|| self.file_attributes(&located.file));
+                    let again = || self.read_file(directory, sort_name.as_bytes(), &mut Seen::default());
+                    let seen = || self.seen_since(page.closes, stored_attributes(&located.file), again);
+                    let attributes = with_attributes.then(seen).transpose()?;
                     (located.file.ino, FileKind::of(located.file.mode), attributes)
                 }
                 None => return Ok(None),

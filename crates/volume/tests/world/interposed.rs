@@ -41,7 +41,9 @@ impl Interposed {
 
     /// Whether a hook was left because there were fewer moments.
     pub fn disarm(&self) -> bool {
-        self.left.lock().take().is_some()
+        // What the hook holds is dropped without the lock: that may call the engine.
+        let left = self.left.lock().take();
+        left.is_some()
     }
 
     fn around<T>(&self, call: impl FnOnce(&Memory) -> T) -> T {
