@@ -34,10 +34,13 @@ counts() {
         END                                    { print good + 0, bad + 0 }' "$1"
 }
 
+free_at() { df -h --output=avail "$1" | tail -n1 | tr -d ' '; }
+
 suite() {
     local name=$1 log=$logs/$1 begun=$SECONDS status good bad
     shift
-    printf '\n== %s: %s\n' "$name" "$*"
+    # A disk that fills up shows as failures of other names.
+    printf '\n== %s: %s (%s free here, %s in %s)\n' "$name" "$*" "$(free_at .)" "$(free_at "${TMPDIR:-/tmp}")" "${TMPDIR:-/tmp}"
     "$@" 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
     read -r good bad < <(counts "$log")
