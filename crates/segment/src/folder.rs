@@ -21,12 +21,12 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::buffers::Buffers;
 use crate::cache::Cache;
+use crate::checksum_table::ChecksumTable;
 use crate::error::{invalid, newer};
 use crate::format::{self, FormatError};
 use crate::names::{self, Name};
-use crate::pack::OpenPack;
+use crate::open_pack::OpenPack;
 use crate::quarantine::{Held, Leaving, Proof, Quarantine, Quarantined, may_leave};
-use crate::reader::Table;
 use crate::segment::{FOUND_NAMES, Segment, SegmentPin};
 use crate::space::SpaceGate;
 use crate::{Kind, Options, SegmentCopy, SegmentError, SegmentId};
@@ -49,7 +49,7 @@ pub(crate) struct Folder {
     pub(crate) quarantine: Quarantine,
     handles: Cache<SegmentId, Arc<dyn File>>,
     /// Checksum tables that were verified, by the place of their run.
-    pub(crate) tables: Cache<(SegmentId, u64), Table>,
+    pub(crate) tables: Cache<(SegmentId, u64), ChecksumTable>,
     pub(crate) buffers: Buffers,
     pub(crate) pack: Mutex<Option<OpenPack>>,
     pub(crate) space: Arc<SpaceGate>,

@@ -1,4 +1,4 @@
-//! The open pack: where small runs are reserved, side by side.
+//! Reserves space for small runs in the open pack, side by side.
 //!
 //! Why:        many writers fill one file at once, each in its own reserved part, and share its syncs.
 //! Invariants: K1 reserved parts never overlap and follow each other without gaps.
@@ -14,18 +14,9 @@ use margay_env::File;
 use crate::error::invalid;
 use crate::folder::Folder;
 use crate::format::{self, PACK_HEADER_BYTES, RunPlace, Salt};
-use crate::segment::{Segment, SegmentPin};
+use crate::open_pack::OpenPack;
+use crate::segment::SegmentPin;
 use crate::{Kind, SegmentError};
-
-/// The pack that new runs go to.
-#[derive(Debug)]
-pub(crate) struct OpenPack {
-    pub(crate) segment: Arc<Segment>,
-    file: Arc<dyn File>,
-    salt: Salt,
-    /// Where the next run header goes.
-    end: u64,
-}
 
 /// A part of a pack that belongs to one writer.
 #[derive(Debug)]

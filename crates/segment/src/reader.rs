@@ -12,6 +12,7 @@ use bytes::Bytes;
 use margay_env::File;
 
 use crate::buffers::Buffer;
+use crate::checksum_table::ChecksumTable;
 use crate::error::invalid;
 use crate::folder::Folder;
 use crate::segment::Segment;
@@ -24,15 +25,6 @@ pub(crate) enum Source {
     Device,
     /// Memory only.
     Memory,
-}
-
-/// The verified checksum table of a run.
-#[derive(Clone, Debug)]
-pub(crate) struct Table {
-    /// Of the table itself, as the run names it.
-    crc: u32,
-    /// One per chunk.
-    pub(crate) sums: Arc<[u32]>,
 }
 
 /// Why a read gave no bytes.
@@ -118,7 +110,7 @@ fn read_chunks(
     file: &dyn File,
     range: std::ops::Range<u64>,
     source: Source,
-) -> Result<(Buffer, Option<Table>), Miss> {
+) -> Result<(Buffer, Option<ChecksumTable>), Miss> {
     let table_bytes = run.table_bytes();
     let cached = if table_bytes == 0 { None } else { folder.tables.get(&(run.segment, run.offset)) };
     let cached = match cached {
@@ -143,15 +135,15 @@ fn read_chunks(
     Ok((bytes, Some(table)))
 }
 
-fn read_table(folder: &Folder, run: &Run, file: &dyn File, source: Source) -> Result<Table, Miss> {
+fn read_table(folder: &Folder, run: &Run, file: &dyn File, source: Source) -> Result<ChecksumTable, Miss> {
     let mut bytes = vec![0; run.table_bytes() as usize];
     fill(run, file, &mut bytes, run.offset + run.len, source)?;
     Ok(keep_table(folder, run, &bytes)?)
 }
 
 /// Verifies a table and keeps it for later reads.
-pub(crate) fn keep_table(folder: &Folder, run: &Run, bytes: &[u8]) -> Result<Table, SegmentError> {
-    let table = Table { crc: run.crc, sums: table_sums(run, bytes)? };
+pub(crate) fn keep_table(folder: &Folder, run: &Run, bytes: &[u8]) -> Result<ChecksumTable, SegmentError> {
+    let table = ChecksumTable { crc: run.crc, sums: table_sums(run, bytes)? };
     let weight = bytes.len() + TABLE_OVERHEAD_BYTES;
     folder.tables.insert((run.segment, run.offset), table.clone(), weight);
     Ok(table)

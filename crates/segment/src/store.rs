@@ -6,7 +6,6 @@
 //! Not here:   the bytes (format), the parts of the work (pack, raw, writer, reader, sync, scrub, walk).
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -21,28 +20,9 @@ use crate::reader::{self, Source};
 use crate::segment::Segment;
 use crate::sync::Syncer;
 use crate::{
-    Extent, Kind, Run, RunWriter, SegmentCopy, SegmentError, SegmentId, SegmentInfo, SegmentPin, WalkedRun, punch, raw,
-    scrub, walk, writer,
+    Extent, Kind, Options, Run, RunWriter, SegmentCopy, SegmentError, SegmentId, SegmentInfo, SegmentPin, WalkedRun,
+    punch, raw, scrub, walk, writer,
 };
-
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The folder that holds the segment files.
-    pub folder: PathBuf,
-    /// A pack is sealed at this size, in bytes.
-    pub pack_bytes_max: u64,
-    /// Runs of at least this many bytes get a raw segment of their own.
-    pub raw_bytes_min: u64,
-    /// Data writes fail with `Full` when the file system has less than this many bytes free.
-    pub reserve_bytes: u64,
-}
-
-impl Options {
-    /// The usual sizes: packs of 128 MiB, raw segments from 16 MiB on, 64 MiB in reserve.
-    pub fn new(folder: impl Into<PathBuf>) -> Options {
-        Options { folder: folder.into(), pack_bytes_max: 128 << 20, raw_bytes_min: 16 << 20, reserve_bytes: 64 << 20 }
-    }
-}
 
 /// Cheap to share; all calls may run concurrently.
 #[derive(Debug)]
