@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use margay_accounts::identities::{ORDER_BYTES_MAX, ORDER_PATH};
+use margay_listener::answer;
+use margay_listener::body::{RequestBody, ResponseBody};
+use margay_listener::{AnswerFuture, Handler};
 use margay_s3::auth::{Head, Host, PayloadForm, Verifier};
 use margay_s3::identities::identify;
 use serde_json::json;
 
-use crate::answer;
-use crate::identities::{ORDER_BYTES_MAX, ORDER_PATH};
-use crate::listener::body::{RequestBody, ResponseBody};
-use crate::listener::{AnswerFuture, Handler};
 use crate::server::Server;
 
 /// Answers `/health`, `/metrics` and `/identities`.

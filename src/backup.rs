@@ -11,16 +11,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use margay_env::Env;
+use margay_env::files;
 use margay_volume::{BackupError, Pruned, ReadCondition, moments};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
-use crate::files;
 use crate::place::{Opened, Place};
 use crate::wiring::Storage;
 
 /// Key files of a data directory.
-pub(crate) const KEY_FILES: [&str; 3] = ["keys", crate::encryption_keys::FILE, crate::identities::KEY_FILE];
+pub(crate) const KEY_FILES: [&str; 3] =
+    ["keys", margay_accounts::encryption_keys::FILE, margay_accounts::identities::KEY_FILE];
 /// Where they are in a backup.
 pub(crate) const KEYS: &str = "keys";
 /// Largest of them, in bytes.

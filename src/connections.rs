@@ -12,10 +12,10 @@ pub mod guard;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use margay_env::files;
 use margay_env::{Env, OpenMode};
 use margay_fuse::connections::{Connection, Connections};
 
-use crate::files;
 use guard::Guard;
 
 /// In the data directory.

@@ -3,7 +3,7 @@
 //! Why:        `margay status` and its like must work while the server holds the directory; file rights say who
 //!             may, so no password travels.
 //! Invariants: R1 the socket is readable and writable by its owner only.
-//! Not here:   what the commands do (`maintenance`).
+//! Not here:   what the commands do (`works`).
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,24 +16,24 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
+use margay_accounts::identities::{ORDER_BYTES_MAX, ORDER_PATH};
 use margay_env::Env;
+use margay_listener::answer;
+use margay_listener::body::{RequestBody, ResponseBody};
+use margay_listener::{AnswerFuture, Handler};
 use serde_json::{Value, json};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::admin;
-use crate::answer;
 use crate::backup::{self, BackupWish};
 use crate::buckets::{self, QuotaChange};
 use crate::dump::{self, DumpWish};
 use crate::exit::Failure;
-use crate::identities::{ORDER_BYTES_MAX, ORDER_PATH};
 use crate::inventory;
-use crate::listener::body::{RequestBody, ResponseBody};
-use crate::listener::{AnswerFuture, Handler};
-use crate::maintenance::Work;
 use crate::mounts::MountWish;
 use crate::mounts::options::MountChoice;
 use crate::server::Server;
+use crate::works::Work;
 
 /// Largest body of a command, in bytes.
 const BODY_BYTES_MAX: usize = 64 * 1024;

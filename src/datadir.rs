@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use margay_env::fault::FaultNote;
+use margay_env::files;
 use margay_env::{Env, LockHandle};
 
 use crate::connections;
 use crate::exit::Failure;
-use crate::files;
 
 /// The newest format that this program reads and writes.
 pub const FORMAT_VERSION: u32 = 1;
@@ -27,11 +27,11 @@ pub const FORMAT_VERSION: u32 = 1;
 const FORMAT_MAGIC: &str = "margay data directory, format ";
 /// Names that do not make an unmarked directory foreign: a first start that was cut short, a fresh file
 /// system, keys that were put there before it.
-const HARMLESS: [&str; 5] = ["lock", "format.new", "lost+found", FAULT_NOTE, crate::encryption_keys::FILE];
+const HARMLESS: [&str; 5] = ["lock", "format.new", "lost+found", FAULT_NOTE, margay_accounts::encryption_keys::FILE];
 /// Is there after a sync has failed.
 const FAULT_NOTE: &str = "sync-failed";
 /// Files of the program that a failed sync may have kept from the disk.
-const SMALL_FILES: [&str; 3] = ["format", "keys", crate::encryption_keys::FILE];
+const SMALL_FILES: [&str; 3] = ["format", "keys", margay_accounts::encryption_keys::FILE];
 /// For a server that was killed and is not gone yet.
 const DYING_TIME_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether it is gone.

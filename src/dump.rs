@@ -15,13 +15,13 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
+use margay_env::files;
+use margay_listener::body::{BodyError, ResponseBody};
 use margay_volume::{DUMP_HEADER_BYTES, DumpReport, DumpRequest, decode_dump_header};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::backup::{KEY_FILE_BYTES_MAX, KEY_FILES};
-use crate::files;
-use crate::listener::body::{BodyError, ResponseBody};
 use crate::progress::{Progress, Running};
 use crate::wiring::Storage;
 

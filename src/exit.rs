@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+use margay_accounts::AccountsError;
+use margay_listener::{BindError, TlsError};
+
 /// What the exit code tells a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
@@ -48,5 +51,27 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.message)
+    }
+}
+
+impl From<BindError> for Failure {
+    fn from(error: BindError) -> Failure {
+        Failure::refused(error.to_string())
+    }
+}
+
+impl From<TlsError> for Failure {
+    fn from(error: TlsError) -> Failure {
+        Failure::failed(error.to_string())
+    }
+}
+
+impl From<AccountsError> for Failure {
+    fn from(error: AccountsError) -> Failure {
+        let message = error.to_string();
+        match error {
+            AccountsError::Environment(_) => Failure::usage(message),
+            AccountsError::File(_) | AccountsError::Volume(_) => Failure::failed(message),
+        }
     }
 }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
+use margay_jobs::access_log::AccessLog;
+use margay_listener::answer;
+use margay_listener::body::{RequestBody, ResponseBody};
+use margay_listener::{AnswerFuture, Handler};
+use margay_metrics::Requests;
 use margay_s3::{Observer, RequestDone, S3Door};
 
-use crate::access_log::AccessLog;
 use crate::admin;
-use crate::answer;
-use crate::listener::body::{RequestBody, ResponseBody};
-use crate::listener::{AnswerFuture, Handler};
-use crate::metrics::Requests;
 use crate::server::Server;
 
 /// Answers everything on the S3 port.

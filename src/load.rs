@@ -9,6 +9,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use margay_env::files;
 use margay_env::{File, OpenMode};
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
@@ -19,7 +20,6 @@ use serde_json::{Value, json};
 use crate::backup::KEY_FILES;
 use crate::datadir::DataDir;
 use crate::exit::Failure;
-use crate::files;
 use crate::restore;
 use crate::settings::StorageLimits;
 

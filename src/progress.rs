@@ -2,7 +2,7 @@
 //!
 //! Why:        a scrub reads for hours; a silent program looks dead.
 //! Invariants: L1 nothing is written when standard error is not a terminal.  L2 the line is gone when the work is over.
-//! Not here:   the works (`maintenance`, margay-volume).
+//! Not here:   the works (`works`, margay-volume).
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;

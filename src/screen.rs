@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::keys::RootKeys;
+use margay_accounts::root_keys::RootKeys;
+
 use crate::probe;
 
 /// What the screen shows.

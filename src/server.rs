@@ -8,18 +8,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use margay_accounts::identities::Identities;
 use margay_env::{Env, OpenMode};
+use margay_jobs::access_log::AccessLog;
+use margay_jobs::lifecycle::Expiry;
+use margay_jobs::notify::Notifier;
+use margay_jobs::reclaimer::Reclaimer;
+use margay_listener::Traffic;
+use margay_metrics::Requests;
+use margay_metrics::{Exposition, Kind};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::access_log::AccessLog;
-use crate::identities::Identities;
-use crate::lifecycle::Expiry;
-use crate::maintenance::Reclaimer;
-use crate::metrics::exposition::{Exposition, Kind};
-use crate::metrics::{Requests, Traffic};
 use crate::mounts::{MountWish, Mounts};
-use crate::notify::Notifier;
 use crate::wiring::Storage;
 
 /// Everything that pages and commands read; shared by all listeners.

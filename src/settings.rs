@@ -14,30 +14,17 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::endpoint::Endpoint;
-use crate::lifecycle::ExpiryLimits;
+use margay_accounts::provider_keys::Place;
+use margay_client::endpoint::Endpoint;
+use margay_jobs::lifecycle::ExpiryLimits;
+use margay_jobs::notify::Target;
+use margay_jobs::reclaimer::ReclaimLimits;
+use margay_listener::ConnectionLimits;
+
 use crate::mounts::MountWish;
 use crate::mounts::options::MountChoice;
-use crate::notify::Target;
-use crate::provider_keys::Place;
 use parse::Value;
 use resolve::Resolved;
-
-/// Limits of connections and requests.
-#[derive(Clone, Copy, Debug)]
-pub struct ConnectionLimits {
-    pub connections_max: usize,
-    pub header_bytes_max: usize,
-    pub header_time_max: Duration,
-    pub idle_time_max: Duration,
-    pub stall_time_max: Duration,
-    /// Bytes per second; 0 allows any.
-    pub body_rate_min: u64,
-    pub streams_max: u32,
-    /// Of answers that clients have not taken, on all connections.
-    pub unread_bytes_max: u64,
-    pub drain_time_max: Duration,
-}
 
 /// What counts as a proof of who sent a request.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +56,17 @@ pub struct StorageLimits {
     pub raw_bytes_min: u64,
     pub reserve_bytes: u64,
     pub events_max: u64,
+}
+
+impl StorageLimits {
+    /// What the background reclaimer takes of them.
+    pub fn reclaim(&self) -> ReclaimLimits {
+        ReclaimLimits {
+            rate_max: self.reclaim_rate_max,
+            quarantine: self.quarantine_time,
+            check_every: self.check_interval,
+        }
+    }
 }
 
 impl StorageLimits {

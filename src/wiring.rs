@@ -8,17 +8,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use margay_accounts::encryption_keys;
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_meta::embedded::{self, EmbeddedEngine};
+use margay_metrics::{Exposition, Kind};
 use margay_segment::{Kind as Segment, SegmentInfo, Store};
 use margay_volume::{Blocking, Volume};
 use serde_json::{Value, json};
 
 use crate::datadir::DataDir;
-use crate::encryption_keys;
 use crate::exit::Failure;
-use crate::metrics::exposition::{Exposition, Kind};
 use crate::progress::Progress;
 use crate::settings::StorageLimits;
 

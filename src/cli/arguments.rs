@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use margay_env::Env;
+use margay_env::files;
 
 use crate::exit::Failure;
-use crate::files;
 use crate::settings::Settings;
 use crate::settings::resolve::{Found, Resolved, resolve};
 

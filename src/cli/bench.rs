@@ -3,12 +3,12 @@
 //!
 //! Not here: what they do.
 
+use margay_accounts::root_keys;
 use margay_bench::{BenchCommand, BenchError, Credentials};
 use margay_env::Env;
 
 use super::arguments::DataArgs;
 use crate::exit::{Code, Failure};
-use crate::keys;
 
 const BENCH_EXAMPLES: &str = "Examples:
   margay bench ls
@@ -47,7 +47,7 @@ pub(super) fn run_client(args: &Client) -> Result<(), Failure> {
 fn found(args: &DataArgs) -> Result<Option<Credentials>, Failure> {
     let env = Env::real();
     let settings = args.settings(&env)?;
-    let keys = keys::read(&env, &settings.data);
+    let keys = root_keys::read(&env, &settings.data);
     Ok(keys.map(|keys| Credentials { access_key: keys.access_key, secret_key: keys.secret_key }))
 }
 

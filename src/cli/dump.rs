@@ -101,7 +101,7 @@ pub(super) fn run_dump(args: &Dump) -> Result<(), Failure> {
 /// The file gets its name when it is whole and durable.
 fn dump_to_file(env: &Env, settings: &Settings, wish: DumpWish, out: &Path) -> Result<u64, Failure> {
     let fail = |error: std::io::Error| {
-        let remedy = crate::files::remedy(&error);
+        let remedy = margay_env::files::remedy(&error);
         Failure::failed(format!("{} cannot be written: {error}; {remedy}", out.display()))
     };
     if env.disk.exists(out).map_err(fail)? {
@@ -176,7 +176,7 @@ pub(super) fn run_load(args: &Load) -> Result<(), Failure> {
         let shown = args.from.display().to_string();
         let file = env.disk.open(&args.from, OpenMode::Read);
         let file = file.map_err(|error| {
-            Failure::failed(format!("{shown} cannot be read: {error}; {}", crate::files::remedy(&error)))
+            Failure::failed(format!("{shown} cannot be read: {error}; {}", margay_env::files::remedy(&error)))
         })?;
         (Box::new(Front::of(file)), shown)
     };

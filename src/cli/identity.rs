@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use http::Method;
+use margay_accounts::identities::{Identities, ORDER_PATH, Wanted, WantedUser};
 use margay_env::Env;
+use margay_env::files;
 use serde_json::Value;
 
 use super::arguments::DataArgs;
 use crate::control;
 use crate::exit::Failure;
-use crate::files;
-use crate::identities::{Identities, ORDER_PATH, Wanted, WantedUser};
 
 /// Longest file of a policy, in bytes.
 const POLICY_FILE_BYTES_MAX: u64 = 20 * 1024;

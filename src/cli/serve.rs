@@ -10,7 +10,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use margay_accounts::identities::Identities;
+use margay_accounts::provider_keys::ProviderKeys;
+use margay_accounts::root_keys::{self, RootKeys};
 use margay_env::Env;
+use margay_env::files;
+use margay_jobs::access_log::{AccessLog, AccessLogOptions};
+use margay_jobs::lifecycle::Expiry;
+use margay_jobs::notify::{self, Notifier};
+use margay_jobs::reclaimer::Reclaimer;
+use margay_listener::Traffic;
+use margay_listener::tls::{self, Tls};
+use margay_listener::{ConnectionLimits, Handler, Listener};
+use margay_metrics::Requests;
 use margay_s3::S3Door;
 use margay_s3::sts::{KeySet, KeySource, Provider};
 use margay_volume::Volume;
@@ -19,31 +31,20 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::arguments::{ServerArgs, environment};
-use crate::access_log::{AccessLog, AccessLogOptions};
 use crate::admin::Admin;
 use crate::control::{self, Control};
 use crate::datadir::DataDir;
 use crate::exit::Failure;
-use crate::files;
 use crate::front::{Front, Recorder};
-use crate::identities::Identities;
-use crate::keys::{self, RootKeys};
-use crate::lifecycle::Expiry;
-use crate::listener::{self, Handler, Listener};
 use crate::logging;
-use crate::maintenance::Reclaimer;
-use crate::metrics::{Requests, Traffic};
 use crate::mounts::Mounts;
-use crate::notify::{self, Notifier};
 use crate::open_files;
 use crate::probe;
-use crate::provider_keys::ProviderKeys;
 use crate::ready;
 use crate::screen::{self, Screen};
 use crate::server::Server;
 use crate::settings::resolve::stray_variables;
-use crate::settings::{ConnectionLimits, Oidc, OidcKeys, Settings};
-use crate::tls::{self, Tls};
+use crate::settings::{Oidc, OidcKeys, Settings};
 use crate::wiring::Storage;
 
 const EXAMPLES: &str = "Examples:
@@ -97,7 +98,7 @@ async fn serve(
 ) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let dir = DataDir::open_or_create(&env, &settings.data)?;
-    let keys = keys::load(&dir.env, &settings.data, |name| std::env::var(name).ok())?;
+    let keys = root_keys::load(&dir.env, &settings.data, |name| std::env::var(name).ok())?;
     let tls = match settings.tls.clone() {
         Some((certificate, key)) => Some(Tls::load(&env, certificate, key)?),
         None => None,
@@ -158,7 +159,7 @@ fn assemble(
     identities: Arc<Identities>,
 ) -> Result<Arc<Server>, Failure> {
     let volume = Arc::clone(&storage.volume);
-    let reclaimer = Reclaimer::start(&env, Arc::clone(&volume), &settings.storage)
+    let reclaimer = Reclaimer::start(&env, Arc::clone(&volume), settings.storage.reclaim())
         .map_err(|error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u")))?;
     Ok(Arc::new(Server {
         reclaimer,
@@ -292,9 +293,9 @@ struct Sockets {
 
 impl Sockets {
     async fn bind(settings: &Settings) -> Result<Sockets, Failure> {
-        let main = listener::bind(&settings.address, "--address").await?;
+        let main = margay_listener::bind(&settings.address, "--address").await?;
         let admin = match &settings.admin_address {
-            Some(address) => Some(listener::bind(address, "--admin-address").await?),
+            Some(address) => Some(margay_listener::bind(address, "--admin-address").await?),
             None => None,
         };
         Ok(Sockets { main, admin })

@@ -10,11 +10,11 @@ use super::arguments::DataArgs;
 use crate::control;
 use crate::datadir::DataDir;
 use crate::exit::{Code, Failure};
-use crate::maintenance::Work;
 use crate::progress::{Far, Line};
 use crate::settings::Settings;
 use crate::settings::parse::show_bytes;
 use crate::wiring::Storage;
+use crate::works::Work;
 
 const DU_EXAMPLES: &str = "Examples:
   margay du

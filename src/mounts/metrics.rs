@@ -3,9 +3,9 @@
 //! Not here: counting (margay-fuse).
 
 use margay_fuse::metrics::{BUCKETS_US, Measured};
+use margay_metrics::{Exposition, Kind};
 
 use super::{Mounts, Place};
-use crate::metrics::exposition::{Exposition, Kind};
 
 impl Mounts {
     pub fn write_metrics(&self, out: &mut Exposition) {

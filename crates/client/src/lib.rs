@@ -11,6 +11,7 @@ pub mod bucket;
 pub mod client;
 pub mod connection;
 pub mod disk;
+pub mod endpoint;
 pub mod error;
 pub mod payload;
 mod sign;

@@ -8,9 +8,11 @@
 //!
 //! A production program calls [`Env::real`]; a test builds an [`Env`] from [`sim::SimDisk`] and [`sim::SimClock`].
 
+pub mod checksum_line;
 mod clock;
 mod disk;
 pub mod fault;
+pub mod files;
 mod random;
 pub mod real;
 pub mod sim;

@@ -110,6 +110,21 @@ pub struct Reclaimed {
     pub damaged_runs: u64,
 }
 
+impl Reclaimed {
+    /// Counts what another pass did.
+    pub fn add(&mut self, done: &Reclaimed) {
+        self.set_aside_segments += done.set_aside_segments;
+        self.disputed_segments += done.disputed_segments;
+        self.removed_segments += done.removed_segments;
+        self.removed_bytes += done.removed_bytes;
+        self.moved_runs += done.moved_runs;
+        self.moved_bytes += done.moved_bytes;
+        self.punched_bytes += done.punched_bytes;
+        self.skipped_runs += done.skipped_runs;
+        self.damaged_runs += done.damaged_runs;
+    }
+}
+
 /// Gained and lost bytes of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LiveBytes {

@@ -1,0 +1,233 @@
+//! Who may call, kept in the volume and held in memory.
+//!
+//! Why:        the S3 door asks on every request; orders of an operator must be true for the next one.
+//! Layout:     `seal` encrypts secrets, `session` makes and opens tokens, `orders` reads and answers orders in JSON.
+//! Invariants: W1 what requests see is what is stored: it is replaced after the commit, before the order is answered.
+//!             W2 secrets are in the clear in memory only.  W3 the root keys work whatever is stored.
+//! Locking:    orders take turns; requests never wait for them.
+//! Not here:   what records mean and what may be changed (margay-iam).
+
+mod orders;
+mod seal;
+
+pub use seal::FILE as KEY_FILE;
+mod session;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use margay_env::{Env, Timestamp};
+use margay_iam::registry::{Account, Change, ChangeError, Identity, Kind, Order, Record, Registry};
+use margay_s3::auth::{Credential, Secret};
+use margay_s3::identities::{
+    AccountName, Found, Identities as Asked, NewKey, NewSession, OrderError, Ordered, SessionKeys,
+};
+use margay_volume::{Error, IdentityChange, Volume};
+
+pub use self::orders::{Wanted, WantedUser};
+pub use self::seal::SealKey;
+use crate::AccountsError;
+use crate::root_keys::{self, RootKeys};
+
+/// Where orders go, on the control socket and the admin port.
+pub const ORDER_PATH: &str = "/identities";
+/// Longest order, in bytes.
+pub const ORDER_BYTES_MAX: usize = 64 * 1024;
+/// How often an order is decided again when another process was faster.
+const TRIES_MAX: u32 = 16;
+
+/// Everybody who may call.
+pub struct Identities {
+    volume: Arc<Volume>,
+    env: Env,
+    seal: SealKey,
+    root: Option<(String, Secret)>,
+    root_identity: Arc<Identity>,
+    state: ArcSwap<State>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl std::fmt::Debug for Identities {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Identities")
+            .field("users", &self.state.load().registry.users.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is stored, as requests see it.
+#[derive(Default)]
+struct State {
+    registry: Arc<Registry>,
+    secrets: HashMap<String, Secret>,
+    generation: u64,
+}
+
+/// The account of the root keys, as the door has it.
+pub fn root_account() -> Account {
+    let options = margay_s3::Options::default();
+    Account {
+        id: options.account_id,
+        canonical_id: options.owner_id,
+        display_name: options.owner_name,
+        email: None,
+        short_arns: false,
+    }
+}
+
+impl Identities {
+    /// Reads what is stored. `keys` are absent where no door is open.
+    pub async fn open(
+        env: &Env,
+        data: &Path,
+        volume: &Arc<Volume>,
+        keys: Option<&RootKeys>,
+    ) -> Result<Identities, AccountsError> {
+        let identities = Identities {
+            volume: Arc::clone(volume),
+            env: env.clone(),
+            seal: SealKey::load(env, data)?,
+            root: keys.map(|keys| (keys.access_key.clone(), Secret::new(&keys.secret_key))),
+            root_identity: Arc::new(Identity::root(Arc::new(root_account()))),
+            state: ArcSwap::default(),
+            turn: tokio::sync::Mutex::new(()),
+        };
+        let fail = |error: Error| AccountsError::Volume(error);
+        identities.refresh().await.map_err(fail)?;
+        Ok(identities)
+    }
+
+    /// Reads everything that is stored again.
+    async fn refresh(&self) -> Result<(), Error> {
+        let stored = self.volume.identities().await?;
+        let mut records = vec![Record::Account(root_account())];
+        for row in &stored.rows {
+            match Kind::of_byte(row.kind).and_then(|kind| Record::decode(kind, &row.content)) {
+                Some(record) => records.push(record),
+                None => tracing::error!(name = row.name, "the record of an identity cannot be read and is left out"),
+            }
+        }
+        let registry = Registry::new(records);
+        let mut secrets = HashMap::new();
+        for key in registry.keys.values() {
+            match self.seal.open_secret(&key.id, &key.sealed) {
+                Some(secret) => drop(secrets.insert(key.id.clone(), Secret::new(&secret))),
+                None => tracing::error!(
+                    key = key.id,
+                    "the secret of an access key cannot be decrypted: is the file identity-key the one that it was sealed under?"
+                ),
+            }
+        }
+        let registry = Arc::new(registry);
+        self.state.store(Arc::new(State { registry, secrets, generation: stored.generation }));
+        Ok(())
+    }
+
+    /// Carries out an order.
+    async fn carry_out(&self, order: Order) -> Result<(), OrderError> {
+        let failed = |error: Error| OrderError::Failed(format!("the change cannot be stored: {error}"));
+        let _turn = self.turn.lock().await;
+        for _ in 0..TRIES_MAX {
+            let state = self.state.load_full();
+            let now = self.env.clock.now().seconds();
+            let changes = state.registry.decide(order.clone(), now).map_err(OrderError::Refused)?;
+            self.check_unused(&state.registry, &changes).await?;
+            let rows: Vec<IdentityChange> = changes.iter().map(row).collect();
+            let is_done = match self.volume.change_identities(state.generation, &rows).await {
+                Ok(_) => true,
+                Err(Error::PreconditionFailed) => false,
+                Err(error) => return Err(failed(error)),
+            };
+            self.refresh().await.map_err(failed)?;
+            if is_done {
+                return Ok(());
+            }
+        }
+        Err(OrderError::Failed("others change users all the time; try again".to_owned()))
+    }
+
+    /// An account that owns buckets stays.
+    async fn check_unused(&self, registry: &Registry, changes: &[Change]) -> Result<(), OrderError> {
+        let failed = |error: Error| OrderError::Failed(format!("the buckets cannot be listed: {error}"));
+        let Some(account) = changes.iter().find_map(|change| match change {
+            Change::Remove(Kind::Account, id) => registry.accounts.get(id),
+            _ => None,
+        }) else {
+            return Ok(());
+        };
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.volume.list_buckets("", after.as_deref(), 1000).await.map_err(failed)?;
+            if let Some(bucket) = page.iter().find(|bucket| bucket.owner == account.id) {
+                let message = format!("the account {} owns the bucket {}; remove it first", account.id, bucket.name);
+                return Err(OrderError::Refused(ChangeError::InUse(message)));
+            }
+            match page.last() {
+                Some(last) if page.len() == 1000 => after = Some(last.name.clone()),
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+fn row(change: &Change) -> IdentityChange {
+    match change {
+        Change::Put(record) => {
+            let (kind, name) = record.id();
+            IdentityChange { kind: kind.byte(), name: name.to_owned(), content: Some(record.encode()) }
+        }
+        Change::Remove(kind, name) => IdentityChange { kind: kind.byte(), name: name.clone(), content: None },
+    }
+}
+
+impl Asked for Identities {
+    fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.state.load().registry)
+    }
+
+    fn order(&self, order: Order) -> Ordered<'_> {
+        Box::pin(self.carry_out(order))
+    }
+
+    fn new_id(&self, beginning: &str) -> String {
+        root_keys::new_access_key(&self.env, beginning)
+    }
+
+    fn new_key(&self) -> Option<NewKey> {
+        let (id, secret) = (root_keys::new_access_key(&self.env, "AKIA"), root_keys::new_secret(&self.env));
+        let sealed = self.seal.seal_secret(&self.env, &id, &secret);
+        Some(NewKey { id, secret, sealed })
+    }
+
+    fn begin_session(&self, new: &NewSession) -> Option<SessionKeys> {
+        Some(session::begin(&self.seal, &self.env, new))
+    }
+
+    fn find(&self, access_key: &str, token: Option<&str>, now: Timestamp) -> Found {
+        if let Some((_, secret)) = self.root.as_ref().filter(|(root, _)| root == access_key) {
+            let credential = Credential { secret: secret.clone(), session_token: None };
+            return Found::Known(credential, Arc::clone(&self.root_identity));
+        }
+        let state = self.state.load();
+        if let Some(token) = token {
+            return session::find(&self.seal, &state.registry, access_key, token, now);
+        }
+        let Some((key, identity)) = state.registry.find(access_key) else { return Found::Nobody };
+        let Some(secret) = state.secrets.get(&key.id) else { return Found::Nobody };
+        Found::Known(Credential { secret: secret.clone(), session_token: None }, identity)
+    }
+
+    fn account(&self, name: AccountName<'_>) -> Option<Arc<Account>> {
+        let state = self.state.load();
+        let found = match name {
+            AccountName::Id("") => Some(&self.root_identity.account),
+            AccountName::Id(id) => state.registry.accounts.get(id),
+            AccountName::CanonicalId(id) => state.registry.account_of_canonical_id(id),
+            AccountName::Email(email) => state.registry.account_of_email(email),
+        };
+        found.cloned()
+    }
+}

@@ -1,0 +1,383 @@
+//! Orders of an operator in JSON: the one form that the control socket and the admin API take.
+//!
+//! Invariants: J1 a secret is in the answer of the order that made it, and in no other.
+
+use margay_iam::registry::{
+    Account, Entity as _, Group, Kind, NO_PATH, Named, NewGroup, NewRole, NewUser, Order, ROOT_ACCOUNT, Registry, Role,
+    SESSION_SECONDS_MAX, StoredPolicy, Tags, User,
+};
+use margay_s3::identities::{Identities as _, NewKey, OrderError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Identities;
+use crate::root_keys;
+
+/// A user that is to be made, as an order and as the arguments of a command.
+#[derive(Clone, Debug, Deserialize, Serialize, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct WantedUser {
+    pub name: String,
+    /// The user is an account of its own
+    #[arg(long)]
+    #[serde(default)]
+    pub account: bool,
+    /// The id of the account, twelve digits [default: random]
+    #[arg(long, value_name = "DIGITS", requires = "account")]
+    pub account_id: Option<String>,
+    /// How access lists name the account [default: random]
+    #[arg(long, value_name = "ID", requires = "account")]
+    pub canonical_id: Option<String>,
+    /// What listings show [default: the name]
+    #[arg(long, value_name = "TEXT", requires = "account")]
+    pub display_name: Option<String>,
+    #[arg(long, requires = "account")]
+    pub email: Option<String>,
+    /// Write the account's ARNs without its id, as Ceph and MinIO do: arn:aws:iam:::role/NAME
+    #[arg(long, requires = "account")]
+    #[serde(default)]
+    pub short_arns: bool,
+    /// The user whose account this one joins [default: the account of root]
+    #[arg(long, value_name = "USER", conflicts_with = "account")]
+    pub of: Option<String>,
+    /// The first access key [default: random]
+    #[arg(long, value_name = "KEY")]
+    pub access_key: Option<String>,
+    /// Its secret, which no command line should show.
+    #[arg(skip)]
+    pub secret_key: Option<String>,
+}
+
+/// What is wanted.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(tag = "order", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Wanted {
+    CreateUser(WantedUser),
+    DeleteUser {
+        name: String,
+    },
+    EnableUser {
+        name: String,
+    },
+    DisableUser {
+        name: String,
+    },
+    ListUsers,
+    CreateGroup {
+        name: String,
+        of: Option<String>,
+    },
+    DeleteGroup {
+        name: String,
+    },
+    JoinGroup {
+        user: String,
+        group: String,
+    },
+    LeaveGroup {
+        user: String,
+        group: String,
+    },
+    ListGroups,
+    CreateRole {
+        name: String,
+        of: Option<String>,
+        trust: String,
+    },
+    DeleteRole {
+        name: String,
+    },
+    ListRoles,
+    /// The document is JSON as text, so that it is stored as it was written.
+    PutPolicy {
+        name: String,
+        document: String,
+    },
+    DeletePolicy {
+        name: String,
+    },
+    GetPolicy {
+        name: String,
+    },
+    ListPolicies,
+    Attach {
+        policy: String,
+        user: Option<String>,
+        group: Option<String>,
+        role: Option<String>,
+    },
+    Detach {
+        policy: String,
+        user: Option<String>,
+        group: Option<String>,
+        role: Option<String>,
+    },
+    CreateKey {
+        user: String,
+        access_key: Option<String>,
+        secret_key: Option<String>,
+    },
+    DeleteKey {
+        access_key: String,
+    },
+    EnableKey {
+        access_key: String,
+    },
+    DisableKey {
+        access_key: String,
+    },
+    RotateKey {
+        access_key: String,
+    },
+    ListKeys {
+        user: Option<String>,
+    },
+}
+
+impl Identities {
+    /// Reads an order and carries it out. The error is one line.
+    pub async fn answer_json(&self, order: &[u8]) -> Result<Value, String> {
+        let wanted = serde_json::from_slice(order).map_err(|error| format!("that is no order: {error}"))?;
+        self.answer(wanted).await
+    }
+
+    /// Does what is wanted and gives the answer. The error is one line.
+    pub async fn answer(&self, wanted: Wanted) -> Result<Value, String> {
+        let order = match wanted {
+            Wanted::CreateUser(user) => return self.create_user(user).await,
+            Wanted::CreateKey { user, access_key, secret_key } => {
+                return self.create_key(user, access_key, secret_key).await;
+            }
+            Wanted::RotateKey { access_key } => {
+                let NewKey { id, secret, sealed } = self.made_key();
+                self.do_it(Order::RotateKey { old: access_key, id: id.clone(), sealed }).await?;
+                return Ok(json!({ "access_key": id, "secret_key": secret }));
+            }
+            Wanted::ListUsers
+            | Wanted::ListGroups
+            | Wanted::ListRoles
+            | Wanted::ListPolicies
+            | Wanted::GetPolicy { .. }
+            | Wanted::ListKeys { .. } => return self.show(wanted),
+            Wanted::DeleteUser { name } => Order::DeleteUser { user: name.into(), bare: false },
+            Wanted::EnableUser { name } => Order::SetUserDisabled { user: name.into(), disabled: false },
+            Wanted::DisableUser { name } => Order::SetUserDisabled { user: name.into(), disabled: true },
+            Wanted::CreateGroup { name, of } => {
+                let (id, account) = (self.new_id("AGPA"), self.account_of(of)?);
+                Order::CreateGroup(NewGroup { id, name, path: NO_PATH.to_owned(), account })
+            }
+            Wanted::DeleteGroup { name } => Order::DeleteGroup { group: name.into(), bare: false },
+            Wanted::JoinGroup { user, group } => Order::JoinGroup { user: user.into(), group: group.into() },
+            Wanted::LeaveGroup { user, group } => Order::LeaveGroup { user: user.into(), group: group.into() },
+            Wanted::CreateRole { name, of, trust } => Order::CreateRole(NewRole {
+                id: self.new_id("AROA"),
+                name,
+                path: NO_PATH.to_owned(),
+                account: self.account_of(of)?,
+                description: String::new(),
+                trust,
+                session_seconds_max: SESSION_SECONDS_MAX,
+                tags: Tags::new(),
+            }),
+            Wanted::DeleteRole { name } => Order::DeleteRole { role: name.into(), bare: false },
+            Wanted::PutPolicy { name, document } => Order::PutPolicy {
+                id: self.new_id("ANPA"),
+                policy: policy(&name),
+                path: NO_PATH.to_owned(),
+                description: String::new(),
+                document,
+                new: false,
+            },
+            Wanted::DeletePolicy { name } => Order::DeletePolicy { policy: policy(&name), bare: false },
+            Wanted::Attach { policy: name, user, group, role } => {
+                let (kind, to) = holder(user, group, role)?;
+                Order::Attach { policy: policy(&name), kind, to }
+            }
+            Wanted::Detach { policy: name, user, group, role } => {
+                let (kind, from) = holder(user, group, role)?;
+                Order::Detach { policy: policy(&name), kind, from }
+            }
+            Wanted::DeleteKey { access_key } => Order::DeleteKey { id: access_key },
+            Wanted::EnableKey { access_key } => Order::SetKeyDisabled { id: access_key, disabled: false },
+            Wanted::DisableKey { access_key } => Order::SetKeyDisabled { id: access_key, disabled: true },
+        };
+        self.do_it(order).await?;
+        Ok(json!({ "done": true }))
+    }
+
+    /// Carries out an order. The error is one line.
+    async fn do_it(&self, order: Order) -> Result<(), String> {
+        self.carry_out(order).await.map_err(|error| match error {
+            OrderError::Refused(error) => error.to_string(),
+            OrderError::Failed(error) => error,
+        })
+    }
+
+    fn made_key(&self) -> NewKey {
+        self.new_key().expect("access keys are kept here")
+    }
+
+    /// The id of a user's account; without a user that of the root keys.
+    fn account_of(&self, user: Option<String>) -> Result<String, String> {
+        let Some(user) = user else { return Ok(ROOT_ACCOUNT.to_owned()) };
+        let registry = self.registry();
+        let found = registry.find_named::<User>(&user.into()).map(|user| user.account.clone());
+        found.map_err(|error| error.to_string())
+    }
+
+    async fn create_user(&self, wanted: WantedUser) -> Result<Value, String> {
+        let WantedUser {
+            name,
+            account,
+            account_id,
+            canonical_id,
+            display_name,
+            email,
+            short_arns,
+            of,
+            access_key,
+            secret_key,
+        } = wanted;
+        let describes_account = [&account_id, &canonical_id, &display_name, &email].iter().any(|part| part.is_some());
+        if (describes_account || short_arns) && !account {
+            return Err(
+                "ids, display name, email and the form of ARNs belong to an account; make the user one (--account)"
+                    .to_owned(),
+            );
+        }
+        if account && of.is_some() {
+            return Err("a user is an account of its own or joins another one, not both".to_owned());
+        }
+        let mut answer = json!({ "user": name });
+        let made = account.then(|| Account {
+            id: account_id.unwrap_or_else(|| self.new_account_id()),
+            canonical_id: canonical_id.unwrap_or_else(|| self.new_canonical_id()),
+            display_name: display_name.unwrap_or_else(|| name.clone()),
+            email,
+            short_arns,
+        });
+        let joins = self.account_of(of)?;
+        answer["account_id"] = json!(made.as_ref().map_or(&joins, |account| &account.id));
+        if let Some(account) = &made {
+            answer["canonical_id"] = json!(account.canonical_id);
+        }
+        let id = self.new_id("AIDA");
+        let named = format!("{}/{name}", made.as_ref().map_or(&joins, |account| &account.id));
+        let (path, tags) = (NO_PATH.to_owned(), Tags::new());
+        self.do_it(Order::CreateUser(NewUser { id, name, path, account: made, joins, tags })).await?;
+        let key = self.create_key(named, access_key, secret_key).await?;
+        answer["access_key"] = key["access_key"].clone();
+        answer["secret_key"] = key["secret_key"].clone();
+        Ok(answer)
+    }
+
+    async fn create_key(&self, user: String, id: Option<String>, secret: Option<String>) -> Result<Value, String> {
+        let key = match (id, secret) {
+            (None, None) => self.made_key(),
+            (Some(id), Some(secret)) => {
+                root_keys::check(&id, &secret)?;
+                let sealed = self.seal.seal_secret(&self.env, &id, &secret);
+                NewKey { id, secret, sealed }
+            }
+            _ => return Err("give both an access key and a secret key, or none".to_owned()),
+        };
+        if self.root.as_ref().is_some_and(|(root, _)| *root == key.id) {
+            return Err(format!("{} is the access key of root", key.id));
+        }
+        self.do_it(Order::CreateKey { id: key.id.clone(), user: user.into(), sealed: key.sealed }).await?;
+        Ok(json!({ "access_key": key.id, "secret_key": key.secret }))
+    }
+
+    fn new_account_id(&self) -> String {
+        // Never begins with 0, which is the account of the root keys.
+        format!("{:012}", 100_000_000_000 + self.env.random.next_u64() % 900_000_000_000)
+    }
+
+    fn new_canonical_id(&self) -> String {
+        let mut bytes = [0; 32];
+        self.env.random.fill(&mut bytes);
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// What is stored, without secrets.
+    fn show(&self, wanted: Wanted) -> Result<Value, String> {
+        let registry = &*self.registry();
+        let list: Vec<Value> = match wanted {
+            Wanted::ListUsers => registry.users.values().map(|user| show_user(registry, user)).collect(),
+            Wanted::ListGroups => {
+                let group = |group: &Group| {
+                    let policies = names_of(registry, &group.policies);
+                    json!({ "group": group.name, "account_id": group.account, "policies": policies })
+                };
+                registry.groups.values().map(group).collect()
+            }
+            Wanted::ListRoles => {
+                let role = |role: &Role| {
+                    let policies = names_of(registry, &role.policies);
+                    json!({ "role": role.name, "arn": role.arn(), "account_id": role.account, "policies": policies })
+                };
+                registry.roles.values().map(role).collect()
+            }
+            Wanted::ListPolicies => {
+                let policy = |policy: &StoredPolicy| json!({ "policy": policy.name, "account_id": policy.account });
+                registry.policies.values().map(policy).collect()
+            }
+            Wanted::GetPolicy { name } => {
+                let found = registry.find_named::<StoredPolicy>(&policy(&name)).map_err(|error| error.to_string())?;
+                return serde_json::from_str(&found.document).map_err(|error| error.to_string());
+            }
+            Wanted::ListKeys { user } => {
+                let user = user.map(|user| registry.find_named::<User>(&user.into())).transpose();
+                let user = user.map_err(|error| error.to_string())?;
+                let wanted = registry.keys.values().filter(|key| user.is_none_or(|user| key.user == user.id));
+                let name = |id: &String| registry.users.get(id).map(|user| user.name.clone());
+                wanted
+                    .map(|key| {
+                        json!({
+                            "access_key": key.id, "user": name(&key.user), "disabled": key.disabled,
+                            "created": key.created,
+                        })
+                    })
+                    .collect()
+            }
+            _ => Vec::new(),
+        };
+        Ok(Value::Array(list))
+    }
+}
+
+fn show_user(registry: &Registry, user: &User) -> Value {
+    let account = registry.accounts.get(&user.account);
+    let keys: Vec<&str> = registry.keys.values().filter(|key| key.user == user.id).map(|key| key.id.as_str()).collect();
+    let groups: Vec<&str> =
+        user.groups.iter().filter_map(|id| registry.groups.get(id)).map(|group| group.name.as_str()).collect();
+    json!({
+        "user": user.name, "account_id": user.account, "account": user.is_account,
+        "canonical_id": account.map(|account| &account.canonical_id),
+        "display_name": account.map(|account| &account.display_name),
+        "email": account.and_then(|account| account.email.as_ref()),
+        "disabled": user.disabled, "groups": groups, "policies": names_of(registry, &user.policies),
+        "access_keys": keys,
+    })
+}
+
+/// The names of attached policies.
+fn names_of(registry: &Registry, ids: &[String]) -> Vec<String> {
+    ids.iter().filter_map(|id| registry.attached_policy(id)).map(|(name, _)| name).collect()
+}
+
+/// A policy as an operator names it: without an account it is one of the account of root.
+fn policy(name: &str) -> Named {
+    let named = Named::from(name);
+    Named { account: named.account.or_else(|| Some(ROOT_ACCOUNT.to_owned())), ..named }
+}
+
+/// Exactly one of the three.
+fn holder(user: Option<String>, group: Option<String>, role: Option<String>) -> Result<(Kind, Named), String> {
+    match (user, group, role) {
+        (Some(user), None, None) => Ok((Kind::User, user.into())),
+        (None, Some(group), None) => Ok((Kind::Group, group.into())),
+        (None, None, Some(role)) => Ok((Kind::Role, role.into())),
+        _ => Err("name one user, group or role".to_owned()),
+    }
+}

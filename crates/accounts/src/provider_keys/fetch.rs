@@ -1,0 +1,73 @@
+//! One fetch of a provider's keys.
+//!
+//! Invariants: F1 an answer counts only with status 200, and is bounded in size.  F2 where the keys lie, the provider
+//!             says itself, and only within its own origin.
+//! Not here:   how often, and for how long (`provider_keys`).
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use margay_client::endpoint::Endpoint;
+use margay_s3::sts::KeySet;
+use serde_json::Value;
+
+/// From the first byte asked to the last one answered, for both documents together.
+pub(super) const FETCH_TIME_MAX: Duration = Duration::from_secs(10);
+/// Largest document, in bytes.
+const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+/// Where a provider describes itself (OpenID Connect Discovery 1.0), after its issuer.
+const DISCOVERY: &str = "/.well-known/openid-configuration";
+
+/// Where keys are found.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// A JWKS.
+    Keys(Endpoint),
+    /// A description that names it.
+    Description { issuer: String, endpoint: Endpoint },
+}
+
+impl Place {
+    /// The description of an issuer. The error says what is wrong with its URL.
+    pub fn of_issuer(issuer: &str) -> Result<Place, String> {
+        let endpoint = Endpoint::parse(&format!("{}{DISCOVERY}", issuer.trim_end_matches('/')))?;
+        Ok(Place::Description { issuer: issuer.to_owned(), endpoint })
+    }
+
+    pub fn endpoint(&mut self) -> &mut Endpoint {
+        match self {
+            Place::Keys(endpoint) | Place::Description { endpoint, .. } => endpoint,
+        }
+    }
+}
+
+/// The error says in one line what went wrong.
+pub(super) async fn fetch(place: &Place) -> Result<KeySet, String> {
+    let keys = match place {
+        Place::Keys(endpoint) => get(endpoint).await?,
+        Place::Description { issuer, endpoint } => {
+            let description: Value =
+                serde_json::from_slice(&get(endpoint).await?).map_err(|error| error.to_string())?;
+            let named = description["issuer"].as_str().unwrap_or_default();
+            if named.trim_end_matches('/') != issuer.trim_end_matches('/') {
+                return Err(format!("the description is of the issuer {named:?}"));
+            }
+            let url = description["jwks_uri"].as_str().ok_or("the description has no jwks_uri")?;
+            get(&endpoint.sibling(url).map_err(|error| format!("jwks_uri: {error}; oidc.keys can name it"))?).await?
+        }
+    };
+    KeySet::parse(&keys).map_err(|error| error.to_string())
+}
+
+async fn get(endpoint: &Endpoint) -> Result<Vec<u8>, String> {
+    let wrong = |error: String| format!("{endpoint:?}: {error}");
+    let mut connection = endpoint.connect().await.map_err(wrong)?;
+    let request = endpoint.request(Method::GET, Vec::new()).map_err(wrong)?;
+    let answer = connection.send_request(request).await.map_err(|error| wrong(error.to_string()))?;
+    if answer.status() != StatusCode::OK {
+        return Err(wrong(format!("answered {}", answer.status())));
+    }
+    let body = Limited::new(answer.into_body(), DOCUMENT_BYTES_MAX).collect().await;
+    Ok(body.map_err(|error| wrong(error.to_string()))?.to_bytes().to_vec())
+}

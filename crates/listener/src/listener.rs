@@ -1,0 +1,236 @@
+//! The doorway: accepts connections within limits, and drains them when the server stops.
+//!
+//! Why:        slow, idle or too many clients cost little and never hurt the others.
+//! Invariants: L1 at most `connections_max` connections are served; a further one is told `503 SlowDown`.
+//!             L2 after `stop` no request begins; those under way get the drain time.
+//!             L3 answers that clients do not take hold `unread_bytes_max` together, and a piece for each reader.
+//! Not here:   TLS files (`tls`), single connections (`connection`), what requests mean (the handler).
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, lookup_host};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
+
+use crate::handler::{Handler, Shared};
+use crate::tls::Tls;
+use crate::unread::Unread;
+use crate::wire::Stream;
+use crate::{BindError, ConnectionLimits, Traffic, connection};
+
+/// Connections that wait in the kernel to be accepted.
+const BACKLOG: u32 = 4096;
+/// Clients at once that are being told `503` because the house is full.
+const REFUSALS_MAX: usize = 64;
+/// After a failed accept (no file descriptors left, most likely).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A listener that accepts until it is stopped.
+pub struct Listener {
+    /// Where it listens, with the port that the system chose when 0 was asked for.
+    pub address: Option<SocketAddr>,
+    places: Arc<Semaphore>,
+    places_max: u32,
+    stop: watch::Sender<bool>,
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Listener({:?})", self.address)
+    }
+}
+
+/// Takes the address, so that an occupied port is known before anything else happens.
+pub async fn bind(address: &str, flag: &str) -> Result<TcpListener, BindError> {
+    let remedy = |error: &io::Error| match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let port = address.rsplit(':').next().unwrap_or(address);
+            format!(
+                "stop the program that uses it (`ss -ltnp 'sport = :{port}'` names it), or choose another with {flag} HOST:PORT"
+            )
+        }
+        io::ErrorKind::PermissionDenied => format!("ports below 1024 need root; choose another with {flag} HOST:PORT"),
+        _ => format!("choose an address of this machine with {flag} HOST:PORT"),
+    };
+    let fail = |error: io::Error| BindError { address: address.to_owned(), remedy: remedy(&error), source: error };
+    let target = lookup_host(address).await.map_err(fail)?.next();
+    let target = target.ok_or_else(|| fail(io::ErrorKind::AddrNotAvailable.into()))?;
+    let open = || {
+        let socket = if target.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(target)?;
+        socket.listen(BACKLOG)
+    };
+    open().map_err(fail)
+}
+
+impl Listener {
+    /// Begins to accept TCP connections, with TLS when it is given.
+    pub fn start_tcp(
+        socket: TcpListener,
+        tls: Option<Tls>,
+        handler: Arc<dyn Handler>,
+        traffic: Arc<Traffic>,
+        limits: ConnectionLimits,
+    ) -> Listener {
+        let address = socket.local_addr().ok();
+        let (listener, shared, stopped) = Listener::new(address, handler, traffic, limits);
+        let places = Arc::clone(&listener.places);
+        tokio::spawn(accept_tcp(socket, tls, shared, places, stopped));
+        listener
+    }
+
+    /// Begins to accept on a Unix socket.
+    pub fn start_unix(
+        socket: UnixListener,
+        handler: Arc<dyn Handler>,
+        traffic: Arc<Traffic>,
+        limits: ConnectionLimits,
+    ) -> Listener {
+        let (listener, shared, stopped) = Listener::new(None, handler, traffic, limits);
+        let places = Arc::clone(&listener.places);
+        tokio::spawn(accept_unix(socket, shared, places, stopped));
+        listener
+    }
+
+    fn new(
+        address: Option<SocketAddr>,
+        handler: Arc<dyn Handler>,
+        traffic: Arc<Traffic>,
+        limits: ConnectionLimits,
+    ) -> (Listener, Arc<Shared>, watch::Receiver<bool>) {
+        let places_max = u32::try_from(limits.connections_max).unwrap_or(u32::MAX);
+        let places = Arc::new(Semaphore::new(limits.connections_max));
+        let (stop, stopped) = watch::channel(false);
+        let listener = Listener { address, places, places_max, stop };
+        let unread = Unread::new(limits.unread_bytes_max, Arc::clone(&traffic));
+        (listener, Arc::new(Shared { handler, traffic, limits, unread }), stopped)
+    }
+
+    /// Accepts no more and waits until every connection has ended; `false` when `drain_time_max` ran out first.
+    pub async fn stop(&self, drain_time_max: Duration) -> bool {
+        self.stop.send_replace(true);
+        timeout(drain_time_max, self.places.acquire_many(self.places_max)).await.is_ok()
+    }
+}
+
+async fn accept_tcp(
+    socket: TcpListener,
+    tls: Option<Tls>,
+    shared: Arc<Shared>,
+    places: Arc<Semaphore>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                pause_after(&error).await;
+                continue;
+            }
+        };
+        // Small answers must not wait for the acknowledgement of earlier ones; a failure costs only that.
+        let _ = stream.set_nodelay(true);
+        match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => {
+                let (tls, shared, stop) = (tls.clone(), Arc::clone(&shared), stop.clone());
+                tokio::spawn(serve_tcp(stream, peer, tls, shared, stop, place));
+            }
+            Err(_) => {
+                shared.traffic.refused();
+                // Nothing can be said to a TLS client before the handshake; past this many, the kernel's queue waits.
+                if tls.is_none()
+                    && let Ok(place) = Arc::clone(&refusals).acquire_owned().await
+                {
+                    tokio::spawn(refuse(stream, place));
+                }
+            }
+        }
+    }
+}
+
+async fn serve_tcp(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<Tls>,
+    shared: Arc<Shared>,
+    stop: watch::Receiver<bool>,
+    _place: OwnedSemaphorePermit,
+) {
+    let _open = shared.traffic.opened();
+    let stream = match tls {
+        None => Stream::Tcp(stream),
+        Some(tls) => match timeout(shared.limits.header_time_max, tls.accept(stream)).await {
+            Ok(Ok(stream)) => Stream::Tls(Box::new(stream)),
+            Ok(Err(error)) => {
+                tracing::debug!(target: "margay::listener", %peer, %error, "TLS handshake failed");
+                return;
+            }
+            Err(_) => return,
+        },
+    };
+    connection::serve(stream, Some(peer), shared, stop).await;
+}
+
+async fn accept_unix(
+    socket: UnixListener,
+    shared: Arc<Shared>,
+    places: Arc<Semaphore>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+                let (shared, stop) = (Arc::clone(&shared), stop.clone());
+                tokio::spawn(async move {
+                    connection::serve(Stream::Unix(stream), None, shared, stop).await;
+                    drop(place);
+                });
+            }
+            Err(error) => pause_after(&error).await,
+        }
+    }
+}
+
+async fn pause_after(error: &io::Error) {
+    // A client that was gone before it was accepted is its own business.
+    if error.kind() != io::ErrorKind::ConnectionAborted {
+        tracing::warn!(target: "margay::listener", %error, "cannot accept a connection; raise the limit of open files (ulimit -n)");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+/// Tells a client that all places are taken, in S3's words.
+async fn refuse(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
+    const BODY: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>SlowDown</Code>\
+        <Message>Too many connections. Please reduce your request rate.</Message></Error>";
+    let answer = format!(
+        "HTTP/1.1 503 Slow Down\r\ncontent-type: application/xml\r\ncontent-length: {}\r\nretry-after: 1\r\n\
+         connection: close\r\n\r\n{BODY}",
+        BODY.len()
+    );
+    let tell = async {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await?;
+        let mut scratch = [0; 1024];
+        while stream.read(&mut scratch).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // The client may be gone or slow; one second is enough for either.
+    let _ = timeout(Duration::from_secs(1), tell).await;
+}

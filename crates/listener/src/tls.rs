@@ -1,0 +1,156 @@
+//! TLS from two PEM files, replaced while connections live.
+//!
+//! Why:        certificates are renewed every few weeks and nobody wants a restart for it.
+//! Invariants: T1 a pair is used only after the key was checked against the certificate; a bad pair leaves the
+//!             old one in use.  T2 connections keep the certificate that they began with.
+//! Not here:   obtaining certificates, client certificates.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use margay_env::{Env, files};
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::TlsError;
+
+/// How often the two files are looked at.
+pub const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Largest PEM file, in bytes.
+const PEM_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Accepts TLS connections; cheap to clone.
+#[derive(Clone)]
+pub struct Tls {
+    acceptor: TlsAcceptor,
+    state: Arc<State>,
+}
+
+struct State {
+    env: Env,
+    certificate: PathBuf,
+    key: PathBuf,
+    provider: Arc<CryptoProvider>,
+    current: ArcSwap<CertifiedKey>,
+    /// Content of both files when they were last looked at, right or wrong.
+    seen: Mutex<(Vec<u8>, Vec<u8>)>,
+    /// What was last complained about in the log.
+    complaint: Mutex<String>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "State({})", self.certificate.display())
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Tls({})", self.state.certificate.display())
+    }
+}
+
+impl ResolvesServerCert for State {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current.load_full())
+    }
+}
+
+/// What `Tls::reload` found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reload {
+    Unchanged,
+    Replaced,
+}
+
+impl Tls {
+    pub fn load(env: &Env, certificate: PathBuf, key: PathBuf) -> Result<Tls, TlsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let seen = read(env, &certificate, &key).map_err(TlsError)?;
+        let pair = parse(&provider, &seen)
+            .map_err(|error| TlsError(format!("TLS from {} and {}: {error}", certificate.display(), key.display())))?;
+        let state = Arc::new(State {
+            env: env.clone(),
+            certificate,
+            key,
+            provider: Arc::clone(&provider),
+            current: ArcSwap::from_pointee(pair),
+            seen: Mutex::new(seen),
+            complaint: Mutex::new(String::new()),
+        });
+        let builder = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsError(format!("TLS: {error}")))?;
+        let mut config =
+            builder.with_no_client_auth().with_cert_resolver(Arc::clone(&state) as Arc<dyn ResolvesServerCert>);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), state })
+    }
+
+    pub async fn accept(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+        self.acceptor.accept(stream).await
+    }
+
+    /// Reads the files again; blocks on the disk. Files that were wrong before and did not change are `Unchanged`.
+    pub fn reload(&self) -> Result<Reload, String> {
+        let fresh = read(&self.state.env, &self.state.certificate, &self.state.key)?;
+        let mut seen = self.state.seen.lock();
+        if *seen == fresh {
+            return Ok(Reload::Unchanged);
+        }
+        let pair = parse(&self.state.provider, &fresh);
+        *seen = fresh;
+        self.state.current.store(Arc::new(pair?));
+        Ok(Reload::Replaced)
+    }
+}
+
+/// Looks at the files now and logs what came of it.
+pub fn refresh(tls: &Tls) {
+    match tls.reload() {
+        Ok(Reload::Unchanged) => {}
+        Ok(Reload::Replaced) => {
+            tracing::info!(certificate = %tls.state.certificate.display(), "TLS certificate replaced")
+        }
+        Err(error) => {
+            let mut complaint = tls.state.complaint.lock();
+            if *complaint != error {
+                tracing::error!(%error, "TLS certificate not replaced, the old one stays in use");
+                *complaint = error;
+            }
+        }
+    }
+}
+
+fn read(env: &Env, certificate: &PathBuf, key: &PathBuf) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let one = |path: &PathBuf| {
+        files::read(env, path, PEM_BYTES_MAX)
+            .map_err(|error| format!("{} cannot be read: {error}; {}", path.display(), files::remedy(&error)))
+    };
+    Ok((one(certificate)?, one(key)?))
+}
+
+fn parse(provider: &CryptoProvider, (certificate, key): &(Vec<u8>, Vec<u8>)) -> Result<CertifiedKey, String> {
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate)
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("the certificate file is no PEM: {error}"))?;
+    if chain.is_empty() {
+        return Err(
+            "the certificate file holds no certificate; it must begin with -----BEGIN CERTIFICATE-----".to_owned()
+        );
+    }
+    let key =
+        PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the key file holds no private key: {error}"))?;
+    CertifiedKey::from_der(chain, key, provider).map_err(|error| format!("certificate and key do not fit: {error}"))
+}
