@@ -194,9 +194,7 @@ mod tests {
     fn half_a_pair_and_bad_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let only = |name: &str| (name == "MARGAY_ACCESS_KEY").then(|| "abc".to_owned());
-        assert!(
-            load(&Env::real(), folder.path(), only).unwrap_err().to_string().contains("set both or none")
-        );
+        assert!(load(&Env::real(), folder.path(), only).unwrap_err().to_string().contains("set both or none"));
         assert!(load(&Env::real(), folder.path(), |_| Some("ab".to_owned())).is_err());
         for text in ["", "aws_access_key_id = abc", "aws_access_key_id = a/c\naws_secret_access_key = long enough"] {
             std::fs::write(folder.path().join("keys"), text).unwrap();

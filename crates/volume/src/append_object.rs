@@ -8,6 +8,13 @@
 //! Not here:   the bytes (upload), other owners of runs (share).
 
 use bytes::Bytes;
+use margay_rows::event::EventKind;
+use margay_rows::key;
+use margay_rows::kinds::Document;
+use margay_rows::record::data::OBJECT_EXTENTS_MAX;
+use margay_rows::record::data::{EXTENT_ROW_EXTENT_AT, extent_starts};
+use margay_rows::record::multipart::encode_part_sizes;
+use margay_rows::record::{Data, FileEntry};
 use margay_segment::{Extent, Run, SegmentId, add_checksums};
 use md5::{Digest, Md5};
 
@@ -15,17 +22,13 @@ use crate::api::{AppendOutcome, AppendRequest, ETag, Error, OBJECT_BYTES_MAX, Ob
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::event::{EventKind, Told};
-use crate::key;
-use crate::kinds::Document;
+use crate::event::Told;
 use crate::names::Located;
 use crate::open::Volume;
-use crate::paths::{Done, Walk, split};
-use crate::place::{self, OBJECT_EXTENTS_MAX};
+use crate::path::split;
+use crate::paths::{Done, Walk};
+use crate::place;
 use crate::put_object::{Current, check_key};
-use crate::record::data::{EXTENT_ROW_EXTENT_AT, extent_starts};
-use crate::record::multipart::encode_part_sizes;
-use crate::record::{Data, FileEntry};
 use crate::seen::Seen;
 use crate::upload::{Body, Staged};
 

@@ -7,14 +7,15 @@
 use std::ops::ControlFlow;
 
 use margay_meta::Seq;
+use margay_rows::Ino;
+use margay_rows::key::{self, Counted};
+use margay_rows::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
 
 use crate::api::{BucketInfo, Error, NewBucket, Usage, Versioning};
 use crate::bucket_settings::draft_setting;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key::{self, Counted};
 use crate::open::Volume;
-use crate::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
 use crate::seen::Seen;
 
 impl Volume {
@@ -39,7 +40,7 @@ impl Volume {
         let (object_lock, owner) = (new.object_lock, new.owner.clone());
         let versioning = if object_lock { Versioning::Enabled } else { Versioning::Never };
         let bucket = Bucket { root, created, versioning, object_lock, settings, owner };
-        let record = DirectoryRecord { parent: key::Ino(0), sort_name: name.to_owned() };
+        let record = DirectoryRecord { parent: Ino(0), sort_name: name.to_owned() };
         let mut draft = Draft::default();
         draft.assert_absent(key::bucket(name));
         draft.put(key::bucket(name), bucket.encode());
@@ -141,7 +142,7 @@ impl Volume {
     }
 
     /// Objects of the bucket with this root.
-    pub(crate) fn objects(&self, root: key::Ino, seen: &mut Seen) -> Result<u64, Error> {
+    pub(crate) fn objects(&self, root: Ino, seen: &mut Seen) -> Result<u64, Error> {
         self.counter(&key::usage(root, Counted::Objects), seen)
     }
 

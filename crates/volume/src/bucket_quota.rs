@@ -8,10 +8,12 @@
 
 use std::ops::ControlFlow;
 
+use margay_rows::Ino;
+use margay_rows::key::{self, Counted};
+use margay_rows::kinds::Setting;
+use margay_rows::numbered::Numbered;
+
 use crate::api::Error;
-use crate::key::{self, Counted, Ino};
-use crate::kinds::Setting;
-use crate::numbered::Numbered;
 use crate::open::Volume;
 use crate::quota::Quota;
 use crate::seen::Seen;

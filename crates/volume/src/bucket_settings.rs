@@ -12,12 +12,12 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use margay_meta::{Seq, VALUE_BYTES_MAX};
+use margay_rows::kinds::{SETTING_BYTES_MAX, Setting};
+use margay_rows::{Ino, key};
 
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key::{self, Ino};
-use crate::kinds::{SETTING_BYTES_MAX, Setting};
 use crate::open::Volume;
 use crate::quota::Quota;
 use crate::seen::Seen;

@@ -11,12 +11,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use margay_meta::Seq;
+use margay_rows::Ino;
+use margay_rows::object_lock::DefaultRetention;
 use parking_lot::RwLock;
 
 use crate::api::Versioning;
 use crate::draft::Draft;
-use crate::key::Ino;
-use crate::object_lock::DefaultRetention;
 use crate::versioned_key::VersionedKey;
 
 /// Buckets kept; when there are more, all are forgotten.

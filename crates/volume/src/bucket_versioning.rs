@@ -4,11 +4,11 @@
 //!             state and no other. A bucket that kept versions once never goes back to `Never`.
 
 use margay_meta::Seq;
+use margay_rows::key;
 
 use crate::api::{Error, Versioning};
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key;
 use crate::open::Volume;
 use crate::seen::Seen;
 

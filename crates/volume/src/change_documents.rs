@@ -5,17 +5,20 @@
 //!             gets a body of its own, which holds its documents, as by a PUT of `x/`.
 //! Not here:   what documents are (documents).
 
+use margay_rows::event::EventKind;
+use margay_rows::kinds::{Document, Documents};
+use margay_rows::record::FileEntry;
+
 use crate::api::{Error, ObjectName, VersionId};
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::event::{EventKind, Told};
+use crate::event::Told;
 use crate::get_object::explicit_object;
-use crate::kinds::{Document, Documents};
 use crate::open::Volume;
-use crate::paths::{Done, Walk, split};
+use crate::path::split;
+use crate::paths::{Done, Walk};
 use crate::place;
-use crate::record::FileEntry;
 use crate::seen::Seen;
 
 impl Volume {

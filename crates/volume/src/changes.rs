@@ -5,8 +5,8 @@
 //! Not here:   who follows, and how far they are.
 
 use margay_meta::{Seq, TailLost};
+use margay_rows::key;
 
-use crate::key;
 use crate::open::Volume;
 
 /// What one commit changed in the tree.

@@ -11,19 +11,22 @@
 
 use std::ops::ControlFlow;
 
+use margay_rows::event::EventKind;
+use margay_rows::key;
+use margay_rows::kinds::{Document, Documents};
+use margay_rows::record::{Data, FileEntry};
+
 use crate::api::{CopyRequest, Error, Headers, PutOutcome, Versioning};
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::event::{EventKind, Told};
-use crate::key;
-use crate::kinds::{Document, Documents};
+use crate::event::Told;
 use crate::names::Located;
 use crate::open::Volume;
-use crate::paths::{Done, Walk, split};
+use crate::path::split;
+use crate::paths::{Done, Walk};
 use crate::place;
 use crate::put_object::{Current, check_key};
-use crate::record::{Data, FileEntry};
 use crate::seen::Seen;
 
 /// What is kept with the copy.

@@ -13,17 +13,20 @@ use std::ops::ControlFlow;
 
 use margay_env::Timestamp;
 use margay_meta::Seq;
+use margay_rows::Ino;
+use margay_rows::event::EventKind;
+use margay_rows::key::{self, Counted};
+use margay_rows::record::{DeleteMarker, DirectoryEntry, Version};
 
 use crate::api::{DeleteRequest, Deleted, ETag, Error, VersionId, Versioning};
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::event::{EventKind, Told};
-use crate::key::{self, Counted, Ino};
+use crate::event::Told;
 use crate::names::Located;
 use crate::open::Volume;
-use crate::paths::{Done, Step, Walk, split};
+use crate::path::{Step, split};
+use crate::paths::{Done, Walk};
 use crate::put_object::{Current, check_key};
-use crate::record::{DeleteMarker, DirectoryEntry, Version};
 use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
 

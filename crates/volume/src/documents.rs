@@ -14,13 +14,13 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use margay_rows::key;
+use margay_rows::kinds::{DOCUMENT_BYTES_MAX, Documents};
+use margay_rows::record::FileEntry;
 
 use crate::api::Error;
 use crate::draft::Draft;
-use crate::key;
-use crate::kinds::{DOCUMENT_BYTES_MAX, Documents};
 use crate::open::Volume;
-use crate::record::FileEntry;
 use crate::seen::Seen;
 
 pub(crate) fn check(documents: &Documents) -> Result<(), Error> {

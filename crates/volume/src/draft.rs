@@ -10,10 +10,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 use margay_meta::{BATCH_WRITES_MAX, Batch, Engine, Field, Payload, Place, Position, Precondition, Seq, Write};
+use margay_rows::{Ino, key};
 
 use crate::api::Error;
 use crate::error::Refused;
-use crate::key::{self, Ino};
 use crate::known::Known;
 use crate::watch::Notice;
 

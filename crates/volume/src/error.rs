@@ -4,11 +4,11 @@
 //! Not here: S3 codes and errno (the doors).
 
 use margay_meta::{CommitError, EngineError};
+use margay_rows::record::Damaged;
 use margay_segment::SegmentError;
 
 use crate::api::Error;
 use crate::encryption::EncryptionError;
-use crate::record::Damaged;
 
 impl From<EngineError> for Error {
     fn from(error: EngineError) -> Error {

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_meta::Seq;
+use margay_rows::Ino;
 use parking_lot::Mutex;
 
 use crate::event::EventRules;
-use crate::key::Ino;
 
 /// A number is the newest commit's, times so many, unless the last number was larger.
 const NUMBERS_PER_COMMIT: u64 = 1 << 8;

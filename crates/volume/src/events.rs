@@ -14,14 +14,16 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use margay_rows::event::Event;
+use margay_rows::key;
+use margay_rows::kinds::Setting;
+use margay_rows::record::event;
+
 use crate::api::Error;
 use crate::draft::Draft;
-use crate::event::{Event, EventRouter, EventRules, QueuedEvent, Told};
-use crate::key;
-use crate::kinds::Setting;
+use crate::event::{EventRouter, EventRules, QueuedEvent, Told};
 use crate::open::Volume;
-use crate::paths::Path;
-use crate::record::event;
+use crate::path::Path;
 use crate::seen::Seen;
 
 /// Buckets whose rules are kept in memory; the next one empties it.

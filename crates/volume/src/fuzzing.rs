@@ -6,23 +6,26 @@
 
 use bytes::Bytes;
 use margay_env::Timestamp;
+use margay_rows::Ino;
+use margay_rows::event::{Event, EventKind};
+use margay_rows::key::{self, Live};
+use margay_rows::kinds::{Document, Documents, Setting};
+use margay_rows::record::data::{Data, decode_extent_row, extent_row};
+use margay_rows::record::entry::encode_link;
+use margay_rows::record::event;
+use margay_rows::record::multipart::{
+    decode_part_checksums, decode_part_sizes, encode_part_checksums, encode_part_sizes,
+};
+use margay_rows::record::{
+    Bucket, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry, Line, Orphan, PartRecord,
+    Summary, UploadRecord, Version, VersionRow,
+};
 use margay_segment::{Extent, Run, SegmentId};
 
 use crate::api::{ETag, Error, Headers, Versioning};
 use crate::dump::{self, DumpSink, PiecePlace};
 use crate::encryption::Envelope;
-use crate::event::{Event, EventKind};
-use crate::key::{self, Ino, Live};
-use crate::kinds::{Document, Documents, Setting};
 use crate::quota::Quota;
-use crate::record::data::{Data, decode_extent_row, extent_row};
-use crate::record::entry::encode_link;
-use crate::record::event;
-use crate::record::multipart::{decode_part_checksums, decode_part_sizes, encode_part_checksums, encode_part_sizes};
-use crate::record::{
-    Bucket, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry, Line, Orphan, PartRecord,
-    Summary, UploadRecord, Version, VersionRow,
-};
 use crate::{backup, bucket, inos};
 
 /// A key of any table.

@@ -10,20 +10,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use margay_env::Timestamp;
+use margay_rows::Ino;
+use margay_rows::key;
+use margay_rows::record::data::OBJECT_EXTENTS_MAX;
+use margay_rows::record::data::is_hole;
+use margay_rows::record::entry::EMPTY_ETAG;
+use margay_rows::record::multipart::{decode_part_checksums, decode_part_sizes};
+use margay_rows::record::{Data, FileEntry};
 use margay_segment::{SegmentError, SegmentPin};
 
 use crate::api::{Error, Headers, ObjectInfo, ObjectName, ReadCondition, VersionId};
 use crate::encryption::Protection;
-use crate::key;
 use crate::names::Located;
+use crate::object_keys::needed_lock;
 use crate::open::Volume;
-use crate::paths::{Walk, split};
-use crate::place::OBJECT_EXTENTS_MAX;
+use crate::path::split;
+use crate::paths::Walk;
 use crate::reader::{Content, Reader};
-use crate::record::data::is_hole;
-use crate::record::entry::EMPTY_ETAG;
-use crate::record::multipart::{decode_part_checksums, decode_part_sizes};
-use crate::record::{Data, FileEntry};
 use crate::seen::Seen;
 
 /// What kind of file an object is that only POSIX can make: symlink, fifo, socket, char or block.
@@ -97,7 +100,7 @@ impl Volume {
             let lock = self.lock_of(&found.file, seen)?;
             if let Some(content) = self.hold(&found, seen)? {
                 let (store, blocking) = (Arc::clone(&self.store), Arc::clone(&self.options.blocking));
-                let lock = found.file.needs(lock)?;
+                let lock = needed_lock(&found.file, lock)?;
                 let mut reader = Reader { info, content, lock, store, blocking };
                 if matches!(reader.info.protection(), Some(Protection::Master | Protection::Named(_))) {
                     reader.unlock(None, &self.options.master_keys)?;
@@ -188,7 +191,7 @@ impl Volume {
     }
 
     /// When something in a directory was last changed.
-    pub(crate) fn modified(&self, directory: key::Ino, seen: &mut Seen) -> Result<Timestamp, Error> {
+    pub(crate) fn modified(&self, directory: Ino, seen: &mut Seen) -> Result<Timestamp, Error> {
         let Some(row) = self.get(&key::times(directory), seen)? else { return Ok(Timestamp(0)) };
         let bytes =
             row.value.as_ref().try_into().map_err(|_| Error::Corrupt("a time is not eight bytes".to_owned()))?;
@@ -283,6 +286,6 @@ fn tell_kind(file: &FileEntry, headers: &mut Headers) {
 }
 
 /// An explicit directory as S3 sees it.
-pub(crate) fn explicit_object(ino: key::Ino, modified: Timestamp) -> FileEntry {
+pub(crate) fn explicit_object(ino: Ino, modified: Timestamp) -> FileEntry {
     FileEntry::new(ino, 0, EMPTY_ETAG, modified, Data::Inline(Vec::new()), Headers::new())
 }

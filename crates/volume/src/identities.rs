@@ -9,11 +9,11 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use margay_meta::Seq;
+use margay_rows::key;
 
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key;
 use crate::open::Volume;
 use crate::seen::Seen;
 

@@ -7,12 +7,12 @@
 //! Locking:    the mutex is held over the commit that takes a new block.
 
 use margay_meta::Engine;
+use margay_rows::{Ino, key};
 use parking_lot::Mutex;
 
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key::{self, Ino};
 
 /// Numbers taken from the counter at once.
 const BLOCK: u64 = 4096;

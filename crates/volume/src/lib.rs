@@ -37,8 +37,6 @@ pub mod fuzzing;
 mod get_object;
 mod identities;
 mod inos;
-mod key;
-mod kinds;
 mod known;
 mod list;
 mod lock;
@@ -46,12 +44,11 @@ mod lock_time;
 mod make_directory;
 mod multipart;
 mod names;
-mod numbered;
 mod object_keys;
-mod object_lock;
 mod open;
 mod open_files;
 mod orphan;
+mod path;
 mod paths;
 mod place;
 pub mod posix;
@@ -59,7 +56,6 @@ mod put_object;
 mod quota;
 mod reader;
 mod reclaim;
-mod record;
 mod release;
 mod rename;
 mod rests;
@@ -86,19 +82,20 @@ pub use dump::{
 pub use encryption::{
     CustomerKey, DataKey, EncryptionError, KEY_NAME_BYTES_MAX, MASTER_KEY_BYTES, MasterKeys, Protection, WrappingKey,
 };
-pub use event::{Event, EventKind, EventRouter, EventRules, QueuedEvent, Route};
+pub use event::{EventRouter, EventRules, QueuedEvent, Route};
 pub use fsck::{Finding, FindingKind, FsckOptions, FsckReport};
 pub use identities::{IDENTITY_CHANGES_MAX, Identities, IdentityChange, IdentityRow};
-pub use key::Ino;
-pub use kinds::{
+pub use margay_rows::Ino;
+pub use margay_rows::event::{Event, EventKind};
+pub use margay_rows::kinds::{
     DOCUMENT_BYTES_MAX, Document, DocumentSet, Documents, SETTING_BYTES_MAX, Setting, SettingSet, Settings,
 };
-pub use numbered::{Numbered, SetOf};
-pub use object_keys::NewKey;
-pub use object_lock::{
+pub use margay_rows::numbered::{Numbered, SetOf};
+pub use margay_rows::object_lock::{
     DefaultRetention, RETENTION_DAYS_MAX, RETENTION_YEARS_MAX, Retention, RetentionMode, RetentionPeriod,
     encode_legal_hold, legal_hold_is_on,
 };
+pub use object_keys::NewKey;
 pub use open::{FORMAT_VERSION, OpenError, Options, Volume};
 pub use quota::Quota;
 pub use reader::{READ_BYTES_MAX, Reader};

@@ -5,10 +5,11 @@
 //!             Items are shown while the scan runs; they stand when the call returns Ok, durable.
 //! Not here:   the walk (tree), encoding of keys and continuation tokens (the S3 door).
 
+use margay_rows::key;
+use margay_rows::record::Summary;
+
 use crate::api::{Error, ListItem, ListOutcome, ListRequest};
-use crate::key;
 use crate::open::Volume;
-use crate::record::Summary;
 use crate::seen::Seen;
 use crate::tree::{Next, Shown, Tree};
 

@@ -3,14 +3,15 @@
 //! Why:        POSIX directories live until rmdir; to S3 such a directory is an empty object `x/`.
 //! Invariants: the path is asserted as by PUT. A directory that exists becomes explicit.
 
+use margay_rows::key;
+use margay_rows::record::DirectoryEntry;
+
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key;
 use crate::open::Volume;
 use crate::paths::{Done, Walk};
 use crate::put_object::check_key;
-use crate::record::DirectoryEntry;
 
 impl Volume {
     /// `path` ends in `/`. False when it was there and explicit already.
@@ -37,7 +38,7 @@ impl Volume {
             }
             _ => {
                 let record = draft.value(&key::directory(directory)).ok_or(Refused::Conflict)?;
-                let record = crate::record::DirectoryRecord::decode(record)?;
+                let record = margay_rows::record::DirectoryRecord::decode(record)?;
                 let entry = DirectoryEntry { explicit: true, ..DirectoryEntry::implicit(directory) };
                 draft.put(key::entry(record.parent, record.sort_name.as_bytes()), entry.encode());
             }

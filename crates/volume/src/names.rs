@@ -9,13 +9,13 @@
 //! Not here:   directories and counters (paths, put_object), what becomes of a file's data (release).
 
 use margay_meta::Seq;
+use margay_rows::record::entry::encode_link;
+use margay_rows::record::{Entry, FileEntry};
+use margay_rows::{Ino, key};
 
 use crate::api::{Error, VersionId};
 use crate::draft::Draft;
-use crate::key::{self, Ino};
 use crate::open::Volume;
-use crate::record::entry::encode_link;
-use crate::record::{Entry, FileEntry};
 use crate::seen::Seen;
 
 /// Times that an entry is read again because its inode record went meanwhile.

@@ -6,17 +6,17 @@
 //!             O2 its streams are those of its parts; a simple object is one.
 
 use bytes::Bytes;
+use margay_rows::key;
+use margay_rows::kinds::{Document, Documents};
+use margay_rows::record::FileEntry;
+use margay_rows::record::multipart::decode_part_sizes;
 
 use crate::api::{CopyEncryption, Error, ObjectInfo};
 use crate::encryption::{
     CustomerKey, DataKey, Envelope, MASTER_KEY_BYTES, Protection, WrappingKey, decode_protection, encrypted_len,
 };
-use crate::key;
-use crate::kinds::{Document, Documents};
 use crate::open::Volume;
 use crate::reader::Lock;
-use crate::record::FileEntry;
-use crate::record::multipart::decode_part_sizes;
 use crate::seen::Seen;
 
 /// A data key that was made for a new object or upload, and the document to keep with it.
@@ -45,30 +45,21 @@ fn protection_of(documents: &Documents) -> Option<Protection> {
     documents.get(&Document::Encryption).map(|document| decode_protection(document).unwrap_or(Protection::Master))
 }
 
-impl FileEntry {
-    /// Its bytes are encrypted (O1).
-    pub(crate) fn is_encrypted(&self) -> bool {
-        self.documents.contains(Document::Encryption)
+/// Bytes that a file takes in the store, if its entry alone says so.
+pub(crate) fn stored_len_by_itself(file: &FileEntry) -> Option<u64> {
+    match (file.is_encrypted(), file.etag.parts) {
+        (false, _) => Some(file.size),
+        (true, 0) => Some(encrypted_len(file.size)),
+        (true, _) => None,
     }
+}
 
-    /// Bytes that it takes in the store, if its entry alone says so.
-    pub(crate) fn stored_len_by_itself(&self) -> Option<u64> {
-        match (self.is_encrypted(), self.etag.parts) {
-            (false, _) => Some(self.size),
-            (true, 0) => Some(encrypted_len(self.size)),
-            (true, _) => None,
-        }
-    }
-
-    /// What it needs to be read, given what was found of it while its row did not change: a file that is encrypted is
-    /// never taken for a plain one.
-    pub(crate) fn needs(&self, found: Option<Lock>) -> Result<Option<Lock>, Error> {
-        match found {
-            None if self.is_encrypted() => {
-                Err(Error::Corrupt("the data key of an encrypted object is gone".to_owned()))
-            }
-            found => Ok(found),
-        }
+/// What a file needs to be read, given what was found of it while its row did not change: a file that is encrypted is
+/// never taken for a plain one.
+pub(crate) fn needed_lock(file: &FileEntry, found: Option<Lock>) -> Result<Option<Lock>, Error> {
+    match found {
+        None if file.is_encrypted() => Err(Error::Corrupt("the data key of an encrypted object is gone".to_owned())),
+        found => Ok(found),
     }
 }
 
@@ -123,7 +114,7 @@ impl Volume {
 
     /// Bytes that a file takes in the store.
     pub(crate) fn stored_len(&self, file: &FileEntry, seen: &mut Seen) -> Result<u64, Error> {
-        match file.stored_len_by_itself() {
+        match stored_len_by_itself(file) {
             Some(len) => Ok(len),
             None => Ok(self.streams_of(file, seen)?.into_iter().map(encrypted_len).sum()),
         }

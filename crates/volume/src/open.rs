@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use margay_env::{Env, Timestamp};
 use margay_meta::{Engine, Row, RowRef, Seq};
+use margay_rows::record::DirectoryRecord;
+use margay_rows::{Ino, key};
 use margay_segment::Store;
 use parking_lot::Mutex;
 
@@ -29,13 +31,11 @@ use crate::event::EventRouter;
 use crate::event_queue::EventQueue;
 use crate::fresh::Fresh;
 use crate::inos::Inos;
-use crate::key::{self, Ino};
 use crate::known::Known;
 use crate::lock_time::LockTime;
 use crate::open_files::OpenFiles;
-use crate::paths::PathCache;
+use crate::path::PathCache;
 use crate::quota::Quotas;
-use crate::record::DirectoryRecord;
 use crate::rests::{Punched, Room, Walks};
 use crate::seen::Seen;
 use crate::watch::{Notice, Watchers};
@@ -289,6 +289,25 @@ impl Volume {
             }
         }
         Err(Error::Busy)
+    }
+
+    /// Every row is as it was read.
+    pub(crate) fn still(&self, seen: &Seen) -> Result<bool, Error> {
+        self.all_still(seen.rows())
+    }
+
+    /// Every row but the last one is as it was read, so all of them were so when that one was read.
+    pub(crate) fn held_at_last(&self, seen: &Seen) -> Result<bool, Error> {
+        self.all_still(seen.rows().split_last().map_or(&[], |(_, rows)| rows))
+    }
+
+    fn all_still(&self, rows: &[(Vec<u8>, Option<Seq>)]) -> Result<bool, Error> {
+        for (key, version) in rows {
+            if self.engine.get(key)?.value.map(|row| row.version) != *version {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     pub(crate) fn wait_a_little(&self, tries: u32) {

@@ -7,14 +7,14 @@
 
 use std::ops::ControlFlow;
 
+use margay_rows::record::{Data, Orphan, PartRecord};
+use margay_rows::{Ino, key};
 use margay_segment::Extent;
 
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key::{self, Ino};
 use crate::open::Volume;
-use crate::record::{Data, Orphan, PartRecord};
 use crate::release::RELEASE_ROWS_MAX;
 use crate::seen::Seen;
 

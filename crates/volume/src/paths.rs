@@ -6,77 +6,22 @@
 //!                conflict.  P2 a path that met a conflict, or led to no commit, is dropped before the next try.
 //! Not here:   what is done at the end of the path (the operations).
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use margay_meta::Seq;
-use parking_lot::RwLock;
+use margay_rows::kinds::Setting;
+use margay_rows::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
+use margay_rows::{Ino, key};
 
-use crate::api::{Error, Versioning};
+use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key::{self, Ino};
-use crate::kinds::Setting;
-use crate::object_lock::DefaultRetention;
 use crate::open::Volume;
-use crate::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
+use crate::path::{Path, PathCache, Step};
 use crate::seen::Seen;
-use crate::versioned_key::VersionedKey;
 
 /// Paths with more steps than this are not kept.
 const STEPS_KEPT_MAX: usize = 32;
-const SHARDS: usize = 16;
-
-/// A directory on the way, as its entry was read.
-#[derive(Clone, Debug)]
-pub(crate) struct Step {
-    pub(crate) key: Vec<u8>,
-    pub(crate) version: Seq,
-    pub(crate) entry: DirectoryEntry,
-}
-
-/// The way from a bucket to a directory.
-#[derive(Clone, Debug)]
-pub(crate) struct Path {
-    pub(crate) bucket_key: Vec<u8>,
-    pub(crate) bucket_version: Seq,
-    pub(crate) root: Ino,
-    pub(crate) versioning: Versioning,
-    pub(crate) object_lock: bool,
-    /// What a new version gets that has no retention of its own.
-    pub(crate) retention: Option<DefaultRetention>,
-    /// The bucket has notification rules.
-    pub(crate) notifies: bool,
-    pub(crate) steps: Vec<Step>,
-}
-
-/// A key as directories (each with its `/`) and the last name, which may be empty.
-pub(crate) fn split(key: &str) -> (&str, &str) {
-    key.split_at(key.rfind('/').map_or(0, |slash| slash + 1))
-}
-
-impl Path {
-    pub(crate) fn directory(&self) -> Ino {
-        self.steps.last().map_or(self.root, |step| step.entry.ino)
-    }
-
-    /// A key of this bucket.
-    pub(crate) fn versioned<'k>(&self, key: &'k str) -> VersionedKey<'k> {
-        VersionedKey { root: self.root, key, versioning: self.versioning }
-    }
-
-    /// Every step still leads where it led.
-    pub(crate) fn assert_in(&self, draft: &mut Draft) {
-        draft.assert_version(self.bucket_key.clone(), self.bucket_version);
-        for step in &self.steps {
-            draft.assert_version(step.key.clone(), step.version);
-        }
-    }
-
-    pub(crate) fn passes(&self, directory: Ino) -> bool {
-        self.root == directory || self.steps.iter().any(|step| step.entry.ino == directory)
-    }
-}
 
 /// A path and the rest of the directories, which do not exist.
 #[derive(Clone, Debug)]
@@ -105,49 +50,6 @@ impl Walk<'_> {
         if let Some(name) = self.missing.split_inclusive('/').next() {
             draft.assert_absent(key::entry(self.path.directory(), name.as_bytes()));
         }
-    }
-}
-
-/// Paths by bucket and directories; bounded, and emptied by shard when it is full.
-#[derive(Debug)]
-pub(crate) struct PathCache {
-    shards: Vec<RwLock<HashMap<String, Arc<Path>>>>,
-    shard_max: usize,
-}
-
-impl PathCache {
-    pub(crate) fn new(paths_max: usize) -> PathCache {
-        let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
-        PathCache { shards, shard_max: paths_max / SHARDS }
-    }
-
-    /// A bucket's name has no `/`, so the two never run together.
-    fn name(bucket: &str, directories: &str) -> String {
-        [bucket, "/", directories].concat()
-    }
-
-    fn shard(&self, name: &str) -> &RwLock<HashMap<String, Arc<Path>>> {
-        let sum = name.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-        &self.shards[sum as usize % SHARDS]
-    }
-
-    fn get(&self, name: &str) -> Option<Arc<Path>> {
-        self.shard(name).read().get(name).cloned()
-    }
-
-    fn keep(&self, name: String, path: Arc<Path>) {
-        let mut shard = self.shard(&name).write();
-        if shard.len() >= self.shard_max {
-            shard.clear();
-        }
-        if self.shard_max > 0 {
-            shard.insert(name, path);
-        }
-    }
-
-    pub(crate) fn forget(&self, bucket: &str, directories: &str) {
-        let name = PathCache::name(bucket, directories);
-        self.shard(&name).write().remove(&name);
     }
 }
 

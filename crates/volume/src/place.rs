@@ -6,17 +6,15 @@
 //! Not here:   letting go of old data (release).
 
 use bytes::Bytes;
+use margay_rows::Ino;
+use margay_rows::key::{self, Live};
+use margay_rows::record::data::{self, ENTRY_EXTENTS_MAX, INLINE_BYTES_MAX};
+use margay_rows::record::{Data, FileEntry};
 use margay_segment::{Extent, Run, SegmentId};
 
 use crate::api::{Error, Headers};
 use crate::draft::Draft;
-use crate::key::{self, Ino, Live};
-use crate::record::data::{self, ENTRY_EXTENTS_MAX, INLINE_BYTES_MAX};
-use crate::record::{Data, FileEntry};
 use crate::upload::Body;
-
-/// Most extents of one object.
-pub(crate) const OBJECT_EXTENTS_MAX: usize = 20_000;
 
 /// The data of a value, and the payload that will be at its first extent.
 #[derive(Debug)]

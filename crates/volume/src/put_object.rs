@@ -5,19 +5,23 @@
 //!             the condition that was decided on it holds; many PUTs into one directory do not conflict.
 //! Not here:   the bytes (upload), what becomes of the old object (versions) and its data (release).
 
+use margay_rows::Ino;
+use margay_rows::event::EventKind;
+use margay_rows::key::{self, Counted};
+use margay_rows::kinds::Document;
+use margay_rows::record::FileEntry;
+use margay_rows::record::entry::{EMPTY_ETAG, MODE_RIGHTS, MODE_SET_IDS, MODE_SYMLINK};
+
 use crate::api::{ETag, Error, KEY_BYTES_MAX, PutOutcome, PutRequest, VersionId};
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::event::{EventKind, Told};
-use crate::key::{self, Counted, Ino};
-use crate::kinds::Document;
+use crate::event::Told;
 use crate::names::Located;
 use crate::open::Volume;
-use crate::paths::{Done, Walk, split};
+use crate::path::split;
+use crate::paths::{Done, Walk};
 use crate::place::{self, Placed};
-use crate::record::FileEntry;
-use crate::record::entry::{EMPTY_ETAG, MODE_RIGHTS, MODE_SET_IDS, MODE_SYMLINK};
 use crate::seen::Seen;
 use crate::upload::Staged;
 use crate::versioned_key::VersionedKey;

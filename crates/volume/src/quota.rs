@@ -7,10 +7,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use margay_rows::Ino;
+use margay_rows::record::wire::{Damaged, Reader, Writer};
 use parking_lot::RwLock;
-
-use crate::key::Ino;
-use crate::record::wire::{Damaged, Reader, Writer};
 
 const LAYOUT: u8 = 1;
 const OBJECTS: u64 = 1;

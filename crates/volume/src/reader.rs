@@ -11,12 +11,12 @@ mod encrypted;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use margay_rows::record::data::is_hole;
 use margay_segment::{Extent, SegmentPin, Store};
 
 use crate::api::{Error, ObjectInfo};
 use crate::blocking::{self, Blocking};
 use crate::encryption::{CustomerKey, Envelope, MasterKeys};
-use crate::record::data::is_hole;
 
 pub(crate) use encrypted::EncryptedContent;
 

@@ -10,15 +10,16 @@
 
 use std::ops::ControlFlow;
 
+use margay_rows::Ino;
+use margay_rows::key::{self, Live};
+use margay_rows::record::data::{decode_extent_row, is_hole};
+use margay_rows::record::{Data, DirectoryEntry, FileEntry, Orphan};
 use margay_segment::{Extent, Run};
 
 use crate::api::Error;
 use crate::documents;
 use crate::draft::Draft;
-use crate::key::{self, Ino, Live};
 use crate::open::Volume;
-use crate::record::data::{decode_extent_row, is_hole};
-use crate::record::{Data, DirectoryEntry, FileEntry, Orphan};
 use crate::seen::Seen;
 
 /// Most extent rows that go in the batch that removes the file.

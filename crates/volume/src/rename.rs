@@ -12,16 +12,18 @@
 //!             DELETE.
 
 use margay_meta::Seq;
+use margay_rows::event::EventKind;
+use margay_rows::record::{DirectoryRecord, Entry};
+use margay_rows::{Ino, key};
 
 use crate::api::{Error, Versioning, WriteCondition};
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::event::{EventKind, Told};
-use crate::key::{self, Ino};
+use crate::event::Told;
 use crate::open::Volume;
-use crate::paths::{Path, Walk, split};
+use crate::path::{Path, split};
+use crate::paths::Walk;
 use crate::put_object::{check_key, count};
-use crate::record::{DirectoryRecord, Entry};
 use crate::seen::Seen;
 
 impl Volume {

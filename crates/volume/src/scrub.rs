@@ -9,13 +9,13 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use margay_meta::Seq;
+use margay_rows::record::data::{decode_extent_row, is_hole};
+use margay_rows::record::{Data, DirectoryRecord, PartRecord, file_of_row};
+use margay_rows::{Ino, key};
 use margay_segment::{Extent, SegmentError, SegmentId};
 
 use crate::api::Error;
-use crate::key::{self, Ino};
 use crate::open::Volume;
-use crate::record::data::{decode_extent_row, is_hole};
-use crate::record::{Data, DirectoryRecord, PartRecord, file_of_row};
 use crate::seen::Seen;
 
 /// Rows read at a time; their data is read when the engine is free again.

@@ -7,9 +7,6 @@
 
 use margay_meta::Seq;
 
-use crate::api::Error;
-use crate::open::Volume;
-
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// The newest commit that what was read rests on.
@@ -32,29 +29,13 @@ impl Seen {
         self.rows.extend(other.rows);
     }
 
+    /// Keys and versions, in the order of reading.
+    pub(crate) fn rows(&self) -> &[(Vec<u8>, Option<Seq>)] {
+        &self.rows
+    }
+
     /// Keeps the newest commit only, for walks that are long.
     pub(crate) fn forget_rows(&mut self) {
         self.rows.clear();
-    }
-}
-
-impl Volume {
-    /// Every row is as it was read.
-    pub(crate) fn still(&self, seen: &Seen) -> Result<bool, Error> {
-        self.all_still(&seen.rows)
-    }
-
-    /// Every row but the last one is as it was read, so all of them were so when that one was read.
-    pub(crate) fn held_at_last(&self, seen: &Seen) -> Result<bool, Error> {
-        self.all_still(seen.rows.split_last().map_or(&[], |(_, rows)| rows))
-    }
-
-    fn all_still(&self, rows: &[(Vec<u8>, Option<Seq>)]) -> Result<bool, Error> {
-        for (key, version) in rows {
-            if self.engine.get(key)?.value.map(|row| row.version) != *version {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 }

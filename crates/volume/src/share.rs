@@ -6,15 +6,15 @@
 //!                not know of the copy conflicts.
 //! Not here:   the end of an owner (release).
 
+use margay_rows::record::data::OBJECT_EXTENTS_MAX;
+use margay_rows::record::{Data, FileEntry};
+use margay_rows::{Ino, key};
 use margay_segment::Extent;
 
 use crate::api::Error;
 use crate::draft::Draft;
-use crate::key::{self, Ino};
 use crate::names::Located;
 use crate::open::Volume;
-use crate::place::OBJECT_EXTENTS_MAX;
-use crate::record::{Data, FileEntry};
 use crate::release::distinct_runs;
 
 /// The value of a share row; its key says it all.

@@ -8,10 +8,11 @@
 
 use std::ops::ControlFlow;
 
+use margay_rows::record::{DirectoryEntry, Entry, FileEntry, Summary};
+use margay_rows::{Ino, key};
+
 use crate::api::Error;
-use crate::key::{self, Ino};
 use crate::open::Volume;
-use crate::record::{DirectoryEntry, Entry, FileEntry, Summary};
 use crate::seen::Seen;
 
 #[derive(Debug)]
@@ -150,7 +151,7 @@ impl<'v> Tree<'v> {
             return Ok(Next::Row);
         }
         let modified = self.volume.modified(entry.ino, &mut self.seen)?;
-        let row = Summary::File { size: 0, modified, etag: crate::record::entry::EMPTY_ETAG };
+        let row = Summary::File { size: 0, modified, etag: margay_rows::record::entry::EMPTY_ETAG };
         visit(Shown { key: &self.path, row, value: &[] })
     }
 

@@ -12,15 +12,15 @@ mod growing;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use margay_rows::Ino;
+use margay_rows::record::data::INLINE_BYTES_MAX;
+use margay_rows::record::data::OBJECT_EXTENTS_MAX;
 use margay_segment::{CHUNK_BYTES, Run, RunWriter, SegmentId, SegmentPin, Store};
 
 use self::growing::{Growing, Grown};
 use crate::api::{Error, OBJECT_BYTES_MAX};
 use crate::encryption::{DataKey, Encryptor, SALT_BYTES, encrypted_len};
-use crate::key::Ino;
 use crate::open::Volume;
-use crate::place::OBJECT_EXTENTS_MAX;
-use crate::record::data::INLINE_BYTES_MAX;
 use crate::seen::Seen;
 
 /// A large body is synced each time that this many of its bytes were written, while more of it comes.

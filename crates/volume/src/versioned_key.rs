@@ -3,9 +3,9 @@
 //! Why:      paths lead to it, and everything about versions begins with it.
 //! Not here: what is done with it (versions).
 
-use crate::api::Versioning;
-use crate::key::Ino;
-use crate::record::Version;
+use margay_rows::Ino;
+use margay_rows::record::Version;
+use margay_rows::values::Versioning;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VersionedKey<'a> {

@@ -17,9 +17,8 @@ use std::time::Duration;
 
 use event_listener::Event;
 use margay_env::Clock;
+use margay_rows::Ino;
 use parking_lot::{Condvar, Mutex};
-
-use crate::key::Ino;
 
 /// Longest time that an answer waits for kernels to forget what it changed.
 pub(crate) const WAIT_MAX: Duration = Duration::from_millis(50);

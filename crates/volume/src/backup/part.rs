@@ -14,6 +14,10 @@ use std::path::Path;
 
 use margay_env::Env;
 use margay_meta::Engine;
+use margay_rows::Ino;
+use margay_rows::key::{self, Counted, Live, Table};
+use margay_rows::record::data::decode_extent_row;
+use margay_rows::record::{Bucket, Damaged, Data, DirectoryRecord, Entry, FileEntry, VersionRow};
 use margay_segment::{Extent, SegmentId};
 
 use super::list::{Ends, end_of};
@@ -22,9 +26,6 @@ use super::restore::Putting;
 use super::rows::read_rows;
 use super::{BackupError, rows_of};
 use crate::api::Error;
-use crate::key::{self, Counted, Ino, Live, Table};
-use crate::record::data::decode_extent_row;
-use crate::record::{Bucket, Damaged, Data, DirectoryRecord, Entry, FileEntry, VersionRow};
 use crate::release::distinct_runs;
 
 /// What is restored of a moment.

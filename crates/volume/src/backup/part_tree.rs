@@ -8,9 +8,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::key::Ino;
-use crate::paths::split;
-use crate::record::Entry;
+use margay_rows::Ino;
+use margay_rows::record::Entry;
+
+use crate::path::split;
 
 /// Whether an entry belongs to the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

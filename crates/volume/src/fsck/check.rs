@@ -6,6 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use margay_meta::RowRef;
+use margay_rows::Ino;
+use margay_rows::key::{self, Counted, Live};
+use margay_rows::kinds::Setting;
+use margay_rows::numbered::{Numbered, SetOf};
+use margay_rows::record::{Damaged, DirectoryRecord};
 use margay_segment::SegmentId;
 
 use super::gather::Rows;
@@ -13,11 +18,7 @@ use super::{FindingKind, Findings, Repair, lost};
 use crate::api::Error;
 use crate::bucket::decode_counter;
 use crate::inos;
-use crate::key::{self, Counted, Ino, Live};
-use crate::kinds::Setting;
-use crate::numbered::{Numbered, SetOf};
 use crate::open::Volume;
-use crate::record::{Damaged, DirectoryRecord};
 use crate::seen::Seen;
 
 pub(super) fn check(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {

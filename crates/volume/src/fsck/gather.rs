@@ -6,19 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
+use margay_rows::kinds::{DocumentSet, SettingSet};
+use margay_rows::record::data::{decode_extent_row, hole, is_hole};
+use margay_rows::record::event;
+use margay_rows::record::{
+    Bucket, Damaged, Data, DirectoryEntry, Entry, FileEntry, Orphan, PartRecord, UploadRecord, VersionRow,
+};
+use margay_rows::{Ino, key};
 use margay_segment::{Extent, SegmentId};
 
 use super::{FindingKind, Findings};
 use crate::api::Error;
 use crate::fsck::Repair;
-use crate::key::{self, Ino};
-use crate::kinds::{DocumentSet, SettingSet};
+use crate::object_keys::stored_len_by_itself;
 use crate::open::Volume;
-use crate::record::data::{decode_extent_row, hole, is_hole};
-use crate::record::event;
-use crate::record::{
-    Bucket, Damaged, Data, DirectoryEntry, Entry, FileEntry, Orphan, PartRecord, UploadRecord, VersionRow,
-};
 use crate::release::distinct_runs;
 use crate::seen::Seen;
 
@@ -121,7 +122,7 @@ impl Rows {
         if file.etag.parts > 0 {
             self.with_part_sizes.insert(file.ino);
         }
-        match file.stored_len_by_itself() {
+        match stored_len_by_itself(file) {
             Some(stored_len) => self.data(file, stored_len, findings),
             // It depends on its parts, which are not read while a table is.
             None => self.encrypted_parts.push(file.clone()),

@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
+use margay_rows::record::data::{decode_extent_row, is_hole};
+use margay_rows::record::{Data, Entry, PartRecord, file_of_row};
+use margay_rows::{Ino, key};
 use margay_segment::{Extent, SegmentId};
 
 use super::{FindingKind, Findings};
 use crate::api::Error;
-use crate::key::{self, Ino};
 use crate::open::Volume;
-use crate::record::data::{decode_extent_row, is_hole};
-use crate::record::{Data, Entry, PartRecord, file_of_row};
 use crate::scrub::Table;
 use crate::seen::Seen;
 

@@ -4,15 +4,16 @@
 
 use std::ops::ControlFlow;
 
+use margay_rows::record::VersionRow;
+use margay_rows::record::version::decode_sequence;
+use margay_rows::{Ino, key};
+
 use super::gather::Rows;
 use super::{FindingKind, Findings, Repair};
 use crate::api::Error;
-use crate::key::{self, Ino};
 use crate::names::Located;
 use crate::open::Volume;
-use crate::paths::split;
-use crate::record::VersionRow;
-use crate::record::version::decode_sequence;
+use crate::path::split;
 use crate::seen::Seen;
 
 /// The newest row of a key.

@@ -17,9 +17,8 @@ mod pruning;
 
 use std::sync::Arc;
 
+use margay_rows::Ino;
 use parking_lot::{Mutex, MutexGuard, RwLock};
-
-use crate::key::Ino;
 pub(crate) use places::{Place, Places};
 
 const TURNS: usize = 1024;

@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use margay_rows::Ino;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::pruning::Age;
-use crate::key::Ino;
 
 pub(super) const SHARDS: usize = 64;
 /// A shard gives room back when it was made for so many times as many nodes as it has.

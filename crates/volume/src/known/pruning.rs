@@ -8,8 +8,9 @@
 
 use std::sync::atomic::Ordering;
 
+use margay_rows::Ino;
+
 use super::places::{Places, SHARDS};
-use crate::key::Ino;
 
 /// What the hand knows of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

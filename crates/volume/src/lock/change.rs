@@ -4,10 +4,10 @@
 //!             may bypass it. Decided on what is there, in the commit that changes it.
 
 use bytes::Bytes;
+use margay_rows::kinds::{Document, Documents};
+use margay_rows::object_lock::{Retention, RetentionMode, encode_legal_hold};
 
 use crate::api::{Error, ObjectName};
-use crate::kinds::{Document, Documents};
-use crate::object_lock::{Retention, RetentionMode, encode_legal_hold};
 use crate::open::Volume;
 
 impl Volume {

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use margay_env::Timestamp;
+use margay_rows::key;
+use margay_rows::kinds::{Document, Documents};
+use margay_rows::object_lock::{DefaultRetention, Retention, RetentionMode, legal_hold_is_on};
+use margay_rows::record::FileEntry;
 
 use crate::api::Error;
 use crate::draft::Draft;
-use crate::key;
-use crate::kinds::{Document, Documents};
-use crate::object_lock::{DefaultRetention, Retention, RetentionMode, legal_hold_is_on};
 use crate::open::Volume;
-use crate::record::FileEntry;
 use crate::seen::Seen;
 
 impl Volume {

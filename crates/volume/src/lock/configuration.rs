@@ -1,16 +1,16 @@
 //! Object lock of a bucket: turned on, and what its objects get by default.
 
 use margay_meta::Seq;
+use margay_rows::key;
+use margay_rows::kinds::Setting;
+use margay_rows::object_lock::DefaultRetention;
+use margay_rows::record::Bucket;
 
 use crate::api::{Error, Versioning};
 use crate::bucket_settings::draft_setting;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key;
-use crate::kinds::Setting;
-use crate::object_lock::DefaultRetention;
 use crate::open::Volume;
-use crate::record::Bucket;
 use crate::seen::Seen;
 
 impl Volume {

@@ -10,6 +10,12 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use margay_meta::{Seq, VALUE_BYTES_MAX};
+use margay_rows::event::EventKind;
+use margay_rows::kinds::Document;
+use margay_rows::record::data::OBJECT_EXTENTS_MAX;
+use margay_rows::record::multipart::{CHECKSUM_PARTS, encode_part_checksums, encode_part_sizes};
+use margay_rows::record::{FileEntry, Orphan, PartRecord};
+use margay_rows::{Ino, key};
 use margay_segment::Extent;
 use md5::{Digest, Md5};
 
@@ -19,16 +25,13 @@ use crate::api::{
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::event::{EventKind, Told};
-use crate::key::{self, Ino};
-use crate::kinds::Document;
+use crate::event::Told;
 use crate::multipart::FoundUpload;
 use crate::names::Located;
 use crate::open::Volume;
-use crate::paths::{Done, Walk, split};
-use crate::place::{self, OBJECT_EXTENTS_MAX};
-use crate::record::multipart::{CHECKSUM_PARTS, encode_part_checksums, encode_part_sizes};
-use crate::record::{Data, FileEntry, Orphan, PartRecord};
+use crate::path::split;
+use crate::paths::{Done, Walk};
+use crate::place;
 use crate::seen::Seen;
 
 /// The wish of the client, and the name of the upload.
@@ -209,14 +212,5 @@ impl Chosen {
             extents.extend_from_slice(part.extents()?);
         }
         if extents.len() > OBJECT_EXTENTS_MAX { Err(Error::TooLarge) } else { Ok(extents) }
-    }
-}
-
-impl PartRecord {
-    pub(crate) fn extents(&self) -> Result<&[Extent], Error> {
-        match &self.data {
-            Data::Extents(extents) => Ok(extents),
-            Data::Inline(_) | Data::Rows => Err(Error::Corrupt("a part without extents".to_owned())),
-        }
     }
 }

@@ -8,17 +8,18 @@
 use std::ops::Range;
 
 use margay_meta::Seq;
+use margay_rows::kinds::Document;
+use margay_rows::record::data::PART_EXTENTS_MAX;
+use margay_rows::record::{Data, PartRecord};
 use margay_segment::Extent;
 use md5::{Digest, Md5};
 
+use super::put_part::part_info;
 use crate::api::{ETag, Error, Headers, ObjectName, PartInfo, ReadCondition};
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::kinds::Document;
 use crate::multipart::put_part::{PartName, check_part};
 use crate::open::Volume;
-use crate::record::data::PART_EXTENTS_MAX;
-use crate::record::{Data, PartRecord};
 use crate::seen::Seen;
 use crate::upload::Staged;
 
@@ -85,7 +86,7 @@ impl Volume {
         let (size, modified, headers) = (range.end - range.start, self.now(), Headers::new());
         let part = PartRecord { ino, size, modified, digest, shared: true, data: Data::Extents(extents), headers };
         let seq = self.commit_part(draft, &upload, name.number, &part, None)?;
-        Ok(Try::Shared(part.info(name.number), seq))
+        Ok(Try::Shared(part_info(&part, name.number), seq))
     }
 
     async fn stage_slice(
@@ -101,7 +102,7 @@ impl Volume {
             let same = slice.end <= file.size && slice_digest(file.etag, &slice, file.size) == digest;
             if same { Ok(()) } else { Err(Error::Busy) }
         })?;
-        let mut upload = self.stage(crate::key::Ino(0), slice.end - slice.start, None)?;
+        let mut upload = self.stage(margay_rows::Ino(0), slice.end - slice.start, None)?;
         let mut offset = slice.start;
         while offset < slice.end {
             let bytes = reader.read(offset, slice.end - offset).await?;

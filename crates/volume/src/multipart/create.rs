@@ -3,16 +3,17 @@
 //! Invariants: an upload that is given up loses its row first; its parts are drained afterwards, also after a crash.
 
 use margay_meta::Seq;
+use margay_rows::Ino;
+use margay_rows::key;
+use margay_rows::kinds::Documents;
+use margay_rows::record::{Orphan, UploadRecord};
 
 use crate::api::{Error, Headers, UploadInfo};
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key;
-use crate::kinds::Documents;
 use crate::open::Volume;
 use crate::put_object::check_key;
-use crate::record::{Orphan, UploadRecord};
 use crate::seen::Seen;
 
 impl Volume {
@@ -73,7 +74,7 @@ impl Volume {
         self.answer(done).await.map(|_| ())
     }
 
-    fn try_abort(&self, bucket: &str, key: &str, upload: &str, seen: &mut Seen) -> Result<(key::Ino, Seq), Refused> {
+    fn try_abort(&self, bucket: &str, key: &str, upload: &str, seen: &mut Seen) -> Result<(Ino, Seq), Refused> {
         let found = self.find_upload(bucket, key, upload, seen)?;
         let ino = found.record.ino;
         let mut draft = Draft::default();

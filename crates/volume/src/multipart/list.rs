@@ -4,10 +4,12 @@
 
 use std::ops::ControlFlow;
 
+use margay_rows::key;
+use margay_rows::record::{PartRecord, UploadRecord};
+
+use super::put_part::part_info;
 use crate::api::{Error, PartInfo, UploadInfo};
-use crate::key;
 use crate::open::Volume;
-use crate::record::{PartRecord, UploadRecord};
 use crate::seen::Seen;
 
 impl Volume {
@@ -41,7 +43,7 @@ impl Volume {
                 more = max > 0;
                 return Ok(ControlFlow::Break(()));
             }
-            parts.push(PartRecord::decode(row.value)?.info(key::parse_part(row.key)?.1));
+            parts.push(part_info(&PartRecord::decode(row.value)?, key::parse_part(row.key)?.1));
             Ok(ControlFlow::Continue(()))
         })?;
         Ok((parts, more))

@@ -12,11 +12,11 @@ mod list;
 mod put_part;
 
 use margay_meta::Seq;
+use margay_rows::key;
+use margay_rows::record::UploadRecord;
 
 use crate::api::{Error, UploadInfo};
-use crate::key;
 use crate::open::Volume;
-use crate::record::UploadRecord;
 use crate::seen::Seen;
 
 /// An upload as it was found.

@@ -4,17 +4,18 @@
 
 use bytes::Bytes;
 use margay_meta::Seq;
+use margay_rows::Ino;
+use margay_rows::key;
+use margay_rows::kinds::Document;
+use margay_rows::record::PartRecord;
+use margay_rows::record::data::PART_EXTENTS_MAX;
 
 use crate::api::{ETag, Error, Headers, PART_BYTES_MAX, PART_NUMBER_MAX, PartInfo};
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key;
-use crate::kinds::Document;
 use crate::multipart::FoundUpload;
 use crate::open::Volume;
 use crate::place::{self, Placed};
-use crate::record::PartRecord;
-use crate::record::data::PART_EXTENTS_MAX;
 use crate::seen::Seen;
 use crate::upload::{Body, Staged};
 
@@ -64,7 +65,7 @@ impl Volume {
     async fn without_inline(&self, staged: Staged) -> Result<Staged, Error> {
         match &staged.body {
             Body::Small(bytes) if bytes.len() > self.engine.payload_bytes_max() => {
-                let mut upload = self.stage_in_runs(key::Ino(0), bytes.len() as u64);
+                let mut upload = self.stage_in_runs(Ino(0), bytes.len() as u64);
                 upload.write(Bytes::clone(bytes)).await?;
                 let mut stored = upload.finish().await?;
                 (stored.len, stored.encrypted) = (staged.len, staged.encrypted);
@@ -91,7 +92,7 @@ impl Volume {
         let headers = headers.clone();
         let part = PartRecord { ino, size: staged.len, modified, digest, shared: false, data, headers };
         let seq = self.commit_part(draft, &found, name.number, &part, payload)?;
-        Ok((part.info(name.number), seq))
+        Ok((part_info(&part, name.number), seq))
     }
 
     pub(crate) fn commit_part(
@@ -131,14 +132,13 @@ pub(crate) fn check_part(number: u16, len: u64) -> Result<(), Error> {
     }
 }
 
-impl PartRecord {
-    pub(crate) fn info(&self, number: u16) -> PartInfo {
-        PartInfo {
-            number,
-            etag: ETag { digest: self.digest, parts: 0 },
-            size: self.size,
-            modified: self.modified,
-            headers: self.headers.clone(),
-        }
+/// What a client is told of a part.
+pub(crate) fn part_info(part: &PartRecord, number: u16) -> PartInfo {
+    PartInfo {
+        number,
+        etag: ETag { digest: part.digest, parts: 0 },
+        size: part.size,
+        modified: part.modified,
+        headers: part.headers.clone(),
     }
 }

@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use margay_meta::Seq;
+use margay_rows::Ino;
+use margay_rows::record::{FileEntry, Version};
 use margay_segment::{Extent, Run, RunWriter, SegmentId, SegmentPin};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::key::Ino;
-use crate::record::{FileEntry, Version};
 use pieces::Pieces;
 
 const SHARDS: usize = 64;
@@ -185,7 +185,7 @@ impl State {
     /// Takes over from the row what was not changed here.
     pub(crate) fn take_over(&mut self, file: &FileEntry) {
         let mine = std::mem::replace(&mut self.file, file.clone());
-        self.file.data = crate::record::Data::Inline(Vec::new());
+        self.file.data = margay_rows::record::Data::Inline(Vec::new());
         if self.attributes_pending {
             (self.file.mode, self.file.uid, self.file.gid) = (mine.mode, mine.uid, mine.gid);
             self.file.accessed = mine.accessed;

@@ -3,9 +3,9 @@
 //! Not here: the operations (one file each, as `impl Mount` blocks), errno (the door's table).
 
 use margay_env::Timestamp;
+use margay_rows::Ino;
 
 use crate::api::Error;
-use crate::key::Ino;
 
 /// Longest name that POSIX may make, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;

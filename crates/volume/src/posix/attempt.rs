@@ -10,6 +10,7 @@
 //! Not here:   the operations.
 
 use margay_meta::{EngineError, Seq};
+use margay_rows::record::Damaged;
 
 use crate::api::Error;
 use crate::draft::Draft;
@@ -17,7 +18,6 @@ use crate::error::Refused;
 use crate::open::TRIES_MAX;
 use crate::posix::api::PosixError;
 use crate::posix::mount::Mount;
-use crate::record::Damaged;
 use crate::seen::Seen;
 
 /// Why one try did not commit.

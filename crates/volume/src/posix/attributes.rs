@@ -6,14 +6,14 @@
 //! Not here:   setting them (set_attributes).
 
 use margay_env::Timestamp;
+use margay_rows::record::entry::{MODE_KIND, MODE_RIGHTS};
+use margay_rows::record::{Data, DirectoryEntry, FileEntry};
+use margay_rows::{Ino, key};
 
-use crate::key::{self, Ino};
 use crate::posix::api::{Attributes, FileKind, PosixError};
 use crate::posix::locate::Located;
 use crate::posix::mount::Mount;
 use crate::posix::opened::Opened;
-use crate::record::entry::{MODE_KIND, MODE_RIGHTS};
-use crate::record::{Data, DirectoryEntry, FileEntry};
 use crate::seen::Seen;
 
 const SYMLINK: u32 = 0o120_000;

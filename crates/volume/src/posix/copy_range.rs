@@ -8,12 +8,13 @@
 
 use std::sync::Arc;
 
+use margay_rows::record::data::OBJECT_EXTENTS_MAX;
+
 use crate::api::Error;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::open_files::pieces::{Content, Piece};
 use crate::open_files::{OpenFile, State};
-use crate::place::OBJECT_EXTENTS_MAX;
 use crate::posix::api::PosixError;
 use crate::posix::handle::Handle;
 use crate::posix::mount::Mount;

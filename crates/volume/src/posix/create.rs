@@ -6,10 +6,12 @@
 //! Not here:   opening (open files), symbolic links, directories.
 
 use margay_env::Timestamp;
+use margay_rows::Ino;
+use margay_rows::record::entry::EMPTY_ETAG;
+use margay_rows::record::{Data, FileEntry};
 
 use crate::api::Headers;
 use crate::draft::Draft;
-use crate::key::Ino;
 use crate::posix::Handle;
 use crate::posix::api::{Attributes, FileKind, Name, NewFile, OpenFlags, PosixError};
 use crate::posix::attempt::Attempt;
@@ -17,8 +19,6 @@ use crate::posix::attributes::stored_attributes;
 use crate::posix::locate::LocatedDirectory;
 use crate::posix::mount::Mount;
 use crate::posix::resolve::Found;
-use crate::record::entry::EMPTY_ETAG;
-use crate::record::{Data, FileEntry};
 
 /// What `create` came to.
 enum Made {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
+use margay_rows::Ino;
 use margay_segment::Store;
 
 use super::*;
 use crate::api::{ETag, Error, Headers, PutRequest, ReadCondition};
-use crate::key::Ino;
 use crate::open::{Options, Volume};
 use crate::reclaim::{ReclaimBudget, SealedLogs};
 use crate::seen::Seen;

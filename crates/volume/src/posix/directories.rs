@@ -12,15 +12,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use margay_rows::record::DirectoryEntry;
+use margay_rows::{Ino, key};
 use parking_lot::RwLock;
 
 use crate::draft::Draft;
-use crate::key::{self, Ino};
 use crate::posix::api::PosixError;
 use crate::posix::attempt::{Attempt, Try};
 use crate::posix::locate::LocatedDirectory;
 use crate::posix::mount::Mount;
-use crate::record::DirectoryEntry;
 
 const SHARDS: usize = 16;
 /// Directories kept in one shard; a full one is emptied.

@@ -11,18 +11,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use margay_meta::Seq;
+use margay_rows::Ino;
+use margay_rows::record::data::is_hole;
+use margay_rows::record::{Data, FileEntry, Version};
 
 use crate::api::Error;
-use crate::key::Ino;
 use crate::names::Located;
+use crate::object_keys::needed_lock;
 use crate::open::Volume;
 use crate::open_files::pieces::Piece;
 use crate::open_files::{Base, OpenFile, State};
 use crate::posix::api::{FileKind, OpenFlags, PosixError};
 use crate::posix::mount::Mount;
 use crate::reader::{Content, EncryptedContent, Lock};
-use crate::record::data::is_hole;
-use crate::record::{Data, FileEntry, Version};
 use crate::seen::Seen;
 
 /// Times that opening begins again because the file was moved or replaced under it.
@@ -154,7 +155,7 @@ impl Volume {
         state.readable = located.version;
         state.base = Base { version: located.version, extents: Vec::new(), in_rows: state.file.data == Data::Rows };
         state.file.data = Data::Inline(Vec::new());
-        if let Some(Lock { envelope, plain_lens }) = located.file.needs(lock)? {
+        if let Some(Lock { envelope, plain_lens }) = needed_lock(&located.file, lock)? {
             let key = envelope.open(None, &self.options.master_keys)?;
             if let Content::Extents { extents, .. } = &content {
                 state.base.extents = extents.clone();

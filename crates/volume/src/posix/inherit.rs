@@ -4,13 +4,14 @@
 //! Invariants: the directory's entry, which the commit asserts, says whether there are lists and changes with them.
 //!             The umask counts only where there is no default list.
 
+use margay_rows::record::entry::MODE_RIGHTS;
+use margay_rows::{Ino, key};
+
 use crate::draft::Draft;
-use crate::key::{self, Ino};
 use crate::posix::acl::{self, Acl, RIGHTS_BITS};
 use crate::posix::api::{FileKind, NewFile, PosixError};
 use crate::posix::locate::LocatedDirectory;
 use crate::posix::mount::Mount;
-use crate::record::entry::MODE_RIGHTS;
 
 const SET_GROUP_ID: u32 = 0o2000;
 

@@ -4,8 +4,9 @@
 //! Invariants: asserts the row with the attributes and the entry that is known; both entries of the new name absent.
 //! Locking:    the file's turn.
 
+use margay_rows::Ino;
+
 use crate::draft::Draft;
-use crate::key::Ino;
 use crate::posix::api::{Attributes, FileKind, LINKS_MAX, Name, PosixError};
 use crate::posix::mount::Mount;
 use crate::put_object::count;

@@ -5,16 +5,16 @@
 //! Not here:   who may hold a file without a name (open files).
 
 use margay_meta::Seq;
+use margay_rows::{Ino, key};
 
 use crate::api::Error;
-use crate::key::{self, Ino};
 use crate::known::Place;
 pub(crate) use crate::names::Located;
 use crate::open::Volume;
 use crate::posix::api::PosixError;
 use crate::posix::mount::Mount;
-use crate::record::{DirectoryEntry, DirectoryRecord, Entry};
 use crate::seen::Seen;
+use margay_rows::record::{DirectoryEntry, DirectoryRecord, Entry};
 
 #[derive(Clone, Debug)]
 pub(crate) struct LocatedDirectory {

@@ -5,7 +5,8 @@
 //!             noticed, since its turn is held over both.
 //! Locking:    the file's turn, only when its place is news.
 
-use crate::key::Ino;
+use margay_rows::Ino;
+
 use crate::posix::api::{Attributes, Name, PosixError};
 use crate::posix::attributes::stored_attributes;
 use crate::posix::locate::Located;

@@ -3,12 +3,13 @@
 //! Why:        as a new file, with a record that leads back to its name.
 //! Invariants: as create; the directory is explicit, so it stays when it is empty.
 
+use margay_rows::record::{DirectoryEntry, DirectoryRecord};
+use margay_rows::{Ino, key};
+
 use crate::draft::Draft;
-use crate::key::{self, Ino};
 use crate::posix::api::{Attributes, FileKind, Name, NewFile, PosixError};
 use crate::posix::attributes::directory_attributes;
 use crate::posix::mount::Mount;
-use crate::record::{DirectoryEntry, DirectoryRecord};
 
 impl Mount {
     /// Counts one lookup.

@@ -7,8 +7,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use margay_rows::Ino;
+
 use crate::api::Error;
-use crate::key::Ino;
 use crate::known::Places;
 use crate::open::Volume;
 use crate::posix::api::{MountOptions, PosixError};

@@ -5,10 +5,10 @@
 //! Not here:   the state of open files (open_files).
 
 use margay_meta::Seq;
+use margay_rows::Ino;
+use margay_rows::record::FileEntry;
 
-use crate::key::Ino;
 use crate::posix::mount::Mount;
-use crate::record::FileEntry;
 
 /// An open file's attributes.
 pub(crate) struct Opened {

@@ -7,10 +7,11 @@
 //! Locking:    the file's state, held by the caller.
 //! Not here:   what is rewritten for other reasons (defragment).
 
+use margay_rows::record::data::OBJECT_EXTENTS_MAX;
+
 use crate::open::Volume;
 use crate::open_files::pieces::{Content, Pieces};
 use crate::open_files::{OpenFile, State};
-use crate::place::OBJECT_EXTENTS_MAX;
 use crate::posix::api::PosixError;
 
 /// A change of one range cuts the pieces at both of its ends.

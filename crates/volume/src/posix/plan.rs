@@ -5,15 +5,15 @@
 //! Not here:   the commit (publish).
 
 use bytes::Bytes;
+use margay_rows::record::Data;
+use margay_rows::record::data::{ENTRY_EXTENTS_MAX, EXTENT_ROW_EXTENT_AT, INLINE_BYTES_MAX, extent_starts, hole};
+use margay_rows::{Ino, key};
 use margay_segment::{Extent, Run, SegmentId, add_checksums};
 
 use crate::api::Error;
 use crate::draft::Draft;
-use crate::key::{self, Ino};
 use crate::open_files::pieces::{Content, Pieces};
 use crate::place::PutEntry;
-use crate::record::Data;
-use crate::record::data::{ENTRY_EXTENTS_MAX, EXTENT_ROW_EXTENT_AT, INLINE_BYTES_MAX, extent_starts, hole};
 
 #[derive(Debug)]
 pub(crate) struct Plan {

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use crate::key::Ino;
+use margay_rows::Ino;
+
 use crate::posix::mount::Mount;
 
 impl Mount {

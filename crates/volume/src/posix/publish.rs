@@ -11,25 +11,27 @@
 //! Not here:   the rows of a version (plan), who shares (copy_range).
 
 use margay_meta::Seq;
+use margay_rows::Ino;
+use margay_rows::key::{self, Counted};
+use margay_rows::kinds::Document;
+use margay_rows::record::data::OBJECT_EXTENTS_MAX;
+use margay_rows::record::data::decode_extent_row;
+use margay_rows::record::{Data, Entry, FileEntry};
 use margay_segment::{Extent, Run, SegmentId, SegmentPin};
 use md5::{Digest, Md5};
 
 use crate::api::{ETag, Error};
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key::{self, Counted, Ino};
-use crate::kinds::Document;
 use crate::names::Located;
 use crate::open::Volume;
 use crate::open_files::{Base, OpenFile, State};
-use crate::place::{self, OBJECT_EXTENTS_MAX};
+use crate::place;
 use crate::posix::api::PosixError;
 use crate::posix::handle::Handle;
 use crate::posix::mount::Mount;
 use crate::posix::plan::{Plan, plan};
 use crate::posix::write::name_memory;
-use crate::record::data::decode_extent_row;
-use crate::record::{Data, Entry, FileEntry};
 use crate::seen::Seen;
 
 /// Bytes in memory that travel with the commit; more go to a segment, which is synced first.
@@ -312,7 +314,7 @@ impl Volume {
         for (index, (offset, extent)) in rows.iter().enumerate() {
             kept.insert(*offset);
             if plan.in_payload(index) || old.get(offset) != Some(extent) {
-                draft.put(key::extent(ino, *offset), crate::record::data::extent_row(extent));
+                draft.put(key::extent(ino, *offset), margay_rows::record::data::extent_row(extent));
             }
         }
         for offset in old.keys().filter(|offset| !kept.contains(*offset)) {

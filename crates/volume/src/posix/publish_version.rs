@@ -6,18 +6,19 @@
 //!             file no longer names, and shares the others.
 //! Not here:   the version that comes (publish), the rows of versions (versions).
 
+use margay_rows::Ino;
+use margay_rows::key::{self, Counted};
+use margay_rows::kinds::Document;
+use margay_rows::record::{Data, FileEntry, Version};
 use margay_segment::Extent;
 
 use crate::api::{Error, Versioning};
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key::{self, Counted, Ino};
-use crate::kinds::Document;
 use crate::names::Located;
 use crate::open::Volume;
 use crate::open_files::{OpenFile, State};
 use crate::place;
-use crate::record::{Data, FileEntry, Version};
 use crate::seen::Seen;
 use crate::share::SHARE_ROW;
 

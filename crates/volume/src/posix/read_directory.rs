@@ -12,14 +12,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 
+use margay_rows::record::{Damaged, DirectoryEntry, Entry, Line};
+use margay_rows::{Ino, key};
 use parking_lot::Mutex;
 
 use crate::api::Error;
-use crate::key::{self, Ino};
 use crate::posix::api::{Attributes, DirectoryItem, FileKind, PosixError};
 use crate::posix::attributes::stored_attributes;
 use crate::posix::mount::Mount;
-use crate::record::{Damaged, DirectoryEntry, Entry, Line};
 use crate::seen::Seen;
 
 /// Lines whose names are known exactly.

@@ -7,8 +7,9 @@
 
 use std::ops::ControlFlow;
 
+use margay_rows::{Ino, key};
+
 use crate::draft::Draft;
-use crate::key::{self, Ino};
 use crate::posix::api::{Name, PosixError};
 use crate::posix::attempt::{Attempt, Try};
 use crate::posix::mount::Mount;

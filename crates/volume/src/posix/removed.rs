@@ -8,13 +8,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use margay_rows::Ino;
+use margay_rows::record::DirectoryEntry;
 use parking_lot::Mutex;
 
-use crate::key::Ino;
 use crate::posix::api::{AttributeChange, Attributes, SetTime};
 use crate::posix::attributes::directory_attributes;
 use crate::posix::mount::Mount;
-use crate::record::DirectoryEntry;
 
 /// More are not kept, and `fstat` of such a one is ESTALE.
 const REMOVED_MAX: usize = 65_536;

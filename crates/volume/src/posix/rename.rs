@@ -10,15 +10,15 @@
 
 use margay_env::Timestamp;
 use margay_meta::Seq;
+use margay_rows::record::{DirectoryEntry, DirectoryRecord};
+use margay_rows::{Ino, key};
 
 use crate::draft::Draft;
-use crate::key::{self, Ino};
 use crate::posix::api::{FileKind, Name, PosixError, RenameMode};
 use crate::posix::attempt::{Attempt, Try};
 use crate::posix::locate::{Located, LocatedDirectory};
 use crate::posix::mount::Mount;
 use crate::posix::resolve::{Found, Resolved, Subdirectory};
-use crate::record::{DirectoryEntry, DirectoryRecord};
 
 /// One side of a rename: a directory and a name in it.
 struct Side {
@@ -223,7 +223,7 @@ impl Mount {
         file.changed = file.changed.max(now);
         if located.linked() {
             draft.assert_version(located.row_key.clone(), located.version);
-            draft.put(key, crate::record::entry::encode_link(file.ino));
+            draft.put(key, margay_rows::record::entry::encode_link(file.ino));
             draft.put(located.row_key.clone(), file.encode().value);
         } else {
             draft.put(key, file.encode().value);

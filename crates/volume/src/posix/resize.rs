@@ -3,7 +3,8 @@
 //! Why:        one operation for `ftruncate`, `truncate` and O_TRUNC, whoever has the file open.
 //! Not here:   other attributes (set_attributes).
 
-use crate::key::Ino;
+use margay_rows::Ino;
+
 use crate::open::Volume;
 use crate::open_files::OpenFile;
 use crate::posix::api::{OpenFlags, PosixError};

@@ -8,15 +8,15 @@
 use std::ops::ControlFlow;
 
 use margay_meta::Seq;
+use margay_rows::record::{DirectoryEntry, Entry};
+use margay_rows::{Ino, key};
 
 use crate::api::Error;
 use crate::draft::Draft;
-use crate::key::{self, Ino};
 use crate::posix::api::{FileKind, NAME_BYTES_MAX, Name, PosixError, long_name_hash, may_be_long};
 use crate::posix::attempt::Try;
 use crate::posix::locate::{Located, LocatedDirectory};
 use crate::posix::mount::Mount;
-use crate::record::{DirectoryEntry, Entry};
 use crate::seen::Seen;
 
 /// What an escaped byte that is no UTF-8 begins with, and how long it is in all; it counts as one byte.

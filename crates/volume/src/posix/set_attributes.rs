@@ -7,15 +7,15 @@
 //! Not here:   the size of a file (resize).
 
 use margay_env::Timestamp;
+use margay_rows::record::entry::MODE_RIGHTS;
+use margay_rows::record::{DirectoryEntry, FileEntry};
+use margay_rows::{Ino, key};
 
 use crate::draft::Draft;
-use crate::key::{self, Ino};
 use crate::posix::acl::{self, RIGHTS_BITS};
 use crate::posix::api::{AttributeChange, Attributes, PosixError, SetTime};
 use crate::posix::attempt::Attempt;
 use crate::posix::mount::Mount;
-use crate::record::entry::MODE_RIGHTS;
-use crate::record::{DirectoryEntry, FileEntry};
 
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;

@@ -5,19 +5,19 @@
 //! Not here:   following links (the kernel).
 
 use bytes::Bytes;
+use margay_rows::Ino;
+use margay_rows::record::data::INLINE_BYTES_MAX;
+use margay_rows::record::entry::MODE_SYMLINK;
 use margay_segment::{SegmentError, SegmentPin};
 use md5::{Digest, Md5};
 
 use crate::api::{ETag, Error};
 use crate::draft::Draft;
-use crate::key::Ino;
 use crate::place::{self, Placed};
 use crate::posix::api::{Attributes, FileKind, Name, NewFile, PosixError, SYMLINK_BYTES_MAX};
 use crate::posix::attributes::stored_attributes;
 use crate::posix::mount::Mount;
 use crate::reader::Content;
-use crate::record::data::INLINE_BYTES_MAX;
-use crate::record::entry::MODE_SYMLINK;
 use crate::seen::Seen;
 use crate::upload::Body;
 

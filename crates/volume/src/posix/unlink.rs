@@ -4,8 +4,9 @@
 //! Invariants: asserts the entry, of a file with several names its inode record too, and the directory.
 //! Not here:   directories (remove_directory), letting go of data (release), versions (versions).
 
+use margay_rows::Ino;
+
 use crate::draft::Draft;
-use crate::key::Ino;
 use crate::posix::api::{Name, PosixError};
 use crate::posix::mount::Mount;
 use crate::posix::resolve::Found;

@@ -9,16 +9,18 @@
 
 use std::sync::Arc;
 
+use margay_rows::Ino;
+use margay_rows::key::{self, Counted};
+use margay_rows::record::{FileEntry, Version};
+
 use crate::api::Error;
 use crate::bucket_states::BucketState;
 use crate::draft::Draft;
-use crate::key::{self, Counted, Ino};
 use crate::names::Located;
 use crate::posix::api::PosixError;
 use crate::posix::attempt::{Attempt, Try};
 use crate::posix::handle::Handle;
 use crate::posix::mount::Mount;
-use crate::record::{FileEntry, Version};
 use crate::versioned_key::VersionedKey;
 
 /// A name in a bucket that keeps versions, as a key.

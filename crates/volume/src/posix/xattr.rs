@@ -12,10 +12,11 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use margay_meta::Seq;
+use margay_rows::record::{DirectoryEntry, FileEntry};
+use margay_rows::{Ino, key};
 
 use crate::api::{Error, Headers};
 use crate::draft::Draft;
-use crate::key::{self, Ino};
 use crate::names::Located;
 use crate::place;
 use crate::posix::acl::{self, Acl, RIGHTS_BITS};
@@ -23,7 +24,6 @@ use crate::posix::api::{PosixError, SetXattr, XATTR_NAME_BYTES_MAX, XATTR_VALUE_
 use crate::posix::attempt::{Attempt, Try};
 use crate::posix::mount::Mount;
 use crate::posix::xattr_headers;
-use crate::record::{DirectoryEntry, FileEntry};
 use crate::seen::Seen;
 
 /// Most bytes of the names of one file's attributes: the kernel lists no more.

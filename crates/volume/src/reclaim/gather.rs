@@ -9,13 +9,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
+use margay_rows::record::data::decode_extent_row;
+use margay_rows::record::{Data, PartRecord, file_of_row};
+use margay_rows::{Ino, key};
 use margay_segment::{Extent, Run, SegmentId};
 
 use crate::api::Error;
-use crate::key::{self, Ino};
 use crate::open::Volume;
-use crate::record::data::decode_extent_row;
-use crate::record::{Data, PartRecord, file_of_row};
 use crate::seen::Seen;
 
 /// A row that names a run.

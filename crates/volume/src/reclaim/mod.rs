@@ -30,9 +30,9 @@ use crate::api::Error;
 use crate::bucket::decode_counter;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key::{self, Live};
 use crate::open::Volume;
 use crate::seen::Seen;
+use margay_rows::key::{self, Live};
 
 /// Tells which of the sealed log segments the engine has folded and no longer needs for itself.
 pub trait LogRelease: Send + Sync + Debug {

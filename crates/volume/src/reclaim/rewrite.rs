@@ -11,6 +11,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
+use margay_rows::Ino;
+use margay_rows::key::{self, Live};
+use margay_rows::record::data::{decode_extent_row, extent_row};
+use margay_rows::record::{Data, PartRecord, file_of_row};
 use margay_segment::{Extent, Kind, Run, SegmentError, SegmentId, SegmentPin};
 
 use super::gather::{Named, Naming};
@@ -18,10 +22,7 @@ use super::{LiveTable, LogRelease, ReclaimBudget, Reclaimed};
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::key::{self, Ino, Live};
 use crate::open::Volume;
-use crate::record::data::{decode_extent_row, extent_row};
-use crate::record::{Data, PartRecord, file_of_row};
 use crate::seen::Seen;
 
 /// Runs with more owners than this stay where they are.

@@ -11,13 +11,13 @@
 
 use std::ops::ControlFlow;
 
+use margay_rows::key::{self, Table};
+use margay_rows::record::data::{decode_extent_row, is_hole};
+use margay_rows::record::{Damaged, Data, PartRecord, file_of_row};
 use margay_segment::{Run, Walk};
 
 use crate::api::Error;
-use crate::key::{self, Table};
 use crate::open::Volume;
-use crate::record::data::{decode_extent_row, is_hole};
-use crate::record::{Damaged, Data, PartRecord, file_of_row};
 use crate::rests::Rests;
 use crate::seen::Seen;
 

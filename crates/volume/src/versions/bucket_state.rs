@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use margay_rows::kinds::Setting;
+use margay_rows::record::{Bucket, DirectoryRecord};
+use margay_rows::{Ino, key};
+
 use crate::api::Error;
 use crate::bucket_states::BucketState;
-use crate::key::{self, Ino};
-use crate::kinds::Setting;
 use crate::open::Volume;
-use crate::record::{Bucket, DirectoryRecord};
 use crate::seen::Seen;
 
 impl Volume {

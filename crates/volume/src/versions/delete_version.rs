@@ -5,16 +5,18 @@
 //! Locking:    the directory's latch, as DELETE.
 //! Not here:   DELETE without a version (delete_object).
 
+use margay_rows::event::EventKind;
+use margay_rows::key::{self, Counted};
+use margay_rows::record::VersionRow;
+
 use super::rows::FoundVersion;
 use crate::api::{DeleteRequest, Deleted, ETag, Error, VersionId};
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::event::{EventKind, Told};
-use crate::key::{self, Counted};
+use crate::event::Told;
 use crate::open::Volume;
 use crate::paths::{Done, Walk};
 use crate::put_object::Current;
-use crate::record::VersionRow;
 use crate::seen::Seen;
 
 impl Volume {

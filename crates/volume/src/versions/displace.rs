@@ -8,13 +8,15 @@
 
 use std::ops::ControlFlow;
 
+use margay_rows::Ino;
+use margay_rows::key::{self, Counted};
+use margay_rows::record::{Data, DeleteMarker, FileEntry, Version, VersionRow};
+
 use crate::api::{Error, VersionId, Versioning};
 use crate::draft::Draft;
-use crate::key::{self, Counted, Ino};
 use crate::names::Located;
 use crate::open::Volume;
 use crate::place;
-use crate::record::{Data, DeleteMarker, FileEntry, Version, VersionRow};
 use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
 

@@ -6,17 +6,19 @@
 //! Not here:   when something is due (the binary), the end of a current object (delete_object).
 
 use margay_env::Timestamp;
+use margay_rows::event::EventKind;
+use margay_rows::key;
+use margay_rows::record::VersionRow;
 
 use super::rows::FoundVersion;
 use crate::api::{ETag, Error, VersionId};
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::event::{EventKind, Told};
-use crate::key;
+use crate::event::Told;
 use crate::open::Volume;
-use crate::paths::{Done, Walk, split};
+use crate::path::split;
+use crate::paths::{Done, Walk};
 use crate::put_object::Current;
-use crate::record::VersionRow;
 use crate::seen::Seen;
 
 /// What was judged to be due.

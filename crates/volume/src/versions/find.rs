@@ -1,9 +1,10 @@
 //! Finding a version of a key to read it.
 
+use margay_rows::record::VersionRow;
+
 use crate::api::{Error, VersionId};
 use crate::names::Located;
 use crate::open::Volume;
-use crate::record::VersionRow;
 use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
 

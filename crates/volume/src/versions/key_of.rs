@@ -4,10 +4,11 @@
 //! Invariants: in a bucket that keeps versions no directory moves (Y5), so once its versioning was read, or is asserted,
 //!             the key is what it will be; a directory that is gone meanwhile is asserted by whoever makes something in it.
 
+use margay_rows::record::DirectoryRecord;
+use margay_rows::{Ino, key};
+
 use crate::api::Error;
-use crate::key::{self, Ino};
 use crate::open::Volume;
-use crate::record::DirectoryRecord;
 
 /// Deepest directory that has a key; no key of S3 is longer than 1024 bytes, but the mount may go deeper.
 const DEPTH_MAX: usize = 4096;

@@ -9,15 +9,15 @@
 use std::ops::ControlFlow;
 
 use margay_env::Timestamp;
+use margay_rows::record::version::decode_sequence;
+use margay_rows::record::{Entry, Summary, Version, VersionRow};
+use margay_rows::{Ino, key};
 
 use crate::api::{
     ETag, Error, ListVersionsOutcome, ListVersionsRequest, VersionId, VersionItem, Versioning, VersionsAfter,
 };
-use crate::key::{self, Ino};
 use crate::list::{end_of, text};
 use crate::open::Volume;
-use crate::record::version::decode_sequence;
-use crate::record::{Entry, Summary, Version, VersionRow};
 use crate::seen::Seen;
 use crate::tree::{Next, Shown, Tree};
 

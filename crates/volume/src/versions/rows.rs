@@ -6,14 +6,14 @@
 use std::ops::ControlFlow;
 
 use margay_meta::Seq;
+use margay_rows::key::{self, Counted};
+use margay_rows::record::version::decode_sequence;
+use margay_rows::record::{DeleteMarker, Version, VersionRow};
 
 use crate::api::{Error, VersionId};
 use crate::draft::Draft;
-use crate::key::{self, Counted};
 use crate::names::Located;
 use crate::open::Volume;
-use crate::record::version::decode_sequence;
-use crate::record::{DeleteMarker, Version, VersionRow};
 use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
 

@@ -15,12 +15,12 @@ use super::data::Data;
 use super::headers;
 use super::version::Version;
 use super::wire::{Damaged, Reader, Writer};
-use crate::api::{ETag, Headers};
-use crate::key::Ino;
-use crate::kinds::DocumentSet;
+use crate::ino::Ino;
+use crate::kinds::{Document, DocumentSet};
+use crate::values::{ETag, Headers};
 
 /// Largest value of a file's entry, in bytes.
-pub(crate) const ENTRY_BYTES_MAX: usize = 512;
+pub const ENTRY_BYTES_MAX: usize = 512;
 
 const LAYOUT: u8 = 1;
 const KIND_FILE: u8 = 1;
@@ -46,60 +46,60 @@ const RARE_DOCUMENTS: u64 = 8;
 const RARE_VERSION: u64 = 16;
 
 /// The bits of a mode that say what kind of file it is; 0 there is a regular file.
-pub(crate) const MODE_KIND: u32 = 0o170_000;
-pub(crate) const MODE_SYMLINK: u32 = 0o120_000;
-pub(crate) const MODE_SOCKET: u32 = 0o140_000;
-pub(crate) const MODE_BLOCK: u32 = 0o060_000;
-pub(crate) const MODE_CHAR: u32 = 0o020_000;
-pub(crate) const MODE_FIFO: u32 = 0o010_000;
+pub const MODE_KIND: u32 = 0o170_000;
+pub const MODE_SYMLINK: u32 = 0o120_000;
+pub const MODE_SOCKET: u32 = 0o140_000;
+pub const MODE_BLOCK: u32 = 0o060_000;
+pub const MODE_CHAR: u32 = 0o020_000;
+pub const MODE_FIFO: u32 = 0o010_000;
 /// The bits of a mode that `chmod` changes.
-pub(crate) const MODE_RIGHTS: u32 = 0o7777;
+pub const MODE_RIGHTS: u32 = 0o7777;
 /// Of these, what gives a program the rights of its owner or group.
-pub(crate) const MODE_SET_IDS: u32 = 0o6000;
+pub const MODE_SET_IDS: u32 = 0o6000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FileEntry {
-    pub(crate) ino: Ino,
-    pub(crate) size: u64,
-    pub(crate) modified: Timestamp,
-    pub(crate) changed: Timestamp,
-    pub(crate) etag: ETag,
+pub struct FileEntry {
+    pub ino: Ino,
+    pub size: u64,
+    pub modified: Timestamp,
+    pub changed: Timestamp,
+    pub etag: ETag,
     /// Rights and kind; kind 0 is a regular file, the others are `S_IFLNK` and so on.
-    pub(crate) mode: u32,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) shared: bool,
-    pub(crate) data: Data,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub shared: bool,
+    pub data: Data,
     /// The headers that are in the entry.
-    pub(crate) headers: Headers,
-    pub(crate) header_rows: bool,
-    pub(crate) xattrs: bool,
+    pub headers: Headers,
+    pub header_rows: bool,
+    pub xattrs: bool,
     /// Device number of a device file, else 0.
-    pub(crate) device: u32,
+    pub device: u32,
     /// `None`: as `modified`.
-    pub(crate) accessed: Option<Timestamp>,
+    pub accessed: Option<Timestamp>,
     /// Names that lead here; more than 1 only in an inode record.
-    pub(crate) links: u32,
+    pub links: u32,
     /// Those that have rows.
-    pub(crate) documents: DocumentSet,
-    pub(crate) version: Version,
+    pub documents: DocumentSet,
+    pub version: Version,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DirectoryEntry {
-    pub(crate) ino: Ino,
-    pub(crate) explicit: bool,
-    pub(crate) mode: u32,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) xattrs: bool,
+pub struct DirectoryEntry {
+    pub ino: Ino,
+    pub explicit: bool,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub xattrs: bool,
     /// When its rights or times were last set (`None`: never); a change of what is in it is in the times row.
-    pub(crate) changed: Option<Timestamp>,
-    pub(crate) accessed: Option<Timestamp>,
+    pub changed: Option<Timestamp>,
+    pub accessed: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub enum Entry {
     File(FileEntry),
     Directory(DirectoryEntry),
     /// One of several names of a file whose attributes are in the inode record of this number.
@@ -108,7 +108,7 @@ pub(crate) enum Entry {
 
 /// What a listing shows of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Summary {
+pub enum Summary {
     File { size: u64, modified: Timestamp, etag: ETag },
     Directory(DirectoryEntry),
     Link(Ino),
@@ -116,29 +116,35 @@ pub(crate) enum Summary {
 
 /// What a line of a directory without attributes needs of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub enum Line {
     File { ino: Ino, size: u64, mode: u32 },
     Directory(DirectoryEntry),
     Link(Ino),
 }
 
 /// A file entry's bytes, and where its first extent's segment field is.
-pub(crate) struct EncodedFile {
-    pub(crate) value: Vec<u8>,
-    pub(crate) first_extent: Option<usize>,
+#[derive(Debug)]
+pub struct EncodedFile {
+    pub value: Vec<u8>,
+    pub first_extent: Option<usize>,
 }
 
 const UNSET: Timestamp = Timestamp(i64::MIN);
 
 /// The MD5 of no bytes.
-pub(crate) const EMPTY_ETAG: ETag = ETag {
+pub const EMPTY_ETAG: ETag = ETag {
     digest: [0xd4, 0x1d, 0x8c, 0xd9, 0x8f, 0x00, 0xb2, 0x04, 0xe9, 0x80, 0x09, 0x98, 0xec, 0xf8, 0x42, 0x7e],
     parts: 0,
 };
 
 impl FileEntry {
+    /// Its bytes are encrypted: it has a document that holds its data key.
+    pub fn is_encrypted(&self) -> bool {
+        self.documents.contains(Document::Encryption)
+    }
+
     /// An object that S3 made; its rights are those of a file that a root process makes with umask 022.
-    pub(crate) fn new(ino: Ino, size: u64, etag: ETag, now: Timestamp, data: Data, headers: Headers) -> FileEntry {
+    pub fn new(ino: Ino, size: u64, etag: ETag, now: Timestamp, data: Data, headers: Headers) -> FileEntry {
         FileEntry {
             ino,
             size,
@@ -163,7 +169,7 @@ impl FileEntry {
 
     /// Moves headers that would make the entry too large out of it: they are returned and belong into rows, beside
     /// those that are there.
-    pub(crate) fn fit_headers(&mut self) -> Headers {
+    pub fn fit_headers(&mut self) -> Headers {
         let mut bytes = self.encode().value.len();
         let mut overflow = Headers::new();
         while bytes > ENTRY_BYTES_MAX {
@@ -178,7 +184,7 @@ impl FileEntry {
         overflow
     }
 
-    pub(crate) fn encode(&self) -> EncodedFile {
+    pub fn encode(&self) -> EncodedFile {
         let mut writer = Writer::new(192);
         writer.byte(LAYOUT);
         writer.byte(KIND_FILE);
@@ -294,7 +300,7 @@ impl FileEntry {
     }
 
     /// The name of its kind, when it is not a regular file.
-    pub(crate) fn special(&self) -> Option<&'static str> {
+    pub fn special(&self) -> Option<&'static str> {
         match self.kind() {
             MODE_SYMLINK => Some("symlink"),
             MODE_FIFO => Some("fifo"),
@@ -306,19 +312,19 @@ impl FileEntry {
     }
 
     /// Major and minor number, from the 32 bits in which Linux packs them.
-    pub(crate) fn device_numbers(&self) -> (u32, u32) {
+    pub fn device_numbers(&self) -> (u32, u32) {
         (self.device >> 8 & 0xfff, self.device & 0xff | self.device >> 12 & 0xf_ff00)
     }
 
     /// The kind bits of its mode.
-    pub(crate) fn kind(&self) -> u32 {
+    pub fn kind(&self) -> u32 {
         self.mode & MODE_KIND
     }
 }
 
 impl DirectoryEntry {
     /// A directory that S3 made on the way to a key.
-    pub(crate) fn implicit(ino: Ino) -> DirectoryEntry {
+    pub fn implicit(ino: Ino) -> DirectoryEntry {
         DirectoryEntry {
             ino,
             explicit: false,
@@ -331,7 +337,7 @@ impl DirectoryEntry {
         }
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(16);
         writer.byte(LAYOUT);
         writer.byte(KIND_DIRECTORY);
@@ -373,7 +379,7 @@ impl DirectoryEntry {
 }
 
 impl Entry {
-    pub(crate) fn decode(value: &[u8]) -> Result<Entry, Damaged> {
+    pub fn decode(value: &[u8]) -> Result<Entry, Damaged> {
         let mut reader = Reader::new(value);
         reader.layout(LAYOUT)?;
         match reader.byte()? {
@@ -384,7 +390,7 @@ impl Entry {
         }
     }
 
-    pub(crate) fn file(self) -> Option<FileEntry> {
+    pub fn file(self) -> Option<FileEntry> {
         match self {
             Entry::File(file) => Some(file),
             Entry::Directory(_) | Entry::Link(_) => None,
@@ -393,7 +399,7 @@ impl Entry {
 }
 
 /// The value of an entry that is one of several names of a file.
-pub(crate) fn encode_link(ino: Ino) -> Vec<u8> {
+pub fn encode_link(ino: Ino) -> Vec<u8> {
     let mut writer = Writer::new(12);
     writer.byte(LAYOUT);
     writer.byte(KIND_LINK);
@@ -409,7 +415,7 @@ fn decode_link(mut reader: Reader<'_>) -> Result<Ino, Damaged> {
 
 impl Summary {
     /// Reads the front of an entry only.
-    pub(crate) fn decode(value: &[u8]) -> Result<Summary, Damaged> {
+    pub fn decode(value: &[u8]) -> Result<Summary, Damaged> {
         let mut reader = Reader::new(value);
         reader.layout(LAYOUT)?;
         match reader.byte()? {
@@ -429,7 +435,7 @@ impl Summary {
 
 impl Line {
     /// Reads the front of an entry only.
-    pub(crate) fn decode(value: &[u8]) -> Result<Line, Damaged> {
+    pub fn decode(value: &[u8]) -> Result<Line, Damaged> {
         let mut reader = Reader::new(value);
         reader.layout(LAYOUT)?;
         match reader.byte()? {

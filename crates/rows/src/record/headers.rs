@@ -4,7 +4,7 @@
 //!             value. Invariants: a code never changes its name; new names are added at the end.
 
 use super::wire::{Damaged, Reader, Writer};
-use crate::api::Headers;
+use crate::values::Headers;
 
 const NAMES: [&str; 13] = [
     "content-type",
@@ -25,7 +25,7 @@ const NAMES: [&str; 13] = [
 /// Most headers of one object.
 const HEADERS_MAX: usize = 4096;
 
-pub(crate) fn encode<'a>(headers: impl ExactSizeIterator<Item = (&'a str, &'a str)>, writer: &mut Writer) {
+pub fn encode<'a>(headers: impl ExactSizeIterator<Item = (&'a str, &'a str)>, writer: &mut Writer) {
     writer.varint(headers.len() as u64);
     for (name, value) in headers {
         match NAMES.iter().position(|known| *known == name) {
@@ -40,12 +40,12 @@ pub(crate) fn encode<'a>(headers: impl ExactSizeIterator<Item = (&'a str, &'a st
 }
 
 /// Bytes that one header takes at most.
-pub(crate) fn bytes_of(name: &str, value: &str) -> usize {
+pub fn bytes_of(name: &str, value: &str) -> usize {
     let name_bytes = if NAMES.contains(&name) { 1 } else { 4 + name.len() };
     name_bytes + 3 + value.len()
 }
 
-pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Headers, Damaged> {
+pub fn decode(reader: &mut Reader<'_>) -> Result<Headers, Damaged> {
     let count = reader.small::<usize>()?;
     if count > HEADERS_MAX {
         return Err(Damaged("too many headers"));

@@ -10,35 +10,36 @@ use margay_env::Timestamp;
 /// Stored bytes that do not decode, and which field was at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a stored value does not decode: {0}")]
-pub(crate) struct Damaged(pub(crate) &'static str);
+pub struct Damaged(pub &'static str);
 
 #[derive(Debug, Default)]
-pub(crate) struct Writer {
+pub struct Writer {
     bytes: Vec<u8>,
 }
 
 impl Writer {
-    pub(crate) fn new(capacity: usize) -> Writer {
+    pub fn new(capacity: usize) -> Writer {
         Writer { bytes: Vec::with_capacity(capacity) }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Bytes written so far.
+    pub fn position(&self) -> usize {
         self.bytes.len()
     }
 
-    pub(crate) fn finish(self) -> Vec<u8> {
+    pub fn finish(self) -> Vec<u8> {
         self.bytes
     }
 
-    pub(crate) fn byte(&mut self, value: u8) {
+    pub fn byte(&mut self, value: u8) {
         self.bytes.push(value);
     }
 
-    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+    pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    pub(crate) fn varint(&mut self, mut value: u64) {
+    pub fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push(value as u8 | 0x80);
             value >>= 7;
@@ -46,15 +47,15 @@ impl Writer {
         self.bytes.push(value as u8);
     }
 
-    pub(crate) fn signed(&mut self, value: i64) {
+    pub fn signed(&mut self, value: i64) {
         self.varint(((value << 1) ^ (value >> 63)) as u64);
     }
 
-    pub(crate) fn time(&mut self, time: Timestamp) {
+    pub fn time(&mut self, time: Timestamp) {
         self.signed(time.0);
     }
 
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+    pub fn bytes(&mut self, bytes: &[u8]) {
         self.varint(bytes.len() as u64);
         self.raw(bytes);
     }
@@ -64,30 +65,30 @@ impl Writer {
 const VARINT_BYTES_MAX: usize = 10;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    pub(crate) fn raw(&mut self, len: usize) -> Result<&'a [u8], Damaged> {
+    pub fn raw(&mut self, len: usize) -> Result<&'a [u8], Damaged> {
         let (head, rest) = self.rest.split_at_checked(len).ok_or(Damaged("cut short"))?;
         self.rest = rest;
         Ok(head)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
         self.raw(N)?.try_into().map_err(|_| Damaged("cut short"))
     }
 
-    pub(crate) fn byte(&mut self) -> Result<u8, Damaged> {
+    pub fn byte(&mut self) -> Result<u8, Damaged> {
         Ok(self.array::<1>()?[0])
     }
 
-    pub(crate) fn varint(&mut self) -> Result<u64, Damaged> {
+    pub fn varint(&mut self) -> Result<u64, Damaged> {
         let mut value = 0u64;
         for (index, byte) in self.rest.iter().take(VARINT_BYTES_MAX).enumerate() {
             let bits = u64::from(byte & 0x7f);
@@ -103,44 +104,44 @@ impl<'a> Reader<'a> {
         Err(Damaged(if self.rest.len() < VARINT_BYTES_MAX { "cut short" } else { "number too long" }))
     }
 
-    pub(crate) fn small<T: TryFrom<u64>>(&mut self) -> Result<T, Damaged> {
+    pub fn small<T: TryFrom<u64>>(&mut self) -> Result<T, Damaged> {
         T::try_from(self.varint()?).map_err(|_| Damaged("number too large"))
     }
 
-    pub(crate) fn signed(&mut self) -> Result<i64, Damaged> {
+    pub fn signed(&mut self) -> Result<i64, Damaged> {
         let value = self.varint()?;
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    pub(crate) fn time(&mut self) -> Result<Timestamp, Damaged> {
+    pub fn time(&mut self) -> Result<Timestamp, Damaged> {
         Ok(Timestamp(self.signed()?))
     }
 
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Damaged> {
+    pub fn bytes(&mut self) -> Result<&'a [u8], Damaged> {
         let len = self.small::<usize>()?;
         self.raw(len)
     }
 
-    pub(crate) fn text(&mut self) -> Result<&'a str, Damaged> {
+    pub fn text(&mut self) -> Result<&'a str, Damaged> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Damaged("text is not UTF-8"))
     }
 
     /// All that is left, as text.
-    pub(crate) fn text_to_end(&mut self) -> Result<&'a str, Damaged> {
+    pub fn text_to_end(&mut self) -> Result<&'a str, Damaged> {
         let rest = std::mem::take(&mut self.rest);
         std::str::from_utf8(rest).map_err(|_| Damaged("text is not UTF-8"))
     }
 
     /// The first byte of every value: which layout follows.
-    pub(crate) fn layout(&mut self, supported: u8) -> Result<(), Damaged> {
+    pub fn layout(&mut self, supported: u8) -> Result<(), Damaged> {
         if self.byte()? == supported { Ok(()) } else { Err(Damaged("unknown layout")) }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    pub(crate) fn end(self) -> Result<(), Damaged> {
+    pub fn end(self) -> Result<(), Damaged> {
         if self.rest.is_empty() { Ok(()) } else { Err(Damaged("trailing bytes")) }
     }
 }

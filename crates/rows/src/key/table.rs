@@ -6,7 +6,7 @@
 use super::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Table {
+pub enum Table {
     Xattr,
     Bucket,
     Usage,
@@ -35,7 +35,7 @@ pub(crate) enum Table {
 
 impl Table {
     /// `None` for a key that this program does not know.
-    pub(crate) fn of(key: &[u8]) -> Option<Table> {
+    pub fn of(key: &[u8]) -> Option<Table> {
         Some(match *key.first()? {
             XATTR => Table::Xattr,
             BUCKET => Table::Bucket,

@@ -4,13 +4,13 @@
 //! Invariants: it says all that a message needs, since the object may be gone when it is sent.
 
 use super::wire::{Damaged, Reader, Writer};
-use crate::api::ETag;
 use crate::event::{Event, EventKind};
+use crate::values::ETag;
 
 const LAYOUT: u8 = 1;
 
 /// An event, and the rule of the bucket's notifications that asked for it.
-pub(crate) fn encode(event: &Event, rule: &str) -> Vec<u8> {
+pub fn encode(event: &Event, rule: &str) -> Vec<u8> {
     let mut writer = Writer::new(128);
     writer.byte(LAYOUT);
     writer.byte(event.kind as u8);
@@ -25,7 +25,7 @@ pub(crate) fn encode(event: &Event, rule: &str) -> Vec<u8> {
     writer.finish()
 }
 
-pub(crate) fn decode(value: &[u8]) -> Result<(Event, String), Damaged> {
+pub fn decode(value: &[u8]) -> Result<(Event, String), Damaged> {
     let mut reader = Reader::new(value);
     reader.layout(LAYOUT)?;
     let kind = reader.byte()?;

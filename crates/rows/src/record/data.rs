@@ -9,28 +9,30 @@ use margay_segment::{Extent, Run, SegmentId};
 
 use super::wire::{Damaged, Reader, Writer};
 
+/// Most extents of one object.
+pub const OBJECT_EXTENTS_MAX: usize = 20_000;
 /// Largest body kept inside an entry, in bytes.
-pub(crate) const INLINE_BYTES_MAX: usize = 128;
+pub const INLINE_BYTES_MAX: usize = 128;
 /// Most extents kept inside an entry.
-pub(crate) const ENTRY_EXTENTS_MAX: usize = 4;
+pub const ENTRY_EXTENTS_MAX: usize = 4;
 /// Most extents of one part; they are all in the part's value.
-pub(crate) const PART_EXTENTS_MAX: usize = 1536;
+pub const PART_EXTENTS_MAX: usize = 1536;
 
 /// The segment of holes: no segment file has this id. (While a batch is put together, an extent that waits for the
 /// engine to place its payload has it too.)
 const NOWHERE: SegmentId = SegmentId(0);
 
 /// Bytes that were never written and read as zeros. They have no run, so nobody owns them and none are live.
-pub(crate) fn hole(len: u64) -> Extent {
+pub fn hole(len: u64) -> Extent {
     Extent::whole(Run { segment: NOWHERE, offset: 0, len, crc: 0 })
 }
 
-pub(crate) fn is_hole(extent: &Extent) -> bool {
+pub fn is_hole(extent: &Extent) -> bool {
     extent.run.segment == NOWHERE
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Data {
+pub enum Data {
     Inline(Vec<u8>),
     Extents(Vec<Extent>),
     /// Extents are in rows under (ino, offset).
@@ -39,7 +41,7 @@ pub(crate) enum Data {
 
 impl Data {
     /// Gives the place of the first extent's segment field; its offset field follows 8 bytes later.
-    pub(crate) fn encode(&self, writer: &mut Writer) -> Option<usize> {
+    pub fn encode(&self, writer: &mut Writer) -> Option<usize> {
         match self {
             Data::Inline(bytes) => {
                 writer.byte(0);
@@ -49,7 +51,7 @@ impl Data {
             Data::Extents(extents) => {
                 writer.byte(1);
                 writer.varint(extents.len() as u64);
-                let first = writer.len();
+                let first = writer.position();
                 extents.iter().for_each(|extent| encode_extent(extent, writer));
                 (!extents.is_empty()).then_some(first)
             }
@@ -60,7 +62,7 @@ impl Data {
         }
     }
 
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Data, Damaged> {
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Data, Damaged> {
         match reader.byte()? {
             0 => Ok(Data::Inline(reader.bytes()?.to_vec())),
             1 => {
@@ -76,7 +78,7 @@ impl Data {
     }
 }
 
-pub(crate) fn encode_extent(extent: &Extent, writer: &mut Writer) {
+pub fn encode_extent(extent: &Extent, writer: &mut Writer) {
     debug_assert!(extent.skip + extent.len <= extent.run.len, "an extent lies inside its run");
     writer.raw(&extent.run.segment.0.to_be_bytes());
     writer.raw(&extent.run.offset.to_be_bytes());
@@ -86,7 +88,7 @@ pub(crate) fn encode_extent(extent: &Extent, writer: &mut Writer) {
     writer.varint(extent.len);
 }
 
-pub(crate) fn decode_extent(reader: &mut Reader<'_>) -> Result<Extent, Damaged> {
+pub fn decode_extent(reader: &mut Reader<'_>) -> Result<Extent, Damaged> {
     let segment = SegmentId(u64::from_be_bytes(reader.array()?));
     let offset = u64::from_be_bytes(reader.array()?);
     let len = reader.varint()?;
@@ -99,10 +101,10 @@ pub(crate) fn decode_extent(reader: &mut Reader<'_>) -> Result<Extent, Damaged> 
 }
 
 /// Where each of these extents begins when they are encoded one after the other.
-pub(crate) fn extent_starts<'a>(extents: impl Iterator<Item = &'a Extent>) -> Vec<usize> {
+pub fn extent_starts<'a>(extents: impl Iterator<Item = &'a Extent>) -> Vec<usize> {
     let mut writer = Writer::new(0);
     let start = |extent| {
-        let start = writer.len();
+        let start = writer.position();
         encode_extent(extent, &mut writer);
         start
     };
@@ -111,17 +113,17 @@ pub(crate) fn extent_starts<'a>(extents: impl Iterator<Item = &'a Extent>) -> Ve
 
 const EXTENT_LAYOUT: u8 = 1;
 /// Where the extent begins in an extent row.
-pub(crate) const EXTENT_ROW_EXTENT_AT: usize = 1;
+pub const EXTENT_ROW_EXTENT_AT: usize = 1;
 
 /// The value of an extent row.
-pub(crate) fn extent_row(extent: &Extent) -> Vec<u8> {
+pub fn extent_row(extent: &Extent) -> Vec<u8> {
     let mut writer = Writer::new(40);
     writer.byte(EXTENT_LAYOUT);
     encode_extent(extent, &mut writer);
     writer.finish()
 }
 
-pub(crate) fn decode_extent_row(value: &[u8]) -> Result<Extent, Damaged> {
+pub fn decode_extent_row(value: &[u8]) -> Result<Extent, Damaged> {
     let mut reader = Reader::new(value);
     reader.layout(EXTENT_LAYOUT)?;
     let extent = decode_extent(&mut reader)?;

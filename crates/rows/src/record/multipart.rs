@@ -9,14 +9,15 @@
 
 use bytes::Bytes;
 use margay_env::Timestamp;
+use margay_segment::Extent;
 
 use super::data::Data;
 use super::headers;
 use super::wire::{Damaged, Reader, Writer};
-use crate::api::{Headers, PART_NUMBER_MAX};
-use crate::key::Ino;
+use crate::ino::Ino;
 use crate::kinds::Documents;
 use crate::numbered::{Numbered, kind_of};
+use crate::values::{Headers, PART_NUMBER_MAX};
 
 const LAYOUT: u8 = 1;
 const UPLOAD_LAYOUT: u8 = 2;
@@ -25,27 +26,27 @@ const UPLOAD_LAYOUT_WITHOUT_DOCUMENTS: u8 = 1;
 const FLAG_SHARED: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UploadRecord {
-    pub(crate) ino: Ino,
-    pub(crate) initiated: Timestamp,
-    pub(crate) headers: Headers,
+pub struct UploadRecord {
+    pub ino: Ino,
+    pub initiated: Timestamp,
+    pub headers: Headers,
     /// What the object gets.
-    pub(crate) documents: Documents,
+    pub documents: Documents,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PartRecord {
-    pub(crate) ino: Ino,
-    pub(crate) size: u64,
-    pub(crate) modified: Timestamp,
-    pub(crate) digest: [u8; 16],
-    pub(crate) shared: bool,
-    pub(crate) data: Data,
-    pub(crate) headers: Headers,
+pub struct PartRecord {
+    pub ino: Ino,
+    pub size: u64,
+    pub modified: Timestamp,
+    pub digest: [u8; 16],
+    pub shared: bool,
+    pub data: Data,
+    pub headers: Headers,
 }
 
 impl UploadRecord {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(64);
         writer.byte(UPLOAD_LAYOUT);
         writer.varint(self.ino.0);
@@ -59,7 +60,7 @@ impl UploadRecord {
         writer.finish()
     }
 
-    pub(crate) fn decode(value: &[u8]) -> Result<UploadRecord, Damaged> {
+    pub fn decode(value: &[u8]) -> Result<UploadRecord, Damaged> {
         let mut reader = Reader::new(value);
         let layout = reader.byte()?;
         if layout != UPLOAD_LAYOUT && layout != UPLOAD_LAYOUT_WITHOUT_DOCUMENTS {
@@ -86,8 +87,16 @@ fn decode_documents(reader: &mut Reader<'_>) -> Result<Documents, Damaged> {
 }
 
 impl PartRecord {
+    /// Where its bytes are; a part is neither inline nor in rows.
+    pub fn extents(&self) -> Result<&[Extent], Damaged> {
+        match &self.data {
+            Data::Extents(extents) => Ok(extents),
+            Data::Inline(_) | Data::Rows => Err(Damaged("a part without extents")),
+        }
+    }
+
     /// The value, and where its first extent's segment field is.
-    pub(crate) fn encode(&self) -> (Vec<u8>, Option<usize>) {
+    pub fn encode(&self) -> (Vec<u8>, Option<usize>) {
         let mut writer = Writer::new(96);
         writer.byte(LAYOUT);
         writer.byte(if self.shared { FLAG_SHARED } else { 0 });
@@ -100,7 +109,7 @@ impl PartRecord {
         (writer.finish(), first_extent)
     }
 
-    pub(crate) fn decode(value: &[u8]) -> Result<PartRecord, Damaged> {
+    pub fn decode(value: &[u8]) -> Result<PartRecord, Damaged> {
         let mut reader = Reader::new(value);
         reader.layout(LAYOUT)?;
         let flags = reader.byte()?;
@@ -118,7 +127,7 @@ impl PartRecord {
     }
 }
 
-pub(crate) fn encode_part_sizes(sizes: &[u64]) -> Vec<u8> {
+pub fn encode_part_sizes(sizes: &[u64]) -> Vec<u8> {
     let mut writer = Writer::new(16);
     writer.byte(LAYOUT);
     for stretch in sizes.chunk_by(|left, right| left == right) {
@@ -128,7 +137,7 @@ pub(crate) fn encode_part_sizes(sizes: &[u64]) -> Vec<u8> {
     writer.finish()
 }
 
-pub(crate) fn decode_part_sizes(value: &[u8], parts: u16) -> Result<Vec<u64>, Damaged> {
+pub fn decode_part_sizes(value: &[u8], parts: u16) -> Result<Vec<u64>, Damaged> {
     let mut reader = Reader::new(value);
     reader.layout(LAYOUT)?;
     let parts = usize::from(parts.min(PART_NUMBER_MAX));
@@ -145,10 +154,10 @@ pub(crate) fn decode_part_sizes(value: &[u8], parts: u16) -> Result<Vec<u64>, Da
 }
 
 /// Parts in one row of checksums.
-pub(crate) const CHECKSUM_PARTS: usize = 500;
+pub const CHECKSUM_PARTS: usize = 500;
 
 /// The checksums of parts, as the headers that they were stored with.
-pub(crate) fn encode_part_checksums<'a>(parts: impl Iterator<Item = &'a Headers>) -> Vec<u8> {
+pub fn encode_part_checksums<'a>(parts: impl Iterator<Item = &'a Headers>) -> Vec<u8> {
     let mut writer = Writer::new(CHECKSUM_PARTS * 16);
     writer.byte(LAYOUT);
     for checksums in parts {
@@ -157,7 +166,7 @@ pub(crate) fn encode_part_checksums<'a>(parts: impl Iterator<Item = &'a Headers>
     writer.finish()
 }
 
-pub(crate) fn decode_part_checksums(value: &[u8]) -> Result<Vec<Headers>, Damaged> {
+pub fn decode_part_checksums(value: &[u8]) -> Result<Vec<Headers>, Damaged> {
     let mut reader = Reader::new(value);
     reader.layout(LAYOUT)?;
     let mut parts = Vec::new();

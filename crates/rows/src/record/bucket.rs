@@ -10,28 +10,28 @@ use margay_env::Timestamp;
 use margay_meta::Seq;
 
 use super::wire::{Damaged, Reader, Writer};
-use crate::api::{BucketInfo, Versioning};
-use crate::key::Ino;
+use crate::ino::Ino;
 use crate::kinds::SettingSet;
+use crate::values::{BucketInfo, Versioning};
 
 const LAYOUT: u8 = 2;
 const LAYOUT_WITHOUT_SETTINGS: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Bucket {
-    pub(crate) root: Ino,
-    pub(crate) created: Timestamp,
-    pub(crate) versioning: Versioning,
+pub struct Bucket {
+    pub root: Ino,
+    pub created: Timestamp,
+    pub versioning: Versioning,
     /// Once on, for ever.
-    pub(crate) object_lock: bool,
+    pub object_lock: bool,
     /// Those that have rows.
-    pub(crate) settings: SettingSet,
+    pub settings: SettingSet,
     /// Empty: the root account.
-    pub(crate) owner: String,
+    pub owner: String,
 }
 
 impl Bucket {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(32);
         writer.byte(LAYOUT);
         writer.varint(self.root.0);
@@ -47,7 +47,7 @@ impl Bucket {
         writer.finish()
     }
 
-    pub(crate) fn decode(value: &[u8]) -> Result<Bucket, Damaged> {
+    pub fn decode(value: &[u8]) -> Result<Bucket, Damaged> {
         let mut reader = Reader::new(value);
         let layout = reader.byte()?;
         if layout != LAYOUT && layout != LAYOUT_WITHOUT_SETTINGS {
@@ -78,7 +78,7 @@ impl Bucket {
     }
 
     /// As doors see it; `version` is that of its row.
-    pub(crate) fn info(&self, name: &str, version: Seq) -> BucketInfo {
+    pub fn info(&self, name: &str, version: Seq) -> BucketInfo {
         BucketInfo {
             name: name.to_owned(),
             created: self.created,

@@ -8,7 +8,7 @@ use margay_env::Timestamp;
 
 use super::entry::{Entry, FileEntry};
 use super::wire::{Damaged, Reader, Writer};
-use crate::api::VersionId;
+use crate::values::VersionId;
 
 const LAYOUT: u8 = 1;
 const KIND_MARKER: u8 = 4;
@@ -16,36 +16,36 @@ const FLAG_NULL: u8 = 1;
 
 /// Which version of its key something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
+pub struct Version {
     /// Newer ones have larger numbers; 0 is older than the bucket's versioning.
-    pub(crate) sequence: u64,
+    pub sequence: u64,
     /// Its id is `null`: made while versioning was off or suspended.
-    pub(crate) is_null: bool,
+    pub is_null: bool,
 }
 
 impl Version {
     /// What every object is in a bucket that never had versions.
-    pub(crate) const OLD: Version = Version { sequence: 0, is_null: true };
+    pub const OLD: Version = Version { sequence: 0, is_null: true };
 
-    pub(crate) fn id(self) -> VersionId {
+    pub fn id(self) -> VersionId {
         if self.is_null { VersionId::Null } else { VersionId::Numbered(self.sequence) }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DeleteMarker {
-    pub(crate) is_null: bool,
-    pub(crate) modified: Timestamp,
+pub struct DeleteMarker {
+    pub is_null: bool,
+    pub modified: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum VersionRow {
+pub enum VersionRow {
     File(FileEntry),
     Marker(DeleteMarker),
 }
 
 impl DeleteMarker {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(16);
         writer.raw(&[LAYOUT, KIND_MARKER, if self.is_null { FLAG_NULL } else { 0 }]);
         writer.time(self.modified);
@@ -54,7 +54,7 @@ impl DeleteMarker {
 }
 
 impl VersionRow {
-    pub(crate) fn decode(value: &[u8]) -> Result<VersionRow, Damaged> {
+    pub fn decode(value: &[u8]) -> Result<VersionRow, Damaged> {
         if value.get(1) != Some(&KIND_MARKER) {
             let file = Entry::decode(value)?.file().ok_or(Damaged("a version is neither a file nor a marker"))?;
             return Ok(VersionRow::File(file));
@@ -68,21 +68,21 @@ impl VersionRow {
         Ok(VersionRow::Marker(DeleteMarker { is_null, modified }))
     }
 
-    pub(crate) fn is_null(&self) -> bool {
+    pub fn is_null(&self) -> bool {
         match self {
             VersionRow::File(file) => file.version.is_null,
             VersionRow::Marker(marker) => marker.is_null,
         }
     }
 
-    pub(crate) fn modified(&self) -> Timestamp {
+    pub fn modified(&self) -> Timestamp {
         match self {
             VersionRow::File(file) => file.modified,
             VersionRow::Marker(marker) => marker.modified,
         }
     }
 
-    pub(crate) fn file(self) -> Option<FileEntry> {
+    pub fn file(self) -> Option<FileEntry> {
         match self {
             VersionRow::File(file) => Some(file),
             VersionRow::Marker(_) => None,
@@ -91,12 +91,12 @@ impl VersionRow {
 }
 
 /// The value of a null version row.
-pub(crate) fn decode_sequence(value: &[u8]) -> Result<u64, Damaged> {
+pub fn decode_sequence(value: &[u8]) -> Result<u64, Damaged> {
     Ok(u64::from_be_bytes(value.try_into().map_err(|_| Damaged("a sequence is not eight bytes"))?))
 }
 
 /// The file in an entry, an inode record or a version row, if it holds one.
-pub(crate) fn file_of_row(value: &[u8]) -> Result<Option<FileEntry>, Damaged> {
+pub fn file_of_row(value: &[u8]) -> Result<Option<FileEntry>, Damaged> {
     match value.get(1) {
         Some(&KIND_MARKER) => VersionRow::decode(value).map(VersionRow::file),
         _ => Entry::decode(value).map(Entry::file),

@@ -8,13 +8,13 @@ use super::wire::{Damaged, Reader, Writer};
 const LAYOUT: u8 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Orphan {
+pub enum Orphan {
     File { shared: bool },
     Parts,
 }
 
 impl Orphan {
-    pub(crate) fn encode(self) -> Vec<u8> {
+    pub fn encode(self) -> Vec<u8> {
         let (kind, flags) = match self {
             Orphan::File { shared } => (1, u8::from(shared)),
             Orphan::Parts => (2, 0),
@@ -24,7 +24,7 @@ impl Orphan {
         writer.finish()
     }
 
-    pub(crate) fn decode(value: &[u8]) -> Result<Orphan, Damaged> {
+    pub fn decode(value: &[u8]) -> Result<Orphan, Damaged> {
         let mut reader = Reader::new(value);
         reader.layout(LAYOUT)?;
         let (kind, flags) = (reader.byte()?, reader.byte()?);

@@ -8,10 +8,10 @@ use super::data::{Data, decode_extent_row, extent_row};
 use super::entry::ENTRY_BYTES_MAX;
 use super::multipart::{decode_part_checksums, decode_part_sizes, encode_part_checksums, encode_part_sizes};
 use super::*;
-use crate::api::{ETag, Headers, Versioning};
-use crate::key::Ino;
+use crate::ino::Ino;
 use crate::kinds::{Document, Documents, Setting};
 use crate::numbered::Numbered;
+use crate::values::{ETag, Headers, Versioning};
 
 prop_compose! {
     fn extents()(segment in 1u64.., offset: u64, skip: u32, len: u32, tail: u32, crc: u32) -> Extent {

@@ -42,20 +42,20 @@ impl<T: Numbered> SetOf<T> {
         T::ALL.iter().copied().filter(move |kind| self.contains(*kind))
     }
 
-    pub(crate) fn insert(&mut self, kind: T) {
+    pub fn insert(&mut self, kind: T) {
         self.bits |= bit(kind);
     }
 
-    pub(crate) fn remove(&mut self, kind: T) {
+    pub fn remove(&mut self, kind: T) {
         self.bits &= !bit(kind);
     }
 
-    pub(crate) fn bits(self) -> u64 {
+    pub fn bits(self) -> u64 {
         self.bits
     }
 
     /// `None` when there is a kind among them that this program does not know.
-    pub(crate) fn from_bits(bits: u64) -> Option<SetOf<T>> {
+    pub fn from_bits(bits: u64) -> Option<SetOf<T>> {
         let all = T::ALL.iter().copied().collect::<SetOf<T>>();
         (bits & !all.bits == 0).then_some(SetOf { bits, of: PhantomData })
     }
@@ -74,7 +74,7 @@ fn bit<T: Numbered>(kind: T) -> u64 {
 }
 
 /// The kind of this number, if this program knows it.
-pub(crate) fn kind_of<T: Numbered>(number: u8) -> Option<T> {
+pub fn kind_of<T: Numbered>(number: u8) -> Option<T> {
     T::ALL.get(usize::from(number)).copied()
 }
 

@@ -4,18 +4,18 @@
 //! Invariants: the row changes in the same batch as the entry it mirrors.
 
 use super::wire::{Damaged, Reader, Writer};
-use crate::key::Ino;
+use crate::ino::Ino;
 
 const LAYOUT: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DirectoryRecord {
-    pub(crate) parent: Ino,
-    pub(crate) sort_name: String,
+pub struct DirectoryRecord {
+    pub parent: Ino,
+    pub sort_name: String,
 }
 
 impl DirectoryRecord {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(12 + self.sort_name.len());
         writer.byte(LAYOUT);
         writer.varint(self.parent.0);
@@ -23,7 +23,7 @@ impl DirectoryRecord {
         writer.finish()
     }
 
-    pub(crate) fn decode(value: &[u8]) -> Result<DirectoryRecord, Damaged> {
+    pub fn decode(value: &[u8]) -> Result<DirectoryRecord, Damaged> {
         let mut reader = Reader::new(value);
         reader.layout(LAYOUT)?;
         Ok(DirectoryRecord { parent: Ino(reader.varint()?), sort_name: reader.text_to_end()?.to_owned() })

@@ -68,7 +68,7 @@ impl Retention {
         [&[LAYOUT, self.mode.number()][..], &self.until.0.to_be_bytes()].concat().into()
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Retention, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<Retention, Damaged> {
         let [LAYOUT, mode, until @ ..] = bytes else { return Err(Damaged("a retention does not decode")) };
         let until = until.try_into().map_err(|_| Damaged("a retention has a wrong length"))?;
         Ok(Retention { mode: RetentionMode::of(*mode)?, until: Timestamp(i64::from_be_bytes(until)) })
@@ -92,7 +92,7 @@ pub fn legal_hold_is_on(bytes: &[u8]) -> bool {
 
 impl DefaultRetention {
     /// The setting of a bucket with this default, or with none.
-    pub(crate) fn encode(default: Option<DefaultRetention>) -> Vec<u8> {
+    pub fn encode(default: Option<DefaultRetention>) -> Vec<u8> {
         let mut bytes = vec![LAYOUT];
         if let Some(DefaultRetention { mode, period }) = default {
             let (unit, count) = match period {
@@ -105,7 +105,7 @@ impl DefaultRetention {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<DefaultRetention>, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<Option<DefaultRetention>, Damaged> {
         match bytes {
             [LAYOUT] => Ok(None),
             [LAYOUT, mode, unit, count @ ..] => {
@@ -122,7 +122,7 @@ impl DefaultRetention {
         }
     }
 
-    pub(crate) fn from(self, now: Timestamp) -> Retention {
+    pub fn from(self, now: Timestamp) -> Retention {
         let days = match self.period {
             RetentionPeriod::Days(days) => i64::from(days),
             RetentionPeriod::Years(years) => i64::from(years).saturating_mul(YEAR_DAYS),

@@ -14,16 +14,14 @@ mod table;
 use margay_segment::SegmentId;
 
 use self::escape::{escape, escape_open, unescape};
-pub(crate) use self::events::{all_events, event, events, parse_event};
-pub(crate) use self::identity::{identities, identity, identity_generation, parse_identity};
-pub(crate) use self::table::Table;
+use crate::ino::Ino;
 use crate::kinds::{Document, Setting};
 use crate::numbered::{Numbered, kind_of};
 use crate::record::Damaged;
 
-/// Number of a file, directory, upload or part; never used twice. 0 is nobody.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ino(pub u64);
+pub use self::events::{all_events, event, events, parse_event};
+pub use self::identity::{identities, identity, identity_generation, parse_identity};
+pub use self::table::Table;
 
 const BUCKET: u8 = b'b';
 const EVENT: u8 = b'q';
@@ -51,13 +49,13 @@ const IDENTITY: u8 = b'y';
 const PART_SIZES: u8 = b'z';
 
 /// Where the segment id begins in a live counter's key.
-pub(crate) const LIVE_SEGMENT_AT: usize = 1;
+pub const LIVE_SEGMENT_AT: usize = 1;
 
 /// `start..end` in key order.
-pub(crate) type Range = (Vec<u8>, Vec<u8>);
+pub type Range = (Vec<u8>, Vec<u8>);
 
 /// The first key after every key that begins with `prefix`; `None` when there is none.
-pub(crate) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut next = prefix[..=last].to_vec();
     next[last] += 1;
@@ -65,7 +63,7 @@ pub(crate) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The first key after `key`.
-pub(crate) fn after(mut key: Vec<u8>) -> Vec<u8> {
+pub fn after(mut key: Vec<u8>) -> Vec<u8> {
     key.push(0);
     key
 }
@@ -82,114 +80,114 @@ fn range(prefix: Vec<u8>) -> Range {
     (prefix, end)
 }
 
-pub(crate) fn format() -> Vec<u8> {
+pub fn format() -> Vec<u8> {
     vec![FORMAT]
 }
 
-pub(crate) fn inos() -> Vec<u8> {
+pub fn inos() -> Vec<u8> {
     vec![INOS]
 }
 
-pub(crate) fn bucket(name: &str) -> Vec<u8> {
+pub fn bucket(name: &str) -> Vec<u8> {
     table(BUCKET, &[name.as_bytes()])
 }
 
-pub(crate) fn buckets() -> Range {
+pub fn buckets() -> Range {
     range(vec![BUCKET])
 }
 
-pub(crate) fn parse_bucket(key: &[u8]) -> Result<&str, Damaged> {
+pub fn parse_bucket(key: &[u8]) -> Result<&str, Damaged> {
     std::str::from_utf8(key.get(1..).unwrap_or_default()).map_err(|_| Damaged("a bucket's name is not UTF-8"))
 }
 
-pub(crate) fn entry(directory: Ino, sort_name: &[u8]) -> Vec<u8> {
+pub fn entry(directory: Ino, sort_name: &[u8]) -> Vec<u8> {
     table(ENTRY, &[&directory.0.to_be_bytes(), sort_name])
 }
 
 /// All entries of a directory.
-pub(crate) fn entries(directory: Ino) -> Range {
+pub fn entries(directory: Ino) -> Range {
     range(entry(directory, b""))
 }
 
-pub(crate) fn is_entry(key: &[u8]) -> bool {
+pub fn is_entry(key: &[u8]) -> bool {
     key.first() == Some(&ENTRY)
 }
 
-pub(crate) fn all_entries() -> Range {
+pub fn all_entries() -> Range {
     range(vec![ENTRY])
 }
 
 /// The directory and the sort name of an entry's key.
-pub(crate) fn parse_entry(key: &[u8]) -> Result<(Ino, &str), Damaged> {
+pub fn parse_entry(key: &[u8]) -> Result<(Ino, &str), Damaged> {
     let (directory, name) = parse_ino(key)?;
     Ok((directory, std::str::from_utf8(name).map_err(|_| Damaged("a name is not UTF-8"))?))
 }
 
 /// The number after the table byte, and the rest.
-pub(crate) fn parse_ino(key: &[u8]) -> Result<(Ino, &[u8]), Damaged> {
+pub fn parse_ino(key: &[u8]) -> Result<(Ino, &[u8]), Damaged> {
     let rest = key.get(1..).unwrap_or_default();
     let (number, rest) = rest.split_first_chunk::<8>().ok_or(Damaged("a key is too short"))?;
     Ok((Ino(u64::from_be_bytes(*number)), rest))
 }
 
 /// The key of the same row of another number, in a table whose keys begin with one.
-pub(crate) fn of_another(key: &[u8], ino: Ino) -> Vec<u8> {
+pub fn of_another(key: &[u8], ino: Ino) -> Vec<u8> {
     [&key[..1], &ino.0.to_be_bytes(), &key[9..]].concat()
 }
 
-pub(crate) fn directory(ino: Ino) -> Vec<u8> {
+pub fn directory(ino: Ino) -> Vec<u8> {
     table(DIRECTORY, &[&ino.0.to_be_bytes()])
 }
 
-pub(crate) fn directories() -> Range {
+pub fn directories() -> Range {
     range(vec![DIRECTORY])
 }
 
 /// The attributes of a file with several names, or of the root of a bucket.
-pub(crate) fn inode(ino: Ino) -> Vec<u8> {
+pub fn inode(ino: Ino) -> Vec<u8> {
     table(INODE, &[&ino.0.to_be_bytes()])
 }
 
-pub(crate) fn is_inode(key: &[u8]) -> bool {
+pub fn is_inode(key: &[u8]) -> bool {
     key.first() == Some(&INODE)
 }
 
-pub(crate) fn all_inodes() -> Range {
+pub fn all_inodes() -> Range {
     range(vec![INODE])
 }
 
 /// One extended attribute; its value is the row's, without a layout byte.
-pub(crate) fn xattr(ino: Ino, name: &[u8]) -> Vec<u8> {
+pub fn xattr(ino: Ino, name: &[u8]) -> Vec<u8> {
     table(XATTR, &[&ino.0.to_be_bytes(), name])
 }
 
-pub(crate) fn xattrs(ino: Ino) -> Range {
+pub fn xattrs(ino: Ino) -> Range {
     range(xattr(ino, b""))
 }
 
-pub(crate) fn all_xattrs() -> Range {
+pub fn all_xattrs() -> Range {
     range(vec![XATTR])
 }
 
-pub(crate) fn times(ino: Ino) -> Vec<u8> {
+pub fn times(ino: Ino) -> Vec<u8> {
     table(TIMES, &[&ino.0.to_be_bytes()])
 }
 
-pub(crate) fn all_times() -> Range {
+pub fn all_times() -> Range {
     range(vec![TIMES])
 }
 
 /// How many directories are directly in a directory; absent is none.
-pub(crate) fn subdirectories(ino: Ino) -> Vec<u8> {
+pub fn subdirectories(ino: Ino) -> Vec<u8> {
     table(SUBDIRECTORIES, &[&ino.0.to_be_bytes()])
 }
 
-pub(crate) fn all_subdirectories() -> Range {
+pub fn all_subdirectories() -> Range {
     range(vec![SUBDIRECTORIES])
 }
 
 /// A version of a key that is not its current object, or a delete marker; newest first.
-pub(crate) fn version(root: Ino, key: &str, sequence: u64) -> Vec<u8> {
+pub fn version(root: Ino, key: &str, sequence: u64) -> Vec<u8> {
     let mut row = versions_of_key(root, key);
     row.extend_from_slice(&(!sequence).to_be_bytes());
     row
@@ -203,33 +201,33 @@ fn versions_of_key(root: Ino, key: &str) -> Vec<u8> {
 }
 
 /// The version rows of a key whose sequence is below this one.
-pub(crate) fn versions_below(root: Ino, key: &str, sequence: u64) -> Range {
+pub fn versions_below(root: Ino, key: &str, sequence: u64) -> Range {
     (after(version(root, key, sequence)), range(versions_of_key(root, key)).1)
 }
 
 /// The version rows of a key whose sequence is this one or above.
-pub(crate) fn versions_from(root: Ino, key: &str, sequence: u64) -> Range {
+pub fn versions_from(root: Ino, key: &str, sequence: u64) -> Range {
     (versions_of_key(root, key), after(version(root, key, sequence)))
 }
 
 /// The version rows of all keys from `key` on.
-pub(crate) fn versions_from_key(root: Ino, key: &[u8]) -> Range {
+pub fn versions_from_key(root: Ino, key: &[u8]) -> Range {
     let mut row = table(VERSION, &[&root.0.to_be_bytes()]);
     escape_open(key, &mut row);
     (row, versions(root).1)
 }
 
 /// All version rows of a bucket.
-pub(crate) fn versions(root: Ino) -> Range {
+pub fn versions(root: Ino) -> Range {
     range(table(VERSION, &[&root.0.to_be_bytes()]))
 }
 
-pub(crate) fn all_versions() -> Range {
+pub fn all_versions() -> Range {
     range(vec![VERSION])
 }
 
 /// The bucket's root, the key and the sequence.
-pub(crate) fn parse_version(key: &[u8]) -> Result<(Ino, String, u64), Damaged> {
+pub fn parse_version(key: &[u8]) -> Result<(Ino, String, u64), Damaged> {
     let (root, rest) = parse_ino(key)?;
     let (name, sequence) = unescape(rest)?;
     let name = String::from_utf8(name).map_err(|_| Damaged("a version's key is not UTF-8"))?;
@@ -238,14 +236,14 @@ pub(crate) fn parse_version(key: &[u8]) -> Result<(Ino, String, u64), Damaged> {
 }
 
 /// Which of a key's version rows is its version `null`.
-pub(crate) fn null_version(root: Ino, key: &str) -> Vec<u8> {
+pub fn null_version(root: Ino, key: &str) -> Vec<u8> {
     let mut row = table(NULL_VERSION, &[&root.0.to_be_bytes()]);
     escape(key.as_bytes(), &mut row);
     row
 }
 
 /// The bucket's root and the key.
-pub(crate) fn parse_null_version(key: &[u8]) -> Result<(Ino, String), Damaged> {
+pub fn parse_null_version(key: &[u8]) -> Result<(Ino, String), Damaged> {
     let (root, rest) = parse_ino(key)?;
     let (name, end) = unescape(rest)?;
     match (String::from_utf8(name), end) {
@@ -254,178 +252,178 @@ pub(crate) fn parse_null_version(key: &[u8]) -> Result<(Ino, String), Damaged> {
     }
 }
 
-pub(crate) fn all_null_versions() -> Range {
+pub fn all_null_versions() -> Range {
     range(vec![NULL_VERSION])
 }
 
-pub(crate) fn extent(ino: Ino, offset: u64) -> Vec<u8> {
+pub fn extent(ino: Ino, offset: u64) -> Vec<u8> {
     table(EXTENT, &[&ino.0.to_be_bytes(), &offset.to_be_bytes()])
 }
 
-pub(crate) fn extents(ino: Ino) -> Range {
+pub fn extents(ino: Ino) -> Range {
     range(table(EXTENT, &[&ino.0.to_be_bytes()]))
 }
 
-pub(crate) fn all_extents() -> Range {
+pub fn all_extents() -> Range {
     range(vec![EXTENT])
 }
 
 /// The file and the offset of an extent row.
-pub(crate) fn parse_extent(key: &[u8]) -> Result<(Ino, u64), Damaged> {
+pub fn parse_extent(key: &[u8]) -> Result<(Ino, u64), Damaged> {
     let (ino, rest) = parse_ino(key)?;
     Ok((ino, u64::from_be_bytes(rest.try_into().map_err(|_| Damaged("an extent's key has a wrong length"))?)))
 }
 
-pub(crate) fn header(ino: Ino, name: &str) -> Vec<u8> {
+pub fn header(ino: Ino, name: &str) -> Vec<u8> {
     table(HEADER, &[&ino.0.to_be_bytes(), name.as_bytes()])
 }
 
-pub(crate) fn headers(ino: Ino) -> Range {
+pub fn headers(ino: Ino) -> Range {
     range(table(HEADER, &[&ino.0.to_be_bytes()]))
 }
 
-pub(crate) fn all_headers() -> Range {
+pub fn all_headers() -> Range {
     range(vec![HEADER])
 }
 
 /// One piece of a setting of a bucket.
-pub(crate) fn setting_piece(root: Ino, setting: Setting, piece: u8) -> Vec<u8> {
+pub fn setting_piece(root: Ino, setting: Setting, piece: u8) -> Vec<u8> {
     table(SETTING, &[&root.0.to_be_bytes(), &[setting.number(), piece]])
 }
 
 /// All pieces of a setting of a bucket.
-pub(crate) fn setting(root: Ino, setting: Setting) -> Range {
+pub fn setting(root: Ino, setting: Setting) -> Range {
     range(table(SETTING, &[&root.0.to_be_bytes(), &[setting.number()]]))
 }
 
 /// All settings of a bucket.
-pub(crate) fn settings(root: Ino) -> Range {
+pub fn settings(root: Ino) -> Range {
     range(table(SETTING, &[&root.0.to_be_bytes()]))
 }
 
-pub(crate) fn all_settings() -> Range {
+pub fn all_settings() -> Range {
     range(vec![SETTING])
 }
 
 /// The bucket's root, the setting and the number of the piece.
-pub(crate) fn parse_setting(key: &[u8]) -> Result<(Ino, Setting, u8), Damaged> {
+pub fn parse_setting(key: &[u8]) -> Result<(Ino, Setting, u8), Damaged> {
     let (root, rest) = parse_ino(key)?;
     let [number, piece] = rest.try_into().map_err(|_| Damaged("a setting's key has a wrong length"))?;
     Ok((root, kind_of(number).ok_or(Damaged("an unknown setting"))?, piece))
 }
 
-pub(crate) fn document(ino: Ino, document: Document) -> Vec<u8> {
+pub fn document(ino: Ino, document: Document) -> Vec<u8> {
     table(DOCUMENT, &[&ino.0.to_be_bytes(), &[document.number()]])
 }
 
 /// All documents of a file.
-pub(crate) fn documents(ino: Ino) -> Range {
+pub fn documents(ino: Ino) -> Range {
     range(table(DOCUMENT, &[&ino.0.to_be_bytes()]))
 }
 
-pub(crate) fn all_documents() -> Range {
+pub fn all_documents() -> Range {
     range(vec![DOCUMENT])
 }
 
 /// The file and the kind of a document.
-pub(crate) fn parse_document(key: &[u8]) -> Result<(Ino, Document), Damaged> {
+pub fn parse_document(key: &[u8]) -> Result<(Ino, Document), Damaged> {
     let (ino, rest) = parse_ino(key)?;
     let [number] = rest.try_into().map_err(|_| Damaged("a document's key has a wrong length"))?;
     Ok((ino, kind_of(number).ok_or(Damaged("an unknown document"))?))
 }
 
-pub(crate) fn part_sizes(ino: Ino) -> Vec<u8> {
+pub fn part_sizes(ino: Ino) -> Vec<u8> {
     part_row(ino, b"")
 }
 
 /// Checksums of the parts of an object, so many to a piece.
-pub(crate) fn part_checksums(ino: Ino, piece: u8) -> Vec<u8> {
+pub fn part_checksums(ino: Ino, piece: u8) -> Vec<u8> {
     part_row(ino, &[piece])
 }
 
 /// One of the rows about an object's parts: nothing behind the number for the sizes, a piece's number for checksums.
-pub(crate) fn part_row(ino: Ino, rest: &[u8]) -> Vec<u8> {
+pub fn part_row(ino: Ino, rest: &[u8]) -> Vec<u8> {
     table(PART_SIZES, &[&ino.0.to_be_bytes(), rest])
 }
 
 /// All rows about the parts of an object.
-pub(crate) fn part_rows(ino: Ino) -> Range {
+pub fn part_rows(ino: Ino) -> Range {
     range(part_sizes(ino))
 }
 
-pub(crate) fn all_part_sizes() -> Range {
+pub fn all_part_sizes() -> Range {
     range(vec![PART_SIZES])
 }
 
-pub(crate) fn upload(root: Ino, key: &str, id: &str) -> Vec<u8> {
+pub fn upload(root: Ino, key: &str, id: &str) -> Vec<u8> {
     let mut row = uploads_of_key(root, key);
     row.extend_from_slice(id.as_bytes());
     row
 }
 
 /// The prefix of all uploads to exactly this key.
-pub(crate) fn uploads_of_key(root: Ino, key: &str) -> Vec<u8> {
+pub fn uploads_of_key(root: Ino, key: &str) -> Vec<u8> {
     let mut row = table(UPLOAD, &[&root.0.to_be_bytes()]);
     escape(key.as_bytes(), &mut row);
     row
 }
 
 /// All uploads to keys that begin with `prefix`.
-pub(crate) fn uploads(root: Ino, prefix: &str) -> Range {
+pub fn uploads(root: Ino, prefix: &str) -> Range {
     let mut row = table(UPLOAD, &[&root.0.to_be_bytes()]);
     escape_open(prefix.as_bytes(), &mut row);
     range(row)
 }
 
-pub(crate) fn all_uploads() -> Range {
+pub fn all_uploads() -> Range {
     range(vec![UPLOAD])
 }
 
 /// The bucket's root, the key and the upload id.
-pub(crate) fn parse_upload(key: &[u8]) -> Result<(Ino, String, &str), Damaged> {
+pub fn parse_upload(key: &[u8]) -> Result<(Ino, String, &str), Damaged> {
     let (root, rest) = parse_ino(key)?;
     let (name, id) = unescape(rest)?;
     let name = String::from_utf8(name).map_err(|_| Damaged("an upload's key is not UTF-8"))?;
     Ok((root, name, std::str::from_utf8(id).map_err(|_| Damaged("an upload's id is not UTF-8"))?))
 }
 
-pub(crate) fn part(upload: Ino, number: u16) -> Vec<u8> {
+pub fn part(upload: Ino, number: u16) -> Vec<u8> {
     table(PART, &[&upload.0.to_be_bytes(), &number.to_be_bytes()])
 }
 
-pub(crate) fn parts(upload: Ino) -> Range {
+pub fn parts(upload: Ino) -> Range {
     range(table(PART, &[&upload.0.to_be_bytes()]))
 }
 
-pub(crate) fn all_parts() -> Range {
+pub fn all_parts() -> Range {
     range(vec![PART])
 }
 
 /// The upload and the number of a part.
-pub(crate) fn parse_part(key: &[u8]) -> Result<(Ino, u16), Damaged> {
+pub fn parse_part(key: &[u8]) -> Result<(Ino, u16), Damaged> {
     let (upload, rest) = parse_ino(key)?;
     Ok((upload, u16::from_be_bytes(rest.try_into().map_err(|_| Damaged("a part's key has a wrong length"))?)))
 }
 
-pub(crate) fn share(segment: SegmentId, offset: u64, owner: Ino) -> Vec<u8> {
+pub fn share(segment: SegmentId, offset: u64, owner: Ino) -> Vec<u8> {
     table(SHARE, &[&segment.0.to_be_bytes(), &offset.to_be_bytes(), &owner.0.to_be_bytes()])
 }
 
-pub(crate) fn is_share(key: &[u8]) -> bool {
+pub fn is_share(key: &[u8]) -> bool {
     key.first() == Some(&SHARE)
 }
 
 /// All owners of a shared run.
-pub(crate) fn shares(segment: SegmentId, offset: u64) -> Range {
+pub fn shares(segment: SegmentId, offset: u64) -> Range {
     range(table(SHARE, &[&segment.0.to_be_bytes(), &offset.to_be_bytes()]))
 }
 
-pub(crate) fn all_shares() -> Range {
+pub fn all_shares() -> Range {
     range(vec![SHARE])
 }
 
 /// Segment, offset of the run, owner.
-pub(crate) fn parse_share(key: &[u8]) -> Result<(SegmentId, u64, Ino), Damaged> {
+pub fn parse_share(key: &[u8]) -> Result<(SegmentId, u64, Ino), Damaged> {
     let (segment, rest) = parse_ino(key)?;
     let (offset, owner) = rest.split_first_chunk::<8>().ok_or(Damaged("a share's key is too short"))?;
     let owner = owner.try_into().map_err(|_| Damaged("a share's key has a wrong length"))?;
@@ -435,21 +433,21 @@ pub(crate) fn parse_share(key: &[u8]) -> Result<(SegmentId, u64, Ino), Damaged> 
 /// The two counters of a segment: live bytes are what was gained less what was lost. They are apart because one
 /// batch may gain in a segment whose id it does not know yet and lose in the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Live {
+pub enum Live {
     Gained,
     Lost,
 }
 
-pub(crate) fn live(segment: SegmentId, side: Live) -> Vec<u8> {
+pub fn live(segment: SegmentId, side: Live) -> Vec<u8> {
     table(LIVE, &[&segment.0.to_be_bytes(), if side == Live::Gained { b"+" } else { b"-" }])
 }
 
-pub(crate) fn all_live() -> Range {
+pub fn all_live() -> Range {
     range(vec![LIVE])
 }
 
 /// The segment, and whether the row counts what was gained.
-pub(crate) fn parse_live(key: &[u8]) -> Result<(SegmentId, Live), Damaged> {
+pub fn parse_live(key: &[u8]) -> Result<(SegmentId, Live), Damaged> {
     let (segment, rest) = parse_ino(key)?;
     match rest {
         b"+" => Ok((SegmentId(segment.0), Live::Gained)),
@@ -459,7 +457,7 @@ pub(crate) fn parse_live(key: &[u8]) -> Result<(SegmentId, Live), Damaged> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counted {
+pub enum Counted {
     /// Current ones.
     Objects,
     /// Of all versions.
@@ -468,7 +466,7 @@ pub(crate) enum Counted {
     Versions,
 }
 
-pub(crate) fn usage(root: Ino, what: Counted) -> Vec<u8> {
+pub fn usage(root: Ino, what: Counted) -> Vec<u8> {
     let what = match what {
         Counted::Objects => b"o",
         Counted::Bytes => b"b",
@@ -477,15 +475,15 @@ pub(crate) fn usage(root: Ino, what: Counted) -> Vec<u8> {
     table(USAGE, &[&root.0.to_be_bytes(), what])
 }
 
-pub(crate) fn all_usage() -> Range {
+pub fn all_usage() -> Range {
     range(vec![USAGE])
 }
 
-pub(crate) fn orphan(ino: Ino) -> Vec<u8> {
+pub fn orphan(ino: Ino) -> Vec<u8> {
     table(ORPHAN, &[&ino.0.to_be_bytes()])
 }
 
-pub(crate) fn orphans() -> Range {
+pub fn orphans() -> Range {
     range(vec![ORPHAN])
 }
 

@@ -1,0 +1,28 @@
+//! The values of rows: one file per kind, each with its layout.
+//!
+//! Why:        bytes on disk are defined by hand, so that no library upgrade can change them.
+//! Invariants: the first byte of a value names its layout; decoding is total on any bytes.
+//! Not here:   keys (`key`).
+
+pub mod bucket;
+pub mod data;
+pub mod directory;
+pub mod entry;
+pub mod event;
+pub mod headers;
+pub mod multipart;
+pub mod orphan;
+pub mod version;
+pub mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use bucket::Bucket;
+pub use data::Data;
+pub use directory::DirectoryRecord;
+pub use entry::{DirectoryEntry, Entry, FileEntry, Line, Summary};
+pub use multipart::{PartRecord, UploadRecord};
+pub use orphan::Orphan;
+pub use version::{DeleteMarker, Version, VersionRow, file_of_row};
+pub use wire::Damaged;

@@ -1,0 +1,115 @@
+//! The way from a bucket to a directory, and a cache of such ways.
+//!
+//! Why:        the volume keeps the cache, and walks (paths) stand above the volume.
+//! Invariants: a cached path is a hint: whoever uses it asserts each of its rows (paths, P1).
+//! Locking:    one lock for each shard, held for a look-up.
+//! Not here:   walking (paths).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use margay_meta::Seq;
+use margay_rows::Ino;
+use margay_rows::object_lock::DefaultRetention;
+use margay_rows::record::DirectoryEntry;
+use parking_lot::RwLock;
+
+use crate::api::Versioning;
+use crate::draft::Draft;
+use crate::versioned_key::VersionedKey;
+
+const SHARDS: usize = 16;
+
+/// A directory on the way, as its entry was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) key: Vec<u8>,
+    pub(crate) version: Seq,
+    pub(crate) entry: DirectoryEntry,
+}
+
+/// The way from a bucket to a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    pub(crate) bucket_key: Vec<u8>,
+    pub(crate) bucket_version: Seq,
+    pub(crate) root: Ino,
+    pub(crate) versioning: Versioning,
+    pub(crate) object_lock: bool,
+    /// What a new version gets that has no retention of its own.
+    pub(crate) retention: Option<DefaultRetention>,
+    /// The bucket has notification rules.
+    pub(crate) notifies: bool,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// A key as directories (each with its `/`) and the last name, which may be empty.
+pub(crate) fn split(key: &str) -> (&str, &str) {
+    key.split_at(key.rfind('/').map_or(0, |slash| slash + 1))
+}
+
+impl Path {
+    pub(crate) fn directory(&self) -> Ino {
+        self.steps.last().map_or(self.root, |step| step.entry.ino)
+    }
+
+    /// A key of this bucket.
+    pub(crate) fn versioned<'k>(&self, key: &'k str) -> VersionedKey<'k> {
+        VersionedKey { root: self.root, key, versioning: self.versioning }
+    }
+
+    /// Every step still leads where it led.
+    pub(crate) fn assert_in(&self, draft: &mut Draft) {
+        draft.assert_version(self.bucket_key.clone(), self.bucket_version);
+        for step in &self.steps {
+            draft.assert_version(step.key.clone(), step.version);
+        }
+    }
+
+    pub(crate) fn passes(&self, directory: Ino) -> bool {
+        self.root == directory || self.steps.iter().any(|step| step.entry.ino == directory)
+    }
+}
+
+/// Paths by bucket and directories; bounded, and emptied by shard when it is full.
+#[derive(Debug)]
+pub(crate) struct PathCache {
+    shards: Vec<RwLock<HashMap<String, Arc<Path>>>>,
+    shard_max: usize,
+}
+
+impl PathCache {
+    pub(crate) fn new(paths_max: usize) -> PathCache {
+        let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
+        PathCache { shards, shard_max: paths_max / SHARDS }
+    }
+
+    /// A bucket's name has no `/`, so the two never run together.
+    pub(crate) fn name(bucket: &str, directories: &str) -> String {
+        [bucket, "/", directories].concat()
+    }
+
+    fn shard(&self, name: &str) -> &RwLock<HashMap<String, Arc<Path>>> {
+        let sum = name.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        &self.shards[sum as usize % SHARDS]
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Path>> {
+        self.shard(name).read().get(name).cloned()
+    }
+
+    pub(crate) fn keep(&self, name: String, path: Arc<Path>) {
+        let mut shard = self.shard(&name).write();
+        if shard.len() >= self.shard_max {
+            shard.clear();
+        }
+        if self.shard_max > 0 {
+            shard.insert(name, path);
+        }
+    }
+
+    pub(crate) fn forget(&self, bucket: &str, directories: &str) {
+        let name = PathCache::name(bucket, directories);
+        self.shard(&name).write().remove(&name);
+    }
+}
