@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that it does not expect")]
 
+#[path = "tidy/calls.rs"]
+mod calls;
 #[path = "tidy/cycles.rs"]
 mod cycles;
 #[path = "tidy/docs.rs"]

@@ -74,7 +74,7 @@ LIKELY = [
     ("change_documents", ["remembered", "interleavings_settings", "documents"]),
     ("identities", ["interleavings_settings"]),
     ("inos", ["interleavings_settings"]),
-    ("lock/", ["interleavings_settings", "versions"]),
+    ("implicit_directories", ["interleavings", "documents"]),
     ("names", ["interleavings_settings", "interleavings", "interleavings_mount", "versions"]),
     ("multipart/create", ["interleavings_settings", "interleavings"]),
     ("multipart/", ["orphans", "interleavings", "mixed", "interleavings_reclaim"]),

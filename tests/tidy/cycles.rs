@@ -9,13 +9,13 @@ use crate::expect_none;
 use crate::sources::rust_files;
 
 /// Module, and the modules it imports.
-type Graph = BTreeMap<String, BTreeSet<String>>;
+pub(crate) type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// Crates whose modules still form circles, with the number of modules in them. This list may only shrink.
 const KNOWN: &[(&str, usize)] = &[];
 
 /// Graphs of all crates, by the folder of their sources.
-fn graphs(files: &[(String, String)]) -> BTreeMap<String, Graph> {
+pub(crate) fn graphs(files: &[(String, String)]) -> BTreeMap<String, Graph> {
     let mut crates: BTreeMap<String, Vec<(&str, &str)>> = BTreeMap::new();
     for (path, text) in files {
         let Some(at) = path.find("src/") else { continue };
@@ -25,14 +25,18 @@ fn graphs(files: &[(String, String)]) -> BTreeMap<String, Graph> {
     crates.into_iter().map(|(folder, files)| (folder, graph(&files))).collect()
 }
 
+/// The top-level module that a file belongs to.
+pub(crate) fn module_of(inner: &str) -> String {
+    inner.split('/').next().unwrap_or(inner).trim_end_matches(".rs").to_owned()
+}
+
 fn graph(files: &[(&str, &str)]) -> Graph {
-    let module = |inner: &str| inner.split('/').next().unwrap_or(inner).trim_end_matches(".rs").to_owned();
-    let modules: BTreeSet<String> = files.iter().map(|(inner, _)| module(inner)).collect();
+    let modules: BTreeSet<String> = files.iter().map(|(inner, _)| module_of(inner)).collect();
     let root = files.iter().find(|(inner, _)| *inner == "lib.rs").map_or("", |(_, text)| *text);
     let exports = exports(root);
     let mut graph = Graph::new();
     for (inner, text) in files {
-        let from = module(inner);
+        let from = module_of(inner);
         if from == "lib" || from == "main" || from == "tests" || inner.ends_with("tests.rs") || inner.contains("tests/")
         {
             continue;
@@ -62,7 +66,7 @@ fn exports(root: &str) -> BTreeMap<String, String> {
     exports
 }
 
-fn without_tests(text: &str) -> &str {
+pub(crate) fn without_tests(text: &str) -> &str {
     text.split("#[cfg(test)]\n").next().unwrap_or(text)
 }
 
@@ -102,7 +106,7 @@ fn first_name(text: &str) -> Option<String> {
 }
 
 /// Groups of modules that reach each other, largest first.
-fn cycles(graph: &Graph) -> Vec<Vec<String>> {
+pub(crate) fn circles(graph: &Graph) -> Vec<Vec<String>> {
     let reach: BTreeMap<&String, BTreeSet<&String>> = graph.keys().map(|from| (from, reachable(graph, from))).collect();
     let mut groups: BTreeSet<Vec<String>> = BTreeSet::new();
     for (from, reached) in &reach {
@@ -137,7 +141,7 @@ fn findings(files: &[(String, String)]) -> Vec<String> {
     let mut findings = Vec::new();
     for (folder, graph) in graphs(files) {
         let known = KNOWN.iter().find(|(known, _)| *known == folder).map_or(0, |(_, size)| *size);
-        let cycles = cycles(&graph);
+        let cycles = circles(&graph);
         let inside: usize = cycles.iter().map(Vec::len).sum();
         if inside > known {
             for cycle in &cycles {

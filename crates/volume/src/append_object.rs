@@ -19,6 +19,7 @@ use margay_segment::{Extent, Run, SegmentId, add_checksums};
 use md5::{Digest, Md5};
 
 use crate::api::{AppendOutcome, AppendRequest, ETag, Error, OBJECT_BYTES_MAX, ObjectInfo, PART_NUMBER_MAX};
+use crate::current::{Current, check_key};
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
@@ -28,7 +29,6 @@ use crate::open::Volume;
 use crate::path::split;
 use crate::paths::{Done, Walk};
 use crate::place;
-use crate::put_object::{Current, check_key};
 use crate::seen::Seen;
 use crate::upload::{Body, Staged};
 

@@ -8,8 +8,6 @@
 //!             G2 settings go with their bucket.
 //! Not here:   what a setting means, its form in requests (the S3 door).
 
-use std::ops::ControlFlow;
-
 use bytes::Bytes;
 use margay_meta::{Seq, VALUE_BYTES_MAX};
 use margay_rows::kinds::{SETTING_BYTES_MAX, Setting};
@@ -43,16 +41,6 @@ impl Volume {
         let document = self.setting_document(row.root, setting, seen)?;
         // Of one moment: the bucket's row changes with each of its settings.
         if self.still(seen)? { Ok(Some(document)) } else { Err(Refused::Conflict) }
-    }
-
-    /// The document of a setting that the bucket's row says is there.
-    pub(crate) fn setting_document(&self, root: Ino, setting: Setting, seen: &mut Seen) -> Result<Bytes, Error> {
-        let mut document = Vec::new();
-        self.scan(&key::setting(root, setting), seen, |row| {
-            document.extend_from_slice(row.value);
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(document.into())
     }
 
     /// Sets or replaces a setting.

@@ -17,6 +17,7 @@ use margay_rows::kinds::{Document, Documents};
 use margay_rows::record::{Data, FileEntry};
 
 use crate::api::{CopyRequest, Error, Headers, PutOutcome, Versioning};
+use crate::current::{Current, check_key};
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
@@ -26,7 +27,6 @@ use crate::open::Volume;
 use crate::path::split;
 use crate::paths::{Done, Walk};
 use crate::place;
-use crate::put_object::{Current, check_key};
 use crate::seen::Seen;
 
 /// What is kept with the copy.

@@ -1,32 +1,27 @@
 //! DELETE of an object, and of the implicit directories that it was the last thing in.
 //!
 //! Why:        S3 has no directories, so one that a PUT made on its way goes when nothing is below it.
-//! Invariants: a directory is removed with its entry's version and its emptiness asserted; a directory that stays
-//!             because of another entry has that entry's existence asserted. So none is lost or left empty.
-//!             DELETE of `a/` is never recursive: on a directory with entries it leaves it, implicit.
+//! Invariants: DELETE of `a/` is never recursive: on a directory with entries it leaves it, implicit.
 //!             In a bucket that keeps versions the key gets a delete marker, whether or not there was something.
 //! Locking:    the directory's latch, over the reads and the commit: removals side by side would otherwise each
 //!             rely on the entry that another one is about to remove.
-//! Not here:   the object's data (release), what becomes of its versions (versions), DELETE of a version (there too).
-
-use std::ops::ControlFlow;
+//! Not here:   the directories (implicit_directories), the object's data (release), what becomes of its versions (versions), DELETE of a version (there too).
 
 use margay_env::Timestamp;
 use margay_meta::Seq;
-use margay_rows::Ino;
 use margay_rows::event::EventKind;
 use margay_rows::key::{self, Counted};
-use margay_rows::record::{DeleteMarker, DirectoryEntry, Version};
+use margay_rows::record::{DeleteMarker, Version};
 
 use crate::api::{DeleteRequest, Deleted, ETag, Error, VersionId, Versioning};
+use crate::current::{Current, check_key};
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::names::Located;
 use crate::open::Volume;
-use crate::path::{Step, split};
+use crate::path::split;
 use crate::paths::{Done, Walk};
-use crate::put_object::{Current, check_key};
 use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
 
@@ -172,78 +167,6 @@ impl Volume {
         let marker = DeleteMarker { is_null: version.is_null, modified: self.now() };
         key.draft_marker(draft, version.sequence, marker);
         Ok(version.id())
-    }
-
-    /// Drafts that an entry goes, and the implicit directories that it was the last thing in. The object `a/` of an
-    /// explicit directory goes with the directory's being explicit.
-    pub(crate) fn draft_entry_gone(
-        &self,
-        draft: &mut Draft,
-        walk: &Walk<'_>,
-        current: &Current<'_>,
-    ) -> Result<(), Error> {
-        if current.file.is_some() {
-            draft.delete(current.entry_key.clone());
-        }
-        let mut steps = walk.path.steps.clone();
-        match steps.last_mut() {
-            // The object `a/` goes, so the directory is implicit from here on.
-            Some(step) if current.name.is_empty() && step.entry.explicit => {
-                step.entry.explicit = false;
-                draft.put(step.key.clone(), step.entry.encode());
-            }
-            _ => {}
-        }
-        self.vacate(draft, walk.path.root, &steps, current.entry_key.clone(), &[])
-    }
-
-    /// Drafts the removal of the implicit directories, from the last step upwards, in which `gone` is the last
-    /// entry; directories in `kept` stay. The caller asserts the steps.
-    pub(crate) fn vacate(
-        &self,
-        draft: &mut Draft,
-        root: Ino,
-        steps: &[Step],
-        mut gone: Vec<u8>,
-        kept: &[Ino],
-    ) -> Result<(), Error> {
-        let now = self.now().0.max(0) as u64;
-        for (depth, step) in steps.iter().enumerate().rev() {
-            let DirectoryEntry { ino, explicit, .. } = step.entry;
-            if explicit || kept.contains(&ino) {
-                draft.max(key::times(ino), now);
-                return Ok(());
-            }
-            if let Some(other) = self.another_entry(ino, &gone)? {
-                draft.assert_exists(other);
-                draft.max(key::times(ino), now);
-                return Ok(());
-            }
-            draft.assert_empty_but(&key::entries(ino), &gone);
-            draft.delete(step.key.clone());
-            let parent = if depth == 0 { root } else { steps[depth - 1].entry.ino };
-            draft.add(key::subdirectories(parent), -1);
-            self.release_directory(draft, &step.entry)?;
-            gone.clone_from(&step.key);
-        }
-        draft.max(key::times(root), now);
-        Ok(())
-    }
-
-    /// Some entry of a directory that is not `but`.
-    fn another_entry(&self, directory: Ino, but: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let (start, end) = key::entries(directory);
-        let mut other = None;
-        for range in [(key::after(but.to_vec()), end), (start, but.to_vec())] {
-            self.scan(&range, &mut Seen::default(), |row| {
-                other = Some(row.key.to_vec());
-                Ok(ControlFlow::Break(()))
-            })?;
-            if other.is_some() {
-                break;
-            }
-        }
-        Ok(other)
     }
 }
 

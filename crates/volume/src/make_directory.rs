@@ -7,11 +7,11 @@ use margay_rows::key;
 use margay_rows::record::DirectoryEntry;
 
 use crate::api::Error;
+use crate::current::check_key;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::paths::{Done, Walk};
-use crate::put_object::check_key;
 
 impl Volume {
     /// `path` ends in `/`. False when it was there and explicit already.

@@ -54,11 +54,6 @@ impl Walk<'_> {
 }
 
 impl Volume {
-    pub(crate) fn bucket_row(&self, bucket: &str, seen: &mut Seen) -> Result<(Bucket, Seq), Error> {
-        let row = self.get(&key::bucket(bucket), seen)?.ok_or(Error::NoSuchBucket)?;
-        Ok((Bucket::decode(&row.value)?, row.version))
-    }
-
     /// Walks the directories, as far as they exist.
     pub(crate) fn walk<'a>(&self, bucket: &str, directories: &'a str, seen: &mut Seen) -> Result<Walk<'a>, Error> {
         let (row, bucket_version) = self.bucket_row(bucket, seen)?;

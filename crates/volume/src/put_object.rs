@@ -10,9 +10,10 @@ use margay_rows::event::EventKind;
 use margay_rows::key::{self, Counted};
 use margay_rows::kinds::Document;
 use margay_rows::record::FileEntry;
-use margay_rows::record::entry::{EMPTY_ETAG, MODE_RIGHTS, MODE_SET_IDS, MODE_SYMLINK};
+use margay_rows::record::entry::{MODE_RIGHTS, MODE_SET_IDS, MODE_SYMLINK};
 
-use crate::api::{ETag, Error, KEY_BYTES_MAX, PutOutcome, PutRequest, VersionId};
+use crate::api::{Error, PutOutcome, PutRequest};
+use crate::current::{Current, check_key};
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
@@ -24,28 +25,9 @@ use crate::paths::{Done, Walk};
 use crate::place::{self, Placed};
 use crate::seen::Seen;
 use crate::upload::Staged;
-use crate::versioned_key::VersionedKey;
 
 /// The extended attribute that is a file's POSIX access list.
 pub(crate) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
-
-pub(crate) fn check_key(key: &str) -> Result<(), Error> {
-    match key.len() {
-        0 => Err(Error::NoSuchKey),
-        len if len > KEY_BYTES_MAX => Err(Error::KeyTooLong),
-        _ => Ok(()),
-    }
-}
-
-/// The entry at a key as a change found it.
-#[derive(Debug)]
-pub(crate) struct Current<'k> {
-    pub(crate) object: VersionedKey<'k>,
-    /// What comes behind the directories of the key.
-    pub(crate) name: &'k str,
-    pub(crate) entry_key: Vec<u8>,
-    pub(crate) file: Option<Located>,
-}
 
 impl Volume {
     pub async fn put_object(&self, request: PutRequest<'_>, staged: Staged) -> Result<PutOutcome, Error> {
@@ -87,17 +69,6 @@ impl Volume {
         place::put_file(&mut draft, key, file, payload)?;
         let seq = self.commit(draft)?;
         Ok(Done::Changed(outcome, seq))
-    }
-
-    /// Reads the file at the end of a walk, which are the directories of this key.
-    pub(crate) fn current<'k>(&self, walk: &Walk<'_>, key: &'k str, seen: &mut Seen) -> Result<Current<'k>, Error> {
-        let (object, name) = (walk.path.versioned(key), split(key).1);
-        let entry_key = key::entry(walk.path.directory(), name.as_bytes());
-        let file = match walk.complete() {
-            true => self.file_at(walk.path.directory(), name.as_bytes(), seen)?,
-            false => None,
-        };
-        Ok(Current { object, name, entry_key, file })
     }
 
     /// Gives a new object what it takes over from the file in whose place it comes: owner, rights and access list. A
@@ -153,47 +124,6 @@ impl Volume {
         draft.add(key::usage(walk.path.root, Counted::Objects), i64::from(current.file.is_none()));
         draft.add(key::usage(walk.path.root, Counted::Bytes), new.size as i64);
         Ok(key::entry(directory, current.name.as_bytes()))
-    }
-}
-
-impl Current<'_> {
-    /// The ETag of what S3 sees at the key; an explicit directory is an empty object.
-    pub(crate) fn etag(&self, walk: &Walk<'_>) -> Option<ETag> {
-        match &self.file {
-            Some(old) => Some(old.file.etag),
-            None => self.explicit(walk).then_some(EMPTY_ETAG),
-        }
-    }
-
-    /// The version that S3 sees at the key.
-    pub(crate) fn id(&self, walk: &Walk<'_>) -> Option<VersionId> {
-        match &self.file {
-            Some(file) => Some(file.file.version.id()),
-            None => self.explicit(walk).then_some(VersionId::Null),
-        }
-    }
-
-    /// The key is `x/` and x is an explicit directory without a body of its own.
-    pub(crate) fn explicit(&self, walk: &Walk<'_>) -> bool {
-        self.file.is_none()
-            && self.name.is_empty()
-            && walk.complete()
-            && walk.path.steps.last().is_some_and(|step| step.entry.explicit)
-    }
-
-    /// The entry is as it was found, or still absent.
-    pub(crate) fn assert_in(&self, draft: &mut Draft, walk: &Walk<'_>) {
-        match &self.file {
-            Some(file) => file.assert_in(draft),
-            None if walk.complete() => draft.assert_absent(self.entry_key.clone()),
-            None => walk.assert_missing(draft),
-        }
-    }
-
-    /// What is told of the file that takes the place.
-    pub(crate) fn outcome(&self, file: &FileEntry) -> PutOutcome {
-        let version = self.object.keeps().then_some(file.version.id());
-        PutOutcome { etag: file.etag, modified: file.modified, version, encrypted: file.is_encrypted() }
     }
 }
 

@@ -17,13 +17,14 @@ use margay_rows::record::{DirectoryRecord, Entry};
 use margay_rows::{Ino, key};
 
 use crate::api::{Error, Versioning, WriteCondition};
+use crate::current::check_key;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::open::Volume;
 use crate::path::{Path, split};
 use crate::paths::Walk;
-use crate::put_object::{check_key, count};
+use crate::put_object::count;
 use crate::seen::Seen;
 
 impl Volume {

@@ -9,11 +9,11 @@ use margay_rows::kinds::Documents;
 use margay_rows::record::{Orphan, UploadRecord};
 
 use crate::api::{Error, Headers, UploadInfo};
+use crate::current::check_key;
 use crate::documents;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
-use crate::put_object::check_key;
 use crate::seen::Seen;
 
 impl Volume {

@@ -11,12 +11,12 @@ use margay_rows::record::VersionRow;
 
 use super::rows::FoundVersion;
 use crate::api::{DeleteRequest, Deleted, ETag, Error, VersionId};
+use crate::current::Current;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::open::Volume;
 use crate::paths::{Done, Walk};
-use crate::put_object::Current;
 use crate::seen::Seen;
 
 impl Volume {

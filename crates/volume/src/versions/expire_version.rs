@@ -12,13 +12,13 @@ use margay_rows::record::VersionRow;
 
 use super::rows::FoundVersion;
 use crate::api::{ETag, Error, VersionId};
+use crate::current::Current;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::open::Volume;
 use crate::path::split;
 use crate::paths::{Done, Walk};
-use crate::put_object::Current;
 use crate::seen::Seen;
 
 /// What was judged to be due.

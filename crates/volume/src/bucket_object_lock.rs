@@ -4,7 +4,6 @@ use margay_meta::Seq;
 use margay_rows::key;
 use margay_rows::kinds::Setting;
 use margay_rows::object_lock::DefaultRetention;
-use margay_rows::record::Bucket;
 
 use crate::api::{Error, Versioning};
 use crate::bucket_settings::draft_setting;
@@ -61,14 +60,5 @@ impl Volume {
         // Mounts of this process go by the new state at once, also where they commit nothing.
         self.bucket_states.forget(row.root);
         Ok(seq)
-    }
-
-    /// What a bucket's row leads to; the setting changes with the row.
-    pub(crate) fn default_retention(&self, row: &Bucket, seen: &mut Seen) -> Result<Option<DefaultRetention>, Error> {
-        if !row.object_lock || !row.settings.contains(Setting::ObjectLock) {
-            return Ok(None);
-        }
-        let document = self.setting_document(row.root, Setting::ObjectLock, seen)?;
-        Ok(DefaultRetention::decode(&document)?)
     }
 }

@@ -1,0 +1,95 @@
+//! Implicit directories go with the last thing in them.
+//!
+//! Why:        S3 has no directories, so one that a PUT made on its way goes when nothing is below it.
+//! Invariants: a directory is removed with its entry's version and its emptiness asserted; a directory that stays
+//!             because of another entry has that entry's existence asserted. So none is lost or left empty.
+//! Locking:    the caller holds the directory's latch over the reads and the commit: removals side by side would otherwise
+//!             each rely on the entry that another one is about to remove.
+//! Not here:   making them (paths), explicit directories (make_directory, posix).
+
+use std::ops::ControlFlow;
+
+use margay_rows::record::DirectoryEntry;
+use margay_rows::{Ino, key};
+
+use crate::api::Error;
+use crate::current::Current;
+use crate::draft::Draft;
+use crate::open::Volume;
+use crate::path::Step;
+use crate::paths::Walk;
+use crate::seen::Seen;
+
+impl Volume {
+    /// Drafts that an entry goes, and the implicit directories that it was the last thing in. The object `a/` of an
+    /// explicit directory goes with the directory's being explicit.
+    pub(crate) fn draft_entry_gone(
+        &self,
+        draft: &mut Draft,
+        walk: &Walk<'_>,
+        current: &Current<'_>,
+    ) -> Result<(), Error> {
+        if current.file.is_some() {
+            draft.delete(current.entry_key.clone());
+        }
+        let mut steps = walk.path.steps.clone();
+        match steps.last_mut() {
+            // The object `a/` goes, so the directory is implicit from here on.
+            Some(step) if current.name.is_empty() && step.entry.explicit => {
+                step.entry.explicit = false;
+                draft.put(step.key.clone(), step.entry.encode());
+            }
+            _ => {}
+        }
+        self.vacate(draft, walk.path.root, &steps, current.entry_key.clone(), &[])
+    }
+
+    /// Drafts the removal of the implicit directories, from the last step upwards, in which `gone` is the last
+    /// entry; directories in `kept` stay. The caller asserts the steps.
+    pub(crate) fn vacate(
+        &self,
+        draft: &mut Draft,
+        root: Ino,
+        steps: &[Step],
+        mut gone: Vec<u8>,
+        kept: &[Ino],
+    ) -> Result<(), Error> {
+        let now = self.now().0.max(0) as u64;
+        for (depth, step) in steps.iter().enumerate().rev() {
+            let DirectoryEntry { ino, explicit, .. } = step.entry;
+            if explicit || kept.contains(&ino) {
+                draft.max(key::times(ino), now);
+                return Ok(());
+            }
+            if let Some(other) = self.another_entry(ino, &gone)? {
+                draft.assert_exists(other);
+                draft.max(key::times(ino), now);
+                return Ok(());
+            }
+            draft.assert_empty_but(&key::entries(ino), &gone);
+            draft.delete(step.key.clone());
+            let parent = if depth == 0 { root } else { steps[depth - 1].entry.ino };
+            draft.add(key::subdirectories(parent), -1);
+            self.release_directory(draft, &step.entry)?;
+            gone.clone_from(&step.key);
+        }
+        draft.max(key::times(root), now);
+        Ok(())
+    }
+
+    /// Some entry of a directory that is not `but`.
+    fn another_entry(&self, directory: Ino, but: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let (start, end) = key::entries(directory);
+        let mut other = None;
+        for range in [(key::after(but.to_vec()), end), (start, but.to_vec())] {
+            self.scan(&range, &mut Seen::default(), |row| {
+                other = Some(row.key.to_vec());
+                Ok(ControlFlow::Break(()))
+            })?;
+            if other.is_some() {
+                break;
+            }
+        }
+        Ok(other)
+    }
+}
