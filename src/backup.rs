@@ -15,8 +15,8 @@ use margay_env::files;
 use margay_volume::{BackupError, Pruned, ReadCondition, moments};
 use serde_json::{Value, json};
 
+use crate::backup_location::{BackupLocation, Opened};
 use crate::exit::Failure;
-use crate::place::{Opened, Place};
 use crate::wiring::Storage;
 
 /// Key files of a data directory.
@@ -30,7 +30,7 @@ pub(crate) const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
 /// What a backup is asked for.
 #[derive(Clone, Debug)]
 pub struct BackupWish {
-    pub to: Place,
+    pub to: BackupLocation,
     pub with_keys: bool,
     /// Moments to keep, the new one among them; all when absent.
     pub keep: Option<NonZeroUsize>,
@@ -42,7 +42,7 @@ impl BackupWish {
     }
 
     pub fn from_json(value: &Value) -> Result<BackupWish, String> {
-        let to = Place::from_json(&value["to"])?;
+        let to = BackupLocation::from_json(&value["to"])?;
         let keep = value["keep"].as_u64().and_then(|keep| NonZeroUsize::new(usize::try_from(keep).ok()?));
         Ok(BackupWish { to, with_keys: value["with_keys"] == true, keep })
     }
@@ -52,7 +52,7 @@ impl BackupWish {
 pub async fn make_of_running(storage: Arc<Storage>, wish: BackupWish) -> Result<Value, String> {
     let (env, to) = (storage.env.clone(), wish.to.clone());
     let opened = Arc::new(apart(move || to.open(&env)).await?);
-    if let Place::Bucket(place) = &wish.to {
+    if let BackupLocation::Bucket(place) = &wish.to {
         // Whatever name and way lead to it: what is put there must not turn up here.
         let marked = Arc::clone(&opened);
         if let Some(key) = apart(move || marked.put_mark()).await? {
@@ -78,7 +78,7 @@ async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Sen
 /// Makes a backup; blocks until it is made. The error is one line.
 pub fn make(storage: &Storage, wish: &BackupWish, to: &Opened) -> Result<Value, String> {
     let fail = |error: &dyn std::fmt::Display| format!("the backup in {} failed: {error}", wish.to);
-    if matches!(&wish.to, Place::Directory(path) if path.starts_with(storage.path())) {
+    if matches!(&wish.to, BackupLocation::Directory(path) if path.starts_with(storage.path())) {
         return Err("a backup inside the data directory would be lost with it: name another place".to_owned());
     }
     let live: u64 = storage.volume.live_bytes().map_err(|error| fail(&error))?.values().sum();
@@ -115,9 +115,9 @@ pub fn make(storage: &Storage, wish: &BackupWish, to: &Opened) -> Result<Value, 
 }
 
 /// What more there is to say where the lock is an object.
-fn remedy(error: &BackupError, place: &Place) -> &'static str {
+fn remedy(error: &BackupError, place: &BackupLocation) -> &'static str {
     match (error, place) {
-        (BackupError::InUse, Place::Bucket(_)) => {
+        (BackupError::InUse, BackupLocation::Bucket(_)) => {
             "; what a killed one left in the bucket ends 3 minutes after its last sign of life (the object lock says whose it is)"
         }
         _ => "",
@@ -134,7 +134,7 @@ fn pruned_json(pruned: &Pruned) -> Value {
 }
 
 /// Removes all moments but the newest `keep`, and what only they name; `dry`: only tells.
-pub fn prune(env: &Env, place: &Place, keep: NonZeroUsize, dry: bool) -> Result<Value, Failure> {
+pub fn prune(env: &Env, place: &BackupLocation, keep: NonZeroUsize, dry: bool) -> Result<Value, Failure> {
     let backup = place.open(env).map_err(Failure::failed)?;
     // Not a backup: said before anything is made there.
     list(&backup, place)?;
@@ -146,7 +146,7 @@ pub fn prune(env: &Env, place: &Place, keep: NonZeroUsize, dry: bool) -> Result<
 }
 
 /// The moments of a backup, oldest first.
-pub fn list(backup: &Opened, place: &Place) -> Result<Vec<String>, Failure> {
+pub fn list(backup: &Opened, place: &BackupLocation) -> Result<Vec<String>, Failure> {
     let found = moments(&backup.env, &backup.path).map_err(|error| Failure::failed(format!("{place}: {error}")))?;
     if found.is_empty() {
         return Err(Failure::failed(format!("{place} holds no backup")));

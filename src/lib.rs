@@ -5,6 +5,7 @@
 
 pub mod admin;
 pub mod backup;
+pub mod backup_location;
 pub mod buckets;
 pub mod cli;
 pub mod connections;
@@ -18,7 +19,6 @@ pub mod load;
 pub mod logging;
 pub mod mounts;
 pub mod open_files;
-pub mod place;
 pub mod probe;
 pub mod progress;
 mod ready;

@@ -80,7 +80,7 @@ struct View {
 
 /// A session and the places where it is seen; the first was its own.
 #[derive(Debug)]
-struct Place {
+struct MountedSession {
     wish: MountWish,
     mounted: Mounted,
     views: Vec<View>,
@@ -92,7 +92,7 @@ pub struct Mounts {
     volume: Arc<Volume>,
     /// Files that the kernel may know of one mount.
     known_files_max: usize,
-    places: Mutex<Vec<Place>>,
+    sessions: Mutex<Vec<MountedSession>>,
     record: Mutex<Record>,
 }
 
@@ -100,22 +100,22 @@ impl Mounts {
     /// `data`: the data directory, where it is recorded what must be cut when this server dies.
     pub fn new(env: &Env, data: &Path, volume: &Arc<Volume>, known_files_max: usize) -> Mounts {
         let record = Mutex::new(Record::new(env, data));
-        Mounts { env: env.clone(), volume: Arc::clone(volume), known_files_max, places: Mutex::default(), record }
+        Mounts { env: env.clone(), volume: Arc::clone(volume), known_files_max, sessions: Mutex::default(), record }
     }
 
     /// Mounts; makes the directory when it is absent. Blocks; the error is one line. The bucket must exist.
     pub fn mount(&self, wish: &MountWish) -> Result<(), String> {
-        let mut places = self.places.lock();
-        self.drop_ended(&mut places);
+        let mut sessions = self.sessions.lock();
+        self.drop_ended(&mut sessions);
         let shown = wish.path.display();
         mount_point::clear_dead(&wish.path).map_err(|error| format!("{shown} cannot be freed: {error}"))?;
         self.env.disk.create_dir_all(&wish.path).map_err(|error| format!("{shown} cannot be made: {error}"))?;
-        let taken = |place: &Place| place.views.iter().any(|view| view.path == wish.path);
-        if places.iter().any(taken) {
+        let taken = |session: &MountedSession| session.views.iter().any(|view| view.path == wish.path);
+        if sessions.iter().any(taken) {
             return Err(format!("{shown} is a mount of this server already"));
         }
-        if let Some(place) = places.iter_mut().find(|place| place.wish.bucket == wish.bucket) {
-            return add_view(place, wish);
+        if let Some(session) = sessions.iter_mut().find(|session| session.wish.bucket == wish.bucket) {
+            return add_view(session, wish);
         }
         let options =
             MountOptions { sync: wish.choice.sync, read_only: wish.choice.read_only, plain: wish.choice.plain };
@@ -133,25 +133,25 @@ impl Mounts {
         tracing::info!(path = %shown, source = %wish.source(), "mounted");
         let views =
             vec![View { path: wish.path.clone(), prefix: wish.prefix.clone(), read_only: wish.choice.read_only }];
-        places.push(Place { wish: wish.clone(), mounted, views });
+        sessions.push(MountedSession { wish: wish.clone(), mounted, views });
         Ok(())
     }
 
     /// Unmounts one place; waits for those who use it at most `longest`. False when they were cut off.
     pub fn unmount(&self, path: &Path, longest: Duration) -> Result<bool, String> {
-        let mut places = self.places.lock();
-        self.drop_ended(&mut places);
-        let Some(index) = places.iter().position(|place| place.views.iter().any(|view| view.path == path)) else {
+        let mut sessions = self.sessions.lock();
+        self.drop_ended(&mut sessions);
+        let Some(index) = sessions.iter().position(|session| session.views.iter().any(|view| view.path == path)) else {
             return Err(format!("{} is no mount of this server; `margay mounts` shows them", path.display()));
         };
-        let place = &mut places[index];
+        let session = &mut sessions[index];
         let failed = |error| format!("{} cannot be unmounted: {error}", path.display());
         let deadline = self.env.clock.monotonic() + longest;
         let calm = self.detach(path, longest).map_err(failed)?;
-        place.views.retain(|view| view.path != path);
-        if place.views.is_empty() {
+        session.views.retain(|view| view.path != path);
+        if session.views.is_empty() {
             let left = deadline.saturating_sub(self.env.clock.monotonic());
-            return Ok(places.remove(index).mounted.end(left) && calm);
+            return Ok(sessions.remove(index).mounted.end(left) && calm);
         }
         Ok(calm)
     }
@@ -160,34 +160,34 @@ impl Mounts {
     pub fn unmount_all(&self, longest: Duration) {
         let deadline = self.env.clock.monotonic() + longest;
         let left = || deadline.saturating_sub(self.env.clock.monotonic());
-        for place in self.places.lock().drain(..) {
-            let shown = place.wish.path.display();
-            for view in place.views.iter().rev() {
+        for session in self.sessions.lock().drain(..) {
+            let shown = session.wish.path.display();
+            for view in session.views.iter().rev() {
                 match self.detach(&view.path, left()) {
                     Ok(true) => {}
                     Ok(false) => tracing::warn!(path = %view.path.display(), "still in use, detached"),
                     // Somebody else was faster.
-                    Err(_) if place.mounted.state().ended => {}
+                    Err(_) if session.mounted.state().ended => {}
                     Err(error) => tracing::warn!(%error, path = %view.path.display(), "cannot be unmounted"),
                 }
             }
-            if !place.mounted.end(left()) {
+            if !session.mounted.end(left()) {
                 tracing::warn!(path = %shown, "its session did not end in time; what was written so far is published");
             }
         }
     }
 
     /// Forgets what others unmounted. A session whose last place is gone gets the time to publish what was written.
-    fn drop_ended(&self, places: &mut Vec<Place>) {
+    fn drop_ended(&self, sessions: &mut Vec<MountedSession>) {
         match mount_point::mounts(&self.env) {
             Ok(lines) => {
                 let there = |view: &View| lines.iter().any(|line| line.path == view.path && line.kind == MOUNT_KIND);
-                places.iter_mut().for_each(|place| place.views.retain(there));
+                sessions.iter_mut().for_each(|session| session.views.retain(there));
             }
             Err(error) => tracing::warn!(%error, "cannot read what is mounted"),
         }
-        for place in places.extract_if(.., |place| place.views.is_empty() || place.mounted.ended()) {
-            place.mounted.end(END_TIME_MAX);
+        for session in sessions.extract_if(.., |session| session.views.is_empty() || session.mounted.ended()) {
+            session.mounted.end(END_TIME_MAX);
         }
     }
 
@@ -207,15 +207,15 @@ impl Mounts {
 
     /// For `margay mounts` and `margay status`.
     pub fn status(&self) -> Value {
-        let mut places = self.places.lock();
-        self.drop_ended(&mut places);
-        let rows = places.iter().flat_map(|place| {
-            let state = place.mounted.state();
-            let late_notices = place.mounted.mount().late_notices();
-            place.views.iter().enumerate().map(move |(index, view)| {
+        let mut sessions = self.sessions.lock();
+        self.drop_ended(&mut sessions);
+        let rows = sessions.iter().flat_map(|session| {
+            let state = session.mounted.state();
+            let late_notices = session.mounted.mount().late_notices();
+            session.views.iter().enumerate().map(move |(index, view)| {
                 json!({
                     "path": view.path.display().to_string(),
-                    "bucket": place.wish.bucket,
+                    "bucket": session.wish.bucket,
                     "prefix": view.prefix,
                     "view": index > 0,
                     "read_only": view.read_only,
@@ -233,17 +233,17 @@ fn slash(prefix: &str) -> String {
 }
 
 /// One more place for a bucket that has a session, whose options it takes.
-fn add_view(place: &mut Place, wish: &MountWish) -> Result<(), String> {
+fn add_view(session: &mut MountedSession, wish: &MountWish) -> Result<(), String> {
     let refuse = |why: &str| {
-        let first = place.views.first().map_or(&place.wish.path, |view| &view.path);
+        let first = session.views.first().map_or(&session.wish.path, |view| &view.path);
         Err(format!("{} is mounted on {} already; {why}", wish.bucket, first.display()))
     };
-    let same = MountChoice { read_only: place.wish.choice.read_only, ..wish.choice.clone() } == place.wish.choice;
+    let same = MountChoice { read_only: session.wish.choice.read_only, ..wish.choice.clone() } == session.wish.choice;
     let none = wish.choice == MountChoice { read_only: wish.choice.read_only, ..MountChoice::default() };
-    if !(same || none) || (place.wish.choice.read_only && !wish.choice.read_only) {
+    if !(same || none) || (session.wish.choice.read_only && !wish.choice.read_only) {
         return refuse("a second mount of a bucket takes the options of the first (it may be ro besides)");
     }
-    let Some(view) = place.views.iter().find(|view| wish.prefix.starts_with(&view.prefix)).cloned() else {
+    let Some(view) = session.views.iter().find(|view| wish.prefix.starts_with(&view.prefix)).cloned() else {
         return refuse("a second mount must lie inside the first: unmount that one, or mount the bucket itself first");
     };
     let mut below = PathBuf::new();
@@ -253,12 +253,12 @@ fn add_view(place: &mut Place, wish: &MountWish) -> Result<(), String> {
         names::shown(name, false, &mut bytes);
         below.push(std::ffi::OsString::from_vec(bytes));
     }
-    let read_only = wish.choice.read_only && !place.wish.choice.read_only;
+    let read_only = wish.choice.read_only && !session.wish.choice.read_only;
     if let Err(error) = mount_point::bind(&view.path, &below, &wish.path, read_only) {
         return refuse(&format!("showing it a second time (a bind mount) failed: {error}"));
     }
     tracing::info!(path = %wish.path.display(), from = %view.path.join(&below).display(), "mounted as a view");
-    place.views.push(View { path: wish.path.clone(), prefix: wish.prefix.clone(), read_only: wish.choice.read_only });
+    session.views.push(View { path: wish.path.clone(), prefix: wish.prefix.clone(), read_only: wish.choice.read_only });
     Ok(())
 }
 

@@ -17,9 +17,9 @@ use margay_volume::{BackupError, Error, Part, PartName, named_segments, restore_
 use serde_json::{Value, json};
 
 use crate::backup::{KEYS, copy_keys, list};
+use crate::backup_location::{BackupLocation, Opened};
 use crate::datadir::DataDir;
 use crate::exit::Failure;
-use crate::place::{Opened, Place};
 use crate::settings::StorageLimits;
 use crate::wiring::{Storage, engine_options, segment_options};
 
@@ -31,7 +31,7 @@ const SHOWN_MAX: usize = 100;
 /// What to restore.
 #[derive(Clone, Debug)]
 pub struct RestoreWish {
-    pub backup: Place,
+    pub backup: BackupLocation,
     /// The newest unless named.
     pub moment: Option<String>,
     /// Everything unless named.
@@ -61,7 +61,7 @@ pub fn restore(env: &Env, wish: &RestoreWish, data: &Path, limits: &StorageLimit
     Ok(done)
 }
 
-fn find_part(backup: &Opened, place: &Place, moment: &str, name: &PartName) -> Result<Part, Failure> {
+fn find_part(backup: &Opened, place: &BackupLocation, moment: &str, name: &PartName) -> Result<Part, Failure> {
     Part::find(&backup.env, &backup.path, moment, name.clone()).map_err(|error| match error {
         BackupError::NoBucket { .. } | BackupError::NoKeys(_) => {
             Failure::refused(format!("{error}; `margay restore --list` shows other moments"))

@@ -14,7 +14,7 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use margay_accounts::provider_keys::Place;
+use margay_accounts::provider_keys::KeyLocation;
 use margay_client::endpoint::Endpoint;
 use margay_jobs::lifecycle::ExpiryLimits;
 use margay_jobs::notify::Target;
@@ -106,7 +106,7 @@ pub struct Oidc {
 #[derive(Clone, Debug)]
 pub enum OidcKeys {
     File(PathBuf),
-    Fetched(Place),
+    Fetched(KeyLocation),
 }
 
 impl Oidc {
@@ -122,8 +122,8 @@ impl Oidc {
             Some(keys) if !is_url(&keys) => {
                 return Ok(Some(Oidc { issuer, audience, keys: OidcKeys::File(PathBuf::from(keys)), ca: None }));
             }
-            Some(url) => Place::Keys(Endpoint::parse(&url).map_err(|error| format!("oidc.keys: {error}"))?),
-            None => Place::of_issuer(&issuer).map_err(|error| format!("oidc.issuer: {error}"))?,
+            Some(url) => KeyLocation::Keys(Endpoint::parse(&url).map_err(|error| format!("oidc.keys: {error}"))?),
+            None => KeyLocation::of_issuer(&issuer).map_err(|error| format!("oidc.issuer: {error}"))?,
         };
         if place.endpoint().has_password() {
             return Err("oidc: the URL of keys has no user and no password".to_owned());

@@ -17,6 +17,8 @@ mod edges;
 mod licences;
 #[path = "tidy/metadata.rs"]
 mod metadata;
+#[path = "tidy/names.rs"]
+mod names;
 #[path = "tidy/sources.rs"]
 mod sources;
 

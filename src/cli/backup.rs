@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use super::arguments::DataArgs;
 use crate::backup::{self, BackupWish};
+use crate::backup_location::{BackupLocation, StoreArgs};
 use crate::control;
 use crate::exit::{Code, Failure};
-use crate::place::{Place, StoreArgs};
 use crate::progress::{Far, Line};
 use crate::restore::{self, RestoreWish};
 use crate::settings::parse::show_bytes;
@@ -167,8 +167,8 @@ pub(super) fn run_backup(args: &Backup) -> Result<(), Failure> {
 }
 
 /// What the command line and the environment name.
-fn place(named: &Path, store: &StoreArgs) -> Result<Place, Failure> {
-    Place::parse(named, store, |name| std::env::var(name).ok()).map_err(Failure::usage)
+fn place(named: &Path, store: &StoreArgs) -> Result<BackupLocation, Failure> {
+    BackupLocation::parse(named, store, |name| std::env::var(name).ok()).map_err(Failure::usage)
 }
 
 fn run_prune(env: &Env, args: &Prune) -> Result<(), Failure> {

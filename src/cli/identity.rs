@@ -59,7 +59,7 @@ const POLICY_EXAMPLES: &str = "Examples:
 A policy is JSON as AWS has it for identities; see docs/access.md. A name without an account is one of the account of root.";
 
 #[derive(Debug, clap::Args)]
-struct Place {
+struct OrderArgs {
     #[command(flatten)]
     data: DataArgs,
     /// Print JSON
@@ -71,7 +71,7 @@ struct Place {
 #[command(after_help = USER_EXAMPLES)]
 pub(super) struct User {
     #[command(flatten)]
-    place: Place,
+    order: OrderArgs,
     #[command(subcommand)]
     what: UserWhat,
 }
@@ -100,7 +100,7 @@ enum UserWhat {
 #[command(after_help = GROUP_EXAMPLES)]
 pub(super) struct Group {
     #[command(flatten)]
-    place: Place,
+    order: OrderArgs,
     #[command(subcommand)]
     what: GroupWhat,
 }
@@ -128,7 +128,7 @@ enum GroupWhat {
 #[command(after_help = ROLE_EXAMPLES)]
 pub(super) struct Role {
     #[command(flatten)]
-    place: Place,
+    order: OrderArgs,
     #[command(subcommand)]
     what: RoleWhat,
 }
@@ -155,7 +155,7 @@ enum RoleWhat {
 #[command(after_help = KEY_EXAMPLES)]
 pub(super) struct Key {
     #[command(flatten)]
-    place: Place,
+    order: OrderArgs,
     #[command(subcommand)]
     what: KeyWhat,
 }
@@ -188,7 +188,7 @@ enum KeyWhat {
 #[command(after_help = POLICY_EXAMPLES)]
 pub(super) struct Policy {
     #[command(flatten)]
-    place: Place,
+    order: OrderArgs,
     #[command(subcommand)]
     what: PolicyWhat,
 }
@@ -243,7 +243,7 @@ pub(super) fn run_user(args: &User) -> Result<(), Failure> {
         UserWhat::Disable { name } => Wanted::DisableUser { name },
         UserWhat::List => Wanted::ListUsers,
     };
-    run(&args.place, wanted)
+    run(&args.order, wanted)
 }
 
 pub(super) fn run_group(args: &Group) -> Result<(), Failure> {
@@ -254,7 +254,7 @@ pub(super) fn run_group(args: &Group) -> Result<(), Failure> {
         GroupWhat::Leave { group, user } => Wanted::LeaveGroup { user, group },
         GroupWhat::List => Wanted::ListGroups,
     };
-    run(&args.place, wanted)
+    run(&args.order, wanted)
 }
 
 pub(super) fn run_role(args: &Role) -> Result<(), Failure> {
@@ -263,7 +263,7 @@ pub(super) fn run_role(args: &Role) -> Result<(), Failure> {
         RoleWhat::Delete { name } => Wanted::DeleteRole { name },
         RoleWhat::List => Wanted::ListRoles,
     };
-    run(&args.place, wanted)
+    run(&args.order, wanted)
 }
 
 pub(super) fn run_key(args: &Key) -> Result<(), Failure> {
@@ -277,7 +277,7 @@ pub(super) fn run_key(args: &Key) -> Result<(), Failure> {
         KeyWhat::Rotate { access_key } => Wanted::RotateKey { access_key },
         KeyWhat::List { user } => Wanted::ListKeys { user },
     };
-    run(&args.place, wanted)
+    run(&args.order, wanted)
 }
 
 pub(super) fn run_policy(args: &Policy) -> Result<(), Failure> {
@@ -293,7 +293,7 @@ pub(super) fn run_policy(args: &Policy) -> Result<(), Failure> {
         }
         PolicyWhat::List => Wanted::ListPolicies,
     };
-    run(&args.place, wanted)
+    run(&args.order, wanted)
 }
 
 /// The text of a file; `-` is standard input.
@@ -313,9 +313,9 @@ fn secret(path: Option<&PathBuf>) -> Result<Option<String>, Failure> {
 }
 
 /// Lets the server do it, or does it here; prints the answer.
-fn run(place: &Place, wanted: Wanted) -> Result<(), Failure> {
+fn run(order: &OrderArgs, wanted: Wanted) -> Result<(), Failure> {
     let env = Env::real();
-    let settings = place.data.settings(&env)?;
+    let settings = order.data.settings(&env)?;
     let answer = super::runtime(settings.storage.io_threads_max)?.block_on(async {
         let order = serde_json::to_value(&wanted).expect("an order has texts and flags only");
         if let Some(answer) = control::ask_with(&settings.data, Method::POST, ORDER_PATH, Some(&order)).await? {
@@ -327,7 +327,7 @@ fn run(place: &Place, wanted: Wanted) -> Result<(), Failure> {
         storage.close()?;
         Ok::<Value, Failure>(answer)
     })?;
-    if place.json {
+    if order.json {
         println!("{answer:#}");
     } else {
         show(&answer);

@@ -5,43 +5,43 @@
 use margay_fuse::metrics::{BUCKETS_US, Measured};
 use margay_metrics::{Exposition, Kind};
 
-use super::{Mounts, Place};
+use super::{MountedSession, Mounts};
 
 impl Mounts {
     pub fn write_metrics(&self, out: &mut Exposition) {
-        let places = self.places.lock();
+        let sessions = self.sessions.lock();
         let rows: Vec<(String, Vec<Measured>)> =
-            places.iter().map(|place| (place.wish.bucket.clone(), place.mounted.metrics().read())).collect();
+            sessions.iter().map(|session| (session.wish.bucket.clone(), session.mounted.metrics().read())).collect();
         out.value("margay_mounts", Kind::Gauge, "Buckets mounted by this server.", rows.len());
         write_requests(out, &rows);
-        let mut each = |name, kind, about, value: &dyn Fn(&Place) -> u64| {
+        let mut each = |name, kind, about, value: &dyn Fn(&MountedSession) -> u64| {
             out.family(name, kind, about);
-            for place in places.iter() {
-                out.sample(name, &[("bucket", &place.wish.bucket)], value(place));
+            for session in sessions.iter() {
+                out.sample(name, &[("bucket", &session.wish.bucket)], value(session));
             }
         };
-        each("margay_mount_open_files", Kind::Gauge, "Files open in a mount.", &|place| {
-            place.mounted.state().open_files as u64
+        each("margay_mount_open_files", Kind::Gauge, "Files open in a mount.", &|session| {
+            session.mounted.state().open_files as u64
         });
         each(
             "margay_mount_notices_total",
             Kind::Counter,
             "Changes of S3 that a mount's kernel was told of.",
-            &|place| place.mounted.metrics().notices(),
+            &|session| session.mounted.metrics().notices(),
         );
         each(
             "margay_mount_known_files",
             Kind::Gauge,
             "Files of a mount that its kernel may ask for by number.",
-            &|place| place.mounted.mount().known() as u64,
+            &|session| session.mounted.mount().known() as u64,
         );
         each(
             "margay_mount_pruned_files_total",
             Kind::Counter,
             "Files of a mount that its kernel forgot because it was asked to.",
-            &|place| place.mounted.metrics().pruned(),
+            &|session| session.mounted.metrics().pruned(),
         );
-        if let Some(first) = places.first() {
+        if let Some(first) = sessions.first() {
             let mount = first.mounted.mount();
             out.value(
                 "margay_mount_late_notices_total",

@@ -18,7 +18,7 @@ use margay_env::Clock;
 use margay_s3::sts::{KeySet, KeySource, Waited};
 use parking_lot::Mutex;
 
-pub use self::fetch::Place;
+pub use self::fetch::KeyLocation;
 use self::fetch::{FETCH_TIME_MAX, fetch};
 
 /// Seconds after which keys are fetched again, when a token comes.
@@ -36,7 +36,7 @@ pub struct ProviderKeys(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    place: Place,
+    place: KeyLocation,
     clock: Arc<dyn Clock>,
     /// In the time of `FETCH_TIME_MAX`, but in tests.
     time_max: std::time::Duration,
@@ -67,11 +67,11 @@ impl Known {
 }
 
 impl ProviderKeys {
-    pub fn new(place: Place, clock: Arc<dyn Clock>) -> ProviderKeys {
+    pub fn new(place: KeyLocation, clock: Arc<dyn Clock>) -> ProviderKeys {
         ProviderKeys::with_time(place, clock, FETCH_TIME_MAX)
     }
 
-    fn with_time(place: Place, clock: Arc<dyn Clock>, time_max: std::time::Duration) -> ProviderKeys {
+    fn with_time(place: KeyLocation, clock: Arc<dyn Clock>, time_max: std::time::Duration) -> ProviderKeys {
         let (known, turn) = (Mutex::default(), tokio::sync::Mutex::default());
         ProviderKeys(Arc::new(Inner { place, clock, time_max, known, turn }))
     }

@@ -44,7 +44,7 @@ pub enum ClientCommand {
     /// List buckets, or the keys and folders under a prefix
     Ls {
         /// s3://BUCKET[/PREFIX]; nothing lists the buckets
-        place: Option<Place>,
+        url: Option<ObjectUrl>,
         /// All keys below, instead of one level
         #[arg(long, short)]
         recursive: bool,
@@ -56,46 +56,46 @@ pub enum ClientCommand {
     Put {
         file: PathBuf,
         /// s3://BUCKET/KEY; a key that is empty or ends in / gets the file's name
-        place: Place,
+        url: ObjectUrl,
         /// Content type to store with it
         #[arg(long, value_name = "TYPE")]
         content_type: Option<String>,
     },
     /// Fetch an object into a file
     Get {
-        place: Place,
+        url: ObjectUrl,
         /// File to write, replaced when it exists; `-` for standard output [default: the last part of the key]
         file: Option<PathBuf>,
     },
     /// Remove an object, or with --recursive everything under a prefix
     Rm {
-        place: Place,
+        url: ObjectUrl,
         #[arg(long, short)]
         recursive: bool,
     },
     /// Make a bucket
-    Mb { place: Place },
+    Mb { url: ObjectUrl },
     /// Remove an empty bucket
-    Rb { place: Place },
+    Rb { url: ObjectUrl },
 }
 
 /// `s3://bucket/key`, with or without `s3://` and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ObjectUrl {
     pub bucket: String,
     pub key: String,
 }
 
-impl std::str::FromStr for Place {
+impl std::str::FromStr for ObjectUrl {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Place, String> {
+    fn from_str(text: &str) -> Result<ObjectUrl, String> {
         let rest = text.strip_prefix("s3://").unwrap_or(text);
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() {
             return Err("give it as s3://BUCKET/KEY".to_owned());
         }
-        Ok(Place { bucket: bucket.to_owned(), key: key.to_owned() })
+        Ok(ObjectUrl { bucket: bucket.to_owned(), key: key.to_owned() })
     }
 }
 
@@ -106,34 +106,32 @@ pub fn run(args: &ClientArgs, found: Option<Credentials>) -> Result<(), BenchErr
     let env = Env::real();
     crate::runtime()?.block_on(async {
         match &args.command {
-            ClientCommand::Ls { place: None, json, .. } => list_buckets(&mut client, *json).await,
-            ClientCommand::Ls { place: Some(place), recursive, json } => {
-                list(&mut client, place, *recursive, *json).await
+            ClientCommand::Ls { url: None, json, .. } => list_buckets(&mut client, *json).await,
+            ClientCommand::Ls { url: Some(url), recursive, json } => list(&mut client, url, *recursive, *json).await,
+            ClientCommand::Put { file, url, content_type } => {
+                put(&mut client, &env, file, url, content_type.as_deref()).await
             }
-            ClientCommand::Put { file, place, content_type } => {
-                put(&mut client, &env, file, place, content_type.as_deref()).await
-            }
-            ClientCommand::Get { place, file } => get(&mut client, &env, place, file.as_deref()).await,
-            ClientCommand::Rm { place, recursive: false } => Ok(client.delete(&place.bucket, keyed(place)?).await?),
-            ClientCommand::Rm { place, recursive: true } => remove_all(&mut client, place).await,
-            ClientCommand::Mb { place } => Ok(client.make_bucket(unkeyed(place)?).await?),
-            ClientCommand::Rb { place } => Ok(client.remove_bucket(unkeyed(place)?).await?),
+            ClientCommand::Get { url, file } => get(&mut client, &env, url, file.as_deref()).await,
+            ClientCommand::Rm { url, recursive: false } => Ok(client.delete(&url.bucket, keyed(url)?).await?),
+            ClientCommand::Rm { url, recursive: true } => remove_all(&mut client, url).await,
+            ClientCommand::Mb { url } => Ok(client.make_bucket(unkeyed(url)?).await?),
+            ClientCommand::Rb { url } => Ok(client.remove_bucket(unkeyed(url)?).await?),
         }
     })
 }
 
-fn keyed(place: &Place) -> Result<&str, BenchError> {
-    if place.key.is_empty() {
-        return Err(BenchError::Usage(format!("s3://{}/ names no object; add its key", place.bucket)));
+fn keyed(url: &ObjectUrl) -> Result<&str, BenchError> {
+    if url.key.is_empty() {
+        return Err(BenchError::Usage(format!("s3://{}/ names no object; add its key", url.bucket)));
     }
-    Ok(&place.key)
+    Ok(&url.key)
 }
 
-fn unkeyed(place: &Place) -> Result<&str, BenchError> {
-    if !place.key.is_empty() {
-        return Err(BenchError::Usage(format!("a bucket has no key: s3://{}", place.bucket)));
+fn unkeyed(url: &ObjectUrl) -> Result<&str, BenchError> {
+    if !url.key.is_empty() {
+        return Err(BenchError::Usage(format!("a bucket has no key: s3://{}", url.bucket)));
     }
-    Ok(&place.bucket)
+    Ok(&url.bucket)
 }
 
 /// Writes a line to standard output; a reader that went away ends the program quietly.
@@ -156,23 +154,23 @@ async fn list_buckets(client: &mut Client, json: bool) -> Result<(), BenchError>
     Ok(())
 }
 
-async fn list(client: &mut Client, place: &Place, recursive: bool, json: bool) -> Result<(), BenchError> {
+async fn list(client: &mut Client, url: &ObjectUrl, recursive: bool, json: bool) -> Result<(), BenchError> {
     let mut token: Option<String> = None;
     loop {
         let query = ListQuery {
-            prefix: &place.key,
+            prefix: &url.key,
             delimiter: (!recursive).then_some("/"),
             token: token.as_deref(),
             encoded: true,
             ..ListQuery::default()
         };
-        let page = client.list(&place.bucket, &query).await?;
+        let page = client.list(&url.bucket, &query).await?;
         // Keys and folders come in two lists, each in order; people read them as one.
         let mut lines: Vec<(&str, String)> = Vec::with_capacity(page.entries.len() + page.prefixes.len());
         for prefix in &page.prefixes {
             let line = match json {
                 true => serde_json::json!({ "prefix": prefix }).to_string(),
-                false => format!("{:>24} {:>14}  s3://{}/{prefix}", "", "DIR", place.bucket),
+                false => format!("{:>24} {:>14}  s3://{}/{prefix}", "", "DIR", url.bucket),
             };
             lines.push((prefix, line));
         }
@@ -183,7 +181,7 @@ async fn list(client: &mut Client, place: &Place, recursive: bool, json: bool) -
                     "etag": entry.etag.trim_matches('"'),
                 })
                 .to_string(),
-                false => format!("{:>24} {:>14}  s3://{}/{}", entry.modified, entry.size, place.bucket, entry.key),
+                false => format!("{:>24} {:>14}  s3://{}/{}", entry.modified, entry.size, url.bucket, entry.key),
             };
             lines.push((&entry.key, line));
         }
@@ -219,16 +217,16 @@ async fn put(
     client: &mut Client,
     env: &Env,
     path: &Path,
-    place: &Place,
+    url: &ObjectUrl,
     content_type: Option<&str>,
 ) -> Result<(), BenchError> {
     let failed = BenchError::file(path);
     let stdin = path == Path::new("-");
-    let mut key = place.key.clone();
+    let mut key = url.key.clone();
     if key.is_empty() || key.ends_with('/') {
         match path.file_name() {
             Some(name) if !stdin => key.push_str(&name.to_string_lossy()),
-            _ => keyed(place).map(drop)?,
+            _ => keyed(url).map(drop)?,
         }
     }
     let body = if stdin {
@@ -244,17 +242,17 @@ async fn put(
         let length = file.len().map_err(&failed)?;
         Payload::Stream(Box::new(FileChunks { file, position: 0 }), length)
     };
-    Ok(client.put(&place.bucket, &key, body, PayloadHash::Unsigned, content_type).await?)
+    Ok(client.put(&url.bucket, &key, body, PayloadHash::Unsigned, content_type).await?)
 }
 
-async fn get(client: &mut Client, env: &Env, place: &Place, path: Option<&Path>) -> Result<(), BenchError> {
-    let key = keyed(place)?;
+async fn get(client: &mut Client, env: &Env, url: &ObjectUrl, path: Option<&Path>) -> Result<(), BenchError> {
+    let key = keyed(url)?;
     let path = match (path, Path::new(key).file_name()) {
         (Some(path), _) => path.to_owned(),
         (None, Some(name)) => PathBuf::from(name),
         (None, None) => return Err(BenchError::Usage(format!("{key} names no file; say which one to write"))),
     };
-    let (info, mut body) = client.get(&place.bucket, key, PayloadHash::Unsigned).await?;
+    let (info, mut body) = client.get(&url.bucket, key, PayloadHash::Unsigned).await?;
     if path == Path::new("-") {
         let mut out = io::stdout().lock();
         while let Some(chunk) = client.next_chunk(&mut body).await? {
@@ -288,15 +286,14 @@ async fn get(client: &mut Client, env: &Env, place: &Place, path: Option<&Path>)
     outcome
 }
 
-async fn remove_all(client: &mut Client, place: &Place) -> Result<(), BenchError> {
+async fn remove_all(client: &mut Client, url: &ObjectUrl) -> Result<(), BenchError> {
     let mut last: Option<String> = None;
     loop {
-        let query =
-            ListQuery { prefix: &place.key, start_after: last.as_deref(), encoded: true, ..ListQuery::default() };
-        let page = client.list(&place.bucket, &query).await?;
+        let query = ListQuery { prefix: &url.key, start_after: last.as_deref(), encoded: true, ..ListQuery::default() };
+        let page = client.list(&url.bucket, &query).await?;
         let keys: Vec<&str> = page.entries.iter().map(|entry| entry.key.as_str()).collect();
         for keys in keys.chunks(DELETE_KEYS_MAX) {
-            client.delete_many(&place.bucket, keys).await?;
+            client.delete_many(&url.bucket, keys).await?;
         }
         match page.entries.into_iter().next_back() {
             Some(entry) if page.truncated => last = Some(entry.key),
@@ -311,11 +308,11 @@ mod tests {
 
     #[test]
     fn places_are_read_or_refused() {
-        let place = |bucket: &str, key: &str| Ok(Place { bucket: bucket.to_owned(), key: key.to_owned() });
-        assert_eq!("s3://b/a//k".parse(), place("b", "a//k"));
-        assert_eq!("b".parse(), place("b", ""));
-        assert_eq!("b/".parse(), place("b", ""));
-        assert!("s3://".parse::<Place>().is_err());
-        assert!("/x".parse::<Place>().is_err());
+        let url = |bucket: &str, key: &str| Ok(ObjectUrl { bucket: bucket.to_owned(), key: key.to_owned() });
+        assert_eq!("s3://b/a//k".parse(), url("b", "a//k"));
+        assert_eq!("b".parse(), url("b", ""));
+        assert_eq!("b/".parse(), url("b", ""));
+        assert!("s3://".parse::<ObjectUrl>().is_err());
+        assert!("/x".parse::<ObjectUrl>().is_err());
     }
 }

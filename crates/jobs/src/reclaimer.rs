@@ -41,7 +41,7 @@ pub struct Passes {
 
 /// The last check of all rows.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct LastCheck {
     pub at: Timestamp,
     pub report: FsckReport,
 }
@@ -51,7 +51,7 @@ struct Shared {
     stop: Mutex<bool>,
     changed: Condvar,
     passes: Mutex<Passes>,
-    checked: Mutex<Option<Checked>>,
+    checked: Mutex<Option<LastCheck>>,
 }
 
 /// The background reclaimer; stops when dropped.
@@ -74,7 +74,7 @@ impl Reclaimer {
         *self.shared.passes.lock()
     }
 
-    pub fn last_check(&self) -> Option<Checked> {
+    pub fn last_check(&self) -> Option<LastCheck> {
         self.shared.checked.lock().clone()
     }
 
@@ -124,7 +124,7 @@ fn check(shared: &Shared, env: &Env, volume: &Volume) {
                 tracing::error!(kind = ?finding.kind, what = finding.what, "the check found something wrong");
             }
             tracing::info!(files = report.files, findings = report.findings.len(), "checked all rows");
-            *shared.checked.lock() = Some(Checked { at: env.clock.now(), report });
+            *shared.checked.lock() = Some(LastCheck { at: env.clock.now(), report });
         }
         Err(error) => tracing::error!(%error, "the check of all rows could not go on"),
     }

@@ -112,12 +112,12 @@ impl Write {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     pub bytes: Bytes,
-    pub places: Vec<Place>,
+    pub places: Vec<PositionField>,
 }
 
 /// Eight bytes, big-endian, that the engine overwrites with the payload's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PositionField {
     /// Index into `Batch::writes`.
     pub write: usize,
     pub field: Field,

@@ -191,7 +191,7 @@ fn a_payload_lies_where_its_batch_says() {
         let opened = open(folder.path());
         for number in 0..40u8 {
             let bytes = Bytes::from(vec![number; 3000 + usize::from(number)]);
-            let place = |field, at, what| Place { write: 0, field, at, what };
+            let place = |field, at, what| PositionField { write: 0, field, at, what };
             let payload = Payload {
                 bytes: bytes.clone(),
                 places: vec![place(Field::Value, 0, Position::Segment), place(Field::Value, 8, Position::Offset)],

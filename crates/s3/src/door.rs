@@ -28,7 +28,9 @@ use crate::access::context::Circumstances;
 use crate::access::rules::RulesCache;
 use crate::access::{Access, Asker};
 use crate::access_subject::AccessSubject;
-use crate::auth::{self, Credentials, Head, Host, Place, Sender, Verified, Verifier, Version, hoisted, presigned};
+use crate::auth::{
+    self, CredentialSource, Credentials, Head, Host, Sender, Verified, Verifier, Version, hoisted, presigned,
+};
 use crate::cors;
 use crate::error::{Code, S3Error, request_id};
 use crate::identities::{self, Identities, RootOnly};
@@ -385,9 +387,9 @@ fn signature_version(sender: &Sender) -> Option<&'static str> {
 fn auth_type(sender: &Sender) -> Option<&'static str> {
     match sender {
         Sender::Anonymous => None,
-        Sender::Key { place: Place::Header, .. } => Some("REST-HEADER"),
-        Sender::Key { place: Place::Query, .. } => Some("REST-QUERY-STRING"),
-        Sender::Key { place: Place::Form, .. } => Some("POST"),
+        Sender::Key { given: CredentialSource::Header, .. } => Some("REST-HEADER"),
+        Sender::Key { given: CredentialSource::Query, .. } => Some("REST-QUERY-STRING"),
+        Sender::Key { given: CredentialSource::Form, .. } => Some("POST"),
     }
 }
 

@@ -41,25 +41,25 @@ fn sha256(body: &[u8]) -> PayloadForm {
 }
 
 /// Where bodies go: an object, and a part of an upload.
-struct Place {
+struct UploadTarget {
     path: String,
     /// What shows whether anything arrived.
     look: String,
 }
 
-async fn places(server: &Server) -> [Place; 2] {
+async fn targets(server: &Server) -> [UploadTarget; 2] {
     let created = server.request("POST", "/bucket/parts?uploads").send().await.expect(200);
     let id = created.element("UploadId").to_owned();
     [
-        Place { path: "/bucket/k".to_owned(), look: "/bucket?prefix=k".to_owned() },
-        Place {
+        UploadTarget { path: "/bucket/k".to_owned(), look: "/bucket?prefix=k".to_owned() },
+        UploadTarget {
             path: format!("/bucket/parts?partNumber=1&uploadId={id}"),
             look: format!("/bucket/parts?uploadId={id}"),
         },
     ]
 }
 
-impl Place {
+impl UploadTarget {
     /// Whether something is there.
     async fn holds(&self, server: &Server) -> bool {
         let listed = server.get(&self.look).await.expect(200);
@@ -88,60 +88,60 @@ impl Place {
 #[tokio::test]
 async fn headers_are_compared_in_every_form() {
     let server = Server::with_bucket().await;
-    for place in places(&server).await {
+    for target in targets(&server).await {
         for len in SIZES {
             let body = body(len);
             let other = &body[1..];
             for form in [PayloadForm::Unsigned, sha256(&body)].into_iter().chain(CHUNKED) {
                 for algorithm in Algorithm::ALL {
                     let wrong = [(algorithm.header(), &*checksum(algorithm, other))];
-                    place.put(&server, form, &wrong, &[], &body).await.refused(400, "BadDigest");
+                    target.put(&server, form, &wrong, &[], &body).await.refused(400, "BadDigest");
                 }
                 let wrong = md5(other);
-                place.put(&server, form, &[("content-md5", &wrong)], &[], &body).await.refused(400, "BadDigest");
+                target.put(&server, form, &[("content-md5", &wrong)], &[], &body).await.refused(400, "BadDigest");
                 let both =
                     [("content-md5", wrong.as_str()), ("x-amz-checksum-crc32", &checksum(Algorithm::Crc32, &body))];
-                place.put(&server, form, &both, &[], &body).await.refused(400, "BadDigest");
+                target.put(&server, form, &both, &[], &body).await.refused(400, "BadDigest");
             }
-            place.put(&server, sha256(other), &[], &[], &body).await.refused(400, "XAmzContentSHA256Mismatch");
+            target.put(&server, sha256(other), &[], &[], &body).await.refused(400, "XAmzContentSHA256Mismatch");
         }
-        assert!(!place.holds(&server).await, "{}", place.path);
+        assert!(!target.holds(&server).await, "{}", target.path);
         let body = body(SIZES[1]);
         for form in [PayloadForm::Unsigned, sha256(&body)].into_iter().chain(CHUNKED) {
             for algorithm in Algorithm::ALL {
                 let right = checksum(algorithm, &body);
                 let headers = [(algorithm.header(), right.as_str()), ("content-md5", &md5(&body))];
-                let stored = place.put(&server, form, &headers, &[], &body).await.expect(200);
+                let stored = target.put(&server, form, &headers, &[], &body).await.expect(200);
                 assert_eq!(stored.header(algorithm.header()), right);
             }
         }
-        assert!(place.holds(&server).await, "{}", place.path);
+        assert!(target.holds(&server).await, "{}", target.path);
     }
 }
 
 #[tokio::test]
 async fn trailers_are_compared_in_every_form() {
     let server = Server::with_bucket().await;
-    for place in places(&server).await {
+    for target in targets(&server).await {
         for (len, form) in SIZES.into_iter().flat_map(|len| CHUNKED[1..].iter().map(move |form| (len, *form))) {
             let body = body(len);
             for algorithm in Algorithm::ALL {
                 let name = algorithm.header();
                 let wrong = checksum(algorithm, &body[1..]);
-                place.put(&server, form, &[], &[(name, &wrong)], &body).await.refused(400, "BadDigest");
-                place.put(&server, form, &[], &[(name, "?")], &body).await.refused(400, "InvalidRequest");
+                target.put(&server, form, &[], &[(name, &wrong)], &body).await.refused(400, "BadDigest");
+                target.put(&server, form, &[], &[(name, "?")], &body).await.refused(400, "InvalidRequest");
                 let missing = [("x-amz-trailer", name)];
-                place.put(&server, form, &missing, &[], &body).await.refused(400, "MalformedTrailerError");
+                target.put(&server, form, &missing, &[], &body).await.refused(400, "MalformedTrailerError");
                 let two = [(name, wrong.as_str()), ("x-amz-more", "1")];
-                place.put(&server, form, &[], &two, &body).await.refused(400, "MalformedTrailerError");
+                target.put(&server, form, &[], &two, &body).await.refused(400, "MalformedTrailerError");
             }
         }
-        assert!(!place.holds(&server).await, "{}", place.path);
+        assert!(!target.holds(&server).await, "{}", target.path);
         for form in &CHUNKED[1..] {
             for algorithm in Algorithm::ALL {
                 let body = body(SIZES[1]);
                 let right = checksum(algorithm, &body);
-                let stored = place.put(&server, *form, &[], &[(algorithm.header(), &right)], &body).await.expect(200);
+                let stored = target.put(&server, *form, &[], &[(algorithm.header(), &right)], &body).await.expect(200);
                 assert_eq!(stored.header(algorithm.header()), right);
             }
         }
@@ -238,7 +238,7 @@ async fn an_algorithm_that_is_asked_for_is_computed() {
     let server = Server::with_bucket().await;
     let body = body(300_000);
     let (name, sum) = (Algorithm::Sha256.header(), checksum(Algorithm::Sha256, &body));
-    let mut all = places(&server).await.map(|place| place.path).to_vec();
+    let mut all = targets(&server).await.map(|target| target.path).to_vec();
     all.push("/bucket/copy".to_owned());
     for path in &all {
         let put = || server.request("PUT", path).header("x-amz-checksum-algorithm", "SHA256");

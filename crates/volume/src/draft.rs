@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
-use margay_meta::{BATCH_WRITES_MAX, Batch, Engine, Field, Payload, Place, Position, Precondition, Seq, Write};
+use margay_meta::{BATCH_WRITES_MAX, Batch, Engine, Field, Payload, Position, PositionField, Precondition, Seq, Write};
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
@@ -139,11 +139,15 @@ impl Draft {
         assert!(self.batch.payload.is_none(), "a batch carries one payload");
         let counter = key::live(margay_segment::SegmentId(0), key::Live::Gained);
         let counter = self.set(Write::Add { key: counter, delta: len as i64 });
-        let mut places =
-            vec![Place { write: counter, field: Field::Key, at: key::LIVE_SEGMENT_AT, what: Position::Segment }];
+        let mut places = vec![PositionField {
+            write: counter,
+            field: Field::Key,
+            at: key::LIVE_SEGMENT_AT,
+            what: Position::Segment,
+        }];
         for (write, at) in extents {
-            places.push(Place { write, field: Field::Value, at, what: Position::Segment });
-            places.push(Place { write, field: Field::Value, at: at + 8, what: Position::Offset });
+            places.push(PositionField { write, field: Field::Value, at, what: Position::Segment });
+            places.push(PositionField { write, field: Field::Value, at: at + 8, what: Position::Offset });
         }
         self.batch.payload = Some(Payload { bytes, places });
     }

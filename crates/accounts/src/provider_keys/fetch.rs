@@ -21,32 +21,32 @@ const DISCOVERY: &str = "/.well-known/openid-configuration";
 
 /// Where keys are found.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum KeyLocation {
     /// A JWKS.
     Keys(Endpoint),
     /// A description that names it.
     Description { issuer: String, endpoint: Endpoint },
 }
 
-impl Place {
+impl KeyLocation {
     /// The description of an issuer. The error says what is wrong with its URL.
-    pub fn of_issuer(issuer: &str) -> Result<Place, String> {
+    pub fn of_issuer(issuer: &str) -> Result<KeyLocation, String> {
         let endpoint = Endpoint::parse(&format!("{}{DISCOVERY}", issuer.trim_end_matches('/')))?;
-        Ok(Place::Description { issuer: issuer.to_owned(), endpoint })
+        Ok(KeyLocation::Description { issuer: issuer.to_owned(), endpoint })
     }
 
     pub fn endpoint(&mut self) -> &mut Endpoint {
         match self {
-            Place::Keys(endpoint) | Place::Description { endpoint, .. } => endpoint,
+            KeyLocation::Keys(endpoint) | KeyLocation::Description { endpoint, .. } => endpoint,
         }
     }
 }
 
 /// The error says in one line what went wrong.
-pub(super) async fn fetch(place: &Place) -> Result<KeySet, String> {
+pub(super) async fn fetch(place: &KeyLocation) -> Result<KeySet, String> {
     let keys = match place {
-        Place::Keys(endpoint) => get(endpoint).await?,
-        Place::Description { issuer, endpoint } => {
+        KeyLocation::Keys(endpoint) => get(endpoint).await?,
+        KeyLocation::Description { issuer, endpoint } => {
             let description: Value =
                 serde_json::from_slice(&get(endpoint).await?).map_err(|error| error.to_string())?;
             let named = description["issuer"].as_str().unwrap_or_default();

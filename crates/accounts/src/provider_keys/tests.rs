@@ -69,7 +69,7 @@ impl World {
     }
 
     fn keys(&self, time_max: Duration) -> ProviderKeys {
-        let place = Place::of_issuer(&format!("{}/realm", self.origin)).unwrap();
+        let place = KeyLocation::of_issuer(&format!("{}/realm", self.origin)).unwrap();
         ProviderKeys::with_time(place, Arc::clone(&self.clock) as Arc<dyn Clock>, time_max)
     }
 
@@ -149,7 +149,7 @@ async fn a_provider_that_never_answers_is_not_waited_for() {
     assert!(keys.current().await.is_none());
     assert!(world.asked() <= 1);
     // Nor one that is not there.
-    let place = Place::Keys(Endpoint::parse("http://127.0.0.1:1/certs").unwrap());
+    let place = KeyLocation::Keys(Endpoint::parse("http://127.0.0.1:1/certs").unwrap());
     assert!(ProviderKeys::new(place, Arc::clone(&world.clock) as Arc<dyn Clock>).current().await.is_none());
 }
 

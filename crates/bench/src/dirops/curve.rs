@@ -90,7 +90,7 @@ impl Operation {
 
 /// Where it is measured.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct MeasuredDirectory<'a> {
     pub(super) name: String,
     pub(super) directory: PathBuf,
     /// Who gives the directory, when it was started for the measurement, and how long it may take for one size.
@@ -99,14 +99,19 @@ pub(super) struct Place<'a> {
     pub(super) failure: Option<String>,
 }
 
-impl<'a> Place<'a> {
-    pub(super) fn given(directory: &Path) -> Place<'a> {
-        Place { name: directory.display().to_string(), directory: directory.to_owned(), rival: None, failure: None }
+impl<'a> MeasuredDirectory<'a> {
+    pub(super) fn given(directory: &Path) -> MeasuredDirectory<'a> {
+        MeasuredDirectory {
+            name: directory.display().to_string(),
+            directory: directory.to_owned(),
+            rival: None,
+            failure: None,
+        }
     }
 
-    pub(super) fn of(rival: &'a mut Running, limit: Duration) -> Place<'a> {
+    pub(super) fn of(rival: &'a mut Running, limit: Duration) -> MeasuredDirectory<'a> {
         let (name, directory) = (rival.name.clone(), rival.directory().to_owned());
-        Place { name, directory, rival: Some((rival, limit)), failure: None }
+        MeasuredDirectory { name, directory, rival: Some((rival, limit)), failure: None }
     }
 }
 
@@ -174,9 +179,13 @@ pub(super) struct Curve<'a> {
 
 impl Curve<'_> {
     /// The lines of every place; `name` is a directory to make in each.
-    pub(super) fn measure(&self, places: &mut [Place<'_>], name: &str) -> Result<Vec<Line>, BenchError> {
-        let line = |place: &Place<'_>, operation| Line { place: place.name.clone(), operation, points: Vec::new() };
-        let lines_of = |place: &Place<'_>| Operation::ALL.map(|operation| line(place, operation));
+    pub(super) fn measure(&self, places: &mut [MeasuredDirectory<'_>], name: &str) -> Result<Vec<Line>, BenchError> {
+        let line = |place: &MeasuredDirectory<'_>, operation| Line {
+            place: place.name.clone(),
+            operation,
+            points: Vec::new(),
+        };
+        let lines_of = |place: &MeasuredDirectory<'_>| Operation::ALL.map(|operation| line(place, operation));
         let mut lines: Vec<[Line; 5]> = places.iter().map(lines_of).collect();
         for _ in 0..self.rounds {
             for &files in self.points {
@@ -189,7 +198,13 @@ impl Curve<'_> {
     }
 
     /// One size at one place; a rival that fails is measured no further, a directory that fails ends it all.
-    fn watched(&self, place: &mut Place<'_>, name: &str, files: u64, lines: &mut [Line; 5]) -> Result<(), BenchError> {
+    fn watched(
+        &self,
+        place: &mut MeasuredDirectory<'_>,
+        name: &str,
+        files: u64,
+        lines: &mut [Line; 5],
+    ) -> Result<(), BenchError> {
         let root = place.directory.join(name);
         let Some((rival, limit)) = &mut place.rival else {
             return self.point(&root, files, lines);
@@ -257,7 +272,7 @@ mod tests {
         let place = |name: &str| {
             let directory = folder.path().join(name);
             fs::create_dir(&directory).unwrap();
-            Place { name: name.to_owned(), ..Place::given(&directory) }
+            MeasuredDirectory { name: name.to_owned(), ..MeasuredDirectory::given(&directory) }
         };
         let lines = curve.measure(&mut [place("a"), place("b")], "x").unwrap();
         for name in ["a", "b"] {
@@ -299,7 +314,10 @@ mod tests {
         let (env, stop) = (Env::real(), Stop::default());
         stop.set();
         let curve = Curve { env: &env, stop: &stop, points: &[100], rounds: 1, limit: Duration::MAX, sync: false };
-        assert!(matches!(curve.measure(&mut [Place::given(folder.path())], "x"), Err(BenchError::Interrupted)));
+        assert!(matches!(
+            curve.measure(&mut [MeasuredDirectory::given(folder.path())], "x"),
+            Err(BenchError::Interrupted)
+        ));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

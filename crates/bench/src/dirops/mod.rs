@@ -20,7 +20,7 @@ use crate::error::BenchError;
 use crate::rivals::{self, RivalArgs, Rivals};
 use crate::side_by_side::{self, SideBySideArgs, Suite};
 use crate::stop::Stop;
-use curve::{Curve, Place};
+use curve::{Curve, MeasuredDirectory};
 use curve_show::CurveReport;
 use work::Work;
 
@@ -94,9 +94,9 @@ fn measure_curve(
     points.sort_unstable();
     points.dedup();
     let mut facts = RivalFacts::of(&rivals.running);
-    let given = directories.iter().map(|directory| Place::given(directory));
-    let started = rivals.running.iter_mut().map(|rival| Place::of(rival, *rival_limit));
-    let mut places: Vec<Place<'_>> = given.chain(started).collect();
+    let given = directories.iter().map(|directory| MeasuredDirectory::given(directory));
+    let started = rivals.running.iter_mut().map(|rival| MeasuredDirectory::of(rival, *rival_limit));
+    let mut places: Vec<MeasuredDirectory<'_>> = given.chain(started).collect();
     let curve = Curve { env, stop, points: &points, rounds: *rounds, limit: args.limit, sync: args.sync };
     let lines = curve.measure(&mut places, name)?;
     for (facts, place) in facts.iter_mut().zip(&mut places[directories.len()..]) {

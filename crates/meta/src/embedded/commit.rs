@@ -216,7 +216,7 @@ fn below(lower: &Lower, key: &[u8], counter: bool) -> Result<Option<Below>, Engi
     }))
 }
 
-fn fill_places(writes: &mut [Write], places: &[crate::Place], segment: u64, offset: u64) {
+fn fill_places(writes: &mut [Write], places: &[crate::PositionField], segment: u64, offset: u64) {
     for place in places {
         let bytes = match (&mut writes[place.write], place.field) {
             (Write::Put { value, .. }, Field::Value) => value,

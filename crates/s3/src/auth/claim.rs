@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use super::date::AmzDate;
 use super::key::TERMINATOR;
 use super::v4::{ACCESS_KEY_BYTES_MAX, REGION_BYTES_MAX, SIGNED_HEADERS_MAX};
-use super::{AuthError, PayloadForm, Place};
+use super::{AuthError, CredentialSource, PayloadForm};
 
 /// A signature and everything that it claims to cover besides the request itself.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
-    pub place: Place,
+    pub given: CredentialSource,
     pub access_key: Cow<'a, str>,
     pub region: Cow<'a, str>,
     pub signed_headers: Cow<'a, str>,
@@ -33,8 +33,12 @@ pub(crate) struct CredentialText<'a> {
 
 impl CredentialText<'_> {
     /// Reads from the right, since an access key may hold a slash.
-    pub(crate) fn parse<'t>(text: &'t str, place: Place, wanted: &str) -> Result<CredentialText<'t>, AuthError> {
-        let refuse = |reason| AuthError::Malformed { place, reason };
+    pub(crate) fn parse<'t>(
+        text: &'t str,
+        given: CredentialSource,
+        wanted: &str,
+    ) -> Result<CredentialText<'t>, AuthError> {
+        let refuse = |reason| AuthError::Malformed { given, reason };
         let mut parts = text.rsplitn(5, '/');
         let wrong = "the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\"";
         let mut next = |may_be_empty| parts.next().filter(|part| may_be_empty || !part.is_empty()).ok_or(refuse(wrong));
@@ -59,11 +63,11 @@ impl CredentialText<'_> {
     }
 
     /// The scope must be of the day on which the request was signed.
-    pub(crate) fn check_day(&self, date: &AmzDate, place: Place) -> Result<(), AuthError> {
+    pub(crate) fn check_day(&self, date: &AmzDate, given: CredentialSource) -> Result<(), AuthError> {
         match self.day.as_bytes() == date.day() {
             true => Ok(()),
             false => Err(AuthError::Malformed {
-                place,
+                given,
                 reason: "the date in the credential scope is not the day of the request's date",
             }),
         }
@@ -71,8 +75,8 @@ impl CredentialText<'_> {
 }
 
 /// The list of signed headers must be sorted, lower-case, without repetition, and hold the host.
-pub(crate) fn check_signed_headers(list: &str, place: Place) -> Result<(), AuthError> {
-    let refuse = |reason| Err(AuthError::Malformed { place, reason });
+pub(crate) fn check_signed_headers(list: &str, given: CredentialSource) -> Result<(), AuthError> {
+    let refuse = |reason| Err(AuthError::Malformed { given, reason });
     let mut last = "";
     let mut has_host = false;
     for (index, name) in list.split(';').enumerate() {

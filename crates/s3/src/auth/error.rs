@@ -9,7 +9,7 @@ use super::Code;
 
 /// Where the credentials were given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CredentialSource {
     /// The `Authorization` header.
     Header,
     /// The query of a presigned URL.
@@ -18,12 +18,12 @@ pub enum Place {
     Form,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CredentialSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Place::Header => "The authorization header is malformed",
-            Place::Query => "Error parsing the query parameters",
-            Place::Form => "Error parsing the form fields",
+            CredentialSource::Header => "The authorization header is malformed",
+            CredentialSource::Query => "Error parsing the query parameters",
+            CredentialSource::Form => "Error parsing the form fields",
         })
     }
 }
@@ -42,8 +42,8 @@ pub struct Mismatch {
 /// Why the signature of a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
-    #[error("{place}; {reason}.")]
-    Malformed { place: Place, reason: &'static str },
+    #[error("{given}; {reason}.")]
+    Malformed { given: CredentialSource, reason: &'static str },
     #[error("Unsupported Authorization Type")]
     UnknownScheme,
     #[error(
@@ -120,9 +120,9 @@ impl AuthError {
     /// The S3 code of this refusal.
     pub fn code(&self) -> Code {
         match self {
-            AuthError::Malformed { place: Place::Header, .. } => Code::AuthorizationHeaderMalformed,
-            AuthError::Malformed { place: Place::Query, .. } => Code::AuthorizationQueryParametersError,
-            AuthError::Malformed { place: Place::Form, .. }
+            AuthError::Malformed { given: CredentialSource::Header, .. } => Code::AuthorizationHeaderMalformed,
+            AuthError::Malformed { given: CredentialSource::Query, .. } => Code::AuthorizationQueryParametersError,
+            AuthError::Malformed { given: CredentialSource::Form, .. }
             | AuthError::FormFieldMissing(_)
             | AuthError::UnknownScheme
             | AuthError::MalformedV2(_)

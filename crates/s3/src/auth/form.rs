@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::claim::CredentialText;
 use super::date::AmzDate;
 use super::v4::check_token;
-use super::{AuthError, Credential, Credentials, Mismatch, Place, Sender, Verifier, Version, hex, v2};
+use super::{AuthError, Credential, CredentialSource, Credentials, Mismatch, Sender, Verifier, Version, hex, v2};
 
 impl Verifier {
     /// Says who signed a form, or why it is refused; `field` gives the form's fields by their lower-case names.
@@ -38,14 +38,14 @@ impl Verifier {
         token: Option<&str>,
         credentials: &dyn Credentials,
     ) -> Result<Sender, AuthError> {
-        let malformed = |reason| AuthError::Malformed { place: Place::Form, reason };
+        let malformed = |reason| AuthError::Malformed { given: CredentialSource::Form, reason };
         if need("x-amz-algorithm")? != "AWS4-HMAC-SHA256" {
             return Err(malformed("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\""));
         }
-        let text = CredentialText::parse(need("x-amz-credential")?, Place::Form, self.options.service)?;
+        let text = CredentialText::parse(need("x-amz-credential")?, CredentialSource::Form, self.options.service)?;
         let date = AmzDate::parse(need("x-amz-date")?.as_bytes())
             .ok_or(malformed("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""))?;
-        text.check_day(&date, Place::Form)?;
+        text.check_day(&date, CredentialSource::Form)?;
         let given = need("x-amz-signature")?;
         let signature = hex::decode(given.as_bytes()).ok_or(malformed("X-Amz-Signature must be 64 hex digits"))?;
         let credential = known(text.access_key, token, credentials)?;
@@ -56,7 +56,7 @@ impl Verifier {
         if is_new {
             self.keys.put(text.access_key, &credential.secret, &key);
         }
-        Ok(Sender::Key { access_key: text.access_key.to_owned(), version: Version::V4, place: Place::Form })
+        Ok(Sender::Key { access_key: text.access_key.to_owned(), version: Version::V4, given: CredentialSource::Form })
     }
 }
 
@@ -72,7 +72,7 @@ fn verify_form_v2<'f>(
     if !v2::verifies(&v2::key(&credential.secret), policy.as_bytes(), &signature) {
         return Err(mismatch(access_key, given, policy));
     }
-    Ok(Sender::Key { access_key: access_key.to_owned(), version: Version::V2, place: Place::Form })
+    Ok(Sender::Key { access_key: access_key.to_owned(), version: Version::V2, given: CredentialSource::Form })
 }
 
 fn known(access_key: &str, token: Option<&str>, credentials: &dyn Credentials) -> Result<Credential, AuthError> {

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::claim::{Claim, CredentialText, check_signed_headers};
 use super::date::AmzDate;
-use super::{AuthError, CONTENT_SHA256, Head, Options, PayloadForm, Place, hex};
+use super::{AuthError, CONTENT_SHA256, CredentialSource, Head, Options, PayloadForm, hex};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// The SHA-256 of nothing.
@@ -15,7 +15,7 @@ const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495
 const ECDSA_ALGORITHM: &str = "AWS4-ECDSA-P256-SHA256";
 
 fn malformed(reason: &'static str) -> AuthError {
-    AuthError::Malformed { place: Place::Header, reason }
+    AuthError::Malformed { given: CredentialSource::Header, reason }
 }
 
 /// The scheme of an `Authorization` header, and the rest of it.
@@ -33,12 +33,12 @@ pub(crate) fn read<'a>(
     now: &AmzDate,
 ) -> Result<Claim<'a>, AuthError> {
     let parts = parse(scheme, rest)?;
-    let credential = CredentialText::parse(parts.credential, Place::Header, options.service)?;
-    check_signed_headers(parts.signed_headers, Place::Header)?;
+    let credential = CredentialText::parse(parts.credential, CredentialSource::Header, options.service)?;
+    check_signed_headers(parts.signed_headers, CredentialSource::Header)?;
     let signature = hex::decode(parts.signature.as_bytes()).ok_or(malformed("Signature must be 64 hex digits"))?;
     let date = request_date(head.headers)?;
     check_skew(&date, options, now)?;
-    credential.check_day(&date, Place::Header)?;
+    credential.check_day(&date, CredentialSource::Header)?;
     let payload_line = match single(head.headers, CONTENT_SHA256)? {
         Some(value) => value,
         // curl signs the digest of nothing without saying so; that digest is then checked like any other.
@@ -48,7 +48,7 @@ pub(crate) fn read<'a>(
         None => return Err(AuthError::NoContentSha256),
     };
     Ok(Claim {
-        place: Place::Header,
+        given: CredentialSource::Header,
         access_key: Cow::Borrowed(credential.access_key),
         region: Cow::Borrowed(credential.region),
         signed_headers: Cow::Borrowed(parts.signed_headers),
@@ -93,13 +93,13 @@ fn parse<'a>(scheme: &str, rest: &'a str) -> Result<Parts<'a>, AuthError> {
     let (mut credential, mut signed_headers, mut signature) = (None, None, None);
     for part in rest.split(',') {
         let (name, value) = part.trim().split_once('=').ok_or(malformed("a part of it is not NAME=VALUE"))?;
-        let place = match name {
+        let slot = match name {
             "Credential" => &mut credential,
             "SignedHeaders" => &mut signed_headers,
             "Signature" => &mut signature,
             _ => return Err(malformed("it holds a part other than Credential, SignedHeaders and Signature")),
         };
-        if place.replace(value).is_some() {
+        if slot.replace(value).is_some() {
             return Err(malformed("a part of it is given twice"));
         }
     }

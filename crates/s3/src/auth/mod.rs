@@ -34,7 +34,7 @@ use margay_env::Timestamp;
 pub(crate) use canonical::decode;
 pub use chain::ChunkChain;
 pub use code::Code;
-pub use error::{AuthError, Mismatch, Place};
+pub use error::{AuthError, CredentialSource, Mismatch};
 pub use host::{Host, HostError};
 pub use key::{KEY_SLOTS, Scope, Secret, SigningKey};
 pub use payload::PayloadForm;
@@ -127,7 +127,7 @@ pub enum Sender {
     /// There was no signature.
     Anonymous,
     /// The holder of this access key.
-    Key { access_key: String, version: Version, place: Place },
+    Key { access_key: String, version: Version, given: CredentialSource },
 }
 
 impl Sender {

@@ -8,7 +8,7 @@ use super::canonical::{decode, pairs};
 use super::claim::{Claim, CredentialText, check_signed_headers};
 use super::date::AmzDate;
 use super::header::single;
-use super::{AuthError, CONTENT_SHA256, Head, Options, PayloadForm, Place, Version, hex};
+use super::{AuthError, CONTENT_SHA256, CredentialSource, Head, Options, PayloadForm, Version, hex};
 
 /// The longest validity of a presigned URL, in seconds.
 pub const EXPIRES_SECONDS_MAX: u64 = 7 * 86_400;
@@ -30,7 +30,7 @@ pub(crate) fn version(query: &str) -> Option<Version> {
 }
 
 fn malformed(reason: &'static str) -> AuthError {
-    AuthError::Malformed { place: Place::Query, reason }
+    AuthError::Malformed { given: CredentialSource::Query, reason }
 }
 
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl Parameters {
     fn read(query: &str) -> Result<Parameters, AuthError> {
         let mut found = Parameters::default();
         for (name, value) in pairs(query) {
-            let place = match name {
+            let slot = match name {
                 "X-Amz-Algorithm" => &mut found.algorithm,
                 "X-Amz-Credential" => &mut found.credential,
                 "X-Amz-Date" => &mut found.date,
@@ -61,7 +61,7 @@ impl Parameters {
                 _ => continue,
             };
             let value = decode(value).ok_or(malformed("an X-Amz parameter is not percent-encoded UTF-8"))?;
-            if place.replace(value).is_some() {
+            if slot.replace(value).is_some() {
                 return Err(malformed("an X-Amz parameter is given twice"));
             }
         }
@@ -81,13 +81,13 @@ pub(crate) fn read<'a>(head: &Head<'a>, options: &Options, now: &AmzDate) -> Res
         _ => return Err(malformed("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\"")),
     }
     let credential = need(parameters.credential)?;
-    let credential = CredentialText::parse(&credential, Place::Query, options.service)?;
+    let credential = CredentialText::parse(&credential, CredentialSource::Query, options.service)?;
     let date = AmzDate::parse(need(parameters.date)?.as_bytes())
         .ok_or(malformed("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""))?;
-    credential.check_day(&date, Place::Query)?;
+    credential.check_day(&date, CredentialSource::Query)?;
     check_time(&date, &need(parameters.expires)?, options, now)?;
     let signed_headers = need(parameters.signed_headers)?;
-    check_signed_headers(&signed_headers, Place::Query)?;
+    check_signed_headers(&signed_headers, CredentialSource::Query)?;
     let signature = hex::decode(need(parameters.signature)?.as_bytes())
         .ok_or(malformed("X-Amz-Signature must be 64 hex digits"))?;
     let payload_line = match (parameters.content_sha256, single(head.headers, CONTENT_SHA256)?) {
@@ -100,7 +100,7 @@ pub(crate) fn read<'a>(head: &Head<'a>, options: &Options, now: &AmzDate) -> Res
         None => single(head.headers, "x-amz-security-token")?.map(Cow::Borrowed),
     };
     Ok(Claim {
-        place: Place::Query,
+        given: CredentialSource::Query,
         access_key: Cow::Owned(credential.access_key.to_owned()),
         region: Cow::Owned(credential.region.to_owned()),
         signed_headers: Cow::Owned(signed_headers),

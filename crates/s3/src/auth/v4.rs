@@ -38,7 +38,7 @@ pub(crate) fn verify(
     }
     let chain =
         claim.payload.has_signed_chunks().then(|| ChunkChain::new(Arc::clone(&key), &claim.date, &claim.signature));
-    let sender = Sender::Key { access_key: access_key.to_owned(), version: Version::V4, place: claim.place };
+    let sender = Sender::Key { access_key: access_key.to_owned(), version: Version::V4, given: claim.given };
     Ok(Verified { sender, payload: claim.payload, chain })
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use margay_env::sim::SimRandom;
 use margay_meta::embedded::EmbeddedEngine;
-use margay_meta::{Batch, CommitError, Engine, Field, Payload, Place, Position, Precondition, Seq, Write};
+use margay_meta::{Batch, CommitError, Engine, Field, Payload, Position, PositionField, Precondition, Seq, Write};
 use margay_segment::{Run, SegmentError, SegmentId, Store};
 use parking_lot::Mutex;
 
@@ -221,7 +221,7 @@ impl Thread<'_> {
         // The change log tells where this key went, without a look at the disk.
         let mark = Write::Put { key: [&b"q"[..], &[0; 16]].concat(), value: Vec::new() };
         let counter = Write::Add { key: b"l/segment-".to_vec(), delta: len as i64 };
-        let place = |write, field, at, what| Place { write, field, at, what };
+        let place = |write, field, at, what| PositionField { write, field, at, what };
         let places = vec![
             place(0, Field::Value, 0, Position::Segment),
             place(0, Field::Value, 8, Position::Offset),

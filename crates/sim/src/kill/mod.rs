@@ -20,7 +20,7 @@ use crate::http::Http;
 use crate::ledger::Ledger;
 use crate::process::{Process, at_rest};
 use crate::target::{Target, Trouble};
-use crate::upkeep::{Done, Place, Upkeep};
+use crate::upkeep::{Done, ExpiryArea, Upkeep};
 use crate::verify::{Verdict, verify};
 use crate::{Failure, fail};
 
@@ -140,7 +140,7 @@ impl Loop<'_> {
     }
 
     fn upkeep(&self, port: u16) -> Upkeep {
-        Upkeep::beside(&self.options.data, port, Place::APART, self.random.below(u64::MAX))
+        Upkeep::beside(&self.options.data, port, ExpiryArea::APART, self.random.below(u64::MAX))
     }
 
     fn life(&mut self) -> Duration {

@@ -22,7 +22,7 @@ use crate::blob::Blob;
 use crate::http::Http;
 use crate::process::{Process, at_rest, last_said};
 use crate::target::{BUCKET, Target};
-use crate::upkeep::{Done, Place, Upkeep};
+use crate::upkeep::{Done, ExpiryArea, Upkeep};
 use crate::{Failure, fail};
 use op::{Dump, How, Op, SLOTS, Side, dump};
 
@@ -94,7 +94,7 @@ fn start_server(binary: &Path, data: &Path, mount: &Path, seed: u64) -> Result<(
     pair.push(mount);
     let mut process = Process::start(binary, data, &[OsStr::new("--mount"), &pair])?;
     let port = process.port()?;
-    let upkeep = Upkeep::beside(data, port, Place::APART, seed);
+    let upkeep = Upkeep::beside(data, port, ExpiryArea::APART, seed);
     Ok((process, upkeep, Http::new(port)))
 }
 

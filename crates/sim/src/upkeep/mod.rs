@@ -24,7 +24,7 @@ use margay_env::Env;
 use margay_env::sim::SimRandom;
 
 use crate::{Failure, fail};
-pub(crate) use short_lived::Place;
+pub(crate) use short_lived::ExpiryArea;
 
 /// What a server waits an hour or a day for comes within seconds, and tables that hold much hold little.
 pub(crate) const SETTINGS: [&str; 6] = [
@@ -123,14 +123,14 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Upkeep {
     shared: Arc<Shared>,
-    place: Place,
+    place: ExpiryArea,
     port: u16,
     threads: Vec<JoinHandle<Result<Done, Failure>>>,
 }
 
 impl Upkeep {
     /// Begins beside the server of `data`, whose S3 door is at `port`.
-    pub(crate) fn beside(data: &Path, port: u16, place: Place, seed: u64) -> Upkeep {
+    pub(crate) fn beside(data: &Path, port: u16, place: ExpiryArea, seed: u64) -> Upkeep {
         let (stop, excused) = (AtomicBool::new(false), AtomicBool::new(false));
         let shared = Arc::new(Shared { data: data.to_owned(), stop, excused });
         let [orders, short_lived] = [Arc::clone(&shared), Arc::clone(&shared)];

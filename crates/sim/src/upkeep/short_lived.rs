@@ -23,18 +23,18 @@ const FIRST_PART: u16 = 1;
 
 /// Where what expires lies.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ExpiryArea {
     pub(crate) bucket: &'static str,
     pub(crate) prefix: &'static str,
     /// Whether the bucket keeps versions.
     pub(crate) versions: bool,
 }
 
-impl Place {
+impl ExpiryArea {
     /// A bucket of its own: the test's tree stays as it is.
-    pub(crate) const APART: Place = Place { bucket: "short-lived", prefix: "", versions: true };
+    pub(crate) const APART: ExpiryArea = ExpiryArea { bucket: "short-lived", prefix: "", versions: true };
     /// A directory of the test's tree.
-    pub(crate) const INSIDE: Place = Place { bucket: BUCKET, prefix: "short-lived/", versions: false };
+    pub(crate) const INSIDE: ExpiryArea = ExpiryArea { bucket: BUCKET, prefix: "short-lived/", versions: false };
 
     fn any_key(self, random: &SimRandom) -> String {
         format!("{}{}", self.prefix, random.below(NAMES))
@@ -58,7 +58,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Makes them until it is told to stop.
-pub(super) fn make(shared: &Shared, port: u16, place: Place, random: &SimRandom) -> Result<Done, Failure> {
+pub(super) fn make(shared: &Shared, port: u16, place: ExpiryArea, random: &SimRandom) -> Result<Done, Failure> {
     let outcome = block_on(async {
         let (target, tested) = (Http::of_bucket(port, place.bucket), Http::new(port));
         target.make_bucket().await?;
@@ -88,7 +88,7 @@ pub(super) fn make(shared: &Shared, port: u16, place: Place, random: &SimRandom)
 }
 
 /// What may be copied; nothing while the test has not made its bucket.
-async fn keys_of(tested: &Http, place: Place) -> Result<Vec<String>, Trouble> {
+async fn keys_of(tested: &Http, place: ExpiryArea) -> Result<Vec<String>, Trouble> {
     match tested.list("").await {
         Ok(listed) => {
             let keys = listed.into_iter().map(|(key, _)| key);
@@ -99,7 +99,7 @@ async fn keys_of(tested: &Http, place: Place) -> Result<Vec<String>, Trouble> {
     }
 }
 
-async fn one(target: &Http, place: Place, sources: &[String], random: &SimRandom) -> Result<(), Trouble> {
+async fn one(target: &Http, place: ExpiryArea, sources: &[String], random: &SimRandom) -> Result<(), Trouble> {
     let key = place.any_key(random);
     let blob = Blob { tag: random.below(u64::MAX), len: random.below(OWN_BYTES_MAX) as usize };
     match random.below(10) {
@@ -122,7 +122,7 @@ async fn one(target: &Http, place: Place, sources: &[String], random: &SimRandom
 }
 
 /// Waits until nothing is left in the place; a bucket of its own can be removed then.
-pub(super) fn all_expires(port: u16, place: Place) -> Result<(), Failure> {
+pub(super) fn all_expires(port: u16, place: ExpiryArea) -> Result<(), Failure> {
     let target = Http::of_bucket(port, place.bucket);
     let clock = Env::real().clock;
     let began = clock.monotonic();
@@ -145,7 +145,7 @@ pub(super) fn all_expires(port: u16, place: Place) -> Result<(), Failure> {
     })
 }
 
-async fn left_in(target: &Http, place: Place) -> Result<Vec<String>, Trouble> {
+async fn left_in(target: &Http, place: ExpiryArea) -> Result<Vec<String>, Trouble> {
     let mut left: Vec<String> = target.list(place.prefix).await?.into_iter().map(|(key, _)| key).collect();
     left.extend(target.uploads().await?.into_iter().map(|(key, _)| format!("upload of {key}")));
     if place.versions {

@@ -1,25 +1,26 @@
 //! Files that kernels know by number: where their names are, and who takes turns on them.
 //!
 //! Why:        an entry is found by name, a kernel asks by number; a file has no durable row that leads back to its
-//!             name, so the place is kept in memory for as long as somebody may ask. Each mount keeps its own, because
+//!             name, so the location is kept in memory for as long as somebody may ask. Each mount keeps its own, because
 //!             a kernel that unmounts forgets everything without saying so: what it knew goes with its mount. Open
 //!             files are kept apart, since they may outlive the mount that opened them.
-//! Invariants: N1 a place is changed wherever it is kept by whoever renames the file, in its turn; a place that no
+//! Invariants: N1 a location is changed wherever it is kept by whoever renames the file, in its turn; a location that no
 //!                longer holds the number means that the name is gone or was given to another file.
-//!             N2 a file's place is kept in its turn, unless it is no news, so none is kept that was left meanwhile.
+//!             N2 a location is recorded under the file's turn (unless it is recorded already), so a location that a
+//!                concurrent rename has left is never recorded.
 //! Locking:    a turn is held over an operation that changes or relies on where a file is; the list of mounts and the
-//!             shards below only for one step. Directories need no place: their records have it; they are here to be
+//!             shards below only for one step. Directories need no location: their records have it; they are here to be
 //!             counted.
-//! Not here:   what one mount's kernel knows (places), which of it is asked back (pruning), open files (open_files).
+//! Not here:   what one mount's kernel knows (locations), which of it is asked back (pruning), open files (open_files).
 
-mod places;
+mod locations;
 mod pruning;
 
 use std::sync::Arc;
 
+pub(crate) use locations::{Location, Locations};
 use margay_rows::Ino;
 use parking_lot::{Mutex, MutexGuard, RwLock};
-pub(crate) use places::{Place, Places};
 
 const TURNS: usize = 1024;
 
@@ -27,8 +28,8 @@ const TURNS: usize = 1024;
 pub(crate) struct Known {
     turns: Vec<Mutex<()>>,
     /// Files that are open, whoever opened them.
-    open: Places,
-    mounts: RwLock<Vec<Arc<Places>>>,
+    open: Locations,
+    mounts: RwLock<Vec<Arc<Locations>>>,
 }
 
 /// Turns on one or two files.
@@ -42,7 +43,7 @@ impl Default for Known {
     fn default() -> Known {
         Known {
             turns: (0..TURNS).map(|_| Mutex::default()).collect(),
-            open: Places::default(),
+            open: Locations::default(),
             mounts: RwLock::default(),
         }
     }
@@ -62,16 +63,16 @@ impl Known {
     }
 
     /// What one more kernel knows, until [`Known::end`].
-    pub(crate) fn begin(&self) -> Arc<Places> {
-        let places = Arc::new(Places::default());
-        self.mounts.write().push(Arc::clone(&places));
-        places
+    pub(crate) fn begin(&self) -> Arc<Locations> {
+        let locations = Arc::new(Locations::default());
+        self.mounts.write().push(Arc::clone(&locations));
+        locations
     }
 
     /// That kernel asks no more.
-    pub(crate) fn end(&self, places: &Arc<Places>) {
-        self.mounts.write().retain(|other| !Arc::ptr_eq(other, places));
-        places.clear();
+    pub(crate) fn end(&self, locations: &Arc<Locations>) {
+        self.mounts.write().retain(|other| !Arc::ptr_eq(other, locations));
+        locations.clear();
     }
 
     /// The file is open now; its turn is held, or nobody else can know it yet.
@@ -86,25 +87,25 @@ impl Known {
 
     /// Where the file is to whoever keeps it. A file with several names may be at one of them to one, at another to
     /// another.
-    pub(crate) fn place(&self, ino: Ino) -> Option<Place> {
-        self.open.place(ino).or_else(|| self.mounts.read().iter().find_map(|places| places.place(ino)))
+    pub(crate) fn location(&self, ino: Ino) -> Option<Location> {
+        self.open.location(ino).or_else(|| self.mounts.read().iter().find_map(|locations| locations.location(ino)))
     }
 
     pub(crate) fn contains(&self, ino: Ino) -> bool {
-        self.open.contains(ino) || self.mounts.read().iter().any(|places| places.contains(ino))
+        self.open.contains(ino) || self.mounts.read().iter().any(|locations| locations.contains(ino))
     }
 
-    /// The file is at another place now; its turn is held.
+    /// The file is at another location now; its turn is held.
     pub(crate) fn moved(&self, ino: Ino, parent: Ino, sort_name: &str) {
         self.open.moved(ino, parent, sort_name);
-        for places in self.mounts.read().iter() {
-            places.moved(ino, parent, sort_name);
+        for locations in self.mounts.read().iter() {
+            locations.moved(ino, parent, sort_name);
         }
     }
 
     /// Numbers that kernels hold, each counted once for each of them.
     pub(crate) fn len(&self) -> usize {
-        self.mounts.read().iter().map(|places| places.len()).sum()
+        self.mounts.read().iter().map(|locations| locations.len()).sum()
     }
 }
 
@@ -112,8 +113,8 @@ impl Known {
 mod tests {
     use super::*;
 
-    fn place(sort_name: &str) -> Option<Place> {
-        Some(Place { parent: Ino(1), sort_name: sort_name.into() })
+    fn location(sort_name: &str) -> Option<Location> {
+        Some(Location { parent: Ino(1), sort_name: sort_name.into() })
     }
 
     #[test]
@@ -126,8 +127,8 @@ mod tests {
         known.opened(Ino(8), Ino(1), "b");
         known.end(&one);
         assert_eq!((known.len(), one.len(), other.len()), (1, 0, 1));
-        assert_eq!(known.place(Ino(7)), place("a"));
-        assert_eq!(known.place(Ino(8)), place("b"));
+        assert_eq!(known.location(Ino(7)), location("a"));
+        assert_eq!(known.location(Ino(8)), location("b"));
         known.closed(Ino(8));
         assert!(!known.contains(Ino(8)));
         known.end(&other);
@@ -142,9 +143,12 @@ mod tests {
         one.remember(Ino(7), Ino(1), "a");
         known.opened(Ino(7), Ino(1), "a");
         known.moved(Ino(7), Ino(1), "b");
-        assert_eq!((known.place(Ino(7)), one.place(Ino(7)), other.place(Ino(7))), (place("b"), place("b"), None));
+        assert_eq!(
+            (known.location(Ino(7)), one.location(Ino(7)), other.location(Ino(7))),
+            (location("b"), location("b"), None)
+        );
         known.closed(Ino(7));
-        assert_eq!(known.place(Ino(7)), place("b"));
+        assert_eq!(known.location(Ino(7)), location("b"));
     }
 
     #[test]

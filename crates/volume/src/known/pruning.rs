@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use margay_rows::Ino;
 
-use super::places::{Places, SHARDS};
+use super::locations::{Locations, SHARDS};
 
 /// What the hand knows of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) enum Age {
     Asked,
 }
 
-impl Places {
+impl Locations {
     /// Files that the kernel should forget: the idle ones of as many shards as give `least`, or of all. A shard is
     /// taken whole, so there may be more. After a rush of new files there are none the first time.
     pub(crate) fn choose(&self, least: usize) -> Vec<Ino> {
@@ -55,45 +55,45 @@ mod tests {
 
     const FILES: u64 = 100 * SHARDS as u64;
 
-    fn full() -> Places {
-        let places = Places::default();
-        (0..FILES).for_each(|number| places.remember(Ino(number), Ino(1), "a"));
-        places
+    fn full() -> Locations {
+        let locations = Locations::default();
+        (0..FILES).for_each(|number| locations.remember(Ino(number), Ino(1), "a"));
+        locations
     }
 
     #[test]
     fn idle_files_are_chosen_once_and_shards_whole() {
-        let places = full();
-        assert!(places.choose(1).is_empty(), "all are new");
+        let locations = full();
+        assert!(locations.choose(1).is_empty(), "all are new");
         let mut seen = HashSet::new();
         for _ in 0..SHARDS {
-            let chosen = places.choose(1);
+            let chosen = locations.choose(1);
             assert_eq!(chosen.len(), 100);
             chosen.iter().for_each(|ino| assert!(seen.insert(*ino), "{ino:?} is asked back before all others were"));
         }
         assert_eq!(seen.len(), FILES as usize);
         // What stays is passed over once.
-        assert!(places.choose(1).is_empty());
-        assert_eq!(places.choose(201).len(), 300);
-        assert!(places.choose(0).is_empty());
+        assert!(locations.choose(1).is_empty());
+        assert_eq!(locations.choose(201).len(), 300);
+        assert!(locations.choose(0).is_empty());
     }
 
     #[test]
     fn what_is_used_stays_while_others_are_idle() {
-        let places = full();
+        let locations = full();
         let used = |ino: &Ino| ino.0.is_multiple_of(7);
         let mut gone = 0;
         for _ in 0..2 * SHARDS {
-            let chosen = places.choose(100);
+            let chosen = locations.choose(100);
             assert!(!chosen.iter().any(used), "a file was asked back that is in use");
-            chosen.iter().for_each(|ino| places.forget(*ino, 1));
+            chosen.iter().for_each(|ino| locations.forget(*ino, 1));
             gone += chosen.len();
             for ino in (0..FILES).map(Ino).filter(used) {
                 // Each way to use it counts.
                 match ino.0 % 3 {
-                    0 => assert!(places.remember_again(ino, Ino(1), "a")),
-                    1 => assert!(places.count(ino)),
-                    _ => assert!(places.place(ino).is_some()),
+                    0 => assert!(locations.remember_again(ino, Ino(1), "a")),
+                    1 => assert!(locations.count(ino)),
+                    _ => assert!(locations.location(ino).is_some()),
                 }
             }
         }

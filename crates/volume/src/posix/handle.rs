@@ -127,8 +127,8 @@ impl Volume {
                 return Err(PosixError::Invalid);
             }
             let Some(state) = self.load(&located)? else { continue };
-            let Some(place) = self.known.place(ino) else { return Err(PosixError::Stale) };
-            self.known.opened(ino, place.parent, &place.sort_name);
+            let Some(location) = self.known.location(ino) else { return Err(PosixError::Stale) };
+            self.known.opened(ino, location.parent, &location.sort_name);
             self.open_files.memory_changed(0, state.pieces.memory());
             let file = Arc::new(OpenFile { ino, root, written: false.into(), state: state.into() });
             self.open_files.insert(Arc::clone(&file));

@@ -8,7 +8,7 @@ use margay_meta::Seq;
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
-use crate::known::Place;
+use crate::known::Location;
 pub(crate) use crate::names::Located;
 use crate::open::Volume;
 use crate::posix::api::PosixError;
@@ -29,16 +29,16 @@ pub(crate) struct LocatedDirectory {
 impl Mount {
     /// Whether the number is a directory's.
     pub(crate) fn is_directory(&self, ino: Ino) -> Result<bool, PosixError> {
-        if let Some(place) = self.known.place(ino) {
-            return Ok(place.parent == Ino(0) || place.sort_name.ends_with('/'));
+        if let Some(location) = self.known.location(ino) {
+            return Ok(location.parent == Ino(0) || location.sort_name.ends_with('/'));
         }
         Ok(self.volume.engine.get(&key::directory(ino)).map_err(Error::from)?.value.is_some())
     }
 
     /// `None` when the file has no name any more, or is not known.
     pub(crate) fn locate_file(&self, ino: Ino) -> Result<Option<Located>, PosixError> {
-        match self.known.place(ino) {
-            Some(place) => Ok(self.volume.locate_at(ino, &place)?),
+        match self.known.location(ino) {
+            Some(location) => Ok(self.volume.locate_at(ino, &location)?),
             None => Ok(self.volume.locate_file(ino)?),
         }
     }
@@ -81,12 +81,12 @@ impl Mount {
 impl Volume {
     /// See [`Mount::locate_file`]; open files are located without a mount.
     pub(crate) fn locate_file(&self, ino: Ino) -> Result<Option<Located>, Error> {
-        let Some(place) = self.known.place(ino) else { return Ok(None) };
-        self.locate_at(ino, &place)
+        let Some(location) = self.known.location(ino) else { return Ok(None) };
+        self.locate_at(ino, &location)
     }
 
-    fn locate_at(&self, ino: Ino, place: &Place) -> Result<Option<Located>, Error> {
-        let found = self.file_at(place.parent, place.sort_name.as_bytes(), &mut Seen::default())?;
+    fn locate_at(&self, ino: Ino, location: &Location) -> Result<Option<Located>, Error> {
+        let found = self.file_at(location.parent, location.sort_name.as_bytes(), &mut Seen::default())?;
         match found.filter(|found| found.file.ino == ino) {
             Some(found) => Ok(Some(found)),
             None => self.locate_record(ino),

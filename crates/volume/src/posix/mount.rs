@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use margay_rows::Ino;
 
 use crate::api::Error;
-use crate::known::Places;
+use crate::known::Locations;
 use crate::open::Volume;
 use crate::posix::api::{MountOptions, PosixError};
 use crate::posix::directories::Directories;
@@ -27,7 +27,7 @@ pub struct Mount {
     pub(crate) bucket_root: Ino,
     pub(crate) directories: Directories,
     /// What the kernel knows of this mount.
-    pub(crate) known: Arc<Places>,
+    pub(crate) known: Arc<Locations>,
     pub(crate) removed: RemovedDirectories,
     pub(crate) options: MountOptions,
     /// It was said that files of this bucket cannot be written.

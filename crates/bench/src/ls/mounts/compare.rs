@@ -5,8 +5,8 @@
 use margay_env::Env;
 
 use super::grid::Grid;
+use super::measured_mounts::MeasuredMounts;
 use super::mount;
-use super::place::Place;
 use crate::comparison::MILLISECONDS;
 use crate::error::BenchError;
 use crate::ls::LsArgs;
@@ -21,10 +21,10 @@ pub(super) fn run(args: &LsArgs, env: &Env) -> Result<(), BenchError> {
     let (rivals, output) = (&args.frame.rivals, &args.frame.output);
     let comparison = side_by_side::with_rivals(rivals, output, !directories.is_empty(), env, |rivals, name, stop| {
         let _mounted = mount::all(&args.mounts, env, stop)?;
-        let first = directories.first().map(|first| (first.display().to_string(), Place::given(directories)));
+        let first = directories.first().map(|first| (first.display().to_string(), MeasuredMounts::given(directories)));
         let given = first.into_iter().collect();
-        let mut turns = Turns::new(given, rivals, |rival| Ok(Place::of(rival)), args.frame.rounds, stop)?;
-        turns.measure(1, &mut |place: &Place, entrant| {
+        let mut turns = Turns::new(given, rivals, |rival| Ok(MeasuredMounts::of(rival)), args.frame.rounds, stop)?;
+        turns.measure(1, &mut |place: &MeasuredMounts, entrant| {
             let (report, outcome) = grid.measure(place, name, stop);
             for row in &report.rows {
                 entrant.add(row.case.name().into(), MILLISECONDS, row.median_s * 1e3);

@@ -5,7 +5,7 @@
 use margay_env::Env;
 
 use super::listers::Listers;
-use super::place::{MountPoints, Place};
+use super::measured_mounts::{MeasuredMounts, MountPoints};
 use super::tree::Tree;
 use super::{Case, MountsReport, Row, cases};
 use crate::error::BenchError;
@@ -31,7 +31,12 @@ impl<'a> Grid<'a> {
     }
 
     /// Measures all cases that the place has enough mount points for, in a new directory `name`.
-    pub(super) fn measure(&self, place: &Place, name: &str, stop: &Stop) -> (MountsReport, Result<(), BenchError>) {
+    pub(super) fn measure(
+        &self,
+        place: &MeasuredMounts,
+        name: &str,
+        stop: &Stop,
+    ) -> (MountsReport, Result<(), BenchError>) {
         let mounts = &self.args.mounts;
         let mut report = MountsReport {
             mounts: place.directories.iter().map(|directory| directory.display().to_string()).collect(),
@@ -51,7 +56,7 @@ impl<'a> Grid<'a> {
 
     fn measure_all(
         &self,
-        place: &Place,
+        place: &MeasuredMounts,
         name: &str,
         tree: &mut Tree<'_>,
         rows: &mut Vec<Row>,

@@ -12,8 +12,8 @@ pub(crate) mod cited;
 mod compare;
 mod grid;
 mod listers;
+mod measured_mounts;
 mod mount;
-mod place;
 mod show;
 mod tree;
 
@@ -27,7 +27,7 @@ use crate::side_by_side;
 
 use super::{LsArgs, Sizes, parse_sizes};
 use grid::Grid;
-use place::Place;
+use measured_mounts::MeasuredMounts;
 
 /// Mount points at once, where rivals can have any number: as many as were cited.
 const MOUNT_POINTS_DEFAULT: usize = 3;
@@ -128,7 +128,7 @@ pub(super) fn run(args: &LsArgs) -> Result<(), BenchError> {
     let (report, outcome) =
         side_by_side::with_rivals(&args.frame.rivals, &args.frame.output, true, &env, |_, name, stop| {
             let _mounted = mount::all(mounts, &env, stop)?;
-            Ok(grid.measure(&Place::given(mounts.given()), name, stop))
+            Ok(grid.measure(&MeasuredMounts::given(mounts.given()), name, stop))
         })?;
     // What was measured until something failed is shown all the same.
     if !report.rows.is_empty() && !matches!(outcome, Err(BenchError::Interrupted)) {

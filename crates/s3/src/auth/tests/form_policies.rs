@@ -51,7 +51,7 @@ fn verify(fields: &[(&'static str, String)]) -> Result<Sender, AuthError> {
 }
 
 fn sender(version: Version) -> Sender {
-    Sender::Key { access_key: ACCESS_KEY.to_owned(), version, place: Place::Form }
+    Sender::Key { access_key: ACCESS_KEY.to_owned(), version, given: CredentialSource::Form }
 }
 
 #[test]
@@ -67,12 +67,12 @@ fn both_versions_cover_the_policy() {
         changed[0].1.insert(0, 'A');
         assert_eq!(verify(&changed).unwrap_err().code(), Code::SignatureDoesNotMatch);
         let signature = fields.len() - 1;
-        for place in 0..fields[signature].1.len() - 1 {
+        for given in 0..fields[signature].1.len() - 1 {
             let mut changed = fields.clone();
             let mut bytes = std::mem::take(&mut changed[signature].1).into_bytes();
-            bytes[place] = if bytes[place] == b'0' { b'1' } else { b'0' };
+            bytes[given] = if bytes[given] == b'0' { b'1' } else { b'0' };
             changed[signature].1 = String::from_utf8(bytes).unwrap();
-            assert_eq!(verify(&changed).unwrap_err().code(), Code::SignatureDoesNotMatch, "{place}");
+            assert_eq!(verify(&changed).unwrap_err().code(), Code::SignatureDoesNotMatch, "{given}");
         }
     }
 }

@@ -58,9 +58,9 @@ fn every_changed_part_is_noticed() {
 fn every_digit_of_the_signature_counts() {
     let text = get_object().headers["authorization"].to_str().unwrap().to_owned();
     let start = text.len() - 64;
-    for place in start..text.len() {
+    for given in start..text.len() {
         let mut bytes = text.clone().into_bytes();
-        bytes[place] = if bytes[place] == b'0' { b'1' } else { b'0' };
+        bytes[given] = if bytes[given] == b'0' { b'1' } else { b'0' };
         let request = with_authorization(|_| String::from_utf8(bytes.clone()).unwrap());
         let error = request.verify().unwrap_err();
         let AuthError::Mismatch(facts) = &error else { panic!("{error:?}") };

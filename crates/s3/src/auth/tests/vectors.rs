@@ -13,7 +13,7 @@ fn check(mut request: Request, signed_headers: &str, signature: &str) -> Verifie
     request.set("authorization", &published);
     let verified = request.verify().unwrap();
     let access_key = ACCESS_KEY.to_owned();
-    assert_eq!(verified.sender, Sender::Key { access_key, version: Version::V4, place: Place::Header });
+    assert_eq!(verified.sender, Sender::Key { access_key, version: Version::V4, given: CredentialSource::Header });
 
     let mut headers = request.headers.clone();
     headers.remove("authorization");
@@ -145,7 +145,7 @@ fn presigned_get_object() {
         &X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404";
     let request = Request::new(Method::GET, "/test.txt", query, &[("Host", BUCKET_HOST)]);
     let verified = request.verify().unwrap();
-    assert!(matches!(verified.sender, Sender::Key { place: Place::Query, .. }));
+    assert!(matches!(verified.sender, Sender::Key { given: CredentialSource::Query, .. }));
     assert_eq!(verified.payload, PayloadForm::Unsigned);
 
     let signer = Signer::new(ACCESS_KEY, Secret::new(SECRET), "us-east-1");

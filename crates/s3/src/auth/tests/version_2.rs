@@ -115,7 +115,7 @@ fn published_headers() {
         let (request, bucket, now) = example(number);
         let verified = verify_in(&request, bucket, now).unwrap_or_else(|error| panic!("example {number}: {error:?}"));
         let access_key = ACCESS_KEY.to_owned();
-        assert_eq!(verified.sender, Sender::Key { access_key, version: Version::V2, place: Place::Header });
+        assert_eq!(verified.sender, Sender::Key { access_key, version: Version::V2, given: CredentialSource::Header });
         assert_eq!(verified.payload, PayloadForm::Unsigned);
         assert!(verified.chain.is_none());
     }
@@ -181,7 +181,7 @@ fn published_url_until_its_last_second() {
     let end = Timestamp(1_175_139_620_000_000_000);
     let later = |seconds: i64| Timestamp(end.0 + seconds * 1_000_000_000);
     let verified = verify_in(&published_url(), Some("johnsmith"), end).unwrap();
-    assert!(matches!(verified.sender, Sender::Key { version: Version::V2, place: Place::Query, .. }));
+    assert!(matches!(verified.sender, Sender::Key { version: Version::V2, given: CredentialSource::Query, .. }));
     // Nothing says when it began.
     verify_in(&published_url(), Some("johnsmith"), later(-1_000_000)).unwrap();
     let error = verify_in(&published_url(), Some("johnsmith"), later(1)).unwrap_err();
@@ -236,9 +236,9 @@ fn every_character_of_the_signature_counts() {
     let (request, bucket, now) = example(0);
     let text = request.headers["authorization"].to_str().unwrap().to_owned();
     let start = text.rfind(':').unwrap() + 1;
-    for place in start..text.len() {
+    for given in start..text.len() {
         let mut bytes = text.clone().into_bytes();
-        bytes[place] = if bytes[place] == b'A' { b'B' } else { b'A' };
+        bytes[given] = if bytes[given] == b'A' { b'B' } else { b'A' };
         let mut request = request.clone();
         request.set("authorization", &String::from_utf8(bytes).unwrap());
         let error = verify_in(&request, bucket, now).unwrap_err();

@@ -173,9 +173,9 @@ impl Canonical<'_> {
         let mut covered: Vec<(&str, String)> = Vec::new();
         for (raw_name, raw_value) in pairs(self.head.query) {
             let name = decode(raw_name).ok_or(NOT_ENCODED)?;
-            let Ok(place) = SUBRESOURCES.binary_search(&name.as_str()) else { continue };
+            let Ok(given) = SUBRESOURCES.binary_search(&name.as_str()) else { continue };
             let value = if reading.raw_values { raw_value.to_owned() } else { decode(raw_value).ok_or(NOT_ENCODED)? };
-            covered.push((SUBRESOURCES[place], value));
+            covered.push((SUBRESOURCES[given], value));
         }
         covered.sort();
         for (index, (name, value)) in covered.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::super::date::AmzDate;
 use super::super::header::{check_skew, single};
 use super::super::v4::ACCESS_KEY_BYTES_MAX;
-use super::super::{AuthError, Head, Options, Place};
+use super::super::{AuthError, CredentialSource, Head, Options};
 use super::Claim;
 
 /// The scheme of Version 2.
@@ -38,7 +38,7 @@ pub(crate) fn read<'a>(
     let date = AmzDate::parse_http(date).filter(|date| date.seconds() >= 0).ok_or(AuthError::NoDate)?;
     check_skew(&date, options, now)?;
     Ok(Claim {
-        place: Place::Header,
+        given: CredentialSource::Header,
         access_key: Cow::Borrowed(access_key),
         signature: Cow::Borrowed(signature),
         date_line: Cow::Borrowed(date_line),

@@ -24,12 +24,12 @@ pub(crate) use self::presigned::read as read_presigned;
 pub use self::sign::Signer;
 use super::key::Secret;
 use super::v4::check_token;
-use super::{AuthError, Credentials, Head, Mismatch, PayloadForm, Place, Sender, Verified, Version};
+use super::{AuthError, CredentialSource, Credentials, Head, Mismatch, PayloadForm, Sender, Verified, Version};
 
 /// A signature and what it claims to cover besides the request itself.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
-    place: Place,
+    given: CredentialSource,
     access_key: Cow<'a, str>,
     /// As the client wrote it, in Base64.
     signature: Cow<'a, str>,
@@ -45,7 +45,7 @@ pub(crate) fn verify(head: &Head<'_>, claim: &Claim<'_>, credentials: &dyn Crede
     check_token(credential.session_token.as_deref(), claim.token.as_deref())?;
     check_signature(head, claim, &key(&credential.secret))?;
     let payload = PayloadForm::without_v4(head.headers)?;
-    let sender = Sender::Key { access_key: access_key.to_owned(), version: Version::V2, place: claim.place };
+    let sender = Sender::Key { access_key: access_key.to_owned(), version: Version::V2, given: claim.given };
     Ok(Verified { sender, payload, chain: None })
 }
 
@@ -65,7 +65,7 @@ fn check_signature(head: &Head<'_>, claim: &Claim<'_>, key: &hmac::Key) -> Resul
         28 => STANDARD.decode(claim.signature.as_bytes()).unwrap_or_default(),
         _ => Vec::new(),
     };
-    let canonical = Canonical { head, in_query: claim.place == Place::Query, date_line: &claim.date_line };
+    let canonical = Canonical { head, in_query: claim.given == CredentialSource::Query, date_line: &claim.date_line };
     let mut tried: Vec<Vec<u8>> = Vec::new();
     for reading in Reading::ALL {
         let mut text = Vec::with_capacity(256);

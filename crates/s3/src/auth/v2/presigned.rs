@@ -8,7 +8,7 @@ use super::super::canonical::{decode, pairs};
 use super::super::date::AmzDate;
 use super::super::header::single;
 use super::super::v4::ACCESS_KEY_BYTES_MAX;
-use super::super::{AuthError, Head, Place};
+use super::super::{AuthError, CredentialSource, Head};
 use super::Claim;
 
 const MALFORMED: AuthError = AuthError::MalformedV2("a parameter of the signature is given twice, or is not encoded");
@@ -17,7 +17,7 @@ const MALFORMED: AuthError = AuthError::MalformedV2("a parameter of the signatur
 pub(crate) fn read<'a>(head: &Head<'a>, now: &AmzDate) -> Result<Claim<'a>, AuthError> {
     let (mut access_key, mut expires, mut signature, mut token) = (None, None, None, None);
     for (name, value) in pairs(head.query) {
-        let place = match name {
+        let given = match name {
             "AWSAccessKeyId" => &mut access_key,
             "Expires" => &mut expires,
             "Signature" => &mut signature,
@@ -26,7 +26,7 @@ pub(crate) fn read<'a>(head: &Head<'a>, now: &AmzDate) -> Result<Claim<'a>, Auth
         };
         // An unescaped plus sign of Base64 is meant as one.
         let value = decode(&value.replace('+', "%2B")).ok_or(MALFORMED)?;
-        if place.replace(value).is_some() {
+        if given.replace(value).is_some() {
             return Err(MALFORMED);
         }
     }
@@ -41,7 +41,7 @@ pub(crate) fn read<'a>(head: &Head<'a>, now: &AmzDate) -> Result<Claim<'a>, Auth
         None => single(head.headers, "x-amz-security-token")?.map(Cow::Borrowed),
     };
     Ok(Claim {
-        place: Place::Query,
+        given: CredentialSource::Query,
         access_key: Cow::Owned(access_key),
         signature: Cow::Owned(signature),
         date_line: Cow::Owned(expires),

@@ -22,15 +22,15 @@ const MARK_BYTES: usize = 16;
 
 /// Where a backup is.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum BackupLocation {
     /// Absolute, where a server is to use it.
     Directory(PathBuf),
-    Bucket(BucketPlace),
+    Bucket(BucketLocation),
 }
 
 /// A bucket, or the keys of it below a prefix, and as whom to use it.
 #[derive(Clone)]
-pub struct BucketPlace {
+pub struct BucketLocation {
     pub endpoint: String,
     pub region: String,
     pub bucket: String,
@@ -42,24 +42,24 @@ pub struct BucketPlace {
     pub ca: Option<PathBuf>,
 }
 
-impl std::fmt::Debug for BucketPlace {
+impl std::fmt::Debug for BucketLocation {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{self} at {}", self.endpoint)
     }
 }
 
-impl std::fmt::Display for BucketPlace {
+impl std::fmt::Display for BucketLocation {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let slash = if self.prefix.is_empty() { "" } else { "/" };
         write!(out, "{SCHEME}{}{slash}{}", self.bucket, self.prefix)
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for BackupLocation {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Directory(path) => path.display().fmt(out),
-            Place::Bucket(place) => place.fmt(out),
+            BackupLocation::Directory(path) => path.display().fmt(out),
+            BackupLocation::Bucket(place) => place.fmt(out),
         }
     }
 }
@@ -85,15 +85,19 @@ pub struct Opened {
     bucket: Option<BucketDisk>,
 }
 
-impl Place {
+impl BackupLocation {
     /// Reads what a command line names; `variable` gives those of the environment. The error says what is missing.
-    pub fn parse(named: &Path, args: &StoreArgs, variable: impl Fn(&str) -> Option<String>) -> Result<Place, String> {
+    pub fn parse(
+        named: &Path,
+        args: &StoreArgs,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<BackupLocation, String> {
         let absolute = |path: &Path| std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()));
         let Some(rest) = named.to_str().and_then(|named| named.strip_prefix(SCHEME)) else {
             if args.endpoint.is_some() || args.ca.is_some() {
                 return Err(format!("--endpoint and --ca belong to {SCHEME}BUCKET/PREFIX, not to a directory"));
             }
-            return absolute(named).map(Place::Directory);
+            return absolute(named).map(BackupLocation::Directory);
         };
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() {
@@ -110,7 +114,7 @@ impl Place {
         let region = set(&["AWS_REGION", "AWS_DEFAULT_REGION"]).unwrap_or_else(|| REGION_DEFAULT.to_owned());
         let endpoint = args.endpoint.clone().or_else(|| set(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]));
         let ca = args.ca.clone().or_else(|| set(&["AWS_CA_BUNDLE"]).map(PathBuf::from));
-        Ok(Place::Bucket(BucketPlace {
+        Ok(BackupLocation::Bucket(BucketLocation {
             endpoint: endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com")),
             region,
             bucket: bucket.to_owned(),
@@ -124,8 +128,8 @@ impl Place {
     /// For the control socket.
     pub fn to_json(&self) -> Value {
         match self {
-            Place::Directory(path) => json!(path.display().to_string()),
-            Place::Bucket(place) => json!({
+            BackupLocation::Directory(path) => json!(path.display().to_string()),
+            BackupLocation::Bucket(place) => json!({
                 "endpoint": place.endpoint,
                 "region": place.region,
                 "bucket": place.bucket,
@@ -138,13 +142,13 @@ impl Place {
         }
     }
 
-    pub fn from_json(value: &Value) -> Result<Place, String> {
+    pub fn from_json(value: &Value) -> Result<BackupLocation, String> {
         if value.is_object() {
             let text = |name: &str| {
                 let text = value[name].as_str().ok_or_else(|| format!("the place of the backup lacks {name}"));
                 text.map(str::to_owned)
             };
-            return Ok(Place::Bucket(BucketPlace {
+            return Ok(BackupLocation::Bucket(BucketLocation {
                 endpoint: text("endpoint")?,
                 region: text("region")?,
                 bucket: text("bucket")?,
@@ -158,14 +162,16 @@ impl Place {
         if !path.is_absolute() {
             return Err("the backup's directory must be named by an absolute path".to_owned());
         }
-        Ok(Place::Directory(path))
+        Ok(BackupLocation::Directory(path))
     }
 
     /// Asks whether a bucket is there, and blocks; makes nothing.
     pub fn open(&self, env: &Env) -> Result<Opened, String> {
         let place = match self {
-            Place::Directory(path) => return Ok(Opened { env: env.clone(), path: path.clone(), bucket: None }),
-            Place::Bucket(place) => place,
+            BackupLocation::Directory(path) => {
+                return Ok(Opened { env: env.clone(), path: path.clone(), bucket: None });
+            }
+            BackupLocation::Bucket(place) => place,
         };
         let wrong = |error: ClientError| format!("{place}: {error}");
         let (host, port, secure, authority) = parse_endpoint(&place.endpoint).map_err(wrong)?;
@@ -218,24 +224,27 @@ mod tests {
 
     #[test]
     fn places_are_read_and_travel_without_being_shown() {
-        let parse = |text: &str, args: &StoreArgs| Place::parse(Path::new(text), args, variable);
+        let parse = |text: &str, args: &StoreArgs| BackupLocation::parse(Path::new(text), args, variable);
         let none = StoreArgs::default();
         let place = parse("s3://b/p/q/", &none).unwrap();
         assert_eq!(place.to_string(), "s3://b/p/q");
         assert!(!format!("{place:?}").contains("hidden"));
-        let back = Place::from_json(&place.to_json()).unwrap();
+        let back = BackupLocation::from_json(&place.to_json()).unwrap();
         assert_eq!(back.to_json(), place.to_json());
-        let Place::Bucket(place) = back else { panic!("not a bucket") };
+        let BackupLocation::Bucket(place) = back else { panic!("not a bucket") };
         assert_eq!((place.endpoint.as_str(), place.prefix.as_str()), ("https://s3.eu-north-1.amazonaws.com", "p/q"));
         assert_eq!(place.session_token, None);
-        assert!(matches!(parse("relative", &none), Ok(Place::Directory(path)) if path.is_absolute()));
+        assert!(matches!(parse("relative", &none), Ok(BackupLocation::Directory(path)) if path.is_absolute()));
         for wrong in ["s3://", "s3:///p", "s3://b/a/../c", "s3://b/a//c"] {
             assert!(parse(wrong, &none).is_err(), "{wrong}");
         }
         let named = StoreArgs { endpoint: Some("http://127.0.0.1:1".to_owned()), ca: None };
         assert!(parse("/mnt/backup", &named).is_err());
-        let without = Place::parse(Path::new("s3://b"), &none, |_| None);
+        let without = BackupLocation::parse(Path::new("s3://b"), &none, |_| None);
         assert!(without.unwrap_err().contains("AWS_ACCESS_KEY_ID"));
-        assert!(Place::from_json(&json!("relative")).is_err() && Place::from_json(&json!({ "bucket": "b" })).is_err());
+        assert!(
+            BackupLocation::from_json(&json!("relative")).is_err()
+                && BackupLocation::from_json(&json!({ "bucket": "b" })).is_err()
+        );
     }
 }

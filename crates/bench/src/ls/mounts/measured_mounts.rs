@@ -21,20 +21,20 @@ const SHOW_TIME: Duration = Duration::from_secs(120);
 const SHOW_STEP: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct MeasuredMounts {
     /// Mounted before anything is measured; objects are made through the first.
     pub(super) directories: Vec<PathBuf>,
     /// How there are more.
     mounting: Option<Mounting>,
 }
 
-impl Place {
-    pub(super) fn given(directories: &[PathBuf]) -> Place {
-        Place { directories: directories.to_vec(), mounting: None }
+impl MeasuredMounts {
+    pub(super) fn given(directories: &[PathBuf]) -> MeasuredMounts {
+        MeasuredMounts { directories: directories.to_vec(), mounting: None }
     }
 
-    pub(super) fn of(rival: &Running) -> Place {
-        Place { directories: vec![rival.directory().to_owned()], mounting: rival.mounting.clone() }
+    pub(super) fn of(rival: &Running) -> MeasuredMounts {
+        MeasuredMounts { directories: vec![rival.directory().to_owned()], mounting: rival.mounting.clone() }
     }
 
     /// Whether it has so many mount points, or can have them.
@@ -46,7 +46,7 @@ impl Place {
 /// A place while it is measured.
 #[derive(Debug)]
 pub(super) struct MountPoints<'a> {
-    place: &'a Place,
+    place: &'a MeasuredMounts,
     /// The directory that all objects are in.
     name: &'a str,
     env: &'a Env,
@@ -55,7 +55,7 @@ pub(super) struct MountPoints<'a> {
 }
 
 impl<'a> MountPoints<'a> {
-    pub(super) fn new(place: &'a Place, name: &'a str, env: &'a Env, stop: &'a Stop) -> MountPoints<'a> {
+    pub(super) fn new(place: &'a MeasuredMounts, name: &'a str, env: &'a Env, stop: &'a Stop) -> MountPoints<'a> {
         MountPoints { place, name, env, stop, further: Vec::new() }
     }
 

@@ -1,4 +1,4 @@
-//! The files that one kernel knows, each with its place and how often it was looked up.
+//! The files that one kernel knows, each with its location and how often it was looked up.
 //!
 //! Invariants: L1 a number is forgotten when as many lookups were forgotten as were made.
 //!             L2 `count` is the number of nodes in all shards: it changes under the lock of the shard that does.
@@ -23,14 +23,14 @@ const ROOM_KEPT: usize = 1024;
 
 /// A file's directory and its sort name there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) parent: Ino,
     pub(crate) sort_name: Box<str>,
 }
 
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) place: Place,
+    pub(super) location: Location,
     pub(super) lookups: u64,
     pub(super) age: Age,
 }
@@ -38,7 +38,7 @@ pub(super) struct Node {
 pub(super) type Shard = HashMap<Ino, Node>;
 
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct Locations {
     pub(super) shards: Vec<Mutex<Shard>>,
     /// Counts the shards that were looked at for files to ask back.
     pub(super) hand: AtomicUsize,
@@ -49,9 +49,9 @@ pub(crate) struct Places {
     changed: Condvar,
 }
 
-impl Default for Places {
-    fn default() -> Places {
-        Places {
+impl Default for Locations {
+    fn default() -> Locations {
+        Locations {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hand: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
@@ -62,7 +62,7 @@ impl Default for Places {
     }
 }
 
-impl Places {
+impl Locations {
     fn shard(&self, ino: Ino) -> MutexGuard<'_, Shard> {
         self.shards[ino.0 as usize % SHARDS].lock()
     }
@@ -73,13 +73,13 @@ impl Places {
         if let Some(node) = shard.get_mut(&ino) {
             node.lookups += 1;
             node.age = Age::Used;
-            if node.place.parent != parent || *node.place.sort_name != *sort_name {
-                node.place = Place { parent, sort_name: sort_name.into() };
+            if node.location.parent != parent || *node.location.sort_name != *sort_name {
+                node.location = Location { parent, sort_name: sort_name.into() };
             }
             return;
         }
-        let place = Place { parent, sort_name: sort_name.into() };
-        shard.insert(ino, Node { place, lookups: 1, age: Age::Used });
+        let location = Location { parent, sort_name: sort_name.into() };
+        shard.insert(ino, Node { location, lookups: 1, age: Age::Used });
         let before = self.count.fetch_add(1, Ordering::SeqCst);
         drop(shard);
         // In one order with what `wait_above` does, so that one of the two sees the other.
@@ -89,10 +89,10 @@ impl Places {
         }
     }
 
-    /// One more lookup of a file that is here, if this place is no news.
+    /// One more lookup of a file that is here, if this location is no news.
     pub(crate) fn remember_again(&self, ino: Ino, parent: Ino, sort_name: &str) -> bool {
         match self.shard(ino).get_mut(&ino) {
-            Some(node) if node.place.parent == parent && *node.place.sort_name == *sort_name => {
+            Some(node) if node.location.parent == parent && *node.location.sort_name == *sort_name => {
                 node.lookups += 1;
                 node.age = Age::Used;
                 true
@@ -126,10 +126,10 @@ impl Places {
     }
 
     /// For somebody who asks by number, which is a use of it.
-    pub(crate) fn place(&self, ino: Ino) -> Option<Place> {
+    pub(crate) fn location(&self, ino: Ino) -> Option<Location> {
         self.shard(ino).get_mut(&ino).map(|node| {
             node.age = Age::Used;
-            node.place.clone()
+            node.location.clone()
         })
     }
 
@@ -140,15 +140,15 @@ impl Places {
     /// See [`super::Known::moved`].
     pub(super) fn moved(&self, ino: Ino, parent: Ino, sort_name: &str) {
         if let Some(node) = self.shard(ino).get_mut(&ino) {
-            node.place = Place { parent, sort_name: sort_name.into() };
+            node.location = Location { parent, sort_name: sort_name.into() };
         }
     }
 
-    /// Shows every number with its place.
+    /// Shows every number with its location.
     pub(crate) fn visit(&self, visit: &mut dyn FnMut(Ino, Ino, &str)) {
         for shard in &self.shards {
             for (ino, node) in shard.lock().iter() {
-                visit(*ino, node.place.parent, &node.place.sort_name);
+                visit(*ino, node.location.parent, &node.location.sort_name);
             }
         }
     }
@@ -168,7 +168,7 @@ impl Places {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Waits until there are more than `most`, or for so long; false when [`Places::close`] ended it. For one thread.
+    /// Waits until there are more than `most`, or for so long; false when [`Locations::close`] ended it. For one thread.
     pub(crate) fn wait_above(&self, most: usize, longest: Option<Duration>) -> bool {
         let mut closed = self.closed.lock();
         self.awaited.store(most, Ordering::SeqCst);
@@ -183,7 +183,7 @@ impl Places {
         !*closed
     }
 
-    /// Ends [`Places::wait_above`].
+    /// Ends [`Locations::wait_above`].
     pub(crate) fn close(&self) {
         *self.closed.lock() = true;
         self.changed.notify_all();
@@ -198,44 +198,44 @@ mod tests {
 
     #[test]
     fn a_file_is_forgotten_with_its_last_lookup() {
-        let places = Places::default();
-        places.remember(Ino(7), Ino(1), "a");
-        places.remember(Ino(7), Ino(1), "b");
-        places.forget(Ino(7), 1);
-        assert_eq!(places.place(Ino(7)), Some(Place { parent: Ino(1), sort_name: "b".into() }));
-        places.forget(Ino(7), 1);
-        assert!(!places.contains(Ino(7)));
-        places.forget(Ino(7), 1);
-        assert_eq!(places.len(), 0);
+        let locations = Locations::default();
+        locations.remember(Ino(7), Ino(1), "a");
+        locations.remember(Ino(7), Ino(1), "b");
+        locations.forget(Ino(7), 1);
+        assert_eq!(locations.location(Ino(7)), Some(Location { parent: Ino(1), sort_name: "b".into() }));
+        locations.forget(Ino(7), 1);
+        assert!(!locations.contains(Ino(7)));
+        locations.forget(Ino(7), 1);
+        assert_eq!(locations.len(), 0);
     }
 
     #[test]
     fn room_for_what_is_forgotten_is_given_back() {
-        let places = Places::default();
+        let locations = Locations::default();
         let numbers = || (0..4 * SHARDS * ROOM_KEPT).map(|number| Ino(number as u64));
-        let room = || places.shards.iter().map(|shard| shard.lock().capacity()).sum::<usize>();
-        numbers().for_each(|ino| places.remember(ino, Ino(1), "a"));
+        let room = || locations.shards.iter().map(|shard| shard.lock().capacity()).sum::<usize>();
+        numbers().for_each(|ino| locations.remember(ino, Ino(1), "a"));
         let full = room();
-        numbers().filter(|ino| !ino.0.is_multiple_of(100)).for_each(|ino| places.forget(ino, 1));
+        numbers().filter(|ino| !ino.0.is_multiple_of(100)).for_each(|ino| locations.forget(ino, 1));
         assert!(room() < full / 2, "room for {} of {full}", room());
-        assert_eq!(places.len(), numbers().filter(|ino| ino.0.is_multiple_of(100)).count());
-        places.clear();
-        assert_eq!((places.len(), room()), (0, 0));
+        assert_eq!(locations.len(), numbers().filter(|ino| ino.0.is_multiple_of(100)).count());
+        locations.clear();
+        assert_eq!((locations.len(), room()), (0, 0));
     }
 
     #[test]
     fn one_file_too_many_wakes_who_waits() {
-        let places = Arc::new(Places::default());
-        (0..10).for_each(|number| places.remember(Ino(number), Ino(1), "a"));
-        let waiting = Arc::clone(&places);
+        let locations = Arc::new(Locations::default());
+        (0..10).for_each(|number| locations.remember(Ino(number), Ino(1), "a"));
+        let waiting = Arc::clone(&locations);
         let thread = std::thread::spawn(move || (waiting.wait_above(10, None), waiting.wait_above(11, None)));
-        assert!(places.wait_above(9, None));
-        assert!(places.wait_above(10, Some(Duration::ZERO)));
-        places.remember(Ino(10), Ino(1), "a");
-        while places.awaited.load(Ordering::SeqCst) != 11 {
+        assert!(locations.wait_above(9, None));
+        assert!(locations.wait_above(10, Some(Duration::ZERO)));
+        locations.remember(Ino(10), Ino(1), "a");
+        while locations.awaited.load(Ordering::SeqCst) != 11 {
             std::thread::yield_now();
         }
-        places.close();
+        locations.close();
         assert_eq!(thread.join().unwrap(), (true, false));
     }
 }
