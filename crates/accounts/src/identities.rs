@@ -9,8 +9,6 @@
 
 mod orders;
 mod seal;
-
-pub use seal::FILE as KEY_FILE;
 mod session;
 
 use std::collections::HashMap;
@@ -27,7 +25,7 @@ use margay_s3::identities::{
 use margay_volume::{Error, IdentityChange, Volume};
 
 pub use self::orders::{Wanted, WantedUser};
-pub use self::seal::SealKey;
+pub use self::seal::{FILE as KEY_FILE, SealKey};
 use crate::AccountsError;
 use crate::root_keys::{self, RootKeys};
 
@@ -95,8 +93,7 @@ impl Identities {
             state: ArcSwap::default(),
             turn: tokio::sync::Mutex::new(()),
         };
-        let fail = |error: Error| AccountsError::Volume(error);
-        identities.refresh().await.map_err(fail)?;
+        identities.refresh().await.map_err(AccountsError::Volume)?;
         Ok(identities)
     }
 

@@ -218,15 +218,18 @@ fn syncs_are_shared() {
     let folder = tempfile::tempdir().unwrap();
     let opened = open(folder.path());
     let (threads, each) = (32u64, 50u64);
+    // All commit before anybody waits, so that it does not depend on how long a sync takes.
+    let committed = std::sync::Barrier::new(threads as usize);
     std::thread::scope(|scope| {
         for thread in 0..threads {
-            let engine = &opened.engine;
+            let (engine, committed) = (&opened.engine, &committed);
             scope.spawn(move || {
                 for number in 0..each {
                     let key = [thread.to_be_bytes(), number.to_be_bytes()].concat();
                     let writes =
                         vec![Write::Put { key, value: vec![1; 100] }, Write::Add { key: b"count".to_vec(), delta: 1 }];
                     let seq = engine.commit(Batch { writes, ..Batch::default() }).unwrap();
+                    committed.wait();
                     engine.wait_durable(seq).unwrap();
                     assert!(engine.durable_seq() >= seq);
                 }
