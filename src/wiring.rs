@@ -151,6 +151,10 @@ impl Storage {
             "Metadata commits since the volume was made.",
             statistics.commits,
         );
+        out.family("margay_metadata_calls_total", counter, "Calls of the metadata engine, by operation.");
+        for (operation, count) in statistics.calls {
+            out.sample("margay_metadata_calls_total", &[("operation", operation)], count);
+        }
         out.value("margay_log_syncs_total", counter, "Syncs of the log.", statistics.log_syncs);
         out.value("margay_log_written_bytes_total", counter, "Bytes written to the log.", statistics.log_bytes_written);
         out.value("margay_log_bytes", Kind::Gauge, "Bytes in use of the log file being written.", statistics.log_bytes);

@@ -75,11 +75,22 @@ struct Embedded {
     pace: Pace,
     room: Room,
     tail: Tail,
+    calls: Calls,
+}
+
+/// How often the engine was called since the start. Snapshots count for themselves: they are for upkeep.
+#[derive(Debug, Default)]
+struct Calls {
+    gets: AtomicU64,
+    scans: AtomicU64,
+    commits: AtomicU64,
 }
 
 /// Figures for metrics; counters since the start, gauges as of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
+    /// Calls by the name of the operation, since the start.
+    pub calls: [(&'static str, u64); 3],
     pub commits: u64,
     pub log_syncs: u64,
     pub log_bytes_written: u64,
@@ -140,7 +151,10 @@ impl EmbeddedEngine {
             let active = shared.active.read();
             (active.rows() as u64, active.bytes() as u64)
         };
+        let Calls { gets, scans, commits: committed } = &shared.calls;
+        let calls = [("get", gets), ("scan", scans), ("commit", committed)];
         Statistics {
+            calls: calls.map(|(operation, count)| (operation, count.load(Ordering::Relaxed))),
             commits,
             log_syncs: shared.log.syncs.load(Ordering::Relaxed),
             log_bytes_written: shared.log.bytes.load(Ordering::Relaxed),
@@ -221,6 +235,7 @@ impl Embedded {
 
 impl Engine for EmbeddedEngine {
     fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
+        self.shared.calls.gets.fetch_add(1, Ordering::Relaxed);
         let (stored, observed) = self.shared.find(key)?;
         let row = stored.map(|stored| Row { value: Bytes::copy_from_slice(stored.value()), version: stored.version() });
         Ok(Observed { value: row, observed })
@@ -232,11 +247,13 @@ impl Engine for EmbeddedEngine {
         end: &[u8],
         visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<Observed<()>, EngineError> {
+        self.shared.calls.scans.fetch_add(1, Ordering::Relaxed);
         let observed = self.shared.scan_rows(start, end, visit)?;
         Ok(Observed { value: (), observed })
     }
 
     fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
+        self.shared.calls.commits.fetch_add(1, Ordering::Relaxed);
         self.shared.commit_batch(batch)
     }
 

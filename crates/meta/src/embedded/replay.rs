@@ -28,7 +28,7 @@ use super::record::{self, Record};
 use super::room::Room;
 use super::tail::Tail;
 use super::tree::{Folded, Tree};
-use super::{Embedded, Options};
+use super::{Calls, Embedded, Options};
 use crate::{CommitError, EngineError, Seq, Write};
 
 /// Bytes read from a log file at a time; grows when one record is larger.
@@ -73,6 +73,7 @@ pub(super) fn open(env: Env, store: Arc<Store>, options: Options) -> Result<Embe
         folds: Folds::new(Some(sealed)),
         pace: Pace::new(),
         room: Room::default(),
+        calls: Calls::default(),
     })
 }
 

@@ -1,0 +1,168 @@
+//! How many calls of the engine an operation makes, one after another: what it waits for when the engine is far away.
+//!
+//! Why:      an engine that answers after a millisecond makes of nine calls nine milliseconds. The numbers below are those of
+//!           now; a change may lower one, and must then write the lower number down.
+//! Not here: calls of the S3 door, which asks for facts of the bucket besides.
+
+#![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
+
+mod world;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use margay_env::Env;
+use margay_meta::memory::Memory;
+use margay_meta::*;
+use margay_segment::Store;
+use margay_volume::posix::{Mount, MountOptions, Name, NewFile, OpenFlags, RenameMode};
+use margay_volume::*;
+use world::{World, etag_of, segment_options, wait};
+
+/// An engine that counts.
+#[derive(Debug)]
+struct Counted {
+    engine: Memory,
+    reads: AtomicU64,
+    commits: AtomicU64,
+}
+
+impl Counted {
+    /// Reads and commits of one call.
+    fn of<T>(&self, call: impl FnOnce() -> T) -> (u64, u64) {
+        let now = || (self.reads.load(Ordering::Relaxed), self.commits.load(Ordering::Relaxed));
+        let before = now();
+        call();
+        let after = now();
+        (after.0 - before.0, after.1 - before.1)
+    }
+}
+
+impl Engine for Counted {
+    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.engine.get(key)
+    }
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Observed<()>, EngineError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.engine.scan(start, end, visit)
+    }
+    fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.engine.commit(batch)
+    }
+    fn durable(&self, seq: Seq) -> DurableFuture<'_> {
+        self.engine.durable(seq)
+    }
+    fn wait_durable(&self, seq: Seq) -> Result<(), EngineError> {
+        self.engine.wait_durable(seq)
+    }
+    fn last_seq(&self) -> Seq {
+        self.engine.last_seq()
+    }
+    fn durable_seq(&self) -> Seq {
+        self.engine.durable_seq()
+    }
+    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost> {
+        self.engine.changes_since(after, limit)
+    }
+    fn payload_bytes_max(&self) -> usize {
+        self.engine.payload_bytes_max()
+    }
+    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
+        self.engine.snapshot()
+    }
+    fn checkpoint(&self) -> Result<(), EngineError> {
+        self.engine.checkpoint()
+    }
+}
+
+fn counted() -> (Arc<Counted>, World) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(Env::real(), segment_options(&folder.path().join("segments"))).unwrap();
+    let engine = Memory::with_payloads(Arc::clone(&store), 64 << 10);
+    let counted = Arc::new(Counted { engine, reads: AtomicU64::new(0), commits: AtomicU64::new(0) });
+    let engine = Arc::clone(&counted) as Arc<dyn Engine>;
+    let volume = Volume::open(Env::real(), Arc::clone(&engine), Arc::clone(&store), Options::default()).unwrap();
+    wait(volume.create_bucket("b")).unwrap();
+    (counted, World { volume, engine, store, folder })
+}
+
+fn list(world: &World, delimiter: Option<&str>, prefix: &str) {
+    let request = ListRequest { bucket: "b", prefix, delimiter, after: None, after_is_prefix: false, max: 1000 };
+    wait(world.volume.list(&request, &mut |_| {})).unwrap();
+}
+
+/// Puts an object whose bytes are there already.
+fn put(world: &World, counted: &Counted, key: &str) -> (u64, u64) {
+    let staged = world.stage("b", b"body");
+    let request = PutRequest { bucket: "b", key, etag: etag_of(b"body"), ..PutRequest::default() };
+    counted.of(|| wait(world.volume.put_object(request, staged)).unwrap())
+}
+
+#[test]
+fn operations_of_s3_make_so_many_calls() {
+    let (counted, world) = counted();
+    let plain = ReadCondition::default();
+    let calls = [0usize, 3].map(|depth| {
+        let key = format!("{}k", "d/".repeat(depth));
+        // The first one makes directories, the second one remembers the walk to them; reads remember none.
+        put(&world, &counted, &key);
+        put(&world, &counted, &key);
+        [
+            ("PUT", put(&world, &counted, &key)),
+            ("HEAD", counted.of(|| wait(world.volume.head_object("b", &key, &plain)).unwrap())),
+            ("GET", counted.of(|| drop(wait(world.volume.get_object("b", &key, &plain)).unwrap()))),
+            ("DELETE", counted.of(|| wait(world.volume.delete_object("b", &DeleteRequest::of(&key))).unwrap())),
+        ]
+    });
+    let flat = [("PUT", (1, 1)), ("HEAD", (3, 0)), ("GET", (3, 0)), ("DELETE", (1, 1))];
+    let deep = [("PUT", (1, 1)), ("HEAD", (9, 0)), ("GET", (9, 0)), ("DELETE", (7, 1))];
+    assert_eq!(calls, [flat, deep], "reads and commits at depth 0 and 3");
+}
+
+#[test]
+fn listings_make_so_many_calls() {
+    let (counted, world) = counted();
+    for directory in 0..100 {
+        world.put("b", &format!("p/d{directory:02}/k"), b"x").unwrap();
+    }
+    let calls = [Some("/"), None].map(|delimiter| counted.of(|| list(&world, delimiter, "p/")));
+    assert_eq!(calls, [(4, 0), (204, 0)], "a page with delimiter, and one over 100 directories without");
+}
+
+#[test]
+fn operations_of_a_mount_make_so_many_calls() {
+    let (counted, world) = counted();
+    let mount = Mount::open(Arc::clone(&world.volume), "b", "", MountOptions::default()).unwrap();
+    let name = |text: &str| Name::Plain(text.to_owned());
+    let root = mount.root();
+    let (new, flags) = (NewFile::default(), OpenFlags { write: true, ..OpenFlags::default() });
+    mount.release(mount.create(root, &name("warm"), &new, flags).unwrap().1).unwrap();
+    let mut handle = None;
+    let create = counted.of(|| handle = Some(mount.create(root, &name("file"), &new, flags).unwrap().1));
+    mount.write(handle.as_ref().unwrap(), 0, b"body", false).unwrap();
+    let calls = [
+        ("create", create),
+        ("close", counted.of(|| mount.release(handle.take().unwrap()).unwrap())),
+        ("look-up", counted.of(|| mount.lookup(root, &name("file")).unwrap())),
+        ("look-up of nothing", counted.of(|| mount.lookup(root, &name("none")).unwrap_err())),
+        ("rename", counted.of(|| mount.rename(root, &name("file"), root, &name("to"), RenameMode::Replace).unwrap())),
+        ("unlink", counted.of(|| mount.unlink(root, &name("to")).unwrap())),
+    ];
+    let now = [
+        ("create", (0, 1)),
+        ("close", (1, 1)),
+        ("look-up", (2, 0)),
+        ("look-up of nothing", (2, 0)),
+        ("rename", (4, 1)),
+        ("unlink", (3, 1)),
+    ];
+    assert_eq!(calls, now, "reads and commits");
+}
