@@ -130,7 +130,9 @@ fn what_was_stored_survives_a_stop_and_a_kill() {
     let server = Server::start(&data);
     assert!(server.screen.contains("fsync") && server.screen.contains("keys"), "{}", server.screen);
     server.client(&["mb", "s3://bucket"]);
+    let calls = metric(&data, "margay_metadata_calls_total");
     server.client(&["put", small.to_str().unwrap(), "s3://bucket/a/small"]);
+    assert!(metric(&data, "margay_metadata_calls_total") >= calls + 2, "a PUT reads and commits");
     server.signal(Signal::TERM);
     assert_eq!(server.code(), Some(0));
 
