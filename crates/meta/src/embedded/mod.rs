@@ -78,7 +78,7 @@ struct Embedded {
     calls: Calls,
 }
 
-/// How often the engine was called since the start. Snapshots count for themselves: they are for upkeep.
+/// How often the engine was called since the start. Reads of a snapshot are not counted: upkeep makes them.
 #[derive(Debug, Default)]
 struct Calls {
     gets: AtomicU64,
