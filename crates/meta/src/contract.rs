@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::read::{Answers, Ask, ReadLimit};
+
 /// Position of a commit in the order of commits; 0 is before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(pub u64);
@@ -226,6 +228,9 @@ pub trait Engine: Send + Sync + Debug {
         end: &[u8],
         visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<Observed<()>, EngineError>;
+
+    /// Answers several questions in one call; see [`crate::read`].
+    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError>;
 
     /// Checks and applies; visible to every later read when it returns, durable only after [`Engine::durable`].
     fn commit(&self, batch: Batch) -> Result<Seq, CommitError>;

@@ -8,8 +8,10 @@
 pub mod contract;
 pub mod embedded;
 pub mod memory;
+pub mod read;
 
 pub use contract::*;
+pub use read::{Answer, Answers, Ask, ReadLimit, RowBatch};
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use embedded::fuzzing;

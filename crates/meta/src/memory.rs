@@ -17,6 +17,7 @@ use crate::contract::{
     BATCH_WRITES_MAX, Batch, Change, CommitError, DurableFuture, Engine, EngineError, Field, KEY_BYTES_MAX, Observed,
     PAYLOAD_BYTES_MAX, Payload, Position, Precondition, Row, RowRef, Seq, TailLost, VALUE_BYTES_MAX, Write,
 };
+use crate::read::{Answer, Answers, Ask, Budget, ReadLimit};
 
 /// Commits that `changes_since` can still show.
 const CHANGES_HELD_MAX: usize = 65_536;
@@ -218,6 +219,24 @@ impl Engine for Memory {
             }
         }
         Ok(Observed { value: (), observed: state.last })
+    }
+
+    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
+        let state = self.state.lock();
+        let mut budget = Budget::new(limit);
+        let answers = asks.iter().map(|ask| match ask {
+            Ask::Get { key } => Ok(Answer::Row(state.rows.get(key).cloned())),
+            Ask::Scan { start, end, rows_max, keys_only } => {
+                let rows = (start < end).then(|| state.range(start, end)).into_iter().flatten();
+                let rows = rows.map(|(key, row)| RowRef { key, value: &row.value, version: row.version });
+                let batch = budget.scan(*rows_max, *keys_only, |visit| {
+                    let _ = rows.map(visit).find(ControlFlow::is_break);
+                    Ok(())
+                });
+                batch.map(Answer::Rows)
+            }
+        });
+        Ok(Answers { answers: answers.collect::<Result<_, _>>()?, observed: state.last, one_moment: true })
     }
 
     fn commit(&self, mut batch: Batch) -> Result<Seq, CommitError> {

@@ -115,6 +115,27 @@ fn compare(engine: &dyn Engine, model: &dyn Engine, probes: &[Vec<u8>]) {
         let (start, end) = (pair[0].as_slice(), pair[1].as_slice());
         assert_eq!(rows(engine, start, end, 3), rows(model, start, end, 3), "scan {start:?}..{end:?}");
     }
+    let asks = asks_of(probes);
+    for limit in [ReadLimit::default(), ReadLimit { rows: 3, bytes: 1 << 20 }, ReadLimit { rows: 100, bytes: 40 }] {
+        let (mine, theirs) = (engine.read(&asks, limit).unwrap(), model.read(&asks, limit).unwrap());
+        assert_eq!(mine.answers, theirs.answers, "{asks:?} within {limit:?}");
+        assert!(mine.one_moment || limit.rows < 9, "nobody commits meanwhile, and there are few rows");
+    }
+}
+
+/// Gets and scans of all kinds, some of them of nothing.
+fn asks_of(probes: &[Vec<u8>]) -> Vec<Ask> {
+    let ask = |(index, pair): (usize, &[Vec<u8>])| match index % 3 {
+        0 => Ask::Get { key: pair[0].clone() },
+        kind => Ask::Scan {
+            start: pair[0].clone(),
+            end: pair[1].clone(),
+            rows_max: [2, 100][kind - 1],
+            keys_only: index % 2 == 0,
+        },
+    };
+    let whole = Ask::Scan { start: Vec::new(), end: vec![0xff; 5], rows_max: 1000, keys_only: false };
+    probes.windows(2).enumerate().map(ask).chain([whole]).collect()
 }
 
 proptest! {

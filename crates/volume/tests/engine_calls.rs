@@ -53,6 +53,10 @@ impl Engine for Counted {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.engine.scan(start, end, visit)
     }
+    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.engine.read(asks, limit)
+    }
     fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.engine.commit(batch)

@@ -20,7 +20,7 @@ use crate::{EngineError, RowRef, Seq};
 /// for one row end there.
 pub(super) const FIRST_WINDOW_ROWS: usize = 4;
 /// Later windows grow by [`WINDOW_GROWTH`] up to this.
-const WINDOW_ROWS_MAX: usize = 512;
+pub(super) const WINDOW_ROWS_MAX: usize = 512;
 const WINDOW_GROWTH: usize = 4;
 
 /// The size of the window after one of `rows`.
@@ -168,6 +168,15 @@ impl Window {
             window.dead.push((from.clone(), to.clone()));
         }
         window
+    }
+
+    /// A copy of nothing, which ends where it begins.
+    pub(super) fn unread(start: &[u8]) -> Window {
+        Window { until: Some(start.to_vec()), ..Window::default() }
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows.len()
     }
 
     /// The key of a row.

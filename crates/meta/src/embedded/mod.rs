@@ -22,6 +22,7 @@ mod overlay;
 mod pace;
 mod page_file;
 mod page_sums;
+mod read;
 mod record;
 mod replay;
 mod room;
@@ -55,8 +56,8 @@ use tail::Tail;
 use tree::Tree;
 
 use crate::{
-    Batch, Change, Checked, CommitError, DurableFuture, Engine, EngineError, Observed, PAYLOAD_BYTES_MAX, Row, RowRef,
-    Seq, TailLost,
+    Answers, Ask, Batch, Change, Checked, CommitError, DurableFuture, Engine, EngineError, Observed, PAYLOAD_BYTES_MAX,
+    ReadLimit, Row, RowRef, Seq, TailLost,
 };
 
 /// The engine as its threads share it.
@@ -83,6 +84,7 @@ struct Embedded {
 struct Calls {
     gets: AtomicU64,
     scans: AtomicU64,
+    reads: AtomicU64,
     commits: AtomicU64,
 }
 
@@ -90,7 +92,7 @@ struct Calls {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Calls by the name of the operation, since the start.
-    pub calls: [(&'static str, u64); 3],
+    pub calls: [(&'static str, u64); 4],
     pub commits: u64,
     pub log_syncs: u64,
     pub log_bytes_written: u64,
@@ -151,8 +153,8 @@ impl EmbeddedEngine {
             let active = shared.active.read();
             (active.rows() as u64, active.bytes() as u64)
         };
-        let Calls { gets, scans, commits: committed } = &shared.calls;
-        let calls = [("get", gets), ("scan", scans), ("commit", committed)];
+        let Calls { gets, scans, reads, commits: committed } = &shared.calls;
+        let calls = [("get", gets), ("scan", scans), ("read", reads), ("commit", committed)];
         Statistics {
             calls: calls.map(|(operation, count)| (operation, count.load(Ordering::Relaxed))),
             commits,
@@ -250,6 +252,11 @@ impl Engine for EmbeddedEngine {
         self.shared.calls.scans.fetch_add(1, Ordering::Relaxed);
         let observed = self.shared.scan_rows(start, end, visit)?;
         Ok(Observed { value: (), observed })
+    }
+
+    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
+        self.shared.calls.reads.fetch_add(1, Ordering::Relaxed);
+        self.shared.read_together(asks, limit)
     }
 
     fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {

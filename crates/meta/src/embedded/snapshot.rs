@@ -14,7 +14,11 @@ use bytes::Bytes;
 
 use super::Embedded;
 use super::layers::{Lower, Merge, Window};
-use crate::{Batch, Change, CommitError, DurableFuture, Engine, EngineError, Observed, Row, RowRef, Seq, TailLost};
+use crate::read::Budget;
+use crate::{
+    Answer, Answers, Ask, Batch, Change, CommitError, DurableFuture, Engine, EngineError, Observed, ReadLimit, Row, RowRef,
+    Seq, TailLost,
+};
 
 /// See the module's header.
 #[derive(Debug)]
@@ -64,6 +68,18 @@ impl Engine for Frozen {
         let mut merge = Merge::new(&window, &self.layers, Bound::Included(start), Bound::Excluded(end))?;
         merge.run(visit)?;
         Ok(Observed { value: (), observed: self.seq })
+    }
+
+    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
+        let mut budget = Budget::new(limit);
+        let answers = asks.iter().map(|ask| match ask {
+            Ask::Get { key } => Ok(Answer::Row(self.get(key)?.value)),
+            Ask::Scan { start, end, rows_max, keys_only } => {
+                let batch = budget.scan(*rows_max, *keys_only, |visit| self.scan(start, end, visit).map(drop));
+                batch.map(Answer::Rows)
+            }
+        });
+        Ok(Answers { answers: answers.collect::<Result<_, _>>()?, observed: self.seq, one_moment: true })
     }
 
     fn commit(&self, _batch: Batch) -> Result<Seq, CommitError> {

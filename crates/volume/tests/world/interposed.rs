@@ -84,6 +84,9 @@ impl Engine for Interposed {
     ) -> Result<Observed<()>, EngineError> {
         self.around(|engine| engine.scan(start, end, visit))
     }
+    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
+        self.around(|engine| engine.read(asks, limit))
+    }
     fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
         self.around(|engine| engine.commit(batch))
     }

@@ -1,0 +1,219 @@
+//! Reads that are answered together: rows and ranges asked for in one call.
+//!
+//! Why:        an engine behind a network answers ten questions in the time of one, if they are asked in one call.
+//! Invariants: R1 the answers are as many as the asks, in their order.
+//!             R2 all scans of a read share its limit and use it up in their order; a scan that the limit, or its own
+//!                `rows_max`, ended before the last row of its range says so, and says so only then.
+//!             R3 the first row of a read always fits, so whoever asks for the rest gets on.
+//!             R4 `one_moment`: every answer shows the rows as they were at the same place in the order of commits. An
+//!                engine may miss this only for scans; rows asked for by key are always of one moment.
+//! Not here:   how an engine finds rows.
+
+use std::ops::ControlFlow;
+
+use crate::{EngineError, Row, RowRef, Seq};
+
+/// One question of a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// The row with this key.
+    Get { key: Vec<u8> },
+    /// The first rows of `start..end` in the order of keys.
+    Scan {
+        start: Vec<u8>,
+        end: Vec<u8>,
+        rows_max: usize,
+        /// Values are left out.
+        keys_only: bool,
+    },
+}
+
+/// What all scans of one read may bring together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadLimit {
+    pub rows: usize,
+    /// Bytes of keys and values.
+    pub bytes: usize,
+}
+
+impl Default for ReadLimit {
+    fn default() -> ReadLimit {
+        ReadLimit { rows: 4096, bytes: 4 << 20 }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Row(Option<Row>),
+    Rows(RowBatch),
+}
+
+impl Answer {
+    /// The row that was asked for; `None` also when a range was.
+    pub fn row(self) -> Option<Row> {
+        match self {
+            Answer::Row(row) => row,
+            Answer::Rows(_) => None,
+        }
+    }
+
+    /// The rows of the range that was asked for; none when a row was.
+    pub fn rows(self) -> RowBatch {
+        match self {
+            Answer::Row(_) => RowBatch::default(),
+            Answer::Rows(rows) => rows,
+        }
+    }
+}
+
+/// What a read found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answers {
+    pub answers: Vec<Answer>,
+    /// The newest commit that an answer depends on; see [`crate::Observed`].
+    pub observed: Seq,
+    pub one_moment: bool,
+}
+
+/// Rows of a range, in one buffer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowBatch {
+    /// Each row's key, then its value.
+    bytes: Vec<u8>,
+    rows: Vec<RowEnds>,
+    /// The range has more rows.
+    pub more: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RowEnds {
+    key: usize,
+    value: usize,
+    version: Seq,
+}
+
+impl RowBatch {
+    pub fn push(&mut self, row: RowRef<'_>) {
+        self.bytes.extend_from_slice(row.key);
+        let key = self.bytes.len();
+        self.bytes.extend_from_slice(row.value);
+        self.rows.push(RowEnds { key, value: self.bytes.len(), version: row.version });
+    }
+
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub fn get(&self, index: usize) -> Option<RowRef<'_>> {
+        let ends = self.rows.get(index)?;
+        let begin = index.checked_sub(1).map_or(0, |before| self.rows[before].value);
+        let (key, value) = (&self.bytes[begin..ends.key], &self.bytes[ends.key..ends.value]);
+        Some(RowRef { key, value, version: ends.version })
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = RowRef<'_>> {
+        (0..self.rows.len()).filter_map(|index| self.get(index))
+    }
+
+    pub fn last(&self) -> Option<RowRef<'_>> {
+        self.get(self.rows.len().checked_sub(1)?)
+    }
+}
+
+/// What is left of a read's limit.
+#[derive(Debug)]
+pub struct Budget {
+    left: ReadLimit,
+    first: bool,
+}
+
+impl Budget {
+    pub fn new(limit: ReadLimit) -> Budget {
+        Budget { left: limit, first: true }
+    }
+
+    /// Rows that still fit, whatever their size.
+    pub fn rows(&self) -> usize {
+        if self.first { self.left.rows.max(1) } else { self.left.rows }
+    }
+
+    /// A row of this size is taken; false when it does not fit.
+    fn take(&mut self, bytes: usize) -> bool {
+        if !self.first && (self.left.rows == 0 || self.left.bytes < bytes) {
+            return false;
+        }
+        self.first = false;
+        self.left.rows = self.left.rows.saturating_sub(1);
+        self.left.bytes = self.left.bytes.saturating_sub(bytes);
+        true
+    }
+
+    /// Answers one scan: `scan` shows the rows of its range until its visitor breaks.
+    pub fn scan(
+        &mut self,
+        rows_max: usize,
+        keys_only: bool,
+        scan: impl FnOnce(&mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>) -> Result<(), EngineError>,
+    ) -> Result<RowBatch, EngineError> {
+        let mut batch = RowBatch::default();
+        scan(&mut |row| {
+            let value = if keys_only { &[] } else { row.value };
+            if batch.len() >= rows_max || !self.take(row.key.len() + value.len()) {
+                batch.more = true;
+                return ControlFlow::Break(());
+            }
+            batch.push(RowRef { value, ..row });
+            ControlFlow::Continue(())
+        })?;
+        Ok(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(count: u8) -> impl FnOnce(&mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>) -> Result<(), EngineError> {
+        move |visit| {
+            for byte in 0..count {
+                let (key, value) = ([byte], [byte; 9]);
+                if visit(RowRef { key: &key, value: &value, version: Seq(1) }).is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn scans_share_the_limit_in_their_order() {
+        let mut budget = Budget::new(ReadLimit { rows: 5, bytes: 1000 });
+        let lens = [3, 9, 1].map(|count| {
+            let batch = budget.scan(4, false, show(count)).unwrap();
+            (batch.len(), batch.more)
+        });
+        assert_eq!(lens, [(3, false), (2, true), (0, true)]);
+    }
+
+    #[test]
+    fn the_first_row_fits_whatever_its_size() {
+        let mut budget = Budget::new(ReadLimit { rows: 0, bytes: 1 });
+        let batch = budget.scan(9, false, show(2)).unwrap();
+        assert_eq!((batch.len(), batch.more), (1, true));
+        assert_eq!(budget.scan(9, true, show(0)).unwrap(), RowBatch::default(), "an empty range has no more rows");
+    }
+
+    #[test]
+    fn a_batch_gives_back_its_rows() {
+        let batch = Budget::new(ReadLimit::default()).scan(9, false, show(3)).unwrap();
+        let keys: Vec<u8> = batch.iter().rev().map(|row| row.key[0] + row.value[8]).collect();
+        assert_eq!((keys, batch.more), (vec![4, 2, 0], false));
+        assert_eq!(batch.last().map(|row| row.key.to_vec()), Some(vec![2]));
+        let keys = Budget::new(ReadLimit::default()).scan(2, true, show(3)).unwrap();
+        assert_eq!(keys.iter().map(|row| row.value.len()).sum::<usize>(), 0);
+    }
+}
