@@ -109,6 +109,12 @@ pub fn entries(directory: Ino) -> Range {
     range(entry(directory, b""))
 }
 
+/// The entries of a directory behind the entry `but`, and those before it.
+pub fn entries_beside(directory: Ino, but: &[u8]) -> [Range; 2] {
+    let (start, end) = entries(directory);
+    [(after(but.to_vec()), end), (start, but.to_vec())]
+}
+
 pub fn is_entry(key: &[u8]) -> bool {
     key.first() == Some(&ENTRY)
 }

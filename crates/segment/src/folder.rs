@@ -56,6 +56,8 @@ pub(crate) struct Folder {
     names: Mutex<Names>,
     /// Counts names made; a folder sync covers the names counted before it began.
     creations: AtomicU64,
+    /// Times that stored bytes were about to go.
+    removals: AtomicU64,
     poison: OnceLock<String>,
 }
 
@@ -116,6 +118,7 @@ impl Folder {
             space: SpaceGate::new(env.clone(), options.folder.clone(), options.reserve_bytes),
             names: Mutex::new(Names { durable_creations: 0, mark: 0, shown_mark: mark }),
             creations: AtomicU64::new(FOUND_NAMES + 1),
+            removals: AtomicU64::new(0),
             poison: OnceLock::new(),
             env,
             options,
@@ -195,6 +198,7 @@ impl Folder {
         let (kind, len, since) = (segment.kind, segment.len(), self.env.clock.now());
         let shown = Quarantined { id, kind, len, used_bytes, since, number: state.count + 1 };
         let mut table = self.table.write();
+        self.begin_removal();
         // Under the table's lock, as `pin_listed` is.
         if segment.is_open() {
             return Err(invalid(format!("segment {id:?} is still being written or read")));
@@ -227,6 +231,15 @@ impl Folder {
         self.unlink(&self.quarantined_path(&shown))?;
         state.held.remove(&id);
         Ok(shown)
+    }
+
+    /// To be called before it is checked that nobody has pinned what goes: who pins it later sees the count.
+    pub(crate) fn begin_removal(&self) {
+        self.removals.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals.load(Ordering::SeqCst)
     }
 
     fn unlink(&self, path: &std::path::Path) -> Result<(), SegmentError> {

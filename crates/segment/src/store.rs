@@ -181,6 +181,17 @@ impl Store {
         self.syncer.ask(self.folder.segment(id)?).wait_blocking(&self.folder)
     }
 
+    /// Times that stored bytes were about to go, since the start. Whoever takes this count, finds by a row where bytes lie,
+    /// pins their segment, and finds the count as it was, has a pin that holds them; otherwise the row must be read again.
+    pub fn removals(&self) -> u64 {
+        self.folder.removals()
+    }
+
+    /// Counts a removal; to be called before looking whether the segment is pinned, by whoever gives bytes back in place.
+    pub fn begin_removal(&self) {
+        self.folder.begin_removal();
+    }
+
     /// Reads and verifies `len` bytes of the extent from `skip` within the extent on. Blocks on the device.
     pub fn read(&self, extent: &Extent, skip: u64, len: u64) -> Result<Bytes, SegmentError> {
         let bytes = reader::read(&self.folder, extent, skip, len, Source::Device)?;
@@ -255,6 +266,7 @@ impl Store {
     /// Removes a log that holds no payload; refused while it is open.
     pub fn remove_log(&self, id: SegmentId, proof: Proof<'_>) -> Result<(), SegmentError> {
         let segment = self.folder.listed(id)?;
+        self.folder.begin_removal();
         if segment.is_open() {
             return Err(invalid(format!("segment {id:?} is still being written")));
         }

@@ -76,7 +76,7 @@ impl Volume {
         if old.size != request.offset {
             return Err(Error::WrongOffset(old.size).into());
         }
-        let info = self.info(located, seen)?.ok_or(Refused::Conflict)?;
+        let info = self.info(located, seen)?;
         if info.documents.get(&Document::Encryption) != request.encryption.as_ref() {
             // Replaced since the bytes were encrypted with its data key, or left plain.
             return Err(Error::Busy.into());

@@ -16,6 +16,7 @@ use crate::bucket_settings::draft_setting;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
+use crate::request::RequestRows;
 use crate::seen::Seen;
 
 impl Volume {
@@ -53,10 +54,12 @@ impl Volume {
     }
 
     pub async fn head_bucket(&self, name: &str) -> Result<BucketInfo, Error> {
-        let mut seen = Seen::default();
-        let found = self.bucket_row(name, &mut seen);
-        self.settle(seen.seq).await?;
-        found.map(|(bucket, version)| bucket.info(name, version))
+        self.request(&RequestRows::default()).head_bucket(name).await
+    }
+
+    pub(crate) fn bucket_info(&self, name: &str, seen: &mut Seen) -> Result<BucketInfo, Error> {
+        let (bucket, version) = self.bucket_row(name, seen)?;
+        Ok(bucket.info(name, version))
     }
 
     /// By name; `after` exclusive.

@@ -10,25 +10,21 @@ use crate::bucket_settings::draft_setting;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
+use crate::request::RequestRows;
 use crate::seen::Seen;
 
 impl Volume {
     /// `Err(NoObjectLock)` when the bucket has none; else its default.
     pub async fn object_lock(&self, bucket: &str) -> Result<Option<DefaultRetention>, Error> {
-        let mut seen = Seen::default();
-        let found = self.retry(|now| {
-            let (row, _) = self.bucket_row(bucket, now)?;
-            let default = self.default_retention(&row, now)?;
-            seen.rises_to(now.seq);
-            // Of one moment: the bucket's row changes with its settings.
-            let same = self.still(now)?;
-            if same { Ok((row.object_lock, default)) } else { Err(Refused::Conflict) }
-        });
-        self.settle(seen.seq).await?;
-        match found? {
-            (true, default) => Ok(default),
-            (false, _) => Err(Error::NoObjectLock),
+        self.request(&RequestRows::default()).object_lock(bucket).await
+    }
+
+    pub(crate) fn object_lock_now(&self, bucket: &str, seen: &mut Seen) -> Result<Option<DefaultRetention>, Error> {
+        let (row, _) = self.bucket_row(bucket, seen)?;
+        if !row.object_lock {
+            return Err(Error::NoObjectLock);
         }
+        self.default_retention(&row, seen)
     }
 
     /// Turns object lock on, which stays; needs versioning enabled.

@@ -18,29 +18,34 @@ use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::quota::Quota;
+use crate::request::RequestRows;
 use crate::seen::Seen;
 
 impl Volume {
     /// The document of a setting; `None` when it is not set.
     pub async fn bucket_setting(&self, bucket: &str, setting: Setting) -> Result<Option<Bytes>, Error> {
-        let mut seen = Seen::default();
-        let found = self.retry(|now| {
-            let found = self.read_setting(bucket, setting, now);
-            seen.rises_to(now.seq);
-            found
-        });
-        self.settle(seen.seq).await?;
-        found
+        self.request(&RequestRows::default()).bucket_setting(bucket, setting).await
     }
 
-    fn read_setting(&self, bucket: &str, setting: Setting, seen: &mut Seen) -> Result<Option<Bytes>, Refused> {
-        let (row, _) = self.bucket_row(bucket, seen)?;
-        if !row.settings.contains(setting) {
-            return Ok(None);
+    pub(crate) fn setting_now(&self, bucket: &str, setting: Setting, seen: &mut Seen) -> Result<Option<Bytes>, Error> {
+        let mut read = None;
+        let found = self.consistent(seen, |seen| {
+            read = None;
+            let (row, version) = self.bucket_row(bucket, seen)?;
+            if !row.settings.contains(setting) {
+                return Ok(None);
+            }
+            if let Some(document) = self.setting_documents.get(row.root, setting, version) {
+                return Ok(Some(document));
+            }
+            let document = self.setting_document(row.root, setting, seen)?;
+            read = Some((row.root, version, document.clone()));
+            Ok(Some(document))
+        })?;
+        if let Some((root, version, document)) = read {
+            self.setting_documents.keep(root, setting, version, document);
         }
-        let document = self.setting_document(row.root, setting, seen)?;
-        // Of one moment: the bucket's row changes with each of its settings.
-        if self.still(seen)? { Ok(Some(document)) } else { Err(Refused::Conflict) }
+        Ok(found)
     }
 
     /// Sets or replaces a setting.

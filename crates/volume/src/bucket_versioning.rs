@@ -10,14 +10,12 @@ use crate::api::{Error, Versioning};
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
+use crate::request::RequestRows;
 use crate::seen::Seen;
 
 impl Volume {
     pub async fn versioning(&self, bucket: &str) -> Result<Versioning, Error> {
-        let mut seen = Seen::default();
-        let found = self.bucket_row(bucket, &mut seen);
-        self.settle(seen.seq).await?;
-        Ok(found?.0.versioning)
+        self.request(&RequestRows::default()).versioning(bucket).await
     }
 
     /// `Versioning::Never` is refused.

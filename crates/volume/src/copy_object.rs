@@ -55,7 +55,7 @@ impl Volume {
         request.condition.check(current.etag(walk))?;
         let headers = match &request.headers {
             Some(headers) => headers.clone(),
-            None => self.info(&source, seen)?.ok_or(Refused::Conflict)?.headers,
+            None => self.info(&source, seen)?.headers,
         };
         let mut documents = self.documents_of(&source.file, seen)?;
         let key = self.copied_key(documents.get(&Document::Encryption), &request.encryption)?;

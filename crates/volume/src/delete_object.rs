@@ -13,6 +13,7 @@ use margay_rows::event::EventKind;
 use margay_rows::key::{self, Counted};
 use margay_rows::record::{DeleteMarker, Version};
 
+use crate::ahead::Purpose;
 use crate::api::{DeleteRequest, Deleted, ETag, Error, VersionId, Versioning};
 use crate::current::{Current, check_key};
 use crate::draft::Draft;
@@ -37,7 +38,18 @@ enum Reason<'a> {
 impl Volume {
     /// Fine when there is nothing to delete, but `NoSuchKey` when the condition wants something to be there.
     pub async fn delete_object(&self, bucket: &str, request: &DeleteRequest<'_>) -> Result<Deleted, Error> {
-        let done = self.delete_now(bucket, request);
+        let rows = self.look(bucket, Purpose::DeleteObject(request.key)).await?;
+        self.request(&rows).delete_object(bucket, request).await
+    }
+
+    /// The first try has these rows.
+    pub(crate) async fn delete_from(
+        &self,
+        rows: Seen,
+        bucket: &str,
+        request: &DeleteRequest<'_>,
+    ) -> Result<Deleted, Error> {
+        let done = self.delete_now(rows, bucket, request);
         self.answer(done).await
     }
 
@@ -54,7 +66,7 @@ impl Volume {
         let mut newest = Seq::default();
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
-            answers.push(match self.delete_now(bucket, request) {
+            answers.push(match self.delete_now(Seen::default(), bucket, request) {
                 Ok((deleted, seq)) => {
                     newest = newest.max(seq);
                     Ok(deleted)
@@ -80,8 +92,8 @@ impl Volume {
         self.answer(done.map(|(deleted, seq)| (deleted.removed, seq))).await
     }
 
-    fn delete_now(&self, bucket: &str, request: &DeleteRequest<'_>) -> Result<(Deleted, Seq), Error> {
-        self.change(bucket, split(request.key), |walk, seen| {
+    fn delete_now(&self, rows: Seen, bucket: &str, request: &DeleteRequest<'_>) -> Result<(Deleted, Seq), Error> {
+        self.change_from(rows, bucket, split(request.key), |walk, seen| {
             let _turn = self.latch(walk.path.directory()).lock();
             match request.version {
                 Some(version) => self.try_delete_version(walk, (request, version), seen),
@@ -129,7 +141,7 @@ impl Volume {
             draft.add(key::usage(key.root, Counted::Objects), -1);
         }
         if removed {
-            self.draft_entry_gone(&mut draft, walk, &current)?;
+            self.draft_entry_gone(&mut draft, walk, &current, seen)?;
         }
         let kind = reason.event(version.is_some());
         self.draft_event(&mut draft, &walk.path, &Told { kind, key: name, size: 0, etag: ETag::default(), version })?;

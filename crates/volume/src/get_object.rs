@@ -1,8 +1,8 @@
 //! HEAD and GET: what is at a key.
 //!
 //! Why:        both read the same rows; GET also takes hold of the data.
-//! Invariants: the entry is read again after its segments are pinned: when it is unchanged, its data was live
-//!             while pinned, and reclaim leaves pinned segments alone.
+//! Invariants: G1 the data that is given was live while its segments were pinned, and reclaim leaves those alone: no bytes
+//!                went between the reading of the entry and the pins, or the entry was read again after them.
 //! Not here:   reading bytes (reader).
 
 use std::ops::ControlFlow;
@@ -19,6 +19,7 @@ use margay_rows::record::multipart::{decode_part_checksums, decode_part_sizes};
 use margay_rows::record::{Data, FileEntry};
 use margay_segment::{SegmentError, SegmentPin};
 
+use crate::ahead::Purpose;
 use crate::api::{Error, Headers, ObjectInfo, ObjectName, ReadCondition, VersionId};
 use crate::encryption::Protection;
 use crate::names::Located;
@@ -27,14 +28,13 @@ use crate::open::Volume;
 use crate::path::split;
 use crate::paths::Walk;
 use crate::reader::{Content, Reader};
+use crate::request::RequestRows;
 use crate::seen::Seen;
 
 /// What kind of file an object is that only POSIX can make: symlink, fifo, socket, char or block.
 const KIND_HEADER: &str = "x-amz-meta-margay-kind";
 /// The numbers of a device, `MAJOR:MINOR`.
 const DEVICE_HEADER: &str = "x-amz-meta-margay-device";
-/// Times that GET begins again because the object was replaced under it.
-const TRIES_MAX: usize = 64;
 
 impl Volume {
     pub async fn head_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<ObjectInfo, Error> {
@@ -49,22 +49,23 @@ impl Volume {
         version: Option<VersionId>,
         condition: &ReadCondition,
     ) -> Result<ObjectInfo, Error> {
-        let mut seen = Seen::default();
-        let info = self.head_now((bucket, key, version), condition, &mut seen);
-        self.settle(seen.seq).await?;
-        info
+        let rows = self.look(bucket, Purpose::ReadObject(key)).await?;
+        self.request(&rows).head_version(bucket, key, version, condition).await
     }
 
-    fn head_now(&self, name: ObjectName<'_>, wanted: &ReadCondition, seen: &mut Seen) -> Result<ObjectInfo, Error> {
-        for _ in 0..TRIES_MAX {
-            let found = self.find(name.0, name.1, name.2, seen)?;
+    pub(crate) fn head_now(
+        &self,
+        (bucket, key, version): ObjectName<'_>,
+        wanted: &ReadCondition,
+        seen: &mut Seen,
+    ) -> Result<ObjectInfo, Error> {
+        self.consistent(seen, |seen| {
+            let found = self.find_once(bucket, key, version, seen)?;
             wanted.check(found.file.etag, found.file.modified)?;
-            if let Some(mut info) = self.info(&found, seen)? {
-                tell_kind(&found.file, &mut info.headers);
-                return Ok(info);
-            }
-        }
-        Err(Error::Busy)
+            let mut info = self.info(&found, seen)?;
+            tell_kind(&found.file, &mut info.headers);
+            Ok(info)
+        })
     }
 
     pub async fn get_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<Reader, Error> {
@@ -79,61 +80,49 @@ impl Volume {
         version: Option<VersionId>,
         condition: &ReadCondition,
     ) -> Result<Reader, Error> {
-        let mut seen = Seen::default();
-        let name = (bucket, key, version);
-        let reader = self.open_now(name, &mut seen, |file| condition.check(file.etag, file.modified));
-        self.settle(seen.seq).await?;
-        reader
+        let rows = self.look(bucket, Purpose::ReadObject(key)).await?;
+        self.request(&rows).get_version(bucket, key, version, condition).await
     }
 
     pub(crate) fn open_now(
         &self,
-        name: ObjectName<'_>,
+        (bucket, key, version): ObjectName<'_>,
         seen: &mut Seen,
         check: impl Fn(&FileEntry) -> Result<(), Error>,
     ) -> Result<Reader, Error> {
-        for _ in 0..TRIES_MAX {
-            let found = self.find(name.0, name.1, name.2, seen)?;
+        let mut reader = self.consistent(seen, |seen| {
+            let found = self.find_once(bucket, key, version, seen)?;
             check(&found.file)?;
-            let Some(mut info) = self.info(&found, seen)? else { continue };
+            let mut info = self.info(&found, seen)?;
             tell_kind(&found.file, &mut info.headers);
-            let lock = self.lock_of(&found.file, seen)?;
-            if let Some(content) = self.hold(&found, seen)? {
-                let (store, blocking) = (Arc::clone(&self.store), Arc::clone(&self.options.blocking));
-                let lock = needed_lock(&found.file, lock)?;
-                let mut reader = Reader { info, content, lock, store, blocking };
-                if matches!(reader.info.protection(), Some(Protection::Master | Protection::Named(_))) {
-                    reader.unlock(None, &self.options.master_keys)?;
-                }
-                return Ok(reader);
-            }
+            let lock = needed_lock(&found.file, self.lock_of(&found.file, seen)?)?;
+            let content = self.hold(&found.file, seen)?;
+            let (store, blocking) = (Arc::clone(&self.store), Arc::clone(&self.options.blocking));
+            Ok(Reader { info, content, lock, store, blocking })
+        })?;
+        if matches!(reader.info.protection(), Some(Protection::Master | Protection::Named(_))) {
+            reader.unlock(None, &self.options.master_keys)?;
         }
-        Err(Error::Busy)
+        Ok(reader)
     }
 
     /// Checksums of the parts of a multipart object, in order, as the headers that they were stored with; nothing when no
     /// part has one.
     pub async fn part_checksums(&self, name: ObjectName<'_>) -> Result<Vec<Headers>, Error> {
-        let mut seen = Seen::default();
-        let found = self.part_checksums_now(name, &mut seen);
-        self.settle(seen.seq).await?;
-        found
+        self.request(&RequestRows::default()).part_checksums(name).await
     }
 
-    fn part_checksums_now(&self, name: ObjectName<'_>, seen: &mut Seen) -> Result<Vec<Headers>, Error> {
-        for _ in 0..TRIES_MAX {
-            let found = self.find(name.0, name.1, name.2, seen)?;
+    pub(crate) fn part_checksums_now(&self, name: ObjectName<'_>, seen: &mut Seen) -> Result<Vec<Headers>, Error> {
+        self.consistent(seen, |seen| {
+            let found = self.find_once(name.0, name.1, name.2, seen)?;
             let mut parts = Vec::new();
             let range = (key::part_checksums(found.file.ino, 0), key::part_rows(found.file.ino).1);
             self.scan(&range, seen, |row| {
                 parts.extend(decode_part_checksums(row.value)?);
                 Ok(ControlFlow::Continue(()))
             })?;
-            if self.unchanged(&found, seen)? {
-                return Ok(parts);
-            }
-        }
-        Err(Error::Busy)
+            Ok(parts)
+        })
     }
 
     /// The file at a key, or the empty object that an explicit directory is; or a version of it.
@@ -144,16 +133,10 @@ impl Volume {
         version: Option<VersionId>,
         seen: &mut Seen,
     ) -> Result<Located, Error> {
-        for _ in 0..TRIES_MAX {
-            let mut now = Seen::default();
-            let found = self.find_once(bucket, key, version, &mut now);
-            let held = self.held_at_last(&now)?;
-            seen.absorb(now);
-            if held {
-                return found;
-            }
-        }
-        Err(Error::Busy)
+        let mut now = Seen::default();
+        let found = self.consistent(&mut now, |seen| self.find_once(bucket, key, version, seen));
+        seen.absorb(now);
+        found
     }
 
     fn find_once(
@@ -198,12 +181,8 @@ impl Volume {
         Ok(Timestamp(i64::try_from(u64::from_le_bytes(bytes)).unwrap_or(i64::MAX)))
     }
 
-    fn unchanged(&self, found: &Located, seen: &mut Seen) -> Result<bool, Error> {
-        Ok(self.get(&found.row_key, seen)?.is_some_and(|row| row.version == found.version))
-    }
-
-    /// What is stored of a file for S3; `None` when it was replaced while its rows were read.
-    pub(crate) fn info(&self, found: &Located, seen: &mut Seen) -> Result<Option<ObjectInfo>, Error> {
+    /// What is stored of a file for S3.
+    pub(crate) fn info(&self, found: &Located, seen: &mut Seen) -> Result<ObjectInfo, Error> {
         let file = &found.file;
         let mut info = ObjectInfo {
             size: file.size,
@@ -215,7 +194,7 @@ impl Volume {
             version: found.version_id,
         };
         if !file.header_rows && file.etag.parts == 0 && file.documents.is_empty() {
-            return Ok(Some(info));
+            return Ok(info);
         }
         let sizes = if file.etag.parts > 0 { self.get(&key::part_sizes(file.ino), seen)? } else { None };
         if file.header_rows {
@@ -225,22 +204,31 @@ impl Volume {
                 Ok(ControlFlow::Continue(()))
             })?;
         }
-        if !self.unchanged(found, seen)? {
-            return Ok(None);
-        }
         if let Some(row) = sizes {
             info.part_sizes = decode_part_sizes(&row.value, file.etag.parts)?;
         }
-        Ok(Some(info))
+        Ok(info)
     }
 
-    /// Takes hold of a file's data; `None` when it was replaced meanwhile.
-    pub(crate) fn hold(&self, found: &Located, seen: &mut Seen) -> Result<Option<Content>, Error> {
-        let file = &found.file;
+    /// Reads of a located file what `read` reads; `None` when it was replaced meanwhile.
+    pub(crate) fn while_unchanged<T>(
+        &self,
+        located: &Located,
+        read: impl FnOnce(&mut Seen) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        let mut seen = Seen::default();
+        seen.remembered(&located.row_key, located.version);
+        let found = read(&mut seen);
+        if self.still(&seen)? { found.map(Some) } else { Ok(None) }
+    }
+
+    /// Takes hold of a file's data. When bytes may have gone since its row was read, the row counts as read at another
+    /// moment, so that it is read again (G1).
+    pub(crate) fn hold(&self, file: &FileEntry, seen: &mut Seen) -> Result<Content, Error> {
         let stored_len = self.stored_len(file, seen)?;
         let rows = match &file.data {
-            Data::Inline(bytes) => return Ok(Some(Content::Inline(Bytes::copy_from_slice(bytes)))),
-            Data::Rows => self.extent_rows(file.ino, 0, OBJECT_EXTENTS_MAX + 1)?,
+            Data::Inline(bytes) => return Ok(Content::Inline(Bytes::copy_from_slice(bytes))),
+            Data::Rows => self.extent_rows(file.ino, 0, OBJECT_EXTENTS_MAX + 1, seen)?,
             Data::Extents(extents) => {
                 let mut offset = 0;
                 let place = |extent: &margay_segment::Extent| {
@@ -255,19 +243,25 @@ impl Volume {
         segments.sort_unstable();
         segments.dedup();
         let pins: Result<Vec<SegmentPin>, _> = segments.iter().map(|segment| self.store.pin_listed(*segment)).collect();
-        if !self.unchanged(found, seen)? {
-            return Ok(None);
+        if seen.may_have_lost_bytes(self.store.removals()) {
+            seen.moment_passed();
         }
         let pins = match pins {
-            // The file still names it: if it lies in the quarantine, that is worth an alarm.
-            Err(SegmentError::Missing(_)) => segments.into_iter().map(|segment| self.store.pin(segment)).collect(),
+            // If the file still names it and it lies in the quarantine, that is worth an alarm.
+            Err(SegmentError::Missing(_)) if self.still(seen)? => {
+                segments.into_iter().map(|segment| self.store.pin(segment)).collect()
+            }
+            Err(SegmentError::Missing(_)) => {
+                seen.moment_passed();
+                pins
+            }
             pins => pins,
         };
         let covered: u64 = rows.iter().map(|(_, extent)| extent.len).sum();
         if covered != stored_len {
             return Err(Error::Corrupt("extents do not cover the object".to_owned()));
         }
-        Ok(Some(Content::Extents { extents: rows, pins: pins? }))
+        Ok(Content::Extents { extents: rows, pins: pins? })
     }
 }
 

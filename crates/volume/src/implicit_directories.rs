@@ -28,6 +28,7 @@ impl Volume {
         draft: &mut Draft,
         walk: &Walk<'_>,
         current: &Current<'_>,
+        seen: &mut Seen,
     ) -> Result<(), Error> {
         if current.file.is_some() {
             draft.delete(current.entry_key.clone());
@@ -41,7 +42,7 @@ impl Volume {
             }
             _ => {}
         }
-        self.vacate(draft, walk.path.root, &steps, current.entry_key.clone(), &[])
+        self.vacate(draft, walk.path.root, &steps, (current.entry_key.clone(), &[]), seen)
     }
 
     /// Drafts the removal of the implicit directories, from the last step upwards, in which `gone` is the last
@@ -51,8 +52,8 @@ impl Volume {
         draft: &mut Draft,
         root: Ino,
         steps: &[Step],
-        mut gone: Vec<u8>,
-        kept: &[Ino],
+        (mut gone, kept): (Vec<u8>, &[Ino]),
+        seen: &mut Seen,
     ) -> Result<(), Error> {
         let now = self.now().0.max(0) as u64;
         for (depth, step) in steps.iter().enumerate().rev() {
@@ -61,7 +62,7 @@ impl Volume {
                 draft.max(key::times(ino), now);
                 return Ok(());
             }
-            if let Some(other) = self.another_entry(ino, &gone)? {
+            if let Some(other) = self.another_entry(ino, &gone, seen)? {
                 draft.assert_exists(other);
                 draft.max(key::times(ino), now);
                 return Ok(());
@@ -78,11 +79,10 @@ impl Volume {
     }
 
     /// Some entry of a directory that is not `but`.
-    fn another_entry(&self, directory: Ino, but: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let (start, end) = key::entries(directory);
+    fn another_entry(&self, directory: Ino, but: &[u8], seen: &mut Seen) -> Result<Option<Vec<u8>>, Error> {
         let mut other = None;
-        for range in [(key::after(but.to_vec()), end), (start, but.to_vec())] {
-            self.scan(&range, &mut Seen::default(), |row| {
+        for range in key::entries_beside(directory, but) {
+            self.scan(&range, seen, |row| {
                 other = Some(row.key.to_vec());
                 Ok(ControlFlow::Break(()))
             })?;

@@ -7,6 +7,7 @@
 //!             What each operation asserts: docs/preconditions.md.
 //! Not here:   HTTP, XML, signatures (s3), FUSE (fuse), storage (meta, segment).
 
+mod ahead;
 pub mod api;
 mod append_object;
 mod backup;
@@ -27,6 +28,7 @@ mod current;
 mod delete_object;
 mod documents;
 mod draft;
+mod driver;
 mod dump;
 mod encryption;
 mod error;
@@ -63,9 +65,11 @@ mod reader;
 mod reclaim;
 mod release;
 mod rename;
+mod request;
 mod rests;
 mod scrub;
 mod seen;
+mod setting_documents;
 mod share;
 mod tree;
 mod upload;
@@ -73,6 +77,7 @@ mod versioned_key;
 mod versions;
 mod watch;
 
+pub use ahead::Purpose;
 pub use api::*;
 pub use backup::{
     BackupError, BackupReport, Ends, Part, PartName, Pruned, Putting, RESTORED_ROWS_PER_BATCH, moments, named_segments,
@@ -105,6 +110,7 @@ pub use open::{FORMAT_VERSION, OpenError, Options, Volume};
 pub use quota::Quota;
 pub use reader::{READ_BYTES_MAX, Reader};
 pub use reclaim::{KeepLogs, LogRelease, ReclaimBudget, Reclaimed, SealedLogs};
+pub use request::{Request, RequestRows};
 pub use scrub::{DamagedData, ScrubReport};
 pub use upload::{Staged, Upload};
 pub use versions::DueVersion;

@@ -63,9 +63,9 @@ impl Located {
 
     /// Notes the file's rows as read: an error is believed only while they are unchanged.
     pub(crate) fn note_in(&self, seen: &mut Seen) {
-        seen.row(&self.entry_key, Some(self.entry_version));
+        seen.remembered(&self.entry_key, self.entry_version);
         if self.linked() {
-            seen.row(&self.row_key, Some(self.version));
+            seen.remembered(&self.row_key, self.version);
         }
     }
 
@@ -112,6 +112,7 @@ impl Volume {
             if self.engine.get(&entry_key)?.value.is_some_and(|again| again.version == row.version) {
                 return Err(Error::Corrupt(format!("a name leads to file {}, which has no record", ino.0)));
             }
+            seen.forget_ahead();
         }
         Err(Error::Busy)
     }

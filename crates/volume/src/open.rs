@@ -1,21 +1,17 @@
-//! The volume itself: what it is made of, how it opens, and how an operation runs.
+//! The volume itself: what it is made of, and how it opens.
 //!
-//! Why:        every operation is the same loop: read rows, decide, commit with what was read as preconditions,
-//!             and on a conflict begin again; only its middle differs.
-//! Invariants: V3 an answer is given when what it rests on is durable, refusals included.
 //! Locking:    a key's latch before a directory's latch, both only to spare retries: what is right is decided by
 //!             preconditions. Engine calls are made on the caller's thread; no latch is held across an await.
-//! Not here:   the operations.
+//! Not here:   how an operation runs (driver), the operations.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use margay_env::{Env, Timestamp};
-use margay_meta::{Engine, Row, RowRef, Seq};
+use margay_meta::{Engine, Seq};
 use margay_rows::record::DirectoryRecord;
 use margay_rows::{Ino, key};
 use margay_segment::Store;
@@ -37,7 +33,7 @@ use crate::open_files::OpenFiles;
 use crate::path::PathCache;
 use crate::quota::Quotas;
 use crate::rests::{Punched, Room, Walks};
-use crate::seen::Seen;
+use crate::setting_documents::SettingDocuments;
 use crate::watch::{Notice, Watchers};
 
 /// The layout of rows that this program writes; it reads all earlier ones.
@@ -46,12 +42,6 @@ pub const FORMAT_VERSION: u32 = 3;
 const FORMAT_WITHOUT_SUBDIRECTORIES: u32 = 1;
 /// Counters that one batch of an upgrade writes.
 const UPGRADE_ROWS_PER_BATCH: usize = 4096;
-/// Times that an operation begins again after a conflict before it answers `Busy`.
-pub(crate) const TRIES_MAX: u32 = 64;
-/// From this try on, wait a little first.
-const TRIES_WITHOUT_WAIT: u32 = 4;
-/// Longest wait between tries, in microseconds.
-const WAIT_US_MAX: u64 = 500;
 /// Latches for removals; a directory uses one of them.
 const LATCHES: usize = 64;
 /// Latches for changes of one key; a key uses one of them.
@@ -128,6 +118,7 @@ pub struct Volume {
     pub(crate) fresh: Fresh,
     pub(crate) quotas: Quotas,
     pub(crate) bucket_states: BucketStates,
+    pub(crate) setting_documents: SettingDocuments,
     pub(crate) events: EventQueue,
     /// Held by whatever removes bytes or compares rows with segments.
     pub(crate) upkeep: Mutex<()>,
@@ -184,6 +175,7 @@ impl Volume {
             fresh,
             quotas: Quotas::default(),
             bucket_states: BucketStates::default(),
+            setting_documents: SettingDocuments::default(),
             events: EventQueue::default(),
             upkeep: Mutex::new(()),
             refused: AtomicU64::default(),
@@ -274,97 +266,6 @@ impl Volume {
     /// Files that kernels know.
     pub fn known_files(&self) -> usize {
         self.known.len()
-    }
-
-    /// Runs `attempt` until it commits or is refused for good: a refusal counts when what it was decided on still
-    /// holds.
-    pub(crate) fn retry<T>(&self, mut attempt: impl FnMut(&mut Seen) -> Result<T, Refused>) -> Result<T, Error> {
-        for tries in 1..=TRIES_MAX {
-            let mut seen = Seen::default();
-            match attempt(&mut seen) {
-                Ok(value) => return Ok(value),
-                Err(Refused::Error(error @ (Error::Full | Error::ReadOnly(_) | Error::Io(_)))) => return Err(error),
-                Err(Refused::Error(error)) if self.still(&seen)? => return Err(error),
-                Err(_) => self.wait_a_little(tries),
-            }
-        }
-        Err(Error::Busy)
-    }
-
-    /// Every row is as it was read.
-    pub(crate) fn still(&self, seen: &Seen) -> Result<bool, Error> {
-        self.all_still(seen.rows())
-    }
-
-    /// Every row but the last one is as it was read, so all of them were so when that one was read.
-    pub(crate) fn held_at_last(&self, seen: &Seen) -> Result<bool, Error> {
-        self.all_still(seen.rows().split_last().map_or(&[], |(_, rows)| rows))
-    }
-
-    fn all_still(&self, rows: &[(Vec<u8>, Option<Seq>)]) -> Result<bool, Error> {
-        for (key, version) in rows {
-            if self.engine.get(key)?.value.map(|row| row.version) != *version {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    pub(crate) fn wait_a_little(&self, tries: u32) {
-        if tries >= TRIES_WITHOUT_WAIT {
-            let longest = WAIT_US_MAX.min(1 << tries.min(20));
-            self.env.clock.sleep(Duration::from_micros(self.env.random.next_u64() % longest));
-        }
-    }
-
-    /// Waits until a change, or the reason of its refusal, is durable, and answers.
-    pub(crate) async fn answer<T>(&self, done: Result<(T, Seq), Error>) -> Result<T, Error> {
-        match done {
-            Ok((value, seq)) => {
-                self.settle(seq).await?;
-                self.tell_mounts().await;
-                Ok(value)
-            }
-            Err(error @ (Error::Full | Error::ReadOnly(_) | Error::Io(_) | Error::Corrupt(_))) => Err(error),
-            Err(error) => {
-                self.settle(self.engine.last_seq()).await?;
-                Err(error)
-            }
-        }
-    }
-
-    pub(crate) async fn settle(&self, seq: Seq) -> Result<(), Error> {
-        if seq > self.engine.durable_seq() {
-            self.engine.durable(seq).await?;
-        }
-        Ok(())
-    }
-
-    /// One row, noted in `seen`.
-    pub(crate) fn get(&self, key: &[u8], seen: &mut Seen) -> Result<Option<Row>, Error> {
-        let read = self.engine.get(key)?;
-        seen.rises_to(read.observed);
-        seen.row(key, read.value.as_ref().map(|row| row.version));
-        Ok(read.value)
-    }
-
-    /// Visits rows until the visitor breaks; a value that does not decode ends the scan with an error.
-    pub(crate) fn scan(
-        &self,
-        range: &key::Range,
-        seen: &mut Seen,
-        mut visit: impl FnMut(RowRef<'_>) -> Result<ControlFlow<()>, Error>,
-    ) -> Result<(), Error> {
-        let mut failed = None;
-        let read = self.engine.scan(&range.0, &range.1, &mut |row| match visit(row) {
-            Ok(flow) => flow,
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
-        })?;
-        seen.rises_to(read.observed);
-        failed.map_or(Ok(()), Err)
     }
 }
 

@@ -77,7 +77,7 @@ impl Volume {
     }
 
     fn draft_extents(&self, draft: &mut Draft, ino: Ino, shared: bool) -> Result<bool, Error> {
-        let rows = self.extent_rows(ino, 0, RELEASE_ROWS_MAX + 1)?;
+        let rows = self.extent_rows(ino, 0, RELEASE_ROWS_MAX + 1, &mut Seen::default())?;
         let done = rows.len() <= RELEASE_ROWS_MAX;
         let (mut now, mut later): (Vec<Extent>, Vec<Extent>) = (Vec::new(), Vec::new());
         for (index, (offset, extent)) in rows.into_iter().enumerate() {
@@ -91,7 +91,7 @@ impl Volume {
         // A run that rows of a later batch name too is let go of there. A file has no more than
         // `OBJECT_EXTENTS_MAX` rows, so looking at all of them is bounded.
         if !done {
-            later.extend(self.extent_rows(ino, 0, usize::MAX)?.into_iter().skip(RELEASE_ROWS_MAX).map(|(_, one)| one));
+            later.extend(self.extent_rows(ino, 0, usize::MAX, &mut Seen::default())?.into_iter().skip(RELEASE_ROWS_MAX).map(|(_, one)| one));
             let named: std::collections::HashSet<_> =
                 later.iter().map(|extent| (extent.run.segment, extent.run.offset)).collect();
             now.retain(|extent| !named.contains(&(extent.run.segment, extent.run.offset)));

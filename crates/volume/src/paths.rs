@@ -1,9 +1,9 @@
 //! From a key to the directory that holds its entry.
 //!
-//! Why:        a key is walked by its directories, each one row; changes keep the walk in memory because their
-//!             commit asserts every step, reads walk anew because nothing would notice that a step is stale.
+//! Why:        a key is walked by its directories, each one row. Walks are kept: a change may believe one, because its commit
+//!             asserts every step; a read knows by it which rows to ask for together, and compares them.
 //! Invariants: P1 a commit that used a path asserts the bucket row and each step's row, so a stale path can only
-//!                conflict.  P2 a path that met a conflict, or led to no commit, is dropped before the next try.
+//!                conflict; a read that used one has read each of those rows.  P2 a path that met a conflict, or led to no commit, is dropped before the next try.
 //! Not here:   what is done at the end of the path (the operations).
 
 use std::sync::Arc;
@@ -56,6 +56,33 @@ impl Walk<'_> {
 impl Volume {
     /// Walks the directories, as far as they exist.
     pub(crate) fn walk<'a>(&self, bucket: &str, directories: &'a str, seen: &mut Seen) -> Result<Walk<'a>, Error> {
+        let name = PathCache::name(bucket, directories);
+        let kept = self.paths.get(&name);
+        if let Some(path) = &kept
+            && seen.is_ahead()
+            && self.leads_on(path, seen)?
+        {
+            return Ok(Walk { path: Arc::clone(path), missing: "", remembered: false });
+        }
+        let walk = self.walk_anew(bucket, directories, seen)?;
+        if walk.complete() && walk.path.steps.len() <= STEPS_KEPT_MAX {
+            self.paths.keep(name, Arc::clone(&walk.path));
+        }
+        Ok(walk)
+    }
+
+    /// Reads the rows of a kept path; true when it leads where it led.
+    fn leads_on(&self, path: &Path, seen: &mut Seen) -> Result<bool, Error> {
+        let steps = path.steps.iter().map(|step| (&step.key, step.version));
+        for (key, version) in std::iter::once((&path.bucket_key, path.bucket_version)).chain(steps) {
+            if self.get(key, seen)?.is_none_or(|row| row.version != version) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn walk_anew<'a>(&self, bucket: &str, directories: &'a str, seen: &mut Seen) -> Result<Walk<'a>, Error> {
         let (row, bucket_version) = self.bucket_row(bucket, seen)?;
         let retention = self.default_retention(&row, seen)?;
         let notifies = row.settings.contains(Setting::Notification);
@@ -80,15 +107,12 @@ impl Volume {
 
     /// As `walk`, for a change: may come from memory, so its commit asserts it.
     fn walk_to_change<'a>(&self, bucket: &str, directories: &'a str, seen: &mut Seen) -> Result<Walk<'a>, Error> {
-        let name = PathCache::name(bucket, directories);
-        if let Some(path) = self.paths.get(&name) {
+        if !seen.is_ahead()
+            && let Some(path) = self.paths.get(&PathCache::name(bucket, directories))
+        {
             return Ok(Walk { path, missing: "", remembered: true });
         }
-        let walk = self.walk(bucket, directories, seen)?;
-        if walk.complete() && walk.path.steps.len() <= STEPS_KEPT_MAX {
-            self.paths.keep(name, Arc::clone(&walk.path));
-        }
-        Ok(walk)
+        self.walk(bucket, directories, seen)
     }
 
     /// Runs a change at the end of a path until it commits or is refused for good. An answer without a commit
@@ -96,10 +120,21 @@ impl Volume {
     pub(crate) fn change<T>(
         &self,
         bucket: &str,
+        key: (&str, &str),
+        attempt: impl FnMut(&Walk<'_>, &mut Seen) -> Result<Done<T>, Refused>,
+    ) -> Result<(T, Seq), Error> {
+        self.change_from(Seen::default(), bucket, key, attempt)
+    }
+
+    /// As `change`; the first try has these rows.
+    pub(crate) fn change_from<T>(
+        &self,
+        rows: Seen,
+        bucket: &str,
         (directories, name): (&str, &str),
         mut attempt: impl FnMut(&Walk<'_>, &mut Seen) -> Result<Done<T>, Refused>,
     ) -> Result<(T, Seq), Error> {
-        self.retry(|seen| {
+        self.retry_from(rows, |seen| {
             let _turn = self.key_latch(bucket, directories, name).lock();
             let walk = self.walk_to_change(bucket, directories, seen)?;
             let done = attempt(&walk, seen);

@@ -31,9 +31,19 @@ pub(crate) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 impl Volume {
     pub async fn put_object(&self, request: PutRequest<'_>, staged: Staged) -> Result<PutOutcome, Error> {
+        self.put_from(Seen::default(), request, staged).await
+    }
+
+    /// The first try has these rows.
+    pub(crate) async fn put_from(
+        &self,
+        rows: Seen,
+        request: PutRequest<'_>,
+        staged: Staged,
+    ) -> Result<PutOutcome, Error> {
         check_key(request.key)?;
         self.check_room()?;
-        let done = self.change(request.bucket, split(request.key), |walk, seen| {
+        let done = self.change_from(rows, request.bucket, split(request.key), |walk, seen| {
             self.try_put_object(walk, &request, &staged, seen)
         });
         self.answer(done).await

@@ -42,7 +42,7 @@ impl Volume {
             Data::Inline(_) => Ok(()),
             Data::Extents(extents) => self.release_runs(draft, file.ino, file.shared, extents),
             Data::Rows => {
-                let rows = self.extent_rows(file.ino, 0, RELEASE_ROWS_MAX + 1)?;
+                let rows = self.extent_rows(file.ino, 0, RELEASE_ROWS_MAX + 1, &mut Seen::default())?;
                 if rows.len() > RELEASE_ROWS_MAX {
                     draft.put(key::orphan(file.ino), Orphan::File { shared: file.shared }.encode());
                     return Ok(());
@@ -110,10 +110,10 @@ impl Volume {
     }
 
     /// Extent rows of a file from `offset` on, at most `limit`.
-    pub(crate) fn extent_rows(&self, ino: Ino, offset: u64, limit: usize) -> Result<Vec<(u64, Extent)>, Error> {
+    pub(crate) fn extent_rows(&self, ino: Ino, offset: u64, limit: usize, seen: &mut Seen) -> Result<Vec<(u64, Extent)>, Error> {
         let mut rows = Vec::new();
         let range = (key::extent(ino, offset), key::extents(ino).1);
-        self.scan(&range, &mut Seen::default(), |row| {
+        self.scan(&range, seen, |row| {
             rows.push((key::parse_extent(row.key)?.1, decode_extent_row(row.value)?));
             Ok(if rows.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;

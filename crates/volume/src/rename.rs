@@ -75,7 +75,7 @@ impl Volume {
         count(&mut draft, walk.path.root, Some(&moved.file), None);
         self.move_name(&mut draft, moved, target, &file)?;
         let steps = &source_walk.path.steps;
-        self.vacate(&mut draft, source_walk.path.root, steps, source.entry_key.clone(), &directories_of(&walk.path))?;
+        self.vacate(&mut draft, source_walk.path.root, steps, (source.entry_key.clone(), &directories_of(&walk.path)), seen)?;
         let (size, etag, version) = (file.size, file.etag, current.outcome(&file).version);
         self.draft_event(&mut draft, &walk.path, &Told { kind: EventKind::Copy, key: to, size, etag, version })?;
         let kind = if left.is_some() { EventKind::DeleteMarkerCreated } else { EventKind::Delete };
@@ -124,7 +124,7 @@ impl Volume {
         draft.put(key::directory(moved.entry.ino), record.encode());
         draft.max(key::times(target_parent), self.now().0.max(0) as u64);
         let kept = directories_of(&walk.path);
-        self.vacate(&mut draft, source_walk.path.root, above, moved.key.clone(), &kept)?;
+        self.vacate(&mut draft, source_walk.path.root, above, (moved.key.clone(), &kept), seen)?;
         let seq = self.commit(draft)?;
         self.known.moved(moved.entry.ino, target_parent, to_name);
         Ok(seq)

@@ -1,11 +1,16 @@
-//! What an attempt has read, so that an answer without a commit can be checked too.
+//! The rows that an attempt has read, so that its answer can be checked and its reads can be asked for together.
 //!
-//! Why:        a commit asserts what it rests on; a refusal commits nothing, and its reads were made at several
-//!             moments. When every row is as it was read, they all held at the moment of the last read.
-//! Invariants: a version is never used twice, so an equal version means that the row was the same all the time.
-//! Not here:   rows that were scanned: a scan is one moment, and what it was for is a row that is here.
+//! Why:        a commit asserts what it rests on; a refusal or a read commits nothing, so its rows must have held at one
+//!             moment. Rows that came from one call of the engine did; others are read again, all together.
+//! Invariants: W1 a version is never used twice, so an equal version means that the row was the same all the time.
+//!             W2 `is_of_one_moment` only if everything that was used came from one call.
+//!             W3 rows that were fetched ahead answer for their keys until the attempt begins again.
+//! Not here:   calls of the engine (driver); rows that were scanned are not read again: they belong to a row that is here.
 
-use margay_meta::Seq;
+use std::ops::ControlFlow;
+
+use margay_meta::{Answers, Ask, Row, RowBatch, Seq};
+use margay_rows::key;
 
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
@@ -13,6 +18,18 @@ pub(crate) struct Seen {
     pub(crate) seq: Seq,
     /// Keys and versions, in the order of reading.
     rows: Vec<(Vec<u8>, Option<Seq>)>,
+    ahead: Vec<Ahead>,
+    /// Moments at which something was read.
+    moments: u32,
+    /// How often the store had removed bytes before the first row was read.
+    removals: Option<u64>,
+}
+
+/// What was fetched before it is asked for.
+#[derive(Debug)]
+enum Ahead {
+    Row { key: Vec<u8>, row: Option<Row> },
+    Rows { range: key::Range, rows: RowBatch },
 }
 
 impl Seen {
@@ -20,13 +37,102 @@ impl Seen {
         self.seq = self.seq.max(seq);
     }
 
-    pub(crate) fn row(&mut self, key: &[u8], version: Option<Seq>) {
+    /// Notes a row that was read by a call of its own.
+    pub(crate) fn read(&mut self, key: &[u8], version: Option<Seq>) {
+        self.moments += 1;
         self.rows.push((key.to_vec(), version));
     }
 
+    /// Notes a row that is of the same moment as a range that was read.
+    pub(crate) fn in_range(&mut self, key: &[u8], version: Seq) {
+        self.rows.push((key.to_vec(), Some(version)));
+    }
+
+    /// Notes a row that was not read but kept from before.
+    pub(crate) fn remembered(&mut self, key: &[u8], version: Seq) {
+        self.moments += 2;
+        self.rows.push((key.to_vec(), Some(version)));
+    }
+
+    /// Notes that a range was read by a call of its own.
+    pub(crate) fn range_read(&mut self) {
+        self.moments += 1;
+    }
+
+    /// Takes what one call brought. `removals`: how often the store had removed bytes before that call.
+    pub(crate) fn fetched(&mut self, asks: Vec<Ask>, answers: Answers, removals: u64) {
+        assert_eq!(asks.len(), answers.answers.len(), "a read answers each question");
+        self.rises_to(answers.observed);
+        self.moments += if answers.one_moment { 1 } else { 2 };
+        self.removals.get_or_insert(removals);
+        self.ahead.extend(asks.into_iter().zip(answers.answers).map(|(ask, answer)| match (ask, answer) {
+            (Ask::Get { key }, answer) => Ahead::Row { key, row: answer.row() },
+            (Ask::Scan { start, end, .. }, answer) => Ahead::Rows { range: (start, end), rows: answer.rows() },
+        }));
+    }
+
+    /// Whether anything was fetched ahead.
+    pub(crate) fn is_ahead(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
+    /// The row that was fetched ahead; `None`: it was not. Notes it.
+    pub(crate) fn row_ahead(&mut self, wanted: &[u8]) -> Option<Option<Row>> {
+        let row = self.ahead.iter().find_map(|ahead| match ahead {
+            Ahead::Row { key, row } if key == wanted => Some(row.clone()),
+            _ => None,
+        })?;
+        self.rows.push((wanted.to_vec(), row.as_ref().map(|row| row.version)));
+        Some(row)
+    }
+
+    /// The rows of a range, as far as they were fetched ahead.
+    pub(crate) fn rows_ahead(&self, wanted: &key::Range) -> Option<&RowBatch> {
+        self.ahead.iter().find_map(|ahead| match ahead {
+            Ahead::Rows { range, rows } if range == wanted => Some(rows),
+            _ => None,
+        })
+    }
+
+    /// Everything was read at one moment, or held at one, or nothing was read at all.
+    pub(crate) fn is_of_one_moment(&self) -> bool {
+        self.moments <= 1
+    }
+
+    /// Whether the store may have removed bytes since the first row was read, by the count of now.
+    pub(crate) fn may_have_lost_bytes(&self, removals: u64) -> bool {
+        self.removals != Some(removals)
+    }
+
+    /// Every row still was as it was read, at a moment after all of them. What was fetched ahead and not used yet is
+    /// older, and is forgotten.
+    pub(crate) fn held(&mut self) {
+        if !self.is_of_one_moment() {
+            self.ahead.clear();
+            self.moments = 1;
+        }
+    }
+
+    /// Forgets what was read; the newest commit stays.
+    pub(crate) fn begin_again(&mut self) {
+        *self = Seen { seq: self.seq, ..Seen::default() };
+    }
+
+    /// Adds what was read beside this, and held at one moment.
     pub(crate) fn absorb(&mut self, other: Seen) {
         self.rises_to(other.seq);
+        self.moments += other.moments;
         self.rows.extend(other.rows);
+    }
+
+    /// What was read may be out of date.
+    pub(crate) fn moment_passed(&mut self) {
+        self.moments += 2;
+    }
+
+    /// What follows is read anew.
+    pub(crate) fn forget_ahead(&mut self) {
+        self.ahead.clear();
     }
 
     /// Keys and versions, in the order of reading.
@@ -38,4 +144,12 @@ impl Seen {
     pub(crate) fn forget_rows(&mut self) {
         self.rows.clear();
     }
+}
+
+/// Shows rows until the visitor breaks; true when it did.
+pub(crate) fn show(
+    rows: &RowBatch,
+    visit: &mut dyn FnMut(margay_meta::RowRef<'_>) -> ControlFlow<()>,
+) -> bool {
+    rows.iter().any(|row| visit(row).is_break())
 }

@@ -15,6 +15,7 @@ use crate::api::Error;
 use crate::draft::Draft;
 use crate::names::Located;
 use crate::open::Volume;
+use crate::seen::Seen;
 use crate::release::distinct_runs;
 
 /// The value of a share row; its key says it all.
@@ -27,7 +28,7 @@ impl Volume {
             Data::Inline(_) => Ok(None),
             Data::Extents(extents) => Ok(Some(extents.clone())),
             Data::Rows => {
-                let rows = self.extent_rows(file.ino, 0, OBJECT_EXTENTS_MAX + 1)?;
+                let rows = self.extent_rows(file.ino, 0, OBJECT_EXTENTS_MAX + 1, &mut Seen::default())?;
                 Ok(Some(rows.into_iter().map(|(_, extent)| extent).collect()))
             }
         }

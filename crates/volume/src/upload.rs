@@ -21,6 +21,7 @@ use self::growing::{Growing, Grown};
 use crate::api::{Error, OBJECT_BYTES_MAX};
 use crate::encryption::{DataKey, Encryptor, SALT_BYTES, encrypted_len};
 use crate::open::Volume;
+use crate::request::RequestRows;
 use crate::seen::Seen;
 
 /// A large body is synced each time that this many of its bytes were written, while more of it comes.
@@ -87,15 +88,13 @@ impl Staged {
 impl Volume {
     /// Begins to receive exactly `len` bytes for a key of this bucket (checks that the bucket exists).
     pub async fn begin_upload(&self, bucket: &str, len: u64) -> Result<Upload, Error> {
-        let owner = self.owner_of_upload(bucket, len).await?;
-        self.stage(owner, len, None)
+        self.request(&RequestRows::default()).begin_upload(bucket, len, None).await
     }
 
     /// As `begin_upload`; the bytes are encrypted with this key before they are stored. The object or upload that they
     /// are for has the key's document.
     pub async fn begin_encrypted_upload(&self, bucket: &str, len: u64, key: &DataKey) -> Result<Upload, Error> {
-        let owner = self.owner_of_upload(bucket, len).await?;
-        self.stage(owner, len, Some(key))
+        self.request(&RequestRows::default()).begin_upload(bucket, len, Some(key)).await
     }
 
     /// Begins to receive at most `len_max` bytes, encrypted if there is a key; how many shows when they have come.
@@ -105,24 +104,22 @@ impl Volume {
         len_max: u64,
         key: Option<&DataKey>,
     ) -> Result<Upload, Error> {
-        let owner = self.owner_of_upload(bucket, 0).await?;
+        self.request(&RequestRows::default()).begin_growing_upload(bucket, len_max, key).await
+    }
+
+    pub(crate) fn stage_growing(&self, owner: Ino, len_max: u64, key: Option<&DataKey>) -> Upload {
         let stored_max = stored_len(len_max.min(OBJECT_BYTES_MAX), key);
         let growing = Growing::new(stored_max, self.options.run_bytes_max.max(1));
         let state = State::Growing { growing, small_bytes_max: self.small_bytes_max() };
-        Ok(self.new_upload(owner, stored_max, self.encryptor(key), state))
+        self.new_upload(owner, stored_max, self.encryptor(key), state)
     }
 
     /// Refuses what can be seen already to be too much.
-    async fn owner_of_upload(&self, bucket: &str, len: u64) -> Result<Ino, Error> {
-        let mut seen = Seen::default();
-        match self.bucket_row(bucket, &mut seen) {
-            Ok((row, _)) => {
-                self.check_room()?;
-                self.check_fits(row.root, len)?;
-                Ok(row.root)
-            }
-            Err(error) => self.answer(Err(error)).await,
-        }
+    pub(crate) fn owner_of_upload(&self, bucket: &str, len: u64, seen: &mut Seen) -> Result<Ino, Error> {
+        let (row, _) = self.consistent(seen, |seen| self.bucket_row(bucket, seen))?;
+        self.check_room()?;
+        self.check_fits(row.root, len)?;
+        Ok(row.root)
     }
 
     /// `owner` goes into the headers of the runs.

@@ -15,7 +15,7 @@ use margay_rows::record::Damaged;
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::open::TRIES_MAX;
+use crate::driver::TRIES_MAX;
 use crate::posix::api::PosixError;
 use crate::posix::mount::Mount;
 use crate::seen::Seen;

@@ -24,7 +24,6 @@ use crate::open_files::{Base, OpenFile, State};
 use crate::posix::api::{FileKind, OpenFlags, PosixError};
 use crate::posix::mount::Mount;
 use crate::reader::{Content, EncryptedContent, Lock};
-use crate::seen::Seen;
 
 /// Times that opening begins again because the file was moved or replaced under it.
 const TRIES_MAX: usize = 64;
@@ -149,8 +148,10 @@ impl Volume {
 
     /// The state of a file as its row tells it; `None` when the row changed meanwhile.
     pub(crate) fn load(&self, located: &Located) -> Result<Option<State>, Error> {
-        let lock = self.lock_of(&located.file, &mut Seen::default())?;
-        let Some(content) = self.hold(located, &mut Seen::default())? else { return Ok(None) };
+        let held = self.while_unchanged(located, |seen| {
+            Ok((self.lock_of(&located.file, seen)?, self.hold(&located.file, seen)?))
+        });
+        let Some((lock, content)) = held? else { return Ok(None) };
         let mut state = State::new(located.file.clone());
         state.readable = located.version;
         state.base = Base { version: located.version, extents: Vec::new(), in_rows: state.file.data == Data::Rows };

@@ -18,7 +18,6 @@ use crate::posix::api::{Attributes, FileKind, Name, NewFile, PosixError, SYMLINK
 use crate::posix::attributes::stored_attributes;
 use crate::posix::mount::Mount;
 use crate::reader::Content;
-use crate::seen::Seen;
 use crate::upload::Body;
 
 /// The rights of every symbolic link.
@@ -94,7 +93,7 @@ impl Mount {
             if FileKind::of(located.file.mode) != FileKind::Symlink {
                 return Err(PosixError::Invalid);
             }
-            match self.volume.hold(&located, &mut Seen::default())? {
+            match self.volume.while_unchanged(&located, |seen| self.volume.hold(&located.file, seen))? {
                 None => {}
                 Some(Content::Inline(bytes)) => return Ok(bytes),
                 Some(Content::Encrypted(_)) => {

@@ -124,7 +124,7 @@ impl Mount {
 
     /// `None` when the file was replaced meanwhile.
     fn headers_of(&self, located: &Located) -> Result<Option<Headers>, Error> {
-        Ok(self.volume.info(located, &mut Seen::default())?.map(|info| info.headers))
+        self.volume.while_unchanged(located, |seen| Ok(self.volume.info(located, seen)?.headers))
     }
 
     fn change_xattr(&self, ino: Ino, change: &Change<'_>) -> Result<(), PosixError> {

@@ -60,6 +60,8 @@ impl Volume {
                 continue;
             }
             let allocated = self.store.allocated_bytes(info.id)?;
+            // Before it is looked for readers: those that come later see that bytes go, and read their row again.
+            self.store.begin_removal();
             match self.punch_segment(info.id, info.kind, &runs, &walk) {
                 Ok(true) => drop(punched.lost.insert(info.id, counted.lost)),
                 // A reader took hold of it: a later pass tries again.

@@ -105,7 +105,7 @@ impl Volume {
                 if let Some(marker) = next {
                     draft.assert_exists(marker.row_key);
                 }
-                self.draft_entry_gone(draft, walk, current)
+                self.draft_entry_gone(draft, walk, current, seen)
             }
         }
     }

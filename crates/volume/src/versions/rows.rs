@@ -97,7 +97,7 @@ impl Volume {
             Ok(ControlFlow::Break(()))
         })?;
         if let Some(found) = &found {
-            seen.row(&found.row_key, Some(found.row_version));
+            seen.in_range(&found.row_key, found.row_version);
         }
         Ok(found)
     }

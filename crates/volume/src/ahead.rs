@@ -1,0 +1,69 @@
+//! Which rows a request will need, asked for in one call before it begins.
+//!
+//! Why:        an operation reads row after row, each found by the one before; where the path to its key was walked lately,
+//!             all of them are known beforehand, and an engine answers them together.
+//! Invariants: what is asked for is a guess: rows that turn out to be others are read when they are needed.
+//! Not here:   how fetched rows are used (seen, driver), what is kept of paths (path).
+
+use margay_meta::Ask;
+use margay_rows::key;
+
+use crate::api::{Error, Versioning};
+use crate::open::Volume;
+use crate::path::{PathCache, split};
+use crate::seen::Seen;
+
+/// What a request is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose<'a> {
+    /// Asks for facts of the bucket, or lists it.
+    Bucket,
+    ReadObject(&'a str),
+    PutObject(&'a str),
+    DeleteObject(&'a str),
+}
+
+impl Purpose<'_> {
+    fn key(&self) -> &str {
+        match self {
+            Purpose::Bucket => "",
+            Purpose::ReadObject(key) | Purpose::PutObject(key) | Purpose::DeleteObject(key) => key,
+        }
+    }
+}
+
+impl Volume {
+    /// Fetches what the request will need.
+    pub(crate) fn look_ahead(&self, bucket: &str, purpose: Purpose<'_>, seen: &mut Seen) -> Result<(), Error> {
+        self.fetch(self.asks_ahead(bucket, purpose), seen)
+    }
+
+    fn asks_ahead(&self, bucket: &str, purpose: Purpose<'_>) -> Vec<Ask> {
+        let bucket_row = Ask::Get { key: key::bucket(bucket) };
+        if purpose == Purpose::Bucket {
+            return vec![bucket_row];
+        }
+        let (directories, name) = split(purpose.key());
+        let Some(path) = self.paths.get(&PathCache::name(bucket, directories)) else { return vec![bucket_row] };
+        let mut asks = Vec::with_capacity(path.steps.len() + 4);
+        asks.push(bucket_row);
+        asks.extend(path.steps.iter().map(|step| Ask::Get { key: step.key.clone() }));
+        asks.push(Ask::Get { key: key::entry(path.directory(), name.as_bytes()) });
+        if !matches!(purpose, Purpose::ReadObject(_)) && path.versioning != Versioning::Never {
+            asks.push(first_row(key::versions_below(path.root, purpose.key(), u64::MAX)));
+        }
+        if matches!(purpose, Purpose::DeleteObject(_)) {
+            let mut gone = key::entry(path.directory(), name.as_bytes());
+            // Implicit directories go with the last entry in them.
+            for step in path.steps.iter().rev().take_while(|step| !step.entry.explicit) {
+                asks.extend(key::entries_beside(step.entry.ino, &gone).map(first_row));
+                gone.clone_from(&step.key);
+            }
+        }
+        asks
+    }
+}
+
+fn first_row((start, end): key::Range) -> Ask {
+    Ask::Scan { start, end, rows_max: 1, keys_only: false }
+}
