@@ -22,7 +22,7 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use margay_env::Env;
 use margay_iam::registry::{Account, Identity};
-use margay_volume::Volume;
+use margay_volume::{Purpose, RequestRows, Volume};
 
 use crate::access::context::Circumstances;
 use crate::access::rules::RulesCache;
@@ -243,8 +243,10 @@ impl S3Door {
             check_bucket_name(&target.bucket)?;
         }
         let circumstances = self.circumstances(came.peer, sender);
+        let rows = self.look(policy.op, target).await?;
         let call = Call {
             volume: &self.volume,
+            rows: &rows,
             access: &self.access,
             asker: Asker { identity: signed.identity.as_deref(), circumstances },
             options: &self.options,
@@ -262,6 +264,24 @@ impl S3Door {
         }
         self.access.authorise(&call.ask()).await?;
         op::run(&call, payload).await
+    }
+
+    /// Reads in one call what the operation, and the question whether it may, will ask for.
+    async fn look(&self, op: Op, target: &Target) -> Result<RequestRows, S3Error> {
+        // A benchmark of the door alone asks for nothing.
+        if target.scope() == Scope::Service || self.fixed_object.is_some() {
+            return Ok(RequestRows::default());
+        }
+        let key = target.key.as_str();
+        let purpose = match op {
+            Op::GetObject | Op::HeadObject | Op::GetObjectAttributes | Op::GetObjectTagging | Op::SelectObjectContent => {
+                Purpose::ReadObject(key)
+            }
+            Op::PutObject => Purpose::PutObject(key),
+            Op::DeleteObject => Purpose::DeleteObject(key),
+            _ => Purpose::Bucket,
+        };
+        Ok(self.volume.look(&target.bucket, purpose).await?)
     }
 
     /// What conditions of policies may ask about a request.

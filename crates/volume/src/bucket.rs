@@ -54,7 +54,7 @@ impl Volume {
     }
 
     pub async fn head_bucket(&self, name: &str) -> Result<BucketInfo, Error> {
-        self.request(&RequestRows::default()).head_bucket(name).await
+        self.view(&RequestRows::default()).head_bucket(name).await
     }
 
     pub(crate) fn bucket_info(&self, name: &str, seen: &mut Seen) -> Result<BucketInfo, Error> {

@@ -16,7 +16,7 @@ use crate::seen::Seen;
 impl Volume {
     /// `Err(NoObjectLock)` when the bucket has none; else its default.
     pub async fn object_lock(&self, bucket: &str) -> Result<Option<DefaultRetention>, Error> {
-        self.request(&RequestRows::default()).object_lock(bucket).await
+        self.view(&RequestRows::default()).object_lock(bucket).await
     }
 
     pub(crate) fn object_lock_now(&self, bucket: &str, seen: &mut Seen) -> Result<Option<DefaultRetention>, Error> {

@@ -24,7 +24,7 @@ use crate::seen::Seen;
 impl Volume {
     /// The document of a setting; `None` when it is not set.
     pub async fn bucket_setting(&self, bucket: &str, setting: Setting) -> Result<Option<Bytes>, Error> {
-        self.request(&RequestRows::default()).bucket_setting(bucket, setting).await
+        self.view(&RequestRows::default()).bucket_setting(bucket, setting).await
     }
 
     pub(crate) fn setting_now(&self, bucket: &str, setting: Setting, seen: &mut Seen) -> Result<Option<Bytes>, Error> {

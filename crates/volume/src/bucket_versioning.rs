@@ -15,7 +15,7 @@ use crate::seen::Seen;
 
 impl Volume {
     pub async fn versioning(&self, bucket: &str) -> Result<Versioning, Error> {
-        self.request(&RequestRows::default()).versioning(bucket).await
+        self.view(&RequestRows::default()).versioning(bucket).await
     }
 
     /// `Versioning::Never` is refused.

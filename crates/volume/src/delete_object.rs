@@ -39,7 +39,7 @@ impl Volume {
     /// Fine when there is nothing to delete, but `NoSuchKey` when the condition wants something to be there.
     pub async fn delete_object(&self, bucket: &str, request: &DeleteRequest<'_>) -> Result<Deleted, Error> {
         let rows = self.look(bucket, Purpose::DeleteObject(request.key)).await?;
-        self.request(&rows).delete_object(bucket, request).await
+        self.view(&rows).delete_object(bucket, request).await
     }
 
     /// The first try has these rows.

@@ -50,7 +50,7 @@ impl Volume {
         condition: &ReadCondition,
     ) -> Result<ObjectInfo, Error> {
         let rows = self.look(bucket, Purpose::ReadObject(key)).await?;
-        self.request(&rows).head_version(bucket, key, version, condition).await
+        self.view(&rows).head_version(bucket, key, version, condition).await
     }
 
     pub(crate) fn head_now(
@@ -81,7 +81,7 @@ impl Volume {
         condition: &ReadCondition,
     ) -> Result<Reader, Error> {
         let rows = self.look(bucket, Purpose::ReadObject(key)).await?;
-        self.request(&rows).get_version(bucket, key, version, condition).await
+        self.view(&rows).get_version(bucket, key, version, condition).await
     }
 
     pub(crate) fn open_now(
@@ -109,7 +109,7 @@ impl Volume {
     /// Checksums of the parts of a multipart object, in order, as the headers that they were stored with; nothing when no
     /// part has one.
     pub async fn part_checksums(&self, name: ObjectName<'_>) -> Result<Vec<Headers>, Error> {
-        self.request(&RequestRows::default()).part_checksums(name).await
+        self.view(&RequestRows::default()).part_checksums(name).await
     }
 
     pub(crate) fn part_checksums_now(&self, name: ObjectName<'_>, seen: &mut Seen) -> Result<Vec<Headers>, Error> {

@@ -110,7 +110,7 @@ pub use open::{FORMAT_VERSION, OpenError, Options, Volume};
 pub use quota::Quota;
 pub use reader::{READ_BYTES_MAX, Reader};
 pub use reclaim::{KeepLogs, LogRelease, ReclaimBudget, Reclaimed, SealedLogs};
-pub use request::{Request, RequestRows};
+pub use request::{RequestRows, View};
 pub use scrub::{DamagedData, ScrubReport};
 pub use upload::{Staged, Upload};
 pub use versions::DueVersion;

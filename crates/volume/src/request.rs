@@ -4,11 +4,12 @@
 //!             each look would be a call of the engine.
 //! Invariants: E1 all that a request reads is as it was at one moment while it was under way; what was committed before it
 //!                began is seen.  E2 a change uses the rows for its first try only, asserts them, and drops them.
-//! How to use: `look` says what the request will do; calls through `request` use the rows that it brought, and read what it
+//! How to use: `look` says what the request will do; calls through `view` use the rows that it brought, and read what it
 //!             did not bring. Calls on the volume itself read for themselves.
 //! Not here:   which rows are brought (ahead).
 
 use bytes::Bytes;
+use margay_rows::key;
 use margay_rows::kinds::Setting;
 use margay_rows::object_lock::DefaultRetention;
 use margay_rows::values::{BucketInfo, Headers, Versioning};
@@ -28,7 +29,7 @@ pub struct RequestRows(Mutex<Seen>);
 
 /// The volume as one request sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'r> {
+pub struct View<'r> {
     volume: &'r Volume,
     rows: &'r RequestRows,
 }
@@ -41,12 +42,12 @@ impl Volume {
         Ok(RequestRows(Mutex::new(seen)))
     }
 
-    pub fn request<'r>(&'r self, rows: &'r RequestRows) -> Request<'r> {
-        Request { volume: self, rows }
+    pub fn view<'r>(&'r self, rows: &'r RequestRows) -> View<'r> {
+        View { volume: self, rows }
     }
 }
 
-impl Request<'_> {
+impl View<'_> {
     async fn read<T>(self, read: impl FnOnce(&Volume, &mut Seen) -> Result<T, Error>) -> Result<T, Error> {
         let mut seen = self.take();
         let found = read(self.volume, &mut seen);
@@ -58,6 +59,13 @@ impl Request<'_> {
 
     fn take(self) -> Seen {
         std::mem::take(&mut *self.rows.0.lock())
+    }
+
+    /// The rows for a change (E2); those of the bucket stay for what is told of it.
+    fn take_for_change(self, bucket: &str) -> Seen {
+        let mut rows = self.rows.0.lock();
+        let stays = rows.only(&key::bucket(bucket));
+        std::mem::replace(&mut *rows, stays)
     }
 
     pub async fn head_bucket(self, bucket: &str) -> Result<BucketInfo, Error> {
@@ -130,11 +138,13 @@ impl Request<'_> {
     }
 
     pub async fn put_object(self, request: PutRequest<'_>, staged: Staged) -> Result<PutOutcome, Error> {
-        self.volume.put_from(self.take(), request, staged).await
+        let rows = self.take_for_change(request.bucket);
+        self.volume.put_from(rows, request, staged).await
     }
 
     /// Fine when there is nothing to delete, but `NoSuchKey` when the condition wants something to be there.
     pub async fn delete_object(self, bucket: &str, request: &DeleteRequest<'_>) -> Result<Deleted, Error> {
-        self.volume.delete_from(self.take(), bucket, request).await
+        let rows = self.take_for_change(bucket);
+        self.volume.delete_from(rows, bucket, request).await
     }
 }

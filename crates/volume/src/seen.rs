@@ -71,6 +71,15 @@ impl Seen {
         }));
     }
 
+    /// One of the rows that were fetched ahead, alone.
+    pub(crate) fn only(&self, wanted: &[u8]) -> Seen {
+        let row = self.ahead.iter().find_map(|ahead| match ahead {
+            Ahead::Row { key, row } if key == wanted => Some(Ahead::Row { key: key.clone(), row: row.clone() }),
+            _ => None,
+        });
+        Seen { seq: self.seq, moments: 1, ahead: row.into_iter().collect(), ..Seen::default() }
+    }
+
     /// Whether anything was fetched ahead.
     pub(crate) fn is_ahead(&self) -> bool {
         !self.ahead.is_empty()

@@ -88,13 +88,13 @@ impl Staged {
 impl Volume {
     /// Begins to receive exactly `len` bytes for a key of this bucket (checks that the bucket exists).
     pub async fn begin_upload(&self, bucket: &str, len: u64) -> Result<Upload, Error> {
-        self.request(&RequestRows::default()).begin_upload(bucket, len, None).await
+        self.view(&RequestRows::default()).begin_upload(bucket, len, None).await
     }
 
     /// As `begin_upload`; the bytes are encrypted with this key before they are stored. The object or upload that they
     /// are for has the key's document.
     pub async fn begin_encrypted_upload(&self, bucket: &str, len: u64, key: &DataKey) -> Result<Upload, Error> {
-        self.request(&RequestRows::default()).begin_upload(bucket, len, Some(key)).await
+        self.view(&RequestRows::default()).begin_upload(bucket, len, Some(key)).await
     }
 
     /// Begins to receive at most `len_max` bytes, encrypted if there is a key; how many shows when they have come.
@@ -104,7 +104,7 @@ impl Volume {
         len_max: u64,
         key: Option<&DataKey>,
     ) -> Result<Upload, Error> {
-        self.request(&RequestRows::default()).begin_growing_upload(bucket, len_max, key).await
+        self.view(&RequestRows::default()).begin_growing_upload(bucket, len_max, key).await
     }
 
     pub(crate) fn stage_growing(&self, owner: Ino, len_max: u64, key: Option<&DataKey>) -> Upload {

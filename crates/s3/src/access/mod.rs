@@ -23,7 +23,7 @@ use http::HeaderMap;
 use margay_iam::acl::{Acl, Permission};
 use margay_iam::registry::{Account, Identity, Part};
 use margay_iam::{Caller, Decision, Policy, Reason, Request, Sources, decide};
-use margay_volume::{Document, Error, ReadCondition, Volume};
+use margay_volume::{Document, Error, ReadCondition, RequestRows, View, Volume};
 
 use self::asked::{Asked, On, asked};
 use self::context::{Circumstances, RequestContext};
@@ -61,6 +61,7 @@ impl Asker<'_> {
 pub(crate) struct Ask<'r> {
     pub access: &'r Access,
     pub volume: &'r Volume,
+    pub rows: &'r RequestRows,
     pub asker: Asker<'r>,
     pub op: Op,
     pub target: &'r Target,
@@ -69,6 +70,11 @@ pub(crate) struct Ask<'r> {
 }
 
 impl Ask<'_> {
+    /// The volume as the request found it.
+    pub(crate) fn view(&self) -> View<'_> {
+        self.volume.view(self.rows)
+    }
+
     pub(crate) fn bucket(&self) -> &str {
         &self.target.bucket
     }
@@ -122,7 +128,7 @@ impl Access {
         if asked.on == On::Service {
             return self.require_of_service(call, asked);
         }
-        let rules = self.rules.of(call.volume, &asked.bucket).await?;
+        let rules = self.rules.of(call.view(), &asked.bucket).await?;
         let bucket_owner = self.owner(&rules.owner);
         let object = self.object(call, asked, &rules).await?;
         let of_object = object.acl.as_ref().filter(|_| rules.has_lists());
@@ -180,7 +186,7 @@ impl Access {
         if !needs {
             return Ok(Object::default());
         }
-        match call.volume.head_version(&asked.bucket, &asked.key, asked.version, &ReadCondition::default()).await {
+        match call.view().head_version(&asked.bucket, &asked.key, asked.version, &ReadCondition::default()).await {
             Ok(info) => {
                 let acl = info.documents.get(&Document::Acl).and_then(|bytes| acl_document::decode(bytes));
                 let tags = info.documents.get(&Document::Tags).map(|bytes| tags(bytes)).unwrap_or_default();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use margay_iam::acl::Acl;
 use margay_iam::registry::ROOT_ACCOUNT;
 use margay_iam::{Kind, Policy};
-use margay_volume::{BucketInfo, Error, Setting, Volume};
+use margay_volume::{BucketInfo, Error, Setting, View};
 use parking_lot::Mutex;
 
 use super::ownership::Ownership;
@@ -56,14 +56,14 @@ pub(crate) struct RulesCache {
 
 impl RulesCache {
     /// The rules of a bucket as they are now.
-    pub(crate) async fn of(&self, volume: &Volume, bucket: &str) -> Result<Arc<BucketRules>, Error> {
-        let info = volume.head_bucket(bucket).await?;
+    pub(crate) async fn of(&self, view: View<'_>, bucket: &str) -> Result<Arc<BucketRules>, Error> {
+        let info = view.head_bucket(bucket).await?;
         if let Some(held) = self.held.lock().get(bucket)
             && held.generation == info.generation
         {
             return Ok(Arc::clone(held));
         }
-        let rules = Arc::new(read(volume, info).await?);
+        let rules = Arc::new(read(view, info).await?);
         let mut held = self.held.lock();
         if held.len() >= BUCKETS_MAX {
             held.clear();
@@ -82,7 +82,7 @@ fn owner_id(owner: &str) -> &str {
 const READ: [Setting; 5] =
     [Setting::Policy, Setting::PublicAccessBlock, Setting::OwnershipControls, Setting::Tagging, Setting::Acl];
 
-async fn read(volume: &Volume, info: BucketInfo) -> Result<BucketRules, Error> {
+async fn read(view: View<'_>, info: BucketInfo) -> Result<BucketRules, Error> {
     let mut rules = BucketRules {
         owner: info.owner,
         // Settings read below may be newer than this; then the next request reads them again.
@@ -98,7 +98,7 @@ async fn read(volume: &Volume, info: BucketInfo) -> Result<BucketRules, Error> {
         if !info.settings.contains(setting) {
             continue;
         }
-        let Some(document) = volume.bucket_setting(&info.name, setting).await? else { continue };
+        let Some(document) = view.bucket_setting(&info.name, setting).await? else { continue };
         match setting {
             Setting::Policy => match Policy::parse_stored(Kind::Bucket, &document) {
                 Ok(policy) => rules.policy = Some(policy.owned_by(owner_id(&rules.owner))),

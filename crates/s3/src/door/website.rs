@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use margay_volume::{Error, ReadCondition, Setting};
+use margay_volume::{Error, Purpose, ReadCondition, Setting};
 
 use super::{Came, S3Door};
 use crate::access::Asker;
@@ -122,8 +122,10 @@ impl Visit<'_> {
         let target = Target { key: key.to_owned(), ..self.target.clone() };
         target.check_key()?;
         let door = self.door;
+        let rows = door.volume.look(&target.bucket, Purpose::ReadObject(&target.key)).await?;
         let call = Call {
             volume: &door.volume,
+            rows: &rows,
             access: &door.access,
             asker: Asker { identity: None, circumstances: door.circumstances(self.peer, &Sender::Anonymous) },
             options: &door.options,

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use margay_volume::{Setting, Volume};
+use margay_volume::{Setting, View};
 use parking_lot::Mutex;
 
 use super::{Days, Lifecycle, Subject, read};
@@ -22,9 +22,9 @@ pub(crate) struct KnownLifecycles(Mutex<HashMap<String, (u64, Arc<Lifecycle>)>>)
 impl KnownLifecycles {
     /// The header of an object that a rule will end: when, and which rule. Days are real ones, also when tests shorten
     /// those of the background.
-    pub(crate) async fn header(&self, volume: &Volume, bucket: &str, subject: &Subject<'_>) -> Option<String> {
+    pub(crate) async fn header(&self, view: View<'_>, bucket: &str, subject: &Subject<'_>) -> Option<String> {
         // The answer stands without it: what it is about was done or read.
-        let info = volume.head_bucket(bucket).await.ok()?;
+        let info = view.head_bucket(bucket).await.ok()?;
         if !info.settings.contains(Setting::Lifecycle) {
             return None;
         }
@@ -32,7 +32,7 @@ impl KnownLifecycles {
         let rules = match known {
             Some((_, rules)) => rules,
             None => {
-                let stored = volume.bucket_setting(bucket, Setting::Lifecycle).await.ok()??;
+                let stored = view.bucket_setting(bucket, Setting::Lifecycle).await.ok()??;
                 let rules = Arc::new(read(&stored).unwrap_or_default());
                 let mut known = self.0.lock();
                 if known.len() >= KNOWN_MAX {

@@ -19,7 +19,7 @@ use crate::xml::write::Writer;
 
 /// The rules of the bucket and the canonical id of its owner.
 async fn bucket(call: &Call<'_>) -> Result<(Arc<BucketRules>, String), S3Error> {
-    let rules = call.access.rules.of(call.volume, call.bucket()).await?;
+    let rules = call.access.rules.of(call.view(), call.bucket()).await?;
     let owner = call.access.owner(&rules.owner).canonical_id.clone();
     Ok((rules, owner))
 }

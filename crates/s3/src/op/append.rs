@@ -32,10 +32,10 @@ pub(super) fn offset(call: &Call<'_>) -> Result<Option<u64>, S3Error> {
 pub(super) async fn run(call: &Call<'_>, payload: Payload, offset: u64) -> Result<Result<Reply, Payload>, S3Error> {
     let condition = write_condition(call.headers)?;
     // Also where there is nothing to append to.
-    if call.volume.versioning(call.bucket()).await? != Versioning::Never {
+    if call.view().versioning(call.bucket()).await? != Versioning::Never {
         return Err(Error::KeepsVersions.into());
     }
-    let info = match call.volume.head_object(call.bucket(), call.key(), &ReadCondition::default()).await {
+    let info = match call.view().head_object(call.bucket(), call.key(), &ReadCondition::default()).await {
         Err(Error::NoSuchKey) if offset == 0 => return Ok(Err(payload)),
         Err(Error::NoSuchKey) => return Err(Error::WrongOffset(0).into()),
         info => info?,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 use margay_iam::acl::Acl;
-use margay_volume::{NewBucket, Setting};
+use margay_volume::{NewBucket, RequestRows, Setting};
 
 use super::Call;
 use crate::access::ownership::Ownership;
@@ -64,7 +64,7 @@ fn new_bucket(call: &Call<'_>) -> Result<NewBucket, S3Error> {
 /// access list anew; here another list is refused, since nobody expects a creation to change who may read what.
 async fn exists(call: &Call<'_>, new: &NewBucket) -> Result<(), S3Error> {
     let refused = |code: Code| Err(S3Error::from(code).with("BucketName", call.bucket()));
-    let rules = call.access.rules.of(call.volume, call.bucket()).await?;
+    let rules = call.access.rules.of(call.volume.view(&RequestRows::default()), call.bucket()).await?;
     if call.access.owner(&rules.owner).id != call.account().id {
         return refused(Code::BucketAlreadyExists);
     }

@@ -13,7 +13,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let (condition, version) = (write_condition(call.headers)?, version::asked(call.query)?);
     let bypass_governance = lock::bypasses_governance(call.headers)?;
     let request = DeleteRequest { key: call.key(), version, condition, bypass_governance };
-    let Deleted { version, marker, .. } = call.volume.delete_object(call.bucket(), &request).await?;
+    let Deleted { version, marker, .. } = call.view().delete_object(call.bucket(), &request).await?;
     let mut reply = Reply::empty(StatusCode::NO_CONTENT);
     if let Some(version) = version {
         reply = reply.header(HeaderName::from_static(version::HEADER), &version.to_string())?;

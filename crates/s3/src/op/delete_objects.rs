@@ -36,7 +36,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     if !is_vouched_for {
         return Err(S3Error::invalid_request("Missing required header for this request: Content-MD5"));
     }
-    call.volume.head_bucket(call.bucket()).await?;
+    call.view().head_bucket(call.bucket()).await?;
     let bypass_governance = lock::bypasses_governance(call.headers)?;
     let deletions = parse(&payload.document(call.headers, true).await?)?;
     // What cannot be tried has its refusal already; the rest goes to the volume in one step.

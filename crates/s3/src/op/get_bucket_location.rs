@@ -8,7 +8,7 @@ use crate::reply::Reply;
 use crate::xml::write::{Writer, escape};
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
-    call.volume.head_bucket(call.bucket()).await?;
+    call.view().head_bucket(call.bucket()).await?;
     let mut out = BytesMut::with_capacity(160);
     let mut writer = Writer::new(&mut out);
     writer.root("LocationConstraint");

@@ -9,7 +9,7 @@ use crate::reply::Reply;
 use crate::xml::write::Writer;
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
-    let status = match call.volume.versioning(call.bucket()).await? {
+    let status = match call.view().versioning(call.bucket()).await? {
         Versioning::Never => None,
         Versioning::Enabled => Some("Enabled"),
         Versioning::Suspended => Some("Suspended"),

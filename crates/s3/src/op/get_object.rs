@@ -22,7 +22,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let (condition, version) = (read_condition(call.headers, "")?, version::asked(call.query)?);
     encryption::refuse_on_read(call.headers)?;
     let given = Customer::of(call, customer::OWN)?;
-    let mut reader = match call.volume.get_version(call.bucket(), call.key(), version, &condition).await {
+    let mut reader = match call.view().get_version(call.bucket(), call.key(), version, &condition).await {
         Ok(reader) => reader,
         Err(error) => return Err(not_modified(call, error).await),
     };
@@ -62,7 +62,7 @@ pub(super) async fn not_modified(call: &Call<'_>, error: margay_volume::Error) -
     }
     let mut refusal = S3Error::from(error);
     if let Ok(version) = version::asked(call.query)
-        && let Ok(info) = call.volume.head_version(call.bucket(), call.key(), version, &ReadCondition::default()).await
+        && let Ok(info) = call.view().head_version(call.bucket(), call.key(), version, &ReadCondition::default()).await
     {
         refusal = refusal
             .header(http::header::ETAG, crate::headers::etag::quoted(&info.etag))

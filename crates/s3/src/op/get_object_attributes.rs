@@ -32,7 +32,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let first = number(call, "x-amz-part-number-marker", 0)?;
     let max = number(call, "x-amz-max-parts", PARTS_MAX)?.min(PARTS_MAX);
     let given = Customer::of(call, customer::OWN)?;
-    let info = call.volume.head_version(call.bucket(), call.key(), version, &ReadCondition::default()).await?;
+    let info = call.view().head_version(call.bucket(), call.key(), version, &ReadCondition::default()).await?;
     let encryption = Encryption::of_object(call, &info, given)?;
     let wants = |name: &str| asked.iter().any(|own| own == name);
     let mut out = BytesMut::with_capacity(512);
@@ -48,7 +48,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         writer.close("Checksum");
     }
     if wants("ObjectParts") && !info.part_sizes.is_empty() {
-        let checksums = call.volume.part_checksums((call.bucket(), call.key(), version)).await?;
+        let checksums = call.view().part_checksums((call.bucket(), call.key(), version)).await?;
         write_parts(&mut writer, &info, &checksums, first, max);
     }
     if wants("StorageClass") {

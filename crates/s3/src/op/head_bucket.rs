@@ -7,6 +7,6 @@ use crate::error::S3Error;
 use crate::reply::Reply;
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
-    call.volume.head_bucket(call.bucket()).await?;
+    call.view().head_bucket(call.bucket()).await?;
     Reply::empty(StatusCode::OK).header(HeaderName::from_static("x-amz-bucket-region"), &call.options.region)
 }

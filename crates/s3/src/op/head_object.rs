@@ -14,7 +14,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let (condition, version) = (read_condition(call.headers, "")?, version::asked(call.query)?);
     encryption::refuse_on_read(call.headers)?;
     let given = Customer::of(call, customer::OWN)?;
-    let info = match call.volume.head_version(call.bucket(), call.key(), version, &condition).await {
+    let info = match call.view().head_version(call.bucket(), call.key(), version, &condition).await {
         Ok(info) => info,
         Err(error) => return Err(not_modified(call, error).await),
     };

@@ -40,7 +40,7 @@ async fn show(call: &Call<'_>, page: &Page<'_>) -> Result<Reply, S3Error> {
     let key_marker = call.query.get("key-marker").unwrap_or("");
     // Without a key marker the upload marker means nothing, as AWS documents.
     let id_marker = call.query.get("upload-id-marker").filter(|id| !id.is_empty() && !key_marker.is_empty());
-    call.volume.head_bucket(page.bucket).await?;
+    call.view().head_bucket(page.bucket).await?;
     let (lines, next) = match page.max {
         0 => (Vec::new(), None),
         _ => collect(call, page, key_marker, id_marker).await?,

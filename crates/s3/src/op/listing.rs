@@ -115,7 +115,7 @@ pub(crate) async fn collect(
 ) -> Result<Items, S3Error> {
     let mut items = Items { objects: BytesMut::new(), prefixes: BytesMut::new(), count: 0, next: None };
     if page.max == 0 {
-        call.volume.head_bucket(page.bucket).await?;
+        call.view().head_bucket(page.bucket).await?;
         return Ok(items);
     }
     items.objects.reserve(page.max.min(64) as usize * ITEM_BYTES);

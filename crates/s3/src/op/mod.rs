@@ -60,7 +60,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use margay_env::Timestamp;
 use margay_iam::registry::Account;
-use margay_volume::{Document, Documents, Setting, Volume};
+use margay_volume::{Document, Documents, RequestRows, Setting, View, Volume};
 
 pub(crate) use self::rename_object::RecentRenames;
 use crate::access::{Access, Ask, Asker, acl_document};
@@ -79,6 +79,8 @@ use crate::xml::write::Writer;
 /// One request whose sender, operation and headers are known to be right.
 pub(crate) struct Call<'r> {
     pub volume: &'r Arc<Volume>,
+    /// What the request has read; see [`Call::view`].
+    pub rows: &'r RequestRows,
     pub access: &'r Access,
     pub asker: Asker<'r>,
     pub options: &'r Options,
@@ -107,11 +109,17 @@ impl Call<'_> {
         document.ok_or_else(|| S3Error::from(none).with("BucketName", self.bucket()))
     }
 
+    /// The volume as this request found it. For everything that is read before the request has changed anything.
+    pub(crate) fn view(&self) -> View<'_> {
+        self.volume.view(self.rows)
+    }
+
     /// The question whether it may.
     pub(crate) fn ask(&self) -> Ask<'_> {
         Ask {
             access: self.access,
             volume: self.volume,
+            rows: self.rows,
             asker: self.asker,
             op: self.op,
             target: self.target,
@@ -122,7 +130,7 @@ impl Call<'_> {
 
     /// The owner of the bucket as an XML element.
     pub(crate) async fn owner(&self, element: &str) -> Result<String, S3Error> {
-        let rules = self.access.rules.of(self.volume, self.bucket()).await?;
+        let rules = self.access.rules.of(self.view(), self.bucket()).await?;
         Ok(account(element, &self.access.owner(&rules.owner)))
     }
 
@@ -135,7 +143,7 @@ impl Call<'_> {
     ) -> Result<(), S3Error> {
         let tags = lifecycle::tags(documents);
         let subject = Subject { key: self.key(), size, modified, tags: Some(&tags) };
-        if let Some(value) = self.lifecycles.header(self.volume, self.bucket(), &subject).await {
+        if let Some(value) = self.lifecycles.header(self.view(), self.bucket(), &subject).await {
             let value = HeaderValue::from_str(&value).map_err(|error| S3Error::internal(&error))?;
             headers.insert(HeaderName::from_static("x-amz-expiration"), value);
         }
@@ -180,7 +188,7 @@ impl Call<'_> {
 
     async fn check_owner_of(&self, header: &str, bucket: &str) -> Result<(), S3Error> {
         let Some(expected) = self.headers.get(header) else { return Ok(()) };
-        let owner = match self.access.rules.of(self.volume, bucket).await {
+        let owner = match self.access.rules.of(self.view(), bucket).await {
             Ok(rules) => self.access.owner(&rules.owner),
             // Whoever makes a bucket will own it.
             Err(margay_volume::Error::NoSuchBucket) if self.op == Op::CreateBucket => self.account(),

@@ -15,7 +15,7 @@ const HEADER: &str = "x-amz-tagging";
 
 pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, S3Error> {
     let version = version::asked(call.query)?;
-    let info = call.volume.head_version(call.bucket(), call.key(), version, &ReadCondition::default()).await?;
+    let info = call.view().head_version(call.bucket(), call.key(), version, &ReadCondition::default()).await?;
     let mut out = BytesMut::with_capacity(256);
     of(&info.documents).write(&mut out);
     let mut reply = Reply::xml(out);

@@ -14,7 +14,7 @@ use crate::xml::write::Writer;
 
 pub(crate) async fn put(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
     let ownership = Ownership::parse(&payload.document(call.headers, true).await?)?;
-    let rules = call.access.rules.of(call.volume, call.bucket()).await?;
+    let rules = call.access.rules.of(call.view(), call.bucket()).await?;
     let owner = call.access.owner(&rules.owner);
     let shared = rules.acl.as_ref().is_some_and(|acl| *acl != Acl::private(&owner.canonical_id));
     if ownership == Ownership::BucketOwnerEnforced && shared {

@@ -49,7 +49,7 @@ pub(crate) async fn run(call: &Call<'_>, mut payload: Payload) -> Result<Reply, 
         is_copy: false,
     };
     let len = staged.len();
-    let outcome = call.volume.put_object(request, staged).await?;
+    let outcome = call.view().put_object(request, staged).await?;
     let mut reply = Reply::empty(StatusCode::OK).header(http::header::ETAG, &etag::quoted(&outcome.etag))?;
     version::give_back(version::made(outcome.version), &mut reply.headers);
     call.add_expiration(&mut reply.headers, (len, outcome.modified), &documents).await?;
@@ -91,7 +91,7 @@ async fn precheck(call: &Call<'_>, condition: &WriteCondition) -> Result<(), S3E
     if *condition == WriteCondition::None {
         return Ok(());
     }
-    let found = call.volume.head_object(call.bucket(), call.key(), &ReadCondition::default()).await;
+    let found = call.view().head_object(call.bucket(), call.key(), &ReadCondition::default()).await;
     let holds = match (condition, &found) {
         (WriteCondition::Absent, Ok(_)) => false,
         (WriteCondition::Matches(etags), Ok(info)) => etags.contains(&info.etag),

@@ -28,7 +28,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     let now = call.asker.circumstances.now.seconds();
     let SelectRequest { request, shows_progress, range } = request::parse(&document, call.options.select_dialect, now)?;
     let condition = ReadCondition::default();
-    let mut reader = call.volume.get_version(call.bucket(), call.key(), None, &condition).await?;
+    let mut reader = call.view().get_version(call.bucket(), call.key(), None, &condition).await?;
     let encryption = encryption::unlock(&mut reader, given)?;
     let size = reader.info().size;
     let is_cut_by_bytes = request.compression == Compression::None

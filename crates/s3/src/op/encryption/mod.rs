@@ -43,7 +43,7 @@ impl Encryption {
         if let Some(asked) = asked(call.headers, Customer::of(call, customer::OWN)?)? {
             return Ok(Some(asked));
         }
-        let default = call.volume.bucket_setting(call.bucket(), Setting::Encryption).await?;
+        let default = call.view().bucket_setting(call.bucket(), Setting::Encryption).await?;
         default.map(|stored| Ok(Configuration::from_stored(&stored)?.encryption())).transpose()
     }
 

@@ -65,9 +65,8 @@ impl WriteKey {
             let _ = tokio::task::spawn_blocking(move || volume.make_room()).await;
         }
         Ok(match (length, key) {
-            (Length::Exactly(len), None) => volume.begin_upload(bucket, len).await?,
-            (Length::Exactly(len), Some(key)) => volume.begin_encrypted_upload(bucket, len, key).await?,
-            (Length::AtMost(len_max), key) => volume.begin_growing_upload(bucket, len_max, key).await?,
+            (Length::Exactly(len), key) => call.view().begin_upload(bucket, len, key).await?,
+            (Length::AtMost(len_max), key) => call.view().begin_growing_upload(bucket, len_max, key).await?,
         })
     }
 

@@ -119,7 +119,7 @@ pub(crate) async fn add_part_checksum(
         return Ok(());
     }
     let version = version::asked(call.query)?;
-    let parts = call.volume.part_checksums((call.bucket(), call.key(), version)).await?;
+    let parts = call.view().part_checksums((call.bucket(), call.key(), version)).await?;
     if let Some(checksums) = parts.get(usize::from(call.part_number()?) - 1) {
         checksum::give_back(checksums, headers, checksum::stored_kind(&info.headers));
     }
