@@ -119,6 +119,16 @@ impl RowBatch {
         (0..self.rows.len()).filter_map(|index| self.get(index))
     }
 
+    /// How many rows, in their order, have keys for which this holds; it must hold for none behind them.
+    pub fn partition_point(&self, holds: impl Fn(&[u8]) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.rows.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.get(middle).is_some_and(|row| holds(row.key)) { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
     pub fn last(&self) -> Option<RowRef<'_>> {
         self.get(self.rows.len().checked_sub(1)?)
     }

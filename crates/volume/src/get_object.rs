@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use margay_env::Timestamp;
+use margay_meta::Row;
 use margay_rows::Ino;
 use margay_rows::key;
 use margay_rows::record::data::OBJECT_EXTENTS_MAX;
@@ -175,10 +176,7 @@ impl Volume {
 
     /// When something in a directory was last changed.
     pub(crate) fn modified(&self, directory: Ino, seen: &mut Seen) -> Result<Timestamp, Error> {
-        let Some(row) = self.get(&key::times(directory), seen)? else { return Ok(Timestamp(0)) };
-        let bytes =
-            row.value.as_ref().try_into().map_err(|_| Error::Corrupt("a time is not eight bytes".to_owned()))?;
-        Ok(Timestamp(i64::try_from(u64::from_le_bytes(bytes)).unwrap_or(i64::MAX)))
+        time_of(self.get(&key::times(directory), seen)?.as_ref())
     }
 
     /// What is stored of a file for S3.
@@ -263,6 +261,13 @@ impl Volume {
         }
         Ok(Content::Extents { extents: rows, pins: pins? })
     }
+}
+
+/// The time in a directory's row of times; its beginning without one.
+pub(crate) fn time_of(row: Option<&Row>) -> Result<Timestamp, Error> {
+    let Some(row) = row else { return Ok(Timestamp(0)) };
+    let bytes = row.value.as_ref().try_into().map_err(|_| Error::Corrupt("a time is not eight bytes".to_owned()))?;
+    Ok(Timestamp(i64::try_from(u64::from_le_bytes(bytes)).unwrap_or(i64::MAX)))
 }
 
 fn str_of(bytes: &[u8]) -> Result<&str, Error> {

@@ -72,6 +72,7 @@ mod seen;
 mod setting_documents;
 mod share;
 mod tree;
+mod tree_ahead;
 mod upload;
 mod versioned_key;
 mod versions;

@@ -32,8 +32,13 @@ impl Volume {
         visit: &mut (dyn FnMut(ListItem<'_>) + Send),
         seen: &mut Seen,
     ) -> Result<ListOutcome, Error> {
+        let Some(start) = start_of(request).filter(|_| request.max > 0) else {
+            self.bucket_row(request.bucket, seen)?;
+            return Ok(ListOutcome::default());
+        };
+        let end = key::successor(request.prefix.as_bytes());
+        self.look_ahead_of_list(request.bucket, (&start, end.as_deref()), request.max, seen)?;
         let (bucket, _) = self.bucket_row(request.bucket, seen)?;
-        let Some(start) = start_of(request).filter(|_| request.max > 0) else { return Ok(ListOutcome::default()) };
         let mut lister = Lister {
             prefix: request.prefix,
             delimiter: request.delimiter.filter(|delimiter| !delimiter.is_empty()),
@@ -43,7 +48,7 @@ impl Volume {
             more: false,
             visit,
         };
-        let mut tree = Tree::new(self, bucket.root);
+        let mut tree = Tree::new(self, bucket.root, (end, request.max), std::mem::take(seen));
         let done = tree.run(&start, &mut |shown| lister.row(&shown));
         seen.rises_to(tree.seen.seq);
         done?;

@@ -103,6 +103,16 @@ impl Seen {
         })
     }
 
+    /// As `rows_ahead`; they are given once.
+    pub(crate) fn take_rows_ahead(&mut self, wanted: &key::Range) -> Option<RowBatch> {
+        let is_wanted = |ahead: &Ahead| matches!(ahead, Ahead::Rows { range, .. } if range == wanted);
+        let at = self.ahead.iter().position(is_wanted)?;
+        match self.ahead.swap_remove(at) {
+            Ahead::Rows { rows, .. } => Some(rows),
+            Ahead::Row { .. } => None,
+        }
+    }
+
     /// Everything was read at one moment, or held at one, or nothing was read at all.
     pub(crate) fn is_of_one_moment(&self) -> bool {
         self.moments <= 1

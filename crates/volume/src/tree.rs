@@ -4,16 +4,26 @@
 //!             sorted listing, and whatever a listing skips costs one seek.
 //! Invariants: T1 the frames are directories from the root down; `name` is the path of the last one.
 //!             T2 rows are shown with ascending keys, each at most once.
-//! Not here:   what is shown (list).
+//!             T3 rows are read as many as the visitor is expected to take, those of directories that come next together.
+//! Not here:   what is shown (list), which directories come next (tree_ahead).
 
-use std::ops::ControlFlow;
+use std::collections::HashMap;
 
+use margay_meta::RowRef;
 use margay_rows::record::{DirectoryEntry, Entry, FileEntry, Summary};
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
 use crate::open::Volume;
 use crate::seen::Seen;
+use crate::tree_ahead::{Batch, Upcoming, wanted_range};
+
+/// Rows that are read after the visitor left those that were read before.
+const ROWS_AFTER_SEEK: usize = 4;
+/// How many times more are read each time that it takes all of them.
+const ROWS_GROWTH: usize = 4;
+/// Directories above the last one in which the listing looks for what comes next.
+const LEVELS_AHEAD_MAX: usize = 32;
 
 #[derive(Debug)]
 struct Frame {
@@ -48,19 +58,42 @@ pub(crate) struct Tree<'v> {
     volume: &'v Volume,
     frames: Vec<Frame>,
     path: Vec<u8>,
-    /// Where in the last frame the next scan starts.
+    /// Where in the last frame the next row is.
     from: Vec<u8>,
+    /// Keys from here on are not wanted.
+    end: Option<Vec<u8>>,
+    /// Rows of directories in the path, and of those that come next.
+    batches: HashMap<Ino, Batch>,
+    /// Rows that the visitor is expected to take yet.
+    wanted: usize,
+    /// Rows of the next batch.
+    window: usize,
+    /// The visitor goes into the directories that it is shown.
+    descends: bool,
     pub(crate) seen: Seen,
 }
 
 impl<'v> Tree<'v> {
-    pub(crate) fn new(volume: &'v Volume, root: Ino) -> Tree<'v> {
+    /// `end`: no key from there on is wanted. `wanted`: rows that the visitor will take, as far as is known. `seen`: what
+    /// was read ahead.
+    pub(crate) fn new(
+        volume: &'v Volume,
+        root: Ino,
+        (end, wanted): (Option<Vec<u8>>, usize),
+        seen: Seen,
+    ) -> Tree<'v> {
         Tree {
             volume,
             frames: vec![Frame { ino: root, path_len: 0 }],
             path: Vec::new(),
             from: Vec::new(),
-            seen: Seen::default(),
+            end,
+            batches: HashMap::new(),
+            wanted,
+            // One more tells whether more follow.
+            window: wanted.saturating_add(1),
+            descends: false,
+            seen,
         }
     }
 
@@ -76,9 +109,9 @@ impl<'v> Tree<'v> {
             next = match next {
                 Next::Stop => return Ok(()),
                 Next::Seek(target) => self.seek(&target, visit)?,
-                Next::Row | Next::Descend => match self.scan_frame(visit)? {
+                Next::Row | Next::Descend => match self.show_frame(visit)? {
                     Some(next) => next,
-                    None if self.frames.len() == 1 => return Ok(()),
+                    None if self.frames.len() == 1 || self.is_last() => return Ok(()),
                     None => {
                         self.leave();
                         Next::Row
@@ -88,34 +121,88 @@ impl<'v> Tree<'v> {
         }
     }
 
+    /// Nothing behind the last frame is wanted.
+    fn is_last(&self) -> bool {
+        let path_len = self.frames.last().map_or(0, |frame| frame.path_len);
+        match (&self.end, key::successor(&self.path[..path_len])) {
+            (Some(end), Some(next)) => next >= *end,
+            (None, _) | (_, None) => false,
+        }
+    }
+
     /// Shows rows of the last frame; `None` at its end. Descends when asked to.
-    fn scan_frame(&mut self, visit: &mut dyn FnMut(Shown<'_>) -> Result<Next, Error>) -> Result<Option<Next>, Error> {
+    fn show_frame(&mut self, visit: &mut dyn FnMut(Shown<'_>) -> Result<Next, Error>) -> Result<Option<Next>, Error> {
         let Some(frame) = self.frames.last() else { return Ok(None) };
         let (ino, path_len) = (frame.ino, frame.path_len);
-        let range = (key::entry(ino, &self.from), key::entries(ino).1);
-        let (path, seen) = (&mut self.path, &mut self.seen);
-        let mut stopped = None;
-        self.volume.scan(&range, seen, |row| {
-            path.truncate(path_len);
-            path.extend_from_slice(key::parse_ino(row.key)?.1);
-            let summary = Summary::decode(row.value)?;
-            if matches!(summary, Summary::Link(_)) {
-                stopped = Some((Next::Row, summary));
-                return Ok(ControlFlow::Break(()));
+        loop {
+            self.fetch(ino)?;
+            // Back in its place before anything else is read.
+            let Some(batch) = self.batches.remove(&ino) else { return Ok(None) };
+            let stopped = self.show_batch(&batch, path_len, visit);
+            let ended = !batch.rows.more;
+            self.batches.insert(ino, batch);
+            match stopped? {
+                None if ended => return Ok(None),
+                None => self.window = self.window.saturating_mul(ROWS_GROWTH),
+                Some((_, Summary::Link(_))) => return self.follow(ino, path_len, visit).map(Some),
+                Some((Next::Descend, Summary::Directory(entry))) => {
+                    self.descends = true;
+                    return self.enter(entry, Vec::new(), visit).map(Some);
+                }
+                Some((next, _)) => return Ok(Some(next)),
             }
-            let next = visit(Shown { key: path, row: summary, value: row.value })?;
-            if matches!(next, Next::Row) {
-                return Ok(ControlFlow::Continue(()));
-            }
-            stopped = Some((next, summary));
-            Ok(ControlFlow::Break(()))
-        })?;
-        match stopped {
-            None => Ok(None),
-            Some((_, Summary::Link(_))) => self.follow(ino, path_len, visit).map(Some),
-            Some((Next::Descend, Summary::Directory(entry))) => Ok(Some(self.enter(entry, Vec::new(), visit)?)),
-            Some((next, _)) => Ok(Some(next)),
         }
+    }
+
+    /// Shows rows of a batch from `from` on, until the visitor wants something else than the next row.
+    fn show_batch(
+        &mut self,
+        batch: &Batch,
+        path_len: usize,
+        visit: &mut dyn FnMut(Shown<'_>) -> Result<Next, Error>,
+    ) -> Result<Option<(Next, Summary)>, Error> {
+        for index in batch.position(&self.from)..batch.rows.len() {
+            let Some(RowRef { key, value, .. }) = batch.rows.get(index) else { break };
+            self.path.truncate(path_len);
+            self.path.extend_from_slice(key::parse_ino(key)?.1);
+            let summary = Summary::decode(value)?;
+            if matches!(summary, Summary::Link(_)) {
+                return Ok(Some((Next::Row, summary)));
+            }
+            self.wanted = self.wanted.saturating_sub(1);
+            let next = visit(Shown { key: &self.path, row: summary, value })?;
+            if !matches!(next, Next::Row) {
+                return Ok(Some((next, summary)));
+            }
+        }
+        if let Some(last) = batch.rows.last() {
+            self.from = key::after(key::parse_ino(last.key)?.1.to_vec());
+        }
+        Ok(None)
+    }
+
+    /// Makes sure that the rows of a directory from `from` on are there, and those of directories that come next.
+    fn fetch(&mut self, ino: Ino) -> Result<(), Error> {
+        if self.batches.get(&ino).is_some_and(|batch| batch.covers(&self.from)) {
+            return Ok(());
+        }
+        let path_len = self.frames.last().map_or(0, |frame| frame.path_len);
+        let range = wanted_range(ino, &self.path[..path_len], &self.from, self.end.as_deref());
+        if let Some(rows) = self.seen.take_rows_ahead(&range) {
+            self.batches.insert(ino, Batch::new(self.from.clone(), rows));
+            return Ok(());
+        }
+        let rows_max = self.window.min(self.wanted.saturating_add(1)).max(ROWS_AFTER_SEEK);
+        let mut upcoming = Upcoming::new(ino, range, rows_max);
+        if self.descends {
+            for pair in self.frames.windows(2).rev().take(LEVELS_AHEAD_MAX) {
+                let child = &self.path[pair[0].path_len..pair[1].path_len];
+                if !upcoming.add_behind(&self.batches, pair[0].ino, child) {
+                    break;
+                }
+            }
+        }
+        upcoming.read(self.volume, &mut self.batches, self.from.clone(), &mut self.seen)
     }
 
     /// Shows the file that the last row, one of its several names, leads to; the next scan begins behind it.
@@ -147,17 +234,27 @@ impl<'v> Tree<'v> {
         if !entry.explicit || !self.from.is_empty() {
             return Ok(Next::Row);
         }
-        if self.volume.get(&key::entry(entry.ino, b""), &mut self.seen)?.is_some() {
+        self.fetch(entry.ino)?;
+        let Some(batch) = self.batches.get(&entry.ino) else { return Ok(Next::Row) };
+        if batch.has_object()? {
             return Ok(Next::Row);
         }
-        let modified = self.volume.modified(entry.ino, &mut self.seen)?;
+        let modified = match batch.modified {
+            Some(modified) => modified,
+            None => self.volume.modified(entry.ino, &mut self.seen)?,
+        };
+        self.wanted = self.wanted.saturating_sub(1);
         let row = Summary::File { size: 0, modified, etag: margay_rows::record::entry::EMPTY_ETAG };
         visit(Shown { key: &self.path, row, value: &[] })
     }
 
     /// Back to the parent, behind the directory that was left.
     fn leave(&mut self) {
-        let left = self.frames.pop().map_or(0, |frame| frame.path_len);
+        let left = self.frames.pop();
+        if let Some(frame) = &left {
+            self.batches.remove(&frame.ino);
+        }
+        let left = left.map_or(0, |frame| frame.path_len);
         let parent = self.frames.last().map_or(0, |frame| frame.path_len);
         self.path.truncate(left);
         self.from = key::after(self.path.split_off(parent));
@@ -168,7 +265,11 @@ impl<'v> Tree<'v> {
         while let [.., _, last] = self.frames.as_slice()
             && !target.starts_with(&self.path[..last.path_len])
         {
+            self.batches.remove(&last.ino);
             self.frames.pop();
+        }
+        if !self.batches.is_empty() {
+            self.window = ROWS_AFTER_SEEK;
         }
         loop {
             let Some(frame) = self.frames.last() else { return Ok(Next::Stop) };
@@ -179,12 +280,11 @@ impl<'v> Tree<'v> {
                 return Ok(Next::Row);
             };
             let (name, below) = rest.split_at(slash + 1);
-            let row = self.volume.get(&key::entry(frame.ino, name), &mut self.seen)?;
-            let Some(row) = row else {
+            let Some(entry) = self.entry(frame.ino, name)? else {
                 self.from = name.to_vec();
                 return Ok(Next::Row);
             };
-            let Entry::Directory(entry) = Entry::decode(&row.value)? else {
+            let Entry::Directory(entry) = entry else {
                 return Err(Error::Corrupt("a file has the name of a directory".to_owned()));
             };
             self.path.extend_from_slice(name);
@@ -193,5 +293,16 @@ impl<'v> Tree<'v> {
             }
             self.frames.push(Frame { ino: entry.ino, path_len: self.path.len() });
         }
+    }
+
+    /// An entry of a directory, from its batch if that has it.
+    fn entry(&mut self, directory: Ino, name: &[u8]) -> Result<Option<Entry>, Error> {
+        if let Some(batch) = self.batches.get(&directory).filter(|batch| batch.covers(name)) {
+            let row = batch.rows.get(batch.position(name));
+            let row = row.filter(|row| key::parse_ino(row.key).is_ok_and(|(_, found)| found == name));
+            return row.map(|row| Ok(Entry::decode(row.value)?)).transpose();
+        }
+        let row = self.volume.get(&key::entry(directory, name), &mut self.seen)?;
+        row.map(|row| Ok(Entry::decode(&row.value)?)).transpose()
     }
 }

@@ -45,7 +45,7 @@ impl Embedded {
                     Ask::Scan { .. } if rows_left == 0 => Known::Unread,
                     Ask::Scan { start, end, rows_max, .. } => {
                         // One more shows whether there are more.
-                        let rows_max = rows_max.saturating_add(1).min(rows_left + 1).min(WINDOW_ROWS_MAX);
+                        let rows_max = rows_max.saturating_add(1).min(rows_left.saturating_add(1)).min(WINDOW_ROWS_MAX);
                         let window = Window::copy(&active, Bound::Included(start), end, rows_max);
                         rows_left = rows_left.saturating_sub(window.rows());
                         Known::Window(window)

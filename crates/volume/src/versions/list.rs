@@ -166,7 +166,7 @@ impl Volume {
             Position::Within(key, _) => key::after(key.as_bytes().to_vec()),
         };
         let (mut lines, mut more) = (Vec::new(), false);
-        let mut tree = Tree::new(self, root);
+        let mut tree = Tree::new(self, root, (None, rows), Seen::default());
         let done = tree.run(&start, &mut |shown: Shown<'_>| {
             let Summary::File { size, modified, etag } = shown.row else { return Ok(Next::Descend) };
             if lines.len() == rows {
