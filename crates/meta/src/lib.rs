@@ -11,7 +11,7 @@ pub mod memory;
 pub mod read;
 
 pub use contract::*;
-pub use read::{Answer, Answers, Ask, ReadLimit, RowBatch};
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use embedded::fuzzing;
+pub use read::{Answer, Answers, Ask, ReadLimit, RowBatch};

@@ -274,9 +274,11 @@ impl S3Door {
         }
         let key = target.key.as_str();
         let purpose = match op {
-            Op::GetObject | Op::HeadObject | Op::GetObjectAttributes | Op::GetObjectTagging | Op::SelectObjectContent => {
-                Purpose::ReadObject(key)
-            }
+            Op::GetObject
+            | Op::HeadObject
+            | Op::GetObjectAttributes
+            | Op::GetObjectTagging
+            | Op::SelectObjectContent => Purpose::ReadObject(key),
             Op::PutObject => Purpose::PutObject(key),
             Op::DeleteObject => Purpose::DeleteObject(key),
             _ => Purpose::Bucket,

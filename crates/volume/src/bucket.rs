@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use margay_meta::Seq;
+use margay_meta::{Row, Seq};
 use margay_rows::Ino;
 use margay_rows::key::{self, Counted};
 use margay_rows::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
@@ -150,11 +150,16 @@ impl Volume {
     }
 
     pub(crate) fn counter(&self, key: &[u8], seen: &mut Seen) -> Result<u64, Error> {
-        match self.get(key, seen)? {
-            None => Ok(0),
-            // A counter that went wrong is fsck's to find; it must not fail a request.
-            Some(row) => Ok(decode_counter(&row.value)?.max(0) as u64),
-        }
+        count_of(self.get(key, seen)?.as_ref())
+    }
+}
+
+/// The count in the row of a counter.
+pub(crate) fn count_of(row: Option<&Row>) -> Result<u64, Error> {
+    match row {
+        None => Ok(0),
+        // A counter that went wrong is fsck's to find; it must not fail a request.
+        Some(row) => Ok(decode_counter(&row.value)?.max(0) as u64),
     }
 }
 

@@ -91,7 +91,12 @@ impl Volume {
         // A run that rows of a later batch name too is let go of there. A file has no more than
         // `OBJECT_EXTENTS_MAX` rows, so looking at all of them is bounded.
         if !done {
-            later.extend(self.extent_rows(ino, 0, usize::MAX, &mut Seen::default())?.into_iter().skip(RELEASE_ROWS_MAX).map(|(_, one)| one));
+            later.extend(
+                self.extent_rows(ino, 0, usize::MAX, &mut Seen::default())?
+                    .into_iter()
+                    .skip(RELEASE_ROWS_MAX)
+                    .map(|(_, one)| one),
+            );
             let named: std::collections::HashSet<_> =
                 later.iter().map(|extent| (extent.run.segment, extent.run.offset)).collect();
             now.retain(|extent| !named.contains(&(extent.run.segment, extent.run.offset)));

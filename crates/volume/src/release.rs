@@ -110,7 +110,13 @@ impl Volume {
     }
 
     /// Extent rows of a file from `offset` on, at most `limit`.
-    pub(crate) fn extent_rows(&self, ino: Ino, offset: u64, limit: usize, seen: &mut Seen) -> Result<Vec<(u64, Extent)>, Error> {
+    pub(crate) fn extent_rows(
+        &self,
+        ino: Ino,
+        offset: u64,
+        limit: usize,
+        seen: &mut Seen,
+    ) -> Result<Vec<(u64, Extent)>, Error> {
         let mut rows = Vec::new();
         let range = (key::extent(ino, offset), key::extents(ino).1);
         self.scan(&range, seen, |row| {

@@ -75,7 +75,13 @@ impl Volume {
         count(&mut draft, walk.path.root, Some(&moved.file), None);
         self.move_name(&mut draft, moved, target, &file)?;
         let steps = &source_walk.path.steps;
-        self.vacate(&mut draft, source_walk.path.root, steps, (source.entry_key.clone(), &directories_of(&walk.path)), seen)?;
+        self.vacate(
+            &mut draft,
+            source_walk.path.root,
+            steps,
+            (source.entry_key.clone(), &directories_of(&walk.path)),
+            seen,
+        )?;
         let (size, etag, version) = (file.size, file.etag, current.outcome(&file).version);
         self.draft_event(&mut draft, &walk.path, &Told { kind: EventKind::Copy, key: to, size, etag, version })?;
         let kind = if left.is_some() { EventKind::DeleteMarkerCreated } else { EventKind::Delete };

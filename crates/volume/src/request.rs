@@ -16,7 +16,9 @@ use margay_rows::values::{BucketInfo, Headers, Versioning};
 use parking_lot::Mutex;
 
 use crate::ahead::Purpose;
-use crate::api::{DeleteRequest, Deleted, Error, ObjectInfo, ObjectName, PutOutcome, PutRequest, ReadCondition, VersionId};
+use crate::api::{
+    DeleteRequest, Deleted, Error, ObjectInfo, ObjectName, PutOutcome, PutRequest, ReadCondition, VersionId,
+};
 use crate::encryption::DataKey;
 use crate::open::Volume;
 use crate::reader::Reader;
@@ -78,7 +80,8 @@ impl View<'_> {
     }
 
     pub async fn versioning(self, bucket: &str) -> Result<Versioning, Error> {
-        self.read(|volume, seen| volume.consistent(seen, |seen| Ok(volume.bucket_row(bucket, seen)?.0.versioning))).await
+        self.read(|volume, seen| volume.consistent(seen, |seen| Ok(volume.bucket_row(bucket, seen)?.0.versioning)))
+            .await
     }
 
     /// `Err(NoObjectLock)` when the bucket has none; else its default.

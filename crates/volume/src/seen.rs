@@ -166,9 +166,6 @@ impl Seen {
 }
 
 /// Shows rows until the visitor breaks; true when it did.
-pub(crate) fn show(
-    rows: &RowBatch,
-    visit: &mut dyn FnMut(margay_meta::RowRef<'_>) -> ControlFlow<()>,
-) -> bool {
+pub(crate) fn show(rows: &RowBatch, visit: &mut dyn FnMut(margay_meta::RowRef<'_>) -> ControlFlow<()>) -> bool {
     rows.iter().any(|row| visit(row).is_break())
 }

@@ -15,8 +15,8 @@ use crate::api::Error;
 use crate::draft::Draft;
 use crate::names::Located;
 use crate::open::Volume;
-use crate::seen::Seen;
 use crate::release::distinct_runs;
+use crate::seen::Seen;
 
 /// The value of a share row; its key says it all.
 pub(crate) const SHARE_ROW: &[u8] = &[1];

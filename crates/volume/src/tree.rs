@@ -76,12 +76,7 @@ pub(crate) struct Tree<'v> {
 impl<'v> Tree<'v> {
     /// `end`: no key from there on is wanted. `wanted`: rows that the visitor will take, as far as is known. `seen`: what
     /// was read ahead.
-    pub(crate) fn new(
-        volume: &'v Volume,
-        root: Ino,
-        (end, wanted): (Option<Vec<u8>>, usize),
-        seen: Seen,
-    ) -> Tree<'v> {
+    pub(crate) fn new(volume: &'v Volume, root: Ino, (end, wanted): (Option<Vec<u8>>, usize), seen: Seen) -> Tree<'v> {
         Tree {
             volume,
             frames: vec![Frame { ino: root, path_len: 0 }],

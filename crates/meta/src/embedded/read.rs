@@ -55,7 +55,8 @@ impl Embedded {
             // Sealing swaps both under the write lock, so these layers belong to this overlay.
             (known, self.lower.load_full())
         };
-        let mut reading = Reading { engine: self, lower: &lower, budget: Budget::new(limit), observed: Seq(0), one_moment: true };
+        let mut reading =
+            Reading { engine: self, lower: &lower, budget: Budget::new(limit), observed: Seq(0), one_moment: true };
         let answers = asks.iter().zip(known).map(|(ask, known)| reading.answer(ask, known));
         let answers = answers.collect::<Result<_, _>>()?;
         let Reading { observed, one_moment, .. } = reading;

@@ -16,8 +16,8 @@ use super::Embedded;
 use super::layers::{Lower, Merge, Window};
 use crate::read::Budget;
 use crate::{
-    Answer, Answers, Ask, Batch, Change, CommitError, DurableFuture, Engine, EngineError, Observed, ReadLimit, Row, RowRef,
-    Seq, TailLost,
+    Answer, Answers, Ask, Batch, Change, CommitError, DurableFuture, Engine, EngineError, Observed, ReadLimit, Row,
+    RowRef, Seq, TailLost,
 };
 
 /// See the module's header.

@@ -17,6 +17,7 @@ mod locations;
 mod pruning;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use locations::{Location, Locations};
 use margay_rows::Ino;
@@ -30,6 +31,7 @@ pub(crate) struct Known {
     /// Files that are open, whoever opened them.
     open: Locations,
     mounts: RwLock<Vec<Arc<Locations>>>,
+    moves: AtomicU64,
 }
 
 /// Turns on one or two files.
@@ -45,6 +47,7 @@ impl Default for Known {
             turns: (0..TURNS).map(|_| Mutex::default()).collect(),
             open: Locations::default(),
             mounts: RwLock::default(),
+            moves: AtomicU64::new(0),
         }
     }
 }
@@ -97,10 +100,17 @@ impl Known {
 
     /// The file is at another location now; its turn is held.
     pub(crate) fn moved(&self, ino: Ino, parent: Ino, sort_name: &str) {
+        self.moves.fetch_add(1, Ordering::SeqCst);
         self.open.moved(ino, parent, sort_name);
         for locations in self.mounts.read().iter() {
             locations.moved(ino, parent, sort_name);
         }
+    }
+
+    /// How many files were moved so far. Who counts them, reads where a file is, takes its turn, and finds the count as it was,
+    /// knows that the file was not moved in between: a rename is counted before its turn ends.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::SeqCst)
     }
 
     /// Numbers that kernels hold, each counted once for each of them.

@@ -34,6 +34,15 @@ pub(crate) struct Base {
     pub(crate) extents: Vec<(u64, Extent)>,
     /// The extents are in rows of their own.
     pub(crate) in_rows: bool,
+    /// The row itself, where it is the entry of the file's one name: its key, and the file without its data.
+    pub(crate) row: Option<(Vec<u8>, FileEntry)>,
+}
+
+/// A file as its row has it, without its data.
+pub(crate) fn without_data(file: &FileEntry) -> FileEntry {
+    let mut file = file.clone();
+    file.data = margay_rows::record::Data::Inline(Vec::new());
+    file
 }
 
 /// The bytes at the end of a file that is written from front to back, on their way into one run. Pieces name it as an
@@ -178,6 +187,9 @@ impl OpenFile {
         let mut state = self.state.write();
         state.take_over(file);
         state.base.version = version;
+        // A file that has several names has its row elsewhere from then on.
+        let row = state.base.row.take().filter(|_| file.links <= 1);
+        state.base.row = row.map(|(key, _)| (key, without_data(file)));
     }
 }
 

@@ -14,8 +14,8 @@ use margay_rows::record::Damaged;
 
 use crate::api::Error;
 use crate::draft::Draft;
-use crate::error::Refused;
 use crate::driver::TRIES_MAX;
+use crate::error::Refused;
 use crate::posix::api::PosixError;
 use crate::posix::mount::Mount;
 use crate::seen::Seen;

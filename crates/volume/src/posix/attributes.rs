@@ -6,6 +6,7 @@
 //! Not here:   setting them (set_attributes).
 
 use margay_env::Timestamp;
+use margay_meta::Ask;
 use margay_rows::record::entry::{MODE_KIND, MODE_RIGHTS};
 use margay_rows::record::{Data, DirectoryEntry, FileEntry};
 use margay_rows::{Ino, key};
@@ -147,6 +148,8 @@ impl Mount {
 
     pub(crate) fn directory_attributes(&self, entry: &DirectoryEntry) -> Result<Attributes, PosixError> {
         let mut seen = Seen::default();
+        let asks = [key::times(entry.ino), key::subdirectories(entry.ino)];
+        self.volume.fetch(asks.map(|key| Ask::Get { key }).into(), &mut seen)?;
         let inside = self.volume.modified(entry.ino, &mut seen)?;
         let subdirectories = self.volume.counter(&key::subdirectories(entry.ino), &mut seen)?;
         Ok(directory_attributes(entry, inside, subdirectories))

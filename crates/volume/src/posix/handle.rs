@@ -11,16 +11,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use margay_meta::Seq;
-use margay_rows::Ino;
 use margay_rows::record::data::is_hole;
 use margay_rows::record::{Data, FileEntry, Version};
+use margay_rows::{Ino, key};
 
 use crate::api::Error;
 use crate::names::Located;
 use crate::object_keys::needed_lock;
 use crate::open::Volume;
 use crate::open_files::pieces::Piece;
-use crate::open_files::{Base, OpenFile, State};
+use crate::open_files::{Base, OpenFile, State, without_data};
 use crate::posix::api::{FileKind, OpenFlags, PosixError};
 use crate::posix::mount::Mount;
 use crate::reader::{Content, EncryptedContent, Lock};
@@ -103,6 +103,7 @@ impl Mount {
     ) -> Handle {
         let mut state = State::new(file.clone());
         state.base.version = version;
+        state.base.row = Some((key::entry(parent, sort_name.as_bytes()), without_data(file)));
         state.own_version = (file.version != Version::OLD).then_some(file.version);
         self.volume.known.opened(file.ino, parent, sort_name);
         let file =
@@ -148,14 +149,15 @@ impl Volume {
 
     /// The state of a file as its row tells it; `None` when the row changed meanwhile.
     pub(crate) fn load(&self, located: &Located) -> Result<Option<State>, Error> {
-        let held = self.while_unchanged(located, |seen| {
-            Ok((self.lock_of(&located.file, seen)?, self.hold(&located.file, seen)?))
-        });
+        let held = self
+            .while_unchanged(located, |seen| Ok((self.lock_of(&located.file, seen)?, self.hold(&located.file, seen)?)));
         let Some((lock, content)) = held? else { return Ok(None) };
         let mut state = State::new(located.file.clone());
         state.readable = located.version;
-        state.base = Base { version: located.version, extents: Vec::new(), in_rows: state.file.data == Data::Rows };
+        let in_rows = state.file.data == Data::Rows;
         state.file.data = Data::Inline(Vec::new());
+        let row = (!located.linked()).then(|| (located.row_key.clone(), state.file.clone()));
+        state.base = Base { version: located.version, extents: Vec::new(), in_rows, row };
         if let Some(Lock { envelope, plain_lens }) = needed_lock(&located.file, lock)? {
             let key = envelope.open(None, &self.options.master_keys)?;
             if let Content::Extents { extents, .. } = &content {

@@ -18,7 +18,7 @@ impl Mount {
     /// Counts one lookup on success.
     pub fn lookup(&self, parent: Ino, name: &Name) -> Result<Attributes, PosixError> {
         loop {
-            let closes = self.volume.open_files.closes();
+            let (closes, moves) = (self.volume.open_files.closes(), self.volume.known.moves());
             let (name, found) = self.consistent(|seen| {
                 let resolved = self.resolve(parent, name, seen)?;
                 Ok((resolved.name, resolved.found.ok_or(PosixError::NotFound)?))
@@ -29,7 +29,7 @@ impl Mount {
                     self.known.remember(attributes.ino, parent, &(name + "/"));
                     return Ok(attributes);
                 }
-                Found::File(located) if self.remember(&located, &name)? => {
+                Found::File(located) if self.remember(&located, &name, moves)? => {
                     let again = || self.read_file(located.parent, name.as_bytes(), &mut Seen::default());
                     return self.seen_since(closes, stored_attributes(&located.file), again);
                 }
@@ -38,16 +38,18 @@ impl Mount {
         }
     }
 
-    /// Counts one lookup of a file that was read at this place; false when it is not there any more.
-    pub(crate) fn remember(&self, located: &Located, name: &str) -> Result<bool, PosixError> {
+    /// Counts one lookup of a file that was read at this place after so many moves; false when it is not there any more.
+    pub(crate) fn remember(&self, located: &Located, name: &str, moves: u64) -> Result<bool, PosixError> {
         let (known, ino) = (&self.known, located.file.ino);
         if known.remember_again(ino, located.parent, name) {
             return Ok(true);
         }
         let _turn = self.volume.known.turn(ino);
-        let row = self.volume.engine.get(&located.entry_key).map_err(crate::api::Error::from)?.value;
-        if row.is_none_or(|row| row.version != located.entry_version) {
-            return Ok(false);
+        if self.volume.known.moves() != moves {
+            let row = self.volume.engine.get(&located.entry_key).map_err(crate::api::Error::from)?.value;
+            if row.is_none_or(|row| row.version != located.entry_version) {
+                return Ok(false);
+            }
         }
         known.remember(ino, located.parent, name);
         Ok(true)

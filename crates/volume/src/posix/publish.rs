@@ -130,7 +130,11 @@ impl Volume {
         }
         let before = state.pieces.memory();
         let done = self.retry(|seen| {
-            self.try_publish(file, state, None, seen).inspect_err(|_| self.bucket_states.forget(file.root))
+            let tried = self.try_publish(file, state, None, seen);
+            tried.inspect_err(|_| {
+                self.bucket_states.forget(file.root);
+                state.base.row = None;
+            })
         });
         self.open_files.memory_changed(before, state.pieces.memory());
         Ok(done?)
@@ -144,7 +148,9 @@ impl Volume {
         sharing: Option<Sharing<'_>>,
         seen: &mut Seen,
     ) -> Result<(), Refused> {
-        let Some(located) = self.locate_file(file.ino)? else {
+        let kept = if sharing.is_none() { self.kept_row(file, state)? } else { None };
+        let found = if kept.is_some() { kept } else { self.locate_file(file.ino)? };
+        let Some(located) = found else {
             state.named = false;
             return Ok(());
         };
@@ -185,9 +191,26 @@ impl Volume {
             // Its row has the flag now.
             sharing.state.file.shared = true;
             sharing.state.base.version = seq;
+            sharing.state.base.row = None;
         }
         self.published(state, plan, &located.row_key, in_rows, seq)?;
+        if state.base.version == seq && !located.linked() {
+            state.base.row = Some((located.row_key.clone(), state.file.clone()));
+        }
         Ok(())
+    }
+
+    /// The file by what is kept of its row, where that is all that a publish needs to know; its commit asserts the row.
+    fn kept_row(&self, file: &OpenFile, state: &State) -> Result<Option<Located>, Error> {
+        let (Some((row_key, row)), Some(location)) = (&state.base.row, self.known.location(file.ino)) else {
+            return Ok(None);
+        };
+        let is_here = *row_key == key::entry(location.parent, location.sort_name.as_bytes());
+        // What is kept as a version is kept with its data.
+        let keeps = self.bucket_state(file.root)?.keeps();
+        let is_enough = is_here && !keeps && !row.is_encrypted() && row.links <= 1;
+        let located = || Located::direct(location.parent, row_key.clone(), state.base.version, row.clone());
+        Ok(is_enough.then(located))
     }
 
     /// Of an encrypted file only attributes were changed: its bytes stay as they are.
@@ -201,6 +224,7 @@ impl Volume {
         let seq = self.commit_from_mount(draft)?;
         state.file = FileEntry { data: Data::Inline(Vec::new()), ..new };
         (state.attributes_pending, state.dirty_since, state.base.version) = (false, None, seq);
+        state.base.row = None;
         Ok(())
     }
 
@@ -328,7 +352,7 @@ impl Volume {
         let version = seq;
         let Some(bytes) = plan.payload_bytes() else {
             let extents = if plan.inline.is_some() { Vec::new() } else { plan.extents };
-            state.base = Base { version, extents, in_rows };
+            state.base = Base { version, extents, in_rows, row: None };
             state.drop_pins();
             return Ok(());
         };
@@ -341,7 +365,7 @@ impl Volume {
         state.pins.insert(run.segment, self.store.pin(run.segment)?);
         state.readable = seq;
         name_memory(state, &run);
-        state.base = Base { version, extents: plan.placed(&run), in_rows };
+        state.base = Base { version, extents: plan.placed(&run), in_rows, row: None };
         state.drop_pins();
         Ok(())
     }

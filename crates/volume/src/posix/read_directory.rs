@@ -9,16 +9,20 @@
 //! Locking:    the handle's reader, over a page: two threads that read one handle take turns.
 //! Not here:   `.` and `..`, the kernel's buffers (the door).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::ControlFlow;
 
+use margay_env::Timestamp;
+use margay_meta::{Answer, Ask, ReadLimit};
 use margay_rows::record::{Damaged, DirectoryEntry, Entry, Line};
 use margay_rows::{Ino, key};
 use parking_lot::Mutex;
 
 use crate::api::Error;
+use crate::bucket::count_of;
+use crate::get_object::time_of;
 use crate::posix::api::{Attributes, DirectoryItem, FileKind, PosixError};
-use crate::posix::attributes::stored_attributes;
+use crate::posix::attributes::{directory_attributes, stored_attributes};
 use crate::posix::mount::Mount;
 use crate::seen::Seen;
 
@@ -64,6 +68,10 @@ struct Page {
     rows: Vec<Row>,
     /// Closes of written files before they were read.
     closes: u64,
+    /// Moves of files before that.
+    moves: u64,
+    /// When something in a directory last changed, and how many directories are in it.
+    insides: HashMap<Ino, (Timestamp, u64)>,
     /// The directory has no more rows behind these.
     ended: bool,
 }
@@ -221,7 +229,7 @@ impl Mount {
                 taken += 1;
                 reader.note(sort_name);
                 if with_attributes {
-                    self.count_line(handle.ino, sort_name, item.kind, item.ino)?;
+                    self.count_line((handle.ino, sort_name), item.kind, item.ino, page.moves)?;
                 }
             }
             match page.rows.len().checked_sub(1) {
@@ -246,8 +254,8 @@ impl Mount {
         if let Some(after) = after {
             start = key::after(key::entry(directory, after.as_bytes()));
         }
-        let closes = self.volume.open_files.closes();
-        let mut page = Page { rows: Vec::with_capacity(limit), closes, ended: true, ..Page::default() };
+        let (closes, moves) = (self.volume.open_files.closes(), self.volume.known.moves());
+        let mut page = Page { rows: Vec::with_capacity(limit), closes, moves, ended: true, ..Page::default() };
         self.volume.scan(&(start, end), &mut Seen::default(), |row| {
             if page.rows.len() == limit {
                 page.ended = false;
@@ -256,7 +264,32 @@ impl Mount {
             page.push(key::parse_entry(row.key)?.1, Found::decode(row.value, with_attributes)?);
             Ok(ControlFlow::Continue(()))
         })?;
+        if with_attributes {
+            page.insides = self.insides_of(&page)?;
+        }
         Ok(page)
+    }
+
+    /// What a directory's own rows tell, of all directories of a page.
+    fn insides_of(&self, page: &Page) -> Result<HashMap<Ino, (Timestamp, u64)>, PosixError> {
+        let directories = page.rows.iter().filter_map(|row| match row.found {
+            Found::Directory(entry) => Some(entry.ino),
+            Found::File { .. } | Found::Link => None,
+        });
+        let directories: Vec<Ino> = directories.collect();
+        let keys = directories.iter().flat_map(|ino| [key::times(*ino), key::subdirectories(*ino)]);
+        let asks: Vec<Ask> = keys.map(|key| Ask::Get { key }).collect();
+        if asks.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let rows = self.volume.read(&asks, ReadLimit::default(), &mut Seen::default())?;
+        let mut rows = rows.into_iter().map(Answer::row);
+        let mut insides = HashMap::new();
+        for ino in directories {
+            let (times, subdirectories) = (rows.next().flatten(), rows.next().flatten());
+            insides.insert(ino, (time_of(times.as_ref())?, count_of(subdirectories.as_ref())?));
+        }
+        Ok(insides)
     }
 
     /// The line of a row; `None` when nothing is shown for it.
@@ -277,7 +310,8 @@ impl Mount {
                 (*ino, *kind, seen)
             }
             Found::Directory(entry) => {
-                let attributes = with_attributes.then(|| self.directory_attributes(entry)).transpose()?;
+                let inside = page.insides.get(&entry.ino);
+                let attributes = inside.map(|(modified, count)| directory_attributes(entry, *modified, *count));
                 (entry.ino, FileKind::Directory, attributes)
             }
             Found::Link => match self.read_file(directory, sort_name.as_bytes(), &mut Seen::default())? {
@@ -304,14 +338,20 @@ impl Mount {
         Ok(self.volume.engine.get(&key).map_err(Error::from)?.value.is_some())
     }
 
-    /// Counts the lookup of a line that was taken.
-    fn count_line(&self, directory: Ino, sort_name: &str, kind: FileKind, ino: Ino) -> Result<(), PosixError> {
+    /// Counts the lookup of a line that was taken, and was read after so many moves.
+    fn count_line(
+        &self,
+        (directory, sort_name): (Ino, &str),
+        kind: FileKind,
+        ino: Ino,
+        moves: u64,
+    ) -> Result<(), PosixError> {
         let known = &self.known;
         if known.remember_again(ino, directory, sort_name) {
             return Ok(());
         }
         let _turn = self.volume.known.turn(ino);
-        if kind != FileKind::Directory {
+        if kind != FileKind::Directory && self.volume.known.moves() != moves {
             let found = self.read_file(directory, sort_name.as_bytes(), &mut Seen::default())?;
             // Moved since the page was read: whoever moved it has told where it is, if anybody knew it.
             if found.is_none_or(|found| found.file.ino != ino) && known.count(ino) {

@@ -51,6 +51,7 @@ impl Mount {
         mode: RenameMode,
     ) -> Result<(), PosixError> {
         self.change(|one| {
+            self.look_at_both([(parent, name), (new_parent, new_name)], &mut one.seen)?;
             let from =
                 Side { name: self.resolve(parent, name, &mut one.seen)?, directory: self.directory(parent, one)? };
             let Some(source) = from.name.found.as_ref() else { return Err(PosixError::NotFound.into()) };

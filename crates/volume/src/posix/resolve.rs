@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use margay_meta::Seq;
+use margay_meta::{Ask, Seq};
 use margay_rows::record::{DirectoryEntry, Entry};
 use margay_rows::{Ino, key};
 
@@ -69,6 +69,12 @@ pub(crate) struct Resolved {
     /// The name of a file that is beside a directory.
     pub(crate) beside: bool,
     pub(crate) found: Option<Found>,
+}
+
+/// The rows that a name may be: a directory and a file.
+fn asks_of_name(parent: Ino, name: &str) -> [Ask; 2] {
+    let entry = |sort_name: &str| Ask::Get { key: key::entry(parent, sort_name.as_bytes()) };
+    [entry(&sort_name_of_directory(name)), entry(name)]
 }
 
 fn sort_name_of_directory(name: &str) -> String {
@@ -133,6 +139,9 @@ impl Mount {
         match name {
             Name::Plain(name) => {
                 check_name(name)?;
+                if !seen.is_ahead() {
+                    self.volume.fetch(asks_of_name(parent, name).into(), seen)?;
+                }
                 resolved(name, false, self.find(parent, name, seen)?)
             }
             Name::Beside(name) => {
@@ -148,6 +157,15 @@ impl Mount {
                 resolved(&name, false, found)
             }
         }
+    }
+
+    /// Reads what both of two names may be in one call.
+    pub(crate) fn look_at_both(&self, names: [(Ino, &Name); 2], seen: &mut Seen) -> Result<(), PosixError> {
+        let asks = names.iter().flat_map(|(parent, name)| match name {
+            Name::Plain(name) => asks_of_name(*parent, name).to_vec(),
+            Name::Beside(_) | Name::Long { .. } => Vec::new(),
+        });
+        Ok(self.volume.fetch(asks.collect(), seen)?)
     }
 
     fn resolve_beside(&self, parent: Ino, name: &str, seen: &mut Seen) -> Result<Resolved, PosixError> {
