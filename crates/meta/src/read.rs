@@ -92,8 +92,17 @@ struct RowEnds {
     version: Seq,
 }
 
+/// By how many times its bytes a batch grows when it is full.
+const GROWTH: usize = 7;
+
 impl RowBatch {
     pub fn push(&mut self, row: RowRef<'_>) {
+        let needed = row.key.len() + row.value.len();
+        if self.bytes.capacity() - self.bytes.len() < needed {
+            // What is long is moved seldom.
+            self.bytes.reserve(needed + GROWTH * self.bytes.len());
+            self.rows.reserve(1 + GROWTH * self.rows.len());
+        }
         self.bytes.extend_from_slice(row.key);
         let key = self.bytes.len();
         self.bytes.extend_from_slice(row.value);

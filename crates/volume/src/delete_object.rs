@@ -53,35 +53,6 @@ impl Volume {
         self.answer(done).await
     }
 
-    /// Several keys, one durable wait; the answers are in the order of the requests.
-    pub async fn delete_objects(
-        &self,
-        bucket: &str,
-        requests: &[DeleteRequest<'_>],
-    ) -> Result<Vec<Result<Deleted, Error>>, Error> {
-        let mut seen = Seen::default();
-        let exists = self.bucket_row(bucket, &mut seen).map(|_| ());
-        let exists = exists.map(|()| ((), seen.seq));
-        self.answer(exists).await?;
-        let mut newest = Seq::default();
-        let mut answers = Vec::with_capacity(requests.len());
-        for request in requests {
-            answers.push(match self.delete_now(Seen::default(), bucket, request) {
-                Ok((deleted, seq)) => {
-                    newest = newest.max(seq);
-                    Ok(deleted)
-                }
-                Err(error) => {
-                    newest = self.engine.last_seq();
-                    Err(error)
-                }
-            });
-        }
-        self.settle(newest).await?;
-        self.tell_mounts().await;
-        Ok(answers)
-    }
-
     /// Ends the current object of a key that is due by its bucket's lifecycle, if it is still the one that was last
     /// modified at `modified`; `Ok(false)`: it is not. `Locked` when that would be for good and a lock forbids it.
     pub async fn expire_object(&self, bucket: &str, key: &str, modified: Timestamp) -> Result<bool, Error> {
@@ -92,7 +63,12 @@ impl Volume {
         self.answer(done.map(|(deleted, seq)| (deleted.removed, seq))).await
     }
 
-    fn delete_now(&self, rows: Seen, bucket: &str, request: &DeleteRequest<'_>) -> Result<(Deleted, Seq), Error> {
+    pub(crate) fn delete_now(
+        &self,
+        rows: Seen,
+        bucket: &str,
+        request: &DeleteRequest<'_>,
+    ) -> Result<(Deleted, Seq), Error> {
         self.change_from(rows, bucket, split(request.key), |walk, seen| {
             let _turn = self.latch(walk.path.directory()).lock();
             match request.version {

@@ -182,6 +182,11 @@ impl Draft {
         self.events
     }
 
+    /// Nothing is written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batch.writes.is_empty() && self.batch.payload.is_none()
+    }
+
     pub(crate) fn deletes(&self, key: &[u8]) -> bool {
         self.places.get(key).is_some_and(|place| matches!(self.batch.writes[*place], Write::Delete { .. }))
     }

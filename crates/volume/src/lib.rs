@@ -26,6 +26,7 @@ mod condition;
 mod copy_object;
 mod current;
 mod delete_object;
+mod delete_objects;
 mod documents;
 mod draft;
 mod driver;

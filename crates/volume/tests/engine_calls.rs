@@ -131,6 +131,23 @@ fn operations_of_s3_make_so_many_calls() {
 }
 
 #[test]
+fn a_thousand_keys_are_deleted_in_batches() {
+    let (counted, world) = counted();
+    let keys: Vec<String> = (0..1000).map(|number| format!("p/d{}/k{number}", number % 3)).collect();
+    for key in &keys {
+        world.put("b", key, b"x").unwrap();
+    }
+    let requests: Vec<DeleteRequest<'_>> = keys.iter().map(|key| DeleteRequest::of(key)).collect();
+    let calls = counted.of(|| {
+        let answers = wait(world.volume.delete_objects("b", &requests)).unwrap();
+        assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|deleted| deleted.removed)));
+    });
+    assert_eq!(calls, (10, 10), "of 100 keys each");
+    assert_eq!(world.keys("b"), [""; 0]);
+    assert!(world.volume.fsck(FsckOptions::default()).unwrap().clean());
+}
+
+#[test]
 fn listings_make_so_many_calls() {
     let (counted, world) = counted();
     for directory in 0..100 {

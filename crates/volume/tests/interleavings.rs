@@ -21,7 +21,7 @@ use world::actions::*;
 use world::interposed::*;
 use world::*;
 
-const ACTIONS: [Action; 26] = [
+const ACTIONS: [Action; 28] = [
     Put("a/x", 200),
     Put("a/y", 9),
     Put("a/b/c", 201),
@@ -31,6 +31,8 @@ const ACTIONS: [Action; 26] = [
     Delete("a/y"),
     Delete("b/y"),
     Delete("a/"),
+    DeleteBoth("a/x", "a/y"),
+    DeleteBoth("b/y", "a/b/c"),
     Copy("a/x", "b/y"),
     Copy("b/y", "a/x"),
     Copy("a/x", "c/n"),
@@ -51,7 +53,7 @@ const ACTIONS: [Action; 26] = [
 ];
 
 /// On what few starts have.
-const FEW_ACTIONS: [Action; 11] = [
+const FEW_ACTIONS: [Action; 12] = [
     AppendTo("a/x", 203, 300),
     AppendTo("a/x", 503, 300),
     Put("a/x", 200),
@@ -59,6 +61,7 @@ const FEW_ACTIONS: [Action; 11] = [
     Copy("b/y", "a/x"),
     Copy("a/x", "c/n"),
     Delete("a/x"),
+    DeleteBoth("a/x", "b/y"),
     Delete("c/"),
     MakeDirectory("c/"),
     PutAbsent("c/n"),
@@ -75,11 +78,12 @@ const FEW_STARTS: [&[Action]; 4] = [
     &[Put("a/x", 9), Put("b/y", 8)],
 ];
 
-const VERSIONED_ACTIONS: [Action; 17] = [
+const VERSIONED_ACTIONS: [Action; 18] = [
     Put("a/x", 200),
     Put("a/b/c", 201),
     PutAbsent("a/x"),
     Delete("a/x"),
+    DeleteBoth("a/x", "a/y"),
     DeleteVersion(0),
     DeleteVersion(1),
     DeleteVersion(2),

@@ -6,7 +6,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use margay_volume::ListRequest;
+use margay_volume::{DeleteRequest, ListRequest};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use world::maintenance::Maintained;
@@ -115,10 +115,24 @@ fn listings_match(steps: &[(String, Option<bool>)], queries: &[Query]) {
         let all = model_list(&model, &whole.request()).0;
         assert_eq!(in_pages(&world, query, query.max.max(1)), all, "{query:?}");
     }
+    delete_together(&world, &mut model);
     for key in model.keys() {
         assert!(world.delete("b", key).unwrap());
     }
     wait(world.volume.delete_bucket("b")).unwrap();
+}
+
+/// Deletes two of three keys, and some that are not there, in one request.
+fn delete_together(world: &World, model: &mut BTreeMap<String, Vec<u8>>) {
+    let all: Vec<String> = model.keys().flat_map(|key| [key.clone(), format!("{key}/none")]).collect();
+    let keys: Vec<&String> = all.iter().enumerate().filter(|(index, _)| index % 6 != 2).map(|(_, key)| key).collect();
+    let requests: Vec<DeleteRequest<'_>> =
+        keys.iter().filter(|key| key.len() <= 1024).map(|key| DeleteRequest::of(key)).collect();
+    let answers = wait(world.volume.delete_objects("b", &requests)).unwrap();
+    for (request, answer) in requests.iter().zip(answers) {
+        assert_eq!(answer.unwrap().removed, model.remove(request.key).is_some(), "{}", request.key);
+    }
+    assert_eq!(world.keys("b"), model.keys().cloned().collect::<Vec<_>>());
 }
 
 #[test]

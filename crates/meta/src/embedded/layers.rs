@@ -143,6 +143,12 @@ impl Window {
                 window.until = Some(key.to_vec());
                 break;
             }
+            if window.rows.len() == window.rows.capacity() {
+                // What is long is moved seldom.
+                let more = (window.rows.len() * WINDOW_GROWTH).clamp(FIRST_WINDOW_ROWS, WINDOW_ROWS_MAX);
+                window.rows.reserve(more);
+                window.keys.reserve(key.len() * more);
+            }
             window.keys.extend_from_slice(key);
             window.rows.push((window.keys.len(), live.clone()));
         }

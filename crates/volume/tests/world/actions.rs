@@ -13,6 +13,8 @@ pub enum Action {
     /// Under the server's key.
     PutEncrypted(&'static str, usize),
     Delete(&'static str),
+    /// In one request.
+    DeleteBoth(&'static str, &'static str),
     Copy(&'static str, &'static str),
     Rename(&'static str, &'static str),
     Link(&'static str, &'static str),
@@ -116,6 +118,13 @@ pub fn run(volume: &Volume, given: &Given, action: Action) -> String {
         PutAbsent(key) => ok(put(key, 7, WriteCondition::Absent)),
         PutEncrypted(key, len) => ok(put_encrypted(volume, key, &body_of(len, len))),
         Delete(key) => removed(wait(volume.delete_object("b", &DeleteRequest::of(key)))),
+        DeleteBoth(one, other) => {
+            let requests = [DeleteRequest::of(one), DeleteRequest::of(other)];
+            match wait(volume.delete_objects("b", &requests)) {
+                Ok(answers) => answers.into_iter().map(|answer| removed(answer) + " ").collect(),
+                Err(error) => format!("{error:?}"),
+            }
+        }
         DeleteVersion(which) => {
             let version = given.versions.get(which).copied().or(Some(VersionId::Numbered(1 << 50)));
             removed(wait(volume.delete_object("b", &DeleteRequest { version, ..DeleteRequest::of("a/x") })))
