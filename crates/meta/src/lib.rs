@@ -6,6 +6,7 @@
 //! Not here:   what keys and values mean (volume), payload files (segment).
 
 pub mod contract;
+pub mod counted;
 pub mod embedded;
 pub mod memory;
 pub mod read;

@@ -49,16 +49,25 @@ fn put_digits(out: &mut BytesMut, number: i64, count: u32) {
 /// Appends `2026-11-21T07:39:24.123Z`.
 pub(crate) fn put_iso(out: &mut BytesMut, at: Timestamp) {
     let civil = Civil::of(at.seconds());
-    put_digits(out, civil.year, 4);
-    out.put_u8(b'-');
-    put_digits(out, i64::from(civil.month), 2);
-    out.put_u8(b'-');
-    put_digits(out, i64::from(civil.day), 2);
-    out.put_u8(b'T');
-    put_clock(out, civil.of_day);
-    out.put_u8(b'.');
-    put_digits(out, i64::from(at.subsecond_nanos() / 1_000_000), 3);
-    out.put_u8(b'Z');
+    // In one piece: a listing writes a thousand of them.
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let of_day = i64::from(civil.of_day);
+    set_digits(&mut text[0..4], civil.year);
+    set_digits(&mut text[5..7], i64::from(civil.month));
+    set_digits(&mut text[8..10], i64::from(civil.day));
+    set_digits(&mut text[11..13], of_day / 3600);
+    set_digits(&mut text[14..16], of_day / 60 % 60);
+    set_digits(&mut text[17..19], of_day % 60);
+    set_digits(&mut text[20..23], i64::from(at.subsecond_nanos() / 1_000_000));
+    out.put_slice(&text);
+}
+
+/// Writes a number over the digits of a text, as many as there are.
+fn set_digits(digits: &mut [u8], mut number: i64) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + number.rem_euclid(10) as u8;
+        number /= 10;
+    }
 }
 
 /// Day, month by its name, year and time of the day: `06/Nov/1994:08:49:37` of `//:`.

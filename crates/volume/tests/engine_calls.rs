@@ -8,90 +8,22 @@
 
 mod world;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_env::Env;
+use margay_meta::Engine;
+use margay_meta::counted::Counted;
 use margay_meta::memory::Memory;
-use margay_meta::*;
 use margay_segment::Store;
 use margay_volume::posix::{Mount, MountOptions, Name, NewFile, OpenFlags, RenameMode};
 use margay_volume::*;
 use world::{World, etag_of, segment_options, wait};
 
-/// An engine that counts.
-#[derive(Debug)]
-struct Counted {
-    engine: Memory,
-    reads: AtomicU64,
-    commits: AtomicU64,
-}
-
-impl Counted {
-    /// Reads and commits of one call.
-    fn of<T>(&self, call: impl FnOnce() -> T) -> (u64, u64) {
-        let now = || (self.reads.load(Ordering::Relaxed), self.commits.load(Ordering::Relaxed));
-        let before = now();
-        call();
-        let after = now();
-        (after.0 - before.0, after.1 - before.1)
-    }
-}
-
-impl Engine for Counted {
-    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.engine.get(key)
-    }
-    fn scan(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<Observed<()>, EngineError> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.engine.scan(start, end, visit)
-    }
-    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.engine.read(asks, limit)
-    }
-    fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
-        self.commits.fetch_add(1, Ordering::Relaxed);
-        self.engine.commit(batch)
-    }
-    fn durable(&self, seq: Seq) -> DurableFuture<'_> {
-        self.engine.durable(seq)
-    }
-    fn wait_durable(&self, seq: Seq) -> Result<(), EngineError> {
-        self.engine.wait_durable(seq)
-    }
-    fn last_seq(&self) -> Seq {
-        self.engine.last_seq()
-    }
-    fn durable_seq(&self) -> Seq {
-        self.engine.durable_seq()
-    }
-    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost> {
-        self.engine.changes_since(after, limit)
-    }
-    fn payload_bytes_max(&self) -> usize {
-        self.engine.payload_bytes_max()
-    }
-    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
-        self.engine.snapshot()
-    }
-    fn checkpoint(&self) -> Result<(), EngineError> {
-        self.engine.checkpoint()
-    }
-}
-
 fn counted() -> (Arc<Counted>, World) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(Env::real(), segment_options(&folder.path().join("segments"))).unwrap();
     let engine = Memory::with_payloads(Arc::clone(&store), 64 << 10);
-    let counted = Arc::new(Counted { engine, reads: AtomicU64::new(0), commits: AtomicU64::new(0) });
+    let counted = Arc::new(Counted::new(Arc::new(engine)));
     let engine = Arc::clone(&counted) as Arc<dyn Engine>;
     let volume = Volume::open(Env::real(), Arc::clone(&engine), Arc::clone(&store), Options::default()).unwrap();
     wait(volume.create_bucket("b")).unwrap();

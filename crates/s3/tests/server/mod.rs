@@ -12,6 +12,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use margay_env::Env;
+use margay_meta::counted::Counted;
 use margay_meta::memory::Memory;
 use margay_s3::auth::sign::{Signer, Target, announce_chunks};
 use margay_s3::auth::{ChunkChain, Credential, Credentials, PayloadForm, Secret, v2};
@@ -40,6 +41,8 @@ impl Credentials for OneKey {
 pub struct Server {
     pub address: SocketAddr,
     pub volume: Arc<Volume>,
+    /// The engine below it.
+    pub engine: Arc<Counted>,
     pub env: Env,
     pub signer: Signer,
     pub signer_v2: v2::Signer,
@@ -66,11 +69,12 @@ impl Server {
         let mut segments = margay_segment::Options::new(folder.path());
         segments.reserve_bytes = 0;
         let store = Store::open(env.clone(), segments).unwrap();
-        let engine = Arc::new(Memory::with_payloads(Arc::clone(&store), 64 << 10));
+        let engine = Arc::new(Counted::new(Arc::new(Memory::with_payloads(Arc::clone(&store), 64 << 10))));
+        let below = Arc::clone(&engine);
         let named = ["key-1", "key-2"].map(|name| (name.to_owned(), [name.as_bytes()[4]; MASTER_KEY_BYTES]));
         let master_keys = MasterKeys::new(&[[7; MASTER_KEY_BYTES]]).with_named(&named);
         let volume_options = margay_volume::Options { master_keys, ..margay_volume::Options::default() };
-        let volume = Volume::open(env.clone(), engine, store, volume_options).unwrap();
+        let volume = Volume::open(env.clone(), below, store, volume_options).unwrap();
         let options = Options {
             domains: vec!["s3.test".to_owned()],
             website_domains: vec!["web.s3.test".to_owned()],
@@ -100,7 +104,7 @@ impl Server {
         });
         let signer = Signer::new(ACCESS_KEY, Secret::new(SECRET_KEY), "us-east-1");
         let signer_v2 = v2::Signer::new(ACCESS_KEY, &Secret::new(SECRET_KEY));
-        Server { address, volume, env, signer, signer_v2, _folder: folder }
+        Server { address, volume, engine, env, signer, signer_v2, _folder: folder }
     }
 
     /// With a bucket named `bucket`.

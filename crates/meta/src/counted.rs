@@ -1,0 +1,103 @@
+//! An engine that counts the calls it gets, for tests: what an operation waits for when the engine is far away.
+//!
+//! Not here: the calls of the embedded engine in a server, which counts them itself.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{
+    Answers, Ask, Batch, Change, CommitError, DurableFuture, Engine, EngineError, Observed, ReadLimit, Row, RowRef,
+    Seq, TailLost,
+};
+
+#[derive(Debug)]
+pub struct Counted {
+    engine: Arc<dyn Engine>,
+    reads: AtomicU64,
+    commits: AtomicU64,
+}
+
+impl Counted {
+    pub fn new(engine: Arc<dyn Engine>) -> Counted {
+        Counted { engine, reads: AtomicU64::new(0), commits: AtomicU64::new(0) }
+    }
+
+    /// Reads and commits so far.
+    pub fn calls(&self) -> (u64, u64) {
+        (self.reads.load(Ordering::SeqCst), self.commits.load(Ordering::SeqCst))
+    }
+
+    /// Reads and commits of one call.
+    pub fn of<T>(&self, call: impl FnOnce() -> T) -> (u64, u64) {
+        let before = self.calls();
+        call();
+        let after = self.calls();
+        (after.0 - before.0, after.1 - before.1)
+    }
+
+    fn reading(&self) -> &dyn Engine {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        &*self.engine
+    }
+}
+
+impl Engine for Counted {
+    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
+        self.reading().get(key)
+    }
+
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Observed<()>, EngineError> {
+        self.reading().scan(start, end, visit)
+    }
+
+    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
+        self.reading().read(asks, limit)
+    }
+
+    fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
+        self.commits.fetch_add(1, Ordering::SeqCst);
+        self.engine.commit(batch)
+    }
+
+    fn durable(&self, seq: Seq) -> DurableFuture<'_> {
+        self.engine.durable(seq)
+    }
+
+    fn wait_durable(&self, seq: Seq) -> Result<(), EngineError> {
+        self.engine.wait_durable(seq)
+    }
+
+    fn last_seq(&self) -> Seq {
+        self.engine.last_seq()
+    }
+
+    fn durable_seq(&self) -> Seq {
+        self.engine.durable_seq()
+    }
+
+    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost> {
+        self.engine.changes_since(after, limit)
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        self.engine.payload_bytes_max()
+    }
+
+    fn has_room(&self) -> bool {
+        self.engine.has_room()
+    }
+
+    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
+        self.engine.snapshot()
+    }
+
+    fn checkpoint(&self) -> Result<(), EngineError> {
+        self.engine.checkpoint()
+    }
+}
