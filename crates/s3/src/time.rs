@@ -48,24 +48,49 @@ fn put_digits(out: &mut BytesMut, number: i64, count: u32) {
 
 /// Appends `2026-11-21T07:39:24.123Z`.
 pub(crate) fn put_iso(out: &mut BytesMut, at: Timestamp) {
-    let civil = Civil::of(at.seconds());
-    // In one piece: a listing writes a thousand of them.
-    let mut text = *b"0000-00-00T00:00:00.000Z";
-    let of_day = i64::from(civil.of_day);
-    set_digits(&mut text[0..4], civil.year);
-    set_digits(&mut text[5..7], i64::from(civil.month));
-    set_digits(&mut text[8..10], i64::from(civil.day));
-    set_digits(&mut text[11..13], of_day / 3600);
-    set_digits(&mut text[14..16], of_day / 60 % 60);
-    set_digits(&mut text[17..19], of_day % 60);
-    set_digits(&mut text[20..23], i64::from(at.subsecond_nanos() / 1_000_000));
-    out.put_slice(&text);
+    IsoTimes::default().put(out, at);
+}
+
+/// Writes times, most of them of the same second as the one before: a listing has a thousand of them.
+pub(crate) struct IsoTimes {
+    /// The second that `text` shows.
+    second: Option<i64>,
+    text: [u8; 24],
+}
+
+impl Default for IsoTimes {
+    fn default() -> IsoTimes {
+        IsoTimes { second: None, text: *b"0000-00-00T00:00:00.000Z" }
+    }
+}
+
+impl IsoTimes {
+    /// Appends `2026-11-21T07:39:24.123Z`.
+    pub(crate) fn put(&mut self, out: &mut BytesMut, at: Timestamp) {
+        if self.second != Some(at.seconds()) {
+            self.set_second(at.seconds());
+        }
+        set_digits(&mut self.text[20..23], at.subsecond_nanos() / 1_000_000);
+        out.put_slice(&self.text);
+    }
+
+    fn set_second(&mut self, seconds: i64) {
+        let civil = Civil::of(seconds);
+        let text = &mut self.text;
+        set_digits(&mut text[0..4], civil.year.rem_euclid(10_000) as u32);
+        set_digits(&mut text[5..7], civil.month);
+        set_digits(&mut text[8..10], civil.day);
+        set_digits(&mut text[11..13], civil.of_day / 3600);
+        set_digits(&mut text[14..16], civil.of_day / 60 % 60);
+        set_digits(&mut text[17..19], civil.of_day % 60);
+        self.second = Some(seconds);
+    }
 }
 
 /// Writes a number over the digits of a text, as many as there are.
-fn set_digits(digits: &mut [u8], mut number: i64) {
+fn set_digits(digits: &mut [u8], mut number: u32) {
     for digit in digits.iter_mut().rev() {
-        *digit = b'0' + number.rem_euclid(10) as u8;
+        *digit = b'0' + (number % 10) as u8;
         number /= 10;
     }
 }
@@ -154,6 +179,16 @@ mod tests {
         assert_eq!(parse_http_date("1994-11-06T08:49:37Z"), whole);
         assert_eq!(parse_http_date("yesterday"), None);
         assert_eq!(parse_http_date("Sun, 06 Nov 99999 08:49:37 GMT"), None);
+    }
+
+    #[test]
+    fn times_behind_each_other_are_as_alone() {
+        let mut times = IsoTimes::default();
+        for nanos in [0, 999, 1_000_000, 999_999_999, 1_000_000_000, 86_399_999_000_000, 86_400_000_000_000, -1, 0] {
+            let mut out = BytesMut::new();
+            times.put(&mut out, Timestamp(nanos));
+            assert_eq!(std::str::from_utf8(&out).unwrap(), iso(Timestamp(nanos)));
+        }
     }
 
     #[test]

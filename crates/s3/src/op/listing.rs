@@ -13,8 +13,8 @@ use margay_volume::{ListItem, ListRequest};
 use super::Call;
 use crate::error::S3Error;
 use crate::reply::Reply;
-use crate::time::put_iso;
-use crate::xml::write::{Writer, carries, decimal, escape, percent_encode};
+use crate::time::IsoTimes;
+use crate::xml::write::{Writer, carries, decimal, escape, is_plain, percent_encode};
 
 /// Most items of a page.
 pub(crate) const LIST_ITEMS_MAX: u64 = 1000;
@@ -70,6 +70,9 @@ impl<'c> Page<'c> {
     pub(crate) fn name(&self, out: &mut BytesMut, text: &str) {
         if self.url_encoded {
             return percent_encode(out, text);
+        }
+        if is_plain(text) {
+            return out.put_slice(text.as_bytes());
         }
         if !carries(text) {
             self.unreadable.store(true, Ordering::Relaxed);
@@ -127,12 +130,13 @@ pub(crate) async fn collect(
         after_is_prefix: after.is_some_and(|(_, is_prefix)| is_prefix),
         max: page.max as usize,
     };
+    let mut times = IsoTimes::default();
     let outcome = call
         .volume
         .list(&request, &mut |item| {
             items.count += 1;
             match item {
-                ListItem::Object { .. } => put_object(&mut items.objects, page, owner, &item),
+                ListItem::Object { .. } => put_object(&mut items.objects, page, owner, &mut times, &item),
                 ListItem::Prefix(prefix) => {
                     items.prefixes.put_slice(b"<CommonPrefixes><Prefix>");
                     page.name(&mut items.prefixes, prefix);
@@ -146,13 +150,13 @@ pub(crate) async fn collect(
     Ok(items)
 }
 
-fn put_object(out: &mut BytesMut, page: &Page<'_>, owner: &str, item: &ListItem<'_>) {
+fn put_object(out: &mut BytesMut, page: &Page<'_>, owner: &str, times: &mut IsoTimes, item: &ListItem<'_>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let ListItem::Object { key, size, etag, modified } = item else { return };
     out.put_slice(b"<Contents><Key>");
     page.name(out, key);
     out.put_slice(b"</Key><LastModified>");
-    put_iso(out, *modified);
+    times.put(out, *modified);
     out.put_slice(b"</LastModified><ETag>&quot;");
     let mut digits = [0; 32];
     for (at, byte) in etag.digest.iter().enumerate() {
@@ -199,7 +203,7 @@ pub(crate) mod tests {
         let etag = ETag { digest: [0xab; 16], parts: 3 };
         let modified = Timestamp(784_111_777_000_000_000);
         let item = ListItem::Object { key: "p/a&b", size: 42, etag, modified };
-        put_object(&mut out, &page(None, false), "", &item);
+        put_object(&mut out, &page(None, false), "", &mut IsoTimes::default(), &item);
         let expected = format!(
             "<Contents><Key>p/a&amp;b</Key><LastModified>1994-11-06T08:49:37.000Z</LastModified>\
              <ETag>&quot;{}-3&quot;</ETag><Size>42</Size><StorageClass>STANDARD</StorageClass></Contents>",
@@ -207,7 +211,7 @@ pub(crate) mod tests {
         );
         assert_eq!(out, expected.as_bytes());
         let mut out = BytesMut::new();
-        put_object(&mut out, &page(None, true), "", &item);
+        put_object(&mut out, &page(None, true), "", &mut IsoTimes::default(), &item);
         assert!(out.starts_with(b"<Contents><Key>p/a%26b</Key>"));
     }
 

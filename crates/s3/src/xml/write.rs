@@ -79,6 +79,13 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// Whether XML shows a text as it is: printable ASCII without the characters that have a meaning.
+pub(crate) fn is_plain(text: &str) -> bool {
+    let plain = |byte: u8| (0x20..0x7f).contains(&byte) && !matches!(byte, b'&' | b'<' | b'>' | b'"');
+    // Without an end in between the compiler looks at many bytes at once.
+    text.bytes().fold(true, |all, byte| all & plain(byte))
+}
+
 /// Appends text so that an XML reader gives the same text back.
 pub(crate) fn escape(out: &mut BytesMut, text: &str) {
     let bytes = text.as_bytes();
@@ -174,6 +181,17 @@ mod tests {
         }
         for text in ["\0", "a\u{1}", "\u{1f}b", "a\u{fffe}", "\u{ffff}"] {
             assert!(!carries(text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn plain_text_is_what_escaping_leaves_as_it_is() {
+        for one in ('\0'..='\u{100}').chain(['é', '\u{fffe}']) {
+            let text = format!("a{one}b");
+            let mut out = BytesMut::new();
+            escape(&mut out, &text);
+            assert!(!is_plain(&text) || (out == text.as_bytes() && carries(&text)), "{one:?}");
+            assert!(is_plain(&text) || !one.is_ascii() || out != text.as_bytes(), "{one:?} is plain");
         }
     }
 
