@@ -12,15 +12,15 @@ use crate::{
 };
 
 #[derive(Debug)]
-pub struct Counted {
+pub struct CountedEngine {
     engine: Arc<dyn Engine>,
     reads: AtomicU64,
     commits: AtomicU64,
 }
 
-impl Counted {
-    pub fn new(engine: Arc<dyn Engine>) -> Counted {
-        Counted { engine, reads: AtomicU64::new(0), commits: AtomicU64::new(0) }
+impl CountedEngine {
+    pub fn new(engine: Arc<dyn Engine>) -> CountedEngine {
+        CountedEngine { engine, reads: AtomicU64::new(0), commits: AtomicU64::new(0) }
     }
 
     /// Reads and commits so far.
@@ -42,7 +42,7 @@ impl Counted {
     }
 }
 
-impl Engine for Counted {
+impl Engine for CountedEngine {
     fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
         self.reading().get(key)
     }

@@ -15,4 +15,4 @@ pub use contract::*;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use embedded::fuzzing;
-pub use read::{Answer, Answers, Ask, ReadLimit, RowBatch};
+pub use read::{Answers, Ask, ReadAnswer, ReadLimit, RowBatch};

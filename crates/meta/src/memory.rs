@@ -17,7 +17,7 @@ use crate::contract::{
     BATCH_WRITES_MAX, Batch, Change, CommitError, DurableFuture, Engine, EngineError, Field, KEY_BYTES_MAX, Observed,
     PAYLOAD_BYTES_MAX, Payload, Position, Precondition, Row, RowRef, Seq, TailLost, VALUE_BYTES_MAX, Write,
 };
-use crate::read::{Answer, Answers, Ask, Budget, ReadLimit};
+use crate::read::{Answers, Ask, Budget, ReadAnswer, ReadLimit};
 
 /// Commits that `changes_since` can still show.
 const CHANGES_HELD_MAX: usize = 65_536;
@@ -225,7 +225,7 @@ impl Engine for Memory {
         let state = self.state.lock();
         let mut budget = Budget::new(limit);
         let answers = asks.iter().map(|ask| match ask {
-            Ask::Get { key } => Ok(Answer::Row(state.rows.get(key).cloned())),
+            Ask::Get { key } => Ok(ReadAnswer::Row(state.rows.get(key).cloned())),
             Ask::Scan { start, end, rows_max, keys_only } => {
                 let rows = (start < end).then(|| state.range(start, end)).into_iter().flatten();
                 let rows = rows.map(|(key, row)| RowRef { key, value: &row.value, version: row.version });
@@ -233,7 +233,7 @@ impl Engine for Memory {
                     let _ = rows.map(visit).find(ControlFlow::is_break);
                     Ok(())
                 });
-                batch.map(Answer::Rows)
+                batch.map(ReadAnswer::Rows)
             }
         });
         Ok(Answers { answers: answers.collect::<Result<_, _>>()?, observed: state.last, one_moment: true })

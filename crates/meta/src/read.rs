@@ -43,25 +43,25 @@ impl Default for ReadLimit {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ReadAnswer {
     Row(Option<Row>),
     Rows(RowBatch),
 }
 
-impl Answer {
+impl ReadAnswer {
     /// The row that was asked for; `None` also when a range was.
     pub fn row(self) -> Option<Row> {
         match self {
-            Answer::Row(row) => row,
-            Answer::Rows(_) => None,
+            ReadAnswer::Row(row) => row,
+            ReadAnswer::Rows(_) => None,
         }
     }
 
     /// The rows of the range that was asked for; none when a row was.
     pub fn rows(self) -> RowBatch {
         match self {
-            Answer::Row(_) => RowBatch::default(),
-            Answer::Rows(rows) => rows,
+            ReadAnswer::Row(_) => RowBatch::default(),
+            ReadAnswer::Rows(rows) => rows,
         }
     }
 }
@@ -69,7 +69,7 @@ impl Answer {
 /// What a read found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers {
-    pub answers: Vec<Answer>,
+    pub answers: Vec<ReadAnswer>,
     /// The newest commit that an answer depends on; see [`crate::Observed`].
     pub observed: Seq,
     pub one_moment: bool,
@@ -196,8 +196,8 @@ impl Budget {
 mod tests {
     use super::*;
 
-    fn show(count: u8) -> impl FnOnce(&mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>) -> Result<(), EngineError> {
-        move |visit| {
+    fn scan(budget: &mut Budget, rows_max: usize, keys_only: bool, count: u8) -> RowBatch {
+        let batch = budget.scan(rows_max, keys_only, |visit| {
             for byte in 0..count {
                 let (key, value) = ([byte], [byte; 9]);
                 if visit(RowRef { key: &key, value: &value, version: Seq(1) }).is_break() {
@@ -205,14 +205,15 @@ mod tests {
                 }
             }
             Ok(())
-        }
+        });
+        batch.unwrap()
     }
 
     #[test]
     fn scans_share_the_limit_in_their_order() {
         let mut budget = Budget::new(ReadLimit { rows: 5, bytes: 1000 });
         let lens = [3, 9, 1].map(|count| {
-            let batch = budget.scan(4, false, show(count)).unwrap();
+            let batch = scan(&mut budget, 4, false, count);
             (batch.len(), batch.more)
         });
         assert_eq!(lens, [(3, false), (2, true), (0, true)]);
@@ -221,18 +222,18 @@ mod tests {
     #[test]
     fn the_first_row_fits_whatever_its_size() {
         let mut budget = Budget::new(ReadLimit { rows: 0, bytes: 1 });
-        let batch = budget.scan(9, false, show(2)).unwrap();
+        let batch = scan(&mut budget, 9, false, 2);
         assert_eq!((batch.len(), batch.more), (1, true));
-        assert_eq!(budget.scan(9, true, show(0)).unwrap(), RowBatch::default(), "an empty range has no more rows");
+        assert_eq!(scan(&mut budget, 9, true, 0), RowBatch::default(), "an empty range has no more rows");
     }
 
     #[test]
     fn a_batch_gives_back_its_rows() {
-        let batch = Budget::new(ReadLimit::default()).scan(9, false, show(3)).unwrap();
+        let batch = scan(&mut Budget::new(ReadLimit::default()), 9, false, 3);
         let keys: Vec<u8> = batch.iter().rev().map(|row| row.key[0] + row.value[8]).collect();
         assert_eq!((keys, batch.more), (vec![4, 2, 0], false));
         assert_eq!(batch.last().map(|row| row.key.to_vec()), Some(vec![2]));
-        let keys = Budget::new(ReadLimit::default()).scan(2, true, show(3)).unwrap();
+        let keys = scan(&mut Budget::new(ReadLimit::default()), 2, true, 3);
         assert_eq!(keys.iter().map(|row| row.value.len()).sum::<usize>(), 0);
     }
 }

@@ -12,7 +12,6 @@ use crate::api::{Error, Versioning};
 use crate::open::Volume;
 use crate::path::{PathCache, split};
 use crate::seen::Seen;
-use crate::tree_ahead::wanted_range;
 
 /// What a request is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,35 +61,6 @@ impl Volume {
             }
         }
         asks
-    }
-}
-
-impl Volume {
-    /// Fetches the way to where a listing begins, and the first rows there.
-    pub(crate) fn look_ahead_of_list(
-        &self,
-        bucket: &str,
-        (start, end): (&[u8], Option<&[u8]>),
-        rows: usize,
-        seen: &mut Seen,
-    ) -> Result<(), Error> {
-        let (directories, name) = start.split_at(start.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
-        let Ok(directories) = std::str::from_utf8(directories) else { return Ok(()) };
-        let path = match self.paths.get(&PathCache::name(bucket, directories)) {
-            Some(path) => path,
-            None => {
-                let walk = self.walk(bucket, directories, &mut Seen::default())?;
-                if !walk.complete() {
-                    return Ok(());
-                }
-                walk.path
-            }
-        };
-        let mut asks = vec![Ask::Get { key: key::bucket(bucket) }];
-        asks.extend(path.steps.iter().map(|step| Ask::Get { key: step.key.clone() }));
-        let (start, end) = wanted_range(path.directory(), directories.as_bytes(), name, end);
-        asks.push(Ask::Scan { start, end, rows_max: rows.saturating_add(1), keys_only: false });
-        self.fetch(asks, seen)
     }
 }
 

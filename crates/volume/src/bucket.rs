@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use margay_meta::{Row, Seq};
+use margay_meta::Seq;
 use margay_rows::Ino;
 use margay_rows::key::{self, Counted};
 use margay_rows::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
@@ -16,8 +16,14 @@ use crate::bucket_settings::draft_setting;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
-use crate::request::RequestRows;
+use crate::request::{RequestRows, View};
 use crate::seen::Seen;
+
+impl View<'_> {
+    pub async fn head_bucket(self, bucket: &str) -> Result<BucketInfo, Error> {
+        self.read(|volume, seen| volume.consistent(seen, |seen| volume.bucket_info(bucket, seen))).await
+    }
+}
 
 impl Volume {
     pub async fn create_bucket(&self, name: &str) -> Result<BucketInfo, Error> {
@@ -148,23 +154,4 @@ impl Volume {
     pub(crate) fn objects(&self, root: Ino, seen: &mut Seen) -> Result<u64, Error> {
         self.counter(&key::usage(root, Counted::Objects), seen)
     }
-
-    pub(crate) fn counter(&self, key: &[u8], seen: &mut Seen) -> Result<u64, Error> {
-        count_of(self.get(key, seen)?.as_ref())
-    }
-}
-
-/// The count in the row of a counter.
-pub(crate) fn count_of(row: Option<&Row>) -> Result<u64, Error> {
-    match row {
-        None => Ok(0),
-        // A counter that went wrong is fsck's to find; it must not fail a request.
-        Some(row) => Ok(decode_counter(&row.value)?.max(0) as u64),
-    }
-}
-
-/// The value of a row that `Add` writes.
-pub(crate) fn decode_counter(value: &[u8]) -> Result<i64, Error> {
-    let bytes = value.try_into().map_err(|_| Error::Corrupt("a counter is not eight bytes".to_owned()))?;
-    Ok(i64::from_le_bytes(bytes))
 }

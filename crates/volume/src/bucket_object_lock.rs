@@ -10,8 +10,15 @@ use crate::bucket_settings::draft_setting;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
-use crate::request::RequestRows;
+use crate::request::{RequestRows, View};
 use crate::seen::Seen;
+
+impl View<'_> {
+    /// `Err(NoObjectLock)` when the bucket has none; else its default.
+    pub async fn object_lock(self, bucket: &str) -> Result<Option<DefaultRetention>, Error> {
+        self.read(|volume, seen| volume.consistent(seen, |seen| volume.object_lock_now(bucket, seen))).await
+    }
+}
 
 impl Volume {
     /// `Err(NoObjectLock)` when the bucket has none; else its default.

@@ -18,8 +18,15 @@ use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::quota::Quota;
-use crate::request::RequestRows;
+use crate::request::{RequestRows, View};
 use crate::seen::Seen;
+
+impl View<'_> {
+    /// The document of a setting; `None` when it is not set.
+    pub async fn bucket_setting(self, bucket: &str, setting: Setting) -> Result<Option<Bytes>, Error> {
+        self.read(|volume, seen| volume.setting_now(bucket, setting, seen)).await
+    }
+}
 
 impl Volume {
     /// The document of a setting; `None` when it is not set.

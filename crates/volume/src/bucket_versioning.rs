@@ -10,8 +10,15 @@ use crate::api::{Error, Versioning};
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
-use crate::request::RequestRows;
+use crate::request::{RequestRows, View};
 use crate::seen::Seen;
+
+impl View<'_> {
+    pub async fn versioning(self, bucket: &str) -> Result<Versioning, Error> {
+        self.read(|volume, seen| volume.consistent(seen, |seen| Ok(volume.bucket_row(bucket, seen)?.0.versioning)))
+            .await
+    }
+}
 
 impl Volume {
     pub async fn versioning(&self, bucket: &str) -> Result<Versioning, Error> {

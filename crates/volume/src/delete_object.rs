@@ -23,6 +23,7 @@ use crate::names::Located;
 use crate::open::Volume;
 use crate::path::split;
 use crate::paths::{Done, Walk};
+use crate::request::View;
 use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
 
@@ -33,6 +34,14 @@ enum Reason<'a> {
     Asked(&'a DeleteRequest<'a>),
     /// The lifecycle of the bucket says so of what was last modified then.
     Due(Timestamp),
+}
+
+impl View<'_> {
+    /// Fine when there is nothing to delete, but `NoSuchKey` when the condition wants something to be there.
+    pub async fn delete_object(self, bucket: &str, request: &DeleteRequest<'_>) -> Result<Deleted, Error> {
+        let rows = self.take_for_change(bucket);
+        self.volume.delete_from(rows, bucket, request).await
+    }
 }
 
 impl Volume {

@@ -9,7 +9,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use margay_meta::{Answer, Ask, ReadLimit, Row, RowRef, Seq};
+use margay_meta::{Ask, ReadAnswer, ReadLimit, Row, RowRef, Seq};
 use margay_rows::key;
 
 use crate::api::Error;
@@ -120,7 +120,7 @@ impl Volume {
     }
 
     /// Asks for rows and ranges in one call, and gives them; nothing of it is noted but how new it is.
-    pub(crate) fn read(&self, asks: &[Ask], limit: ReadLimit, seen: &mut Seen) -> Result<Vec<Answer>, Error> {
+    pub(crate) fn read(&self, asks: &[Ask], limit: ReadLimit, seen: &mut Seen) -> Result<Vec<ReadAnswer>, Error> {
         let read = self.engine.read(asks, limit)?;
         seen.rises_to(read.observed);
         seen.range_read();

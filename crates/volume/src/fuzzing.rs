@@ -26,7 +26,7 @@ use crate::api::{ETag, Error, Headers, Versioning};
 use crate::dump::{self, DumpSink, PiecePlace};
 use crate::encryption::Envelope;
 use crate::quota::Quota;
-use crate::{backup, bucket, inos};
+use crate::{backup, counters, inos};
 
 /// A key of any table.
 pub fn row_key(bytes: &[u8]) {
@@ -217,7 +217,7 @@ pub fn row_value(bytes: &[u8]) {
             }
         }
         _ => {
-            let _ = bucket::decode_counter(value);
+            let _ = counters::decode_counter(value);
             let _ = inos::decode(value);
         }
     }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use margay_env::Timestamp;
-use margay_meta::Row;
 use margay_rows::Ino;
 use margay_rows::key;
 use margay_rows::record::data::OBJECT_EXTENTS_MAX;
@@ -29,13 +28,48 @@ use crate::open::Volume;
 use crate::path::split;
 use crate::paths::Walk;
 use crate::reader::{Content, Reader};
-use crate::request::RequestRows;
+use crate::request::{RequestRows, View};
 use crate::seen::Seen;
 
 /// What kind of file an object is that only POSIX can make: symlink, fifo, socket, char or block.
 const KIND_HEADER: &str = "x-amz-meta-margay-kind";
 /// The numbers of a device, `MAJOR:MINOR`.
 const DEVICE_HEADER: &str = "x-amz-meta-margay-device";
+
+impl View<'_> {
+    pub async fn head_object(self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<ObjectInfo, Error> {
+        self.head_version(bucket, key, None, condition).await
+    }
+
+    /// Without a version, the current one.
+    pub async fn head_version(
+        self,
+        bucket: &str,
+        key: &str,
+        version: Option<VersionId>,
+        condition: &ReadCondition,
+    ) -> Result<ObjectInfo, Error> {
+        self.read(|volume, seen| volume.head_now((bucket, key, version), condition, seen)).await
+    }
+
+    /// Without a version, the current one.
+    pub async fn get_version(
+        self,
+        bucket: &str,
+        key: &str,
+        version: Option<VersionId>,
+        condition: &ReadCondition,
+    ) -> Result<Reader, Error> {
+        let check = |file: &margay_rows::record::FileEntry| condition.check(file.etag, file.modified);
+        self.read(|volume, seen| volume.open_now((bucket, key, version), seen, check)).await
+    }
+
+    /// Checksums of the parts of a multipart object, in order, as the headers that they were stored with; nothing when no
+    /// part has one.
+    pub async fn part_checksums(self, name: ObjectName<'_>) -> Result<Vec<Headers>, Error> {
+        self.read(|volume, seen| volume.part_checksums_now(name, seen)).await
+    }
+}
 
 impl Volume {
     pub async fn head_object(&self, bucket: &str, key: &str, condition: &ReadCondition) -> Result<ObjectInfo, Error> {
@@ -174,11 +208,6 @@ impl Volume {
         }
     }
 
-    /// When something in a directory was last changed.
-    pub(crate) fn modified(&self, directory: Ino, seen: &mut Seen) -> Result<Timestamp, Error> {
-        time_of(self.get(&key::times(directory), seen)?.as_ref())
-    }
-
     /// What is stored of a file for S3.
     pub(crate) fn info(&self, found: &Located, seen: &mut Seen) -> Result<ObjectInfo, Error> {
         let file = &found.file;
@@ -261,13 +290,6 @@ impl Volume {
         }
         Ok(Content::Extents { extents: rows, pins: pins? })
     }
-}
-
-/// The time in a directory's row of times; its beginning without one.
-pub(crate) fn time_of(row: Option<&Row>) -> Result<Timestamp, Error> {
-    let Some(row) = row else { return Ok(Timestamp(0)) };
-    let bytes = row.value.as_ref().try_into().map_err(|_| Error::Corrupt("a time is not eight bytes".to_owned()))?;
-    Ok(Timestamp(i64::try_from(u64::from_le_bytes(bytes)).unwrap_or(i64::MAX)))
 }
 
 fn str_of(bytes: &[u8]) -> Result<&str, Error> {

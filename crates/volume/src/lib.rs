@@ -24,6 +24,7 @@ mod change_locks;
 mod changes;
 mod condition;
 mod copy_object;
+mod counters;
 mod current;
 mod delete_object;
 mod delete_objects;

@@ -5,13 +5,16 @@
 //!             Items are shown while the scan runs; they stand when the call returns Ok, durable.
 //! Not here:   the walk (tree), encoding of keys and continuation tokens (the S3 door).
 
+use margay_meta::Ask;
 use margay_rows::key;
 use margay_rows::record::Summary;
 
 use crate::api::{Error, ListItem, ListOutcome, ListRequest};
 use crate::open::Volume;
+use crate::path::PathCache;
 use crate::seen::Seen;
 use crate::tree::{Next, Shown, Tree};
+use crate::tree_ahead::wanted_range;
 
 impl Volume {
     /// Gives each item to `visit` in order; `visit` must not call the volume.
@@ -24,6 +27,33 @@ impl Volume {
         let outcome = self.list_now(request, visit, &mut seen);
         self.settle(seen.seq).await?;
         outcome
+    }
+
+    /// Fetches the way to where a listing begins, and the first rows there.
+    fn look_ahead_of_list(
+        &self,
+        bucket: &str,
+        (start, end): (&[u8], Option<&[u8]>),
+        rows: usize,
+        seen: &mut Seen,
+    ) -> Result<(), Error> {
+        let (directories, name) = start.split_at(start.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
+        let Ok(directories) = std::str::from_utf8(directories) else { return Ok(()) };
+        let path = match self.paths.get(&PathCache::name(bucket, directories)) {
+            Some(path) => path,
+            None => {
+                let walk = self.walk(bucket, directories, &mut Seen::default())?;
+                if !walk.complete() {
+                    return Ok(());
+                }
+                walk.path
+            }
+        };
+        let mut asks = vec![Ask::Get { key: key::bucket(bucket) }];
+        asks.extend(path.steps.iter().map(|step| Ask::Get { key: step.key.clone() }));
+        let (start, end) = wanted_range(path.directory(), directories.as_bytes(), name, end);
+        asks.push(Ask::Scan { start, end, rows_max: rows.saturating_add(1), keys_only: false });
+        self.fetch(asks, seen)
     }
 
     fn list_now(

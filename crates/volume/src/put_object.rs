@@ -23,11 +23,19 @@ use crate::open::Volume;
 use crate::path::split;
 use crate::paths::{Done, Walk};
 use crate::place::{self, Placed};
+use crate::request::View;
 use crate::seen::Seen;
 use crate::upload::Staged;
 
 /// The extended attribute that is a file's POSIX access list.
 pub(crate) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+
+impl View<'_> {
+    pub async fn put_object(self, request: PutRequest<'_>, staged: Staged) -> Result<PutOutcome, Error> {
+        let rows = self.take_for_change(request.bucket);
+        self.volume.put_from(rows, request, staged).await
+    }
+}
 
 impl Volume {
     pub async fn put_object(&self, request: PutRequest<'_>, staged: Staged) -> Result<PutOutcome, Error> {

@@ -14,7 +14,7 @@ use margay_rows::record::{Damaged, DirectoryEntry, Summary};
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
-use crate::get_object::time_of;
+use crate::counters::time_of;
 use crate::open::Volume;
 use crate::seen::Seen;
 

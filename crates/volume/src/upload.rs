@@ -21,7 +21,7 @@ use self::growing::{Growing, Grown};
 use crate::api::{Error, OBJECT_BYTES_MAX};
 use crate::encryption::{DataKey, Encryptor, SALT_BYTES, encrypted_len};
 use crate::open::Volume;
-use crate::request::RequestRows;
+use crate::request::{RequestRows, View};
 use crate::seen::Seen;
 
 /// A large body is synced each time that this many of its bytes were written, while more of it comes.
@@ -82,6 +82,26 @@ impl Staged {
 
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+}
+
+impl View<'_> {
+    /// Begins to receive exactly `len` bytes for a key of this bucket (checks that the bucket exists); they are encrypted
+    /// with the key, if there is one, before they are stored, and the object or upload has the key's document then.
+    pub async fn begin_upload(self, bucket: &str, len: u64, key: Option<&DataKey>) -> Result<Upload, Error> {
+        let owner = self.read(|volume, seen| volume.owner_of_upload(bucket, len, seen)).await?;
+        self.volume.stage(owner, len, key)
+    }
+
+    /// As `begin_upload`, of at most `len_max` bytes; how many shows when they have come.
+    pub async fn begin_growing_upload(
+        self,
+        bucket: &str,
+        len_max: u64,
+        key: Option<&DataKey>,
+    ) -> Result<Upload, Error> {
+        let owner = self.read(|volume, seen| volume.owner_of_upload(bucket, 0, seen)).await?;
+        Ok(self.volume.stage_growing(owner, len_max, key))
     }
 }
 

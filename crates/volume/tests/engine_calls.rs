@@ -12,18 +12,18 @@ use std::sync::Arc;
 
 use margay_env::Env;
 use margay_meta::Engine;
-use margay_meta::counted::Counted;
+use margay_meta::counted::CountedEngine;
 use margay_meta::memory::Memory;
 use margay_segment::Store;
 use margay_volume::posix::{Mount, MountOptions, Name, NewFile, OpenFlags, RenameMode};
 use margay_volume::*;
 use world::{World, etag_of, segment_options, wait};
 
-fn counted() -> (Arc<Counted>, World) {
+fn counted() -> (Arc<CountedEngine>, World) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(Env::real(), segment_options(&folder.path().join("segments"))).unwrap();
     let engine = Memory::with_payloads(Arc::clone(&store), 64 << 10);
-    let counted = Arc::new(Counted::new(Arc::new(engine)));
+    let counted = Arc::new(CountedEngine::new(Arc::new(engine)));
     let engine = Arc::clone(&counted) as Arc<dyn Engine>;
     let volume = Volume::open(Env::real(), Arc::clone(&engine), Arc::clone(&store), Options::default()).unwrap();
     wait(volume.create_bucket("b")).unwrap();
@@ -36,7 +36,7 @@ fn list(world: &World, delimiter: Option<&str>, prefix: &str) {
 }
 
 /// Puts an object whose bytes are there already.
-fn put(world: &World, counted: &Counted, key: &str) -> (u64, u64) {
+fn put(world: &World, counted: &CountedEngine, key: &str) -> (u64, u64) {
     let staged = world.stage("b", b"body");
     let request = PutRequest { bucket: "b", key, etag: etag_of(b"body"), ..PutRequest::default() };
     counted.of(|| wait(world.volume.put_object(request, staged)).unwrap())

@@ -16,7 +16,7 @@ use super::Embedded;
 use super::layers::{Lower, Merge, Stored, WINDOW_ROWS_MAX, Window, as_slice};
 use super::overlay::{Found, Live};
 use crate::read::Budget;
-use crate::{Answer, Answers, Ask, EngineError, ReadLimit, Row, Seq};
+use crate::{Answers, Ask, EngineError, ReadAnswer, ReadLimit, Row, Seq};
 
 /// What the active overlay knows of a question.
 enum Known {
@@ -73,7 +73,7 @@ struct Reading<'e> {
 }
 
 impl Reading<'_> {
-    fn answer(&mut self, ask: &Ask, known: Known) -> Result<Answer, EngineError> {
+    fn answer(&mut self, ask: &Ask, known: Known) -> Result<ReadAnswer, EngineError> {
         match (ask, known) {
             (Ask::Get { .. }, Known::Live(live)) => Ok(self.row(Some(Stored::Overlay(live)))),
             (Ask::Get { key }, Known::Unknown) => {
@@ -88,11 +88,11 @@ impl Reading<'_> {
         }
     }
 
-    fn row(&mut self, stored: Option<Stored>) -> Answer {
+    fn row(&mut self, stored: Option<Stored>) -> ReadAnswer {
         let observed = stored.as_ref().map_or_else(|| self.engine.newest_deletion(), Stored::touched);
         self.observed = self.observed.max(observed);
         let row = |stored: Stored| Row { value: Bytes::copy_from_slice(stored.value()), version: stored.version() };
-        Answer::Row(stored.map(row))
+        ReadAnswer::Row(stored.map(row))
     }
 
     fn scan(
@@ -101,7 +101,7 @@ impl Reading<'_> {
         window: Window,
         rows_max: usize,
         keys_only: bool,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<ReadAnswer, EngineError> {
         let Reading { engine, lower, observed, one_moment, .. } = self;
         let batch = self.budget.scan(rows_max, keys_only, |visit| {
             let until = window.until().map(<[u8]>::to_vec);
@@ -119,6 +119,6 @@ impl Reading<'_> {
             Ok(())
         })?;
         self.observed = self.observed.max(self.engine.newest_deletion());
-        Ok(Answer::Rows(batch))
+        Ok(ReadAnswer::Rows(batch))
     }
 }

@@ -16,7 +16,7 @@ use super::Embedded;
 use super::layers::{Lower, Merge, Window};
 use crate::read::Budget;
 use crate::{
-    Answer, Answers, Ask, Batch, Change, CommitError, DurableFuture, Engine, EngineError, Observed, ReadLimit, Row,
+    Answers, Ask, Batch, Change, CommitError, DurableFuture, Engine, EngineError, Observed, ReadAnswer, ReadLimit, Row,
     RowRef, Seq, TailLost,
 };
 
@@ -73,10 +73,10 @@ impl Engine for Frozen {
     fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
         let mut budget = Budget::new(limit);
         let answers = asks.iter().map(|ask| match ask {
-            Ask::Get { key } => Ok(Answer::Row(self.get(key)?.value)),
+            Ask::Get { key } => Ok(ReadAnswer::Row(self.get(key)?.value)),
             Ask::Scan { start, end, rows_max, keys_only } => {
                 let batch = budget.scan(*rows_max, *keys_only, |visit| self.scan(start, end, visit).map(drop));
-                batch.map(Answer::Rows)
+                batch.map(ReadAnswer::Rows)
             }
         });
         Ok(Answers { answers: answers.collect::<Result<_, _>>()?, observed: self.seq, one_moment: true })

@@ -12,7 +12,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use margay_env::Env;
-use margay_meta::counted::Counted;
+use margay_meta::counted::CountedEngine;
 use margay_meta::memory::Memory;
 use margay_s3::auth::sign::{Signer, Target, announce_chunks};
 use margay_s3::auth::{ChunkChain, Credential, Credentials, PayloadForm, Secret, v2};
@@ -42,7 +42,7 @@ pub struct Server {
     pub address: SocketAddr,
     pub volume: Arc<Volume>,
     /// The engine below it.
-    pub engine: Arc<Counted>,
+    pub engine: Arc<CountedEngine>,
     pub env: Env,
     pub signer: Signer,
     pub signer_v2: v2::Signer,
@@ -69,7 +69,7 @@ impl Server {
         let mut segments = margay_segment::Options::new(folder.path());
         segments.reserve_bytes = 0;
         let store = Store::open(env.clone(), segments).unwrap();
-        let engine = Arc::new(Counted::new(Arc::new(Memory::with_payloads(Arc::clone(&store), 64 << 10))));
+        let engine = Arc::new(CountedEngine::new(Arc::new(Memory::with_payloads(Arc::clone(&store), 64 << 10))));
         let below = Arc::clone(&engine);
         let named = ["key-1", "key-2"].map(|name| (name.to_owned(), [name.as_bytes()[4]; MASTER_KEY_BYTES]));
         let master_keys = MasterKeys::new(&[[7; MASTER_KEY_BYTES]]).with_named(&named);

@@ -16,7 +16,7 @@ use margay_segment::SegmentId;
 use super::gather::Rows;
 use super::{FindingKind, Findings, Repair, lost};
 use crate::api::Error;
-use crate::bucket::decode_counter;
+use crate::counters::decode_counter;
 use crate::inos;
 use crate::open::Volume;
 use crate::seen::Seen;

@@ -13,14 +13,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::ControlFlow;
 
 use margay_env::Timestamp;
-use margay_meta::{Answer, Ask, ReadLimit};
+use margay_meta::{Ask, ReadAnswer, ReadLimit};
 use margay_rows::record::{Damaged, DirectoryEntry, Entry, Line};
 use margay_rows::{Ino, key};
 use parking_lot::Mutex;
 
 use crate::api::Error;
-use crate::bucket::count_of;
-use crate::get_object::time_of;
+use crate::counters::{count_of, time_of};
 use crate::posix::api::{Attributes, DirectoryItem, FileKind, PosixError};
 use crate::posix::attributes::{directory_attributes, stored_attributes};
 use crate::posix::mount::Mount;
@@ -283,7 +282,7 @@ impl Mount {
             return Ok(HashMap::new());
         }
         let rows = self.volume.read(&asks, ReadLimit::default(), &mut Seen::default())?;
-        let mut rows = rows.into_iter().map(Answer::row);
+        let mut rows = rows.into_iter().map(ReadAnswer::row);
         let mut insides = HashMap::new();
         for ino in directories {
             let (times, subdirectories) = (rows.next().flatten(), rows.next().flatten());

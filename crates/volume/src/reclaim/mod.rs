@@ -27,7 +27,7 @@ use margay_segment::{Kind, SegmentId, SegmentInfo};
 
 pub(crate) use self::walk::runs_of_row;
 use crate::api::Error;
-use crate::bucket::decode_counter;
+use crate::counters::decode_counter;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;

@@ -57,11 +57,11 @@ struct Running {
 }
 
 /// An answer, or an error that tells of damage.
-type Answer = Result<String, String>;
+type ReadAnswer = Result<String, String>;
 
 pub struct Directory {
     disk: SimDisk,
-    truth: BTreeMap<String, Answer>,
+    truth: BTreeMap<String, ReadAnswer>,
     /// Path, first byte and end of what something names: pages of the tree, records of the log.
     pages: Vec<(String, u64, u64)>,
     records: Vec<(String, u64, u64)>,
@@ -155,7 +155,7 @@ fn digest(bytes: &[u8]) -> String {
 }
 
 /// Errors that tell of damage; any other is an answer, and a wrong one where the truth differs.
-fn answer<T>(outcome: Result<T, Error>, show: impl FnOnce(T) -> String) -> Answer {
+fn answer<T>(outcome: Result<T, Error>, show: impl FnOnce(T) -> String) -> ReadAnswer {
     match outcome {
         Ok(value) => Ok(show(value)),
         Err(Error::Corrupt(what)) => Err(what),
@@ -193,7 +193,7 @@ async fn versions(volume: &Volume, bucket: &str) -> Result<Vec<(String, String, 
 }
 
 /// The same through the mount: a directory's lines, attributes and content.
-fn ask_mount(volume: &Arc<Volume>, truth: &BTreeMap<String, Answer>, answers: &mut BTreeMap<String, Answer>) {
+fn ask_mount(volume: &Arc<Volume>, truth: &BTreeMap<String, ReadAnswer>, answers: &mut BTreeMap<String, ReadAnswer>) {
     let posix = |outcome: Result<String, posix::PosixError>| match outcome {
         Ok(text) => Ok(text),
         Err(posix::PosixError::Failed(Error::Corrupt(what))) => Err(what),
@@ -228,10 +228,10 @@ fn ask_mount(volume: &Arc<Volume>, truth: &BTreeMap<String, Answer>, answers: &m
     }
 }
 
-fn ask(running: &Running, truth: &BTreeMap<String, Answer>) -> BTreeMap<String, Answer> {
+fn ask(running: &Running, truth: &BTreeMap<String, ReadAnswer>) -> BTreeMap<String, ReadAnswer> {
     let volume = &running.volume;
     let mut answers = BTreeMap::new();
-    let mut say = |question: String, answer: Answer| answers.insert(question, answer);
+    let mut say = |question: String, answer: ReadAnswer| answers.insert(question, answer);
     let buckets = wait(volume.list_buckets("", None, 100));
     let names = |buckets: Vec<BucketInfo>| buckets.into_iter().map(|bucket| bucket.name).collect::<Vec<_>>().join(" ");
     say("buckets".into(), answer(buckets, names));
