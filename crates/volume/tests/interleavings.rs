@@ -32,7 +32,7 @@ const ACTIONS: [Action; 28] = [
     Delete("b/y"),
     Delete("a/"),
     DeleteBoth("a/x", "a/y"),
-    DeleteBoth("b/y", "a/b/c"),
+    DeleteBoth("a/x", "b/y"),
     Copy("a/x", "b/y"),
     Copy("b/y", "a/x"),
     Copy("a/x", "c/n"),
