@@ -1,10 +1,12 @@
-//! What a process remembers of the way to a key counts only in a commit that asserts it.
+//! What a process remembers of the way to a key counts only in a commit that asserts it, and what a read found only while
+//! nothing went that it led to.
 
 #![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
 
 mod world;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_env::Env;
 use margay_meta::Engine;
@@ -13,6 +15,8 @@ use margay_segment::Store;
 use margay_volume::posix::*;
 use margay_volume::*;
 use world::actions::{self, Action, Given, lines};
+use world::interposed::{Hook, Interposed};
+use world::maintenance::ALL;
 use world::tree::{NEW, plain};
 use world::*;
 
@@ -97,4 +101,60 @@ fn a_file_is_retained_as_its_bucket_says_when_it_is_closed() {
     };
     let (before, after) = (retention("before", false), retention("after", true));
     assert!((3998..=4000).contains(&(after - before)), "{before} {after}");
+}
+
+/// A volume over an engine that lets something else run behind one of its answers, with a bucket.
+fn interposed(folder: &std::path::Path) -> (Arc<Interposed>, Arc<Volume>) {
+    let store = Store::open(Env::real(), segment_options(folder)).unwrap();
+    let engine = Arc::new(Interposed::on_both_sides(Arc::new(Memory::with_payloads(Arc::clone(&store), 0))));
+    let below: Arc<dyn Engine> = Arc::<Interposed>::clone(&engine);
+    let volume = Volume::open(Env::real(), below, store, Options::default()).unwrap();
+    wait(volume.create_bucket("b")).unwrap();
+    (engine, volume)
+}
+
+fn put(volume: &Volume, key: &str, body: &[u8]) {
+    let mut upload = wait(volume.begin_upload("b", body.len() as u64)).unwrap();
+    wait(upload.write(body.to_vec().into())).unwrap();
+    let staged = wait(upload.finish()).unwrap();
+    let request = PutRequest { bucket: "b", key, etag: etag_of(body), ..PutRequest::default() };
+    wait(volume.put_object(request, staged)).unwrap();
+}
+
+#[test]
+fn a_reader_whose_bytes_went_before_it_held_them_reads_its_row_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, volume) = interposed(folder.path());
+    let (old, new, stays) = (body_of(1, 20_000), body_of(2, 300), body_of(3, 9000));
+    put(&volume, "k", &old);
+    put(&volume, "stays", &stays);
+    let get = || read_all(&wait(volume.get_object("b", "k", &ReadCondition::default())).unwrap());
+    assert!(get() == old, "the way to the key is kept from here on");
+    let punched = Arc::new(AtomicU64::new(0));
+    let (beside, body, told) = (Arc::clone(&volume), new.clone(), Arc::clone(&punched));
+    let hook: Hook = Box::new(move || {
+        put(&beside, "k", &body);
+        // Nothing is moved, so the segment stays, with a hole in it.
+        let budget = ReclaimBudget { live_percent_min: 0, ..ALL };
+        let done = beside.reclaim_once(&budget, &KeepLogs).unwrap();
+        told.store(done.punched_bytes, Ordering::SeqCst);
+    });
+    // Behind the one read that a GET makes, before it pins what that found.
+    engine.arm(1, hook);
+    assert!(get() == new);
+    assert!(punched.load(Ordering::SeqCst) > 0, "the old bytes went meanwhile");
+}
+
+#[test]
+fn a_file_that_is_renamed_while_it_is_looked_up_is_not_remembered_at_its_old_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, volume) = interposed(folder.path());
+    put(&volume, "file", b"body");
+    let mount = Mount::open(Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
+    let beside = Arc::clone(&volume);
+    let hook: Hook = Box::new(move || wait(beside.rename("b", "file", "to", &WriteCondition::None)).unwrap());
+    engine.arm(1, hook);
+    assert!(matches!(mount.lookup(mount.root(), &plain("file")), Err(PosixError::NotFound)));
+    let found = mount.lookup(mount.root(), &plain("to")).unwrap();
+    assert_eq!(mount.attributes(found.ino).unwrap().size, 4);
 }
