@@ -2,7 +2,7 @@
 //!
 //! Why:        a request looks at its bucket and its object several times (may it, is it encrypted, what does it answer), and
 //!             each look would be a call of the engine.
-//! Invariants: E1 all that a request reads is as it was at one moment while it was under way; what was committed before it
+//! Invariants: E1 each answer of a view is of one moment while the request was under way; what was committed before it
 //!                began is seen.  E2 a change uses the rows for its first try only, asserts them, and drops them.
 //! How to use: `look` says what the request will do; calls through `view` use the rows that it brought, and read what it
 //!             did not bring. Calls on the volume itself read for themselves.
