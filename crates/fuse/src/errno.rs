@@ -68,6 +68,7 @@ fn failed(error: &Error) -> Errno {
         | Error::NoNamedKey
         | Error::WrongLength
         | Error::WrongOffset(_)
+        | Error::Unread
         | Error::InvalidRange => Errno::IO,
     };
     if number == Errno::IO {

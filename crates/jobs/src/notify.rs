@@ -191,7 +191,7 @@ async fn round(
     }
     lanes.resize_with(LANES, || Lane::new(target.endpoint.clone()));
     round.sent = numbers.len();
-    volume.forget_events(&target.name, &numbers)?;
+    volume.forget_events(&target.name, &numbers).await?;
     counters.delivered.fetch_add(numbers.len() as u64, Ordering::Relaxed);
     Ok(round)
 }

@@ -215,10 +215,34 @@ pub struct Checked {
     pub complete: bool,
 }
 
-pub type DurableFuture<'a> = Pin<Box<dyn Future<Output = Result<(), EngineError>> + Send + 'a>>;
+/// An answer that comes later.
+pub type EngineFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// An engine. Calls may block on its storage; see each engine for how long.
+pub type DurableFuture<'a> = EngineFuture<'a, Result<(), EngineError>>;
+
+/// An engine. `get`, `scan`, `read` and `commit` block the calling thread until the answer has come; see each engine for
+/// how long.
 pub trait Engine: Send + Sync + Debug {
+    /// Whether an answer comes from somewhere else, so that a caller with other work should not block on it. Calls of
+    /// an engine that does not wait return at once, but for what its own disk takes.
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// As [`Engine::read`], without blocking the thread.
+    fn begin_read(&self, asks: Vec<Ask>, limit: ReadLimit) -> EngineFuture<'_, Result<Answers, EngineError>> {
+        assert!(!self.waits(), "an engine that waits has its own");
+        let answers = self.read(&asks, limit);
+        Box::pin(std::future::ready(answers))
+    }
+
+    /// As [`Engine::commit`], without blocking the thread.
+    fn begin_commit(&self, batch: Batch) -> EngineFuture<'_, Result<Seq, CommitError>> {
+        assert!(!self.waits(), "an engine that waits has its own");
+        let done = self.commit(batch);
+        Box::pin(std::future::ready(done))
+    }
+
     fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError>;
 
     /// Visits rows of `start..end` in key order until the visitor breaks. The visitor must not call the engine.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{
-    Answers, Ask, Batch, Change, CommitError, DurableFuture, Engine, EngineError, Observed, ReadLimit, Row, RowRef,
-    Seq, TailLost,
+    Answers, Ask, Batch, Change, CommitError, DurableFuture, Engine, EngineError, EngineFuture, Observed, ReadLimit,
+    Row, RowRef, Seq, TailLost,
 };
 
 #[derive(Debug)]
@@ -43,6 +43,19 @@ impl CountedEngine {
 }
 
 impl Engine for CountedEngine {
+    fn waits(&self) -> bool {
+        self.engine.waits()
+    }
+
+    fn begin_read(&self, asks: Vec<Ask>, limit: ReadLimit) -> EngineFuture<'_, Result<Answers, EngineError>> {
+        self.reading().begin_read(asks, limit)
+    }
+
+    fn begin_commit(&self, batch: Batch) -> EngineFuture<'_, Result<Seq, CommitError>> {
+        self.commits.fetch_add(1, Ordering::SeqCst);
+        self.engine.begin_commit(batch)
+    }
+
     fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
         self.reading().get(key)
     }

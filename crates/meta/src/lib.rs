@@ -7,6 +7,7 @@
 
 pub mod contract;
 pub mod counted;
+pub mod distant;
 pub mod embedded;
 pub mod memory;
 pub mod read;

@@ -117,6 +117,11 @@ impl RowBatch {
         self.rows.is_empty()
     }
 
+    /// Of its keys and values.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub fn get(&self, index: usize) -> Option<RowRef<'_>> {
         let ends = self.rows.get(index)?;
         let begin = index.checked_sub(1).map_or(0, |before| self.rows[before].value);

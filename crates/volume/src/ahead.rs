@@ -34,8 +34,8 @@ impl Purpose<'_> {
 
 impl Volume {
     /// Fetches what the request will need.
-    pub(crate) fn look_ahead(&self, bucket: &str, purpose: Purpose<'_>, seen: &mut Seen) -> Result<(), Error> {
-        self.fetch(self.asks_ahead(bucket, purpose), seen)
+    pub(crate) async fn look_ahead(&self, bucket: &str, purpose: Purpose<'_>, seen: &mut Seen) -> Result<(), Error> {
+        self.fetch(self.asks_ahead(bucket, purpose), seen).await
     }
 
     fn asks_ahead(&self, bucket: &str, purpose: Purpose<'_>) -> Vec<Ask> {

@@ -342,6 +342,9 @@ pub enum Error {
     /// Too many concurrent changes to the same names; try again.
     #[error("too much contention on this name")]
     Busy,
+    /// Ends an attempt whose rows are not at hand yet; it runs again with them, so no caller sees this.
+    #[error("rows are not read yet")]
+    Unread,
     /// The object is encrypted under a customer's key, and none was given.
     #[error("the object is encrypted under a customer's key, which was not given")]
     KeyRequired,

@@ -22,12 +22,13 @@ use crate::api::{AppendOutcome, AppendRequest, ETag, Error, OBJECT_BYTES_MAX, Ob
 use crate::current::{Current, check_key};
 use crate::documents;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::names::Located;
 use crate::open::Volume;
 use crate::path::split;
-use crate::paths::{Done, Walk};
+use crate::paths::Walk;
 use crate::place;
 use crate::seen::Seen;
 use crate::upload::{Body, Staged};
@@ -56,7 +57,7 @@ impl Volume {
         self.check_room()?;
         let done = self
             .change(request.bucket, split(request.key), |walk, seen| self.try_append(walk, &request, &staged, seen));
-        self.answer(done).await
+        self.answer(done.await).await
     }
 
     fn try_append(
@@ -65,7 +66,7 @@ impl Volume {
         request: &AppendRequest<'_>,
         staged: &Staged,
         seen: &mut Seen,
-    ) -> Result<Done<AppendOutcome>, Refused> {
+    ) -> Result<Decided<AppendOutcome>, Refused> {
         let current = self.current(walk, request.key, seen)?;
         if current.object.keeps() {
             return Err(Error::KeepsVersions.into());
@@ -105,8 +106,7 @@ impl Volume {
         let told = Told { kind: EventKind::Put, key: request.key, size: file.size, etag, version: None };
         self.draft_event(&mut draft, &walk.path, &told)?;
         put_grown(&mut draft, key, file, grown)?;
-        let seq = self.commit(draft)?;
-        Ok(Done::Changed(outcome, seq))
+        self.finish(draft, outcome)
     }
 
     /// Drafts that the new file owns the old one's runs: beside it while that has other names, else in its place.

@@ -6,7 +6,6 @@
 
 use std::ops::ControlFlow;
 
-use margay_meta::Seq;
 use margay_rows::Ino;
 use margay_rows::key::{self, Counted};
 use margay_rows::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
@@ -14,6 +13,7 @@ use margay_rows::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
 use crate::api::{BucketInfo, Error, NewBucket, Usage, Versioning};
 use crate::bucket_settings::draft_setting;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::request::{RequestRows, View};
@@ -21,7 +21,7 @@ use crate::seen::Seen;
 
 impl View<'_> {
     pub async fn head_bucket(self, bucket: &str) -> Result<BucketInfo, Error> {
-        self.read(|volume, seen| volume.consistent(seen, |seen| volume.bucket_info(bucket, seen))).await
+        self.read(|volume, seen| volume.bucket_info(bucket, seen)).await
     }
 }
 
@@ -33,11 +33,11 @@ impl Volume {
     /// With an owner and settings from the beginning.
     pub async fn create_bucket_with(&self, name: &str, new: &NewBucket) -> Result<BucketInfo, Error> {
         self.check_room()?;
-        let done = self.retry(|seen| self.try_create_bucket(name, new, seen));
-        self.answer(done).await
+        let done = self.decide(Seen::default(), |seen| self.try_create_bucket(name, new, seen)).await;
+        self.answer(done.map(|(bucket, seq)| (bucket.info(name, seq), seq))).await
     }
 
-    fn try_create_bucket(&self, name: &str, new: &NewBucket, seen: &mut Seen) -> Result<(BucketInfo, Seq), Refused> {
+    fn try_create_bucket(&self, name: &str, new: &NewBucket, seen: &mut Seen) -> Result<Decided<Bucket>, Refused> {
         if self.get(&key::bucket(name), seen)?.is_some() {
             return Err(Error::BucketExists.into());
         }
@@ -55,8 +55,7 @@ impl Volume {
         for (setting, document) in &new.settings {
             draft_setting(&mut draft, root, *setting, document)?;
         }
-        let seq = self.commit(draft)?;
-        Ok((bucket.info(name, seq), seq))
+        self.finish(draft, bucket)
     }
 
     pub async fn head_bucket(&self, name: &str) -> Result<BucketInfo, Error> {
@@ -70,7 +69,17 @@ impl Volume {
 
     /// By name; `after` exclusive.
     pub async fn list_buckets(&self, prefix: &str, after: Option<&str>, max: usize) -> Result<Vec<BucketInfo>, Error> {
-        let mut seen = Seen::default();
+        let rows = RequestRows::default();
+        self.view(&rows).read(|volume, seen| volume.list_buckets_now(prefix, after, max, seen)).await
+    }
+
+    fn list_buckets_now(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        max: usize,
+        seen: &mut Seen,
+    ) -> Result<Vec<BucketInfo>, Error> {
         let mut buckets = Vec::new();
         let mut range = key::buckets();
         range.0 = key::bucket(prefix);
@@ -78,7 +87,7 @@ impl Volume {
             range.0 = range.0.max(key::after(key::bucket(after)));
         }
         if max > 0 {
-            self.scan(&range, &mut seen, |row| {
+            self.scan(&range, seen, |row| {
                 let name = key::parse_bucket(row.key)?;
                 if !name.starts_with(prefix) {
                     return Ok(ControlFlow::Break(()));
@@ -87,17 +96,16 @@ impl Volume {
                 Ok(if buckets.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             })?;
         }
-        self.settle(seen.seq).await?;
         Ok(buckets)
     }
 
     /// Refused while an object, a version, an explicit directory or an unfinished upload is in it.
     pub async fn delete_bucket(&self, name: &str) -> Result<(), Error> {
-        let done = self.retry(|seen| self.try_delete_bucket(name, seen).map(|seq| ((), seq)));
+        let done = self.decide(Seen::default(), |seen| self.try_delete_bucket(name, seen)).await;
         self.answer(done).await
     }
 
-    fn try_delete_bucket(&self, name: &str, seen: &mut Seen) -> Result<Seq, Refused> {
+    fn try_delete_bucket(&self, name: &str, seen: &mut Seen) -> Result<Decided<()>, Refused> {
         let (bucket, version) = self.bucket_row(name, seen)?;
         let held = [key::entries(bucket.root), key::versions(bucket.root), key::uploads(bucket.root, "")];
         for range in &held {
@@ -131,23 +139,22 @@ impl Volume {
         for what in [Counted::Objects, Counted::Bytes, Counted::Versions] {
             draft.delete(key::usage(bucket.root, what));
         }
-        self.commit(draft)
+        self.finish(draft, ())
     }
 
     /// Objects, other versions and the bytes of both. Explicit directories and unfinished uploads do not count.
     pub async fn usage(&self, bucket: &str) -> Result<Usage, Error> {
-        let mut seen = Seen::default();
-        let root = self.bucket_row(bucket, &mut seen).map(|(bucket, _)| bucket.root);
-        let usage = match root {
-            Ok(root) => Ok(Usage {
-                objects: self.objects(root, &mut seen)?,
-                bytes: self.counter(&key::usage(root, Counted::Bytes), &mut seen)?,
-                versions: self.counter(&key::usage(root, Counted::Versions), &mut seen)?,
-            }),
-            Err(error) => Err(error),
-        };
-        self.settle(seen.seq).await?;
-        usage
+        let rows = RequestRows::default();
+        self.view(&rows).read(|volume, seen| volume.usage_now(bucket, seen)).await
+    }
+
+    fn usage_now(&self, bucket: &str, seen: &mut Seen) -> Result<Usage, Error> {
+        let root = self.bucket_row(bucket, seen)?.0.root;
+        Ok(Usage {
+            objects: self.objects(root, seen)?,
+            bytes: self.counter(&key::usage(root, Counted::Bytes), seen)?,
+            versions: self.counter(&key::usage(root, Counted::Versions), seen)?,
+        })
     }
 
     /// Objects of the bucket with this root.

@@ -1,13 +1,13 @@
 //! Object lock of a bucket: turned on, and what its objects get by default.
 
-use margay_meta::Seq;
-use margay_rows::key;
 use margay_rows::kinds::Setting;
 use margay_rows::object_lock::DefaultRetention;
+use margay_rows::{Ino, key};
 
 use crate::api::{Error, Versioning};
 use crate::bucket_settings::draft_setting;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::request::{RequestRows, View};
@@ -16,7 +16,7 @@ use crate::seen::Seen;
 impl View<'_> {
     /// `Err(NoObjectLock)` when the bucket has none; else its default.
     pub async fn object_lock(self, bucket: &str) -> Result<Option<DefaultRetention>, Error> {
-        self.read(|volume, seen| volume.consistent(seen, |seen| volume.object_lock_now(bucket, seen))).await
+        self.read(|volume, seen| volume.object_lock_now(bucket, seen)).await
     }
 }
 
@@ -36,8 +36,8 @@ impl Volume {
 
     /// Turns object lock on, which stays; needs versioning enabled.
     pub async fn set_object_lock(&self, bucket: &str, default: Option<DefaultRetention>) -> Result<(), Error> {
-        let done = self.retry(|seen| self.try_set_object_lock(bucket, default, seen));
-        self.answer(done.map(|seq| ((), seq))).await
+        let done = self.decide(Seen::default(), |seen| self.try_set_object_lock(bucket, default, seen)).await;
+        self.answer(self.with_new_state(done)).await
     }
 
     fn try_set_object_lock(
@@ -45,7 +45,7 @@ impl Volume {
         bucket: &str,
         default: Option<DefaultRetention>,
         seen: &mut Seen,
-    ) -> Result<Seq, Refused> {
+    ) -> Result<Decided<Ino>, Refused> {
         let (mut row, version) = self.bucket_row(bucket, seen)?;
         if row.versioning != Versioning::Enabled {
             return Err(Error::KeepsNoVersions.into());
@@ -59,9 +59,6 @@ impl Volume {
         row.settings.insert(Setting::ObjectLock);
         draft_setting(&mut draft, row.root, Setting::ObjectLock, &DefaultRetention::encode(default))?;
         draft.put(key::bucket(bucket), row.encode());
-        let seq = self.commit(draft)?;
-        // Mounts of this process go by the new state at once, also where they commit nothing.
-        self.bucket_states.forget(row.root);
-        Ok(seq)
+        self.finish(draft, row.root)
     }
 }

@@ -41,7 +41,7 @@ impl Volume {
             if row.key.get(9) == Some(&Setting::Quota.number())
                 && let (Ok((root, ..)), Ok(quota)) = (key::parse_setting(row.key), Quota::decode(row.value))
             {
-                self.quotas.set(root, quota);
+                self.quotas.set(root, quota, row.version);
             }
             Ok(ControlFlow::Continue(()))
         })

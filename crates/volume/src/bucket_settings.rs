@@ -11,10 +11,12 @@
 use bytes::Bytes;
 use margay_meta::{Seq, VALUE_BYTES_MAX};
 use margay_rows::kinds::{SETTING_BYTES_MAX, Setting};
+use margay_rows::record::Bucket;
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::quota::Quota;
@@ -24,7 +26,19 @@ use crate::seen::Seen;
 impl View<'_> {
     /// The document of a setting; `None` when it is not set.
     pub async fn bucket_setting(self, bucket: &str, setting: Setting) -> Result<Option<Bytes>, Error> {
-        self.read(|volume, seen| volume.setting_now(bucket, setting, seen)).await
+        let mut read = None;
+        let found = self.read(|volume, seen| {
+            let (row, version) = volume.bucket_row(bucket, seen)?;
+            read = None;
+            let found = volume.setting_now((&row, version), setting, seen)?;
+            read = found.clone().map(|document| (row.root, version, document));
+            Ok(found)
+        });
+        let found = found.await?;
+        if let Some((root, version, document)) = read {
+            self.volume.setting_documents.keep(root, setting, version, document);
+        }
+        Ok(found)
     }
 }
 
@@ -34,54 +48,56 @@ impl Volume {
         self.view(&RequestRows::default()).bucket_setting(bucket, setting).await
     }
 
-    pub(crate) fn setting_now(&self, bucket: &str, setting: Setting, seen: &mut Seen) -> Result<Option<Bytes>, Error> {
-        let mut read = None;
-        let found = self.consistent(seen, |seen| {
-            read = None;
-            let (row, version) = self.bucket_row(bucket, seen)?;
-            if !row.settings.contains(setting) {
-                return Ok(None);
-            }
-            if let Some(document) = self.setting_documents.get(row.root, setting, version) {
-                return Ok(Some(document));
-            }
-            let document = self.setting_document(row.root, setting, seen)?;
-            read = Some((row.root, version, document.clone()));
-            Ok(Some(document))
-        })?;
-        if let Some((root, version, document)) = read {
-            self.setting_documents.keep(root, setting, version, document);
+    fn setting_now(
+        &self,
+        (row, version): (&Bucket, Seq),
+        setting: Setting,
+        seen: &mut Seen,
+    ) -> Result<Option<Bytes>, Error> {
+        if !row.settings.contains(setting) {
+            return Ok(None);
         }
-        Ok(found)
+        if let Some(document) = self.setting_documents.get(row.root, setting, version) {
+            return Ok(Some(document));
+        }
+        self.setting_document(row.root, setting, seen).map(Some)
     }
 
     /// Sets or replaces a setting.
     pub async fn set_bucket_setting(&self, bucket: &str, setting: Setting, document: &[u8]) -> Result<(), Error> {
         self.check_room()?;
-        let done = self.retry(|seen| self.try_set(bucket, setting, Some(document), seen).map(|seq| ((), seq)));
-        self.answer(done).await
+        self.change_setting(bucket, setting, Some(document)).await
     }
 
     /// Fine when it is not set.
     pub async fn remove_bucket_setting(&self, bucket: &str, setting: Setting) -> Result<(), Error> {
-        let done = self.retry(|seen| self.try_set(bucket, setting, None, seen).map(|seq| ((), seq)));
-        self.answer(done).await
+        self.change_setting(bucket, setting, None).await
     }
 
+    async fn change_setting(&self, bucket: &str, setting: Setting, document: Option<&[u8]>) -> Result<(), Error> {
+        let done = self.decide(Seen::default(), |seen| self.try_set(bucket, setting, document, seen)).await;
+        if let (Ok((root, seq)), Setting::Quota) = (&done, setting) {
+            let quota = document.map(Quota::decode).transpose()?.unwrap_or_default();
+            self.quotas.set(*root, quota, *seq);
+        }
+        self.answer(self.with_new_state(done)).await
+    }
+
+    /// Gives the number of the bucket's root.
     fn try_set(
         &self,
         bucket: &str,
         setting: Setting,
         document: Option<&[u8]>,
         seen: &mut Seen,
-    ) -> Result<Seq, Refused> {
+    ) -> Result<Decided<Ino>, Refused> {
         let (mut row, version) = self.bucket_row(bucket, seen)?;
         let mut draft = Draft::default();
         draft.assert_version(key::bucket(bucket), version);
         if row.settings.contains(setting) {
             self.delete_rows(&mut draft, &key::setting(row.root, setting))?;
         } else if document.is_none() {
-            return Ok(seen.seq);
+            return Ok(Decided::Nothing(row.root));
         }
         row.settings.remove(setting);
         if let Some(document) = document {
@@ -89,18 +105,7 @@ impl Volume {
             row.settings.insert(setting);
         }
         draft.put(key::bucket(bucket), row.encode());
-        if setting != Setting::Quota {
-            let seq = self.commit(draft)?;
-            // The mount asks it when a file is opened, which commits nothing.
-            self.bucket_states.forget(row.root);
-            return Ok(seq);
-        }
-        let quota = document.map(Quota::decode).transpose()?.unwrap_or_default();
-        // Held over both, so that what is kept in memory is what was committed last.
-        let _turn = self.key_latch(bucket, "", "").lock();
-        let seq = self.commit(draft)?;
-        self.quotas.set(row.root, quota);
-        Ok(seq)
+        self.finish(draft, row.root)
     }
 }
 

@@ -4,10 +4,11 @@
 //!             state and no other. A bucket that kept versions once never goes back to `Never`.
 
 use margay_meta::Seq;
-use margay_rows::key;
+use margay_rows::{Ino, key};
 
 use crate::api::{Error, Versioning};
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::request::{RequestRows, View};
@@ -15,8 +16,7 @@ use crate::seen::Seen;
 
 impl View<'_> {
     pub async fn versioning(self, bucket: &str) -> Result<Versioning, Error> {
-        self.read(|volume, seen| volume.consistent(seen, |seen| Ok(volume.bucket_row(bucket, seen)?.0.versioning)))
-            .await
+        self.read(|volume, seen| Ok(volume.bucket_row(bucket, seen)?.0.versioning)).await
     }
 }
 
@@ -27,11 +27,23 @@ impl Volume {
 
     /// `Versioning::Never` is refused.
     pub async fn set_versioning(&self, bucket: &str, versioning: Versioning) -> Result<(), Error> {
-        let done = self.retry(|seen| self.try_set_versioning(bucket, versioning, seen));
-        self.answer(done.map(|seq| ((), seq))).await
+        let done = self.decide(Seen::default(), |seen| self.try_set_versioning(bucket, versioning, seen)).await;
+        self.answer(self.with_new_state(done)).await
     }
 
-    fn try_set_versioning(&self, bucket: &str, versioning: Versioning, seen: &mut Seen) -> Result<Seq, Refused> {
+    /// Mounts of this process go by the new state of a bucket at once, also where they commit nothing.
+    pub(crate) fn with_new_state(&self, done: Result<(Ino, Seq), Error>) -> Result<((), Seq), Error> {
+        let (root, seq) = done?;
+        self.bucket_states.forget(root);
+        Ok(((), seq))
+    }
+
+    fn try_set_versioning(
+        &self,
+        bucket: &str,
+        versioning: Versioning,
+        seen: &mut Seen,
+    ) -> Result<Decided<Ino>, Refused> {
         let (mut row, version) = self.bucket_row(bucket, seen)?;
         if versioning == Versioning::Never || row.object_lock && versioning != Versioning::Enabled {
             return Err(Error::KeepsVersions.into());
@@ -40,9 +52,6 @@ impl Volume {
         let mut draft = Draft::default();
         draft.assert_version(key::bucket(bucket), version);
         draft.put(key::bucket(bucket), row.encode());
-        let seq = self.commit(draft)?;
-        // Mounts of this process go by the new state at once, also where they commit nothing.
-        self.bucket_states.forget(row.root);
-        Ok(seq)
+        self.finish(draft, row.root)
     }
 }

@@ -12,12 +12,13 @@ use margay_rows::record::FileEntry;
 use crate::api::{Error, ObjectName, VersionId};
 use crate::documents;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::get_object::explicit_object;
 use crate::open::Volume;
 use crate::path::split;
-use crate::paths::{Done, Walk};
+use crate::paths::Walk;
 use crate::place;
 use crate::seen::Seen;
 
@@ -42,7 +43,7 @@ impl Volume {
         let done = self.change(bucket, split(key), |walk, seen| {
             self.try_change_documents(walk, (key, version), &mut decide, seen)
         });
-        self.answer(done).await
+        self.answer(done.await).await
     }
 
     fn try_change_documents(
@@ -51,7 +52,7 @@ impl Volume {
         (key, version): (&str, Option<VersionId>),
         decide: &mut impl FnMut(Documents) -> Result<Documents, Error>,
         seen: &mut Seen,
-    ) -> Result<Done<()>, Refused> {
+    ) -> Result<Decided<()>, Refused> {
         let current = self.current(walk, key, seen)?;
         let mut draft = Draft::default();
         if current.explicit(walk) && version.is_none_or(|version| version == VersionId::Null) {
@@ -61,7 +62,7 @@ impl Volume {
             documents::draft_new(&mut draft, &mut file, &decide(Documents::new())?)?;
             let row_key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
             place::put_file(&mut draft, row_key, file, None)?;
-            return Ok(Done::Changed((), self.commit(draft)?));
+            return self.finish(draft, ());
         }
         let object = current.object;
         let located = match (version, current.file) {
@@ -82,7 +83,7 @@ impl Volume {
         documents::draft_changed(&mut draft, &mut file, &new)?;
         file.changed = file.changed.max(self.now());
         place::put_file(&mut draft, located.row_key.clone(), file, None)?;
-        Ok(Done::Changed((), self.commit(draft)?))
+        self.finish(draft, ())
     }
 }
 

@@ -20,12 +20,13 @@ use crate::api::{CopyRequest, Error, Headers, PutOutcome, Versioning};
 use crate::current::{Current, check_key};
 use crate::documents;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::names::Located;
 use crate::open::Volume;
 use crate::path::split;
-use crate::paths::{Done, Walk};
+use crate::paths::Walk;
 use crate::place;
 use crate::seen::Seen;
 
@@ -40,7 +41,7 @@ impl Volume {
         check_key(request.key)?;
         self.check_room()?;
         let done = self.change(request.bucket, split(request.key), |walk, seen| self.try_copy(walk, &request, seen));
-        self.answer(done).await
+        self.answer(done.await).await
     }
 
     fn try_copy(
@@ -48,7 +49,7 @@ impl Volume {
         walk: &Walk<'_>,
         request: &CopyRequest<'_>,
         seen: &mut Seen,
-    ) -> Result<Done<PutOutcome>, Refused> {
+    ) -> Result<Decided<PutOutcome>, Refused> {
         let source = self.find(request.source_bucket, request.source_key, request.source_version, seen)?;
         request.source_condition.check_source(source.file.etag, source.file.modified)?;
         let current = self.current(walk, request.key, seen)?;
@@ -76,8 +77,7 @@ impl Volume {
         let PutOutcome { etag, version, .. } = outcome;
         let told = Told { kind: EventKind::Copy, key: request.key, size: source.file.size, etag, version };
         self.draft_event(&mut draft, &walk.path, &told)?;
-        let seq = self.commit(draft)?;
-        Ok(Done::Changed(outcome, seq))
+        self.finish(draft, outcome)
     }
 
     fn draft_onto_itself(

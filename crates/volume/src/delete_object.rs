@@ -17,12 +17,13 @@ use crate::ahead::Purpose;
 use crate::api::{DeleteRequest, Deleted, ETag, Error, VersionId, Versioning};
 use crate::current::{Current, check_key};
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::names::Located;
 use crate::open::Volume;
 use crate::path::split;
-use crate::paths::{Done, Walk};
+use crate::paths::Walk;
 use crate::request::View;
 use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
@@ -58,7 +59,7 @@ impl Volume {
         bucket: &str,
         request: &DeleteRequest<'_>,
     ) -> Result<Deleted, Error> {
-        let done = self.delete_now(rows, bucket, request);
+        let done = self.delete_now(rows, bucket, request).await;
         self.answer(done).await
     }
 
@@ -66,25 +67,26 @@ impl Volume {
     /// modified at `modified`; `Ok(false)`: it is not. `Locked` when that would be for good and a lock forbids it.
     pub async fn expire_object(&self, bucket: &str, key: &str, modified: Timestamp) -> Result<bool, Error> {
         let done = self.change(bucket, split(key), |walk, seen| {
-            let _turn = self.latch(walk.path.directory()).lock();
+            let _turn = self.turn_in(walk.path.directory());
             self.try_delete(walk, key, Reason::Due(modified), seen)
         });
-        self.answer(done.map(|(deleted, seq)| (deleted.removed, seq))).await
+        self.answer(done.await.map(|(deleted, seq)| (deleted.removed, seq))).await
     }
 
-    pub(crate) fn delete_now(
+    pub(crate) async fn delete_now(
         &self,
         rows: Seen,
         bucket: &str,
         request: &DeleteRequest<'_>,
     ) -> Result<(Deleted, Seq), Error> {
         self.change_from(rows, bucket, split(request.key), |walk, seen| {
-            let _turn = self.latch(walk.path.directory()).lock();
+            let _turn = self.turn_in(walk.path.directory());
             match request.version {
                 Some(version) => self.try_delete_version(walk, (request, version), seen),
                 None => self.try_delete(walk, request.key, Reason::Asked(request), seen),
             }
         })
+        .await
     }
 
     fn try_delete(
@@ -93,20 +95,20 @@ impl Volume {
         name: &str,
         reason: Reason<'_>,
         seen: &mut Seen,
-    ) -> Result<Done<Deleted>, Refused> {
+    ) -> Result<Decided<Deleted>, Refused> {
         let current = self.current(walk, name, seen)?;
         let key = current.object;
         match reason {
             Reason::Asked(request) => request.condition.check(current.etag(walk))?,
             Reason::Due(modified) if self.modified_at(&current, walk, seen)? != Some(modified) => {
-                return Ok(Done::Unchanged(Deleted::default(), self.engine.last_seq()));
+                return Ok(Decided::Nothing(Deleted::default()));
             }
             Reason::Due(_) => self.check_expiry(&current)?,
         }
         let removed = current.file.is_some() || current.explicit(walk);
         if !removed && !key.keeps() {
             // Absent also when a directory on the way is: the walk saw that.
-            return Ok(Done::Unchanged(Deleted::default(), self.engine.last_seq()));
+            return Ok(Decided::Nothing(Deleted::default()));
         }
         let mut draft = Draft::default();
         walk.path.assert_in(&mut draft);
@@ -130,8 +132,7 @@ impl Volume {
         }
         let kind = reason.event(version.is_some());
         self.draft_event(&mut draft, &walk.path, &Told { kind, key: name, size: 0, etag: ETag::default(), version })?;
-        let seq = self.commit(draft)?;
-        Ok(Done::Changed(Deleted { removed, version, marker: version.is_some() }, seq))
+        self.finish(draft, Deleted { removed, version, marker: version.is_some() })
     }
 
     /// When what S3 sees at the key was last modified.

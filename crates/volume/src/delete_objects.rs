@@ -19,6 +19,7 @@ use margay_rows::{Ino, event::EventKind};
 use crate::api::{DeleteRequest, Deleted, ETag, Error, WriteCondition};
 use crate::current::check_key;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::open::Volume;
@@ -54,7 +55,7 @@ impl Volume {
         let mut newest = Seq::default();
         let mut answers = Vec::with_capacity(requests.len());
         for batch in batches(requests) {
-            let (outcomes, seq) = self.delete_batch(bucket, batch);
+            let (outcomes, seq) = self.delete_batch(bucket, batch).await;
             newest = newest.max(seq);
             answers.extend(outcomes);
         }
@@ -65,46 +66,57 @@ impl Volume {
     }
 
     /// Gives the newest commit that the outcomes rest on.
-    fn delete_batch(&self, bucket: &str, requests: &[DeleteRequest<'_>]) -> (Vec<Outcome>, Seq) {
+    async fn delete_batch(&self, bucket: &str, requests: &[DeleteRequest<'_>]) -> (Vec<Outcome>, Seq) {
         if requests.len() > 1
-            && let Ok((deleted, seq)) = self.try_delete_batch(bucket, requests)
+            && let Ok((deleted, seq)) = self.try_delete_batch(bucket, requests).await
         {
             return (deleted.into_iter().map(Ok).collect(), seq);
         }
         let mut newest = Seq::default();
-        let outcomes = requests.iter().map(|request| match self.delete_now(Seen::default(), bucket, request) {
-            Ok((deleted, seq)) => {
-                newest = newest.max(seq);
-                Ok(deleted)
-            }
-            Err(error) => {
-                newest = self.engine.last_seq();
-                Err(error)
-            }
-        });
-        (outcomes.collect(), newest)
+        let mut outcomes = Vec::with_capacity(requests.len());
+        for request in requests {
+            outcomes.push(match self.delete_now(Seen::default(), bucket, request).await {
+                Ok((deleted, seq)) => {
+                    newest = newest.max(seq);
+                    Ok(deleted)
+                }
+                Err(error) => {
+                    newest = self.engine.last_seq();
+                    Err(error)
+                }
+            });
+        }
+        (outcomes, newest)
     }
 
-    fn try_delete_batch(&self, bucket: &str, requests: &[DeleteRequest<'_>]) -> Result<(Vec<Deleted>, Seq), Refused> {
+    async fn try_delete_batch(
+        &self,
+        bucket: &str,
+        requests: &[DeleteRequest<'_>],
+    ) -> Result<(Vec<Deleted>, Seq), Refused> {
         let mut seen = Seen::default();
-        self.fetch(self.asks_of_batch(bucket, requests), &mut seen)?;
+        self.fetch(self.asks_of_batch(bucket, requests), &mut seen).await?;
+        self.decide_once(&mut seen, |seen| self.draft_batch(bucket, requests, seen)).await
+    }
+
+    fn draft_batch(
+        &self,
+        bucket: &str,
+        requests: &[DeleteRequest<'_>],
+        seen: &mut Seen,
+    ) -> Result<Decided<Vec<Deleted>>, Refused> {
         let mut draft = Draft::default();
         let mut ways = Ways::default();
         let mut deleted = Vec::with_capacity(requests.len());
         let mut root = Ino(0);
         for request in requests {
-            let walk = self.walk(bucket, split(request.key).0, &mut seen)?;
+            let walk = self.walk(bucket, split(request.key).0, seen)?;
             root = walk.path.root;
-            deleted.push(self.draft_deletion(&mut draft, &walk, request.key, &mut ways, &mut seen)?);
+            deleted.push(self.draft_deletion(&mut draft, &walk, request.key, &mut ways, seen)?);
         }
-        self.draft_emptied(&mut draft, root, ways, &mut seen)?;
-        if draft.is_empty() {
-            // Nothing was there.
-            let newest = self.engine.last_seq();
-            return if self.still(&seen)? { Ok((deleted, newest)) } else { Err(Refused::Conflict) };
-        }
-        let seq = self.commit(draft)?;
-        Ok((deleted, seq))
+        self.draft_emptied(&mut draft, root, ways, seen)?;
+        // Empty when nothing was there.
+        if draft.is_empty() { Ok(Decided::Nothing(deleted)) } else { self.finish(draft, deleted) }
     }
 
     /// Drafts the end of one object, or that there is none.

@@ -13,6 +13,7 @@ use margay_meta::{BATCH_WRITES_MAX, Batch, Engine, Field, Payload, Position, Pos
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
+use crate::at_hand;
 use crate::error::Refused;
 use crate::known::Known;
 use crate::watch::Notice;
@@ -205,9 +206,19 @@ impl Draft {
     }
 
     pub(crate) fn commit(self, engine: &dyn Engine) -> Result<Seq, Refused> {
+        assert!(!at_hand::is_running(), "an attempt hands its draft over (H3)");
+        Ok(engine.commit(self.checked()?)?)
+    }
+
+    /// As `commit`, without blocking the thread.
+    pub(crate) async fn commit_later(self, engine: &dyn Engine) -> Result<Seq, Refused> {
+        Ok(engine.begin_commit(self.checked()?).await?)
+    }
+
+    fn checked(self) -> Result<Batch, Refused> {
         if self.batch.writes.len() > BATCH_WRITES_MAX {
             return Err(Refused::Error(Error::TooLarge));
         }
-        Ok(engine.commit(self.batch)?)
+        Ok(self.batch)
     }
 }

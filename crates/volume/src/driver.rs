@@ -1,46 +1,157 @@
 //! How an operation runs: read rows, decide, commit with what was read as preconditions, and on a conflict begin again.
 //!
-//! Why:        every operation is this loop; only its middle differs.
+//! Why:        every operation is this loop; only its middle, the attempt, differs. An attempt is plain code without `await`.
+//!             Where the engine's answers come from somewhere else, it is given its rows and gives its draft away, so
+//!             that no thread is held while an answer is under way (at_hand).
 //! Invariants: V3 an answer is given when what it rests on is durable, refusals included.
 //!             V4 an answer without a commit counts only if the rows that it rests on held at one moment.
-//! Locking:    none of its own; engine calls are made on the caller's thread.
+//! Locking:    none of its own. `decide` and `read_now` do not wait on a thread for an engine that waits; `retry` and
+//!             `consistent`, for the mount and the upkeep, do.
 //! Not here:   the operations, which rows to fetch ahead (ahead).
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use margay_meta::{Ask, ReadAnswer, ReadLimit, Row, RowRef, Seq};
+use margay_meta::{Answers, Ask, Observed, ReadAnswer, ReadLimit, Row, RowBatch, RowRef, Seq};
 use margay_rows::key;
 
 use crate::api::Error;
+use crate::at_hand::{self, AtHand, Look, Missing};
+use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
-use crate::seen::{Seen, show};
+use crate::seen::Seen;
 
 /// Times that an operation begins again after a conflict before it answers `Busy`.
 pub(crate) const TRIES_MAX: u32 = 64;
 /// From this try on, wait a little first.
 const TRIES_WITHOUT_WAIT: u32 = 4;
+/// Times that an attempt runs until its rows are at hand: a path has fewer directories, and a range fewer pieces.
+const ROUNDS_MAX: usize = 4096;
 /// Longest wait between tries, in microseconds.
 const WAIT_US_MAX: u64 = 500;
 
-impl Volume {
-    /// Runs `attempt` until it commits or is refused for good: a refusal counts when what it was decided on still
-    /// holds.
-    pub(crate) fn retry<T>(&self, attempt: impl FnMut(&mut Seen) -> Result<T, Refused>) -> Result<T, Error> {
-        self.retry_from(Seen::default(), attempt)
-    }
+/// What an attempt of a change came to.
+#[derive(Debug)]
+pub(crate) enum Decided<T> {
+    /// It is committed.
+    Committed(T, Seq),
+    /// It is to be committed.
+    Commit(Box<Draft>, T),
+    /// There is nothing to commit, if what was read holds.
+    Nothing(T),
+}
 
-    /// As `retry`; the first try has these rows.
-    pub(crate) fn retry_from<T>(
+impl Volume {
+    /// Runs `attempt` until it is committed, or is refused or finds nothing to do for good: when what that was decided
+    /// on still holds. Gives the newest commit that the answer rests on. The first try has these rows.
+    pub(crate) async fn decide<T>(
         &self,
         mut seen: Seen,
-        mut attempt: impl FnMut(&mut Seen) -> Result<T, Refused>,
+        mut attempt: impl FnMut(&mut Seen) -> Result<Decided<T>, Refused>,
+    ) -> Result<(T, Seq), Error> {
+        for tries in 1..=TRIES_MAX {
+            match self.decide_once(&mut seen, &mut attempt).await {
+                Err(Refused::Error(error)) if is_fault(&error) || self.still_later(&seen).await? => return Err(error),
+                Err(_) => self.wait_a_little(tries),
+                Ok(done) => return Ok(done),
+            }
+            seen.begin_again();
+        }
+        Err(Error::Busy)
+    }
+
+    /// One try of `decide`. What it is refused for is not checked.
+    pub(crate) async fn decide_once<T>(
+        &self,
+        seen: &mut Seen,
+        attempt: impl FnMut(&mut Seen) -> Result<Decided<T>, Refused>,
+    ) -> Result<(T, Seq), Refused> {
+        match self.with_rows(seen, attempt).await?? {
+            Decided::Committed(value, seq) => Ok((value, seq)),
+            Decided::Commit(draft, value) => Ok((value, self.commit_later(*draft).await?)),
+            Decided::Nothing(value) if self.still_later(seen).await? => Ok((value, self.engine.last_seq())),
+            Decided::Nothing(_) => Err(Refused::Conflict),
+        }
+    }
+
+    /// Commits here what an attempt decided, or hands it over when the thread must not wait for the engine.
+    pub(crate) fn finish<T>(&self, draft: Draft, value: T) -> Result<Decided<T>, Refused> {
+        if at_hand::is_running() {
+            return Ok(Decided::Commit(Box::new(draft), value));
+        }
+        let seq = self.commit(draft)?;
+        Ok(Decided::Committed(value, seq))
+    }
+
+    /// Runs reads until all of them held at one moment; their refusals too.
+    pub(crate) async fn read_now<T>(
+        &self,
+        seen: &mut Seen,
+        mut read: impl FnMut(&mut Seen) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        for tries in 1..=TRIES_MAX {
+            let found = self.with_rows(seen, &mut read).await?;
+            if seen.is_of_one_moment() || self.still_later(seen).await? {
+                seen.held();
+                return found;
+            }
+            seen.begin_again();
+            self.wait_a_little(tries);
+        }
+        Err(Error::Busy)
+    }
+
+    /// Runs an attempt; where the engine waits, until the rows that it needs are at hand.
+    pub(crate) async fn with_rows<T>(
+        &self,
+        seen: &mut Seen,
+        mut attempt: impl FnMut(&mut Seen) -> T,
+    ) -> Result<T, Error> {
+        if !self.engine.waits() {
+            return Ok(attempt(seen));
+        }
+        let mut hand = AtHand::default();
+        for _ in 0..ROUNDS_MAX {
+            let mark = seen.mark();
+            let (outcome, missing) = hand.run(|| attempt(seen));
+            if missing.is_empty() {
+                if !hand.is_empty() {
+                    seen.had_at_hand(hand.moment());
+                }
+                return Ok(outcome);
+            }
+            seen.rewind(mark);
+            self.bring(missing, &mut hand, seen).await?;
+        }
+        Err(Error::Busy)
+    }
+
+    /// Asks for what an attempt lacked, together with all that it had.
+    async fn bring(&self, missing: Missing, hand: &mut AtHand, seen: &mut Seen) -> Result<(), Error> {
+        if missing.numbers {
+            self.inos.refill(&*self.engine).await?;
+        }
+        if missing.asks.is_empty() {
+            return Ok(());
+        }
+        let mut asks = missing.asks;
+        asks.extend(seen.drain_ahead());
+        let (asks, limit) = hand.asks(asks);
+        let removals = self.store.removals();
+        let answers = self.engine.begin_read(asks.clone(), limit).await?;
+        hand.take(asks, answers, removals);
+        Ok(())
+    }
+
+    /// Runs `attempt` on this thread, which may wait, until it commits or is refused for good: a refusal counts when what
+    /// it was decided on still holds.
+    pub(crate) fn retry<T>(&self, mut attempt: impl FnMut(&mut Seen) -> Result<T, Refused>) -> Result<T, Error> {
+        let mut seen = Seen::default();
         for tries in 1..=TRIES_MAX {
             match attempt(&mut seen) {
                 Ok(value) => return Ok(value),
-                Err(Refused::Error(error @ (Error::Full | Error::ReadOnly(_) | Error::Io(_)))) => return Err(error),
+                Err(Refused::Error(error)) if is_fault(&error) => return Err(error),
                 Err(Refused::Error(error)) if self.still(&seen)? => return Err(error),
                 Err(_) => self.wait_a_little(tries),
             }
@@ -49,12 +160,15 @@ impl Volume {
         Err(Error::Busy)
     }
 
-    /// Runs reads until all of them held at one moment; their refusals too.
+    /// Runs reads on this thread until all of them held at one moment; their refusals too.
     pub(crate) fn consistent<T>(
         &self,
         seen: &mut Seen,
         mut read: impl FnMut(&mut Seen) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        if at_hand::is_running() {
+            return read(seen);
+        }
         for tries in 1..=TRIES_MAX {
             let found = read(seen);
             if seen.is_of_one_moment() || self.still(seen)? {
@@ -67,22 +181,30 @@ impl Volume {
         Err(Error::Busy)
     }
 
-    /// Every row is as it was read: asks the engine.
+    /// Every row is as it was read: asks the engine. In an attempt with rows at hand, which are of one moment, the driver
+    /// asks when it has ended.
     pub(crate) fn still(&self, seen: &Seen) -> Result<bool, Error> {
-        let mut rows: Vec<_> = seen.rows().iter().collect();
-        rows.sort_unstable();
-        rows.dedup();
-        let asks: Vec<Ask> = rows.iter().map(|(key, _)| Ask::Get { key: key.clone() }).collect();
-        if asks.is_empty() {
+        let (asks, versions) = seen.check();
+        if asks.is_empty() || at_hand::is_running() {
             return Ok(true);
         }
-        let now = self.engine.read(&asks, ReadLimit::default())?.answers;
-        let versions = now.into_iter().map(|answer| answer.row().map(|row| row.version));
-        Ok(versions.eq(rows.iter().map(|(_, version)| *version)))
+        Ok(same(self.engine.read(&asks, ReadLimit::default())?, &versions))
     }
 
+    async fn still_later(&self, seen: &Seen) -> Result<bool, Error> {
+        if !self.engine.waits() {
+            return self.still(seen);
+        }
+        let (asks, versions) = seen.check();
+        if asks.is_empty() || seen.is_of_one_moment() {
+            return Ok(true);
+        }
+        Ok(same(self.engine.begin_read(asks, ReadLimit::default()).await?, &versions))
+    }
+
+    /// Where the engine waits, that is wait enough.
     pub(crate) fn wait_a_little(&self, tries: u32) {
-        if tries >= TRIES_WITHOUT_WAIT {
+        if tries >= TRIES_WITHOUT_WAIT && !self.engine.waits() {
             let longest = WAIT_US_MAX.min(1 << tries.min(20));
             self.env.clock.sleep(Duration::from_micros(self.env.random.next_u64() % longest));
         }
@@ -112,7 +234,15 @@ impl Volume {
     }
 
     /// Asks for rows and ranges in one call, for the reads that follow.
-    pub(crate) fn fetch(&self, asks: Vec<Ask>, seen: &mut Seen) -> Result<(), Error> {
+    pub(crate) async fn fetch(&self, asks: Vec<Ask>, seen: &mut Seen) -> Result<(), Error> {
+        let removals = self.store.removals();
+        let answers = self.read_later(&asks, ReadLimit::default()).await?;
+        seen.fetched(asks, answers, removals);
+        Ok(())
+    }
+
+    /// As `fetch`, on a thread that may wait.
+    pub(crate) fn fetch_here(&self, asks: Vec<Ask>, seen: &mut Seen) -> Result<(), Error> {
         let removals = self.store.removals();
         let answers = self.engine.read(&asks, ReadLimit::default())?;
         seen.fetched(asks, answers, removals);
@@ -120,11 +250,26 @@ impl Volume {
     }
 
     /// Asks for rows and ranges in one call, and gives them; nothing of it is noted but how new it is.
-    pub(crate) fn read(&self, asks: &[Ask], limit: ReadLimit, seen: &mut Seen) -> Result<Vec<ReadAnswer>, Error> {
+    pub(crate) async fn read(&self, asks: &[Ask], limit: ReadLimit, seen: &mut Seen) -> Result<Vec<ReadAnswer>, Error> {
+        let read = self.read_later(asks, limit).await?;
+        seen.rises_to(read.observed);
+        seen.range_read();
+        Ok(read.answers)
+    }
+
+    /// As `read`, on a thread that may wait.
+    pub(crate) fn read_here(&self, asks: &[Ask], limit: ReadLimit, seen: &mut Seen) -> Result<Vec<ReadAnswer>, Error> {
         let read = self.engine.read(asks, limit)?;
         seen.rises_to(read.observed);
         seen.range_read();
         Ok(read.answers)
+    }
+
+    async fn read_later(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, Error> {
+        if !self.engine.waits() {
+            return Ok(self.engine.read(asks, limit)?);
+        }
+        Ok(self.engine.begin_read(asks.to_vec(), limit).await?)
     }
 
     /// One row, noted in `seen`.
@@ -132,10 +277,19 @@ impl Volume {
         if let Some(row) = seen.row_ahead(key) {
             return Ok(row);
         }
-        let read = self.engine.get(key)?;
+        let read = self.row(key)?;
         seen.rises_to(read.observed);
         seen.read(key, read.value.as_ref().map(|row| row.version));
         Ok(read.value)
+    }
+
+    /// One row, noted nowhere.
+    pub(crate) fn row(&self, key: &[u8]) -> Result<Observed<Option<Row>>, Error> {
+        match at_hand::row(key) {
+            Look::Outside => Ok(self.engine.get(key)?),
+            Look::Found { value, observed } => Ok(Observed { value, observed }),
+            Look::Missing => Err(Error::Unread),
+        }
     }
 
     /// Visits rows until the visitor breaks; a value that does not decode ends the scan with an error.
@@ -155,15 +309,53 @@ impl Volume {
         };
         let mut from = Some(range.0.clone());
         if let Some(rows) = seen.rows_ahead(range) {
-            let next = rows.last().map_or_else(|| range.0.clone(), |row| key::after(row.key.to_vec()));
-            let broke = show(rows, &mut visit);
-            from = (!broke && rows.more).then_some(next);
+            from = show(rows, &range.0, &mut visit);
         }
         if let Some(from) = from {
-            let read = self.engine.scan(&from, &range.1, &mut visit)?;
-            seen.rises_to(read.observed);
+            let observed = self.scan_rows((from, range.1.clone()), &mut visit)?;
+            seen.rises_to(observed);
             seen.range_read();
         }
         failed.map_or(Ok(()), Err)
     }
+
+    fn scan_rows(
+        &self,
+        mut range: key::Range,
+        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Seq, Error> {
+        let mut is_more = false;
+        loop {
+            match at_hand::rows(&range, is_more) {
+                Look::Outside => return Ok(self.engine.scan(&range.0, &range.1, visit)?.observed),
+                Look::Missing => return Err(Error::Unread),
+                Look::Found { value: rows, observed } => match show(&rows, &range.0, visit) {
+                    Some(next) => range.0 = next,
+                    None => return Ok(observed),
+                },
+            }
+            is_more = true;
+        }
+    }
+}
+
+/// Shows rows of a range that begins at `from`, until the visitor breaks; gives where the rows begin that are behind
+/// them and wanted yet.
+fn show(rows: &RowBatch, from: &[u8], visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>) -> Option<Vec<u8>> {
+    let broke = rows.iter().any(|row| visit(row).is_break());
+    if broke || !rows.more {
+        return None;
+    }
+    Some(rows.last().map_or_else(|| from.to_vec(), |row| key::after(row.key.to_vec())))
+}
+
+/// Rows have these versions.
+fn same(now: Answers, versions: &[Option<Seq>]) -> bool {
+    let now = now.answers.into_iter().map(|answer| answer.row().map(|row| row.version));
+    now.eq(versions.iter().copied())
+}
+
+/// Not decided on rows, so reading them again changes nothing.
+fn is_fault(error: &Error) -> bool {
+    matches!(error, Error::Full | Error::ReadOnly(_) | Error::Io(_))
 }

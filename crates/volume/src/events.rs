@@ -24,6 +24,7 @@ use crate::draft::Draft;
 use crate::event::{EventRouter, EventRules, QueuedEvent, Told};
 use crate::open::Volume;
 use crate::path::Path;
+use crate::request::RequestRows;
 use crate::seen::Seen;
 
 /// Buckets whose rules are kept in memory; the next one empties it.
@@ -72,27 +73,31 @@ impl Volume {
 
     /// The oldest events that wait for a target, at most `max`; all of them are durable.
     pub async fn queued_events(&self, target: &str, max: usize) -> Result<Vec<QueuedEvent>, Error> {
-        let mut seen = Seen::default();
+        let rows = RequestRows::default();
+        self.view(&rows).read(|volume, seen| volume.queued_events_now(target, max, seen)).await
+    }
+
+    fn queued_events_now(&self, target: &str, max: usize, seen: &mut Seen) -> Result<Vec<QueuedEvent>, Error> {
         let mut found = Vec::new();
         if max > 0 {
-            self.scan(&key::events(target), &mut seen, |row| {
+            self.scan(&key::events(target), seen, |row| {
                 let (event, rule) = event::decode(row.value)?;
                 found.push(QueuedEvent { number: key::parse_event(row.key)?.1, event, rule });
                 Ok(if found.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
             })?;
         }
-        self.settle(seen.seq).await?;
         Ok(found)
     }
 
     /// A target has these events. A crash before the commit is durable gives them out again.
-    pub fn forget_events(&self, target: &str, numbers: &[u64]) -> Result<(), Error> {
+    pub async fn forget_events(&self, target: &str, numbers: &[u64]) -> Result<(), Error> {
         for some in numbers.chunks(FORGET_MAX) {
-            self.retry(|_| {
+            let forget = |_: &mut Seen| {
                 let mut draft = Draft::default();
                 some.iter().for_each(|number| draft.delete(key::event(target, *number)));
-                self.commit(draft)
-            })?;
+                self.finish(draft, ())
+            };
+            self.decide(Seen::default(), forget).await?;
             self.events.shrank(some.len() as u64);
         }
         Ok(())

@@ -8,12 +8,10 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use margay_meta::Seq;
 use margay_rows::key;
 
 use crate::api::Error;
 use crate::draft::Draft;
-use crate::error::Refused;
 use crate::open::Volume;
 use crate::seen::Seen;
 
@@ -48,17 +46,13 @@ pub struct IdentityChange {
 
 impl Volume {
     pub async fn identities(&self) -> Result<Identities, Error> {
-        let mut seq = Seq::default();
-        let found = self.retry(|seen| {
-            let found = self.read_identities(seen);
-            seq = seq.max(seen.seq);
-            found
-        });
-        self.settle(seq).await?;
+        let mut seen = Seen::default();
+        let found = self.read_now(&mut seen, |seen| self.read_identities(seen)).await;
+        self.settle(seen.seq).await?;
         found
     }
 
-    fn read_identities(&self, seen: &mut Seen) -> Result<Identities, Refused> {
+    fn read_identities(&self, seen: &mut Seen) -> Result<Identities, Error> {
         let generation = self.get(&key::identity_generation(), seen)?.map_or(0, |row| row.version.0);
         let mut rows = Vec::new();
         self.scan(&key::identities(), seen, |row| {
@@ -72,7 +66,7 @@ impl Volume {
             }
         })?;
         // Every change writes the generation: when it is the same, the scan saw one moment.
-        if self.still(seen)? { Ok(Identities { rows, generation }) } else { Err(Refused::Conflict) }
+        Ok(Identities { rows, generation })
     }
 
     /// Applies changes that were decided on `generation`; `PreconditionFailed` when there were others since. Gives the
@@ -82,7 +76,7 @@ impl Volume {
         if changes.len() > IDENTITY_CHANGES_MAX {
             return Err(Error::TooLarge);
         }
-        let done = self.retry(|seen| {
+        let done = self.decide(Seen::default(), |seen| {
             let row = self.get(&key::identity_generation(), seen)?;
             let version = row.map(|row| row.version);
             if version.map_or(0, |version| version.0) != generation {
@@ -98,9 +92,8 @@ impl Volume {
                     None => draft.delete(row),
                 }
             }
-            let seq = self.commit(draft)?;
-            Ok((seq.0, seq))
+            self.finish(draft, ())
         });
-        self.answer(done).await
+        self.answer(done.await.map(|((), seq)| (seq.0, seq))).await
     }
 }

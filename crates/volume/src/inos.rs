@@ -4,13 +4,14 @@
 //! Invariants: I1 the counter row is raised by a commit before a number of the block is used in a later commit;
 //!                a crash keeps a prefix of the commits, so it may skip numbers but not repeat them.
 //!             I2 0 is never given out.
-//! Locking:    the mutex is held over the commit that takes a new block.
+//! Locking:    a leaf lock; of two that take a block at the same time one is given out, the other's numbers are skipped.
 
-use margay_meta::Engine;
+use margay_meta::{Ask, Engine, ReadAnswer, ReadLimit, Row};
 use margay_rows::{Ino, key};
 use parking_lot::Mutex;
 
 use crate::api::Error;
+use crate::at_hand;
 use crate::draft::Draft;
 use crate::error::Refused;
 
@@ -32,35 +33,75 @@ impl Inos {
 
     /// A number larger than this one, which was given out before, perhaps by another process with a later block.
     pub(crate) fn next_above(&self, floor: u64, engine: &dyn Engine) -> Result<Ino, Error> {
+        for _ in 0..TRIES_MAX {
+            if let Some(ino) = self.at_hand(floor) {
+                return Ok(ino);
+            }
+            if at_hand::lacks_numbers() {
+                return Err(Error::Unread);
+            }
+            self.give(take_block(engine)?);
+        }
+        Err(Error::Busy)
+    }
+
+    /// Takes numbers from the counter without blocking the thread.
+    pub(crate) async fn refill(&self, engine: &dyn Engine) -> Result<(), Error> {
+        for _ in 0..TRIES_MAX {
+            let asks = vec![Ask::Get { key: key::inos() }];
+            let answers = engine.begin_read(asks, ReadLimit::default()).await?.answers;
+            let (draft, block) = draft_block(answers.into_iter().next().and_then(ReadAnswer::row))?;
+            match draft.commit_later(engine).await {
+                Ok(_) => {
+                    self.give(block);
+                    return Ok(());
+                }
+                Err(Refused::Conflict) => {}
+                Err(Refused::Error(error)) => return Err(error),
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    fn give(&self, new: (u64, u64)) {
+        let mut block = self.block.lock();
+        if block.0 == block.1 || new.0 > block.0 {
+            *block = new;
+        }
+    }
+
+    fn at_hand(&self, floor: u64) -> Option<Ino> {
         let mut block = self.block.lock();
         block.0 = block.0.max(floor.saturating_add(1)).min(block.1);
         if block.0 == block.1 {
-            *block = take_block(engine)?;
+            return None;
         }
         block.0 += 1;
         assert!(block.0 <= block.1);
-        Ok(Ino(block.0 - 1))
+        Some(Ino(block.0 - 1))
     }
 }
 
 fn take_block(engine: &dyn Engine) -> Result<(u64, u64), Error> {
     for _ in 0..TRIES_MAX {
-        let row = engine.get(&key::inos())?.value;
-        let next = match &row {
-            None => 1,
-            Some(row) => decode(&row.value)?,
-        };
-        let end = next.checked_add(BLOCK).ok_or_else(|| Error::Corrupt("no numbers are left".to_owned()))?;
-        let mut draft = Draft::default();
-        draft.assert_unchanged(key::inos(), row.map(|row| row.version));
-        draft.put(key::inos(), end.to_be_bytes().to_vec());
+        let (draft, block) = draft_block(engine.get(&key::inos())?.value)?;
         match draft.commit(engine) {
-            Ok(_) => return Ok((next, end)),
+            Ok(_) => return Ok(block),
             Err(Refused::Conflict) => {}
             Err(Refused::Error(error)) => return Err(error),
         }
     }
     Err(Error::Busy)
+}
+
+/// Drafts that the numbers behind those of the counter's row are taken, and gives them.
+fn draft_block(row: Option<Row>) -> Result<(Draft, (u64, u64)), Error> {
+    let next = row.as_ref().map_or(Ok(1), |row| decode(&row.value))?;
+    let end = next.checked_add(BLOCK).ok_or_else(|| Error::Corrupt("no numbers are left".to_owned()))?;
+    let mut draft = Draft::default();
+    draft.assert_unchanged(key::inos(), row.map(|row| row.version));
+    draft.put(key::inos(), end.to_be_bytes().to_vec());
+    Ok((draft, (next, end)))
 }
 
 /// The first number that was never in a block.

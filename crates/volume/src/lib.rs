@@ -10,6 +10,7 @@
 mod ahead;
 pub mod api;
 mod append_object;
+mod at_hand;
 mod backup;
 mod blocking;
 mod bucket;

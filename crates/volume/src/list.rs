@@ -24,13 +24,13 @@ impl Volume {
         visit: &mut (dyn FnMut(ListItem<'_>) + Send),
     ) -> Result<ListOutcome, Error> {
         let mut seen = Seen::default();
-        let outcome = self.list_now(request, visit, &mut seen);
+        let outcome = self.list_now(request, visit, &mut seen).await;
         self.settle(seen.seq).await?;
         outcome
     }
 
     /// Fetches the way to where a listing begins, and the first rows there.
-    fn look_ahead_of_list(
+    async fn look_ahead_of_list(
         &self,
         bucket: &str,
         (start, end): (&[u8], Option<&[u8]>),
@@ -42,7 +42,7 @@ impl Volume {
         let path = match self.paths.get(&PathCache::name(bucket, directories)) {
             Some(path) => path,
             None => {
-                let walk = self.walk(bucket, directories, &mut Seen::default())?;
+                let walk = self.read_now(&mut Seen::default(), |seen| self.walk(bucket, directories, seen)).await?;
                 if !walk.complete() {
                     return Ok(());
                 }
@@ -53,22 +53,22 @@ impl Volume {
         asks.extend(path.steps.iter().map(|step| Ask::Get { key: step.key.clone() }));
         let (start, end) = wanted_range(path.directory(), directories.as_bytes(), name, end);
         asks.push(Ask::Scan { start, end, rows_max: rows.saturating_add(1), keys_only: false });
-        self.fetch(asks, seen)
+        self.fetch(asks, seen).await
     }
 
-    fn list_now(
+    async fn list_now(
         &self,
         request: &ListRequest<'_>,
         visit: &mut (dyn FnMut(ListItem<'_>) + Send),
         seen: &mut Seen,
     ) -> Result<ListOutcome, Error> {
         let Some(start) = start_of(request).filter(|_| request.max > 0) else {
-            self.bucket_row(request.bucket, seen)?;
+            self.read_now(seen, |seen| self.bucket_row(request.bucket, seen)).await?;
             return Ok(ListOutcome::default());
         };
         let end = key::successor(request.prefix.as_bytes());
-        self.look_ahead_of_list(request.bucket, (&start, end.as_deref()), request.max, seen)?;
-        let (bucket, _) = self.bucket_row(request.bucket, seen)?;
+        self.look_ahead_of_list(request.bucket, (&start, end.as_deref()), request.max, seen).await?;
+        let (bucket, _) = self.with_rows(seen, |seen| self.bucket_row(request.bucket, seen)).await??;
         let mut lister = Lister {
             prefix: request.prefix,
             delimiter: request.delimiter.filter(|delimiter| !delimiter.is_empty()),
@@ -79,7 +79,7 @@ impl Volume {
             visit,
         };
         let mut tree = Tree::new(self, bucket.root, (end, request.max), std::mem::take(seen));
-        let done = tree.run(&start, &mut |shown| lister.row(&shown));
+        let done = tree.run(&start, &mut |shown| lister.row(&shown)).await;
         seen.rises_to(tree.seen.seq);
         done?;
         Ok(ListOutcome { next: lister.last.filter(|_| lister.more) })

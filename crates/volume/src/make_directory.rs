@@ -9,9 +9,10 @@ use margay_rows::record::DirectoryEntry;
 use crate::api::Error;
 use crate::current::check_key;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::open::Volume;
-use crate::paths::{Done, Walk};
+use crate::paths::Walk;
 
 impl Volume {
     /// `path` ends in `/`. False when it was there and explicit already.
@@ -22,16 +23,16 @@ impl Volume {
             return Err(Error::PreconditionFailed);
         }
         let done = self.change(bucket, (path, ""), |walk, _| self.try_make_directory(walk));
-        self.answer(done).await
+        self.answer(done.await).await
     }
 
-    fn try_make_directory(&self, walk: &Walk<'_>) -> Result<Done<bool>, Refused> {
+    fn try_make_directory(&self, walk: &Walk<'_>) -> Result<Decided<bool>, Refused> {
         let mut draft = Draft::default();
         walk.path.assert_in(&mut draft);
         let directory = self.make_directories(walk, &mut draft)?;
         match walk.path.steps.last() {
             Some(step) if walk.complete() && step.entry.explicit => {
-                return Ok(Done::Unchanged(false, self.engine.last_seq()));
+                return Ok(Decided::Nothing(false));
             }
             Some(step) if walk.complete() => {
                 draft.put(step.key.clone(), DirectoryEntry { explicit: true, ..step.entry }.encode());
@@ -43,7 +44,6 @@ impl Volume {
                 draft.put(key::entry(record.parent, record.sort_name.as_bytes()), entry.encode());
             }
         }
-        let seq = self.commit(draft)?;
-        Ok(Done::Changed(true, seq))
+        self.finish(draft, true)
     }
 }

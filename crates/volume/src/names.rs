@@ -109,7 +109,7 @@ impl Volume {
                 return Ok(Some(Located { parent, entry_key, entry_version, row_key, version, file, version_id }));
             }
             // Absent when the last name went between the two reads.
-            if self.engine.get(&entry_key)?.value.is_some_and(|again| again.version == row.version) {
+            if self.row(&entry_key)?.value.is_some_and(|again| again.version == row.version) {
                 return Err(Error::Corrupt(format!("a name leads to file {}, which has no record", ino.0)));
             }
             seen.forget_ahead();

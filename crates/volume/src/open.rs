@@ -15,7 +15,7 @@ use margay_meta::{Engine, Seq};
 use margay_rows::record::DirectoryRecord;
 use margay_rows::{Ino, key};
 use margay_segment::Store;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::api::Error;
 use crate::blocking::{Blocking, OnThisThread};
@@ -204,15 +204,21 @@ impl Volume {
         self.inos.next(&*self.engine)
     }
 
-    /// Taken before a directory's latch, never after.
-    pub(crate) fn key_latch(&self, bucket: &str, directories: &str, name: &str) -> &Mutex<()> {
+    /// The turn of changes of one key. Taken before that in a directory, never after.
+    pub(crate) fn turn_at_key(&self, bucket: &str, directories: &str, name: &str) -> Option<MutexGuard<'_, ()>> {
         let mut hasher = DefaultHasher::new();
         (bucket, directories, name).hash(&mut hasher);
-        &self.key_latches[hasher.finish() as usize % KEY_LATCHES]
+        self.turn(&self.key_latches[hasher.finish() as usize % KEY_LATCHES])
     }
 
-    pub(crate) fn latch(&self, directory: Ino) -> &Mutex<()> {
-        &self.latches[directory.0 as usize % LATCHES]
+    /// The turn of removals in one directory.
+    pub(crate) fn turn_in(&self, directory: Ino) -> Option<MutexGuard<'_, ()>> {
+        self.turn(&self.latches[directory.0 as usize % LATCHES])
+    }
+
+    /// No lock is held over the call of an engine that waits: there, changes side by side conflict and are tried again.
+    fn turn<'v>(&self, latch: &'v Mutex<()>) -> Option<MutexGuard<'v, ()>> {
+        (!self.engine.waits()).then(|| latch.lock())
     }
 
     /// Asked before rows are added; what removes or moves rows may use the room that is kept back.
@@ -231,19 +237,31 @@ impl Volume {
 
     /// Commits, and tells the mounts.
     pub(crate) fn commit(&self, draft: Draft) -> Result<Seq, Refused> {
-        let events = draft.events();
-        if !self.watchers.any() {
-            let seq = draft.commit(&*self.engine)?;
-            self.events.grew(events);
-            return Ok(seq);
-        }
-        let notice = draft.notice(&self.known);
+        let told = self.told_of(&draft);
         let seq = draft.commit(&*self.engine)?;
+        self.tell(told);
+        Ok(seq)
+    }
+
+    /// As `commit`, without blocking the thread.
+    pub(crate) async fn commit_later(&self, draft: Draft) -> Result<Seq, Refused> {
+        let told = self.told_of(&draft);
+        let seq = draft.commit_later(&*self.engine).await?;
+        self.tell(told);
+        Ok(seq)
+    }
+
+    /// The events that a commit queues, and what mounts are told of it.
+    fn told_of(&self, draft: &Draft) -> (u64, Option<Notice>) {
+        let notice = self.watchers.any().then(|| draft.notice(&self.known));
+        (draft.events(), notice.filter(|notice| *notice != Notice::default()))
+    }
+
+    fn tell(&self, (events, notice): (u64, Option<Notice>)) {
         self.events.grew(events);
-        if notice != Notice::default() {
+        if let Some(notice) = notice {
             self.watchers.tell(notice);
         }
-        Ok(seq)
     }
 
     /// Commits a change that came from the mount, whose kernel knows of it.

@@ -13,6 +13,7 @@ use margay_segment::Extent;
 
 use crate::api::Error;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::release::RELEASE_ROWS_MAX;
@@ -45,21 +46,30 @@ impl Volume {
 
     /// Drains one orphan to its end.
     pub(crate) fn drain_orphan(&self, ino: Ino) -> Result<(), Error> {
-        while !self.retry(|seen| self.try_drain(ino, seen))? {}
+        while !self.retry(|seen| match self.try_drain(ino, seen)? {
+            Decided::Committed(done, _) | Decided::Commit(_, done) | Decided::Nothing(done) => Ok(done),
+        })? {}
         Ok(())
     }
 
     /// Drains an orphan of an operation that has committed; what fails here is left to the next reclaim.
-    pub(crate) fn drain_soon(&self, ino: Ino) {
-        if let Err(error) = self.drain_orphan(ino) {
-            tracing::warn!(orphan = ino.0, %error, "an orphan is not drained yet");
+    pub(crate) async fn drain_soon(&self, ino: Ino) {
+        loop {
+            match self.decide(Seen::default(), |seen| self.try_drain(ino, seen)).await {
+                Ok((true, _)) => return,
+                Ok((false, _)) => {}
+                Err(error) => {
+                    tracing::warn!(orphan = ino.0, %error, "an orphan is not drained yet");
+                    return;
+                }
+            }
         }
     }
 
     /// One batch; true when nothing is left.
-    fn try_drain(&self, ino: Ino, seen: &mut Seen) -> Result<bool, Refused> {
+    fn try_drain(&self, ino: Ino, seen: &mut Seen) -> Result<Decided<bool>, Refused> {
         // Noted: what another drainer has removed since is no damage.
-        let Some(row) = self.get(&key::orphan(ino), seen)? else { return Ok(true) };
+        let Some(row) = self.get(&key::orphan(ino), seen)? else { return Ok(Decided::Nothing(true)) };
         let mut draft = Draft::default();
         draft.assert_version(key::orphan(ino), row.version);
         let done = match Orphan::decode(&row.value)? {
@@ -72,8 +82,7 @@ impl Volume {
         } else {
             draft.put(key::orphan(ino), row.value.to_vec());
         }
-        self.commit(draft)?;
-        Ok(done)
+        self.finish(draft, done)
     }
 
     fn draft_extents(&self, draft: &mut Draft, ino: Ino, shared: bool) -> Result<bool, Error> {

@@ -15,6 +15,7 @@ use margay_rows::{Ino, key};
 
 use crate::api::Error;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::path::{Path, PathCache, Step};
@@ -30,14 +31,6 @@ pub(crate) struct Walk<'a> {
     pub(crate) missing: &'a str,
     /// From memory: only a commit can tell whether it still holds.
     remembered: bool,
-}
-
-/// What an attempt came to, and the commit that its answer rests on.
-#[derive(Debug)]
-pub(crate) enum Done<T> {
-    Changed(T, Seq),
-    /// Nothing was committed, so nothing was asserted.
-    Unchanged(T, Seq),
 }
 
 impl Walk<'_> {
@@ -117,37 +110,48 @@ impl Volume {
 
     /// Runs a change at the end of a path until it commits or is refused for good. An answer without a commit
     /// that rests on a remembered path is not believed: the path is walked anew.
-    pub(crate) fn change<T>(
+    pub(crate) async fn change<T>(
         &self,
         bucket: &str,
         key: (&str, &str),
-        attempt: impl FnMut(&Walk<'_>, &mut Seen) -> Result<Done<T>, Refused>,
+        attempt: impl FnMut(&Walk<'_>, &mut Seen) -> Result<Decided<T>, Refused>,
     ) -> Result<(T, Seq), Error> {
-        self.change_from(Seen::default(), bucket, key, attempt)
+        self.change_from(Seen::default(), bucket, key, attempt).await
     }
 
     /// As `change`; the first try has these rows.
-    pub(crate) fn change_from<T>(
+    pub(crate) async fn change_from<T>(
         &self,
         rows: Seen,
         bucket: &str,
         (directories, name): (&str, &str),
-        mut attempt: impl FnMut(&Walk<'_>, &mut Seen) -> Result<Done<T>, Refused>,
+        mut attempt: impl FnMut(&Walk<'_>, &mut Seen) -> Result<Decided<T>, Refused>,
     ) -> Result<(T, Seq), Error> {
-        self.retry_from(rows, |seen| {
-            let _turn = self.key_latch(bucket, directories, name).lock();
+        let mut handed_over = false;
+        self.decide(rows, |seen| {
+            if std::mem::take(&mut handed_over) {
+                // It met a conflict (P2).
+                self.paths.forget(bucket, directories);
+            }
+            let _turn = self.turn_at_key(bucket, directories, name);
             let walk = self.walk_to_change(bucket, directories, seen)?;
-            let done = attempt(&walk, seen);
-            match done {
-                Ok(Done::Changed(value, seq)) => Ok((value, seq)),
-                Ok(Done::Unchanged(value, seq)) if !walk.remembered && self.still(seen)? => Ok((value, seq)),
-                Err(Refused::Error(error)) if !walk.remembered => Err(error.into()),
-                Ok(Done::Unchanged(..)) | Err(_) => {
+            match attempt(&walk, seen) {
+                Err(Refused::Error(Error::Unread)) => Err(Error::Unread.into()),
+                Ok(Decided::Nothing(_)) | Err(Refused::Error(_)) if walk.remembered => {
                     self.paths.forget(bucket, directories);
                     Err(Refused::Conflict)
                 }
+                Err(Refused::Conflict) => {
+                    self.paths.forget(bucket, directories);
+                    Err(Refused::Conflict)
+                }
+                decided => {
+                    handed_over = matches!(decided, Ok(Decided::Commit(..)));
+                    decided
+                }
             }
         })
+        .await
     }
 
     /// Makes the missing directories of a walk and gives the last one.

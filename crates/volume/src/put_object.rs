@@ -16,12 +16,13 @@ use crate::api::{Error, PutOutcome, PutRequest};
 use crate::current::{Current, check_key};
 use crate::documents;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::names::Located;
 use crate::open::Volume;
 use crate::path::split;
-use crate::paths::{Done, Walk};
+use crate::paths::Walk;
 use crate::place::{self, Placed};
 use crate::request::View;
 use crate::seen::Seen;
@@ -54,7 +55,7 @@ impl Volume {
         let done = self.change_from(rows, request.bucket, split(request.key), |walk, seen| {
             self.try_put_object(walk, &request, &staged, seen)
         });
-        self.answer(done).await
+        self.answer(done.await).await
     }
 
     fn try_put_object(
@@ -63,7 +64,7 @@ impl Volume {
         request: &PutRequest<'_>,
         staged: &Staged,
         seen: &mut Seen,
-    ) -> Result<Done<PutOutcome>, Refused> {
+    ) -> Result<Decided<PutOutcome>, Refused> {
         let current = self.current(walk, request.key, seen)?;
         request.condition.check(current.etag(walk))?;
         let mut draft = Draft::default();
@@ -85,8 +86,7 @@ impl Volume {
         let told = Told { kind, key: request.key, size: file.size, etag, version };
         self.draft_event(&mut draft, &walk.path, &told)?;
         place::put_file(&mut draft, key, file, payload)?;
-        let seq = self.commit(draft)?;
-        Ok(Done::Changed(outcome, seq))
+        self.finish(draft, outcome)
     }
 
     /// Gives a new object what it takes over from the file in whose place it comes: owner, rights and access list. A
@@ -100,7 +100,7 @@ impl Volume {
         new.mode = old.mode & MODE_RIGHTS & !MODE_SET_IDS;
         // With a list, the rights of the group are the most that the list gives: without it they would be the group's.
         if old.xattrs
-            && let Some(row) = self.engine.get(&key::xattr(old.ino, ACCESS_LIST))?.value
+            && let Some(row) = self.row(&key::xattr(old.ino, ACCESS_LIST))?.value
         {
             new.xattrs = true;
             draft.put(key::xattr(new.ino, ACCESS_LIST), row.value.to_vec());

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use margay_meta::Seq;
 use margay_rows::Ino;
 use margay_rows::record::wire::{Damaged, Reader, Writer};
 use parking_lot::RwLock;
@@ -50,7 +51,8 @@ impl Quota {
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     any: AtomicBool,
-    by_root: RwLock<HashMap<Ino, Quota>>,
+    /// With the commit that set each. One that was taken away stays, with nothing limited.
+    by_root: RwLock<HashMap<Ino, (Quota, Seq)>>,
 }
 
 impl Quotas {
@@ -58,17 +60,16 @@ impl Quotas {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
-        self.by_root.read().get(&root).copied()
+        self.by_root.read().get(&root).map(|(quota, _)| *quota)
     }
 
-    pub(crate) fn set(&self, root: Ino, quota: Quota) {
+    /// What the commit `seq` has set; of several that are told in any order the last commit counts.
+    pub(crate) fn set(&self, root: Ino, quota: Quota, seq: Seq) {
         let mut by_root = self.by_root.write();
-        if quota == Quota::default() {
-            by_root.remove(&root);
-        } else {
-            by_root.insert(root, quota);
+        if by_root.get(&root).is_none_or(|(_, before)| *before <= seq) {
+            by_root.insert(root, (quota, seq));
         }
-        self.any.store(!by_root.is_empty(), Ordering::Release);
+        self.any.store(by_root.values().any(|(quota, _)| *quota != Quota::default()), Ordering::Release);
     }
 }
 

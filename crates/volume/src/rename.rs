@@ -11,7 +11,6 @@
 //! Locking:    the turn of what moves, since mounts keep where it is; then the latch of the source's directory, as for
 //!             DELETE.
 
-use margay_meta::Seq;
 use margay_rows::event::EventKind;
 use margay_rows::record::{DirectoryRecord, Entry};
 use margay_rows::{Ino, key};
@@ -19,6 +18,7 @@ use margay_rows::{Ino, key};
 use crate::api::{Error, Versioning, WriteCondition};
 use crate::current::check_key;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::open::Volume;
@@ -27,16 +27,47 @@ use crate::paths::Walk;
 use crate::put_object::count;
 use crate::seen::Seen;
 
+/// Where something is from now on.
+#[derive(Debug)]
+struct Moved {
+    ino: Ino,
+    directory: Ino,
+    name: String,
+}
+
 impl Volume {
     /// Moves one object, or with keys that end in `/` a whole directory; O(1).
     pub async fn rename(&self, bucket: &str, from: &str, to: &str, condition: &WriteCondition) -> Result<(), Error> {
         check_key(to)?;
-        let done = self.retry(|seen| match (from.ends_with('/'), to.ends_with('/')) {
+        let done = self.decide(Seen::default(), |seen| match (from.ends_with('/'), to.ends_with('/')) {
             (false, false) => self.try_rename_file(bucket, from, to, condition, seen),
             (true, true) => self.try_rename_directory(bucket, from, to, condition, seen),
             _ => Err(Error::PreconditionFailed.into()),
         });
-        self.answer(done.map(|seq| ((), seq))).await
+        let done = done.await.map(|(moved, seq)| {
+            if let Some(moved) = moved {
+                self.note_move(&moved);
+            }
+            ((), seq)
+        });
+        self.answer(done).await
+    }
+
+    /// Tells the mounts where the file is while its turn is held, unless the draft is handed over. Then they are told
+    /// behind the commit: whoever looked it up beside that finds that something was moved, and looks again.
+    fn finish_move(&self, draft: Draft, moved: Moved) -> Result<Decided<Option<Moved>>, Refused> {
+        match self.finish(draft, ())? {
+            Decided::Commit(draft, ()) => Ok(Decided::Commit(draft, Some(moved))),
+            Decided::Committed((), seq) => {
+                self.note_move(&moved);
+                Ok(Decided::Committed(None, seq))
+            }
+            Decided::Nothing(()) => Ok(Decided::Nothing(None)),
+        }
+    }
+
+    fn note_move(&self, moved: &Moved) {
+        self.known.moved(moved.ino, moved.directory, &moved.name);
     }
 
     fn try_rename_file(
@@ -46,18 +77,18 @@ impl Volume {
         to: &str,
         condition: &WriteCondition,
         seen: &mut Seen,
-    ) -> Result<Seq, Refused> {
+    ) -> Result<Decided<Option<Moved>>, Refused> {
         let ((from_dirs, _), (to_dirs, to_name)) = (split(from), split(to));
         let source_walk = self.walk(bucket, from_dirs, seen)?;
         let ino = self.current(&source_walk, from, seen)?.file.ok_or(Error::NoSuchKey)?.file.ino;
-        let _turns = (self.known.turn(ino), self.latch(source_walk.path.directory()).lock());
+        let _turns = (self.known.turn(ino), self.turn_in(source_walk.path.directory()));
         let source = self.current(&source_walk, from, seen)?;
         let moved = source.file.as_ref().filter(|moved| moved.file.ino == ino).ok_or(Refused::Conflict)?;
         let walk = self.walk(bucket, to_dirs, seen)?;
         let current = self.current(&walk, to, seen)?;
         condition.check(current.etag(&walk))?;
         if current.entry_key == source.entry_key && walk.complete() {
-            return if self.still(seen)? { Ok(seen.seq) } else { Err(Refused::Conflict) };
+            return Ok(Decided::Nothing(None));
         }
         let mut draft = Draft::default();
         source_walk.path.assert_in(&mut draft);
@@ -86,9 +117,7 @@ impl Volume {
         self.draft_event(&mut draft, &walk.path, &Told { kind: EventKind::Copy, key: to, size, etag, version })?;
         let kind = if left.is_some() { EventKind::DeleteMarkerCreated } else { EventKind::Delete };
         self.draft_event(&mut draft, &walk.path, &Told { kind, key: from, size, etag, version: left })?;
-        let seq = self.commit(draft)?;
-        self.known.moved(ino, directory, to_name);
-        Ok(seq)
+        self.finish_move(draft, Moved { ino, directory, name: to_name.to_owned() })
     }
 
     fn try_rename_directory(
@@ -98,7 +127,7 @@ impl Volume {
         to: &str,
         condition: &WriteCondition,
         seen: &mut Seen,
-    ) -> Result<Seq, Refused> {
+    ) -> Result<Decided<Option<Moved>>, Refused> {
         let source_walk = self.walk(bucket, from, seen)?;
         if source_walk.path.versioning != Versioning::Never {
             return Err(Error::KeepsVersions.into());
@@ -108,11 +137,11 @@ impl Volume {
             return Err(Error::NoSuchKey.into());
         }
         let parent = above.last().map_or(source_walk.path.root, |step| step.entry.ino);
-        let _turns = (self.known.turn(moved.entry.ino), self.latch(parent).lock());
+        let _turns = (self.known.turn(moved.entry.ino), self.turn_in(parent));
         let (to_dirs, to_name) = to.split_at(to[..to.len() - 1].rfind('/').map_or(0, |slash| slash + 1));
         let walk = self.walk(bucket, to_dirs, seen)?;
         if from == to {
-            return if self.still(seen)? { Ok(seen.seq) } else { Err(Refused::Conflict) };
+            return Ok(Decided::Nothing(None));
         }
         if walk.path.passes(moved.entry.ino) {
             return Err(Error::PreconditionFailed.into());
@@ -131,9 +160,7 @@ impl Volume {
         draft.max(key::times(target_parent), self.now().0.max(0) as u64);
         let kept = directories_of(&walk.path);
         self.vacate(&mut draft, source_walk.path.root, above, (moved.key.clone(), &kept), seen)?;
-        let seq = self.commit(draft)?;
-        self.known.moved(moved.entry.ino, target_parent, to_name);
-        Ok(seq)
+        self.finish_move(draft, Moved { ino: moved.entry.ino, directory: target_parent, name: to_name.to_owned() })
     }
 
     /// Decides whether a directory may take this place, and drafts the end of an empty one that has it.

@@ -31,7 +31,7 @@ impl Volume {
     /// Reads what a request will need, in one call.
     pub async fn look(&self, bucket: &str, purpose: Purpose<'_>) -> Result<RequestRows, Error> {
         let mut seen = Seen::default();
-        self.look_ahead(bucket, purpose, &mut seen)?;
+        self.look_ahead(bucket, purpose, &mut seen).await?;
         Ok(RequestRows(Mutex::new(seen)))
     }
 
@@ -41,10 +41,13 @@ impl Volume {
 }
 
 impl View<'_> {
-    /// Runs a read with the request's rows, and answers when what it rests on is durable.
-    pub(crate) async fn read<T>(self, read: impl FnOnce(&Volume, &mut Seen) -> Result<T, Error>) -> Result<T, Error> {
+    /// Runs a read with the request's rows, of one moment, and answers when what it rests on is durable.
+    pub(crate) async fn read<T>(
+        self,
+        mut read: impl FnMut(&Volume, &mut Seen) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let mut seen = std::mem::take(&mut *self.rows.0.lock());
-        let found = read(self.volume, &mut seen);
+        let found = self.volume.read_now(&mut seen, |seen| read(self.volume, seen)).await;
         let newest = seen.seq;
         *self.rows.0.lock() = seen;
         self.volume.settle(newest).await?;

@@ -7,10 +7,10 @@
 //!             W3 rows that were fetched ahead answer for their keys until the attempt begins again.
 //! Not here:   calls of the engine (driver); rows that were scanned are not read again: they belong to a row that is here.
 
-use std::ops::ControlFlow;
-
 use margay_meta::{Answers, Ask, Row, RowBatch, Seq};
 use margay_rows::key;
+
+use crate::at_hand;
 
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
@@ -23,6 +23,15 @@ pub(crate) struct Seen {
     moments: u32,
     /// How often the store had removed bytes before the first row was read.
     removals: Option<u64>,
+    /// What was read may be out of date, wherever it came from.
+    passed: bool,
+}
+
+/// How far the notes of an attempt went.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    rows: usize,
+    moments: u32,
 }
 
 /// What was fetched before it is asked for.
@@ -80,6 +89,45 @@ impl Seen {
         Seen { seq: self.seq, moments: 1, ahead: row.into_iter().collect(), ..Seen::default() }
     }
 
+    /// How far notes go, to go back to.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { rows: self.rows.len(), moments: self.moments }
+    }
+
+    /// Forgets what was noted since.
+    pub(crate) fn rewind(&mut self, mark: Mark) {
+        self.rows.truncate(mark.rows);
+        self.moments = mark.moments;
+    }
+
+    /// What was noted since the begin of the attempt came from one call, and this is its moment.
+    pub(crate) fn had_at_hand(&mut self, (observed, one_moment): (Seq, bool)) {
+        self.rises_to(observed);
+        if one_moment && !self.passed {
+            self.moments = 1;
+        }
+    }
+
+    /// Questions for all that was fetched ahead, which is forgotten.
+    pub(crate) fn drain_ahead(&mut self) -> Vec<Ask> {
+        self.moments = 0;
+        let asks = self.ahead.drain(..).map(|ahead| match ahead {
+            Ahead::Row { key, .. } => Ask::Get { key },
+            Ahead::Rows { range: (start, end), rows } => {
+                Ask::Scan { start, end, rows_max: rows.len().max(1), keys_only: false }
+            }
+        });
+        asks.collect()
+    }
+
+    /// Questions for the rows that were noted, and the versions that they had.
+    pub(crate) fn check(&self) -> (Vec<Ask>, Vec<Option<Seq>>) {
+        let mut rows: Vec<_> = self.rows.iter().collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows.into_iter().map(|(key, version)| (Ask::Get { key: key.clone() }, *version)).unzip()
+    }
+
     /// Whether anything was fetched ahead.
     pub(crate) fn is_ahead(&self) -> bool {
         !self.ahead.is_empty()
@@ -120,7 +168,7 @@ impl Seen {
 
     /// Whether the store may have removed bytes since the first row was read, by the count of now.
     pub(crate) fn may_have_lost_bytes(&self, removals: u64) -> bool {
-        self.removals != Some(removals)
+        self.removals.or_else(at_hand::removals) != Some(removals)
     }
 
     /// Every row still was as it was read, at a moment after all of them. What was fetched ahead and not used yet is
@@ -129,6 +177,7 @@ impl Seen {
         if !self.is_of_one_moment() {
             self.ahead.clear();
             self.moments = 1;
+            self.passed = false;
         }
     }
 
@@ -147,6 +196,7 @@ impl Seen {
     /// What was read may be out of date.
     pub(crate) fn moment_passed(&mut self) {
         self.moments += 2;
+        self.passed = true;
     }
 
     /// What follows is read anew.
@@ -154,18 +204,8 @@ impl Seen {
         self.ahead.clear();
     }
 
-    /// Keys and versions, in the order of reading.
-    pub(crate) fn rows(&self) -> &[(Vec<u8>, Option<Seq>)] {
-        &self.rows
-    }
-
     /// Keeps the newest commit only, for walks that are long.
     pub(crate) fn forget_rows(&mut self) {
         self.rows.clear();
     }
-}
-
-/// Shows rows until the visitor breaks; true when it did.
-pub(crate) fn show(rows: &RowBatch, visit: &mut dyn FnMut(margay_meta::RowRef<'_>) -> ControlFlow<()>) -> bool {
-    rows.iter().any(|row| visit(row).is_break())
 }

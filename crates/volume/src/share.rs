@@ -58,7 +58,7 @@ impl Volume {
     pub(crate) fn hand_over(&self, draft: &mut Draft, old: Ino, new: Ino, extents: &[Extent]) -> Result<(), Error> {
         for run in distinct_runs(extents) {
             let mine = key::share(run.segment, run.offset, old);
-            if self.engine.get(&mine)?.value.is_some() {
+            if self.row(&mine)?.value.is_some() {
                 draft.assert_exists(mine.clone());
                 draft.delete(mine);
                 draft.put(key::share(run.segment, run.offset, new), SHARE_ROW.to_vec());

@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 
+use margay_env::Timestamp;
 use margay_meta::RowRef;
 use margay_rows::record::{DirectoryEntry, Entry, FileEntry, Summary};
 use margay_rows::{Ino, key};
@@ -53,6 +54,9 @@ pub(crate) struct Shown<'a> {
     pub(crate) value: &'a [u8],
 }
 
+/// Says of each row what comes next.
+pub(crate) type Visit<'v> = dyn FnMut(Shown<'_>) -> Result<Next, Error> + Send + 'v;
+
 #[derive(Debug)]
 pub(crate) struct Tree<'v> {
     volume: &'v Volume,
@@ -93,18 +97,14 @@ impl<'v> Tree<'v> {
     }
 
     /// Shows rows from the first key that is not less than `start`, until the visitor stops.
-    pub(crate) fn run(
-        &mut self,
-        start: &[u8],
-        visit: &mut dyn FnMut(Shown<'_>) -> Result<Next, Error>,
-    ) -> Result<(), Error> {
-        let mut next = self.seek(start, visit)?;
+    pub(crate) async fn run(&mut self, start: &[u8], visit: &mut Visit<'_>) -> Result<(), Error> {
+        let mut next = self.seek(start, visit).await?;
         loop {
             self.seen.forget_rows();
             next = match next {
                 Next::Stop => return Ok(()),
-                Next::Seek(target) => self.seek(&target, visit)?,
-                Next::Row | Next::Descend => match self.show_frame(visit)? {
+                Next::Seek(target) => self.seek(&target, visit).await?,
+                Next::Row | Next::Descend => match self.show_frame(visit).await? {
                     Some(next) => next,
                     None if self.frames.len() == 1 || self.is_last() => return Ok(()),
                     None => {
@@ -126,11 +126,11 @@ impl<'v> Tree<'v> {
     }
 
     /// Shows rows of the last frame; `None` at its end. Descends when asked to.
-    fn show_frame(&mut self, visit: &mut dyn FnMut(Shown<'_>) -> Result<Next, Error>) -> Result<Option<Next>, Error> {
+    async fn show_frame(&mut self, visit: &mut Visit<'_>) -> Result<Option<Next>, Error> {
         let Some(frame) = self.frames.last() else { return Ok(None) };
         let (ino, path_len) = (frame.ino, frame.path_len);
         loop {
-            self.fetch(ino)?;
+            self.fetch(ino).await?;
             // Back in its place before anything else is read.
             let Some(batch) = self.batches.remove(&ino) else { return Ok(None) };
             let stopped = self.show_batch(&batch, path_len, visit);
@@ -139,10 +139,10 @@ impl<'v> Tree<'v> {
             match stopped? {
                 None if ended => return Ok(None),
                 None => self.window = self.window.saturating_mul(ROWS_GROWTH),
-                Some((_, Summary::Link(_))) => return self.follow(ino, path_len, visit).map(Some),
+                Some((_, Summary::Link(_))) => return self.follow(ino, path_len, visit).await.map(Some),
                 Some((Next::Descend, Summary::Directory(entry))) => {
                     self.descends = true;
-                    return self.enter(entry, Vec::new(), visit).map(Some);
+                    return self.enter(entry, Vec::new(), visit).await.map(Some);
                 }
                 Some((next, _)) => return Ok(Some(next)),
             }
@@ -154,7 +154,7 @@ impl<'v> Tree<'v> {
         &mut self,
         batch: &Batch,
         path_len: usize,
-        visit: &mut dyn FnMut(Shown<'_>) -> Result<Next, Error>,
+        visit: &mut Visit<'_>,
     ) -> Result<Option<(Next, Summary)>, Error> {
         for index in batch.position(&self.from)..batch.rows.len() {
             let Some(RowRef { key, value, .. }) = batch.rows.get(index) else { break };
@@ -177,7 +177,7 @@ impl<'v> Tree<'v> {
     }
 
     /// Makes sure that the rows of a directory from `from` on are there, and those of directories that come next.
-    fn fetch(&mut self, ino: Ino) -> Result<(), Error> {
+    async fn fetch(&mut self, ino: Ino) -> Result<(), Error> {
         if self.batches.get(&ino).is_some_and(|batch| batch.covers(&self.from)) {
             return Ok(());
         }
@@ -197,18 +197,14 @@ impl<'v> Tree<'v> {
                 }
             }
         }
-        upcoming.read(self.volume, &mut self.batches, self.from.clone(), &mut self.seen)
+        upcoming.read(self.volume, &mut self.batches, self.from.clone(), &mut self.seen).await
     }
 
     /// Shows the file that the last row, one of its several names, leads to; the next scan begins behind it.
-    fn follow(
-        &mut self,
-        directory: Ino,
-        path_len: usize,
-        visit: &mut dyn FnMut(Shown<'_>) -> Result<Next, Error>,
-    ) -> Result<Next, Error> {
+    async fn follow(&mut self, directory: Ino, path_len: usize, visit: &mut Visit<'_>) -> Result<Next, Error> {
         let name = &self.path[path_len..];
-        let located = self.volume.file_at(directory, name, &mut self.seen)?;
+        let volume = self.volume;
+        let located = volume.with_rows(&mut self.seen, |seen| volume.file_at(directory, name, seen)).await??;
         self.from = key::after(name.to_vec());
         // Removed since the scan saw it.
         let Some(located) = located else { return Ok(Next::Row) };
@@ -218,25 +214,20 @@ impl<'v> Tree<'v> {
     }
 
     /// Goes into the directory whose path is `path`. Shows its object first when that has no row of its own.
-    fn enter(
-        &mut self,
-        entry: DirectoryEntry,
-        from: Vec<u8>,
-        visit: &mut dyn FnMut(Shown<'_>) -> Result<Next, Error>,
-    ) -> Result<Next, Error> {
+    async fn enter(&mut self, entry: DirectoryEntry, from: Vec<u8>, visit: &mut Visit<'_>) -> Result<Next, Error> {
         self.frames.push(Frame { ino: entry.ino, path_len: self.path.len() });
         self.from = from;
         if !entry.explicit || !self.from.is_empty() {
             return Ok(Next::Row);
         }
-        self.fetch(entry.ino)?;
+        self.fetch(entry.ino).await?;
         let Some(batch) = self.batches.get(&entry.ino) else { return Ok(Next::Row) };
         if batch.has_object()? {
             return Ok(Next::Row);
         }
         let modified = match batch.modified {
             Some(modified) => modified,
-            None => self.volume.modified(entry.ino, &mut self.seen)?,
+            None => self.modified(entry.ino).await?,
         };
         self.wanted = self.wanted.saturating_sub(1);
         let row = Summary::File { size: 0, modified, etag: margay_rows::record::entry::EMPTY_ETAG };
@@ -256,7 +247,7 @@ impl<'v> Tree<'v> {
     }
 
     /// Goes to where keys from `target` on begin: up as far as needed, then down.
-    fn seek(&mut self, target: &[u8], visit: &mut dyn FnMut(Shown<'_>) -> Result<Next, Error>) -> Result<Next, Error> {
+    async fn seek(&mut self, target: &[u8], visit: &mut Visit<'_>) -> Result<Next, Error> {
         while let [.., _, last] = self.frames.as_slice()
             && !target.starts_with(&self.path[..last.path_len])
         {
@@ -275,7 +266,7 @@ impl<'v> Tree<'v> {
                 return Ok(Next::Row);
             };
             let (name, below) = rest.split_at(slash + 1);
-            let Some(entry) = self.entry(frame.ino, name)? else {
+            let Some(entry) = self.entry(frame.ino, name).await? else {
                 self.from = name.to_vec();
                 return Ok(Next::Row);
             };
@@ -284,20 +275,26 @@ impl<'v> Tree<'v> {
             };
             self.path.extend_from_slice(name);
             if below.is_empty() {
-                return self.enter(entry, Vec::new(), visit);
+                return self.enter(entry, Vec::new(), visit).await;
             }
             self.frames.push(Frame { ino: entry.ino, path_len: self.path.len() });
         }
     }
 
+    async fn modified(&mut self, directory: Ino) -> Result<Timestamp, Error> {
+        let volume = self.volume;
+        volume.with_rows(&mut self.seen, |seen| volume.modified(directory, seen)).await?
+    }
+
     /// An entry of a directory, from its batch if that has it.
-    fn entry(&mut self, directory: Ino, name: &[u8]) -> Result<Option<Entry>, Error> {
+    async fn entry(&mut self, directory: Ino, name: &[u8]) -> Result<Option<Entry>, Error> {
         if let Some(batch) = self.batches.get(&directory).filter(|batch| batch.covers(name)) {
             let row = batch.rows.get(batch.position(name));
             let row = row.filter(|row| key::parse_ino(row.key).is_ok_and(|(_, found)| found == name));
             return row.map(|row| Ok(Entry::decode(row.value)?)).transpose();
         }
-        let row = self.volume.get(&key::entry(directory, name), &mut self.seen)?;
+        let (volume, key) = (self.volume, key::entry(directory, name));
+        let row = volume.with_rows(&mut self.seen, |seen| volume.get(&key, seen)).await??;
         row.map(|row| Ok(Entry::decode(&row.value)?)).transpose()
     }
 }

@@ -126,7 +126,7 @@ impl Upcoming {
     }
 
     /// Reads all of it; the first directory from `start` on.
-    pub(crate) fn read(
+    pub(crate) async fn read(
         self,
         volume: &Volume,
         batches: &mut HashMap<Ino, Batch>,
@@ -134,7 +134,7 @@ impl Upcoming {
         seen: &mut Seen,
     ) -> Result<(), Error> {
         let limit = ReadLimit { rows: self.rows_max, ..ReadLimit::default() };
-        let mut found = volume.read(&self.asks, limit, seen)?.into_iter();
+        let mut found = volume.read(&self.asks, limit, seen).await?.into_iter();
         let mut start = Some(start);
         for (ask, ino) in self.asks.iter().zip(&self.of) {
             let Some(answer) = found.next() else { break };

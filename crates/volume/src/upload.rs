@@ -136,7 +136,7 @@ impl Volume {
 
     /// Refuses what can be seen already to be too much.
     pub(crate) fn owner_of_upload(&self, bucket: &str, len: u64, seen: &mut Seen) -> Result<Ino, Error> {
-        let (row, _) = self.consistent(seen, |seen| self.bucket_row(bucket, seen))?;
+        let (row, _) = self.bucket_row(bucket, seen)?;
         self.check_room()?;
         self.check_fits(row.root, len)?;
         Ok(row.root)

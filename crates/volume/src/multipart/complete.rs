@@ -24,13 +24,14 @@ use crate::api::{
 };
 use crate::documents;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::multipart::FoundUpload;
 use crate::names::Located;
 use crate::open::Volume;
 use crate::path::split;
-use crate::paths::{Done, Walk};
+use crate::paths::Walk;
 use crate::place;
 use crate::seen::Seen;
 
@@ -65,10 +66,10 @@ impl Volume {
     ) -> Result<PutOutcome, Error> {
         let wish = Wish { bucket, key, upload, parts, extra: &extra, condition };
         let done = self.change(bucket, split(key), |walk, seen| self.try_complete(walk, wish, seen));
-        match done {
+        match done.await {
             Ok(((outcome, orphan), seq)) => {
                 if let Some(orphan) = orphan {
-                    self.drain_soon(orphan);
+                    self.drain_soon(orphan).await;
                 }
                 self.answer(Ok((outcome, seq))).await
             }
@@ -81,12 +82,12 @@ impl Volume {
         walk: &Walk<'_>,
         wish: Wish<'_>,
         seen: &mut Seen,
-    ) -> Result<Done<(PutOutcome, Option<Ino>)>, Refused> {
+    ) -> Result<Decided<(PutOutcome, Option<Ino>)>, Refused> {
         let found = match self.find_upload(wish.bucket, wish.key, wish.upload, seen) {
             Ok(found) => found,
             Err(Error::NoSuchUpload) => {
                 let outcome = self.completed_before(walk, wish, seen)?.ok_or(Error::NoSuchUpload)?;
-                return Ok(Done::Unchanged((outcome, None), seen.seq));
+                return Ok(Decided::Nothing((outcome, None)));
             }
             Err(error) => return Err(error.into()),
         };
@@ -114,8 +115,7 @@ impl Volume {
         let told = Told { kind, key: wish.key, size: chosen.size, etag: chosen.etag, version: outcome.version };
         self.draft_event(&mut draft, &walk.path, &told)?;
         place::put_file(&mut draft, key, file, None)?;
-        let seq = self.commit(draft)?;
-        Ok(Done::Changed((outcome, Some(found.record.ino)), seq))
+        self.finish(draft, (outcome, Some(found.record.ino)))
     }
 
     /// What completing this upload has given, while its object is at the key and has not been written since.

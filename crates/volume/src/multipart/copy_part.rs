@@ -7,16 +7,16 @@
 
 use std::ops::Range;
 
-use margay_meta::Seq;
 use margay_rows::kinds::Document;
 use margay_rows::record::data::PART_EXTENTS_MAX;
-use margay_rows::record::{Data, PartRecord};
+use margay_rows::record::{Data, FileEntry, PartRecord};
 use margay_segment::Extent;
 use md5::{Digest, Md5};
 
 use super::put_part::part_info;
 use crate::api::{ETag, Error, Headers, ObjectName, PartInfo, ReadCondition};
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::multipart::put_part::{PartName, check_part};
 use crate::open::Volume;
@@ -25,7 +25,7 @@ use crate::upload::Staged;
 
 /// How a try ended that did not fail.
 enum Try {
-    Shared(PartInfo, Seq),
+    Shared(PartInfo),
     /// The bytes have to be copied: this is the slice and its ETag's digest.
     Copy(Range<u64>, [u8; 16]),
 }
@@ -47,9 +47,10 @@ impl Volume {
         self.check_room()?;
         let name = PartName { bucket, key, upload, number };
         let range = range.as_ref();
-        match self.retry(|seen| self.try_copy_part(name, source, range, source_condition, seen)) {
-            Ok(Try::Shared(info, seq)) => self.answer(Ok((info, seq))).await,
-            Ok(Try::Copy(slice, digest)) => {
+        let tried = |seen: &mut Seen| self.try_copy_part(name, source, range, source_condition, seen);
+        match self.decide(Seen::default(), tried).await {
+            Ok((Try::Shared(info), seq)) => self.answer(Ok((info, seq))).await,
+            Ok((Try::Copy(slice, digest), _)) => {
                 let staged = self.stage_slice(source, slice, digest, source_condition).await?;
                 self.put_staged_part(name, digest, Headers::new(), staged).await
             }
@@ -64,7 +65,7 @@ impl Volume {
         range: Option<&Range<u64>>,
         condition: &ReadCondition,
         seen: &mut Seen,
-    ) -> Result<Try, Refused> {
+    ) -> Result<Decided<Try>, Refused> {
         let upload = self.find_upload(name.bucket, name.key, name.upload, seen)?;
         let found = self.find(source.0, source.1, source.2, seen)?;
         condition.check_source(found.file.etag, found.file.modified)?;
@@ -75,18 +76,18 @@ impl Volume {
         check_part(name.number, range.end - range.start)?;
         let digest = slice_digest(found.file.etag, &range, found.file.size);
         let Some(extents) = self.extents_of(&found.file)?.map(|extents| slice(&extents, &range)) else {
-            return Ok(Try::Copy(range, digest));
+            return Ok(Decided::Nothing(Try::Copy(range, digest)));
         };
         if extents.len() > PART_EXTENTS_MAX {
-            return Ok(Try::Copy(range, digest));
+            return Ok(Decided::Nothing(Try::Copy(range, digest)));
         }
         let mut draft = Draft::default();
         let ino = self.new_ino()?;
         self.share_runs(&mut draft, &found, ino, &extents)?;
         let (size, modified, headers) = (range.end - range.start, self.now(), Headers::new());
         let part = PartRecord { ino, size, modified, digest, shared: true, data: Data::Extents(extents), headers };
-        let seq = self.commit_part(draft, &upload, name.number, &part, None)?;
-        Ok(Try::Shared(part_info(&part, name.number), seq))
+        self.draft_part(&mut draft, &upload, name.number, &part, None)?;
+        self.finish(draft, Try::Shared(part_info(&part, name.number)))
     }
 
     async fn stage_slice(
@@ -96,12 +97,13 @@ impl Volume {
         digest: [u8; 16],
         condition: &ReadCondition,
     ) -> Result<Staged, Error> {
-        let reader = self.open_now(source, &mut Seen::default(), |file| {
+        let check = |file: &FileEntry| {
             condition.check_source(file.etag, file.modified)?;
             // The source was replaced since the slice was decided: the digest would belong to other bytes.
             let same = slice.end <= file.size && slice_digest(file.etag, &slice, file.size) == digest;
             if same { Ok(()) } else { Err(Error::Busy) }
-        })?;
+        };
+        let reader = self.read_now(&mut Seen::default(), |seen| self.open_now(source, seen, check)).await?;
         let mut upload = self.stage(margay_rows::Ino(0), slice.end - slice.start, None)?;
         let mut offset = slice.start;
         while offset < slice.end {

@@ -2,7 +2,6 @@
 //!
 //! Invariants: an upload that is given up loses its row first; its parts are drained afterwards, also after a crash.
 
-use margay_meta::Seq;
 use margay_rows::Ino;
 use margay_rows::key;
 use margay_rows::kinds::Documents;
@@ -12,8 +11,10 @@ use crate::api::{Error, Headers, UploadInfo};
 use crate::current::check_key;
 use crate::documents;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::open::Volume;
+use crate::request::RequestRows;
 use crate::seen::Seen;
 
 impl Volume {
@@ -28,7 +29,8 @@ impl Volume {
         check_key(key)?;
         documents::check(&documents)?;
         self.check_room()?;
-        let done = self.retry(|seen| self.try_create_multipart(bucket, key, (&headers, &documents), seen));
+        let tried = |seen: &mut Seen| self.try_create_multipart(bucket, key, (&headers, &documents), seen);
+        let done = self.decide(Seen::default(), tried).await;
         self.answer(done).await
     }
 
@@ -38,7 +40,7 @@ impl Volume {
         key: &str,
         (headers, documents): (&Headers, &Documents),
         seen: &mut Seen,
-    ) -> Result<(UploadInfo, Seq), Refused> {
+    ) -> Result<Decided<UploadInfo>, Refused> {
         let (row, version) = self.bucket_row(bucket, seen)?;
         let mut random = [0; 16];
         self.env.random.fill(&mut random);
@@ -54,34 +56,31 @@ impl Volume {
         draft.assert_version(key::bucket(bucket), version);
         draft.assert_absent(row_key.clone());
         draft.put(row_key, value);
-        let seq = self.commit(draft)?;
         let UploadRecord { initiated, headers, documents, .. } = record;
-        Ok((UploadInfo { key: key.to_owned(), upload, initiated, headers, documents }, seq))
+        self.finish(draft, UploadInfo { key: key.to_owned(), upload, initiated, headers, documents })
     }
 
     pub async fn head_multipart(&self, bucket: &str, key: &str, upload: &str) -> Result<UploadInfo, Error> {
-        let mut seen = Seen::default();
-        let found = self.find_upload(bucket, key, upload, &mut seen);
-        self.settle(seen.seq).await?;
-        Ok(found?.info(key, upload))
+        let rows = RequestRows::default();
+        let found = self.view(&rows).read(|volume, seen| volume.find_upload(bucket, key, upload, seen)).await?;
+        Ok(found.info(key, upload))
     }
 
     pub async fn abort_multipart(&self, bucket: &str, key: &str, upload: &str) -> Result<(), Error> {
-        let done = self.retry(|seen| self.try_abort(bucket, key, upload, seen));
+        let done = self.decide(Seen::default(), |seen| self.try_abort(bucket, key, upload, seen)).await;
         if let Ok((ino, _)) = &done {
-            self.drain_soon(*ino);
+            self.drain_soon(*ino).await;
         }
         self.answer(done).await.map(|_| ())
     }
 
-    fn try_abort(&self, bucket: &str, key: &str, upload: &str, seen: &mut Seen) -> Result<(Ino, Seq), Refused> {
+    fn try_abort(&self, bucket: &str, key: &str, upload: &str, seen: &mut Seen) -> Result<Decided<Ino>, Refused> {
         let found = self.find_upload(bucket, key, upload, seen)?;
         let ino = found.record.ino;
         let mut draft = Draft::default();
         draft.assert_version(found.key.clone(), found.version);
         draft.delete(found.key);
         draft.put(key::orphan(ino), Orphan::Parts.encode());
-        let seq = self.commit(draft)?;
-        Ok((ino, seq))
+        self.finish(draft, ino)
     }
 }

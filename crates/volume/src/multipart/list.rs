@@ -10,6 +10,7 @@ use margay_rows::record::{PartRecord, UploadRecord};
 use super::put_part::part_info;
 use crate::api::{Error, PartInfo, UploadInfo};
 use crate::open::Volume;
+use crate::request::RequestRows;
 use crate::seen::Seen;
 
 impl Volume {
@@ -22,10 +23,8 @@ impl Volume {
         after: u16,
         max: usize,
     ) -> Result<(Vec<PartInfo>, bool), Error> {
-        let mut seen = Seen::default();
-        let page = self.list_parts_now((bucket, key, upload), after, max, &mut seen);
-        self.settle(seen.seq).await?;
-        page
+        let rows = RequestRows::default();
+        self.view(&rows).read(|volume, seen| volume.list_parts_now((bucket, key, upload), after, max, seen)).await
     }
 
     fn list_parts_now(
@@ -57,10 +56,8 @@ impl Volume {
         after: Option<(&str, Option<&str>)>,
         max: usize,
     ) -> Result<(Vec<UploadInfo>, bool), Error> {
-        let mut seen = Seen::default();
-        let page = self.list_multipart_now(bucket, prefix, after, max, &mut seen);
-        self.settle(seen.seq).await?;
-        page
+        let rows = RequestRows::default();
+        self.view(&rows).read(|volume, seen| volume.list_multipart_now(bucket, prefix, after, max, seen)).await
     }
 
     fn list_multipart_now(

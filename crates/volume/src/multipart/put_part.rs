@@ -3,7 +3,6 @@
 //! Invariants: the upload's row and the old part's row are asserted. A part's bytes are never inline.
 
 use bytes::Bytes;
-use margay_meta::Seq;
 use margay_rows::Ino;
 use margay_rows::key;
 use margay_rows::kinds::Document;
@@ -12,6 +11,7 @@ use margay_rows::record::data::PART_EXTENTS_MAX;
 
 use crate::api::{ETag, Error, Headers, PART_BYTES_MAX, PART_NUMBER_MAX, PartInfo};
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::multipart::FoundUpload;
 use crate::open::Volume;
@@ -57,8 +57,8 @@ impl Volume {
             return Err(Error::TooLarge);
         }
         let staged = self.without_inline(staged).await?;
-        let done = self.retry(|seen| self.try_put_part(name, digest, &headers, &staged, seen));
-        self.answer(done).await
+        let done = self.decide(Seen::default(), |seen| self.try_put_part(name, digest, &headers, &staged, seen));
+        self.answer(done.await).await
     }
 
     /// A small body that the engine cannot take along is stored in a run now.
@@ -82,7 +82,7 @@ impl Volume {
         headers: &Headers,
         staged: &Staged,
         seen: &mut Seen,
-    ) -> Result<(PartInfo, Seq), Refused> {
+    ) -> Result<Decided<PartInfo>, Refused> {
         let found = self.find_upload(name.bucket, name.key, name.upload, seen)?;
         let keyed = found.record.documents.contains_key(&Document::Encryption);
         assert_eq!(staged.encrypted, keyed, "the parts of an upload are encrypted with its key, or plain");
@@ -91,24 +91,25 @@ impl Volume {
         let (ino, modified) = (self.new_ino()?, self.now());
         let headers = headers.clone();
         let part = PartRecord { ino, size: staged.len, modified, digest, shared: false, data, headers };
-        let seq = self.commit_part(draft, &found, name.number, &part, payload)?;
-        Ok((part_info(&part, name.number), seq))
+        self.draft_part(&mut draft, &found, name.number, &part, payload)?;
+        self.finish(draft, part_info(&part, name.number))
     }
 
-    pub(crate) fn commit_part(
+    /// Drafts that a part is there, in the place of what was.
+    pub(crate) fn draft_part(
         &self,
-        mut draft: Draft,
+        draft: &mut Draft,
         found: &FoundUpload,
         number: u16,
         part: &PartRecord,
         payload: Option<Bytes>,
-    ) -> Result<Seq, Refused> {
+    ) -> Result<(), Refused> {
         let row_key = key::part(found.record.ino, number);
-        let old = self.engine.get(&row_key)?.value;
+        let old = self.row(&row_key)?.value;
         draft.assert_version(found.key.clone(), found.version);
         draft.assert_unchanged(row_key.clone(), old.as_ref().map(|row| row.version));
         if let Some(row) = old {
-            self.release_part(&mut draft, &PartRecord::decode(&row.value)?)?;
+            self.release_part(draft, &PartRecord::decode(&row.value)?)?;
         }
         let (value, first_extent) = part.encode();
         if value.len() > margay_meta::VALUE_BYTES_MAX {
@@ -120,7 +121,7 @@ impl Volume {
             let len = bytes.len() as u64;
             draft.attach_payload(bytes, len, [(write, at)]);
         }
-        self.commit(draft)
+        Ok(())
     }
 }
 

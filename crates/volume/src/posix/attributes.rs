@@ -149,7 +149,7 @@ impl Mount {
     pub(crate) fn directory_attributes(&self, entry: &DirectoryEntry) -> Result<Attributes, PosixError> {
         let mut seen = Seen::default();
         let asks = [key::times(entry.ino), key::subdirectories(entry.ino)];
-        self.volume.fetch(asks.map(|key| Ask::Get { key }).into(), &mut seen)?;
+        self.volume.fetch_here(asks.map(|key| Ask::Get { key }).into(), &mut seen)?;
         let inside = self.volume.modified(entry.ino, &mut seen)?;
         let subdirectories = self.volume.counter(&key::subdirectories(entry.ino), &mut seen)?;
         Ok(directory_attributes(entry, inside, subdirectories))

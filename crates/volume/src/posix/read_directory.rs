@@ -281,7 +281,7 @@ impl Mount {
         if asks.is_empty() {
             return Ok(HashMap::new());
         }
-        let rows = self.volume.read(&asks, ReadLimit::default(), &mut Seen::default())?;
+        let rows = self.volume.read_here(&asks, ReadLimit::default(), &mut Seen::default())?;
         let mut rows = rows.into_iter().map(ReadAnswer::row);
         let mut insides = HashMap::new();
         for ino in directories {

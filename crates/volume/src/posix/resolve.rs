@@ -140,7 +140,7 @@ impl Mount {
             Name::Plain(name) => {
                 check_name(name)?;
                 if !seen.is_ahead() {
-                    self.volume.fetch(asks_of_name(parent, name).into(), seen)?;
+                    self.volume.fetch_here(asks_of_name(parent, name).into(), seen)?;
                 }
                 resolved(name, false, self.find(parent, name, seen)?)
             }
@@ -165,7 +165,7 @@ impl Mount {
             Name::Plain(name) => asks_of_name(*parent, name).to_vec(),
             Name::Beside(_) | Name::Long { .. } => Vec::new(),
         });
-        Ok(self.volume.fetch(asks.collect(), seen)?)
+        Ok(self.volume.fetch_here(asks.collect(), seen)?)
     }
 
     fn resolve_beside(&self, parent: Ino, name: &str, seen: &mut Seen) -> Result<Resolved, PosixError> {

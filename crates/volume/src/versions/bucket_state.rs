@@ -17,7 +17,7 @@ impl Volume {
         if let Some(state) = self.bucket_states.get(root) {
             return Ok(state);
         }
-        let record = self.engine.get(&key::directory(root))?.value.ok_or(Error::NoSuchBucket)?;
+        let record = self.row(&key::directory(root))?.value.ok_or(Error::NoSuchBucket)?;
         let name = DirectoryRecord::decode(&record.value)?.sort_name;
         let (row, version) = self.bucket_row(&name, &mut Seen::default())?;
         if row.root != root {

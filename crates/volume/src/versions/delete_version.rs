@@ -13,10 +13,11 @@ use super::rows::FoundVersion;
 use crate::api::{DeleteRequest, Deleted, ETag, Error, VersionId};
 use crate::current::Current;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::open::Volume;
-use crate::paths::{Done, Walk};
+use crate::paths::Walk;
 use crate::seen::Seen;
 
 impl Volume {
@@ -25,7 +26,7 @@ impl Volume {
         walk: &Walk<'_>,
         (request, id): (&DeleteRequest<'_>, VersionId),
         seen: &mut Seen,
-    ) -> Result<Done<Deleted>, Refused> {
+    ) -> Result<Decided<Deleted>, Refused> {
         let current = self.current(walk, request.key, seen)?;
         let key = current.object;
         let version = key.keeps().then_some(id);
@@ -38,13 +39,12 @@ impl Volume {
             }
             self.draft_current_gone(&mut draft, walk, &current, seen)?;
             self.draft_version_event(&mut draft, walk, (request.key, version))?;
-            let seq = self.commit(draft)?;
-            return Ok(Done::Changed(Deleted { removed: true, version, marker: false }, seq));
+            return self.finish(draft, Deleted { removed: true, version, marker: false });
         }
         let found = if key.keeps() { self.version_row(&key, id, seen)? } else { None };
         let Some(found) = found else {
             request.condition.check(None)?;
-            return Ok(Done::Unchanged(Deleted { removed: false, version, marker: false }, self.engine.last_seq()));
+            return Ok(Decided::Nothing(Deleted { removed: false, version, marker: false }));
         };
         current.assert_in(&mut draft, walk);
         key.draft_row_gone(&mut draft, &found);
@@ -64,8 +64,7 @@ impl Volume {
             }
         };
         self.draft_version_event(&mut draft, walk, (request.key, version))?;
-        let seq = self.commit(draft)?;
-        Ok(Done::Changed(Deleted { removed: true, version, marker }, seq))
+        self.finish(draft, Deleted { removed: true, version, marker })
     }
 
     /// Drafts that a version, which may be a delete marker, is told to be gone.

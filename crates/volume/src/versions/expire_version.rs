@@ -14,11 +14,12 @@ use super::rows::FoundVersion;
 use crate::api::{ETag, Error, VersionId};
 use crate::current::Current;
 use crate::draft::Draft;
+use crate::driver::Decided;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::open::Volume;
 use crate::path::split;
-use crate::paths::{Done, Walk};
+use crate::paths::Walk;
 use crate::seen::Seen;
 
 /// What was judged to be due.
@@ -40,10 +41,10 @@ impl Volume {
         due: DueVersion,
     ) -> Result<bool, Error> {
         let done = self.change(bucket, split(key), |walk, seen| {
-            let _turn = self.latch(walk.path.directory()).lock();
+            let _turn = self.turn_in(walk.path.directory());
             self.try_expire_version(walk, (key, id, modified), due, seen)
         });
-        self.answer(done).await
+        self.answer(done.await).await
     }
 
     fn try_expire_version(
@@ -52,19 +53,19 @@ impl Volume {
         (name, id, modified): (&str, VersionId, Timestamp),
         due: DueVersion,
         seen: &mut Seen,
-    ) -> Result<Done<bool>, Refused> {
+    ) -> Result<Decided<bool>, Refused> {
         let current = self.current(walk, name, seen)?;
         let key = &current.object;
         // What is current is no row.
         let found = if key.keeps() { self.version_row(key, id, seen)? } else { None };
         let Some(found) = found.filter(|found| found.row.modified() == modified) else {
-            return Ok(Done::Unchanged(false, self.engine.last_seq()));
+            return Ok(Decided::Nothing(false));
         };
         let mut draft = Draft::default();
         walk.path.assert_in(&mut draft);
         current.assert_in(&mut draft, walk);
         if !self.draft_as_judged(&mut draft, (walk, &current), &found, due, seen)? {
-            return Ok(Done::Unchanged(false, self.engine.last_seq()));
+            return Ok(Decided::Nothing(false));
         }
         key.draft_row_gone(&mut draft, &found);
         if let VersionRow::File(file) = &found.row {
@@ -73,8 +74,7 @@ impl Volume {
         }
         let told = Told { kind: EventKind::Expired, key: name, size: 0, etag: ETag::default(), version: Some(id) };
         self.draft_event(&mut draft, &walk.path, &told)?;
-        let seq = self.commit(draft)?;
-        Ok(Done::Changed(true, seq))
+        self.finish(draft, true)
     }
 
     /// Drafts that a version is what it was judged to be; false when it is not.

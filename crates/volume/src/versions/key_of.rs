@@ -19,7 +19,7 @@ impl Volume {
         let mut names = vec![name.to_owned()];
         let mut at = directory;
         for _ in 0..DEPTH_MAX {
-            let Some(row) = self.engine.get(&key::directory(at))?.value else { return Ok(None) };
+            let Some(row) = self.row(&key::directory(at))?.value else { return Ok(None) };
             let record = DirectoryRecord::decode(&row.value)?;
             if record.parent == Ino(0) {
                 names.reverse();

@@ -61,27 +61,27 @@ impl Volume {
         visit: &mut (dyn FnMut(VersionItem<'_>) + Send),
     ) -> Result<ListVersionsOutcome, Error> {
         let mut seen = Seen::default();
-        let outcome = self.list_versions_now(request, visit, &mut seen);
+        let outcome = self.list_versions_now(request, visit, &mut seen).await;
         self.settle(seen.seq).await?;
         outcome
     }
 
-    fn list_versions_now(
+    async fn list_versions_now(
         &self,
         request: &ListVersionsRequest<'_>,
         visit: &mut (dyn FnMut(VersionItem<'_>) + Send),
         seen: &mut Seen,
     ) -> Result<ListVersionsOutcome, Error> {
-        let (bucket, _) = self.bucket_row(request.bucket, seen)?;
+        let (bucket, _) = self.read_now(seen, |seen| self.bucket_row(request.bucket, seen)).await?;
         let mut page = Page { request, items: 0, last: None, visit };
         let mut position = match request.max {
             0 => None,
-            _ => self.start_of(bucket.root, request, seen)?,
+            _ => self.read_now(seen, |seen| self.start_of(bucket.root, request, seen)).await?,
         };
         let mut rows = if request.delimiter.is_some() { WINDOW_FIRST } else { request.max.saturating_add(1) };
         while let Some(from) = position {
             rows = rows.min(WINDOW_MAX);
-            let window = self.window(bucket.root, bucket.versioning, &from, rows, seen)?;
+            let window = self.window(bucket.root, bucket.versioning, &from, rows, seen).await?;
             position = window.next;
             rows *= 2;
             for line in &window.lines {
@@ -129,7 +129,7 @@ impl Volume {
     }
 
     /// Some lines from a position on, at least one unless there are none.
-    fn window(
+    async fn window(
         &self,
         root: Ino,
         versioning: Versioning,
@@ -141,12 +141,13 @@ impl Volume {
         loop {
             tries += 1;
             let before = self.engine.last_seq();
-            let current = self.current_lines(root, from, rows, seen)?;
+            let current = self.current_lines(root, from, rows, seen).await?;
             if versioning == Versioning::Never {
                 return Ok(merge(current, Vec::new(), false, from));
             }
-            let (others, more) = self.version_lines(root, from, rows, seen)?;
-            let same = self.engine.last_seq() == before || self.current_lines(root, from, rows, seen)? == current;
+            let found = self.with_rows(seen, |seen| self.version_lines(root, from, rows, seen)).await?;
+            let (others, more) = found?;
+            let same = self.engine.last_seq() == before || self.current_lines(root, from, rows, seen).await? == current;
             if same || tries == TRIES_MAX {
                 return Ok(merge(current, others, more, from));
             }
@@ -154,7 +155,7 @@ impl Volume {
     }
 
     /// Current objects from a position on; whether more follow is told by their number.
-    fn current_lines(
+    async fn current_lines(
         &self,
         root: Ino,
         from: &Position,
@@ -167,21 +168,23 @@ impl Volume {
         };
         let (mut lines, mut more) = (Vec::new(), false);
         let mut tree = Tree::new(self, root, (None, rows), Seen::default());
-        let done = tree.run(&start, &mut |shown: Shown<'_>| {
-            let Summary::File { size, modified, etag } = shown.row else { return Ok(Next::Descend) };
-            if lines.len() == rows {
-                more = true;
-                return Ok(Next::Stop);
-            }
-            let version = match Entry::decode(shown.value) {
-                Ok(Entry::File(file)) => file.version,
-                // An explicit directory has no entry of its own.
-                _ => Version::OLD,
-            };
-            let key = text(shown.key)?.to_owned();
-            lines.push(Line { key, version, is_latest: true, modified, content: Some((size, etag)) });
-            Ok(Next::Row)
-        });
+        let done = tree
+            .run(&start, &mut |shown: Shown<'_>| {
+                let Summary::File { size, modified, etag } = shown.row else { return Ok(Next::Descend) };
+                if lines.len() == rows {
+                    more = true;
+                    return Ok(Next::Stop);
+                }
+                let version = match Entry::decode(shown.value) {
+                    Ok(Entry::File(file)) => file.version,
+                    // An explicit directory has no entry of its own.
+                    _ => Version::OLD,
+                };
+                let key = text(shown.key)?.to_owned();
+                lines.push(Line { key, version, is_latest: true, modified, content: Some((size, etag)) });
+                Ok(Next::Row)
+            })
+            .await;
         seen.rises_to(tree.seen.seq);
         done?;
         Ok((lines, more))

@@ -1,0 +1,228 @@
+//! An engine behind a round trip, for tests and for trying out what a distant one costs: any engine, whose answers come
+//! after a set time.
+//!
+//! Why:        what holds its threads while it waits shows only when answers take long.
+//! Invariants: I1 a call reaches the engine below after the round trip, so nothing of it is seen before.
+//!             I2 a commit is durable when it is answered, as that of an engine on another machine.
+//! Locking:    one lock for the calls under way, for one step; the timer's thread holds nothing while it sleeps.
+//! Not here:   lost answers.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use event_listener::Event;
+use margay_env::Clock;
+use parking_lot::{Condvar, Mutex};
+
+use crate::{
+    Answers, Ask, Batch, Change, Checked, CommitError, DurableFuture, Engine, EngineError, EngineFuture, Observed,
+    ReadLimit, Row, RowRef, Seq, TailLost,
+};
+
+#[derive(Debug)]
+pub struct DistantEngine {
+    engine: Arc<dyn Engine>,
+    clock: Arc<dyn Clock>,
+    round_trip_nanos: AtomicU64,
+    timer: Arc<Timer>,
+    blocked: AtomicU64,
+}
+
+/// Wakes what has waited long enough.
+#[derive(Debug, Default)]
+struct Timer {
+    due: Mutex<Due>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Due {
+    /// By when, and the number of the call.
+    calls: BTreeMap<(Duration, u64), Arc<Gate>>,
+    count: u64,
+    ended: bool,
+}
+
+/// One call under way.
+#[derive(Debug, Default)]
+struct Gate {
+    open: AtomicBool,
+    opened: Event,
+}
+
+impl Timer {
+    fn run(&self, clock: &dyn Clock) {
+        let mut due = self.due.lock();
+        while !due.ended {
+            let now = clock.monotonic();
+            match due.calls.first_key_value() {
+                None => self.changed.wait(&mut due),
+                Some((&(at, _), _)) if at > now => {
+                    self.changed.wait_for(&mut due, at - now);
+                }
+                Some(_) => {
+                    if let Some((_, gate)) = due.calls.pop_first() {
+                        gate.open.store(true, Ordering::Release);
+                        gate.opened.notify(usize::MAX);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn wait_until(&self, at: Duration) {
+        let gate = Arc::new(Gate::default());
+        let is_next = {
+            let mut due = self.due.lock();
+            due.count += 1;
+            let key = (at, due.count);
+            due.calls.insert(key, Arc::clone(&gate));
+            due.calls.first_key_value().is_some_and(|(first, _)| *first == key)
+        };
+        if is_next {
+            self.changed.notify_one();
+        }
+        loop {
+            let listener = gate.opened.listen();
+            if gate.open.load(Ordering::Acquire) {
+                return;
+            }
+            listener.await;
+        }
+    }
+}
+
+impl DistantEngine {
+    pub fn new(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, round_trip: Duration) -> DistantEngine {
+        let timer = Arc::new(Timer::default());
+        let (running, by) = (Arc::clone(&timer), Arc::clone(&clock));
+        let spawned = std::thread::Builder::new().name("distant-engine".to_owned()).spawn(move || running.run(&*by));
+        spawned.expect("the machine has a thread left");
+        let round_trip_nanos = AtomicU64::new(round_trip.as_nanos() as u64);
+        DistantEngine { engine, clock, round_trip_nanos, timer, blocked: AtomicU64::default() }
+    }
+
+    /// Of calls that begin from now on.
+    pub fn set_round_trip(&self, length: Duration) {
+        self.round_trip_nanos.store(length.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Calls so far that held their thread until the answer came.
+    pub fn blocked(&self) -> u64 {
+        self.blocked.load(Ordering::Relaxed)
+    }
+
+    fn round_trip(&self) -> Duration {
+        Duration::from_nanos(self.round_trip_nanos.load(Ordering::Relaxed))
+    }
+
+    async fn trip(&self) {
+        self.timer.wait_until(self.clock.monotonic() + self.round_trip()).await;
+    }
+
+    fn block(&self) -> &dyn Engine {
+        self.blocked.fetch_add(1, Ordering::Relaxed);
+        self.clock.sleep(self.round_trip());
+        &*self.engine
+    }
+}
+
+impl Drop for DistantEngine {
+    fn drop(&mut self) {
+        self.timer.due.lock().ended = true;
+        self.timer.changed.notify_all();
+    }
+}
+
+impl Engine for DistantEngine {
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn begin_read(&self, asks: Vec<Ask>, limit: ReadLimit) -> EngineFuture<'_, Result<Answers, EngineError>> {
+        Box::pin(async move {
+            self.trip().await;
+            self.engine.begin_read(asks, limit).await
+        })
+    }
+
+    fn begin_commit(&self, batch: Batch) -> EngineFuture<'_, Result<Seq, CommitError>> {
+        Box::pin(async move {
+            self.trip().await;
+            let seq = self.engine.begin_commit(batch).await?;
+            self.engine.durable(seq).await?;
+            Ok(seq)
+        })
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
+        self.block().get(key)
+    }
+
+    fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
+    ) -> Result<Observed<()>, EngineError> {
+        self.block().scan(start, end, visit)
+    }
+
+    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
+        self.block().read(asks, limit)
+    }
+
+    fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
+        let engine = self.block();
+        let seq = engine.commit(batch)?;
+        engine.wait_durable(seq)?;
+        Ok(seq)
+    }
+
+    fn durable(&self, seq: Seq) -> DurableFuture<'_> {
+        self.engine.durable(seq)
+    }
+
+    fn wait_durable(&self, seq: Seq) -> Result<(), EngineError> {
+        self.engine.wait_durable(seq)
+    }
+
+    fn last_seq(&self) -> Seq {
+        self.engine.last_seq()
+    }
+
+    fn durable_seq(&self) -> Seq {
+        self.engine.durable_seq()
+    }
+
+    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost> {
+        self.engine.changes_since(after, limit)
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        self.engine.payload_bytes_max()
+    }
+
+    fn has_room(&self) -> bool {
+        self.engine.has_room()
+    }
+
+    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
+        self.engine.snapshot()
+    }
+
+    fn check_storage(
+        &self,
+        shown_max: usize,
+        pace: &mut dyn FnMut(&Checked) -> ControlFlow<()>,
+    ) -> Result<Checked, EngineError> {
+        self.engine.check_storage(shown_max, pace)
+    }
+
+    fn checkpoint(&self) -> Result<(), EngineError> {
+        self.engine.checkpoint()
+    }
+}
