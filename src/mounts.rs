@@ -126,7 +126,8 @@ impl Mounts {
                     error => format!("{}: {error}", wish.bucket),
                 },
             )?;
-        let session = wish.choice.session(wish.source(), self.known_files_max);
+        let waits = self.volume.engine().waits();
+        let session = wish.choice.session(wish.source(), self.known_files_max, waits);
         let made = || self.record.lock().add(&wish.path);
         let mounted = Mounted::new(&mount, &wish.path, wish.choice.ownership(), &session, &self.env, &made)
             .map_err(|error| error.to_string())?;

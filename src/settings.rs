@@ -56,6 +56,8 @@ pub struct StorageLimits {
     pub raw_bytes_min: u64,
     pub reserve_bytes: u64,
     pub events_max: u64,
+    /// By which every call of the metadata takes longer.
+    pub metadata_round_trip: Duration,
 }
 
 impl StorageLimits {
@@ -88,6 +90,7 @@ impl StorageLimits {
             raw_bytes_min: number("limits.raw_bytes_min"),
             reserve_bytes: number("limits.reserve_bytes"),
             events_max: number("limits.events_max"),
+            metadata_round_trip: Duration::from_micros(number("trial.metadata_round_trip")),
         }
     }
 }

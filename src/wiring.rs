@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use margay_accounts::encryption_keys;
 use margay_env::Env;
 use margay_meta::Engine;
+use margay_meta::distant::DistantEngine;
 use margay_meta::embedded::{self, EmbeddedEngine};
 use margay_metrics::{Exposition, Kind};
 use margay_segment::{Kind as Segment, SegmentInfo, Store};
@@ -67,7 +68,10 @@ impl Storage {
             events_max: limits.events_max,
             ..margay_volume::Options::default()
         };
-        let below = Arc::clone(&engine) as Arc<dyn Engine>;
+        let mut below = Arc::clone(&engine) as Arc<dyn Engine>;
+        if !limits.metadata_round_trip.is_zero() {
+            below = Arc::new(DistantEngine::new(below, Arc::clone(&env.clock), limits.metadata_round_trip));
+        }
         let volume = Volume::open(env.clone(), below, Arc::clone(&segments), options).map_err(|error| fail(&error))?;
         Ok(Storage {
             volume,

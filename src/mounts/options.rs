@@ -64,6 +64,8 @@ pub struct MountChoice {
 
 /// Threads that answer when every change waits for the disk, so that many share one sync.
 const SYNC_THREADS: usize = 32;
+/// Threads of a mount whose metadata is on another machine: as many calls may be under way.
+const WAITING_THREADS: usize = 64;
 const THREADS_MAX: usize = 256;
 
 impl MountChoice {
@@ -120,8 +122,14 @@ impl MountChoice {
         Ownership { uid: self.uid, gid: self.gid, umask: self.umask }
     }
 
-    pub(super) fn session(&self, source: String, known_files_max: usize) -> SessionOptions {
+    /// `waits`: an answer comes from another machine, and holds its thread until then.
+    pub(super) fn session(&self, source: String, known_files_max: usize, waits: bool) -> SessionOptions {
         let usual = SessionOptions::default();
+        let threads = match (waits, self.sync) {
+            (true, _) => WAITING_THREADS,
+            (false, true) => SYNC_THREADS,
+            (false, false) => usual.threads,
+        };
         SessionOptions {
             source,
             read_only: self.read_only,
@@ -130,7 +138,7 @@ impl MountChoice {
             suid: self.suid,
             dev: self.dev,
             no_exec: self.no_exec,
-            threads: self.threads.unwrap_or(if self.sync { SYNC_THREADS } else { usual.threads }),
+            threads: self.threads.unwrap_or(threads),
             known_files_max,
         }
     }

@@ -188,6 +188,12 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting("limits.io_threads_max", Kind::Count { min: 1, max: 1024 }, "64", "threads that wait for the disk"),
     setting(
+        "trial.metadata_round_trip",
+        Kind::Count { min: 0, max: 60_000_000 },
+        "0",
+        "microseconds that every call of the metadata takes longer, to try out what an engine on another machine costs",
+    ),
+    setting(
         "limits.events_max",
         Kind::Count { min: 1, max: 100_000_000 },
         "1000000",

@@ -3,7 +3,8 @@
 //! Why:        an attempt is plain code that reads row after row, many calls deep, and the mount and the upkeep share most of it.
 //!             It must not hold its thread while an answer is under way. So what it misses ends it, is asked for in one
 //!             call without a thread, and it runs again with the rows at hand.
-//! Invariants: H1 what is at hand came from one call of the engine: when something is missing, everything is read anew.
+//! Invariants: H1 what an attempt that ended had at hand came from one call of the engine: with what is missing everything else
+//!                is read anew, or, where that is much, all of it once when nothing is missing any more.
 //!             H2 an attempt runs on one thread from its begin to its end, so what it has at hand is kept by the thread;
 //!                nothing is at hand before and behind it.
 //!             H3 while an attempt runs, nothing on its thread calls the engine, nor waits.
@@ -19,13 +20,18 @@ use margay_rows::key;
 /// Rows of a range that are asked for first; when an attempt wants more, as many as one read brings.
 const FIRST_ROWS: usize = 128;
 
-/// Rows and ranges of one moment.
+/// More questions than this are not asked anew each time that something is missing.
+const ANEW_MAX: usize = 64;
+
+/// Rows and ranges.
 #[derive(Debug, Default)]
 pub(crate) struct AtHand {
     rows: BTreeMap<Vec<u8>, Option<Row>>,
     ranges: BTreeMap<key::Range, Arc<RowBatch>>,
     observed: Seq,
     one_moment: bool,
+    /// They came from several calls.
+    is_patched: bool,
     /// How often the store had removed bytes before they were read.
     removals: u64,
     missing: Missing,
@@ -84,23 +90,28 @@ impl AtHand {
         (outcome, missing)
     }
 
-    /// Questions for all that was at hand and what is missing (H1), and how much they may bring.
+    /// Questions for what is missing, and how much they may bring. Nothing missing: for all that was at hand.
     pub(crate) fn asks(&mut self, missing: Vec<Ask>) -> (Vec<Ask>, ReadLimit) {
         let mut limit = ReadLimit::default();
         let mut asks = missing;
+        self.is_patched = !asks.is_empty() && self.rows.len() + self.ranges.len() > ANEW_MAX;
+        if self.is_patched {
+            return (asks, limit);
+        }
         for ((start, end), rows) in std::mem::take(&mut self.ranges) {
             limit.rows += rows.len();
             limit.bytes += rows.bytes();
             asks.push(Ask::Scan { start, end, rows_max: rows.len().max(FIRST_ROWS), keys_only: false });
         }
-        asks.extend(std::mem::take(&mut self.rows).into_iter().map(|(key, _)| Ask::Get { key }));
+        asks.extend(std::mem::take(&mut self.rows).into_keys().map(|key| Ask::Get { key }));
         (asks, limit)
     }
 
     /// Takes what was asked for. A range that the limit cut before its first row is still missing.
     pub(crate) fn take(&mut self, asks: Vec<Ask>, answers: Answers, removals: u64) {
         assert_eq!(asks.len(), answers.answers.len(), "a read answers each question");
-        (self.observed, self.one_moment, self.removals) = (answers.observed, answers.one_moment, removals);
+        self.observed = self.observed.max(answers.observed);
+        (self.one_moment, self.removals) = (answers.one_moment, removals);
         for (ask, answer) in asks.into_iter().zip(answers.answers) {
             match (ask, answer) {
                 (Ask::Get { key }, answer) => drop(self.rows.insert(key, answer.row())),
@@ -114,6 +125,11 @@ impl AtHand {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.ranges.is_empty()
+    }
+
+    /// What is at hand is to be read anew before an outcome counts (H1).
+    pub(crate) fn is_patched(&self) -> bool {
+        self.is_patched
     }
 
     /// The newest commit that the rows rest on, and whether all are of one moment.

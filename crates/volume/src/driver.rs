@@ -115,7 +115,7 @@ impl Volume {
         for _ in 0..ROUNDS_MAX {
             let mark = seen.mark();
             let (outcome, missing) = hand.run(|| attempt(seen));
-            if missing.is_empty() {
+            if missing.is_empty() && !hand.is_patched() {
                 if !hand.is_empty() {
                     seen.had_at_hand(hand.moment());
                 }
@@ -132,7 +132,7 @@ impl Volume {
         if missing.numbers {
             self.inos.refill(&*self.engine).await?;
         }
-        if missing.asks.is_empty() {
+        if missing.asks.is_empty() && !hand.is_patched() {
             return Ok(());
         }
         let mut asks = missing.asks;

@@ -98,16 +98,6 @@ impl Volume {
         Ok(Walk { path: Arc::new(path), missing, remembered: false })
     }
 
-    /// As `walk`, for a change: may come from memory, so its commit asserts it.
-    fn walk_to_change<'a>(&self, bucket: &str, directories: &'a str, seen: &mut Seen) -> Result<Walk<'a>, Error> {
-        if !seen.is_ahead()
-            && let Some(path) = self.paths.get(&PathCache::name(bucket, directories))
-        {
-            return Ok(Walk { path, missing: "", remembered: true });
-        }
-        self.walk(bucket, directories, seen)
-    }
-
     /// Runs a change at the end of a path until it commits or is refused for good. An answer without a commit
     /// that rests on a remembered path is not believed: the path is walked anew.
     pub(crate) async fn change<T>(
@@ -127,21 +117,31 @@ impl Volume {
         (directories, name): (&str, &str),
         mut attempt: impl FnMut(&Walk<'_>, &mut Seen) -> Result<Decided<T>, Refused>,
     ) -> Result<(T, Seq), Error> {
-        let mut handed_over = false;
+        let (mut handed_over, mut anew) = (false, false);
         self.decide(rows, |seen| {
             if std::mem::take(&mut handed_over) {
                 // It met a conflict (P2).
                 self.paths.forget(bucket, directories);
             }
             let _turn = self.turn_at_key(bucket, directories, name);
-            let walk = self.walk_to_change(bucket, directories, seen)?;
+            let kept = self.paths.get(&PathCache::name(bucket, directories));
+            let walk = match kept.filter(|_| !anew && !seen.is_ahead()) {
+                Some(path) => Walk { path, missing: "", remembered: true },
+                None => {
+                    // Also when it runs again with more rows: what it has kept of the path meanwhile is no older.
+                    anew = true;
+                    self.walk(bucket, directories, seen)?
+                }
+            };
             match attempt(&walk, seen) {
                 Err(Refused::Error(Error::Unread)) => Err(Error::Unread.into()),
                 Ok(Decided::Nothing(_)) | Err(Refused::Error(_)) if walk.remembered => {
+                    anew = true;
                     self.paths.forget(bucket, directories);
                     Err(Refused::Conflict)
                 }
                 Err(Refused::Conflict) => {
+                    anew = false;
                     self.paths.forget(bucket, directories);
                     Err(Refused::Conflict)
                 }
