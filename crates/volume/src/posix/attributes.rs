@@ -117,12 +117,26 @@ impl Mount {
     }
 
     fn attributes_of_directory(&self, ino: Ino) -> Result<Attributes, PosixError> {
-        let found = self.consistent(|seen| self.locate_directory(ino, seen)?.ok_or(PosixError::Stale));
+        let found = self.consistent(|seen| {
+            self.volume.fetch_here(self.asks_of_directory(ino), seen)?;
+            let found = self.locate_directory(ino, seen)?.ok_or(PosixError::Stale)?;
+            self.attributes_inside(&found.entry, seen)
+        });
         match found {
-            Ok(found) => self.directory_attributes(&found.entry),
+            Ok(attributes) => Ok(attributes),
             Err(PosixError::Stale) => self.removed_attributes(ino).ok_or(PosixError::Stale),
             Err(error) => Err(error),
         }
+    }
+
+    /// The rows of a directory, its entry by where it was known last.
+    fn asks_of_directory(&self, ino: Ino) -> Vec<Ask> {
+        let entry = match self.known.location(ino) {
+            Some(location) if location.parent != Ino(0) => key::entry(location.parent, location.sort_name.as_bytes()),
+            _ => key::inode(ino),
+        };
+        let rows = [key::directory(ino), entry, key::times(ino), key::subdirectories(ino)];
+        rows.map(|key| Ask::Get { key }).into()
     }
 
     /// Of a file whose row was read in its turn, which still is.
@@ -150,8 +164,12 @@ impl Mount {
         let mut seen = Seen::default();
         let asks = [key::times(entry.ino), key::subdirectories(entry.ino)];
         self.volume.fetch_here(asks.map(|key| Ask::Get { key }).into(), &mut seen)?;
-        let inside = self.volume.modified(entry.ino, &mut seen)?;
-        let subdirectories = self.volume.counter(&key::subdirectories(entry.ino), &mut seen)?;
+        self.attributes_inside(entry, &mut seen)
+    }
+
+    fn attributes_inside(&self, entry: &DirectoryEntry, seen: &mut Seen) -> Result<Attributes, PosixError> {
+        let inside = self.volume.modified(entry.ino, seen)?;
+        let subdirectories = self.volume.counter(&key::subdirectories(entry.ino), seen)?;
         Ok(directory_attributes(entry, inside, subdirectories))
     }
 }
