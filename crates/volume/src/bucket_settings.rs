@@ -9,9 +9,8 @@
 //! Not here:   what a setting means, its form in requests (the S3 door).
 
 use bytes::Bytes;
-use margay_meta::{Seq, VALUE_BYTES_MAX};
+use margay_meta::VALUE_BYTES_MAX;
 use margay_rows::kinds::{SETTING_BYTES_MAX, Setting};
-use margay_rows::record::Bucket;
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
@@ -28,11 +27,17 @@ impl View<'_> {
     pub async fn bucket_setting(self, bucket: &str, setting: Setting) -> Result<Option<Bytes>, Error> {
         let mut read = None;
         let found = self.read(|volume, seen| {
-            let (row, version) = volume.bucket_row(bucket, seen)?;
             read = None;
-            let found = volume.setting_now((&row, version), setting, seen)?;
-            read = found.clone().map(|document| (row.root, version, document));
-            Ok(found)
+            let (row, version) = volume.bucket_row(bucket, seen)?;
+            if !row.settings.contains(setting) {
+                return Ok(None);
+            }
+            if let Some(document) = volume.setting_documents.get(row.root, setting, version) {
+                return Ok(Some(document));
+            }
+            let document = volume.setting_document(row.root, setting, seen)?;
+            read = Some((row.root, version, document.clone()));
+            Ok(Some(document))
         });
         let found = found.await?;
         if let Some((root, version, document)) = read {
@@ -46,21 +51,6 @@ impl Volume {
     /// The document of a setting; `None` when it is not set.
     pub async fn bucket_setting(&self, bucket: &str, setting: Setting) -> Result<Option<Bytes>, Error> {
         self.view(&RequestRows::default()).bucket_setting(bucket, setting).await
-    }
-
-    fn setting_now(
-        &self,
-        (row, version): (&Bucket, Seq),
-        setting: Setting,
-        seen: &mut Seen,
-    ) -> Result<Option<Bytes>, Error> {
-        if !row.settings.contains(setting) {
-            return Ok(None);
-        }
-        if let Some(document) = self.setting_documents.get(row.root, setting, version) {
-            return Ok(Some(document));
-        }
-        self.setting_document(row.root, setting, seen).map(Some)
     }
 
     /// Sets or replaces a setting.
