@@ -10,6 +10,7 @@
 //!             M4 after `durable(n)` returned Ok, every commit up to `n` survives a crash; a crash keeps a prefix
 //!                of the commits.
 //!             M5 after a storage fault every later commit fails with `Poisoned`; reads go on.
+//!             M6 a commit that was begun goes on without its future, and its caller is told how it ended.
 //! Not here:   how an engine does it.
 
 use std::fmt::Debug;
@@ -218,6 +219,9 @@ pub struct Checked {
 /// An answer that comes later.
 pub type EngineFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Told what became of a commit.
+pub type CommitTold = Box<dyn FnOnce(&Result<Seq, CommitError>) + Send>;
+
 pub type DurableFuture<'a> = EngineFuture<'a, Result<(), EngineError>>;
 
 /// An engine. `get`, `scan`, `read` and `commit` block the calling thread until the answer has come; see each engine for
@@ -236,10 +240,12 @@ pub trait Engine: Send + Sync + Debug {
         Box::pin(std::future::ready(answers))
     }
 
-    /// As [`Engine::commit`], without blocking the thread.
-    fn begin_commit(&self, batch: Batch) -> EngineFuture<'_, Result<Seq, CommitError>> {
+    /// As [`Engine::commit`], without blocking the thread. `told` is called once with what became of the commit, before the
+    /// future gives it; also when the future was dropped meanwhile, since that does not stop the commit (M6).
+    fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Seq, CommitError>> {
         assert!(!self.waits(), "an engine that waits has its own");
         let done = self.commit(batch);
+        told(&done);
         Box::pin(std::future::ready(done))
     }
 

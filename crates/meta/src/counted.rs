@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{
-    Answers, Ask, Batch, Change, CommitError, DurableFuture, Engine, EngineError, EngineFuture, Observed, ReadLimit,
-    Row, RowRef, Seq, TailLost,
+    Answers, Ask, Batch, Change, CommitError, CommitTold, DurableFuture, Engine, EngineError, EngineFuture, Observed,
+    ReadLimit, Row, RowRef, Seq, TailLost,
 };
 
 #[derive(Debug)]
@@ -51,9 +51,9 @@ impl Engine for CountedEngine {
         self.reading().begin_read(asks, limit)
     }
 
-    fn begin_commit(&self, batch: Batch) -> EngineFuture<'_, Result<Seq, CommitError>> {
+    fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Seq, CommitError>> {
         self.commits.fetch_add(1, Ordering::SeqCst);
-        self.engine.begin_commit(batch)
+        self.engine.begin_commit(batch, told)
     }
 
     fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {

@@ -3,23 +3,24 @@
 //!
 //! Why:        what holds its threads while it waits shows only when answers take long.
 //! Invariants: I1 a call reaches the engine below after the round trip, so nothing of it is seen before.
-//!             I2 a commit is durable when that of the engine below is.
-//! Locking:    one lock for the calls under way, for one step; the timer's thread holds nothing while it sleeps.
+//!             I2 a commit is durable when that of the engine below is.  I3 the timer's thread commits, so a commit goes on
+//!                when nobody waits for it any more (M6).
+//! Locking:    one lock for the calls under way, for one step; the timer's thread holds nothing while it sleeps or commits.
 //! Not here:   lost answers.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use event_listener::Event;
 use margay_env::Clock;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
-    Answers, Ask, Batch, Change, Checked, CommitError, DurableFuture, Engine, EngineError, EngineFuture, Observed,
-    ReadLimit, Row, RowRef, Seq, TailLost,
+    Answers, Ask, Batch, Change, Checked, CommitError, CommitTold, DurableFuture, Engine, EngineError, EngineFuture,
+    Observed, ReadLimit, Row, RowRef, Seq, TailLost,
 };
 
 /// The timer sleeps no shorter, so that it wakes several calls at once as a socket does.
@@ -44,20 +45,69 @@ struct Timer {
 #[derive(Debug, Default)]
 struct Due {
     /// By when, and the number of the call.
-    calls: BTreeMap<(Duration, u64), Arc<Gate>>,
+    calls: BTreeMap<(Duration, u64), Call>,
     count: u64,
     ended: bool,
 }
 
 /// One call under way.
-#[derive(Debug, Default)]
-struct Gate {
-    open: AtomicBool,
-    opened: Event,
+enum Call {
+    Wake(Arc<Slot<()>>),
+    Commit { batch: Batch, told: CommitTold, slot: Arc<Slot<Result<Seq, CommitError>>> },
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Call::Wake(_) => "Wake",
+            Call::Commit { .. } => "Commit",
+        })
+    }
+}
+
+impl Call {
+    fn arrive(self, engine: &dyn Engine) {
+        match self {
+            Call::Wake(slot) => slot.fill(()),
+            Call::Commit { batch, told, slot } => {
+                let done = engine.commit(batch);
+                told(&done);
+                slot.fill(done);
+            }
+        }
+    }
+}
+
+/// Where an answer is left for whom it is.
+#[derive(Debug)]
+struct Slot<T> {
+    answer: Mutex<Option<T>>,
+    filled: Event,
+}
+
+impl<T> Slot<T> {
+    fn new() -> Arc<Slot<T>> {
+        Arc::new(Slot { answer: Mutex::new(None), filled: Event::new() })
+    }
+
+    fn fill(&self, answer: T) {
+        *self.answer.lock() = Some(answer);
+        self.filled.notify(usize::MAX);
+    }
+
+    async fn wait(&self) -> T {
+        loop {
+            let listener = self.filled.listen();
+            if let Some(answer) = self.answer.lock().take() {
+                return answer;
+            }
+            listener.await;
+        }
+    }
 }
 
 impl Timer {
-    fn run(&self, clock: &dyn Clock) {
+    fn run(&self, clock: &dyn Clock, engine: &dyn Engine) {
         let mut due = self.due.lock();
         while !due.ended {
             let now = clock.monotonic();
@@ -67,33 +117,25 @@ impl Timer {
                     self.changed.wait_for(&mut due, (at - now).max(TICK));
                 }
                 Some(_) => {
-                    if let Some((_, gate)) = due.calls.pop_first() {
-                        gate.open.store(true, Ordering::Release);
-                        gate.opened.notify(usize::MAX);
+                    let call = due.calls.pop_first();
+                    if let Some((_, call)) = call {
+                        MutexGuard::unlocked(&mut due, || call.arrive(engine));
                     }
                 }
             }
         }
     }
 
-    async fn wait_until(&self, at: Duration) {
-        let gate = Arc::new(Gate::default());
+    fn add(&self, at: Duration, call: Call) {
         let is_next = {
             let mut due = self.due.lock();
             due.count += 1;
             let key = (at, due.count);
-            due.calls.insert(key, Arc::clone(&gate));
+            due.calls.insert(key, call);
             due.calls.first_key_value().is_some_and(|(first, _)| *first == key)
         };
         if is_next {
             self.changed.notify_one();
-        }
-        loop {
-            let listener = gate.opened.listen();
-            if gate.open.load(Ordering::Acquire) {
-                return;
-            }
-            listener.await;
         }
     }
 }
@@ -101,8 +143,9 @@ impl Timer {
 impl DistantEngine {
     pub fn new(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, round_trip: Duration) -> DistantEngine {
         let timer = Arc::new(Timer::default());
-        let (running, by) = (Arc::clone(&timer), Arc::clone(&clock));
-        let spawned = std::thread::Builder::new().name("distant-engine".to_owned()).spawn(move || running.run(&*by));
+        let (running, by, below) = (Arc::clone(&timer), Arc::clone(&clock), Arc::clone(&engine));
+        let thread = std::thread::Builder::new().name("distant-engine".to_owned());
+        let spawned = thread.spawn(move || running.run(&*by, &*below));
         spawned.expect("the machine has a thread left");
         let round_trip_nanos = AtomicU64::new(round_trip.as_nanos() as u64);
         DistantEngine { engine, clock, round_trip_nanos, timer, blocked: AtomicU64::default() }
@@ -122,8 +165,8 @@ impl DistantEngine {
         Duration::from_nanos(self.round_trip_nanos.load(Ordering::Relaxed))
     }
 
-    async fn trip(&self) {
-        self.timer.wait_until(self.clock.monotonic() + self.round_trip()).await;
+    fn arrives_at(&self) -> Duration {
+        self.clock.monotonic() + self.round_trip()
     }
 
     fn block(&self) -> &dyn Engine {
@@ -147,16 +190,17 @@ impl Engine for DistantEngine {
 
     fn begin_read(&self, asks: Vec<Ask>, limit: ReadLimit) -> EngineFuture<'_, Result<Answers, EngineError>> {
         Box::pin(async move {
-            self.trip().await;
+            let slot = Slot::new();
+            self.timer.add(self.arrives_at(), Call::Wake(Arc::clone(&slot)));
+            slot.wait().await;
             self.engine.begin_read(asks, limit).await
         })
     }
 
-    fn begin_commit(&self, batch: Batch) -> EngineFuture<'_, Result<Seq, CommitError>> {
-        Box::pin(async move {
-            self.trip().await;
-            self.engine.begin_commit(batch).await
-        })
+    fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Seq, CommitError>> {
+        let slot = Slot::new();
+        self.timer.add(self.arrives_at(), Call::Commit { batch, told, slot: Arc::clone(&slot) });
+        Box::pin(async move { slot.wait().await })
     }
 
     fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {

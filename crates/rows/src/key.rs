@@ -9,9 +9,8 @@
 mod escape;
 mod events;
 mod identity;
+mod segments;
 mod table;
-
-use margay_segment::SegmentId;
 
 use self::escape::{escape, escape_open, unescape};
 use crate::ino::Ino;
@@ -21,6 +20,9 @@ use crate::record::Damaged;
 
 pub use self::events::{all_events, event, events, parse_event};
 pub use self::identity::{identities, identity, identity_generation, parse_identity};
+pub use self::segments::{
+    LIVE_SEGMENT_AT, Live, all_live, all_shares, is_share, live, parse_live, parse_share, share, shares,
+};
 pub use self::table::Table;
 
 const BUCKET: u8 = b'b';
@@ -47,9 +49,6 @@ const XATTR: u8 = b'a';
 const EXTENT: u8 = b'x';
 const IDENTITY: u8 = b'y';
 const PART_SIZES: u8 = b'z';
-
-/// Where the segment id begins in a live counter's key.
-pub const LIVE_SEGMENT_AT: usize = 1;
 
 /// `start..end` in key order.
 pub type Range = (Vec<u8>, Vec<u8>);
@@ -156,6 +155,11 @@ pub fn inode(ino: Ino) -> Vec<u8> {
 
 pub fn is_inode(key: &[u8]) -> bool {
     key.first() == Some(&INODE)
+}
+
+/// Whether the row is a directory's record, times or count, or the attributes of a root.
+pub fn is_directory_attributes(key: &[u8]) -> bool {
+    matches!(key.first(), Some(&(DIRECTORY | INODE | TIMES | SUBDIRECTORIES)))
 }
 
 pub fn all_inodes() -> Range {
@@ -409,57 +413,6 @@ pub fn all_parts() -> Range {
 pub fn parse_part(key: &[u8]) -> Result<(Ino, u16), Damaged> {
     let (upload, rest) = parse_ino(key)?;
     Ok((upload, u16::from_be_bytes(rest.try_into().map_err(|_| Damaged("a part's key has a wrong length"))?)))
-}
-
-pub fn share(segment: SegmentId, offset: u64, owner: Ino) -> Vec<u8> {
-    table(SHARE, &[&segment.0.to_be_bytes(), &offset.to_be_bytes(), &owner.0.to_be_bytes()])
-}
-
-pub fn is_share(key: &[u8]) -> bool {
-    key.first() == Some(&SHARE)
-}
-
-/// All owners of a shared run.
-pub fn shares(segment: SegmentId, offset: u64) -> Range {
-    range(table(SHARE, &[&segment.0.to_be_bytes(), &offset.to_be_bytes()]))
-}
-
-pub fn all_shares() -> Range {
-    range(vec![SHARE])
-}
-
-/// Segment, offset of the run, owner.
-pub fn parse_share(key: &[u8]) -> Result<(SegmentId, u64, Ino), Damaged> {
-    let (segment, rest) = parse_ino(key)?;
-    let (offset, owner) = rest.split_first_chunk::<8>().ok_or(Damaged("a share's key is too short"))?;
-    let owner = owner.try_into().map_err(|_| Damaged("a share's key has a wrong length"))?;
-    Ok((SegmentId(segment.0), u64::from_be_bytes(*offset), Ino(u64::from_be_bytes(owner))))
-}
-
-/// The two counters of a segment: live bytes are what was gained less what was lost. They are apart because one
-/// batch may gain in a segment whose id it does not know yet and lose in the same one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Live {
-    Gained,
-    Lost,
-}
-
-pub fn live(segment: SegmentId, side: Live) -> Vec<u8> {
-    table(LIVE, &[&segment.0.to_be_bytes(), if side == Live::Gained { b"+" } else { b"-" }])
-}
-
-pub fn all_live() -> Range {
-    range(vec![LIVE])
-}
-
-/// The segment, and whether the row counts what was gained.
-pub fn parse_live(key: &[u8]) -> Result<(SegmentId, Live), Damaged> {
-    let (segment, rest) = parse_ino(key)?;
-    match rest {
-        b"+" => Ok((SegmentId(segment.0), Live::Gained)),
-        b"-" => Ok((SegmentId(segment.0), Live::Lost)),
-        _ => Err(Damaged("a live counter's key has a wrong side")),
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

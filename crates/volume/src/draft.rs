@@ -9,7 +9,9 @@ use std::collections::hash_map::Entry as Slot;
 use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
-use margay_meta::{BATCH_WRITES_MAX, Batch, Engine, Field, Payload, Position, PositionField, Precondition, Seq, Write};
+use margay_meta::{
+    BATCH_WRITES_MAX, Batch, CommitTold, Engine, Field, Payload, Position, PositionField, Precondition, Seq, Write,
+};
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
@@ -211,8 +213,12 @@ impl Draft {
     }
 
     /// As `commit`, without blocking the thread.
-    pub(crate) async fn commit_later(self, engine: &dyn Engine) -> Result<Seq, Refused> {
-        Ok(engine.begin_commit(self.checked()?).await?)
+    pub(crate) async fn commit_later(self, engine: &dyn Engine, told: CommitTold) -> Result<Seq, Refused> {
+        Ok(engine.begin_commit(self.checked()?, told).await?)
+    }
+
+    pub(crate) fn writes(&self) -> &[Write] {
+        &self.batch.writes
     }
 
     fn checked(self) -> Result<Batch, Refused> {

@@ -249,6 +249,26 @@ impl Volume {
         Ok(())
     }
 
+    /// As `fetch_here`, of rows of directories: from those that are kept, if the engine waits and all are.
+    pub(crate) fn fetch_kept(&self, keys: Vec<Vec<u8>>, seen: &mut Seen) -> Result<(), Error> {
+        let asks = |keys: Vec<Vec<u8>>| keys.into_iter().map(|key| Ask::Get { key }).collect();
+        if !self.engine.waits() {
+            return self.fetch_here(asks(keys), seen);
+        }
+        if let Some(rows) = self.kept_rows.all(&keys) {
+            let answers = rows.into_iter().map(ReadAnswer::Row).collect();
+            let kept = Answers { answers, observed: self.engine.last_seq(), one_moment: false };
+            seen.fetched(asks(keys), kept, self.store.removals());
+            return Ok(());
+        }
+        let (before, removals) = (self.kept_rows.before(&keys), self.store.removals());
+        let read = self.engine.read(&asks(keys.clone()), ReadLimit::default())?;
+        let rows: Vec<_> = read.answers.iter().map(|answer| answer.clone().row()).collect();
+        self.kept_rows.keep(&keys, &rows, &before);
+        seen.fetched(asks(keys), read, removals);
+        Ok(())
+    }
+
     /// Asks for rows and ranges in one call, and gives them; nothing of it is noted but how new it is.
     pub(crate) async fn read(&self, asks: &[Ask], limit: ReadLimit, seen: &mut Seen) -> Result<Vec<ReadAnswer>, Error> {
         let read = self.read_later(asks, limit).await?;

@@ -51,7 +51,7 @@ impl Inos {
             let asks = vec![Ask::Get { key: key::inos() }];
             let answers = engine.begin_read(asks, ReadLimit::default()).await?.answers;
             let (draft, block) = draft_block(answers.into_iter().next().and_then(ReadAnswer::row))?;
-            match draft.commit_later(engine).await {
+            match draft.commit_later(engine, Box::new(|_| ())).await {
                 Ok(_) => {
                     self.give(block);
                     return Ok(());

@@ -21,12 +21,14 @@ use crate::api::Error;
 use crate::blocking::{Blocking, OnThisThread};
 use crate::bucket_states::BucketStates;
 use crate::draft::Draft;
+use crate::effects::Effects;
 use crate::encryption::MasterKeys;
 use crate::error::Refused;
 use crate::event::EventRouter;
 use crate::event_queue::EventQueue;
 use crate::fresh::Fresh;
 use crate::inos::Inos;
+use crate::kept_rows::KeptRows;
 use crate::known::Known;
 use crate::lock_time::LockTime;
 use crate::open_files::OpenFiles;
@@ -114,12 +116,13 @@ pub struct Volume {
     /// What kernels know of the tree.
     pub(crate) known: Known,
     pub(crate) watchers: Arc<Watchers>,
+    pub(crate) kept_rows: Arc<KeptRows>,
     pub(crate) open_files: OpenFiles,
     pub(crate) fresh: Fresh,
     pub(crate) quotas: Quotas,
     pub(crate) bucket_states: BucketStates,
     pub(crate) setting_documents: SettingDocuments,
-    pub(crate) events: EventQueue,
+    pub(crate) events: Arc<EventQueue>,
     /// Held by whatever removes bytes or compares rows with segments.
     pub(crate) upkeep: Mutex<()>,
     /// Changes refused because the engine has no room; the store counts those that bring bytes.
@@ -176,7 +179,8 @@ impl Volume {
             quotas: Quotas::default(),
             bucket_states: BucketStates::default(),
             setting_documents: SettingDocuments::default(),
-            events: EventQueue::default(),
+            events: Arc::default(),
+            kept_rows: Arc::default(),
             upkeep: Mutex::new(()),
             refused: AtomicU64::default(),
             walks: Mutex::default(),
@@ -235,38 +239,40 @@ impl Volume {
         self.store.refused() + self.refused.load(Ordering::Relaxed)
     }
 
+    /// Of a change through S3, which kernels do not know of.
+    fn effects_of(&self, draft: &Draft) -> Effects {
+        let notice = self.watchers.any().then(|| draft.notice(&self.known));
+        let notice = notice.filter(|notice| *notice != Notice::default());
+        Effects { notice: notice.map(|notice| (notice, Arc::clone(&self.watchers))), ..self.effects_at_mount(draft) }
+    }
+
+    /// Of a change through a mount, whose kernel knows of it.
+    fn effects_at_mount(&self, draft: &Draft) -> Effects {
+        let events = (draft.events() > 0).then(|| (draft.events(), Arc::clone(&self.events)));
+        let rows = self.engine.waits().then(|| (KeptRows::changes(draft.writes()), Arc::clone(&self.kept_rows)));
+        Effects { notice: None, events, rows }
+    }
+
     /// Commits, and tells the mounts.
     pub(crate) fn commit(&self, draft: Draft) -> Result<Seq, Refused> {
-        let told = self.told_of(&draft);
-        let seq = draft.commit(&*self.engine)?;
-        self.tell(told);
-        Ok(seq)
+        let effects = self.effects_of(&draft);
+        let done = draft.commit(&*self.engine);
+        effects.settle(done.is_ok());
+        done
     }
 
-    /// As `commit`, without blocking the thread.
+    /// As `commit`, without blocking the thread. What follows from the commit is done also when nobody waits for it.
     pub(crate) async fn commit_later(&self, draft: Draft) -> Result<Seq, Refused> {
-        let told = self.told_of(&draft);
-        let seq = draft.commit_later(&*self.engine).await?;
-        self.tell(told);
-        Ok(seq)
-    }
-
-    /// The events that a commit queues, and what mounts are told of it.
-    fn told_of(&self, draft: &Draft) -> (u64, Option<Notice>) {
-        let notice = self.watchers.any().then(|| draft.notice(&self.known));
-        (draft.events(), notice.filter(|notice| *notice != Notice::default()))
-    }
-
-    fn tell(&self, (events, notice): (u64, Option<Notice>)) {
-        self.events.grew(events);
-        if let Some(notice) = notice {
-            self.watchers.tell(notice);
-        }
+        let effects = self.effects_of(&draft);
+        draft.commit_later(&*self.engine, Box::new(move |done| effects.settle(done.is_ok()))).await
     }
 
     /// Commits a change that came from the mount, whose kernel knows of it.
     pub(crate) fn commit_from_mount(&self, draft: Draft) -> Result<Seq, Refused> {
-        draft.commit(&*self.engine)
+        let effects = self.effects_at_mount(&draft);
+        let done = draft.commit(&*self.engine);
+        effects.settle(done.is_ok());
+        done
     }
 
     /// Waits until kernels have forgotten what was changed so far; not for ever.

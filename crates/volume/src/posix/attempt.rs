@@ -102,7 +102,8 @@ impl Mount {
         Err(Error::Busy.into())
     }
 
-    /// Runs reads; a refusal counts when they were of one moment.
+    /// Runs reads, none of which rests on what is kept in memory without a note of it; a refusal counts when they were
+    /// of one moment.
     pub(crate) fn consistent<T>(
         &self,
         mut read: impl FnMut(&mut Seen) -> Result<T, PosixError>,
@@ -112,7 +113,8 @@ impl Mount {
             let mut seen = Seen::default();
             match read(&mut seen) {
                 Ok(value) => return Ok(value),
-                Err(error) if is_fault(&error) || self.holds(before, &seen)? => return Err(error),
+                Err(error) if is_fault(&error) || seen.is_of_one_moment() => return Err(error),
+                Err(error) if self.holds(before, &seen)? => return Err(error),
                 Err(_) => self.volume.wait_a_little(tries),
             }
         }

@@ -118,7 +118,7 @@ impl Mount {
 
     fn attributes_of_directory(&self, ino: Ino) -> Result<Attributes, PosixError> {
         let found = self.consistent(|seen| {
-            self.volume.fetch_here(self.asks_of_directory(ino), seen)?;
+            self.volume.fetch_kept(self.rows_of_directory(ino), seen)?;
             let found = self.locate_directory(ino, seen)?.ok_or(PosixError::Stale)?;
             self.attributes_inside(&found.entry, seen)
         });
@@ -130,13 +130,12 @@ impl Mount {
     }
 
     /// The rows of a directory, its entry by where it was known last.
-    fn asks_of_directory(&self, ino: Ino) -> Vec<Ask> {
+    fn rows_of_directory(&self, ino: Ino) -> Vec<Vec<u8>> {
         let entry = match self.known.location(ino) {
             Some(location) if location.parent != Ino(0) => key::entry(location.parent, location.sort_name.as_bytes()),
             _ => key::inode(ino),
         };
-        let rows = [key::directory(ino), entry, key::times(ino), key::subdirectories(ino)];
-        rows.map(|key| Ask::Get { key }).into()
+        vec![key::directory(ino), entry, key::times(ino), key::subdirectories(ino)]
     }
 
     /// Of a file whose row was read in its turn, which still is.

@@ -1,0 +1,38 @@
+//! What follows from a commit in this process: mounts are told, events are counted, kept rows change.
+//!
+//! Why:        the commit of an engine that waits ends when nobody may wait for it any more; a kernel that is not told
+//!             of it would show what was for a day.
+//! Invariants: what follows is made ready before the commit, and done before anybody has its answer.
+//! Locking:    the leaf locks of what is told, one after the other.
+//! Not here:   what an operation itself remembers (quotas, paths): that is checked by preconditions, or bounded in time.
+
+use std::sync::Arc;
+
+use crate::event_queue::EventQueue;
+use crate::kept_rows::{KeptRows, RowChanges};
+use crate::watch::{Notice, Watchers};
+
+#[derive(Debug)]
+pub(crate) struct Effects {
+    pub(crate) notice: Option<(Notice, Arc<Watchers>)>,
+    pub(crate) events: Option<(u64, Arc<EventQueue>)>,
+    pub(crate) rows: Option<(RowChanges, Arc<KeptRows>)>,
+}
+
+impl Effects {
+    /// `made`: the commit was made for certain.
+    pub(crate) fn settle(self, made: bool) {
+        if let Some((changes, rows)) = self.rows {
+            rows.changed(changes, made);
+        }
+        if !made {
+            return;
+        }
+        if let Some((count, events)) = self.events {
+            events.grew(count);
+        }
+        if let Some((notice, watchers)) = self.notice {
+            watchers.tell(notice);
+        }
+    }
+}
