@@ -161,6 +161,11 @@ impl DistantEngine {
         self.blocked.load(Ordering::Relaxed)
     }
 
+    /// Calls under way that hold no thread.
+    pub fn waiting(&self) -> usize {
+        self.timer.due.lock().calls.len()
+    }
+
     fn round_trip(&self) -> Duration {
         Duration::from_nanos(self.round_trip_nanos.load(Ordering::Relaxed))
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use margay_env::Env;
+use margay_meta::Engine;
 use margay_meta::counted::CountedEngine;
 use margay_meta::memory::Memory;
 use margay_s3::auth::sign::{Signer, Target, announce_chunks};
@@ -55,26 +56,35 @@ impl Server {
     }
 
     pub async fn start_with(options: Options) -> Server {
-        Server::start_for(options, None).await
+        Server::start_for(options, None, |engine, _| engine).await
     }
 
     /// With users besides root.
     pub async fn with_users(users: &[(&str, Option<&str>, &[&str])]) -> Server {
-        Server::start_for(Options::default(), Some(Users::new(users))).await
+        Server::start_for(Options::default(), Some(Users::new(users)), |engine, _| engine).await
     }
 
-    async fn start_for(options: Options, users: Option<Users>) -> Server {
+    /// With an engine above the one that counts.
+    pub async fn start_over(above: impl FnOnce(Arc<CountedEngine>, &Env) -> Arc<dyn Engine>) -> Server {
+        Server::start_for(Options::default(), None, above).await
+    }
+
+    async fn start_for(
+        options: Options,
+        users: Option<Users>,
+        above: impl FnOnce(Arc<CountedEngine>, &Env) -> Arc<dyn Engine>,
+    ) -> Server {
         let folder = tempfile::tempdir().unwrap();
         let env = Env::real();
         let mut segments = margay_segment::Options::new(folder.path());
         segments.reserve_bytes = 0;
         let store = Store::open(env.clone(), segments).unwrap();
         let engine = Arc::new(CountedEngine::new(Arc::new(Memory::with_payloads(Arc::clone(&store), 64 << 10))));
-        let below = Arc::clone(&engine);
+        let over = above(Arc::clone(&engine), &env);
         let named = ["key-1", "key-2"].map(|name| (name.to_owned(), [name.as_bytes()[4]; MASTER_KEY_BYTES]));
         let master_keys = MasterKeys::new(&[[7; MASTER_KEY_BYTES]]).with_named(&named);
         let volume_options = margay_volume::Options { master_keys, ..margay_volume::Options::default() };
-        let volume = Volume::open(env.clone(), below, store, volume_options).unwrap();
+        let volume = Volume::open(env.clone(), over, store, volume_options).unwrap();
         let options = Options {
             domains: vec!["s3.test".to_owned()],
             website_domains: vec!["web.s3.test".to_owned()],
