@@ -1,7 +1,7 @@
-//! A file system that keeps names in memory and forgets all data: what the kernel and the session cost by themselves.
+//! A file system that keeps names in memory and discards all data: it measures the cost of the kernel and the session.
 //!
-//! Why:        benchmarks of the mount are shown beside it, with the same session, flags and threads.
-//! Not here:   attributes that change by themselves, links, xattrs (they are answered as absent).
+//! Why:        benchmarks show a margay mount beside it, with the same session, flags and threads.
+//! Not here:   attributes that change on access, links, xattrs (answered as absent).
 //!
 //! `empty DIR [THREADS]` serves until DIR is unmounted.
 

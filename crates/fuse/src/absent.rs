@@ -1,10 +1,11 @@
-//! How long the kernel may keep it that a name does not exist.
+//! How long the kernel may cache that a name does not exist (a negative dentry).
 //!
-//! Why:        what another door makes must be seen at once, so the kernel is told to forget the name; some kernels
-//!             (Linux 6.19 and newer, as reported) keep names that do not exist all the same. So each mount is tried.
-//! Invariants: B1 until the kernel has shown that it forgets such a name, it may keep none.
-//!             B2 what is tried is a name that nothing can have: it is no escape that `names` knows.
-//! Not here:   telling it (notifier).
+//! Why:        a file that S3 creates must be visible in a mount at once, so the kernel is told to drop the cached
+//!             name. Some kernels (Linux 6.19 and newer, as reported) keep negative entries all the same, so each mount
+//!             probes.
+//! Invariants: B1 until the probe has shown that the kernel drops negative entries, it may cache none.
+//!             B2 no file can have the probe's name: it looks like an escape, but is none that `names` knows.
+//! Not here:   sending invalidations (notifier).
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,22 +13,22 @@ use std::time::Duration;
 
 use crate::protocol::{Kernel, Node, ROOT};
 
-/// The name that is tried.
+/// The name that the probe looks up.
 pub(crate) const TRIED: &str = "@{tried}";
-/// The longest time, if the kernel forgets when it is told: short, because a queue of notices that ran over cannot name
-/// them.
+/// Cache time once the probe has succeeded. Short, because after an overflow of the notice queue an invalidation cannot
+/// name the absent names of the root.
 pub const KEEP_ABSENT_TIME_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(crate) struct AbsentNames {
-    /// The kernel forgets them when it is told to.
+    /// The kernel drops a negative entry when told to.
     forgotten: AtomicBool,
-    /// How often it asked for the name that is tried.
+    /// How many lookups of the probe's name have arrived.
     asked: AtomicU64,
 }
 
 impl AbsentNames {
-    /// The kernel asked for a name that does not exist; so long may it keep that.
+    /// Called for a lookup of a name that does not exist; returns how long the kernel may cache that answer.
     pub(crate) fn keep_time(&self, parent: Node, name: &[u8]) -> Duration {
         let tried = parent == ROOT && name == TRIED.as_bytes();
         if tried {
@@ -36,7 +37,8 @@ impl AbsentNames {
         if tried || self.forgotten.load(Ordering::SeqCst) { KEEP_ABSENT_TIME_MAX } else { Duration::ZERO }
     }
 
-    /// Finds out. `look` makes the kernel look up the name in the root of the mount, whose requests are answered by now.
+    /// Probes the kernel. `look` makes the kernel look up the name in the mount's root; the session already answers
+    /// requests.
     pub(crate) fn try_kernel(&self, kernel: &dyn Kernel, look: &dyn Fn(&str) -> io::Result<()>) {
         let asked = |what: &dyn Fn() -> io::Result<()>| -> io::Result<bool> {
             let before = self.asked.load(Ordering::SeqCst);
@@ -103,7 +105,7 @@ mod tests {
             });
         }
 
-        /// Made by another door, which tells the kernel.
+        /// Another door creates the file and notifies the kernel.
         fn made(&self, kernel: &dyn Kernel, name: &str) {
             self.there.lock().insert(name.to_owned());
             kernel.forget_name(ROOT, name.as_bytes());

@@ -1,12 +1,12 @@
-//! The kernel's ends of mounts, and cutting them.
+//! FUSE connections as the kernel lists them, and aborting them.
 //!
-//! Why:        a request of the kernel cannot be killed once a server has read it, and neither can a thread that waits
-//!             for a lock which such a request holds: a server that dies in the middle may never be gone. Cutting the
-//!             connection ends all of these requests.
+//! Why:        a FUSE request that a server has read cannot be killed, nor can a thread that waits for a kernel lock
+//!             held by such a request. So a server that dies in mid-request may never exit. Aborting the connection
+//!             ends all of them.
 //! Layout:     `fusectl` has a directory for each connection, named by the minor number of the mount's device.
-//! Invariants: C1 a number is used again once its mount is gone, so it names a connection only together with the time
-//!                at which its directory was made; nothing else is cut.
-//! Not here:   who died (the binary).
+//! Invariants: C1 the kernel reuses the number of a mount that is gone. A connection is therefore identified by its
+//!                number and the creation time of its directory; only a connection that matches both is aborted.
+//! Not here:   detecting that a server died (the binary).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 use crate::mount_point;
 
-/// Where distributions mount it.
+/// Where distributions mount `fusectl`.
 const FOLDER: &str = "/sys/fs/fuse/connections";
 /// `f_type` of `fusectl`.
 const MAGIC: u64 = 0x6573_5543;
@@ -28,18 +28,18 @@ const MAGIC: u64 = 0x6573_5543;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
     pub minor: u32,
-    /// When the kernel made it: seconds and nanoseconds since 1970.
+    /// When the kernel created the connection: seconds and nanoseconds since 1970.
     pub born: (i64, u32),
 }
 
-/// The kernel's list of connections. Its times count for as long as one of these lives, or it is mounted.
+/// The kernel's list of connections. Creation times stay comparable while one of these exists or `fusectl` is mounted.
 #[derive(Debug)]
 pub struct Connections {
     folder: OwnedFd,
 }
 
 impl Connections {
-    /// The list that is mounted, or else one that nobody else sees, which only root can have.
+    /// Opens the mounted `fusectl`, or else mounts a private one, which needs root.
     pub fn open() -> io::Result<Connections> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(folder) = rustix::fs::open(FOLDER, flags, Mode::empty())
@@ -53,7 +53,7 @@ impl Connections {
         Ok(Connections { folder })
     }
 
-    /// The connection of what is mounted at a place.
+    /// The connection of the FUSE mount at `path`.
     pub fn of_mount(&self, env: &Env, path: &Path) -> io::Result<Connection> {
         let path = std::path::absolute(path)?;
         let lines = mount_point::mounts(env)?;
@@ -72,19 +72,19 @@ impl Connections {
         }
     }
 
-    /// Whether it is still there.
+    /// Whether the connection still exists.
     pub fn has(&self, connection: &Connection) -> io::Result<bool> {
         Ok(self.born(connection.minor)? == Some(connection.born))
     }
 
-    /// Ends a connection: each of its requests fails, whoever waits for one goes on, and its mount answers ENOTCONN.
-    /// False when there is no such connection any more.
+    /// Aborts a connection: its requests fail, threads that wait for them continue, and its mount answers ENOTCONN.
+    /// False when the connection no longer exists.
     pub fn cut(&self, connection: &Connection) -> io::Result<bool> {
         if !self.has(connection)? {
             return Ok(false);
         }
         let file = format!("{}/abort", connection.minor);
-        // For writing only: whoever mounted it may do no more.
+        // Opened for writing only: the user who mounted it has no other permission.
         match rustix::fs::openat(&self.folder, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
             Ok(file) => {
                 rustix::io::write(&file, b"1\n")?;

@@ -1,7 +1,7 @@
-//! What the operations of one mount share.
+//! State that the operations of one mount share.
 //!
-//! Invariants: D2 of the crate: the volume's number of the root never reaches the kernel.
-//! Not here:   the operations (one file per group), beginning and ending a mount (mounted).
+//! Invariants: D2 of the crate: the volume's inode number of the mount's root never reaches the kernel.
+//! Not here:   the operations (one file per group), starting and ending a mount (mounted).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -13,16 +13,16 @@ use margay_volume::posix::{DirectoryHandle, Handle, Mount};
 use crate::handles::Handles;
 use crate::protocol::{Attributes, Node, ROOT};
 
-/// What is shown and stored instead of what is there, as other FUSE file systems have it.
+/// Owner and permissions that the mount shows instead of the stored ones, as other FUSE file systems allow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ownership {
     pub uid: Option<u32>,
     pub gid: Option<u32>,
-    /// Rights become `0777 & !umask`.
+    /// Permissions become `0777 & !umask`.
     pub umask: Option<u32>,
 }
 
-/// An open file, and what decides whether closing it waits.
+/// An open file, and what decides whether closing it waits for a sync.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) handle: Handle,
@@ -38,7 +38,7 @@ pub(crate) struct Door {
     pub(crate) writeback: bool,
     pub(crate) env: Env,
     pub(crate) files: Handles<OpenFile>,
-    /// Writes that were answered and still go on.
+    /// Writes that were answered before they finished.
     pub(crate) early_answers: AtomicUsize,
     pub(crate) directories: Handles<OpenDirectory>,
 }
@@ -63,7 +63,8 @@ impl Door {
         if ino == self.mount.root() { ROOT } else { ino.0 }
     }
 
-    /// The kernel unmounted: it closed and forgot everything and may not have said so.
+    /// Called after an unmount: the kernel has closed and forgotten everything, but may not have sent RELEASE and
+    /// FORGET.
     pub(crate) fn kernel_left(&self) {
         self.files.clear();
         self.directories.clear();

@@ -1,13 +1,13 @@
-//! From refusals of the volume to error numbers: the one table.
+//! Maps the volume's errors to error numbers: the only such table.
 //!
-//! Why:      each meaning has one number, wherever it comes up.
-//! Not here: what is refused (volume).
+//! Why:      each error has one number, wherever it occurs.
+//! Not here: which operations fail (volume).
 
 use margay_volume::Error;
 use margay_volume::posix::PosixError;
 use rustix::io::Errno;
 
-/// The number that a program sees.
+/// The error number that a program sees.
 pub fn errno(error: &PosixError) -> Errno {
     match error {
         PosixError::NotFound => Errno::NOENT,
@@ -40,13 +40,13 @@ fn failed(error: &Error) -> Errno {
         | Error::Deleted(_)
         | Error::DeleteMarker { .. } => Errno::NOENT,
         Error::Locked => Errno::PERM,
-        // What rename(2) says of another file system: `mv` copies instead.
+        // The answer of rename(2) across file systems, on which `mv` copies instead.
         Error::KeepsVersions => Errno::XDEV,
         Error::BucketExists => Errno::EXIST,
         Error::BucketNotEmpty => Errno::NOTEMPTY,
         Error::KeyTooLong => Errno::NAMETOOLONG,
         Error::TooLarge => Errno::FBIG,
-        // Encrypted with a key that only its customer has, or with one that the server lost.
+        // Encrypted with a customer's key (SSE-C), or with a key that the server no longer has.
         Error::KeyRequired | Error::WrongKey | Error::NoMasterKey => Errno::ACCESS,
         Error::Full => Errno::NOSPC,
         Error::QuotaExceeded => Errno::DQUOT,

@@ -1,10 +1,10 @@
-//! Numbers for what is open.
+//! A table of open handles, indexed by number.
 //!
-//! Why:        the kernel hands back a number with each request; a place in a table finds the file in a few
-//!             nanoseconds without trusting the number as an address.
-//! Invariants: H1 a number is given out again only after it was removed.
-//! Locking:    one shard, for one step.
-//! Not here:   what is open (volume).
+//! Why:        the kernel sends a handle's number with each request. Indexing a table finds the file in a few
+//!             nanoseconds and does not trust the number as an address.
+//! Invariants: H1 a number is reused only after its handle was removed.
+//! Locking:    one shard's lock, held for one table operation.
+//! Not here:   open files themselves (volume).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,10 +65,10 @@ impl<T> Handles<T> {
         Some(value)
     }
 
-    /// Removes all, for a kernel that is gone.
+    /// Removes all handles, after the kernel has unmounted.
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
-            // Dropped without the lock: the end of an open file may wait for a disk.
+            // Dropped after the lock is released: dropping an open file may wait for the disk.
             let _gone = std::mem::replace(&mut *shard.lock(), Shard { places: Vec::new(), free: Vec::new() });
         }
     }

@@ -1,12 +1,12 @@
-//! The POSIX door: the tree as a file system of this machine's kernel.
+//! The POSIX door: the tree as a file system mounted on this machine.
 //!
-//! Why:        it translates only; what an operation means is decided by `margay_volume::posix`.
-//! Layout:     `session` speaks to the kernel (today over fuser), `protocol` is the seam, `operations` answer through
-//!             the volume, `notifier` makes the kernel forget what other doors changed, `pruner` what it need not know.
-//! Invariants: D1 no type of the transport crosses `protocol`, so that another transport changes no operation.
+//! Why:        this crate only translates; `margay_volume::posix` decides what an operation means.
+//! Layout:     `session` talks to the kernel (today through fuser), `protocol` is the interface between session and
+//!             operations, `operations` call the volume, `notifier` invalidates the kernel's caches when another door
+//!             changes a file, `pruner` limits how many inodes the kernel knows.
+//! Invariants: D1 no type of the transport crosses `protocol`, so another transport changes no operation.
 //!             D2 the root is number 1 in the kernel, whatever its number in the volume.
-//!             D3 nothing is told to the kernel from inside a request.
-//! Not here:   which mounts there are and who asked for them (the binary).
+//!             D3 no invalidation is sent from inside a request.
 
 mod absent;
 pub mod connections;

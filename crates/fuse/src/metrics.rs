@@ -1,7 +1,7 @@
-//! How often each request came and how long it took.
+//! Counts and latencies of the kernel's requests.
 //!
-//! Why:        one clock reading before and after, three additions without a lock.
-//! Invariants: N1 a fixed set of operations, so memory is bounded.
+//! Why:        a request costs two clock readings and three additions without a lock.
+//! Invariants: N1 the set of operations is fixed, so memory is bounded.
 //! Not here:   the text of /metrics (the binary).
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,7 @@ requests! {
     Statistics = "statfs",
 }
 
-/// Upper ends of the buckets, in microseconds.
+/// Upper bounds of the histogram's buckets, in microseconds.
 pub const BUCKETS_US: [u64; 14] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000, 20_000, 100_000, 1_000_000];
 
 #[derive(Debug, Default)]
@@ -49,9 +49,9 @@ struct Series {
 #[derive(Debug)]
 pub struct Metrics {
     series: Vec<Series>,
-    /// Notices that were acted on.
+    /// Invalidation notices that were handled.
     pub(crate) notices: AtomicU64,
-    /// Files that the kernel forgot because it was asked to.
+    /// Inodes that the kernel forgot because the pruner asked.
     pub(crate) pruned: AtomicU64,
 }
 
@@ -87,7 +87,7 @@ impl Metrics {
         }
     }
 
-    /// Requests that came at least once.
+    /// Operations with at least one request.
     pub fn read(&self) -> Vec<Measured> {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Request::ALL
@@ -104,12 +104,12 @@ impl Metrics {
             .collect()
     }
 
-    /// Files that the kernel forgot because it was asked to.
+    /// Inodes that the kernel forgot because the pruner asked.
     pub fn pruned(&self) -> u64 {
         self.pruned.load(Ordering::Relaxed)
     }
 
-    /// Changes of other doors that the kernel was told of.
+    /// Changes by other doors of which the kernel was notified.
     pub fn notices(&self) -> u64 {
         self.notices.load(Ordering::Relaxed)
     }

@@ -1,10 +1,10 @@
-//! Directories that something is mounted on: finding, freeing and tuning them.
+//! Mount points: finding, detaching, bind-mounting and tuning them.
 //!
-//! Why:        the transport only makes mounts; a mount whose server died, a second view of one and its read-ahead are
-//!             the kernel's own calls.
-//! Invariants: B1 without the right to unmount, fusermount3 is asked, as every FUSE program does.
-//!             B2 a second view shows a directory of the mount itself, whatever is written in it.
-//! Not here:   the conversation with the kernel (session).
+//! Why:        the transport can only mount. Dead mounts, bind mounts and the read-ahead setting need the kernel's own
+//!             calls.
+//! Invariants: B1 without the right to unmount, fusermount3 is called, as every FUSE program does.
+//!             B2 a bind mount shows a directory inside the mount itself, whatever names a user has created in it.
+//! Not here:   requests of the kernel (session).
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -22,17 +22,17 @@ pub struct MountLine {
     /// `major:minor` of the file system.
     pub device: String,
     pub path: PathBuf,
-    /// [`MOUNT_KIND`] for ours.
+    /// [`MOUNT_KIND`] for margay's mounts.
     pub kind: String,
     pub source: String,
 }
 
-/// `kind` of our mounts.
+/// `kind` of margay's mounts.
 pub const MOUNT_KIND: &str = "fuse.margay";
-/// Bytes of /proc/self/mountinfo that are looked at.
+/// Bytes of /proc/self/mountinfo that are read at most.
 const MOUNTINFO_BYTES_MAX: usize = 16 << 20;
 
-/// Everything that is mounted in this name space.
+/// All mounts of this mount namespace.
 pub fn mounts(env: &Env) -> io::Result<Vec<MountLine>> {
     let file = env.disk.open("/proc/self/mountinfo".as_ref(), OpenMode::Read)?;
     let mut bytes = Vec::new();
@@ -57,7 +57,7 @@ fn parse(line: &[u8]) -> Option<MountLine> {
     Some(MountLine { device, path, kind: text(behind.next()?), source: text(behind.next()?) })
 }
 
-/// Undoes the octal escapes of blanks and the like.
+/// Undoes the octal escapes of blanks and similar bytes.
 fn plain(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -77,9 +77,9 @@ fn plain(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A mount whose server is gone answers nothing but ENOTCONN; it is detached.
+/// Detaches a mount whose server is gone, which answers only ENOTCONN.
 pub fn clear_dead(path: &Path) -> io::Result<()> {
-    // Unlike `stat`, this is never answered from what the kernel keeps.
+    // Unlike `stat`, `statfs` is never answered from the kernel's cache.
     match rustix::fs::statfs(path) {
         Err(Errno::NOTCONN) => {
             tracing::warn!(path = %path.display(), "the server of this mount died; it is detached");
@@ -89,8 +89,8 @@ pub fn clear_dead(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Takes the newest mount on a directory away; `lazily` also while files are open in it, which then go on until they
-/// are closed.
+/// Unmounts the newest mount on a directory. `lazily` detaches it even while files are open; they work until they are
+/// closed.
 pub fn unmount(path: &Path, lazily: bool) -> io::Result<()> {
     let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     match rustix::mount::unmount(path, flags | UnmountFlags::NOFOLLOW) {
@@ -111,7 +111,7 @@ fn unmount_by_helper(path: &Path, lazily: bool) -> io::Result<()> {
     Err(if text.contains("busy") { Errno::BUSY.into() } else { io::Error::other(text) })
 }
 
-/// The program that mounts for users who are not root.
+/// The program that mounts for users who are not root (`fusermount3`).
 pub fn helper() -> Option<PathBuf> {
     let named = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&named).chain(["/bin", "/usr/bin", "/sbin"].map(PathBuf::from));
@@ -120,8 +120,8 @@ pub fn helper() -> Option<PathBuf> {
         .find(|path| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok())
 }
 
-/// Shows a directory below a mount at a second place; root only. Neither a symbolic link nor something mounted below
-/// leads out of the mount: whoever writes in it must not choose what root shows.
+/// Bind-mounts a directory below a mount at a second path; root only. Neither a symbolic link nor another mount below
+/// it can lead out of the mount: a user who may write in it must not choose what root exposes.
 pub fn bind(mount: &Path, below: &Path, to: &Path, read_only: bool) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mount = rustix::fs::open(mount, flags, Mode::empty())?;
@@ -130,7 +130,7 @@ pub fn bind(mount: &Path, below: &Path, to: &Path, read_only: bool) -> io::Resul
     let from = rustix::fs::openat2(&mount, below, flags, Mode::empty(), within)?;
     rustix::mount::mount_bind(format!("/proc/self/fd/{}", from.as_raw_fd()), to)?;
     if read_only {
-        // The new flags replace all that there were.
+        // A remount replaces all flags, so the existing ones are passed again.
         let kept = rustix::fs::fstatvfs(&mount)?.f_flag;
         let mut flags = MountFlags::BIND | MountFlags::RDONLY;
         flags.set(MountFlags::NOSUID, kept.contains(StatVfsMountFlags::NOSUID));
@@ -141,7 +141,7 @@ pub fn bind(mount: &Path, below: &Path, to: &Path, read_only: bool) -> io::Resul
     Ok(())
 }
 
-/// Raises what the kernel reads ahead over its default of 128 KiB; root only, so a refusal is no error.
+/// Raises the kernel's read-ahead over its default of 128 KiB. Needs root, so a refusal is not an error.
 pub(crate) fn set_read_ahead(env: &Env, path: &Path, bytes: u32) {
     let set = || -> io::Result<()> {
         let path = std::path::absolute(path)?;

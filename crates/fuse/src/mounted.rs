@@ -1,9 +1,9 @@
-//! A mount: the operations over the volume, its session with the kernel, and the threads beside it.
+//! One mount: the operations over the volume, the session with the kernel, and the threads beside it.
 //!
-//! Why:        the order in which a mount begins and ends.
-//! Invariants: O1 the kernel is told of other doors' changes from before the first request on.
-//!             O2 what was written is published before the end of a mount is told.
-//!             O3 what the kernel had open and knew is let go when it unmounted, whoever made it do so.
+//! Why:        this module fixes the order in which a mount starts and ends.
+//! Invariants: O1 changes by other doors are recorded from before the kernel's first request.
+//!             O2 all written data is published before `ended` is true.
+//!             O3 after an unmount all handles and inode references of the kernel are released, whoever unmounted.
 //! Not here:   requests (operations).
 
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::notifier;
 use crate::pruner;
 use crate::session::{MountError, Session, SessionOptions};
 
-/// How often files that are written and stay open are published.
+/// How often files that stay open after a write are published.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
 /// What `status` and metrics show of a mount.
@@ -32,18 +32,18 @@ pub struct MountedState {
     pub ended: bool,
 }
 
-/// A mount that is being answered. Dropping it detaches it.
+/// A mount that answers requests. Dropping it detaches it.
 #[derive(Debug)]
 pub struct Mounted {
     door: Arc<Door>,
     session: Arc<Session>,
     metrics: Arc<Metrics>,
     beside: Arc<Beside>,
-    /// It is at no place any more, whatever else may be mounted there by now.
+    /// The mount was removed from its path; another mount may be there by now.
     unmounted: AtomicBool,
 }
 
-/// The threads beside a session.
+/// State shared with the threads beside a session.
 #[derive(Debug, Default)]
 struct Beside {
     stop: AtomicBool,
@@ -51,7 +51,7 @@ struct Beside {
 }
 
 impl Mounted {
-    /// Mounts and begins to answer; calls `made` in between.
+    /// Mounts and starts to answer; calls `made` once the mount exists.
     pub fn new(
         mount: &Arc<Mount>,
         path: &Path,
@@ -62,7 +62,7 @@ impl Mounted {
     ) -> Result<Mounted, MountError> {
         let metrics = Arc::new(Metrics::default());
         let door = Arc::new(Door::new(Arc::clone(mount), ownership, options.writeback, env.clone()));
-        // From here on notices gather, also those of changes before the kernel's first question.
+        // From here on notices are queued, including those of changes before the kernel's first request.
         let watcher = Arc::new(mount.watch());
         let session = Session::mount(Arc::clone(&door), &metrics, path, options, env, made)?;
         let session = Arc::new(session);
@@ -110,13 +110,13 @@ impl Mounted {
         }
     }
 
-    /// The session is over and all that was written is published.
+    /// The session has ended and all written data is published.
     pub fn ended(&self) -> bool {
         self.beside.published.load(Ordering::Acquire)
     }
 
-    /// Once it is unmounted everywhere: waits for the end of the session at most `longest`, and publishes what was
-    /// written. False when files are still open: what is written later is lost when the server ends before they close.
+    /// After the mount was removed everywhere: waits up to `longest` for the session to end and publishes written data.
+    /// False when files are still open; data written to them later is lost if the server exits before they are closed.
     pub fn end(self, longest: Duration) -> bool {
         let ended = self.session.wait(longest);
         self.publish();
@@ -140,7 +140,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Publishes what was written every second, and all of it at the end.
+/// Publishes written data every second, and all of it at the end.
 fn publish(door: &Door, session: &Session, beside: &Beside) {
     loop {
         let ended = session.wait(PUBLISH_EVERY);

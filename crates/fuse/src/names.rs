@@ -1,31 +1,31 @@
-//! Names as bytes, as a kernel knows them, and names as the tree stores them.
+//! Translates between a kernel's names, which are bytes, and the names that the tree stores.
 //!
-//! Why:        S3 may call things what POSIX cannot, and the other way round; each name has exactly one form here, so
-//!             that whatever is shown leads back to what is stored.
+//! Why:        S3 allows keys that POSIX does not, and the other way round. Each name has exactly one form on either
+//!                side, so a name that `ls` shows always leads back to the stored one.
 //! Layout:     the table of docs/design/0005-posix-door.md.
-//! Invariants: M1 `stored(shown(n)) == n` for every name that is not too long.
-//!             M2 `shown(stored(b)) == b` for every name of bytes that is not refused (and names no long name).
+//! Invariants: M1 `stored(shown(n)) == n` for every stored name that is not too long.
+//!             M2 `shown(stored(b)) == b` for every byte name that is not refused and is no shortened long name.
 //! Not here:   finding a long name by its hash (volume).
 
 use margay_volume::posix::{NAME_BYTES_MAX, Name, long_name_hash};
 
-/// Longest beginning of a long name that is shown, in bytes.
+/// Bytes of a long name's prefix that are shown at most.
 pub const LONG_PREFIX_BYTES_MAX: usize = 200;
-/// Begins every escape.
+/// Every escape begins with this.
 const MARK: &str = "@{";
 const BESIDE: &[u8] = b"@{file}";
 /// `@{~`, sixteen digits, `}`.
 const LONG_BYTES: usize = 20;
 
-/// Why a name of bytes is refused.
+/// Why a byte name is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
     TooLong,
-    /// An escape that names nothing.
+    /// An escape that stands for no name.
     Invalid,
 }
 
-/// What a name of bytes means.
+/// The stored name that a byte name stands for.
 pub fn stored(name: &[u8]) -> Result<Name, NameError> {
     if name.len() > NAME_BYTES_MAX {
         return Err(NameError::TooLong);
@@ -46,7 +46,7 @@ pub fn stored(name: &[u8]) -> Result<Name, NameError> {
     whole(rest).map(if beside { Name::Beside } else { Name::Plain })
 }
 
-/// A long name's beginning and hash.
+/// The prefix and hash of a shortened long name.
 fn long(name: &[u8]) -> Option<(&[u8], u64)> {
     let (prefix, escape) = name.split_at_checked(name.len().checked_sub(LONG_BYTES)?)?;
     let digits = escape.strip_prefix(b"@{~")?.strip_suffix(b"}")?;
@@ -100,7 +100,7 @@ fn push_byte(out: &mut String, byte: u8) {
     out.push('}');
 }
 
-/// Appends the name of bytes for a stored name.
+/// Appends the byte name of a stored name.
 pub fn shown(name: &str, beside: bool, out: &mut Vec<u8>) {
     let begin = out.len();
     show_whole(name, out);
@@ -137,7 +137,7 @@ fn show_pieces(name: &str, out: &mut Vec<u8>) {
             rest = &rest[1..];
         } else if rest.starts_with(MARK) {
             let run = byte_run(rest);
-            // A byte is shown as itself where it is no part of a character, as it was when it came in.
+            // A byte that is not part of a UTF-8 character is written as itself, as it came in.
             if let Some(byte) = run.first()
                 && run.utf8_chunks().next().is_some_and(|chunk| chunk.valid().is_empty())
             {
@@ -155,7 +155,7 @@ fn show_pieces(name: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// The bytes of the `@{x..}` that the text begins with; up to four decide whether the first begins a character.
+/// The bytes of the `@{x..}` escapes at the start of the text; up to four decide whether the first begins a character.
 fn byte_run(text: &str) -> Vec<u8> {
     let mut run = Vec::new();
     let mut rest = text.as_bytes();
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// Names made of what the escapes are made of.
+    /// Names made of the pieces of escapes.
     fn pieces_of_trouble() -> impl Strategy<Value = Vec<u8>> {
         let pieces: Vec<&'static [u8]> = vec![
             &b"@"[..],

@@ -1,12 +1,12 @@
-//! Makes the kernel forget what other doors changed.
+//! Invalidates the kernel's caches when another door changes a file.
 //!
-//! Why:        the kernel keeps names and attributes for a day; forgetting takes locks that it holds during requests, so
-//!             it is done by a thread of its own and never inside a request.
-//! Invariants: F1 a notice is done when the kernel has forgotten all that it names.
-//!             F2 both names of `a` and `a/` are forgotten when either changes.
-//!             F3 a notice that names everything drops all names below the root that this mount has shown, with what
-//!                is below them; names that were absent in the root itself stay for their own short time.
-//! Not here:   which changes make notices (volume).
+//! Why:        the kernel caches names and attributes for a day. An invalidation takes locks that the kernel also holds
+//!             during requests, so a thread of its own sends it, never a request.
+//! Invariants: F1 a notice is finished when the kernel has dropped all names and files that it lists.
+//!             F2 a change of `a` or of `a/` invalidates both names.
+//!             F3 a notice for everything (after an overflow) drops all names below the root that this mount has shown,
+//!                with everything below them. Negative entries of the root itself expire by their own short time.
+//! Not here:   which changes create notices (volume).
 
 use std::io;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ fn act(door: &Door, kernel: &dyn Kernel, notice: &Notice) {
             names::shown(plain, beside, &mut name);
             kernel.forget_name(parent, &name);
         }
-        // Its times changed, whether the kernel knew the name or not.
+        // The directory's times changed, whether or not the kernel knew the name.
         if last != Some(parent) {
             kernel.forget_file(parent, false);
             last = Some(parent);
@@ -62,7 +62,7 @@ fn act(door: &Door, kernel: &dyn Kernel, notice: &Notice) {
     }
 }
 
-/// Dropping a directory's name drops all that the kernel knows below it.
+/// Drops everything: invalidating a directory's name also drops what the kernel caches below it.
 fn everything(door: &Door, kernel: &dyn Kernel) {
     let mut children = Vec::new();
     let mut nodes = Vec::new();

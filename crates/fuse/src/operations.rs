@@ -1,6 +1,6 @@
-//! Requests of the kernel, answered through the volume; one file per group.
+//! The kernel's requests, answered by the volume; one file per group.
 //!
-//! Not here: decisions about the tree (volume), the wire (session).
+//! Not here: decisions about the tree (volume), the wire format (session).
 
 mod attributes;
 mod directories;
@@ -19,7 +19,7 @@ use crate::protocol::{
     WriteFlags,
 };
 
-/// An answer of the volume with its refusal as a number.
+/// Turns the volume's error into an error number.
 fn answer<T>(result: Result<T, PosixError>) -> Answer<T> {
     result.map_err(|error| errno(&error))
 }

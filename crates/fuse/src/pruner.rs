@@ -1,12 +1,13 @@
-//! Asks the kernel to forget files, when it knows too many.
+//! Asks the kernel to forget inodes when it knows too many.
 //!
-//! Why:        a file costs memory here for as long as the kernel knows it by number, and a kernel with memory to spare
-//!             keeps every number that it was ever told.
-//! Invariants: R1 what is in use stays: the kernel forgets only what nobody has open or works in, and says so by FORGET.
-//!             R2 asking costs little where it is of no use: the pause doubles while less than half of what was asked
-//!                for goes, and an old kernel is asked once.
-//!             R3 no lock is held while the kernel is told: it may wait for a request that needs one.
-//! Not here:   which files (volume), the message (session).
+//! Why:        an inode costs memory in the server for as long as the kernel knows it, and a kernel with free memory
+//!             never forgets one by itself.
+//! Invariants: R1 inodes in use stay: the kernel forgets only what no process has open or works in, and confirms by
+//!                FORGET.
+//!             R2 useless requests are rare: the pause doubles while the kernel forgets less than half of what was
+//!                asked, and a kernel that does not support the request is asked once.
+//!             R3 no lock is held while the kernel is called: it may wait for a request that needs one.
+//! Not here:   choosing inodes (volume), the message (session).
 
 use std::io;
 use std::sync::Arc;
@@ -19,16 +20,15 @@ use crate::door::Door;
 use crate::metrics::Metrics;
 use crate::protocol::{Errno, Kernel, Node, ROOT};
 
-/// Of the most files that are to be known, the share that is asked back besides, so that it need not be done at once
-/// again: one in so many.
+/// Prune below the limit by one part in so many, so that the next new file does not start another pass at once.
 const SHARE: usize = 16;
-/// Files that are asked back before the kernel's answers are looked at.
+/// Inodes that one attempt asks the kernel to forget at most.
 const ASKED_MAX: usize = 16_384;
-/// Files in one message, which is as many as the kernel takes in one step.
+/// Inodes per message: the kernel takes as many in one step.
 const MESSAGE_FILES_MAX: usize = 512;
-/// For the kernel's FORGETs to come.
+/// Shortest pause after an attempt, in which the kernel's FORGETs arrive.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// Between attempts when everything is in use.
+/// Longest pause between attempts, when everything is in use.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -39,16 +39,16 @@ struct Pruner {
     metrics: Arc<Metrics>,
 }
 
-/// What became of one attempt.
+/// Result of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gain {
     Enough,
     Little,
-    /// The kernel cannot be asked, or the mount has ended.
+    /// The kernel does not support the request, or the mount has ended.
     Over,
 }
 
-/// Ends when the mount's waiting is stopped.
+/// Starts the thread, which ends when the mount's waiting is stopped.
 pub(crate) fn start(
     door: Arc<Door>,
     kernel: Box<dyn Kernel>,
@@ -71,13 +71,13 @@ impl Pruner {
         }
     }
 
-    /// Asks for as many as there are too many, and gives the kernel the time to answer.
+    /// Asks the kernel to forget the excess, then gives it time to answer.
     fn attempt(&self, pause: Duration) -> Gain {
         let mount = &self.door.mount;
         let before = mount.known();
         let excess = before.saturating_sub(self.most - self.most / SHARE).min(ASKED_MAX);
         let mut asked = mount.choose_unused(excess);
-        // It has another number in the kernel, and is always in use.
+        // The root has another number in the kernel, and is always in use.
         asked.retain(|ino| self.door.node(*ino) != ROOT);
         for some in asked.chunks(MESSAGE_FILES_MAX) {
             let nodes: Vec<Node> = some.iter().map(|ino| self.door.node(*ino)).collect();
@@ -90,14 +90,14 @@ impl Pruner {
                     );
                     return Gain::Over;
                 }
-                // Of a mount that is ending, mostly; what was not asked for now is later.
+                // Mostly because the mount is ending; inodes that were not sent now are chosen again later.
                 Err(error) => {
                     tracing::debug!(%error, "the kernel could not be asked to forget files");
                     break;
                 }
             }
         }
-        // A rush of new files ends a long pause.
+        // A burst of new files ends a long pause.
         if !mount.wait_known_above(before.saturating_add(self.most / SHARE), Some(pause)) {
             return Gain::Over;
         }

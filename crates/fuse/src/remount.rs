@@ -1,10 +1,10 @@
-//! `mount -o remount`: other flags for a mount that stays as it is.
+//! `mount -o remount`: changes the flags of a mount without unmounting it.
 //!
-//! Why:        flags such as `ro` are the kernel's; the server is not asked, and open files go on.
-//! Invariants: N1 a flag that no word names stays as it was.
-//!             N2 a mount does not become one with set-id bits: those ask the kernel for other promises when it is made.
-//!             N3 only this mount changes, not other views of its bucket, which share one file system.
-//! Not here:   options that the server looks at: they need an unmount and a new mount.
+//! Why:        flags such as `ro` belong to the kernel; the server is not involved, and open files continue.
+//! Invariants: N1 a flag that no option names stays unchanged.
+//!             N2 a remount cannot enable set-id bits: those need other FUSE capabilities, negotiated at mount time.
+//!             N3 only this mount changes, not other mounts of the same bucket, which share one superblock.
+//! Not here:   options that the server evaluates: they need an unmount and a new mount.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::path::Path;
 use rustix::fs::StatVfsMountFlags as Shown;
 use rustix::mount::MountFlags;
 
-/// A flag, how the kernel shows it, the word that sets it and the one that takes it away.
+/// A flag, how the kernel shows it, the option that sets it and the one that clears it.
 const FLAGS: [(MountFlags, Shown, &str, &str); 7] = [
     (MountFlags::RDONLY, Shown::RDONLY, "ro", "rw"),
     (MountFlags::NOSUID, Shown::NOSUID, "nosuid", "suid"),
@@ -23,7 +23,7 @@ const FLAGS: [(MountFlags, Shown, &str, &str); 7] = [
     (MountFlags::RELATIME, Shown::RELATIME, "relatime", "norelatime"),
 ];
 
-/// Changes the flags that the words name; words that name none are passed over, as mount(8) repeats all of them.
+/// Changes the flags that the options name; other options are ignored, as mount(8) repeats all of them.
 pub fn remount(path: &Path, words: &[String]) -> io::Result<()> {
     let shown = rustix::fs::statvfs(path)?.f_flag;
     let flags = flags(shown, words);
@@ -41,7 +41,8 @@ pub fn remount(path: &Path, words: &[String]) -> io::Result<()> {
     Ok(())
 }
 
-/// Such a mount does not tell the kernel that the server drops set-id bits, so that the kernel does it before a byte changes.
+/// Such a mount did not tell the kernel that the server clears set-id bits, so the kernel clears them before a byte
+/// changes.
 fn gains_set_id(shown: Shown, flags: MountFlags) -> bool {
     shown.contains(Shown::NOSUID) && !flags.contains(MountFlags::NOSUID)
 }

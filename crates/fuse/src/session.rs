@@ -1,9 +1,9 @@
-//! The conversation with the kernel: mounting, threads that answer, unmounting.
+//! The session with the kernel: mounting, threads that answer, unmounting.
 //!
-//! Why:        the only module that knows the transport, fuser over /dev/fuse today.
-//! Invariants: S1 the mount is gone from the name space before `Session` says that it ended.
-//!             S2 a session ends by itself when somebody else unmounts it.
-//! Locking:    one lock for the end of the session, for one step.
+//! Why:        the only module that knows the transport, today fuser over /dev/fuse.
+//! Invariants: S1 the mount has left the mount namespace before `Session` reports that it ended.
+//!             S2 a session ends when anybody unmounts it.
+//! Locking:    one lock over the end of the session, held for one step.
 //! Not here:   what requests mean (operations).
 
 mod adapter;
@@ -30,17 +30,18 @@ use crate::protocol::{Kernel, Operations};
 use adapter::Adapter;
 use teller::Teller;
 
-/// How long the kernel may keep what it was told. Correctness needs no limit: what another door changes is taken away.
+/// How long the kernel may cache names and attributes. Correctness needs no limit: changes by other doors are
+/// invalidated.
 pub const KEEP_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Largest request with data, in bytes; the kernel's own limit.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
-/// What the kernel reads ahead, in bytes: so many that the threads which answer and the disk below all have work.
+/// The kernel's read-ahead, in bytes: enough to keep all answering threads and the disk busy.
 pub const READ_AHEAD_BYTES: u32 = 8 << 20;
-/// Requests that the kernel makes by itself (reading ahead, writing back) at once.
+/// Requests that the kernel issues by itself (read-ahead, writeback) at once.
 pub const BACKGROUND_MAX: u16 = 64;
-/// Threads that answer, when nothing else is asked for.
+/// Default number of threads that answer.
 pub const THREADS: usize = 4;
-/// Files that the kernel may know, when nothing else is asked for.
+/// Default number of inodes that the kernel may know.
 pub const KNOWN_FILES_MAX: usize = 1_000_000;
 
 /// How to mount.
@@ -49,18 +50,18 @@ pub struct SessionOptions {
     /// What `mount` shows as the source.
     pub source: String,
     pub read_only: bool,
-    /// Users besides the one who runs the server may use it.
+    /// Users other than the one who runs the server may use the mount.
     pub allow_other: bool,
-    /// The kernel collects small writes and sizes are its own until it writes them.
+    /// The kernel collects small writes and tracks file sizes itself until it writes them back.
     pub writeback: bool,
-    /// Set-user-id bits count.
+    /// Set-user-id bits are honoured.
     pub suid: bool,
     /// Device files work.
     pub dev: bool,
-    /// No program in it can be run.
+    /// No program on the mount can be executed.
     pub no_exec: bool,
     pub threads: usize,
-    /// Files that the kernel may know by number before it is asked to forget some.
+    /// Inodes that the kernel may know before the pruner asks it to forget some.
     pub known_files_max: usize,
 }
 
@@ -80,7 +81,7 @@ impl Default for SessionOptions {
     }
 }
 
-/// Why there is no mount; each says what to do.
+/// Why a mount failed; each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     #[error("there is no /dev/fuse: load the kernel module (modprobe fuse), or give the container the device")]
@@ -112,7 +113,7 @@ struct End {
     changed: Condvar,
 }
 
-/// One mount that is being answered.
+/// One mount that answers requests.
 #[derive(Debug)]
 pub struct Session {
     path: PathBuf,
@@ -122,8 +123,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Mounts on an existing directory and begins to answer. A dead mount on it is taken away first. `mounted` is called
-    /// in between: when the mount is there and nobody can have been answered.
+    /// Mounts on an existing directory and starts to answer. A dead mount on it is detached first. `mounted` is called
+    /// after the mount exists and before any request can have been answered.
     pub fn mount<O: Operations>(
         operations: Arc<O>,
         metrics: &Arc<Metrics>,
@@ -174,7 +175,7 @@ impl Session {
         &self.path
     }
 
-    /// What makes the kernel forget.
+    /// The handle that invalidates the kernel's caches.
     pub fn kernel(&self) -> Box<dyn Kernel> {
         Box::new(Teller { notifier: self.notifier.clone(), device: Arc::clone(&self.device) })
     }
@@ -183,7 +184,7 @@ impl Session {
         *self.end.ended.lock()
     }
 
-    /// Waits for the end of the session; false when it did not come in time.
+    /// Waits for the end of the session; false on timeout.
     pub fn wait(&self, longest: Duration) -> bool {
         let mut ended = self.end.ended.lock();
         if !*ended {
@@ -221,7 +222,7 @@ fn check_place(path: &Path) -> Result<(), MountError> {
     Ok(())
 }
 
-/// Who is not root needs the helper; everybody needs the device.
+/// Any user but root needs the helper; everybody needs the device.
 fn check_device() -> Result<(), MountError> {
     use rustix::fs::{Mode, OFlags};
     match rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {

@@ -1,10 +1,10 @@
-//! Threads for requests that wait for a disk.
+//! A thread pool for requests that wait for a disk.
 //!
-//! Why:        the few threads of a session must stay free for lookups while others wait for a sync; the more syncs
-//!             wait together, the more of them share one.
-//! Invariants: T1 at most `THREADS_MAX` threads; what comes over that waits in line.  T2 no work is dropped.
-//! Locking:    one lock, for one step.
-//! Not here:   what waits.
+//! Why:        a session's few threads must stay free for lookups while other requests wait for a sync; and the more
+//!             requests wait together, the more of them share one sync.
+//! Invariants: T1 at most `THREADS_MAX` threads; further work is queued.  T2 no work is dropped.
+//! Locking:    one lock over the queue, held for one step.
+//! Not here:   the work itself.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 
 /// Requests that wait at once.
 const THREADS_MAX: usize = 64;
-/// A thread without work ends after this.
+/// An idle thread ends after this time.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Waiters {
 }
 
 impl Waiters {
-    /// Runs the work on another thread, or on this one when there can be no other.
+    /// Runs the work on another thread, or on this one when no thread can be started.
     pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.state.lock();
         state.line.push_back(Box::new(work));
@@ -111,7 +111,7 @@ mod tests {
                 barrier.wait();
             });
         }
-        // Only reached when all of them run at once.
+        // Passes only when all of them run at once.
         barrier.wait();
         let (sender, receiver) = std::sync::mpsc::channel();
         for number in 0..1000 {

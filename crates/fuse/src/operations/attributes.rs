@@ -1,4 +1,4 @@
-//! Requests about attributes: stat, chmod and its like, extended attributes.
+//! Requests about attributes: stat, chmod, chown, extended attributes.
 
 use margay_env::{Env, OpenMode};
 use margay_volume::posix::SetXattr;
@@ -8,10 +8,10 @@ use super::answer;
 use crate::door::Door;
 use crate::protocol::{Answer, AttributeChange, Attributes, Caller, Errno, Node};
 
-/// The ACL that says who may do what with a file.
+/// The xattr of the access ACL.
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const SET_GROUP_ID: u32 = 0o2000;
-/// Bytes of /proc/PID/status that are looked at.
+/// Bytes of /proc/PID/status that are read.
 const STATUS_BYTES: usize = 64 * 1024;
 
 impl Door {
@@ -34,7 +34,7 @@ impl Door {
         answer(self.mount.set_xattr(self.ino(node), name, value, how, kill))
     }
 
-    /// Names in `trusted.` are there for root only; the kernel hides the values, but not the names.
+    /// Lists names in `trusted.` for root only: the kernel hides their values from other users, but not the names.
     pub(super) fn do_list_xattrs(&self, caller: Caller, node: Node) -> Answer<Vec<u8>> {
         let names = answer(self.mount.list_xattrs(self.ino(node)))?;
         if caller.uid == 0 {
@@ -44,8 +44,8 @@ impl Door {
         Ok(shown.flatten().copied().collect())
     }
 
-    /// Whether a file loses set-group-id when this caller sets its ACL: he is neither root nor in its group. fuser does
-    /// not hand on the kernel's own answer (FUSE_SETXATTR_ACL_KILL_SGID).
+    /// Whether a file loses set-group-id when this caller sets its ACL: the caller is neither root nor in the file's
+    /// group. fuser does not pass on the kernel's own flag (FUSE_SETXATTR_ACL_KILL_SGID).
     fn loses_set_group_id(&self, caller: Caller, node: Node) -> Answer<bool> {
         if caller.uid == 0 {
             return Ok(false);
@@ -55,7 +55,7 @@ impl Door {
     }
 }
 
-/// Whether a process has a group among its further ones; not, when it cannot be found.
+/// Whether a group is one of a process's supplementary groups; false when the process cannot be found.
 fn in_group(env: &Env, caller: Caller, group: u32) -> bool {
     let read = || -> std::io::Result<Vec<u8>> {
         let path = format!("/proc/{}/status", caller.process);

@@ -1,6 +1,6 @@
 //! Requests about open directories.
 //!
-//! Invariants: C1 cookie 1 stands behind `.` and 2 behind `..`; the volume's own are moved up by 2.
+//! Invariants: C1 cookie 1 follows `.` and cookie 2 follows `..`; the volume's cookies are shifted by 2.
 
 use margay_volume::posix::FileKind;
 
@@ -48,7 +48,7 @@ impl Door {
         answer(visited)
     }
 
-    /// `.` or `..`, of which the kernel takes the number only.
+    /// Emits `.` or `..`; the kernel uses only the number of the line.
     fn take_own(&self, open: &OpenDirectory, cookie: u64, take: &mut TakeLine<'_>) -> Answer<bool> {
         let (node, name): (_, &[u8]) = match cookie {
             0 => (open.node, b"."),
@@ -78,7 +78,7 @@ impl Door {
         }
         match self.mount.parent(self.ino(node)) {
             Ok(parent) => Ok(self.node(parent)),
-            // Removed while it is open: only itself is left.
+            // The directory was removed while open: `..` shows the directory itself.
             Err(margay_volume::posix::PosixError::NotFound | margay_volume::posix::PosixError::Stale) => Ok(node),
             Err(error) => Err(crate::errno::errno(&error)),
         }

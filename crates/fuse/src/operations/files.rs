@@ -10,10 +10,11 @@ use super::{answer, name};
 use crate::door::{Door, OpenFile};
 use crate::protocol::{Answer, Attributes, Caller, Errno, NewNode, Node, Side, WriteFlags};
 
-/// Closing a file waits for the disk when more than this was written: so much travels in the log.
+/// A close waits for the disk when more bytes than this were written since the last one: up to this size, data travels
+/// in the log.
 const FLUSH_BYTES_QUICK: u64 = 1 << 20;
-/// Writes whose bytes are still on their way when they are answered, at once. Behind each the next write of the same
-/// file may wait on a second thread, and other requests need threads too.
+/// Writes that may be answered before they finish, at once. While such a write goes on, the next write to the same file
+/// may block a second thread, and other requests need threads too.
 const EARLY_ANSWERS_MAX: usize = 2;
 
 impl Door {
@@ -30,14 +31,14 @@ impl Door {
         let way = flags & OFlags::ACCMODE;
         let truncate = flags.contains(OFlags::TRUNC);
         OpenFlags {
-            // With the writeback cache the kernel reads pages of files that are open for writing only, and keeps the
-            // end of a file itself.
+            // With the writeback cache the kernel reads pages even of files opened for writing only, and tracks the end
+            // of the file itself.
             read: way != OFlags::WRONLY || self.writeback,
             write: way == OFlags::WRONLY || way == OFlags::RDWR,
             append: flags.contains(OFlags::APPEND) && !self.writeback,
             truncate,
             exclusive: flags.contains(OFlags::EXCL),
-            // fuser does not hand on FUSE_OPEN_KILL_SUIDGID.
+            // fuser does not pass on FUSE_OPEN_KILL_SUIDGID.
             kill_privileges: truncate && caller.kills_privileges(),
         }
     }
@@ -66,7 +67,7 @@ impl Door {
         let file = self.file(handle)?;
         let mut early = false;
         let counted = || {
-            // Before the answer: a close that follows it asks for the sum.
+            // Counted before the answer: a close that follows it reads the sum.
             file.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             early = self.begin_early_answer();
             if early {
@@ -84,7 +85,7 @@ impl Door {
         done
     }
 
-    /// False when enough threads are kept by writes that were answered already.
+    /// False when enough threads are busy with writes that were already answered.
     fn begin_early_answer(&self) -> bool {
         let one_more = |now| (now < EARLY_ANSWERS_MAX).then_some(now + 1);
         self.early_answers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
@@ -104,7 +105,7 @@ impl Door {
         let file = self.files.remove(handle).ok_or(Errno::BADF)?;
         match Arc::try_unwrap(file) {
             Ok(file) => answer(self.mount.release(file.handle)),
-            // A request that is still running drops it, which releases it too.
+            // A request still holds the handle; dropping it releases the file too.
             Err(_) => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Requests about names: looking up, making, renaming.
+//! Requests about names: lookup, create, link, rename, remove.
 
 use margay_volume::posix::{FileKind, PosixError, RenameMode};
 use rustix::fs::{FileType, RenameFlags};
@@ -14,7 +14,7 @@ impl Door {
         let name = match stored(at.name) {
             Ok(name) => name,
             Err(NameError::TooLong) => return Err(Errno::NAMETOOLONG),
-            // Nothing can be stored under it, so nothing is there.
+            // No file can be stored under such a name, so it does not exist.
             Err(NameError::Invalid) => return Ok(None),
         };
         match self.mount.lookup(self.ino(at.parent), &name) {

@@ -1,4 +1,4 @@
-//! Requests about the room that a file takes: fallocate, and finding holes.
+//! Requests about space: fallocate, and finding holes (lseek).
 
 use margay_volume::posix::{Allocate, SeekTo};
 use rustix::fs::FallocateFlags;

@@ -1,4 +1,4 @@
-//! The pruner over a real volume and a kernel that is played.
+//! The pruner over a real volume and a simulated kernel.
 
 use std::collections::HashSet;
 use std::task::{Context, Poll, Waker};
@@ -17,7 +17,7 @@ use crate::protocol::Answer;
 
 const MOST: usize = 160;
 
-/// Forgets what it is asked for, unless that is in use.
+/// Forgets the inodes that it is asked to, unless they are in use.
 #[derive(Debug)]
 struct Played {
     mount: Arc<Mount>,
@@ -27,7 +27,7 @@ struct Played {
 #[derive(Debug, Default)]
 struct Shared {
     used: Mutex<HashSet<Node>>,
-    /// Everything is.
+    /// Every inode is in use.
     all_used: std::sync::atomic::AtomicBool,
     old: bool,
     messages: Mutex<Vec<Vec<Node>>>,
@@ -117,7 +117,7 @@ fn what_is_too_much_goes_and_what_is_used_stays() {
     }
     assert!(used.iter().all(|node| world.mount().knows(Ino(*node))));
     assert!(world.mount().knows(world.mount().root()));
-    // The root has another number in the kernel, and nothing is asked for twice in a row.
+    // The root has another number in the kernel, and no inode is requested twice in a row.
     let messages = world.kernel.messages.lock().clone();
     let root = world.mount().root().0;
     assert!(messages.iter().all(|nodes| nodes.len() <= MESSAGE_FILES_MAX && !nodes.contains(&root)));
@@ -130,7 +130,7 @@ fn little_gain_is_told_from_enough() {
     let mut world = World::new(false);
     world.make(1000);
     world.kernel.all_used.store(true, Ordering::Relaxed);
-    // At first all are new, then the kernel keeps them.
+    // At first the kernel forgets all, then it keeps them.
     for _ in 0..100 {
         assert_eq!(world.pruner.attempt(Duration::ZERO), Gain::Little);
     }
@@ -144,7 +144,7 @@ fn little_gain_is_told_from_enough() {
 fn an_old_kernel_is_asked_once() {
     let mut world = World::new(true);
     world.make(1000);
-    // It ends by itself.
+    // The pruner ends by itself.
     world.pruner.run();
     assert_eq!((world.kernel.messages.lock().len(), world.mount().known()), (1, 1001));
 }
@@ -165,7 +165,7 @@ fn the_thread_sleeps_until_there_are_too_many_and_ends_when_told() {
     }
     assert!(world.asked() >= MOST / SHARE);
     mount.stop_waiting();
-    // The thread holds the door for as long as it runs: this world has it once more itself.
+    // The thread holds the door while it runs; this world holds it once more.
     while Arc::strong_count(&door) > 2 {
         std::thread::sleep(Duration::from_millis(1));
     }

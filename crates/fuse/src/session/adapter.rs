@@ -1,8 +1,8 @@
-//! Requests of fuser become calls of `Operations`, their answers become replies.
+//! Turns fuser's requests into calls of `Operations`, and their results into replies.
 //!
-//! Why:        each call is measured here, once for all operations; what waits for a disk leaves the session's threads.
+//! Why:        every call is timed here, once for all operations; calls that wait for a disk move to other threads.
 //! Invariants: A1 every request is answered exactly once.
-//!             A2 locks are the kernel's own: their handlers are not asked for, so it keeps them by itself.
+//!             A2 the kernel handles file locks itself, because their FUSE capabilities are not requested.
 //! Not here:   any decision.
 
 use std::ffi::OsStr;
@@ -27,12 +27,12 @@ use crate::metrics::{Metrics, Request};
 use crate::protocol::{Answer, AttributeChange, Errno, Operations, Side};
 use crate::waiters::Waiters;
 
-/// Names in `statfs`, in bytes.
+/// Longest name that `statfs` reports, in bytes.
 const NAME_BYTES_MAX: u32 = 255;
-/// Size of a block in `statfs`, in bytes.
+/// Block size that `statfs` reports, in bytes.
 const STATISTICS_BLOCK_BYTES: u32 = 4096;
-/// What is asked for where the kernel has it. Not FUSE_ASYNC_DIO: behind an asynchronous direct write the kernel keeps the pages that
-/// were cached before it, and every later read shows them.
+/// Capabilities that are requested if the kernel has them. Not FUSE_ASYNC_DIO: after an asynchronous direct write the
+/// kernel keeps the pages that were cached before it, and every later read returns them.
 const WANTED: [InitFlags; 13] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_BIG_WRITES,
@@ -46,7 +46,7 @@ const WANTED: [InitFlags; 13] = [
     InitFlags::FUSE_CACHE_SYMLINKS,
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
     InitFlags::FUSE_HAS_IOCTL_DIR,
-    // A file is found by its name: a handle of it could not be opened once the kernel has forgotten the file.
+    // A file is found by its name: a file handle could not be opened once the kernel has forgotten the inode.
     InitFlags::FUSE_NO_EXPORT_SUPPORT,
 ];
 
@@ -59,11 +59,11 @@ pub(super) struct Adapter<O> {
     absent: Arc<AbsentNames>,
 }
 
-/// What works on other threads need too.
+/// State that work on other threads needs too.
 #[derive(Debug)]
 pub(super) struct Work<O> {
     pub(super) operations: Arc<O>,
-    /// Of writes that found no room.
+    /// Bytes of writes that wait for space.
     pub(super) waiting_bytes: AtomicU64,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
@@ -100,15 +100,16 @@ impl<O: Operations> Adapter<O> {
 impl<O: Operations> Filesystem for Adapter<O> {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> std::io::Result<()> {
         for wanted in WANTED {
-            // What an older kernel lacks it does its own way.
+            // An older kernel falls back for capabilities that it lacks.
             let _ = config.add_capabilities(wanted);
         }
         if self.writeback {
             let _ = config.add_capabilities(InitFlags::FUSE_WRITEBACK_CACHE);
         }
-        // With it the kernel leaves set-id bits to the server and keeps the old mode meanwhile, so a program that was
-        // just overwritten could be run with them. Without it the kernel takes them away itself, before the first byte
-        // is changed, and asks for file capabilities with each write: only where these bits count.
+        // With this capability the kernel leaves clearing set-id bits to the server and shows the old mode meanwhile,
+        // so a program that was just overwritten could run with them. Without it the kernel clears them before the
+        // first byte changes, but asks for file capabilities on each write: so only mounts that honour these bits go
+        // without.
         if !self.suid {
             let _ = config.add_capabilities(InitFlags::FUSE_HANDLE_KILLPRIV_V2);
         }
@@ -169,8 +170,8 @@ impl<O: Operations> Filesystem for Adapter<O> {
             size,
             accessed: convert::set_time(accessed),
             modified: convert::set_time(modified),
-            // fuser does not hand on FATTR_KILL_SUIDGID, which says that a truncating process lacks CAP_FSETID. A change of
-            // nothing is chown(-1, -1).
+            // fuser does not pass on FATTR_KILL_SUIDGID, which says that a truncating process lacks CAP_FSETID. A
+            // request without any change is chown(-1, -1).
             kill_privileges: nothing || owner || (size.is_some() && caller(request).kills_privileges()),
         };
         attributes(reply, self.call(Request::SetAttributes, |operations| operations.set_attributes(node.0, &change)));
@@ -360,7 +361,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
     ) {
         let answer = self.call(Request::ReadDirectoryPlus, |operations| {
             operations.read_directory(handle.0, cookie, true, &mut |line| {
-                // Without attributes the number stays 0, and the kernel looks the name up when it needs to.
+                // Without attributes the number stays 0, and the kernel looks the name up when it needs it.
                 let found = line.attributes.map_or_else(convert::absent, convert::attributes);
                 let keep = line.attributes.map_or(KEEP_TIME_MAX, keep_time);
                 let name = OsStr::from_bytes(line.name);
@@ -390,7 +391,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
             Ok(found) => {
                 let blocks = |bytes: u64| bytes / u64::from(STATISTICS_BLOCK_BYTES);
                 let (free, available) = (blocks(found.free_bytes), blocks(found.available_bytes));
-                // Files need no room of their own kind: as many more fit as there are free blocks.
+                // Files need no reserved inodes: as many more fit as there are free blocks.
                 let files = found.files.saturating_add(available);
                 let size = STATISTICS_BLOCK_BYTES;
                 reply.statfs(blocks(found.total_bytes), free, available, files, available, size, NAME_BYTES_MAX, size);
@@ -429,7 +430,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
     }
 
     fn access(&self, _: &fuser::Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
-        // The kernel checks rights itself (default_permissions) and should not ask.
+        // The kernel checks permissions itself (default_permissions) and should not ask.
         reply.ok();
     }
 
@@ -486,7 +487,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        // The answer has 32 bits.
+        // The reply has 32 bits for the length.
         let len = len.min(u64::from(u32::MAX) & !0xfffff);
         let from = Side { handle: from.0, offset: from_offset };
         let to = Side { handle: to.0, offset: to_offset };

@@ -1,4 +1,4 @@
-//! Between the seam's values and fuser's.
+//! Converts between the values of `protocol` and those of fuser.
 //!
 //! Not here: what they mean.
 
@@ -10,7 +10,7 @@ use margay_volume::posix::SetTime;
 
 use crate::protocol::{Attributes, Errno, FileKind};
 
-/// What `stat` shows as the best size of a read or write, in bytes.
+/// The preferred I/O size that `stat` reports, in bytes.
 const BLOCK_BYTES: u32 = 4096;
 
 pub(super) fn kind(kind: FileKind) -> FileType {
@@ -45,7 +45,7 @@ pub(super) fn attributes(from: &Attributes) -> FileAttr {
     }
 }
 
-/// Answers a lookup of a name that does not exist, so that the kernel keeps it.
+/// The answer to a lookup of a name that does not exist, so that the kernel caches a negative entry.
 pub(super) fn absent() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),
@@ -71,7 +71,7 @@ fn time(at: Timestamp) -> SystemTime {
     if at.0 >= 0 { UNIX_EPOCH + length } else { UNIX_EPOCH - length }
 }
 
-/// fuser subtracts the nanoseconds of a time before 1970 where the kernel means them added.
+/// fuser subtracts the nanoseconds of a time before 1970 where the kernel means to add them.
 fn timestamp(at: SystemTime) -> Timestamp {
     let nanoseconds = match at.duration_since(UNIX_EPOCH) {
         Ok(length) => i128::from(length.as_secs()) * 1_000_000_000 + i128::from(length.subsec_nanos()),
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn times_before_1970_keep_their_nanoseconds() {
         assert_eq!(time(Timestamp(-1)), UNIX_EPOCH - Duration::from_nanos(1));
-        // The kernel's (-2 s, 1 ns), as fuser gives it.
+        // The kernel's (-2 s, 1 ns), as fuser passes it on.
         let from_fuser = UNIX_EPOCH - Duration::new(2, 1);
         assert_eq!(timestamp(from_fuser), Timestamp(-1_999_999_999));
         assert_eq!(timestamp(UNIX_EPOCH + Duration::new(3, 5)), Timestamp(3_000_000_005));

@@ -1,6 +1,6 @@
-//! Parts of fuser's requests as the seam's values, and answers as fuser's replies.
+//! Converts parts of fuser's requests, and answers to fuser's replies.
 //!
-//! Not here: which request asks for what (adapter).
+//! Not here: which request needs which reply (adapter).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -29,8 +29,8 @@ pub(super) fn new(parent: INodeNo, name: &OsStr, mode: u32, umask: u32) -> NewNo
     NewNode { parent: parent.0, name: name.as_bytes(), mode, umask }
 }
 
-/// How long the kernel may keep attributes: those of a file with set-id bits not at all, because a write takes the bits
-/// away without an answer that could say so.
+/// How long the kernel may cache attributes: not at all for a file with set-id bits, because a write clears them and
+/// its reply cannot say so.
 pub(super) fn keep_time(found: &Attributes) -> Duration {
     let set_id = found.kind == FileKind::Regular && found.rights & (SET_USER_ID | SET_GROUP_ID) != 0;
     if set_id { Duration::ZERO } else { KEEP_TIME_MAX }
@@ -43,7 +43,7 @@ pub(super) fn empty(reply: ReplyEmpty, answer: Answer<()>) {
     }
 }
 
-/// Answers a write, unless it was answered.
+/// Answers a write unless it was already answered.
 pub(super) fn written(reply: &mut Option<ReplyWrite>, len: usize) {
     if let Some(reply) = reply.take() {
         reply.written(u32::try_from(len).unwrap_or(u32::MAX));

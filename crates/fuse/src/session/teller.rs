@@ -1,9 +1,9 @@
-//! Tells the kernel through the session's device.
+//! Sends notifications to the kernel through the session's device.
 //!
-//! Layout:     a notification is a header (its length, its code where an answer has an error number, 0 where an answer
-//!             has the number of its request) and what the code says. fuser writes those that it knows; the newest are
+//! Layout:     a notification is a header (length; the code in the field of a reply's error number; 0 in the field of a
+//!             reply's request id) and the payload of its code. fuser writes the codes that it knows; newer ones are
 //!             written here, to the same device.
-//! Not here:   what is told, and when (notifier, pruner).
+//! Not here:   what is sent, and when (notifier, pruner).
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use crate::protocol::{Answer, Errno, Kernel, Node};
 
-/// FUSE_NOTIFY_PRUNE: numbers to forget; of protocol 7.45 (Linux 6.18).
+/// FUSE_NOTIFY_PRUNE: inodes to forget; since protocol 7.45 (Linux 6.18).
 const CODE_PRUNE: u32 = 9;
-/// Bytes of the header of a notification.
+/// Size of a notification's header, in bytes.
 const HEADER_BYTES: usize = 16;
-/// Bytes before the numbers: how many they are, and room.
+/// Bytes before the inode numbers: their count, and padding.
 const PRUNE_BYTES: usize = 16;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Teller {
 
 impl Kernel for Teller {
     fn forget_name(&self, parent: Node, name: &[u8]) {
-        // An error means that the kernel knows no such name or that the mount is gone; both are what was wanted.
+        // An error means that the kernel does not know the name or that the mount is gone; either is fine.
         let _ = self.notifier.inval_entry(fuser::INodeNo(parent), OsStr::from_bytes(name));
     }
 
@@ -37,7 +37,7 @@ impl Kernel for Teller {
 
     fn prune(&self, nodes: &[Node]) -> Answer<()> {
         let message = prune_message(nodes)?;
-        // It is taken whole or refused.
+        // The kernel takes the message whole or refuses it.
         rustix::io::write(&self.device, &message).map(drop)
     }
 }

@@ -1,8 +1,8 @@
-//! Calls that wait on threads of their own: for a disk, or for room after they found none.
+//! Moves calls that wait to other threads: for a disk sync, or for space after ENOSPC.
 //!
-//! Why:        dead bytes may wait to be given back; a program should not be refused meanwhile. That may take long, and
-//!             the session's few threads must stay free for others.
-//! Not here:   how room is made (volume).
+//! Why:        reclaim may be about to free space, and a program should not get ENOSPC meanwhile. Waiting may take
+//!             long, and the session's few threads must stay free for other requests.
+//! Not here:   how space is reclaimed (volume).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,13 +15,13 @@ use super::reply::{empty, written};
 use crate::metrics::Request;
 use crate::protocol::{Answer, Errno, Operations, WriteFlags};
 
-/// Bytes of writes that wait; with more, a thread of the session waits, and the kernel keeps what comes.
+/// Bytes of waiting writes. Above this a thread of the session waits, and the kernel holds further requests back.
 const WAITING_BYTES_MAX: u64 = 64 << 20;
-/// Times that a call is tried again behind a pass of reclaim: others may be faster.
+/// Retries of a call after a pass of reclaim: other calls may take the freed space first.
 const ROOM_TRIES_MAX: usize = 8;
 
 impl<O: Operations> Work<O> {
-    /// Tries again what found no room, as long as there comes some.
+    /// Retries a call that failed with ENOSPC for as long as reclaim frees space.
     fn with_room(&self, mut answer: Answer<()>, mut again: impl FnMut() -> Answer<()>) -> Answer<()> {
         for _ in 0..ROOM_TRIES_MAX {
             if answer != Err(Errno::NOSPC) || !self.operations.make_room() {
@@ -45,7 +45,7 @@ impl<O: Operations> Work<O> {
 }
 
 impl<O: Operations> Adapter<O> {
-    /// On a thread that may wait.
+    /// Runs the call on a thread that may wait.
     pub(super) fn wait(
         &self,
         request: Request,
@@ -56,7 +56,7 @@ impl<O: Operations> Adapter<O> {
         self.waiters.run(move || empty(reply, work.measured(request, call)));
     }
 
-    /// On a thread that may wait, also for room.
+    /// Runs the call on a thread that may wait, also for space.
     pub(super) fn wait_for_room(
         &self,
         request: Request,
@@ -70,7 +70,7 @@ impl<O: Operations> Adapter<O> {
         });
     }
 
-    /// Tries a write that found no room again, on a thread that may wait for some.
+    /// Retries a write that failed with ENOSPC on a thread that may wait for space.
     pub(super) fn write_later(&self, handle: u64, offset: u64, bytes: &[u8], flags: WriteFlags, reply: ReplyWrite) {
         let len = bytes.len() as u64;
         if self.work.waiting_bytes.fetch_add(len, Ordering::Relaxed) + len > WAITING_BYTES_MAX {
