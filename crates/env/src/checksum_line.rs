@@ -1,10 +1,9 @@
 //! The last line of a small text file: a checksum of all lines before it.
 //!
-//! Why:        a flipped bit in a key is another key, and one in a line's first byte can make a comment of it; a file
-//!             of keys must then be refused, not believed.
-//! Layout:     docs/format/directory.md. Files are edited by people, who take the line off; then it is made anew.
-//! Invariants: L1 a file with the line is read only if the checksum is right and nothing stands behind it.
-//! Not here:   what the files hold (keys, encryption_keys, identities, lifecycle).
+//! Why:        a flipped bit turns a key into another key, or a line into a comment. Such a file must be refused.
+//! Layout:     docs/format/directory.md. A person who edits a file removes the line; the server then writes it again.
+//! Invariants: L1 a file with the line is read only if the checksum is right and nothing follows the line.
+//! Not here:   the content of the files (keys, encryption_keys, identities, lifecycle).
 
 use std::io;
 use std::path::Path;
@@ -22,7 +21,7 @@ const REST: &str = " of all above (take this line off after a change by hand)\n"
 )]
 pub struct Mismatch;
 
-/// What the file says, and whether it has its checksum.
+/// The text of a file, and whether it has its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked<'a> {
     pub text: &'a [u8],
@@ -33,7 +32,7 @@ fn line(text: &[u8]) -> String {
     format!("{BEGIN}{:08x}{REST}", crc32c::crc32c(text))
 }
 
-/// The text with its line.
+/// Appends the checksum line to the text.
 pub fn with(mut text: Vec<u8>) -> Vec<u8> {
     if text.last().is_some_and(|last| *last != b'\n') {
         text.push(b'\n');
@@ -43,7 +42,7 @@ pub fn with(mut text: Vec<u8>) -> Vec<u8> {
     text
 }
 
-/// Takes the line off and compares it.
+/// Removes the line and verifies the checksum.
 pub fn check(bytes: &[u8]) -> Result<Checked<'_>, Mismatch> {
     let begins = |at: usize| at == 0 || bytes[at - 1] == b'\n';
     let found = (0..bytes.len()).rev().find(|at| begins(*at) && bytes[*at..].starts_with(BEGIN.as_bytes()));
@@ -56,14 +55,14 @@ pub fn check(bytes: &[u8]) -> Result<Checked<'_>, Mismatch> {
     }
 }
 
-/// Gives a file of an earlier version its line; where that cannot be, the file stays as it is.
+/// Adds the line to a file of an earlier version; if that fails, the file stays as it is.
 pub fn add(env: &Env, path: &Path, text: &[u8]) {
     if let Err(error) = write(env, path, text.to_vec()) {
         tracing::info!(%error, path = %path.display(), "this file could not be given a checksum");
     }
 }
 
-/// Makes the file, or replaces it whole, durably.
+/// Creates or replaces the file as a whole, durably.
 pub fn write(env: &Env, path: &Path, text: Vec<u8>) -> io::Result<()> {
     files::write_new(env, path, &with(text))
 }
@@ -81,7 +80,7 @@ mod tests {
         for bit in 0..whole.len() * 8 {
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            // Else the line is no longer one, or no longer begins as a line; keys are refused then by their form.
+            // Otherwise the flip destroyed the line itself or its beginning; then the form of the keys is checked.
             if let Ok(checked) = check(&flipped) {
                 assert!(!checked.has_checksum && bit / 8 >= text.len() - 1, "bit {bit}");
             }

@@ -1,6 +1,6 @@
 //! The clock port: wall time for people and files, monotonic time for measuring.
 //!
-//! Why:        file times, signature skew and lease lengths must be movable by a test.
+//! Why:        a test must be able to move file times, signature skew and lease times.
 //! Invariants: wall time may jump; monotonic time never goes back.
 
 use std::fmt::Debug;

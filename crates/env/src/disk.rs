@@ -33,7 +33,7 @@ pub struct DirEntry {
     pub used_bytes: u64,
 }
 
-/// Bytes of the file system that holds a path.
+/// Size and free space, in bytes, of the file system that holds a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     pub total_bytes: u64,
@@ -45,23 +45,23 @@ pub trait LockHandle: Send + Sync + Debug {}
 
 pub trait Disk: Send + Sync + Debug {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
-    /// Makes a directory and its missing parents, with durable names; fine when it exists.
+    /// Creates a directory and its missing parents, with durable names; succeeds if it exists.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
-    /// As `create_dir_all`; the directory itself, when it is made, is for its owner alone.
+    /// As `create_dir_all`; a directory that it creates is accessible to its owner only.
     fn create_private_dir(&self, path: &Path) -> io::Result<()> {
         self.create_dir_all(path)
     }
     fn exists(&self, path: &Path) -> io::Result<bool>;
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Removes a directory that is empty.
+    /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
-    /// Replaces `to` when it exists.
+    /// Replaces `to` if it exists.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// The entries of a directory, in no order.
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
     /// Makes the names in this directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Takes an exclusive lock on a file (made when absent); `WouldBlock` when another holder has it.
+    /// Takes an exclusive lock on a file (created if absent); `WouldBlock` when another holder has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn LockHandle>>;
     fn space(&self, path: &Path) -> io::Result<Space>;
 }
@@ -70,11 +70,11 @@ pub trait Disk: Send + Sync + Debug {
 pub trait File: Send + Sync + Debug {
     /// Reads up to `buffer.len()` bytes; fewer only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
-    /// As `read_at`, but only from memory: `WouldBlock` when a device would have to be waited for.
+    /// As `read_at`, but only from the page cache: `WouldBlock` if the device had to be read.
     fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.read_at(buffer, offset)
     }
-    /// A hint that a range will be read soon: the device may begin, nobody waits.
+    /// A hint that a range will be read soon: starts read-ahead without waiting.
     fn will_read(&self, _offset: u64, _len: u64) {}
     fn write_all_at(&self, buffer: &[u8], offset: u64) -> io::Result<()>;
     /// Makes all bytes written so far, and the length, durable.
@@ -84,9 +84,9 @@ pub trait File: Send + Sync + Debug {
         Ok(self.len()? == 0)
     }
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Reserves space for a range and grows the file to hold it; the range reads as zeros.
+    /// Reserves space for a range and extends the file to its end; the range reads as zeros.
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
-    /// Gives the space of a range back; it reads as zeros afterwards and the length stays.
+    /// Frees the space of a range; it reads as zeros afterwards and the length stays.
     fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()>;
     /// Bytes of the device that this file occupies.
     fn allocated_bytes(&self) -> io::Result<u64>;

@@ -1,12 +1,12 @@
-//! What a failed sync leaves in the kernel's cache, and how the next life gets rid of it.
+//! The note of a failed sync, and rewriting files so that the page cache and the disk agree again.
 //!
-//! Why:        after a failed sync the kernel takes the pages for clean: they are read as if all were well, no later
-//!             sync writes them, and a power loss takes them. So a process that opens the files after such a life
-//!             must write again what it reads before it builds on it (docs/design/0004-after-a-failed-sync.md).
-//! Invariants: F1 a failed sync leaves the note before its caller hears of the failure.  F2 a life in which a sync
-//!             failed does not remove the note.
-//! Durability: none, on purpose: the note must outlive the process, not the power. A power loss ends the cache too.
-//! Not here:   which files are written again (meta, the data directory), refusing writes after the fault (poison).
+//! Why:        after a failed sync the kernel marks the pages clean: reads return them, no later sync writes them, and
+//!             a power loss discards them. So the next process must rewrite what it reads before it relies on it
+//!             (docs/design/0004-after-a-failed-sync.md).
+//! Invariants: F1 the note is written before the caller of a failed sync learns of the failure.
+//!             F2 a process in which a sync failed does not remove the note.
+//! Durability: none, on purpose: the note must outlive the process, not a power loss, which clears the cache too.
+//! Not here:   which files are rewritten (meta, the data directory), refusing writes after the fault (poison).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,22 +16,22 @@ use parking_lot::Mutex;
 
 use crate::{DirEntry, Disk, Env, File, LockHandle, OpenMode, Space};
 
-/// Read and written at once by [`rewrite`], in bytes; a stretch of so many zeros becomes a hole.
+/// How much [`rewrite`] reads and writes at a time, in bytes; as many zeros become a hole.
 const REWRITE_PIECE_BYTES: u64 = 64 << 10;
 /// Longest note that is read, in bytes.
 const NOTE_BYTES_MAX: usize = 4096;
 
-/// The note of one data directory: a small file that says which sync failed.
+/// The fault note of one data directory: a small file that names the failed sync.
 #[derive(Debug)]
 pub struct FaultNote {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    /// A sync failed in this life.
+    /// A sync failed in this process.
     struck: Mutex<bool>,
 }
 
 impl FaultNote {
-    /// The ports with a disk whose failed syncs leave a note at `path`.
+    /// The ports, with a disk whose failed syncs write a note at `path`.
     pub fn watch(env: &Env, path: &Path) -> (Env, Arc<FaultNote>) {
         let note =
             Arc::new(FaultNote { disk: Arc::clone(&env.disk), path: path.to_owned(), struck: Mutex::new(false) });
@@ -39,19 +39,19 @@ impl FaultNote {
         (Env { disk, ..env.clone() }, note)
     }
 
-    /// What an earlier life noted; `None` when what is read may be believed.
+    /// The note of an earlier process; `None` when the page cache can be trusted.
     pub fn found(&self) -> io::Result<Option<String>> {
         if !self.disk.exists(&self.path)? {
             return Ok(None);
         }
         let file = self.disk.open(&self.path, OpenMode::Read)?;
         let mut text = vec![0; NOTE_BYTES_MAX];
-        // The note counts by being there; its words may have got lost.
+        // The existence of the note counts; its text may have been lost.
         let count = file.read_at(&mut text, 0).unwrap_or_default();
         Ok(Some(String::from_utf8_lossy(&text[..count]).trim_end().to_owned()))
     }
 
-    /// Removes the note, once everything that was in doubt has been written again and synced.
+    /// Removes the note, once all doubtful data was rewritten and synced.
     pub fn clear(&self) -> io::Result<()> {
         let struck = self.struck.lock();
         if *struck {
@@ -69,7 +69,7 @@ impl FaultNote {
             return;
         }
         let text = format!("sync of {}: {error}\n", what.display());
-        // A disk that takes not even this fails at the next opening too, unless the machine starts anew before.
+        // A disk that refuses even this fails at the next open too, unless the machine restarts before.
         let _ = self
             .disk
             .open(&self.path, OpenMode::OpenOrCreate)
@@ -81,10 +81,10 @@ impl FaultNote {
     }
 }
 
-/// Writes everything in a file again where it lies, and syncs it: what the cache shows is then on the disk.
+/// Rewrites a file in place and syncs it, so that the disk holds what the page cache shows.
 ///
-/// The bytes that are written are those that are there, so a power loss in between leaves nothing that a power loss
-/// before it could not have left. Holes stay holes.
+/// Each write repeats the bytes just read, so a power loss in between leaves no state that an earlier one could not
+/// have left. Holes stay holes.
 pub fn rewrite(file: &dyn File) -> io::Result<()> {
     let len = file.len()?;
     file.set_len(len)?;
@@ -94,7 +94,7 @@ pub fn rewrite(file: &dyn File) -> io::Result<()> {
         let count = (len - at).min(REWRITE_PIECE_BYTES);
         piece.resize(count as usize, 0);
         file.read_exact_at(&mut piece, at)?;
-        // The last piece is always written: it gives the file its length.
+        // The last piece is always written, because it sets the file's length.
         let empty = at + count < len && piece.iter().all(|byte| *byte == 0);
         match empty.then(|| file.punch_hole(at, count)) {
             Some(Ok(())) => {}
@@ -126,7 +126,7 @@ impl Disk for WatchedDisk {
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        // It syncs the parents of what it makes.
+        // `create_dir_all` syncs the parents of new directories.
         self.note.noted(path, self.disk.create_dir_all(path))
     }
 

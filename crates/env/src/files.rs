@@ -1,6 +1,6 @@
-//! Small whole files of the program itself: read with a limit, written durably.
+//! Small whole files of the program itself: read with a size limit, written durably.
 //!
-//! Durability: `write_new` is synced under another name, renamed, and its directory synced.
+//! Durability: `write_new` syncs under a temporary name, renames, and syncs the directory.
 //! Not here:   user data (margay-segment, margay-meta).
 
 use std::io;
@@ -21,7 +21,7 @@ pub fn read(env: &Env, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes the file, or replaces it whole, durably.
+/// Creates or replaces the file as a whole, durably.
 pub fn write_new(env: &Env, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
@@ -32,7 +32,7 @@ pub fn write_new(env: &Env, path: &Path, bytes: &[u8]) -> io::Result<()> {
     env.disk.sync_dir(folder)
 }
 
-/// Replaces the content of a file in place (made when absent); not atomic.
+/// Replaces the content of a file in place (created if absent); not atomic.
 pub fn replace_content(env: &Env, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let file = env.disk.open(path, OpenMode::OpenOrCreate)?;
     file.set_len(0)?;

@@ -1,10 +1,10 @@
 //! The outside world: disk, clock and randomness, real or simulated.
 //!
-//! Why:        every crate reaches the world only through these ports, so one test can run the real code over
-//!             a disk that loses unsynced writes and a clock that it moves.
-//! Invariants: E1 nothing but this crate calls `std::fs`, `SystemTime::now` or a random source (clippy denies it).
+//! Why:        every crate reaches the outside world only through these ports. So a test can run the real code over a
+//!             disk that loses unsynced writes and a clock that the test moves.
+//! Invariants: E1 only this crate calls `std::fs`, `SystemTime::now` or a random source (clippy denies it elsewhere).
 //!             E2 a port says what is durable: bytes after `File::sync_data`, names after `Disk::sync_dir`.
-//! Not here:   what is stored in the files (segment, meta), networking (the doors use tokio directly).
+//! Not here:   the content of files (segment, meta), networking (the doors use tokio directly).
 //!
 //! A production program calls [`Env::real`]; a test builds an [`Env`] from [`sim::SimDisk`] and [`sim::SimClock`].
 
@@ -25,7 +25,7 @@ pub use disk::{DirEntry, Disk, File, LockHandle, OpenMode, Space};
 pub use random::Random;
 pub use stream::{Front, Written};
 
-/// The ports that a component is given; cheap to clone.
+/// The ports that a component receives; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Env {
     pub disk: Arc<dyn Disk>,
@@ -34,7 +34,7 @@ pub struct Env {
 }
 
 impl Env {
-    /// The machine this process runs on.
+    /// The ports of this machine.
     pub fn real() -> Env {
         Env {
             disk: Arc::new(real::RealDisk),

@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 
 pub trait Random: Send + Sync + Debug {
-    /// Fills `buffer`; the real source is fit for secrets.
+    /// Fills `buffer`; the real source is cryptographically secure.
     fn fill(&self, buffer: &mut [u8]);
 
     fn next_u64(&self) -> u64 {

@@ -19,7 +19,7 @@ use rustix::io::ReadWriteFlags;
 
 use crate::{Clock, DirEntry, Disk, File, LockHandle, OpenMode, Random, Space, Timestamp};
 
-/// Unit of the kernel's counts of used blocks, whatever the file system.
+/// Unit of the kernel's count of used blocks, on every file system.
 const BLOCK_BYTES: u64 = 512;
 
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Disk for RealDisk {
         self.create_dir_all(parent)?;
         match fs::DirBuilder::new().mode(0o700).create(path) {
             Ok(()) => self.sync_dir(parent),
-            // Whoever made it has chosen its rights.
+            // Whoever created it has chosen its permissions.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.create_dir_all(path),
             Err(error) => Err(error),
         }
@@ -130,7 +130,7 @@ impl File for RealFile {
     fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut slices = [io::IoSliceMut::new(buffer)];
         match rustix::io::preadv2(&self.0, &mut slices, offset, ReadWriteFlags::NOWAIT) {
-            // A file system without non-blocking reads is read the plain way.
+            // A file system without non-blocking reads falls back to a plain read.
             Err(rustix::io::Errno::OPNOTSUPP) => self.0.read_at(buffer, offset),
             Err(errno) => Err(errno.into()),
             Ok(count) => Ok(count),
@@ -138,7 +138,7 @@ impl File for RealFile {
     }
 
     fn will_read(&self, offset: u64, len: u64) {
-        // The read that follows tells of an error.
+        // The read that follows reports errors.
         let _ = rustix::fs::fadvise(&self.0, offset, NonZeroU64::new(len), Advice::WillNeed);
     }
 
@@ -160,7 +160,7 @@ impl File for RealFile {
 
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), offset, len) {
-            // A file system that cannot reserve: grow the file, and let writes meet a full disk.
+            // The file system cannot reserve space: extend the file, and let writes fail when the disk is full.
             Err(rustix::io::Errno::OPNOTSUPP) => {
                 let end = offset + len;
                 if self.len()? < end { self.set_len(end) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Files as streams: written and read from the front on.
+//! Files as streams: written and read sequentially from the start.
 //!
 //! Not here:   buffers (`std::io`).
 
@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use crate::File;
 
-/// A file that is written from its front on.
+/// A file that is written sequentially from its start.
 #[derive(Debug)]
 pub struct Written {
     file: Arc<dyn File>,
     at: u64,
 }
 
-/// A file that is read from its front on.
+/// A file that is read sequentially from its start.
 #[derive(Debug)]
 pub struct Front {
     file: Arc<dyn File>,
@@ -22,19 +22,19 @@ pub struct Front {
 }
 
 impl Written {
-    /// The file is empty.
+    /// For an empty file.
     pub fn begin(file: Arc<dyn File>) -> Written {
         Written { file, at: 0 }
     }
 
-    /// Makes it durable.
+    /// Makes the written bytes durable.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 }
 
 impl Front {
-    /// All of the file.
+    /// Reads the whole file.
     pub fn of(file: Arc<dyn File>) -> Front {
         Front { file, at: 0 }
     }

@@ -1,12 +1,12 @@
 //! Access control lists: grants of five permissions to accounts and to groups of them.
 //!
-//! Why:        older clients and tools share objects with them; here they are one more source of a decision.
-//! Invariants: L1 the owner may always read and write the list itself.  L2 at most `GRANTS_MAX` grants.
+//! Why:        older clients and tools share objects with them; a decision treats them as one more source.
+//! Invariants: L1 the owner may always read and write the list itself.  L2 a list has at most `GRANTS_MAX` grants.
 //! Not here:   the XML and the headers (the S3 door).
 
 use serde::{Deserialize, Serialize};
 
-/// Most grants of one list.
+/// Maximum number of grants in a list.
 pub const GRANTS_MAX: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ impl Permission {
     pub const ALL: [Permission; 5] =
         [Permission::FullControl, Permission::Read, Permission::ReadAcp, Permission::Write, Permission::WriteAcp];
 
-    /// As the XML has it.
+    /// The permission's name in XML.
     pub fn name(self) -> &'static str {
         match self {
             Permission::FullControl => "FULL_CONTROL",
@@ -47,15 +47,15 @@ impl Permission {
     }
 }
 
-/// Who is given something.
+/// The receiver of a grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grantee {
     /// The canonical id of an account.
     Account(String),
-    /// Everybody, signed or not.
+    /// Everybody, authenticated or not (AllUsers).
     Everyone,
-    /// Everybody who signs.
+    /// Every authenticated caller (AuthenticatedUsers).
     Authenticated,
     /// AWS's service that delivers logs.
     LogDelivery,
@@ -88,7 +88,7 @@ pub struct Grant {
     pub permission: Permission,
 }
 
-/// Who owns something, and what others were given.
+/// The owner of a bucket or object, and the grants to others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acl {
     /// The canonical id of the owning account.
@@ -96,7 +96,7 @@ pub struct Acl {
     pub grants: Vec<Grant>,
 }
 
-/// The lists that have a name.
+/// The canned ACLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canned {
     Private,
@@ -125,11 +125,11 @@ impl Canned {
     }
 }
 
-/// Somebody whom grants are looked up for: the canonical id of the account, or `None` when nobody signed.
+/// The caller whose grants are looked up: the account's canonical id, or `None` for an anonymous request.
 pub type Grantees<'a> = Option<&'a str>;
 
 impl Acl {
-    /// The list that a name stands for. `bucket_owner` is the owner of the bucket that an object lies in.
+    /// The list that a canned ACL stands for. `bucket_owner` owns the bucket that contains the object.
     pub fn canned(canned: Canned, owner: &str, bucket_owner: &str) -> Acl {
         let account = |id: &str| Grantee::Account(id.to_owned());
         let mut grants = vec![Grant { grantee: account(owner), permission: Permission::FullControl }];
@@ -147,7 +147,7 @@ impl Acl {
             Canned::BucketOwnerFullControl if bucket_owner != owner => {
                 give(account(bucket_owner), &[Permission::FullControl]);
             }
-            // AWS's own service reads nothing here.
+            // AWS's own services read nothing here.
             Canned::Private | Canned::AwsExecRead | Canned::BucketOwnerRead | Canned::BucketOwnerFullControl => {}
         }
         Acl { owner: owner.to_owned(), grants }
@@ -157,7 +157,7 @@ impl Acl {
         Acl::canned(Canned::Private, owner, owner)
     }
 
-    /// Whether somebody has a permission; with `ignore_public` grants to everybody do not count.
+    /// Whether a caller has a permission. With `ignore_public`, grants to AllUsers do not count.
     pub fn allows(&self, somebody: Grantees<'_>, wanted: Permission, ignore_public: bool) -> bool {
         let own_list = matches!(wanted, Permission::ReadAcp | Permission::WriteAcp);
         if own_list && somebody == Some(self.owner.as_str()) {
@@ -174,7 +174,7 @@ impl Acl {
         })
     }
 
-    /// Whether everybody, or everybody who signs, is given anything.
+    /// Whether anything is granted to AllUsers or AuthenticatedUsers.
     pub fn is_public(&self) -> bool {
         self.grants.iter().any(|grant| grant.grantee.is_public())
     }

@@ -1,9 +1,9 @@
 //! The actions of S3 and STS.
 //!
-//! Why:      a policy that names an action that does not exist is a mistake that AWS refuses, and so does this.
+//! Why:      AWS refuses a policy that names an unknown action, and so does this.
 //! Not here: which request is which action (the S3 door).
 
-/// In the order of their names, in lower case, without the service.
+/// Sorted by name, in lower case, without the service's prefix.
 const S3: &[&str] = &[
     "abortmultipartupload",
     "bypassgovernanceretention",
@@ -94,7 +94,7 @@ const S3: &[&str] = &[
 
 const STS: &[&str] = &["assumerole", "assumerolewithwebidentity", "getcalleridentity", "getsessiontoken", "tagsession"];
 
-/// Whether this is an action, as `s3:GetObject`.
+/// Whether this is a known action, such as `s3:GetObject`.
 pub fn is_action(name: &str) -> bool {
     let Some((service, action)) = name.split_once(':') else { return false };
     let action = action.to_ascii_lowercase();
@@ -105,8 +105,8 @@ pub fn is_action(name: &str) -> bool {
     }
 }
 
-/// Whether a policy may name it: an action of S3 or STS, a pattern of them, or anything of another service, which
-/// plays no part here.
+/// Whether a policy may name it: an action of S3 or STS, a pattern that matches one, or any action of another service,
+/// which has no effect here.
 pub(crate) fn is_action_pattern(text: &str) -> bool {
     if text == "*" {
         return true;

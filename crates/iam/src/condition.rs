@@ -1,9 +1,9 @@
 //! One condition of a statement: an operator, a key and the values it is compared with.
 //!
-//! Why:        `ForAllValues:StringLikeIfExists` is four independent decisions; they are read apart once.
-//! Layout:     `operator` reads the operator's name; `compare` has one comparison for each family of operators.
-//! Invariants: C1 an operator or key that is not known gives `Unknown`, whatever else holds.
-//!             C2 a negated operator is exactly the opposite of its positive one, also for an absent key.
+//! Why:        `ForAllValues:StringLikeIfExists` combines four independent properties; it is parsed into them once.
+//! Layout:     `operator` parses the operator's name; `compare` has one comparison for each family of operators.
+//! Invariants: C1 an unknown operator or key evaluates to `Unknown`, whatever else holds.
+//!             C2 a negated operator is the exact opposite of its positive one, also for an absent key.
 
 mod compare;
 mod operator;
@@ -41,16 +41,16 @@ impl Scalar {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
-    /// `None`: the operator is not known here.
+    /// `None`: an unknown operator.
     operator: Option<Operator>,
     key: String,
     wanted: Vec<Wanted>,
-    /// Whether each value names one thing: no wildcard, no variable.
+    /// Whether no value has a wildcard or a variable.
     fixed: bool,
 }
 
 impl Condition {
-    /// The error says what is wrong. Without `strict` an unknown operator is kept as one.
+    /// The error says what is wrong. Without `strict` an unknown operator is kept as `None`.
     pub(crate) fn parse(
         operator: &str,
         key: &str,
@@ -91,7 +91,7 @@ impl Condition {
         fits(&self.key) || self.wanted.iter().any(|wanted| wanted.asks_for(fits))
     }
 
-    /// Whether it ties the statement to fixed values of this key.
+    /// Whether the condition restricts the statement to fixed values of one of these keys.
     pub(crate) fn confines(&self, keys: &[&str]) -> bool {
         let confining = self.operator.is_some_and(Operator::confines);
         confining
@@ -122,7 +122,7 @@ impl Condition {
         };
         let fits = values.iter().map(|value| fits(value));
         match operator.quantifier {
-            // "Is none of these" must hold of every value, "is one of these" of some.
+            // A negated operator must hold for all values of the request, a positive one for some.
             Quantifier::Single if operator.negated => Truth::all(fits),
             Quantifier::All => Truth::all(fits),
             Quantifier::Single | Quantifier::Any => Truth::any(fits),

@@ -1,8 +1,10 @@
-//! What several policies say together, and which statement said it.
+//! Combines all policies of a request into one decision, and names the statement that decided.
 //!
-//! Invariants: E1 a deny of any policy wins over everything.  E2 within an account an allow of the identity's or of
-//!             the bucket's policy is enough; across accounts both sides must allow.  E3 a session's policy can only
-//!             take away, but for what its own account's bucket allows to this very session, which came after it.
+//! Invariants: E1 a deny of any policy wins over everything.
+//!             E2 within an account an allow of the identity's or of the bucket's policy is enough; across accounts
+//!                both sides must allow.
+//!             E3 a session's policy only narrows rights. The exception: what the bucket's policy in the same account
+//!                allows to this very session (its ARN) is not narrowed.
 
 use std::fmt;
 
@@ -11,29 +13,29 @@ use crate::principal::Fit;
 use crate::request::Request;
 use crate::statement::Opinion;
 
-/// Everything that has a say about a request.
+/// All policies and grants that apply to a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sources<'a> {
-    /// The caller is the account itself: what is its own it may use without a policy.
+    /// The caller is the account itself, which may use its own resources without a policy.
     pub is_account: bool,
     /// The resource belongs to the caller's account.
     pub is_own: bool,
-    /// Policies of the caller with their names.
+    /// Policies of the caller, with their names.
     pub identity: &'a [(&'a str, &'a Policy)],
-    /// The policy that a session was opened with.
+    /// The policy that was passed when the session was created.
     pub session: Option<&'a Policy>,
     /// The policy of the bucket.
     pub bucket: Option<&'a Policy>,
-    /// A grant of an access control list that covers the request.
+    /// An access control list grants the request.
     pub granted: bool,
 }
 
-/// Why a decision is what it is.
+/// The reason for a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason<'a> {
     /// A statement of the named policy.
     Statement { policy: &'a str, statement: &'a str },
-    /// The account uses what is its own.
+    /// The account uses its own resource.
     Owner,
     /// A grant of an access control list.
     Grant,
@@ -51,11 +53,11 @@ pub struct Decision<'a> {
     pub reason: Reason<'a>,
 }
 
-/// How the bucket's policy is called in a reason.
+/// Name of the bucket's policy in a reason.
 const BUCKET_POLICY: &str = "bucket policy";
 const SESSION_POLICY: &str = "session policy";
 
-/// Decides; see the invariants above.
+/// Decides; see the invariants of the module.
 pub fn decide<'a>(sources: &Sources<'a>, request: &Request<'_>) -> Decision<'a> {
     let deny = |reason| Decision { allowed: false, reason };
     let allow = |reason| Decision { allowed: true, reason };
@@ -88,7 +90,7 @@ pub fn decide<'a>(sources: &Sources<'a>, request: &Request<'_>) -> Decision<'a> 
     };
     let anonymous = request.caller.account.is_empty();
     match (resource, identity) {
-        // Nobody in particular has no policies of its own.
+        // An anonymous caller has no policies of its own.
         (Some((reason, _)), _) if anonymous => allow(reason),
         (Some((reason, Fit::Caller | Fit::Session)), _) if sources.is_own => allow(reason),
         (Some((reason, _)), _) if sources.is_account => allow(reason),
@@ -100,8 +102,8 @@ pub fn decide<'a>(sources: &Sources<'a>, request: &Request<'_>) -> Decision<'a> 
     }
 }
 
-/// Whether a role may be taken: its trust policy (`sources.bucket`) must say so, whoever asks; what `decide` says
-/// comes on top.
+/// Whether a role may be assumed: its trust policy (`sources.bucket`) must allow it for every caller, in addition to
+/// the result of `decide`.
 pub fn decide_trust<'a>(sources: &Sources<'a>, request: &Request<'_>) -> Decision<'a> {
     let decision = decide(sources, request);
     let trusted = sources.bucket.is_some_and(|trust| matches!(trust.opinion(request), Opinion::Allows(..)));

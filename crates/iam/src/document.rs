@@ -1,9 +1,10 @@
-//! A policy, read from AWS's JSON.
+//! Parses a policy from AWS's JSON.
 //!
-//! Why:        what is wrong with a policy is said when it is set; what was set earlier is read again without trust.
-//! Invariants: D1 an element or a key that is given twice, or that is not known, is refused.
+//! Why:        a new policy is refused with the reason if anything in it is wrong; a stored one is parsed again without
+//!             trust.
+//! Invariants: D1 a duplicate or unknown element or key is refused.
 //!             D2 a policy of a bucket or a role names principals, one of an identity never does.
-//! Not here:   whether a bucket's policy speaks of that bucket (the door).
+//! Not here:   whether a bucket's policy names that bucket (the door).
 
 use serde::Deserialize;
 
@@ -15,17 +16,17 @@ use crate::principal::{PrincipalJson, Principals};
 use crate::request::Request;
 use crate::statement::{Listed, Opinion, Statement, opinion};
 
-/// The longest policy, in bytes of JSON.
+/// Maximum size of a policy, in bytes of JSON.
 pub const POLICY_BYTES_MAX: usize = 20 * 1024;
 
-/// What a policy hangs on, which decides what it must and must not hold.
+/// What a policy is attached to, which decides the elements that it may and must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A user, a group, a role or a session: says what it may do.
+    /// A user, group, role or session: says what it may do.
     Identity,
     /// A bucket: says who may do what with it.
     Bucket,
-    /// A role: says who may take it.
+    /// A role: says who may assume it.
     Trust,
 }
 
@@ -34,7 +35,7 @@ pub enum Kind {
 pub enum PolicyError {
     #[error("the policy is longer than {POLICY_BYTES_MAX} bytes")]
     TooLong,
-    /// No JSON, or an element that does not belong there.
+    /// Not JSON, or an element that is not allowed there.
     #[error("the policy is not in the form of a policy: {0}")]
     Form(String),
     #[error("Version must be 2012-10-17 or 2008-10-17")]
@@ -43,7 +44,7 @@ pub enum PolicyError {
     Statement { statement: String, reason: String },
 }
 
-/// A policy that can be asked.
+/// A parsed policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub(crate) statements: Vec<Statement>,
@@ -73,13 +74,13 @@ struct StatementJson {
 }
 
 impl Policy {
-    /// Reads a policy that somebody wants to set: what is not understood is refused.
+    /// Parses a policy that a caller wants to set: anything unknown is refused.
     pub fn parse(kind: Kind, json: &[u8]) -> Result<Policy, PolicyError> {
         Policy::read(kind, json, true)
     }
 
-    /// Reads a policy that was set earlier, perhaps by a later version of this program: an operator that is not
-    /// known becomes a condition that is not understood, which never allows and never lifts a deny.
+    /// Parses a stored policy, which a later version of this program may have written: an unknown operator becomes a
+    /// condition that never allows and never lifts a deny.
     pub fn parse_stored(kind: Kind, json: &[u8]) -> Result<Policy, PolicyError> {
         Policy::read(kind, json, false)
     }
@@ -112,7 +113,7 @@ impl Policy {
         Ok(Policy { statements: statements.into_iter().enumerate().map(read).collect::<Result<_, _>>()? })
     }
 
-    /// The same policy as one of an account: principals without an account are of that one.
+    /// Puts the account that owns the policy into principals without an account.
     #[must_use]
     pub fn owned_by(mut self, account: &str) -> Policy {
         for statement in &mut self.statements {
@@ -123,12 +124,12 @@ impl Policy {
         self
     }
 
-    /// What this policy alone says.
+    /// The result of this policy alone.
     pub(crate) fn opinion(&self, request: &Request<'_>) -> Opinion<'_> {
         opinion(&self.statements, request)
     }
 
-    /// Whether anything in it asks for a condition key that begins like this (in lower case).
+    /// Whether any condition or variable uses a condition key with this prefix (in lower case).
     pub fn asks_for(&self, beginning: &str) -> bool {
         let fits = |key: &str| key.starts_with(beginning);
         self.statements.iter().any(|statement| {

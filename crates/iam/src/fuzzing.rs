@@ -1,4 +1,4 @@
-//! What the fuzz targets call: policies and stored records as arbitrary bytes.
+//! Entry points of the fuzz targets: policies and stored records as arbitrary bytes.
 
 use crate::decision::{Sources, decide};
 use crate::document::{Kind, Policy};
@@ -22,8 +22,8 @@ impl Context for Circumstances {
     }
 }
 
-/// A policy of any kind: what is taken when it is set is read again when it was stored, both say the same of a
-/// request, and a request that the policy denies is never allowed by what else there is.
+/// A policy of any kind: a policy accepted by `parse` is accepted by `parse_stored`, both decide a request alike, and a
+/// request that the policy denies is never allowed by other sources.
 pub fn policy(bytes: &[u8]) {
     for kind in [Kind::Identity, Kind::Bucket, Kind::Trust] {
         let stored = Policy::parse_stored(kind, bytes);
@@ -45,7 +45,7 @@ pub fn policy(bytes: &[u8]) {
     }
 }
 
-/// A stored record: the first byte says of what; what is read is written so that it reads the same again.
+/// A stored record: the first byte chooses the kind; a decoded record encodes to bytes that decode to the same record.
 pub fn identity_record(bytes: &[u8]) {
     const KINDS: [RecordKind; 7] = [
         RecordKind::Account,

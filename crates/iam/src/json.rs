@@ -1,4 +1,4 @@
-//! The two shapes of JSON that policies use and that serde has no type for.
+//! Two shapes of JSON that policies use and serde has no type for.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
-/// A value, or a list of values.
+/// A single value, or a list of values.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(crate) enum OneOrMany<T> {
@@ -23,7 +23,7 @@ impl<T> OneOrMany<T> {
     }
 }
 
-/// An object in its own order, in which no name stands twice: which one counts would be left open.
+/// An object that keeps its order and refuses duplicate names, since it would be unclear which one counts.
 pub(crate) struct UniqueMap<V>(pub(crate) Vec<(String, V)>);
 
 impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueMap<V> {

@@ -1,9 +1,10 @@
 //! The names of condition keys.
 //!
-//! Why:      whether a key that a request has no value for is absent or not understood decides what a policy means.
+//! Why:      the meaning of a policy depends on whether a key without a value is absent (known) or not understood
+//!           (unknown).
 //! Not here: the values (the door).
 
-/// Keys that every request has or knows to be absent, in lower case.
+/// Keys that every request either has or knows to be absent, in lower case.
 const KNOWN: &[&str] = &[
     "aws:currenttime",
     "aws:epochtime",
@@ -55,7 +56,7 @@ const KNOWN: &[&str] = &[
     "sts:rolesessionname",
 ];
 
-/// Beginnings of keys that end in a name of the user's choice.
+/// Prefixes of keys that end in a name chosen by the user.
 const KNOWN_BEGINNINGS: &[&str] = &[
     "aws:principaltag/",
     "aws:resourcetag/",
@@ -65,7 +66,7 @@ const KNOWN_BEGINNINGS: &[&str] = &[
     "s3:resourcetag/",
 ];
 
-/// A key as it is compared: without regard to case, but for what follows a `/` (the name of a tag).
+/// The form in which keys are compared: lower case, except after a `/` (the name of a tag).
 pub fn normal(key: &str) -> String {
     match key.split_once('/') {
         Some((kind, name)) => format!("{}/{name}", kind.to_ascii_lowercase()),
@@ -73,8 +74,8 @@ pub fn normal(key: &str) -> String {
     }
 }
 
-/// Whether a key's meaning is known here (in normal form). Keys of an identity provider (`PROVIDER:aud`) are not in
-/// the list; a door that has them answers for them itself.
+/// Whether a key (in normal form) is known. Keys of an identity provider (`PROVIDER:aud`) are not in the list; the door
+/// resolves them itself.
 pub fn is_known(key: &str) -> bool {
     KNOWN.binary_search(&key).is_ok()
         || KNOWN_BEGINNINGS.iter().any(|beginning| key.len() > beginning.len() && key.starts_with(beginning))

@@ -1,13 +1,13 @@
-//! Who may do what: policies in AWS's JSON and access control lists, read and decided.
+//! Authorization: policies in AWS's JSON and access control lists, parsed and evaluated.
 //!
-//! Why:        one place decides, without I/O, so that every decision can be tested as a row of a table.
-//! Layout:     `document` reads a policy; `statement`, `pattern`, `principal` and
-//!             `condition` match its parts; `decision` combines
-//!             what several policies say; `acl` holds grants; `key` names what a condition may ask.
-//! Invariants: I1 an explicit deny wins, then an allow, else nothing is allowed.  I2 what is not understood (an
-//!             operator, a condition key, a variable without a value) never allows, and never lifts a deny.
+//! Why:        decisions are made in one crate without I/O, so every decision can be tested as a row of a table.
+//! Layout:     `document` parses a policy; `statement`, `pattern`, `principal` and `condition` match its parts;
+//!             `decision` combines policies; `acl` holds grants, `key` the condition keys, `registry` the users.
+//! Invariants: I1 an explicit deny wins, then an allow, else nothing is allowed.
+//!             I2 an unknown operator, an unknown condition key or a variable without a value never allows and never
+//!                lifts a deny.
 //!             I3 a decision names the statement that made it.
-//! Not here:   who signed a request, which action it is, where policies are kept (the S3 door, the binary).
+//! Not here:   who signed a request, which action it is (the S3 door), where policies are stored (margay-accounts).
 
 pub mod acl;
 mod action;

@@ -1,7 +1,7 @@
 //! Text with wildcards and variables: `arn:aws:s3:::home/${aws:username}/*`.
 //!
-//! Why:        resources, actions and the values of conditions share one form.
-//! Invariants: P1 the value of a variable is matched as it is: a `*` in a user's name is no wildcard.
+//! Why:        resources, actions and the values of conditions share one syntax.
+//! Invariants: P1 the value of a variable is matched literally: a `*` in a user's name is not a wildcard.
 //!             P2 a variable without a value makes the whole match unknown.
 //! Not here:   which keys have values (`request`).
 
@@ -11,14 +11,14 @@ use crate::key::normal;
 use crate::request::{Context, Lookup};
 use crate::truth::Truth;
 
-/// The longest pattern, in bytes.
+/// Maximum size of a pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 4096;
 
-/// One step of a pattern.
+/// One element of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Text(String),
-    /// `*`: any text, also none.
+    /// `*`: any text, including none.
     Any,
     /// `?`: one character.
     One,
@@ -29,13 +29,13 @@ enum Piece {
     },
 }
 
-/// A pattern as a policy has it.
+/// A pattern as written in a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     pieces: Vec<Piece>,
 }
 
-/// A pattern with its variables replaced.
+/// An element of a pattern whose variables have been replaced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Token {
     Is(char),
@@ -43,7 +43,7 @@ enum Token {
     One,
 }
 
-/// Which parts of a pattern mean more than themselves.
+/// Which special syntax a pattern may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Syntax {
     pub wildcards: bool,
@@ -51,7 +51,7 @@ pub(crate) struct Syntax {
     pub variables: bool,
 }
 
-/// How letters are compared.
+/// Whether case matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Case {
     Exact,
@@ -59,7 +59,7 @@ pub(crate) enum Case {
 }
 
 impl Pattern {
-    /// Reads a pattern; the error says what is wrong with it.
+    /// Parses a pattern; the error says what is wrong with it.
     pub(crate) fn parse(text: &str, syntax: Syntax) -> Result<Pattern, &'static str> {
         if text.len() > PATTERN_BYTES_MAX {
             return Err("a value is longer than 4096 bytes");
@@ -91,7 +91,7 @@ impl Pattern {
                     if !plain.is_empty() {
                         pieces.push(Piece::Text(std::mem::take(&mut plain)));
                     }
-                    // Two stars in a row mean what one means, and cost more.
+                    // Consecutive stars match the same as one, at a higher cost.
                     if piece != Piece::Any || pieces.last() != Some(&Piece::Any) {
                         pieces.push(piece);
                     }
@@ -106,12 +106,12 @@ impl Pattern {
         Ok(Pattern { pieces })
     }
 
-    /// Whether it has neither wildcards nor variables: it names one thing.
+    /// Whether it has neither wildcards nor variables.
     pub(crate) fn is_fixed(&self) -> bool {
         self.pieces.iter().all(|piece| matches!(piece, Piece::Text(_)))
     }
 
-    /// The text of a fixed pattern; of others, what comes before the first wildcard or variable.
+    /// The text of a fixed pattern; otherwise the text before the first wildcard or variable.
     pub(crate) fn fixed_part(&self) -> &str {
         match self.pieces.first() {
             Some(Piece::Text(text)) => text,
@@ -119,12 +119,12 @@ impl Pattern {
         }
     }
 
-    /// Whether any of its pieces asks for this key (in normal form).
+    /// Whether a variable uses a key (in normal form) for which `fits` holds.
     pub(crate) fn asks_for(&self, fits: &dyn Fn(&str) -> bool) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Variable { key, .. } if fits(key)))
     }
 
-    /// Whether `text` fits.
+    /// Whether `text` matches.
     pub(crate) fn matches(&self, text: &str, case: Case, context: &dyn Context) -> Truth {
         if let [Piece::Any] = self.pieces.as_slice() {
             return Truth::Yes;
@@ -144,7 +144,7 @@ impl Pattern {
         glob(&tokens, &text).into()
     }
 
-    /// The text that a pattern without wildcards stands for; `None` when a variable has no value.
+    /// The text of a pattern without wildcards; `None` when a variable has no value.
     pub(crate) fn text(&self, context: &dyn Context) -> Option<Cow<'_, str>> {
         if let [Piece::Text(text)] = self.pieces.as_slice() {
             return Some(Cow::Borrowed(text));
@@ -168,7 +168,7 @@ impl Pattern {
                     let value = match context.lookup(key) {
                         Lookup::Values(values) if values.len() == 1 => values.into_iter().next(),
                         Lookup::Absent => otherwise.as_deref().map(Cow::Borrowed),
-                        // Several values leave open which one is meant.
+                        // With several values it is unclear which one is meant.
                         Lookup::Unknown | Lookup::Values(_) => None,
                     }?;
                     tokens.extend(value.chars().map(Token::Is));
@@ -179,9 +179,9 @@ impl Pattern {
     }
 }
 
-/// What stands between `${` and `}`.
+/// The text between `${` and `}`.
 fn variable(inside: &str) -> Result<Piece, &'static str> {
-    // The three characters that could not be written otherwise.
+    // The three characters that can only be written this way.
     if let "*" | "?" | "$" = inside {
         return Ok(Piece::Text(inside.to_owned()));
     }
@@ -207,7 +207,7 @@ fn lower(character: char) -> char {
     }
 }
 
-/// Matches with one point of return: the last star. Steps are at most tokens times characters.
+/// Matches with one backtracking point, the last star. Takes at most tokens times characters steps.
 fn glob(tokens: &[Token], text: &[char]) -> bool {
     let (mut token, mut at) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(ignoring.matches("s3:getobject", Case::Ignored, &User), Truth::Yes);
     }
 
-    /// The meaning, without regard to cost.
+    /// The definition of a match, regardless of cost.
     fn simple(pattern: &[char], text: &[char]) -> bool {
         match (pattern.split_first(), text.split_first()) {
             (None, None) => true,

@@ -1,17 +1,17 @@
-//! Whom a statement is about.
+//! Principals: whom a statement applies to.
 //!
-//! Invariants: a name with a wildcard inside is refused: a principal is named or it is everybody.
-//! Not here:   proving who somebody is (the door).
+//! Invariants: P1 a name with a wildcard inside is refused: a principal is one name or everybody.
+//! Not here:   authentication (the door).
 
 use serde::Deserialize;
 
 use crate::json::{OneOrMany, UniqueMap};
 
-/// Somebody who asks.
+/// The caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller<'a> {
     pub who: Who<'a>,
-    /// Twelve digits; empty for nobody in particular.
+    /// Twelve digits; empty for an anonymous caller.
     pub account: &'a str,
     /// The canonical id of the account.
     pub canonical_id: &'a str,
@@ -20,29 +20,29 @@ pub struct Caller<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who<'a> {
     Anonymous,
-    /// The account itself, which may do everything with what is its own.
+    /// The account itself, which may do everything with its own resources.
     Account,
     User {
-        /// Where it is filed; names are unique without it.
+        /// The user's path; names are unique without it.
         path: &'a str,
         name: &'a str,
     },
-    /// A temporary session in a role.
+    /// A temporary session of a role.
     Role {
         role: &'a str,
         session: &'a str,
     },
-    /// Somebody whom an identity provider vouches for, who asks for a session.
+    /// A person authenticated by an identity provider, who requests a session.
     Federated {
         provider: &'a str,
     },
 }
 
 impl Caller<'_> {
-    /// Nobody in particular.
+    /// An anonymous caller.
     pub const ANONYMOUS: Caller<'static> = Caller { who: Who::Anonymous, account: "", canonical_id: "" };
 
-    /// The ARN, as policies name the caller.
+    /// The caller's ARN, as policies name it.
     pub fn arn(&self) -> String {
         match self.who {
             Who::Anonymous => String::new(),
@@ -54,15 +54,15 @@ impl Caller<'_> {
     }
 }
 
-/// How exactly somebody is named.
+/// How exactly a principal names the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fit {
     No,
-    /// The caller's account: what is allowed to it, its own policies must still pass on.
+    /// The caller's account: rights granted to it must be passed on by policies of the account.
     Account,
-    /// The caller, or everybody.
+    /// The caller itself, or everybody.
     Caller,
-    /// The very session of a role.
+    /// This very session of a role.
     Session,
 }
 
@@ -75,7 +75,8 @@ enum Principal {
     Everybody,
     Account(String),
     CanonicalUser(String),
-    /// An empty account stands for the one that the policy belongs to (`Principals::owned_by`), and until then for none.
+    /// An empty account stands for the one that owns the policy (`Principals::owned_by`); until that is set it matches
+    /// none.
     User {
         account: String,
         name: String,
@@ -90,11 +91,11 @@ enum Principal {
         session: String,
     },
     Federated(String),
-    /// A service of AWS; none of them calls here.
+    /// A service of AWS; none of them calls this server.
     Service,
 }
 
-/// `"*"`, or kinds with their names.
+/// `"*"`, or an object of names by kind.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(crate) enum PrincipalJson {
@@ -124,7 +125,7 @@ impl Principals {
         if principals.is_empty() { Err("no principal is named") } else { Ok(Principals(principals)) }
     }
 
-    /// Puts the account that the policy belongs to where none is named.
+    /// Fills in the account that owns the policy where a principal names none.
     pub(crate) fn owned_by(&mut self, owner: &str) {
         for principal in &mut self.0 {
             if let Principal::User { account, .. }
@@ -141,7 +142,7 @@ impl Principals {
         self.0.contains(&Principal::Everybody)
     }
 
-    /// How the caller is named, if at all.
+    /// How exactly the principals name the caller, if at all.
     pub(crate) fn fit(&self, caller: &Caller<'_>) -> Fit {
         self.0.iter().map(|principal| principal.fit(caller)).max().unwrap_or(Fit::No)
     }
@@ -165,14 +166,14 @@ fn parse_aws(name: &str) -> Result<Principal, &'static str> {
         return Err(WRONG);
     }
     let account = account.to_owned();
-    // A path before the name plays no part: names are unique in an account without it.
+    // The path before the name is ignored: names are unique in an account without it.
     let last = |path: &str| path.rsplit('/').next().filter(|name| !name.is_empty()).map(str::to_owned).ok_or(WRONG);
     match (service, rest.split_once('/')) {
         ("iam", None) if rest == "root" && !account.is_empty() => Ok(Principal::Account(account)),
         ("iam", Some(("user", path))) => Ok(Principal::User { account, name: last(path)? }),
         ("iam", Some(("role", path))) => Ok(Principal::Role { account, name: last(path)? }),
         ("iam", Some(("oidc-provider", _))) => Ok(Principal::Federated(name.to_owned())),
-        // Ceph writes `iam` there.
+        // Ceph writes `iam` here.
         ("sts" | "iam", Some(("assumed-role", path))) => {
             let (role, session) = path.split_once('/').ok_or(WRONG)?;
             Ok(Principal::Session { account, role: role.to_owned(), session: session.to_owned() })

@@ -1,12 +1,12 @@
-//! Whether a bucket's policy lets the public in.
+//! Whether a bucket's policy grants public access.
 //!
 //! Why: `BlockPublicPolicy`, `RestrictPublicBuckets` and `GetBucketPolicyStatus` need AWS's definition: an allow for
-//!      everybody that no condition ties to fixed values.
+//!      everybody that no condition restricts to fixed values.
 
 use crate::document::Policy;
 use crate::statement::Listed;
 
-/// Keys that tie an allow to somebody when they have fixed values (in normal form).
+/// Keys that make an allow non-public when a condition gives them fixed values (in normal form).
 const CONFINING: &[&str] = &[
     "aws:principalaccount",
     "aws:principalarn",
@@ -24,12 +24,12 @@ const CONFINING: &[&str] = &[
 ];
 
 impl Policy {
-    /// Whether a statement allows something to everybody.
+    /// Whether a statement allows anything to everybody.
     pub fn is_public(&self) -> bool {
         self.statements.iter().any(|statement| {
             let everybody = match &statement.principals {
                 Some(Listed::These(principals)) => principals.has_everybody(),
-                // Everybody but some.
+                // Everybody except the listed ones.
                 Some(Listed::AllBut(_)) => true,
                 None => false,
             };

@@ -1,12 +1,12 @@
-//! Everybody who may call: accounts, users, groups, roles, their keys and policies, held in memory.
+//! All identities: accounts, users, groups, roles, their keys and policies, in memory.
 //!
-//! Why:        every signed request asks whose key it is; the answer must cost a look into a map.
-//! Layout:     `record` is what is stored; `named` finds it; `managed` comes with the program; `change` says what an
-//!             order changes; `Registry` is the whole, read-only: a change makes a new one.
-//! Invariants: R1 records name each other by id, which is unique and not reused; names are unique in an account.  R2 a
-//!             key belongs to one user; what is disabled identifies nobody.  R3 whatever names something that is not
-//!             there, or a policy that cannot be read, gives no rights and takes none away: such a user may do nothing.
-//! Not here:   where records are stored and how secrets are sealed (the binary).
+//! Why:        every signed request looks up its access key; that must cost one lookup in a map.
+//! Layout:     `record` is the stored form; `named` finds records by name; `managed` holds built-in policies; `change`
+//!             computes the changes of an order. A `Registry` is read-only: a change builds a new one.
+//! Invariants: R1 records refer to each other by id, which is unique and never reused; names are unique in an account.
+//!             R2 a key belongs to one user; a disabled key or user identifies nobody.
+//!             R3 a user with a reference to a missing record, or with a policy that cannot be parsed, may do nothing.
+//! Not here:   where records are stored and how secrets are encrypted (margay-accounts).
 
 mod change;
 pub mod managed;
@@ -31,32 +31,32 @@ use crate::principal::{Caller, Who};
 /// Policies by name.
 pub type NamedPolicies = Vec<(String, Arc<Policy>)>;
 
-/// Tags of a caller: values by name. Those of a user and a role have one value.
+/// Tags of a caller: values by name. A tag of a user or role has one value.
 pub type SessionTags = BTreeMap<String, Vec<String>>;
 
-/// Somebody who was identified, with everything that a decision needs.
+/// An identified caller, with everything that a decision needs.
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub account: Arc<Account>,
     pub role: Part,
-    /// The id of the user or role; that of the account where neither is meant.
+    /// The id of the user or role; otherwise that of the account.
     pub id: String,
     /// The path of the user or role.
     pub path: String,
-    /// `None`: one of them cannot be read, so nothing is allowed.
+    /// `None`: one of them cannot be parsed, so nothing is allowed.
     pub policies: Option<NamedPolicies>,
-    /// It holds the keys of a session.
+    /// The caller uses the temporary keys of a session.
     pub is_temporary: bool,
-    /// What a session was narrowed to.
+    /// The policy that narrows a session.
     pub session_policy: Option<Arc<Policy>>,
-    /// What `aws:PrincipalTag/...` asks for: those of the user or role, and above them those of the session.
+    /// Values of `aws:PrincipalTag/...`: tags of the user or role, overridden by those of the session.
     pub tags: SessionTags,
 }
 
-/// Which part of its account somebody is.
+/// Which part of its account a caller is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Holds the root keys of the server: may do everything.
+    /// The holder of the server's root keys, who may do everything.
     Root,
     /// The account itself.
     Account {
@@ -90,7 +90,7 @@ impl Identity {
         self.role == Part::Root
     }
 
-    /// As policies see it.
+    /// The caller as policies see it.
     pub fn caller(&self) -> Caller<'_> {
         let who = match &self.role {
             Part::Root | Part::Account { .. } => Who::Account,
@@ -117,7 +117,7 @@ impl Identity {
         }
     }
 
-    /// The ARN in `aws:PrincipalArn`: for a session that of its role.
+    /// The ARN in `aws:PrincipalArn`; for a session it is the ARN of its role.
     pub fn principal_arn(&self) -> String {
         match &self.role {
             Part::Session { role, .. } => format!("arn:aws:iam::{}:role{}{role}", self.account.id, self.path),
@@ -126,7 +126,7 @@ impl Identity {
     }
 }
 
-/// All records by id, and what is looked up in them.
+/// All records by id, with lookup tables.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     pub accounts: BTreeMap<String, Arc<Account>>,
@@ -141,7 +141,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Puts records together.
+    /// Builds a registry from records.
     pub fn new(records: impl IntoIterator<Item = Record>) -> Registry {
         let mut registry = Registry::default();
         for record in records {
@@ -176,7 +176,7 @@ impl Registry {
         accounts.chain(users).chain(groups).chain(roles).chain(policies).chain(keys).chain(providers).collect()
     }
 
-    /// The policies that can be read, with their names.
+    /// The policies that can be parsed, with their names.
     fn known(&self) -> Known {
         let stored = self.policies.values().map(|policy| (policy.id.clone(), policy.name.as_str(), &*policy.document));
         let managed = managed::MANAGED.iter().map(|(name, document)| (managed::arn(name), *name, *document));
@@ -199,7 +199,7 @@ impl Registry {
         }))
     }
 
-    /// The policies of a user and of his groups.
+    /// The policies of a user and of the user's groups.
     fn of_user(&self, user: &User, known: &Known) -> Option<NamedPolicies> {
         let mut policies = [attached(&user.policies, known)?, inline(&user.inline)?].concat();
         for group in &user.groups {
@@ -210,7 +210,7 @@ impl Registry {
         Some(policies)
     }
 
-    /// Whose key this is, with the key; `None` when nobody's, or when it or its user is disabled.
+    /// The access key and its identity; `None` when the key is unknown or when it or its user is disabled.
     pub fn find(&self, access_key: &str) -> Option<(&AccessKey, Arc<Identity>)> {
         let key = self.keys.get(access_key).filter(|key| !key.disabled)?;
         Some((key, self.user(&key.user)?))
@@ -222,7 +222,7 @@ impl Registry {
         self.identities.get(id).cloned()
     }
 
-    /// A session in a role, if there is the role with this id.
+    /// A session of a role, if the role exists.
     pub fn session(&self, role: &str, session: &str, policy: Option<Arc<Policy>>) -> Option<Identity> {
         let role = self.roles.get(role)?;
         Some(Identity {
@@ -237,7 +237,7 @@ impl Registry {
         })
     }
 
-    /// The name and the ARN of a policy that hangs on something.
+    /// Name and ARN of an attached policy.
     pub fn attached_policy(&self, id: &str) -> Option<(String, String)> {
         if let Some(name) = managed::name_of(id) {
             return Some((name.to_owned(), id.to_owned()));
@@ -245,7 +245,7 @@ impl Registry {
         self.policies.get(id).map(|policy| (policy.name.clone(), policy.arn()))
     }
 
-    /// The user who stands for an account.
+    /// The user that represents an account.
     pub fn user_of_account(&self, account: &str) -> Option<&User> {
         self.users.values().find(|user| user.is_account && user.account == account)
     }
@@ -265,7 +265,7 @@ fn session_tags(tags: &Tags) -> SessionTags {
     tags.iter().map(|(name, value)| (name.clone(), vec![value.clone()])).collect()
 }
 
-/// Policies that can be read: name and content by id.
+/// Policies that can be parsed: name and content by id.
 type Known = HashMap<PolicyId, (String, Arc<Policy>)>;
 
 fn read(document: &str) -> Option<Arc<Policy>> {

@@ -1,17 +1,17 @@
-//! What is asked: who wants to do what with which resource, and under which circumstances.
+//! A request as policies see it: who wants to do what with which resource, and in which context.
 //!
-//! Why: the door answers for condition keys only when a policy asks for them, so a request costs nothing else.
+//! Why: the door computes a condition key's value only when a policy uses it, so other keys cost nothing.
 
 use std::borrow::Cow;
 
 use crate::principal::Caller;
 
-/// What a request has for a condition key.
+/// A request's value of a condition key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup<'a> {
-    /// Nothing here knows what the key means.
+    /// The key is unknown.
     Unknown,
-    /// The key is understood, and this request has no value for it.
+    /// The key is known, and this request has no value for it.
     Absent,
     /// The values; one for most keys.
     Values(Vec<Cow<'a, str>>),
@@ -29,19 +29,19 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// The circumstances of a request.
+/// The condition keys of a request.
 pub trait Context {
-    /// The values of a condition key. The key is in lower case, but for what follows a `/` (the name of a tag).
+    /// The values of a condition key. The key is in lower case, except after a `/` (the name of a tag).
     fn lookup(&self, key: &str) -> Lookup<'_>;
 }
 
-/// One thing that a caller wants to do.
+/// One action of a caller on one resource.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     pub caller: &'a Caller<'a>,
-    /// As AWS names it: `s3:GetObject`.
+    /// AWS's name of the action: `s3:GetObject`.
     pub action: &'a str,
-    /// The ARN of what it is done to: `arn:aws:s3:::bucket/key`.
+    /// The ARN of the resource: `arn:aws:s3:::bucket/key`.
     pub resource: &'a str,
     pub context: &'a dyn Context,
 }

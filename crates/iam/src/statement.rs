@@ -1,7 +1,7 @@
-//! One statement of a policy, and what all statements of one say about a request.
+//! One statement of a policy, and the combined result of all statements of a policy.
 //!
-//! Invariants: what is not understood denies in a deny, and does not allow in an allow.
-//! Not here:   reading them (`document`), several policies together (`decision`).
+//! Invariants: S1 an unknown condition makes a deny apply and an allow not apply.
+//! Not here:   parsing (`document`), several policies together (`decision`).
 
 use crate::condition::Condition;
 use crate::pattern::{Case, Pattern};
@@ -9,7 +9,7 @@ use crate::principal::{Fit, Principals};
 use crate::request::Request;
 use crate::truth::Truth;
 
-/// Something that is listed, or everything but what is listed.
+/// A list, or everything except a list (`NotAction` and the like).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listed<T> {
     These(T),
@@ -34,10 +34,10 @@ impl<T> Listed<T> {
 /// One statement of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Statement {
-    /// Its Sid, or `#` and its place from 1.
+    /// Its Sid, or `#` and its position, counted from 1.
     pub name: String,
     pub allows: bool,
-    /// `None` in the policy of an identity: it is about whom it hangs on.
+    /// `None` in the policy of an identity: it applies to whom it is attached to.
     pub principals: Option<Listed<Principals>>,
     pub actions: Listed<Vec<Pattern>>,
     pub resources: Option<Listed<Vec<Pattern>>>,
@@ -45,7 +45,7 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// Whether it is about this request, and how exactly it names who asks.
+    /// Whether it applies to this request, and how exactly it names the caller.
     fn applies(&self, request: &Request<'_>) -> (Truth, Fit) {
         let fit = match &self.principals {
             None => Fit::Caller,
@@ -80,7 +80,7 @@ fn listed(listed: &Listed<Vec<Pattern>>, matches: impl Fn(&Pattern) -> Truth) ->
     }
 }
 
-/// What one policy says about a request.
+/// The result of one policy for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opinion<'p> {
     Denies(&'p str),
@@ -89,7 +89,7 @@ pub(crate) enum Opinion<'p> {
     Silent,
 }
 
-/// What is not understood denies in a deny, and does not allow in an allow.
+/// An unknown condition makes a deny apply and an allow not apply.
 pub(crate) fn opinion<'p>(statements: &'p [Statement], request: &Request<'_>) -> Opinion<'p> {
     let mut opinion = Opinion::Silent;
     for statement in statements {

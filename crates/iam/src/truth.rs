@@ -1,7 +1,7 @@
-//! Yes, no, or not understood.
+//! Three-valued logic: true, false, or unknown.
 //!
-//! Why:        a condition that cannot be understood must not allow, and must not lift a deny; two values cannot say that.
-//! Invariants: the laws are Kleene's: unknown stays unknown unless the other side settles it.
+//! Why:        an unknown condition must not allow and must not lift a deny; two truth values cannot express that.
+//! Invariants: T1 Kleene's logic: unknown stays unknown unless the other operand decides.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Truth {
@@ -27,12 +27,12 @@ impl Truth {
         }
     }
 
-    /// Whether one of them holds; of none, no.
+    /// Whether one of them holds; false for none.
     pub(crate) fn any(all: impl Iterator<Item = Truth>) -> Truth {
         all.fold(Truth::No, Truth::or)
     }
 
-    /// Whether each of them holds; of none, yes.
+    /// Whether all of them hold; true for none.
     pub(crate) fn all(all: impl Iterator<Item = Truth>) -> Truth {
         all.fold(Truth::Yes, Truth::and)
     }

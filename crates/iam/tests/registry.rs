@@ -1,4 +1,4 @@
-//! Orders of an operator, one after the other, and who is identified afterwards.
+//! A sequence of an operator's orders, and the identities found afterwards.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ fn apply(registry: &Registry, changes: Vec<Change>) -> Registry {
             Change::Remove(kind, name) => records.retain(|own| own.id() != (kind, name.as_str())),
         }
     }
-    // Through what is stored.
+    // Round trip through the stored form.
     let stored = records.iter().map(|record| (record.id().0, record.encode()));
     Registry::new(stored.map(|(kind, json)| Record::decode(kind, &json).expect("what was written can be read")))
 }
@@ -36,7 +36,7 @@ fn account(number: u64) -> Account {
 
 const POLICY: &str = r#"{"Statement":{"Effect":"Allow","Action":"s3:GetObject","Resource":"*"}}"#;
 
-/// A user whose id is his account and his name.
+/// A user whose id is the account and the name.
 fn user(name: &str, made: Option<Account>, joins: &str) -> Order {
     let id = format!("id of {name} of {}", made.as_ref().map_or(joins, |account| &account.id));
     let (name, path, joins) = (name.to_owned(), "/".to_owned(), joins.to_owned());
@@ -174,7 +174,7 @@ fn accounts_have_names_of_their_own() {
     assert!(matches!(outcome, Err(ChangeError::Ambiguous { .. })), "{outcome:?}");
     world.order(delete(&format!("{}/till", account(2).id))).unwrap();
     assert!(world.0.find("K1").is_some(), "the other till has gone");
-    // A policy of another account hangs on nobody: its owner could change it.
+    // A policy of another account cannot be attached: its owner could change it.
     let theirs = format!("{}/theirs", account(2).id);
     world.order(policy(&theirs, POLICY)).unwrap();
     let attach = Order::Attach { policy: theirs.as_str().into(), kind: Kind::User, to: "till".into() };
@@ -228,7 +228,7 @@ fn what_comes_with_the_program_can_be_attached() {
     assert_eq!(world.policies(), ["own"]);
 }
 
-/// Rows as they were written before there were ids.
+/// Rows from before ids existed.
 #[test]
 fn records_without_ids_are_named_by_their_names() {
     let rows: [(Kind, &str); 5] = [
@@ -307,7 +307,7 @@ fn names_are_unique<E: margay_iam::registry::Entity>(registry: &Registry) -> Res
 }
 
 proptest! {
-    /// Whatever is ordered, everything that is named is there, and a user's groups are of its account.
+    /// After any orders, every reference has its record, and a user's groups belong to the user's account.
     #[test]
     fn nothing_hangs_in_the_air(orders in prop::collection::vec(orders(), 0..40)) {
         let mut world = World(Registry::default());
@@ -337,7 +337,7 @@ proptest! {
             for AccessKey { user, .. } in registry.keys.values() {
                 prop_assert!(registry.users.contains_key(user));
             }
-            // An account has one user that stands for it.
+            // An account has one user that represents it.
             for id in registry.accounts.keys() {
                 let standing = registry.users.values().filter(|user| user.is_account && user.account == *id);
                 prop_assert_eq!(standing.count(), 1);

@@ -1,12 +1,12 @@
-//! Access logs: a line for each request, in a file of this machine and in objects for the buckets that ask for it.
+//! Access logs: a line per request, in a local file and in objects for the buckets that ask for it.
 //!
-//! Why:        requests must not wait for a log, so lines gather in memory and leave together.
-//! Invariants: A1 at most `WAITING_BYTES_MAX` of lines are in memory; what does not fit is counted and dropped, as a
-//!                log of AWS is delivered on a best effort.
-//!             A2 a stop delivers what waits; a crash loses it.
-//! Durability: none is promised; objects are written as every PUT is.
-//! Locking:    one lock over the waiting lines, held for an append.
-//! Not here:   the form of a line, the bucket's setting (margay-s3).
+//! Why:        requests must not wait for a log, so lines are buffered in memory and written in batches.
+//! Invariants: A1 at most `WAITING_BYTES_MAX` of lines are buffered; further lines are counted and dropped, as AWS too
+//!                delivers logs on a best-effort basis.
+//!             A2 a stop delivers the buffered lines; a crash loses them.
+//! Durability: none is promised; log objects are written like every PUT.
+//! Locking:    one lock over the buffered lines, held for an append.
+//! Not here:   the format of a line, the bucket's setting (margay-s3).
 
 use std::collections::HashMap;
 use std::io;
@@ -25,28 +25,28 @@ use md5::{Digest, Md5};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-/// Lines of all buckets and of the file that wait in memory, in bytes.
+/// Buffered lines of all buckets and of the file, in bytes.
 const WAITING_BYTES_MAX: usize = 16 << 20;
-/// Lines of one bucket that leave before their time, in bytes.
+/// Lines of one bucket that are delivered early, in bytes.
 const OBJECT_BYTES_MAX: usize = 1 << 20;
 /// How often the file is written.
 const FILE_EVERY: Duration = Duration::from_secs(1);
-/// How often buckets are asked whether they want a log.
+/// How often the buckets' logging settings are read.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Buckets read at a time.
 const PAGE_BUCKETS: usize = 1000;
 
 #[derive(Clone, Debug)]
 pub struct AccessLogOptions {
-    /// Every request goes to this file too.
+    /// Every request is also logged to this file.
     pub file: Option<PathBuf>,
-    /// How long lines wait for others before they become an object.
+    /// How long lines are collected before they become an object.
     pub deliver_every: Duration,
     /// The owner of the buckets, as lines name it.
     pub owner: String,
 }
 
-/// What a bucket asked for, and the generation of the bucket at which it did.
+/// A bucket's logging setting, and the generation of the bucket at which it was read.
 type Wishes = HashMap<String, (u64, Option<BucketLogging>)>;
 
 #[derive(Debug, Default)]
@@ -107,7 +107,7 @@ impl AccessLog {
         }
     }
 
-    /// Delivers what waits.
+    /// Delivers the buffered lines.
     pub async fn close(&self) {
         self.deliver(0).await;
         self.write_file();
@@ -118,7 +118,7 @@ impl AccessLog {
         self.options.file.is_some() || !self.wishes.load().is_empty()
     }
 
-    /// Notes a request; does not wait for anything.
+    /// Records a request; never waits.
     pub fn note(&self, done: &RequestDone<'_>) {
         let Some(subject) = done.subject else { return };
         let wishes = self.wishes.load();
@@ -143,7 +143,7 @@ impl AccessLog {
         }
     }
 
-    /// Asks all buckets what they want.
+    /// Reads the logging settings of all buckets.
     async fn look(&self) {
         let old = self.wishes.load_full();
         let (mut wishes, mut after) = (Wishes::new(), None::<String>);
@@ -172,7 +172,7 @@ impl AccessLog {
         BucketLogging::read(&document).ok().flatten()
     }
 
-    /// Makes an object of the lines of each bucket that has more than `least` bytes.
+    /// Writes an object of log lines for each bucket that has more than `least` bytes.
     async fn deliver(&self, least: usize) {
         let due: Vec<(String, Vec<u8>)> = {
             let mut waiting = self.waiting.lock();
@@ -215,7 +215,7 @@ impl AccessLog {
         Ok(())
     }
 
-    /// Appends to the file, which is opened each time: whoever renames it gets a new one.
+    /// Appends to the file, which is opened each time: after a rename (log rotation) a new file is created.
     fn write_file(&self) {
         let Some(path) = &self.options.file else { return };
         let lines = {

@@ -1,8 +1,8 @@
-//! What a server does beside its requests: expiry, notifications, access logs, reclaim and checks.
+//! Background jobs of a server: expiry, notifications, access logs, reclaim and checks.
 //!
-//! Why:        where many processes share a volume each of these must run once; here they stand together.
-//! Layout:     one module for each job. A job is started with what it needs, and ends when it is stopped or dropped.
-//! Not here:   what a job does to data (margay-volume), rules and messages (margay-s3).
+//! Why:        where several processes share a volume, each job must run once; this crate holds them all.
+//! Layout:     one module per job. A job is started with its dependencies, and ends when it is stopped or dropped.
+//! Not here:   how a job changes data (margay-volume), lifecycle rules and messages (margay-s3).
 
 pub mod access_log;
 pub mod lifecycle;

@@ -1,11 +1,11 @@
 //! Expiry in the background: a round over all buckets with lifecycle rules, each day after midnight UTC.
 //!
-//! Why:        days end at midnight, so once a day is enough; a bucket whose settings change is looked at at once.
-//! Invariants: L1 a bucket is looked at again when the day or its generation is another one, else never.
-//!             L2 at most `rate_max` removals a second; a page of a listing is all that is in memory.
-//!             L3 stopped at any moment, the next round begins where this one was, or makes it again.
-//!             L4 a round acts by a time that `clock` believes, and by that of its day.
-//! Not here:   one bucket (`pass`, its versions `replaced`), the rules (margay-s3), what a removal is (margay-volume).
+//! Why:        days end at midnight, so one round a day is enough; a bucket whose settings change is examined at once.
+//! Invariants: L1 a bucket is examined again only when the day or the bucket's generation has changed.
+//!             L2 at most `rate_max` removals a second; memory holds one page of a listing.
+//!             L3 after a stop at any moment the next round resumes where this one was, or starts again.
+//!             L4 a round uses a time that `clock` trusts, and the date of its own day.
+//! Not here:   one bucket (`pass`, its versions `replaced`), the rules (margay-s3), removals (margay-volume).
 
 pub mod clock;
 mod pass;
@@ -32,21 +32,21 @@ use self::progress::{Progress, ProgressFile};
 
 /// Buckets read at a time.
 const PAGE_BUCKETS: usize = 1000;
-/// Longest time until a changed bucket is noticed.
+/// A changed bucket is noticed within this time.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(60);
 
-/// What expiry may do; see the settings of the same names.
+/// Limits of expiry; see the settings of the same names.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpiryLimits {
     /// Seconds.
     pub day: u32,
     /// Removals per second.
     pub rate_max: u64,
-    /// How long a clock that is days ahead must go on evenly to be believed; zero: until the operator says so.
+    /// How long a clock that is days ahead must run evenly to be trusted; zero: until the operator confirms it.
     pub clock_wait: Duration,
 }
 
-/// What was done since the server began.
+/// Counts since the server started.
 #[derive(Debug, Default)]
 struct Counters {
     rounds: AtomicU64,
@@ -57,11 +57,11 @@ struct Counters {
     skipped: AtomicU64,
 }
 
-/// Lets at most so many removals through a second.
+/// Rate limiter for removals.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     between: Duration,
-    /// On the monotonic clock.
+    /// When the next removal may happen, on the monotonic clock.
     next: Duration,
 }
 
@@ -77,7 +77,7 @@ impl Pace {
         let now = clock.monotonic();
         let ahead = self.next.saturating_sub(now);
         self.next = self.next.max(now) + self.between;
-        // Timers are no finer than that.
+        // Timers have no finer resolution.
         if ahead >= Duration::from_millis(1) {
             tokio::time::sleep(ahead).await;
         }
@@ -93,7 +93,7 @@ pub struct Expiry {
 }
 
 impl Expiry {
-    /// Call it inside a runtime.
+    /// Must be called inside a tokio runtime.
     pub fn start(env: &Env, volume: &Arc<Volume>, data: &Path, limits: ExpiryLimits) -> Expiry {
         let counters = Arc::new(Counters::default());
         let clock = ClockGuard::open(env, volume, data, limits.clock_wait);
@@ -128,7 +128,7 @@ impl Drop for Expiry {
     }
 }
 
-/// The rounds, and what was looked at already.
+/// The rounds, and the buckets that were already examined.
 #[derive(Debug)]
 struct Rounds {
     env: Env,
@@ -138,9 +138,9 @@ struct Rounds {
     counters: Arc<Counters>,
     clock: Arc<ClockGuard>,
     file: ProgressFile,
-    /// The day and the generation at which each bucket with rules was last looked at.
+    /// The day and the bucket generation at which each bucket with rules was last examined.
     seen: HashMap<String, (i64, u64)>,
-    /// Where the round of an earlier process was; it is gone through once.
+    /// Where the round of an earlier process stopped; used once.
     resumed: Option<Progress>,
 }
 
@@ -166,7 +166,7 @@ impl Rounds {
         }
     }
 
-    /// Looks again and again, until its task is aborted.
+    /// Runs rounds until its task is aborted.
     async fn run(mut self, look_every: Duration) {
         loop {
             self.look().await;
@@ -176,7 +176,7 @@ impl Rounds {
 
     /// Makes a pass over every bucket that needs one.
     async fn look(&mut self) {
-        // While the clock is not believed nothing is due.
+        // While the clock is not trusted, nothing is due.
         let Some(now) = self.clock.look() else { return };
         let day = self.days.number(now);
         let mut resumed = self.resumed.take().filter(|progress| progress.day == day);
@@ -207,13 +207,13 @@ impl Rounds {
                 _ => break,
             }
         }
-        // Buckets that are gone, and days that are over.
+        // Drops buckets that are gone, and days that are over.
         self.seen.retain(|_, (of, _)| *of == day);
         if looked > 0 {
             self.counters.rounds.fetch_add(1, Ordering::Relaxed);
             self.file.write(&Progress { day, complete: true, ..Progress::default() });
         } else if let Some(progress) = resumed.take() {
-            // Nothing to do: the next process needs to know it too.
+            // Records that nothing is left to do, for the next process.
             self.file.write(&Progress { complete: true, ..progress });
         }
     }
@@ -261,7 +261,7 @@ impl Rounds {
     }
 }
 
-/// Where a round that was broken off begins in a bucket.
+/// Where an interrupted round resumes in a bucket.
 #[derive(Debug)]
 enum Start {
     Done,

@@ -1,9 +1,11 @@
-//! Sending queued events to the targets of the settings.
+//! Sends queued events to the targets that the settings name.
 //!
-//! Why:        a target may be slow or away for hours; the queue waits in the volume, and nothing else waits for it.
-//! Invariants: N1 an event is forgotten only after its target answered 2xx: at least once, also over a crash.
-//!             N2 events of one key go one after another, in order; those of `LANES` groups of keys go side by side.
-//!             N3 what failed is sent again, before anything later of its lane, after a pause that doubles.
+//! Why:        a target may be slow or down for hours; events wait in the volume's queue, and nothing else waits for
+//!             them.
+//! Invariants: N1 an event is removed from the queue only after its target answered 2xx: at-least-once delivery, also
+//!                over a crash.
+//!             N2 events of one key are sent in order; keys are hashed into `LANES` lanes, which send concurrently.
+//!             N3 a failed event is retried, before any later one of its lane, after a pause that doubles.
 //! Not here:   the queue (margay-volume), messages (margay-s3), HTTP (`post`).
 
 mod post;
@@ -23,7 +25,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use self::post::Lane;
 
-/// Events of one target that are on their way at once, each of another group of keys.
+/// Events of one target in flight, each of another lane.
 const LANES: usize = 8;
 /// Events read at a time.
 const PAGE_EVENTS: usize = 256;
@@ -31,7 +33,7 @@ const PAGE_EVENTS: usize = 256;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// A target of the settings: `NAME=URL`.
+/// A target from the settings: `NAME=URL`.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub name: String,
@@ -39,9 +41,9 @@ pub struct Target {
 }
 
 impl Target {
-    /// The error says what would have been right.
+    /// The error says what would have been valid.
     pub fn parse(text: &str) -> Result<Target, String> {
-        // The text is not repeated: it may hold a password.
+        // The text is not repeated: it may contain a password.
         let wrong = || "notify: a target is NAME=http://HOST[:PORT]/PATH".to_owned();
         let (name, url) = text.split_once('=').ok_or_else(wrong)?;
         let is_name = !name.is_empty() && name.len() <= 64;
@@ -53,7 +55,7 @@ impl Target {
     }
 }
 
-/// What is known about one target's deliveries.
+/// Counters and state of one target.
 #[derive(Debug, Default)]
 struct Counters {
     delivered: AtomicU64,
@@ -62,14 +64,14 @@ struct Counters {
     failing: AtomicBool,
 }
 
-/// What all messages say about this server.
+/// What every message says about this server.
 #[derive(Clone, Debug)]
 pub struct Sender {
     pub region: String,
     pub owner: String,
 }
 
-/// The tasks that send; they end when it is dropped.
+/// The sending tasks; they end when it is dropped.
 #[derive(Debug)]
 pub struct Notifier {
     volume: Arc<Volume>,
@@ -77,7 +79,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Starts one task for each target; call it inside a runtime.
+    /// Starts one task for each target; must be called inside a tokio runtime.
     pub fn start(volume: &Arc<Volume>, targets: Vec<Target>, sender: &Sender) -> Notifier {
         let start = |target: Target| {
             let counters = Arc::new(Counters::default());
@@ -88,7 +90,7 @@ impl Notifier {
         Notifier { targets: targets.into_iter().map(start).collect(), volume: Arc::clone(volume) }
     }
 
-    /// Ends sending; what was not yet forgotten is sent again by the next server.
+    /// Stops sending; an event still in the queue is sent again by the next server.
     pub fn stop(&self) {
         self.targets.iter().for_each(|(_, _, task)| task.abort());
     }
@@ -114,12 +116,12 @@ impl Drop for Notifier {
     }
 }
 
-/// Sends for ever; ends when its task is aborted.
+/// Sends until its task is aborted.
 async fn send_on(volume: Arc<Volume>, target: Target, sender: Sender, counters: Arc<Counters>) {
     let mut lanes: Vec<Lane> = (0..LANES).map(|_| Lane::new(target.endpoint.clone())).collect();
     let mut pause = PAUSE_MIN;
     loop {
-        // Listening begins before the look, so that nothing is missed in between.
+        // Subscribed before the queue is read, so that no event is missed in between.
         let queued = volume.event_queued();
         let outcome = round(&volume, &target, &sender, &mut lanes, &counters).await;
         let failed = match &outcome {
@@ -144,14 +146,14 @@ async fn send_on(volume: Arc<Volume>, target: Target, sender: Sender, counters: 
     }
 }
 
-/// What one page of events came to.
+/// Result of one page of events.
 #[derive(Debug, Default)]
 struct Round {
     sent: usize,
     failure: Option<String>,
 }
 
-/// Sends the oldest events, each lane until it fails, and forgets what was taken.
+/// Sends the oldest events, each lane until it fails, and removes the delivered ones.
 async fn round(
     volume: &Volume,
     target: &Target,
@@ -182,7 +184,7 @@ async fn round(
     let mut round = Round::default();
     let mut numbers = Vec::new();
     while let Some(ended) = running.join_next().await {
-        // A task that panicked has said so; its events are sent again on a new lane.
+        // The panic was already reported; the lane's events are sent again.
         let Ok((lane, taken, error)) = ended else { continue };
         lanes.push(lane);
         numbers.extend(taken);

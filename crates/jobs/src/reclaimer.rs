@@ -1,8 +1,9 @@
 //! Reclaim in the background, and the daily check of all rows.
 //!
-//! Invariants: N1 the background pass moves at most the set bytes per second, and rests while nothing was committed.
-//!             N2 the check of all rows comes once an interval; what it finds is told by the log, `status` and metrics.
-//! Not here:   how it is done (margay-volume), reclaim that an operator asks for (the binary's works).
+//! Invariants: N1 the background pass moves at most the configured bytes per second, and pauses while nothing is
+//!                committed.
+//!             N2 the check of all rows runs once per interval; its findings go to the log, `status` and metrics.
+//! Not here:   how reclaim works (margay-volume), reclaim that an operator requests (the binary's works).
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -15,23 +16,23 @@ use margay_volume::{FsckReport, ReclaimBudget, Reclaimed, SealedLogs, Volume};
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 
-/// Between two background passes.
+/// Pause between two background passes.
 const PASS_PAUSE: Duration = Duration::from_secs(2);
-/// Findings of a check that are named; more are counted.
+/// Findings of a check that are listed; further ones are counted.
 const SHOWN_MAX: usize = 100;
 
-/// What the background may do; see the settings of the same names.
+/// Limits of background reclaim; see the settings of the same names.
 #[derive(Clone, Copy, Debug)]
 pub struct ReclaimLimits {
     /// Bytes moved per second.
     pub rate_max: u64,
-    /// How long a dead segment stays aside before its file goes.
+    /// How long a dead segment stays in quarantine before its file is removed.
     pub quarantine: Duration,
     /// Between two checks of all rows.
     pub check_every: Duration,
 }
 
-/// What the background passes have done so far.
+/// Totals of the background passes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passes {
     pub count: u64,
@@ -39,7 +40,7 @@ pub struct Passes {
     pub total: Reclaimed,
 }
 
-/// The last check of all rows.
+/// Result of the last check of all rows.
 #[derive(Clone, Debug)]
 pub struct LastCheck {
     pub at: Timestamp,
@@ -99,7 +100,7 @@ impl Reclaimer {
         })
     }
 
-    /// Ends after the pass that runs now.
+    /// Ends after the current pass.
     pub fn stop(&self) {
         *self.shared.stop.lock() = true;
         self.shared.changed.notify_all();
@@ -110,13 +111,13 @@ impl Drop for Reclaimer {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // The panic was already reported.
             let _ = thread.join();
         }
     }
 }
 
-/// Checks all rows beside the requests and tells of what does not fit.
+/// Checks all rows beside the requests and reports inconsistencies.
 fn check(shared: &Shared, env: &Env, volume: &Volume) {
     match volume.check(SHOWN_MAX, &Arc::default()) {
         Ok(report) => {
@@ -130,7 +131,7 @@ fn check(shared: &Shared, env: &Env, volume: &Volume) {
     }
 }
 
-/// The same again: nothing was committed, and no write was refused for want of space.
+/// Equal marks mean: nothing was committed in between, and no write was refused for lack of space.
 fn quiet_mark(volume: &Volume) -> (Seq, u64) {
     (volume.engine().last_seq(), volume.refused())
 }
@@ -142,7 +143,7 @@ fn reclaim_on(shared: &Shared, env: &Env, volume: &Volume, limits: &ReclaimLimit
         ..ReclaimBudget::default()
     };
     let mut settled_at = None;
-    // The first one soon: a server that is restarted every night is checked too.
+    // The first check comes early: a server that restarts every night is checked too.
     let mut check_at = env.clock.monotonic() + limits.check_every / 24;
     loop {
         {
@@ -171,7 +172,7 @@ fn reclaim_on(shared: &Shared, env: &Env, volume: &Volume, limits: &ReclaimLimit
             Ok(done) => {
                 passes.total.add(&done);
                 let moved = done.moved_runs + done.set_aside_segments + done.removed_segments + done.punched_bytes;
-                // The pass itself commits: quiet means that it found nothing and nobody else wrote.
+                // The pass itself commits. Quiet means that it found nothing and nobody else wrote.
                 settled_at = (moved == 0).then(|| quiet_mark(volume));
                 if moved > 0 {
                     let took_ms = u64::try_from((env.clock.monotonic() - began).as_millis()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! Answers that the program itself gives (health, metrics, control), outside S3.
+//! Answers that the program gives itself (health, metrics, control), outside S3.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::body::{BodyError, ResponseBody};
 
-/// A body of bytes at hand.
+/// A body whose bytes are all in memory.
 pub fn whole(bytes: impl Into<Bytes>) -> ResponseBody {
     let body = Full::new(bytes.into()).map_err(|never| -> BodyError { match never {} }).boxed_unsync();
-    // Too short to be counted.
+    // Too short to count against the limit of unread bytes.
     ResponseBody { body, in_memory: None }
 }
 

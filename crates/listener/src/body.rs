@@ -1,8 +1,8 @@
-//! Request and answer bodies with the listener's limits around them.
+//! Request and response bodies with the listener's limits around them.
 //!
-//! Why:        a client that trickles a body holds memory and a place; it is told so after a fair time.
-//! Invariants: B1 only time spent waiting for the client counts, never time that the server itself needs.
-//! Not here:   how long a body may be (the door), whether its checksum is right (the door).
+//! Why:        a client that sends its body slowly holds memory and a connection, so it is refused after a fair time.
+//! Invariants: B1 only time spent waiting for the client counts, never the server's own time.
+//! Not here:   the largest body, the body's checksum (both: the door).
 
 use std::future::Future;
 use std::io;
@@ -19,14 +19,14 @@ use tokio::time::{Instant, Sleep};
 use crate::pulse::Running;
 use crate::unread::{Backlog, LOOK_EVERY, Unread};
 
-/// An error of either side of a body.
+/// An error of a request body or a response body.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Debug)]
 pub struct ResponseBody {
     pub body: http_body_util::combinators::UnsyncBoxBody<Bytes, BodyError>,
-    /// How many bytes of it are in memory already, if it was made whole.
+    /// How many bytes of it are already in memory, if the whole body is.
     pub in_memory: Option<u64>,
 }
 
@@ -38,12 +38,12 @@ pub enum PaceError {
     TooSlow(u64),
 }
 
-/// As an I/O error, so that the door can tell without this type that it was the time (`RequestTimeout`).
+/// As an I/O error, so that the door recognizes a timeout (`RequestTimeout`) without knowing this type.
 fn given_up(error: PaceError) -> BodyError {
     io::Error::new(io::ErrorKind::TimedOut, error).into()
 }
 
-/// A request body that fails when its client stalls or crawls.
+/// A request body that fails when its client stalls or is slower than the minimum rate.
 #[derive(Debug)]
 pub struct RequestBody {
     inner: Incoming,
@@ -59,7 +59,7 @@ impl RequestBody {
         RequestBody { inner, stall_time_max, rate_min, waiting: None, waited: Duration::ZERO, received: 0 }
     }
 
-    /// Whether the bytes so far came in the time that they are granted.
+    /// Whether the bytes received so far took longer than the minimum rate allows.
     fn too_slow(&self) -> bool {
         let granted = self.received.checked_div(self.rate_min).map_or(Duration::MAX, Duration::from_secs);
         self.waited > self.stall_time_max.saturating_add(granted)
@@ -111,7 +111,7 @@ impl Body for RequestBody {
     }
 }
 
-/// An answer that keeps its request counted as running, and its bytes as unread.
+/// A response body that counts its request as running, and its bytes as unread, until it is dropped.
 #[derive(Debug)]
 pub struct RunningBody {
     inner: ResponseBody,
@@ -129,7 +129,7 @@ impl RunningBody {
         RunningBody { inner, all, backlog, number, wait: None, _running: running }
     }
 
-    /// Waits until the next piece may be read. One that is in memory only gets a chance to leave it.
+    /// Waits until the next piece may be read. A body that is wholly in memory never waits: reading it frees memory.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.inner.in_memory.is_some() {
             return Poll::Ready(());

@@ -1,9 +1,9 @@
 //! One connection, from its first byte to its last.
 //!
-//! Why:        a connection without a request costs its socket and this small task: no buffers. So ten thousand
-//!             idle clients fit into a few MiB (the HTTP library alone would hold 16 KiB for each).
+//! Why:        an idle connection costs its socket and this small task, but no buffers. So ten thousand idle clients
+//!             fit into a few MiB (the HTTP library alone would hold 16 KiB for each).
 //! Invariants: C1 a parked connection has given back every byte that was read ahead.
-//!             C2 a connection is closed only when it rests, except on errors, limits and the end of the drain.
+//!             C2 a connection is closed only when it is idle, except on errors, limits and the end of the drain.
 //! Not here:   accepting and counting connections (`listener`), what requests mean (the handler).
 
 use std::convert::Infallible;
@@ -31,21 +31,22 @@ use crate::pulse::Pulse;
 use crate::unread::Backlog;
 use crate::wire::{Stream, Wire};
 
-/// A connection rests this long before its buffers are given up: long enough for a client that asks one thing after
-/// the other, short enough that a burst of ten thousand connections never holds buffers for all of them at once.
+/// An idle connection keeps its buffers for this long: long enough for a client that sends one request after the other,
+/// short enough that a burst of ten thousand connections never holds buffers for all of them at once.
 const PARK_AFTER: Duration = Duration::from_millis(100);
-/// Memory of the HTTP/1 library for one connection that is busy, in bytes.
+/// Memory that the HTTP/1 library uses for one busy connection, in bytes.
 const HTTP1_BUFFER_BYTES: usize = 256 * 1024;
-/// Unread bytes taken from a client after the last answer, so that it can read that answer, and for how long.
+/// After the last response, unread request bytes are received up to this size and for this long, so that the client can
+/// read the response.
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
-/// HTTP/2 windows, in bytes: what a client may send before the handler has taken it.
+/// HTTP/2 flow-control windows, in bytes: what a client may send before the handler has taken it.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
-/// Every HTTP/2 client that knows us already begins with these bytes; no HTTP/1 method does.
+/// An HTTP/2 client with prior knowledge begins with these bytes; no HTTP/1 method does.
 const HTTP2_BEGINNING: &[u8; 4] = b"PRI ";
 
-/// What a request is answered by: the handler, with this connection's limits around the body.
+/// Answers the requests of one connection: the handler, with the connection's limits around each body.
 #[derive(Clone)]
 struct Service {
     shared: Arc<Shared>,
@@ -57,11 +58,11 @@ struct Service {
 impl hyper::service::Service<Request<Incoming>> for Service {
     type Response = Response<RunningBody>;
     type Error = Infallible;
-    // Boxed when called, so that a connection without a request does not hold room for one.
+    // Boxed when called, so that an idle connection does not hold room for it.
     type Future = Pin<Box<dyn Future<Output = Result<Response<RunningBody>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        // HTTP/2 alone forgets bytes of answers that are given up, while its connection goes on.
+        // Only HTTP/2 can discard the bytes of a cancelled response while its connection goes on.
         if request.version() == http::Version::HTTP_2 && self.pulse.resting().is_some() {
             self.backlog.rests();
         }
@@ -73,7 +74,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
         let (shared, backlog) = (Arc::clone(&self.shared), Arc::clone(&self.backlog));
         Box::pin(async move {
             if !shared.unread.has_room() {
-                // Boxed, since it is seldom needed and every request would hold room for it.
+                // Boxed: it is rarely needed, and otherwise every request would hold room for it.
                 Box::pin(shared.unread.room()).await;
             }
             let mut answer = answer.await;
@@ -85,11 +86,12 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     }
 }
 
-/// Whether the connection ends with the answer to this request: one that expects `100 Continue` before an empty body.
+/// Whether the connection closes after the response to this request: one that expects `100 Continue` before an empty
+/// body.
 ///
 /// The HTTP library answers such a request at once, as HTTP allows. The AWS SDK for Python up to botocore 1.43, and so
-/// the AWS CLI, then takes the next answer on the connection for one without a length and waits for the connection's
-/// end: `aws s3 sync` of a tree with an empty file stood still until a time limit ended it.
+/// the AWS CLI, then takes the next response on the connection for one without a length and waits for the connection to
+/// close: `aws s3 sync` of a tree with an empty file hung until a timeout.
 fn ends_with_its_answer(request: &Request<Incoming>) -> bool {
     request.version() == http::Version::HTTP_11
         && request.body().is_end_stream()
@@ -99,7 +101,7 @@ fn ends_with_its_answer(request: &Request<Incoming>) -> bool {
             .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-/// Serves a connection until it ends, rests too long, or the listener stops.
+/// Serves a connection until it ends, is idle too long, or the listener stops.
 pub(crate) async fn serve(
     stream: Stream,
     peer: Option<SocketAddr>,
@@ -115,7 +117,8 @@ pub(crate) async fn serve(
     let mut first = true;
     let mut served = shared.limits.header_time_max;
     loop {
-        // After a TLS handshake the first request may have come already, in the TLS library's buffer: read, not wait.
+        // After a TLS handshake the first request may already be in the TLS library's buffer: read without waiting for
+        // the socket.
         let perhaps_read = wire.has_ahead() || (first && wire.stream().is_tls());
         if !perhaps_read {
             tokio::select! {
@@ -155,7 +158,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Reads as few bytes as tell HTTP/1 from HTTP/2 and gives them back; `None` when they do not come.
+/// Reads as few bytes as distinguish HTTP/1 from HTTP/2 and gives them back; `None` when they do not arrive in time.
 async fn begins_http2(wire: &mut Wire, limit: Duration) -> Option<bool> {
     let mut bytes = [0; HTTP2_BEGINNING.len()];
     let mut count = 0;
@@ -176,7 +179,7 @@ async fn begins_http2(wire: &mut Wire, limit: Duration) -> Option<bool> {
     Some(&bytes == HTTP2_BEGINNING)
 }
 
-/// Serves requests until the connection ends (`None`) or rests: then the wire comes back without buffers.
+/// Serves requests until the connection ends (`None`) or is idle: then the wire comes back without buffers.
 async fn serve_http1(wire: Wire, service: Service, mut stop: watch::Receiver<bool>) -> Option<Wire> {
     let limits = service.shared.limits;
     let pulse = Arc::clone(&service.pulse);
@@ -221,14 +224,14 @@ async fn serve_http1(wire: Wire, service: Service, mut stop: watch::Receiver<boo
         }
         Err(error) => {
             tracing::debug!(target: "margay::listener", %error, "connection ended by an error");
-            // The library may have put an error answer (400, 431) on its way before it gave up.
+            // The library may have sent an error response (400, 431) before it gave up.
             linger(wire).await;
             None
         }
     }
 }
 
-/// Ends our side and takes what the client still sends for a moment: a reset would destroy our last answer.
+/// Closes our side and receives for a moment what the client still sends: a reset would destroy our last response.
 async fn linger(mut wire: Wire) {
     let ending = async {
         wire.shutdown().await?;
@@ -271,7 +274,7 @@ async fn serve_http2(wire: Wire, service: Service, mut stop: watch::Receiver<boo
             }
             () = sleep(rest_max) => {
                 if pulse.resting().is_some_and(|rest| rest >= rest_max) {
-                    // The library knows no end for a client that never finishes its greeting or its goodbye.
+                    // The library has no timeout for a client that never finishes its preface or its shutdown.
                     if ending || !pulse.asked() {
                         return;
                     }

@@ -1,4 +1,4 @@
-//! Why a listener cannot begin.
+//! Why a listener cannot start.
 //!
 //! Invariants: each message is one line that says what to do.
 

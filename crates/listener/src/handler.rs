@@ -1,4 +1,4 @@
-//! What answers the requests of a listener, and what all of its connections share.
+//! The handler of a listener's requests, and the state that its connections share.
 //!
 //! Not here:   accepting (listener), one connection (connection).
 
@@ -21,7 +21,7 @@ pub trait Handler: Send + Sync + 'static {
     fn handle(&self, request: Request<RequestBody>, peer: Option<SocketAddr>) -> AnswerFuture;
 }
 
-/// What all connections of a listener share.
+/// State that all connections of a listener share.
 pub(crate) struct Shared {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) traffic: Arc<Traffic>,

@@ -1,8 +1,8 @@
-//! The doorway: connections, their limits, TLS, and the bodies that pass.
+//! Connections: limits, TLS, and the bodies of requests and responses.
 //!
-//! Why:        slow, idle or too many clients cost little and never hurt the others, whatever is asked for.
-//! Layout:     `listener` accepts, `connection` serves one (with `wire`, `pulse`, `body`, `unread`), `tls` holds the
-//!             certificate, `handler` is what answers, `answer` makes small answers.
+//! Why:        slow, idle or too many clients cost little and never slow down others, whatever they request.
+//! Layout:     `listener` accepts, `connection` serves one connection (with `wire`, `pulse`, `body`, `unread`), `tls`
+//!             holds the certificate, `handler` is the interface to the application, `answer` builds small responses.
 //! Not here:   what requests mean (margay-s3, the binary's own pages), settings (the binary).
 
 pub mod answer;

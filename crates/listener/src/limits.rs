@@ -11,10 +11,10 @@ pub struct ConnectionLimits {
     pub header_time_max: Duration,
     pub idle_time_max: Duration,
     pub stall_time_max: Duration,
-    /// Bytes per second; 0 allows any.
+    /// Bytes per second; 0 means no minimum.
     pub body_rate_min: u64,
     pub streams_max: u32,
-    /// Of answers that clients have not taken, on all connections.
+    /// Bytes of responses that clients have not read, over all connections.
     pub unread_bytes_max: u64,
     pub drain_time_max: Duration,
 }

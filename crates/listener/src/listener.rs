@@ -1,9 +1,10 @@
-//! The doorway: accepts connections within limits, and drains them when the server stops.
+//! Accepts connections within limits, and drains them when the server stops.
 //!
-//! Why:        slow, idle or too many clients cost little and never hurt the others.
-//! Invariants: L1 at most `connections_max` connections are served; a further one is told `503 SlowDown`.
-//!             L2 after `stop` no request begins; those under way get the drain time.
-//!             L3 answers that clients do not take hold `unread_bytes_max` together, and a piece for each reader.
+//! Why:        slow, idle or too many clients cost little and never slow down others.
+//! Invariants: L1 at most `connections_max` connections are served; a further one is answered `503 SlowDown`.
+//!             L2 after `stop` no request begins; running ones get the drain time.
+//!             L3 responses that clients do not read hold at most `unread_bytes_max` in total, plus one piece per
+//!                reader.
 //! Not here:   TLS files (`tls`), single connections (`connection`), what requests mean (the handler).
 
 use std::fmt;
@@ -23,16 +24,16 @@ use crate::unread::Unread;
 use crate::wire::Stream;
 use crate::{BindError, ConnectionLimits, Traffic, connection};
 
-/// Connections that wait in the kernel to be accepted.
+/// Connections that the kernel queues before they are accepted.
 const BACKLOG: u32 = 4096;
-/// Clients at once that are being told `503` because the house is full.
+/// Clients that are sent `503` at once because the limit of connections is reached.
 const REFUSALS_MAX: usize = 64;
-/// After a failed accept (no file descriptors left, most likely).
+/// Pause after a failed accept (most likely no file descriptors are left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A listener that accepts until it is stopped.
 pub struct Listener {
-    /// Where it listens, with the port that the system chose when 0 was asked for.
+    /// The local address, with the port that the system chose when 0 was requested.
     pub address: Option<SocketAddr>,
     places: Arc<Semaphore>,
     places_max: u32,
@@ -45,7 +46,7 @@ impl fmt::Debug for Listener {
     }
 }
 
-/// Takes the address, so that an occupied port is known before anything else happens.
+/// Binds the address, so that an occupied port is reported before anything else happens.
 pub async fn bind(address: &str, flag: &str) -> Result<TcpListener, BindError> {
     let remedy = |error: &io::Error| match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -70,7 +71,7 @@ pub async fn bind(address: &str, flag: &str) -> Result<TcpListener, BindError> {
 }
 
 impl Listener {
-    /// Begins to accept TCP connections, with TLS when it is given.
+    /// Starts to accept TCP connections, with TLS if given.
     pub fn start_tcp(
         socket: TcpListener,
         tls: Option<Tls>,
@@ -85,7 +86,7 @@ impl Listener {
         listener
     }
 
-    /// Begins to accept on a Unix socket.
+    /// Starts to accept on a Unix socket.
     pub fn start_unix(
         socket: UnixListener,
         handler: Arc<dyn Handler>,
@@ -112,7 +113,7 @@ impl Listener {
         (listener, Arc::new(Shared { handler, traffic, limits, unread }), stopped)
     }
 
-    /// Accepts no more and waits until every connection has ended; `false` when `drain_time_max` ran out first.
+    /// Stops accepting and waits until every connection has ended; `false` when `drain_time_max` ran out first.
     pub async fn stop(&self, drain_time_max: Duration) -> bool {
         self.stop.send_replace(true);
         timeout(drain_time_max, self.places.acquire_many(self.places_max)).await.is_ok()
@@ -139,7 +140,8 @@ async fn accept_tcp(
                 continue;
             }
         };
-        // Small answers must not wait for the acknowledgement of earlier ones; a failure costs only that.
+        // Without Nagle's algorithm: a small response must not wait for an acknowledgement. A failure only costs that
+        // delay.
         let _ = stream.set_nodelay(true);
         match Arc::clone(&places).try_acquire_owned() {
             Ok(place) => {
@@ -148,7 +150,8 @@ async fn accept_tcp(
             }
             Err(_) => {
                 shared.traffic.refused();
-                // Nothing can be said to a TLS client before the handshake; past this many, the kernel's queue waits.
+                // A TLS client cannot be answered before the handshake; past this many refusals, clients wait in the
+                // kernel's queue.
                 if tls.is_none()
                     && let Ok(place) = Arc::clone(&refusals).acquire_owned().await
                 {
@@ -208,14 +211,14 @@ async fn accept_unix(
 }
 
 async fn pause_after(error: &io::Error) {
-    // A client that was gone before it was accepted is its own business.
+    // A client that disconnected before it was accepted is not reported.
     if error.kind() != io::ErrorKind::ConnectionAborted {
         tracing::warn!(target: "margay::listener", %error, "cannot accept a connection; raise the limit of open files (ulimit -n)");
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }
 
-/// Tells a client that all places are taken, in S3's words.
+/// Tells a client in S3's words that the limit of connections is reached.
 async fn refuse(mut stream: TcpStream, _place: OwnedSemaphorePermit) {
     const BODY: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>SlowDown</Code>\
         <Message>Too many connections. Please reduce your request rate.</Message></Error>";

@@ -1,8 +1,9 @@
-//! TLS from two PEM files, replaced while connections live.
+//! TLS from two PEM files, which can be replaced while the server runs.
 //!
-//! Why:        certificates are renewed every few weeks and nobody wants a restart for it.
-//! Invariants: T1 a pair is used only after the key was checked against the certificate; a bad pair leaves the
-//!             old one in use.  T2 connections keep the certificate that they began with.
+//! Why:        certificates are renewed every few weeks; that must not need a restart.
+//! Invariants: T1 a certificate and key are used only after they were checked against each other; a bad pair leaves the
+//!                old one in use.
+//!             T2 a connection keeps the certificate that it began with.
 //! Not here:   obtaining certificates, client certificates.
 
 use std::fmt;
@@ -25,7 +26,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::TlsError;
 
-/// How often the two files are looked at.
+/// How often the two files are checked for changes.
 pub const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Largest PEM file, in bytes.
 const PEM_BYTES_MAX: u64 = 1024 * 1024;
@@ -43,9 +44,9 @@ struct State {
     key: PathBuf,
     provider: Arc<CryptoProvider>,
     current: ArcSwap<CertifiedKey>,
-    /// Content of both files when they were last looked at, right or wrong.
+    /// Content of both files at the last check, valid or not.
     seen: Mutex<(Vec<u8>, Vec<u8>)>,
-    /// What was last complained about in the log.
+    /// The last problem that was logged.
     complaint: Mutex<String>,
 }
 
@@ -67,7 +68,7 @@ impl ResolvesServerCert for State {
     }
 }
 
-/// What `Tls::reload` found.
+/// Result of `Tls::reload`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
     Unchanged,
@@ -102,7 +103,7 @@ impl Tls {
         self.acceptor.accept(stream).await
     }
 
-    /// Reads the files again; blocks on the disk. Files that were wrong before and did not change are `Unchanged`.
+    /// Reads the files again; blocks on the disk. Files that were invalid before and did not change are `Unchanged`.
     pub fn reload(&self) -> Result<Reload, String> {
         let fresh = read(&self.state.env, &self.state.certificate, &self.state.key)?;
         let mut seen = self.state.seen.lock();
@@ -116,7 +117,7 @@ impl Tls {
     }
 }
 
-/// Looks at the files now and logs what came of it.
+/// Checks the files now and logs the result.
 pub fn refresh(tls: &Tls) {
     match tls.reload() {
         Ok(Reload::Unchanged) => {}

@@ -1,14 +1,14 @@
-//! Connections and bytes of one listener, counted.
+//! Counters of one listener's connections and bytes.
 //!
 //! Why:        one lock-free increment per event.
-//! Not here:   requests by operation and their times (margay-metrics).
+//! Not here:   counts and latencies by operation (margay-metrics).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_metrics::{Exposition, Kind};
 
-/// Connections and bytes of one listener.
+/// Counters of one listener's connections and bytes.
 #[derive(Debug, Default)]
 pub struct Traffic {
     open: AtomicU64,
@@ -17,7 +17,7 @@ pub struct Traffic {
     running: AtomicU64,
     received_bytes: AtomicU64,
     sent_bytes: AtomicU64,
-    /// Of answers that are in memory and not taken.
+    /// Bytes of responses that are in memory and not yet read by the client.
     unread_bytes: AtomicU64,
     unread_closed: AtomicU64,
 }
@@ -51,7 +51,7 @@ impl Traffic {
         self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A request begins; `end` follows whatever becomes of it.
+    /// A request begins; `end` follows in every case.
     pub fn begin(&self) {
         self.running.fetch_add(1, Ordering::Relaxed);
     }
@@ -69,22 +69,22 @@ impl Traffic {
         assert!(before >= bytes, "no more leaves than was counted");
     }
 
-    /// Bytes of answers that clients have not taken.
+    /// Bytes of responses that clients have not read.
     pub fn unread(&self) -> u64 {
         self.unread_bytes.load(Ordering::Relaxed)
     }
 
-    /// A connection is closed because its client does not take its answers.
+    /// A connection was closed because its client does not read its responses.
     pub fn unread_closed(&self) {
         self.unread_closed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Connections so closed.
+    /// Connections closed because their clients did not read.
     pub fn closed_unread(&self) -> u64 {
         self.unread_closed.load(Ordering::Relaxed)
     }
 
-    /// Requests that are being answered now.
+    /// Requests that are running now.
     pub fn running(&self) -> u64 {
         self.running.load(Ordering::Relaxed)
     }

@@ -1,12 +1,13 @@
-//! Answers that clients have not taken yet: how many bytes of them are in memory, and what happens when that is too much.
+//! Backpressure for responses that clients do not read: counts their bytes in memory and closes the slowest client.
 //!
-//! Why:        a client that asks and does not read holds a quarter of a megabyte or a whole listing; ten thousand of
-//!             them would hold all memory, since each of them is slow for a moment and none of them is over a limit.
-//! Invariants: U1 `Traffic::unread` is the sum over connections of what is handed to them and not written, and of answers
-//!                that were made whole.  U2 over the limit no answer begins and no download goes on; what is there leaves.
-//!             U3 whoever waits for room closes the connection whose bytes wait longest, if that is `AGE_MIN` or more: so
-//!                there is room after that time, whatever clients do.
-//! Locking:    one lock over the list of connections, then that of one connection; nothing is awaited under them.
+//! Why:        a client that requests and does not read holds 256 KiB or a whole listing. Ten thousand of them would
+//!             fill memory although none of them exceeds a limit of its own.
+//! Invariants: U1 `Traffic::unread` is the sum over connections of the bytes handed to them and not written, and of
+//!                responses that are wholly in memory.
+//!             U2 over the limit no response begins and no download continues; bytes already handed over still leave.
+//!             U3 a task that waits for room closes the connection whose bytes have waited longest, if that is
+//!                `AGE_MIN` or more. So there is room after that time, whatever clients do.
+//! Locking:    the list of connections before one connection's lock; neither is held across an await.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,9 +20,9 @@ use tokio::time::Instant;
 
 use crate::Traffic;
 
-/// Bytes that wait for a shorter time are those of a client that reads.
+/// A client whose bytes have waited for less than this counts as reading.
 pub(crate) const AGE_MIN: Duration = Duration::from_secs(2);
-/// How often whoever waits for room looks for it.
+/// How often a waiting task checks for room.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// All connections of a listener.
@@ -33,7 +34,7 @@ pub(crate) struct Unread {
     next: AtomicU64,
 }
 
-/// What one connection has not taken.
+/// Bytes that one connection's client has not read.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     traffic: Arc<Traffic>,
@@ -43,9 +44,9 @@ pub(crate) struct Backlog {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Handed over and not written: when, and how many bytes; the oldest first.
+    /// Bytes handed over and not written: when, and how many; the oldest first.
     handed: VecDeque<(Instant, u64)>,
-    /// Whole answers: HTTP/1 has one at a time, HTTP/2 a few.
+    /// Responses wholly in memory: HTTP/1 has one at a time, HTTP/2 a few.
     whole: Vec<Whole>,
     next: u64,
     closed: bool,
@@ -54,13 +55,13 @@ struct State {
 #[derive(Debug)]
 struct Whole {
     number: u64,
-    /// Since when nothing was handed of it.
+    /// When bytes of it were last handed to the connection.
     since: Instant,
-    /// Bytes that were not handed.
+    /// Bytes not yet handed to the connection.
     left: u64,
 }
 
-/// A connection is known to the list until this is dropped.
+/// Keeps a connection in the list until dropped.
 #[derive(Debug)]
 pub(crate) struct Known {
     all: Arc<Unread>,
@@ -81,7 +82,7 @@ impl Unread {
         Known { all: Arc::clone(self), number, backlog }
     }
 
-    /// Whether another answer may begin, or a download go on; when not, the slowest client is closed.
+    /// Whether another response may begin or a download continue; if not, the slowest client is closed.
     pub(crate) fn has_room(&self) -> bool {
         self.has_room_at(Instant::now())
     }
@@ -112,12 +113,12 @@ impl Unread {
 }
 
 impl Backlog {
-    /// Resolves when the connection is to be closed.
+    /// Resolves when the connection must close.
     pub(crate) async fn closing(&self) {
         self.closing.notified().await;
     }
 
-    /// An answer begins that was made whole; its number.
+    /// A response begins that is wholly in memory; returns its number.
     pub(crate) fn begin(&self, bytes: u64) -> u64 {
         let mut state = self.state.lock();
         state.next += 1;
@@ -129,7 +130,7 @@ impl Backlog {
         number
     }
 
-    /// Bytes of an answer go to the connection.
+    /// Bytes of a response are handed to the connection.
     pub(crate) fn hand(&self, number: u64, bytes: u64) {
         let mut state = self.state.lock();
         if bytes == 0 || state.closed {
@@ -145,7 +146,7 @@ impl Backlog {
         self.traffic.unread_grows(bytes - counted);
     }
 
-    /// An answer ends, or is given up.
+    /// A response has ended or was cancelled.
     pub(crate) fn end(&self, number: u64) {
         let mut state = self.state.lock();
         let found = state.whole.iter().position(|whole| whole.number == number);
@@ -154,7 +155,7 @@ impl Backlog {
         self.traffic.unread_shrinks(left);
     }
 
-    /// Bytes left for the client. Heads and frames are written too, so more may leave than was handed over.
+    /// Bytes were written to the client. Heads and frames are written too, so this may exceed what was handed over.
     pub(crate) fn wrote(&self, bytes: u64) {
         let mut state = self.state.lock();
         let mut rest = bytes;
@@ -170,20 +171,20 @@ impl Backlog {
         self.traffic.unread_shrinks(bytes - rest);
     }
 
-    /// Nothing is on its way: what was handed over and never written belonged to answers that were given up.
+    /// The connection is idle: bytes handed over and never written belonged to cancelled responses.
     pub(crate) fn rests(&self) {
         let handed: u64 = self.state.lock().handed.drain(..).map(|(_, bytes)| bytes).sum();
         self.traffic.unread_shrinks(handed);
     }
 
-    /// Since when the bytes wait that wait longest.
+    /// When the bytes that have waited longest were handed over.
     fn oldest(&self) -> Option<Instant> {
         let state = self.state.lock();
         let whole = state.whole.iter().filter(|whole| whole.left > 0).map(|whole| whole.since);
         whole.chain(state.handed.front().map(|(since, _)| *since)).min()
     }
 
-    /// Counts for nothing from now on: its memory goes with its task.
+    /// Removes the connection from the count: its memory is freed with its task.
     fn close(&self) {
         let mut state = self.state.lock();
         if !state.closed {
@@ -223,7 +224,7 @@ mod tests {
         let download = two.backlog.begin(0);
         two.backlog.hand(download, 50);
         assert!(traffic.unread() == 110 && !all.has_room());
-        // The head came first.
+        // The head was written first.
         one.backlog.wrote(30);
         two.backlog.wrote(500);
         assert!(traffic.unread() == 30 && all.has_room());

@@ -1,9 +1,9 @@
-//! A connection's bytes: plain TCP, TLS or a Unix socket, counted and never stalled for ever.
+//! A connection's bytes: plain TCP, TLS or a Unix socket, with counters and a stall timeout.
 //!
-//! Why:        the HTTP library has no limit for a client that does not take its answer.
-//! Invariants: W1 bytes that were read ahead come out first and once.  W2 a write that makes no progress for
-//!             the stall time fails with `TimedOut`.
-//! Not here:   limits on reading: heads (the HTTP library), bodies (`body`), idleness (`connection`).
+//! Why:        the HTTP library has no timeout for a client that does not read its response.
+//! Invariants: W1 bytes that were read ahead are returned first, and once.
+//!             W2 a write that makes no progress for the stall time fails with `TimedOut`.
+//! Not here:   limits on reading: heads (the HTTP library), bodies (`body`), idle time (`connection`).
 
 use std::future::Future;
 use std::io;
@@ -22,7 +22,7 @@ use crate::Traffic;
 use crate::pulse::Pulse;
 use crate::unread::Backlog;
 
-/// What carries the bytes.
+/// The transport.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -31,8 +31,8 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Resolves when bytes, an end or an error wait in the kernel; holds no buffer meanwhile. Bytes that the TLS
-    /// library has taken from the kernel already are not seen: read until nothing comes before waiting here.
+    /// Resolves when bytes, an end or an error wait in the kernel; holds no buffer meanwhile. It does not see bytes
+    /// that the TLS library has already taken from the kernel: read until nothing comes before waiting here.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.readable().await,
@@ -94,7 +94,7 @@ impl Wire {
         &self.stream
     }
 
-    /// Bytes that the next reads give before the stream's own; nothing may be read ahead already.
+    /// Bytes that the next reads return before those of the stream; only while nothing is read ahead.
     pub(crate) fn give_back(&mut self, bytes: Bytes) {
         assert!(self.ahead.is_empty(), "bytes given back twice would change their order");
         self.ahead = bytes;

@@ -1,4 +1,4 @@
-//! A clock that moves by hand, or by whoever sleeps.
+//! A clock that a test moves, or that `sleep` moves.
 //!
 //! Invariants: monotonic time never goes back, also when the wall time is set back.
 

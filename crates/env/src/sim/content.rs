@@ -1,8 +1,8 @@
 //! The bytes of a simulated file, and single changes to them.
 //!
-//! Why:        sparse pages that copies share make large allocated files and whole-disk copies cheap.
-//! Invariants: C1 reads stop at `len`.  C2 bytes beyond `len` are kept only while changes are being replayed;
-//!             `trim` drops them.
+//! Why:        sparse pages, shared between copies, make large allocated files and copies of whole disks cheap.
+//! Invariants: C1 reads stop at `len`.
+//!             C2 bytes beyond `len` are kept only while changes are replayed; `trim` drops them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ pub(super) struct Content {
     pages: BTreeMap<u64, Arc<Page>>,
 }
 
-/// One change to a file that a crash may lose by itself.
+/// One change to a file that a crash may lose on its own.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// Bytes, without the length that they give the file.
+    /// Written bytes, without the new length of the file.
     Write {
         offset: u64,
         bytes: Vec<u8>,
     },
-    /// The file became at least this long.
+    /// The file grew to at least this length.
     Grow {
         len: u64,
     },
@@ -123,7 +123,7 @@ impl Content {
         }
     }
 
-    /// Drops what is beyond the length.
+    /// Drops bytes beyond the length.
     pub(super) fn trim(&mut self) {
         let (page, within) = split(self.len);
         self.pages.split_off(&self.len.div_ceil(PAGE_BYTES));

@@ -1,8 +1,10 @@
 //! What a power loss leaves of a simulated disk.
 //!
-//! Why:        a program is safe only if it survives every choice of unsynced changes, so each is chosen freely.
-//! Invariants: Z1, Z2 (see sim).  Kept changes are applied in the order in which they were made: an older write
-//!             never covers a newer one that was kept, and never a synced one.
+//! Why:        a program is crash-safe only if it survives every choice of unsynced changes, so each is chosen
+//!             independently.
+//! Invariants: Z1, Z2 (see sim).
+//!             Z4 kept changes are applied in their order: an older write never covers a newer kept one, nor a synced
+//!                one.
 
 use super::content::{Change, Content};
 use super::disk::SimDisk;
@@ -13,18 +15,18 @@ use super::tree::Tree;
 const SECTOR_BYTES: u64 = 512;
 
 impl SimDisk {
-    /// The disk as it is found after a power loss now; this one goes on unharmed. Locks and faults are gone.
+    /// The disk after a power loss at this moment; this disk goes on unharmed. Locks and faults are gone.
     pub fn crash(&self, seed: u64) -> SimDisk {
         let random = SimRandom::new(seed);
         let tree = self.state.lock().tree.clone();
-        // Some crashes lose nearly all, some nearly nothing.
+        // Some crashes lose nearly all changes, some nearly none.
         let keep_percent = [0, 5, 50, 50, 95, 100][random.below(6) as usize];
         SimDisk::with_tree(after_crash(tree, &random, keep_percent), random.below(u64::MAX))
     }
 
-    /// The disk as the next process finds it after this one was killed now: nothing is lost, and nothing that was not
-    /// synced is safe yet. This one goes on unharmed. Locks and faults are gone. A machine that `fail_after`
-    /// stopped has lost its power: then this is a crash.
+    /// The disk as the next process finds it after this one was killed now: nothing is lost, but unsynced changes are
+    /// still not safe. This disk goes on unharmed. Locks and faults are gone. If `fail_after` has stopped the machine,
+    /// it lost its power: then this is a crash.
     pub fn kill(&self, seed: u64) -> SimDisk {
         let (mut tree, without_power) = {
             let state = self.state.lock();
@@ -67,7 +69,7 @@ fn after_crash(mut tree: Tree, random: &SimRandom, keep_percent: u64) -> Tree {
     tree
 }
 
-/// Applies a random choice of changes, and parts of writes, to what is durable.
+/// Applies a random choice of changes, and parts of writes, to the durable content.
 pub(super) fn keep_some(durable: &mut Content, pending: &[Change], random: &SimRandom, keep_percent: u64) {
     for change in pending {
         match change {

@@ -1,4 +1,4 @@
-//! The simulated disk's calls on paths, and its switches for faults.
+//! The simulated disk's calls on paths, and its fault injection.
 //!
 //! Invariants: after `fail_after(n)` and n further changes every call fails, as on a machine that lost its power.
 //! Not here:   calls on open files (file).
@@ -30,23 +30,23 @@ pub(super) struct State {
     pub(super) tree: Tree,
     pub(super) random: SimRandom,
     locks: BTreeSet<u64>,
-    /// Changes asked for so far: every call but reads.
+    /// Number of changing calls so far (all but reads).
     pub(super) changes: u64,
-    /// Changes from this one on fail, and then every call.
+    /// This change and every later call fail.
     pub(super) stop_at: Option<u64>,
     pub(super) stopped: bool,
-    /// The stop is the end of the process only.
+    /// The stop kills the process only, without a power loss.
     pub(super) only_killed: bool,
-    /// Calls of `sync_data` until one fails.
+    /// Countdown of `sync_data` calls until one fails.
     pub(super) syncs_until_failure: Option<u64>,
     pub(super) dir_syncs_until_failure: Option<u64>,
     pub(super) cold: bool,
-    /// Syncs of bytes, and of names, say Ok and do nothing.
+    /// Syncs of bytes, and of names, return Ok and do nothing.
     pub(super) lies: (bool, bool),
 }
 
 impl State {
-    /// To be called first by every call that changes something.
+    /// Every changing call calls this first.
     pub(super) fn begin_change(&mut self) -> io::Result<()> {
         self.check_running()?;
         self.changes += 1;
@@ -104,7 +104,7 @@ impl SimDisk {
         self.state.lock().tree.capacity_pages = bytes / PAGE_BYTES;
     }
 
-    /// Changes (all calls but reads) that were asked for since the disk was made.
+    /// Number of changing calls since the disk was created (all but reads).
     pub fn changes(&self) -> u64 {
         self.state.lock().changes
     }
@@ -116,36 +116,36 @@ impl SimDisk {
         state.only_killed = false;
     }
 
-    /// As `fail_after`, but only the process is killed then: [`SimDisk::kill`] gives what it leaves.
+    /// As `fail_after`, but only the process is killed: [`SimDisk::kill`] returns the disk that it leaves.
     pub fn kill_after(&self, changes: u64) {
         self.fail_after(changes);
         self.state.lock().only_killed = true;
     }
 
-    /// Makes the `call`th `sync_data` from now (1 is the next) fail. What it should have synced stays readable
-    /// until the power goes; how much of it got through is unknown, and a later sync does not write the rest.
+    /// Makes the `call`th `sync_data` from now (1 is the next) fail. The bytes stay readable until a power loss; a
+    /// random part of them reached the disk, and a later sync does not write the rest.
     pub fn fail_sync_at(&self, call: u64) {
         self.state.lock().syncs_until_failure = Some(call.max(1));
     }
 
-    /// Makes the `call`th `sync_dir` from now (1 is the next) fail. The names stay as they are shown, but what did not
-    /// get through is not written by a later sync either, as on a file system that caches directories like data.
+    /// Makes the `call`th `sync_dir` from now (1 is the next) fail. The names stay visible, but a later sync does not
+    /// write those that did not reach the disk, as on a file system that caches directories like data.
     pub fn fail_sync_dir_at(&self, call: u64) {
         self.state.lock().dir_syncs_until_failure = Some(call.max(1));
     }
 
-    /// While cold, no read is answered from memory: `read_cached_at` gives `WouldBlock`.
+    /// While cold, the page cache is empty: `read_cached_at` returns `WouldBlock`.
     pub fn set_cold(&self, cold: bool) {
         self.state.lock().cold = cold;
     }
 
-    /// Makes syncs of bytes, of names, or of both say Ok without doing anything, as a broken device or a program that
-    /// forgot them; shows that a test of crashes can fail.
+    /// Makes syncs of bytes, of names, or of both return Ok without doing anything, like a broken device or a program
+    /// that forgets them. So a crash test can show that it is able to fail.
     pub fn set_lying(&self, bytes: bool, names: bool) {
         self.state.lock().lies = (bytes, names);
     }
 
-    /// Flips one bit of a file, as a decaying medium does; `offset` in bytes, `bit` from 0 to 7.
+    /// Flips one bit of a file, as bit rot does; `offset` in bytes, `bit` from 0 to 7.
     pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
         let mut state = self.state.lock();
         let node = state.tree.find(path)?;
@@ -159,7 +159,7 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Flips a bit chosen by the disk's seed; its byte's offset, or `None` for an empty file.
+    /// Flips a bit chosen by the disk's seed; returns its byte's offset, or `None` for an empty file.
     pub fn flip_some_bit(&self, path: &Path) -> io::Result<Option<u64>> {
         let (offset, bit) = {
             let state = self.state.lock();

@@ -16,7 +16,7 @@ pub(super) struct SimFile {
 }
 
 impl SimFile {
-    /// Makes changes visible and pending; `StorageFull` when the disk has no room for the range they fill.
+    /// Makes changes visible and pending; `StorageFull` when the disk has no room for the given range.
     fn change(&self, fills: (u64, u64), changes: Vec<Change>) -> io::Result<()> {
         let (offset, len) = fills;
         if offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
@@ -25,7 +25,7 @@ impl SimFile {
         let mut state = self.disk.state.lock();
         state.check_running()?;
         if let Err(error) = state.begin_change() {
-            // The power failed during this very write: some of it may have got through.
+            // The power failed during this very write: part of it may have reached the disk.
             if !state.only_killed {
                 state.tree.file_mut(self.node).pending.extend(changes);
             }
@@ -81,7 +81,7 @@ impl File for SimFile {
         let file = tree.file_mut(self.node);
         let pending = std::mem::take(&mut file.pending);
         if fails {
-            // The cache takes the pages for clean now: what did not get through is never written again.
+            // The page cache now marks the pages clean: the rest is never written again.
             keep_some(&mut file.durable, &pending, random, 50);
             return Err(io::Error::other("injected failure of a sync"));
         }

@@ -1,4 +1,4 @@
-//! The simulated disk keeps what it promised, and loses enough of the rest to be of use.
+//! The simulated disk keeps what it promises, and loses enough of the rest to be useful.
 
 use std::io;
 use std::path::Path;

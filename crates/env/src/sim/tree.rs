@@ -1,7 +1,7 @@
-//! Names and nodes of the simulated disk: what is there now, and what is durable.
+//! Names and nodes of the simulated disk: the current state, and the durable one.
 //!
-//! Invariants: T1 a node stays while a name (now, durable or pending), or a handle, knows it.
-//!             T2 pending name changes are in the order in which they were made.
+//! Invariants: T1 a node stays while a name (current, durable or pending) or a handle refers to it.
+//!             T2 pending name changes are kept in their order.
 //!             T3 directories are durable from the start (see `Disk::create_dir_all`).
 //! Not here:   faults (disk), what a crash keeps (crash).
 
@@ -23,7 +23,7 @@ pub(super) struct Tree {
     /// Pages of files that have a name or a handle.
     pub(super) used_pages: u64,
     pub(super) capacity_pages: u64,
-    /// Names removed since unknown nodes were last dropped.
+    /// Names removed since unreachable nodes were last dropped.
     removals: usize,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct DirNode {
     pub(super) durable: BTreeMap<String, u64>,
 }
 
-/// A change of names that a crash keeps or loses by itself; durable once `dir` was synced.
+/// A change of names that a crash keeps or loses on its own; durable once `dir` was synced.
 #[derive(Clone, Debug)]
 pub(super) struct NameChange {
     pub(super) dir: u64,
@@ -84,7 +84,7 @@ impl Tree {
         if self.dirs.contains_key(&node) { Ok(node) } else { Err(io::ErrorKind::NotADirectory.into()) }
     }
 
-    /// The directory that holds, or would hold, the path's last name.
+    /// The parent directory of a path, and the path's last name.
     pub(super) fn find_parent<'a>(&self, path: &'a Path) -> io::Result<(u64, &'a str)> {
         let names = components(path)?;
         let (last, before) = names.split_last().ok_or(io::ErrorKind::InvalidInput)?;
@@ -161,7 +161,7 @@ impl Tree {
             std::mem::take(&mut self.pending).into_iter().partition(|change| change.dir == dir);
         for change in synced {
             if let NameStep::Rename { from_dir, from, node, .. } = &change.what {
-                // The old name's creation in another directory is settled by this.
+                // A rename also makes the creation under its old name, in another directory, durable.
                 let settled = |step: &NameStep| matches!(step, NameStep::Set { name, node: made } if name == from && made == node);
                 rest.retain(|other| other.dir != *from_dir || !settled(&other.what));
             }
@@ -171,7 +171,7 @@ impl Tree {
         self.drop_unknown();
     }
 
-    /// A failed sync of a directory: some changes got through, the others never will, though all of them show.
+    /// A failed sync of a directory: some changes reach the disk, the others never do, though all stay visible.
     pub(super) fn fail_sync_dir(&mut self, dir: u64, random: &SimRandom) {
         let (tried, rest) = std::mem::take(&mut self.pending).into_iter().partition(|change| change.dir == dir);
         self.pending = rest;
@@ -229,7 +229,7 @@ impl Tree {
         }
     }
 
-    /// Forgets nodes that nothing can reach any more, now and then.
+    /// Drops unreachable nodes, now and then.
     fn drop_unknown(&mut self) {
         if self.removals < 64 + self.files.len() / 2 {
             return;

@@ -1,6 +1,6 @@
-//! One value of a request against one value of a condition.
+//! Compares one value of a request with one value of a condition.
 //!
-//! Invariants: a value that cannot be read as what the operator compares gives `Unknown`.
+//! Invariants: a value that the operator's type cannot represent evaluates to `Unknown`.
 
 use std::net::IpAddr;
 
@@ -13,11 +13,11 @@ use crate::truth::Truth;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Text(Pattern),
-    /// Read once, since an address has no variables.
+    /// Parsed once, since an address has no variables.
     Network(Network),
 }
 
-/// Addresses that share their first bits.
+/// An address prefix (CIDR).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Network {
     address: IpAddr,
@@ -34,7 +34,7 @@ impl Wanted {
         }
     }
 
-    /// Whether it can be compared at all; what has variables is only known then.
+    /// Whether the value has the comparison's type; a value with variables is checked when it is evaluated.
     pub(crate) fn is_well_formed(&self, comparison: Comparison) -> bool {
         let Wanted::Text(pattern) = self else { return true };
         if !pattern.is_fixed() {
@@ -58,7 +58,7 @@ impl Wanted {
         }
     }
 
-    /// Whether it is a network that leaves nobody out.
+    /// Whether it is a network that contains every address.
     pub(crate) fn is_every_address(&self) -> bool {
         matches!(self, Wanted::Network(Network { bits: 0, .. }))
     }
@@ -92,7 +92,7 @@ impl Wanted {
     }
 }
 
-/// Reads both sides and compares them.
+/// Parses both sides and compares them.
 fn both<T>(
     pattern: &Pattern,
     value: &str,
@@ -114,7 +114,7 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// A number; what is infinite or none is not comparable.
+/// A finite number.
 fn number(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|number| number.is_finite())
 }
@@ -131,7 +131,7 @@ fn seconds(text: &str) -> Option<f64> {
     Some(day.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second() as f64)
 }
 
-/// An ARN is six parts with colons between them; the last may hold colons of its own.
+/// An ARN has six parts separated by colons; the last may contain further colons.
 fn arn(text: &str) -> Option<()> {
     (text.starts_with("arn:") && text.split(':').count() >= 6).then_some(())
 }

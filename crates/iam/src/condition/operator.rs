@@ -1,6 +1,6 @@
-//! Names of condition operators, taken apart.
+//! Parses the names of condition operators.
 
-/// How two ordered values stand to each other.
+/// The relation between two ordered values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     Equal,
@@ -42,7 +42,7 @@ impl Comparison {
     }
 }
 
-/// How the values of the request are taken.
+/// How several values of a request are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quantifier {
     Single,
@@ -58,7 +58,7 @@ pub(crate) struct Operator {
     pub quantifier: Quantifier,
 }
 
-/// Name, comparison, whether it is negated.
+/// Name, comparison, and whether it is negated.
 const OPERATORS: &[(&str, Comparison, bool)] = &[
     ("ArnEquals", Comparison::Arn, false),
     ("ArnLike", Comparison::Arn, false),
@@ -90,7 +90,7 @@ const OPERATORS: &[(&str, Comparison, bool)] = &[
 ];
 
 impl Operator {
-    /// `None` when there is no such operator.
+    /// `None` for an unknown operator.
     pub(crate) fn parse(name: &str) -> Option<Operator> {
         let (quantifier, name) = match name.split_once(':') {
             None => (Quantifier::Single, name),
@@ -105,12 +105,12 @@ impl Operator {
             _ => (name, false),
         };
         let (_, comparison, negated) = OPERATORS.iter().find(|(own, ..)| own.eq_ignore_ascii_case(name))?;
-        // "Is it absent, if it exists" asks nothing.
+        // `NullIfExists` and `ForAllValues:Null` would have no meaning.
         let senseless = *comparison == Comparison::Null && (if_exists || quantifier != Quantifier::Single);
         (!senseless).then_some(Operator { comparison: *comparison, negated: *negated, if_exists, quantifier })
     }
 
-    /// Whether it lets only named values pass, and none when there is no value.
+    /// Whether it admits only the listed values, and fails for an absent key.
     pub(crate) fn confines(self) -> bool {
         let names = matches!(
             self.comparison,

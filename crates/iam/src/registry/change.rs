@@ -1,9 +1,9 @@
-//! What an order changes.
+//! Computes the record changes of an order.
 //!
-//! Layout:     a file for each kind of record decides the orders about it.
-//! Invariants: O1 an order is decided on one registry and gives whole records: all of it happens or nothing.
-//!             O2 nothing that is still in use goes: a policy that is attached, a group with users, an account with
-//!             other users.
+//! Layout:     one file per kind of record.
+//! Invariants: O1 an order is decided on one registry and yields whole records: all of it happens or nothing.
+//!             O2 nothing that is in use is deleted: an attached policy, a group with users, an account with other
+//!                users.
 
 mod groups;
 mod keys;
@@ -16,32 +16,32 @@ mod users;
 use super::{Account, Entity, Inline, Kind, Named, Record, Registry, Tags};
 use crate::document::PolicyError;
 
-/// Most records of one kind in the server, and in one account.
+/// Maximum number of records of one kind in the server, and in one account.
 pub const RECORDS_MAX: usize = 50_000;
 pub const RECORDS_OF_ACCOUNT_MAX: usize = 5_000;
-/// Most access keys of one user.
+/// Maximum number of access keys of a user.
 pub const KEYS_MAX: usize = 8;
-/// Most policies attached to one user, group or role.
+/// Maximum number of policies attached to a user, group or role.
 pub const ATTACHED_MAX: usize = 20;
-/// Most versions of one policy.
+/// Maximum number of versions of a policy.
 pub const POLICY_VERSIONS_MAX: usize = 5;
-/// Most bytes of the policies that are in one user, group or role itself.
+/// Maximum total size of the inline policies of a user, group or role, in bytes.
 pub const INLINE_BYTES_MAX: usize = 20 * 1024;
-/// Longest record as it is stored, in bytes: a row holds 64 KiB.
+/// Maximum size of a stored record, in bytes: a row holds 64 KiB.
 pub const RECORD_BYTES_MAX: usize = 60 * 1024;
-/// Most tags of one user or role.
+/// Maximum number of tags of a user or role.
 pub const TAGS_MAX: usize = 50;
-/// Longest key and value of a tag, in bytes.
+/// Maximum size of a tag's key and value, in bytes.
 const TAG_BYTES_MAX: (usize, usize) = (128, 256);
-/// Most groups of one user; most client ids, or thumbprints, of one identity provider.
+/// Maximum number of groups of a user, and of client ids, or thumbprints, of an identity provider.
 pub const LIST_MAX: usize = 100;
-/// The longest path, and the longest description, in bytes.
+/// Maximum size of a path, and of a description, in bytes.
 const PATH_BYTES_MAX: usize = 512;
 const DESCRIPTION_BYTES_MAX: usize = 1000;
-/// How long the longest session of a role may last at least, in seconds.
+/// Lower limit of a role's maximum session duration, in seconds.
 const SESSION_SECONDS_MIN: u32 = 3600;
 
-/// The longest name, in bytes.
+/// Maximum size of a name, in bytes.
 pub const fn name_bytes_max(kind: Kind) -> usize {
     match kind {
         Kind::Group | Kind::Policy => 128,
@@ -49,7 +49,7 @@ pub const fn name_bytes_max(kind: Kind) -> usize {
     }
 }
 
-/// What is asked for. Random and secret parts are made by the caller.
+/// An order. The caller supplies random and secret parts.
 #[derive(Clone, Debug)]
 pub enum Order {
     CreateUser(NewUser),
@@ -98,8 +98,8 @@ pub enum Order {
         role: Named,
         bare: bool,
     },
-    /// Makes or, unless it must be `new`, replaces a policy. The `id` is for one that is made, and so are path and
-    /// description.
+    /// Creates a policy, or replaces it unless it must be `new`. `id`, path and description are used only for a created
+    /// one.
     PutPolicy {
         id: String,
         policy: Named,
@@ -169,7 +169,7 @@ pub enum Order {
         id: String,
         disabled: bool,
     },
-    /// The key with the id `old` gives way to a new one.
+    /// Replaces the key with the id `old` by a new one.
     RotateKey {
         old: String,
         id: String,
@@ -181,7 +181,7 @@ pub enum Order {
         clients: Vec<String>,
         thumbprints: Vec<String>,
     },
-    /// What is `None` stays.
+    /// A field that is `None` stays unchanged.
     UpdateProvider {
         id: String,
         add_client: Option<String>,
@@ -198,7 +198,7 @@ pub struct NewUser {
     pub id: String,
     pub name: String,
     pub path: String,
-    /// Present: the user is the account that comes with it. Else it joins the account with the id `joins`.
+    /// Present: the user represents this new account. Otherwise the user joins the account with the id `joins`.
     pub account: Option<Account>,
     pub joins: String,
     pub tags: Tags,
@@ -226,7 +226,7 @@ pub struct NewRole {
     pub tags: Tags,
 }
 
-/// One row to write or to remove.
+/// One row to write or remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "an order makes a handful of them, and most of them are large")]
 pub enum Change {
@@ -258,7 +258,7 @@ pub enum ChangeError {
 }
 
 impl Kind {
-    /// As it stands in messages.
+    /// The kind's word in messages.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Account => "account",
@@ -329,7 +329,7 @@ impl Registry {
         }
     }
 
-    /// Refuses what cannot be the name, id and path of something new in an account.
+    /// Refuses an invalid or taken name, id or path of a new record in an account.
     fn check_new<E: Entity>(&self, id: &str, name: &str, path: &str, account: &str) -> Result<(), ChangeError> {
         check_name(E::KIND, name)?;
         check_path(path)?;
@@ -352,7 +352,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Refuses a name that the account has already.
+    /// Refuses a name that is taken in the account.
     fn check_free<E: Entity>(&self, name: &str, account: &str) -> Result<(), ChangeError> {
         match E::all(self).any(|entity| entity.account() == account && entity.name().eq_ignore_ascii_case(name)) {
             true => Err(ChangeError::Present(E::KIND.word(), name.to_owned())),
@@ -360,12 +360,12 @@ impl Registry {
         }
     }
 
-    /// Checks a new name and path of something that is there already.
+    /// Checks a new name and path of an existing record.
     fn check_moved<E: Entity>(&self, entity: &E, name: Option<&str>, path: Option<&str>) -> Result<(), ChangeError> {
         path.map_or(Ok(()), check_path)?;
         let Some(name) = name else { return Ok(()) };
         check_name(E::KIND, name)?;
-        // A name may change its case.
+        // A rename may change only the case.
         if name.eq_ignore_ascii_case(entity.name()) { Ok(()) } else { self.check_free::<E>(name, entity.account()) }
     }
 
@@ -416,7 +416,7 @@ fn check_tags(tags: &Tags) -> Result<(), ChangeError> {
     Err(ChangeError::Value(format!("a tag has a key of 1 to {key_max} bytes of text and a value of up to {value_max}")))
 }
 
-/// Refuses to delete what still has policies.
+/// Refuses to delete a record that still has policies.
 fn check_without_policies(kind: Kind, name: &str, attached: &[String], inline: &Inline) -> Result<(), ChangeError> {
     if attached.is_empty() && inline.is_empty() {
         return Ok(());

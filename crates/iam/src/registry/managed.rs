@@ -1,14 +1,14 @@
-//! Policies that come with the program, under the ARNs and with the meaning that AWS's have.
+//! Built-in policies, with the ARNs and the meaning of AWS's managed policies.
 //!
-//! Why:      scripts attach `arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess` and expect it to be there.
-//! Not here: what AWS's hold for services that are not here.
+//! Why:      scripts attach `arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess` and expect it to exist.
+//! Not here: rights that AWS's policies grant for other services.
 
 use super::Named;
 
-/// What stands for the account in their ARNs.
+/// The word in place of the account in their ARNs.
 pub const ACCOUNT: &str = "aws";
 
-/// Name and document, in the order of the names.
+/// Name and document, sorted by name.
 pub const MANAGED: &[(&str, &str)] = &[
     ("AdministratorAccess", r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}"#),
     (
@@ -31,7 +31,7 @@ pub fn arn(name: &str) -> String {
     format!("arn:aws:iam::{ACCOUNT}:policy/{name}")
 }
 
-/// The name of the one with this ARN.
+/// The name of the policy with this ARN.
 pub fn name_of(arn: &str) -> Option<&'static str> {
     find(&Named::from(arn)).filter(|(name, _)| self::arn(name) == arn).map(|(name, _)| name)
 }

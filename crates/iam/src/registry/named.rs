@@ -1,21 +1,22 @@
-//! How an order names a user, a group, a role or a policy, and how it is found.
+//! Resolves the names that orders use for users, groups, roles and policies.
 //!
-//! Invariants: N1 names are unique in an account, without regard to case.  N2 a name without an account means the only
-//!             one that has it; when several accounts have one, it names none.
-//! Not here:   ids, which records name each other by.
+//! Invariants: N1 names are unique in an account, ignoring case.
+//!             N2 a name without an account means the only record of that name; when several accounts have one, it is
+//!                refused.
+//! Not here:   ids, by which records refer to each other.
 
 use super::{ChangeError, Group, Kind, Registry, Role, StoredPolicy, User};
 
-/// A name, with the account that it is to be found in.
+/// A name, and the account to look in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// `None`: wherever there is one.
+    /// `None`: any account.
     pub account: Option<String>,
     pub name: String,
 }
 
 impl Named {
-    /// What has this name in this account.
+    /// The record with this name in this account.
     pub fn in_account(account: &str, name: &str) -> Named {
         Named { account: Some(account.to_owned()), name: name.to_owned() }
     }
@@ -41,10 +42,10 @@ impl From<String> for Named {
     }
 }
 
-/// What has a name in an account.
+/// A record that has a name in an account.
 pub trait Entity: Sized + 'static {
     const KIND: Kind;
-    /// How it stands in ARNs.
+    /// The word for its kind in ARNs.
     const ARN_WORD: &str;
     fn id(&self) -> &str;
     fn name(&self) -> &str;
@@ -95,7 +96,7 @@ entity! {
 }
 
 impl Registry {
-    /// What is named; the error says why there is none.
+    /// Finds the record; the error says why it was not found.
     pub fn find_named<E: Entity>(&self, named: &Named) -> Result<&E, ChangeError> {
         let fits = |entity: &&E| {
             entity.name().eq_ignore_ascii_case(&named.name)
@@ -106,7 +107,7 @@ impl Registry {
             return Err(ChangeError::Absent(E::KIND.word(), named.name.clone()));
         };
         let Some(second) = found.next() else { return Ok(first) };
-        // What was stored before names were compared without case may differ in case alone.
+        // Records stored before names were compared without case may differ only in case.
         let exact = || E::all(self).filter(fits).filter(|entity| entity.name() == named.name);
         match exact().next() {
             Some(only) if exact().count() == 1 => Ok(only),

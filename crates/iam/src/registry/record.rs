@@ -1,4 +1,4 @@
-//! What is stored of each: one record, one row. The form is in docs/format/identities.md.
+//! The stored form of identities: one record per row, described in docs/format/identities.md.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 /// The account of the root keys.
 pub const ROOT_ACCOUNT: &str = "000000000000";
-/// The path of what was made without one.
+/// The path of a record that was created without one.
 pub const NO_PATH: &str = "/";
-/// The longest session of any role, in seconds.
+/// Upper limit of every session's duration, in seconds.
 pub const SESSION_SECONDS_MAX: u32 = 43_200;
 
-/// The number of the version that a policy is made with.
+/// The number of a policy's first version.
 pub const FIRST_VERSION: u32 = 1;
 
-/// The id of a stored policy, or the ARN of one that comes with the program (`managed`).
+/// The id of a stored policy, or the ARN of a built-in one (`managed`).
 pub type PolicyId = String;
-/// Policies that belong to one user, group or role: JSON by name.
+/// Inline policies of a user, group or role: JSON by name.
 pub type Inline = BTreeMap<String, String>;
 pub type Tags = BTreeMap<String, String>;
 
@@ -41,19 +41,19 @@ fn first_version() -> u32 {
 pub struct Account {
     /// Twelve digits.
     pub id: String,
-    /// As access control lists name it.
+    /// The id that access control lists use.
     pub canonical_id: String,
-    /// What listings show.
+    /// The name that listings show.
     pub display_name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
-    /// Its ARNs are written without its id, `arn:aws:iam:::role/NAME`, as Ceph and MinIO write them.
+    /// Its ARNs omit the account id, `arn:aws:iam:::role/NAME`, as in Ceph and MinIO.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub short_arns: bool,
 }
 
 impl Account {
-    /// An ARN of this account as clients are told it.
+    /// An ARN of this account in the form that clients see.
     pub fn shown_arn(&self, arn: String) -> String {
         if self.short_arns { arn.replacen(&format!("::{}:", self.id), ":::", 1) } else { arn }
     }
@@ -61,7 +61,7 @@ impl Account {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// Unique in the server and never reused; what other records and sessions name it by.
+    /// Unique in the server and never reused; other records and sessions refer to the user by it.
     #[serde(default)]
     pub id: String,
     pub name: String,
@@ -69,12 +69,12 @@ pub struct User {
     pub path: String,
     /// The id of the account.
     pub account: String,
-    /// It stands for the account: what is the account's it may use without a policy.
+    /// The user represents the account and may use the account's resources without a policy.
     #[serde(default)]
     pub is_account: bool,
     #[serde(default)]
     pub disabled: bool,
-    /// Ids.
+    /// Ids of groups.
     #[serde(default)]
     pub groups: Vec<String>,
     #[serde(default)]
@@ -102,7 +102,7 @@ pub struct Group {
     pub created: i64,
 }
 
-/// What somebody may be for a time.
+/// A role: rights that a caller assumes for a limited time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Role {
     #[serde(default)]
@@ -113,9 +113,9 @@ pub struct Role {
     pub account: String,
     #[serde(default)]
     pub description: String,
-    /// JSON of the policy that says who may take it.
+    /// JSON of the trust policy, which says who may assume the role.
     pub trust: String,
-    /// The longest session.
+    /// Maximum session duration, in seconds.
     #[serde(default = "longest_session")]
     pub session_seconds_max: u32,
     #[serde(default)]
@@ -138,19 +138,19 @@ pub struct StoredPolicy {
     pub account: String,
     #[serde(default)]
     pub description: String,
-    /// JSON of the default version, as it was given.
+    /// JSON of the default version, as it was submitted.
     pub document: String,
     pub created: i64,
-    /// When the document was set; 0 for what was set before this was kept.
+    /// When the document was set; 0 in records older than this field.
     #[serde(default)]
     pub updated: i64,
     /// The number of the default version.
     #[serde(default = "first_version")]
     pub version: u32,
-    /// The highest number that was ever given.
+    /// The highest version number ever assigned.
     #[serde(default = "first_version")]
     pub newest: u32,
-    /// The versions that do not count, by number.
+    /// The versions other than the default, by number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub others: BTreeMap<u32, PolicyVersion>,
 }
@@ -158,12 +158,12 @@ pub struct StoredPolicy {
 /// A version of a policy that is not its default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyVersion {
-    /// JSON, as it was given.
+    /// JSON, as it was submitted.
     pub document: String,
     pub created: i64,
 }
 
-/// An identity provider (OpenID Connect) that an account speaks of in its trust policies.
+/// An identity provider (OpenID Connect) that trust policies of an account may name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provider {
     /// `ACCOUNT/URL` without the scheme.
@@ -177,7 +177,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// The URL without its scheme, as ARNs have it.
+    /// The URL without its scheme, as in ARNs.
     pub fn name(&self) -> &str {
         provider_name(&self.url)
     }
@@ -188,13 +188,13 @@ pub fn provider_name(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, name)| name)
 }
 
-/// An access key; its secret is sealed.
+/// An access key; its secret is encrypted (sealed).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessKey {
     pub id: String,
     /// The id of the user.
     pub user: String,
-    /// Base64 of the sealed secret.
+    /// Base64 of the encrypted secret.
     pub sealed: String,
     #[serde(default)]
     pub disabled: bool,
@@ -207,7 +207,7 @@ impl std::fmt::Debug for AccessKey {
     }
 }
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Account,
@@ -223,7 +223,7 @@ impl Kind {
     pub const ALL: [Kind; 7] =
         [Kind::Account, Kind::User, Kind::Group, Kind::Role, Kind::Policy, Kind::Key, Kind::Provider];
 
-    /// The byte in the key of its row.
+    /// The kind's byte in the row's key.
     pub fn byte(self) -> u8 {
         match self {
             Kind::Account => b'a',
@@ -253,7 +253,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// The kind and the id: the key of its row.
+    /// Kind and id, which form the row's key.
     pub fn id(&self) -> (Kind, &str) {
         match self {
             Record::Account(account) => (Kind::Account, &account.id),
@@ -280,7 +280,7 @@ impl Record {
         json.expect("records hold nothing but text, numbers and lists")
     }
 
-    /// `None` when it cannot be read. What was written before there were ids has its name for one.
+    /// `None` when it cannot be decoded. Records older than ids use their name as id.
     pub fn decode(kind: Kind, json: &[u8]) -> Option<Record> {
         let mut record = match kind {
             Kind::Account => serde_json::from_slice(json).ok().map(Record::Account),

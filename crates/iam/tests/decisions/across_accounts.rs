@@ -32,7 +32,7 @@ const GRANTED: &[Row] = &[
     ("B/bob", "PutObject", "b/x", "", "-"),
     ("B/bob", "GetObject", "b/private/x", "", "-hands-off"),
     ("anonymous", "GetObject", "b/x", "", "+grant"),
-    // A grant to the account passes nothing on to its users.
+    // A grant to the account does not extend to its users.
     ("A/ann", "PutObject", "b/x", "", "-"),
     ("A/", "GetObject", "b/x", "", "+grant"),
 ];
@@ -47,7 +47,7 @@ const IN_A_SESSION: &[Row] = &[
     ("B/app/s", "GetObject", "b/out/x", "", "-"),
 ];
 
-/// What a bucket allows to a session by its own ARN is not narrowed by the policy that the session began with.
+/// Rights that a bucket's policy grants to a session's own ARN are not narrowed by the session's policy.
 const TO_SESSIONS: &str = r#"{"Sid":"it","Effect":"Allow","Principal":{"AWS":["arn:aws:iam:::assumed-role/app/s",
 "arn:aws:sts::222222222222:assumed-role/app/s"]},"Action":"s3:*","Resource":"arn:aws:s3:::b/*"},
 {"Sid":"role","Effect":"Allow","Principal":{"AWS":"arn:aws:iam:::role/app"},"Action":"s3:ListBucket","Resource":"arn:aws:s3:::b"}"#;
@@ -57,7 +57,7 @@ const BY_ITS_ARN: &[Row] = &[
     ("A/app/s", "GetObject", "b/in/shut", "", "-shut"),
     ("A/app/s", "ListBucket", "b", "", "-"),
     ("A/app/t", "PutObject", "b/in/x", "", "-"),
-    // Another account's session has what it began with, and no more.
+    // A session of another account keeps the limits that it began with.
     ("B/app/s", "PutObject", "b/in/x", "", "-"),
     ("B/app/s", "GetObject", "b/in/x", "", "-"),
 ];

@@ -1,4 +1,4 @@
-//! Every operator, with the key present, absent, with several values, and not understood.
+//! Every operator, with the key present, absent, with several values, and unknown.
 
 use crate::table::{Row, Setting, decide_all};
 
@@ -206,7 +206,7 @@ const CASES: &[Case] = &[
             ("s3:prefix=a;aws:securetransport=true", false, false),
         ],
     ),
-    // What is not understood: it never allows, and a deny stays.
+    // Unknown conditions: an allow does not apply, and a deny does.
     (r#""StringEquals":{"aws:SourceVpce":"vpce-1"}"#, &[("", false, true)]),
     (r#""StringNotEquals":{"aws:SourceVpce":"vpce-1"}"#, &[("", false, true)]),
     (r#""StringEqualsIfExists":{"aws:SourceVpce":"vpce-1"}"#, &[("", false, true)]),
@@ -214,7 +214,7 @@ const CASES: &[Case] = &[
     (r#""StringResembles":{"s3:prefix":"a"}"#, &[("s3:prefix=a", false, true), ("", false, true)]),
     (r#""ForNoValue:StringEquals":{"s3:prefix":"a"}"#, &[("s3:prefix=a", false, true)]),
     (r#""NullIfExists":{"s3:prefix":"true"}"#, &[("", false, true)]),
-    // Something else that fails settles it: the deny does not apply.
+    // Another condition that is false decides: the deny does not apply.
     (
         r#""StringResembles":{"s3:prefix":"a"},"StringEquals":{"s3:delimiter":"/"}"#,
         &[("s3:prefix=a;s3:delimiter=/", false, true), ("s3:prefix=a;s3:delimiter=-", false, false)],

@@ -1,5 +1,5 @@
-//! More than two hundred decisions, each a row: who does what to which resource under which circumstances, and what
-//! is decided by which statement.
+//! More than two hundred decisions, each a table row: who does what to which resource in which context, and which
+//! statement decides.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

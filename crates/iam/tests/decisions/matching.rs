@@ -63,7 +63,7 @@ const VARIABLES: &str = r#"
 const VARIABLE_ROWS: &[Row] = &[
     ("A/ann", "GetObject", "b/home/ann/x", "aws:username=ann;s3:prefix=p", "+home"),
     ("A/ann", "GetObject", "b/home/bob/x", "aws:username=ann;s3:prefix=p", "-"),
-    // A wildcard in a value is no wildcard.
+    // A wildcard in a variable's value is not a wildcard.
     ("A/ann", "GetObject", "b/home/bob/x", "aws:username=*;s3:prefix=p", "-"),
     ("A/ann", "GetObject", "b/home/*/x", "aws:username=*;s3:prefix=p", "+home"),
     ("A/ann", "GetObject", "b/home//x", "s3:prefix=p", "-"),
@@ -74,9 +74,9 @@ const VARIABLE_ROWS: &[Row] = &[
     ("A/ann", "GetObject", "b/from/nowhere", "aws:referer=here;s3:prefix=p", "-"),
     ("A/ann", "GetObject", "b/home/ann/locked/p", "aws:username=ann;s3:prefix=p", "-locked"),
     ("A/ann", "GetObject", "b/home/ann/locked/q", "aws:username=ann;s3:prefix=p", "+home"),
-    // What the deny asks for has no value, so it cannot be lifted.
+    // The variable in the deny has no value, so the deny cannot be lifted.
     ("A/ann", "GetObject", "b/home/ann/locked/p", "aws:username=ann", "-locked"),
-    // Two values leave open which one is meant.
+    // With two values it is unclear which one is meant.
     ("A/ann", "GetObject", "b/home/ann/x", "aws:username=ann;aws:username=bob;s3:prefix=p", "-"),
 ];
 
@@ -103,7 +103,7 @@ const PRINCIPAL_ROWS: &[Row] = &[
     ("A/ann", "GetObject", "b/public/x", "", "+all"),
     ("A/", "GetObject", "b/public/x", "", "+all"),
     ("B/", "GetObject", "b/public/x", "", "+all"),
-    // A user of another account needs the leave of that account too.
+    // A user of another account also needs that account's permission.
     ("B/bob", "GetObject", "b/public/x", "", "-"),
     ("A/ann", "GetObject", "b/ann/x", "", "+ann"),
     ("A/zoe", "GetObject", "b/ann/x", "", "-"),
@@ -116,7 +116,7 @@ const PRINCIPAL_ROWS: &[Row] = &[
     ("A/app", "GetObject", "b/app/x", "", "-"),
     ("A/app/s1", "GetObject", "b/s1/x", "", "+session"),
     ("A/app/s2", "GetObject", "b/s1/x", "", "-"),
-    // An account that is named passes nothing on by itself.
+    // A grant to an account alone does not extend to its users.
     ("A/ann", "GetObject", "b/account/x", "", "-"),
     ("A/", "GetObject", "b/account/x", "", "+account"),
     ("anonymous", "GetObject", "b/account/x", "", "-"),
@@ -161,6 +161,6 @@ pub(crate) fn run() -> usize {
         + decide_all(identity(OLD_VERSION), OLD_VERSION_ROWS)
         + decide_all(bucket(PRINCIPALS), PRINCIPAL_ROWS)
         + decide_all(bucket(DENY_WINS), DENY_ROWS)
-        // A grant does not help against a deny.
+        // A grant does not override a deny.
         + decide_all(granted, &[("B/", "DeleteObject", "b/x", "", "-never"), ("A/", "DeleteObject", "b/x", "", "-never")])
 }

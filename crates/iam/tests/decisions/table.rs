@@ -1,10 +1,9 @@
-//! How a row is written and decided.
+//! Format and evaluation of a table row.
 //!
-//! Layout: a row is (caller, action, resource, circumstances, outcome). Callers: `anonymous`, `ACCOUNT/` (the account
-//!         itself), `ACCOUNT/NAME` (a user), `ACCOUNT/role/SESSION`. `s3:` and `arn:aws:s3:::` are left out.
-//!         Circumstances: `key=value` with `;` between them; a key given several times has several values. Outcome:
-//!         `+STATEMENT` or `-STATEMENT`, where `+own` is the owner's own, `+grant` a grant, and `-` alone that nothing
-//!         allows.
+//! Layout: a row is (caller, action, resource, context, outcome). Callers: `anonymous`, `ACCOUNT/` (the account
+//!         itself), `ACCOUNT/NAME` (a user), `ACCOUNT/role/SESSION`. `s3:` and `arn:aws:s3:::` are omitted. Context:
+//!         `key=value` separated by `;`; a repeated key has several values. Outcome: `+STATEMENT` or `-STATEMENT`,
+//!         where `+own` is the owner's right, `+grant` a grant, and `-` alone means that nothing allows.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -43,7 +42,7 @@ fn caller(text: &'static str) -> Caller<'static> {
     Caller { who, account, canonical_id }
 }
 
-/// What has a say besides the caller: each is the JSON of a policy.
+/// The policies besides the caller's own, each as JSON.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Setting {
     pub identity: Option<&'static str>,
@@ -58,12 +57,12 @@ fn policy(kind: Kind, statements: &str) -> Policy {
         true => statements.to_owned(),
         false => format!("{{\"Version\":\"2012-10-17\",\"Statement\":[{statements}]}}"),
     };
-    // Read as a stored one, so that unknown operators can be in the table.
+    // Parsed as a stored policy, so that the table may use unknown operators.
     let policy = Policy::parse_stored(kind, json.as_bytes()).unwrap_or_else(|error| panic!("{error}: {json}"));
     policy.owned_by(OWNER)
 }
 
-/// Decides every row; gives their number.
+/// Evaluates every row; returns their number.
 pub(crate) fn decide_all(setting: Setting, rows: &[Row]) -> usize {
     let identity = setting.identity.map(|text| policy(Kind::Identity, text));
     let session = setting.session.map(|text| policy(Kind::Identity, text));
@@ -81,7 +80,7 @@ pub(crate) fn decide_all(setting: Setting, rows: &[Row]) -> usize {
         let sources = Sources {
             is_account: caller.who == Who::Account,
             is_own: caller.account == OWNER,
-            // Nobody in particular has no policies.
+            // An anonymous caller or an account has no policies.
             identity: if matches!(caller.who, Who::Anonymous | Who::Account) { &[] } else { &policies },
             session: session.as_ref().filter(|_| matches!(caller.who, Who::Role { .. })),
             bucket: bucket.as_ref(),

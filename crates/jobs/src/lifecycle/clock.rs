@@ -1,12 +1,12 @@
-//! The time that deletions believe: a clock that jumped ahead ends no object and no lock.
+//! The time that expiry and locks trust: a clock that jumps ahead expires no object and no lock.
 //!
-//! Why:        a dead battery or a wrong time server can set the clock years ahead, and all that lifecycle rules name would be
-//!             due at once. So the time is noted while the server runs, and a clock that is days ahead of the note is not
-//!             believed by itself.
+//! Why:        a dead battery or a wrong time server can set the clock years ahead, which would expire everything.
+//!             So the running server records the time, and does not trust a clock that is days ahead of the record.
 //! Layout:     DIR/clock.json (docs/format/directory.md).
-//! Invariants: K1 expiry acts by a clock that is at most `AHEAD_MAX` ahead of the note and the time run since, or stood
-//!             by the same time for `lifecycle.clock_wait_seconds`, or was confirmed.  K2 locks never go by waiting alone.
-//! Durability: the note is written at the start, every `NOTE_EVERY` and when it is corrected; an older one believes less.
+//! Invariants: K1 expiry trusts a clock that is at most `AHEAD_MAX` ahead of the record plus the time run since, or
+//!                that has run evenly for `lifecycle.clock_wait_seconds`, or that the operator confirmed.
+//!             K2 waiting alone never ends a lock.
+//! Durability: the record is written at the start, every `NOTE_EVERY` and on a correction; an older one trusts less.
 //! Not here:   what is due (`pass`), what a lock is (margay-volume).
 
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ use serde_json::{Value, json};
 
 const NAME: &str = "clock.json";
 const BYTES_MAX: u64 = 4096;
-/// How far a clock may be ahead of the note and be believed: a machine that was off over a weekend goes on by itself.
+/// How far a trusted clock may be ahead of the record: a machine that was off over a weekend continues by itself.
 pub const AHEAD_MAX: Duration = Duration::from_secs(3 * 86_400);
-/// How often the note is written.
+/// How often the record is written.
 const NOTE_EVERY: Duration = Duration::from_secs(600);
 
-/// A time that was believed, and when that was on the monotonic clock.
+/// A trusted time, and the monotonic clock's time at that moment.
 #[derive(Clone, Copy, Debug)]
 struct Believed {
     wall: Timestamp,
@@ -35,18 +35,18 @@ struct Believed {
 }
 
 impl Believed {
-    /// What time it must be by now, if the machine's clock is as good as its monotonic one.
+    /// The expected time now, if the wall clock runs as evenly as the monotonic clock.
     fn now(self, monotonic: Duration) -> Timestamp {
         plus(self.wall, monotonic.saturating_sub(self.at))
     }
 
-    /// Goes on to now; `false` when the clock says a time that cannot be believed.
+    /// Advances to now; `false` when the clock shows a time that cannot be trusted.
     fn go_on(&mut self, now: Timestamp, monotonic: Duration) -> bool {
         let expected = self.now(monotonic);
         self.at = monotonic;
         let believed = now <= plus(expected, AHEAD_MAX);
         let near = plus(now, AHEAD_MAX) >= expected;
-        // A clock that is set back by days does not take the note with it.
+        // A clock that is set back by days does not move the record back.
         self.wall = if believed && near { now } else { expected };
         believed
     }
@@ -60,7 +60,7 @@ fn plus(time: Timestamp, length: Duration) -> Timestamp {
 struct State {
     expiry: Believed,
     locks: Believed,
-    /// On the monotonic clock: since when the clock has been ahead, and what time it was then.
+    /// When the clock was first seen ahead (monotonic), and its time then.
     waits: Option<Believed>,
     noted: Option<Duration>,
 }
@@ -71,13 +71,13 @@ pub struct ClockGuard {
     env: Env,
     volume: Arc<Volume>,
     path: PathBuf,
-    /// Zero: only the operator's word ends it.
+    /// Zero: only the operator's confirmation ends the wait.
     wait: Duration,
     state: Mutex<State>,
 }
 
 impl ClockGuard {
-    /// Reads the note. Without one, as in a directory of an earlier version, the clock is believed.
+    /// Reads the record. Without one, as in a directory of an earlier version, the clock is trusted.
     pub fn open(env: &Env, volume: &Arc<Volume>, data: &Path, wait: Duration) -> Arc<ClockGuard> {
         let path = data.join(NAME);
         let note = files::read(env, &path, BYTES_MAX).ok().and_then(|bytes| {
@@ -94,7 +94,7 @@ impl ClockGuard {
         guard
     }
 
-    /// The time that expiry may act by; `None` while the clock is ahead.
+    /// The time that expiry may use; `None` while the clock is ahead.
     pub fn look(&self) -> Option<Timestamp> {
         let (now, monotonic) = (self.env.clock.now(), self.env.clock.monotonic());
         let mut state = self.state.lock();
@@ -113,7 +113,7 @@ impl ClockGuard {
         believed.then_some(now)
     }
 
-    /// Whether a clock that is ahead has gone on evenly for so long that it is taken for right.
+    /// Whether a clock that is ahead has run evenly for long enough to be trusted.
     fn has_waited(&self, state: &mut State, now: Timestamp, monotonic: Duration) -> bool {
         let evenly = |since: &Believed| {
             let expected = since.now(monotonic);
@@ -136,7 +136,7 @@ impl ClockGuard {
         waited
     }
 
-    /// The operator says that the clock is right.
+    /// The operator confirms that the clock is right.
     pub fn confirm(&self) -> Value {
         {
             let mut state = self.state.lock();

@@ -1,9 +1,9 @@
-//! One pass over one bucket: what is due by its rules goes.
+//! One pass over one bucket: removes everything that its rules say is due.
 //!
 //! Invariants: P1 memory holds one page of a listing, whatever the bucket holds.
-//!             P2 what goes is what was judged: a removal asserts the time modified, so an object that was replaced
-//!                meanwhile stays.  P3 a locked version is skipped, a failure ends the pass.
-//! Not here:   when a pass is made (`lifecycle`), what the rules say (margay-s3).
+//!             P2 a removal asserts the modification time that was evaluated, so an object replaced meanwhile stays.
+//!             P3 a locked version is skipped; a failure ends the pass.
+//! Not here:   when a pass runs (`lifecycle`), what the rules say (margay-s3).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,12 +14,12 @@ use margay_volume::{Error, ListItem, ListRequest, Volume};
 
 use super::{Counters, Pace};
 
-/// Objects, versions or uploads that are looked at before the next removal.
+/// Objects, versions or uploads that are examined before the next removals.
 pub(super) const PAGE_ITEMS: usize = 1000;
-/// Between two pages, so that others come first.
+/// Pause between two pages, so that requests come first.
 pub(super) const PAGE_PAUSE: Duration = Duration::from_millis(2);
 
-/// A bucket and its rules, at one moment.
+/// A bucket and its rules at one moment.
 #[derive(Debug)]
 pub(super) struct Pass<'a> {
     pub env: &'a Env,
@@ -32,7 +32,7 @@ pub(super) struct Pass<'a> {
     pub counters: &'a Counters,
 }
 
-/// A current object that is due, as far as is known without its tags.
+/// A current object that is due, as far as can be told without its tags.
 #[derive(Debug)]
 struct Candidate {
     key: String,
@@ -42,7 +42,7 @@ struct Candidate {
 }
 
 impl Pass<'_> {
-    /// Looks at everything after `after`; `reached` is told the key behind each page.
+    /// Examines everything after `after`; calls `reached` with the last key of each page.
     pub(super) async fn run(
         &mut self,
         after: Option<String>,
@@ -104,7 +104,7 @@ impl Pass<'_> {
         self.count(removed, &self.counters.objects).map(drop)
     }
 
-    /// Decides again with the object's tags.
+    /// Evaluates the rules again with the object's tags.
     async fn is_due_by_tags(&self, candidate: &Candidate) -> Result<bool, Error> {
         let found = self.volume.head_object(self.bucket, &candidate.key, &Default::default()).await;
         let info = match found {
@@ -132,7 +132,7 @@ impl Pass<'_> {
                 self.pace.next(&*self.env.clock).await;
                 let aborted = match self.volume.abort_multipart(self.bucket, &upload.key, &upload.upload).await {
                     Ok(()) => Ok(true),
-                    // Completed or aborted meanwhile.
+                    // The upload was completed or aborted meanwhile.
                     Err(Error::NoSuchUpload) => Ok(false),
                     Err(error) => Err(error),
                 };
@@ -145,7 +145,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Counts a removal that was made, and says so; one that others were faster with, or that a lock forbids, is no
+    /// Counts a removal and returns whether it happened. An object that is already gone, or that a lock protects, is no
     /// failure.
     pub(super) fn count(&self, removed: Result<bool, Error>, what: &AtomicU64) -> Result<bool, Error> {
         let (counter, made) = match removed {

@@ -1,7 +1,7 @@
-//! How far today's round is, kept in a file so that a restart goes on instead of beginning again.
+//! Progress of today's round, kept in a file so that a restart resumes it.
 //!
 //! Layout:     DIR/lifecycle.json (docs/format/directory.md).
-//! Durability: none is needed: a round that is made twice removes nothing more.
+//! Durability: none is needed: a round that runs twice removes nothing more.
 
 use std::path::{Path, PathBuf};
 
@@ -9,21 +9,21 @@ use margay_env::Env;
 use margay_env::{checksum_line, files};
 use serde_json::{Value, json};
 
-/// Its name in the data directory.
+/// The file's name in the data directory.
 const NAME: &str = "lifecycle.json";
 /// A day, a bucket's name and a key.
 const BYTES_MAX: u64 = 64 * 1024;
 
-/// The last page of a round that was looked at.
+/// The last page of a round that was examined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     /// The number of the day.
     pub day: i64,
-    /// Every bucket was looked at.
+    /// Every bucket was examined.
     pub complete: bool,
-    /// Buckets by name: those before this one were looked at.
+    /// Buckets whose names sort before this one were examined.
     pub bucket: String,
-    /// Keys of that bucket up to this one were looked at.
+    /// Keys of that bucket up to this one were examined.
     pub key: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl ProgressFile {
         ProgressFile { env: env.clone(), path: data.join(NAME) }
     }
 
-    /// `None`: nothing is known, so the round begins at its beginning.
+    /// `None`: nothing is known, so the round starts from the beginning.
     pub(super) fn read(&self) -> Option<Progress> {
         let bytes = files::read(&self.env, &self.path, BYTES_MAX).ok()?;
         let value: Value = serde_json::from_slice(checksum_line::check(&bytes).ok()?.text).ok()?;

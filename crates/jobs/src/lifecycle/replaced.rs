@@ -1,8 +1,9 @@
-//! The part of a pass that looks at versions: replaced ones, and delete markers that hide nothing any more.
+//! The part of a pass that examines versions: noncurrent ones, and delete markers with no version below them.
 //!
-//! Why:        they are no objects, so they come in a listing of their own, in the order of keys, of a key the newest
-//!             first; when a version was replaced is when the one before it was made.
-//! Invariants: P1 to P3 of `pass`. A lone delete marker goes in the pass in which the last version below it goes.
+//! Why:        they are not in a listing of objects but in one of versions: by key, the newest version first. A version
+//!             became noncurrent when the next newer one was created.
+//! Invariants: P1 to P3 of `pass`.
+//!             P4 a lone delete marker is removed in the same pass as the last version below it.
 
 use margay_env::Timestamp;
 use margay_s3::lifecycle::Subject;
@@ -21,15 +22,15 @@ struct Listed {
     size: Option<u64>,
 }
 
-/// What was seen of the key that the listing is at.
+/// State of the key that the listing has reached.
 #[derive(Debug, Default)]
 struct Key {
     name: String,
-    /// When the version before the next one was made.
+    /// When the next newer version was created.
     newer_modified: Timestamp,
-    /// Replaced versions so far.
+    /// Noncurrent versions so far.
     replaced: usize,
-    /// The delete marker on top, while nothing below it stays.
+    /// The delete marker on top, while every version below it is due.
     marker: Option<Listed>,
 }
 
@@ -112,7 +113,7 @@ impl Pass<'_> {
         Ok(end(&Subject { tags: Some(&tags), ..subject }).is_some())
     }
 
-    /// Whether it is gone.
+    /// Returns whether the version is gone.
     async fn expire(&mut self, listed: &Listed, due: DueVersion) -> Result<bool, Error> {
         self.pace.next(&*self.env.clock).await;
         let judged = (listed.key.as_str(), listed.id, listed.modified);

@@ -92,20 +92,20 @@ impl World {
         versions
     }
 
-    /// Of a process that was never without a believed clock.
+    /// Of a process that trusted its clock all the time.
     fn rounds(&self) -> Rounds {
         let _ = self.env.disk.remove(&self.folder.path().join("clock.json"));
         self.rounds_after_restart(DAY * 7)
     }
 
-    /// Of a process that begins with what an earlier one noted.
+    /// Of a process that starts with the record of an earlier one.
     fn rounds_after_restart(&self, clock_wait: Duration) -> Rounds {
         let limits = ExpiryLimits { day: 86_400, rate_max: 1_000_000, clock_wait };
         let clock = ClockGuard::open(&self.env, &self.volume, self.folder.path(), clock_wait);
         Rounds::new(&self.env, &self.volume, self.folder.path(), limits, (&Arc::default(), &clock))
     }
 
-    /// Sets the clock forward, or back, while no time goes by.
+    /// Sets the clock forward or back while no time passes.
     fn set_clock(&self, days: i64) {
         self.clock.set_wall(Timestamp(self.env.clock.now().0 + days * 86_400_000_000_000));
     }
@@ -218,7 +218,7 @@ async fn a_restart_goes_on_where_the_round_was() {
     world.rounds().look().await;
     assert_eq!(world.keys().await, ["k0", "k1", "k2", "k3"]);
     assert!(file.read().unwrap().complete);
-    // Today is done; tomorrow everything is looked at again.
+    // Today is done; tomorrow everything is examined again.
     world.rounds().look().await;
     assert_eq!(world.keys().await.len(), 4);
     world.clock.advance(DAY);
@@ -314,7 +314,7 @@ async fn what_is_locked_stays() {
     assert_eq!(rounds.counters.skipped.load(Ordering::Relaxed), 1);
 }
 
-/// A clock that jumps ends nothing, neither while the server runs nor while it is off.
+/// A clock that jumps expires nothing, neither while the server runs nor while it is off.
 #[tokio::test]
 async fn a_clock_that_jumped_ahead_ends_nothing() {
     for restarts in [false, true] {
@@ -335,7 +335,7 @@ async fn a_clock_that_jumped_ahead_ends_nothing() {
         let status = rounds.clock.status();
         assert_eq!(status["expiry_waits"], true, "{status}");
         assert!(status["ahead_seconds"].as_u64().unwrap() > 3900 * 86_400, "{status}");
-        // Set right again, it goes on as before: seven real days are over.
+        // Set right again, expiry goes on as before: seven real days have passed.
         world.set_clock(-4000);
         rounds.look().await;
         assert!(world.keys().await.is_empty());
@@ -343,7 +343,7 @@ async fn a_clock_that_jumped_ahead_ends_nothing() {
     }
 }
 
-/// A server that was off for weeks goes on by itself when the clock has stood its time, or at once when it is confirmed.
+/// After weeks off, a server trusts the clock again after the wait, or at once when it is confirmed.
 #[tokio::test]
 async fn a_clock_is_believed_after_its_time_or_at_a_word() {
     for (wait, confirmed) in [(DAY * 7, false), (DAY * 7, true), (Duration::ZERO, true)] {
@@ -366,12 +366,12 @@ async fn a_clock_is_believed_after_its_time_or_at_a_word() {
         }
         rounds.look().await;
         assert!(world.keys().await.is_empty(), "{wait:?} {confirmed}");
-        // And the next process knows it.
+        // The next process knows it too.
         assert!(world.rounds_after_restart(wait).clock.look().is_some());
     }
 }
 
-/// Without the setting only the word ends it; a weekend is no jump.
+/// With a wait of zero only the confirmation ends it; a weekend is no jump.
 #[tokio::test]
 async fn waiting_may_have_no_end_and_a_weekend_needs_none() {
     let world = World::new().await;
@@ -400,12 +400,12 @@ async fn no_lock_ends_by_a_jump_or_by_waiting() {
         let request = DeleteRequest { version, ..DeleteRequest::of("a") };
         world.volume.delete_object("bucket", &request).await.map(drop)
     };
-    // At once, before anybody looked at the clock.
+    // At once, before anything has read the clock.
     world.set_clock(4000);
     assert!(matches!(remove().await, Err(Error::Locked)));
     let shorter = world.volume.set_retention(("bucket", "a", version), None, false).await;
     assert!(matches!(shorter, Err(Error::Locked)));
-    // Expiry believes the clock in the end, which ends no lock.
+    // Expiry trusts the clock in the end, which ends no lock.
     for _ in 0..29 {
         rounds.clock.look();
         assert!(matches!(remove().await, Err(Error::Locked)));
@@ -417,13 +417,13 @@ async fn no_lock_ends_by_a_jump_or_by_waiting() {
         status["believed"] == false && status["ahead_of_locks_seconds"].as_u64().unwrap() > 3900 * 86_400,
         "{status}"
     );
-    // The real time of the lock is over, and the clock is what it was.
+    // The real time of the lock has passed, and the clock is right again.
     world.clock.advance(DAY * 2);
     rounds.clock.look();
     remove().await.unwrap();
 }
 
-/// What a clock that went back locks for a day is locked for a day.
+/// A lock of one day set while the clock is back lasts a day.
 #[tokio::test]
 async fn a_clock_that_went_back_shortens_no_lock() {
     let world = World::new().await;

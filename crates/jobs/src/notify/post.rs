@@ -1,8 +1,8 @@
-//! One HTTP connection to a target, kept while it works.
+//! One HTTP connection to a target, kept alive while it works.
 //!
-//! Invariants: P1 a message has left well only when the target answered 2xx; everything else is an error in one line.
-//!             P2 connecting and answering are bounded in time, an answer's body in size.
-//! Not here:   which message is next, trying again (`notify`).
+//! Invariants: P1 a message counts as delivered only when the target answered 2xx; all else is an error in one line.
+//!             P2 connecting and answering are bounded in time, the response's body in size.
+//! Not here:   which message is next, retries (`notify`).
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::SendRequest;
 use margay_client::endpoint::Endpoint;
 
-/// From the first byte of a message to the end of its answer, a new connection included.
+/// Timeout of a message, from its first byte to the end of the response, connecting included.
 const POST_TIME_MAX: Duration = Duration::from_secs(10);
-/// Largest body of an answer, in bytes; it is read so that the connection can be used again.
+/// Largest body of a response, in bytes; it is read so that the connection can be reused.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// A connection, opened when it is first needed and again after every failure.
+/// A connection, opened on first use and again after every failure.
 #[derive(Debug)]
 pub(super) struct Lane {
     endpoint: Endpoint,
@@ -40,7 +40,7 @@ impl Lane {
     }
 
     async fn exchange(&mut self, message: Vec<u8>) -> Result<(), String> {
-        // A kept connection may have been closed since: that is no failure of the target.
+        // The target may have closed the idle connection: that is not a failure.
         if let Some(sender) = self.open.take().filter(SendRequest::is_ready)
             && let Ok(()) = self.send(sender, message.clone()).await
         {
@@ -58,7 +58,7 @@ impl Lane {
         if !status.is_success() {
             return Err(format!("answered {status}"));
         }
-        // The message is delivered whatever the body was; only the connection is of no use then.
+        // The message is delivered whatever the body was; only the connection cannot be reused.
         self.open = body.is_ok().then_some(sender);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Events on their way to a target that fails, answers badly, and comes back.
+//! Delivery of events to a target that fails, answers badly, and comes back.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// A target that notes what it takes, and answers 500 so many times before.
+/// A target that records the messages it accepts, after answering 500 a given number of times.
 struct Receiver {
     url: String,
     taken: Arc<Mutex<Vec<(String, String)>>>,
@@ -58,7 +58,7 @@ impl Receiver {
         Target::parse(&format!("orders={}", self.url)).unwrap()
     }
 
-    /// Waits until so many messages were taken.
+    /// Waits until this many messages were accepted.
     async fn has(&self, count: usize) -> Vec<(String, String)> {
         loop {
             let taken = self.taken.lock().clone();
@@ -128,7 +128,7 @@ impl World {
     }
 }
 
-/// What came of each key, in order.
+/// The accepted events of each key, in order.
 fn by_key(taken: &[(String, String)]) -> HashMap<String, Vec<String>> {
     let mut keys: HashMap<String, Vec<String>> = HashMap::new();
     taken.iter().for_each(|(key, sequencer)| keys.entry(key.clone()).or_default().push(sequencer.clone()));

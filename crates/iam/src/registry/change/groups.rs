@@ -1,4 +1,4 @@
-//! Orders about groups and who is in them.
+//! Orders about groups and their members.
 
 use super::{ChangeError, LIST_MAX, NewGroup, Outcome, check_without_policies};
 use crate::registry::{Change, Group, Kind, Named, Record, Registry, User};

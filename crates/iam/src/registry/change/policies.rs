@@ -1,4 +1,4 @@
-//! Orders about policies, and about what policies and tags hang on users, groups and roles.
+//! Orders about policies, and about policies and tags attached to users, groups and roles.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::registry::{
     StoredPolicy, Tags, User, managed,
 };
 
-/// A policy to make or replace.
+/// A policy to create or replace.
 pub(super) struct Put {
     pub id: String,
     pub policy: Named,
@@ -21,7 +21,7 @@ pub(super) struct Put {
     pub new: bool,
 }
 
-/// What has policies and tags.
+/// A user, group or role: it has policies and tags.
 enum Holder {
     User(User),
     Group(Group),
@@ -118,7 +118,7 @@ impl Registry {
         Ok(vec![Change::Put(Record::Policy(policy))])
     }
 
-    /// The account of the root keys is there without a record.
+    /// The account of the root keys exists without a record.
     fn check_account_is_there_or_root(&self, account: &str) -> Result<(), ChangeError> {
         if account == ROOT_ACCOUNT { Ok(()) } else { self.check_account_is_there(account) }
     }
@@ -136,7 +136,7 @@ impl Registry {
         }
     }
 
-    /// What a policy is attached to: kinds, accounts and names.
+    /// Users, groups and roles that a policy is attached to: kinds, accounts and names.
     fn holders<'r>(&'r self, policy: &'r str) -> impl Iterator<Item = (Kind, &'r str, &'r str)> {
         fn of<E: Entity>(entity: &E) -> (Kind, &str, &str) {
             (E::KIND, entity.account(), entity.name())
@@ -148,14 +148,14 @@ impl Registry {
         all.filter(move |(_, attached)| attached.iter().any(|id| id == policy)).map(|(holder, _)| holder)
     }
 
-    /// What of an account a policy is attached to: kinds and names.
+    /// Users, groups and roles of an account that a policy is attached to: kinds and names.
     pub fn holders_of<'r>(&'r self, policy: &'r str, account: &'r str) -> impl Iterator<Item = (Kind, &'r str)> {
         let own = self.holders(policy).filter(move |(_, own, _)| *own == account);
         own.map(|(kind, _, name)| (kind, name))
     }
 
-    /// A policy that may hang on something of this account: its own, one of the operator, or one that comes with the
-    /// program. Whoever can change a policy decides about everybody who has it.
+    /// A policy that may be attached in this account: its own, one of the operator's, or a built-in one. Whoever can
+    /// change a policy controls everybody whom it is attached to.
     fn policy_for(&self, account: &str, policy: &Named) -> Result<PolicyId, ChangeError> {
         if let Some((name, _)) = managed::find(policy) {
             return Ok(managed::arn(name));

@@ -1,13 +1,14 @@
 //! Orders about the versions of a policy.
 //!
-//! Invariants: V1 one version is the default: it alone counts, and it alone cannot go.  V2 a number is given once.
+//! Invariants: V1 one version is the default: only it is evaluated, and only it cannot be deleted.  V2 a version's
+//!                number is never reused.
 
 use super::{ChangeError, Outcome, POLICY_VERSIONS_MAX};
 use crate::document::{Kind as PolicyKind, Policy};
 use crate::registry::{Change, Named, PolicyVersion, Record, Registry, StoredPolicy};
 
 impl StoredPolicy {
-    /// Makes another version the default; `None` when there is none with this number.
+    /// Makes another version the default; `None` when no version has this number.
     fn with_default(mut self, version: u32) -> Option<StoredPolicy> {
         let PolicyVersion { document, created } = self.others.remove(&version)?;
         let created_before = self.updated.max(self.created);

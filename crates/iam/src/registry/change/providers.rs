@@ -3,7 +3,7 @@
 use super::{ChangeError, LIST_MAX, Outcome, RECORDS_OF_ACCOUNT_MAX};
 use crate::registry::{Change, Kind, Provider, Record, Registry, provider_name};
 
-/// The longest URL, client id and thumbprint, in bytes.
+/// Maximum size of a URL and of a client id, in bytes.
 const URL_BYTES_MAX: usize = 255;
 const CLIENT_BYTES_MAX: usize = 255;
 const THUMBPRINT_BYTES: usize = 40;
@@ -33,7 +33,7 @@ fn check_thumbprints(thumbprints: &[String]) -> Result<(), ChangeError> {
     if thumbprints.len() > LIST_MAX {
         return Err(ChangeError::Limit(format!("an identity provider has {LIST_MAX} thumbprints at most")));
     }
-    // AWS checks the length and not the digits.
+    // AWS checks the length but not that the digits are hexadecimal.
     let fits = |text: &String| text.len() == THUMBPRINT_BYTES && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     match thumbprints.iter().all(fits) {
         true => Ok(()),

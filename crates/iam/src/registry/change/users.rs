@@ -1,4 +1,4 @@
-//! Orders about users, and about the accounts that some of them stand for.
+//! Orders about users, and about the accounts that some of them represent.
 
 use super::{ChangeError, NewUser, Outcome, check_tags, check_without_policies};
 use crate::registry::{Account, Change, Kind, Named, Record, Registry, User};
@@ -51,7 +51,8 @@ impl Registry {
         if let Some(email) = account.email.as_deref().filter(|email| self.account_of_email(email).is_some()) {
             return Err(ChangeError::Present("email", email.to_owned()));
         }
-        // Who stands for an account has a name of his own in the whole server: it is how an operator names the account.
+        // A user that represents an account needs a name unique in the server, because operators name the account by
+        // it.
         let mut standing = self.users.values().filter(|own| own.is_account);
         match standing.any(|own| own.name.eq_ignore_ascii_case(user)) {
             true => Err(ChangeError::Present("account of the user", user.to_owned())),
@@ -96,7 +97,7 @@ impl Registry {
         Ok(changes)
     }
 
-    /// Refuses when the account has more than the user who stands for it.
+    /// Refuses when the account has users besides the one that represents it.
     fn check_alone(&self, user: &User) -> Result<(), ChangeError> {
         let others = self.users.values().any(|other| other.account == user.account && other.id != user.id);
         let groups = self.groups.values().any(|group| group.account == user.account);
