@@ -1,17 +1,18 @@
-//! Functions over all records, one record at a time.
+//! Aggregate functions (SUM, MIN, ...), computed one record at a time.
 //!
-//! Invariants: what is held does not grow with the number of records, and is at most `HELD_BYTES_MAX` for all functions
-//!             together; nothing (NULL, MISSING) counts for nothing.
+//! Invariants: A1 memory does not grow with the number of records, and is at most `HELD_BYTES_MAX` for all functions
+//!                together.
+//!             A2 NULL and MISSING values are ignored.
 
 use crate::ast::{AggregateFunction, Operator};
 use crate::error::{Error, Kind};
 use crate::evaluate::{arithmetic, number};
 use crate::value::{Number, Value};
 
-/// Most bytes of texts that the functions of a statement hold: smallest and largest ones.
+/// Maximum size of the texts that all aggregates of a statement keep (minima and maxima), in bytes.
 pub const HELD_BYTES_MAX: usize = 16 << 20;
 
-/// Adds up what the functions hold, which must not be too much.
+/// Adds up the sizes of the kept texts and refuses when they exceed the limit.
 pub(crate) fn check_held(running: &[Running]) -> Result<(), Error> {
     let held: usize = running.iter().filter_map(|running| running.value.as_ref()).map(Value::weight).sum();
     if held <= HELD_BYTES_MAX {
@@ -20,12 +21,12 @@ pub(crate) fn check_held(running: &[Running]) -> Result<(), Error> {
     Err(Error::new(Kind::RecordTooLong, "The aggregates of the statement hold more than 16 MiB of text"))
 }
 
-/// What was seen so far.
+/// The state of one aggregate.
 #[derive(Debug)]
 pub(crate) struct Running {
     function: AggregateFunction,
     count: i64,
-    /// The sum, the smallest or the largest one.
+    /// The current sum, minimum or maximum.
     value: Option<Value<'static>>,
 }
 
@@ -55,7 +56,7 @@ impl Running {
     }
 
     fn choose(&mut self, value: Value<'_>) {
-        // Fields of CSV that read as numbers are compared as such.
+        // CSV fields that parse as numbers are compared as numbers.
         let value = value.number().map_or(value, Value::of_number);
         let wanted = match self.function {
             AggregateFunction::Max => std::cmp::Ordering::Greater,

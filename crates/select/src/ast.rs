@@ -1,7 +1,7 @@
-//! A statement as a tree.
+//! The syntax tree of a statement.
 //!
-//! Why:        what the parser makes, what binding completes and what the evaluator runs is one shape.
-//! Invariants: a tree is at most `parser::DEPTH_MAX` high, so that whoever walks it may recurse.
+//! Why:        parser, binding and evaluator share one tree.
+//! Invariants: T1 a tree is at most `parser::DEPTH_MAX` high, so recursion over it is bounded.
 
 use crate::timestamp::{Part, Timestamp};
 
@@ -9,9 +9,9 @@ use crate::timestamp::{Part, Timestamp};
 #[derive(Clone, Debug)]
 pub(crate) struct Query {
     pub columns: Columns,
-    /// From the document to its records; what stands before it (`S3Object[*]`) is left out.
+    /// The path from the document to its records, without the leading `S3Object[*]`.
     pub from: Vec<Step>,
-    /// What the records are called besides `s3object`.
+    /// The table's alias besides `s3object`.
     pub table: Option<String>,
     pub filter: Option<Expression>,
     pub limit: Option<u64>,
@@ -37,11 +37,11 @@ impl Columns {
 pub(crate) struct Column {
     pub expression: Expression,
     pub alias: Option<String>,
-    /// The key in JSON that is written.
+    /// The key that the JSON output uses.
     pub name: String,
 }
 
-/// One function over all records; its value stands in for `Expression::Aggregate`.
+/// One aggregate; `Expression::Aggregate` refers to its value.
 #[derive(Clone, Debug)]
 pub(crate) struct Aggregate {
     pub function: AggregateFunction,
@@ -58,12 +58,12 @@ pub(crate) enum AggregateFunction {
     Sum,
 }
 
-/// A step of a path into a document.
+/// A step of a path in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Key {
         name: String,
-        /// In quotes: upper and lower case matter.
+        /// Quoted: matching is case-sensitive.
         exact: bool,
     },
     Index(usize),
@@ -145,25 +145,25 @@ pub(crate) enum Function {
     UtcNow,
 }
 
-/// What an expression makes of others, its parts.
+/// How an expression combines its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Not,
     Negate,
-    /// Left and right.
+    /// Left and right operand.
     Binary(Operator),
     All,
     Any,
-    /// Text, pattern, and the escape character if there is one.
+    /// Text, pattern, and optionally the escape character.
     Like,
-    /// Value, lower and upper end.
+    /// Value, lower and upper bound.
     Between,
-    /// A value and those that it is compared with.
+    /// A value and the list that it is compared with.
     In,
     Is(Condition),
-    /// Condition and result in turns, then what else it is.
+    /// Conditions and results in turn, then the ELSE value.
     Case,
-    /// A value, then values and results in turns, then what else it is.
+    /// A value, then values and results in turn, then the ELSE value.
     Match,
     Cast(Type),
     Call(Function),
@@ -172,22 +172,22 @@ pub(crate) enum Operation {
 #[derive(Clone, Debug)]
 pub(crate) enum Expression {
     Literal(Literal),
-    /// Not yet bound; `true`: the first step is in double quotes and stands alone.
+    /// Not yet bound; `true`: a single step in double quotes.
     Name(Vec<Step>, bool),
     /// A field of a CSV record, counted from 0.
     Field(usize),
     /// A path into a JSON record.
     Member(Vec<Step>),
-    /// What a column of the result has.
+    /// The value of a result column.
     Alias(usize),
     /// The result of an aggregate function.
     Aggregate(usize),
-    /// With as many parts as the operation has.
+    /// With as many parts as the operation takes.
     Made(Operation, Vec<Expression>),
 }
 
 impl Expression {
-    /// The expressions that it is made of.
+    /// The operands.
     pub(crate) fn parts(&self) -> &[Expression] {
         if let Expression::Made(_, parts) = self { parts } else { &[] }
     }
@@ -196,7 +196,7 @@ impl Expression {
         if let Expression::Made(_, parts) = self { parts } else { &mut [] }
     }
 
-    /// Levels of the tree.
+    /// Height of the tree.
     pub(crate) fn height(&self) -> usize {
         1 + self.parts().iter().map(Expression::height).max().unwrap_or(0)
     }

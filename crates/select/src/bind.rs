@@ -1,8 +1,9 @@
-//! Names to what they stand for: fields of CSV, paths into JSON, columns of the result.
+//! Resolves names to CSV fields, paths in JSON, or result columns.
 //!
-//! Why:        every name is looked up once, not once for each record; and what cannot be is an error at once.
-//! Invariants: afterwards no `Expression::Name` is left, no column of the result needs itself, and all expressions with
-//!             the columns that they refer to are at most `DEPTH_MAX` levels high.
+//! Why:        each name is resolved once instead of once per record, and an unknown name is an error before any record
+//!             is read.
+//! Invariants: N1 afterwards no `Expression::Name` is left, and no result column depends on itself.
+//!             N2 every expression, with the columns that it refers to, is at most `DEPTH_MAX` levels high.
 
 use std::collections::HashMap;
 
@@ -11,12 +12,12 @@ use crate::error::{Error, Kind};
 use crate::parser::{DEPTH_MAX, TABLES};
 use crate::{COLUMNS_MAX, Dialect};
 
-/// What names may mean.
+/// The names that are in scope.
 #[derive(Debug)]
 pub(crate) struct Names<'n> {
     pub dialect: Dialect,
     pub is_json: bool,
-    /// The first record of CSV, if it is to be used.
+    /// The first CSV record, if it holds the column names.
     pub header: Option<&'n [String]>,
 }
 
@@ -56,8 +57,8 @@ fn refuse_double(aliases: &[Option<String>], names: &Names<'_>) -> Result<(), Er
     }
 }
 
-/// Where a column of CSV is by its name, the first one if there are several. Looked up, not searched for: a statement may
-/// have as many names as an object has columns.
+/// The index of a CSV column by name, of duplicates the first. A hash map, because a statement may have as many names
+/// as an object has columns.
 struct Header<'n> {
     exact: HashMap<&'n str, usize>,
     /// In lower case.
@@ -88,7 +89,7 @@ struct Scope<'s> {
 }
 
 impl Scope<'_> {
-    /// `own`: the column that the expression is of, which it cannot refer to.
+    /// `own`: the column whose expression this is; it cannot refer to itself.
     fn resolve(&self, expression: &mut Expression, own: Option<usize>) -> Result<(), Error> {
         if let Expression::Name(steps, alone) = expression {
             let (steps, alone) = (std::mem::take(steps), *alone);
@@ -122,7 +123,7 @@ impl Scope<'_> {
             }
         }
         if self.names.is_json {
-            // The record itself, as Ceph calls it.
+            // The record itself, in Ceph's dialect.
             if steps.first().is_some_and(|step| step.is_key("_1")) {
                 steps.remove(0);
             }
@@ -139,7 +140,7 @@ impl Scope<'_> {
         }
     }
 
-    /// A column of CSV, by its name or its number (`_1` is the first one).
+    /// A CSV column by name or number (`_1` is the first).
     fn field(&self, step: &Step) -> Option<usize> {
         self.named(step).or_else(|| {
             let Step::Key { name, .. } = step else { return None };
@@ -148,13 +149,13 @@ impl Scope<'_> {
         })
     }
 
-    /// A column of CSV by its name.
+    /// A CSV column by name.
     fn named(&self, step: &Step) -> Option<usize> {
         let Step::Key { name, exact } = step else { return None };
         self.header.as_ref()?.find(name, *exact)
     }
 
-    /// A column of the result. Where the names of records are not known, AWS's dialect has none.
+    /// A result column. Where the names of records are unknown, AWS's dialect has no such references.
     fn alias(&self, step: &Step, own: Option<usize>) -> Option<Expression> {
         if self.names.is_json && self.names.dialect == Dialect::Aws {
             return None;
@@ -165,7 +166,7 @@ impl Scope<'_> {
     }
 }
 
-/// What is known of an expression with the columns that it refers to.
+/// Height and kind of an expression, including the columns that it refers to.
 #[derive(Clone, Copy, Default)]
 struct Extent {
     levels: usize,
@@ -187,7 +188,7 @@ fn check_extents(query: &Query) -> Result<(), Error> {
     Ok(())
 }
 
-/// `known`: of the columns that were looked at, so that each is once.
+/// `known` caches the extents of columns, so that each is computed once.
 fn extent(expression: &Expression, query: &Query, known: &mut [Option<Extent>], above: usize) -> Result<Extent, Error> {
     let column = if let Expression::Alias(index) = expression { Some(*index) } else { None };
     let mut found = column.and_then(|index| known[index]).unwrap_or_default();
@@ -209,7 +210,7 @@ fn extent(expression: &Expression, query: &Query, known: &mut [Option<Extent>], 
     Ok(found)
 }
 
-/// Beside aggregates there is no record whose fields could be shown.
+/// A result with aggregates has no record, so plain fields are refused.
 fn check_aggregates(query: &Query) -> Result<(), Error> {
     fn needs_record(expression: &Expression) -> bool {
         matches!(expression, Expression::Field(_) | Expression::Member(_))

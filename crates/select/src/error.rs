@@ -1,14 +1,14 @@
-//! Why a selection is refused or ends early.
+//! Errors of a selection.
 //!
-//! Why: one kind for each thing that a client is told apart by; the words say what was wrong with which text or record.
+//! Why: one kind for each case that a client can distinguish; the message names the offending text or record.
 //! Not here: the S3 code of each kind (the S3 door).
 
-/// What went wrong; the names are those of AWS's list of errors of SelectObjectContent, as far as it has one.
+/// Kinds of errors, named as in AWS's list of SelectObjectContent errors, where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A value cannot be turned into the type that the expression asks for.
+    /// A value cannot be converted to the requested type.
     CastFailed,
-    /// A function or operator got what it cannot work with.
+    /// Invalid arguments of a function or operator.
     InvalidArguments,
     ExpressionTooLong,
     IntegerOverflow,
@@ -16,27 +16,27 @@ pub enum Kind {
     InvalidCompression,
     /// A record is not UTF-8.
     InvalidText,
-    /// A record is no JSON.
+    /// A record is not valid JSON.
     JsonParsing,
-    /// A character that no token begins with.
+    /// A character that begins no token.
     LexerCharacter,
-    /// A number or text that does not end or is too large.
+    /// A number or text that is unterminated or too large.
     LexerLiteral,
     TooManyColumns,
     RecordTooLong,
     UnexpectedToken,
-    /// A name that the object does not have, or has twice.
+    /// An unknown or ambiguous name.
     Processing,
     TruncatedInput,
-    /// A pattern of `to_string` that nothing is known of.
+    /// An unknown letter in a pattern of `to_string`.
     TimestampPattern,
     UnsupportedFunction,
-    /// A statement whose parts do not go together.
+    /// A statement whose parts cannot be combined.
     UnsupportedStructure,
     UnsupportedSyntax,
 }
 
-/// A kind and what a person should read.
+/// A kind and a message for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {

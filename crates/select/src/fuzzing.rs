@@ -1,4 +1,4 @@
-//! What the fuzz targets call: a statement, and a statement with an object, as arbitrary bytes.
+//! Entry points of the fuzz targets: a statement, and a statement with an object, as arbitrary bytes.
 
 use crate::csv::{CsvInput, CsvOutput, Header};
 use crate::error::Error;
@@ -6,13 +6,14 @@ use crate::input::{Compression, InputFormat};
 use crate::selection::{OutputFormat, Request, Selection, Step};
 use crate::{Dialect, RECORD_BYTES_MAX};
 
-/// Any text is a statement or an error.
+/// Any text parses or gives an error.
 pub fn statement(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let _ = crate::parser::parse(text);
 }
 
-/// An object gives the same result however it is cut; the first line is the statement, its first byte the formats.
+/// The result does not depend on how the object is split. The first line is the statement, its first byte selects the
+/// formats.
 pub fn object(bytes: &[u8]) {
     let Some((&formats, rest)) = bytes.split_first() else { return };
     let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
@@ -23,7 +24,7 @@ pub fn object(bytes: &[u8]) {
     for size in [1, 7] {
         let (other, other_error) = run(&request, object, size);
         assert_eq!(other_error.is_some(), error.is_some(), "a result does not depend on the pieces of the object");
-        // How much of damaged GZIP can be read does.
+        // Of damaged GZIP, the readable part does depend on it.
         if error.is_none() || request.compression == Compression::None {
             assert_eq!((other, other_error), (result.clone(), error.clone()));
         }
@@ -46,7 +47,7 @@ fn request(formats: u8, expression: &str) -> Request {
     }
 }
 
-/// The result, and the error that it may end with.
+/// The result, and the error that may end it.
 fn run(request: &Request, object: &[u8], size: usize) -> (String, Option<Error>) {
     let mut all = String::new();
     let mut selection = match Selection::new(request.clone()) {

@@ -1,7 +1,7 @@
-//! What an object is, and its bytes on the way to the reader of records: decompressed, cut to a scan range.
+//! The object's format, and its bytes on their way to the record reader: decompressed, cut to a scan range.
 //!
-//! Why:        a few compressed bytes may be very many, so they are decompressed a little at a time.
-//! Invariants: one step gives the reader at most about 1000 times `COMPRESSED_STEP_BYTES`, what deflate can reach.
+//! Why:        a few compressed bytes may expand to very many, so they are decompressed in small steps.
+//! Invariants: I1 one step gives the reader at most about 1000 times `COMPRESSED_STEP_BYTES`, deflate's maximum ratio.
 
 use std::io::Write as _;
 
@@ -13,7 +13,7 @@ use crate::error::{Error, Kind};
 use crate::json::reader as json;
 use crate::scan_range::ScanRange;
 
-/// Compressed bytes that are decompressed at once.
+/// Compressed bytes per decompression step.
 const COMPRESSED_STEP_BYTES: usize = 1024;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,11 +27,11 @@ pub enum Compression {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputFormat {
     Csv(CsvInput),
-    /// Documents one after the other: one for each line, or one in all.
+    /// A sequence of documents: one per line, or a single one.
     Json,
 }
 
-/// The reader of the records of a format.
+/// The record reader of a format.
 #[derive(Debug)]
 pub(crate) enum Reader {
     Csv(csv::Reader),
@@ -47,13 +47,13 @@ impl Reader {
     }
 }
 
-/// Bytes on their way.
+/// The input of a selection.
 pub(crate) struct Source {
     decoder: Option<MultiGzDecoder<Vec<u8>>>,
     range: Option<ScanRange>,
     waiting: Vec<u8>,
     at: usize,
-    /// No more bytes will come.
+    /// No more bytes follow.
     ended: bool,
     processed: u64,
 }
@@ -70,12 +70,12 @@ impl Source {
         Source { decoder, range: None, waiting: Vec::new(), at: 0, ended: false, processed: 0 }
     }
 
-    /// Bytes from now on are those of this range; what waited is forgotten.
+    /// From now on, bytes belong to this range; buffered bytes are discarded.
     pub(crate) fn restrict(&mut self, range: ScanRange) {
         (self.waiting, self.at, self.range) = (Vec::new(), 0, Some(range));
     }
 
-    /// Decompressed bytes that the reader was given.
+    /// Decompressed bytes given to the reader.
     pub(crate) fn processed(&self) -> u64 {
         self.processed
     }
@@ -90,13 +90,13 @@ impl Source {
         self.ended = true;
     }
 
-    /// The reader has been given everything that there will ever be.
+    /// The reader has been given all bytes.
     pub(crate) fn is_over(&self) -> bool {
         let is_empty = self.at == self.waiting.len() && self.decoder.is_none();
         (self.ended && is_empty) || self.range.as_ref().is_some_and(ScanRange::is_over)
     }
 
-    /// Gives the reader some more; whether there was any.
+    /// Gives the reader more bytes; returns whether there were any.
     pub(crate) fn feed(&mut self, reader: &mut Reader) -> Result<bool, Error> {
         let rest = self.waiting.get(self.at..).unwrap_or_default();
         let Some(decoder) = &mut self.decoder else {

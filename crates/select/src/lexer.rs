@@ -1,21 +1,21 @@
-//! The text of an expression as tokens.
+//! Splits an expression into tokens.
 //!
-//! Why:        words, numbers and quoted texts are told apart once, with the place of each for messages.
-//! Invariants: a token is as long as its text; nothing is allocated beyond the expression's own bytes.
+//! Why:        words, numbers and quoted texts are recognized once, with their positions for messages.
+//! Invariants: L1 tokens take no more memory than the expression's own bytes.
 //! Not here:   which words are keywords (parser).
 
 use crate::error::{Error, Kind};
 
-/// Longest expression, in bytes.
+/// Maximum size of an expression, in bytes.
 pub const EXPRESSION_BYTES_MAX: usize = 256 << 10;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token {
-    /// A name or keyword without quotes.
+    /// An unquoted name or keyword.
     Word(String),
-    /// In double quotes: a name, or a text for those who write it so.
+    /// In double quotes: a name, which some clients use for a text.
     Quoted(String),
-    /// In single quotes.
+    /// In single quotes: a text.
     Text(String),
     /// In backticks: a timestamp.
     Timestamp(String),
@@ -25,11 +25,11 @@ pub(crate) enum Token {
     End,
 }
 
-/// Longer ones first.
+/// Longer symbols first.
 const SYMBOLS: [&str; 22] =
     ["!=", "<>", "<=", ">=", "||", "(", ")", ",", ".", "*", "+", "-", "/", "%", "^", "=", "<", ">", "[", "]", ";", ":"];
 
-/// Tokens with the byte that each begins at; the last one is `End`.
+/// Tokens with their byte positions; the last one is `End`.
 pub(crate) fn tokens(expression: &str) -> Result<Vec<(Token, usize)>, Error> {
     if expression.len() > EXPRESSION_BYTES_MAX {
         return Err(Error::new(Kind::ExpressionTooLong, "The SQL expression is longer than 256 KiB"));
@@ -59,7 +59,7 @@ pub(crate) fn tokens(expression: &str) -> Result<Vec<(Token, usize)>, Error> {
     Ok(all)
 }
 
-/// What is between quotes; a quote is written twice.
+/// The text between quotes, in which a doubled quote stands for one.
 fn quoted(rest: &str, quote: char, at: usize) -> Result<(Token, usize), Error> {
     let mut text = String::new();
     let mut characters = rest.char_indices().skip(1).peekable();

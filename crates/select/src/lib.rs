@@ -1,12 +1,12 @@
-//! S3 Select: an SQL statement over one CSV or JSON object, record by record.
+//! S3 Select: runs an SQL statement over one CSV or JSON object, record by record.
 //!
-//! Why:        a client fetches the records that it wants, not the object.
-//! Layout:     `lexer` and `parser` make the tree of `ast`, `bind` looks names up; `input` with `csv::reader` and
-//!             `json::reader` makes records of bytes; `evaluate` and `aggregate` work out values, `writer` writes
+//! Why:        a client fetches only the records that it wants.
+//! Layout:     `lexer` and `parser` build the tree of `ast`, `bind` resolves names; `input` with `csv::reader` and
+//!             `json::reader` turns bytes into records; `evaluate` and `aggregate` compute values, `writer` writes
 //!             them; `selection` joins all.
-//! Invariants: no I/O, no clock, no threads.  Nothing that a client sends makes it panic, recurse without bound or hold
-//!             more than a few records.
-//! Not here:   requests, rights and the frames of the answer (the S3 door).
+//! Invariants: S1 no I/O, no clock, no threads.
+//!             S2 no input makes it panic, recurse without bound or hold more than a few records.
+//! Not here:   requests, authorization and framing of the response (the S3 door).
 
 mod aggregate;
 mod ast;
@@ -39,12 +39,12 @@ pub use like::PATTERN_CHARS_MAX;
 pub use parser::{DEPTH_MAX, RESULT_COLUMNS_MAX};
 pub use selection::{OutputFormat, Request, Selection, Step};
 
-/// Longest record of an object or of a result, in bytes.
+/// Maximum size of a record of an object or of a result, in bytes.
 pub const RECORD_BYTES_MAX: usize = 1 << 20;
-/// Most fields of a record of CSV, and keys of an object in JSON.
+/// Maximum number of fields of a CSV record, and of keys of a JSON object.
 pub const COLUMNS_MAX: usize = 16_384;
 
-/// Whose statements are understood, where they differ; docs/s3.md has the list.
+/// Whose dialect a statement is in, where they differ; docs/s3.md lists the differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
     #[default]

@@ -1,10 +1,10 @@
-//! `LIKE`: `%` is any text, `_` one character, and in Ceph's dialect `[a-z]` one of several.
+//! `LIKE`: `%` matches any text, `_` one character, and in Ceph's dialect `[a-z]` one of a set.
 //!
-//! Invariants: a match goes back to the last `%` only, so it costs at most text times pattern.
+//! Invariants: K1 a match backtracks only to the last `%`, so it costs at most text length times pattern length.
 
 use crate::error::{Error, Kind};
 
-/// Longest pattern, in characters.
+/// Maximum length of a pattern, in characters.
 pub const PATTERN_CHARS_MAX: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -12,12 +12,12 @@ enum Item {
     Any,
     One,
     Exactly(char),
-    /// Ranges, and whether it must be outside of them.
+    /// Ranges, and whether the set is negated.
     Of(Vec<(char, char)>, bool),
 }
 
 impl Item {
-    /// What a character is compared with.
+    /// Number of comparisons for one character.
     fn len(&self) -> usize {
         match self {
             Item::Any | Item::One | Item::Exactly(_) => 1,
@@ -63,12 +63,12 @@ impl Pattern {
         Ok(Pattern(items))
     }
 
-    /// Whether the whole text fits, and how often a character of it was looked at; given up after more than `looks_max`.
+    /// Whether the whole text matches, and how many comparisons it took; gives up after more than `looks_max`.
     pub(crate) fn matches(&self, text: &str, looks_max: usize) -> (bool, usize) {
         let items = &self.0;
         let mut looked_at = 0;
         let (mut rest, mut at) = (text, 0);
-        // Where to go on if what follows the last `%` does not fit: the text that it has not taken yet.
+        // Backtracking point: the text after the last `%`.
         let mut again: Option<(&str, usize)> = None;
         loop {
             let first = rest.chars().next();
@@ -98,7 +98,7 @@ impl Pattern {
     }
 }
 
-/// The rest of `[...]`.
+/// Parses the rest of `[...]`.
 fn class(characters: &mut std::str::Chars<'_>) -> Item {
     let mut ranges = Vec::new();
     let negated = characters.as_str().starts_with('^');

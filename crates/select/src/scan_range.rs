@@ -1,28 +1,29 @@
-//! The records that begin within a range of an object's bytes.
+//! Filters the records that begin within a byte range of an object.
 //!
-//! Why:        several clients share an object by ranges; each record must be read by exactly one of them.
-//! Invariants: a record belongs to the range that its first byte is in, so whoever reads a range that does not begin at
-//!             0 is given the bytes of one delimiter before it, and passes over everything up to the first delimiter.
+//! Why:        several clients split an object into ranges; exactly one of them must read each record.
+//! Invariants: R1 a record belongs to the range that contains its first byte. So the reader of a range that does not
+//!                begin at 0 also gets the preceding bytes, as many as a delimiter has, and skips everything up to the
+//!                first delimiter.
 //! Not here:   quoted delimiters (a request with both is refused), the header (read before).
 
-/// Lets through the bytes of such records.
+/// Passes the bytes of these records only.
 #[derive(Debug)]
 pub(crate) struct ScanRange {
     delimiter: Vec<u8>,
-    /// Of the next byte, in the object.
+    /// Offset of the next byte in the object.
     offset: u64,
     /// Last byte of the range.
     end: u64,
-    /// So much of a delimiter has been seen.
+    /// Bytes of a delimiter matched so far.
     matched: usize,
-    /// Nothing was let through yet.
+    /// Nothing was passed yet.
     before: bool,
     after: bool,
 }
 
 impl ScanRange {
-    /// Of the bytes from `start` to `end`, both within; the first byte that is given is that at `start`, or the one that
-    /// many bytes of a delimiter before.
+    /// For the bytes from `start` to `end`, both inclusive. The first byte pushed is the one at `start`, or the one a
+    /// delimiter's length before it.
     pub(crate) fn new(delimiter: &str, start: u64, end: u64) -> ScanRange {
         let delimiter = delimiter.as_bytes().to_vec();
         let before = start > 0;
@@ -30,15 +31,15 @@ impl ScanRange {
         ScanRange { delimiter, offset: if before { offset } else { 0 }, end, matched: 0, before, after: false }
     }
 
-    /// All records of the range have been let through.
+    /// All records of the range have been passed.
     pub(crate) fn is_over(&self) -> bool {
         self.after
     }
 
-    /// How much of a delimiter has been seen when this byte has been, too.
+    /// Bytes of a delimiter matched after this byte.
     fn matched_with(&self, byte: u8) -> usize {
         let seen = &self.delimiter[..self.matched];
-        // What does not go on may still end with the beginning of another one.
+        // After a mismatch, a suffix may still be the start of another delimiter (as in Knuth-Morris-Pratt).
         let begins = |from: &usize| {
             let part = &seen[*from..];
             self.delimiter.starts_with(part) && self.delimiter[part.len()] == byte
@@ -63,7 +64,7 @@ impl ScanRange {
                 self.before = false;
                 from = index + 1;
             }
-            // The next record begins behind the range.
+            // The next record begins after the range.
             if self.offset > self.end {
                 self.after = true;
                 return &bytes[from..=index];
@@ -77,7 +78,7 @@ impl ScanRange {
 mod tests {
     use super::*;
 
-    /// Reads a text in ranges of `size` bytes, given in pieces of `piece` bytes.
+    /// Reads a text in ranges of `size` bytes, pushed in pieces of `piece` bytes.
     fn read(text: &str, delimiter: &str, size: u64, piece: usize) -> Vec<String> {
         let mut all = Vec::new();
         let mut start = 0;

@@ -1,10 +1,11 @@
-//! One statement run over one object: bytes in as they come, records of the result out.
+//! Runs one statement over one object: bytes in, result records out.
 //!
-//! Why:        the caller decides when bytes are read and when the result is sent, so neither piles up.
-//! Invariants: S1 one step adds records until `OUTPUT_BYTES` are there or `STEP_WORK` is done, and no record of the result
-//!             is longer than `RECORD_BYTES_MAX`.  S2 where the pieces of the input are cut changes nothing in the result.
-//!             S3 the result has whole records only, also when an error ends it.
-//! Not here:   reading the object, the frames of the answer (the S3 door).
+//! Why:        the caller decides when to push bytes and when to take the result, so neither accumulates.
+//! Invariants: S1 one step adds records until `OUTPUT_BYTES` are there or `STEP_WORK` is done; no result record is
+//!                longer than `RECORD_BYTES_MAX`.
+//!             S2 the result does not depend on how the input is split.
+//!             S3 the result has whole records only, even when an error ends it.
+//! Not here:   reading the object, framing of the response (the S3 door).
 
 use crate::aggregate::{Running, check_held};
 use crate::ast::{Columns, Query};
@@ -24,7 +25,7 @@ use crate::{Dialect, RECORD_BYTES_MAX};
 
 /// A step ends when its result has this many bytes.
 const OUTPUT_BYTES: usize = 128 << 10;
-/// A step ends when expressions have looked at so many characters and values, so that whoever waits for it can give up.
+/// A step ends after this many visited characters and values, so that the caller can cancel in between.
 const STEP_WORK: usize = 1 << 24;
 
 /// The format of the result.
@@ -34,7 +35,7 @@ pub enum OutputFormat {
     Json { record_delimiter: String },
 }
 
-/// What is to be selected.
+/// A selection's statement and formats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub expression: String,
@@ -42,16 +43,16 @@ pub struct Request {
     pub input: InputFormat,
     pub output: OutputFormat,
     pub dialect: Dialect,
-    /// What `UTCNOW()` is, in seconds since 1970.
+    /// The value of `UTCNOW()`, in seconds since 1970.
     pub now: i64,
 }
 
-/// How a step ended.
+/// Why a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// More bytes of the object are wanted.
+    /// It needs more bytes of the object.
     Input,
-    /// There may be a part of the result to be taken; then go on.
+    /// Part of the result may be ready; take it, then continue.
     Output,
     /// The result is complete.
     Done,
@@ -60,7 +61,7 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Selection {
     query: Query,
-    /// Names have been bound.
+    /// Names have been resolved.
     bound: bool,
     header: Option<Vec<String>>,
     input: InputFormat,
@@ -70,14 +71,14 @@ pub struct Selection {
     source: Source,
     reader: Reader,
     running: Vec<Running>,
-    /// Records of the result.
+    /// Result records so far.
     written: u64,
-    /// Of this step.
+    /// Work of the current step.
     work: usize,
 }
 
 impl Selection {
-    /// Reads the statement. Names are looked up here too, unless the object's header says which there are.
+    /// Parses the statement. Names are resolved too, unless the object's header defines them.
     pub fn new(request: Request) -> Result<Selection, Error> {
         let Request { expression, compression, input, mut output, dialect, now } = request;
         let query = parse(&expression)?;
@@ -102,14 +103,14 @@ impl Selection {
         Ok(selection)
     }
 
-    /// The first record of the object must be read before another one can be.
+    /// The first record must be read before any other.
     pub fn needs_header(&self) -> bool {
         let has_header = matches!(&self.input, InputFormat::Csv(format) if format.header != Header::None);
         has_header && !self.bound
     }
 
-    /// From now on only records that begin within these bytes of the object are selected. The next byte given is that at
-    /// `start`, or, unless it is 0, the one as many bytes before it as a delimiter has.
+    /// From now on only records that begin within these bytes are selected. The next byte pushed is the one at `start`,
+    /// or, unless that is 0, the one a delimiter's length before it.
     pub fn restrict(&mut self, start: u64, end: u64) {
         let delimiter = self.delimiter().to_owned();
         self.source.restrict(ScanRange::new(&delimiter, start, end));
@@ -121,7 +122,7 @@ impl Selection {
         }
     }
 
-    /// What ends a record of the object.
+    /// The object's record delimiter.
     pub fn delimiter(&self) -> &str {
         match &self.input {
             InputFormat::Csv(format) => &format.record_delimiter,
@@ -129,22 +130,22 @@ impl Selection {
         }
     }
 
-    /// More bytes of the object.
+    /// Adds more bytes of the object.
     pub fn push(&mut self, bytes: &[u8]) {
         self.source.push(bytes);
     }
 
-    /// There are no more.
+    /// No more bytes follow.
     pub fn end(&mut self) {
         self.source.end();
     }
 
-    /// Decompressed bytes that were looked at.
+    /// Decompressed bytes processed.
     pub fn processed(&self) -> u64 {
         self.source.processed()
     }
 
-    /// Goes on; what there is of the result is added to `out`, also before an error.
+    /// Continues; appends available result records to `out`, even before an error.
     pub fn step(&mut self, out: &mut String) -> Result<Step, Error> {
         self.work = 0;
         loop {
@@ -168,7 +169,7 @@ impl Selection {
         }
     }
 
-    /// Reads the header alone, of an object whose records are read elsewhere; whether it is known.
+    /// Reads only the header of an object whose records are read elsewhere; returns whether it is complete.
     pub fn read_header(&mut self) -> Result<bool, Error> {
         while self.needs_header() {
             let last = self.source.is_over();
@@ -193,7 +194,7 @@ impl Selection {
         Ok(())
     }
 
-    /// Reads one record, if there is one.
+    /// Reads one record, if available.
     fn read(&mut self, last: bool, out: &mut String) -> Result<bool, Error> {
         let needs_header = self.needs_header();
         let Selection { reader, query, header, running, written, work, .. } = self;
@@ -220,10 +221,10 @@ impl Selection {
         Ok(true)
     }
 
-    /// The record of aggregates, if there are any.
+    /// Writes the record of aggregates, if there are any.
     fn finish(&mut self, out: &mut String) -> Result<(), Error> {
         if self.needs_header() {
-            // An object without a record.
+            // An object without records.
             self.bind()?;
         }
         if self.query.aggregates.is_empty() {
@@ -245,7 +246,7 @@ fn names_of(record: &csv::Record) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// Adds a record to the result or to the aggregates, if it is one that is asked for; how much work that was.
+/// Adds a record to the result or the aggregates, if it matches; returns the work done.
 fn select<'r>(
     query: &'r Query,
     record: Record<'r>,
@@ -281,7 +282,7 @@ struct Writer<'w> {
 }
 
 impl Writer<'_> {
-    /// Adds a whole record, or nothing if there is an error.
+    /// Writes a whole record, or nothing on an error.
     fn write<'r>(&self, query: &'r Query, scope: &Scope<'r>, out: &mut String) -> Result<(), Error> {
         let start = out.len();
         let written = match self.output {
@@ -331,7 +332,7 @@ impl Writer<'_> {
     }
 }
 
-/// Names and values of a record of the result; `each` says how long the record is by now.
+/// Calls `each` for names and values of a result record; `each` returns the record's current size.
 fn each<'r>(
     query: &'r Query,
     scope: &Scope<'r>,

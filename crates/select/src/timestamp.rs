@@ -1,7 +1,7 @@
-//! A moment with the offset from UTC that it was written with: read, moved, compared and taken apart.
+//! A moment with its offset from UTC: parsed, shifted, compared and decomposed.
 //!
-//! Source:   the date functions of the SQL reference for S3 Select; besides AWS's form (`2010-01-01T23:00Z`) the one
-//!           without hyphens (`20100101T230000Z`) is read, and a space for the `T`.
+//! Source:   the date functions of the SQL reference for S3 Select. Besides AWS's form (`2010-01-01T23:00Z`) this
+//!           accepts the one without hyphens (`20100101T230000Z`), and a space for the `T`.
 //! Not here: patterns (`timestamp_pattern`).
 
 use std::fmt;
@@ -10,7 +10,7 @@ use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use jiff::{Span, ToSpan as _};
 
-/// What a date is taken apart into and counted in.
+/// A component of a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Year,
@@ -39,7 +39,7 @@ impl Timestamp {
         Some(Timestamp { at: Offset::UTC.to_datetime(at), offset: Offset::UTC })
     }
 
-    /// `None` if it is not one.
+    /// `None` if the text is not a timestamp.
     pub(crate) fn parse(text: &str) -> Option<Timestamp> {
         let text = text.trim();
         if !text.is_ascii() || text.len() > 64 {
@@ -76,7 +76,7 @@ impl Timestamp {
         Some(Timestamp { at, offset })
     }
 
-    /// As its own offset has it.
+    /// The local time at its own offset.
     pub(crate) fn local(&self) -> DateTime {
         self.at.checked_add(i64::from(self.offset.seconds()).seconds()).unwrap_or(self.at)
     }
@@ -101,7 +101,7 @@ impl Timestamp {
         }
     }
 
-    /// `None`: out of range, or nothing that can be added.
+    /// `None`: out of range, or a component that cannot be added.
     pub(crate) fn add(&self, part: Part, count: i64) -> Option<Timestamp> {
         let span = Span::new();
         let span = match part {
@@ -120,7 +120,7 @@ impl Timestamp {
         Some(Timestamp { at, offset: self.offset })
     }
 
-    /// How many whole ones of this part lie between; negative if `later` is the earlier one.
+    /// The number of whole units between two moments; negative if `later` is the earlier one.
     pub(crate) fn until(&self, later: &Timestamp, part: Part) -> Option<i64> {
         let seconds = later.at.duration_since(self.at).as_secs();
         Some(match part {
@@ -174,7 +174,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// What is left to read.
+/// The rest of the text.
 struct Digits<'a>(&'a str);
 
 impl Digits<'_> {
@@ -194,7 +194,7 @@ impl Digits<'_> {
         digits.parse().ok()
     }
 
-    /// Digits behind the point, as nanoseconds; what is finer is left out.
+    /// Digits after the decimal point as nanoseconds; finer digits are dropped.
     fn fraction(&mut self) -> Option<i32> {
         let count = self.0.bytes().take_while(u8::is_ascii_digit).count();
         let digits = &self.0[..count];
@@ -206,7 +206,7 @@ impl Digits<'_> {
         if count == 0 { None } else { padded.parse().ok() }
     }
 
-    /// `Z`, `+01:00`, `+0100`, `+01`, or nothing for UTC; and then nothing more.
+    /// `Z`, `+01:00`, `+0100`, `+01`, or nothing for UTC, at the end of the text.
     fn offset(&mut self) -> Option<Offset> {
         if self.0.is_empty() || self.0 == "Z" || self.0 == "z" {
             return Some(Offset::UTC);

@@ -21,7 +21,7 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// `None` if a letter of the pattern means nothing. Other characters stand for themselves, as do texts in single quotes.
+/// `None` if a letter of the pattern is unknown. Other characters, and texts in single quotes, stand for themselves.
 pub(crate) fn format(moment: &Timestamp, pattern: &str) -> Option<String> {
     let mut out = String::new();
     let mut rest = pattern;

@@ -1,7 +1,7 @@
-//! What an expression has for a record, and how values compare and turn into each other.
+//! The value of an expression, comparison of values and conversions.
 //!
-//! Why:        fields of CSV have no type, so a text that reads as a number is one wherever a number is wanted.
-//! Invariants: texts of the record are borrowed, never copied, until a function makes new ones.
+//! Why:        CSV fields have no type, so a text that parses as a number is one wherever a number is needed.
+//! Invariants: U1 texts of the record are borrowed, never copied, until a function makes new ones.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -13,7 +13,7 @@ use crate::timestamp::Timestamp;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value<'r> {
-    /// There is no such field or key.
+    /// The record has no such field or key.
     Missing,
     Null,
     Bool(bool),
@@ -25,7 +25,7 @@ pub(crate) enum Value<'r> {
     Json(&'r Json),
 }
 
-/// A number, kept whole as long as it is.
+/// A number, an integer as long as possible.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Number {
     Integer(i64),
@@ -40,13 +40,13 @@ impl Number {
         }
     }
 
-    /// `None` if it is neither.
+    /// `None` if the text is not a number.
     pub(crate) fn parse(text: &str) -> Option<Number> {
         let text = text.trim();
         if let Ok(number) = text.parse() {
             return Some(Number::Integer(number));
         }
-        // `inf` and `nan` are words here, not numbers.
+        // Not `inf` or `nan`, which are words here.
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
         text.parse::<f64>().ok().filter(|number| is_number && number.is_finite()).map(Number::Float)
     }
@@ -87,7 +87,7 @@ impl<'r> Value<'r> {
         matches!(self, Value::Missing | Value::Null)
     }
 
-    /// Characters and values in it.
+    /// Number of characters and values in it.
     pub(crate) fn weight(&self) -> usize {
         match self {
             Value::Text(text) => text.len(),
@@ -96,7 +96,7 @@ impl<'r> Value<'r> {
         }
     }
 
-    /// What outlives the record; an object or array becomes its text.
+    /// A value that outlives the record; an object or array becomes its text.
     pub(crate) fn into_owned(self) -> Value<'static> {
         match self {
             Value::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
@@ -110,13 +110,13 @@ impl<'r> Value<'r> {
         }
     }
 
-    /// As text; nothing is an empty one.
+    /// As text; NULL and MISSING are empty.
     pub(crate) fn into_text(self) -> Cow<'r, str> {
         match self {
             Value::Missing | Value::Null => Cow::Borrowed(""),
             Value::Bool(truth) => Cow::Borrowed(if truth { "true" } else { "false" }),
             Value::Integer(number) => Cow::Owned(number.to_string()),
-            // With a point or exponent, so that it reads as what it is.
+            // With a point or exponent, so that it parses as a float again.
             Value::Float(number) => Cow::Owned(format!("{number:?}")),
             Value::Text(text) => text,
             Value::Timestamp(moment) => Cow::Owned(moment.to_string()),
@@ -133,7 +133,7 @@ impl<'r> Value<'r> {
         }
     }
 
-    /// Whether a condition holds; `None` for what is not known.
+    /// Whether a condition holds; `None`: unknown.
     pub(crate) fn truth(&self) -> Result<Option<bool>, Error> {
         match self {
             Value::Missing | Value::Null => Ok(None),
@@ -149,7 +149,7 @@ impl<'r> Value<'r> {
         truth.map_or(Value::Null, Value::Bool)
     }
 
-    /// `None`: one of them is nothing, or they cannot be compared.
+    /// `None`: one of them is NULL or MISSING, or they cannot be compared.
     pub(crate) fn order(&self, other: &Value<'_>) -> Option<Ordering> {
         match (self, other) {
             (Value::Text(left), Value::Text(right)) => Some(left.as_ref().cmp(right.as_ref())),
@@ -168,7 +168,7 @@ impl<'r> Value<'r> {
         }
     }
 
-    /// `None`: one of them is nothing.
+    /// `None`: one of them is NULL or MISSING.
     pub(crate) fn equals(&self, other: &Value<'_>) -> Option<bool> {
         if self.is_nothing() || other.is_nothing() {
             return None;
@@ -216,7 +216,7 @@ impl<'r> Value<'r> {
         }
     }
 
-    /// For messages: not much of it.
+    /// Shortened, for messages.
     pub(crate) fn shown(&self) -> String {
         match self {
             Value::Text(text) => format!("{:?}", text.chars().take(64).collect::<String>()),
@@ -236,11 +236,11 @@ fn order_of_moments(left: &Timestamp, right: &Timestamp) -> Ordering {
     }
 }
 
-/// Without what is behind the point; `None` if it is out of range.
+/// The integer part; `None` if it is out of range.
 fn whole(number: Number) -> Option<i64> {
     match number {
         Number::Integer(number) => Some(number),
-        // 2^63 itself is out of range, and is what i64::MAX would be rounded to.
+        // 2^63 itself is out of range, and i64::MAX would round to it.
         Number::Float(number) => {
             let (low, high) = (i64::MIN as f64, -(i64::MIN as f64));
             (low..high).contains(&number).then_some(number as i64)

@@ -1,4 +1,4 @@
-//! Statements and what they give: a table for each kind of object, and that pieces of an object mean nothing.
+//! Statements and their results: a table per format, and independence of how an object is split.
 
 #![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
 
@@ -105,7 +105,7 @@ fn csv_as_ceph_has_it() {
     let cyclic = "select _1 as a1, a1+a4 as a3, a5+a1 as a4, int(_3)+a3 as a5 from s3object";
     let message = run(request(cyclic, csv(Header::None), Dialect::Ceph), b"1\n", 9).unwrap_err().message;
     assert_eq!(message, "number of calls exceed maximum size, probably a cyclic reference to alias");
-    // Doubling for each column, so it ends only if each is worked out once.
+    // Each column doubles the last one, so this ends only if each is evaluated once.
     let mut doubling = "select 1 as a0".to_owned();
     for index in 1..50 {
         doubling += &format!(", a{0}+a{0} as a{index}", index - 1);
@@ -306,7 +306,7 @@ fn ranges_share_an_object() {
 }
 
 proptest! {
-    /// Where an object is cut changes nothing, for any text and the statements that look closest at it.
+    /// The result does not depend on how an object is split, for any text and the most sensitive statements.
     #[test]
     fn pieces_change_nothing(
         object in "[ab,\"\\\\\n\r#1]{0,60}",
@@ -370,7 +370,7 @@ fn results_are_finite_numbers() {
     assert_eq!(value("cast(9223372036854775808.0 as int)", Dialect::Aws), Err(Kind::CastFailed));
 }
 
-/// A record of one long field, and what a statement makes of it.
+/// The result of columns over a record with one long field.
 fn of_long_text(columns: &str, len: usize) -> Result<String, Kind> {
     let object = "a".repeat(len) + "\n";
     let statement = format!("select {columns} from s3object");
@@ -387,7 +387,7 @@ fn the_work_for_one_record_is_bounded() {
     assert_eq!(of_long_text(&many, 1 << 10), Ok("1024\n".to_owned()));
 }
 
-/// Time that grows with the square of these sizes would be minutes.
+/// Quadratic time would take minutes at these sizes.
 #[test]
 fn long_statements_over_many_columns_are_read_at_once() {
     let names: Vec<String> = (0..16_000).map(|index| format!("c{index}")).collect();

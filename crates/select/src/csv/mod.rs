@@ -1,23 +1,23 @@
-//! CSV as a request describes it: its delimiters, quotes and comments.
+//! CSV formats of a request: delimiters, quotes and comments.
 //!
 //! Layout:   `reader` finds records and fields.
-//! Not here: writing those of a result (`writer`).
+//! Not here: writing the result (`writer`).
 
 pub(crate) mod reader;
 
-/// What the first record is.
+/// The role of the first record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Header {
-    /// A record as any other.
+    /// An ordinary record.
     #[default]
     None,
-    /// Names that are not used.
+    /// Column names that are skipped.
     Ignore,
     /// The names of the columns.
     Use,
 }
 
-/// How the object is read.
+/// The input format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvInput {
     pub header: Header,
@@ -26,11 +26,11 @@ pub struct CsvInput {
     /// Not empty.
     pub field_delimiter: String,
     pub quote: Option<u8>,
-    /// Before a quote that stands for itself; the quote itself if it is doubled.
+    /// The character that escapes a quote; equal to the quote if quotes are doubled.
     pub escape: Option<u8>,
-    /// Records that begin with it are passed over.
+    /// Records that begin with it are skipped.
     pub comment: Option<u8>,
-    /// A record goes on behind a delimiter in quotes.
+    /// A quoted record delimiter does not end a record.
     pub quoted_record_delimiters: bool,
 }
 
@@ -48,14 +48,14 @@ impl Default for CsvInput {
     }
 }
 
-/// How the result is written.
+/// The output format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvOutput {
     pub record_delimiter: String,
     pub field_delimiter: String,
     pub quote: String,
     pub escape: String,
-    /// Every field is in quotes, not only those that need them.
+    /// Quote every field, not only where needed.
     pub quote_always: bool,
 }
 

@@ -1,9 +1,10 @@
-//! The records of CSV, from bytes as they come.
+//! Streaming CSV reader.
 //!
-//! Why:        the buffers of a record are used for the next one, so a record costs no allocation.
-//! Invariants: R1 a record has at most `RECORD_BYTES_MAX` bytes and `COLUMNS_MAX` fields.  R2 where the pieces of the
-//!             input are cut changes nothing: a decision that needs bytes that have not come waits for them.
-//! Not here:   the meaning of the first record (selection), which bytes a scan range leaves out (scan_range).
+//! Why:        the buffers of a record are reused for the next one, so a record costs no allocation.
+//! Invariants: R1 a record has at most `RECORD_BYTES_MAX` bytes and `COLUMNS_MAX` fields.
+//!             R2 the result does not depend on how the input is split: a decision that needs further bytes waits for
+//!                them.
+//! Not here:   the role of the first record (selection), bytes outside a scan range (scan_range).
 
 use super::CsvInput;
 use crate::error::{Error, Kind};
@@ -11,7 +12,7 @@ use crate::{COLUMNS_MAX, RECORD_BYTES_MAX};
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// One record: its fields one after the other.
+/// One record: its fields, concatenated.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     text: Vec<u8>,
@@ -19,7 +20,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// `None`: the record has no such field.
+    /// `None`: the record has fewer fields.
     pub(crate) fn field(&self, index: usize) -> Result<Option<&str>, Error> {
         let Some(&end) = self.ends.get(index) else { return Ok(None) };
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -35,9 +36,9 @@ impl Record {
 #[derive(Debug)]
 pub(crate) struct Reader {
     format: CsvInput,
-    /// Quotes and escapes count within a field too, not only where it begins (Ceph's dialect).
+    /// Quotes and escapes are recognized within a field too, not only at its start (Ceph's dialect).
     quotes_anywhere: bool,
-    /// Bytes that may mean something.
+    /// Bytes that may have a special meaning.
     special: Box<[bool; 256]>,
     input: Vec<u8>,
     at: usize,
@@ -45,10 +46,10 @@ pub(crate) struct Reader {
     position: Position,
 }
 
-/// Where in a record the reader is.
+/// The reader's state within a record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Position {
-    /// Not the very first byte of the object.
+    /// False at the first byte of the object only.
     moved: bool,
     in_record: bool,
     in_comment: bool,
@@ -77,13 +78,13 @@ impl Reader {
         self.input.extend_from_slice(bytes);
     }
 
-    /// The next record; `None` when there is none in what was pushed. `last`: nothing more will be.
+    /// The next record; `None` when the bytes pushed so far contain no further one. `last`: no more bytes follow.
     pub(crate) fn next(&mut self, last: bool) -> Result<Option<&Record>, Error> {
         if !self.position.in_record {
             self.record.text.clear();
             self.record.ends.clear();
         }
-        // Bytes that a decision may have to see: a delimiter, a quote and what follows it, the byte order mark.
+        // Lookahead that a decision may need: a delimiter, a quote and the byte after it, the byte order mark.
         let ahead = self.format.record_delimiter.len().max(self.format.field_delimiter.len()).max(BOM.len());
         loop {
             let rest = self.input.get(self.at..).unwrap_or_default();
@@ -112,7 +113,7 @@ impl Reader {
         Ok(Some(&self.record))
     }
 
-    /// Looks at one byte that may mean something; whether a record ends here.
+    /// Handles one byte with a possible special meaning; returns whether a record ends here.
     fn step(&mut self) -> Result<bool, Error> {
         let rest = &self.input[self.at..];
         let (byte, next) = (rest[0], rest.get(1).copied());
@@ -151,7 +152,7 @@ impl Reader {
         Ok(false)
     }
 
-    /// Before the first byte of a record: empty ones and comments are passed over.
+    /// Before the first byte of a record: skips empty records and comments.
     fn between(&mut self, byte: u8, next: Option<u8>, at: (bool, bool, bool)) -> Result<bool, Error> {
         let (moved, in_comment, ends_record) = at;
         self.position.moved = true;
@@ -172,7 +173,7 @@ impl Reader {
         Ok(false)
     }
 
-    /// Adds `count` bytes to the field, after `passed` that are left out.
+    /// Appends `count` bytes to the field, after skipping `passed` bytes.
     fn take(&mut self, count: usize, passed: usize) -> Result<(), Error> {
         let start = self.at + passed;
         if self.record.text.len() + count > RECORD_BYTES_MAX {
@@ -196,7 +197,7 @@ impl Reader {
     fn end_record(&mut self) -> Result<bool, Error> {
         self.at += self.format.record_delimiter.len();
         let start = self.record.ends.last().copied().unwrap_or(0);
-        // Lines of files from Windows, whose end is not told.
+        // Lines of Windows files when the request does not name their line end.
         let has_return = self.record.text.len() > start && self.record.text.last() == Some(&b'\r');
         if has_return && !self.position.was_quoted && self.format.record_delimiter == "\n" {
             self.record.text.pop();

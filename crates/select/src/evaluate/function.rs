@@ -1,4 +1,4 @@
-//! What the functions of the dialect give.
+//! The SQL functions of the dialect.
 //!
 //! Source: the SQL reference for S3 Select: conditional, conversion, date and string functions.
 
@@ -13,10 +13,10 @@ use crate::timestamp::{Part, Timestamp};
 use crate::timestamp_pattern;
 use crate::value::{Number, Value};
 
-/// Most characters that TRIM takes away.
+/// Maximum number of characters that TRIM removes.
 const TRIMMED_CHARS_MAX: usize = 256;
 
-/// The number of arguments is as the parser has checked it.
+/// The parser has checked the number of arguments.
 pub(crate) fn call<'r>(scope: &Scope<'r>, function: Function, arguments: &'r [Expression]) -> Result<Value<'r>, Error> {
     match function {
         Function::Coalesce => return coalesce(scope, arguments),
@@ -31,7 +31,7 @@ pub(crate) fn call<'r>(scope: &Scope<'r>, function: Function, arguments: &'r [Ex
         let same = values[0].equals(&values[1]) == Some(true);
         return Ok(if same { Value::Null } else { values.swap_remove(0) });
     }
-    // Of nothing, nothing comes.
+    // A NULL or MISSING argument gives NULL.
     if values.iter().any(Value::is_nothing) {
         return Ok(Value::Null);
     }
@@ -103,7 +103,7 @@ fn size(value: &Value<'_>) -> Result<i64, Error> {
     }
 }
 
-/// Characters count from 1; those before the first one are there, but empty, as SQL has it.
+/// Characters count from 1; positions before the first exist but are empty, as SQL defines.
 fn substring<'r>(mut values: Vec<Value<'r>>) -> Result<Value<'r>, Error> {
     let start = whole(&values[1])?;
     let count = values.get(2).map(whole).transpose()?;
@@ -138,7 +138,7 @@ fn trim<'r>(scope: &Scope<'r>, mut values: Vec<Value<'r>>, side: Side) -> Result
     Ok(trimmed)
 }
 
-/// Part of a text; what is borrowed stays so.
+/// Part of a text; a borrowed text stays borrowed.
 fn cut<'r>(value: Value<'r>, part: impl FnOnce(&str) -> Range<usize>) -> Value<'r> {
     match value {
         Value::Text(Cow::Borrowed(text)) => Value::Text(Cow::Borrowed(&text[part(text)])),

@@ -1,10 +1,10 @@
-//! The value of an expression for one record.
+//! Evaluates an expression for one record.
 //!
-//! Why:        three-valued logic as SQL has it: what is compared with nothing is not known.
-//! Invariants: V1 a column of the result that others refer to is worked out once for each record.  V2 texts made for
-//!             one record have at most `MADE_BYTES_MAX` bytes together, and at most `WORK_MAX` characters and values are
-//!             looked at, whatever the expression repeats.
-//! Not here:   what functions do (`function`), what survives a record (`aggregate`).
+//! Why:        SQL's three-valued logic: a comparison with NULL is unknown.
+//! Invariants: V1 a result column that others refer to is evaluated once per record.
+//!             V2 for one record, functions make at most `MADE_BYTES_MAX` bytes of text and visit at most `WORK_MAX`
+//!                characters and values, whatever the expression repeats.
+//! Not here:   functions (`function`), state across records (`aggregate`).
 
 mod function;
 
@@ -19,26 +19,26 @@ use crate::like::Pattern;
 use crate::timestamp::Timestamp;
 use crate::value::{Number, Value};
 
-/// Most bytes of texts that functions make for one record.
+/// Maximum size of the texts that functions make for one record, in bytes.
 pub const MADE_BYTES_MAX: usize = 16 << 20;
-/// Most characters and values that an expression looks at for one record.
+/// Maximum number of characters and values visited for one record.
 pub const WORK_MAX: usize = 1 << 26;
 
-/// What expressions are evaluated over.
+/// The input of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Record<'r> {
     Csv(&'r Fields),
     Json(&'r Json),
-    /// There is none; there are results of aggregates.
+    /// No record: the results of aggregates.
     Totals(&'r [Value<'static>]),
 }
 
-/// One record and what was worked out for it.
+/// One record and the values cached for it.
 #[derive(Debug)]
 pub(crate) struct Scope<'r> {
     pub record: Record<'r>,
     pub dialect: Dialect,
-    /// What `UTCNOW()` is.
+    /// The value of `UTCNOW()`.
     pub now: Timestamp,
     columns: &'r [Column],
     known: RefCell<Vec<Option<Value<'r>>>>,
@@ -63,7 +63,7 @@ impl<'r> Scope<'r> {
                 Record::Csv(_) | Record::Json(_) => Value::Null,
             },
             E::Alias(index) => self.column(*index)?,
-            // Binding leaves none.
+            // Binding leaves no names.
             E::Name(..) => Value::Missing,
             E::Made(operation, parts) => self.operation(*operation, parts)?,
         };
@@ -71,7 +71,7 @@ impl<'r> Scope<'r> {
         Ok(value)
     }
 
-    /// The parts are as many as the parser gives the operation.
+    /// The parser has checked the number of parts.
     fn operation(&self, operation: Operation, parts: &'r [Expression]) -> Result<Value<'r>, Error> {
         use Operation as O;
         Ok(match operation {
@@ -112,12 +112,12 @@ impl<'r> Scope<'r> {
         })
     }
 
-    /// Whether a condition holds; `None`: not known.
+    /// Whether a condition holds; `None`: unknown.
     pub(crate) fn truth(&self, expression: &'r Expression) -> Result<Option<bool>, Error> {
         self.evaluate(expression)?.truth()
     }
 
-    /// A column of the result.
+    /// The value of a result column.
     pub(crate) fn column(&self, index: usize) -> Result<Value<'r>, Error> {
         if let Some(Some(known)) = self.known.borrow().get(index) {
             return self.made(known.clone());
@@ -130,7 +130,7 @@ impl<'r> Scope<'r> {
         self.made(value)
     }
 
-    /// Counts what was made for the record.
+    /// Counts the bytes of a text made for the record.
     pub(crate) fn made(&self, value: Value<'r>) -> Result<Value<'r>, Error> {
         if let Value::Text(std::borrow::Cow::Owned(text)) = &value {
             self.made.set(self.made.get() + text.len());
@@ -142,7 +142,7 @@ impl<'r> Scope<'r> {
         Ok(value)
     }
 
-    /// Counts what was looked at for the record.
+    /// Counts characters and values visited for the record.
     pub(crate) fn worked(&self, count: usize) -> Result<(), Error> {
         self.work.set(self.work.get().saturating_add(count));
         if self.work.get() <= WORK_MAX {
@@ -154,7 +154,7 @@ impl<'r> Scope<'r> {
         ))
     }
 
-    /// What was looked at.
+    /// Characters and values visited so far.
     pub(crate) fn work(&self) -> usize {
         self.work.get()
     }
@@ -192,7 +192,7 @@ impl<'r> Scope<'r> {
         })
     }
 
-    /// `decisive`: one part with it settles the whole, as true does in an `OR`.
+    /// `decisive`: the value that decides the whole, as true does in an `OR`.
     fn logic(&self, parts: &'r [Expression], decisive: bool) -> Result<Value<'r>, Error> {
         let mut unknown = false;
         for part in parts {
@@ -293,7 +293,7 @@ fn overflow() -> Error {
     Error::new(Kind::IntegerOverflow, "Integer overflow or underflow in the expression")
 }
 
-/// What can be calculated with.
+/// The operand as a number.
 pub(crate) fn number(value: &Value<'_>) -> Result<Number, Error> {
     let found = value.number();
     found.ok_or_else(|| Error::new(Kind::CastFailed, format!("{} is not a number", value.shown())))
@@ -326,7 +326,7 @@ pub(crate) fn arithmetic(operator: Operator, left: Number, right: Number) -> Res
         O::Modulo => left % right,
         _ => left.powf(right),
     };
-    // Neither CSV nor JSON can say what is infinite or no number.
+    // Neither CSV nor JSON can represent infinities or NaN.
     let not_finite = || Error::new(Kind::InvalidArguments, "The result of a calculation is no finite number");
     if result.is_finite() { Ok(Number::Float(result)) } else { Err(not_finite()) }
 }

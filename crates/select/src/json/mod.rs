@@ -1,9 +1,9 @@
-//! A JSON value that keeps the order of its keys, and the text of it.
+//! JSON values that keep the order of their keys, and their text.
 //!
-//! Why:        a record is written as it was read, so its keys must not be sorted.
-//! Invariants: nesting is bounded by the parser (128 levels), so that whoever walks a value may recurse.
+//! Why:        a record is written with its keys in the order in which they were read.
+//! Invariants: J1 the parser bounds nesting (128 levels), so recursion over a value is bounded.
 //! Layout:     `reader` finds records in a document.
-//! Not here:   writing those of a result (`writer`).
+//! Not here:   writing the result (`writer`).
 
 pub(crate) mod reader;
 
@@ -25,7 +25,7 @@ pub(crate) enum Json {
 }
 
 impl Json {
-    /// Members or elements.
+    /// Number of members or elements.
     pub(crate) fn len(&self) -> usize {
         match self {
             Json::Array(values) => values.len(),
@@ -34,7 +34,7 @@ impl Json {
         }
     }
 
-    /// Characters and values in it.
+    /// Number of characters and values in it.
     pub(crate) fn weight(&self) -> usize {
         match self {
             Json::Text(text) => text.len(),
@@ -44,7 +44,7 @@ impl Json {
         }
     }
 
-    /// What a step leads to.
+    /// The value that a step leads to.
     pub(crate) fn at(&self, step: &Step) -> Option<&Json> {
         match (self, step) {
             (Json::Object(members), Step::Key { name, .. }) => {
@@ -88,7 +88,7 @@ impl fmt::Display for Json {
     }
 }
 
-/// A text in quotes.
+/// Writes a quoted text.
 pub(crate) fn write_text(out: &mut impl fmt::Write, text: &str) -> fmt::Result {
     out.write_str("\"")?;
     let mut rest = text;

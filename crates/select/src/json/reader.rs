@@ -1,9 +1,10 @@
-//! The records of a stream of JSON documents: what the path of FROM leads to, an array giving its elements.
+//! Streaming JSON reader: finds the records that the path of FROM selects; an array yields its elements.
 //!
-//! Why:        `{"root":[...]}` of any size is read with one record in memory; what the path passes by is not kept.
-//! Invariants: R1 what is held is one record or key of at most `RECORD_BYTES_MAX`, and the containers on the path (not
-//!             more than its steps and one).  R2 where the pieces of the input are cut changes nothing.
-//! Not here:   whether what is passed by is JSON in every detail: its strings and brackets are followed, no more.
+//! Why:        `{"root":[...]}` of any size is read with one record in memory; values off the path are not kept.
+//! Invariants: R1 memory holds one record or key of at most `RECORD_BYTES_MAX`, and the containers on the path (at most
+//!                one more than its steps).
+//!             R2 the result does not depend on how the input is split.
+//! Not here:   full validation of skipped values: only their strings and brackets are tracked.
 
 use super::Json;
 use crate::RECORD_BYTES_MAX;
@@ -21,7 +22,7 @@ pub(crate) struct Reader {
     held: Vec<u8>,
 }
 
-/// A container that the path leads through; its members are reached by the step `level`.
+/// A container on the path; step `level` selects among its members.
 #[derive(Clone, Copy, Debug)]
 enum Container {
     Object { level: usize },
@@ -30,7 +31,7 @@ enum Container {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
-    /// So many steps are done.
+    /// This many steps of the path are done.
     Follow(usize),
     /// A record, even if it is an array.
     Record,
@@ -41,7 +42,7 @@ enum Want {
 enum State {
     Value {
         want: Want,
-        /// An array may end here.
+        /// The array may end here.
         first: bool,
     },
     Key {
@@ -53,12 +54,12 @@ enum State {
     Colon {
         want: Want,
     },
-    /// Inside a value that is taken or passed by.
+    /// Inside a value that is read or skipped.
     Within {
         keep: bool,
         scan: Scan,
     },
-    /// Behind a value.
+    /// After a value.
     Next,
 }
 
@@ -81,7 +82,7 @@ impl Reader {
         self.input.extend_from_slice(bytes);
     }
 
-    /// The next record; `None` when there is none in what was pushed. `last`: nothing more will be.
+    /// The next record; `None` when the bytes pushed so far contain no further one. `last`: no more bytes follow.
     pub(crate) fn next(&mut self, last: bool) -> Result<Option<Json>, Error> {
         while let Some(&byte) = self.input.get(self.at) {
             if let State::Within { keep, scan } = self.state {
@@ -123,7 +124,7 @@ impl Reader {
         if last { self.end() } else { Ok(None) }
     }
 
-    /// A document may be a number, which ends with the input.
+    /// A top-level number ends with the input.
     fn end(&mut self) -> Result<Option<Json>, Error> {
         let cut = || Error::new(Kind::TruncatedInput, "The object ends within a JSON document");
         match self.state {
@@ -142,7 +143,7 @@ impl Reader {
             return Err(unexpected(byte));
         }
         let mut want = want;
-        // Every member of what has none is the value itself.
+        // `[*]` on a non-array yields the value itself.
         while let Want::Follow(level) = want
             && self.path.get(level) == Some(&Step::Every)
             && byte != b'['
@@ -154,7 +155,7 @@ impl Reader {
         };
         let is_array = byte == b'[';
         let opened = match self.path.get(level) {
-            // The elements of an array are the records, unless the path says `[*]` of what the array is in.
+            // An array yields its elements as records, unless the path ends in `[*]`.
             None if is_array && self.path.last() != Some(&Step::Every) => Container::Array { level, index: 0 },
             None => return self.enter(true),
             Some(Step::Key { .. }) if byte == b'{' => Container::Object { level },
@@ -185,7 +186,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Goes on inside a value; whether a record ends here.
+    /// Continues inside a value; returns whether a record ends here.
     fn within(&mut self, keep: bool, mut scan: Scan) -> Result<bool, Error> {
         let start = self.at;
         let mut ends = false;

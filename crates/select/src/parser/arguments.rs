@@ -1,4 +1,4 @@
-//! Calls of functions; some have words between their arguments (`SUBSTRING(x FROM 2 FOR 3)`).
+//! Function calls; some have keywords between their arguments (`SUBSTRING(x FROM 2 FOR 3)`).
 
 use super::Parser;
 use crate::ast::{Expression, Function, Literal, Operation, Side};
@@ -7,7 +7,7 @@ use crate::lexer::Token;
 use crate::timestamp::Part;
 
 impl Parser {
-    /// The function of this name, from behind its `(`.
+    /// The function of this name; its `(` is already consumed.
     pub(super) fn function(&mut self, name: &str) -> Result<Expression, Error> {
         match name {
             "extract" => return self.extract(),
@@ -42,7 +42,7 @@ impl Parser {
         self.checked(function, name, count)
     }
 
-    /// The list of arguments, as many as the function takes.
+    /// The argument list, with its length checked.
     fn checked(
         &mut self,
         function: Function,

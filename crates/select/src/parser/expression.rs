@@ -1,11 +1,11 @@
-//! Operators, by their binding powers.
+//! Operators, by binding power.
 
 use super::{DEPTH_MAX, Parser};
 use crate::ast::{Condition, Expression, Operation, Operator};
 use crate::error::{Error, Kind};
 use crate::lexer::Token;
 
-// What binds weaker first.
+// Weakest first.
 const OR: u8 = 1;
 const AND: u8 = 2;
 const NOT: u8 = 3;
@@ -40,7 +40,7 @@ impl Parser {
         self.operators(0)
     }
 
-    /// An expression of operators that bind stronger than `floor`.
+    /// An expression whose operators bind more strongly than `floor`.
     fn operators(&mut self, floor: u8) -> Result<Expression, Error> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -73,7 +73,7 @@ impl Parser {
         self.primary()
     }
 
-    /// Takes one operator and what is to its right; gives the left side back if there is none.
+    /// Parses one operator and its right side; returns the left side if there is none.
     fn operator(&mut self, left: Expression, floor: u8) -> Result<Result<Expression, Expression>, Error> {
         if let Token::Symbol(symbol) = *self.peek() {
             let Some((operator, power)) = binary(symbol).filter(|(_, power)| *power > floor) else {
@@ -85,7 +85,7 @@ impl Parser {
         }
         for (word, power, operation) in [("or", OR, Operation::Any), ("and", AND, Operation::All)] {
             if floor < power && self.is_word(word) {
-                // All of them at once, or a long chain would be measured again for each of its parts.
+                // All operands at once; otherwise a long chain would be measured again for each of them.
                 let mut parts = vec![left];
                 while self.take_word(word) {
                     parts.push(self.operators(power)?);
@@ -140,7 +140,7 @@ impl Parser {
         Ok(Ok(made(operation, parts, negated)))
     }
 
-    /// Expressions up to the closing parenthesis, which is taken too.
+    /// Expressions up to and including the closing parenthesis.
     pub(super) fn list(&mut self) -> Result<Vec<Expression>, Error> {
         let mut all = vec![self.expression()?];
         while self.take_symbol(",") {

@@ -1,10 +1,10 @@
-//! A statement from its tokens: recursive descent, with binding powers for the operators.
+//! Parses a statement: recursive descent, with binding powers for operators.
 //!
-//! Why:        the dialect is small and the errors are part of it; see docs/design/0011-select-engine.md.
-//! Layout:     this file the statement, `expression` operators, `primary` names, literals and functions, `arguments`
-//!             functions with words between their arguments.
-//! Invariants: neither the recursion nor the tree is deeper than `DEPTH_MAX`; every token is looked at a bounded number
-//!             of times.
+//! Why:        the dialect is small and its error messages are part of it; see docs/design/0011-select-engine.md.
+//! Layout:     this file parses the statement, `expression` operators, `primary` names, literals and functions,
+//!             `arguments` functions with keywords between their arguments.
+//! Invariants: P1 neither the recursion nor the tree is deeper than `DEPTH_MAX`.
+//!             P2 every token is visited a bounded number of times.
 
 mod arguments;
 mod expression;
@@ -14,19 +14,19 @@ use crate::ast::{Aggregate, Column, Columns, Expression, Query, Step};
 use crate::error::{Error, Kind};
 use crate::lexer::{Token, tokens};
 
-/// Deepest nesting of an expression.
+/// Maximum nesting of an expression.
 pub const DEPTH_MAX: usize = 100;
-/// Most columns of a result.
+/// Maximum number of result columns.
 pub const RESULT_COLUMNS_MAX: usize = 1024;
-/// Deepest path into a document.
+/// Maximum number of steps of a path.
 const STEPS_MAX: usize = 64;
 
-/// Words that are no names unless they are quoted.
+/// Keywords, which are names only when quoted.
 const RESERVED: [&str; 23] = [
     "and", "as", "between", "case", "else", "end", "escape", "false", "from", "in", "is", "like", "limit", "missing",
     "not", "null", "or", "select", "then", "true", "when", "where", "distinct",
 ];
-/// What the object is called in a statement; the second one by those who come from a command line.
+/// The table's names in a statement; the second is common in command-line tools.
 pub(crate) const TABLES: [&str; 2] = ["s3object", "stdin"];
 
 pub(crate) fn parse(expression: &str) -> Result<Query, Error> {
@@ -132,14 +132,14 @@ impl Parser {
         }
         self.at += 1;
         let mut steps = self.steps()?;
-        // The documents of the object, one after the other.
+        // The leading `[*]`: all documents of the object.
         if steps.first() == Some(&Step::Every) {
             steps.remove(0);
         }
         Ok(steps)
     }
 
-    /// `.key`, `['key']`, `[0]` and `[*]`, as many as there are.
+    /// Any number of steps `.key`, `['key']`, `[0]` and `[*]`.
     fn steps(&mut self) -> Result<Vec<Step>, Error> {
         let mut steps = Vec::new();
         loop {
@@ -239,7 +239,7 @@ fn is_reserved(word: &str) -> bool {
     RESERVED.iter().any(|reserved| word.eq_ignore_ascii_case(reserved))
 }
 
-/// Words that begin what comes after a name, so that they are no alias unless AS stands before them.
+/// Keywords that may follow a name, so that they are an alias only after AS.
 fn is_clause(word: &str) -> bool {
     ["group", "order", "having", "union", "join"].iter().any(|clause| word.eq_ignore_ascii_case(clause))
 }

@@ -1,4 +1,4 @@
-//! What operators stand between: names, literals, parentheses, CASE and calls.
+//! Operands: names, literals, parentheses, CASE and calls.
 
 use super::{Parser, is_reserved};
 use crate::ast::{Aggregate, AggregateFunction, Expression, Literal, Operation, Step, Type};
@@ -86,7 +86,7 @@ impl Parser {
         Ok(Expression::Made(if has_value { Operation::Match } else { Operation::Case }, parts))
     }
 
-    /// What follows a name and `(`.
+    /// The rest of a call, after a name and `(`.
     fn call(&mut self, name: &str) -> Result<Expression, Error> {
         if let Some(function) = aggregate(name) {
             return self.aggregate(function);
@@ -111,7 +111,7 @@ impl Parser {
         };
         let wanted = wanted.ok_or_else(|| self.unexpected("a type"))?;
         self.at += 1;
-        // Length or precision, which change nothing here.
+        // A length or precision, which has no effect.
         if self.take_symbol("(") {
             while matches!(self.peek(), Token::Integer(_) | Token::Symbol(",")) {
                 self.at += 1;

@@ -1,4 +1,4 @@
-//! Records of a result as CSV.
+//! Writes result records as CSV.
 
 use crate::csv::CsvOutput;
 
@@ -17,7 +17,7 @@ impl<'o> Row<'o> {
         Row { out, format, start, is_first: true }
     }
 
-    /// Bytes so far.
+    /// Bytes written so far.
     pub(crate) fn len(&self) -> usize {
         self.out.len() - self.start
     }

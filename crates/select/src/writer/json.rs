@@ -1,11 +1,11 @@
-//! Records of a result as JSON.
+//! Writes result records as JSON.
 
 use std::fmt::Write as _;
 
 use crate::json::write_text;
 use crate::value::Value;
 
-/// The members of one object; a missing value has no key.
+/// The members of one object; a MISSING value has no key.
 #[derive(Debug)]
 pub(crate) struct Row<'o> {
     out: &'o mut String,
@@ -20,7 +20,7 @@ impl<'o> Row<'o> {
         Row { out, start, is_first: true }
     }
 
-    /// Bytes so far.
+    /// Bytes written so far.
     pub(crate) fn len(&self) -> usize {
         self.out.len() - self.start
     }

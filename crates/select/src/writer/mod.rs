@@ -1,4 +1,4 @@
-//! Records of a result, in the format that is asked for.
+//! Writes result records in the requested format.
 
 pub(crate) mod csv;
 pub(crate) mod json;
