@@ -1,21 +1,24 @@
-//! The public keys of an identity provider (JWKS, RFC 7517).
+//! The public keys of an identity provider (JWKS, RFC 7517), and the tokens that they signed.
 //!
 //! Invariants: J1 the algorithm is the one of the key on record, never the one that a token asks for.
-//! Not here:   claims (`web_identity`), fetching (the binary).
+//! Not here:   claims (`web_identity`), arithmetic (`ring_verifier`), fetching (margay-accounts).
 
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode};
 use serde_json::Value;
 
+use super::ring_verifier;
 use super::web_identity::ProviderError;
 
 /// Most keys of a provider.
 pub const PROVIDER_KEYS_MAX: usize = 100;
+/// A coordinate of P-256 is 32 bytes; so many characters of base64 without padding.
+const COORDINATE_CHARS: usize = 43;
 
 /// Keys, when they are there.
 pub type Waited<'a> = Pin<Box<dyn Future<Output = Option<KeySet>> + Send + 'a>>;
@@ -30,18 +33,13 @@ pub trait KeySource: Send + Sync {
     fn newer(&self) -> Waited<'_>;
 }
 
+/// A key and the one algorithm that it verifies.
 #[derive(Debug)]
-enum PublicKey {
-    Rsa {
-        modulus: Vec<u8>,
-        exponent: Vec<u8>,
-    },
-    /// Uncompressed point.
-    P256(Vec<u8>),
+struct Key {
+    id: Option<String>,
+    algorithm: Algorithm,
+    key: DecodingKey,
 }
-
-/// With its id, where it has one.
-type Key = (Option<String>, PublicKey);
 
 /// The keys of a provider; cheap to clone.
 #[derive(Clone, Debug)]
@@ -58,33 +56,45 @@ impl KeySource for KeySet {
     }
 }
 
-fn bytes_of(value: &Value) -> Option<Vec<u8>> {
-    URL_SAFE_NO_PAD.decode(value.as_str()?).ok()
+/// The algorithm that a key is for; `None` for those of others.
+fn algorithm_of(key: &Jwk) -> Result<Option<Algorithm>, ProviderError> {
+    let algorithm = match &key.algorithm {
+        AlgorithmParameters::RSA(_) => Algorithm::RS256,
+        AlgorithmParameters::EllipticCurve(point) if point.curve == EllipticCurve::P256 => {
+            if [&point.x, &point.y].iter().any(|coordinate| coordinate.len() != COORDINATE_CHARS) {
+                return Err(ProviderError::KeySet);
+            }
+            Algorithm::ES256
+        }
+        _ => return Ok(None),
+    };
+    let signs = key.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
+    let is_named = key.common.key_algorithm.is_none_or(|named| named == KeyAlgorithm::from(algorithm));
+    Ok((signs && is_named).then_some(algorithm))
+}
+
+/// Form, algorithm and signature only: the times of claims are checked against the server's clock, not the system's.
+fn signature_only(algorithm: Algorithm) -> Validation {
+    let mut validation = Validation::new(algorithm);
+    validation.required_spec_claims.clear();
+    validation.validate_exp = false;
+    validation.validate_aud = false;
+    validation
 }
 
 impl KeySet {
-    /// Reads a JWKS. Keys of other kinds than RSA and P-256 are passed over.
+    /// Reads a JWKS. Keys of other kinds than RSA and P-256, and for other algorithms than RS256 and ES256, are passed
+    /// over.
     pub fn parse(json: &[u8]) -> Result<KeySet, ProviderError> {
-        let set: Value = serde_json::from_slice(json).map_err(|_| ProviderError::KeySet)?;
-        let list = set["keys"].as_array().ok_or(ProviderError::KeySet)?;
+        ring_verifier::install();
+        let mut set: Value = serde_json::from_slice(json).map_err(|_| ProviderError::KeySet)?;
+        let list = set["keys"].as_array_mut().ok_or(ProviderError::KeySet)?;
         let mut known = Vec::new();
-        for key in list.iter().take(PROVIDER_KEYS_MAX) {
-            if key["use"].as_str().is_some_and(|purpose| purpose != "sig") {
-                continue;
-            }
-            let public = match (key["kty"].as_str(), key["crv"].as_str()) {
-                (Some("RSA"), _) => {
-                    let (modulus, exponent) = (bytes_of(&key["n"]), bytes_of(&key["e"]));
-                    modulus.zip(exponent).map(|(modulus, exponent)| PublicKey::Rsa { modulus, exponent })
-                }
-                (Some("EC"), Some("P-256")) => {
-                    let (x, y) = (bytes_of(&key["x"]), bytes_of(&key["y"]));
-                    let point = x.zip(y).filter(|(x, y)| x.len() == 32 && y.len() == 32);
-                    point.map(|(x, y)| PublicKey::P256([&[4][..], &x, &y].concat()))
-                }
-                _ => continue,
-            };
-            known.push((key["kid"].as_str().map(str::to_owned), public.ok_or(ProviderError::KeySet)?));
+        for key in list.iter_mut().take(PROVIDER_KEYS_MAX) {
+            let Ok(jwk) = serde_json::from_value::<Jwk>(key.take()) else { continue };
+            let Some(algorithm) = algorithm_of(&jwk)? else { continue };
+            let key = DecodingKey::from_jwk(&jwk).map_err(|_| ProviderError::KeySet)?;
+            known.push(Key { id: jwk.common.key_id, algorithm, key });
         }
         if known.is_empty() {
             return Err(ProviderError::KeySet);
@@ -92,31 +102,17 @@ impl KeySet {
         Ok(KeySet(known.into()))
     }
 
-    pub(super) fn verify(&self, header: &Value, signed: &[u8], signature: &[u8]) -> Result<(), ProviderError> {
-        let (algorithm, kid) = (header["alg"].as_str(), header["kid"].as_str());
-        let fits = |(own, _): &&Key| kid.is_none() || own.as_deref() == kid;
-        let mut keys = self.0.iter().filter(fits).peekable();
-        keys.peek().ok_or(ProviderError::Key)?;
-        let mut tried = false;
-        for (_, key) in keys {
-            let verified = match (key, algorithm) {
-                (PublicKey::Rsa { modulus, exponent }, Some("RS256")) => {
-                    RsaPublicKeyComponents { n: modulus, e: exponent }.verify(
-                        &RSA_PKCS1_2048_8192_SHA256,
-                        signed,
-                        signature,
-                    )
-                }
-                (PublicKey::P256(point), Some("ES256")) => {
-                    UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(signed, signature)
-                }
-                _ => continue,
-            };
-            tried = true;
-            if verified.is_ok() {
-                return Ok(());
+    /// The claims of a token with this header, once its signature is found to be that of one of the keys.
+    pub(super) fn verify(&self, header: &Header, token: &str) -> Result<Value, ProviderError> {
+        let is_meant = |key: &&Key| header.kid.is_none() || key.id == header.kid;
+        let mut refused = ProviderError::Key;
+        for key in self.0.iter().filter(is_meant).filter(|key| key.algorithm == header.alg) {
+            match decode(token, &key.key, &signature_only(key.algorithm)) {
+                Ok(verified) => return Ok(verified.claims),
+                Err(error) if *error.kind() == ErrorKind::InvalidSignature => refused = ProviderError::Signature,
+                Err(_) => return Err(ProviderError::Form),
             }
         }
-        Err(if tried { ProviderError::Signature } else { ProviderError::Key })
+        Err(refused)
     }
 }

@@ -10,7 +10,10 @@
 mod answer;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+#[cfg(test)]
+mod hostile_tokens;
 mod key_set;
+mod ring_verifier;
 mod tags;
 mod web_identity;
 
