@@ -21,7 +21,7 @@ use crate::wiring::Storage;
 
 /// Key files of a data directory.
 pub(crate) const KEY_FILES: [&str; 3] =
-    ["keys", margay_accounts::encryption_keys::FILE, margay_accounts::identities::KEY_FILE];
+    [margay_accounts::root_keys::FILE, margay_accounts::encryption_keys::FILE, margay_accounts::identities::KEY_FILE];
 /// Where they are in a backup.
 pub(crate) const KEYS: &str = "keys";
 /// Largest of them, in bytes.

@@ -14,6 +14,7 @@ mod fsck;
 mod identity;
 mod inventory;
 mod mount;
+mod secrets;
 mod serve;
 mod status;
 mod works;
@@ -62,6 +63,8 @@ enum Command {
     Du(works::Du),
     /// List buckets, add up what they hold, limit what they may hold
     Bucket(bucket::Args),
+    /// Show whether the key files are those that the volume was used with, or forget that it was
+    Secrets(secrets::Args),
     /// Read all data and verify every checksum
     Scrub(works::Scrub),
     /// Give back all dead space now
@@ -115,6 +118,7 @@ pub fn main() -> ExitCode {
         Command::Policy(args) => identity::run_policy(&args),
         Command::Du(args) => works::run_du(&args),
         Command::Bucket(args) => bucket::run(&args),
+        Command::Secrets(args) => secrets::run(&args),
         Command::Scrub(args) => works::run_scrub(&args),
         Command::Compact(args) => works::run_compact(&args),
         Command::Backup(args) => backup::run_backup(&args),

@@ -31,7 +31,8 @@ const HARMLESS: [&str; 5] = ["lock", "format.new", "lost+found", FAULT_NOTE, mar
 /// Is there after a sync has failed.
 const FAULT_NOTE: &str = "sync-failed";
 /// Files of the program that a failed sync may have kept from the disk.
-const SMALL_FILES: [&str; 3] = ["format", "keys", margay_accounts::encryption_keys::FILE];
+const SMALL_FILES: [&str; 4] =
+    ["format", "keys", margay_accounts::encryption_keys::FILE, margay_accounts::identities::KEY_FILE];
 /// For a server that was killed and is not gone yet.
 const DYING_TIME_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether it is gone.

@@ -15,8 +15,8 @@ pub enum Code {
     Failed = 1,
     /// The command line, a setting or a file of settings is wrong; nothing was done.
     Usage = 2,
-    /// The data directory is in use, foreign, or of a newer format, an address is taken, or nobody answers there;
-    /// nothing was done.
+    /// The data directory is in use, foreign, or of a newer format, its keys are others, an address is taken, or
+    /// nobody answers there; nothing was done.
     Refused = 3,
     /// The command worked and found damage (fsck, scrub), or a goal was missed (bench --check).
     Found = 4,
@@ -26,7 +26,7 @@ pub enum Code {
 
 /// The table for `--help`.
 pub const CODES_HELP: &str = "Exit codes:\n  0  done\n  1  failed on the way\n  2  wrong command line or settings; nothing was done\n  \
-     3  refused: directory locked, foreign or newer, address taken, or no server there; nothing was done\n  \
+     3  refused: directory locked, foreign or newer, other keys, address taken, or no server there; nothing was done\n  \
      4  damage found, or a goal missed (bench --check)\n  130  Ctrl-C";
 
 /// A failure of the whole command.
@@ -71,7 +71,10 @@ impl From<AccountsError> for Failure {
         let message = error.to_string();
         match error {
             AccountsError::Environment(_) => Failure::usage(message),
-            AccountsError::File(_) | AccountsError::Volume(_) => Failure::failed(message),
+            AccountsError::Refused(_) => Failure::refused(message),
+            AccountsError::File(_) | AccountsError::Volume(_) | AccountsError::Fingerprint(_) => {
+                Failure::failed(message)
+            }
         }
     }
 }

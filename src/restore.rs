@@ -1,7 +1,7 @@
 //! New data directories made from backups.
 //!
 //! Why:        what is restored never touches what is there: it becomes a directory of its own, which is checked.
-//! Invariants: K1 a directory that was not restored whole does not get its name.
+//! Invariants: K1 a directory that was not restored whole does not get its name, and no key is made for it.
 //!             K2 segments that it makes have ids above all in the backup, so it can be backed up to the same place.
 //! Not here:   rows (margay-volume), the commands (`cli::backup`).
 
@@ -9,11 +9,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use margay_accounts::key_files::{self, KEY_FILES};
 use margay_env::{Env, OpenMode};
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
 use margay_segment::{SegmentId, Store, mark_name, segment_of_name};
-use margay_volume::{BackupError, Error, Part, PartName, named_segments, restore_rows, segments_of};
+use margay_volume::{BackupError, Error, KeyFile, Part, PartName, named_segments, restore_rows, segments_of};
 use serde_json::{Value, json};
 
 use crate::backup::{KEYS, copy_keys, list};
@@ -98,20 +99,49 @@ pub fn make_new<T>(env: &Env, data: &Path, fill: impl FnOnce(&DataDir) -> Result
 /// be read as it was written.
 pub fn check(env: &Env, data: &Path, limits: &StorageLimits, bytes: bool) -> Result<Value, Failure> {
     let fail = |error: Error| Failure::failed(format!("checking {} failed: {error}", data.display()));
-    let storage = Storage::open(DataDir::open(env, data)?, limits)?;
+    let storage = Storage::open_at_rest(DataDir::open(env, data)?, limits)?;
     let report = storage.volume.check(SHOWN_MAX, &Arc::default()).map_err(fail)?;
     let mut findings: Vec<String> = report.shown.into_iter().map(|finding| finding.what).collect();
     if bytes {
         let scrubbed = storage.volume.scrub(SHOWN_MAX, |_| ControlFlow::Continue(())).map_err(fail)?;
         findings.extend(scrubbed.shown.into_iter().map(|damaged| format!("{}: {}", damaged.what, damaged.error)));
     }
+    let missing = missing_keys(&storage)?;
     storage.close()?;
     Ok(json!({
+        "missing_keys": missing,
         "buckets": report.buckets,
         "files": report.files,
         "bytes": report.bytes,
         "findings": findings,
     }))
+}
+
+/// Key files that the volume was used with and that are not in its directory.
+fn missing_keys(storage: &Storage) -> Result<Vec<&'static str>, Failure> {
+    let mut missing = Vec::new();
+    for of in KEY_FILES {
+        let fail = |error: &dyn std::fmt::Display| Failure::failed(format!("looking for key files failed: {error}"));
+        let known = storage.volume.key_fingerprints(of).map_err(|error| fail(&error))?;
+        let path = storage.path().join(key_files::name(of));
+        if known.fingerprints.is_some() && !storage.env.disk.exists(&path).map_err(|error| fail(&error))? {
+            missing.push(key_files::name(of));
+        }
+    }
+    Ok(missing)
+}
+
+/// What is to be done about them, for people; `None`: nothing.
+pub fn advice(done: &Value, data: &Path) -> Option<String> {
+    let missing: Vec<&str> = done["missing_keys"].as_array()?.iter().filter_map(Value::as_str).collect();
+    (!missing.is_empty()).then(|| {
+        let (names, data) = (missing.join(", "), data.display());
+        format!(
+            "before {data} is served put its key files there: {names} ({} may also come from MARGAY_ACCESS_KEY and \
+             MARGAY_SECRET_KEY). Without them: margay secrets forget --help",
+            key_files::name(KeyFile::Root),
+        )
+    })
 }
 
 fn fill(

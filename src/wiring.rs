@@ -8,14 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use margay_accounts::encryption_keys;
+use margay_accounts::fingerprint::CheckedKeys;
+use margay_accounts::{encryption_keys, fingerprint};
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_meta::distant::DistantEngine;
 use margay_meta::embedded::{self, EmbeddedEngine};
 use margay_metrics::{Exposition, Kind};
 use margay_segment::{Kind as Segment, SegmentInfo, Store};
-use margay_volume::{Blocking, Volume};
+use margay_volume::{Blocking, KeyFile, KnownFingerprints, MasterKeys, Volume, stored_key_fingerprints};
 use serde_json::{Value, json};
 
 use crate::datadir::DataDir;
@@ -49,8 +50,22 @@ impl Blocking for RuntimeThreads {
 }
 
 impl Storage {
-    /// Opens everything in the directory; blocks while the log is replayed. Call it inside a runtime.
+    /// Opens everything in the directory to serve it; blocks while the log is replayed. Refused when the keys for
+    /// encryption are not those that the volume was used with. Call it inside a runtime.
     pub fn open(dir: DataDir, limits: &StorageLimits) -> Result<Storage, Failure> {
+        Storage::open_with(dir, limits, |dir, known| Ok(encryption_keys::load(&dir.env, &dir.path, known)?))
+    }
+
+    /// As `open`, without any keys: for what reads no content and works also where they are lost.
+    pub fn open_at_rest(dir: DataDir, limits: &StorageLimits) -> Result<Storage, Failure> {
+        Storage::open_with(dir, limits, |_, _| Ok(CheckedKeys { keys: MasterKeys::default(), keep: None }))
+    }
+
+    fn open_with(
+        dir: DataDir,
+        limits: &StorageLimits,
+        keys: impl FnOnce(&DataDir, &KnownFingerprints) -> Result<CheckedKeys<MasterKeys>, Failure>,
+    ) -> Result<Storage, Failure> {
         let env = dir.env.clone();
         let fail = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", dir.path.display()));
         let segments = Store::open(env.clone(), segment_options(&dir, limits)).map_err(|error| fail(&error))?;
@@ -58,8 +73,10 @@ impl Storage {
             .map_err(|error| fail(&error))?;
         dir.trust().map_err(|error| fail(&error))?;
         let engine = Arc::new(engine);
+        let known = stored_key_fingerprints(&*engine, KeyFile::Encryption).map_err(|error| fail(&error))?;
+        let keys = keys(&dir, &known)?;
         let options = margay_volume::Options {
-            master_keys: encryption_keys::load(&env, &dir.path)?,
+            master_keys: keys.keys.clone(),
             blocking: Arc::new(RuntimeThreads(tokio::runtime::Handle::current())),
             paths_max: limits.paths_max,
             file_memory_bytes_max: limits.file_memory_bytes_max,
@@ -73,6 +90,7 @@ impl Storage {
             below = Arc::new(DistantEngine::new(below, Arc::clone(&env.clock), limits.metadata_round_trip));
         }
         let volume = Volume::open(env.clone(), below, Arc::clone(&segments), options).map_err(|error| fail(&error))?;
+        fingerprint::keep(&volume, KeyFile::Encryption, &known, keys)?;
         Ok(Storage {
             volume,
             engine,

@@ -251,6 +251,9 @@ pub(super) fn run_restore(args: &Restore) -> Result<(), Failure> {
             settings.data.display(),
         );
     }
+    if let Some(advice) = restore::advice(&done, &settings.data) {
+        eprintln!("margay: {advice}");
+    }
     if findings > 0 {
         let message = "what was restored does not fit together; try an earlier moment".to_owned();
         return Err(Failure { code: Code::Found, message });

@@ -14,6 +14,7 @@ use crate::dump::{self, Counted, DumpWish};
 use crate::exit::{Code, Failure};
 use crate::load;
 use crate::progress::{Line, Progress};
+use crate::restore;
 use crate::settings::Settings;
 use crate::settings::parse::show_bytes;
 
@@ -200,6 +201,9 @@ fn show_loaded(done: &Value, json: bool, data: &Path) -> Result<(), Failure> {
             show_bytes(number("bytes")),
             data.display(),
         );
+    }
+    if let Some(advice) = restore::advice(done, data) {
+        eprintln!("margay: {advice}");
     }
     if findings == 0 {
         return Ok(());

@@ -98,7 +98,7 @@ async fn serve(
 ) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let dir = DataDir::open_or_create(&env, &settings.data)?;
-    let keys = root_keys::load(&dir.env, &settings.data, |name| std::env::var(name).ok())?;
+    let given = root_keys::given(|name| std::env::var(name).ok())?;
     let tls = match settings.tls.clone() {
         Some((certificate, key)) => Some(Tls::load(&env, certificate, key)?),
         None => None,
@@ -108,7 +108,8 @@ async fn serve(
         .map_err(|error| tracing::warn!(%error, "cannot measure a sync in the data directory"))
         .ok();
     let storage = Arc::new(Storage::open(dir, &settings.storage)?);
-    let identities = Identities::open(&env, &settings.data, &storage.volume, Some(&keys)).await?;
+    let keys = root_keys::load(&storage.env, &settings.data, given, &storage.volume)?;
+    let identities = Identities::open(&storage.env, &settings.data, &storage.volume, Some(&keys)).await?;
     let server = assemble(env, &settings, storage, Arc::new(identities))?;
     let logging = server.access_log.run();
     let providers = providers(&server.env, &settings)?;

@@ -146,5 +146,5 @@ fn run(args: &DataArgs, work: Work) -> Result<Value, Failure> {
 pub(super) fn open_at_rest(env: &Env, settings: &Settings) -> Result<Arc<Storage>, Failure> {
     super::keep_private();
     let dir = DataDir::open(env, &settings.data)?;
-    Ok(Arc::new(Storage::open(dir, &settings.storage)?))
+    Ok(Arc::new(Storage::open_at_rest(dir, &settings.storage)?))
 }

@@ -9,22 +9,53 @@ use std::fmt::{Display, Write as _};
 use std::path::Path;
 
 use margay_env::{Env, checksum_line, files};
-use margay_volume::{KEY_NAME_BYTES_MAX, MASTER_KEY_BYTES, MasterKeys};
+use margay_volume::{KEY_NAME_BYTES_MAX, KeyFile, KnownFingerprints, MASTER_KEY_BYTES, MasterKeys};
 
 use crate::AccountsError;
+use crate::fingerprint::{self, CheckedKeys, Secret};
 
 /// The file's name in the data directory.
 pub const FILE: &str = "encryption-keys";
 /// Largest file, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 10;
 
-/// The keys of the data directory; made on its first start.
-pub fn load(env: &Env, data: &Path) -> Result<MasterKeys, AccountsError> {
+/// The keys of a file.
+pub(crate) struct Lines {
+    keys: Vec<[u8; MASTER_KEY_BYTES]>,
+    named: Vec<(String, [u8; MASTER_KEY_BYTES])>,
+}
+
+impl Lines {
+    fn master_keys(&self) -> MasterKeys {
+        MasterKeys::new(&self.keys).with_named(&self.named)
+    }
+
+    pub(crate) fn secrets(&self) -> Vec<Secret<'_>> {
+        let keys = self.keys.iter().map(|key| Secret { name: "", secret: key });
+        keys.chain(self.named.iter().map(|(name, key)| Secret { name, secret: key })).collect()
+    }
+}
+
+/// The keys of the data directory, made on the first start of its volume; refused when the volume was used with keys
+/// that are not among them.
+pub fn load(env: &Env, data: &Path, known: &KnownFingerprints) -> Result<CheckedKeys<MasterKeys>, AccountsError> {
     let path = data.join(FILE);
+    let lines = match from_file(env, &path)? {
+        Some(lines) => lines,
+        None if known.fingerprints.is_some() => return Err(fingerprint::absent(KeyFile::Encryption, &path, data)),
+        None => make(env, &path)?,
+    };
+    let compared = fingerprint::compare(env, KeyFile::Encryption, &lines.secrets(), known);
+    let refused = || fingerprint::others(KeyFile::Encryption, &path.display().to_string(), data);
+    fingerprint::checked(lines.master_keys(), compared, refused)
+}
+
+/// `None`: there is no such file.
+pub(crate) fn from_file(env: &Env, path: &Path) -> Result<Option<Lines>, AccountsError> {
     let complain = |error: &dyn Display, remedy: &str| {
         AccountsError::File(format!("the encryption keys in {} cannot be read: {error}; {remedy}", path.display()))
     };
-    match files::read(env, &path, FILE_BYTES_MAX) {
+    match files::read(env, path, FILE_BYTES_MAX) {
         Ok(bytes) => {
             let checked = checksum_line::check(&bytes)
                 .map_err(|error| complain(&error, "without its keys what they encrypted cannot be read"))?;
@@ -32,29 +63,33 @@ pub fn load(env: &Env, data: &Path) -> Result<MasterKeys, AccountsError> {
                 complain(&"a line is not [NAME] and 64 hexadecimal digits", "put the right file back")
             })?;
             if !checked.has_checksum {
-                checksum_line::add(env, &path, checked.text);
+                checksum_line::add(env, path, checked.text);
             }
-            Ok(keys)
+            Ok(Some(keys))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let mut key = [0; MASTER_KEY_BYTES];
-            env.random.fill(&mut key);
-            let mut text = String::from(
-                "# Keys of this margay for objects encrypted at rest (SSE-S3). Keep a copy elsewhere: without them these\n\
-                 # objects are lost, and who has them and the data directory can read them. A new first line is used\n\
-                 # for new objects from the next start on; the old lines must stay. A name and a key make a key for aws:kms.\n",
-            );
-            key.iter().for_each(|byte| write!(text, "{byte:02x}").expect("a text takes everything"));
-            text.push('\n');
-            checksum_line::write(env, &path, text.into_bytes())
-                .map_err(|error| complain(&error, files::remedy(&error)))?;
-            Ok(MasterKeys::new(&[key]))
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(complain(&error, files::remedy(&error))),
     }
 }
 
-fn parse(text: &str) -> Option<MasterKeys> {
+fn make(env: &Env, path: &Path) -> Result<Lines, AccountsError> {
+    let mut key = [0; MASTER_KEY_BYTES];
+    env.random.fill(&mut key);
+    let mut text = String::from(
+        "# Keys of this margay for objects encrypted at rest (SSE-S3). Keep a copy elsewhere: without them these\n\
+         # objects are lost, and who has them and the data directory can read them. A new first line is used\n\
+         # for new objects from the next start on; the old lines must stay. A name and a key make a key for aws:kms.\n",
+    );
+    key.iter().for_each(|byte| write!(text, "{byte:02x}").expect("a text takes everything"));
+    text.push('\n');
+    checksum_line::write(env, path, text.into_bytes()).map_err(|error| {
+        let (path, remedy) = (path.display(), files::remedy(&error));
+        AccountsError::File(format!("the encryption keys in {path} cannot be made: {error}; {remedy}"))
+    })?;
+    Ok(Lines { keys: vec![key], named: Vec::new() })
+}
+
+fn parse(text: &str) -> Option<Lines> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let (mut keys, mut named) = (Vec::new(), Vec::new());
     for line in lines {
@@ -64,7 +99,7 @@ fn parse(text: &str) -> Option<MasterKeys> {
             Some(_) => return None,
         }
     }
-    (!keys.is_empty()).then(|| MasterKeys::new(&keys).with_named(&named))
+    (!keys.is_empty()).then_some(Lines { keys, named })
 }
 
 fn is_name(name: &str) -> bool {
@@ -86,6 +121,10 @@ fn digits(line: &str) -> Option<[u8; MASTER_KEY_BYTES]> {
 #[allow(clippy::disallowed_methods, reason = "a test lays out the disk as a user would")]
 mod tests {
     use super::*;
+
+    fn load(env: &Env, data: &Path) -> Result<MasterKeys, AccountsError> {
+        Ok(super::load(env, data, &KnownFingerprints::default())?.keys)
+    }
 
     #[test]
     fn keys_are_made_once_and_a_damaged_file_is_left_alone() {
@@ -118,7 +157,7 @@ mod tests {
     fn several_keys_are_taken() {
         let (one, other) = ("01".repeat(32), "FE".repeat(32));
         let text = format!("# new\n{one}\n\n{other}\nkey-1 {one}\naws/s3\t {other}\n");
-        assert!(format!("{:?}", parse(&text).unwrap()).contains("2 keys and 2 named"));
+        assert!(format!("{:?}", parse(&text).unwrap().master_keys()).contains("2 keys and 2 named"));
         for wrong in
             [format!("key-1 {one}\n"), format!("{one}\nkey 1 {one}"), format!("{one}\n{} {one}", "k".repeat(129))]
         {

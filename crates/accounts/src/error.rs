@@ -10,6 +10,11 @@ pub enum AccountsError {
     /// A file of keys cannot be read, believed or made.
     #[error("{0}")]
     File(String),
+    /// The keys are not those that the volume was used with.
+    #[error("{0}")]
+    Refused(String),
     #[error("the users cannot be read: {0}")]
     Volume(#[source] margay_volume::Error),
+    #[error("the fingerprints of the key files cannot be read or kept: {0}")]
+    Fingerprint(#[source] margay_volume::Error),
 }

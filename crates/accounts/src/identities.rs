@@ -22,11 +22,12 @@ use margay_s3::auth::{Credential, Secret};
 use margay_s3::identities::{
     AccountName, Found, Identities as Asked, NewKey, NewSession, OrderError, Ordered, SessionKeys,
 };
-use margay_volume::{Error, IdentityChange, Volume};
+use margay_volume::{Error, IdentityChange, KeyFile, Volume};
 
 pub use self::orders::{Wanted, WantedUser};
 pub use self::seal::{FILE as KEY_FILE, SealKey};
 use crate::AccountsError;
+use crate::fingerprint;
 use crate::root_keys::{self, RootKeys};
 
 /// Where orders go, on the control socket and the admin port.
@@ -87,7 +88,7 @@ impl Identities {
         let identities = Identities {
             volume: Arc::clone(volume),
             env: env.clone(),
-            seal: SealKey::load(env, data)?,
+            seal: fingerprint::settle(volume, KeyFile::Identity, |known| SealKey::load(env, data, known))?,
             root: keys.map(|keys| (keys.access_key.clone(), Secret::new(&keys.secret_key))),
             root_identity: Arc::new(Identity::root(Arc::new(root_account()))),
             state: ArcSwap::default(),

@@ -1,4 +1,4 @@
-//! The root keys: from the environment, or made once into a file that only its owner reads.
+//! The root keys: from the environment, or made once for a volume into a file that only its owner reads.
 //!
 //! Why:        a server that starts without configuration still has no password that anybody knows.
 //! Layout:     the form of an AWS credentials file, so that tools can be pointed at it.
@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 
 use margay_env::{Env, checksum_line, files};
 use margay_s3::auth::{Credential, Secret};
+use margay_volume::{KeyFile, KnownFingerprints, Volume};
 
 use crate::AccountsError;
+use crate::fingerprint::{self, CheckedKeys};
 
 /// An access key id and its secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -36,6 +38,8 @@ impl margay_s3::auth::Credentials for RootKeys {
     }
 }
 
+/// The file's name in the data directory.
+pub const FILE: &str = "keys";
 /// Largest file of keys, in bytes.
 const FILE_BYTES_MAX: u64 = 4096;
 /// Characters of an access key that is made here, and its length.
@@ -48,17 +52,17 @@ const SECRET_LEN: usize = 40;
 const ACCESS_RANGE: std::ops::RangeInclusive<usize> = 3..=128;
 const SECRET_RANGE: std::ops::RangeInclusive<usize> = 8..=128;
 
-/// From `MARGAY_ACCESS_KEY` and `MARGAY_SECRET_KEY`, else from `<data>/keys`, else made there.
-pub fn load(env: &Env, data: &Path, variable: impl Fn(&str) -> Option<String>) -> Result<RootKeys, AccountsError> {
+/// From `MARGAY_ACCESS_KEY` and `MARGAY_SECRET_KEY`, if they are set.
+pub fn given(variable: impl Fn(&str) -> Option<String>) -> Result<Option<RootKeys>, AccountsError> {
     let given = |name: &str| variable(name).filter(|text| !text.is_empty());
     match (given("MARGAY_ACCESS_KEY"), given("MARGAY_SECRET_KEY")) {
         (Some(access_key), Some(secret_key)) => {
             check(&access_key, &secret_key).map_err(|error| {
                 AccountsError::Environment(format!("MARGAY_ACCESS_KEY or MARGAY_SECRET_KEY: {error}"))
             })?;
-            Ok(RootKeys { access_key, secret_key, file: None })
+            Ok(Some(RootKeys { access_key, secret_key, file: None }))
         }
-        (None, None) => from_file(env, &data.join("keys")),
+        (None, None) => Ok(None),
         (Some(_), None) => Err(AccountsError::Environment(
             "MARGAY_ACCESS_KEY is set but MARGAY_SECRET_KEY is not; set both or none".to_owned(),
         )),
@@ -68,45 +72,79 @@ pub fn load(env: &Env, data: &Path, variable: impl Fn(&str) -> Option<String>) -
     }
 }
 
+/// Those that were given, else from `<data>/keys`, else made there; refused when the volume was used with others.
+pub fn load(env: &Env, data: &Path, given: Option<RootKeys>, volume: &Volume) -> Result<RootKeys, AccountsError> {
+    fingerprint::settle(volume, KeyFile::Root, |known| checked(env, data, given, known))
+}
+
+fn checked(
+    env: &Env,
+    data: &Path,
+    given: Option<RootKeys>,
+    known: &KnownFingerprints,
+) -> Result<CheckedKeys<RootKeys>, AccountsError> {
+    let path = data.join(FILE);
+    let keys = match given {
+        Some(keys) => keys,
+        None => match from_file(env, &path)? {
+            Some(keys) => keys,
+            None if known.fingerprints.is_some() => return Err(fingerprint::absent(KeyFile::Root, &path, data)),
+            None => make(env, &path)?,
+        },
+    };
+    let secret = fingerprint::Secret { name: &keys.access_key, secret: keys.secret_key.as_bytes() };
+    let compared = fingerprint::compare(env, KeyFile::Root, &[secret], known);
+    let place = match &keys.file {
+        Some(path) => path.display().to_string(),
+        None => "the environment (MARGAY_ACCESS_KEY, MARGAY_SECRET_KEY)".to_owned(),
+    };
+    fingerprint::checked(keys, compared, || fingerprint::others(KeyFile::Root, &place, data))
+}
+
 /// The keys in `<data>/keys`, if the file is there and can be read; makes nothing.
 pub fn read(env: &Env, data: &Path) -> Option<RootKeys> {
-    let path = data.join("keys");
+    let path = data.join(FILE);
     let bytes = files::read(env, &path, FILE_BYTES_MAX).ok()?;
     let (access_key, secret_key) = parse(&String::from_utf8_lossy(checksum_line::check(&bytes).ok()?.text))?;
     Some(RootKeys { access_key, secret_key, file: Some(path) })
 }
 
-fn from_file(env: &Env, path: &Path) -> Result<RootKeys, AccountsError> {
+/// `None`: there is no such file.
+pub(crate) fn from_file(env: &Env, path: &Path) -> Result<Option<RootKeys>, AccountsError> {
     let complain = |error: &dyn fmt::Display, remedy: &str| {
         AccountsError::File(format!("the root keys in {} cannot be read: {error}; {remedy}", path.display()))
     };
     match files::read(env, path, FILE_BYTES_MAX) {
         Ok(bytes) => {
-            let lost = "with none, remove the file to get new keys";
+            let lost = "with none, remove the file and run `margay secrets forget root` to get new keys";
             let checked = checksum_line::check(&bytes).map_err(|error| complain(&error, lost))?;
             let text = String::from_utf8_lossy(checked.text);
-            let wrong = "it must hold the lines aws_access_key_id = ... and aws_secret_access_key = ...; correct it, or remove it to get new keys";
+            let wrong = "it must hold the lines aws_access_key_id = ... and aws_secret_access_key = ...; correct it, or remove it and run `margay secrets forget root` to get new keys";
             let (access_key, secret_key) = parse(&text).ok_or_else(|| complain(&"wrong content", wrong))?;
             check(&access_key, &secret_key).map_err(|error| complain(&error, wrong))?;
             if !checked.has_checksum {
                 checksum_line::add(env, path, checked.text);
             }
-            Ok(RootKeys { access_key, secret_key, file: Some(path.to_owned()) })
+            Ok(Some(RootKeys { access_key, secret_key, file: Some(path.to_owned()) }))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let access_key = new_access_key(env, "");
-            let secret_key = new_secret(env);
-            let text = format!(
-                "# The root keys of this margay, made on its first start. Who reads this file owns all its data.\n\
-                 # AWS tools read it with AWS_SHARED_CREDENTIALS_FILE set to its name.\n\
-                 [default]\naws_access_key_id = {access_key}\naws_secret_access_key = {secret_key}\n"
-            );
-            checksum_line::write(env, path, text.into_bytes())
-                .map_err(|error| complain(&error, files::remedy(&error)))?;
-            Ok(RootKeys { access_key, secret_key, file: Some(path.to_owned()) })
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(complain(&error, files::remedy(&error))),
     }
+}
+
+fn make(env: &Env, path: &Path) -> Result<RootKeys, AccountsError> {
+    let access_key = new_access_key(env, "");
+    let secret_key = new_secret(env);
+    let text = format!(
+        "# The root keys of this margay, made on its first start. Who reads this file owns all its data.\n\
+         # AWS tools read it with AWS_SHARED_CREDENTIALS_FILE set to its name.\n\
+         [default]\naws_access_key_id = {access_key}\naws_secret_access_key = {secret_key}\n"
+    );
+    checksum_line::write(env, path, text.into_bytes()).map_err(|error| {
+        let (path, remedy) = (path.display(), files::remedy(&error));
+        AccountsError::File(format!("the root keys in {path} cannot be made: {error}; {remedy}"))
+    })?;
+    Ok(RootKeys { access_key, secret_key, file: Some(path.to_owned()) })
 }
 
 /// The two keys of a file; comments and unknown lines are passed over.
@@ -155,6 +193,10 @@ fn random_text(env: &Env, alphabet: &[u8], len: usize) -> String {
 mod tests {
     use super::*;
 
+    fn load(env: &Env, data: &Path, variable: impl Fn(&str) -> Option<String>) -> Result<RootKeys, AccountsError> {
+        Ok(checked(env, data, given(variable)?, &KnownFingerprints::default())?.keys)
+    }
+
     #[test]
     fn keys_are_made_once_and_read_again() {
         let folder = tempfile::tempdir().unwrap();
@@ -199,7 +241,7 @@ mod tests {
         for text in ["", "aws_access_key_id = abc", "aws_access_key_id = a/c\naws_secret_access_key = long enough"] {
             std::fs::write(folder.path().join("keys"), text).unwrap();
             let error = load(&Env::real(), folder.path(), |_| None).unwrap_err();
-            assert!(error.to_string().contains("remove it to get new keys"), "{error}");
+            assert!(error.to_string().contains("remove it and run `margay secrets forget root`"), "{error}");
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod escape;
 mod events;
+mod fingerprint;
 mod identity;
 mod segments;
 mod table;
@@ -19,6 +20,7 @@ use crate::numbered::{Numbered, kind_of};
 use crate::record::Damaged;
 
 pub use self::events::{all_events, event, events, parse_event};
+pub use self::fingerprint::fingerprint;
 pub use self::identity::{identities, identity, identity_generation, parse_identity};
 pub use self::segments::{
     LIVE_SEGMENT_AT, Live, all_live, all_shares, is_share, live, parse_live, parse_share, share, shares,
@@ -27,6 +29,7 @@ pub use self::table::Table;
 
 const BUCKET: u8 = b'b';
 const EVENT: u8 = b'q';
+const FINGERPRINT: u8 = b'F';
 const USAGE: u8 = b'c';
 const DIRECTORY: u8 = b'd';
 const ENTRY: u8 = b'e';

@@ -17,8 +17,8 @@ use margay_rows::record::multipart::{
     decode_part_checksums, decode_part_sizes, encode_part_checksums, encode_part_sizes,
 };
 use margay_rows::record::{
-    Bucket, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry, Line, Orphan, PartRecord,
-    Summary, UploadRecord, Version, VersionRow,
+    Bucket, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry, Fingerprints, KeyFile, Line,
+    Orphan, PartRecord, Summary, UploadRecord, Version, VersionRow,
 };
 use margay_segment::{Extent, Run, SegmentId};
 
@@ -216,6 +216,7 @@ pub fn row_value(bytes: &[u8]) {
                 assert_eq!(envelope.encode(), value);
             }
         }
+        14 => round(value, Fingerprints::decode, Fingerprints::encode),
         _ => {
             let _ = counters::decode_counter(value);
             let _ = inos::decode(value);
@@ -275,19 +276,7 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let directory = DirectoryRecord { parent: Ino(1), sort_name: "d/".to_owned() };
     let value = |table: u8, value: &[u8]| [&[table], value].concat();
     let sizes = [&3u16.to_le_bytes()[..], &encode_part_sizes(&[8, 8, 3])].concat();
-    vec![
-        ("row_key", "bucket", key::bucket("cats")),
-        ("row_key", "entry", key::entry(Ino(3), b"name/")),
-        ("row_key", "extent", key::extent(Ino(3), 1 << 20)),
-        ("row_key", "upload", key::upload(Ino(3), "a\0b", "id")),
-        ("row_key", "part", key::part(Ino(3), 10_000)),
-        ("row_key", "share", key::share(SegmentId(9), 64, Ino(3))),
-        ("row_key", "setting", key::setting_piece(Ino(3), Setting::Cors, 1)),
-        ("row_key", "document", key::document(Ino(3), Document::Tags)),
-        ("row_key", "event", key::event("orders", 515)),
-        ("row_key", "live", key::live(SegmentId(9), Live::Lost)),
-        ("row_key", "version", key::version(Ino(3), "a\0b", 77)),
-        ("row_key", "null_version", key::null_version(Ino(3), "a/b")),
+    let values = vec![
         ("row_value", "file_extents", value(0, &file.encode().value)),
         ("row_value", "file_inline", value(0, &sample_file(Data::Inline(b"small".to_vec())).encode().value)),
         ("row_value", "file_rows", value(0, &sample_file(Data::Rows).encode().value)),
@@ -307,11 +296,35 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_value", "delete_marker", value(11, &marker.encode())),
         ("row_value", "event", value(12, &event::encode(&sample_event(modified), "rule"))),
         ("row_value", "envelope", value(13, &[&[1, 2][..], &[7; 12 + 48]].concat())),
+        (
+            "row_value",
+            "fingerprints",
+            value(14, &Fingerprints { salt: [2; 16], of_secrets: vec![[3; 16]; 2] }.encode()),
+        ),
         ("row_value", "counter", value(8, &5u64.to_be_bytes())),
         ("backup_rows", "one_block", SAMPLE_BLOCK.to_vec()),
         ("backup_rows", "whole_file", sealed_backup(SAMPLE_BLOCK, 1)),
         ("dump", "pieces", sample_pieces()),
         ("dump", "whole_stream", sealed_dump(&sample_pieces())),
+    ];
+    key_seeds().into_iter().chain(values).collect()
+}
+
+fn key_seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    vec![
+        ("row_key", "bucket", key::bucket("cats")),
+        ("row_key", "entry", key::entry(Ino(3), b"name/")),
+        ("row_key", "extent", key::extent(Ino(3), 1 << 20)),
+        ("row_key", "upload", key::upload(Ino(3), "a\0b", "id")),
+        ("row_key", "part", key::part(Ino(3), 10_000)),
+        ("row_key", "share", key::share(SegmentId(9), 64, Ino(3))),
+        ("row_key", "setting", key::setting_piece(Ino(3), Setting::Cors, 1)),
+        ("row_key", "document", key::document(Ino(3), Document::Tags)),
+        ("row_key", "event", key::event("orders", 515)),
+        ("row_key", "fingerprint", key::fingerprint(KeyFile::Root)),
+        ("row_key", "live", key::live(SegmentId(9), Live::Lost)),
+        ("row_key", "version", key::version(Ino(3), "a\0b", 77)),
+        ("row_key", "null_version", key::null_version(Ino(3), "a/b")),
     ]
 }
 

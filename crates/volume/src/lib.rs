@@ -49,6 +49,7 @@ mod identities;
 mod implicit_directories;
 mod inos;
 mod kept_rows;
+mod key_fingerprints;
 mod known;
 mod list;
 mod lock;
@@ -101,6 +102,7 @@ pub use encryption::{
 pub use event::{EventRouter, EventRules, QueuedEvent, Route};
 pub use fsck::{Finding, FindingKind, FsckOptions, FsckReport};
 pub use identities::{IDENTITY_CHANGES_MAX, Identities, IdentityChange, IdentityRow};
+pub use key_fingerprints::{KnownFingerprints, stored_key_fingerprints};
 pub use margay_rows::Ino;
 pub use margay_rows::event::{Event, EventKind};
 pub use margay_rows::kinds::{
@@ -111,6 +113,7 @@ pub use margay_rows::object_lock::{
     DefaultRetention, RETENTION_DAYS_MAX, RETENTION_YEARS_MAX, Retention, RetentionMode, RetentionPeriod,
     encode_legal_hold, legal_hold_is_on,
 };
+pub use margay_rows::record::{Fingerprints, KeyFile};
 pub use object_keys::NewKey;
 pub use open::{FORMAT_VERSION, OpenError, Options, Volume};
 pub use quota::Quota;

@@ -293,6 +293,15 @@ impl Volume {
     }
 }
 
+/// An engine without a volume, or with one of a format that this program knows.
+pub(crate) fn check_not_newer(engine: &dyn Engine) -> Result<(), OpenError> {
+    let row = engine.get(&key::format()).map_err(Error::from)?.value;
+    match row.and_then(|row| row.value.as_ref().try_into().map(u32::from_be_bytes).ok()) {
+        Some(found) if found > FORMAT_VERSION => Err(OpenError::Newer { found }),
+        _ => Ok(()),
+    }
+}
+
 /// A volume of an earlier format is marked as of this one before any row is written that the earlier one does not
 /// know, but for counters that it lacks: those are written before, so that they are there when it is marked.
 fn check_format(engine: &dyn Engine) -> Result<(), OpenError> {

@@ -11,7 +11,10 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use margay_env::{Env, checksum_line, files};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
+use margay_volume::{KeyFile, KnownFingerprints};
+
 use crate::AccountsError;
+use crate::fingerprint::{self, CheckedKeys, Secret};
 
 /// Name of the key file in the data directory.
 pub const FILE: &str = "identity-key";
@@ -33,33 +36,50 @@ impl std::fmt::Debug for SealKey {
 }
 
 impl SealKey {
-    /// From the file in the data directory, which is made when it is absent.
-    pub fn load(env: &Env, data: &Path) -> Result<SealKey, AccountsError> {
+    /// From the file in the data directory, which is made on the first start of its volume; refused when the volume was
+    /// used with another.
+    pub fn load(env: &Env, data: &Path, known: &KnownFingerprints) -> Result<CheckedKeys<SealKey>, AccountsError> {
         let path = data.join(FILE);
+        let key = match SealKey::from_file(env, &path)? {
+            Some(key) => key,
+            None if known.fingerprints.is_some() => return Err(fingerprint::absent(KeyFile::Identity, &path, data)),
+            None => SealKey::make(env, &path)?,
+        };
+        let compared = fingerprint::compare(env, KeyFile::Identity, &[Secret { name: "", secret: &key }], known);
+        let refused = || fingerprint::others(KeyFile::Identity, &path.display().to_string(), data);
+        fingerprint::checked(SealKey::new(&key), compared, refused)
+    }
+
+    /// `None`: there is no such file.
+    pub(crate) fn from_file(env: &Env, path: &Path) -> Result<Option<[u8; KEY_BYTES]>, AccountsError> {
         let fail = |error: &dyn std::fmt::Display, remedy: &str| {
             AccountsError::File(format!("the key file {} cannot be used: {error}; {remedy}", path.display()))
         };
-        match files::read(env, &path, FILE_BYTES_MAX) {
+        match files::read(env, path, FILE_BYTES_MAX) {
             Ok(bytes) => {
                 let remedy = "put the right one back; without it the secrets of users are lost, the root keys work";
                 let checked = checksum_line::check(&bytes).map_err(|error| fail(&error, remedy))?;
                 let key =
                     decode(checked.text).ok_or_else(|| fail(&"it does not hold 64 hexadecimal digits", remedy))?;
                 if !checked.has_checksum {
-                    checksum_line::add(env, &path, checked.text);
+                    checksum_line::add(env, path, checked.text);
                 }
-                Ok(SealKey::new(&key))
+                Ok(Some(key))
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let mut key = [0; KEY_BYTES];
-                env.random.fill(&mut key);
-                let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-                checksum_line::write(env, &path, digits.into_bytes())
-                    .map_err(|error| fail(&error, files::remedy(&error)))?;
-                Ok(SealKey::new(&key))
-            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(fail(&error, files::remedy(&error))),
         }
+    }
+
+    fn make(env: &Env, path: &Path) -> Result<[u8; KEY_BYTES], AccountsError> {
+        let mut key = [0; KEY_BYTES];
+        env.random.fill(&mut key);
+        let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        checksum_line::write(env, path, digits.into_bytes()).map_err(|error| {
+            let (path, remedy) = (path.display(), files::remedy(&error));
+            AccountsError::File(format!("the key file {path} cannot be made: {error}; {remedy}"))
+        })?;
+        Ok(key)
     }
 
     pub(super) fn new(key: &[u8; KEY_BYTES]) -> SealKey {
@@ -122,18 +142,22 @@ fn decode(file: &[u8]) -> Option<[u8; KEY_BYTES]> {
 mod tests {
     use super::*;
 
+    fn load(env: &Env, data: &Path) -> Result<SealKey, AccountsError> {
+        Ok(SealKey::load(env, data, &KnownFingerprints::default())?.keys)
+    }
+
     #[test]
     fn what_is_sealed_opens_in_its_place_only() {
         let folder = tempfile::tempdir().unwrap();
         let env = Env::real();
-        let key = SealKey::load(&env, folder.path()).unwrap();
+        let key = load(&env, folder.path()).unwrap();
         let sealed = key.seal_secret(&env, "AKIA1", "secret");
         assert!(!sealed.contains("secret"));
         assert_ne!(sealed, key.seal_secret(&env, "AKIA1", "secret"));
         assert_eq!(key.open_secret("AKIA1", &sealed).as_deref(), Some("secret"));
         assert_eq!(key.open_secret("AKIA2", &sealed), None);
         // The file is read again.
-        let again = SealKey::load(&env, folder.path()).unwrap();
+        let again = load(&env, folder.path()).unwrap();
         assert_eq!(again.open_secret("AKIA1", &sealed).as_deref(), Some("secret"));
         assert_eq!(SealKey::new(&[7; 32]).open_secret("AKIA1", &sealed), None);
         for index in 0..sealed.len() {
@@ -150,7 +174,7 @@ mod tests {
     fn a_wrong_key_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         files::write_new(&Env::real(), &folder.path().join(FILE), b"nonsense").unwrap();
-        let error = SealKey::load(&Env::real(), folder.path()).unwrap_err();
+        let error = load(&Env::real(), folder.path()).unwrap_err();
         assert!(error.to_string().contains("64 hexadecimal digits"), "{error}");
     }
 
@@ -159,14 +183,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (env, path) = (Env::real(), folder.path().join(FILE));
         files::write_new(&env, &path, "07".repeat(KEY_BYTES).as_bytes()).unwrap();
-        let old = SealKey::load(&env, folder.path()).unwrap();
+        let old = load(&env, folder.path()).unwrap();
         let sealed = old.seal_secret(&env, "AKIA1", "secret");
         let mut bytes = files::read(&env, &path, FILE_BYTES_MAX).unwrap();
         assert!(checksum_line::check(&bytes).unwrap().has_checksum);
-        assert!(SealKey::load(&env, folder.path()).unwrap().open_secret("AKIA1", &sealed).is_some());
+        assert!(load(&env, folder.path()).unwrap().open_secret("AKIA1", &sealed).is_some());
         bytes[5] ^= 1;
         files::write_new(&env, &path, &bytes).unwrap();
-        let error = SealKey::load(&env, folder.path()).unwrap_err();
+        let error = load(&env, folder.path()).unwrap_err();
         assert!(error.to_string().contains("damaged or was changed"), "{error}");
         assert_eq!(files::read(&env, &path, FILE_BYTES_MAX).unwrap(), bytes, "it is not made anew");
     }

@@ -91,6 +91,7 @@ pub(super) fn find(seal: &SealKey, registry: &Registry, access_key: &str, token:
 #[cfg(test)]
 mod tests {
     use margay_iam::registry::{Record, Role};
+    use margay_volume::KnownFingerprints;
 
     use super::*;
 
@@ -98,7 +99,7 @@ mod tests {
     fn a_session_has_the_tags_that_it_began_with_above_those_of_its_role() {
         let folder = tempfile::tempdir().unwrap();
         let env = Env::real();
-        let seal = SealKey::load(&env, folder.path()).unwrap();
+        let seal = SealKey::load(&env, folder.path(), &KnownFingerprints::default()).unwrap().keys;
         let account = super::super::root_account();
         let role = serde_json::json!({"id": "r", "name": "r", "account": account.id, "trust": "", "created": 0, "tags": {"Team": "none", "Site": "north"}});
         let role: Role = serde_json::from_value(role).unwrap();

@@ -132,6 +132,12 @@ proptest! {
     }
 
     #[test]
+    fn fingerprints_round_trip(salt: [u8; 16], of_secrets in prop::collection::vec(any::<[u8; 16]>(), 0..5)) {
+        let fingerprints = Fingerprints { salt, of_secrets };
+        prop_assert_eq!(Fingerprints::decode(&fingerprints.encode()), Ok(fingerprints));
+    }
+
+    #[test]
     fn decoders_are_total(mut bytes in prop::collection::vec(any::<u8>(), 0..200), parts: u16) {
         for layout in 0..4 {
             if let Some(first) = bytes.first_mut() {
@@ -151,6 +157,7 @@ proptest! {
             let _ = UploadRecord::decode(&bytes);
             let _ = PartRecord::decode(&bytes);
             let _ = Orphan::decode(&bytes);
+            let _ = Fingerprints::decode(&bytes);
             let _ = decode_extent_row(&bytes);
             let _ = decode_part_sizes(&bytes, parts);
             let _ = decode_part_checksums(&bytes);

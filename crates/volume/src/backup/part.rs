@@ -280,7 +280,9 @@ impl Part {
             }
             // A2 and A3.
             Table::Usage | Table::Subdirectories | Table::Live => false,
-            Table::Orphan | Table::Part | Table::Upload | Table::Event | Table::Identity => false,
+            Table::Orphan | Table::Part | Table::Upload | Table::Event => false,
+            // Users are left out, and a directory of one bucket may have keys of its own.
+            Table::Identity | Table::Fingerprint => false,
         };
         Ok(kept.then(|| value.to_vec()))
     }

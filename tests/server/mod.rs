@@ -1,0 +1,118 @@
+//! The binary as a child: started, asked, stopped.
+
+#![allow(dead_code, reason = "each file of tests uses a part of it")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+pub(crate) fn margay() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_margay"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MARGAY_") || name.starts_with("AWS_")) {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    margay().args(arguments).output().unwrap()
+}
+
+/// A command that must end with this code; gives its stdout, or its stderr when it failed.
+pub(crate) fn ends(code: i32, arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (out, error) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{out}\n{error}");
+    if code == 0 { out } else { error }
+}
+
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) data: PathBuf,
+    pub(crate) screen: String,
+    pub(crate) endpoint: String,
+}
+
+impl Server {
+    pub(crate) fn start(data: &Path) -> Server {
+        Server::start_with(data, &[])
+    }
+
+    pub(crate) fn start_with(data: &Path, more: &[&str]) -> Server {
+        let mut child = margay()
+            .args(["serve", "--address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0", "--data"])
+            .arg(data)
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut screen = String::new();
+        while !screen.contains("Ctrl-C") {
+            screen.push_str(&lines.next().expect("the start screen ends early").unwrap());
+            screen.push('\n');
+        }
+        let line = screen.lines().find(|line| line.trim_start().starts_with("S3 ")).unwrap();
+        let endpoint = line.split_whitespace().nth(1).unwrap().to_owned();
+        Server { child, data: data.to_owned(), screen, endpoint }
+    }
+
+    pub(crate) fn client(&self, arguments: &[&str]) -> String {
+        let mut all = vec!["client", "--data", self.data.to_str().unwrap(), "--endpoint", &self.endpoint];
+        all.extend(arguments);
+        ends(0, &all)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), signal).unwrap();
+    }
+
+    pub(crate) fn code(mut self) -> Option<i32> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(begun.elapsed() < Duration::from_secs(120), "the server does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Gone already unless the test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn body(folder: &Path, name: &str, bytes: usize) -> PathBuf {
+    let path = folder.join(name);
+    let content: Vec<u8> = (0..bytes).map(|index| (index * 7 % 251) as u8).collect();
+    fs::write(&path, content).unwrap();
+    path
+}
+
+/// The sum of a metric over its labels, as the control socket shows it.
+pub(crate) fn metric(data: &Path, name: &str) -> u64 {
+    let mut socket = UnixStream::connect(data.join("control")).unwrap();
+    socket.write_all(b"GET /metrics HTTP/1.1\r\nhost: margay\r\nconnection: close\r\n\r\n").unwrap();
+    let mut page = String::new();
+    socket.read_to_string(&mut page).unwrap();
+    let values: Vec<u64> = page
+        .lines()
+        .filter(|line| line.split(['{', ' ']).next() == Some(name))
+        .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(!values.is_empty(), "{name} is missing in\n{page}");
+    values.iter().sum()
+}
