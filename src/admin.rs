@@ -1,8 +1,9 @@
-//! The admin port: health and metrics for everybody who can reach it, orders about users for the holder of the root keys.
+//! The admin port: health and metrics for everybody who can reach it, orders about users for the holder of the root
+//! keys.
 //!
-//! Invariants: A1 without a signature it changes nothing and shows no names or contents of stored data.
-//!             A2 an order is carried out only under the root keys, and only if the signature covers its body.
-//! Not here:   what an order does (`identities`), other commands (`control`).
+//! Invariants: A1 without a signature a request changes nothing and shows no names or contents of stored data.
+//!             A2 an order needs a signature of the root keys that covers its body.
+//! Not here:   what an order does (margay-accounts), other commands (`control`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ impl Handler for Admin {
     }
 }
 
-/// Carries out an order that the root keys signed.
+/// Executes an order that the root keys signed.
 async fn order(server: &Server, verifier: &Verifier, request: Request<RequestBody>) -> Response<ResponseBody> {
     let refuse = |status, error: &str| answer::json(status, &json!({ "error": error }));
     let (parts, body) = request.into_parts();
@@ -86,7 +87,7 @@ async fn order(server: &Server, verifier: &Verifier, request: Request<RequestBod
     }
 }
 
-/// The pages that need no rights.
+/// The pages that need no authentication.
 pub fn page(server: &Server, method: &Method, path: &str) -> Response<ResponseBody> {
     if !matches!(*method, Method::GET | Method::HEAD) {
         return answer::plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");

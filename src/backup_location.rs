@@ -1,8 +1,8 @@
-//! Where a backup is: a directory, or a bucket of some store.
+//! The location of a backup: a directory, or a bucket of any S3 store.
 //!
-//! Why:        a backup in a bucket is the same files, on another disk.
-//! Invariants: P1 keys are never shown: they travel from the command to the server through the control socket only.
-//! Not here:   what is in a backup (margay-volume), files in buckets (margay-client).
+//! Why:        a backup in a bucket consists of the same files, on another implementation of the disk port.
+//! Invariants: P1 keys are never shown: they pass from the command to the server through the control socket only.
+//! Not here:   the content of a backup (margay-volume), files in buckets (margay-client).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use margay_client::{ClientError, Credentials, REGION_DEFAULT, Target, tls};
 use margay_env::Env;
 use serde_json::{Value, json};
 
-/// What the name of a bucket begins with.
+/// The prefix of a location in a bucket.
 const SCHEME: &str = "s3://";
-/// Bytes of chance in the name of a mark.
+/// Random bytes in the name of a probe object.
 const MARK_BYTES: usize = 16;
 
-/// Where a backup is.
+/// The location of a backup.
 #[derive(Clone, Debug)]
 pub enum BackupLocation {
-    /// Absolute, where a server is to use it.
+    /// Absolute when a server is to use it.
     Directory(PathBuf),
     Bucket(BucketLocation),
 }
 
-/// A bucket, or the keys of it below a prefix, and as whom to use it.
+/// A bucket, or a prefix in it, and the credentials for it.
 #[derive(Clone)]
 pub struct BucketLocation {
     pub endpoint: String,
@@ -64,7 +64,7 @@ impl std::fmt::Display for BackupLocation {
     }
 }
 
-/// The options of commands that name a place.
+/// Options of commands that take a location.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct StoreArgs {
     /// Store of an s3:// place [default: $AWS_ENDPOINT_URL_S3, $AWS_ENDPOINT_URL or AWS in $AWS_REGION]
@@ -75,18 +75,18 @@ pub struct StoreArgs {
     pub ca: Option<PathBuf>,
 }
 
-/// A place that was opened.
+/// An opened location.
 #[derive(Debug)]
 pub struct Opened {
-    /// The ports, with the disk on which the backup is.
+    /// The ports, with the disk that holds the backup.
     pub env: Env,
-    /// On that disk.
+    /// The backup's path on that disk.
     pub path: PathBuf,
     bucket: Option<BucketDisk>,
 }
 
 impl BackupLocation {
-    /// Reads what a command line names; `variable` gives those of the environment. The error says what is missing.
+    /// Parses a location of a command line; `variable` reads the environment. The error says what is missing.
     pub fn parse(
         named: &Path,
         args: &StoreArgs,
@@ -125,7 +125,7 @@ impl BackupLocation {
         }))
     }
 
-    /// For the control socket.
+    /// The form for the control socket.
     pub fn to_json(&self) -> Value {
         match self {
             BackupLocation::Directory(path) => json!(path.display().to_string()),
@@ -165,7 +165,7 @@ impl BackupLocation {
         Ok(BackupLocation::Directory(path))
     }
 
-    /// Asks whether a bucket is there, and blocks; makes nothing.
+    /// Checks that a bucket exists; blocks, and creates nothing.
     pub fn open(&self, env: &Env) -> Result<Opened, String> {
         let place = match self {
             BackupLocation::Directory(path) => {
@@ -188,7 +188,7 @@ impl BackupLocation {
 }
 
 impl Opened {
-    /// Puts an object into the bucket whose key nobody else knows, and gives that key; `None` in a directory. Blocks.
+    /// Writes a probe object with a random key into the bucket and returns the key; `None` for a directory. Blocks.
     pub fn put_mark(&self) -> Result<Option<String>, String> {
         let Some(disk) = &self.bucket else { return Ok(None) };
         let mut chance = [0; MARK_BYTES];
@@ -200,7 +200,7 @@ impl Opened {
         Ok(Some(key))
     }
 
-    /// Removes a mark. Blocks.
+    /// Removes a probe object. Blocks.
     pub fn remove_mark(&self, key: &str) -> Result<(), String> {
         let Some(disk) = &self.bucket else { return Ok(()) };
         disk.bucket().delete(key).map_err(|error| disk.bucket().explain(&error))

@@ -1,8 +1,8 @@
-//! Commands on buckets: what there is and what each holds, and how much it may hold.
+//! Commands on buckets: listing them with their usage, and their quotas.
 //!
-//! Why:        the same for the running server (by its control socket) and for a directory at rest.
-//! Invariants: K1 the counters that changes keep are read, so asking costs nothing.
-//! Not here:   what a quota refuses (margay-volume), how a command shows it (`cli`).
+//! Why:        they work alike on the running server (through its control socket) and on a directory at rest.
+//! Invariants: K1 usage is read from counters that every change maintains, so a query costs next to nothing.
+//! Not here:   enforcing a quota (margay-volume), output (`cli`).
 
 use margay_env::Timestamp;
 use margay_volume::{Error, Quota, Volume};
@@ -43,7 +43,7 @@ async fn row(volume: &Volume, name: &str, created: Timestamp) -> Result<Value, E
     }))
 }
 
-/// What is to become of a quota: fields that are absent stay as they are, those that are null are taken away.
+/// A change of a quota: absent fields stay unchanged, null removes a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaChange {
     pub objects: Option<Option<u64>>,
@@ -61,7 +61,7 @@ impl QuotaChange {
         value
     }
 
-    /// The bucket and its change.
+    /// The bucket, and the change.
     pub fn from_json(value: &Value) -> Result<(String, QuotaChange), String> {
         let bucket = value["bucket"].as_str().ok_or("the request lacks bucket")?;
         let field = |name: &str| match value.get(name) {
@@ -73,7 +73,7 @@ impl QuotaChange {
     }
 }
 
-/// Changes a quota and gives what the bucket holds and may hold.
+/// Changes a quota; returns the bucket's usage and limits.
 pub async fn change_quota(volume: &Volume, bucket: &str, change: QuotaChange) -> Result<Value, Error> {
     let old = volume.quota(bucket).await?;
     let new = Quota { objects: change.objects.unwrap_or(old.objects), bytes: change.bytes.unwrap_or(old.bytes) };

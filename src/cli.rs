@@ -1,4 +1,4 @@
-//! The command line: what there is to say, and one file per command that does it.
+//! The command line: its commands, and one file per command that executes it.
 //!
 //! Invariants: I1 results go to stdout, everything else to stderr.  I2 exit codes are those of `exit`.
 //! Not here:   settings (`settings`), the benchmarks and the small client (margay-bench).
@@ -41,7 +41,7 @@ enum Command {
     Config(config::Args),
     /// Show what the server of a data directory is doing
     Status(status::Args),
-    /// Show whether expiry and locks believe the machine's clock, or say that it is right
+    /// Show whether expiry and locks trust the machine's clock, or confirm that it is right
     Clock(clock::Args),
     /// Mount a bucket of a running server as a file system
     Mount(mount::Mount),
@@ -49,43 +49,43 @@ enum Command {
     Unmount(mount::Unmount),
     /// Show what a running server has mounted
     Mounts(mount::Mounts),
-    /// Make, list, disable and remove users
+    /// Create, list, disable and delete users
     User(identity::User),
     /// Groups of users that share policies
     Group(identity::Group),
-    /// Roles that users or an identity provider's people take for a time
+    /// Roles that users, or people of an identity provider, assume for a limited time
     Role(identity::Role),
     /// Access keys of users
     Key(identity::Key),
-    /// Policies that say what users, groups and roles may do
+    /// Policies that grant rights to users, groups and roles
     Policy(identity::Policy),
     /// Show how many objects and bytes each bucket has
     Du(works::Du),
-    /// List buckets, add up what they hold, limit what they may hold
+    /// List buckets, show their usage, change their quotas
     Bucket(bucket::Args),
     /// Show whether the key files are those that the volume was used with, or forget that it was
     Secrets(secrets::Args),
     /// Read all data and verify every checksum
     Scrub(works::Scrub),
-    /// Give back all dead space now
+    /// Reclaim all dead space now
     Compact(works::Compact),
-    /// Copy rows and segments of one moment to another directory, also from a running server
+    /// Back up rows and segments of one moment to another directory, also from a running server
     Backup(backup::Backup),
-    /// Make a new data directory from a backup
+    /// Create a new data directory from a backup
     Restore(backup::Restore),
     /// Write rows and data of one moment as one stream, also from a running server
     Dump(dump::Dump),
-    /// Make a new data directory from a dump
+    /// Create a new data directory from a dump
     Load(dump::Load),
-    /// Check that everything in a data directory fits together, with no server running on it
+    /// Check a data directory for inconsistencies, with no server running on it
     Fsck(fsck::Args),
     /// Measure this or any other S3 server, and any directory
     Bench(Box<bench::Bench>),
-    /// A small S3 client: make buckets, list, put, get and remove objects
+    /// A small S3 client: create buckets, list, put, get and delete objects
     Client(bench::Client),
 }
 
-/// Runs the program; the whole of `main`.
+/// Runs the program; `main` only calls this.
 pub fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let own = words.next().unwrap_or_default();
@@ -98,7 +98,7 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no failures; printing fails only when nobody reads.
+            // Help and version are not failures; printing fails only when stdout is closed.
             let _ = error.print();
             return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
         }
@@ -142,12 +142,12 @@ fn ended(outcome: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// What is made from here on is readable by this user only: data, keys, the control socket.
+/// New files are accessible by this user only: data, keys, the control socket.
 fn keep_private() {
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
 }
 
-/// A runtime, with as many threads for the disk.
+/// A runtime with this many threads for disk I/O.
 fn runtime(io_threads_max: usize) -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()

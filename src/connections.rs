@@ -1,11 +1,12 @@
-//! The connections of a server's mounts, written down so that somebody else can cut them when it dies.
+//! Records the FUSE connections of a server's mounts, so that another process can abort them when the server dies.
 //!
-//! Why:        a server that is killed while one of its threads waits inside the kernel for its own mount is never gone,
-//!             keeps the lock of its directory, and all who use the mount hang with it (docs/design/0014).
-//! Layout:     `<data>/connections`, see docs/format/directory.md. `guard` is the process that looks on.
-//! Invariants: N1 a mount is written down before anybody is answered by it.
-//!             N2 what is cut belongs to a server that is dying or gone: its process says so, or its lock is free.
-//! Not here:   the kernel's side (margay-fuse).
+//! Why:        a killed server with a thread that waits in the kernel for its own mount never exits. It keeps the lock
+//!             of its directory, and every user of the mount hangs with it (docs/design/0014).
+//! Layout:     `<data>/connections`, see docs/format/directory.md. `guard` is the watching process.
+//! Invariants: N1 a mount is recorded before it answers its first request.
+//!             N2 a connection is aborted only if its server is dying or gone: by its process state, or because its
+//!                lock is free.
+//! Not here:   the kernel's interface (margay-fuse).
 
 pub mod guard;
 
@@ -18,20 +19,20 @@ use margay_fuse::connections::{Connection, Connections};
 
 use guard::Guard;
 
-/// In the data directory.
+/// The file's name in the data directory.
 const FILE: &str = "connections";
 const MAGIC: &str = "margay connections 1";
-/// Largest such file, in bytes.
+/// Maximum size of the file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of a file of /proc that are looked at.
+/// Bytes of a file in /proc that are read.
 const PROC_BYTES_MAX: usize = 16 << 10;
-/// SIGKILL among the signals that a thread has not taken yet: no thread that runs leaves it there.
+/// SIGKILL in the mask of pending signals: a thread that runs never has it pending.
 const KILLED: u64 = 1 << 8;
 
-/// What the file says.
+/// Content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Recorded {
-    /// Of the machine's start, since which the numbers count.
+    /// Id of the machine's boot, for which the connection numbers are valid.
     boot: String,
     server: u32,
     connections: Vec<Connection>,
@@ -63,14 +64,14 @@ impl Recorded {
                     let born = (seconds.parse().ok()?, nanoseconds.parse().ok()?);
                     recorded.connections.push(Connection { minor: minor.parse().ok()?, born });
                 }
-                // Of a newer program.
+                // Written by a newer program.
                 _ => {}
             }
         }
         Some(recorded)
     }
 
-    /// Of this start of the machine; `None` when nothing is recorded.
+    /// The record of this boot; `None` when there is none.
     fn read(env: &Env, data: &Path) -> Option<Recorded> {
         let bytes = files::read(env, &data.join(FILE), FILE_BYTES_MAX).ok()?;
         let recorded = Recorded::parse(&String::from_utf8_lossy(&bytes))?;
@@ -103,12 +104,12 @@ impl Recorded {
     }
 }
 
-/// What a running server writes down.
+/// The record of a running server.
 #[derive(Debug)]
 pub struct Record {
     env: Env,
     data: PathBuf,
-    /// Held, so that the times of its connections count.
+    /// Kept open so that the creation times of its connections stay valid.
     kernel: Option<Connections>,
     connections: Vec<Connection>,
     guard: Option<Guard>,
@@ -119,7 +120,7 @@ impl Record {
         Record { env: env.clone(), data: data.to_owned(), kernel: None, connections: Vec::new(), guard: None }
     }
 
-    /// One more mount of this server. Without it the mount works all the same.
+    /// Adds a mount of this server. If that fails, the mount works all the same.
     pub fn add(&mut self, path: &Path) {
         if let Err(error) = self.try_add(path) {
             tracing::warn!(
@@ -148,7 +149,7 @@ impl Record {
     }
 }
 
-/// Cuts what an earlier server left. The lock of the directory is held.
+/// Aborts the connections of an earlier server. The caller holds the lock of the directory.
 pub fn cut_left(env: &Env, data: &Path) {
     if let Some(recorded) = Recorded::read(env, data) {
         recorded.cut();
@@ -161,7 +162,7 @@ pub fn cut_left(env: &Env, data: &Path) {
     }
 }
 
-/// Cuts the mounts of the server that holds the lock, if it is dying; false when it is not.
+/// Aborts the mounts of the server that holds the lock, if it is dying; false when it is not.
 pub fn cut_of_dying(env: &Env, data: &Path) -> bool {
     let Some(recorded) = Recorded::read(env, data) else { return false };
     if recorded.server == std::process::id() || life(env, recorded.server) != Life::Dying {
@@ -174,7 +175,7 @@ pub fn cut_of_dying(env: &Env, data: &Path) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     Running,
-    /// It was killed or has ended; threads of it may be left.
+    /// It was killed or has exited; threads of it may remain.
     Dying,
     Gone,
 }
@@ -186,8 +187,8 @@ fn life(env: &Env, process: u32) -> Life {
     }
 }
 
-/// Of the first thread's `status`. It is a zombie as soon as it has ended itself, though others of the process may not;
-/// where it is the one that hangs, the signal stays with it.
+/// Evaluates the main thread's `status`. The thread is a zombie once it has exited, even if other threads have not. If
+/// it is the main thread that hangs, SIGKILL stays pending.
 fn life_in(status: &str) -> Life {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let ended = field("State:").is_some_and(|state| state.starts_with(['Z', 'X']));
@@ -199,7 +200,7 @@ fn boot(env: &Env) -> io::Result<String> {
     Ok(start_of(env, "/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// The beginning of a file that says nothing of its length.
+/// The beginning of a file whose length is not known in advance.
 fn start_of(env: &Env, path: &str) -> io::Result<String> {
     let file = env.disk.open(path.as_ref(), OpenMode::Read)?;
     let mut bytes = vec![0; PROC_BYTES_MAX];

@@ -1,7 +1,7 @@
 //! The control socket: commands of this machine to the running server, over HTTP on a Unix socket.
 //!
-//! Why:        `margay status` and its like must work while the server holds the directory; file rights say who
-//!             may, so no password travels.
+//! Why:        `margay status` and other commands must work while the server holds the directory. File permissions
+//!             control access, so no password is sent.
 //! Invariants: R1 the socket is readable and writable by its owner only.
 //! Not here:   what the commands do (`works`).
 
@@ -35,12 +35,12 @@ use crate::mounts::options::MountChoice;
 use crate::server::Server;
 use crate::works::Work;
 
-/// Largest body of a command, in bytes.
+/// Maximum size of a command's body, in bytes.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Name of the socket in the data directory.
 pub const NAME: &str = "control";
 
-/// Answers the commands; besides, what the admin port answers.
+/// Answers the commands, and everything that the admin port answers.
 #[derive(Debug)]
 pub struct Control(pub Arc<Server>);
 
@@ -86,7 +86,7 @@ impl Handler for Control {
     }
 }
 
-/// Carries out an order about identities.
+/// Executes an order about identities.
 async fn identities(server: &Server, request: Request<RequestBody>) -> Result<Value, String> {
     let body = Limited::new(request.into_body(), ORDER_BYTES_MAX).collect().await;
     let body = body.map_err(|error| format!("the request cannot be read: {error}"))?.to_bytes();
@@ -100,7 +100,7 @@ fn done(outcome: Result<Value, String>) -> Response<ResponseBody> {
     }
 }
 
-/// The body of a command, which is JSON.
+/// The JSON body of a command.
 async fn wish(request: Request<RequestBody>) -> Result<Value, String> {
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
     let body = body.map_err(|error| format!("the request cannot be read: {error}"))?.to_bytes();
@@ -147,7 +147,7 @@ async fn mounts(server: &Arc<Server>, request: Request<RequestBody>) -> Result<V
     Ok(json!({ "calm": calm }))
 }
 
-/// Makes the socket; one that a dead server left behind is replaced (the caller holds the directory's lock).
+/// Creates the socket; replaces one left by a dead server (the caller holds the directory's lock).
 pub fn bind(env: &Env, data: &Path) -> io::Result<UnixListener> {
     let path = data.join(NAME);
     match env.disk.remove(&path) {
@@ -157,18 +157,18 @@ pub fn bind(env: &Env, data: &Path) -> io::Result<UnixListener> {
     UnixListener::bind(path)
 }
 
-/// Asks the server that holds `data`; `Ok(None)` when there is none.
+/// Sends a request to the server of `data`; `Ok(None)` when none runs.
 pub async fn ask(data: &Path, method: Method, path: &str) -> Result<Option<Value>, Failure> {
     ask_with(data, method, path, None).await
 }
 
-/// The same with a body.
+/// As `ask`, with a body.
 pub async fn ask_with(data: &Path, method: Method, path: &str, body: Option<&Value>) -> Result<Option<Value>, Failure> {
     let Some(response) = send(data, method, path, body).await? else { return Ok(None) };
     answered(data, response).await.map(Some)
 }
 
-/// Asks for an answer that is a stream of bytes.
+/// Sends a request whose response is a stream of bytes.
 pub async fn ask_for_stream(data: &Path, path: &str, body: &Value) -> Result<Option<Incoming>, Failure> {
     match send(data, Method::POST, path, Some(body)).await? {
         None => Ok(None),

@@ -1,9 +1,10 @@
-//! Dumps of a data directory: made by the running server or here, as one stream.
+//! Dumps of a data directory as one stream, written by the running server or by this process.
 //!
-//! Why:        the running server reads its own rows and segments; whoever asked gets the stream through the control socket.
+//! Why:        only the running server can read its rows and segments; the client receives the stream through the
+//!             control socket.
 //! Layout:     docs/format/dump.md.
-//! Invariants: U1 a stream that was not written whole lacks its end, so nobody can take it for a dump.
-//! Not here:   the format (margay-volume), the commands (`cli::dump`), what is made of a dump (`load`).
+//! Invariants: U1 an incomplete stream lacks its end record, so it is never taken for a dump.
+//! Not here:   the format (margay-volume), the commands (`cli::dump`), loading a dump (`load`).
 
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
@@ -25,12 +26,12 @@ use crate::backup::{KEY_FILE_BYTES_MAX, KEY_FILES};
 use crate::progress::{Progress, Running};
 use crate::wiring::Storage;
 
-/// Bytes of the stream that are handed on at once.
+/// Bytes of the stream that are sent at a time.
 const PIECE_BYTES: usize = 256 << 10;
-/// Such pieces that wait for a slow reader.
+/// Pieces that are buffered for a slow reader.
 const WAITING_PIECES_MAX: usize = 4;
 
-/// What a dump is asked for.
+/// Options of a dump.
 #[derive(Clone, Copy, Debug)]
 pub struct DumpWish {
     pub only_rows: bool,
@@ -47,7 +48,7 @@ impl DumpWish {
     }
 }
 
-/// Writes a dump; blocks until it is written. The error is one line.
+/// Writes a dump; blocks until it is complete. The error is one line.
 pub fn make(storage: &Storage, wish: DumpWish, to: &mut dyn Write) -> Result<DumpReport, String> {
     let mut request = DumpRequest { only_rows: wish.only_rows, files: Vec::new() };
     if wish.with_keys {
@@ -64,7 +65,7 @@ pub fn make(storage: &Storage, wish: DumpWish, to: &mut dyn Write) -> Result<Dum
     storage.volume.dump(to, &request, pace).map_err(|error| format!("the dump broke off: {error}"))
 }
 
-/// The answer whose body is a dump. When it fails the body breaks off, which the reader notices, and the log says why.
+/// A response whose body is a dump. On a failure the body ends early, which the reader notices, and the log says why.
 pub fn answer(storage: &Arc<Storage>, wish: DumpWish) -> Response<ResponseBody> {
     let (sender, pieces) = mpsc::channel(WAITING_PIECES_MAX);
     let storage = Arc::clone(storage);
@@ -72,7 +73,7 @@ pub fn answer(storage: &Arc<Storage>, wish: DumpWish) -> Response<ResponseBody> 
         let mut to = BufWriter::with_capacity(PIECE_BYTES, Pieces(sender.clone()));
         if let Err(error) = make(&storage, wish, &mut to) {
             tracing::warn!(error, "a dump was not made");
-            // Who has gone needs no error.
+            // A client that disconnected needs no error.
             let _ = sender.blocking_send(Err(error.into()));
         }
     });
@@ -81,7 +82,7 @@ pub fn answer(storage: &Arc<Storage>, wish: DumpWish) -> Response<ResponseBody> 
 
 type Piece = Result<Bytes, BodyError>;
 
-/// Hands on what is written to it.
+/// Sends what is written to it.
 struct Pieces(mpsc::Sender<Piece>);
 
 impl Write for Pieces {
@@ -96,7 +97,7 @@ impl Write for Pieces {
     }
 }
 
-/// The body on the other side.
+/// The receiving body.
 struct Stream(mpsc::Receiver<Piece>);
 
 impl Body for Stream {
@@ -111,7 +112,7 @@ impl Body for Stream {
     }
 }
 
-/// Counts a dump that is written, for whoever watches: the stream itself says how much there will be.
+/// Counts a dump's bytes for progress: the stream itself says how many there will be.
 #[derive(Debug)]
 pub struct Counted<'a, W> {
     to: W,
@@ -126,7 +127,7 @@ impl<'a, W: Write> Counted<'a, W> {
         Counted { to, head: Vec::new(), done: 0, progress, running: None }
     }
 
-    /// Bytes so far.
+    /// Bytes written so far.
     pub fn done(&self) -> u64 {
         self.done
     }

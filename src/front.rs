@@ -1,7 +1,7 @@
-//! The main port: S3, and one page that is none.
+//! The main port: S3, and one health page.
 //!
-//! Why:        load balancers often reach only the main port; `-` can never be a bucket's name, so `/-/health`
-//!             takes nothing from S3.
+//! Why:        load balancers often reach only the main port; `-` is not a valid bucket name, so `/-/health` hides
+//!             nothing of S3.
 //! Not here:   what S3 requests mean (margay-s3).
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ use margay_s3::{Observer, RequestDone, S3Door};
 use crate::admin;
 use crate::server::Server;
 
-/// Answers everything on the S3 port.
+/// Answers all requests on the S3 port.
 #[derive(Debug)]
 pub struct Front {
     pub server: Arc<Server>,

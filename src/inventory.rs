@@ -1,8 +1,8 @@
-//! The list of a bucket's objects, page by page.
+//! The inventory of a bucket's objects, page by page.
 //!
-//! Why:        a listing by S3 needs keys and 1000 signed requests for a million objects; this asks the volume.
-//! Invariants: one page is all that is in memory; a list is not of one moment, as a listing of S3 is not.
-//! Not here:   how it is printed (`cli`).
+//! Why:        a listing through S3 needs keys, and 1000 signed requests for a million objects; this reads the volume.
+//! Invariants: I1 memory holds one page; like a listing of S3, an inventory is not a snapshot.
+//! Not here:   output (`cli`).
 
 use margay_s3::iso_time;
 use margay_volume::{Error, ListItem, ListRequest, Volume};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Objects of one page.
 const PAGE_OBJECTS: usize = 1000;
 
-/// The objects of `bucket` behind `after`, and with `next` where the next page begins.
+/// The objects of `bucket` after `after`; `next` says where the next page begins.
 pub async fn page(volume: &Volume, bucket: &str, prefix: &str, after: Option<&str>) -> Result<Value, Error> {
     let mut objects = Vec::with_capacity(PAGE_OBJECTS);
     let mut note = |item: ListItem<'_>| {

@@ -1,6 +1,6 @@
 //! The program itself: command line, settings, data directory, listeners, and the wiring of all parts.
 //!
-//! Why:      the only package that names every crate; it holds no rules of the file system.
+//! Why:      the only package that names every crate; it contains no rules of the file system.
 //! Not here: what an operation means (margay-volume), what a request means (margay-s3).
 
 pub mod admin;

@@ -1,8 +1,9 @@
-//! New data directories made from dumps.
+//! Creates new data directories from dumps.
 //!
-//! Invariants: L1 the directory gets its name when all of the stream was read and its checksums were right; then every row and
-//!                every run is read again in its place.
-//!             L2 segments get back their ids and places, so the rows are those of the dump; where nothing was named is a hole.
+//! Invariants: L1 the directory gets its name after the whole stream was read and its checksums were right; then every
+//!                row and every run is read again from its location.
+//!             L2 segments keep their ids and offsets, so the rows are those of the dump; ranges that no row names
+//!                become holes.
 //! Not here:   the format (margay-volume), the directory itself (`restore`), the command (`cli::dump`).
 
 use std::io::Read;
@@ -23,8 +24,8 @@ use crate::exit::Failure;
 use crate::restore;
 use crate::settings::StorageLimits;
 
-/// Makes a new data directory from a dump and verifies it; blocks. `from` says where the stream comes from, for people.
-/// Call it inside a runtime.
+/// Creates a new data directory from a dump and verifies it; blocks. `from` names the stream's source in messages. Must
+/// be called inside a tokio runtime.
 pub fn load(
     env: &margay_env::Env,
     stream: &mut dyn Read,
@@ -65,7 +66,7 @@ struct Loading<'a, P> {
     dir: &'a DataDir,
     engine: &'a EmbeddedEngine,
     putting: Putting<'a, P>,
-    /// The segment whose pieces come now.
+    /// The segment that receives the next pieces.
     open: Option<(SegmentId, Arc<dyn File>)>,
     rows: u64,
 }
@@ -78,7 +79,7 @@ impl<P: FnMut(u64)> Loading<'_, P> {
         }
     }
 
-    /// All was read; gives the number of rows.
+    /// The whole stream was read; returns the number of rows.
     fn end(mut self) -> Result<u64, Error> {
         self.close()?;
         let disk = &self.dir.env.disk;
@@ -95,7 +96,7 @@ impl<P: FnMut(u64)> DumpSink for Loading<'_, P> {
 
     fn rows_end(&mut self) -> Result<(), Error> {
         self.rows = self.putting.finish()?;
-        // What is in the tree needs no log while the segments come.
+        // Rows in the tree need no log while the segments arrive.
         Ok(self.engine.checkpoint()?)
     }
 

@@ -1,7 +1,7 @@
-//! What the server says about itself: structured lines on stderr.
+//! The server's log: structured lines on stderr.
 //!
-//! Why:      text for eyes, JSON for machines; chosen by where stderr goes unless told.
-//! Not here: what a command prints as its result (stdout).
+//! Why:      text for people, JSON for machines; chosen by whether stderr is a terminal, unless configured.
+//! Not here: results of commands (stdout).
 
 use std::io::{IsTerminal, stderr};
 use std::str::FromStr;

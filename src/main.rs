@@ -1,4 +1,4 @@
-//! The binary `margay`; everything is in the library, where tests reach it.
+//! The binary `margay`; all code is in the library, where tests can reach it.
 
 use std::process::ExitCode;
 

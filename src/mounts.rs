@@ -1,12 +1,12 @@
-//! The mounts of a server: which there are, making and ending them.
+//! The mounts of a server: listing, creating and ending them.
 //!
-//! Why:        a bucket has one session with the kernel, so that its locks and caches are right for all who use it;
-//!             further places are views of it (bind mounts).
-//! Invariants: T1 at most one session per bucket that is mounted anywhere.  T2 a mount or a view that somebody else
-//!             ended (umount) leaves the list before the next look at it.
-//! Locking:    one lock, held while a mount is made or ended: it is rare and must not happen twice. The lock of the
+//! Why:        a bucket has one session with the kernel, so that locks and caches are shared by all its users; further
+//!             mount points of it are bind mounts.
+//! Invariants: T1 a mounted bucket has exactly one session.
+//!             T2 a mount or bind mount that somebody else unmounted leaves the list before it is next read.
+//! Locking:    one lock, held while a mount is created or ended: that is rare and must not run twice. The lock of the
 //!             record may be taken below it.
-//! Not here:   requests of the kernel (margay-fuse), who asked (`cli`, `control`).
+//! Not here:   requests of the kernel (margay-fuse), commands (`cli`, `control`).
 
 mod metrics;
 pub mod options;
@@ -26,16 +26,16 @@ use serde_json::{Value, json};
 use crate::connections::Record;
 use options::MountChoice;
 
-/// How often a busy place is tried again.
+/// How often unmounting a busy mount point is retried.
 const BUSY_RETRY: Duration = Duration::from_millis(50);
-/// For the session of a mount that somebody else ended, until it has published what was written.
+/// How long a session that somebody else unmounted gets to publish written data.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// What is to be mounted where.
+/// A requested mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountWish {
     pub bucket: String,
-    /// Empty, or a directory with its `/`.
+    /// Empty, or a directory with a trailing `/`.
     pub prefix: String,
     /// Absolute.
     pub path: PathBuf,
@@ -51,12 +51,12 @@ impl MountWish {
         }
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         let path = std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        // As the kernel will list it.
+        // The form in which the kernel lists it.
         let path = path.canonicalize().unwrap_or(path);
         Ok(MountWish { bucket: bucket.to_owned(), prefix, path, choice })
     }
 
-    /// `BUCKET[/PREFIX]=DIR`, as settings have it.
+    /// `BUCKET[/PREFIX]=DIR`, as in settings.
     pub fn parse(text: &str, choice: MountChoice) -> Result<MountWish, String> {
         let (what, path) = text
             .split_once('=')
@@ -70,7 +70,7 @@ impl MountWish {
     }
 }
 
-/// A place where a session is seen.
+/// A mount point of a session.
 #[derive(Clone, Debug)]
 struct View {
     path: PathBuf,
@@ -78,7 +78,7 @@ struct View {
     read_only: bool,
 }
 
-/// A session and the places where it is seen; the first was its own.
+/// A session and its mount points; the first is the original one.
 #[derive(Debug)]
 struct MountedSession {
     wish: MountWish,
@@ -90,20 +90,20 @@ struct MountedSession {
 pub struct Mounts {
     env: Env,
     volume: Arc<Volume>,
-    /// Files that the kernel may know of one mount.
+    /// Inodes that the kernel may know of one mount.
     known_files_max: usize,
     sessions: Mutex<Vec<MountedSession>>,
     record: Mutex<Record>,
 }
 
 impl Mounts {
-    /// `data`: the data directory, where it is recorded what must be cut when this server dies.
+    /// `data`: the data directory, where connections are recorded for the case that this server dies.
     pub fn new(env: &Env, data: &Path, volume: &Arc<Volume>, known_files_max: usize) -> Mounts {
         let record = Mutex::new(Record::new(env, data));
         Mounts { env: env.clone(), volume: Arc::clone(volume), known_files_max, sessions: Mutex::default(), record }
     }
 
-    /// Mounts; makes the directory when it is absent. Blocks; the error is one line. The bucket must exist.
+    /// Mounts; creates the directory if it is absent. Blocks; the error is one line. The bucket must exist.
     pub fn mount(&self, wish: &MountWish) -> Result<(), String> {
         let mut sessions = self.sessions.lock();
         self.drop_ended(&mut sessions);
@@ -138,7 +138,7 @@ impl Mounts {
         Ok(())
     }
 
-    /// Unmounts one place; waits for those who use it at most `longest`. False when they were cut off.
+    /// Unmounts one mount point; waits up to `longest` for its users. False when they were cut off.
     pub fn unmount(&self, path: &Path, longest: Duration) -> Result<bool, String> {
         let mut sessions = self.sessions.lock();
         self.drop_ended(&mut sessions);
@@ -157,7 +157,7 @@ impl Mounts {
         Ok(calm)
     }
 
-    /// Ends all of them; called once, when the server stops.
+    /// Ends all mounts; called once, when the server stops.
     pub fn unmount_all(&self, longest: Duration) {
         let deadline = self.env.clock.monotonic() + longest;
         let left = || deadline.saturating_sub(self.env.clock.monotonic());
@@ -167,7 +167,7 @@ impl Mounts {
                 match self.detach(&view.path, left()) {
                     Ok(true) => {}
                     Ok(false) => tracing::warn!(path = %view.path.display(), "still in use, detached"),
-                    // Somebody else was faster.
+                    // Somebody else unmounted it first.
                     Err(_) if session.mounted.state().ended => {}
                     Err(error) => tracing::warn!(%error, path = %view.path.display(), "cannot be unmounted"),
                 }
@@ -178,7 +178,7 @@ impl Mounts {
         }
     }
 
-    /// Forgets what others unmounted. A session whose last place is gone gets the time to publish what was written.
+    /// Drops mounts that others unmounted. A session without mount points gets time to publish written data.
     fn drop_ended(&self, sessions: &mut Vec<MountedSession>) {
         match mount_point::mounts(&self.env) {
             Ok(lines) => {
@@ -233,7 +233,7 @@ fn slash(prefix: &str) -> String {
     if prefix.is_empty() { String::new() } else { format!("/{prefix}") }
 }
 
-/// One more place for a bucket that has a session, whose options it takes.
+/// Adds a bind mount to a bucket's session, whose options it inherits.
 fn add_view(session: &mut MountedSession, wish: &MountWish) -> Result<(), String> {
     let refuse = |why: &str| {
         let first = session.views.first().map_or(&session.wish.path, |view| &view.path);

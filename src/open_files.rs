@@ -1,11 +1,11 @@
-//! Enough file descriptors for the promised connections, or fewer promises.
+//! Raises the limit of file descriptors for the configured connections, or lowers the number of connections.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that are kept for everything but client connections.
+/// File descriptors reserved for everything but client connections.
 const RESERVED: u64 = 1024;
 
-/// Raises this process's limit as far as it may; returns how many connections fit under it.
+/// Raises this process's limit as far as allowed; returns how many connections fit under it.
 pub fn allow(connections_max: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let wanted = connections_max as u64 + RESERVED;

@@ -1,6 +1,6 @@
-//! What a sync costs on this disk, measured before the server promises anything.
+//! Measures how long a sync takes on this disk.
 //!
-//! Why: every durable answer waits for one; a slow disk explains a slow store at first sight.
+//! Why: every durable answer waits for a sync, so the start screen shows at once that a disk is slow.
 
 use std::io;
 use std::path::Path;

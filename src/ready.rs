@@ -1,6 +1,6 @@
-//! Tells systemd that the server answers, as `Type=notify` units expect.
+//! Tells systemd that the server is ready, as `Type=notify` units expect.
 //!
-//! Why:        mount units and other services that come after this one find it ready, also after a long start.
+//! Why:        mount units and other services that start after this one find it ready, even after a long start.
 //! Layout:     one datagram to the socket that $NOTIFY_SOCKET names, see sd_notify(3).
 //! Not here:   stopping (systemd sends SIGTERM).
 
@@ -9,7 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Does nothing where nobody asks for it.
+/// Does nothing unless $NOTIFY_SOCKET is set.
 pub(crate) fn tell() {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(name.as_encoded_bytes(), b"READY=1") {

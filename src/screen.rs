@@ -1,4 +1,4 @@
-//! The start screen: what runs, where, at what cost, and three commands to paste.
+//! The start screen: what runs, where, with which properties, and three commands to paste.
 //!
 //! Invariants: S1 keys appear only on a terminal.  S2 the commands need no tool that this machine lacks.
 
@@ -16,7 +16,7 @@ use crate::probe;
 #[derive(Debug)]
 pub struct Screen<'a> {
     pub data: &'a Path,
-    /// A line for each mount that was asked for.
+    /// One line for each configured mount.
     pub mounts: &'a [String],
     pub sync: Option<Duration>,
     pub address: SocketAddr,
@@ -24,12 +24,12 @@ pub struct Screen<'a> {
     pub tls: bool,
     pub region: &'a str,
     pub keys: &'a RootKeys,
-    /// Stdout is a terminal.
+    /// Whether stdout is a terminal.
     pub terminal: bool,
     pub curl: bool,
 }
 
-/// Whether there is a curl that signs requests (7.75 and later).
+/// Whether curl can sign requests (7.75 and later).
 pub fn curl_signs() -> bool {
     let mut curl = Command::new("curl");
     curl.args(["--aws-sigv4", "aws:amz", "--version"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -67,7 +67,7 @@ impl Screen<'_> {
         out
     }
 
-    /// Where this machine reaches the S3 door.
+    /// The URL of the S3 door from this machine.
     fn endpoint(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
         let mut address = self.address;
@@ -81,7 +81,7 @@ impl Screen<'_> {
         format!("{scheme}://{address}")
     }
 
-    /// Make a bucket, put an object, list.
+    /// Create a bucket, put an object, list.
     fn commands(&self) -> [String; 3] {
         let endpoint = self.endpoint();
         if self.curl {
@@ -119,7 +119,7 @@ impl Screen<'_> {
     }
 }
 
-/// As a shell takes it.
+/// Quotes a word for a shell.
 fn quote(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
     if text.bytes().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }

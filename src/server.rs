@@ -1,6 +1,6 @@
-//! The running server as its pages and commands see it.
+//! The running server, as its pages and commands see it.
 //!
-//! Not here: storage (`wiring`), sockets (`listener`).
+//! Not here: storage (`wiring`), sockets (margay-listener).
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::mounts::{MountWish, Mounts};
 use crate::wiring::Storage;
 
-/// Everything that pages and commands read; shared by all listeners.
+/// State that pages and commands read; shared by all listeners.
 #[derive(Debug)]
 pub struct Server {
     pub env: Env,
@@ -35,23 +35,23 @@ pub struct Server {
     pub access_log: Arc<AccessLog>,
     pub mounts: Mounts,
     pub identities: Arc<Identities>,
-    /// Bytes per second that a scrub may read.
+    /// Read rate of a scrub, in bytes per second.
     pub scrub_rate_max: u64,
     pub requests: Arc<Requests>,
     pub traffic: Arc<Traffic>,
-    /// When it began, on the monotonic clock.
+    /// Start of the server, on the monotonic clock.
     pub begun: Duration,
-    /// Where the S3 door and the admin port listen, once they do.
+    /// Addresses of the S3 door and the admin port, once they listen.
     pub addresses: Mutex<(Option<SocketAddr>, Option<SocketAddr>)>,
 }
 
 impl Server {
-    /// `Err` says why not everything can be read and written.
+    /// `Err` says what cannot be read or written.
     pub fn health(&self) -> Result<(), String> {
         self.storage.health()
     }
 
-    /// Ends what runs beside the requests, and begins nothing more of it.
+    /// Stops the background jobs and prevents new ones.
     pub fn stop_background(&self) {
         self.storage.stop_works();
         self.reclaimer.stop();
@@ -59,12 +59,13 @@ impl Server {
         self.notifier.stop();
     }
 
-    /// Mounts a bucket, which is made when it is absent. The error is one line.
+    /// Mounts a bucket, which is created if absent. The error is one line.
     pub async fn mount(self: &Arc<Server>, wish: MountWish) -> Result<(), String> {
         if !margay_s3::route::fits_bucket_name(&wish.bucket) {
             return Err(format!("{} is no name of a bucket", wish.bucket));
         }
-        // On a full disk nothing can be made, and a bucket that is there must still be mounted, so that files can go.
+        // On a full disk no bucket can be created, but an existing one must still be mountable, so that files can be
+        // removed.
         let volume = &self.storage.volume;
         let bucket = match volume.head_bucket(&wish.bucket).await {
             Err(margay_volume::Error::NoSuchBucket) => volume.create_bucket(&wish.bucket).await,
@@ -137,7 +138,7 @@ impl Server {
         }
     }
 
-    /// What `margay status` shows.
+    /// The content of `margay status`.
     pub fn status(&self) -> Value {
         let (address, admin) = *self.addresses.lock();
         let memory = memory(&self.env).map(|memory| memory.resident_bytes).ok();

@@ -1,7 +1,7 @@
-//! The settings of one process, typed.
+//! The typed settings of one process.
 //!
 //! Why:        components take plain values; only this module knows names, files and flags.
-//! Invariants: S1 built from the whole table once, never changed while the process runs.
+//! Invariants: S1 built once from the whole table, never changed while the process runs.
 //! Not here:   the table of settings (`table`), precedence (`resolve`).
 
 pub mod file;
@@ -26,7 +26,7 @@ use crate::mounts::options::MountChoice;
 use parse::Value;
 use resolve::Resolved;
 
-/// What counts as a proof of who sent a request.
+/// Which signatures are accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthSettings {
     pub signature_v2: bool,
@@ -39,7 +39,7 @@ pub struct AuthSettings {
 pub struct StorageLimits {
     pub io_threads_max: usize,
     pub paths_max: usize,
-    /// Of one mount.
+    /// Inodes that the kernel may know of one mount.
     pub known_files_max: usize,
     pub file_memory_bytes_max: u64,
     pub files_memory_bytes_max: u64,
@@ -56,12 +56,12 @@ pub struct StorageLimits {
     pub raw_bytes_min: u64,
     pub reserve_bytes: u64,
     pub events_max: u64,
-    /// By which every call of the metadata takes longer.
+    /// Artificial delay of every metadata call.
     pub metadata_round_trip: Duration,
 }
 
 impl StorageLimits {
-    /// What the background reclaimer takes of them.
+    /// The settings of the background reclaimer.
     pub fn reclaim(&self) -> ReclaimLimits {
         ReclaimLimits {
             rate_max: self.reclaim_rate_max,
@@ -105,7 +105,7 @@ pub struct Oidc {
     pub ca: Option<PathBuf>,
 }
 
-/// Where a provider's public keys are.
+/// The source of a provider's public keys.
 #[derive(Clone, Debug)]
 pub enum OidcKeys {
     File(PathBuf),
@@ -139,7 +139,7 @@ impl Oidc {
     }
 }
 
-/// Everything a server is told.
+/// All settings of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Absolute.
@@ -154,7 +154,7 @@ pub struct Settings {
     pub tls: Option<(PathBuf, PathBuf)>,
     pub auth: AuthSettings,
     pub oidc: Option<Oidc>,
-    /// SSE-C is taken on connections without TLS too.
+    /// SSE-C is accepted on connections without TLS too.
     pub customer_keys_anywhere: bool,
     pub select_dialect: margay_s3::Dialect,
     pub mounts: Vec<MountWish>,
@@ -171,7 +171,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The error says which settings do not go together.
+    /// The error names settings that contradict each other.
     pub fn build(values: &[Resolved]) -> Result<Settings, String> {
         let number = |name: &str| match &find(values, name).value {
             Value::Number(number) => *number,
@@ -234,12 +234,12 @@ impl Settings {
     }
 }
 
-/// Whose SQL S3 Select takes; the table allows these two.
+/// The SQL dialect of S3 Select; the table allows these two.
 fn dialect(name: Option<String>) -> margay_s3::Dialect {
     if name.as_deref() == Some("ceph") { margay_s3::Dialect::Ceph } else { margay_s3::Dialect::Aws }
 }
 
-/// Both or none.
+/// Both or neither.
 fn tls(certificate: Option<String>, key: Option<String>) -> Result<Option<(PathBuf, PathBuf)>, String> {
     match (certificate, key) {
         (Some(certificate), Some(key)) => Ok(Some((PathBuf::from(certificate), PathBuf::from(key)))),
@@ -261,7 +261,7 @@ fn mounts(values: &[Resolved]) -> Result<Vec<MountWish>, String> {
     }
 }
 
-/// Targets of notifications; `checked`: there is a list of authorities.
+/// Targets of notifications; `checked`: certificate authorities are configured.
 fn targets(values: &[Resolved], checked: bool) -> Result<Vec<Target>, String> {
     let Value::List(texts) = &find(values, "notify").value else { return Ok(Vec::new()) };
     let targets = texts.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, String>>()?;
@@ -271,7 +271,7 @@ fn targets(values: &[Resolved], checked: bool) -> Result<Vec<Target>, String> {
     }
 }
 
-/// Independent of the working directory, so that messages and commands can be pasted anywhere.
+/// An absolute path, so that messages and commands can be pasted anywhere.
 fn absolute(path: &str) -> PathBuf {
     let written = PathBuf::from(path);
     std::path::absolute(&written).unwrap_or(written)

@@ -1,7 +1,7 @@
-//! Works that an operator asks for: giving space back, verifying data, adding up usage.
+//! Tasks that an operator requests: reclaiming space, verifying data, adding up usage.
 //!
-//! Why:        one list of works for the running server (by its control socket) and for a directory at rest.
-//! Not here:   how it is done (margay-volume), how a command shows it (`cli`).
+//! Why:        one list of tasks for the running server (through its control socket) and for a directory at rest.
+//! Not here:   how a task works (margay-volume), output (`cli`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,24 +15,25 @@ use crate::buckets;
 use crate::progress::Far;
 use crate::wiring::Storage;
 
-/// Passes of one `compact` at most: each moves something, so this ends only a volume that is written to all the time.
+/// Maximum number of passes of one `compact`. Each pass moves something, so the limit only matters for a volume that is
+/// written to all the time.
 const COMPACT_PASSES_MAX: usize = 1000;
-/// Damaged things named by a scrub; more are counted.
+/// Damaged objects that a scrub lists; further ones are counted.
 const SHOWN_MAX: usize = 100;
 
-/// What can be asked for.
+/// An operator's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Read and verify all data.
     Scrub,
-    /// Give back all dead space now.
+    /// Reclaim all dead space now.
     Compact,
     /// Objects and bytes of every bucket.
     Du,
 }
 
 impl Work {
-    /// How far it is; `None` while it does not run, or when it does not take long.
+    /// Its progress; `None` while it does not run, or for a short task.
     pub fn far(self, storage: &Storage) -> Option<Far> {
         match self {
             Work::Scrub => storage.scrubbed.now(),
@@ -52,7 +53,7 @@ impl Work {
         }
     }
 
-    /// Does it; `rate_max` in bytes per second holds a scrub back. The error is one line.
+    /// Runs the task; `rate_max` (bytes per second) throttles a scrub. The error is one line.
     pub async fn run(self, storage: Arc<Storage>, rate_max: Option<u64>) -> Result<Value, String> {
         let blocking = match self {
             Work::Du => return buckets::list(&storage.volume).await.map_err(|error| error.to_string()),
@@ -95,13 +96,13 @@ fn scrub(storage: &Storage, rate_max: Option<u64>) -> Result<Value, margay_volum
 }
 
 fn compact(storage: &Storage) -> Result<Value, margay_volume::Error> {
-    // What is still in the log only cannot be given back.
+    // Data that is only in the log cannot be reclaimed.
     match storage.engine.checkpoint() {
-        // On a full disk what lies in segments already is given back all the same.
+        // On a full disk, data in segments can be reclaimed all the same.
         Err(error) if error.is_full() => {}
         done => done?,
     }
-    // Somebody asked for the space now: the quarantine's time is cut, its walk is not.
+    // The operator wants the space now: the quarantine's waiting time is skipped, its walk is not.
     let budget =
         ReclaimBudget { seal_dead_bytes_min: 1, quarantine: Duration::ZERO, punch: true, ..ReclaimBudget::default() };
     let mut total = Reclaimed::default();

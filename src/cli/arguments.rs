@@ -1,4 +1,4 @@
-//! Flags that several commands share, and how they become settings.
+//! Flags that several commands share, and their translation into settings.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::exit::Failure;
 use crate::settings::Settings;
 use crate::settings::resolve::{Found, Resolved, resolve};
 
-/// Largest settings file, in bytes.
+/// Maximum size of a settings file, in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Which data directory and which settings file; all that commands beside a running server need.
+/// Data directory and settings file, as most commands need them.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct DataArgs {
     /// Data directory [default: ./margay-data]
@@ -26,7 +26,7 @@ pub(crate) struct DataArgs {
     pub set: Vec<String>,
 }
 
-/// Everything a server can be told.
+/// All flags of a server.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ServerArgs {
     #[command(flatten)]
@@ -40,19 +40,19 @@ pub(crate) struct ServerArgs {
     /// The engine that holds the tree [default: embedded]
     #[arg(long, value_name = "ENGINE")]
     metadata: Option<String>,
-    /// What clients are told when they ask for the region [default: us-east-1]
+    /// The region that clients are told [default: us-east-1]
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
     /// Host name under which BUCKET.NAME addresses a bucket; may be repeated
     #[arg(long, value_name = "NAME")]
     domain: Vec<String>,
-    /// Mounts a bucket as a file system, made when absent: BUCKET=DIR or BUCKET/PREFIX=DIR; may be repeated
+    /// Mounts a bucket as a file system, created if absent: BUCKET=DIR or BUCKET/PREFIX=DIR; may be repeated
     #[arg(long, value_name = "BUCKET=DIR")]
     mount: Vec<String>,
     /// Options of all mounts: ro, sync, writeback, uid=, gid=, umask=, ...
     #[arg(long, value_name = "WORD,...")]
     mount_options: Option<String>,
-    /// Certificate chain (PEM); turns TLS on. Replaced files are taken up without a restart
+    /// Certificate chain (PEM); enables TLS. Replaced files are loaded without a restart
     #[arg(long, value_name = "FILE")]
     tls_certificate: Option<String>,
     /// Private key of the certificate (PEM)
@@ -79,7 +79,7 @@ impl DataArgs {
         Ok(flags)
     }
 
-    /// Every setting, with where it came from.
+    /// Every setting, with its source.
     pub(crate) fn resolve(&self, env: &Env) -> Result<Vec<Resolved>, Failure> {
         self.resolve_with(env, Vec::new())
     }
@@ -129,7 +129,7 @@ impl ServerArgs {
     }
 }
 
-/// Our part of the environment; values that are not UTF-8 cannot be ours.
+/// Environment variables with our prefix; values that are not UTF-8 cannot be ours.
 pub(crate) fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

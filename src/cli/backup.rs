@@ -65,7 +65,7 @@ backup itself is damaged.";
 pub(super) struct Backup {
     #[command(subcommand)]
     other: Option<Other>,
-    /// Directory of the backup, made when absent; or s3://BUCKET/PREFIX
+    /// Directory of the backup, created if absent; or s3://BUCKET/PREFIX
     #[arg(value_name = "PLACE", required = true)]
     to: Option<PathBuf>,
     #[command(flatten)]
@@ -75,7 +75,7 @@ pub(super) struct Backup {
     /// Copy the key files too: keep the backup as secret as they are
     #[arg(long)]
     with_keys: bool,
-    /// Then keep only the newest N moments
+    /// Afterwards keep only the newest N moments
     #[arg(long, value_name = "N")]
     keep: Option<NonZeroUsize>,
     /// Print JSON
@@ -85,7 +85,7 @@ pub(super) struct Backup {
 
 #[derive(Debug, clap::Subcommand)]
 enum Other {
-    /// Remove old moments, and what only they need
+    /// Remove old moments, and data that only they use
     Prune(Prune),
 }
 
@@ -97,10 +97,10 @@ struct Prune {
     backup: PathBuf,
     #[command(flatten)]
     store: StoreArgs,
-    /// Moments to keep: the newest N
+    /// Snapshots to keep: the newest N
     #[arg(long, value_name = "N")]
     keep: NonZeroUsize,
-    /// Only tell what would go
+    /// Only report what would be removed
     #[arg(long)]
     dry_run: bool,
     /// Print JSON
@@ -166,7 +166,7 @@ pub(super) fn run_backup(args: &Backup) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the command line and the environment name.
+/// The location that command line and environment name.
 fn place(named: &Path, store: &StoreArgs) -> Result<BackupLocation, Failure> {
     BackupLocation::parse(named, store, |name| std::env::var(name).ok()).map_err(Failure::usage)
 }

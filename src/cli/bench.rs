@@ -1,7 +1,7 @@
-//! `margay bench` and `margay client`: the benchmarks and the small client of margay-bench, with the keys of a
-//! data directory of this machine.
+//! `margay bench` and `margay client`: the benchmarks and the small client of margay-bench, with the keys of a data
+//! directory of this machine.
 //!
-//! Not here: what they do.
+//! Not here: what they do (margay-bench).
 
 use margay_accounts::root_keys;
 use margay_bench::{BenchCommand, BenchError, Credentials};
@@ -43,7 +43,7 @@ pub(super) fn run_client(args: &Client) -> Result<(), Failure> {
     margay_bench::run_client(&args.client, found(&args.data)?).map_err(|error| failure(&error))
 }
 
-/// The keys of the data directory, if there is one that this user may read.
+/// The keys of the data directory, if this user may read them.
 fn found(args: &DataArgs) -> Result<Option<Credentials>, Failure> {
     let env = Env::real();
     let settings = args.settings(&env)?;

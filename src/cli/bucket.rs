@@ -32,11 +32,11 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Show every bucket, when it was made, what it holds and what it may hold
+    /// Show every bucket, its creation time, its usage and its quota
     Ls(Show),
-    /// Show how many objects and bytes each bucket has, or one of them
+    /// Show the number of objects and bytes of each bucket, or of one
     Du(Show),
-    /// Show or change how much a bucket may hold
+    /// Show or change a bucket's quota
     Quota(QuotaArgs),
     /// List all objects of a bucket
     Inventory(inventory::Inventory),
@@ -54,10 +54,10 @@ struct Show {
 #[derive(Debug, clap::Args)]
 struct QuotaArgs {
     bucket: String,
-    /// Most bytes, for example 100GiB; `none` takes the limit away
+    /// Maximum size in bytes, for example 100GiB; `none` removes the limit
     #[arg(long, value_name = "SIZE")]
     bytes: Option<String>,
-    /// Most objects; `none` takes the limit away
+    /// Maximum number of objects; `none` removes the limit
     #[arg(long, value_name = "COUNT")]
     objects: Option<String>,
     /// Print JSON
@@ -131,7 +131,7 @@ fn ls_line(row: &Value) -> String {
     format!("{:>14} of {bytes:<10} {:>12} of {objects:<10}  {name}", number("bytes"), number("objects"))
 }
 
-/// Asks the server, or looks here: for all buckets, or for a change of one's quota.
+/// Asks the running server, or opens the directory: lists all buckets, or changes one's quota.
 fn ask(args: &DataArgs, change: Option<(&str, QuotaChange)>) -> Result<Value, Failure> {
     let env = Env::real();
     let settings = args.settings(&env)?;

@@ -1,4 +1,4 @@
-//! `margay clock`: whether the running server believes the machine's clock, and the operator's word that it is right.
+//! `margay clock`: whether the running server trusts the machine's clock, and confirming that it is right.
 
 use http::Method;
 use margay_env::Env;
@@ -19,7 +19,7 @@ Look at `date` first: what a wrong clock makes due is gone for good. Exit code 1
 pub(super) struct Args {
     #[command(flatten)]
     data: DataArgs,
-    /// Nothing shows what is believed; confirm says that the clock is right
+    /// Without it, show whether the clock is trusted; `confirm` confirms that the clock is right
     #[arg(value_parser = ["confirm"])]
     word: Option<String>,
     /// Print JSON

@@ -1,4 +1,4 @@
-//! `margay config`: every setting, its value, where it came from.
+//! `margay config`: every setting with its value and its source.
 
 use margay_env::Env;
 use serde_json::{Value as Json, json};

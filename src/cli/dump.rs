@@ -18,9 +18,9 @@ use crate::restore;
 use crate::settings::Settings;
 use crate::settings::parse::show_bytes;
 
-/// Bytes read or written at once.
+/// Bytes per read or write.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Ending of a file that is not whole yet.
+/// Suffix of a file that is not complete yet.
 const UNFINISHED: &str = ".unfinished";
 
 const DUMP_EXAMPLES: &str = "Examples:
@@ -51,7 +51,7 @@ pub(super) struct Dump {
     /// Only the rows, without data
     #[arg(long, conflicts_with = "with_keys")]
     rows: bool,
-    /// Put the key files in too: keep the dump as secret as they are
+    /// Include the key files: keep the dump as secret as they are
     #[arg(long)]
     with_keys: bool,
     /// Print JSON, on standard error when the dump goes to standard output
@@ -99,7 +99,7 @@ pub(super) fn run_dump(args: &Dump) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The file gets its name when it is whole and durable.
+/// Writes under a temporary name; the file gets its name when it is complete and durable.
 fn dump_to_file(env: &Env, settings: &Settings, wish: DumpWish, out: &Path) -> Result<u64, Failure> {
     let fail = |error: std::io::Error| {
         let remedy = margay_env::files::remedy(&error);
@@ -117,7 +117,7 @@ fn dump_to_file(env: &Env, settings: &Settings, wish: DumpWish, out: &Path) -> R
     let (to, bytes) = match dump_to(env, settings, wish, to) {
         Ok(done) => done,
         Err(failure) => {
-            // Half a dump is of no use; one that cannot be removed is refused by load.
+            // Half a dump is useless; if it cannot be removed, load refuses it.
             let _ = env.disk.remove(&unfinished);
             return Err(failure);
         }
@@ -129,7 +129,7 @@ fn dump_to_file(env: &Env, settings: &Settings, wish: DumpWish, out: &Path) -> R
     Ok(bytes)
 }
 
-/// Lets the server write it, or writes it here; gives the bytes of the stream.
+/// Lets the running server write the dump, or writes it here; returns its size in bytes.
 fn dump_to<W: Write>(env: &Env, settings: &Settings, wish: DumpWish, to: W) -> Result<(W, u64), Failure> {
     let progress = Arc::new(Progress::default());
     let followed = Arc::clone(&progress);

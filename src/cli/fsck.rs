@@ -1,4 +1,4 @@
-//! `margay fsck`: does everything in a data directory fit together.
+//! `margay fsck`: checks a data directory for inconsistencies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ are verified by `margay scrub`.";
 pub(super) struct Args {
     #[command(flatten)]
     data: DataArgs,
-    /// Correct counters and remove rows that nothing names; never touches an entry
+    /// Correct counters and remove rows without an owner; never changes a directory entry
     #[arg(long)]
     repair: bool,
     /// Findings shown; more are counted
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             .map_err(|error| Failure::failed(format!("fsck could not go on: {error}")))
     };
     let first = check(args.repair)?;
-    // A repair is believed when a second look finds nothing.
+    // A repair succeeded if a second check finds nothing.
     let clean = if args.repair && !first.clean() { check(false)?.clean() } else { first.clean() };
     drop(line);
     storage.close()?;

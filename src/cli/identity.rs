@@ -1,7 +1,7 @@
-//! `margay user`, `group`, `role`, `key` and `policy`: who may call.
+//! `margay user`, `group`, `role`, `key` and `policy`: managing identities.
 //!
-//! Why:        the same orders go to the running server, or are carried out here when none runs.
-//! Not here:   what an order does (`identities`).
+//! Why:        orders go to the running server, or are executed here when none runs.
+//! Not here:   what an order does (margay-accounts).
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use super::arguments::DataArgs;
 use crate::control;
 use crate::exit::Failure;
 
-/// Longest file of a policy, in bytes.
+/// Maximum size of a policy's file, in bytes.
 const POLICY_FILE_BYTES_MAX: u64 = 20 * 1024;
 
 const USER_EXAMPLES: &str = "Examples:
@@ -78,7 +78,7 @@ pub(super) struct User {
 
 #[derive(Clone, Debug, Subcommand)]
 enum UserWhat {
-    /// Make a user and its first access key
+    /// Create a user and its first access key
     Create {
         #[command(flatten)]
         user: WantedUser,
@@ -86,11 +86,11 @@ enum UserWhat {
         #[arg(long, value_name = "FILE", requires = "access_key")]
         secret_file: Option<PathBuf>,
     },
-    /// Remove a user with its access keys
+    /// Delete a user with its access keys
     Delete { name: String },
-    /// Let a disabled user in again
+    /// Enable a disabled user
     Enable { name: String },
-    /// Let a user in no more, until it is enabled
+    /// Disable a user until it is enabled again
     Disable { name: String },
     /// Show all users
     List,
@@ -107,18 +107,18 @@ pub(super) struct Group {
 
 #[derive(Clone, Debug, Subcommand)]
 enum GroupWhat {
-    /// Make a group
+    /// Create a group
     Create {
         name: String,
         /// The user whose account it belongs to [default: the account of root]
         #[arg(long, value_name = "USER")]
         of: Option<String>,
     },
-    /// Remove a group without users
+    /// Delete a group without users
     Delete { name: String },
-    /// Put a user into a group
+    /// Add a user to a group
     Join { group: String, user: String },
-    /// Take a user out of a group
+    /// Remove a user from a group
     Leave { group: String, user: String },
     /// Show all groups
     List,
@@ -135,17 +135,17 @@ pub(super) struct Role {
 
 #[derive(Clone, Debug, Subcommand)]
 enum RoleWhat {
-    /// Make a role
+    /// Create a role
     Create {
         name: String,
-        /// File of the policy that says who may take it
+        /// File of the trust policy, which says who may assume the role
         #[arg(long, value_name = "FILE")]
         trust: PathBuf,
         /// The user whose account it belongs to [default: the account of root]
         #[arg(long, value_name = "USER")]
         of: Option<String>,
     },
-    /// Remove a role; sessions in it end
+    /// Delete a role; its sessions end
     Delete { name: String },
     /// Show all roles
     List,
@@ -162,7 +162,7 @@ pub(super) struct Key {
 
 #[derive(Clone, Debug, Subcommand)]
 enum KeyWhat {
-    /// Make another access key of a user
+    /// Create another access key for a user
     Create {
         user: String,
         /// The access key [default: random]
@@ -172,11 +172,11 @@ enum KeyWhat {
         #[arg(long, value_name = "FILE", requires = "access_key")]
         secret_file: Option<PathBuf>,
     },
-    /// Remove an access key
+    /// Delete an access key
     Delete { access_key: String },
-    /// Accept a disabled access key again
+    /// Enable a disabled access key
     Enable { access_key: String },
-    /// Accept an access key no more, until it is enabled
+    /// Disable an access key until it is enabled again
     Disable { access_key: String },
     /// Replace an access key by a new one
     Rotate { access_key: String },
@@ -195,7 +195,7 @@ pub(super) struct Policy {
 
 #[derive(Clone, Debug, Subcommand)]
 enum PolicyWhat {
-    /// Make or replace a policy
+    /// Create or replace a policy
     Put {
         name: String,
         /// File of JSON
@@ -204,15 +204,15 @@ enum PolicyWhat {
     },
     /// Show a policy
     Get { name: String },
-    /// Remove a policy that is attached to nothing
+    /// Delete a policy that is not attached
     Delete { name: String },
-    /// Give a policy to a user, group or role
+    /// Attach a policy to a user, group or role
     Attach {
         name: String,
         #[command(flatten)]
         to: Holder,
     },
-    /// Take it away again
+    /// Detach a policy
     Detach {
         name: String,
         #[command(flatten)]
@@ -296,7 +296,7 @@ pub(super) fn run_policy(args: &Policy) -> Result<(), Failure> {
     run(&args.order, wanted)
 }
 
-/// The text of a file; `-` is standard input.
+/// The content of a file; `-` is standard input.
 fn text(path: &Path) -> Result<String, Failure> {
     let fail = |error: &std::io::Error| {
         Failure::usage(format!("{} cannot be read: {error}; {}", path.display(), files::remedy(error)))
@@ -312,7 +312,7 @@ fn secret(path: Option<&PathBuf>) -> Result<Option<String>, Failure> {
     path.map(|path| Ok(text(path)?.trim().to_owned())).transpose()
 }
 
-/// Lets the server do it, or does it here; prints the answer.
+/// Sends the order to the running server, or executes it here; prints the answer.
 fn run(order: &OrderArgs, wanted: Wanted) -> Result<(), Failure> {
     let env = Env::real();
     let settings = order.data.settings(&env)?;
@@ -335,7 +335,7 @@ fn run(order: &OrderArgs, wanted: Wanted) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One line for each value; a list is a block for each item.
+/// One line per value; a list is a block per item.
 fn show(answer: &Value) {
     match answer {
         Value::Array(items) => {

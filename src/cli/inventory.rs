@@ -26,15 +26,15 @@ pub(super) struct Inventory {
     /// Only keys that begin with this
     #[arg(long, default_value = "")]
     prefix: String,
-    /// Print CSV with a line of names, as RFC 4180 has it
+    /// Print CSV with a header line (RFC 4180)
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// Print a JSON object on each line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
-/// How a line is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Columns,
@@ -108,7 +108,7 @@ fn line(bucket: &str, object: &Value, form: Form) -> String {
     }
 }
 
-/// A field of RFC 4180.
+/// Quotes a field as RFC 4180 requires.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! `margay mount`, `unmount` and `mounts`: ask the server of a data directory; and what mount(8) runs.
+//! `margay mount`, `unmount` and `mounts`: requests to the server of a data directory; and the helper of mount(8).
 //!
 //! Not here: mounting (`mounts`).
 
@@ -37,7 +37,7 @@ const MOUNTS_EXAMPLES: &str = "Examples:
   margay mounts
   margay mounts --data /srv/margay --json";
 
-/// How often a command in the foreground looks whether its mount is still there.
+/// How often a command in the foreground checks that its mount still exists.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
@@ -47,7 +47,7 @@ pub(super) struct Mount {
     data: DataArgs,
     /// BUCKET or BUCKET/PREFIX
     bucket: String,
-    /// Where; made when it is absent
+    /// Mount point; created if absent
     directory: PathBuf,
     /// Options as mount(8) takes them; may be repeated
     #[arg(short = 'o', value_name = "WORD,...")]
@@ -58,7 +58,7 @@ pub(super) struct Mount {
     /// The same as -o sync
     #[arg(long)]
     sync: bool,
-    /// Stay until it is unmounted; Ctrl-C unmounts
+    /// Wait until it is unmounted; Ctrl-C unmounts
     #[arg(long)]
     foreground: bool,
 }
@@ -69,7 +69,7 @@ pub(super) struct Unmount {
     #[command(flatten)]
     data: DataArgs,
     directory: PathBuf,
-    /// Seconds to wait for programs that use it, before it is detached under them
+    /// Seconds to wait for programs that use it, before it is detached
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     wait: u64,
 }
@@ -123,7 +123,7 @@ pub(super) fn run_mounts(args: &Mounts) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As mount(8) calls its helpers: `mount.margay BUCKET DIR [-sfnv] [-o WORDS] [-t KIND]`.
+/// Called by mount(8): `mount.margay BUCKET DIR [-sfnv] [-o WORDS] [-t KIND]`.
 pub(super) fn run_helper(arguments: &[OsString]) -> Result<(), Failure> {
     let mut places = Vec::new();
     let mut options = Vec::new();
@@ -169,7 +169,7 @@ async fn ask_to_mount(data: &Path, bucket: &str, path: &Path, options: &str) -> 
 async fn ask_to_unmount(data: &Path, path: &Path, seconds: u64) -> Result<(), Failure> {
     let wish = json!({ "path": path, "seconds": seconds });
     let Some(done) = control::ask_with(data, Method::POST, "/unmount", Some(&wish)).await? else {
-        // Its server is gone, so nobody is asked.
+        // Its server is gone, so the mount is detached here.
         return mount_point::unmount(path, true)
             .map_err(|error| Failure::failed(format!("{} cannot be unmounted: {error}", path.display())));
     };
@@ -179,7 +179,7 @@ async fn ask_to_unmount(data: &Path, path: &Path, seconds: u64) -> Result<(), Fa
     Ok(())
 }
 
-/// Until it is unmounted, or a signal asks for that.
+/// Waits until the mount is unmounted, or until a signal asks to unmount it.
 async fn stay(data: &Path, path: &Path) -> Result<(), Failure> {
     let listen = |kind| signal(kind).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")));
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);

@@ -1,8 +1,8 @@
 //! `margay serve`: opens the storage, opens the doors, and closes both in order.
 //!
-//! Invariants: V1 the address is taken before the storage is opened, and answered on only after.
-//!             V2 on the first SIGTERM or SIGINT nothing new begins, what runs gets the drain time, then the
-//!             storage is checkpointed; on the second the process ends at once (which loses nothing durable).
+//! Invariants: V1 the address is bound before the storage is opened, and served only after.
+//!             V2 on the first SIGTERM or SIGINT no new request begins, running ones get the drain time, then the
+//!                storage is checkpointed. On the second signal the process ends at once, which loses nothing durable.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -59,11 +59,11 @@ SIGTERM and Ctrl-C stop it after the running requests; a second one stops at onc
 
 /// Connections at once on the admin port and on the control socket, each.
 const ADMIN_CONNECTIONS_MAX: usize = 64;
-/// Largest file of an identity provider's keys, in bytes.
+/// Maximum size of a file with an identity provider's keys, in bytes.
 const PROVIDER_KEYS_BYTES_MAX: u64 = 1024 * 1024;
-/// Largest file of authorities, in bytes; the list of a distribution has 250 KiB.
+/// Maximum size of a file of certificate authorities, in bytes; a distribution's list has 250 KiB.
 const AUTHORITIES_BYTES_MAX: u64 = 4 << 20;
-/// For requests on those two when the server stops.
+/// Drain time of requests on those two when the server stops.
 const SIDE_DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
@@ -71,8 +71,8 @@ const SIDE_DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Args {
     #[command(flatten)]
     server: ServerArgs,
-    /// GetObject answers an object of so many bytes, whatever the key, without asking the storage: shows what the
-    /// S3 front alone can do (tests/goals)
+    /// GetObject returns an object of this size for every key, without asking the storage: shows what the S3 front
+    /// alone can do (tests/goals)
     #[arg(long, value_name = "BYTES", hide = true)]
     fixed_object: Option<u16>,
 }
@@ -143,7 +143,7 @@ async fn serve(
     server.access_log.close().await;
     let mounts = Arc::clone(&server);
     let longest = limits.drain_time_max;
-    // Breaks off only when the process ends anyway.
+    // Cancelled only when the process ends anyway.
     let _ = tokio::task::spawn_blocking(move || mounts.mounts.unmount_all(longest)).await;
     let storage = Arc::clone(&server.storage);
     let closed = tokio::task::spawn_blocking(move || storage.close()).await;
@@ -152,7 +152,7 @@ async fn serve(
     Ok(())
 }
 
-/// The server with all that runs beside its requests.
+/// Builds the server with its background jobs.
 fn assemble(
     env: Env,
     settings: &Settings,
@@ -180,7 +180,7 @@ fn assemble(
     }))
 }
 
-/// Mounts what the settings name; without a mount S3 is served all the same. Gives a line for each.
+/// Mounts what the settings name; S3 is served even if a mount fails. Returns one line per mount.
 async fn mount(server: &Arc<Server>, settings: &Settings) -> Vec<String> {
     let mut lines = Vec::new();
     for wish in &settings.mounts {
@@ -203,7 +203,7 @@ fn providers(env: &Env, settings: &Settings) -> Result<Vec<Provider>, Failure> {
     Ok(vec![Provider::new(&oidc.issuer, &oidc.audience, keys)])
 }
 
-/// Keys in a file are read now; others are fetched when the first token comes.
+/// Keys in a file are read now; others are fetched when the first token arrives.
 fn provider_keys(env: &Env, oidc: &Oidc) -> Result<Arc<dyn KeySource>, Failure> {
     let fail = |name: &str, path: &Path, error: &dyn std::fmt::Display| {
         Failure::usage(format!("{name}: {} cannot be used: {error}", path.display()))
@@ -224,7 +224,7 @@ fn provider_keys(env: &Env, oidc: &Oidc) -> Result<Arc<dyn KeySource>, Failure> 
     Ok(Arc::new(ProviderKeys::new(place, Arc::clone(&env.clock))))
 }
 
-/// Everything is the root account's until a bucket says otherwise.
+/// Everything belongs to the root account until a bucket says otherwise.
 fn owner() -> String {
     margay_s3::Options::default().owner_id
 }
@@ -233,7 +233,7 @@ fn access_log_options(settings: &Settings) -> AccessLogOptions {
     AccessLogOptions { file: settings.access_log.clone(), deliver_every: settings.access_log_every, owner: owner() }
 }
 
-/// Starts sending events to the targets of the settings.
+/// Starts sending events to the configured targets.
 fn notifier(env: &Env, volume: &Arc<Volume>, settings: &Settings) -> Result<Notifier, Failure> {
     let mut targets = settings.notify.clone();
     if let Some(path) = &settings.notify_ca {
@@ -247,7 +247,7 @@ fn notifier(env: &Env, volume: &Arc<Volume>, settings: &Settings) -> Result<Noti
     Ok(Notifier::start(volume, targets, &sender))
 }
 
-/// What answers on the S3 port.
+/// The handler of the S3 port.
 fn front(
     server: &Arc<Server>,
     settings: &Settings,
@@ -286,7 +286,7 @@ fn front(
     Arc::new(Front { server: Arc::clone(server), door: Arc::new(door) })
 }
 
-/// The addresses, taken but not yet answered on.
+/// The addresses, bound but not yet served.
 struct Sockets {
     main: TcpListener,
     admin: Option<TcpListener>,
@@ -333,12 +333,12 @@ impl Doors {
                 None
             }
         };
-        // Last, so that whoever sees it answer finds the others too.
+        // Last, so that a client that sees it answer finds the others too.
         let main = Listener::start_tcp(sockets.main, tls, front, Arc::clone(&server.traffic), limits);
         Doors { main, admin, commands }
     }
 
-    /// Of the S3 door and the admin port.
+    /// Addresses of the S3 door and the admin port.
     fn addresses(&self) -> Result<(SocketAddr, Option<SocketAddr>), Failure> {
         let main = self.main.address.ok_or_else(|| Failure::failed("the listening socket has no address"))?;
         Ok((main, self.admin.as_ref().and_then(|admin| admin.address)))
@@ -351,12 +351,12 @@ impl Doors {
         for side in [self.admin, self.commands].into_iter().flatten() {
             side.stop(SIDE_DRAIN_TIME_MAX).await;
         }
-        // A leftover socket harms nobody: the next server replaces it.
+        // A leftover socket does no harm: the next server replaces it.
         let _ = server.env.disk.remove(&server.data.join(control::NAME));
     }
 }
 
-/// The signals that a server answers.
+/// The signals that a server handles.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -373,7 +373,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the order to stop; meanwhile keeps the certificate fresh.
+    /// Waits for the signal to stop; reloads the certificate meanwhile.
     async fn first(&mut self, tls: Option<&Tls>) {
         loop {
             tokio::select! {
@@ -383,7 +383,7 @@ impl Signals {
                 () = tokio::time::sleep(tls::LOOK_EVERY), if tls.is_some() => {}
             }
             if let Some(tls) = tls.cloned() {
-                // Fails only when the runtime ends, and then nobody needs the certificate.
+                // Fails only when the runtime ends, and then the certificate is no longer needed.
                 let _ = tokio::task::spawn_blocking(move || tls::refresh(&tls)).await;
             }
         }

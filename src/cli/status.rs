@@ -1,4 +1,4 @@
-//! `margay status`: what the server of a data directory is doing.
+//! `margay status`: the state of a data directory's server.
 
 use http::Method;
 use margay_env::Env;

@@ -118,7 +118,7 @@ pub(super) fn run_compact(args: &Compact) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lets the server do it, or does it here.
+/// Lets the running server do it, or does it here.
 fn run(args: &DataArgs, work: Work) -> Result<Value, Failure> {
     let env = Env::real();
     let settings = args.settings(&env)?;
@@ -142,7 +142,7 @@ fn run(args: &DataArgs, work: Work) -> Result<Value, Failure> {
     })
 }
 
-/// The storage of a directory that no server uses. Call it inside a runtime.
+/// The storage of a directory that no server uses. Must be called inside a tokio runtime.
 pub(super) fn open_at_rest(env: &Env, settings: &Settings) -> Result<Arc<Storage>, Failure> {
     super::keep_private();
     let dir = DataDir::open(env, &settings.data)?;

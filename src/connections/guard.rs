@@ -1,12 +1,12 @@
-//! The process that looks whether its server dies, and then cuts the server's mounts off.
+//! The guard: a process that watches the server and aborts the server's mounts when it dies.
 //!
-//! Why:        neither a pipe's end nor a pidfd tells of a process whose last thread hangs, so somebody must look; it
+//! Why:        neither a closed pipe nor a pidfd reports a process whose last thread hangs, so the guard polls; it
 //!             cannot be a thread of that process.
-//! Layout:     this program under another name, a child of the server; `run` is all it does.
-//! Invariants: G1 it holds nothing of the server's but the error output and one end of a pipe.
-//!             G2 signals that end the server do not end it: systemd and terminals send them to both.
-//!             G3 it ends with the server; one that was killed is started again.
-//! Not here:   what is cut (connections).
+//! Layout:     this program under another name, a child of the server; it executes only `run`.
+//! Invariants: G1 of the server it holds only standard error and one end of a pipe.
+//!             G2 signals that end the server do not end the guard: systemd and terminals send them to both.
+//!             G3 it ends with the server; a guard that was killed is started again.
+//! Not here:   aborting connections (connections).
 
 use std::ffi::OsString;
 use std::io;
@@ -25,17 +25,17 @@ use super::{Life, cut_of_dying, life};
 use crate::exit::Failure;
 use crate::logging;
 
-/// What it is called; the command line is `margay-guard DATA SERVER`.
+/// Its process name; the command line is `margay-guard DATA SERVER`.
 pub const NAME: &str = "margay-guard";
-/// How often it looks. A server that hangs is cut off so much later.
+/// Polling interval: a hanging server is cut off at most this much later.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Before another is started when one ended soon, at first and at most.
+/// Pause before a restart when the guard exited early: the first, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// One that lived so long was no failure to start.
+/// A guard that lived this long did not fail to start.
 const LIVED_MIN: Duration = Duration::from_secs(10);
 
-/// Keeps one running until this process ends.
+/// Keeps a guard running until this process ends.
 #[derive(Debug)]
 pub(super) struct Guard;
 
@@ -50,7 +50,7 @@ impl Guard {
 }
 
 fn spawn(data: &Path) -> io::Result<Child> {
-    // The program that runs, also when its file was replaced.
+    // The running program, even if its file was replaced.
     let mut command = Command::new("/proc/self/exe");
     command.arg0(NAME).arg(data).arg(std::process::id().to_string());
     command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
@@ -65,7 +65,7 @@ fn keep(env: &Env, data: &Path, first: Child) {
             Ok(status) => tracing::warn!(%status, "the process that guards the mounts ended; it is started again"),
             Err(error) => tracing::warn!(%error, "no process guards the mounts; it is tried again"),
         }
-        // The first time at once: until then nobody looks.
+        // The first start has no pause: until then nothing watches.
         env.clock.sleep(pause);
         let lived = env.clock.monotonic().saturating_sub(begun);
         pause = if lived >= LIVED_MIN { Duration::ZERO } else { (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX) };
@@ -74,12 +74,12 @@ fn keep(env: &Env, data: &Path, first: Child) {
 }
 
 fn wait(mut child: Child) -> io::Result<ExitStatus> {
-    // `Child::wait` would close it, and the guard takes that for the end of the server.
+    // `Child::wait` would close stdin, which the guard takes for the end of the server.
     let _open = child.stdin.take();
     child.wait()
 }
 
-/// The guard itself: the whole of `main`.
+/// The guard's `main`.
 pub fn run(words: &[OsString]) -> Result<(), Failure> {
     let wrong = || Failure::usage(format!("{NAME} is started by a server only"));
     let [data, server] = words else { return Err(wrong()) };
@@ -92,16 +92,16 @@ pub fn run(words: &[OsString]) -> Result<(), Failure> {
 }
 
 async fn look_on(env: &Env, data: &Path, server: u32) -> io::Result<()> {
-    // Taken, so that they do nothing.
+    // Installing handlers makes these signals harmless.
     let _signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
     let server_end = pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
     loop {
         tokio::select! {
-            // Nothing is ever written: it is over.
+            // Nothing is ever written to the pipe: it was closed.
             _ = server_end.readable() => return Ok(()),
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
-        // While it has threads it is the parent, and its number is no other process's.
+        // While the server has threads it stays the parent, and its process id is not reused.
         if getppid().map(|parent| parent.as_raw_nonzero().get() as u32) != Some(server) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! What /metrics says about mounts.
+//! Metrics of mounts on /metrics.
 //!
 //! Not here: counting (margay-fuse).
 

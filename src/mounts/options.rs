@@ -1,17 +1,17 @@
-//! What `-o` says about a mount.
+//! Parses the options (`-o`) of a mount.
 //!
-//! Why:        the words are those of mount(8), so that an fstab line reads as any other.
-//! Invariants: W1 words for programs around us are passed over; an unknown word is an error, never a silent default.
-//! Not here:   doing it (`mounts`).
+//! Why:        the options are those of mount(8), so that an fstab line looks like any other.
+//! Invariants: W1 options meant for other programs are ignored; an unknown option is an error, never a silent default.
+//! Not here:   mounting (`mounts`).
 
 use margay_fuse::{Ownership, SessionOptions};
 
-/// Words that mount(8), systemd or a default say, and that change nothing here.
+/// Options of mount(8), systemd or defaults that change nothing here.
 const PASSED_OVER: &[&str] = &[
     "defaults",
     "auto",
     "noauto",
-    // mount(8) itself asks who mounts, and hands on what these words imply: noexec, nosuid, nodev.
+    // mount(8) itself checks who mounts, and passes on the options that these imply: noexec, nosuid, nodev.
     "user",
     "nouser",
     "users",
@@ -22,7 +22,7 @@ const PASSED_OVER: &[&str] = &[
     "nogroup",
     "_netdev",
     "nofail",
-    // Reading never changes a time of access here (docs/posix.md).
+    // Reads never change an access time here (docs/posix.md).
     "atime",
     "noatime",
     "diratime",
@@ -37,23 +37,23 @@ const PASSED_OVER: &[&str] = &[
     "loud",
     "default_permissions",
 ];
-/// The same with a value.
+/// Ignored options with a value.
 const PASSED_OVER_WITH_VALUE: &[&str] = &["x-", "X-", "comment=", "user=", "uhelper="];
 
-/// How one bucket is mounted.
+/// Options of one mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountChoice {
     pub read_only: bool,
     /// Every change is durable before its call returns.
     pub sync: bool,
     pub writeback: bool,
-    /// What is written is stored plain, also where objects are encrypted.
+    /// Written data is stored unencrypted, even where objects are encrypted.
     pub plain: bool,
     pub suid: bool,
     pub dev: bool,
-    /// No program in it can be run.
+    /// No program on the mount can be executed.
     pub no_exec: bool,
-    /// `None`: as far as this user may.
+    /// `None`: if this user may.
     pub allow_other: Option<bool>,
     pub threads: Option<usize>,
     pub uid: Option<u32>,
@@ -64,12 +64,12 @@ pub struct MountChoice {
 
 /// Threads that answer when every change waits for the disk, so that many share one sync.
 const SYNC_THREADS: usize = 32;
-/// Threads of a mount whose metadata is on another machine: as many calls may be under way.
+/// Threads of a mount whose metadata is on another machine: as many calls may be in flight.
 const WAITING_THREADS: usize = 64;
 const THREADS_MAX: usize = 256;
 
 impl MountChoice {
-    /// The error names the word.
+    /// The error names the option.
     pub fn parse(text: &str) -> Result<MountChoice, String> {
         let mut choice = MountChoice::default();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -80,14 +80,14 @@ impl MountChoice {
 
     fn take(&mut self, word: &str) -> Result<(), String> {
         match word {
-            // As in mount(8), of words that exclude each other the last one counts.
+            // As in mount(8), the last of contradictory options counts.
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
             "sync" | "dirsync" => self.sync = true,
             "async" => self.sync = false,
             "writeback" => self.writeback = true,
             "plain" => self.plain = true,
-            // mount(8) takes `suid` and `dev` for its defaults and does not hand them on; the longer ones it does.
+            // mount(8) treats `suid` and `dev` as defaults and does not pass them on; it does pass on the longer names.
             "suid" | "allow_suid" => self.suid = true,
             "nosuid" => self.suid = false,
             "dev" | "allow_dev" => self.dev = true,
@@ -122,7 +122,7 @@ impl MountChoice {
         Ownership { uid: self.uid, gid: self.gid, umask: self.umask }
     }
 
-    /// `waits`: an answer comes from another machine, and holds its thread until then.
+    /// `waits`: metadata comes from another machine, and a call holds its thread until then.
     pub(super) fn session(&self, source: String, known_files_max: usize, waits: bool) -> SessionOptions {
         let usual = SessionOptions::default();
         let threads = match (waits, self.sync) {

@@ -1,14 +1,14 @@
-//! The settings file: TOML, with the line of everything that is wrong in it.
+//! The settings file: TOML, with line numbers in error messages.
 //!
 //! Why:      a misspelt key that is silently ignored is a limit that is silently not set.
-//! Not here: judging values (`parse`), precedence (`resolve`).
+//! Not here: validating values (`parse`), precedence (`resolve`).
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::table::SETTINGS;
 
-/// A key of the file: the setting's name, its text, the line it stands on.
+/// A key of the file: the setting's name, its text, its line number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     pub name: &'static str,
@@ -50,7 +50,7 @@ fn collect(input: &str, prefix: &str, table: &DeTable<'_>, lines: &mut Vec<Line>
     Ok(())
 }
 
-/// The complaint about a name that is no setting, with the nearest one that is.
+/// The error for an unknown name, with the most similar setting.
 pub fn unknown(name: &str) -> String {
     let nearest = SETTINGS.iter().map(|setting| (distance(name, setting.name), setting.name)).min();
     match nearest {

@@ -1,6 +1,6 @@
-//! A setting's text becomes its value, or a clear complaint.
+//! Parses and validates the text of a setting.
 //!
-//! Why:      flags, environment and file say the same thing in text, so one function judges all three.
+//! Why:      flags, environment and file all give text, so one function validates all three.
 //! Not here: finding the text (`resolve`, `file`).
 
 use super::table::{Kind, Setting};
@@ -8,7 +8,7 @@ use super::table::{Kind, Setting};
 /// The value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Nothing given (an empty path, an address that is `off`).
+    /// Not set (an empty path, an address that is `off`).
     Unset,
     Text(String),
     Number(u64),
@@ -16,7 +16,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// As a person reads it; sizes with a unit where one fits exactly, URLs without their passwords.
+    /// The value for people; sizes with a unit if one divides them, URLs without passwords.
     pub fn show(&self, kind: Kind) -> String {
         match (self, kind) {
             (Value::Unset, Kind::AddressOrOff) => "off".to_owned(),
@@ -29,12 +29,12 @@ impl Value {
     }
 }
 
-/// `NAME=https://USER:PASSWORD@HOST` with stars for the password; other text as it is.
+/// `NAME=https://USER:PASSWORD@HOST` with stars for the password; other text unchanged.
 fn without_password(text: &str) -> String {
     let Some((before, rest)) = text.split_once("://") else { return text.to_owned() };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     match authority.rsplit_once('@') {
-        // A user alone may be a token.
+        // A user without a password may be a token.
         Some((user, host)) => match user.split_once(':') {
             Some((user, _)) => format!("{before}://{user}:***@{host}{path}"),
             None => format!("{before}://***@{host}{path}"),
@@ -75,7 +75,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(size)
 }
 
-/// Judges `text`; the error says what would have been right.
+/// Validates `text`; the error says what would have been right.
 pub fn parse(setting: &Setting, text: &str) -> Result<Value, String> {
     let text = text.trim();
     match setting.kind {

@@ -1,9 +1,10 @@
 //! One value for every setting: flag before environment before file before default.
 //!
-//! Why:        the same precedence everywhere, and `margay config` can say where each value came from.
-//! Invariants: R1 every setting of the table has exactly one value.  R2 a wrong value is an error even when a
-//!             stronger source hides it, so a file never rots unseen.
-//! Not here:   what the values do.
+//! Why:        precedence is the same everywhere, and `margay config` can show the source of each value.
+//! Invariants: R1 every setting of the table has exactly one value.
+//!             R2 an invalid value is an error even when a stronger source overrides it, so errors in a file do not
+//!                stay hidden.
+//! Not here:   what the settings do.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +13,7 @@ use super::file;
 use super::parse::{Value, parse};
 use super::table::{SETTINGS, Setting};
 
-/// Where a value came from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Flag,
@@ -40,7 +41,7 @@ pub struct Resolved {
     pub source: Source,
 }
 
-/// What was found outside: flags by setting name, the environment, and the file's path and text.
+/// All input: flags by setting name, the environment, and the file's path and text.
 #[derive(Debug, Default)]
 pub struct Found {
     pub flags: Vec<(String, String)>,
@@ -48,7 +49,7 @@ pub struct Found {
     pub file: Option<(String, String)>,
 }
 
-/// Environment variables with our prefix that are no settings.
+/// Environment variables with our prefix that are not settings.
 const OTHER_VARIABLES: [&str; 3] = ["MARGAY_CONFIG", "MARGAY_ACCESS_KEY", "MARGAY_SECRET_KEY"];
 
 /// Values for the whole table; the error names the source and says what would be right.

@@ -1,11 +1,11 @@
-//! Every setting: its name, what it takes, its default.
+//! The table of settings: name, kind, default.
 //!
-//! Why:        one table feeds flags, environment, file, `margay config`, docs/limits.md and the checks of values.
+//! Why:        flags, environment, file, `margay config`, docs/limits.md and validation all use this one table.
 //! Invariants: T1 a name is unique; its environment variable is `MARGAY_` and the name in capitals, `.` as `_`.
-//!             T2 every default parses by its own kind (a test reads them all).
-//! Not here:   where values come from (`resolve`), what they do (the modules that are given `Settings`).
+//!             T2 every default is valid for its kind (a test parses them all).
+//! Not here:   where values come from (`resolve`), what they do (the modules that receive `Settings`).
 
-/// What a setting takes.
+/// The kind of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A path; empty means not set.
@@ -14,7 +14,7 @@ pub enum Kind {
     Address,
     /// `HOST:PORT` or `off`.
     AddressOrOff,
-    /// Texts; in flags and environment separated by commas.
+    /// Texts; separated by commas in flags and environment.
     List,
     Text,
     Choice(&'static [&'static str]),
@@ -40,7 +40,7 @@ pub struct Setting {
     /// Its name in the file; the part before `.` is the TOML table.
     pub name: &'static str,
     pub kind: Kind,
-    /// As it would be written in the file.
+    /// The default, as written in the file.
     pub default: &'static str,
     pub about: &'static str,
 }
@@ -62,7 +62,7 @@ const fn setting(name: &'static str, kind: Kind, default: &'static str, about: &
     Setting { name, kind, default, about }
 }
 
-/// The table, in the order in which `margay config` shows it.
+/// All settings, in the order in which `margay config` shows them.
 pub const SETTINGS: &[Setting] = &[
     setting("data", Kind::Path, "./margay-data", "the data directory"),
     setting("address", Kind::Address, "127.0.0.1:9000", "where the S3 door listens"),

@@ -1,4 +1,4 @@
-//! Precedence, complaints and the table itself.
+//! Precedence, error messages and the table itself.
 
 use super::parse::{Value, parse, parse_bytes, show_bytes};
 use super::resolve::{Found, Source, resolve, stray_variables};

@@ -1,12 +1,12 @@
-//! Public keys of an identity provider, fetched from where it publishes them, and kept for a while.
+//! Public keys of an identity provider: fetched from the provider, and cached.
 //!
-//! Why:        providers change their keys without telling anybody; a file of them is stale one day.
-//! Layout:     `fetch` asks the provider; this says when.
-//! Invariants: K1 requests go only to origins that the settings name, and no redirect is followed.  K2 asking is
-//!             bounded in time and size, and in how often: a token of somebody who may do nothing makes it happen.
-//!             K3 keys are believed for `KEYS_AGE_MAX` after the provider showed them.
-//! Locking:    fetches take turns; who finds fresh keys waits for nobody.
-//! Not here:   what keys are good for (margay-s3).
+//! Why:        providers rotate their keys without notice, so a file of keys becomes stale.
+//! Layout:     `fetch` asks the provider; this module decides when.
+//! Invariants: K1 requests go only to origins that the settings name; redirects are not followed.  K2 fetches are
+//!                limited in time, size and frequency, because anybody can cause one with an invalid token.  K3 keys
+//!                are valid for `KEYS_AGE_MAX` after the fetch.
+//! Locking:    one lock serializes fetches; a caller that finds fresh keys does not take it.
+//! Not here:   the use of the keys (margay-s3).
 
 mod fetch;
 #[cfg(test)]
@@ -21,13 +21,13 @@ use parking_lot::Mutex;
 pub use self::fetch::KeyLocation;
 use self::fetch::{FETCH_TIME_MAX, fetch};
 
-/// Seconds after which keys are fetched again, when a token comes.
+/// Seconds after which the next token causes a fetch.
 const KEYS_FRESH: i64 = 3600;
-/// Seconds for which keys are believed, when they cannot be fetched again.
+/// Seconds for which keys are valid when they cannot be fetched again.
 const KEYS_AGE_MAX: i64 = 24 * 3600;
-/// Seconds after a fetch, whatever came of it, in which an unknown key does not cause another one.
+/// Seconds after a fetch, successful or not, in which an unknown key causes no other fetch.
 const PAUSE_UNKNOWN: i64 = 60;
-/// Seconds after a fetch, whatever came of it, in which the age of keys does not cause another one.
+/// Seconds after a fetch, successful or not, in which the age of keys causes no other fetch.
 const PAUSE_FAILED: i64 = 10;
 
 /// The keys of one provider.
@@ -38,7 +38,7 @@ pub struct ProviderKeys(Arc<Inner>);
 struct Inner {
     place: KeyLocation,
     clock: Arc<dyn Clock>,
-    /// In the time of `FETCH_TIME_MAX`, but in tests.
+    /// `FETCH_TIME_MAX`, except in tests.
     time_max: std::time::Duration,
     known: Mutex<Known>,
     turn: tokio::sync::Mutex<()>,
@@ -51,7 +51,7 @@ struct Known {
     tried: Option<i64>,
 }
 
-/// A clock that was set back makes everything old.
+/// A clock that was set back makes everything expired.
 fn is_within(seconds: i64, since: i64, now: i64) -> bool {
     (0..seconds).contains(&(now.saturating_sub(since)))
 }
@@ -76,8 +76,8 @@ impl ProviderKeys {
         ProviderKeys(Arc::new(Inner { place, clock, time_max, known, turn }))
     }
 
-    /// Fetches unless that was done `pause` seconds ago or less. Goes on when nobody waits for it any more, so that
-    /// who hangs up early cannot keep the keys from others.
+    /// Fetches, unless the last fetch was at most `pause` seconds ago. Runs on after the caller is gone, so that a
+    /// client that disconnects early cannot prevent the fetch.
     async fn fetch(&self, pause: i64) -> Option<KeySet> {
         let inner = Arc::clone(&self.0);
         tokio::spawn(async move { inner.fetch(pause).await }).await.ok().flatten()

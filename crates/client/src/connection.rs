@@ -1,8 +1,8 @@
 //! One keep-alive HTTP/1.1 connection to the server.
 //!
-//! Why:        a benchmark must know which connection a request went over and that it was warm; a pool hides both.
-//! Invariants: one request at a time; a request is sent twice only when the first sending never left this process.
-//! Not here:   signatures and S3 meanings (`client`).
+//! Why:        a benchmark must know which connection a request used and that it was warm; a pool hides both.
+//! Invariants: N1 one request at a time; a request is sent twice only when the first attempt never left this process.
+//! Not here:   signatures and S3 semantics (`client`).
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl Connection {
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
         let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|source| self.broken(source))?;
-        // The driver ends with the connection; its error reaches the request that was under way.
+        // The driver task ends with the connection; its error reaches the request in flight.
         tokio::spawn(async move {
             let _ = driver.await;
         });
@@ -59,7 +59,7 @@ impl Connection {
         ClientError::Transport { address: self.target.authority.clone(), source }
     }
 
-    /// Sends a request and waits for the head of its answer; connects first when there is no usable connection.
+    /// Sends a request and waits for the response's head; connects first when there is no usable connection.
     pub async fn send(&mut self, request: Request<Payload>) -> Result<Response<Incoming>, ClientError> {
         let mut request = request;
         if let Some(mut sender) = self.sender.take()

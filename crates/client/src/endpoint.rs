@@ -1,9 +1,9 @@
-//! An HTTP endpoint that the settings name, and connections to it.
+//! An HTTP endpoint named by a setting, and connections to it.
 //!
-//! Why:        events go out to targets and keys of identity providers come in over the same few lines.
-//! Invariants: E1 https is spoken only with a certificate that the named authorities signed.  E2 a password is never
-//!             shown.
-//! Not here:   what is sent, and how long that may take (`notify`, `provider_keys`).
+//! Why:        delivery of events and fetching of an identity provider's keys share this code.
+//! Invariants: E1 https requires a certificate signed by the configured authorities.
+//!             E2 a password is never shown.
+//! Not here:   the requests and their timeouts (`notify`, `provider_keys`).
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Where somebody listens whom the settings name.
+/// An endpoint from the settings.
 #[derive(Clone)]
 pub struct Endpoint {
     host: String,
@@ -63,7 +63,7 @@ impl Endpoint {
         Ok(Endpoint { host, port, path, authorization, tls: None, secure })
     }
 
-    /// Whether it needs the list of authorities.
+    /// Whether it uses https and so needs certificate authorities.
     pub fn is_secure(&self) -> bool {
         self.secure
     }
@@ -73,11 +73,11 @@ impl Endpoint {
         self.authorization.is_some()
     }
 
-    /// Believes certificates that these authorities (PEM) signed.
+    /// Trusts certificates signed by these authorities (PEM).
     pub fn trust(&mut self, authorities: &[u8]) -> Result<(), String> {
         let mut roots = RootCertStore::empty();
         for certificate in rustls::pki_types::CertificateDer::pem_slice_iter(authorities) {
-            // A bundle may hold an authority that this library does not understand; the others still count.
+            // A bundle may contain an authority that this library does not support; the others still count.
             let _ = roots.add(certificate.map_err(|error| error.to_string())?);
         }
         if roots.is_empty() {
@@ -90,7 +90,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The same origin (scheme, host and port), with its authorities, at another URL; any other is refused.
+    /// Another URL of the same origin (scheme, host and port), with its authorities; other origins are refused.
     pub fn sibling(&self, url: &str) -> Result<Endpoint, String> {
         let other = Endpoint::parse(url)?;
         let same_host = other.host.eq_ignore_ascii_case(&self.host);
@@ -117,7 +117,7 @@ impl Endpoint {
     /// A new connection.
     pub async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, String> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| error.to_string())?;
-        // Small messages go at once; without it they are only slower.
+        // Without Nagle's algorithm; a failure only makes small messages slower.
         let _ = stream.set_nodelay(true);
         if !self.secure {
             return shake_hands(stream).await;

@@ -1,19 +1,19 @@
-//! What can go wrong between a client and a server of S3.
+//! Errors between a client and an S3 server.
 //!
-//! Not here: what is tried again (`retry`), errors of benchmarks (crates/bench).
+//! Not here: retries (`retry`), errors of benchmarks (crates/bench).
 
 use std::io;
 
-/// An answer of the server that is not a success.
+/// An unsuccessful response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
-    /// What was asked, such as `PUT /bucket/key`.
+    /// The request, such as `PUT /bucket/key`.
     pub request: String,
     pub status: u16,
-    /// The S3 error code, or the status' own phrase when the answer had no body (HEAD).
+    /// The S3 error code, or the status's own phrase when the response had no body (HEAD).
     pub code: String,
     pub message: String,
-    /// Where the bucket is, when the server said so; else empty.
+    /// The bucket's region if the server named it; otherwise empty.
     pub region: String,
 }
 
@@ -34,7 +34,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// A short label to count this error by, such as `503 SlowDown` or `connection broke`.
+    /// A short label for counting errors, such as `503 SlowDown` or `connection broke`.
     pub fn kind(&self) -> String {
         match self {
             ClientError::Refused(refusal) => format!("{} {}", refusal.status, refusal.code),
@@ -54,7 +54,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the server said that the thing asked for is not there.
+    /// Whether the server said that the requested object or bucket does not exist.
     pub fn is_not_found(&self) -> bool {
         self.status() == Some(404)
     }

@@ -1,7 +1,7 @@
-//! What a request sends: nothing, bytes at hand, or a stream of known length.
+//! The body of a request: empty, in memory, or a stream of known length.
 //!
-//! Why:        one body type for every request keeps one connection type, and small bodies cost no allocation.
-//! Invariants: a stream's length is known before it starts and is announced as Content-Length.
+//! Why:        one body type for all requests keeps one connection type, and small bodies cost no allocation.
+//! Invariants: P1 a stream's length is known before it starts and is sent as Content-Length.
 
 use std::io;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ pub trait Chunks: Send {
 pub enum Payload {
     Empty,
     Whole(Bytes),
-    /// A stream and how many bytes it still has to give.
+    /// A stream, and the number of bytes it has left.
     Stream(Box<dyn Chunks>, u64),
 }
 

@@ -1,4 +1,4 @@
-//! Which server to talk to, and as whom.
+//! A server and the credentials for it.
 //!
 //! Not here: opening connections (`connection`), signing (`sign`), options of commands.
 
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use crate::error::ClientError;
 use crate::tls;
 
-/// The region that signatures name; servers of one region accept any.
+/// The default region of signatures; servers with one region accept any.
 pub const REGION_DEFAULT: &str = "us-east-1";
 
 /// A key pair.
@@ -23,7 +23,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// A server and the identity to use there; shared by all connections of a run.
+/// A server and the credentials for it; shared by all connections of a run.
 #[derive(Debug)]
 pub struct Target {
     /// Host and port as the `Host` header names them.
@@ -37,13 +37,13 @@ pub struct Target {
 }
 
 impl Target {
-    /// The endpoint as a URL, to name in reports and hand to other programs.
+    /// The endpoint as a URL, for reports and other programs.
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.authority)
     }
 
-    /// The same by plain http at another address.
+    /// The same target over plain http at another address.
     pub fn at(&self, address: SocketAddr) -> Target {
         Target {
             authority: address.to_string(),

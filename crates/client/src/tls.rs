@@ -15,7 +15,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::error::ClientError;
 
-/// Trusted authorities and the name that the server must prove.
+/// Trusted authorities, and the name that the server must prove.
 #[derive(Clone)]
 pub struct Connector {
     config: Arc<ClientConfig>,
@@ -29,8 +29,8 @@ impl std::fmt::Debug for Connector {
 }
 
 impl Connector {
-    /// Reads the authorities of the PEM file `ca`, or of the operating system; `host` is the name or address to be
-    /// proven.
+    /// Reads the authorities from the PEM file `ca`, or from the operating system; `host` is the name or address that
+    /// the server must prove.
     pub fn new(host: &str, ca: Option<&Path>) -> Result<Connector, ClientError> {
         let unreadable = |reason: String| match ca {
             Some(ca) => ClientError::Usage(format!("--ca {}: {reason}", ca.display())),
@@ -44,7 +44,7 @@ impl Connector {
         };
         let mut roots = RootCertStore::empty();
         for certificate in certificates {
-            // A bundle may hold an authority that this library does not understand; the others still count.
+            // A bundle may contain an authority that this library does not support; the others still count.
             let _ = roots.add(certificate);
         }
         if roots.is_empty() {
@@ -61,7 +61,7 @@ impl Connector {
         Ok(Connector { config: Arc::new(config), name })
     }
 
-    /// Shakes hands over a fresh connection.
+    /// Performs the handshake on a new connection.
     pub(crate) async fn connect(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         TlsConnector::from(Arc::clone(&self.config)).connect(self.name.clone(), stream).await
     }

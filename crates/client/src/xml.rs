@@ -1,8 +1,8 @@
-//! The few XML documents that a client of S3 meets.
+//! The XML documents that an S3 client receives and sends.
 //!
-//! Why:        pages, errors and delete requests, read without a schema: unknown elements are skipped.
-//! Invariants: any bytes give a value or a reason, never a panic.
-//! Not here:   what a server writes (crates/s3).
+//! Why:        pages, errors and delete requests are parsed without a schema: unknown elements are skipped.
+//! Invariants: X1 any bytes give a value or an error, never a panic.
+//! Not here:   documents of the server (crates/s3).
 
 use quick_xml::Reader;
 use quick_xml::escape::{escape, resolve_predefined_entity};
@@ -34,8 +34,8 @@ pub struct BucketEntry {
     pub created: String,
 }
 
-/// Walks a document and reports the text of each element that holds no other, with the names above it, and the end
-/// of every element. `visit(path, Some(text))` is a leaf, `visit(path, None)` the end of an inner element.
+/// Walks a document. `visit(path, Some(text))` is called for each element without children, with the names above it,
+/// and `visit(path, None)` at the end of every other element.
 fn walk(document: &[u8], mut visit: impl FnMut(&[String], Option<&str>)) -> Result<(), String> {
     let mut reader = Reader::from_reader(document);
     let mut path: Vec<String> = Vec::new();
@@ -141,7 +141,7 @@ pub fn parse_buckets(document: &[u8]) -> Result<Vec<BucketEntry>, String> {
 /// Code and message of an error document; empty strings where it has none.
 pub fn parse_error(document: &[u8]) -> (String, String) {
     let (mut code, mut message) = (String::new(), String::new());
-    // What was read before the damage of a damaged document still helps the reader.
+    // What was read of a damaged document still helps.
     let _ = walk(document, |path, text| match (names(path).as_slice(), text) {
         ([.., "Error", "Code"], Some(text)) => code = text.to_owned(),
         ([.., "Error", "Message"], Some(text)) => message = text.to_owned(),

@@ -1,10 +1,10 @@
-//! What signatures and digests cost on this machine: microseconds a request, megabytes a second.
+//! Measures the cost of signatures and digests on this machine: microseconds per request, megabytes per second.
 //!
-//! Why: a request signed with Version 4 may cost at most 6 us more than an unsigned one, with Version 2 at most 4 us; this
-//!      shows where the time goes, in the verifier alone and in a whole request (all but sockets and HTTP/1) for an object
-//!      of 1 KiB, the forms in turn within each round.
+//! Why: a request signed with Version 4 may cost at most 6 us more than an unsigned one, with Version 2 at most 4 us.
+//!      This shows where the time goes, in the verifier alone and in a whole request (without sockets and HTTP/1) for
+//!      an object of 1 KiB; all forms alternate within each round.
 //!
-//! Run: `cargo run --release -p margay-s3 --example auth_cost`; ends with 4 when one costs more.
+//! Run: `cargo run --release -p margay-s3 --example auth_cost`; exits with 4 when a form exceeds its limit.
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a benchmark measures time and stops at an error")]
 

@@ -1,9 +1,9 @@
-//! One answered request as a line of AWS's server access log.
+//! Formats an answered request as a line of AWS's server access log.
 //!
-//! Why:        tools that read S3's access logs read these too.
-//! Layout:     26 fields apart by spaces; `-` is none; what a client wrote stands in quotes, percent-encoded where it
+//! Why:        tools that parse S3's access logs can parse these too.
+//! Layout:     26 fields separated by spaces; `-` for none. Text from clients is quoted, and percent-encoded where it
 //!             could end the field or the line.
-//! Not here:   where lines go (the binary).
+//! Not here:   delivery of lines (margay-jobs).
 
 use std::fmt::Write as _;
 
@@ -13,10 +13,10 @@ use crate::access_subject::AccessSubject;
 use crate::observer::RequestDone;
 use crate::time::log_time;
 
-/// Longest text of one field that a client wrote, in bytes; the rest is cut off.
+/// Maximum size of a field with client text, in bytes; the rest is cut off.
 const FIELD_BYTES_MAX: usize = 2048;
 
-/// The line, with its line feed.
+/// The line, including its line feed.
 pub fn access_line(subject: &AccessSubject, done: &RequestDone<'_>, at: Timestamp, owner: &str) -> String {
     let mut line = String::with_capacity(512);
     let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { plain(text) };
@@ -31,7 +31,7 @@ pub fn access_line(subject: &AccessSubject, done: &RequestDone<'_>, at: Timestam
         or_dash(&subject.requester),
         or_dash(done.request_id),
         operation(done.operation, &subject.method, subject.key.is_empty()),
-        // Encoded twice at AWS, once for the URL and once for the line; here once.
+        // AWS encodes the key twice, for the URL and for the line; here once.
         or_dash(&subject.key),
         quoted(&request),
         done.status.as_u16().to_string(),
@@ -57,19 +57,19 @@ pub fn access_line(subject: &AccessSubject, done: &RequestDone<'_>, at: Timestam
     line
 }
 
-/// The last part of a log object's key: its time and a number that tells apart what came in the same second.
+/// The last part of a log object's key: its time, and a random number that separates objects of the same second.
 pub fn log_object_name(at: Timestamp, random: u64) -> String {
     let time = crate::time::iso(at);
     let time: String = time.chars().take(19).map(|one| if matches!(one, 'T' | ':') { '-' } else { one }).collect();
     format!("{time}-{random:016X}")
 }
 
-/// A field without quotes: nothing in it ends the field.
+/// An unquoted field: percent-encodes everything that would end it.
 fn plain(text: &str) -> String {
     encoded(text, |character| character <= ' ' || character == '"' || character == '\u{7f}')
 }
 
-/// Inside quotes: spaces may stand, quotes and line feeds may not.
+/// A quoted field: spaces are kept, quotes and line feeds are encoded.
 fn quotable(text: &str) -> String {
     encoded(text, |character| character < ' ' || character == '"' || character == '\u{7f}')
 }
@@ -89,7 +89,7 @@ fn encoded(text: &str, unsafe_here: impl Fn(char) -> bool) -> String {
     out
 }
 
-/// The operation as the log names it: `REST.`, the method, and what it is about.
+/// The operation's name in the log: `REST.`, the method, and the resource type.
 fn operation(name: &str, method: &str, of_bucket: bool) -> String {
     let (method, about) = match name {
         "CopyObject" => ("COPY", "OBJECT".to_owned()),
@@ -113,7 +113,7 @@ fn operation(name: &str, method: &str, of_bucket: bool) -> String {
     format!("REST.{method}.{about}")
 }
 
-/// `GetBucketLifecycleConfiguration` is about `LIFECYCLE`, `PutObjectTagging` about `OBJECT_TAGGING`.
+/// `GetBucketLifecycleConfiguration` gives `LIFECYCLE`, `PutObjectTagging` gives `OBJECT_TAGGING`.
 fn about_setting(name: &str, of_bucket: bool) -> String {
     let rest = ["Get", "Put", "Delete"].iter().find_map(|verb| name.strip_prefix(verb)).unwrap_or(name);
     match (rest.strip_prefix("Bucket"), rest.strip_prefix("Object")) {

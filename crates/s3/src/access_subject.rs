@@ -1,4 +1,4 @@
-//! What an access log tells of a request, taken from its head.
+//! Fields of an access log line that come from a request's head.
 //!
 //! Not here: the line (`access_line`), the outcome (`observer`).
 
@@ -17,14 +17,14 @@ const SECRET: [&str; 5] = [
     "x-amz-signature",
 ];
 
-/// What a line tells of the request itself.
+/// The request's part of a log line.
 #[derive(Clone, Debug, Default)]
 pub struct AccessSubject {
     /// Empty when the request names none.
     pub bucket: String,
     pub(crate) key: String,
     pub(crate) method: String,
-    /// Path and query as they came, without what proves anything.
+    /// Path and query as received, without secrets.
     pub(crate) target: String,
     pub(crate) host: String,
     pub(crate) referer: String,
@@ -40,7 +40,7 @@ pub struct AccessSubject {
 }
 
 impl AccessSubject {
-    /// From the request's head, before it is known whether any of it is true.
+    /// From the request's head, before authentication.
     pub(crate) fn of(parts: &Parts, host: &str, target: Option<&Target>, secure: bool) -> AccessSubject {
         let header = |name: &str| text(&parts.headers, name);
         let query = parts.uri.query().unwrap_or_default();
@@ -75,7 +75,7 @@ impl AccessSubject {
     }
 }
 
-/// A URL without the values that would let a reader of the log send the request again.
+/// A URL without the values that would allow a reader of the log to replay the request.
 fn redacted(url: &str) -> String {
     let Some((path, query)) = url.split_once('?') else { return url.to_owned() };
     let shown = |pair: &str| {
@@ -97,7 +97,7 @@ fn requester<'a>(authorization: &'a str, query: &'a str) -> &'a str {
     }
     let named = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name));
     let credential = named("X-Amz-Credential=").or_else(|| named("AWSAccessKeyId=")).unwrap_or_default();
-    // The slash of a presigned query is percent-encoded.
+    // A presigned query percent-encodes the slash.
     end(credential.split('%').next().unwrap_or_default())
 }
 

@@ -1,7 +1,7 @@
-//! Where the access log of a bucket goes: the document of PutBucketLogging.
+//! The document of PutBucketLogging: the destination of a bucket's access log.
 //!
-//! Invariants: what is read is written so that it reads the same again.
-//! Not here:   lines (`access_line`), delivering them (the binary).
+//! Invariants: G1 writing and reading again gives the same value.
+//! Not here:   lines (`access_line`), delivery (margay-jobs).
 
 use bytes::BytesMut;
 
@@ -10,10 +10,10 @@ use crate::xml::read::{Malformed, walk};
 use crate::xml::write::Writer;
 
 const ROOT: &str = "BucketLoggingStatus";
-/// Longest prefix of a log object's key, in bytes; the rest of the key is 36 bytes long.
+/// Maximum size of a log object's prefix, in bytes; the rest of the key has 36 bytes.
 const PREFIX_BYTES_MAX: usize = 800;
 
-/// Log objects go to this bucket, under keys with this prefix.
+/// The bucket of the log objects, and the prefix of their keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketLogging {
     pub target: String,
@@ -21,7 +21,7 @@ pub struct BucketLogging {
 }
 
 impl BucketLogging {
-    /// Reads and checks a document; `None`: logging is off.
+    /// Parses and checks a document; `None`: logging is off.
     pub fn read(document: &[u8]) -> Result<Option<BucketLogging>, S3Error> {
         let (mut enabled, mut target, mut prefix, mut refused) = (false, None, None, None);
         walk(document, &mut |path, text| {
@@ -56,7 +56,7 @@ impl BucketLogging {
         }
     }
 
-    /// XML that reads the same again.
+    /// XML that parses to the same value.
     pub fn write(&self) -> BytesMut {
         let mut out = BytesMut::with_capacity(256);
         let mut writer = Writer::new(&mut out);

@@ -1,9 +1,11 @@
-//! The way of a request: who sent it, which operation it is, what is refused, what is answered.
+//! Handles a request from head to response: authentication, routing, authorization, operation.
 //!
-//! Why:        every answer, good or bad, leaves through one place, so each has its ids, headers and record.
-//! Invariants: the order is host, address, operation, signature, refusals, rights, operation; the body is touched by the last
-//!             alone. An answer to HEAD has no body.
-//! Not here:   listeners, connections and their limits (the binary).
+//! Why:        every response, success or error, leaves through one function, so each has its ids, headers and log
+//!             record.
+//! Invariants: R1 the order is host, address, operation, signature, refusals, authorization, execution; only the last
+//!                reads the body.
+//!             R2 a response to HEAD has no body.
+//! Not here:   listeners, connections and their limits (margay-listener).
 
 mod form;
 mod query;
@@ -50,12 +52,12 @@ use crate::route::{self, policy};
 use crate::stream::S3Body;
 use crate::sts;
 
-/// Most bytes of the error document's resource element.
+/// Maximum size of an error document's resource element, in bytes.
 const RESOURCE_BYTES_MAX: usize = 2048;
 const UNKNOWN: &str = "Unknown";
-/// What a browser asks first is no operation of S3's model.
+/// A CORS preflight is not an operation of S3's model.
 const PREFLIGHT: &str = "Preflight";
-/// Nor is a visit to a website.
+/// Neither is a website request.
 const WEBSITE: &str = "Website";
 
 /// The S3 door of one volume; cheap to share behind an `Arc`.
@@ -65,16 +67,16 @@ pub struct S3Door {
     options: Options,
     env: Env,
     verifier: Verifier,
-    /// Of the Security Token Service.
+    /// Verifier for the Security Token Service.
     sts_verifier: Verifier,
     iam_verifier: Verifier,
     providers: Vec<sts::Provider>,
     renames: RecentRenames,
     lifecycles: KnownLifecycles,
     observer: Arc<dyn Observer>,
-    /// What GetObject answers instead of asking the volume.
+    /// The object that GetObject returns without asking the volume (benchmarks).
     fixed_object: Option<Bytes>,
-    /// Told to clients as `x-amz-id-2`: this process.
+    /// Sent to clients as `x-amz-id-2`: identifies this process.
     host_id: String,
 }
 
@@ -89,7 +91,7 @@ impl S3Door {
         for domain in options.domains.iter_mut().chain(&mut options.website_domains) {
             domain.make_ascii_lowercase();
         }
-        // They name buckets too, and may lie below the others.
+        // Website domains name buckets too, and may be below the other domains.
         options.domains.splice(0..0, options.website_domains.iter().cloned());
         let host_id = request_id(env.random.next_u64());
         let verifier = Verifier::new(options.auth);
@@ -124,13 +126,13 @@ impl S3Door {
         }
     }
 
-    /// Tells `observer` about every request.
+    /// Reports every request to `observer`.
     pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> S3Door {
         self.observer = observer;
         self
     }
 
-    /// Asks for identities there. Without this, every key that the credentials know is a root key.
+    /// The source of identities. Without one, every key known to the credentials is a root key.
     pub fn with_identities(mut self, identities: Arc<dyn Identities>) -> S3Door {
         self.access.identities = identities;
         self
@@ -142,7 +144,7 @@ impl S3Door {
         self
     }
 
-    /// Lets GetObject answer `object` for every key without asking the volume: the cost of the door alone, for
+    /// Makes GetObject return `object` for every key without asking the volume: the cost of the door alone, for
     /// benchmarks.
     pub fn with_fixed_object(mut self, object: Bytes) -> S3Door {
         self.fixed_object = Some(object);
@@ -180,7 +182,7 @@ impl S3Door {
             let host = host.as_written();
             cors::decorate(&self.volume, &self.options.domains, host, &parts, &mut reply.headers).await;
         }
-        // Answered without the body that the client is waiting to send: the connection ends here, and it is told.
+        // Answered without the body that the client waits to send: the connection must close, and the response says so.
         let unread = parts.headers.contains_key(http::header::EXPECT) && received.load(Ordering::Relaxed) == 0;
         let closes = unread && code.is_some() && parts.version <= http::Version::HTTP_11;
         let record = Record { name, code, id, peer, began, received, subject };
@@ -216,7 +218,7 @@ impl S3Door {
         let presigned = presigned::version(raw_query);
         let headers = hoisted::join(raw_query, presigned, &parts.headers)?;
         let token = token_of_header(&parts.headers).or_else(|| query.get("X-Amz-Security-Token"));
-        // Version 2 writes it as its header is written.
+        // Version 2 URLs spell the parameter like the header.
         let token = token.or_else(|| query.get("x-amz-security-token")).map(str::to_owned);
         if let Some(presigned) = presigned {
             query.remove(|name| hoisted::is_header(name, presigned) || hoisted::means_nothing(name, presigned));
@@ -233,7 +235,7 @@ impl S3Door {
         self.run(&signed, payload).await
     }
 
-    /// Refuses a request whose sender is known, or runs its operation.
+    /// Refuses a request whose sender is authenticated, or runs its operation.
     async fn run(&self, signed: &Signed<'_>, payload: Payload) -> Result<Reply, S3Error> {
         let Signed { sender, operation, target, query, headers, came, .. } = signed;
         let policy = policy::policy(operation)
@@ -258,7 +260,7 @@ impl S3Door {
             headers,
             host: came.host,
         };
-        // The object of a benchmark is nobody's.
+        // A benchmark's fixed object has no owner.
         if let (Some(object), Op::GetObject) = (&self.fixed_object, policy.op) {
             return op::get_object::run_fixed(&call, object);
         }
@@ -266,9 +268,9 @@ impl S3Door {
         op::run(&call, payload).await
     }
 
-    /// Reads in one call what the operation, and the question whether it may, will ask for.
+    /// Reads in one call all rows that the operation and its authorization will need.
     async fn look(&self, op: Op, target: &Target) -> Result<RequestRows, S3Error> {
-        // A benchmark of the door alone asks for nothing.
+        // A benchmark of the door alone reads nothing.
         if target.scope() == Scope::Service || self.fixed_object.is_some() {
             return Ok(RequestRows::default());
         }
@@ -286,7 +288,7 @@ impl S3Door {
         Ok(self.volume.look(&target.bucket, purpose).await?)
     }
 
-    /// What conditions of policies may ask about a request.
+    /// Condition keys of a request.
     fn circumstances(&self, peer: SocketAddr, sender: &Sender) -> Circumstances<'_> {
         Circumstances {
             peer: peer.ip(),
@@ -298,7 +300,7 @@ impl S3Door {
         }
     }
 
-    /// The answer that an error gives.
+    /// The response to an error.
     fn refusal(&self, error: S3Error, parts: &Parts, id: &str) -> Reply {
         tracing::debug!(%error, request_id = id, method = %parts.method, path = parts.uri.path(), "refused");
         let status = error.code.status();
@@ -317,7 +319,7 @@ impl S3Door {
         headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/xml"));
         let mut resource = parts.uri.path();
         while resource.len() > RESOURCE_BYTES_MAX {
-            // A path is ASCII or UTF-8; half a character is never kept.
+            // The path is cut at a character's boundary.
             let end = (0..=RESOURCE_BYTES_MAX).rev().find(|end| resource.is_char_boundary(*end)).unwrap_or(0);
             resource = &resource[..end];
         }
@@ -364,7 +366,7 @@ impl S3Door {
     }
 }
 
-/// A request as it came, without its body.
+/// A received request, without its body.
 #[derive(Clone, Copy)]
 struct Came<'r> {
     parts: &'r Parts,
@@ -373,15 +375,15 @@ struct Came<'r> {
     id: &'r str,
 }
 
-/// A request whose signature is right: what it asks for, and who asks.
+/// A request with a valid signature: its operation and its caller.
 struct Signed<'r> {
     sender: Sender,
-    /// `None`: nobody signed.
+    /// `None`: unsigned.
     identity: Option<Arc<Identity>>,
     operation: &'static Operation,
     target: &'r Target,
     query: &'r Query,
-    /// Those of the request, of its query, or of its form.
+    /// The headers of the request, of its query, or of its form.
     headers: &'r HeaderMap,
     came: Came<'r>,
 }
@@ -391,12 +393,12 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
     digest.as_ref().try_into().expect("SHA-256 gives 32 bytes")
 }
 
-/// The token that comes with a temporary key.
+/// The session token of a temporary key.
 fn token_of_header(headers: &HeaderMap) -> Option<&str> {
     headers.get("x-amz-security-token").and_then(|token| token.to_str().ok())
 }
 
-/// The version of the signature, as conditions of policies name it.
+/// The signature's version as a condition key.
 fn signature_version(sender: &Sender) -> Option<&'static str> {
     match sender {
         Sender::Anonymous => None,
@@ -405,7 +407,7 @@ fn signature_version(sender: &Sender) -> Option<&'static str> {
     }
 }
 
-/// How a request was signed, as conditions of policies name it.
+/// The signature's location as a condition key.
 fn auth_type(sender: &Sender) -> Option<&'static str> {
     match sender {
         Sender::Anonymous => None,
@@ -415,7 +417,7 @@ fn auth_type(sender: &Sender) -> Option<&'static str> {
     }
 }
 
-/// What is known about a request until its answer has left.
+/// A request's facts, kept until its response has been sent.
 struct Record {
     name: &'static str,
     code: Option<&'static str>,
@@ -426,7 +428,7 @@ struct Record {
     subject: Option<AccessSubject>,
 }
 
-/// The size of the object that an answer tells of; `None` when it is that of the body that came.
+/// The size of the object in a response; `None` when it equals the size of the received body.
 fn object_bytes(operation: &str, headers: &HeaderMap) -> Option<u64> {
     let number = |name: HeaderName| {
         let text = headers.get(name)?.to_str().ok()?;

@@ -1,8 +1,8 @@
-//! The one table from causes to S3 error codes, statuses and messages.
+//! Maps every cause to an S3 error code, status and message: the only such table.
 //!
-//! Why:        clients decide what to do (retry, give up, create the bucket) by the code alone.
-//! Invariants: every cause has exactly one code; internal causes are logged with their source and never shown.
-//! Not here:   when an operation fails (op), the signature's and the payload's own error enums (auth, body).
+//! Why:        clients decide by the code alone whether to retry, give up, or create the bucket.
+//! Invariants: T1 every cause has exactly one code; internal causes are logged with their source and never shown.
+//! Not here:   when an operation fails (op), the error enums of signatures and bodies (auth, body).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -22,12 +22,12 @@ use crate::xml::write::Writer;
 
 macro_rules! codes {
     ($($name:ident $status:literal $message:literal;)*) => {
-        /// S3 error codes that this door gives.
+        /// S3 error codes that this door returns.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Code { $($name),* }
 
         impl Code {
-            /// As it stands in `<Code>`.
+            /// The text of `<Code>`.
             pub fn name(self) -> &'static str {
                 match self { $(Code::$name => stringify!($name)),* }
             }
@@ -167,14 +167,14 @@ codes! {
     XAmzContentSHA256Mismatch 400 "The provided 'x-amz-content-sha256' header does not match what was computed.";
 }
 
-/// What a failed request is answered with.
+/// The error that answers a failed request.
 #[derive(Debug)]
 pub struct S3Error {
     pub code: Code,
     pub message: Cow<'static, str>,
-    /// More elements of the XML, as AWS gives them for some codes (`BucketName`, `ArgumentName`, ...).
+    /// Further elements of the XML, as AWS has them for some codes (`BucketName`, `ArgumentName`, ...).
     pub details: Vec<(&'static str, String)>,
-    /// The ETag or range that a 304 or 416 names in its headers, the delete marker of a 404.
+    /// Headers: the ETag of a 304, the range of a 416, the delete marker of a 404.
     pub headers: Vec<(http::HeaderName, String)>,
 }
 
@@ -193,12 +193,12 @@ impl S3Error {
         self
     }
 
-    /// A value that the named header or query parameter cannot have.
+    /// An invalid value of the named header or query parameter.
     pub(crate) fn argument(name: &str, value: &str, message: impl Into<Cow<'static, str>>) -> S3Error {
         S3Error::new(Code::InvalidArgument, message).with("ArgumentName", name).with("ArgumentValue", value)
     }
 
-    /// 501 that names what is missing: an operation, a header, a query parameter or a value.
+    /// 501, naming what is not implemented: an operation, a header, a query parameter or a value.
     pub(crate) fn not_implemented(what: &str) -> S3Error {
         S3Error::new(Code::NotImplemented, format!("{what} is not implemented by this server")).with("Feature", what)
     }
@@ -207,7 +207,7 @@ impl S3Error {
         S3Error::new(Code::InvalidRequest, message)
     }
 
-    /// Something that only the operator can understand: it goes to the trace, the client learns the code.
+    /// An error that only the operator can understand: it is logged, and the client gets the code.
     pub(crate) fn internal(cause: &dyn std::fmt::Display) -> S3Error {
         tracing::error!(%cause, "a request failed inside the server");
         Code::InternalError.into()
@@ -238,7 +238,7 @@ impl From<Code> for S3Error {
     }
 }
 
-/// What the IAM API says about an order.
+/// Errors of the IAM API.
 impl From<ChangeError> for S3Error {
     fn from(error: ChangeError) -> S3Error {
         let code = match &error {
@@ -253,7 +253,7 @@ impl From<ChangeError> for S3Error {
     }
 }
 
-/// What a statement or its object is refused for.
+/// Errors of S3 Select.
 impl From<select::Error> for S3Error {
     fn from(error: select::Error) -> S3Error {
         use select::Kind as K;
@@ -370,7 +370,7 @@ impl From<auth::AuthError> for S3Error {
 
 impl From<body::BodyError> for S3Error {
     fn from(error: body::BodyError) -> S3Error {
-        // The file of a form is received as a body of its own.
+        // A form's file is received as a body of its own.
         let error = match error {
             body::BodyError::Transport(cause) => match cause.downcast::<FormError>() {
                 Ok(refused) => return (*refused).into(),
@@ -443,14 +443,14 @@ impl From<auth::Code> for Code {
     }
 }
 
-/// Tells that a delete marker is why there is no object.
+/// Adds that a delete marker is the reason why the object does not exist.
 fn about_marker(error: S3Error, version: volume::VersionId) -> S3Error {
     error
         .header(http::HeaderName::from_static("x-amz-delete-marker"), "true".to_owned())
         .header(http::HeaderName::from_static("x-amz-version-id"), version.to_string())
 }
 
-/// A version id that no version has; `name` is where it stood.
+/// A malformed version id; `name` is the parameter or header that contained it.
 pub(crate) fn invalid_version(name: &str, text: &str) -> S3Error {
     S3Error::argument(name, text, "Invalid version id specified")
 }

@@ -1,9 +1,9 @@
-//! What the fuzz targets call: everything that a client sends, as arbitrary bytes.
+//! Entry points of the fuzz targets: everything that a client sends, as arbitrary bytes.
 //!
-//! Why:        only the door is public, and a fuzzer that had to come through it would never get past the signature.
-//! Layout:     a request is the text of HTTP/1: `METHOD target`, lines `name: value`, an empty line, the body.
-//! Invariants: a parser gives a value or an error; what it gives is written so that it reads the same again; how a
-//!             body is cut into pieces does not matter; what the signer signs, the verifier believes.
+//! Why:        only the door is public, and a fuzzer that had to pass it would never get beyond the signature.
+//! Layout:     a request is HTTP/1 text: `METHOD target`, lines `name: value`, an empty line, the body.
+//! Invariants: Z1 a parser gives a value or an error, and writing the value and parsing it again gives the same value.
+//!             Z2 the result does not depend on how a body is split.  Z3 the verifier accepts what the signer signs.
 //! Not here:   the targets themselves and their seeds (fuzz/).
 
 mod documents;
@@ -59,7 +59,7 @@ impl Credentials for OneKey {
 static SIGNER_V2: LazyLock<v2::Signer> = LazyLock::new(|| v2::Signer::new(ACCESS_KEY, &Secret::new(SECRET_KEY)));
 static SIGNER: LazyLock<Signer> = LazyLock::new(|| Signer::new(ACCESS_KEY, Secret::new(SECRET_KEY), "us-east-1"));
 
-/// The head of a request and its body; `None` when no HTTP server would take it.
+/// The head of a request and its body; `None` when no HTTP server would accept it.
 fn request(bytes: &[u8]) -> Option<(Parts, &[u8])> {
     let mut rest = bytes;
     let mut line = || {
@@ -126,7 +126,7 @@ pub fn signature_version_2(bytes: &[u8]) {
         assert!(!matches!(outcome, Err(AuthError::Mismatch(_))), "what the signer signs is believed: {outcome:?}");
     }
     parts.headers.remove("authorization");
-    // Beside a Version 4 signature the other one is not looked at.
+    // Beside a Version 4 signature the other one is ignored.
     if let Some(url) = url.ok().filter(|url| !url.contains("X-Amz-")) {
         let head = Head { query: &url, ..Head::of(&parts, &host).with_host_bucket(host_bucket) };
         let outcome = verifier.verify(&head, &OneKey, NOW);
@@ -158,7 +158,7 @@ impl Body for WirePieces {
     }
 }
 
-/// How a body is wrapped, and the chain of its signatures if it is signed.
+/// A payload form, with the chain of its signatures if it is signed.
 fn form(number: u8) -> (PayloadForm, HeaderMap, Option<ChunkChain>) {
     let forms =
         [PayloadForm::StreamingUnsignedTrailer, PayloadForm::StreamingSigned, PayloadForm::StreamingSignedTrailer];
@@ -304,7 +304,7 @@ pub fn request_target(bytes: &[u8]) {
     }
 }
 
-/// A token as it is, and the text as what a token holds.
+/// The text as a token, and as the content of a token.
 fn page_token(text: &str) {
     if let Ok((name, is_prefix)) = token::decode(text) {
         assert_eq!(token::encode(&name, is_prefix), text);

@@ -1,10 +1,10 @@
-//! Digests of a body, computed beside receiving it.
+//! Computes a body's digests while it is being received.
 //!
-//! Why:        the MD5 of a large body takes longer than all else together, so it must begin with the first bytes, never wait
-//!             for the connection, and leave the connection's thread to the other work.
-//! Invariants: H1 small bodies are hashed where they are; of large ones at most `BACKLOG_BYTES_MAX` wait.  H2 a thread is
-//!             held only while there is something to hash, so slow clients hold none.
-//! Locking:    the list of what waits, for as long as it takes to add or take a piece.
+//! Why:        the MD5 of a large body takes longer than everything else together. So it must start with the first
+//!             bytes, never wait for the connection, and leave the connection's thread free.
+//! Invariants: H1 small bodies are hashed on the receiving thread; of large ones at most `BACKLOG_BYTES_MAX` wait.
+//!             H2 a thread is held only while there is something to hash, so slow clients hold none.
+//! Locking:    the queue, held to add or take a piece.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use tokio::task::JoinHandle;
 use crate::body::Digests;
 use crate::error::S3Error;
 
-/// Bodies up to this many bytes are hashed where they are received.
+/// Bodies up to this size are hashed on the receiving thread.
 const INLINE_BYTES_MAX: u64 = 256 << 10;
-/// A thread is asked for when this many bytes wait.
+/// A hashing job starts when this many bytes wait.
 const JOB_BYTES_MIN: usize = 64 << 10;
-/// Most bytes that wait to be hashed.
+/// Maximum number of bytes that wait to be hashed.
 const BACKLOG_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) struct Hashing {
@@ -34,7 +34,7 @@ pub(crate) struct Hashing {
 
 struct Backlog {
     waiting: Mutex<Waiting>,
-    /// Bytes that there is room for.
+    /// Free space in the queue, in bytes.
     room: Semaphore,
 }
 
@@ -42,19 +42,19 @@ struct Backlog {
 struct Waiting {
     pieces: VecDeque<Bytes>,
     bytes: usize,
-    /// A job takes whatever comes.
+    /// A job is running and takes further pieces.
     has_job: bool,
 }
 
 impl Hashing {
-    /// Of a body of at most `len_max` bytes.
+    /// For a body of at most `len_max` bytes.
     pub(crate) fn new(digests: Digests, len_max: u64) -> Hashing {
         let is_inline = len_max <= INLINE_BYTES_MAX || !digests.is_heavy();
         let backlog = Backlog { waiting: Mutex::default(), room: Semaphore::new(BACKLOG_BYTES_MAX) };
         Hashing { digests: Some(digests), job: None, backlog: Arc::new(backlog), is_inline }
     }
 
-    /// Takes the next piece; waits while too many do.
+    /// Queues the next piece; waits while the queue is full.
     pub(crate) async fn take(&mut self, piece: Bytes) -> Result<(), S3Error> {
         if self.is_inline {
             self.digests.as_mut().expect("inline digests never leave").update(&piece);
@@ -73,14 +73,14 @@ impl Hashing {
         Ok(())
     }
 
-    /// The digests of all that was taken.
+    /// The digests of all pieces.
     pub(crate) async fn finish(mut self) -> Result<Digests, S3Error> {
         let mut digests = self.settle().await?;
         self.backlog.hash(&mut digests);
         Ok(digests)
     }
 
-    /// Waits for the job under way.
+    /// Waits for the running job.
     async fn settle(&mut self) -> Result<Digests, S3Error> {
         match (self.digests.take(), self.job.take()) {
             (Some(digests), _) => Ok(digests),
@@ -91,7 +91,7 @@ impl Hashing {
 }
 
 impl Backlog {
-    /// Adds a piece that there is room for; whether a job must be begun.
+    /// Adds a piece that fits; returns whether a job must be started.
     fn add(&self, piece: Bytes) -> bool {
         let mut waiting = self.waiting.lock();
         waiting.bytes += piece.len();
@@ -111,7 +111,7 @@ impl Backlog {
         piece
     }
 
-    /// Hashes until nothing waits.
+    /// Hashes until the queue is empty.
     fn hash(&self, digests: &mut Digests) {
         let _closing = CloseOnPanic(&self.room);
         while let Some(piece) = self.next() {
@@ -121,7 +121,7 @@ impl Backlog {
     }
 }
 
-/// Whoever waits for room must not do so for ever.
+/// If the job panics, tasks that wait for space must not wait for ever.
 struct CloseOnPanic<'a>(&'a Semaphore);
 
 impl Drop for CloseOnPanic<'_> {
@@ -132,7 +132,7 @@ impl Drop for CloseOnPanic<'_> {
     }
 }
 
-/// Room that a piece takes: never more than there is while nothing is hashed.
+/// Queue space that a piece takes: at most the capacity of an empty queue.
 fn room_of(piece: &Bytes) -> u32 {
     piece.len().min(BACKLOG_BYTES_MAX - JOB_BYTES_MIN) as u32
 }

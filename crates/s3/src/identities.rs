@@ -1,7 +1,7 @@
-//! Whose key signed a request.
+//! The port through which the door finds the identity of an access key.
 //!
-//! Why:        the door asks for identities and does not know where they are kept.
-//! Invariants: a temporary key counts only together with its token; a lasting key never comes with one.
+//! Why:        the door does not depend on where identities are stored.
+//! Invariants: I1 a temporary key is valid only with its token; a permanent key never has one.
 //! Not here:   the signature (auth), what an identity may do (access).
 
 use std::future::{Future, ready};
@@ -14,17 +14,17 @@ use margay_iam::registry::{Account, ChangeError, Identity, Order, Registry, Sess
 use crate::auth::{AuthError, Credential, Credentials, Head, Sender, Verified, Verifier};
 use crate::error::{Code, S3Error};
 
-/// What is known about an access key.
+/// Result of a lookup by access key.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// Nobody's, or disabled.
+    /// Unknown or disabled.
     Nobody,
-    /// The session that it belonged to is over.
+    /// Its session has expired.
     Expired,
     Known(Credential, Arc<Identity>),
 }
 
-/// How an account is named in a request.
+/// The form in which a request names an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountName<'a> {
     Id(&'a str),
@@ -32,18 +32,18 @@ pub enum AccountName<'a> {
     Email(&'a str),
 }
 
-/// A session to begin.
+/// A session to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewSession {
-    /// The id of the role that it is in; else it is that of `user`.
+    /// The id of the role; without one it is a session of `user`.
     pub role: Option<String>,
     /// Id.
     pub user: Option<String>,
     pub session: String,
-    /// JSON of the policy that narrows it.
+    /// JSON of the session policy.
     pub policy: Option<String>,
     pub tags: SessionTags,
-    /// How long it lasts.
+    /// Duration.
     pub seconds: u32,
 }
 
@@ -63,12 +63,12 @@ impl std::fmt::Debug for SessionKeys {
     }
 }
 
-/// A new access key with its secret, which is kept in the clear nowhere.
+/// A new access key with its secret, which is stored only encrypted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewKey {
     pub id: String,
     pub secret: String,
-    /// The secret as it is stored.
+    /// The encrypted secret to store.
     pub sealed: String,
 }
 
@@ -78,51 +78,51 @@ impl std::fmt::Debug for NewKey {
     }
 }
 
-/// Why an order was not carried out.
+/// Why an order failed.
 #[derive(Debug)]
 pub enum OrderError {
     Refused(ChangeError),
-    /// It could not be stored, or nothing is stored here; one line for the log.
+    /// It could not be stored, or this server stores no identities; one line for the log.
     Failed(String),
 }
 
-/// An order on its way.
+/// An order in progress.
 pub type Ordered<'a> = Pin<Box<dyn Future<Output = Result<(), OrderError>> + Send + 'a>>;
 
-/// Where identities are kept; asked once per signed request, so it must not block.
+/// The store of identities; called once per signed request, so it must not block.
 pub trait Identities: Send + Sync {
-    /// Whose key this is. `token` is what came with a temporary one.
+    /// The identity of an access key. `token` accompanies a temporary one.
     fn find(&self, access_key: &str, token: Option<&str>, now: Timestamp) -> Found;
 
     fn account(&self, name: AccountName<'_>) -> Option<Arc<Account>>;
 
-    /// Everybody, as of now.
+    /// A snapshot of all identities.
     fn registry(&self) -> Arc<Registry> {
         Arc::default()
     }
 
-    /// Carries out an order; it is true for the next request when this is done.
+    /// Executes an order; the next request sees its effect once this returns.
     fn order(&self, _order: Order) -> Ordered<'_> {
         Box::pin(ready(Err(OrderError::Failed("there are no users here".to_owned()))))
     }
 
-    /// An id that nobody has or had, with this beginning.
+    /// A new unique id with this prefix.
     fn new_id(&self, beginning: &str) -> String {
         beginning.to_owned()
     }
 
-    /// A new access key; `None` where none are kept.
+    /// A new access key; `None` where identities are not stored.
     fn new_key(&self) -> Option<NewKey> {
         None
     }
 
-    /// Keys of a new session; `None` where there are no sessions.
+    /// Keys of a new session; `None` where sessions are not supported.
     fn begin_session(&self, _new: &NewSession) -> Option<SessionKeys> {
         None
     }
 }
 
-/// Everybody whom the credentials know holds the root keys.
+/// Treats every key known to the credentials as a root key.
 pub(crate) struct RootOnly {
     pub credentials: Arc<dyn Credentials>,
     pub account: Arc<Account>,
@@ -147,7 +147,7 @@ impl Identities for RootOnly {
     }
 }
 
-/// Checks a signature, and says whose it is; `None` when there is none. `token` is what came with a temporary key.
+/// Verifies a signature and returns the caller's identity; `None` when unsigned. `token` accompanies a temporary key.
 pub fn identify(
     verifier: &Verifier,
     head: &Head<'_>,
@@ -161,7 +161,7 @@ pub fn identify(
     Ok((verified, identity))
 }
 
-/// The same for the policy of a form, which `verify` checks.
+/// As `identify`, for the policy of a form, which `verify` checks.
 pub(crate) fn identify_form(
     identities: &dyn Identities,
     token: Option<&str>,
@@ -173,7 +173,7 @@ pub(crate) fn identify_form(
     Ok((sender, identity))
 }
 
-/// What `verify` says, and whose key it asked for.
+/// The result of `verify`, and the identity of the key that it looked up.
 fn by_key<T>(
     identities: &dyn Identities,
     token: Option<&str>,
@@ -189,7 +189,7 @@ fn by_key<T>(
     }
 }
 
-/// Whoever signed has an identity, and nobody else.
+/// A signed request has an identity, an unsigned one has none.
 fn signer(sender: &Sender, identity: Option<Arc<Identity>>) -> Result<Option<Arc<Identity>>, S3Error> {
     match (sender, identity) {
         (Sender::Anonymous, _) => Ok(None),
@@ -198,7 +198,7 @@ fn signer(sender: &Sender, identity: Option<Arc<Identity>>) -> Result<Option<Arc
     }
 }
 
-/// The identities as the signature's check sees them for one request; remembers whom it found.
+/// Adapts identities to the signature check of one request; remembers the identity found.
 struct Asked<'a> {
     identities: &'a dyn Identities,
     token: Option<&'a str>,
@@ -206,14 +206,14 @@ struct Asked<'a> {
     found: OnceLock<Result<Arc<Identity>, Expired>>,
 }
 
-/// The session is over.
+/// The session has expired.
 struct Expired;
 
 impl Credentials for Asked<'_> {
     fn find(&self, access_key: &str) -> Option<Credential> {
         match self.identities.find(access_key, self.token, self.now) {
             Found::Known(credential, identity) => {
-                // A request is checked against one key; a second look-up could only find the same.
+                // A request is checked against one key; a second lookup can only find the same one.
                 let _ = self.found.set(Ok(identity));
                 Some(credential)
             }

@@ -1,13 +1,13 @@
-//! The S3 door: HTTP requests become operations on a volume, and their outcomes become answers.
+//! The S3 door: turns HTTP requests into operations on a volume, and their results into responses.
 //!
-//! Why:        an own front on hyper, because every header must be implemented or refused by name, bodies must stream
-//!             through without a whole chunk in memory, and a list page must cost little more than its bytes.
-//! Layout:     `door` takes a request; `auth` and `identities` say who sent it; `access` whether he may; `route` finds
-//!             its operation or refuses it; `op` has one file per operation; `body` decodes payloads; `form` reads a
-//!             browser's form; `headers`, `xml` and `time` are the wire's forms; `error` is the one table from causes to
-//!             codes; `iam` and `sts` are the other services of the endpoint.
-//! Invariants: nothing of a request is silently ignored; every check that needs no body comes before the body is read.
-//! Not here:   what operations mean (volume), listeners, TLS, metrics (the binary).
+//! Why:        an own front end on hyper: every header is implemented or refused by name, bodies stream through
+//!             without a whole chunk in memory, and a list page costs little more than its bytes (docs/design/0002).
+//! Layout:     `door` handles a request; `auth` and `identities` authenticate, `access` authorizes; `route` finds the
+//!             operation; `op` has one file per operation; `body` decodes payloads, `form` parses browser forms;
+//!             `headers`, `xml`, `time` are wire formats; `error` maps causes to codes; `iam`, `sts` are the endpoint's
+//!             other services.
+//! Invariants: R1 nothing of a request is silently ignored.  R2 every check that needs no body precedes reading it.
+//! Not here:   what operations mean (margay-volume), listeners and TLS (margay-listener), metrics (margay-metrics).
 
 mod access;
 mod access_line;

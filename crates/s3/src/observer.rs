@@ -1,6 +1,6 @@
-//! What the door tells about each request, for metrics and access logs.
+//! The record of each request, for metrics and access logs.
 //!
-//! Not here: the metrics themselves (the binary).
+//! Not here: the metrics themselves (margay-metrics).
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::access_subject::AccessSubject;
 /// One answered request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestDone<'a> {
-    /// The operation's name in the AWS model, or `Unknown` when the request was none.
+    /// The operation's name in the AWS model, or `Unknown`.
     pub operation: &'static str,
     pub status: StatusCode,
     /// The S3 error code, when it failed.
@@ -24,21 +24,21 @@ pub struct RequestDone<'a> {
     pub bytes_in: u64,
     /// Bytes of the body sent.
     pub bytes_out: u64,
-    /// Of the whole object that was read or written, as far as the answer or the body tells it; else 0.
+    /// Size of the whole object that was read or written, if the response or the body tells it; otherwise 0.
     pub object_bytes: u64,
-    /// From the request's head to the answer's head.
+    /// From the request's head to the response's head.
     pub first_byte: Duration,
-    /// From the request's head to the last byte of the answer, or to the moment when the client gave up.
+    /// From the request's head to the last byte of the response, or until the client gave up.
     pub total: Duration,
-    /// The client took the whole answer.
+    /// The client received the whole response.
     pub complete: bool,
-    /// What a line of the access log needs besides; only when the observer asked for it.
+    /// Further fields of an access log line; only if the observer asked for them.
     pub subject: Option<&'a AccessSubject>,
 }
 
 /// Called once per request, on the task that served it; must not block.
 pub trait Observer: Send + Sync + Debug {
-    /// Whether [`RequestDone::subject`] is to be kept; asked once when a request comes.
+    /// Whether [`RequestDone::subject`] is needed; called when a request arrives.
     fn wants_subject(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What an operator may set about the S3 door.
+//! Options of the S3 door.
 
 use margay_iam::registry::ROOT_ACCOUNT;
 pub use margay_select::Dialect;
@@ -9,23 +9,23 @@ use crate::body::DecoderOptions;
 /// Settings of the door.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What `GetBucketLocation` and `x-amz-bucket-region` say.
+    /// The region in `GetBucketLocation` and `x-amz-bucket-region`.
     pub region: String,
     /// Names under which buckets are subdomains (virtual-host style), without a port.
     pub domains: Vec<String>,
-    /// Names under which buckets are subdomains whose visitors see the bucket's website, without a port.
+    /// Names under which subdomains are the buckets' websites, without a port.
     pub website_domains: Vec<String>,
     /// The account of the root keys: its canonical id, the name that listings show, and its id of twelve digits.
     pub owner_id: String,
     pub owner_name: String,
     pub account_id: String,
-    /// Whether clients come over TLS (`aws:SecureTransport`).
+    /// Whether clients connect over TLS (`aws:SecureTransport`).
     pub secure: bool,
-    /// Whether clients may send keys of their own (SSE-C): where others could read the wire, they must not.
+    /// Whether clients may send keys of their own (SSE-C): not on connections that others can read.
     pub customer_keys: bool,
-    /// Names that the ARNs of notifications may end in.
+    /// Valid last parts of notification ARNs.
     pub notification_targets: Vec<String>,
-    /// Whose statements SelectObjectContent understands, where they differ.
+    /// The SQL dialect of SelectObjectContent.
     pub select_dialect: Dialect,
     pub auth: auth::Options,
     pub decoder: DecoderOptions,

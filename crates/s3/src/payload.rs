@@ -1,11 +1,11 @@
-//! The body of one request on its way to an operation.
+//! The body of a request on its way to an operation.
 //!
-//! Why:        an operation asks for a document or for pieces; that the bytes are what the client promised is seen
-//!             to here, before the operation may show anything of them.
-//! Invariants: P1 nothing is read before the operation asks, so a refused request never earns a `100 Continue`.
-//!             P2 what is held of a body at once is bounded: `DOCUMENT_BYTES_MAX`, or what waits to be hashed and a piece.
-//!             P3 what is left of a body is read and forgotten within bounds, so that the client sees the answer.
-//! Not here:   framing and digests (body), where they are computed (hashing), time limits of the client (the listener).
+//! Why:        an operation asks for a document or for pieces; this verifies that they are what the client announced,
+//!             before the operation may make them visible.
+//! Invariants: P1 nothing is read before the operation asks, so a refused request never causes a `100 Continue`.
+//!             P2 memory is bounded: `DOCUMENT_BYTES_MAX`, or the hashing backlog and one piece.
+//!             P3 the unread rest of a body is drained within limits, so that the client receives the response.
+//! Not here:   framing and digests (body), hashing threads (hashing), timeouts of the client (the listener).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,28 +24,28 @@ use crate::body::{Computed, Decoder, DecoderOptions, DigestPlan, Want, WireBody,
 use crate::error::{Code, S3Error};
 use crate::hashing::Hashing;
 
-/// Largest XML document taken, in bytes: 10,000 parts with checksums, or 1000 long keys escaped.
+/// Maximum size of an XML document, in bytes: 10,000 parts with checksums, or 1000 long escaped keys.
 pub(crate) const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
-/// Most bytes of an unread body that are received only to be forgotten.
+/// Bytes of an unread body that are drained at most.
 const DRAIN_BYTES_MAX: u64 = 256 << 20;
-/// Longest time for that.
+/// Time limit of draining.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// The body as it comes from the connection; what nobody reads of it is drained when it is dropped.
+/// The body as received; its unread rest is drained on drop.
 pub(crate) struct Wire {
     body: Option<WireBody>,
     received: Arc<AtomicU64>,
-    /// The client sends nothing before it is told to continue.
+    /// The client waits for `100 Continue`.
     waits: bool,
 }
 
 impl Wire {
-    /// `received` counts the bytes that came.
+    /// `received` counts the received bytes.
     pub(crate) fn new(body: WireBody, headers: &HeaderMap, received: Arc<AtomicU64>) -> Wire {
         Wire { body: Some(body), received, waits: headers.contains_key(http::header::EXPECT) }
     }
 
-    /// The whole body as it comes, if it is not longer than this.
+    /// The raw body as a whole, if it is not larger than this.
     pub(crate) async fn whole(self, bytes_max: usize) -> Result<Bytes, S3Error> {
         let body = http_body_util::Limited::new(self, bytes_max).collect().await;
         body.map(http_body_util::Collected::to_bytes).map_err(|_| too_long())
@@ -84,7 +84,7 @@ impl Body for Wire {
 impl Drop for Wire {
     fn drop(&mut self) {
         let Some(body) = self.body.take().filter(|body| !body.is_end_stream() && !self.waits) else { return };
-        // A client that is still sending would see its connection reset instead of the answer.
+        // Otherwise a client that is still sending would see a connection reset instead of the response.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(drain(body));
         }
@@ -101,35 +101,35 @@ async fn drain(mut body: WireBody) {
             }
         }
     };
-    // The connection is closed when the body is dropped unfinished.
+    // An unfinished body closes the connection when it is dropped.
     let _ = tokio::time::timeout(DRAIN_TIME_MAX, bounded).await;
 }
 
-/// How many bytes of payload will come.
+/// How many payload bytes will follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     Exactly(u64),
-    /// It shows when they have come: the file of a form, or a body of unknown length.
+    /// Known only at the end: the file of a form, or a body of unknown length.
     AtMost(u64),
 }
 
-/// A body not yet read.
+/// An unread body.
 pub(crate) struct Payload {
     pub wire: Wire,
     pub form: PayloadForm,
     pub chain: Option<ChunkChain>,
     pub options: DecoderOptions,
-    /// Set when the head does not say how long the payload is.
+    /// Set when the head does not tell the payload's length.
     pub len_max: Option<u64>,
 }
 
 impl Payload {
-    /// Payload bytes that the head announces.
+    /// Payload bytes announced in the head.
     pub(crate) fn announced(&self, headers: &HeaderMap) -> Result<Option<u64>, S3Error> {
         Ok(announced_bytes(headers, &self.form)?)
     }
 
-    /// How long the payload will be; `None` when nobody says.
+    /// The payload's length; `None` when it is not announced.
     pub(crate) fn length(&self, headers: &HeaderMap) -> Result<Option<Length>, S3Error> {
         match self.len_max {
             Some(len_max) => Ok(Some(Length::AtMost(len_max))),
@@ -138,15 +138,15 @@ impl Payload {
         }
     }
 
-    /// Whether the client says that it does not know the length, as `curl -T -` does, rather than forgets to tell it.
+    /// Whether the client declares an unknown length, as `curl -T -` does, rather than omitting it.
     fn comes_in_unknown_length(&self, headers: &HeaderMap) -> bool {
         !self.form.is_chunked()
             && !headers.contains_key(http::header::CONTENT_LENGTH)
             && headers.contains_key(http::header::TRANSFER_ENCODING)
     }
 
-    /// The whole body of a request that carries XML, checked against its digests; `digests` is false where the
-    /// checksum headers speak of something else.
+    /// The whole body of a request with an XML document, verified against its digests; `digests` is false where the
+    /// checksum headers describe something else.
     pub(crate) async fn document(self, headers: &HeaderMap, digests: bool) -> Result<Bytes, S3Error> {
         if self.announced(headers)?.is_some_and(|bytes| bytes > DOCUMENT_BYTES_MAX) {
             return Err(too_long());
@@ -169,7 +169,7 @@ impl Payload {
         Ok(document.freeze())
     }
 
-    /// Receives the whole body into an upload; returns when it is durable and everything announced about it is true.
+    /// Receives the whole body into an upload; returns when it is durable and every announcement about it was verified.
     pub(crate) async fn receive(
         self,
         headers: &HeaderMap,
@@ -189,7 +189,7 @@ impl Payload {
             upload.write(piece).await?;
         }
         let trailers = decoder.finish()?;
-        // The body is checked before its last bytes are made durable: a wrong one costs no sync.
+        // Verified before the last bytes are synced: a wrong body costs no sync.
         let computed = hashing.finish().await?.finish(&trailers)?;
         if matches!(length, Length::Exactly(len) if computed.bytes != len) {
             return Err(Code::IncompleteBody.into());
@@ -202,7 +202,7 @@ fn too_long() -> S3Error {
     S3Error::from(Code::MaxMessageLengthExceeded).with("MaxMessageLengthBytes", DOCUMENT_BYTES_MAX.to_string())
 }
 
-/// Headers whose checksums speak of this body and not of the object that it describes.
+/// Headers whose checksums describe this body and not the object that it is about.
 fn only_body_headers(headers: &HeaderMap) -> HeaderMap {
     let kept = ["content-md5", "x-amz-trailer"];
     headers

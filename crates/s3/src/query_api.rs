@@ -1,8 +1,8 @@
-//! The form of AWS's query APIs: a POST of a form that names an action, an answer in XML.
+//! AWS's query APIs: a POST of a form that names an action, answered in XML.
 //!
-//! Why:        STS and IAM speak it, on the endpoint of S3.
-//! Invariants: Q1 a form is bounded.  Q2 a refusal names its cause by code, and never what denied it.
-//! Not here:   the signature (door), what actions do (`iam`, `sts`).
+//! Why:        STS and IAM use it, on the S3 endpoint.
+//! Invariants: Q1 the size of a form is bounded.  Q2 an error reveals its code, never what caused a denial.
+//! Not here:   the signature (door), actions (`iam`, `sts`).
 
 use bytes::BytesMut;
 use http::request::Parts;
@@ -12,9 +12,9 @@ use crate::reply::Reply;
 use crate::route::query::Query;
 use crate::xml::write::Writer;
 
-/// Longest form, in bytes.
+/// Maximum size of a form, in bytes.
 pub(crate) const FORM_BYTES_MAX: usize = 64 * 1024;
-/// Most fields of a form.
+/// Maximum number of fields of a form.
 pub(crate) const FORM_FIELDS_MAX: usize = 300;
 
 /// One of the services.
@@ -33,7 +33,7 @@ impl Service {
     }
 }
 
-/// Whether a request may be one for these services.
+/// Whether a request may be addressed to these services.
 pub(crate) fn is_form(parts: &Parts) -> bool {
     let form = parts.headers.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let is_form = form.is_some_and(|kind| {
@@ -43,19 +43,19 @@ pub(crate) fn is_form(parts: &Parts) -> bool {
     parts.method == http::Method::POST && parts.uri.path() == "/" && is_form
 }
 
-/// Reads a form.
+/// Parses a form.
 pub(crate) fn read(body: &[u8]) -> Result<Query, S3Error> {
     let wrong = |_| invalid("the form is not UTF-8, not percent-encoded, or has too many fields");
     let text = std::str::from_utf8(body).map_err(|_| invalid("the form is not UTF-8"))?;
     Query::parse_at_most(text, FORM_FIELDS_MAX).map_err(wrong)
 }
 
-/// A field that must be there.
+/// A required field.
 pub(crate) fn required<'f>(form: &'f Query, name: &str) -> Result<&'f str, S3Error> {
     form.get(name).filter(|value| !value.is_empty()).ok_or_else(|| invalid(&format!("{name} is missing")))
 }
 
-/// A field of several values: `NAME.member.1` and so on.
+/// A field with several values: `NAME.member.1` and so on.
 pub(crate) fn members(form: &Query, name: &str) -> Vec<String> {
     let field = |number: usize| form.get(&format!("{name}.member.{number}")).map(str::to_owned);
     (1..=FORM_FIELDS_MAX).map_while(field).collect()
@@ -65,7 +65,7 @@ pub(crate) fn invalid(message: &str) -> S3Error {
     S3Error::new(Code::ValidationError, message.to_owned())
 }
 
-/// The answer of an action; `inside` writes its result.
+/// The response of an action; `inside` writes its result.
 pub(crate) fn answer(service: Service, action: &str, request_id: &str, inside: impl FnOnce(&mut Writer<'_>)) -> Reply {
     let mut out = BytesMut::with_capacity(2048);
     let mut writer = Writer::new(&mut out);
@@ -82,11 +82,11 @@ pub(crate) fn answer(service: Service, action: &str, request_id: &str, inside: i
     Reply::xml(out)
 }
 
-/// The answer that an error gives; its form is not that of S3.
+/// The error response, which differs from S3's.
 pub(crate) fn refusal(service: Service, error: &S3Error, request_id: &str) -> Reply {
     tracing::debug!(%error, request_id, "refused");
     let (code, message) = match error.code {
-        // What S3 calls otherwise.
+        // Named differently in S3.
         Code::InvalidAccessKeyId => {
             let error = S3Error::from(Code::InvalidClientTokenId);
             (error.code, error.message)

@@ -1,6 +1,6 @@
-//! An answer before it becomes an HTTP response.
+//! A response before it becomes an HTTP response.
 //!
-//! Not here: headers that every answer has (door).
+//! Not here: headers of every response (door).
 
 use std::collections::VecDeque;
 
@@ -38,7 +38,7 @@ impl Reply {
         reply
     }
 
-    /// Sets a header; the value is visible ASCII or it is an error of the server.
+    /// Sets a header; a value other than visible ASCII is an internal error.
     pub(crate) fn header(mut self, name: HeaderName, value: &str) -> Result<Reply, S3Error> {
         let value = HeaderValue::from_str(value).map_err(|error| S3Error::internal(&error))?;
         self.headers.insert(name, value);

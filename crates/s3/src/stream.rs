@@ -1,9 +1,9 @@
-//! The body of an answer: nothing, a few buffers, an object read piece by piece, or what an operation makes, as the
-//! client takes it.
+//! The body of a response: empty, a few buffers, an object read piece by piece, or data produced on demand.
 //!
-//! Why:        an object of any size is sent with one piece in memory per connection.
-//! Invariants: while a piece is sent at most the next one is read; a failed read ends the connection, so a client
-//!             never takes a cut object for a whole one (its length was announced).
+//! Why:        an object of any size is sent with two pieces in memory per connection.
+//! Invariants: B1 while a piece is sent, at most the next one is read.
+//!             B2 a failed read ends the connection, so a client never takes a truncated object for a whole one (its
+//!                length was announced).
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,10 +16,10 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use margay_volume::{Error, Reader};
 
-/// Most bytes of an object read at once; a download holds two such pieces.
+/// Maximum bytes of an object per read; a download holds two such pieces.
 pub(crate) const PIECE_BYTES_MAX: u64 = 256 << 10;
 
-/// Called once when the body has ended or was given up.
+/// Called once when the body has ended or was cancelled.
 pub(crate) type Ended = Box<dyn FnOnce(u64, bool) + Send + Sync>;
 
 /// The body of every answer of the door.
@@ -32,14 +32,14 @@ pub struct S3Body {
 enum Source {
     Buffers(VecDeque<Bytes>),
     Object(ObjectPieces),
-    /// `None`: everything has been made.
+    /// `None`: everything was produced.
     Produced(Option<Producing>),
 }
 
-/// The next bytes of a body whose length nobody knows, and what makes those after them.
+/// A future for the next bytes of a body of unknown length, and the producer of the rest.
 pub(crate) type Producing = Pin<Box<dyn Future<Output = Option<(Bytes, Box<dyn Producer>)>> + Send>>;
 
-/// Makes a body; not asked before what it made has been taken.
+/// Produces a body; called again only after its output was taken.
 pub(crate) trait Producer: Send {
     fn next(self: Box<Self>) -> Producing;
 }
@@ -55,7 +55,7 @@ pub(crate) struct ObjectPieces {
 }
 
 impl ObjectPieces {
-    /// Reads the first piece, so that a damaged object is an error and not a broken answer.
+    /// Reads the first piece, so that a damaged object gives an error response and not a truncated body.
     pub(crate) async fn open(reader: Reader, range: Range<u64>) -> Result<ObjectPieces, Error> {
         let reader = Arc::new(reader);
         let mut pieces = ObjectPieces { reader, rest: range, ready: None, reading: None };
@@ -95,7 +95,7 @@ impl ObjectPieces {
         Poll::Ready(Some(Ok(piece)))
     }
 
-    /// Reads on, a piece further each time that it is ready.
+    /// Reads the next piece and starts the one after it.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, Error>> {
         let mut reading = self.reading.take().unwrap_or_else(|| self.read_next());
         match reading.as_mut().poll(context) {
@@ -131,23 +131,23 @@ impl S3Body {
         S3Body { source: Source::Object(pieces), sent: 0, ended: None }
     }
 
-    /// These bytes, and what comes after them.
+    /// These bytes, followed by those of a producer.
     pub(crate) fn produced(first: Bytes, rest: Box<dyn Producer>) -> S3Body {
         let first = Box::pin(std::future::ready(Some((first, rest))));
         S3Body { source: Source::Produced(Some(first)), sent: 0, ended: None }
     }
 
-    /// Sets what is called at the end.
+    /// Sets the callback for the end of the body.
     pub(crate) fn on_end(&mut self, ended: Ended) {
         self.ended = Some(ended);
     }
 
-    /// Bytes of an answer that was made whole.
+    /// Bytes of a response that is wholly in memory.
     pub fn bytes_in_memory(&self) -> Option<u64> {
         if let Source::Buffers(_) = &self.source { self.remaining() } else { None }
     }
 
-    /// Bytes not yet sent, if that is known.
+    /// Bytes not yet sent, if known.
     fn remaining(&self) -> Option<u64> {
         match &self.source {
             Source::Buffers(buffers) => Some(buffers.iter().map(|buffer| buffer.len() as u64).sum()),

@@ -1,9 +1,9 @@
-//! Tags of objects and buckets: their rules, and their forms on the wire and in storage.
+//! Tags of objects and buckets: validation, wire format and storage format.
 //!
-//! Why:        three operations and four headers carry tags, each with the same rules.
-//! Layout:     stored as in the header `x-amz-tagging`: `key=value&key=value`, percent-encoded, in the order of their keys.
-//! Invariants: what was accepted is valid: keys are unique, and both limits of AWS hold.
-//! Not here:   where tags are kept (volume), who may see them.
+//! Why:        three operations and four headers carry tags, all with the same rules.
+//! Layout:     stored as in the header `x-amz-tagging`: `key=value&key=value`, percent-encoded, sorted by key.
+//! Invariants: T1 accepted tags are valid: keys are unique, and both limits of AWS hold.
+//! Not here:   where tags are stored (volume), who may see them.
 
 use bytes::BytesMut;
 
@@ -12,30 +12,30 @@ use crate::route::query::Query;
 use crate::xml::read::{Malformed, walk};
 use crate::xml::write::{Writer, percent_encode};
 
-/// Most tags of an object.
+/// Maximum number of tags of an object.
 pub(crate) const OBJECT_TAGS_MAX: usize = 10;
-/// Most tags of a bucket.
+/// Maximum number of tags of a bucket.
 pub(crate) const BUCKET_TAGS_MAX: usize = 50;
-/// Longest key of a tag, in characters.
+/// Maximum length of a tag's key, in characters.
 pub(crate) const TAG_KEY_CHARS_MAX: usize = 128;
-/// Longest value of a tag, in characters.
+/// Maximum length of a tag's value, in characters.
 pub(crate) const TAG_VALUE_CHARS_MAX: usize = 256;
-/// Prefix of keys that belong to the service.
+/// Prefix of reserved keys.
 const RESERVED: &str = "aws:";
 
-/// What the tags belong to.
+/// The owner of the tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tagged {
     Object,
     Bucket,
 }
 
-/// Valid tags in the order of their keys.
+/// Valid tags, sorted by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tags(Vec<(String, String)>);
 
 impl Tags {
-    /// From pairs that a client gave.
+    /// From pairs of a client.
     pub(crate) fn new(mut pairs: Vec<(String, String)>, of: Tagged) -> Result<Tags, S3Error> {
         let max = match of {
             Tagged::Object => OBJECT_TAGS_MAX,
@@ -97,7 +97,7 @@ impl Tags {
         Tags::new(pairs, of)
     }
 
-    /// From what is stored; what does not decode is left out.
+    /// From storage; pairs that do not decode are omitted.
     pub(crate) fn from_stored(stored: &[u8]) -> Tags {
         let pairs = std::str::from_utf8(stored).ok().and_then(|text| pairs_of(text).ok());
         Tags(pairs.unwrap_or_default())

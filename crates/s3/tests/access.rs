@@ -1,4 +1,4 @@
-//! Users beside root: policies, access lists, public access block; and that nobody gets at what is another's.
+//! Users other than root: policies, access lists, public access block; and isolation between accounts.
 
 mod server;
 
@@ -150,9 +150,9 @@ fn by_headers(part: &str) -> Vec<Attack> {
         with("UploadPartCopy", "PUT", &format!("/vault/key?{part}"), &[("x-amz-copy-source", "/lair/stone")], ""),
         with("PutObject", "PUT", "/vault/key", &[("x-amz-write-offset-bytes", "0")], "lead"),
         with("RenameObject", "PUT", "/vault/new?renameObject", &[("x-amz-rename-source", "/vault/key")], ""),
-        // What the path says counts, whatever a source says.
+        // The path decides, whatever the source names.
         with("RenameObject", "PUT", "/vault/key?renameObject", &[("x-amz-rename-source", "/lair/stone")], ""),
-        // The bucket of the path counts, not one of a key that looks like a way out.
+        // The bucket of the path decides, not the text of a key that looks like a path.
         with("GetObject", "GET", "/vault/../lair/stone", &[], ""),
         with("DeleteObjects", "POST", "/vault?delete", &[("content-md5", "unused")], DELETE),
     ]
@@ -162,7 +162,7 @@ fn leak(text: &str) -> &'static str {
     Box::leak(text.to_owned().into_boxed_str())
 }
 
-/// Operations that ask for more than the rights on one bucket; each has a test of its own below.
+/// Operations that need more than rights on one bucket; each has a test of its own below.
 const ELSEWHERE: &[&str] = &["CreateBucket", "ListBuckets"];
 
 #[tokio::test]

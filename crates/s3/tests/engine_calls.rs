@@ -1,5 +1,4 @@
-//! How many calls of the engine a request makes, by root and by a user whose rights are looked up, at any depth: what it
-//! waits for when the engine is far away.
+//! The number of engine calls of a request, by root and by a user whose rights are looked up, at any depth.
 
 #![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
 
@@ -11,7 +10,7 @@ const EVERYTHING: &str = r#"{"Version":"2012-10-17","Statement":{"Effect":"Allow
 const LIFECYCLE: &str = "<LifecycleConfiguration><Rule><ID>r</ID><Status>Enabled</Status><Filter><Prefix>d/</Prefix></Filter>\
     <Expiration><Days>30</Days></Expiration></Rule></LifecycleConfiguration>";
 
-/// Sends a request as `who`, and gives the reads and commits of its second time, when what is kept in memory is there.
+/// Sends a request as `who`, twice, and returns the reads and commits of the second one, whose caches are warm.
 async fn calls(server: &Server, who: Option<&str>, method: &str, path: &str) -> (u64, u64) {
     let mut counted = (0, 0);
     for _ in 0..2 {

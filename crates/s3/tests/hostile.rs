@@ -1,4 +1,4 @@
-//! What a broken or hostile client sends: a clear error, nothing stored, and the server goes on.
+//! Broken or hostile requests: a clear error, nothing stored, and the server continues.
 
 mod server;
 

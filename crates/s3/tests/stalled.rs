@@ -1,4 +1,4 @@
-//! Requests that wait for a far engine hold no thread: a server whose engine answers beside them goes on.
+//! Requests that wait for a stalled engine hold no thread: the server continues to answer others.
 
 #![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
 

@@ -1,6 +1,6 @@
-//! Orders of an operator in JSON: the one form that the control socket and the admin API take.
+//! An operator's orders in JSON, the one form that the control socket and the admin API accept.
 //!
-//! Invariants: J1 a secret is in the answer of the order that made it, and in no other.
+//! Invariants: J1 a secret appears only in the answer of the order that created it.
 
 use margay_iam::registry::{
     Account, Entity as _, Group, Kind, NO_PATH, Named, NewGroup, NewRole, NewUser, Order, ROOT_ACCOUNT, Registry, Role,
@@ -48,7 +48,7 @@ pub struct WantedUser {
     pub secret_key: Option<String>,
 }
 
-/// What is wanted.
+/// An order.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "order", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Wanted {
@@ -88,7 +88,7 @@ pub enum Wanted {
         name: String,
     },
     ListRoles,
-    /// The document is JSON as text, so that it is stored as it was written.
+    /// The document is JSON in a string, so that it is stored exactly as written.
     PutPolicy {
         name: String,
         document: String,
@@ -135,13 +135,13 @@ pub enum Wanted {
 }
 
 impl Identities {
-    /// Reads an order and carries it out. The error is one line.
+    /// Parses an order and executes it. The error is one line.
     pub async fn answer_json(&self, order: &[u8]) -> Result<Value, String> {
         let wanted = serde_json::from_slice(order).map_err(|error| format!("that is no order: {error}"))?;
         self.answer(wanted).await
     }
 
-    /// Does what is wanted and gives the answer. The error is one line.
+    /// Executes an order and returns the answer. The error is one line.
     pub async fn answer(&self, wanted: Wanted) -> Result<Value, String> {
         let order = match wanted {
             Wanted::CreateUser(user) => return self.create_user(user).await,
@@ -205,7 +205,7 @@ impl Identities {
         Ok(json!({ "done": true }))
     }
 
-    /// Carries out an order. The error is one line.
+    /// Executes an order that changes identities. The error is one line.
     async fn do_it(&self, order: Order) -> Result<(), String> {
         self.carry_out(order).await.map_err(|error| match error {
             OrderError::Refused(error) => error.to_string(),
@@ -217,7 +217,7 @@ impl Identities {
         self.new_key().expect("access keys are kept here")
     }
 
-    /// The id of a user's account; without a user that of the root keys.
+    /// The account id of a user; without a user the account of the root keys.
     fn account_of(&self, user: Option<String>) -> Result<String, String> {
         let Some(user) = user else { return Ok(ROOT_ACCOUNT.to_owned()) };
         let registry = self.registry();
@@ -299,7 +299,7 @@ impl Identities {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// What is stored, without secrets.
+    /// The stored state, without secrets.
     fn show(&self, wanted: Wanted) -> Result<Value, String> {
         let registry = &*self.registry();
         let list: Vec<Value> = match wanted {
@@ -366,13 +366,13 @@ fn names_of(registry: &Registry, ids: &[String]) -> Vec<String> {
     ids.iter().filter_map(|id| registry.attached_policy(id)).map(|(name, _)| name).collect()
 }
 
-/// A policy as an operator names it: without an account it is one of the account of root.
+/// A policy by an operator's name for it: without an account it belongs to the account of root.
 fn policy(name: &str) -> Named {
     let named = Named::from(name);
     Named { account: named.account.or_else(|| Some(ROOT_ACCOUNT.to_owned())), ..named }
 }
 
-/// Exactly one of the three.
+/// Requires exactly one of the three.
 fn holder(user: Option<String>, group: Option<String>, role: Option<String>) -> Result<(Kind, Named), String> {
     match (user, group, role) {
         (Some(user), None, None) => Ok((Kind::User, user.into())),

@@ -1,8 +1,8 @@
 //! One fetch of a provider's keys.
 //!
-//! Invariants: F1 an answer counts only with status 200, and is bounded in size.  F2 where the keys lie, the provider
-//!             says itself, and only within its own origin.
-//! Not here:   how often, and for how long (`provider_keys`).
+//! Invariants: F1 an answer counts only with status 200, and its size is limited.  F2 the provider's own description
+//!                gives the location of its keys, which must be within its own origin.
+//! Not here:   how often keys are fetched, and how long they are valid (`provider_keys`).
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ use margay_client::endpoint::Endpoint;
 use margay_s3::sts::KeySet;
 use serde_json::Value;
 
-/// From the first byte asked to the last one answered, for both documents together.
+/// Time limit for both documents together.
 pub(super) const FETCH_TIME_MAX: Duration = Duration::from_secs(10);
-/// Largest document, in bytes.
+/// Maximum size of a document, in bytes.
 const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
-/// Where a provider describes itself (OpenID Connect Discovery 1.0), after its issuer.
+/// Path of a provider's description after its issuer (OpenID Connect Discovery 1.0).
 const DISCOVERY: &str = "/.well-known/openid-configuration";
 
-/// Where keys are found.
+/// Location of keys.
 #[derive(Clone, Debug)]
 pub enum KeyLocation {
-    /// A JWKS.
+    /// A JWKS document.
     Keys(Endpoint),
-    /// A description that names it.
+    /// A description that names the JWKS document.
     Description { issuer: String, endpoint: Endpoint },
 }
 
 impl KeyLocation {
-    /// The description of an issuer. The error says what is wrong with its URL.
+    /// The location of an issuer's description. The error says what is wrong with its URL.
     pub fn of_issuer(issuer: &str) -> Result<KeyLocation, String> {
         let endpoint = Endpoint::parse(&format!("{}{DISCOVERY}", issuer.trim_end_matches('/')))?;
         Ok(KeyLocation::Description { issuer: issuer.to_owned(), endpoint })
@@ -42,7 +42,7 @@ impl KeyLocation {
     }
 }
 
-/// The error says in one line what went wrong.
+/// Fetches the keys. The error is one line.
 pub(super) async fn fetch(place: &KeyLocation) -> Result<KeySet, String> {
     let keys = match place {
         KeyLocation::Keys(endpoint) => get(endpoint).await?,

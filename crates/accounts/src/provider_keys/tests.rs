@@ -1,4 +1,4 @@
-//! Providers that change their keys, answer rubbish, or never.
+//! Providers that change their keys, answer invalid documents, or never answer.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,10 +14,10 @@ use super::*;
 
 /// A point of P-256; its private key is gone.
 const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"e","x":"Th3IGiSGD7IbEtkd2NFBqGL9M-LpoCGm-H1WO_SH4UM","y":"jhwHB4cJGVVnV8tPBNe52eWnTDLXITgdoepTJBzBOdM"}]}"#;
-/// Longer than a loopback connection takes on the slowest machine.
+/// Longer than a loopback connection needs on the slowest machine.
 const PATIENT: Duration = Duration::from_secs(60);
 
-/// Answers by path, whatever `answer` says, and notes the paths; an empty answer is none at all.
+/// A test server that answers by path from `answer` and records the paths; an empty answer means none.
 struct World {
     origin: String,
     asked: Arc<Mutex<Vec<String>>>,
@@ -88,7 +88,7 @@ async fn keys_are_fetched_once_and_again_when_they_are_old() {
     assert!(keys.current().await.is_some());
     assert_eq!(*world.asked.lock(), ["/realm/.well-known/openid-configuration", "/certs"]);
 
-    // A key that is not known: not at once, and then once.
+    // An unknown key does not cause a fetch at once; later it causes one.
     assert!(keys.newer().await.is_none());
     world.clock.advance(Duration::from_secs(61));
     assert!(keys.newer().await.is_some() && keys.newer().await.is_none());
@@ -98,7 +98,7 @@ async fn keys_are_fetched_once_and_again_when_they_are_old() {
     assert!(keys.current().await.is_some());
     assert_eq!(world.asked(), 6);
 
-    // It fails from now on: the old ones do for a day, and it is asked once in a while.
+    // From here on fetches fail: the old keys are valid for a day, and the provider is asked once in a while.
     world.answer("/certs", ok("{}"));
     world.clock.advance(Duration::from_secs(3601));
     assert!(keys.current().await.is_some() && keys.current().await.is_some());
@@ -124,7 +124,7 @@ async fn rubbish_gives_no_keys() {
         world.answer(description, wrong);
         assert!(world.keys(PATIENT).current().await.is_none());
     }
-    // Another issuer, another origin, no URL.
+    // A foreign issuer, a foreign origin, an invalid URL.
     world.describe("/other", &certs);
     assert!(world.keys(PATIENT).current().await.is_none());
     for url in ["http://127.0.0.1:1/certs", "/certs", "file:///etc/passwd", &certs.replace("http:", "https:")] {
@@ -148,7 +148,7 @@ async fn a_provider_that_never_answers_is_not_waited_for() {
     assert!(keys.current().await.is_none());
     assert!(keys.current().await.is_none());
     assert!(world.asked() <= 1);
-    // Nor one that is not there.
+    // A provider that does not exist.
     let place = KeyLocation::Keys(Endpoint::parse("http://127.0.0.1:1/certs").unwrap());
     assert!(ProviderKeys::new(place, Arc::clone(&world.clock) as Arc<dyn Clock>).current().await.is_none());
 }

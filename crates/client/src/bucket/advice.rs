@@ -1,15 +1,15 @@
-//! What a person can do about an error of a store.
+//! Advice for people on errors of an S3 store.
 
 use std::io;
 
 use super::Bucket;
 use crate::error::{ClientError, Refusal};
 
-/// What a client of a backup must be allowed to do.
+/// Permissions that a backup's client needs.
 const RIGHTS: &str = "s3:ListBucket on the bucket, and s3:GetObject, s3:PutObject and s3:DeleteObject on what is in it";
 
 impl Bucket {
-    /// The error in one line, with what to do about it.
+    /// The error in one line, with advice.
     pub fn explain(&self, error: &ClientError) -> String {
         match error {
             ClientError::Connect { address, source } => {
@@ -44,7 +44,7 @@ impl Bucket {
         })
     }
 
-    /// As an error of a file.
+    /// The error as an I/O error.
     pub(crate) fn io_error(&self, error: &ClientError) -> io::Error {
         let kind = match error {
             ClientError::Connect { .. } | ClientError::Transport { .. } => io::ErrorKind::NotConnected,

@@ -1,8 +1,8 @@
-//! One file of a bucket: appended to, and read from its front.
+//! One file in a bucket: appended to, and read sequentially.
 //!
-//! Invariants: F1 bytes that were uploaded are never written again; the end that is not yet a piece is in memory and goes
-//!                with `sync_data`, or when it is as long as a piece.
-//!             F2 at most one piece of unsent bytes and `BLOCKS_MAX` blocks of read ones are in memory.
+//! Invariants: F1 uploaded bytes are never written again. The tail that does not fill a piece stays in memory;
+//!                `sync_data` uploads it, or a write that fills the piece.
+//!             F2 memory holds at most one piece of unsent bytes and `BLOCKS_MAX` blocks of read ones.
 
 use std::io;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 use super::pieces::{Chain, Piece};
 use super::{Root, unsupported};
 
-/// Bytes that are fetched at once.
+/// Bytes fetched per request.
 const BLOCK_BYTES: u64 = 4 << 20;
-/// Blocks that are kept: a reader of a run goes between its checksums and its bytes.
+/// Cached blocks: reading a run alternates between its checksums and its bytes.
 const BLOCKS_MAX: usize = 3;
 
 #[derive(Debug)]
@@ -30,11 +30,11 @@ pub(super) struct BucketFile {
 #[derive(Debug, Default)]
 struct State {
     pieces: Vec<Piece>,
-    /// Written behind the pieces, not uploaded yet.
+    /// Written after the pieces, not uploaded yet.
     tail: Vec<u8>,
-    /// By number, the one that was read last behind the others.
+    /// By number, the most recently used last.
     blocks: Vec<(u64, Bytes)>,
-    /// Something was read already: a header alone is fetched alone.
+    /// The file was read before: the first read fetches only the requested bytes, usually a header.
     was_read: bool,
 }
 
@@ -74,7 +74,7 @@ impl BucketFile {
         Ok(())
     }
 
-    /// Bytes that are in pieces.
+    /// Reads bytes from pieces.
     fn fetch(&self, state: &State, from: u64, to: u64) -> io::Result<Bytes> {
         let first = state.pieces.partition_point(|piece| piece.end() <= from);
         let mut parts = Vec::new();

@@ -1,11 +1,11 @@
-//! The lock object: who has made it, or renewed it last, may change the files.
+//! The lock object: a lease on the backup's files, held in the bucket itself.
 //!
-//! Why:        two backups to one place at once would take each other's pieces for their own.
-//! Invariants: L1 it is made only where there is none, and renewed, or taken over, only as it was seen: conditions that the
-//!                store keeps. A store that ignores them is refused.
-//!             L2 age is told by the store's clock alone (`Last-Modified` against `Date`).
-//!             L3 a holder counts as such for the lease after the beginning of its last renewal, which is far less than the
-//!                age at which others take it over.
+//! Why:        two concurrent backups to one location would corrupt each other's pieces.
+//! Invariants: L1 the object is created only if absent, and renewed or taken over only if unchanged, by conditional
+//!                writes. A store that ignores the conditions is refused.
+//!             L2 its age is measured by the store's clock alone (`Last-Modified` against `Date`).
+//!             L3 a holder trusts its lease only for `lease` after the start of its last renewal. That is far less than
+//!                the age at which others take it over.
 
 use std::io;
 use std::sync::Arc;
@@ -25,18 +25,18 @@ use crate::bucket::Condition;
 use crate::client::Answer;
 use crate::error::ClientError;
 
-/// Bytes of chance that tell two holders apart.
+/// Random bytes that distinguish two holders.
 const NONCE_BYTES: usize = 16;
 
-/// What a holder knows of its lock.
+/// The holder's view of its lock.
 #[derive(Debug)]
 pub(super) struct Lease {
     root: std::sync::Weak<Root>,
     key: String,
-    /// What the object holds; nobody else writes the same.
+    /// Content of the object, unique to this holder.
     text: Bytes,
     etag: Mutex<String>,
-    /// When the last renewal began, by the monotonic clock.
+    /// When the last successful renewal began, on the monotonic clock.
     renewed: Mutex<Duration>,
     lost: AtomicBool,
 }
@@ -45,14 +45,14 @@ pub(super) struct Lease {
 pub(super) struct BucketLock {
     root: Arc<Root>,
     lease: Arc<Lease>,
-    /// Ends the renewals when it is dropped.
+    /// Ends the renewal thread when dropped.
     stop: Option<Sender<()>>,
     renewals: Option<JoinHandle<()>>,
 }
 
 impl LockHandle for BucketLock {}
 
-/// Takes the lock, or says `WouldBlock`.
+/// Takes the lock, or fails with `WouldBlock`.
 pub(super) fn take(root: &Arc<Root>, key: &str) -> io::Result<BucketLock> {
     let text = Bytes::from(text(root));
     let began = root.clock.monotonic();
@@ -68,7 +68,7 @@ pub(super) fn take(root: &Arc<Root>, key: &str) -> io::Result<BucketLock> {
         Err(error) => return root.done(Err(error)),
     };
     let etag = made.ok_or(io::ErrorKind::WouldBlock)?;
-    // Made a second time it must be refused.
+    // A second conditional creation must be refused.
     match root.bucket.put(key, text.clone(), Condition::Absent) {
         Err(error) if matches!(error.status(), Some(409 | 412)) => {}
         Err(error) => return root.done(Err(error)),
@@ -98,7 +98,7 @@ pub(super) fn take(root: &Arc<Root>, key: &str) -> io::Result<BucketLock> {
     Ok(BucketLock { root: Arc::clone(root), lease, stop: Some(stop), renewals: Some(renewals) })
 }
 
-/// Who holds it, for a person who looks.
+/// Describes the holder for people.
 fn text(root: &Root) -> String {
     let mut nonce = [0; NONCE_BYTES];
     root.random.fill(&mut nonce);
@@ -107,11 +107,11 @@ fn text(root: &Root) -> String {
     format!("margay, process {} of {host}\n{nonce}\n", std::process::id())
 }
 
-/// Gives the new ETag; `None` when the condition does not hold.
+/// Returns the new ETag; `None` when the condition does not hold.
 fn put(root: &Root, key: &str, text: &Bytes, condition: Condition<'_>) -> io::Result<Option<String>> {
     match root.bucket.put(key, text.clone(), condition) {
         Ok(etag) => Ok(Some(etag)),
-        // Also when the first sending of a request that was sent twice did it.
+        // Also when the first attempt of a retried request succeeded.
         Err(error) if matches!(error.status(), Some(404 | 409 | 412)) => {
             let Answer { headers, body } = match root.bucket.get(key) {
                 Err(error) if error.is_not_found() => return Ok(None),
@@ -160,7 +160,7 @@ impl Lease {
         }
     }
 
-    /// Removes the lock if it is still this holder's.
+    /// Removes the lock if this holder still has it.
     fn release(&self, root: &Root) -> Result<(), ClientError> {
         let answer = match root.bucket.get(&self.key) {
             Err(error) if error.is_not_found() => return Ok(()),
@@ -174,7 +174,7 @@ impl Drop for BucketLock {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(renewals) = self.renewals.take() {
-            // It panics never; and if it did, the lock still goes.
+            // It never panics; and if it did, the lock is still removed.
             let _ = renewals.join();
         }
         if self.lease.is_held()

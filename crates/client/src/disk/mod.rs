@@ -1,15 +1,13 @@
-//! Files in a bucket: as much of a disk as backups need.
+//! Files in a bucket: the part of the disk port that backups need.
 //!
-//! Why:        what writes, continues, reads, prunes and restores backups in a directory does so in a bucket, unchanged.
-//! Layout:     a file is objects `FILE/<offset>-<length>` behind each other (`pieces`), a directory has the marker
-//!             `DIR/.directory`; docs/format/backup.md. `file` writes and reads, `lock` keeps others out.
-//! Invariants: K1 what a piece holds never changes: files are only appended to, and go as a whole.
-//!             K2 a directory is there as long as its marker is. So a renamed one appears at once, when all is in it.
-//!             K3 what a broken work left (pieces in no directory, or behind a gap) is never shown; who takes the lock
-//!                removes it.
-//!             K4 who lost the lock changes nothing any more.
-//! Durability: a PUT that was answered is durable; `sync_dir` has nothing to do.
-//! Not here:   other uses of files: what cannot be done is `Unsupported`.
+//! Why:        code for backups in a directory works on a bucket unchanged.
+//! Layout:     a file is a sequence of objects `FILE/<offset>-<length>` (`pieces`), a directory has a marker object
+//!             `DIR/.directory`; docs/format/backup.md. `file` reads and writes, `lock` excludes other writers.
+//! Invariants: K1 a piece never changes: files are only appended to, and removed as a whole.
+//!             K2 a directory exists while its marker does, so a renamed directory appears at once, complete.
+//!             K3 leftovers of interrupted work (pieces without a directory or after a gap) are never visible; the next
+//!                holder of the lock removes them.  K4 without the lock nothing is changed.
+//! Durability: a PUT is durable once answered; `sync_dir` does nothing.  Other uses of files are `Unsupported`.
 
 mod file;
 mod lock;
@@ -31,19 +29,20 @@ use self::pieces::{Chain, Piece};
 use crate::bucket::{Bucket, Condition};
 use crate::error::ClientError;
 
-/// Largest piece of a file, in bytes.
+/// Maximum size of a piece, in bytes.
 pub const PIECE_BYTES: usize = 16 << 20;
-/// Marks a directory.
+/// Name of the marker object of a directory.
 const MARKER: &str = ".directory";
 
-/// How long a lock counts without being renewed.
+/// Times of the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct LockTimes {
-    /// Between renewals.
+    /// Interval between renewals.
     pub renewal: Duration,
-    /// Who could not renew it for so long has lost it.
+    /// A holder that could not renew the lock for this long has lost it.
     pub lease: Duration,
-    /// Others take a lock over that was not renewed for so long; far more than the lease, for requests under way.
+    /// Others take over a lock that was not renewed for this long; far more than the lease, because requests may be in
+    /// flight.
     pub takeover: Duration,
 }
 
@@ -70,7 +69,7 @@ struct Root {
     times: LockTimes,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
-    /// Of the lock that this disk took.
+    /// The lease of the lock that this disk holds.
     lease: Mutex<Option<Arc<Lease>>>,
 }
 
@@ -79,7 +78,7 @@ impl BucketDisk {
         BucketDisk::with(env, bucket, prefix, PIECE_BYTES, LockTimes::default())
     }
 
-    /// For tests: other sizes and times.
+    /// With other sizes and times, for tests.
     pub fn with(env: &Env, bucket: Bucket, prefix: &str, piece_bytes: usize, times: LockTimes) -> BucketDisk {
         let prefix = prefix.trim_matches('/');
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
@@ -91,7 +90,7 @@ impl BucketDisk {
         &self.0.bucket
     }
 
-    /// The key of the object at this path, or what the keys of its pieces begin with.
+    /// The key of the object at this path, or the prefix of its pieces' keys.
     pub fn key(&self, path: &Path) -> io::Result<String> {
         self.0.key(path)
     }
@@ -120,7 +119,7 @@ impl Root {
         outcome.map_err(|error| self.bucket.io_error(&error))
     }
 
-    /// Asked before every change.
+    /// Checked before every change.
     fn may_change(&self) -> io::Result<()> {
         match &*self.lease.lock() {
             Some(lease) if !lease.is_held() => Err(io::Error::other(
@@ -159,7 +158,7 @@ impl Root {
         Ok(there)
     }
 
-    /// Everything below, by the rest of its key.
+    /// All objects below a path, by the rest of their keys.
     fn below(&self, key: &str) -> io::Result<Vec<(String, u64)>> {
         let begin = if key.is_empty() { String::new() } else { format!("{key}/") };
         let listed = self.done(self.bucket.list(&begin))?;
@@ -168,7 +167,7 @@ impl Root {
 
     fn rename_dir(&self, from: &str, to: &str) -> io::Result<()> {
         if self.is_dir(to)? {
-            // Left of a rename that broke off before the old name went.
+            // Left by a rename that was interrupted before the old name was removed.
             self.delete(&[format!("{to}/{MARKER}")])?;
             let old: Vec<String> = self.below(to)?.into_iter().map(|(name, _)| format!("{to}/{name}")).collect();
             self.delete(&old)?;
@@ -180,7 +179,7 @@ impl Root {
             self.done(self.bucket.copy(&format!("{from}/{name}"), &format!("{to}/{name}")))?;
         }
         self.put(&format!("{to}/{MARKER}"), Bytes::new())?;
-        // From here on the new one is there; the marker of the old one goes before its files.
+        // From here on the new directory exists; the marker of the old one is removed before its files.
         for names in [marker, content] {
             let keys: Vec<String> = names.iter().map(|name| format!("{from}/{name}")).collect();
             self.delete(&keys)?;
@@ -188,7 +187,7 @@ impl Root {
         Ok(())
     }
 
-    /// Removes what broken works left: pieces in directories without a marker, pieces behind a gap.
+    /// Removes leftovers of interrupted work: pieces in directories without a marker, pieces after a gap.
     fn sweep(&self) -> io::Result<()> {
         let all = self.below(self.prefix.trim_end_matches('/'))?;
         let end = format!("/{MARKER}");

@@ -1,8 +1,8 @@
-//! The pieces of a file: objects that are named by where they begin and how long they are.
+//! The pieces of a file: objects named by offset and length.
 //!
 //! Layout:     `<offset, 16 hexadecimal digits>-<length, hexadecimal>`; an empty file has one piece of length 0.
-//! Invariants: P1 the file is the pieces that follow each other from 0 on. All others (after a gap, of another size than
-//!                their name says) are strays and hold nothing of it.
+//! Invariants: P1 the file consists of the contiguous pieces from offset 0. All others (after a gap, or of a size other
+//!                than in their name) are strays and not part of it.
 
 /// Digits of an offset.
 const OFFSET_DIGITS: usize = 16;
@@ -11,7 +11,7 @@ const OFFSET_DIGITS: usize = 16;
 pub(super) struct Piece {
     pub(super) offset: u64,
     pub(super) len: u64,
-    /// The object has another size than its name says.
+    /// The object's size differs from the one in its name.
     cut: bool,
 }
 
@@ -20,7 +20,7 @@ impl Piece {
         Piece { offset, len, cut: false }
     }
 
-    /// `None` when no piece is called so.
+    /// `None` when this is not the name of a piece.
     pub(super) fn of(name: &str, size: u64) -> Option<Piece> {
         let (offset, len) = name.split_once('-')?;
         let plain = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -41,7 +41,7 @@ impl Piece {
     }
 }
 
-/// What a file consists of, and what lies beside it.
+/// The pieces of a file, and the strays beside them.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     pub(super) pieces: Vec<Piece>,
@@ -50,7 +50,7 @@ pub(super) struct Chain {
 
 impl Chain {
     pub(super) fn of(mut pieces: Vec<Piece>) -> Chain {
-        // Of several that begin at one place the longest: a shorter one was sent by somebody who did not see its end.
+        // Of several at one offset the longest counts: a shorter one comes from a writer that did not see its end.
         pieces.sort_by(|one, other| (one.offset, other.len).cmp(&(other.offset, one.len)));
         let mut chain = Chain::default();
         for piece in pieces {

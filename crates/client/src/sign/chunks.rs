@@ -1,7 +1,7 @@
-//! Bodies as aws-chunked: each piece with its length and a signature, made while it is sent.
+//! Bodies in aws-chunked framing: each chunk with its length and a signature, created while sending.
 //!
-//! Why:        the seed's cases `v4chunk` and `v4chunk-nohash` differ only in the work that these signatures are, so
-//!             blank ones must cost nothing here.
+//! Why:        the seed's cases `v4chunk` and `v4chunk-nohash` differ only by the cost of these signatures, so blank
+//!             ones must cost nothing here.
 //! Invariants: every chunk but the last one holds `CHUNK_BYTES`, so the encoded length is known before the first byte.
 
 use std::collections::VecDeque;
@@ -16,12 +16,12 @@ use margay_s3::body::{ChunkEncoder, encoded_bytes};
 
 use crate::payload::{Chunks, Payload};
 
-/// Payload bytes of a chunk; what the AWS SDKs send.
+/// Payload bytes of a chunk, as in the AWS SDKs.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Stands in the place of a signature that nobody checks.
+/// Placeholder for a signature that the server does not check.
 const BLANK: [u8; 64] = [b'0'; 64];
 
-/// Sets the length that the wrapped body will have; it may be signed, so this comes before the signature.
+/// Sets the length of the framed body; the signature may cover it, so this comes first.
 pub(super) fn announce(request: &mut Request<Payload>, form: PayloadForm) {
     let length = encoded_bytes(&form, request.body().len(), CHUNK_BYTES as u64, &[]);
     request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
@@ -39,11 +39,11 @@ pub(super) fn wrap(request: &mut Request<Payload>, form: PayloadForm, chain: Opt
 
 struct Wrapped {
     body: Payload,
-    /// Payload bytes that have not been wrapped yet.
+    /// Payload bytes that are not framed yet.
     left: u64,
     /// None for blank signatures.
     encoder: Option<ChunkEncoder>,
-    /// The beginning of a chunk that is not complete.
+    /// The beginning of an incomplete chunk.
     held: BytesMut,
     ready: VecDeque<Bytes>,
     ended: bool,
@@ -69,7 +69,7 @@ impl Wrapped {
         self.ready.extend([head, payload, Bytes::from_static(b"\r\n")]);
     }
 
-    /// Cuts whole chunks off what came; without copying where a chunk lies in one piece.
+    /// Splits off complete chunks; without copying when a chunk lies in one piece.
     fn take(&mut self, mut piece: Bytes) {
         while !piece.is_empty() {
             let whole = CHUNK_BYTES.min(usize::try_from(self.left).unwrap_or(CHUNK_BYTES));

@@ -1,8 +1,8 @@
-//! Signing requests on their way out: V4 with what the server checks with, V2 by hand, or not at all.
+//! Signs outgoing requests: V4 with the server's own code, V2 separately, or not at all.
 //!
-//! Why:      a signature must cost the client as little as it can, so that the server is what is measured.
-//! Layout:   `v2` is the old scheme, `chunks` wraps bodies as aws-chunked.
-//! Not here: presigned URLs and trailers; no command sends them.
+//! Why:      signing must cost the client as little as possible, so that a benchmark measures the server.
+//! Layout:   `v2` is the old scheme, `chunks` frames bodies as aws-chunked.
+//! Not here: presigned URLs and trailers; no command uses them.
 
 mod chunks;
 mod v2;
@@ -19,10 +19,10 @@ use crate::error::ClientError;
 use crate::payload::Payload;
 use crate::target::Target;
 
-/// How a request says who sent it.
+/// The authentication scheme of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// Not at all; the server must allow that.
+    /// None; the server must allow that.
     Anonymous,
     /// AWS Signature Version 2, which covers no body.
     V2,
@@ -30,16 +30,16 @@ pub enum Scheme {
     V4,
 }
 
-/// What a V4 signature says about the body.
+/// How a V4 signature covers the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadHash {
-    /// Nothing: `UNSIGNED-PAYLOAD`.
+    /// Not at all: `UNSIGNED-PAYLOAD`.
     Unsigned,
     /// Its SHA-256.
     Sha256([u8; 32]),
     /// aws-chunked, a signature on each chunk.
     SignedChunks,
-    /// As signed chunks look, but the signatures are blank: only a server that does not check chunks takes them.
+    /// Framed like signed chunks, but with blank signatures: only a server that does not check chunks accepts them.
     BlankChunks,
 }
 
@@ -82,8 +82,8 @@ impl Signer {
         Signer { signing, clock: margay_env::Env::real().clock }
     }
 
-    /// Adds the headers of a signature, and wraps the body where `hash` asks for chunks; nothing may be changed
-    /// afterwards. V2 and anonymous requests have no use for `hash`.
+    /// Adds the signature's headers, and frames the body where `hash` asks for chunks; nothing may change afterwards.
+    /// V2 and anonymous requests ignore `hash`.
     pub(crate) fn sign(&self, request: &mut Request<Payload>, hash: PayloadHash) -> Result<(), ClientError> {
         let refused = |reason: String| ClientError::Usage(format!("the request cannot be signed: {reason}"));
         match &self.signing {

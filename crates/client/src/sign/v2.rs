@@ -13,7 +13,7 @@ use http::{HeaderValue, Request};
 use margay_env::Timestamp;
 use ring::hmac;
 
-/// Query parameters that name what a request is for, and so are signed.
+/// Query parameters that select an operation and are therefore signed.
 const SUBRESOURCES: [&str; 4] = ["acl", "delete", "policy", "uploads"];
 
 pub(super) struct Signer {
@@ -33,7 +33,7 @@ impl Signer {
         Signer { access_key: access_key.to_owned(), key }
     }
 
-    /// Adds `Date` and `Authorization`; Err says what cannot be a header.
+    /// Adds `Date` and `Authorization`; the error says what cannot be a header.
     pub(super) fn sign<B>(&self, request: &mut Request<B>, now: Timestamp) -> Result<(), &'static str> {
         let date = HeaderValue::from_str(&http_date(now)).map_err(|_| "the date is no header value")?;
         request.headers_mut().insert(DATE, date);

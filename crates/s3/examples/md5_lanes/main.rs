@@ -1,7 +1,8 @@
-//! MD5 of many streams at once, each in a lane of a vector register, beside one stream after the other.
+//! MD5 of many streams in parallel, one per lane of a vector register, compared with one stream after the other.
 //!
-//! Why: MD5 is the dearest part of an upload and a chain of steps that one stream cannot overlap; many uploads at once
-//!      could. What came of it is in docs/design/0010-md5-of-many-uploads.md; the server does not use it.
+//! Why: MD5 is the most expensive part of an upload: a chain of dependent steps that one stream cannot overlap, but
+//!      many concurrent uploads could. The results are in docs/design/0010-md5-of-many-uploads.md; the server does not
+//!      use it.
 //!
 //! Run: `cargo run --release -p margay-s3 --example md5_lanes`
 

@@ -1,6 +1,6 @@
-//! Access control lists as they are stored with buckets and objects, and as XML.
+//! Access control lists as stored with buckets and objects, and as XML.
 //!
-//! Invariants: a stored list that cannot be read gives nobody anything.
+//! Invariants: L1 a stored list that cannot be decoded grants nothing.
 
 use margay_iam::acl::{Acl, GRANTS_MAX, Grantee, Permission};
 
@@ -37,7 +37,7 @@ pub(crate) fn write(writer: &mut Writer<'_>, acl: &Acl, identities: &dyn Identit
     writer.root("AccessControlPolicy");
     write_owner(writer, "Owner", &acl.owner, identities);
     writer.open("AccessControlList");
-    // Groups first: what is open to many is seen at once. The order says nothing.
+    // Groups first, so that public grants are seen at once. The order has no meaning.
     let (groups, accounts): (Vec<_>, Vec<_>) = acl.grants.iter().partition(|grant| grant.grantee.uri().is_some());
     for grant in groups.into_iter().chain(accounts) {
         writer.open("Grant");
@@ -57,7 +57,7 @@ pub(crate) fn write(writer: &mut Writer<'_>, acl: &Acl, identities: &dyn Identit
     writer.close("AccessControlPolicy");
 }
 
-/// A grantee as a document or a header names it.
+/// A grantee as named in a document or header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     Id(String),
@@ -66,7 +66,7 @@ pub(crate) enum Named {
 }
 
 impl Named {
-    /// The account or group that is meant.
+    /// Resolves the account or group.
     pub(crate) fn find(self, identities: &dyn Identities) -> Result<Grantee, S3Error> {
         match self {
             Named::Id(id) => match identities.account(AccountName::CanonicalId(&id)) {
@@ -82,14 +82,14 @@ impl Named {
     }
 }
 
-/// A list as a document has it.
+/// A list as parsed from a document.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct AclDocument {
     pub(crate) owner: Option<String>,
     pub(crate) grants: Vec<(Named, Permission)>,
 }
 
-/// Reads the document of PutBucketAcl and PutObjectAcl.
+/// Parses the document of PutBucketAcl and PutObjectAcl.
 pub(crate) fn parse(document: &[u8]) -> Result<AclDocument, S3Error> {
     const GRANT: &str = "AccessControlPolicy/AccessControlList/Grant";
     let mut read = AclDocument::default();

@@ -1,8 +1,8 @@
-//! Which actions of IAM a request is, on which resources.
+//! The IAM actions of a request, and the resources that they apply to.
 //!
-//! Why:        one table from operations to actions: what stands beside an operation here is what it is allowed by.
-//! Invariants: every operation has its action; one that reads from a second object asks for that too.
-//! Not here:   deciding (mod), keys inside a document (DeleteObjects asks for each when it knows them).
+//! Why:        one table maps each operation to the action that must be allowed.
+//! Invariants: Q1 every operation has an action; one that reads from a second object has a second one.
+//! Not here:   deciding (mod), keys inside a document (DeleteObjects checks each when it has parsed them).
 
 use margay_iam::acl::Permission;
 use margay_volume::VersionId;
@@ -13,13 +13,13 @@ use crate::headers::copy_source::{CopySource, parse_copy_source, parse_rename_so
 use crate::headers::{lock, version};
 use crate::route::policy::Op;
 
-/// Deleting or shortening what is locked in the mode GOVERNANCE.
+/// Deleting or shortening a lock in GOVERNANCE mode.
 pub(crate) const BYPASS_GOVERNANCE: &str = "s3:BypassGovernanceRetention";
 
 const PUT_LEGAL_HOLD: &str = "s3:PutObjectLegalHold";
 const PUT_RETENTION: &str = "s3:PutObjectRetention";
 const PUT_TAGS: &str = "s3:PutObjectTagging";
-/// What a header of a new object asks for besides writing it.
+/// Actions that headers of a new object require besides writing it.
 const ATTACHED: [(&str, &str); 4] = [
     (PUT_TAGS, "x-amz-tagging"),
     (PUT_LEGAL_HOLD, "x-amz-object-lock-legal-hold"),
@@ -27,22 +27,22 @@ const ATTACHED: [(&str, &str); 4] = [
     (PUT_RETENTION, "x-amz-object-lock-retain-until-date"),
 ];
 
-/// What an action is done to, and which grant of an access control list covers it.
+/// The resource of an action, and which access control list can grant it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum On {
-    /// The service, or a bucket that is yet to be made.
+    /// The service, or a bucket to be created.
     Service,
-    /// A bucket; the grant is one of its list.
+    /// A bucket; its own list can grant the action.
     Bucket(Option<Permission>),
-    /// An object; the grant is one of its own list.
+    /// An object; its own list can grant the action.
     Object(Option<Permission>),
-    /// An object that is made, replaced or removed: the grant is one of the bucket's list.
+    /// An object that is created, replaced or removed: the bucket's list can grant the action.
     Entry,
-    /// A lock of an object, or tags that come with a new one: the bucket's owner has the say, and no grant covers it.
+    /// A lock, or tags of a new object: the bucket's owner decides, and no list can grant it.
     Attached,
 }
 
-/// An action and what it is done to.
+/// An action and its resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub action: &'static str,
@@ -50,7 +50,7 @@ pub(crate) struct Asked {
     pub bucket: String,
     /// Empty for a bucket.
     pub key: String,
-    /// `None`: the current one.
+    /// `None`: the current version.
     pub version: Option<VersionId>,
 }
 
@@ -67,7 +67,7 @@ impl Asked {
 const ATTRIBUTES: &str = "s3:GetObjectAttributes";
 const VERSION_ATTRIBUTES: &str = "s3:GetObjectVersionAttributes";
 
-/// The action of an operation; the second one is for a request that names a version.
+/// The action of an operation; the second one applies when the request names a version.
 fn of(op: Op) -> (&'static str, Option<&'static str>, On) {
     use Permission::{Read, ReadAcp, Write, WriteAcp};
     let bucket = |action| (action, None, On::Bucket(None));
@@ -137,12 +137,12 @@ fn of(op: Op) -> (&'static str, Option<&'static str>, On) {
         Op::AbortMultipartUpload => ("s3:AbortMultipartUpload", None, On::Entry),
         Op::ListParts => ("s3:ListMultipartUploadParts", None, On::Entry),
         Op::DeleteObject => ("s3:DeleteObject", Some("s3:DeleteObjectVersion"), On::Entry),
-        // Each of its keys is asked for when the document has been read; this is for the bucket.
+        // Each key is checked after the document was parsed; this is for the bucket.
         Op::DeleteObjects => ("s3:DeleteObject", None, On::Bucket(Some(Write))),
     }
 }
 
-/// Everything that a request asks for, known from its head.
+/// All actions that a request needs, determined from its head.
 pub(crate) fn asked(call: &Ask<'_>) -> Result<Vec<Asked>, S3Error> {
     if call.op == Op::DeleteObjects {
         return Ok(Vec::new());

@@ -1,7 +1,7 @@
-//! The circumstances of a request, as conditions of policies ask for them.
+//! Condition keys of a request.
 //!
-//! Why:      values are made only when a policy asks.
-//! Not here: which keys there are (margay-iam).
+//! Why:      a value is computed only when a policy uses its key.
+//! Not here: which keys exist (margay-iam).
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use margay_iam::{Context, Lookup, is_known_key};
 use crate::route::query::Query;
 use crate::time::iso;
 
-/// What is known of the connection and the signature.
+/// Facts about the connection and the signature.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances<'a> {
     pub peer: IpAddr,
@@ -35,13 +35,13 @@ pub(crate) struct RequestContext<'a> {
     /// The account that owns the bucket.
     pub resource_account: Option<&'a str>,
     pub bucket_tags: &'a [(String, String)],
-    /// Tags of the object that is there, when a policy asks for them.
+    /// Tags of the existing object, loaded when a policy uses them.
     pub existing_tags: &'a [(String, String)],
-    /// A key whose absence is told to who may list it: the prefix of such a listing.
+    /// A missing key: its absence is revealed only to callers who may list it, so this is the prefix of such a listing.
     pub looked_for: Option<&'a str>,
 }
 
-/// Beginnings of condition keys that are tags of the bucket: AWS's two, and Ceph's.
+/// Prefixes of condition keys that are tags of the bucket: AWS's two, and Ceph's.
 const BUCKET_TAGS: &[&str] = &["aws:resourcetag/", "s3:buckettag/", "s3:resourcetag/"];
 
 /// Condition keys that are query parameters.
@@ -52,7 +52,7 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("s3:versionid", "versionId"),
 ];
 
-/// Condition keys that are headers of another name.
+/// Condition keys that are headers with another name.
 const HEADERS: &[(&str, &str)] = &[
     ("aws:referer", "referer"),
     ("aws:useragent", "user-agent"),
@@ -72,7 +72,7 @@ impl RequestContext<'_> {
 
     fn request_tags(&self) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
         let text = self.headers.get("x-amz-tagging").and_then(|value| value.to_str().ok()).unwrap_or_default();
-        // A tag set that cannot be read is refused by the operation.
+        // The operation refuses an invalid tag set.
         let tags = Query::parse(text).unwrap_or_default();
         tags.pairs().map(|(name, value)| (name.to_owned().into(), value.to_owned().into())).collect()
     }
@@ -147,7 +147,7 @@ impl Context for RequestContext<'_> {
                 let names: Vec<_> = self.request_tags().into_iter().map(|(name, _)| name).collect();
                 if names.is_empty() { Lookup::Absent } else { Lookup::Values(names) }
             }
-            // Known to policies, but not to this door: that must not look like an absent value.
+            // Valid in policies, but not supported here: it must not look like an absent value.
             "s3:signatureage"
             | "s3:tlsversion"
             | "s3:locationconstraint"

@@ -1,4 +1,4 @@
-//! The access list that the headers of a request ask for: `x-amz-acl` or `x-amz-grant-*`.
+//! Access lists requested by headers: `x-amz-acl` or `x-amz-grant-*`.
 
 use http::HeaderMap;
 use margay_iam::acl::{Acl, Canned, GRANTS_MAX, Grant, Grantee, Permission};
@@ -15,7 +15,7 @@ const HEADERS: [(&str, Permission); 5] = [
     ("x-amz-grant-write-acp", Permission::WriteAcp),
 ];
 
-/// What the headers ask for.
+/// The list that the headers request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     Canned(Canned),
@@ -23,7 +23,7 @@ pub(crate) enum Wish {
 }
 
 impl Wish {
-    /// The list that it becomes.
+    /// The resulting list.
     pub(crate) fn into_acl(self, owner: &str, bucket_owner: &str) -> Acl {
         match self {
             Wish::Canned(canned) => Acl::canned(canned, owner, bucket_owner),
@@ -32,10 +32,10 @@ impl Wish {
     }
 }
 
-/// Reads the headers; `None` when there are none.
+/// Parses the headers; `None` when there are none.
 pub(crate) fn wish(headers: &HeaderMap, identities: &dyn Identities) -> Result<Option<Wish>, S3Error> {
     let given = HEADERS.iter().any(|(name, _)| headers.contains_key(*name));
-    // Empty, it is no wish (`route::beyond`).
+    // An empty value means no list (`route::beyond`).
     match (headers.get("x-amz-acl").filter(|name| !name.is_empty()), given) {
         (None, false) => Ok(None),
         (Some(_), true) => {
@@ -64,7 +64,7 @@ pub(crate) fn wish(headers: &HeaderMap, identities: &dyn Identities) -> Result<O
     }
 }
 
-/// Reads `id="...", uri="...", emailAddress="..."`; the quotes may be left out.
+/// Parses `id="...", uri="...", emailAddress="..."`; the quotes are optional.
 fn parse(name: &str, text: &str, identities: &dyn Identities) -> Result<Vec<Grantee>, S3Error> {
     let mut grantees = Vec::new();
     for part in text.split(',').map(str::trim) {

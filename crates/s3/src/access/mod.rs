@@ -1,12 +1,13 @@
-//! Whether a caller may do what a request asks for.
+//! Authorization: whether a caller may perform a request.
 //!
-//! Why:        one place asks for everything that has a say: the caller's policies, the session's, the bucket's, access
-//!             lists, public access block.
-//! Layout:     `asked` names the actions of a request; `rules` are what a bucket says; `context` answers conditions;
-//!             `acl_document`, `grants`, `ownership`, `public_access_block` are forms of what is set.
-//! Invariants: A1 who holds the root keys is asked nothing and nothing is read for him.  A2 a request is decided
-//!             before its body is read.  A3 every denial is in the log with what denied it, and the client is not told.
-//! Not here:   who the caller is (identities), what policies mean (margay-iam).
+//! Why:        one place combines all sources: the caller's, the session's and the bucket's policies, access lists and
+//!             the public access block.
+//! Layout:     `asked` lists a request's actions; `rules` holds a bucket's access settings; `context` resolves
+//!             condition keys; `acl_document`, `grants`, `ownership`, `public_access_block` are the forms of settings.
+//! Invariants: A1 for the holder of the root keys nothing is read or checked.  A2 a request is decided before its body
+//!                is read.
+//!             A3 every denial is logged with its reason, which the client is not told.
+//! Not here:   authentication (identities), the meaning of policies (margay-iam).
 
 pub(crate) mod acl_document;
 pub(crate) mod asked;
@@ -34,7 +35,7 @@ use crate::route::policy::Op;
 use crate::route::query::Query;
 use crate::route::target::Target;
 
-/// What decides; one per door.
+/// The authorizer; one per door.
 pub(crate) struct Access {
     pub identities: Arc<dyn Identities>,
     pub rules: RulesCache,
@@ -42,10 +43,10 @@ pub(crate) struct Access {
     pub root: Arc<Account>,
 }
 
-/// Who asks, and from where.
+/// The caller, and where the request comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker<'a> {
-    /// `None`: nobody signed.
+    /// `None`: an unsigned request.
     pub identity: Option<&'a Identity>,
     pub circumstances: Circumstances<'a>,
 }
@@ -56,7 +57,7 @@ impl Asker<'_> {
     }
 }
 
-/// A request as far as the question matters whether it may.
+/// The parts of a request that authorization needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask<'r> {
     pub access: &'r Access,
@@ -70,7 +71,7 @@ pub(crate) struct Ask<'r> {
 }
 
 impl Ask<'_> {
-    /// The volume as the request found it.
+    /// The volume with the rows that the request has read.
     pub(crate) fn view(&self) -> View<'_> {
         self.volume.view(self.rows)
     }
@@ -83,14 +84,14 @@ impl Ask<'_> {
         &self.target.key
     }
 
-    /// The value of a header that the operation cannot do without.
+    /// The value of a required header.
     pub(crate) fn header(&self, name: &'static str) -> Result<&str, S3Error> {
         let value = self.headers.get(name).and_then(|value| value.to_str().ok());
         value.ok_or_else(|| S3Error::argument(name, "", format!("{name} is required")))
     }
 }
 
-/// What is known of an object before it is touched.
+/// Facts about an object, read before the decision.
 #[derive(Debug, Default)]
 struct Object {
     is_absent: bool,
@@ -99,17 +100,17 @@ struct Object {
 }
 
 impl Access {
-    /// The account that owns a bucket, by what its row says.
+    /// The account that owns a bucket, according to its row.
     pub(crate) fn owner(&self, owner: &str) -> Arc<Account> {
         if owner.is_empty() || owner == self.root.id {
             return Arc::clone(&self.root);
         }
         let found = self.identities.account(AccountName::Id(owner));
-        // An account that is gone still owns what it owned.
+        // A deleted account still owns its buckets.
         found.unwrap_or_else(|| gone(owner, &format!("gone-{owner}")))
     }
 
-    /// Lets a request pass, or refuses it.
+    /// Allows or refuses a request.
     pub(crate) async fn authorise(&self, call: &Ask<'_>) -> Result<(), S3Error> {
         if call.asker.is_root() {
             return Ok(());
@@ -120,7 +121,7 @@ impl Access {
         Ok(())
     }
 
-    /// Refuses one action, or lets it pass.
+    /// Allows or refuses one action.
     pub(crate) async fn require(&self, call: &Ask<'_>, asked: &Asked) -> Result<(), S3Error> {
         if call.asker.is_root() {
             return Ok(());
@@ -160,12 +161,12 @@ impl Access {
         let because = match outcome {
             Ok(()) if !reads_nothing => return Ok(()),
             Err(refusal) if !reads_nothing || refusal.is_deny => refusal.text,
-            // Only who may list the bucket may know that there is no such object.
+            // Only a caller who may list the bucket may learn that an object does not exist.
             _ => {
                 let granted = of_bucket.is_some_and(|list| allows(list, Permission::Read));
                 let owner = &bucket_owner;
                 let bucket_arn = format!("arn:aws:s3:::{}", asked.bucket);
-                // As if it listed what begins with the key.
+                // Evaluated as a listing with the key as prefix.
                 let listed = Judged { granted, owner, looked_for: Some(&asked.key), ..judged };
                 match self.judge(call, &caller, "s3:ListBucket", &bucket_arn, &listed) {
                     Ok(()) => return Ok(()),
@@ -176,7 +177,7 @@ impl Access {
         Err(denied(call, &caller, asked.action, &arn, &because))
     }
 
-    /// What the decision needs to know of the object; nothing is read when it needs nothing.
+    /// Loads the object's facts that the decision needs, if any.
     async fn object(&self, call: &Ask<'_>, asked: &Asked, rules: &BucketRules) -> Result<Object, S3Error> {
         let needs = match asked.on {
             On::Object(Some(Permission::Read)) => true,
@@ -195,13 +196,13 @@ impl Access {
             Err(Error::NoSuchKey | Error::NoSuchVersion | Error::Deleted(_)) => {
                 Ok(Object { is_absent: true, ..Object::default() })
             }
-            // There, with neither a list nor tags; what it may not be used for is the operation's to say.
+            // It exists, without list or tags; the operation decides what is not allowed on a delete marker.
             Err(Error::DeleteMarker { .. }) => Ok(Object::default()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The account that an access list names as its owner.
+    /// The account that an access list names as owner.
     fn owner_by_canonical_id(&self, id: &str) -> Arc<Account> {
         if id == self.root.canonical_id {
             return Arc::clone(&self.root);
@@ -224,7 +225,7 @@ impl Access {
         }
     }
 
-    /// What conditions may ask for; without a bucket only what is known of the request.
+    /// The condition keys; without a bucket, only those of the request.
     fn context<'a>(&self, call: &'a Ask<'_>, judged: Option<&Judged<'a>>) -> RequestContext<'a> {
         RequestContext {
             circumstances: &call.asker.circumstances,
@@ -265,7 +266,7 @@ impl Access {
         }
     }
 
-    /// Whether a policy that has a say asks for the tags of the object.
+    /// Whether an applicable policy uses the object's tags.
     fn asks_for_tags(&self, call: &Ask<'_>, rules: &BucketRules) -> bool {
         const TAGS: &str = "s3:existingobjecttag/";
         let own = call.asker.identity.into_iter().flat_map(|identity| {
@@ -276,22 +277,22 @@ impl Access {
     }
 }
 
-/// What a decision about a bucket rests on.
+/// Inputs of a decision about a bucket.
 #[derive(Clone, Copy)]
 struct Judged<'a> {
     rules: &'a BucketRules,
-    /// Of what the action is done to.
+    /// The owner of the resource.
     owner: &'a Account,
     bucket_owner: &'a Account,
     granted: bool,
     existing_tags: &'a [(String, String)],
-    /// The key that is not there, where the right to list decides.
+    /// The missing key, where the right to list decides.
     looked_for: Option<&'a str>,
 }
 
-/// Why something is refused.
+/// The reason for a refusal.
 struct Refusal {
-    /// Something said no, rather than nothing yes.
+    /// An explicit deny, rather than the lack of an allow.
     is_deny: bool,
     text: String,
 }
@@ -319,7 +320,7 @@ fn outcome(decision: Decision<'_>) -> Result<(), Refusal> {
     Err(Refusal { is_deny: matches!(decision.reason, Reason::Statement { .. }), text: decision.reason.to_string() })
 }
 
-/// The refusal of a request, written down.
+/// Logs and returns the refusal of a request.
 fn denied(call: &Ask<'_>, caller: &Caller<'_>, action: &str, arn: &str, because: &str) -> S3Error {
     let who = if caller.account.is_empty() { "anonymous".to_owned() } else { caller.arn() };
     tracing::info!(
@@ -335,7 +336,7 @@ fn denied(call: &Ask<'_>, caller: &Caller<'_>, action: &str, arn: &str, because:
     Code::AccessDenied.into()
 }
 
-/// An account that is no more.
+/// A placeholder for a deleted account.
 fn gone(id: &str, canonical_id: &str) -> Arc<Account> {
     let (id, canonical_id) = (id.to_owned(), canonical_id.to_owned());
     Arc::new(Account { display_name: id.clone(), id, canonical_id, email: None, short_arns: false })
@@ -344,7 +345,7 @@ fn gone(id: &str, canonical_id: &str) -> Arc<Account> {
 /// Stored tags: `key=value&key=value`, percent-encoded.
 fn tags(stored: &[u8]) -> Vec<(String, String)> {
     let text = std::str::from_utf8(stored).unwrap_or_default();
-    // What was stored was valid; what is not gives no tags.
+    // Stored tags were validated; invalid ones count as none.
     let tags = Query::parse(text).unwrap_or_default();
     tags.pairs().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

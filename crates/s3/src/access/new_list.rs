@@ -1,7 +1,7 @@
-//! The access list of what a request makes or changes.
+//! The access list of an object or bucket that a request creates or changes.
 //!
-//! Invariants: N1 where the bucket's owner owns everything, no list is taken.  N2 a list that only says what is so
-//!             without one is not stored.
+//! Invariants: N1 where ownership is enforced, no list is accepted.
+//!             N2 a list equal to the default is not stored.
 //! Not here:   who may set a list (mod), its forms (acl_document, grants).
 
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use super::ownership::Ownership;
 use super::rules::BucketRules;
 use crate::error::{Code, S3Error};
 
-/// The list of an object that the request makes; `None` when it is the bucket owner's and private.
+/// The list of a new object; `None` for the default: the bucket owner's, private.
 async fn of_new_object(call: &Ask<'_>) -> Result<Option<Acl>, S3Error> {
     let access = call.access;
     let wish = wish(call.headers, &*access.identities)?;
-    // Root writes for the owner of the bucket, so without a wish there is nothing to look up.
+    // Root writes on behalf of the bucket's owner, so without a requested list nothing is looked up.
     if wish.is_none() && call.asker.is_root() {
         return Ok(None);
     }
@@ -46,7 +46,7 @@ async fn of_new_object(call: &Ask<'_>) -> Result<Option<Acl>, S3Error> {
     Ok((acl != Acl::private(&bucket_owner.canonical_id)).then_some(acl))
 }
 
-/// Puts the list of an object that the request makes beside its other documents, if it needs one.
+/// Adds the list of a new object to its documents, if it needs one.
 pub(crate) async fn store(call: &Ask<'_>, documents: &mut Documents) -> Result<(), S3Error> {
     if let Some(acl) = of_new_object(call).await? {
         documents.insert(Document::Acl, acl_document::encode(&acl).into());
@@ -54,7 +54,7 @@ pub(crate) async fn store(call: &Ask<'_>, documents: &mut Documents) -> Result<(
     Ok(())
 }
 
-/// What may be asked for even where no list is taken: that the bucket's owner has full control.
+/// With ACLs disabled, only bucket-owner-full-control is accepted (it changes nothing).
 fn is_harmless(wish: &Wish, bucket_owner: &Account) -> bool {
     match wish {
         Wish::Canned(canned) => *canned == Canned::BucketOwnerFullControl,
@@ -73,7 +73,7 @@ pub(crate) fn check_public(acl: &Acl, rules: &BucketRules) -> Result<(), S3Error
     Ok(())
 }
 
-/// The list that a request sets, by its headers or its document. `owner` is who owns what it is set on.
+/// The list that a request sets, from its headers or document. `owner` owns the bucket or object.
 pub(crate) fn set(call: &Ask<'_>, document: &[u8], owner: &str, bucket_owner: &str) -> Result<Acl, S3Error> {
     let identities = &*call.access.identities;
     let wish = wish(call.headers, identities)?;

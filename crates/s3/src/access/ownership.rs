@@ -1,4 +1,4 @@
-//! Who owns what others write into a bucket, and whether access control lists count at all.
+//! Object ownership: who owns objects that others write, and whether access control lists are enabled.
 
 use crate::error::{Code, S3Error};
 use crate::xml::read::walk;
@@ -6,11 +6,11 @@ use crate::xml::write::Writer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// The bucket's owner owns everything; lists are not taken and do not count.
+    /// The bucket's owner owns everything; access lists are disabled.
     BucketOwnerEnforced,
-    /// The bucket's owner owns what is written with `bucket-owner-full-control`.
+    /// The bucket's owner owns objects written with `bucket-owner-full-control`.
     BucketOwnerPreferred,
-    /// Whoever writes an object owns it. So it is where nothing is set.
+    /// The writer of an object owns it. This is the default.
     ObjectWriter,
 }
 
@@ -30,7 +30,7 @@ impl Ownership {
         ALL.into_iter().find(|own| own.name() == name)
     }
 
-    /// One that cannot be read is the strictest.
+    /// An invalid value counts as the strictest.
     pub(crate) fn decode(bytes: &[u8]) -> Ownership {
         std::str::from_utf8(bytes).ok().and_then(Ownership::of_name).unwrap_or(Ownership::BucketOwnerEnforced)
     }

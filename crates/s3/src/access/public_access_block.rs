@@ -1,6 +1,6 @@
-//! Public access block: four switches that keep a bucket from being opened by mistake.
+//! Public access block: four switches that prevent accidental public access.
 //!
-//! Layout: stored as the names of what is on, with spaces between them (docs/format/identities.md).
+//! Layout: stored as the names of the enabled switches, separated by spaces (docs/format/identities.md).
 
 use crate::error::{Code, S3Error};
 use crate::xml::read::walk;
@@ -10,11 +10,11 @@ use crate::xml::write::Writer;
 pub(crate) struct PublicAccessBlock {
     /// New public lists are refused.
     pub block_acls: bool,
-    /// Public grants do not count.
+    /// Public grants are ignored.
     pub ignore_acls: bool,
     /// New public policies are refused.
     pub block_policy: bool,
-    /// A public policy opens the bucket to its own account only.
+    /// A public policy grants access to the bucket's own account only.
     pub restrict_buckets: bool,
 }
 
@@ -22,7 +22,7 @@ const ROOT: &str = "PublicAccessBlockConfiguration";
 const NAMES: [&str; 4] = ["BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"];
 
 impl PublicAccessBlock {
-    /// Everything on, for a stored one that cannot be read.
+    /// All switches on, for a stored value that cannot be decoded.
     pub(crate) const ALL: PublicAccessBlock =
         PublicAccessBlock { block_acls: true, ignore_acls: true, block_policy: true, restrict_buckets: true };
 

@@ -1,10 +1,11 @@
-//! What a bucket says about who may use it, read once for each change of it.
+//! A bucket's access settings, cached until the bucket changes.
 //!
-//! Why:        a request by somebody other than root costs one look at the bucket's row, not four documents and a
-//!             policy to parse.
-//! Invariants: R1 rules are used only while the bucket's generation is the one they were read at.  R2 what cannot be
-//!             read shuts the bucket to all but root.  R3 at most `BUCKETS_MAX` buckets are held.
-//! Locking:    one mutex, held for a look into a map.
+//! Why:        a request by a user costs one lookup of the bucket's row, instead of four documents and a policy to
+//!             parse.
+//! Invariants: R1 cached rules are used only for the bucket generation at which they were read.
+//!             R2 if a setting cannot be decoded, only root may use the bucket.  R3 at most `BUCKETS_MAX` buckets are
+//!                cached.
+//! Locking:    one mutex, held for one map operation.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,23 +19,23 @@ use parking_lot::Mutex;
 use super::ownership::Ownership;
 use super::public_access_block::PublicAccessBlock;
 
-/// Buckets whose rules are held in memory.
+/// Buckets whose rules are cached.
 pub(crate) const BUCKETS_MAX: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct BucketRules {
-    /// The account that owns it: its id.
+    /// Id of the owning account.
     pub owner: String,
     generation: u64,
     pub policy: Option<Policy>,
-    /// A document of it cannot be read.
+    /// A setting cannot be decoded.
     pub damaged: bool,
     pub block: PublicAccessBlock,
     /// `None`: not set.
     pub ownership: Option<Ownership>,
     /// `None`: private.
     pub acl: Option<Acl>,
-    /// Of the bucket.
+    /// Tags of the bucket.
     pub tags: Vec<(String, String)>,
 }
 
@@ -43,7 +44,7 @@ impl BucketRules {
         self.ownership.unwrap_or(Ownership::ObjectWriter)
     }
 
-    /// Whether access control lists count.
+    /// Whether access control lists are enabled.
     pub(crate) fn has_lists(&self) -> bool {
         self.ownership() != Ownership::BucketOwnerEnforced
     }
@@ -55,7 +56,7 @@ pub(crate) struct RulesCache {
 }
 
 impl RulesCache {
-    /// The rules of a bucket as they are now.
+    /// The current rules of a bucket.
     pub(crate) async fn of(&self, view: View<'_>, bucket: &str) -> Result<Arc<BucketRules>, Error> {
         let info = view.head_bucket(bucket).await?;
         if let Some(held) = self.held.lock().get(bucket)
@@ -73,19 +74,19 @@ impl RulesCache {
     }
 }
 
-/// The account in the row of a bucket; what root made has none there.
+/// The account in a bucket's row; root's buckets have none there.
 fn owner_id(owner: &str) -> &str {
     if owner.is_empty() { ROOT_ACCOUNT } else { owner }
 }
 
-/// Settings that have a say.
+/// Settings that affect authorization.
 const READ: [Setting; 5] =
     [Setting::Policy, Setting::PublicAccessBlock, Setting::OwnershipControls, Setting::Tagging, Setting::Acl];
 
 async fn read(view: View<'_>, info: BucketInfo) -> Result<BucketRules, Error> {
     let mut rules = BucketRules {
         owner: info.owner,
-        // Settings read below may be newer than this; then the next request reads them again.
+        // The settings below may be newer than this generation; then the next request reads them again.
         generation: info.generation,
         policy: None,
         damaged: false,

@@ -1,32 +1,32 @@
-//! The canonical request: the one text that client and server must agree on.
+//! The canonical request: the text that the signature covers.
 //!
-//! Why:        clients differ in how they escape paths and queries and in how they treat runs of spaces, so a few
-//!             readings of the same bytes are tried; each covers method, path, query and headers in full.
-//! Invariants: C1 every reading names the same path, query and header values after decoding.
+//! Why:        clients escape paths and queries differently and treat runs of spaces differently, so a few readings of
+//!             the same bytes are tried; each covers method, path, query and headers in full.
+//! Invariants: C1 every reading has the same path, query and header values after decoding.
 //! Not here:   keys and signatures.
 
 use http::HeaderMap;
 
 use super::{AuthError, hex};
 
-/// The name of the query parameter that holds the signature, which it cannot cover.
+/// The query parameter with the signature, which it cannot cover.
 pub(crate) const SIGNATURE_PARAMETER: &str = "X-Amz-Signature";
 
-/// One way of reading the query's bytes.
+/// How the query's bytes are canonicalized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueryReading {
-    /// Decode and encode names and values, and sort.
+    /// Decode and re-encode names and values, and sort.
     Encoded,
     /// Sort the pairs as sent.
     Sorted,
-    /// Take all of it as sent (curl before 8.0).
+    /// Keep the query as sent (curl before 8.0).
     Verbatim,
 }
 
-/// One way of reading the request's bytes.
+/// How the request's bytes are canonicalized.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// Take the path as sent instead of decoding and encoding it.
+    /// Keep the path as sent instead of decoding and re-encoding it.
     pub raw_path: bool,
     pub query: QueryReading,
     /// Keep runs of spaces inside header values.
@@ -60,11 +60,11 @@ pub(crate) struct Canonical<'a> {
     /// Exactly as on the wire, without the question mark.
     pub query: &'a str,
     pub headers: &'a HeaderMap,
-    /// The request's one host, as its client wrote it.
+    /// The request's only host, as the client wrote it.
     pub host: &'a str,
-    /// Sorted lower-case names with semicolons between them.
+    /// Sorted lower-case names separated by semicolons.
     pub signed_headers: &'a str,
-    /// The value that vouches for the payload.
+    /// The value that stands for the payload.
     pub payload: &'a str,
 }
 
@@ -96,7 +96,7 @@ impl Canonical<'_> {
         out.push(b':');
         let mut values = self.headers.get_all(name).iter();
         match values.next() {
-            // HTTP/2 has no header for it.
+            // HTTP/2 has no Host header.
             _ if name == "host" => out.extend_from_slice(self.host.as_bytes()),
             Some(first) => {
                 write_value(first.as_bytes(), keep_spaces, out);
@@ -141,7 +141,7 @@ fn write_query(query: &str, reading: QueryReading, out: &mut Vec<u8>) {
         return;
     }
     let raw = reading == QueryReading::Sorted;
-    // Encoded names and values end to end, and where each begins and ends.
+    // Encoded names and values, concatenated, with their positions.
     let mut encoded = Vec::with_capacity(query.len() + 16);
     let mut ranges = Vec::with_capacity(8);
     for (name, value) in pairs(query).filter(|(name, _)| *name != SIGNATURE_PARAMETER) {
@@ -183,8 +183,8 @@ pub(crate) enum Slash {
     Encoded,
 }
 
-/// Decodes percent escapes and encodes the result the one way that signatures use: only letters, digits and
-/// `-._~` stand for themselves. A `%` that starts no escape is encoded like any other byte.
+/// Decodes percent escapes and re-encodes the result in the form of signatures: only letters, digits and `-._~` stay
+/// unencoded. A `%` that starts no escape is encoded like any other byte.
 pub(crate) fn reencode(text: &str, plus: Plus, slash: Slash, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut rest = text.as_bytes();

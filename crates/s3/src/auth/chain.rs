@@ -1,6 +1,6 @@
-//! The chain of chunk signatures: each one covers the one before it, back to the signature of the request.
+//! The chain of chunk signatures: each covers the previous one, back to the signature of the request.
 //!
-//! Invariants: H1 the chain moves on only by a signature that it made itself or that verified.
+//! Invariants: H1 the chain advances only by a signature that it created itself or that verified.
 //! Not here:   the framing (`body`).
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::key::SigningKey;
 
 const CHUNK_ALGORITHM: &str = "AWS4-HMAC-SHA256-PAYLOAD";
 const TRAILER_ALGORITHM: &str = "AWS4-HMAC-SHA256-TRAILER";
-/// Before the digest of a chunk stands the digest of nothing, on a line of its own.
+/// The digest of an empty text, which precedes the digest of a chunk on a line of its own.
 const EMPTY_SHA256_LINE: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n";
 
 /// Signs or verifies the chunks of one body, in order.

@@ -1,4 +1,4 @@
-//! What a request claims about its signature, read but not yet believed.
+//! A request's claim about its signature: parsed but not yet verified.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use super::key::TERMINATOR;
 use super::v4::{ACCESS_KEY_BYTES_MAX, REGION_BYTES_MAX, SIGNED_HEADERS_MAX};
 use super::{AuthError, CredentialSource, PayloadForm};
 
-/// A signature and everything that it claims to cover besides the request itself.
+/// A signature and everything that it covers besides the request itself.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
     pub given: CredentialSource,
@@ -15,15 +15,15 @@ pub(crate) struct Claim<'a> {
     pub region: Cow<'a, str>,
     pub signed_headers: Cow<'a, str>,
     pub signature: [u8; 32],
-    /// When it was signed; its day is that of the scope.
+    /// When it was signed; must be on the day of the scope.
     pub date: AmzDate,
-    /// As the canonical request has it.
+    /// As in the canonical request.
     pub payload_line: Cow<'a, str>,
     pub payload: PayloadForm,
     pub token: Option<Cow<'a, str>>,
 }
 
-/// `ACCESS_KEY/YYYYMMDD/REGION/s3/aws4_request`, taken apart.
+/// The parts of `ACCESS_KEY/YYYYMMDD/REGION/s3/aws4_request`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CredentialText<'a> {
     pub access_key: &'a str,
@@ -32,7 +32,7 @@ pub(crate) struct CredentialText<'a> {
 }
 
 impl CredentialText<'_> {
-    /// Reads from the right, since an access key may hold a slash.
+    /// Parses from the right, since an access key may contain a slash.
     pub(crate) fn parse<'t>(
         text: &'t str,
         given: CredentialSource,
@@ -43,7 +43,7 @@ impl CredentialText<'_> {
         let wrong = "the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\"";
         let mut next = |may_be_empty| parts.next().filter(|part| may_be_empty || !part.is_empty()).ok_or(refuse(wrong));
         let (terminator, service) = (next(false)?, next(false)?);
-        // boto3 signs for no region when it is told none; the name of the region means nothing here anyway.
+        // boto3 without a region signs an empty one; the region's name has no effect here anyway.
         let (region, day, access_key) = (next(true)?, next(false)?, next(false)?);
         if terminator != TERMINATOR {
             return Err(refuse("incorrect terminal. This endpoint uses \"aws4_request\""));
@@ -74,7 +74,7 @@ impl CredentialText<'_> {
     }
 }
 
-/// The list of signed headers must be sorted, lower-case, without repetition, and hold the host.
+/// The list of signed headers must be sorted, in lower case, without duplicates, and include the host.
 pub(crate) fn check_signed_headers(list: &str, given: CredentialSource) -> Result<(), AuthError> {
     let refuse = |reason| Err(AuthError::Malformed { given, reason });
     let mut last = "";

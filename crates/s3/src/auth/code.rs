@@ -1,6 +1,6 @@
-//! The S3 error codes that signatures and bodies can earn.
+//! S3 error codes of signatures and bodies.
 //!
-//! Why:      the protocol code names its verdict as a value; the S3 door turns it into XML with the rest of its codes.
+//! Why:      signature and body code returns a code as a value; the S3 door renders it as XML like all other codes.
 //! Not here: codes about buckets and objects, the XML.
 
 /// An S3 error code.
@@ -26,7 +26,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// The code as S3 spells it in the `Code` element.
+    /// The text of the `Code` element.
     pub fn name(self) -> &'static str {
         match self {
             Code::AccessDenied => "AccessDenied",

@@ -1,6 +1,6 @@
-//! Why a request was not let in, with the facts that S3 shows to the client.
+//! Why a signature was refused, with the facts that S3 shows to the client.
 //!
-//! Invariants: no variant carries a secret key, a signing key or the signature that would have been right.
+//! Invariants: E1 no variant carries a secret key, a signing key or the expected signature.
 //! Not here:   the XML (the door's error table).
 
 use std::fmt;
@@ -28,7 +28,7 @@ impl fmt::Display for CredentialSource {
     }
 }
 
-/// What was compared when a signature did not match; all of it was sent by the client or follows from it.
+/// The inputs of a failed comparison; the client sent all of it or can derive it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     pub access_key: String,
@@ -51,7 +51,7 @@ pub enum AuthError {
          (Signature version 2 is not accepted here.)"
     )]
     SignatureV2,
-    /// In the form of Version 2; says what is wrong.
+    /// Malformed Version 2 credentials; says what is wrong.
     #[error("{0}")]
     MalformedV2(&'static str),
     #[error("Query-string authentication requires the Signature, Expires and AWSAccessKeyId parameters")]
@@ -68,12 +68,12 @@ pub enum AuthError {
          parameter or the Authorization header should be specified"
     )]
     TwoMechanisms,
-    /// A signature or payload form that AWS has and this server has not.
+    /// A signature or payload form of AWS that is not implemented here.
     #[error("{0} is not implemented.")]
     NotImplemented(&'static str),
     #[error("AWS authentication requires a valid Date or x-amz-date header")]
     NoDate,
-    /// Requests without a body may do without it.
+    /// Requests without a body may omit it.
     #[error(
         "Missing required header for this request: x-amz-content-sha256 (with curl, add \
          -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD')"

@@ -1,7 +1,7 @@
-//! The signature of the policy that a browser's form carries, in Version 4 or 2.
+//! The signature of a browser form's policy, in Version 4 or 2.
 //!
-//! Why:        the browser has no key; whoever wrote the form signed a policy for it.
-//! Invariants: F1 the signature covers the policy alone, so a form is believed only as far as its policy names its fields.
+//! Why:        the browser has no key; the author of the form signed a policy for it.
+//! Invariants: F1 the signature covers only the policy, so a field is trusted only as far as the policy names it.
 //! Not here:   the policy itself (the crate's `form`).
 
 use base64::Engine;
@@ -13,7 +13,7 @@ use super::v4::check_token;
 use super::{AuthError, Credential, CredentialSource, Credentials, Mismatch, Sender, Verifier, Version, hex, v2};
 
 impl Verifier {
-    /// Says who signed a form, or why it is refused; `field` gives the form's fields by their lower-case names.
+    /// Authenticates a form; `field` returns its fields by their lower-case names.
     pub(crate) fn verify_form<'f>(
         &self,
         field: impl Fn(&str) -> Option<&'f str>,

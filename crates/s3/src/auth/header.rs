@@ -10,7 +10,7 @@ use super::date::AmzDate;
 use super::{AuthError, CONTENT_SHA256, CredentialSource, Head, Options, PayloadForm, hex};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// The SHA-256 of nothing.
+/// The SHA-256 of an empty text.
 const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 const ECDSA_ALGORITHM: &str = "AWS4-ECDSA-P256-SHA256";
 
@@ -24,7 +24,7 @@ pub(crate) fn scheme(authorization: &HeaderValue) -> Result<(&str, &str), AuthEr
     Ok(text.split_once(' ').unwrap_or((text, "")))
 }
 
-/// Reads the claim of an `Authorization` header and checks its time.
+/// Parses the claim of an `Authorization` header and checks its time.
 pub(crate) fn read<'a>(
     scheme: &'a str,
     rest: &'a str,
@@ -41,9 +41,9 @@ pub(crate) fn read<'a>(
     credential.check_day(&date, CredentialSource::Header)?;
     let payload_line = match single(head.headers, CONTENT_SHA256)? {
         Some(value) => value,
-        // curl signs the digest of nothing without saying so; that digest is then checked like any other.
+        // curl signs the digest of an empty body without sending it; the digest is verified all the same.
         None if has_no_body(head.headers) => EMPTY_SHA256,
-        // Other services than S3 want no header; their bodies are at hand.
+        // Services other than S3 need no header; their bodies were read before.
         None if head.body_sha256.is_some() => head.body_sha256.unwrap_or_default(),
         None => return Err(AuthError::NoContentSha256),
     };
@@ -60,7 +60,7 @@ pub(crate) fn read<'a>(
     })
 }
 
-/// A request is valid for a while around the moment when it was signed.
+/// A request is valid for a limited time around the moment of signing.
 pub(crate) fn check_skew(date: &AmzDate, options: &Options, now: &AmzDate) -> Result<(), AuthError> {
     if date.seconds().abs_diff(now.seconds()) <= u64::from(options.skew_seconds_max) {
         return Ok(());
@@ -110,7 +110,7 @@ fn parse<'a>(scheme: &str, rest: &'a str) -> Result<Parts<'a>, AuthError> {
     })
 }
 
-/// The one value of a header; two of them would leave open which one counts.
+/// The single value of a header; with two it would be unclear which one counts.
 pub(crate) fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, AuthError> {
     let mut values = headers.get_all(name).iter();
     let first = values.next();

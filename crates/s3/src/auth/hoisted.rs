@@ -1,11 +1,11 @@
-//! Headers that a presigned URL carries as parameters of its query.
+//! Headers that a presigned URL carries as query parameters.
 //!
-//! Why:        whoever makes such a URL cannot set the headers of the request that will use it; SDKs put them into the
-//!             query, where the signature covers them, and S3 reads them there.
-//! Invariants: O1 a header of the request is never replaced, and never contradicted.
-//!             O2 a checksum in a URL of Version 4 means nothing, as at AWS: SDKs put that of an empty body there, since
-//!             they make the URL before there is a body. One in a header counts.
-//! Not here:   the parameters of the signature itself, whose names are in capitals.
+//! Why:        the author of a presigned URL cannot set the headers of the request that will use it. SDKs put them into
+//!             the query, where the signature covers them, and S3 reads them there.
+//! Invariants: O1 a header of the request is never replaced or contradicted.
+//!             O2 a checksum in a Version 4 URL is ignored, as at AWS: SDKs compute it over an empty body, before the
+//!                real one exists. A checksum in a header counts.
+//! Not here:   the parameters of the signature itself, whose names are capitalized.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::canonical::{decode, pairs};
 use super::{AuthError, Version};
 
-/// Headers that Version 2 clients put into the query besides `x-amz-*`.
+/// Headers other than `x-amz-*` that Version 2 clients put into the query.
 const POSITIONAL: [&str; 2] = ["content-md5", "content-type"];
 /// Checksums of a body.
 const CHECKSUMS: [&str; 10] = [
@@ -33,14 +33,14 @@ const TOKEN: &str = "x-amz-security-token";
 
 /// The parameters that stand for headers, decoded.
 pub(crate) fn parameters(query: &str) -> impl Iterator<Item = (String, String)> {
-    // Most names are in capitals, and need not be decoded.
+    // Most names are capitalized and need not be decoded.
     pairs(query).filter(|(name, _)| name.starts_with(['x', 'c', '%'])).filter_map(|(name, value)| {
         let name = decode(name).filter(|name| name.starts_with("x-amz-") || POSITIONAL.contains(&name.as_str()))?;
         Some((name, decode(value)?))
     })
 }
 
-/// Whether a parameter of a URL that is presigned so stands for a header.
+/// Whether a parameter of a URL with this signature version stands for a header.
 pub(crate) fn is_header(name: &str, presigned: Version) -> bool {
     match presigned {
         Version::V4 => name.starts_with("x-amz-") && !means_nothing(name, presigned),
@@ -48,14 +48,14 @@ pub(crate) fn is_header(name: &str, presigned: Version) -> bool {
     }
 }
 
-/// Whether a parameter is the checksum of a body that was not there; some SDKs write its name in capitals.
+/// Whether a parameter is the checksum of a body that did not exist yet; some SDKs capitalize its name.
 pub(crate) fn means_nothing(name: &str, presigned: Version) -> bool {
     let is = |whole: &str| name.eq_ignore_ascii_case(whole);
     presigned == Version::V4 && (is("x-amz-sdk-checksum-algorithm") || CHECKSUMS.iter().any(|checksum| is(checksum)))
 }
 
-/// The headers of a request together with those that its query stands for, when that is presigned. Nothing here is
-/// believed before the signature is.
+/// The headers of a presigned request, joined with those in its query. Nothing here is trusted before the signature is
+/// verified.
 pub(crate) fn join<'h>(
     query: &str,
     presigned: Option<Version>,
@@ -79,7 +79,7 @@ fn added(query: &str, presigned: Version, own: &HeaderMap) -> Result<HeaderMap, 
         let value = HeaderValue::from_bytes(value.trim_matches([' ', '\t']).as_bytes()).map_err(|_| refused())?;
         match own.get(&header) {
             Some(same) if *same == value => {}
-            // The sender of the body knows better than the maker of the URL what it is.
+            // The sender of the body knows better than the author of the URL what it is.
             Some(_) if POSITIONAL.contains(&name.as_str()) => {}
             Some(_) => return Err(refused()),
             None if added.contains_key(&header) => return Err(refused()),

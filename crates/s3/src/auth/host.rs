@@ -1,11 +1,11 @@
-//! The one host that a request names.
+//! The host that a request names.
 //!
-//! Why:        a request can name its host three times: in an absolute target, in `:authority` and in `Host`. The bucket
-//!             of a virtual-host style request is a part of it, so whoever signs one and addresses another would open a
-//!             bucket that the signature is not for.
-//! Invariants: H1 all that are there name the same host: in lower case, and without the scheme's own port.
-//!             H2 it is worked out once, before anything else is; signature, routing, websites, CORS, the access log and
-//!             links take it from here.
+//! Why:        a request can name its host three times: in an absolute target, in `:authority` and in `Host`. In
+//!             virtual-host style the host contains the bucket. If signing used one and routing another, a signature
+//!             for one bucket would open another.
+//! Invariants: H1 all of them name the same host, ignoring case and the scheme's default port.
+//!             H2 the host is determined once, before anything else; signature, routing, websites, CORS, access log and
+//!                links use it.
 //! Not here:   which bucket it names (`route::target`).
 
 use http::header::HOST;
@@ -18,7 +18,7 @@ pub struct Host {
     scheme: &'static str,
 }
 
-/// Why a request has no host.
+/// Why a request has no valid host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     #[error("The request must name its host in one Host header, and no other")]
@@ -34,7 +34,7 @@ pub enum HostError {
 }
 
 impl Host {
-    /// `secure` says how the request came, where it does not say so itself.
+    /// `secure` is the connection's scheme, used when the request does not name one.
     pub fn of(parts: &Parts, secure: bool) -> Result<Host, HostError> {
         let scheme = match parts.uri.scheme_str() {
             None => ["http", "https"][usize::from(secure)],
@@ -52,7 +52,7 @@ impl Host {
         let written = match (line, of_target) {
             (Some(line), Some(of_target)) if !same(line, of_target, scheme)? => return Err(HostError::Contradicted),
             (Some(line), _) => line,
-            // Only HTTP/2 names it so alone.
+            // Only HTTP/2 may name the host there alone.
             (None, Some(of_target)) if parts.version > http::Version::HTTP_11 => of_target,
             (None, _) => return Err(HostError::Absent),
         };
@@ -64,7 +64,7 @@ impl Host {
         &self.written
     }
 
-    /// Scheme and host as the client wrote them, for links in answers.
+    /// Scheme and host as the client wrote them, for links in responses.
     pub fn origin(&self) -> String {
         format!("{}://{}", self.scheme, self.written)
     }
@@ -78,7 +78,8 @@ fn same(left: &str, right: &str, scheme: &str) -> Result<bool, HostError> {
     Ok(left.eq_ignore_ascii_case(right) && port(left_port) == port(right_port))
 }
 
-/// A host's name and its port. A name is what DNS and addresses are made of: no user, no list, no escapes.
+/// A host's name and port. The name may have only the characters of DNS names and addresses: no user, no list, no
+/// escapes.
 fn split(host: &str) -> Result<(&str, Option<&str>), HostError> {
     let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, rest)) => {

@@ -1,8 +1,8 @@
 //! Secrets, the signing keys made from them, and a bounded cache of those keys.
 //!
-//! Why:        a signing key costs four HMACs and changes once a day, so a busy client's key is made once.
-//! Invariants: K1 a cached key is only used while the secret it was made from is still the one on record.
-//!             K2 only a verified request stores a key, so guessing regions cannot flush the cache.
+//! Why:        a signing key costs four HMACs and changes once a day, so it is computed once per day and client.
+//! Invariants: K1 a cached key is used only while the secret that it was derived from is still the stored one.
+//!             K2 only a verified request stores a key, so requests with guessed regions cannot flush the cache.
 //!             K3 the cache holds at most `KEY_SLOTS` keys.
 //! Locking:    one mutex per slot, held for a comparison and a pointer copy.
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use ring::hmac;
 
-/// Signing keys held at once; one is about 600 bytes.
+/// Capacity of the cache; a key takes about 600 bytes.
 pub const KEY_SLOTS: usize = 1024;
 
 /// The service of buckets and objects.
@@ -41,7 +41,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a signature is valid for: a day, a region, and a service.
+/// The scope of a signature: a day, a region, and a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     day: [u8; 8],
@@ -119,7 +119,7 @@ impl SigningKey {
         hmac::sign(&self.key, message).as_ref().try_into().expect("HMAC-SHA256 gives 32 bytes")
     }
 
-    /// Whether this is the signature of the message; takes the same time wherever they differ.
+    /// Whether this is the signature of the message, in constant time.
     pub(crate) fn verifies(&self, message: &[u8], signature: &[u8; 32]) -> bool {
         hmac::verify(&self.key, message, signature).is_ok()
     }
@@ -153,7 +153,7 @@ impl KeyCache {
         &self.slots[(hash % KEY_SLOTS as u64) as usize]
     }
 
-    /// The key of a scope, if it is held and was made from this secret.
+    /// The cached key of a scope, if it was derived from this secret.
     pub(crate) fn get(
         &self,
         access_key: &str,
@@ -169,7 +169,7 @@ impl KeyCache {
         same.then(|| Arc::clone(&held.key))
     }
 
-    /// Keeps a key in place of whatever its slot held.
+    /// Stores a key, replacing the content of its slot.
     pub(crate) fn put(&self, access_key: &str, secret: &Secret, key: &Arc<SigningKey>) {
         let scope = key.scope();
         let mut slot = self.slot(access_key, &scope.day, &scope.region).lock();

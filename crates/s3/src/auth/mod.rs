@@ -1,10 +1,10 @@
-//! Who sent a request: AWS Signature Versions 4 and 2 in headers, presigned URLs and forms, checked and made.
+//! Authentication: AWS Signature Versions 4 and 2 in headers, presigned URLs and forms, verified and created.
 //!
-//! Why:        every byte that names what a request does must be covered by its signature before it is believed.
-//! Invariants: A1 a header `x-amz-*` and the host (its bucket in Version 2) are signed or the request is refused.
-//!             A2 signatures are compared in constant time; a refusal never shows what would have been right.
-//!             A3 nothing here reads the body; `body` checks it against what `Verified` says.
-//! Not here:   what the sender may do.
+//! Why:        every byte that decides what a request does must be covered by its signature.
+//! Invariants: A1 `x-amz-*` headers and the host (in Version 2 its bucket) are signed, or the request is refused.
+//!             A2 signatures are compared in constant time; an error never shows the expected one.
+//!             A3 nothing here reads the body; `body` verifies it against `Verified`.
+//! Not here:   authorization.
 
 mod canonical;
 mod chain;
@@ -41,7 +41,7 @@ pub use payload::PayloadForm;
 pub use presigned::EXPIRES_SECONDS_MAX;
 pub use v4::{ACCESS_KEY_BYTES_MAX, REGION_BYTES_MAX, SIGNED_HEADERS_MAX};
 
-/// How far a client's clock may be off, in seconds, unless the options say otherwise.
+/// Default tolerance for a client's clock, in seconds.
 pub const SKEW_SECONDS_MAX: u32 = 15 * 60;
 
 pub(crate) const CONTENT_SHA256: &str = "x-amz-content-sha256";
@@ -55,11 +55,11 @@ pub struct Head<'a> {
     /// Exactly as on the wire, without the question mark; empty when there is none.
     pub query: &'a str,
     pub headers: &'a HeaderMap,
-    /// The request's one host, as its client wrote it.
+    /// The request's only host, as the client wrote it.
     pub host: &'a str,
     /// The bucket that the host names (virtual-host style), in lower case.
     pub host_bucket: Option<&'a str>,
-    /// The SHA-256 of the body in hex, where the whole body was read before the signature is checked.
+    /// The SHA-256 of the body in hex, if the whole body was read before the signature is verified.
     pub body_sha256: Option<&'a str>,
 }
 
@@ -77,34 +77,34 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The same with the bucket that its host names.
+    /// The same head with the bucket that its host names.
     pub fn with_host_bucket(self, host_bucket: Option<&'a str>) -> Head<'a> {
         Head { host_bucket, ..self }
     }
 }
 
-/// What is on record for an access key.
+/// The stored secret of an access key.
 #[derive(Clone, Debug)]
 pub struct Credential {
     pub secret: Secret,
-    /// The token that must come with a temporary key; `None` for a lasting one.
+    /// The token that must accompany a temporary key; `None` for a permanent one.
     pub session_token: Option<Arc<str>>,
 }
 
-/// Where access keys are looked up; called once per signed request, so it must not block.
+/// Lookup of access keys; called once per signed request, so it must not block.
 pub trait Credentials: Send + Sync {
-    /// What belongs to an access key; `None` when there is no such key (or it is switched off).
+    /// The credential of an access key; `None` when it is unknown or disabled.
     fn find(&self, access_key: &str) -> Option<Credential>;
 }
 
-/// What the checks depend on.
+/// Options of verification.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How far the time of a request may lie from the server's, in seconds.
+    /// Tolerance for the time of a request, in seconds.
     pub skew_seconds_max: u32,
     /// Whether Signature Version 2 is accepted.
     pub version_2: bool,
-    /// The service that signatures must be for: `s3`, `sts` or `iam`.
+    /// The service that signatures must name: `s3`, `sts` or `iam`.
     pub service: &'static str,
 }
 
@@ -121,7 +121,7 @@ pub enum Version {
     V4,
 }
 
-/// Who sent a request, as far as its signature proves it.
+/// The authenticated sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sender {
     /// There was no signature.
@@ -140,17 +140,17 @@ impl Sender {
     }
 }
 
-/// A request whose signature, if it has one, is right.
+/// A request whose signature, if any, is valid.
 #[derive(Clone, Debug)]
 pub struct Verified {
     pub sender: Sender,
-    /// How the body is wrapped and vouched for.
+    /// The framing and integrity form of the body.
     pub payload: PayloadForm,
-    /// Present exactly when the chunks of the body are signed.
+    /// Present if and only if the chunks of the body are signed.
     pub chain: Option<ChunkChain>,
 }
 
-/// Checks signatures; one per server, shared by all requests.
+/// Verifies signatures; one per server, shared by all requests.
 #[derive(Debug)]
 pub struct Verifier {
     options: Options,
@@ -162,7 +162,7 @@ impl Verifier {
         Verifier { options, keys: key::KeyCache::new() }
     }
 
-    /// Says who sent a request, or why it is refused.
+    /// Authenticates a request, or refuses it with the reason.
     pub fn verify(
         &self,
         head: &Head<'_>,
@@ -197,7 +197,7 @@ impl Verifier {
         v4::verify(self, head, &claim, credentials)
     }
 
-    /// The key of a scope, and whether it is yet to be kept, which only a right signature earns it.
+    /// The key of a scope, and whether to cache it, which happens only after a valid signature.
     fn signing_key(&self, access_key: &str, secret: &Secret, day: [u8; 8], region: &str) -> (Arc<SigningKey>, bool) {
         match self.keys.get(access_key, secret, &day, region) {
             Some(key) => (key, false),

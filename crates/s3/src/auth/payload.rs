@@ -1,4 +1,4 @@
-//! The ways in which a request can vouch for its body.
+//! Payload forms: how a request frames its body and protects its integrity.
 
 use http::HeaderMap;
 
@@ -13,15 +13,15 @@ const STREAMING_UNSIGNED_TRAILER: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
 /// The form of a body, as `x-amz-content-sha256` announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadForm {
-    /// As it is, not covered by the signature.
+    /// Unframed, not covered by the signature.
     Unsigned,
-    /// As it is, with this SHA-256.
+    /// Unframed, with this SHA-256.
     Sha256([u8; 32]),
     /// aws-chunked, each chunk signed.
     StreamingSigned,
     /// aws-chunked, each chunk and the trailer signed.
     StreamingSignedTrailer,
-    /// aws-chunked with a trailer, nothing of it signed.
+    /// aws-chunked with a trailer, without signatures.
     StreamingUnsignedTrailer,
 }
 
@@ -43,8 +43,8 @@ impl PayloadForm {
         }
     }
 
-    /// The form of a body that no Version 4 signature speaks of. Version 2 clients announce aws-chunked framing by
-    /// `Content-Encoding` and the decoded length alone.
+    /// The form of a body without a Version 4 signature. Version 2 clients announce aws-chunked framing only by
+    /// `Content-Encoding` and the decoded length.
     pub(crate) fn without_v4(headers: &HeaderMap) -> Result<PayloadForm, AuthError> {
         let form = match single(headers, CONTENT_SHA256)? {
             Some(value) => PayloadForm::parse(value)?,
@@ -65,7 +65,7 @@ impl PayloadForm {
         }
     }
 
-    /// Whether the body is wrapped in aws-chunked framing.
+    /// Whether the body has aws-chunked framing.
     pub fn is_chunked(&self) -> bool {
         !matches!(self, PayloadForm::Unsigned | PayloadForm::Sha256(_))
     }
@@ -81,7 +81,7 @@ impl PayloadForm {
     }
 }
 
-/// Whether the head says that the body is wrapped in aws-chunked framing.
+/// Whether the head announces aws-chunked framing.
 fn announces_chunks(headers: &HeaderMap) -> bool {
     let encodings = headers.get_all(http::header::CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let mut codings = encodings.flat_map(|value| value.split(',')).map(str::trim);

@@ -1,6 +1,6 @@
-//! Signature Version 4 in the query of a URL that anyone may be given.
+//! Signature Version 4 in the query of a URL.
 //!
-//! Invariants: P1 such a URL is valid from its date (less the allowed skew) for at most seven days.
+//! Invariants: P1 a presigned URL is valid from its date (less the tolerance) for at most seven days.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use super::date::AmzDate;
 use super::header::single;
 use super::{AuthError, CONTENT_SHA256, CredentialSource, Head, Options, PayloadForm, Version, hex};
 
-/// The longest validity of a presigned URL, in seconds.
+/// Maximum validity of a presigned URL, in seconds.
 pub const EXPIRES_SECONDS_MAX: u64 = 7 * 86_400;
 
-/// The version of a presigned URL; `None` when the query holds no signature.
+/// The version of a presigned URL; `None` when the query has no signature.
 pub(crate) fn version(query: &str) -> Option<Version> {
     if query.is_empty() {
         return None;
@@ -69,7 +69,7 @@ impl Parameters {
     }
 }
 
-/// Reads the claim of a presigned URL and checks its time.
+/// Parses the claim of a presigned URL and checks its time.
 pub(crate) fn read<'a>(head: &Head<'a>, options: &Options, now: &AmzDate) -> Result<Claim<'a>, AuthError> {
     const MISSING: &str = "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, \
                            X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters";
@@ -124,7 +124,7 @@ fn check_time(date: &AmzDate, expires: &str, options: &Options, now: &AmzDate) -
         return Err(AuthError::NotYetValid { request_time: date.iso(), server_time: now.iso() });
     }
     let end = date.seconds() + i64::try_from(seconds).expect("at most a week");
-    // A moment that has not begun its second yet is not told apart; only zero is over at once.
+    // Times have whole seconds, so the last second still counts; only a validity of zero is over at once.
     if now.seconds() > end || seconds == 0 {
         let expires = AmzDate::from_seconds(end).map(|end| end.iso()).unwrap_or_default();
         return Err(AuthError::Expired { expires, server_time: now.iso(), expires_seconds: Some(seconds) });

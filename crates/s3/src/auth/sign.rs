@@ -1,8 +1,8 @@
 //! Signing requests: the client's half of Signature Version 4.
 //!
-//! Why:        benchmarks, upstream clients and tests need requests that any S3 server accepts, in all five payload
-//!             forms and as presigned URLs, at a cost that does not drown what is measured.
-//! Invariants: S1 what `Signer` signs, `Verifier` accepts.
+//! Why:        benchmarks, clients and tests need requests that any S3 server accepts, in all five payload forms and as
+//!             presigned URLs, at a cost far below what is measured.
+//! Invariants: S1 `Verifier` accepts what `Signer` signs.
 //! Not here:   the chunk framing (`body::ChunkEncoder`).
 //!
 //! Put every header on the request first, then sign, then send exactly these bytes:
@@ -52,7 +52,7 @@ const UNSIGNED_HEADERS: [&str; 9] = [
 pub enum SignError {
     #[error("the request has no Host header")]
     NoHost,
-    /// The access key, the region or the session token cannot be put into a header.
+    /// The access key, the region or the session token is not valid in a header.
     #[error("{0} holds bytes that a header cannot carry")]
     Unprintable(&'static str),
     #[error("a presigned URL can be valid for at most {EXPIRES_SECONDS_MAX} seconds")]
@@ -61,7 +61,7 @@ pub enum SignError {
     Canonical(#[from] AuthError),
 }
 
-/// What a request is for: method, percent-encoded path and percent-encoded query, exactly as they will be sent.
+/// The target of a request: method, percent-encoded path and percent-encoded query, exactly as they will be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     pub method: &'a Method,
@@ -77,7 +77,7 @@ pub struct Signer {
     secret: Secret,
     region: String,
     service: &'static str,
-    /// The key of the last day that was signed for.
+    /// The key of the most recent day.
     key: Mutex<Option<Arc<SigningKey>>>,
 }
 
@@ -87,7 +87,7 @@ impl Signer {
         Signer { access_key, secret, region, service: SERVICE, key: Mutex::new(None) }
     }
 
-    /// The same for another service than that of buckets and objects: `iam` or `sts`.
+    /// A signer for another service: `iam` or `sts`.
     #[must_use]
     pub fn for_service(self, service: &'static str) -> Signer {
         Signer { service, key: Mutex::new(None), ..self }
@@ -107,8 +107,8 @@ impl Signer {
     }
 
     /// Adds `x-amz-date`, `x-amz-content-sha256` and `Authorization`. The host must be among the headers, and for
-    /// the chunked forms also what [`announce_chunks`] adds. Returns the chain that signs the chunks, if they are to
-    /// be signed.
+    /// chunked forms what [`announce_chunks`] adds. Returns the chain that signs the chunks, if the form has signed
+    /// chunks.
     pub fn sign(
         &self,
         target: Target<'_>,
@@ -133,8 +133,8 @@ impl Signer {
         Ok(payload.has_signed_chunks().then(|| ChunkChain::new(key, &date, &signature)))
     }
 
-    /// The query of a presigned URL: `target.query` and the signature's parameters. The holder of the URL must send
-    /// exactly these headers, of which only the host is needed; the payload is unsigned.
+    /// The query of a presigned URL: `target.query` and the signature's parameters. A user of the URL must send exactly
+    /// these headers, of which only the host is required; the payload is unsigned.
     pub fn presign(
         &self,
         target: Target<'_>,
@@ -163,7 +163,7 @@ impl Signer {
             }
             query.extend_from_slice(name.as_bytes());
             query.push(b'=');
-            // Nothing here holds a percent sign that could be taken for an escape, except a strange access key.
+            // The value has no percent sign that could pass for an escape, except in a strange access key.
             reencode(&value.replace('%', "%25"), Plus::Itself, Slash::Encoded, &mut query);
         }
         let mut query = String::from_utf8(query).expect("a query and percent escapes are text");
@@ -174,7 +174,7 @@ impl Signer {
         Ok(query)
     }
 
-    /// The fields of a browser's form that its policy must name beside its own.
+    /// Fields that a browser form needs and its policy must name.
     pub fn form_fields(&self, now: Timestamp) -> [(&'static str, String); 3] {
         let date = AmzDate::from_timestamp(now);
         [
@@ -184,7 +184,7 @@ impl Signer {
         ]
     }
 
-    /// The form's field `x-amz-signature`, given its field `policy`.
+    /// The form field `x-amz-signature` for this `policy` field.
     pub fn sign_policy(&self, policy: &str, now: Timestamp) -> String {
         hex::text(&self.key(&AmzDate::from_timestamp(now)).sign(policy.as_bytes()))
     }
@@ -208,8 +208,8 @@ impl Signer {
     }
 }
 
-/// Adds the headers that a chunked body needs: `x-amz-decoded-content-length` (payload bytes), `Content-Encoding:
-/// aws-chunked` before any encoding that is there already, and `x-amz-trailer` when a trailer will follow.
+/// Adds the headers of a chunked body: `x-amz-decoded-content-length` (payload bytes), `Content-Encoding: aws-chunked`
+/// before any existing encoding, and `x-amz-trailer` when a trailer will follow.
 pub fn announce_chunks(headers: &mut HeaderMap, payload_bytes: u64, trailer: Option<&HeaderName>) {
     headers.insert("x-amz-decoded-content-length", HeaderValue::from(payload_bytes));
     let encoding = match headers.get(CONTENT_ENCODING) {

@@ -1,7 +1,7 @@
-//! The check that header and presigned signatures share.
+//! Verification shared by header and presigned signatures.
 //!
-//! Invariants: V1 nothing that the client could choose freely is left out of what the signature covers, except
-//!             the body of an unsigned payload and headers that are neither the host nor `x-amz-*`.
+//! Invariants: V1 the signature covers everything that a client could choose, except the body of an unsigned payload
+//!                and headers other than the host and `x-amz-*`.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use super::claim::Claim;
 use super::key::{Scope, SigningKey};
 use super::{AuthError, ChunkChain, Credentials, Head, Mismatch, Sender, Verified, Verifier, Version, hex};
 
-/// The longest access key, in bytes.
+/// Maximum size of an access key, in bytes.
 pub const ACCESS_KEY_BYTES_MAX: usize = 128;
-/// The longest region name, in bytes.
+/// Maximum size of a region's name, in bytes.
 pub const REGION_BYTES_MAX: usize = 64;
-/// The longest list of signed headers, in names.
+/// Maximum number of signed headers.
 pub const SIGNED_HEADERS_MAX: usize = 128;
 
-/// Checks a claim whose time has been checked already.
+/// Verifies a claim whose time was already checked.
 pub(crate) fn verify(
     verifier: &Verifier,
     head: &Head<'_>,
@@ -42,7 +42,7 @@ pub(crate) fn verify(
     Ok(Verified { sender, payload: claim.payload, chain })
 }
 
-/// Every `x-amz-*` header changes what a request does, so each must be signed.
+/// Every `x-amz-*` header can change a request, so each must be signed.
 fn check_coverage(head: &Head<'_>, signed_headers: &str) -> Result<(), AuthError> {
     let is_signed = |name: &str| signed_headers.split(';').any(|signed| signed == name);
     let mut missing = Vec::new();
@@ -63,7 +63,7 @@ pub(crate) fn check_token(wanted: Option<&str>, given: Option<&str>) -> Result<(
     let matches = match (wanted, given) {
         (None, None) => true,
         (Some(wanted), Some(given)) => {
-            // Comparing HMACs under a key that is part of the secret takes the same time wherever the two differ.
+            // Comparing HMACs under a key that includes the secret takes the same time wherever the two differ.
             let key = hmac::Key::new(hmac::HMAC_SHA256, wanted.as_bytes());
             hmac::verify(&key, given.as_bytes(), hmac::sign(&key, wanted.as_bytes()).as_ref()).is_ok()
         }
@@ -72,7 +72,7 @@ pub(crate) fn check_token(wanted: Option<&str>, given: Option<&str>) -> Result<(
     if matches { Ok(()) } else { Err(AuthError::BadToken) }
 }
 
-/// The texts that a signature is computed over.
+/// Buffers for the texts that a signature covers.
 #[derive(Default)]
 struct Texts {
     canonical: Vec<u8>,
@@ -96,7 +96,7 @@ impl Texts {
 }
 
 thread_local! {
-    /// Nearly every request is signed as AWS documents it, and is checked without asking for memory.
+    /// Nearly every request is signed as documented and is verified without allocating.
     static TEXTS: RefCell<Texts> = RefCell::default();
 }
 

@@ -1,4 +1,4 @@
-//! The checksums that S3 knows by header.
+//! The checksum algorithms of S3's headers.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -69,7 +69,7 @@ pub struct Checksum {
 }
 
 impl Checksum {
-    /// `None` when the value has not the length that the algorithm gives.
+    /// `None` when the value's length does not fit the algorithm.
     pub fn new(algorithm: Algorithm, bytes: &[u8]) -> Option<Checksum> {
         if bytes.len() != algorithm.value_bytes() {
             return None;

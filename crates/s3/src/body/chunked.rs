@@ -1,9 +1,9 @@
-//! The aws-chunked framing: `SIZE[;chunk-signature=HEX]CRLF payload CRLF`, again and again, size 0 last.
+//! Decoder of aws-chunked framing: repeated `SIZE[;chunk-signature=HEX]CRLF payload CRLF`, the last with size 0.
 //!
-//! Why:        a chunk may be gigabytes long, so its payload is passed on while its digest is still running; the
-//!             last piece of a chunk is held back until the signature is known to be right.
-//! Invariants: C1 no more payload leaves than was announced.
-//!             C2 the payload of a signed body is whole and authentic exactly when `end` returns Ok.
+//! Why:        a chunk may be gigabytes long, so its payload is passed on while its digest is being computed; the last
+//!             piece of a chunk is held back until its signature is verified.
+//! Invariants: C1 at most the announced payload is passed on.
+//!             C2 a signed body's payload is complete and authentic if and only if `end` returns Ok.
 
 use bytes::Bytes;
 use ring::digest;
@@ -13,14 +13,14 @@ use super::trailer::{TRAILER_BYTES_MAX, TrailerReader, Trailers};
 use crate::auth::hex;
 use crate::auth::{ChunkChain, PayloadForm};
 
-/// The longest header line of a chunk, in bytes with its end. A signed one takes at most 99.
+/// Maximum size of a chunk's header line including its end, in bytes. A signed one takes at most 99.
 pub const CHUNK_HEADER_BYTES_MAX: usize = 1024;
 
 #[derive(Debug)]
 enum State {
     /// In the header line of a chunk.
     Header,
-    /// In the payload of a chunk: bytes still to come, and the signature it should have.
+    /// In the payload of a chunk: bytes still to come, and the expected signature.
     Payload { left: u64 },
     /// In the CRLF after a payload: bytes of it seen.
     PayloadEnd { seen: usize },
@@ -28,16 +28,16 @@ enum State {
     Trailer { bytes: usize },
 }
 
-/// What is needed to verify chunk signatures.
+/// State of chunk signature verification.
 struct Verification {
     chain: ChunkChain,
-    /// Of the payload of the present chunk so far.
+    /// Digest of the current chunk's payload so far.
     digest: digest::Context,
-    /// Of the present chunk, as claimed.
+    /// The current chunk's claimed signature.
     signature: [u8; 32],
 }
 
-/// Unwraps an aws-chunked body piece by piece.
+/// Decodes an aws-chunked body piece by piece.
 pub(crate) struct ChunkReader {
     form: PayloadForm,
     announced: u64,
@@ -58,7 +58,7 @@ impl std::fmt::Debug for ChunkReader {
 }
 
 impl ChunkReader {
-    /// `chain` is given when signatures are to be verified.
+    /// `chain` is present when signatures are verified.
     pub(crate) fn new(form: PayloadForm, announced: u64, chain: Option<ChunkChain>) -> ChunkReader {
         assert!(form.is_chunked(), "only a chunked form has chunks");
         let verification = chain.map(|chain| Verification {
@@ -77,7 +77,7 @@ impl ChunkReader {
         }
     }
 
-    /// Payload bytes that have left.
+    /// Payload bytes passed on.
     pub(crate) fn passed(&self) -> u64 {
         match self.state {
             State::Payload { left } => self.begun - left,
@@ -85,7 +85,7 @@ impl ChunkReader {
         }
     }
 
-    /// Takes from the front of `input` until a piece of payload is found or the input is used up.
+    /// Consumes `input` until a piece of payload is found or the input is used up.
     pub(crate) fn step(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, BodyError> {
         while !input.is_empty() {
             match &mut self.state {
@@ -132,8 +132,8 @@ impl ChunkReader {
         Ok(None)
     }
 
-    /// Moves input into the line until a line feed: true when the line is complete (its end is still on it), `None`
-    /// when it takes more than `room` further bytes.
+    /// Moves input into the line up to a line feed: true when the line is complete (including its end), `None` when it
+    /// takes more than `room` further bytes.
     fn take_line(&mut self, input: &mut Bytes, room: usize) -> Option<bool> {
         let end = input.iter().take(room).position(|byte| *byte == b'\n');
         let count = end.map_or(input.len(), |place| place + 1);
@@ -192,7 +192,7 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// Says whether the body is whole, now that the transport has no more of it.
+    /// Checks at the end of the transport's data that the body is complete.
     pub(crate) fn end(self) -> Result<Trailers, BodyError> {
         let is_whole = matches!(self.state, State::Trailer { .. }) && self.line.is_empty();
         if !is_whole || self.begun != self.announced {

@@ -1,4 +1,4 @@
-//! A request body as the payload that it carries, whatever it is wrapped in.
+//! Decodes a request body in any payload form into its payload.
 
 use std::error::Error;
 
@@ -14,12 +14,12 @@ use crate::auth::{ChunkChain, PayloadForm};
 
 const DECODED_LENGTH: &str = "x-amz-decoded-content-length";
 
-/// What is checked while a body is unwrapped.
+/// Checks during decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecoderOptions {
-    /// Whether the payload's SHA-256 and the signatures of chunks and trailers are verified. Switched off, the payload is
-    /// unwrapped without being hashed for them, and may have been altered on its way; its framing and what the client
-    /// announced of its checksums and its MD5 are compared all the same.
+    /// Whether the payload's SHA-256 and the signatures of chunks and trailers are verified. If not, the payload is not
+    /// hashed for them and may have been altered in transit; framing, and the client's checksums and MD5, are checked
+    /// all the same.
     pub chunk_verification: bool,
 }
 
@@ -29,7 +29,7 @@ impl Default for DecoderOptions {
     }
 }
 
-/// Payload bytes that the head announces: `x-amz-decoded-content-length`, which a chunked form must have, or
+/// Payload bytes announced in the head: `x-amz-decoded-content-length`, which a chunked form must have, or
 /// `Content-Length`, which may be absent.
 pub fn announced_bytes(headers: &HeaderMap, form: &PayloadForm) -> Result<Option<u64>, BodyError> {
     match form.is_chunked() {
@@ -38,7 +38,7 @@ pub fn announced_bytes(headers: &HeaderMap, form: &PayloadForm) -> Result<Option
     }
 }
 
-/// The one number that a header holds; two of them would leave open which one counts.
+/// The single number of a header; with two it would be unclear which one counts.
 fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, BodyError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -49,8 +49,8 @@ fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, BodyEr
     }
 }
 
-/// A `Content-Encoding` without `aws-chunked`, which belongs to the transfer and is not stored, else as it was sent;
-/// `None` when nothing is left.
+/// A `Content-Encoding` without `aws-chunked`, which belongs to the transfer and is not stored; `None` when nothing is
+/// left.
 pub fn stored_encoding(content_encoding: &str) -> Option<String> {
     let codings = content_encoding.split(',').map(str::trim);
     let kept: Vec<&str> = codings.filter(|coding| !coding.eq_ignore_ascii_case("aws-chunked")).collect();
@@ -75,11 +75,11 @@ enum Framing {
     Failed,
 }
 
-/// Gives the payload of a body in the pieces in which it arrives.
+/// Returns the payload of a body in the pieces in which it arrives.
 #[derive(Debug)]
 pub struct Decoder<B> {
     body: B,
-    /// Received and not yet taken apart.
+    /// Received but not yet decoded.
     input: Bytes,
     framing: Framing,
 }
@@ -108,8 +108,8 @@ where
         Ok(Decoder { body, input: Bytes::new(), framing })
     }
 
-    /// The next piece of payload, never empty; `None` at the end, when everything that the framing says has been
-    /// found true. After an error there is nothing more to be had.
+    /// The next piece of payload, never empty; `None` at the end, after the framing was checked completely. After an
+    /// error it returns nothing more.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
             match self.step() {
@@ -122,7 +122,7 @@ where
             }
             match self.body.frame().await {
                 Some(Ok(frame)) => {
-                    // Trailers of the transport itself mean nothing to S3.
+                    // S3 does not use trailers of the transport itself.
                     if let Ok(data) = frame.into_data() {
                         self.input = data;
                     }

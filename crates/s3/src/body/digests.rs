@@ -1,8 +1,8 @@
-//! Computing the digests of a body and holding them against what the client announced.
+//! Computes the digests of a body and compares them with the announced ones.
 //!
-//! Why:        an object may only become visible when all that its sender said about it is true.
-//! Invariants: D1 `finish` compares every digest that was announced, in a header or in the trailer.
-//! Locking:    none; `Digests` is `Send`, so large pieces can be hashed on a thread for blocking work.
+//! Why:        an object may become visible only when everything that its sender announced is true.
+//! Invariants: D1 `finish` compares every announced digest, from headers and trailer.
+//! Locking:    none; `Digests` is `Send`, so large pieces can be hashed on a blocking thread.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ use super::md5::Md5;
 use super::{Algorithm, Checksum, DigestError, DigestPlan, Trailers};
 use crate::auth::hex;
 
-/// Several digests run over a piece of this size before the next piece, so that it is still in the nearest cache.
+/// Each piece of this size passes through all digests before the next, so that it stays in the L1 cache.
 const PASS_BYTES: usize = 16 * 1024;
 
 /// Digests of a body so far.
@@ -33,14 +33,14 @@ impl std::fmt::Debug for Digests {
     }
 }
 
-/// The digests of a whole body, all of them right.
+/// The verified digests of a whole body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Computed {
     /// Length of the payload.
     pub bytes: u64,
     /// Present when wanted or announced.
     pub md5: Option<[u8; 16]>,
-    /// Present when it was the payload's form or its checksum.
+    /// Present when the payload's form or its checksum uses it.
     pub sha256: Option<[u8; 32]>,
     /// The client's checksum, else the fallback.
     pub checksum: Option<Checksum>,
@@ -62,7 +62,7 @@ impl Digests {
         }
     }
 
-    /// Whether anything is computed that costs more than a pass over memory.
+    /// Whether a digest costs more than one pass over memory.
     pub fn is_heavy(&self) -> bool {
         self.md5.is_some() || self.sha256.is_some() || self.sha1.is_some()
     }
@@ -86,7 +86,7 @@ impl Digests {
         }
     }
 
-    /// Compares everything, the trailer included, and hands out what was computed.
+    /// Compares everything, including the trailer, and returns the digests.
     pub fn finish(self, trailers: &Trailers) -> Result<Computed, DigestError> {
         let Digests { plan, bytes, md5, sha256, sha1, crc } = self;
         let md5: Option<[u8; 16]> = md5.map(Md5::finish);
@@ -142,7 +142,7 @@ fn crc_algorithm(algorithm: Algorithm) -> Option<CrcAlgorithm> {
     }
 }
 
-/// The checksum in the trailer; the trailer must hold what was announced and nothing else.
+/// The checksum in the trailer, which must contain exactly what was announced.
 fn trailer_checksum(plan: &DigestPlan, trailers: &Trailers) -> Result<Option<Checksum>, DigestError> {
     let announced = plan.trailer.map(Algorithm::header);
     if let Some((name, _)) = trailers.iter().find(|(name, _)| Some(*name) != announced) {

@@ -1,4 +1,4 @@
-//! Wrapping a payload in aws-chunked framing: the client's half of `chunked`.
+//! Encoder of aws-chunked framing: the client's side of `chunked`.
 
 use crate::auth::{ChunkChain, PayloadForm};
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a body, with the facts that S3 shows to the client.
+//! Errors of a body, with the facts that S3 shows to the client.
 
 use std::error::Error;
 use std::io;
@@ -6,12 +6,12 @@ use std::io;
 use super::Algorithm;
 use crate::auth::Code;
 
-/// Why a body could not be unwrapped.
+/// Why a body could not be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     #[error("You did not provide the number of bytes specified by the Content-Length HTTP header")]
     Incomplete { announced: Option<u64>, received: u64 },
-    /// More payload than announced; found before the surplus is passed on.
+    /// More payload than announced; detected before the surplus is passed on.
     #[error("You provided more bytes than the announced {announced}")]
     TooLong { announced: u64 },
     #[error("You must provide the Content-Length HTTP header; a chunked body needs x-amz-decoded-content-length.")]
@@ -46,8 +46,8 @@ impl BodyError {
     }
 }
 
-/// Whether a body was given up because its client sends nothing, or too slowly: such a body's error is, or stems from,
-/// an I/O error of the kind `TimedOut`. S3's code for it is one that SDKs try again.
+/// Whether a body failed because its client sends nothing, or too slowly: its error is, or is caused by, an I/O error
+/// of the kind `TimedOut`. SDKs retry S3's code for it.
 pub(crate) fn timed_out(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -59,7 +59,7 @@ pub(crate) fn timed_out(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Why the announced digests were refused or did not match.
+/// Why announced digests were refused or did not match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DigestError {
     #[error("The Content-MD5 you specified is not valid.")]
@@ -70,7 +70,7 @@ pub enum DigestError {
     BadTrailerValue(&'static str),
     #[error("Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.")]
     SeveralChecksums,
-    /// A checksum algorithm that AWS may have and this server has not; holds the header's name.
+    /// A checksum algorithm that is not supported here; contains the header's name.
     #[error("The checksum {0} is not implemented.")]
     UnknownAlgorithm(String),
     #[error("Value for x-amz-sdk-checksum-algorithm header is invalid.")]

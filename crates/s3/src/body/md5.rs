@@ -1,11 +1,11 @@
-//! MD5 of a body, as fast as a processor can for one stream.
+//! MD5 of a body at the highest speed for one stream.
 //!
-//! Why:        the ETag of an object is its MD5, which no instruction of a processor helps with: it is the dearest part of an
-//!             upload. Each step waits for the one before, so a step must be short. A compiler that knows the constants adds
-//!             them behind what a step waits for; here it does not, which makes this a third faster than the crate `md-5`
+//! Why:        an object's ETag is its MD5, for which processors have no instruction: it is the most expensive part of
+//!             an upload. Each step depends on the last, so steps must be short. A compiler that knows the constants
+//!             adds them on the critical path; `black_box` hides them, which is a third faster than the crate `md-5`
 //!             (docs/design/0010-md5-of-many-uploads.md).
 //! Source:     RFC 1321.
-//! Not here:   digests of short texts, for which the crate does.
+//! Not here:   digests of short texts, for which the crate suffices.
 
 use std::hint::black_box;
 
@@ -22,16 +22,16 @@ static SINES: [u32; 64] = [
     0xf429_2244, 0x432a_ff97, 0xab94_23a7, 0xfc93_a039, 0x655b_59c3, 0x8f0c_cc92, 0xffef_f47d, 0x8584_5dd1,
     0x6fa8_7e4f, 0xfe2c_e6e0, 0xa301_4314, 0x4e08_11a1, 0xf753_7e82, 0xbd3a_f235, 0x2ad7_d2bb, 0xeb86_d391,
 ];
-/// How far each of four steps turns, in each round.
+/// Rotation of each of four steps, by round.
 const TURNS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
-/// Which word a step takes: so many times its number, and so many more.
+/// Index of the word that a step uses: a multiple of its number, plus an offset.
 const WORDS: [(usize, usize); 4] = [(1, 0), (5, 1), (3, 5), (7, 0)];
 
 /// The digest of a stream so far.
 #[derive(Clone)]
 pub(super) struct Md5 {
     state: [u32; 4],
-    /// The block that is not full yet.
+    /// The incomplete block.
     block: [u8; BLOCK_BYTES],
     bytes: u64,
 }
@@ -61,7 +61,7 @@ impl Md5 {
 
     pub(super) fn finish(mut self) -> [u8; 16] {
         let bits = self.bytes.wrapping_mul(8);
-        // A one, zeros up to the last eight bytes of a block, and the length in bits.
+        // Padding: a one bit, zeros up to the last eight bytes of a block, and the length in bits.
         let mut end = [0; 2 * BLOCK_BYTES];
         end[0] = 0x80;
         let padding = (2 * BLOCK_BYTES - 8 - self.held() - 1) % BLOCK_BYTES + 1;
@@ -74,14 +74,14 @@ impl Md5 {
         digest
     }
 
-    /// Bytes of the block that is not full yet.
+    /// Bytes in the incomplete block.
     fn held(&self) -> usize {
         (self.bytes % BLOCK_BYTES as u64) as usize
     }
 }
 
 fn blocks(state: &mut [u32; 4], blocks: &[[u8; BLOCK_BYTES]]) {
-    // The compiler must take them for anything: see above.
+    // The compiler must not know the values: see the header.
     let sines = black_box(&SINES);
     for block in blocks {
         let words: &[[u8; 4]; 16] = block.as_chunks().0.try_into().expect("a block has 16 words");
@@ -96,7 +96,7 @@ fn blocks(state: &mut [u32; 4], blocks: &[[u8; BLOCK_BYTES]]) {
     }
 }
 
-/// Sixteen steps; the registers change their roles from step to step.
+/// Sixteen steps; the registers rotate their roles.
 #[inline(always)]
 fn round<const ROUND: usize>([mut a, mut b, mut c, mut d]: [u32; 4], words: &[u32; 16], sines: &[u32; 64]) -> [u32; 4] {
     let (times, plus) = WORDS[ROUND];
@@ -111,13 +111,13 @@ fn round<const ROUND: usize>([mut a, mut b, mut c, mut d]: [u32; 4], words: &[u3
     [a, b, c, d]
 }
 
-/// `b` is what the step before has made, so what does not need it is added first.
+/// `b` comes from the previous step, so terms without it are added first.
 #[inline(always)]
 fn step<const ROUND: usize>([a, b, c, d]: [u32; 4], known: u32, turn: u32) -> u32 {
     let sum = a.wrapping_add(known);
     let mixed = match ROUND {
         0 => sum.wrapping_add(d ^ (b & (c ^ d))),
-        // The halves have no bit in common, so that adding both is the same as `|`, and only one waits for `b`.
+        // The two terms share no bit, so adding equals `|`, and only one of them waits for `b`.
         1 => sum.wrapping_add(c & !d).wrapping_add(b & d),
         2 => sum.wrapping_add(b ^ (c ^ d)),
         _ => sum.wrapping_add(c ^ (b | !d)),

@@ -1,11 +1,11 @@
-//! The body of a request: unwrapped, measured, and checked against everything that its head announced.
+//! The body of a request: decoded, measured, and checked against everything that its head announced.
 //!
-//! Why:        bytes pass on as they arrive, so memory stays bounded whatever chunk size a client chooses; whoever
-//!             stores them must not show them before both `Decoder::finish` and `Digests::finish` said yes.
-//! Invariants: B1 pieces are slices of what the transport delivered, never copies.
-//!             B2 of the framing at most `CHUNK_HEADER_BYTES_MAX` or `TRAILER_BYTES_MAX` is held.
-//!             B3 a body that was cut short, altered or lied about ends in an error.
-//! Not here:   idle limits (the server), where the bytes go (the operations).
+//! Why:        bytes are passed on as they arrive, so memory is bounded whatever chunk size a client chooses. They must
+//!             not become visible before `Decoder::finish` and `Digests::finish` have both succeeded.
+//! Invariants: B1 pieces are slices of the transport's buffers, never copies.
+//!             B2 at most `CHUNK_HEADER_BYTES_MAX` or `TRAILER_BYTES_MAX` of framing is buffered.
+//!             B3 a truncated or altered body, or one with false announcements, ends in an error.
+//! Not here:   idle timeouts (the listener), where the bytes go (the operations).
 //!
 //! ```text
 //! let plan = DigestPlan::read(headers, &verified.payload, want)?;
@@ -27,7 +27,7 @@ mod plan;
 mod tests;
 mod trailer;
 
-/// An error of the connection under a body.
+/// An error of the connection below a body.
 pub(crate) type WireError = Box<dyn std::error::Error + Send + Sync>;
 /// A body as it comes from the connection.
 pub(crate) type WireBody = Box<dyn http_body::Body<Data = bytes::Bytes, Error = WireError> + Send + Unpin>;

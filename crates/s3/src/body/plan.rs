@@ -1,8 +1,8 @@
-//! Which digests a request asks for, and what they should be.
+//! Which digests a request needs, and their expected values.
 //!
 //! Why:      an announced digest that is malformed, ambiguous or unknown is refused before any byte is received.
-//! Not here: requests whose checksum headers speak of something else than their body (CompleteMultipartUpload,
-//!           CreateMultipartUpload); those must not be read by this.
+//! Not here: requests whose checksum headers describe something other than their body (CompleteMultipartUpload,
+//!           CreateMultipartUpload); this code must not parse those.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,10 +13,10 @@ use crate::auth::PayloadForm;
 
 const CHECKSUM_PREFIX: &str = "x-amz-checksum-";
 const ALGORITHM: &str = "x-amz-checksum-algorithm";
-/// Headers with that prefix that hold no checksum.
+/// Headers with the checksum prefix that contain no checksum.
 const NOT_CHECKSUMS: [&str; 3] = [ALGORITHM, "x-amz-checksum-mode", "x-amz-checksum-type"];
 
-/// What the operation wants to know of a body, whatever the client announced.
+/// Digests that the operation needs, whatever the client announced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Want {
     /// For an ETag.
@@ -35,16 +35,16 @@ pub struct DigestPlan {
     pub(crate) expected_sha256: Option<[u8; 32]>,
     /// From a checksum header.
     pub(crate) expected_checksum: Option<Checksum>,
-    /// Its value will come in the trailer.
+    /// Its value will follow in the trailer.
     pub(crate) trailer: Option<Algorithm>,
-    /// Asked for by name.
+    /// Requested by name.
     pub(crate) asked: Option<Algorithm>,
-    /// The checksum to compute and hand out: the client's, else the fallback.
+    /// The checksum to compute and return: the client's, else the fallback.
     pub(crate) checksum: Option<Algorithm>,
 }
 
 impl DigestPlan {
-    /// Reads what the headers of a request say about its body.
+    /// Parses what the headers say about the body.
     pub fn read(headers: &HeaderMap, form: &PayloadForm, want: Want) -> Result<DigestPlan, DigestError> {
         let expected_md5 = content_md5(headers)?;
         let expected_checksum = checksum_header(headers)?;
@@ -72,7 +72,7 @@ impl DigestPlan {
         })
     }
 
-    /// The same without comparing the payload with its SHA-256 in the signature.
+    /// The same plan without verifying the payload's SHA-256 of the signature.
     pub fn without_payload_hash(self) -> DigestPlan {
         DigestPlan { expected_sha256: None, ..self }
     }
@@ -128,7 +128,7 @@ fn announced_trailer(headers: &HeaderMap) -> Result<Option<Algorithm>, DigestErr
     Ok(found)
 }
 
-/// The algorithm that `x-amz-checksum-algorithm` names, where the body's value or trailer does not contradict it.
+/// The algorithm of `x-amz-checksum-algorithm`, unless the body's checksum or trailer contradicts it.
 fn asked_algorithm(headers: &HeaderMap, named: Option<Algorithm>) -> Result<Option<Algorithm>, DigestError> {
     let Some(value) = headers.get(ALGORITHM) else { return Ok(None) };
     let algorithm = value.to_str().ok().and_then(|name| Algorithm::from_name(name.trim()));

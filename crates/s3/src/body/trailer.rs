@@ -1,11 +1,11 @@
 //! The headers that follow the last chunk of a body.
 //!
-//! Why: clients end lines with CRLF or LF and put empty lines in different places; all of that is accepted, since
-//!      only the names and values mean anything and the transport already knows where the body ends.
+//! Why: clients end lines with CRLF or LF and put empty lines in different places. All of that is accepted, since only
+//!      names and values matter and the transport already delimits the body.
 
 use super::BodyError;
 
-/// The most bytes after the last chunk's header line, empty lines included.
+/// Maximum bytes after the last chunk's header line, empty lines included.
 pub const TRAILER_BYTES_MAX: usize = 16 * 1024;
 /// The most trailing headers.
 pub const TRAILERS_MAX: usize = 16;
@@ -50,7 +50,7 @@ impl Trailers {
     }
 }
 
-/// Reads a trailer line by line.
+/// Parses a trailer line by line.
 #[derive(Debug, Default)]
 pub(crate) struct TrailerReader {
     trailers: Trailers,
@@ -79,7 +79,7 @@ impl TrailerReader {
         self.trailers.insert(name, value)
     }
 
-    /// The trailer and its signature, when the body has ended.
+    /// The trailer and its signature, after the body has ended.
     pub(crate) fn into_parts(self) -> (Trailers, Option<[u8; 32]>) {
         (self.trailers, self.signature)
     }

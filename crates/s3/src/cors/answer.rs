@@ -1,7 +1,8 @@
-//! Answering a browser's preflight, and telling it with every other answer whether a page may see it.
+//! Answers CORS preflights, and adds CORS headers to every other response.
 //!
-//! Invariants: a preflight needs no signature and reads no body. An answer to a request with `Origin` gets its headers
-//!             whatever it is, refusals included; without a rule that fits it gets none.
+//! Invariants: C1 a preflight needs no signature and reads no body.
+//!             C2 every response to a request with `Origin`, errors included, gets CORS headers if a rule matches, else
+//!                none.
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -18,7 +19,7 @@ const NOT_ALLOWED: &str = "CORSResponse: This CORS request is not allowed. This 
                            Origin, request method / Access-Control-Request-Method or Access-Control-Request-Headers \
                            are not whitelisted by the resource's CORS spec.";
 
-/// What a browser asks before it sends a request for a page.
+/// Answers a preflight request.
 pub(crate) async fn preflight(volume: &Volume, target: &Target, headers: &HeaderMap) -> Result<Reply, S3Error> {
     let origin = text(headers, "origin")?
         .ok_or_else(|| S3Error::new(Code::BadRequest, "Insufficient information. Origin request header needed."))?;
@@ -46,14 +47,14 @@ pub(crate) async fn preflight(volume: &Volume, target: &Target, headers: &Header
     Ok(reply)
 }
 
-/// Adds to an answer what a browser must know to hand it to the page that asked.
+/// Adds the headers that allow a browser to pass the response to the page.
 pub(crate) async fn decorate(volume: &Volume, domains: &[String], host: &str, parts: &Parts, answer: &mut HeaderMap) {
     let Ok(Some(origin)) = text(&parts.headers, "origin") else { return };
     let Ok(target) = Target::parse(host, parts.uri.path(), domains) else { return };
     if target.bucket.is_empty() {
         return;
     }
-    // A client that names a method asks about that one, whatever it does itself.
+    // A client that names a method asks about that one, whatever method it uses itself.
     let asked = text(&parts.headers, "access-control-request-method").ok().flatten();
     let method = asked.unwrap_or(parts.method.as_str());
     if let Ok(Some(rules)) = rules_of(volume, &target.bucket).await
@@ -65,7 +66,7 @@ pub(crate) async fn decorate(volume: &Volume, domains: &[String], host: &str, pa
 
 async fn rules_of(volume: &Volume, bucket: &str) -> Result<Option<Rules>, margay_volume::Error> {
     let stored = volume.bucket_setting(bucket, Setting::Cors).await?;
-    // A stored document was valid once; one that is not is treated as none, and fsck's matter.
+    // A stored document was valid when it was set. If it cannot be parsed, it counts as none, and fsck reports it.
     Ok(stored.and_then(|document| Rules::from_xml(&document).ok()))
 }
 
@@ -86,7 +87,7 @@ fn tell(rule: &Rule, origin: &str, headers: &mut HeaderMap) {
     set(headers, header::VARY, "Origin, Access-Control-Request-Headers, Access-Control-Request-Method");
 }
 
-/// A value from stored rules that cannot stand in a header is left out.
+/// Skips a stored value that is not valid in a header.
 fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);

@@ -1,9 +1,9 @@
-//! Cross-origin requests: a bucket's rules, what browsers ask before a request, and what answers tell them.
+//! Cross-origin resource sharing (CORS): a bucket's rules, preflights, and headers of responses.
 //!
-//! Why:        a browser hands an answer to a page of another origin only when the answer says so; the rules of
-//!             the bucket decide.
-//! Invariants: a rule is found as AWS finds it: the first whose origin, method and headers all fit.
-//! Not here:   who may do what: an answer that a browser may see can still be a refusal (auth).
+//! Why:        a browser passes a response to a page of another origin only when the response allows it; the bucket's
+//!             rules decide.
+//! Invariants: R1 rules match as at AWS: the first whose origin, method and headers all match.
+//! Not here:   authorization: a response that a browser may read can still be a refusal (auth).
 
 mod answer;
 mod rules;

@@ -1,7 +1,7 @@
-//! The rules of a bucket: reading, writing, and finding the one that fits.
+//! A bucket's CORS rules: parsing, writing, matching.
 //!
-//! Layout:     stored as the document that GetBucketCors gives.
-//! Invariants: what was accepted is valid: each rule has an origin and a method, each pattern at most one `*`.
+//! Layout:     stored as the document that GetBucketCors returns.
+//! Invariants: R2 an accepted document is valid: each rule has an origin and a method, each pattern at most one `*`.
 
 use bytes::BytesMut;
 
@@ -89,7 +89,7 @@ impl Rules {
         writer.close("CORSConfiguration");
     }
 
-    /// The first rule that lets a page of this origin make such a request.
+    /// The first rule that allows such a request from this origin.
     pub(super) fn find(&self, origin: &str, method: &str, headers: &[&str]) -> Option<&Rule> {
         self.0.iter().find(|rule| {
             rule.origins.iter().any(|pattern| fits(pattern, origin))
@@ -131,7 +131,7 @@ impl Rule {
         self.headers.iter().any(|pattern| fits(&pattern.to_ascii_lowercase(), &header))
     }
 
-    /// Any origin may, so the answer does not depend on it.
+    /// Every origin is allowed, so the response does not depend on it.
     pub(super) fn allows_any_origin(&self) -> bool {
         self.origins.iter().any(|origin| origin == "*")
     }

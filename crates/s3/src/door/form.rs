@@ -1,9 +1,9 @@
-//! PostObject: a browser's form becomes a PutObject of its file.
+//! PostObject: a browser's form upload, executed as a PutObject of its file.
 //!
-//! Why:        what is stored, answered and refused is that of a PutObject with the form's fields as headers; only the
-//!             proof of who sent it and the form of the answer differ.
-//! Invariants: everything that the fields say is checked before a byte of the file is taken.
-//! Not here:   reading the form (`form`), its policy's signature (`auth`).
+//! Why:        what is stored, answered and refused equals a PutObject with the form's fields as headers; only
+//!             authentication and the form of the response differ.
+//! Invariants: P1 everything that the fields say is checked before a byte of the file is read.
+//! Not here:   parsing the form (`form`), its policy's signature (`auth`).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -31,7 +31,7 @@ impl S3Door {
     /// Answers a form for the bucket of `address`.
     pub(super) async fn serve_form(&self, came: Came<'_>, wire: Wire, address: Target) -> Result<Reply, S3Error> {
         let boundary = form::boundary(came.parts.headers.get(CONTENT_TYPE))?;
-        // The file is a part of the body, so it is shorter.
+        // The file is part of the body, so it is shorter.
         let body_bytes = announced_bytes(&came.parts.headers, &PayloadForm::Unsigned)?;
         let len_max = body_bytes.unwrap_or(PART_BYTES_MAX).min(PART_BYTES_MAX);
         let (form, file) = form::read(Box::new(wire), boundary).await?;
@@ -69,7 +69,7 @@ impl S3Door {
     }
 }
 
-/// What the form wants to hear of a success.
+/// The success response that the form asks for.
 fn answer(stored: Reply, form: &Form, target: &Target, origin: &str) -> Result<Reply, S3Error> {
     let mut location = BytesMut::from(origin.as_bytes());
     location.extend_from_slice(b"/");
@@ -95,7 +95,7 @@ fn answer(stored: Reply, form: &Form, target: &Target, origin: &str) -> Result<R
     Ok(reply)
 }
 
-/// `None` for what is no address; AWS then goes on as if there were none.
+/// `None` for an invalid URL; AWS then ignores it.
 fn redirection(url: &str, target: &Target, etag: &str) -> Option<HeaderValue> {
     let parsed: http::Uri = url.parse().ok()?;
     parsed.authority().filter(|_| ["http", "https"].iter().any(|scheme| parsed.scheme_str() == Some(scheme)))?;

@@ -1,8 +1,8 @@
-//! Requests for IAM and STS: a form that names an action.
+//! Requests for IAM and STS: a form with an action.
 //!
-//! Invariants: Q1 nothing is done unless the signature covers the whole form and is for the service whose action it
-//!             names. Q2 the form is read before the signature is checked, and is bounded.
-//! Not here:   what actions do (`iam`, `sts`).
+//! Invariants: Q1 an action is executed only if the signature covers the whole form and names the action's service.
+//!             Q2 the form is read before the signature is verified, and is bounded.
+//! Not here:   actions (`iam`, `sts`).
 
 use super::{Came, S3Door, sha256, token_of_header};
 use crate::auth::{self, Head, PayloadForm};
@@ -15,7 +15,7 @@ use crate::reply::Reply;
 use crate::sts;
 
 impl S3Door {
-    /// Answers, in the form of the service, whatever happens.
+    /// Answers in the service's own form, even on errors.
     pub(super) async fn serve_query(&self, came: Came<'_>, wire: Wire, name: &mut &'static str) -> Reply {
         let mut service = Service::Iam;
         let outcome = self.act(came, wire, &mut service).await;
@@ -43,7 +43,7 @@ impl S3Door {
         let token = token_of_header(&parts.headers);
         let identities = &*self.access.identities;
         let (verified, identity) = identities::identify(verifier, &head, identities, token, now)?;
-        // What a signature does not cover is nobody's order.
+        // A body that the signature does not cover is refused.
         if identity.is_some() && verified.payload != PayloadForm::Sha256(sha256(&body)) {
             return Err(Code::XAmzContentSHA256Mismatch.into());
         }

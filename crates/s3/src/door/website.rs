@@ -1,9 +1,10 @@
-//! A visit to a website: a GET or HEAD without a signature, answered with a page of the bucket or sent elsewhere.
+//! A website request: an unsigned GET or HEAD, answered with an object of the bucket or a redirect.
 //!
-//! Why:        browsers want the index of a folder, pages for errors and redirections, none of which S3's operations give.
-//! Invariants: W1 a visitor is nobody: pages are read with the rights of a request without a signature, whoever signed.
-//!             W2 whether a folder's index exists is told only to who may read it.
-//! Not here:   which rule sends a visitor where (`website`), reading an object (`op`).
+//! Why:        browsers want a folder's index, error pages and redirects, which no S3 operation provides.
+//! Invariants: W1 a visitor is anonymous: objects are read with the rights of an unsigned request, even if it was
+//!                signed.
+//!             W2 the existence of a folder's index is revealed only to those who may read it.
+//! Not here:   redirect rules (`website`), reading an object (`op`).
 
 use std::net::SocketAddr;
 
@@ -24,9 +25,9 @@ use crate::route::target::{Target, check_bucket_name};
 use crate::stream::S3Body;
 use crate::website::{ErrorPage, Location, Origin, Website, name_error};
 
-/// Where an object says that its visitors are to go.
+/// Header of an object that redirects its visitors.
 const REDIRECT: &str = "x-amz-website-redirect-location";
-/// Headers of the visitor that count for the page that was asked for.
+/// Headers of the visitor that apply to the requested page.
 const TAKEN: [HeaderName; 6] = [
     header::IF_MATCH,
     header::IF_MODIFIED_SINCE,
@@ -36,7 +37,7 @@ const TAKEN: [HeaderName; 6] = [
     header::RANGE,
 ];
 
-/// One visit, whose host names the bucket.
+/// One request, whose host names the bucket.
 struct Visit<'r> {
     door: &'r S3Door,
     target: Target,
@@ -46,7 +47,7 @@ struct Visit<'r> {
     peer: SocketAddr,
 }
 
-/// Why there is no page, and why there is none that tells of it.
+/// Why no page is shown, and why no error page is.
 struct Refusal {
     error: S3Error,
     document: Option<(String, S3Error)>,
@@ -59,12 +60,12 @@ impl From<S3Error> for Refusal {
 }
 
 impl S3Door {
-    /// Answers a request whose host names the website of a bucket.
+    /// Answers a request whose host names a bucket's website.
     pub(super) async fn serve_website(&self, came: Came<'_>) -> Reply {
         let Came { parts, id, .. } = came;
         match self.visit(came).await {
             Ok(reply) => reply,
-            // What the visitor has is still good.
+            // The visitor's cached copy is still valid.
             Err(Refusal { error, .. }) if error.code == Code::NotModified => self.refusal(error, parts, id),
             Err(Refusal { error, document }) => {
                 tracing::debug!(%error, request_id = id, path = parts.uri.path(), "a website refused");
@@ -117,7 +118,7 @@ impl Visit<'_> {
         }
     }
 
-    /// The object at `key`, as a visitor may read it.
+    /// The object at `key`, if a visitor may read it.
     async fn page(&self, key: &str, headers: &HeaderMap) -> Result<Reply, S3Error> {
         let target = Target { key: key.to_owned(), ..self.target.clone() };
         target.check_key()?;
@@ -141,7 +142,7 @@ impl Visit<'_> {
         if self.is_head { op::head_object::run(&call).await } else { op::get_object::run(&call).await }
     }
 
-    /// What is shown instead of a page that cannot be.
+    /// The error page for a page that cannot be shown.
     async fn without_page(&self, website: &Website, error: S3Error) -> Result<Reply, Refusal> {
         let (key, status) = (self.target.key.as_str(), error.code.status());
         if status == StatusCode::NOT_MODIFIED {
@@ -165,7 +166,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Whether the key lacks nothing but the slash to be a folder with an index.
+    /// Whether the key, with a slash appended, is a folder with an index.
     async fn is_folder(&self, website: &Website) -> bool {
         let (bucket, key) = (&self.target.bucket, &self.target.key);
         if key.is_empty() || key.ends_with('/') {
@@ -180,7 +181,7 @@ impl Visit<'_> {
     }
 }
 
-/// A page, unless its object sends the visitor elsewhere.
+/// The page, or its redirect if the object has one.
 fn followed(page: Reply) -> Reply {
     let Some(url) = page.headers.get(REDIRECT) else { return page };
     let mut reply = Reply::empty(StatusCode::MOVED_PERMANENTLY);

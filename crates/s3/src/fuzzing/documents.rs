@@ -1,6 +1,6 @@
 //! XML documents of requests, as arbitrary bytes.
 //!
-//! Invariants: what is read of a document that is stored is written so that it reads the same again.
+//! Invariants: Z1 writing a stored document and parsing it again gives the same value.
 
 use bytes::BytesMut;
 use margay_iam::acl::GRANTS_MAX;
@@ -26,7 +26,7 @@ use crate::website::Website;
 use crate::xml::read::walk;
 use crate::xml::write::{Writer, escape};
 
-/// An XML document: the first byte says which request it belongs to.
+/// An XML document: the first byte selects its request.
 pub fn xml_document(bytes: &[u8]) {
     let Some((kind, document)) = bytes.split_first() else { return };
     match kind {
@@ -86,7 +86,7 @@ pub fn xml_document(bytes: &[u8]) {
     }
 }
 
-/// What is read of a document is written so that it reads the same again: that is how it is stored.
+/// Writing a value and parsing it again gives the same value: documents are stored that way.
 fn same_again<T: PartialEq + std::fmt::Debug>(
     document: &[u8],
     read: impl Fn(&[u8]) -> Result<T, S3Error>,
@@ -98,7 +98,7 @@ fn same_again<T: PartialEq + std::fmt::Debug>(
     assert_eq!(read(&again).expect("what was read is written well-formed"), value);
 }
 
-/// The keys of a deletion, written and read again.
+/// The keys of a deletion, written and parsed again.
 fn same_keys(deletions: &delete_objects::Deletions) {
     let mut again = BytesMut::from(&b"<Delete>"[..]);
     for entry in &deletions.entries {
@@ -112,7 +112,7 @@ fn same_keys(deletions: &delete_objects::Deletions) {
     assert_eq!(keys(&same), keys(deletions));
 }
 
-/// Rules are kept as they were read, and answer for every object.
+/// Rules survive storage, and evaluate for every object.
 fn lifecycle_rules(document: &[u8]) {
     same_again(document, lifecycle::read, |rules, out| out.extend_from_slice(&rules.write()));
     let Ok(rules) = lifecycle::read(document) else { return };

@@ -1,6 +1,6 @@
-//! Conditional requests: from headers to the conditions that the volume decides.
+//! Parses conditional headers into the conditions that the volume evaluates.
 //!
-//! Not here: the decision itself, which must happen in the same step as the read or write (volume).
+//! Not here: the evaluation, which must be atomic with the read or write (volume).
 
 use http::HeaderMap;
 use margay_env::Timestamp;
@@ -10,13 +10,13 @@ use super::{etag, text};
 use crate::error::S3Error;
 use crate::time::parse_http_date;
 
-/// The condition of a GET, HEAD or copy source; `prefix` goes before `if-match` and the others.
+/// The condition of a GET, HEAD or copy source; `prefix` precedes `if-match` and the others.
 pub(crate) fn read_condition(headers: &HeaderMap, prefix: &str) -> Result<ReadCondition, S3Error> {
     let etags = |name: &str| -> Result<Option<Vec<ETagMatch>>, S3Error> {
         let name = format!("{prefix}{name}");
         text(headers, &name)?.map(|value| etag::parse_list(&name, value)).transpose()
     };
-    // RFC 9110 wants a date that cannot be read to be ignored.
+    // RFC 9110 requires that an invalid date is ignored.
     let date = |name: &str| -> Result<Option<Timestamp>, S3Error> {
         Ok(text(headers, &format!("{prefix}{name}"))?.and_then(parse_http_date))
     };
@@ -79,7 +79,7 @@ mod tests {
         let differs = WriteCondition::Differs(vec![etag::parse(HEX).unwrap()]);
         assert_eq!(of(&[("if-none-match", &format!("{HEX}, \"x\""))]).unwrap(), differs);
         assert_eq!(of(&[("if-match", HEX)]).unwrap(), WriteCondition::Matches(vec![etag::parse(HEX).unwrap()]));
-        // Well formed, but nothing has it: the write must fail, not pass.
+        // Well formed, but no object has it: the write must fail, not pass.
         assert_eq!(of(&[("if-match", "\"x\"")]).unwrap(), WriteCondition::Matches(vec![]));
         assert!(of(&[("if-match", "*"), ("if-none-match", "*")]).is_err());
     }

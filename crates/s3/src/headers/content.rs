@@ -1,7 +1,7 @@
-//! Headers that are stored with an object and given back: content headers and user metadata.
+//! Headers that are stored with an object and returned with it: content headers and user metadata.
 //!
-//! Invariants: what is stored can be sent again as a header (encoded when it must be).
-//! Not here:   checksums (op::checksum), which of these headers an operation takes (route::policy).
+//! Invariants: H1 a stored value can be sent as a header again (encoded if necessary).
+//! Not here:   checksums (op::checksum), which headers an operation accepts (route::policy).
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use margay_volume::Headers;
@@ -10,12 +10,12 @@ use super::mail_word;
 use crate::body::stored_encoding;
 use crate::error::{Code, S3Error};
 
-/// Most bytes of user metadata, names (without the prefix) and values together.
+/// Maximum size of user metadata, names (without the prefix) and values together, in bytes.
 pub(crate) const METADATA_BYTES_MAX: usize = 2048;
-/// Most bytes of the other stored headers together.
+/// Maximum size of the other stored headers together, in bytes.
 pub(crate) const CONTENT_BYTES_MAX: usize = 8192;
 pub(crate) const METADATA_PREFIX: &str = "x-amz-meta-";
-/// What S3 says when nobody said what an object is.
+/// The content type of an object without one.
 pub(crate) const DEFAULT_CONTENT_TYPE: &str = "binary/octet-stream";
 const REDIRECT: &str = "x-amz-website-redirect-location";
 const CONTENT: [&str; 7] = [
@@ -28,7 +28,7 @@ const CONTENT: [&str; 7] = [
     REDIRECT,
 ];
 
-/// The headers of a request that go with the object.
+/// The headers of a request that are stored with the object.
 pub(crate) fn collect(headers: &HeaderMap) -> Result<Headers, S3Error> {
     let mut stored = Headers::new();
     let mut content_bytes = 0;
@@ -63,7 +63,7 @@ pub(crate) fn collect(headers: &HeaderMap) -> Result<Headers, S3Error> {
     Ok(stored)
 }
 
-/// The values of a header that may be repeated, in one.
+/// Joins the values of a repeatable header.
 fn joined(headers: &HeaderMap, name: &str) -> Result<Option<String>, S3Error> {
     let mut whole: Option<String> = None;
     for value in headers.get_all(name) {
@@ -81,7 +81,7 @@ fn joined(headers: &HeaderMap, name: &str) -> Result<Option<String>, S3Error> {
     Ok(whole)
 }
 
-/// Puts the stored headers (but not the checksums) into an answer.
+/// Adds the stored headers (but not the checksums) to a response.
 pub(crate) fn give_back(stored: &Headers, headers: &mut HeaderMap) {
     headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(DEFAULT_CONTENT_TYPE));
     for (name, value) in stored {

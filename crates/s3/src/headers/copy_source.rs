@@ -1,4 +1,4 @@
-//! `x-amz-copy-source` and `x-amz-rename-source`: the object that another one is made from.
+//! `x-amz-copy-source` and `x-amz-rename-source`: the source object of a copy or rename.
 
 use margay_volume::{KEY_BYTES_MAX, VersionId};
 
@@ -6,12 +6,12 @@ use crate::error::{S3Error, key_too_long};
 use crate::headers::version;
 use crate::route::query::decode;
 
-/// What another object is made from.
+/// The source of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CopySource {
     pub bucket: String,
     pub key: String,
-    /// `None`: the current one.
+    /// `None`: the current version.
     pub version: Option<VersionId>,
 }
 
@@ -21,12 +21,12 @@ impl CopySource {
     }
 }
 
-/// Reads `[/]bucket/key[?versionId=ID]`, percent-encoded.
+/// Parses `[/]bucket/key[?versionId=ID]`, percent-encoded.
 pub(crate) fn parse_copy_source(header: &str, value: &str) -> Result<CopySource, S3Error> {
     if value.starts_with("arn:") {
         return Err(S3Error::not_implemented(&format!("{header} with an access point")));
     }
-    // A question mark of a key is written %3F.
+    // A question mark in a key is encoded as %3F.
     let (path, version) = value.split_once("?versionId=").map_or((value, None), |(path, id)| (path, Some(id)));
     let version = version.map(|text| version::parse(header, text)).transpose()?;
     let path = decode(path, false)?;
@@ -39,7 +39,7 @@ pub(crate) fn parse_copy_source(header: &str, value: &str) -> Result<CopySource,
     }
 }
 
-/// Reads the source of a rename: a key of the same bucket, percent-encoded, with or without `/bucket/` before it.
+/// Parses the source of a rename: a key of the same bucket, percent-encoded, with or without `/bucket/` before it.
 pub(crate) fn parse_rename_source(bucket: &str, value: &str) -> Result<String, S3Error> {
     let path = decode(value, false)?;
     let key = match path.strip_prefix('/').and_then(|path| path.strip_prefix(bucket)?.strip_prefix('/')) {

@@ -1,4 +1,4 @@
-//! ETags as clients write them.
+//! Parses and formats ETags.
 
 use std::fmt::Write as _;
 
@@ -6,12 +6,12 @@ use margay_volume::{ETag, ETagMatch, PART_NUMBER_MAX};
 
 use crate::error::S3Error;
 
-/// Reads an ETag with or without quotes; `None` when no object can have it.
+/// Parses an ETag with or without quotes; `None` when no object can have it.
 pub(crate) fn parse(text: &str) -> Option<ETag> {
     let text = text.trim();
     let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
     let (hex, parts) = match text.split_once('-') {
-        // As `ETag` writes it: no sign, no leading zero.
+        // As `ETag` formats it: no sign, no leading zero.
         Some((hex, parts)) if parts.starts_with(|first| matches!(first, '1'..='9')) => {
             (hex, parts.parse().ok().filter(|parts| *parts <= PART_NUMBER_MAX)?)
         }
@@ -19,7 +19,7 @@ pub(crate) fn parse(text: &str) -> Option<ETag> {
         None => (text, 0),
     };
     let mut digest = [0; 16];
-    // `from_str_radix` alone would take a sign for a digit.
+    // `from_str_radix` alone would accept a sign.
     if hex.len() != 32 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
@@ -29,13 +29,13 @@ pub(crate) fn parse(text: &str) -> Option<ETag> {
     Some(ETag { digest, parts })
 }
 
-/// Reads the list of `If-Match` or `If-None-Match`.
+/// Parses the list of `If-Match` or `If-None-Match`.
 pub(crate) fn parse_list(header: &str, text: &str) -> Result<Vec<ETagMatch>, S3Error> {
     let mut list = Vec::new();
     for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
         list.push(match (item, item.strip_prefix("W/")) {
             ("*", _) => ETagMatch::Any,
-            // Objects change byte by byte, so a weak comparison and a strong one give the same answer.
+            // Objects change byte by byte, so weak and strong comparison give the same result.
             (_, Some(weak)) => parse(weak).map_or(ETagMatch::Never, ETagMatch::Exact),
             (strong, None) => parse(strong).map_or(ETagMatch::Never, ETagMatch::Exact),
         });
@@ -43,10 +43,10 @@ pub(crate) fn parse_list(header: &str, text: &str) -> Result<Vec<ETagMatch>, S3E
     if list.is_empty() { Err(S3Error::argument(header, text, "an ETag is expected")) } else { Ok(list) }
 }
 
-/// Bytes of a quoted ETag with a count of parts.
+/// Size of a quoted ETag with a part count, in bytes.
 const ETAG_BYTES: usize = 40;
 
-/// An ETag in quotes, as headers and XML give it.
+/// A quoted ETag, as in headers and XML.
 pub(crate) fn quoted(etag: &ETag) -> String {
     let mut text = String::with_capacity(ETAG_BYTES);
     write!(text, "\"{etag}\"").expect("a string takes everything");

@@ -1,4 +1,4 @@
-//! Headers of object lock: retention and legal hold of a new object, and as they are told.
+//! Headers of object lock: retention and legal hold of new objects, and in responses.
 //!
 //! Not here: whether the bucket has object lock (volume), who may bypass a retention (access).
 
@@ -15,12 +15,12 @@ const UNTIL: &str = "x-amz-object-lock-retain-until-date";
 const LEGAL_HOLD: &str = "x-amz-object-lock-legal-hold";
 const BYPASS: &str = "x-amz-bypass-governance-retention";
 
-/// Whether the request asks to bypass governance; that its sender may is decided with its other rights.
+/// Whether the request asks to bypass governance mode; authorization decides whether its sender may.
 pub(crate) fn bypasses_governance(headers: &HeaderMap) -> Result<bool, S3Error> {
     Ok(text(headers, BYPASS)?.is_some_and(|value| value.eq_ignore_ascii_case("true")))
 }
 
-/// The locks that a new object is to have.
+/// The requested locks of a new object.
 pub(crate) fn collect(headers: &HeaderMap) -> Result<Documents, S3Error> {
     let mut documents = Documents::new();
     match (text(headers, MODE)?, text(headers, UNTIL)?) {
@@ -45,7 +45,7 @@ pub(crate) fn collect(headers: &HeaderMap) -> Result<Documents, S3Error> {
     Ok(documents)
 }
 
-/// Tells the locks of an object.
+/// Adds an object's locks to a response.
 pub(crate) fn give_back(documents: &Documents, headers: &mut HeaderMap) {
     if let Some(Retention { mode, until }) =
         documents.get(&Document::Retention).and_then(|one| Retention::of_document(one))

@@ -1,14 +1,14 @@
-//! User metadata outside ASCII: RFC 2047 encoded words, which is what AWS takes and gives.
+//! User metadata outside ASCII: RFC 2047 encoded words, as AWS accepts and returns them.
 //!
-//! Invariants: what `encode` gives is printable ASCII, so no stored value can break a response's header section.
+//! Invariants: E1 `encode` returns printable ASCII, so no stored value can break a response's headers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Longest encoded word is 75 characters (RFC 2047, section 2), which leaves this many bytes of text in one.
+/// Bytes of text in one encoded word, whose maximum length is 75 characters (RFC 2047, section 2).
 const WORD_BYTES_MAX: usize = 45;
 
-/// The text of a value; words that cannot be decoded stay as they are.
+/// The decoded value; words that cannot be decoded stay unchanged.
 pub(crate) fn decode(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
     let mut rest = value;
@@ -17,7 +17,7 @@ pub(crate) fn decode(value: &str) -> String {
         let between = &rest[..at];
         match word(&rest[at..]) {
             Some((decoded, len)) => {
-                // White space between two encoded words separates them and is not text.
+                // White space between two encoded words only separates them.
                 if !(after_word && between.trim().is_empty()) {
                     text.push_str(between);
                 }
@@ -36,7 +36,7 @@ pub(crate) fn decode(value: &str) -> String {
     text
 }
 
-/// Decodes the word at the beginning; gives its length in bytes too.
+/// Decodes the first word; also returns its length in bytes.
 fn word(text: &str) -> Option<(String, usize)> {
     let (charset, rest) = text.strip_prefix("=?")?.split_once('?')?;
     let (encoding, rest) = rest.split_once('?')?;
@@ -73,7 +73,7 @@ fn quoted_printable(payload: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The value as a header can carry it: itself when printable ASCII, else encoded words.
+/// The value as a header: unchanged if printable ASCII, else as encoded words.
 pub(crate) fn encode(text: &str) -> String {
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
         return text.to_owned();

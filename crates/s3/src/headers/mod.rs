@@ -1,7 +1,8 @@
-//! What the headers of a request mean.
+//! Parses the headers of requests.
 //!
-//! Why:      several operations read the same headers; each kind is understood in one place.
-//! Not here: the signature's headers (auth), the payload's (body), which headers an operation takes (route::policy).
+//! Why:      several operations use the same headers; each kind is parsed in one place.
+//! Not here: headers of the signature (auth) and of the payload (body), which headers an operation accepts
+//!           (route::policy).
 
 pub(crate) mod condition;
 pub(crate) mod content;

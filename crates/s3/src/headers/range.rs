@@ -1,20 +1,20 @@
-//! `Range`, as S3 answers it: one range; anything else gives the whole object.
+//! `Range` as S3 treats it: a single range; anything else returns the whole object.
 
 use std::ops::Range;
 
-/// What a GET or HEAD asks for.
+/// The range of a GET or HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ByteRange {
     /// From the first byte to the end.
     From(u64),
-    /// Both included.
+    /// Both inclusive.
     Closed(u64, u64),
     /// The last bytes.
     Suffix(u64),
 }
 
 impl ByteRange {
-    /// `None` when the header is not one range of bytes: S3 ignores it then, as RFC 9110 allows.
+    /// `None` when the header is not a single byte range: S3 then ignores it, as RFC 9110 allows.
     pub(crate) fn parse(text: &str) -> Option<ByteRange> {
         let (first, last) = text.trim().strip_prefix("bytes=")?.trim().split_once('-')?;
         match (number(first), number(last)) {
@@ -25,7 +25,7 @@ impl ByteRange {
         }
     }
 
-    /// The bytes of an object of this size, never empty; `None` when there are none.
+    /// The range in an object of this size, never empty; `None` when nothing is in it.
     pub(crate) fn within(self, size: u64) -> Option<Range<u64>> {
         let range = match self {
             ByteRange::From(first) => first..size,
@@ -36,7 +36,7 @@ impl ByteRange {
     }
 }
 
-/// A number of digits; one past all sizes is the largest, since it means the same.
+/// Parses digits; a number beyond all sizes becomes the largest one, which has the same effect.
 pub(crate) fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))

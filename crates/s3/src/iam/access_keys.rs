@@ -1,6 +1,6 @@
 //! CreateAccessKey, ListAccessKeys, UpdateAccessKey, DeleteAccessKey.
 //!
-//! Invariants: a key is changed only under the name of the user whose it is.
+//! Invariants: K1 a key is changed only under the name of its own user.
 
 use margay_iam::registry::{AccessKey, Named, Order, Part, User};
 
@@ -34,7 +34,7 @@ pub(super) async fn create(work: &Work<'_>) -> Result<Reply, S3Error> {
 
 pub(super) async fn list(work: &Work<'_>) -> Result<Reply, S3Error> {
     if work.get("UserName").is_none() && work.call.identity.role == Part::Root {
-        // His keys are set where the server is started.
+        // Root's keys are configured at the server's start.
         let none = work.page(std::iter::empty::<(String, ())>())?;
         return Ok(work.answer(|writer| none.write(writer, "AccessKeyMetadata", |_, ()| ())));
     }
@@ -44,7 +44,7 @@ pub(super) async fn list(work: &Work<'_>) -> Result<Reply, S3Error> {
     Ok(work.answer(|writer| page.write(writer, "AccessKeyMetadata", |writer, key| show(writer, user, key, None))))
 }
 
-/// The key in `AccessKeyId`, if it is one of the user's.
+/// The key in `AccessKeyId`, if it belongs to the user.
 fn own_key(work: &Work<'_>) -> Result<String, S3Error> {
     let user = work.user_or_caller()?;
     let id = work.required("AccessKeyId")?;

@@ -1,4 +1,4 @@
-//! GetAccountSummary: what an account has, and how much it may have.
+//! GetAccountSummary: an account's numbers of entities, and its limits.
 
 use margay_iam::registry::{
     ATTACHED_MAX, Entity, Group, INLINE_BYTES_MAX, KEYS_MAX, RECORDS_OF_ACCOUNT_MAX, Role, StoredPolicy, User,
@@ -16,7 +16,7 @@ pub(super) async fn get(work: &Work<'_>) -> Result<Reply, S3Error> {
     let providers = work.registry.providers.values().filter(|provider| provider.account == work.account()).count();
     let keys_of_account = match work.registry.user_of_account(work.account()) {
         Some(user) => work.registry.keys.values().any(|key| key.user == user.id),
-        // Those that the server was started with.
+        // Root's keys, configured at the server's start.
         None => true,
     };
     let summary = [

@@ -1,7 +1,7 @@
-//! The actions, and what each is done to.
+//! The actions of the IAM API, and the resource of each.
 //!
-//! Why:      one table: what stands beside an action here is the ARN that policies are asked for.
-//! Not here: asking (`rights`), doing (the file of each kind of thing).
+//! Why:      one table maps an action to the ARN that policies are evaluated for.
+//! Not here: authorization (`rights`), execution (one file per kind of entity).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,20 +17,20 @@ use crate::reply::Reply;
 
 pub(super) type Outcome<'a> = Pin<Box<dyn Future<Output = Result<Reply, S3Error>> + Send + 'a>>;
 
-/// What an action is done to.
+/// The resource of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum On {
-    /// The user in `UserName`, or without it the one who asks.
+    /// The user in `UserName`, or else the caller.
     Caller,
-    /// What the field of its kind names (`UserName`, `GroupName`, `RoleName`).
+    /// The entity that the field of its kind names (`UserName`, `GroupName`, `RoleName`).
     One(Kind),
-    /// What the field of its kind will name, at `Path`.
+    /// An entity to be created, named by the field of its kind, at `Path`.
     New(Kind),
-    /// What it names, and what it is to be called afterwards.
+    /// The entity and its new name.
     Moved(Kind),
-    /// All of a kind.
+    /// All entities of a kind.
     All(Kind),
-    /// The policy, or identity provider, whose ARN is given in this field.
+    /// The policy, or identity provider, whose ARN is in this field.
     Arn(&'static str),
     /// The identity provider with the URL in `Url`.
     NewProvider,

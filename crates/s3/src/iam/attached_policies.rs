@@ -1,4 +1,4 @@
-//! Managed policies of users, groups and roles: attached, detached, listed.
+//! Attaching, detaching and listing managed policies of users, groups and roles.
 
 use margay_iam::registry::{Group, Kind, Named, Order, PolicyId, Role, managed};
 
@@ -20,7 +20,7 @@ pub(super) async fn attach(work: &Work<'_>, kind: Kind) -> Result<Reply, S3Error
 
 pub(super) async fn detach(work: &Work<'_>, kind: Kind) -> Result<Reply, S3Error> {
     let from = work.holder(kind)?;
-    // What the operator has attached may be detached too.
+    // A policy that the operator has attached may be detached too.
     let policy = Named::from(work.with_account(work.required("PolicyArn")?));
     work.order(Order::Detach { policy, kind, from }).await?;
     Ok(work.answer(|_| ()))

@@ -1,4 +1,4 @@
-//! Users, groups, roles and policies as they stand in answers.
+//! XML of users, groups, roles and policies.
 
 use bytes::BytesMut;
 use margay_env::Timestamp;
@@ -15,7 +15,7 @@ pub(super) fn date(writer: &mut Writer<'_>, name: &str, seconds: i64) {
     writer.text(name, &iso(Timestamp(seconds.saturating_mul(1_000_000_000))));
 }
 
-/// A policy, as clients expect it: percent-encoded.
+/// A policy in the form that clients expect: percent-encoded.
 pub(super) fn document(writer: &mut Writer<'_>, name: &str, json: &str) {
     let mut encoded = BytesMut::with_capacity(json.len() * 2);
     percent_encode(&mut encoded, json);
@@ -36,7 +36,7 @@ pub(super) fn tags(writer: &mut Writer<'_>, tags: &Tags) {
     writer.close("Tags");
 }
 
-/// What users, groups and roles have in common; `kind` is `User`, `Group` or `Role`.
+/// Elements that users, groups and roles share; `kind` is `User`, `Group` or `Role`.
 fn head<E: Entity>(work: &Work<'_>, writer: &mut Writer<'_>, kind: &str, entity: &E) {
     writer.text("Path", entity.path());
     writer.text(&format!("{kind}Name"), entity.name());
@@ -62,7 +62,7 @@ pub(super) fn role(work: &Work<'_>, writer: &mut Writer<'_>, role: &Role) {
     tags(writer, &role.tags);
 }
 
-/// A policy, and how many it is attached to.
+/// A policy, and its number of attachments.
 pub(super) fn policy(work: &Work<'_>, writer: &mut Writer<'_>, policy: &StoredPolicy, holders: usize) {
     writer.text("PolicyName", &policy.name);
     writer.text("PolicyId", &policy.id);
@@ -77,7 +77,7 @@ pub(super) fn policy(work: &Work<'_>, writer: &mut Writer<'_>, policy: &StoredPo
 }
 
 impl Work<'_> {
-    /// A page of all of a kind in the caller's account, below `PathPrefix`, in the order of their names without case.
+    /// A page of all entities of a kind in the caller's account below `PathPrefix`, sorted by name, ignoring case.
     pub(super) fn entities<E: Entity>(&self, wanted: impl Fn(&E) -> bool) -> Result<Page<&E>, S3Error> {
         let prefix = self.get("PathPrefix").unwrap_or_default();
         let own = E::all(&self.registry).filter(|entity| entity.account() == self.account());

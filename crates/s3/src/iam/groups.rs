@@ -1,4 +1,4 @@
-//! Groups, and who is in them.
+//! Groups and their members.
 
 use margay_iam::registry::{Group, NewGroup, Order, User};
 
@@ -7,7 +7,7 @@ use crate::error::S3Error;
 use crate::reply::Reply;
 use crate::xml::write::Writer;
 
-/// How ids of groups begin.
+/// Prefix of group ids.
 const ID: &str = "AGPA";
 
 fn show(work: &Work<'_>, writer: &mut Writer<'_>, group: &Group) {

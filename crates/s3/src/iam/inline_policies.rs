@@ -1,4 +1,4 @@
-//! Policies that belong to one user, group or role.
+//! Inline policies of a user, group or role.
 
 use margay_iam::registry::{Group, Inline, Kind, Order, Role};
 
@@ -6,7 +6,7 @@ use super::{Work, entity};
 use crate::error::{Code, S3Error};
 use crate::reply::Reply;
 
-/// The policies of what the form names, the field that names it, and its name.
+/// The policies of the named entity, the field that names it, and its name.
 fn policies<'w>(work: &'w Work<'_>, kind: Kind) -> Result<(&'w Inline, &'static str, &'w str), S3Error> {
     match kind {
         Kind::User => work.user().map(|user| (&user.inline, "UserName", user.name.as_str())),

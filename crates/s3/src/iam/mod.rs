@@ -1,12 +1,12 @@
-//! AWS's Identity and Access Management: users, groups, roles, their keys and policies, on the same endpoint.
+//! AWS's Identity and Access Management API: users, groups, roles, their keys and policies, on the S3 endpoint.
 //!
-//! Why:        what scripts do at AWS they can do here; an account looks after itself.
-//! Layout:     `action` names what there is and what each action is done to; `rights` asks whether the caller may; a
-//!             file for each kind of thing does it; `entity` and `page` are the wire's forms.
-//! Invariants: I1 every action is asked of the policies of whoever signed, on its ARN, before anything is looked up for
-//!             him; a request without a signature has no action.  I2 nothing of another account can be named.
-//!             I3 a secret is in the answer that made it, and in no other.
-//! Not here:   what orders change (margay-iam), where it is stored (the binary).
+//! Why:        scripts written for AWS work here, and an account can manage itself.
+//! Layout:     `action` lists the actions and their resources; `rights` authorizes the caller; one file per kind of
+//!             entity executes; `entity` and `page` are forms of the responses.
+//! Invariants: I1 the caller's policies are evaluated on the action's ARN before anything is looked up; an unsigned
+//!                request has no rights.
+//!             I2 nothing of another account can be named.  I3 a secret is only in the response that created it.
+//! Not here:   changes of an order (margay-iam), storage (margay-accounts).
 
 mod access_keys;
 mod account_summary;
@@ -39,7 +39,7 @@ use crate::reply::Reply;
 use crate::route::query::Query;
 use crate::xml::write::Writer;
 
-/// One request whose signature is right.
+/// A request with a valid signature.
 pub(crate) struct Call<'a> {
     pub identities: &'a dyn Identities,
     pub identity: &'a Identity,
@@ -49,7 +49,7 @@ pub(crate) struct Call<'a> {
     pub request_id: &'a str,
 }
 
-/// Does what the form asks for.
+/// Executes the action of the form.
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let name = query_api::required(call.form, "Action")?;
     let Some(action) = action::find(name) else {
@@ -62,21 +62,21 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     (action.run)(&work).await
 }
 
-/// An action on its way, which the caller may do.
+/// An authorized action.
 pub(in crate::iam) struct Work<'a> {
     call: &'a Call<'a>,
     action: &'static Action,
-    /// Everybody, as of when the request came.
+    /// All identities at the time of the request.
     registry: Arc<Registry>,
 }
 
 impl Work<'_> {
-    /// The account of whoever asks, and so of everything that he asks for.
+    /// The caller's account, in which everything is looked up.
     fn account(&self) -> &str {
         &self.call.identity.account.id
     }
 
-    /// An ARN of the account as the caller is told it.
+    /// An ARN of the account in the form that clients see.
     fn shown(&self, arn: String) -> String {
         self.call.identity.account.shown_arn(arn)
     }
@@ -89,17 +89,17 @@ impl Work<'_> {
         query_api::required(self.call.form, name)
     }
 
-    /// What a field names, as orders name it.
+    /// The entity that a field names, in the form of orders.
     fn named(&self, field: &str) -> Result<Named, S3Error> {
         Ok(Named::in_account(self.account(), self.required(field)?))
     }
 
-    /// What a field names, of the caller's account.
+    /// The entity of the caller's account that a field names.
     fn find<E: Entity>(&self, field: &str) -> Result<&E, S3Error> {
         Ok(self.registry.find_named::<E>(&self.named(field)?)?)
     }
 
-    /// The user that `UserName` names. Who stands for the account is none of its users.
+    /// The user in `UserName`. The user that represents the account is not one of its users.
     fn user(&self) -> Result<&User, S3Error> {
         let user = self.find::<User>("UserName")?;
         match user.is_account {
@@ -108,7 +108,7 @@ impl Work<'_> {
         }
     }
 
-    /// The user that `UserName` names, or without it the one who asks.
+    /// The user in `UserName`, or else the caller.
     fn user_or_caller(&self) -> Result<&User, S3Error> {
         if self.get("UserName").is_some() {
             return self.user();
@@ -125,7 +125,7 @@ impl Work<'_> {
         found.ok_or_else(|| Code::NoSuchEntity.into())
     }
 
-    /// What policies and tags hang on.
+    /// The entity whose policies or tags are addressed.
     fn holder(&self, kind: Kind) -> Result<Named, S3Error> {
         match kind {
             Kind::User => self.user().map(|user| Named::in_account(&user.account, &user.name)),
@@ -138,7 +138,7 @@ impl Work<'_> {
         self.get("Path").unwrap_or(margay_iam::registry::NO_PATH).to_owned()
     }
 
-    /// Changes something.
+    /// Executes an order.
     async fn order(&self, order: Order) -> Result<(), S3Error> {
         match self.call.identities.order(order).await {
             Ok(()) => {
@@ -156,13 +156,13 @@ impl Work<'_> {
         query_api::answer(Service::Iam, self.action.name, self.call.request_id, inside)
     }
 
-    /// Everybody after a change.
+    /// All identities after a change.
     fn now(&self) -> Arc<Registry> {
         self.call.identities.registry()
     }
 }
 
-/// What is there no more when it was to be shown: somebody deleted it at once.
+/// The new entity was deleted before it could be shown.
 fn gone() -> S3Error {
     Code::NoSuchEntity.into()
 }

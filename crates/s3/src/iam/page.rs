@@ -1,25 +1,25 @@
-//! Pages of a list: `MaxItems` and `Marker`.
+//! Pagination: `MaxItems` and `Marker`.
 //!
-//! Invariants: P1 a list is in the order of its keys; a marker is the last key of a page, so what comes and goes between
-//!             two pages neither repeats nor hides anything else.
+//! Invariants: P1 a list is sorted by key and a marker is the last key of a page. So entities created or deleted
+//!                between two pages neither repeat nor hide others.
 
 use super::Work;
 use crate::error::S3Error;
 use crate::query_api;
 use crate::xml::write::Writer;
 
-/// Most items of a page, and how many there are when nobody says.
+/// Maximum and default number of items in a page.
 const ITEMS_MAX: usize = 1000;
 const ITEMS_DEFAULT: usize = 100;
 
 pub(super) struct Page<T> {
     pub items: Vec<T>,
-    /// Where the next page goes on.
+    /// Where the next page begins.
     marker: Option<String>,
 }
 
 impl<T> Page<T> {
-    /// The list, each item in a `member`, and where it goes on.
+    /// Writes the list, each item in a `member`, and the marker.
     pub(super) fn write(&self, writer: &mut Writer<'_>, list: &str, item: impl Fn(&mut Writer<'_>, &T)) {
         writer.open(list);
         for one in &self.items {
@@ -34,7 +34,7 @@ impl<T> Page<T> {
 }
 
 impl Work<'_> {
-    /// The page that the form asks for, of items with their keys.
+    /// The requested page of items with their keys.
     pub(super) fn page<T>(&self, items: impl Iterator<Item = (String, T)>) -> Result<Page<T>, S3Error> {
         let wrong = || query_api::invalid("MaxItems lies between 1 and 1000");
         let most = match self.get("MaxItems") {

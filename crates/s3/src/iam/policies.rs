@@ -1,4 +1,4 @@
-//! Managed policies: an account's own, and those that come with the program.
+//! Managed policies: an account's own, and built-in ones.
 //!
 //! Not here: their versions (`policy_versions`).
 
@@ -10,10 +10,10 @@ use super::{Work, entity, gone};
 use crate::error::{Code, S3Error};
 use crate::reply::Reply;
 
-/// How ids of policies begin.
+/// Prefix of policy ids.
 const ID: &str = "ANPA";
 
-/// The policy of the caller's account with this ARN: rights were asked for exactly this one.
+/// The policy of the caller's account with this ARN, for which the caller was authorized.
 pub(super) fn own<'w>(work: &'w Work<'_>, arn: &str) -> Result<&'w StoredPolicy, S3Error> {
     work.own_arn(arn, "policy")?;
     let arn = work.with_account(arn);
@@ -21,13 +21,13 @@ pub(super) fn own<'w>(work: &'w Work<'_>, arn: &str) -> Result<&'w StoredPolicy,
     if policy.arn() == arn { Ok(policy) } else { Err(Code::NoSuchEntity.into()) }
 }
 
-/// The policy of the caller's account in `PolicyArn`, as orders name it.
+/// The policy of the caller's account in `PolicyArn`, in the form of orders.
 pub(super) fn own_named(work: &Work<'_>) -> Result<Named, S3Error> {
     let policy = own(work, work.required("PolicyArn")?)?;
     Ok(Named::in_account(&policy.account, &policy.name))
 }
 
-/// The policy in `PolicyArn`; one that comes with the program is made up for it.
+/// The policy in `PolicyArn`; for a built-in one a record is constructed.
 pub(super) fn find(work: &Work<'_>) -> Result<StoredPolicy, S3Error> {
     let arn = work.required("PolicyArn")?;
     match with_the_program().find(|policy| policy.id == arn) {
@@ -57,7 +57,7 @@ fn holders(work: &Work<'_>, policy: &StoredPolicy) -> usize {
 }
 
 impl Work<'_> {
-    /// What of the caller's account a policy is attached to.
+    /// Entities of the caller's account that a policy is attached to.
     fn holders<'w>(&'w self, policy: &'w str) -> impl Iterator<Item = (Kind, &'w str)> {
         self.registry.holders_of(policy, self.account())
     }
@@ -92,7 +92,7 @@ pub(super) async fn get(work: &Work<'_>) -> Result<Reply, S3Error> {
     }))
 }
 
-/// `Scope` is `All`, `AWS` or `Local`; `OnlyAttached` leaves out what is attached to nothing.
+/// `Scope` is `All`, `AWS` or `Local`; `OnlyAttached` omits policies without attachments.
 pub(super) async fn list(work: &Work<'_>) -> Result<Reply, S3Error> {
     let scope = work.get("Scope").unwrap_or("All");
     let prefix = work.get("PathPrefix").unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Versions of a managed policy; the default one counts.
+//! Versions of a managed policy; only the default one is evaluated.
 //!
-//! Not here: what may be done with them (margay-iam).
+//! Not here: changing versions (margay-iam).
 
 use margay_iam::registry::{Named, Order, StoredPolicy};
 
@@ -11,7 +11,7 @@ use crate::query_api::invalid;
 use crate::reply::Reply;
 use crate::xml::write::Writer;
 
-/// A version as it is shown.
+/// A version in a response.
 struct Shown<'p> {
     number: u32,
     is_default: bool,
@@ -19,12 +19,12 @@ struct Shown<'p> {
     created: i64,
 }
 
-/// As clients name a version.
+/// The version's name for clients.
 pub(super) fn name(number: u32) -> String {
     format!("v{number}")
 }
 
-/// The number that `VersionId` names.
+/// The number in `VersionId`.
 fn asked(work: &Work<'_>) -> Result<u32, S3Error> {
     let text = work.required("VersionId")?;
     let digits = text.strip_prefix('v').filter(|digits| digits.starts_with(|first| matches!(first, '1'..='9')));
@@ -83,7 +83,7 @@ pub(super) async fn get(work: &Work<'_>) -> Result<Reply, S3Error> {
 
 pub(super) async fn list(work: &Work<'_>) -> Result<Reply, S3Error> {
     let policy = find(work)?;
-    // The newest first, as AWS has them.
+    // The newest first, as at AWS.
     let page = work.page(versions(&policy).map(|version| (format!("{:010}", u32::MAX - version.number), version)))?;
     Ok(work.answer(|writer| page.write(writer, "Versions", write)))
 }

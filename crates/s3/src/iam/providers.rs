@@ -1,7 +1,7 @@
-//! Identity providers (OpenID Connect) that an account's trust policies speak of.
+//! Identity providers (OpenID Connect) that an account's trust policies name.
 //!
-//! Not here: the keys that a provider signs with. A token is believed only of the issuer in the server's settings:
-//!           fetching keys from any URL that somebody names would let him send requests from here.
+//! Not here: keys of a provider. Tokens are accepted only from the issuer in the server's settings: fetching keys from
+//!           any URL that a caller names would be server-side request forgery.
 
 use margay_iam::registry::{Order, Provider};
 
@@ -18,7 +18,7 @@ fn arn(provider: &Provider) -> String {
     format!("arn:aws:iam::{}:{WORD}/{}", provider.account, provider.name())
 }
 
-/// The id of the one whose ARN is given.
+/// The id of the provider with the given ARN.
 fn id(work: &Work<'_>) -> Result<String, S3Error> {
     let name = work.own_arn(work.required(FIELD)?, WORD)?;
     Ok(format!("{}/{name}", work.account()))
@@ -74,7 +74,7 @@ pub(super) async fn list(work: &Work<'_>) -> Result<Reply, S3Error> {
     }))
 }
 
-/// What changes of one that is there.
+/// A change of an existing provider.
 #[derive(Default)]
 struct Update {
     add_client: Option<String>,

@@ -1,9 +1,11 @@
-//! Whether the caller may do an action.
+//! Authorization of IAM actions.
 //!
-//! Invariants: R1 without an allow nothing is allowed, but to who stands for the account, and to root in his own.
-//!             R2 the keys of a user's session do nothing here: they could make keys that outlive it.  R3 every
-//!             denial is in the log with what denied it, and the client is not told.
-//! Not here:   what policies mean (margay-iam).
+//! Invariants: R1 nothing is allowed without an allow, except to the user that represents the account, and to root in
+//!                root's own account.
+//!             R2 temporary keys of a user's session have no rights here: they could create keys that outlive the
+//!                session.
+//!             R3 every denial is logged with its reason, which the client is not told.
+//! Not here:   the meaning of policies (margay-iam).
 
 use margay_iam::registry::{Entity, Group, Kind, Named, Part, Role, StoredPolicy, User, provider_name};
 use margay_iam::{Policy, Request, Sources, decide};
@@ -15,7 +17,7 @@ use crate::error::{Code, S3Error};
 use crate::query_api;
 use crate::route::query::Query;
 
-/// The field that names one of a kind.
+/// The field that names an entity of this kind.
 fn field(kind: Kind) -> &'static str {
     match kind {
         Kind::Group => "GroupName",
@@ -39,7 +41,7 @@ impl Work<'_> {
         format!("arn:aws:iam::{}:{}{path}{name}", self.account(), word(kind))
     }
 
-    /// The ARN of what is there; what is not there counts as being at `/`.
+    /// The ARN of an entity; a missing one counts as having the path `/`.
     fn arn_of(&self, kind: Kind, name: &str) -> String {
         let named = Named::in_account(self.account(), name);
         let registry = &self.registry;
@@ -52,7 +54,7 @@ impl Work<'_> {
         found.unwrap_or_else(|_| self.arn(kind, "/", name))
     }
 
-    /// What the action is done to.
+    /// The resources of the action.
     pub(super) fn resources(&self) -> Result<Vec<String>, S3Error> {
         let one = |kind| self.required(field(kind)).map(|name| self.arn_of(kind, name));
         match self.action.on {
@@ -84,7 +86,7 @@ impl Work<'_> {
         }
     }
 
-    /// Refuses the action on a resource, or lets it pass.
+    /// Allows or refuses the action on a resource.
     pub(super) fn require(&self, resource: &str) -> Result<(), S3Error> {
         let identity = self.call.identity;
         let denied = |because: &str| {
@@ -124,7 +126,7 @@ impl Work<'_> {
         if decision.allowed { Ok(()) } else { denied(&decision.reason.to_string()) }
     }
 
-    /// An ARN with the caller's account where it names none.
+    /// An ARN, with the caller's account filled in where it names none.
     pub(super) fn with_account(&self, arn: &str) -> String {
         match arn.strip_prefix("arn:aws:iam:::") {
             Some(rest) => format!("arn:aws:iam::{}:{rest}", self.account()),
@@ -132,7 +134,7 @@ impl Work<'_> {
         }
     }
 
-    /// The part after the account of an ARN of the caller's account, such as `oidc-provider/...`.
+    /// The part after the account in an ARN of the caller's account, such as `oidc-provider/...`.
     pub(super) fn own_arn<'r>(&self, arn: &'r str, word: &str) -> Result<&'r str, S3Error> {
         let rest = arn.strip_prefix("arn:aws:iam::").ok_or_else(|| query_api::invalid("that is no ARN"))?;
         let rest = rest.strip_prefix(self.account()).unwrap_or(rest);

@@ -1,4 +1,4 @@
-//! Roles. Taking one is an action of STS.
+//! Roles. Assuming one is an action of STS.
 
 use margay_iam::registry::{NewRole, Order, Role};
 
@@ -8,9 +8,9 @@ use crate::query_api;
 use crate::reply::Reply;
 use crate::xml::write::Writer;
 
-/// How ids of roles begin.
+/// Prefix of role ids.
 const ID: &str = "AROA";
-/// The longest session of a role when nobody says, in seconds.
+/// Default maximum session duration of a role, in seconds.
 const SESSION_SECONDS_DEFAULT: u32 = 3600;
 
 fn show(work: &Work<'_>, writer: &mut Writer<'_>, role: &Role) {

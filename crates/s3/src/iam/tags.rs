@@ -10,7 +10,7 @@ use crate::reply::Reply;
 /// `Tags.member.1.Key`, `Tags.member.1.Value` and so on.
 pub(super) fn read(work: &Work<'_>) -> Result<Tags, S3Error> {
     let mut tags = Tags::new();
-    // One more than there may be, which is then refused.
+    // One more than allowed, which is then refused.
     for number in 1..=TAGS_MAX + 1 {
         let Some(key) = work.get(&format!("Tags.member.{number}.Key")) else { break };
         let value = work.get(&format!("Tags.member.{number}.Value")).unwrap_or_default();

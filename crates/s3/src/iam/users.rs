@@ -6,7 +6,7 @@ use super::{Work, entity, gone, tags};
 use crate::error::S3Error;
 use crate::reply::Reply;
 
-/// How ids of users begin.
+/// Prefix of user ids.
 const ID: &str = "AIDA";
 
 pub(super) async fn create(work: &Work<'_>) -> Result<Reply, S3Error> {

@@ -1,13 +1,13 @@
-//! When something ends by the rules.
+//! Evaluates lifecycle rules: when an object, version or upload expires.
 //!
-//! Invariants: the earliest rule wins, and of equal ones the first; a day ends at midnight UTC, so what is old enough
-//!             in the afternoon ends with that day.
+//! Invariants: D1 the earliest rule wins, and the first of equal ones.
+//!             D2 a day ends at midnight UTC: something old enough in the afternoon expires at the end of that day.
 
 use margay_env::Timestamp;
 
 use super::{Expiration, Filter, Lifecycle, Noncurrent, Rule};
 
-/// How long a day is; a test shortens it.
+/// The length of a day; tests shorten it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Days {
     nanos: i64,
@@ -17,19 +17,19 @@ impl Days {
     /// Days of 86,400 seconds, from midnight to midnight UTC.
     pub const REAL: Days = Days { nanos: 86_400 * 1_000_000_000 };
 
-    /// Days of so many seconds, counted from 1970; at least one second.
+    /// Days of this many seconds, counted from 1970; at least one second.
     pub fn of_seconds(seconds: u32) -> Days {
         Days { nanos: i64::from(seconds.max(1)) * 1_000_000_000 }
     }
 
-    /// The midnight that ends the day in which `from` is `count` days old.
+    /// The midnight at the end of the day on which `from` is `count` days old.
     pub fn after(self, from: Timestamp, count: u32) -> Timestamp {
         let old = from.0.saturating_add(self.nanos.saturating_mul(count.into()));
         let into = old.rem_euclid(self.nanos);
         Timestamp(if into == 0 { old } else { old.saturating_add(self.nanos - into) })
     }
 
-    /// The number of the day that `at` lies in.
+    /// The number of the day that contains `at`.
     pub fn number(self, at: Timestamp) -> i64 {
         at.0.div_euclid(self.nanos)
     }
@@ -39,18 +39,18 @@ impl Days {
     }
 }
 
-/// An object, or one version of it, as a rule looks at it.
+/// An object or version as a rule sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     pub key: &'a str,
     /// In bytes.
     pub size: u64,
     pub modified: Timestamp,
-    /// `None`: not looked up yet; every filter of tags then fits, so that most objects never need the look-up.
+    /// `None`: not loaded yet. Every tag filter then matches, so that most objects never need their tags.
     pub tags: Option<&'a [(String, String)]>,
 }
 
-/// An end, and the rule that sets it.
+/// An expiry time, and its rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Due<'r> {
     pub at: Timestamp,
@@ -58,7 +58,7 @@ pub struct Due<'r> {
 }
 
 impl Lifecycle {
-    /// The end of an object that is the current version.
+    /// The expiry of a current version.
     pub fn current(&self, subject: &Subject<'_>, days: Days) -> Option<Due<'_>> {
         self.earliest(|rule| match rule.expiration? {
             Expiration::Days(count) => rule.filter.fits(subject).then(|| days.after(subject.modified, count)),
@@ -67,7 +67,7 @@ impl Lifecycle {
         })
     }
 
-    /// The end of a version that was replaced at `replaced`, and behind which `newer` replaced ones come.
+    /// The expiry of a version that became noncurrent at `replaced`, with `newer` noncurrent versions newer than it.
     pub fn noncurrent(&self, subject: &Subject<'_>, replaced: Timestamp, newer: usize, days: Days) -> Option<Due<'_>> {
         self.earliest(|rule| {
             let Noncurrent { days: count, keep } = rule.noncurrent?;
@@ -76,7 +76,7 @@ impl Lifecycle {
         })
     }
 
-    /// The end of a delete marker with no version behind it. A marker has no size and no tags to look at.
+    /// The expiry of a delete marker with no version below it. A marker has no size and no tags.
     pub fn lone_marker(&self, key: &str, made: Timestamp, days: Days) -> Option<Due<'_>> {
         let fits = |filter: &Filter| filter.fits_key(key) && !filter.looks_inside();
         self.earliest(|rule| match rule.expiration? {
@@ -87,7 +87,7 @@ impl Lifecycle {
         })
     }
 
-    /// The end of an unfinished upload.
+    /// The expiry of an unfinished upload.
     pub fn upload(&self, key: &str, initiated: Timestamp, days: Days) -> Option<Due<'_>> {
         self.earliest(|rule| {
             let count = rule.abort_days?;
@@ -95,17 +95,17 @@ impl Lifecycle {
         })
     }
 
-    /// Whether any rule could end a current version.
+    /// Whether any rule can expire current versions.
     pub fn ends_current(&self) -> bool {
         self.any(|rule| matches!(rule.expiration, Some(Expiration::Days(_) | Expiration::Date(_))))
     }
 
-    /// Whether any rule could end a replaced version or a delete marker.
+    /// Whether any rule can expire noncurrent versions or delete markers.
     pub fn ends_versions(&self) -> bool {
         self.any(|rule| rule.noncurrent.is_some() || rule.expiration.is_some())
     }
 
-    /// Whether any rule could end an upload.
+    /// Whether any rule can abort uploads.
     pub fn ends_uploads(&self) -> bool {
         self.any(|rule| rule.abort_days.is_some())
     }

@@ -1,6 +1,7 @@
-//! The rules of buckets, kept read, for the header `x-amz-expiration`.
+//! A cache of parsed lifecycle rules, for the header `x-amz-expiration`.
 //!
-//! Invariants: rules are those of the bucket's generation, which is read for each answer; at most `KNOWN_MAX` buckets.
+//! Invariants: K1 rules are used only for the bucket's current generation, which each response reads.
+//!             K2 at most `KNOWN_MAX` buckets are cached.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,17 +14,17 @@ use super::{Days, Lifecycle, Subject, read};
 use crate::time::http_date;
 use crate::xml::write::percent_encode;
 
-/// Buckets whose rules are kept; the next one empties it.
+/// Capacity of the cache; the next bucket clears it.
 const KNOWN_MAX: usize = 256;
 
 #[derive(Debug, Default)]
 pub(crate) struct KnownLifecycles(Mutex<HashMap<String, (u64, Arc<Lifecycle>)>>);
 
 impl KnownLifecycles {
-    /// The header of an object that a rule will end: when, and which rule. Days are real ones, also when tests shorten
-    /// those of the background.
+    /// The header of an object that a rule will expire: when, and by which rule. Uses real days, even when tests
+    /// shorten those of the background job.
     pub(crate) async fn header(&self, view: View<'_>, bucket: &str, subject: &Subject<'_>) -> Option<String> {
-        // The answer stands without it: what it is about was done or read.
+        // The response is valid without the header: its operation has already succeeded.
         let info = view.head_bucket(bucket).await.ok()?;
         if !info.settings.contains(Setting::Lifecycle) {
             return None;

@@ -1,11 +1,11 @@
-//! A bucket's lifecycle: which objects, versions and uploads end, and when.
+//! A bucket's lifecycle rules: which objects, versions and uploads expire, and when.
 //!
-//! Why:        the rules are read, written and decided here as plain values, so that the answer to a client and the
-//!             work in the background cannot disagree.
-//! Layout:     `read` checks a client's document, `write` gives it back, `due` decides.
-//! Invariants: L1 what was read is written so that it reads the same again, with an id for every rule.
-//!             L2 a rule that is disabled, or whose filter does not fit, decides nothing.
-//! Not here:   carrying it out (the binary), where the document is kept (volume).
+//! Why:        rules are parsed, written and evaluated here as plain values, so that responses and the background job
+//!             cannot disagree.
+//! Layout:     `read` checks a client's document, `write` formats it, `due` evaluates.
+//! Invariants: L1 writing and reading again gives the same rules, with an id for every rule.
+//!             L2 a rule that is disabled, or whose filter does not match, has no effect.
+//! Not here:   expiring (margay-jobs), where the document is stored (volume).
 
 mod due;
 mod known;
@@ -20,14 +20,14 @@ pub(crate) use self::known::KnownLifecycles;
 pub use self::read::read;
 use crate::route::query::Query;
 
-/// Most rules of one bucket.
+/// Maximum number of rules of a bucket.
 pub const RULES_MAX: usize = 1000;
-/// Longest id of a rule, in characters.
+/// Maximum length of a rule's id, in characters.
 pub const ID_CHARS_MAX: usize = 255;
-/// Most noncurrent versions that a rule may keep.
+/// Maximum number of noncurrent versions that a rule may keep.
 pub const NEWER_VERSIONS_MAX: u32 = 100;
 
-/// The tags among an object's documents, as [`Subject::tags`] takes them.
+/// The tags in an object's documents, in the form of [`Subject::tags`].
 pub fn tags(documents: &Documents) -> Vec<(String, String)> {
     let stored = documents.get(&Document::Tags).and_then(|stored| std::str::from_utf8(stored).ok());
     let pairs = Query::parse(stored.unwrap_or_default()).unwrap_or_default();
@@ -51,30 +51,30 @@ pub struct Rule {
     pub abort_days: Option<u32>,
 }
 
-/// What ends the current version of an object.
+/// When the current version of an object expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiration {
-    /// Days since it was made.
+    /// Days after its creation.
     Days(u32),
     /// From this midnight on, however old it is.
     Date(Timestamp),
-    /// Only a delete marker without any version behind it, and only when true.
+    /// When true: only delete markers without any version below them.
     DeleteMarker(bool),
 }
 
-/// What ends a version that another one replaced.
+/// When a noncurrent version expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noncurrent {
-    /// Days since it was replaced.
+    /// Days after it became noncurrent.
     pub days: u32,
-    /// So many of the newest replaced versions stay in any case.
+    /// This many of the newest noncurrent versions are kept in any case.
     pub keep: Option<u32>,
 }
 
-/// How a filter stood in the document; it is given back the same way.
+/// The syntax of a filter in the document, which is kept for writing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// `Prefix` directly in the rule: the form before filters.
+    /// `Prefix` directly in the rule: the form before filters existed.
     Prefix,
     /// `Filter` with at most one condition.
     One,
@@ -82,7 +82,7 @@ enum Form {
     And,
 }
 
-/// The objects that a rule is for; every condition must fit.
+/// The objects that a rule applies to; every condition must match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     form: Form,
@@ -99,7 +99,7 @@ impl Filter {
         Filter { form, prefix: None, tags: Vec::new(), larger_than: None, smaller_than: None }
     }
 
-    /// Tags that are not known yet fit.
+    /// Tags that are not loaded yet count as matching.
     fn fits(&self, subject: &Subject<'_>) -> bool {
         self.fits_key(subject.key)
             && self.larger_than.is_none_or(|bytes| subject.size > bytes)
@@ -111,7 +111,7 @@ impl Filter {
         self.prefix.as_deref().is_none_or(|prefix| key.starts_with(prefix))
     }
 
-    /// Whether it asks for more than a prefix.
+    /// Whether it has conditions besides a prefix.
     fn looks_inside(&self) -> bool {
         !self.tags.is_empty() || self.larger_than.is_some() || self.smaller_than.is_some()
     }

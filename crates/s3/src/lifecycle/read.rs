@@ -1,8 +1,9 @@
-//! A client's lifecycle document, and everything that is wrong with it.
+//! Parses and validates a client's lifecycle document.
 //!
-//! Why:        a rule that is misread deletes the wrong objects, so a document is taken whole or refused; the codes and
+//! Why:        a misread rule deletes the wrong objects, so a document is accepted as a whole or refused; codes and
 //!             messages are AWS's, since tools show them.
-//! Invariants: what is read passed every check; a transition is refused by name, for there is one storage class.
+//! Invariants: V1 an accepted document passed every check; a transition is refused by name, because there is one
+//!                storage class.
 
 use std::collections::HashSet;
 
@@ -18,7 +19,7 @@ const TAG_KEY_CHARS_MAX: usize = 128;
 const TAG_VALUE_CHARS_MAX: usize = 256;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// A rule as far as it was read; nothing but its shape is checked.
+/// A partly parsed rule; only its structure is checked.
 #[derive(Debug, Default)]
 struct Draft {
     id: Option<String>,
@@ -29,7 +30,7 @@ struct Draft {
     noncurrent: Option<Counts>,
     abort: Option<Option<i64>>,
     transition: bool,
-    /// A date of a transition is no midnight.
+    /// A transition's date is not at midnight.
     transition_date_is_off: bool,
     /// Containers that have ended; a second one of the same name is malformed.
     closed: Vec<String>,
@@ -61,7 +62,7 @@ struct Counts {
     keep: Option<i64>,
 }
 
-/// Reads and checks a document; rules without an id get one.
+/// Parses and checks a document; rules without an id get one.
 pub fn read(document: &[u8]) -> Result<Lifecycle, S3Error> {
     let mut drafts = Vec::new();
     let mut draft = Draft::default();
@@ -95,7 +96,7 @@ pub fn read(document: &[u8]) -> Result<Lifecycle, S3Error> {
     Ok(Lifecycle { rules })
 }
 
-/// Sets a value that may stand once.
+/// Sets a value that may occur once.
 fn once<T>(place: &mut Option<T>, value: T) -> Result<(), Malformed> {
     if place.replace(value).is_some() { Err(Malformed::because("an element stands twice")) } else { Ok(()) }
 }
@@ -105,7 +106,7 @@ fn number(text: &str) -> Result<i64, Malformed> {
 }
 
 impl Draft {
-    /// An element below the rule ends.
+    /// An element inside the rule ends.
     fn element(&mut self, path: &str, text: &str) -> Result<(), Malformed> {
         let (container, rest) = path.split_once('/').unwrap_or((path, ""));
         match (container, rest) {
@@ -199,7 +200,7 @@ fn new_id(taken: &mut HashSet<String>) -> String {
     id
 }
 
-/// What a rule may not combine.
+/// Refuses combinations that a rule may not have.
 fn check_together(rule: &Rule) -> Result<(), S3Error> {
     if rule.expiration.is_none() && rule.noncurrent.is_none() && rule.abort_days.is_none() {
         return Err(S3Error::invalid_request("At least one action needs to be specified in a rule"));
@@ -347,7 +348,7 @@ fn off_midnight() -> S3Error {
     S3Error::new(Code::InvalidArgument, "'Date' must be at midnight GMT")
 }
 
-/// A moment of ISO 8601, or a day.
+/// A date or time of ISO 8601.
 fn date(text: &str) -> Result<Timestamp, Malformed> {
     let text = text.trim();
     let day = |text: &str| text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();

@@ -1,4 +1,4 @@
-//! The document of the rules, as it is stored and given back.
+//! Writes the rules as a document, for storage and for clients.
 
 use bytes::BytesMut;
 
@@ -7,7 +7,7 @@ use crate::time::iso;
 use crate::xml::write::Writer;
 
 impl Lifecycle {
-    /// XML that reads the same again.
+    /// XML that parses to the same rules.
     pub fn write(&self) -> BytesMut {
         let mut out = BytesMut::with_capacity(256 * (1 + self.rules.len()));
         let mut writer = Writer::new(&mut out);

@@ -1,4 +1,4 @@
-//! Events by the names that S3 gives them.
+//! S3's names of events.
 
 use margay_volume::EventKind;
 
@@ -17,7 +17,7 @@ pub fn name(kind: EventKind) -> &'static str {
     }
 }
 
-/// Events of S3 that never happen here; a rule may name them all the same.
+/// Events of S3 that never occur here; a rule may name them all the same.
 const NEVER: &[&str] = &[
     "ObjectAcl:Put",
     "ObjectCreated:Post",
@@ -35,7 +35,7 @@ const NEVER: &[&str] = &[
     "IntelligentTiering",
 ];
 
-/// What a rule names: one event, or with `*` all of a kind.
+/// The event type in a rule: one event, or with `*` all of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern(String);
 
@@ -56,7 +56,7 @@ impl Pattern {
         covers(&self.0["s3:".len()..], name(kind))
     }
 
-    /// Some event fits both.
+    /// Whether some event matches both.
     pub(crate) fn meets(&self, other: &Pattern) -> bool {
         covers(&self.0, &other.0) || covers(&other.0, &self.0)
     }

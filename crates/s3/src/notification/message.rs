@@ -1,4 +1,4 @@
-//! An event as S3 tells it: the JSON document of event version 2.3.
+//! S3's message about an event: the JSON document of event version 2.3.
 
 use bytes::BytesMut;
 use margay_volume::{EventKind, QueuedEvent};
@@ -8,7 +8,7 @@ use super::name;
 use crate::time::iso;
 use crate::xml::write::percent_encode;
 
-/// The message of one event. The principal and the address of whoever made the change are not kept.
+/// The message of one event. Principal and address of the caller are not recorded.
 pub fn message(queued: &QueuedEvent, region: &str, owner: &str) -> Vec<u8> {
     let event = &queued.event;
     let mut key = BytesMut::new();

@@ -1,10 +1,10 @@
-//! A bucket's notifications: which changes are told to which target.
+//! A bucket's notification rules: which changes are sent to which target.
 //!
-//! Why:        rules are checked when they are set and decided when an object changes, out of the same values.
-//! Layout:     `read` checks a client's document and writes it back, `kind` has the names of events.
-//! Invariants: A target is the last part of an ARN: arn:aws:sqs:REGION:ACCOUNT:NAME, sns and lambda alike; which
-//!             names there are is a setting of the server.
-//! Not here:   queueing (volume), sending (the binary).
+//! Why:        the same values are checked when rules are set and evaluated when an object changes.
+//! Layout:     `read` parses a client's document and writes it, `kind` has the names of events.
+//! Invariants: T1 a target is the last part of an ARN (arn:aws:sqs:REGION:ACCOUNT:NAME, sns and lambda alike); the
+//!                server's settings define the valid names.
+//! Not here:   queueing (volume), sending (margay-jobs).
 
 mod kind;
 mod message;
@@ -19,7 +19,7 @@ pub use self::kind::name;
 pub use self::message::message;
 pub use self::read::read;
 
-/// Most rules of one bucket.
+/// Maximum number of rules of a bucket.
 pub const RULES_MAX: usize = 100;
 
 /// The rules of one bucket, in the order of the document.
@@ -28,7 +28,7 @@ pub struct Notifications {
     pub(crate) rules: Vec<Rule>,
 }
 
-/// What a target is to AWS; here all of them are HTTP endpoints.
+/// The kind of target in AWS's terms; here all of them are HTTP endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     Queue,
@@ -78,14 +78,14 @@ impl EventRules for Notifications {
     }
 }
 
-/// Reads stored documents for the volume.
+/// Parses stored documents for the volume.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Router;
 
 impl EventRouter for Router {
     fn read(&self, document: &[u8]) -> Arc<dyn EventRules> {
         let rules = read(document).unwrap_or_else(|error| {
-            // It was checked when it was set.
+            // It was valid when it was set.
             tracing::error!(%error, "a bucket's notifications cannot be read: none are sent");
             Notifications::default()
         });

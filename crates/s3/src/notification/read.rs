@@ -1,6 +1,6 @@
-//! A client's notification document, what is wrong with it, and the document that is given back.
+//! Parses, validates and writes a client's notification document.
 //!
-//! Invariants: what is read passed every check and is written so that it reads the same again.
+//! Invariants: V1 an accepted document passed every check; writing and reading it again gives the same rules.
 
 use std::collections::HashSet;
 
@@ -13,9 +13,9 @@ use crate::xml::read::{Malformed, walk};
 use crate::xml::write::Writer;
 
 const ROOT: &str = "NotificationConfiguration";
-/// Longest id of a rule, in characters.
+/// Maximum length of a rule's id, in characters.
 const ID_CHARS_MAX: usize = 255;
-/// Longest prefix or suffix, in bytes.
+/// Maximum size of a prefix or suffix, in bytes.
 const FILTER_BYTES_MAX: usize = 1024;
 
 impl Service {
@@ -30,7 +30,7 @@ impl Service {
         }
     }
 
-    /// The element with the ARN, and how the ARN begins.
+    /// The element of the ARN, and the ARN's prefix.
     fn destination(self) -> (&'static str, &'static str) {
         match self {
             Service::Queue => ("Queue", "arn:aws:sqs:"),
@@ -40,7 +40,7 @@ impl Service {
     }
 }
 
-/// A rule as far as it was read.
+/// A partly parsed rule.
 #[derive(Debug, Default)]
 struct Draft {
     id: String,
@@ -51,7 +51,7 @@ struct Draft {
     filters: Vec<(String, String)>,
 }
 
-/// Reads and checks a document; rules without an id get one.
+/// Parses and checks a document; rules without an id get one.
 pub fn read(document: &[u8]) -> Result<Notifications, S3Error> {
     let mut drafts = Vec::new();
     let mut draft = Draft::default();
@@ -158,7 +158,7 @@ fn new_id(taken: &mut HashSet<String>) -> String {
     id
 }
 
-/// As at AWS no change is told by two rules.
+/// As at AWS, two rules may not match the same event.
 fn check_overlap(rules: &[Rule]) -> Result<(), S3Error> {
     let text = |filter: &Option<String>| filter.clone().unwrap_or_default();
     for (index, one) in rules.iter().enumerate() {
@@ -179,7 +179,7 @@ fn check_overlap(rules: &[Rule]) -> Result<(), S3Error> {
 }
 
 impl Notifications {
-    /// XML that reads the same again.
+    /// XML that parses to the same rules.
     pub fn write(&self) -> BytesMut {
         let mut out = BytesMut::with_capacity(256 * (1 + self.rules.len()));
         let mut writer = Writer::new(&mut out);

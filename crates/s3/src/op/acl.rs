@@ -17,14 +17,14 @@ use crate::payload::Payload;
 use crate::reply::Reply;
 use crate::xml::write::Writer;
 
-/// The rules of the bucket and the canonical id of its owner.
+/// The access rules of the bucket, and its owner's canonical id.
 async fn bucket(call: &Call<'_>) -> Result<(Arc<BucketRules>, String), S3Error> {
     let rules = call.access.rules.of(call.view(), call.bucket()).await?;
     let owner = call.access.owner(&rules.owner).canonical_id.clone();
     Ok((rules, owner))
 }
 
-/// The list of the object, as it is or as it would be stored.
+/// The list of the object; the default if none is stored.
 async fn of_object(call: &Call<'_>, rules: &BucketRules, bucket_owner: &str) -> Result<Acl, S3Error> {
     let version = version::asked(call.query)?;
     let info = call.volume.head_version(call.bucket(), call.key(), version, &Default::default()).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn put(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     let document = payload.document(call.headers, true).await?;
     let acl = new_list::set(&call.ask(), &document, &owner, &bucket_owner)?;
     if !rules.has_lists() {
-        // That the owner has full control may be said again, but not as `private`, which names a list.
+        // With ACLs disabled, the owner's full control may be restated, but not as `private`, which names a list.
         let is_named = text(call.headers, "x-amz-acl")? == Some("private");
         return match acl == Acl::private(&bucket_owner) && !is_named {
             true => Ok(Reply::empty(StatusCode::OK)),

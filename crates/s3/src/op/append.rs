@@ -1,8 +1,8 @@
-//! PutObject with `x-amz-write-offset-bytes`: more bytes behind those of an object.
+//! PutObject with `x-amz-write-offset-bytes`: appends to an object.
 //!
-//! Source: "Appending data to objects in directory buckets" of the S3 user guide; here it works in every bucket that never
-//!         kept versions, in others it is `InvalidBucketState`. Headers and documents of the object stay; those of the
-//!         request are for a new one.
+//! Source: "Appending data to objects in directory buckets" of the S3 user guide. Here it works in every bucket that
+//!         never had versioning; others answer `InvalidBucketState`. The object keeps its headers and documents; those
+//!         of the request apply to a new object.
 
 use http::{HeaderName, StatusCode};
 use margay_volume::{AppendRequest, Document, Error, ReadCondition, Versioning};
@@ -20,7 +20,7 @@ use crate::reply::Reply;
 const OFFSET: &str = "x-amz-write-offset-bytes";
 const SIZE: &str = "x-amz-object-size";
 
-/// Where the request wants its bytes; `None`: it is no append.
+/// The requested offset; `None`: not an append.
 pub(super) fn offset(call: &Call<'_>) -> Result<Option<u64>, S3Error> {
     let Some(value) = text(call.headers, OFFSET)? else { return Ok(None) };
     let digits = value.bytes().all(|byte| byte.is_ascii_digit());
@@ -28,10 +28,10 @@ pub(super) fn offset(call: &Call<'_>) -> Result<Option<u64>, S3Error> {
     offset.map(Some).ok_or_else(|| S3Error::argument(OFFSET, value, "a number of bytes is expected"))
 }
 
-/// Appends; `Err` gives the payload back when there is no object yet, and the offset is that of a new one.
+/// Appends. `Err` returns the payload when the object does not exist and the offset is 0: it must be created.
 pub(super) async fn run(call: &Call<'_>, payload: Payload, offset: u64) -> Result<Result<Reply, Payload>, S3Error> {
     let condition = write_condition(call.headers)?;
-    // Also where there is nothing to append to.
+    // Even when the object does not exist.
     if call.view().versioning(call.bucket()).await? != Versioning::Never {
         return Err(Error::KeepsVersions.into());
     }
@@ -56,14 +56,14 @@ pub(super) async fn run(call: &Call<'_>, payload: Payload, offset: u64) -> Resul
     let encryption = info.documents.get(&Document::Encryption).cloned();
     let request = AppendRequest { bucket: call.bucket(), key: call.key(), offset, etag, encryption, condition };
     let outcome = call.volume.append_object(request, staged).await.map_err(|error| match error {
-        // Removed since it was looked at.
+        // Deleted since it was read.
         Error::NoSuchKey => Error::WrongOffset(0),
         other => other,
     })?;
     let mut reply = Reply::empty(StatusCode::OK)
         .header(http::header::ETAG, &etag::quoted(&outcome.etag))?
         .header(HeaderName::from_static(SIZE), &outcome.size.to_string())?;
-    // Of the bytes that came.
+    // Checksum of the appended bytes.
     if let Some(sum) = &computed.checksum {
         reply = reply
             .header(HeaderName::from_static(sum.algorithm().header()), &sum.base64())?

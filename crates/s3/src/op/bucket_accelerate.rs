@@ -1,6 +1,6 @@
 //! PutBucketAccelerateConfiguration.
 //!
-//! Why: there are no edge locations to go through, so suspending is what is anyway and enabling is refused.
+//! Why: there are no edge locations, so suspending succeeds without effect and enabling is refused.
 
 use http::StatusCode;
 

@@ -11,7 +11,7 @@ use crate::payload::Payload;
 use crate::reply::Reply;
 use crate::xml::read::Malformed;
 
-/// Longest document, in bytes.
+/// Maximum size of the document, in bytes.
 pub(crate) const CORS_BYTES_MAX: usize = 64 << 10;
 
 pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, S3Error> {

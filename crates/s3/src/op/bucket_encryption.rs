@@ -1,4 +1,4 @@
-//! GetBucketEncryption, PutBucketEncryption. What is encrypted stays so when the setting goes.
+//! GetBucketEncryption, PutBucketEncryption. Encrypted objects stay encrypted when the setting is removed.
 
 use bytes::BytesMut;
 use http::StatusCode;

@@ -9,7 +9,7 @@ use crate::lifecycle;
 use crate::payload::Payload;
 use crate::reply::Reply;
 
-/// Transitions are refused, so this says nothing but what is the default.
+/// Transitions are refused, so this only confirms the default.
 const MINIMUM: &str = "x-amz-transition-default-minimum-object-size";
 const MINIMUM_DEFAULT: &str = "all_storage_classes_128K";
 

@@ -32,7 +32,7 @@ pub(crate) async fn put(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     let refused = |message| S3Error::new(Code::InvalidTargetBucketForLogging, message);
     match call.volume.head_bucket(&logging.target).await {
         Ok(target) if target.owner == source.owner => {}
-        // Whether a bucket of somebody else is there is not told.
+        // The existence of another account's bucket is not revealed.
         Ok(_) | Err(Error::NoSuchBucket) => {
             return Err(refused("The target bucket for logging does not exist").with("TargetBucket", &logging.target));
         }

@@ -11,7 +11,7 @@ use crate::reply::Reply;
 
 pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, S3Error> {
     let stored = call.volume.bucket_setting(call.bucket(), Setting::Notification).await?;
-    // As at AWS a bucket without rules has an empty document.
+    // As at AWS, a bucket without rules has an empty document.
     Ok(Reply::xml(stored.map_or_else(|| Notifications::default().write(), |stored| stored[..].into())))
 }
 

@@ -40,7 +40,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> Result<Reply, S3Error> {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Whether the policy or the access list lets the public in.
+/// Whether the policy or the access list grants public access.
 pub(crate) async fn status(call: &Call<'_>) -> Result<Reply, S3Error> {
     let rules = call.access.rules.of(call.view(), call.bucket()).await?;
     let by_policy = rules.policy.as_ref().is_some_and(Policy::is_public);

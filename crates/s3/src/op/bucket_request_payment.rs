@@ -1,6 +1,6 @@
 //! GetBucketRequestPayment, PutBucketRequestPayment.
 //!
-//! Why: the setting is kept for clients that look for it; nobody is charged here, so no request is refused for it.
+//! Why: the setting is stored for clients that read it; nobody is charged, so no request is refused for it.
 
 use bytes::BytesMut;
 use http::StatusCode;

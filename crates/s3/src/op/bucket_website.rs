@@ -11,7 +11,7 @@ use crate::reply::Reply;
 use crate::website::Website;
 use crate::xml::read::Malformed;
 
-/// Longest document, in bytes; a visit reads it.
+/// Maximum size of the document, in bytes; every visit reads it.
 pub(crate) const WEBSITE_BYTES_MAX: usize = 128 << 10;
 
 pub(crate) async fn get(call: &Call<'_>) -> Result<Reply, S3Error> {

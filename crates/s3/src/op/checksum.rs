@@ -1,7 +1,7 @@
-//! Checksums that objects, uploads and parts carry in their stored headers.
+//! Checksums in the stored headers of objects, uploads and parts.
 //!
-//! Invariants: a stored checksum was compared with the bytes that it belongs to, or made from parts that were.
-//! Not here:   computing the checksum of a body (body).
+//! Invariants: C1 a stored checksum was verified against its bytes, or combined from verified ones.
+//! Not here:   computing a body's checksum (body).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,16 +14,16 @@ use crate::body::{Algorithm, Checksum};
 use crate::error::S3Error;
 use crate::xml::write::Writer;
 
-/// On an upload: what its parts are to carry.
+/// Of an upload: the algorithm that its parts must have.
 pub(crate) const ALGORITHM: &str = "x-amz-checksum-algorithm";
 pub(crate) const TYPE: &str = "x-amz-checksum-type";
 
-/// How the checksum of an object of several parts comes about.
+/// How the checksum of a multipart object is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Of the parts' checksums, with their count after a dash.
+    /// Over the parts' checksums, followed by a dash and their count.
     Composite,
-    /// Of all bytes.
+    /// Over all bytes.
     FullObject,
 }
 
@@ -39,7 +39,7 @@ impl Kind {
         [Kind::Composite, Kind::FullObject].into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
     }
 
-    /// The kind of an upload, given what its client asked for.
+    /// The kind of an upload, from the client's request.
     pub(crate) fn of_upload(algorithm: Algorithm, asked: Option<Kind>) -> Result<Kind, S3Error> {
         let fits = match algorithm {
             Algorithm::Crc64Nvme => &[Kind::FullObject][..],
@@ -55,12 +55,12 @@ impl Kind {
     }
 }
 
-/// The checksum in stored headers, as text: base64, after it `-N` for a composite one.
+/// The stored checksum as text: Base64, followed by `-N` if composite.
 pub(crate) fn stored(headers: &Headers) -> Option<(Algorithm, &str)> {
     Algorithm::ALL.into_iter().find_map(|algorithm| Some((algorithm, headers.get(algorithm.header())?.as_str())))
 }
 
-/// The kind that goes with a stored checksum.
+/// The kind of a stored checksum.
 pub(crate) fn stored_kind(headers: &Headers) -> Kind {
     headers.get(TYPE).and_then(|name| Kind::from_name(name)).unwrap_or(Kind::FullObject)
 }
@@ -70,13 +70,13 @@ pub(crate) fn store(headers: &mut Headers, checksum: &Checksum) {
     headers.insert(checksum.algorithm().header().to_owned(), checksum.base64());
 }
 
-/// Stores the checksum of all of an object's bytes instead of the one that was there.
+/// Replaces the stored checksum by one over all of the object's bytes.
 pub(crate) fn replace(headers: &mut Headers, checksum: &Checksum) {
     headers.retain(|name, _| name != TYPE && Algorithm::from_header(name).is_none());
     store(headers, checksum);
 }
 
-/// Puts the stored checksum of an object, or of a part of it, into an answer's headers. `kind` is that of the object's.
+/// Adds the stored checksum of an object, or of a part, to a response's headers. `kind` is the object's.
 pub(crate) fn give_back(stored_headers: &Headers, headers: &mut HeaderMap, kind: Kind) {
     let Some((algorithm, value)) = stored(stored_headers) else { return };
     let Ok(value) = HeaderValue::from_str(value) else { return };
@@ -102,7 +102,7 @@ pub(crate) fn write(headers: &Headers, writer: &mut Writer<'_>) {
     }
 }
 
-/// The checksum of an object made of parts; each part gives its checksum and its length in bytes.
+/// The checksum of a multipart object; each part gives its checksum and its length in bytes.
 pub(crate) fn combine(kind: Kind, algorithm: Algorithm, parts: &[(Checksum, u64)]) -> String {
     match kind {
         Kind::Composite => {

@@ -1,4 +1,4 @@
-//! CompleteMultipartUpload: the client's list of parts becomes one object.
+//! CompleteMultipartUpload: assembles the listed parts into one object.
 
 use std::collections::HashMap;
 
@@ -64,7 +64,7 @@ fn choices(listed: &[Listed]) -> Result<Vec<PartChoice>, S3Error> {
     Ok(choices)
 }
 
-/// The client did not get the answer to its first attempt: while the object is there, it gets it now.
+/// The client missed the answer to its first attempt: if the object still exists, it is repeated.
 async fn again(call: &Call<'_>, upload: &str, choices: &[PartChoice]) -> Result<Reply, S3Error> {
     let (none, any) = (Headers::new(), WriteCondition::None);
     let outcome = call.volume.complete_multipart(call.bucket(), call.key(), upload, choices, none, &any).await?;
@@ -137,7 +137,7 @@ fn algorithm_of(element: &str) -> Option<Algorithm> {
     Algorithm::ALL.into_iter().find(|algorithm| checksum::element(*algorithm) == element)
 }
 
-/// Whether anything must be compared with the parts as they were stored.
+/// Whether the stored parts are needed for comparisons.
 fn needs_parts(call: &Call<'_>, upload: &Headers, listed: &[Listed]) -> bool {
     upload.contains_key(checksum::ALGORITHM)
         || listed.iter().any(|part| part.checksum.is_some())
@@ -160,7 +160,7 @@ async fn stored_parts(call: &Call<'_>, upload: &str) -> Result<HashMap<u16, Part
     }
 }
 
-/// Compares what the client says about the parts and the whole; gives the headers of the whole's checksum.
+/// Compares the client's claims about the parts and the whole; returns the headers of the whole's checksum.
 fn checked_extra(
     call: &Call<'_>,
     upload: &Headers,
@@ -219,13 +219,13 @@ fn checked_extra(
     Ok(Headers::from([(algorithm.header().to_owned(), value), (checksum::TYPE.to_owned(), kind.name().to_owned())]))
 }
 
-/// Compares the checksum of the whole that the client gives.
+/// Verifies the client's checksum of the whole.
 fn compare_whole(call: &Call<'_>, whole: Option<&(Algorithm, checksum::Kind, String)>) -> Result<(), S3Error> {
     for algorithm in Algorithm::ALL {
         let Some(expected) = text(call.headers, algorithm.header())? else { continue };
         match whole {
             Some((own, kind, value)) if *own == algorithm => {
-                // Some clients leave the count of a composite checksum out.
+                // Some clients omit the count of a composite checksum.
                 let without_count = value.split('-').next().unwrap_or(value);
                 let matches = value == expected || (*kind == checksum::Kind::Composite && without_count == expected);
                 if !matches {

@@ -1,4 +1,4 @@
-//! CopyObject: a new entry for the same bytes.
+//! CopyObject: a new entry that shares the source's bytes.
 
 use bytes::BytesMut;
 use margay_volume::{
@@ -22,22 +22,22 @@ use crate::route::target::check_bucket_name;
 use crate::time::iso;
 use crate::xml::write::Writer;
 
-/// How often a copy is tried again when its source changes meanwhile.
+/// Attempts of a copy whose source changes meanwhile.
 const ATTEMPTS_MAX: u32 = 8;
 const SOURCE: &str = "x-amz-copy-source";
 
-/// Under whose keys the source is, and what the copy is to be.
+/// Encryption of the source, and the wanted properties of the copy.
 struct Wish {
     source: Option<Customer>,
     target: Option<Encryption>,
-    /// The copy is to carry such a checksum, so its bytes are read.
+    /// The copy needs a checksum of this algorithm, so its bytes are read.
     checksum: Option<Algorithm>,
 }
 
-/// What came of a copy.
+/// The result of a copy.
 struct Copied {
     outcome: PutOutcome,
-    /// Computed on the way.
+    /// Computed while copying.
     checksum: Option<Checksum>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         target: Encryption::wanted(call).await?,
         checksum: text(call.headers, checksum::ALGORITHM)?.and_then(Algorithm::from_name),
     };
-    // With a customer's key for the source alone, the copy leaves that key.
+    // If only the source has a customer's key, the copy drops that key.
     let changes = replaces || wish.target.is_some() || wish.source.is_some() || wish.checksum.is_some();
     if onto_itself && !changes {
         return Err(S3Error::invalid_request(
@@ -87,7 +87,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         let copied = copy(call, &request, &wish).await?;
         return Ok(reply(&copied, &source, None, &wish));
     }
-    // New metadata keeps the checksum of the bytes, so it is read first and the copy pinned to what was read.
+    // New metadata keeps the checksum of the bytes. So the source is read first, and the copy made conditional on it.
     for _ in 0..ATTEMPTS_MAX {
         let asked = read_condition(call.headers, "x-amz-copy-source-")?;
         let info = head(call, &source, &asked).await.map_err(source_error)?;
@@ -96,7 +96,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         request.headers = Some(headers);
         request.source_condition = pinned(asked, info.etag);
         match copy(call, &request, &wish).await {
-            // Whose condition failed: the pin's, or the client's own? Reading again tells.
+            // Either the added condition or the client's own has failed; reading again tells which.
             Err(error) if error.code == Code::PreconditionFailed && call_again(call, &source, &info.etag).await => {}
             outcome => return Ok(reply(&outcome?, &source, Some(&info.headers), &wish)),
         }
@@ -104,7 +104,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     Err(Error::Busy.into())
 }
 
-/// Shares the source's bytes, or moves them where they cannot be shared under the key that the copy is to have.
+/// Shares the source's bytes, or copies them if the target's key does not permit sharing.
 async fn copy(call: &Call<'_>, request: &CopyRequest<'_>, wish: &Wish) -> Result<Copied, S3Error> {
     if wish.checksum.is_none() {
         match call.volume.copy_object(request.clone()).await {
@@ -113,7 +113,7 @@ async fn copy(call: &Call<'_>, request: &CopyRequest<'_>, wish: &Wish) -> Result
         }
     }
     let (bucket, key, version) = (request.source_bucket, request.source_key, request.source_version);
-    // What is written meanwhile must not be replaced by what was there before it.
+    // A copy onto itself must not overwrite what is written meanwhile.
     let onto_itself = (bucket, key, version) == (request.bucket, request.key, None);
     let pins = onto_itself && request.condition == WriteCondition::None;
     for _ in 0..ATTEMPTS_MAX {
@@ -125,7 +125,7 @@ async fn copy(call: &Call<'_>, request: &CopyRequest<'_>, wish: &Wish) -> Result
             let message = "The specified copy source is larger than the maximum allowable size for a copy source";
             return Err(S3Error::invalid_request(message));
         }
-        // The copy of an encrypted object is never plain.
+        // The copy of an encrypted object is never unencrypted.
         let target = wish.target.clone().or(found.map(|_| Encryption::Master));
         let write_key = WriteKey::new(call, target)?;
         let (staged, computed) = move_bytes(call, &reader, 0..info.size, &write_key, wish.checksum).await?;

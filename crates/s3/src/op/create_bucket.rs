@@ -14,7 +14,7 @@ use crate::payload::Payload;
 use crate::reply::Reply;
 use crate::xml::read::walk;
 
-/// Where making a bucket again succeeds.
+/// The region in which creating an existing bucket succeeds.
 const LENIENT_REGION: &str = "us-east-1";
 
 pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
@@ -30,7 +30,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     Reply::empty(StatusCode::OK).header(http::header::LOCATION, &format!("/{}", call.bucket()))
 }
 
-/// Its owner and what the headers ask for.
+/// Owner and settings from the headers.
 fn new_bucket(call: &Call<'_>) -> Result<NewBucket, S3Error> {
     let account = call.account();
     let object_lock =
@@ -60,8 +60,8 @@ fn new_bucket(call: &Call<'_>) -> Result<NewBucket, S3Error> {
     Ok(new)
 }
 
-/// Whether a bucket that is there already may count as made. In this one region AWS says so to its owner, and sets its
-/// access list anew; here another list is refused, since nobody expects a creation to change who may read what.
+/// Whether creating an existing bucket succeeds. In this one region AWS confirms it to the owner, and replaces the
+/// access list. Here a different list is refused, since nobody expects a creation to change access.
 async fn exists(call: &Call<'_>, new: &NewBucket) -> Result<(), S3Error> {
     let refused = |code: Code| Err(S3Error::from(code).with("BucketName", call.bucket()));
     let rules = call.access.rules.of(call.volume.view(&RequestRows::default()), call.bucket()).await?;
@@ -90,7 +90,7 @@ async fn exists(call: &Call<'_>, new: &NewBucket) -> Result<(), S3Error> {
     }
 }
 
-/// One server is every region to its clients, so any location is taken; what else a bucket can be made with is not.
+/// This server accepts every region, so every location constraint is accepted; other elements are refused.
 pub(crate) fn check(document: &[u8]) -> Result<(), S3Error> {
     let mut unknown = None;
     let mut root = false;

@@ -16,7 +16,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let mut headers = content::collect(call.headers)?;
     let mut documents = object_tagging::of_request(call)?;
     documents.extend(lock::collect(call.headers)?);
-    // `route::policy` lets only known names through.
+    // `route::policy` admits only known names.
     let algorithm = text(call.headers, checksum::ALGORITHM)?.and_then(Algorithm::from_name);
     let asked = text(call.headers, checksum::TYPE)?.and_then(checksum::Kind::from_name);
     let promised = match (algorithm, asked) {

@@ -1,4 +1,4 @@
-//! DeleteBucket: unfinished uploads are aborted, since nobody could end them afterwards.
+//! DeleteBucket: aborts unfinished uploads first, since nobody could do so afterwards.
 
 use http::StatusCode;
 use margay_volume::{Error, ListRequest};
@@ -7,7 +7,7 @@ use super::Call;
 use crate::error::S3Error;
 use crate::reply::Reply;
 
-/// Uploads that are aborted between two attempts.
+/// Uploads aborted between two attempts.
 const UPLOADS_AT_ONCE: usize = 1000;
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
@@ -27,7 +27,7 @@ async fn is_without_objects(call: &Call<'_>) -> Result<bool, S3Error> {
     Ok(empty)
 }
 
-/// Whether there were any.
+/// Returns whether there were any.
 async fn abort_uploads(call: &Call<'_>) -> Result<bool, S3Error> {
     let (uploads, _) = call.volume.list_multipart(call.bucket(), "", None, UPLOADS_AT_ONCE).await?;
     for upload in &uploads {

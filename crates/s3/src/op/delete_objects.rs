@@ -13,7 +13,7 @@ use crate::reply::Reply;
 use crate::xml::read::{Malformed, walk};
 use crate::xml::write::Writer;
 
-/// Most keys of one request.
+/// Maximum number of keys in a request.
 const KEYS_MAX: usize = 1000;
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     call.view().head_bucket(call.bucket()).await?;
     let bypass_governance = lock::bypasses_governance(call.headers)?;
     let deletions = parse(&payload.document(call.headers, true).await?)?;
-    // What cannot be tried has its refusal already; the rest goes to the volume in one step.
+    // Invalid entries already have their error; the others go to the volume in one call.
     let mut outcomes: Vec<Result<Deleted, S3Error>> = Vec::with_capacity(deletions.entries.len());
     let mut tried = Vec::with_capacity(deletions.entries.len());
     for entry in &deletions.entries {
@@ -57,7 +57,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     Ok(reply(&deletions, &outcomes))
 }
 
-/// What an entry asks for, if the caller may remove it.
+/// The deletion of an entry, if the caller is authorized.
 async fn allowed<'e>(call: &Call<'_>, entry: &'e Entry, bypass_governance: bool) -> Result<DeleteRequest<'e>, S3Error> {
     let request = request(entry, bypass_governance)?;
     let action = if entry.version.is_some() { "s3:DeleteObjectVersion" } else { "s3:DeleteObject" };
@@ -165,7 +165,7 @@ mod tests {
         let deletions = parse(text.as_bytes()).unwrap();
         assert!(deletions.quiet);
         assert_eq!(deletions.entries[0].key, " a&b\n");
-        // An ETag that nothing can have must match nothing.
+        // An ETag that no object can have must match nothing.
         let request = request(&deletions.entries[1], false).unwrap();
         assert_eq!(request.condition, WriteCondition::Matches(vec![]));
         assert_eq!(request.version, Some(margay_volume::VersionId::Null));

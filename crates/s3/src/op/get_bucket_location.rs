@@ -12,7 +12,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let mut out = BytesMut::with_capacity(160);
     let mut writer = Writer::new(&mut out);
     writer.root("LocationConstraint");
-    // The first region has no name here.
+    // The first region has an empty name.
     if call.options.region != "us-east-1" {
         escape(writer.buffer(), &call.options.region);
     }

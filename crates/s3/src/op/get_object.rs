@@ -37,7 +37,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     Ok(Reply { status, headers, body: S3Body::object(pieces) })
 }
 
-/// Answers these bytes, as an object of this key would be.
+/// Returns fixed bytes in the form of an object.
 pub(crate) fn run_fixed(call: &Call<'_>, object: &Bytes) -> Result<Reply, S3Error> {
     read_condition(call.headers, "")?;
     let info = ObjectInfo {
@@ -55,7 +55,7 @@ pub(crate) fn run_fixed(call: &Call<'_>, object: &Bytes) -> Result<Reply, S3Erro
     Ok(Reply { status, headers, body: S3Body::full(object.slice(bytes)) })
 }
 
-/// A 304 names the ETag and time that the client's copy should have.
+/// A 304 contains the ETag and time of the client's copy.
 pub(super) async fn not_modified(call: &Call<'_>, error: margay_volume::Error) -> S3Error {
     if !matches!(error, margay_volume::Error::NotModified) {
         return with_key(call, error.into());
@@ -75,13 +75,13 @@ fn with_key(call: &Call<'_>, error: S3Error) -> S3Error {
     if error.code == crate::error::Code::NoSuchKey { error.with("Key", call.key()) } else { error }
 }
 
-/// How many parts an object was made of, as a header; nothing for a simple one.
+/// The number of parts as a header; none for a simple object.
 pub(super) fn parts_header(info: &ObjectInfo) -> Option<(HeaderName, HeaderValue)> {
     let count = info.part_sizes.len();
     (count > 0).then(|| (HeaderName::from_static("x-amz-mp-parts-count"), HeaderValue::from(count)))
 }
 
-/// The status of an answer that carries a part of an object, or all of it.
+/// The status of a response with part or all of an object.
 pub(super) fn status(partial: bool) -> StatusCode {
     if partial { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK }
 }

@@ -74,7 +74,7 @@ fn write_parts(writer: &mut Writer<'_>, info: &ObjectInfo, checksums: &[Headers]
     let first = first.min(count);
     let end = (first + max).min(count);
     writer.open("ObjectParts");
-    // So it is on the wire; SDKs call it TotalPartsCount.
+    // The name on the wire; SDKs call it TotalPartsCount.
     writer.number("PartsCount", count);
     writer.number("PartNumberMarker", first);
     writer.number("NextPartNumberMarker", end);

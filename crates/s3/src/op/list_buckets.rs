@@ -9,9 +9,9 @@ use crate::reply::Reply;
 use crate::time::iso;
 use crate::xml::write::Writer;
 
-/// Most buckets of a page.
+/// Maximum number of buckets in a page.
 const BUCKETS_MAX: u64 = 10_000;
-/// Buckets that are read at once to find those of one account.
+/// Buckets read at a time when filtering by account.
 const SCANNED_PAGE: usize = 1000;
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
@@ -24,7 +24,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let elsewhere = call.query.get("bucket-region").is_some_and(|region| region != call.options.region);
     let mut buckets = match elsewhere {
         true => Vec::new(),
-        // One more than asked for tells whether there is a next page.
+        // One more than requested shows whether there is a next page.
         false => own_buckets(call, prefix, after, max as usize + 1).await?,
     };
     let is_truncated = buckets.len() as u64 > max;
@@ -50,7 +50,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     Ok(Reply::xml(out))
 }
 
-/// Buckets that belong to the caller's account; root sees all.
+/// Buckets of the caller's account; root sees all.
 async fn own_buckets(
     call: &Call<'_>,
     prefix: &str,

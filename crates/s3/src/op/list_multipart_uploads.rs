@@ -10,17 +10,17 @@ use crate::reply::Reply;
 use crate::time::iso;
 use crate::xml::write::Writer;
 
-/// Uploads read from the volume at once.
+/// Uploads read from the volume at a time.
 const UPLOADS_PAGE: usize = 1000;
 
-/// A line of the answer.
+/// An item of the response.
 #[derive(Debug)]
 enum Line {
     Upload(UploadInfo),
     Prefix(String),
 }
 
-/// Where a page ended: a key and an upload id, or a common prefix without one.
+/// The end of a page: a key and an upload id, or a common prefix without one.
 #[derive(Debug, PartialEq, Eq)]
 struct Marker {
     key: String,
@@ -38,7 +38,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
 
 async fn show(call: &Call<'_>, page: &Page<'_>) -> Result<Reply, S3Error> {
     let key_marker = call.query.get("key-marker").unwrap_or("");
-    // Without a key marker the upload marker means nothing, as AWS documents.
+    // Without a key marker the upload marker is ignored, as AWS documents.
     let id_marker = call.query.get("upload-id-marker").filter(|id| !id.is_empty() && !key_marker.is_empty());
     call.view().head_bucket(page.bucket).await?;
     let (lines, next) = match page.max {
@@ -81,7 +81,7 @@ async fn show(call: &Call<'_>, page: &Page<'_>) -> Result<Reply, S3Error> {
     Ok(Reply::xml(out))
 }
 
-/// `owners` is the XML of whoever began an upload and owns it.
+/// `owners` is the XML of the initiator and owner.
 fn write_upload(owners: &str, page: &Page<'_>, writer: &mut Writer<'_>, upload: &UploadInfo) {
     writer.open("Upload");
     page.element(writer, "Key", &upload.key);
@@ -134,7 +134,7 @@ async fn collect(
     }
 }
 
-/// The marker of a page that is not the last.
+/// The marker after a page that is not the last.
 fn marker(line: &Line) -> Marker {
     match line {
         Line::Upload(upload) => Marker { key: upload.key.clone(), upload: upload.upload.clone() },
@@ -142,7 +142,7 @@ fn marker(line: &Line) -> Marker {
     }
 }
 
-/// The common prefix of a key, when the delimiter is in it after the listing's prefix.
+/// The common prefix of a key, if the delimiter occurs after the listing's prefix.
 fn common_prefix(page: &Page<'_>, key: &str) -> Option<String> {
     let delimiter = page.delimiter?;
     let rest = key.strip_prefix(page.prefix)?;
@@ -150,7 +150,7 @@ fn common_prefix(page: &Page<'_>, key: &str) -> Option<String> {
     Some(key[..page.prefix.len() + at + delimiter.len()].to_owned())
 }
 
-/// A name after every key that begins with this prefix: no key is as long, and none has greater characters.
+/// A name greater than every key with this prefix: no key is as long, and none has greater characters.
 fn beyond(prefix: &str) -> String {
     let mut name = String::with_capacity(prefix.len() + KEY_BYTES_MAX + 4);
     name.push_str(prefix);

@@ -1,4 +1,4 @@
-//! ListObjectVersions: every version and delete marker, by key, of one key the newest first.
+//! ListObjectVersions: all versions and delete markers, by key, the newest of a key first.
 
 use bytes::{BufMut, BytesMut};
 use margay_volume::{ListVersionsRequest, VersionId, VersionItem, VersionsAfter};

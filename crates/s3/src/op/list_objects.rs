@@ -26,7 +26,7 @@ async fn show(call: &Call<'_>, page: &Page<'_>) -> Result<Reply, S3Error> {
     writer.root("ListBucketResult");
     page.echo(&mut writer);
     page.element(&mut writer, "Marker", marker);
-    // Without a delimiter clients go on from the last key.
+    // Without a delimiter clients continue after the last key.
     if let (Some((next, _)), true) = (&items.next, page.delimiter.is_some()) {
         page.element(&mut writer, "NextMarker", next);
     }

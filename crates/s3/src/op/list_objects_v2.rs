@@ -21,7 +21,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
 async fn show(call: &Call<'_>, page: &Page<'_>) -> Result<Reply, S3Error> {
     let start_after = call.query.get("start-after").filter(|name| !name.is_empty());
     let token = call.query.get("continuation-token");
-    // An empty token is that of the first page.
+    // An empty token stands for the first page.
     let resumed = token.filter(|token| !token.is_empty()).map(token::decode).transpose()?;
     let after = match (&resumed, start_after) {
         (Some((name, is_prefix)), _) => Some((name.as_str(), *is_prefix)),

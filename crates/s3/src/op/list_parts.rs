@@ -10,7 +10,7 @@ use crate::reply::Reply;
 use crate::time::iso;
 use crate::xml::write::Writer;
 
-/// Most parts of a page.
+/// Maximum number of parts in a page.
 const PARTS_MAX: u64 = 1000;
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {

@@ -1,8 +1,7 @@
-//! What the three object listings share: parameters, and XML written straight from the volume's visitor.
+//! Code shared by the three object listings: parameters, and XML written directly from the volume's visitor.
 //!
-//! Why:        a page of 1000 keys is the operation that people wait for; per key it costs a copy of its bytes and
-//!             no allocation.
-//! Invariants: objects come before common prefixes, each in byte order, as AWS gives them.
+//! Why:        people wait for a page of 1000 keys; per key it costs a copy of its bytes and no allocation.
+//! Invariants: L1 objects come before common prefixes, each in byte order, as at AWS.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,19 +15,19 @@ use crate::reply::Reply;
 use crate::time::IsoTimes;
 use crate::xml::write::{Writer, carries, decimal, escape, is_plain, percent_encode};
 
-/// Most items of a page.
+/// Maximum number of items in a page.
 pub(crate) const LIST_ITEMS_MAX: u64 = 1000;
-/// About what one object takes in XML beside its key, in bytes.
+/// Approximate size of an object's XML without its key, in bytes.
 const ITEM_BYTES: usize = 220;
 
-/// The parameters that all listings have.
+/// Parameters of all listings.
 pub(crate) struct Page<'c> {
     pub bucket: &'c str,
     pub prefix: &'c str,
     pub delimiter: Option<&'c str>,
     pub url_encoded: bool,
     pub max: u64,
-    /// A name was written that no reader of XML accepts.
+    /// A name was written that XML cannot represent.
     unreadable: AtomicBool,
 }
 
@@ -44,8 +43,8 @@ impl<'c> Page<'c> {
         })
     }
 
-    /// The same with names in URL encoding, if the page could not be read as it was written; it says so, as if the client
-    /// had asked for it.
+    /// The same page with URL-encoded names, if it contained a name that XML cannot represent; the response says so, as
+    /// if the client had requested it.
     pub(crate) fn encoded_instead(&self) -> Option<Page<'c>> {
         let Page { bucket, prefix, delimiter, max, .. } = *self;
         let unreadable = self.unreadable.load(Ordering::Relaxed);
@@ -59,14 +58,14 @@ impl<'c> Page<'c> {
         })
     }
 
-    /// Whether a name after which to list is itself a common prefix of this listing, whose keys were all shown.
+    /// Whether the start-after name is a common prefix of this listing, so that all of its keys are skipped.
     pub(crate) fn is_common_prefix(&self, name: &str) -> bool {
         let Some(delimiter) = self.delimiter else { return false };
         let Some(rest) = name.strip_prefix(self.prefix) else { return false };
         rest.find(delimiter).is_some_and(|at| at + delimiter.len() == rest.len())
     }
 
-    /// Appends a key, prefix or marker as the client asked for it.
+    /// Appends a key, prefix or marker in the requested encoding.
     pub(crate) fn name(&self, out: &mut BytesMut, text: &str) {
         if self.url_encoded {
             return percent_encode(out, text);
@@ -87,7 +86,7 @@ impl<'c> Page<'c> {
         writer.close(element);
     }
 
-    /// The elements that follow the bucket's name in every listing.
+    /// The elements after the bucket's name in every listing.
     pub(crate) fn echo(&self, writer: &mut Writer<'_>) {
         writer.text("Name", self.bucket);
         self.element(writer, "Prefix", self.prefix);
@@ -100,16 +99,16 @@ impl<'c> Page<'c> {
     }
 }
 
-/// Items of a page as XML.
+/// Items of a page, as XML.
 pub(crate) struct Items {
     pub objects: BytesMut,
     pub prefixes: BytesMut,
     pub count: u64,
-    /// What the next page follows: a key or prefix, and whether it is a prefix.
+    /// Where the next page begins: a key or prefix, and whether it is a prefix.
     pub next: Option<(String, bool)>,
 }
 
-/// Lists one page; `owner` is XML that every object's element holds.
+/// Lists one page; `owner` is XML that every object's element contains.
 pub(crate) async fn collect(
     call: &Call<'_>,
     page: &Page<'_>,
@@ -176,7 +175,7 @@ fn put_object(out: &mut BytesMut, page: &Page<'_>, owner: &str, times: &mut IsoT
 }
 
 impl Items {
-    /// The whole document: what comes first, the items, the end of the root.
+    /// The whole document: the head, the items, the end of the root.
     pub(crate) fn reply(self, head: BytesMut, root: &str) -> Reply {
         let mut tail = BytesMut::with_capacity(32);
         Writer::new(&mut tail).close(root);

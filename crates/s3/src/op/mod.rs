@@ -1,8 +1,8 @@
 //! The operations, one file each.
 //!
-//! Why:        an operation is read in one place: what it takes, what the volume does, what it answers.
-//! Invariants: an operation looks at everything that needs no body before it touches the body.
-//! Not here:   what the volume's operations mean (volume), finding the operation (route).
+//! Why:        one file shows an operation completely: its input, its call of the volume, its response.
+//! Invariants: O1 an operation checks everything that needs no body before it reads the body.
+//! Not here:   the volume's operations (volume), routing (route).
 
 mod abort_multipart_upload;
 mod acl;
@@ -76,10 +76,10 @@ use crate::route::query::Query;
 use crate::route::target::Target;
 use crate::xml::write::Writer;
 
-/// One request whose sender, operation and headers are known to be right.
+/// A request whose sender, operation and headers were checked.
 pub(crate) struct Call<'r> {
     pub volume: &'r Arc<Volume>,
-    /// What the request has read; see [`Call::view`].
+    /// The rows that the request has read; see [`Call::view`].
     pub rows: &'r RequestRows,
     pub access: &'r Access,
     pub asker: Asker<'r>,
@@ -103,18 +103,18 @@ impl Call<'_> {
         &self.target.key
     }
 
-    /// The document of a setting of the bucket, or the error that says that there is none.
+    /// The document of a bucket's setting, or an error that it does not exist.
     pub(crate) async fn setting(&self, setting: Setting, none: Code) -> Result<Bytes, S3Error> {
         let document = self.volume.bucket_setting(self.bucket(), setting).await?;
         document.ok_or_else(|| S3Error::from(none).with("BucketName", self.bucket()))
     }
 
-    /// The volume as this request found it. For everything that is read before the request has changed anything.
+    /// The volume with the rows that this request has read. For reads before the request has changed anything.
     pub(crate) fn view(&self) -> View<'_> {
         self.volume.view(self.rows)
     }
 
-    /// The question whether it may.
+    /// The input of authorization.
     pub(crate) fn ask(&self) -> Ask<'_> {
         Ask {
             access: self.access,
@@ -134,7 +134,7 @@ impl Call<'_> {
         Ok(account(element, &self.access.owner(&rules.owner)))
     }
 
-    /// Adds when the bucket's lifecycle will end an object, if it will.
+    /// Adds the time at which the bucket's lifecycle will expire an object, if it will.
     pub(crate) async fn add_expiration(
         &self,
         headers: &mut HeaderMap,
@@ -150,8 +150,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Who began an upload and will own its object, as XML elements: whoever its access list names, else the owner of
-    /// the bucket.
+    /// Initiator and owner of an upload, as XML elements: the owner in its access list, else the owner of the bucket.
     pub(crate) async fn owners_of_upload(&self, documents: &Documents) -> Result<String, S3Error> {
         let list = documents.get(&Document::Acl).and_then(|bytes| acl_document::decode(bytes));
         let Some(list) = list else { return Ok(self.owner("Initiator").await? + &self.owner("Owner").await?) };
@@ -162,12 +161,12 @@ impl Call<'_> {
         String::from_utf8(out.into()).map_err(|error| S3Error::internal(&error))
     }
 
-    /// A query parameter without which the request is not this operation.
+    /// A required query parameter of this operation.
     pub(crate) fn required(&self, name: &'static str) -> Result<&str, S3Error> {
         self.query.get(name).ok_or_else(|| S3Error::argument(name, "", format!("{name} is required")))
     }
 
-    /// The number of a part, in its bounds.
+    /// The part number, within its limits.
     pub(crate) fn part_number(&self) -> Result<u16, S3Error> {
         let text = self.required("partNumber")?;
         let number = text.parse::<u16>().ok().filter(|number| (1..=margay_volume::PART_NUMBER_MAX).contains(number));
@@ -176,7 +175,7 @@ impl Call<'_> {
         })
     }
 
-    /// Refuses a request meant for somebody else's bucket.
+    /// Refuses a request that expects another bucket owner.
     pub(crate) async fn check_owner(&self) -> Result<(), S3Error> {
         self.check_owner_of("x-amz-expected-bucket-owner", self.bucket()).await?;
         if self.headers.contains_key("x-amz-source-expected-bucket-owner") {
@@ -190,14 +189,14 @@ impl Call<'_> {
         let Some(expected) = self.headers.get(header) else { return Ok(()) };
         let owner = match self.access.rules.of(self.view(), bucket).await {
             Ok(rules) => self.access.owner(&rules.owner),
-            // Whoever makes a bucket will own it.
+            // The caller will own the bucket.
             Err(margay_volume::Error::NoSuchBucket) if self.op == Op::CreateBucket => self.account(),
             Err(error) => return Err(error.into()),
         };
         if expected.as_bytes() == owner.id.as_bytes() { Ok(()) } else { Err(Code::AccessDenied.into()) }
     }
 
-    /// The account of whoever asks; that of root for nobody in particular, who owns nothing.
+    /// The caller's account; root's for an anonymous caller, who owns nothing.
     pub(crate) fn account(&self) -> Arc<Account> {
         Arc::clone(self.asker.identity.map_or(&self.access.root, |identity| &identity.account))
     }
@@ -257,7 +256,7 @@ async fn dispatch(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
     }
 }
 
-/// Settings of buckets, and access lists.
+/// Bucket settings and access lists.
 async fn dispatch_setting(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
     match call.op {
         Op::DeleteBucketOwnershipControls => ownership_controls::delete(call).await,

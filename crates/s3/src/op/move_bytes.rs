@@ -1,6 +1,6 @@
-//! Copying by reading and writing: where a copy cannot share its source's bytes, or must know their digest.
+//! Copies an object by reading and writing, where bytes cannot be shared or their digest is needed.
 //!
-//! Invariants: one piece is held at a time; it is hashed on a blocking thread.
+//! Invariants: M1 one piece is in memory at a time; it is hashed on a blocking thread.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::op::encryption::WriteKey;
 use crate::payload::Length;
 use crate::stream::PIECE_BYTES_MAX;
 
-/// Reads these bytes of an object into a new body, with their MD5 and, if asked for, a checksum.
+/// Reads these bytes of an object into a new body, with their MD5 and, if requested, a checksum.
 pub(super) async fn move_bytes(
     call: &Call<'_>,
     reader: &Reader,

@@ -46,17 +46,17 @@ async fn set(call: &Call<'_>, tags: Tags, status: StatusCode) -> Result<Reply, S
     Ok(reply)
 }
 
-/// The tags among an object's documents.
+/// The tags in an object's documents.
 pub(super) fn of(documents: &Documents) -> Tags {
     documents.get(&Document::Tags).map(|stored| Tags::from_stored(stored)).unwrap_or_default()
 }
 
-/// The tags of a new object, from its request's header, as its document.
+/// The tags of a new object, from the request's header, as a document.
 pub(super) fn of_request(call: &Call<'_>) -> Result<Documents, S3Error> {
     Ok(document(text(call.headers, HEADER)?.map_or_else(|| Ok(Tags::default()), Tags::from_header)?))
 }
 
-/// An object without tags has no document of them.
+/// An object without tags has no such document.
 fn document(tags: Tags) -> Documents {
     let stored = (!tags.is_empty()).then(|| (Document::Tags, tags.to_stored().into()));
     stored.into_iter().collect()

@@ -15,7 +15,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     Ok(Reply::empty(StatusCode::OK))
 }
 
-/// MFA delete can be off, which it is.
+/// MFA delete may only be disabled, which it is anyway.
 pub(crate) fn parse(document: &[u8]) -> Result<Versioning, S3Error> {
     let (mut status, mut mfa_delete) = (None, None);
     walk(document, &mut |path, text| {

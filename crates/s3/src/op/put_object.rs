@@ -20,7 +20,7 @@ pub(crate) async fn run(call: &Call<'_>, mut payload: Payload) -> Result<Reply, 
             Ok(reply) => return Ok(reply),
             Err(unread) => payload = unread,
         }
-        // There is nothing to append to: whoever makes the object first wins.
+        // Nothing to append to: the first writer creates the object.
         if condition == WriteCondition::None {
             condition = WriteCondition::Absent;
         }
@@ -62,7 +62,7 @@ pub(crate) async fn run(call: &Call<'_>, mut payload: Payload) -> Result<Reply, 
     Ok(reply)
 }
 
-/// The length of the body, which must be known and within the limit.
+/// The length of the body, which must be within the limit.
 fn body_length(call: &Call<'_>, payload: &Payload) -> Result<Length, S3Error> {
     match payload.length(call.headers)?.ok_or(Code::MissingContentLength)? {
         Length::Exactly(len) if len > PART_BYTES_MAX => Err(S3Error::from(Code::EntityTooLarge)
@@ -86,7 +86,7 @@ pub(super) fn md5(computed: &Computed) -> Result<ETag, S3Error> {
     Ok(ETag { digest, parts: 0 })
 }
 
-/// Refuses a write whose condition already fails, before its body is sent. The write itself decides again.
+/// Refuses a write whose condition already fails, before its body is sent. The write itself evaluates it again.
 async fn precheck(call: &Call<'_>, condition: &WriteCondition) -> Result<(), S3Error> {
     if *condition == WriteCondition::None {
         return Ok(());

@@ -1,4 +1,4 @@
-//! DeleteBucketCors and its like: a setting that is not there any more.
+//! DeleteBucketCors and similar: removes a bucket's setting.
 
 use http::StatusCode;
 use margay_volume::Setting;

@@ -12,16 +12,16 @@ use crate::headers::copy_source::parse_rename_source;
 use crate::headers::text;
 use crate::reply::Reply;
 
-/// Most renames remembered by their client's token.
+/// Renames remembered by client token.
 const TOKENS_MAX: usize = 1024;
-/// Longest token, in bytes.
+/// Maximum size of a token, in bytes.
 const TOKEN_BYTES_MAX: usize = 64;
 const TOKEN: &str = "x-amz-client-token";
 const SOURCE: &str = "x-amz-rename-source";
 
-/// Renames that succeeded, so that a repeated request with the same token succeeds again.
+/// Successful renames, so that a repeated request with the same token succeeds again.
 ///
-/// Not durable: after a restart a repeated rename says that its source is gone.
+/// Not durable: after a restart a repeated rename reports that its source does not exist.
 #[derive(Debug, Default)]
 pub(crate) struct RecentRenames {
     done: Mutex<VecDeque<Done>>,
@@ -36,7 +36,7 @@ struct Done {
 }
 
 impl RecentRenames {
-    /// Whether this rename was done; an error when the token belonged to another one.
+    /// Whether this rename was done; an error when the token belongs to another one.
     fn find(&self, wanted: &Done) -> Result<bool, S3Error> {
         let done = self.done.lock();
         match done.iter().find(|done| done.token == wanted.token) {

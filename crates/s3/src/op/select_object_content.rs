@@ -1,8 +1,8 @@
-//! SelectObjectContent: an SQL statement over one object, answered as a stream of events.
+//! SelectObjectContent: runs an SQL statement over one object and streams the result as events.
 //!
-//! Layout:   `request` reads the document, `answer` runs the statement while the client takes the events, `event` writes
-//!           them.
-//! Not here: the statement and the formats (margay-select), what may be read (access: as GetObject).
+//! Layout:   `request` parses the document, `answer` runs the statement while the client receives, `event` encodes
+//!           events.
+//! Not here: statement and formats (margay-select), authorization (access: as GetObject).
 
 mod answer;
 mod event;
@@ -54,7 +54,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     Ok(Reply { status: StatusCode::OK, headers, body: answer.begin().await? })
 }
 
-/// First and last byte of a range in an object of this size.
+/// First and last byte of a scan range in an object of this size.
 fn within(range: ScanRange, size: u64) -> Result<(u64, u64), S3Error> {
     let last = size.saturating_sub(1);
     match (range.start, range.end) {
@@ -62,13 +62,13 @@ fn within(range: ScanRange, size: u64) -> Result<(u64, u64), S3Error> {
             Err(S3Error::new(Code::InvalidScanRange, "The scan range ends before it begins"))
         }
         (Some(start), end) => Ok((start.min(size), end.unwrap_or(last).min(last))),
-        // So many bytes from the end.
+        // This many bytes from the end.
         (None, Some(count)) => Ok((size - count.min(size), last)),
         (None, None) => Ok((0, last)),
     }
 }
 
-/// The names of the columns, which stand before the range.
+/// Reads the column names, which precede the scan range.
 async fn read_header(reader: &Reader, selection: &mut Selection, size: u64) -> Result<(), S3Error> {
     let mut at = 0;
     while !selection.read_header()? {

@@ -1,7 +1,8 @@
-//! Continuation tokens: opaque to clients, checked when they come back.
+//! Continuation tokens: opaque to clients, verified when they come back.
 //!
-//! Why:        a token that was cut or made up must be an error, not a listing from a surprising place.
-//! Layout:     base64url of: version (1), kind (0 key, 1 prefix), text, CRC-32C of all before (4 bytes, big endian).
+//! Why:        a truncated or forged token must be an error, not a listing from a wrong position.
+//! Layout:     base64url of: version (1), kind (0 key, 1 prefix), text, CRC-32C of everything before (4 bytes, big
+//!             endian).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,7 +12,7 @@ use crate::error::S3Error;
 
 const VERSION: u8 = 1;
 
-/// A token for what follows `text`; `is_prefix` when the last item was a common prefix.
+/// A token to continue after `text`; `is_prefix` when the last item was a common prefix.
 pub(crate) fn encode(text: &str, is_prefix: bool) -> String {
     let mut bytes = Vec::with_capacity(text.len() + 6);
     bytes.push(VERSION);

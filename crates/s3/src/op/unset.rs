@@ -1,7 +1,7 @@
-//! Settings that a bucket or object never has here: reading them gives AWS's own "none", removing them succeeds.
+//! Settings that are not supported: reading one gives AWS's own "not set", removing one succeeds.
 //!
-//! Why:      clients ask for policies, lifecycles, tags and locks before they go on; "there is none" is the truth,
-//!           while 501 would stop them. Setting one is refused by name (route).
+//! Why:      clients read such settings before they continue; "not set" is true, while a 501 would stop them. Setting
+//!           one is refused by name (route).
 
 use http::StatusCode;
 
@@ -12,11 +12,11 @@ use crate::reply::Reply;
 use crate::route::policy::Op;
 use crate::xml::write::NAMESPACE;
 
-/// What "none" is.
+/// The form of "not set".
 enum Unset {
-    /// An error that says so.
+    /// An error code for it.
     Error(Code),
-    /// A document: the root's name and what is in it.
+    /// A document: the root's name and its content.
     Document(&'static str, &'static str),
     /// Nothing to remove: 204.
     Removed,
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::route::policy::POLICIES;
 
-    /// The operations that have a file of their own, in the order of `run` in `op`.
+    /// Operations with a file of their own, in the order of `run` in `op`.
     const OWN: &[&str] = &[
         "DeleteBucketOwnershipControls",
         "DeleteBucketPolicy",

@@ -46,7 +46,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     Ok(reply)
 }
 
-/// The checksum that every part of an upload is to carry.
+/// The checksum algorithm that all parts of an upload must have.
 pub(super) fn promised_algorithm(upload: &Headers) -> Option<Algorithm> {
     upload.get(checksum::ALGORITHM).and_then(|name| Algorithm::from_name(name))
 }

@@ -26,7 +26,7 @@ use crate::xml::write::Writer;
 const SOURCE: &str = "x-amz-copy-source";
 const RANGE: &str = "x-amz-copy-source-range";
 
-/// What is copied.
+/// Source and target of the copy.
 struct Wanted {
     source: CopySource,
     range: Option<Range<u64>>,
@@ -71,7 +71,7 @@ async fn copy(
     let object = head(call, source, condition).await.map_err(source_error)?;
     check_range(&object, range.as_ref())?;
     if promised.is_none() && customer.is_none() {
-        // The bytes are shared with the source, not moved.
+        // The bytes are shared with the source, not copied.
         let (upload, number) = part;
         let (bucket, key) = (call.bucket(), call.key());
         let shared = call.volume.copy_part(bucket, key, upload, number, source.name(), range.clone(), condition);
@@ -87,7 +87,7 @@ async fn copy(
 pub(crate) fn parse_range(value: &str) -> Result<Range<u64>, S3Error> {
     let bounds = value.strip_prefix("bytes=").and_then(|bounds| bounds.split_once('-'));
     match bounds.and_then(|(first, last)| Some((number(first)?, number(last)?))) {
-        // Past all sizes it is refused as any other that the source does not have.
+        // A range beyond all sizes is refused like any other outside the source.
         Some((first, last)) if first <= last => Ok(first.min(u64::MAX - 1)..last.saturating_add(1)),
         _ => {
             let message = "The x-amz-copy-source-range value must be of the form bytes=first-last where first and \
@@ -109,7 +109,7 @@ fn check_range(object: &ObjectInfo, range: Option<&Range<u64>>) -> Result<(), S3
     Ok(())
 }
 
-/// A part whose checksum was promised must be read to know it, and one that is encrypted, to be so under its upload's key.
+/// Reads a part whose checksum was promised, to compute it, or whose upload has another key, to encrypt it.
 async fn read_and_put(
     call: &Call<'_>,
     (upload, number): (&str, u16),

@@ -1,9 +1,9 @@
-//! What is taken beyond the model: headers and query parameters that clients send unasked, each with its reason.
+//! Headers and query parameters that are accepted beyond AWS's model, each with its reason.
 //!
-//! Why:        SDKs send headers that AWS's model of the operation does not have. One that changes nothing here must not
-//!             make the client fail; one that would change what is stored or answered must not be ignored.
-//! Invariants: an entry is taken because it is checked, because it is obeyed, or because the value listed means nothing
-//!             here; the reason says which. Everything else is refused by name (`refuse`).
+//! Why:        SDKs send headers that AWS's model of an operation lacks. One that has no effect here must not make the
+//!             client fail; one that would change what is stored or returned must not be ignored.
+//! Invariants: B1 an entry is accepted because it is checked, because it is obeyed, or because the listed values have
+//!                no effect; its reason says which. Everything else is refused by name (`refuse`).
 //! Not here:   what the model has and this door implements (`policy`).
 
 use super::operation::{Method, Operation};
@@ -16,7 +16,7 @@ pub(crate) enum Kind {
     Query,
 }
 
-/// Whose requests may have it.
+/// The operations that may have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
     Every,
@@ -41,7 +41,7 @@ impl Of {
         }
     }
 
-    /// As the page of operations calls them.
+    /// As named in docs/s3-operations.md.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Of::Every => "all",
@@ -56,7 +56,7 @@ impl Of {
 pub(crate) struct Beyond {
     pub of: Of,
     pub kind: Kind,
-    /// A name that ends in `-` is a beginning.
+    /// A name that ends in `-` is a prefix.
     pub name: &'static str,
     pub accept: Accept,
     pub why: &'static str,
@@ -75,7 +75,7 @@ use Of::{Bodiless, Body, Every, One, Read};
 const SIGNATURE: &str = "checked with the signature";
 const COMPARED: &str = "compared with the body";
 const OF_NOTHING: &str = "the checksum of the request's body, which has no bytes; SDKs send it unasked";
-/// The version of S3's API, as clients name it that are made from its model.
+/// The version of S3's API, sent by clients generated from its model.
 const API_VERSION: Accept = Only(&["2006-03-01"]);
 
 pub(crate) static BEYOND: &[Beyond] = &[
@@ -188,7 +188,7 @@ pub(crate) static BEYOND: &[Beyond] = &[
     query(One("ListObjects"), "key", Any, "as bucket"),
 ];
 
-/// The ways in which the list takes a header or parameter of an operation.
+/// The entries that accept a header or parameter of an operation.
 pub(crate) fn accepts(operation: &Operation, policy: &Policy, kind: Kind, name: &str) -> impl Iterator<Item = Accept> {
     let fits = move |own: &&Beyond| {
         own.kind == kind

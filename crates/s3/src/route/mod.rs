@@ -1,9 +1,10 @@
-//! From a request to its operation, or to a refusal that names what is missing.
+//! Finds the operation of a request, or refuses it and names what is not implemented.
 //!
-//! Why:        a header that is silently ignored is a promise broken: an encryption header accepted and not obeyed
-//!             leaves plain text on a disk. So everything that AWS knows is implemented or refused by name.
-//! Invariants: every operation of the model is found by its own request; only what `policy` lists is accepted.
-//! Not here:   what an operation does (op), signatures (auth).
+//! Why:        silently ignoring a header breaks a promise: an accepted but ignored encryption header leaves plain text
+//!             on the disk. So everything that AWS knows is implemented or refused by name.
+//! Invariants: R1 every operation of the model is found by its own request.  R2 only entries of `policy` and `beyond`
+//!                are accepted.
+//! Not here:   operations (op), signatures (auth).
 
 pub(crate) mod beyond;
 pub(crate) mod model;
@@ -52,7 +53,7 @@ pub(crate) fn is_form_upload(method: Method, scope: Scope, query: &Query) -> boo
     method == Method::Post && scope == Scope::Bucket && find(method, scope, query, &HeaderMap::new()).is_err()
 }
 
-/// Whether S3 lets a bucket have this name.
+/// Whether S3 allows this bucket name.
 pub fn fits_bucket_name(name: &str) -> bool {
     target::check_bucket_name(name).is_ok()
 }
@@ -77,7 +78,7 @@ mod tests {
             query.extend(operation.required_query.iter().map(|name| format!("{name}=1")));
             let headers: Vec<_> = operation.required_headers.iter().map(|name| (*name, "x")).collect();
             let name = found(operation.method, operation.scope, &query.join("&"), &headers);
-            // These differ from others by endpoint or path alone.
+            // These differ from others only by endpoint or path.
             let expected = match operation.name {
                 "ListDirectoryBuckets" => "ListBuckets",
                 other => other,
@@ -86,12 +87,12 @@ mod tests {
         }
     }
 
-    /// Otherwise the holder of a URL signed with Version 2 could make another operation of it.
+    /// Otherwise the holder of a Version 2 URL could turn it into another operation.
     #[test]
     fn version_2_signatures_cover_what_selects_an_operation() {
         for operation in &model::OPERATIONS {
             for name in operation.fixed_query.iter().map(|(name, _)| name).chain(operation.required_query) {
-                // Both forms of a list read the same; `id` tells a setting of analytics from all of them.
+                // Both forms of a list read the same; `id` distinguishes one analytics setting from all.
                 let covered = crate::auth::v2::SUBRESOURCES.binary_search(name).is_ok();
                 assert!(covered || ["id", "list-type"].contains(name), "{name} of {}", operation.name);
             }

@@ -1,6 +1,6 @@
-//! What the model says about one operation.
+//! The model's description of one operation.
 //!
-//! Why: the shape of the generated table.
+//! Why: the structure of the generated table.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
@@ -24,7 +24,7 @@ impl Method {
     }
 }
 
-/// What the path names.
+/// The resource type of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Service,
@@ -38,15 +38,15 @@ pub(crate) struct Operation {
     pub name: &'static str,
     pub method: Method,
     pub scope: Scope,
-    /// Query parameters that are always there; an empty value stands for any.
+    /// Query parameters that are always present; an empty value stands for any.
     pub fixed_query: &'static [(&'static str, &'static str)],
-    /// Query parameters without which it is another operation.
+    /// Query parameters that distinguish it from other operations.
     pub required_query: &'static [&'static str],
-    /// Headers without which it is another operation.
+    /// Headers that distinguish it from other operations.
     pub required_headers: &'static [&'static str],
     pub query: &'static [&'static str],
     pub headers: &'static [&'static str],
-    /// Beginnings of header names that carry maps (`x-amz-meta-`).
+    /// Prefixes of header names that carry maps (`x-amz-meta-`).
     pub prefixes: &'static [&'static str],
 }
 
@@ -57,7 +57,7 @@ impl Operation {
         found.expect("only names of the model are asked for")
     }
 
-    /// How many conditions a request must meet to be this operation; the request is the most specific one it fits.
+    /// Number of conditions that a request must meet. A request is the most specific operation that it matches.
     pub(crate) fn conditions(&self) -> usize {
         self.fixed_query.len() + self.required_query.len() + self.required_headers.len()
     }

@@ -1,15 +1,15 @@
-//! What this door implements: operations, and their headers and query parameters.
+//! The implemented operations, with their headers and query parameters.
 //!
-//! Why:        the router, the refusals and the table in the docs are three views of this one list.
-//! Invariants: an entry names something that the model knows (a test checks it).
-//! Not here:   what is taken beyond the model (`beyond`), what the values mean (op), refusing the rest (`refuse`).
+//! Why:        the router, the refusals and the table in the docs are three views of this list.
+//! Invariants: Y1 every entry exists in the model (a test checks it).
+//! Not here:   what is accepted beyond the model (`beyond`), the meaning of values (op), refusing the rest (`refuse`).
 
 use std::sync::LazyLock;
 
 use super::model::OPERATIONS;
 use super::operation::Operation;
 
-/// How a header or a query parameter is taken.
+/// How a header or query parameter is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accept {
     Any,
@@ -90,7 +90,7 @@ const LOCKS: &[Param] = &[
 ];
 /// Names of the checksum algorithms.
 pub(crate) const CHECKSUMS: &[&str] = &["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"];
-/// Of operations whose body is a document that sets something.
+/// For operations whose body is a settings document.
 const SETTING: &[Param] =
     &[("content-md5", Any), ("x-amz-expected-bucket-owner", Any), ("x-amz-sdk-checksum-algorithm", Only(CHECKSUMS))];
 const TAGGING: &[Param] = &[("x-amz-tagging", Any)];
@@ -101,7 +101,7 @@ const CHECKSUM_VALUES: &[Param] = &[
     ("x-amz-checksum-sha1", Any),
     ("x-amz-checksum-sha256", Any),
 ];
-/// Of what is written; the operation says which values mean something.
+/// For writes; the operation decides which values are valid.
 const ENCRYPTION: &[Param] = &[
     ("x-amz-server-side-encryption", Any),
     ("x-amz-server-side-encryption-aws-kms-key-id", Any),

@@ -1,11 +1,11 @@
 //! The query string, decoded once.
 //!
-//! Why:      the router, the refusals and the operations all look at the same names and values.
-//! Not here: the canonical query string of a signature (auth), which is made from the raw bytes.
+//! Why:      router, refusals and operations use the same names and values.
+//! Not here: the canonical query string of a signature (auth), which is built from the raw bytes.
 
 use crate::error::{Code, S3Error};
 
-/// Most parameters of one request.
+/// Maximum number of parameters in a request.
 pub(crate) const QUERY_PARAMETERS_MAX: usize = 100;
 
 /// Parameters in the order of the request; a parameter without `=` has an empty value.
@@ -19,7 +19,7 @@ impl Query {
         Query::parse_at_most(raw, QUERY_PARAMETERS_MAX)
     }
 
-    /// A form as it comes in a body; the fields are as many as `fields_max` at most.
+    /// A form in a body, with at most `fields_max` fields.
     pub(crate) fn parse_at_most(raw: &str, fields_max: usize) -> Result<Query, S3Error> {
         let mut pairs = Vec::new();
         for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
@@ -45,7 +45,7 @@ impl Query {
         self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Forgets the parameters with such names.
+    /// Removes the parameters with such names.
     pub(crate) fn remove(&mut self, unwanted: impl Fn(&str) -> bool) {
         self.pairs.retain(|(name, _)| !unwanted(name));
     }

@@ -1,6 +1,6 @@
-//! Refusals by name: headers and query parameters that an operation does not implement.
+//! Refuses headers and query parameters that an operation does not implement, by name.
 //!
-//! Invariants: whatever passes is read by the operation, by the signature or payload layer, or listed in `beyond`.
+//! Invariants: F1 whatever passes is read by the operation, by the signature or payload layer, or listed in `beyond`.
 
 use http::HeaderMap;
 
@@ -13,7 +13,7 @@ use crate::error::S3Error;
 /// Conditions outside `x-amz-` that change what an operation does; ignoring one could destroy data.
 const CONDITIONS: &[&str] = &["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range"];
 
-/// Headers of HTTP that clients send with every body, whether or not the operation reads one.
+/// HTTP headers that clients send with every body, even if the operation does not read it.
 const DESCRIBE_THE_BODY: &[&str] = &["content-length", "content-md5", "content-type"];
 
 /// Refuses the first header or query parameter that the operation does not implement.
@@ -46,7 +46,7 @@ fn needs_support(operation: &Operation, name: &str) -> bool {
     name.starts_with("x-amz-") || CONDITIONS.contains(&name) || of_the_model
 }
 
-/// Refuses what is taken in none of these ways: by its value where others are taken, else by its name.
+/// Refuses a parameter that no entry accepts: by its value if other values are accepted, else by its name.
 fn check(
     operation: &Operation,
     kind: &str,
@@ -58,7 +58,7 @@ fn check(
         if accept.permits(value) {
             return Ok(());
         }
-        // That it may be empty says nothing of other values.
+        // An entry for the empty value says nothing about other values.
         is_known |= accept != Accept::Only(&[""]);
     }
     if is_known {
@@ -103,7 +103,7 @@ mod tests {
         outcome("DeleteObjects", "delete", &[("content-md5", "x"), ("x-amz-checksum-crc32", "y")]).unwrap();
     }
 
-    /// As clients were seen to send them.
+    /// As observed from clients.
     #[test]
     fn what_clients_send_unasked_passes() {
         let java = [("x-amz-te", "append-md5"), ("x-amz-checksum-crc32", "AAAAAA=="), ("amz-sdk-request", "attempt=1")];

@@ -1,6 +1,6 @@
-//! The table in the docs: every operation, header and query parameter that AWS knows, and what happens to it here.
+//! Generates the table in the docs: every operation, header and query parameter of AWS, and its treatment here.
 //!
-//! Why: the page is made from the same lists that decide at run time, so it cannot drift.
+//! Why: the page is generated from the lists that the code uses at run time, so it cannot become stale.
 
 use std::fmt::Write as _;
 
@@ -55,7 +55,7 @@ fn row(operation: &Operation, policy: Option<&Policy>) -> String {
     format!("| {} | implemented | {} | {} |\n", operation.name, taken.join(", "), refused.join(", "))
 }
 
-/// Taken by the layers below every operation.
+/// Accepted by the layers below every operation.
 fn implied(operation: &Operation, policy: &Policy, name: &str) -> Option<Accept> {
     beyond::accepts(operation, policy, Kind::Header, name).find(|accept| *accept == Accept::Any)
 }

@@ -1,8 +1,8 @@
-//! What a request's address names: the service, a bucket, or an object.
+//! The target of a request: the service, a bucket, or an object.
 //!
-//! Why:        path style and virtual-host style must give the same bucket and the same key.
-//! Invariants: a key is the path after the bucket, percent-decoded exactly once; nothing is normalised (`a//b`, `.`,
-//!             `..` and `+` stay as they are).
+//! Why:        path style and virtual-host style must give the same bucket and key.
+//! Invariants: K1 a key is the path after the bucket, percent-decoded exactly once; nothing is normalized (`a//b`, `.`,
+//!                `..` and `+` stay as they are).
 
 use margay_volume::KEY_BYTES_MAX;
 
@@ -30,7 +30,7 @@ impl Target {
                 (decode(bucket, false)?, key, false)
             }
         };
-        // A decoded key has at least a third of the encoded one's bytes.
+        // A decoded key has at least a third of the encoded size.
         if key.len() > 3 * KEY_BYTES_MAX {
             return Err(key_too_long());
         }
@@ -42,12 +42,12 @@ impl Target {
         Ok(target)
     }
 
-    /// A key has a limit, wherever it comes from.
+    /// Checks the key's size, wherever it comes from.
     pub(crate) fn check_key(&self) -> Result<(), S3Error> {
         if self.key.len() > KEY_BYTES_MAX { Err(key_too_long()) } else { Ok(()) }
     }
 
-    /// The bucket, when the host names it.
+    /// The bucket, if the host names it.
     pub(crate) fn host_bucket(&self) -> Option<&str> {
         self.virtual_host.then_some(self.bucket.as_str())
     }
@@ -71,7 +71,7 @@ pub(crate) fn bucket_of_host(host: &str, domains: &[String]) -> Option<String> {
     })
 }
 
-/// The rules for names of general purpose buckets.
+/// The naming rules of general purpose buckets.
 pub(crate) fn check_bucket_name(name: &str) -> Result<(), S3Error> {
     let edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let bytes = name.as_bytes();

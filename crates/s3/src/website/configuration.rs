@@ -1,7 +1,7 @@
-//! The configuration of a website: reading and writing.
+//! The configuration of a website: parsing and writing.
 //!
-//! Layout:     stored as the document that GetBucketWebsite gives.
-//! Invariants: what was accepted is valid: either everything is redirected, or there is an index.
+//! Layout:     stored as the document that GetBucketWebsite returns.
+//! Invariants: W1 an accepted document is valid: either everything is redirected, or there is an index.
 
 use bytes::BytesMut;
 
@@ -9,16 +9,16 @@ use crate::error::{Code, S3Error};
 use crate::xml::read::{Malformed, walk};
 use crate::xml::write::Writer;
 
-/// Most routing rules of a website.
+/// Maximum number of routing rules.
 pub(crate) const ROUTING_RULES_MAX: usize = 50;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Website {
-    /// Everything goes to another host.
+    /// Redirects everything to another host.
     pub(super) redirect_all: Option<Redirect>,
-    /// The object that stands for a directory.
+    /// The index document, which stands for a directory.
     pub(super) index: Option<String>,
-    /// The object that is shown instead of an error.
+    /// The error document.
     pub(super) error: Option<String>,
     pub(super) rules: Vec<Rule>,
 }
@@ -114,7 +114,7 @@ impl Website {
     }
 }
 
-/// A configuration while its document is read.
+/// State while a document is parsed.
 #[derive(Default)]
 struct Reading {
     website: Website,
@@ -124,7 +124,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// The end of an element, named from below the root.
+    /// The end of an element; `inside` is its path below the root.
     fn leave(&mut self, inside: &str, text: &str) -> Result<(), Malformed> {
         let website = &mut self.website;
         match inside {
@@ -156,7 +156,7 @@ impl Reading {
         Ok(())
     }
 
-    /// The end of an element of a routing rule.
+    /// The end of an element in a routing rule.
     fn leave_rule(&mut self, inside: &str, text: &str) -> Result<(), Malformed> {
         match inside {
             "Condition" if !std::mem::take(&mut self.has_condition) => Err(Malformed::because("an empty Condition")),
@@ -230,7 +230,7 @@ impl Redirect {
             let message = "The provided HTTP redirect code is not valid. Valid codes are 3XX except 300.";
             return Err(S3Error::invalid_request(message));
         }
-        // It becomes a part of a header.
+        // It becomes part of a header.
         let texts = [&self.host, &self.replace_prefix, &self.replace_key];
         if texts.into_iter().flatten().any(|text| text.chars().any(char::is_control)) {
             return Err(Code::MalformedXML.into());

@@ -1,6 +1,6 @@
-//! The page that tells a visitor of an error, in AWS's form.
+//! The HTML page of an error, in AWS's form.
 //!
-//! Invariants: text is escaped; nothing is told that the XML of the same error would not tell.
+//! Invariants: P1 text is escaped.  P2 it reveals nothing that the XML of the same error would not.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -8,10 +8,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::error::S3Error;
 use crate::xml::write::escape;
 
-/// An error, and why the website's own page for it is not shown.
+/// An error, and why the website's own error document is not shown.
 pub(crate) struct ErrorPage<'e> {
     pub error: &'e S3Error,
-    /// The key of the error document and what came of it; `None` when the website has none.
+    /// The key of the error document and its error; `None` when the website has none.
     pub document: Option<(&'e str, &'e S3Error)>,
     pub request_id: &'e str,
     pub host_id: &'e str,
@@ -46,7 +46,7 @@ impl ErrorPage<'_> {
     }
 }
 
-/// Names an error to programs, whatever page tells people of it.
+/// Adds the error to the headers for programs, whatever page people see.
 pub(crate) fn name_error(error: &S3Error, headers: &mut HeaderMap) {
     for (name, value) in [("x-amz-error-code", error.code.name()), ("x-amz-error-message", &error.message)] {
         if let Ok(value) = HeaderValue::from_str(value) {

@@ -1,7 +1,7 @@
-//! A bucket as a website: its configuration, where a request is sent instead, the pages that tell of errors.
+//! Website hosting of a bucket: configuration, redirects, error pages.
 //!
-//! Why:        what a visitor sees is decided by the configuration alone; this is that decision, without I/O.
-//! Not here:   the way of a visit (`door`), who may read (`access`).
+//! Why:        the configuration alone decides what a visitor sees; this is that decision, without I/O.
+//! Not here:   handling of a request (`door`), who may read (`access`).
 
 mod configuration;
 mod error_page;

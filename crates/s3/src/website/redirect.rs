@@ -1,10 +1,10 @@
-//! Where a website sends a visitor, and which object a folder stands for.
+//! Redirects of a website, and the object that represents a folder.
 //!
-//! Why:        a rule names parts of the new address; the rest is what the visitor asked for.
-//! Layout:     rules without an error's code are asked before the object is, rules with one after it; the first that
-//!             fits counts.
-//! Invariants: R1 a location is one line of visible ASCII.  R2 what the visitor wrote is percent-encoded in it and never
-//!             names the host.
+//! Why:        a rule replaces parts of the address; the rest comes from the visitor's request.
+//! Layout:     rules without an error code are evaluated before the object is read, rules with one afterwards; the
+//!             first match counts.
+//! Invariants: R1 a location is one line of visible ASCII.
+//!             R2 text from the visitor is percent-encoded in it and never becomes the host.
 
 use bytes::{BufMut, BytesMut};
 use http::StatusCode;
@@ -12,16 +12,16 @@ use http::StatusCode;
 use super::configuration::{Redirect, Rule, Website};
 use crate::xml::write::percent_encode;
 
-/// How the visitor reached the website.
+/// Scheme and host by which the visitor reached the website.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin<'r> {
     /// `http` or `https`.
     pub scheme: &'r str,
-    /// With the port, if one was named.
+    /// With the port, if given.
     pub host: &'r str,
 }
 
-/// An answer that sends the visitor elsewhere.
+/// A redirect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Location {
     pub status: StatusCode,
@@ -29,10 +29,10 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// From `key` to the folder of this name; the address stays relative, since a proxy may speak another scheme.
+    /// From `key` to the folder of this name; the URL is relative, since a proxy may use another scheme.
     pub(crate) fn of_folder(key: &str) -> Location {
         let mut url = BytesMut::from(&b"/"[..]);
-        // A second slash at the beginning would make the key a host's name.
+        // A second leading slash would turn the key into a host name.
         let rest = key.trim_start_matches('/');
         (rest.len()..key.len()).for_each(|_| url.put_slice(b"%2F"));
         percent_encode(&mut url, rest);
@@ -42,7 +42,7 @@ impl Location {
 }
 
 impl Website {
-    /// Where a request for `key` is sent: before the object is asked for, or because asking for it gave this error.
+    /// The redirect for `key`, before the object is read (`error` is `None`) or after it gave this error.
     pub(crate) fn location(&self, key: &str, error: Option<StatusCode>, origin: Origin<'_>) -> Option<Location> {
         if let Some(redirect) = &self.redirect_all {
             return Some(redirect.location("", key, origin));
@@ -61,7 +61,7 @@ impl Website {
         format!("{key}{}", self.index.as_deref().unwrap_or_default())
     }
 
-    /// The object that is shown instead of an error.
+    /// The error document.
     pub(crate) fn error_document(&self) -> Option<&str> {
         self.error.as_deref()
     }
@@ -75,7 +75,7 @@ impl Rule {
 }
 
 impl Redirect {
-    /// `prefix` is what the rule's condition says that keys begin with.
+    /// `prefix` is the key prefix of the rule's condition.
     fn location(&self, prefix: &str, key: &str, origin: Origin<'_>) -> Location {
         let mut url = BytesMut::with_capacity(64 + key.len());
         write_as_configured(&mut url, self.protocol.as_deref().unwrap_or(origin.scheme));
@@ -95,7 +95,8 @@ impl Redirect {
     }
 }
 
-/// A replacement may hold a query or a fragment, so it stands as it is; what cannot stand in an address is encoded.
+/// A configured replacement may contain a query or a fragment, so it is kept; only characters that are invalid in a URL
+/// are encoded.
 fn write_as_configured(out: &mut BytesMut, text: &str) {
     for character in text.chars() {
         match character {
@@ -176,7 +177,7 @@ mod tests {
         let pages = ["", "a/", "a", "a//"].map(|key| site.page(key));
         assert_eq!(pages, ["index.html", "a/index.html", "a", "a//index.html"]);
         assert_eq!(Location::of_folder("a b/c").url, "/a%20b/c/");
-        // Not the host `evil`.
+        // Must not become the host `evil`.
         assert_eq!(Location::of_folder("//evil/x").url, "/%2F%2Fevil/x/");
     }
 

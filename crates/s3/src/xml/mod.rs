@@ -1,7 +1,7 @@
-//! XML in and out.
+//! XML parsing and writing.
 //!
-//! Why: answers are written straight into bytes, and requests are walked without building a tree, so both cost
-//!      what their bytes cost.
+//! Why: responses are written directly as bytes, and requests are walked without building a tree, so the cost of both
+//!      is proportional to their size.
 
 pub(crate) mod read;
 pub(crate) mod write;

@@ -1,8 +1,8 @@
-//! Requests' XML, walked element by element.
+//! Walks the XML of requests element by element.
 //!
-//! Why:        a list of 10,000 parts needs no tree, and a hostile document must cost no more than its bytes.
-//! Invariants: no DTD and no entity but the five of XML is ever expanded; depth and attributes are bounded.
-//! Not here:   the bound on the document's length (`payload`), what elements mean (op).
+//! Why:        a list of 10,000 parts needs no tree, and a hostile document must cost no more than its size.
+//! Invariants: X1 no DTD and no entity except XML's five is expanded; depth and attributes are bounded.
+//! Not here:   the limit on the document's size (`payload`), the meaning of elements (op).
 
 use std::fmt::Display;
 
@@ -25,13 +25,13 @@ impl Malformed {
 pub(crate) const XML_DEPTH_MAX: usize = 8;
 
 /// Walks a document. `leave` is called at the end of every element with the names from the root to it, joined by `/`
-/// and without namespace prefixes, and the text directly inside it.
+/// and without namespace prefixes, and its direct text.
 pub(crate) fn walk(
     document: &[u8],
     leave: &mut dyn FnMut(&str, &str) -> Result<(), Malformed>,
 ) -> Result<(), Malformed> {
     let text = std::str::from_utf8(document).map_err(|_| Malformed::because("not UTF-8"))?;
-    // Other control characters are as forbidden, but a key that holds one can be written as a reference in the answer.
+    // Other control characters are equally invalid, but the response can represent a key with one as a reference.
     if text.contains('\0') {
         return Err(Malformed::because("a NUL character"));
     }

@@ -1,14 +1,14 @@
-//! XML written straight into one growing buffer.
+//! Writes XML into one growing buffer.
 //!
-//! Why:        a list page of 1000 keys must cost little more than its bytes; nothing is allocated per item.
-//! Invariants: text is always escaped; what XML 1.0 cannot hold as it is (control bytes) becomes a character
-//!             reference, which is what AWS does.
+//! Why:        a list page of 1000 keys must cost little more than its bytes; no item allocates.
+//! Invariants: X1 text is always escaped; characters that XML 1.0 cannot contain (control bytes) become character
+//!                references, as at AWS.
 
 use bytes::{BufMut, BytesMut};
 
 pub(crate) const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
 
-/// Appends elements; the names are trusted, the texts are not.
+/// Appends elements; names are trusted, texts are not.
 pub(crate) struct Writer<'a> {
     out: &'a mut BytesMut,
 }
@@ -69,7 +69,7 @@ impl<'a> Writer<'a> {
         self.text(name, if flag { "true" } else { "false" });
     }
 
-    /// Bytes that are XML already.
+    /// Appends text that is already XML.
     pub(crate) fn raw(&mut self, xml: &str) {
         self.out.put_slice(xml.as_bytes());
     }
@@ -79,14 +79,14 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Whether XML shows a text as it is: printable ASCII without the characters that have a meaning.
+/// Whether a text needs no escaping: printable ASCII without XML's special characters.
 pub(crate) fn is_plain(text: &str) -> bool {
     let plain = |byte: u8| (0x20..0x7f).contains(&byte) && !matches!(byte, b'&' | b'<' | b'>' | b'"');
-    // Without an end in between the compiler looks at many bytes at once.
+    // Without an early exit the compiler vectorizes the loop.
     text.bytes().fold(true, |all, byte| all & plain(byte))
 }
 
-/// Appends text so that an XML reader gives the same text back.
+/// Appends text such that an XML parser returns the same text.
 pub(crate) fn escape(out: &mut BytesMut, text: &str) {
     let bytes = text.as_bytes();
     let mut done = 0;
@@ -112,9 +112,9 @@ pub(crate) fn escape(out: &mut BytesMut, text: &str) {
     out.put_slice(&bytes[done..]);
 }
 
-/// Whether XML 1.0 can carry a text: its references stand for no other characters than it has.
+/// Whether XML 1.0 can represent a text, references included.
 pub(crate) fn carries(text: &str) -> bool {
-    // U+FFFE and U+FFFF begin with 0xEF; few other texts do, so most are looked at once, by bytes.
+    // U+FFFE and U+FFFF begin with 0xEF, which few other texts contain, so most texts are checked once, by bytes.
     let suspicious = |byte: u8| (byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r')) || byte == 0xef;
     let lacks = |one: char| matches!(one, '\0'..'\t' | '\u{b}' | '\u{c}' | '\u{e}'..' ' | '\u{fffe}' | '\u{ffff}');
     !text.bytes().any(suspicious) || !text.contains(lacks)

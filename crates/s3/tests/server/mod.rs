@@ -1,4 +1,4 @@
-//! A door over a volume in memory, on a real port, and a client that sends exactly the bytes it is told to.
+//! A door over an in-memory volume, on a real port, and a client that sends exactly the given bytes.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -1,13 +1,13 @@
 //! The string that a Version 2 signature covers.
 //!
-//! Invariants: C1 a parameter is recognised by its decoded name, as the router reads it.
-//!             C2 no value that is written here can end its line early.
+//! Invariants: C1 a parameter is recognized by its decoded name, as in the router.
+//!             C2 no value can end its line early.
 
 use super::super::canonical::{Plus, Slash, decode, pairs, reencode};
 use super::super::{AuthError, Head};
 
-/// Parameters that the signature covers, sorted: those that AWS lists, and everything else that selects an operation,
-/// since a holder of a signed URL must not be able to make another operation of it.
+/// Parameters that the signature covers, sorted: those that AWS lists, and every other one that selects an operation,
+/// since the holder of a signed URL must not be able to turn it into another operation.
 pub const SUBRESOURCES: &[&str] = &[
     "abac",
     "accelerate",
@@ -59,14 +59,14 @@ pub const SUBRESOURCES: &[&str] = &[
     "website",
 ];
 
-/// One way of reading the request's bytes.
+/// How the request's bytes are canonicalized.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// Decode and encode the path instead of taking it as sent.
+    /// Decode and re-encode the path instead of keeping it as sent.
     pub encoded_path: bool,
-    /// Take the values of parameters as sent instead of decoding them.
+    /// Keep parameter values as sent instead of decoding them.
     pub raw_values: bool,
-    /// End the path of a bucket with `/`, as if its host named it: boto3 signs so whatever it sends.
+    /// Append `/` to a bucket's path, as if the host named the bucket: boto3 always signs this way.
     pub closed_bucket: bool,
 }
 
@@ -80,7 +80,7 @@ impl Reading {
         Reading { raw_values: true, ..Reading::DOCUMENTED },
         Reading { encoded_path: true, ..Reading::DOCUMENTED },
         Reading { encoded_path: true, raw_values: true, ..Reading::DOCUMENTED },
-        // The name of a bucket looks the same encoded.
+        // Encoding does not change a bucket's name.
         Reading { closed_bucket: true, ..Reading::DOCUMENTED },
         Reading { closed_bucket: true, raw_values: true, ..Reading::DOCUMENTED },
     ];
@@ -90,7 +90,7 @@ impl Reading {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Canonical<'a> {
     pub head: &'a Head<'a>,
-    /// Parameters `x-amz-*`, `content-type` and `content-md5` stand for headers that are not there.
+    /// Parameters `x-amz-*`, `content-type` and `content-md5` stand for missing headers.
     pub in_query: bool,
     pub date_line: &'a str,
 }
@@ -199,7 +199,7 @@ fn hoisted(canonical: &Canonical<'_>) -> impl Iterator<Item = (String, String)> 
     super::super::hoisted::parameters(query)
 }
 
-/// What a header could not carry would let one value pass for several lines.
+/// A value that is invalid in a header could imitate several lines, so it is refused.
 fn write_hoisted(value: &str, out: &mut Vec<u8>) -> Result<(), AuthError> {
     if value.bytes().any(|byte| byte.is_ascii_control()) {
         return Err(AuthError::MalformedV2("a query parameter that stands for a header holds control bytes"));

@@ -14,27 +14,27 @@ pub(crate) const SCHEME: &str = "AWS";
 const FORM: AuthError =
     AuthError::MalformedV2("AWS authorization header is invalid. Expected AwsAccessKeyId:signature");
 
-/// Reads what follows the scheme and checks the request's time.
+/// Parses the rest after the scheme and checks the request's time.
 pub(crate) fn read<'a>(
     credentials: &'a str,
     head: &Head<'a>,
     options: &Options,
     now: &AmzDate,
 ) -> Result<Claim<'a>, AuthError> {
-    // From the right, since an access key may hold a colon and Base64 may not.
+    // From the right: an access key may contain a colon, Base64 may not.
     let (access_key, signature) = credentials.trim().rsplit_once(':').ok_or(FORM)?;
     if access_key.is_empty() || access_key.len() > ACCESS_KEY_BYTES_MAX || signature.is_empty() {
         return Err(FORM);
     }
     let (date, date_line) = match single(head.headers, "x-amz-date")? {
-        // It is among the covered headers, so the line of `Date` stays empty.
+        // `x-amz-date` is among the covered headers, so the line of `Date` stays empty.
         Some(text) => (text, ""),
         None => {
             let text = single(head.headers, http::header::DATE.as_str())?.ok_or(AuthError::NoDate)?;
             (text, text)
         }
     };
-    // As AWS: what lies before 1970 is no date, rather than one that is far off.
+    // As at AWS, a time before 1970 is an invalid date, not one with a large skew.
     let date = AmzDate::parse_http(date).filter(|date| date.seconds() >= 0).ok_or(AuthError::NoDate)?;
     check_skew(&date, options, now)?;
     Ok(Claim {

@@ -1,9 +1,9 @@
-//! AWS Signature Version 2: the older HMAC-SHA1 over a few lines of the request, in a header or in the query.
+//! AWS Signature Version 2: HMAC-SHA1 over a few lines of the request, in a header or in the query.
 //!
-//! Why:        tools in use (s3cmd with `--signature-v2`, old SDKs, boto3 with `signature_version='s3'`) know nothing
-//!             newer, and their users should not have to change them.
-//! Invariants: W1 whatever selects an operation or changes what it does is covered: the path, every parameter in
-//!             [`canonical::SUBRESOURCES`], every header `x-amz-*`, `Content-MD5` and `Content-Type`.
+//! Why:        tools in use (s3cmd with `--signature-v2`, old SDKs, boto3 with `signature_version='s3'`) support
+//!             nothing newer, and their users should not have to replace them.
+//! Invariants: W1 everything that selects or changes an operation is covered: the path, every parameter in
+//!                [`canonical::SUBRESOURCES`], every `x-amz-*` header, `Content-MD5` and `Content-Type`.
 //! Not here:   the body, which Version 2 never covers; POST forms (`form`).
 
 mod canonical;
@@ -26,19 +26,19 @@ use super::key::Secret;
 use super::v4::check_token;
 use super::{AuthError, CredentialSource, Credentials, Head, Mismatch, PayloadForm, Sender, Verified, Version};
 
-/// A signature and what it claims to cover besides the request itself.
+/// A signature and everything that it covers besides the request itself.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
     given: CredentialSource,
     access_key: Cow<'a, str>,
     /// As the client wrote it, in Base64.
     signature: Cow<'a, str>,
-    /// The date line of the string to sign: the header's value, empty beside `x-amz-date`, or when a URL expires.
+    /// The date line of the string to sign: the header's value; empty with `x-amz-date`; a URL's expiry time.
     date_line: Cow<'a, str>,
     token: Option<Cow<'a, str>>,
 }
 
-/// Checks a claim whose time has been checked already.
+/// Verifies a claim whose time was already checked.
 pub(crate) fn verify(head: &Head<'_>, claim: &Claim<'_>, credentials: &dyn Credentials) -> Result<Verified, AuthError> {
     let access_key: &str = &claim.access_key;
     let credential = credentials.find(access_key).ok_or_else(|| AuthError::UnknownAccessKey(access_key.to_owned()))?;
@@ -54,13 +54,13 @@ pub(crate) fn key(secret: &Secret) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret.as_str().as_bytes())
 }
 
-/// Whether `signature` is that of the message; takes the same time wherever they differ.
+/// Whether `signature` belongs to the message, in constant time.
 pub(crate) fn verifies(key: &hmac::Key, message: &[u8], signature: &[u8]) -> bool {
     hmac::verify(key, message, signature).is_ok()
 }
 
 fn check_signature(head: &Head<'_>, claim: &Claim<'_>, key: &hmac::Key) -> Result<(), AuthError> {
-    // No signature has another length; what is longer is not decoded.
+    // A signature has a fixed length; a longer one is not decoded.
     let given = match claim.signature.len() {
         28 => STANDARD.decode(claim.signature.as_bytes()).unwrap_or_default(),
         _ => Vec::new(),

@@ -1,6 +1,6 @@
 //! Signature Version 2 in the query of a URL: `AWSAccessKeyId`, `Expires` and `Signature`.
 //!
-//! Why: such a URL names the moment of its end, in seconds since 1970, and nothing of its beginning.
+//! Why: such a URL contains only the time of its end, in seconds since 1970, not of its beginning.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::Claim;
 
 const MALFORMED: AuthError = AuthError::MalformedV2("a parameter of the signature is given twice, or is not encoded");
 
-/// Reads the claim of a presigned URL and checks its time.
+/// Parses the claim of a presigned URL and checks its time.
 pub(crate) fn read<'a>(head: &Head<'a>, now: &AmzDate) -> Result<Claim<'a>, AuthError> {
     let (mut access_key, mut expires, mut signature, mut token) = (None, None, None, None);
     for (name, value) in pairs(head.query) {
@@ -24,7 +24,7 @@ pub(crate) fn read<'a>(head: &Head<'a>, now: &AmzDate) -> Result<Claim<'a>, Auth
             "x-amz-security-token" => &mut token,
             _ => continue,
         };
-        // An unescaped plus sign of Base64 is meant as one.
+        // An unescaped plus sign is taken as part of Base64.
         let value = decode(&value.replace('+', "%2B")).ok_or(MALFORMED)?;
         if given.replace(value).is_some() {
             return Err(MALFORMED);

@@ -1,6 +1,6 @@
 //! Signing requests with Signature Version 2: the client's half.
 //!
-//! Invariants: S1 what `Signer` signs, `Verifier` accepts.
+//! Invariants: S1 `Verifier` accepts what `Signer` signs.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -33,7 +33,7 @@ impl Signer {
         Signer { access_key: access_key.to_owned(), key: super::key(secret) }
     }
 
-    /// Adds `Date` and `Authorization`; every other header must be there already. `host_bucket` is the bucket when the
+    /// Adds `Date` and `Authorization`; every other header must be present already. `host_bucket` is the bucket if the
     /// host names it.
     pub fn sign(
         &self,
@@ -50,8 +50,8 @@ impl Signer {
         Ok(())
     }
 
-    /// The query of a presigned URL that ends at this moment, in seconds since 1970: `target.query` and the signature's
-    /// parameters.
+    /// The query of a presigned URL that expires at this moment, in seconds since 1970: `target.query` and the
+    /// signature's parameters.
     pub fn presign(
         &self,
         target: Target<'_>,

@@ -1,6 +1,6 @@
 //! The default encryption of a bucket, as XML and as stored.
 //!
-//! Layout: stored: docs/format/documents.md. `BucketKeyEnabled` is given back and means nothing here.
+//! Layout: stored: docs/format/documents.md. `BucketKeyEnabled` is returned as set and has no effect.
 
 use bytes::BytesMut;
 use margay_volume::{KEY_NAME_BYTES_MAX, WrappingKey};
@@ -17,13 +17,13 @@ const BY_NAMED: u8 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Configuration {
-    /// Of the key for `aws:kms`, if the document had one; `None`: `AES256`.
+    /// For `aws:kms`: the key's name, if given; `None`: `AES256`.
     kms_key: Option<Option<String>>,
     bucket_key: bool,
 }
 
 impl Configuration {
-    /// Reads a `ServerSideEncryptionConfiguration` with one rule.
+    /// Parses a `ServerSideEncryptionConfiguration` with one rule.
     pub(crate) fn parse(document: &[u8]) -> Result<Configuration, S3Error> {
         let (mut rules, mut algorithms, mut key, mut bucket_key, mut root) = (0, Vec::new(), None, false, false);
         let mut unknown = None;
@@ -104,7 +104,7 @@ impl Configuration {
     }
 }
 
-/// The key that a bucket's stored default wraps data keys under.
+/// The key of a bucket's stored default, under which data keys are encrypted.
 pub fn default_key(stored: &[u8]) -> Result<WrappingKey, S3Error> {
     Ok(Configuration::from_stored(stored)?.encryption().wrapping_key())
 }

@@ -1,7 +1,7 @@
-//! A key that the client sends along (SSE-C): three headers, all or none, and only where nobody else can read them.
+//! Customer-provided keys (SSE-C): three headers, all or none, and only over a secure connection.
 //!
-//! Source: "Specifying server-side encryption with customer-provided keys" of the S3 user guide; messages as AWS has
-//!         them, since tools look for them.
+//! Source: "Specifying server-side encryption with customer-provided keys" of the S3 user guide; messages are AWS's,
+//!         since tools compare them.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -14,7 +14,7 @@ use crate::error::{Code, S3Error};
 use crate::headers::text;
 use crate::op::Call;
 
-/// The headers that bring a key.
+/// The three headers of a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     algorithm: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct Names {
     md5: &'static str,
 }
 
-/// For the object that the request names.
+/// For the requested object.
 pub(crate) const OWN: Names = Names {
     algorithm: "x-amz-server-side-encryption-customer-algorithm",
     key: "x-amz-server-side-encryption-customer-key",
@@ -35,7 +35,7 @@ pub(crate) const SOURCE: Names = Names {
     md5: "x-amz-copy-source-server-side-encryption-customer-key-md5",
 };
 
-/// A client's key, and its MD5 as answers repeat it.
+/// A client's key, and its MD5, which responses repeat.
 #[derive(Clone, Debug)]
 pub(crate) struct Customer {
     pub key: CustomerKey,
@@ -43,7 +43,7 @@ pub(crate) struct Customer {
 }
 
 impl Customer {
-    /// The key that a request brings; `None` when it has none of the headers.
+    /// The key of a request; `None` when it has none of the headers.
     pub(crate) fn of(call: &Call<'_>, names: Names) -> Result<Option<Customer>, S3Error> {
         let customer = read(call.headers, names)?;
         if customer.is_some() && !call.options.customer_keys {
@@ -64,7 +64,7 @@ impl Customer {
     }
 }
 
-/// Any of the headers that bring a key is there.
+/// Whether any of the headers is present.
 pub(super) fn comes(headers: &HeaderMap) -> bool {
     [OWN.algorithm, OWN.key, OWN.md5].iter().any(|name| headers.contains_key(*name))
 }
@@ -85,7 +85,7 @@ pub(super) fn read(headers: &HeaderMap, names: Names) -> Result<Option<Customer>
     }
     let Some(key) = key else { return missing("an appropriate secret key") };
     let Some(md5) = md5 else { return missing("the client calculated MD5 of the secret key") };
-    // The key's value stays out of the message.
+    // The message does not contain the key.
     let wrong = || S3Error::argument(names.key, "", "The secret key was invalid for the specified algorithm.");
     let key = BASE64_STANDARD.decode(key).map_err(|_| wrong())?;
     let key: [u8; MASTER_KEY_BYTES] = key.try_into().map_err(|_| wrong())?;

@@ -1,10 +1,10 @@
-//! Server-side encryption as requests ask for it: SSE-S3 (`AES256`), SSE-KMS with keys of the key file,
-//! the bucket's default, and SSE-C.
+//! Server-side encryption in requests: SSE-S3 (`AES256`), SSE-KMS with keys of the key file, the bucket's default, and
+//! SSE-C.
 //!
-//! Why:        several operations take and give the same headers, with the same refusals.
-//! Layout:     `customer` a client's own key, `configuration` the default of a bucket, `write_key` what is written.
-//! Invariants: a customer's key never goes anywhere but into the volume's cipher; nothing of it is stored or logged.
-//! Not here:   the cipher and how keys are kept (volume).
+//! Why:        several operations take and return the same headers, with the same errors.
+//! Layout:     `customer` a client's key, `configuration` the default of a bucket, `write_key` the key of new data.
+//! Invariants: E1 a customer's key goes only to the volume's cipher; it is never stored or logged.
+//! Not here:   the cipher and key storage (volume).
 
 pub(crate) mod configuration;
 pub(crate) mod customer;
@@ -23,22 +23,22 @@ pub(crate) use write_key::WriteKey;
 const HEADER: &str = "x-amz-server-side-encryption";
 const KMS_KEY: &str = "x-amz-server-side-encryption-aws-kms-key-id";
 const KMS: &str = "aws:kms";
-/// The key that stands for the one that AWS makes by itself; it is there if the key file has it.
+/// The name of the key that AWS creates by itself; it works if the key file has it.
 const DEFAULT_KMS_KEY: &str = "aws/s3";
 /// The only cipher of SSE-S3 and SSE-C.
 pub(crate) const ALGORITHM: &str = "AES256";
 
-/// Under whose key something is, or is to be.
+/// The kind of encryption of an object.
 #[derive(Clone, Debug)]
 pub(crate) enum Encryption {
     Master,
-    /// A key of the server's that the request or the bucket names (SSE-KMS).
+    /// With a key of the server that the request or the bucket names (SSE-KMS).
     Named(String),
     Customer(Customer),
 }
 
 impl Encryption {
-    /// What a request that writes asks for, or else its bucket.
+    /// The encryption that a write requests, or else the bucket's default.
     pub(crate) async fn wanted(call: &Call<'_>) -> Result<Option<Encryption>, S3Error> {
         if let Some(asked) = asked(call.headers, Customer::of(call, customer::OWN)?)? {
             return Ok(Some(asked));
@@ -47,7 +47,7 @@ impl Encryption {
         default.map(|stored| Ok(Configuration::from_stored(&stored)?.encryption())).transpose()
     }
 
-    /// What an object is under, given the key that the request brings for it, which is checked.
+    /// The encryption of an object; verifies the key of the request.
     pub(crate) fn of_object(
         call: &Call<'_>,
         info: &ObjectInfo,
@@ -77,7 +77,7 @@ impl Encryption {
         }
     }
 
-    /// Headers of an answer that say so.
+    /// The response headers.
     pub(crate) fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {
         let method = HeaderName::from_static(HEADER);
         match self {
@@ -93,7 +93,7 @@ impl Encryption {
     }
 }
 
-/// What the headers of a request that writes ask for, beside the key that came with them.
+/// The encryption that the headers of a write request, besides its customer's key.
 fn asked(headers: &HeaderMap, customer: Option<Customer>) -> Result<Option<Encryption>, S3Error> {
     let refuse = |name, value: &str, why: &'static str| Err(S3Error::argument(name, value, why));
     let (method, kms_key) = (text(headers, HEADER)?, text(headers, KMS_KEY)?);
@@ -116,7 +116,7 @@ fn asked(headers: &HeaderMap, customer: Option<Customer>) -> Result<Option<Encry
     }
 }
 
-/// Refuses headers of a part that ask for something else than its upload is under; AWS refuses them even when they repeat it.
+/// Refuses headers of a part that differ from its upload; AWS refuses them even when they repeat it.
 fn refuse_other(headers: &HeaderMap, upload: Option<&Encryption>) -> Result<(), S3Error> {
     let Some(method) = text(headers, HEADER)?.or(text(headers, KMS_KEY)?) else { return Ok(()) };
     match (asked(headers, None)?, upload) {
@@ -126,7 +126,7 @@ fn refuse_other(headers: &HeaderMap, upload: Option<&Encryption>) -> Result<(), 
     }
 }
 
-/// Refuses headers that only mean something where an object is written.
+/// Refuses headers that only apply to writes.
 pub(crate) fn refuse_on_read(headers: &HeaderMap) -> Result<(), S3Error> {
     for name in [HEADER, KMS_KEY] {
         if let Some(value) = text(headers, name)? {
@@ -136,12 +136,12 @@ pub(crate) fn refuse_on_read(headers: &HeaderMap) -> Result<(), S3Error> {
     Ok(())
 }
 
-/// Adds the headers of what an answer speaks of.
+/// Adds the headers that describe an object's encryption.
 pub(crate) fn tell(encryption: Option<&Encryption>, headers: &mut HeaderMap) {
     headers.extend(encryption.map(Encryption::headers).unwrap_or_default());
 }
 
-/// What an object or upload with these documents is under; a key that is missing or has no place there is refused.
+/// The encryption of an object or upload with these documents; refuses a missing or superfluous key.
 pub(crate) fn of_documents(documents: &Documents, given: Option<Customer>) -> Result<Option<Encryption>, S3Error> {
     match (Protection::of(documents), given) {
         (None, None) => Ok(None),
@@ -153,8 +153,8 @@ pub(crate) fn of_documents(documents: &Documents, given: Option<Customer>) -> Re
     }
 }
 
-/// What an upload that is to be completed is under. As in AWS its customer's key must come along only if checksums were
-/// promised; one that comes is checked.
+/// The encryption of an upload to be completed. As at AWS, its customer's key is required only if checksums were
+/// promised; if present it is verified.
 pub(crate) fn of_completion(call: &Call<'_>, info: &UploadInfo) -> Result<Option<Encryption>, S3Error> {
     let needs_key = Protection::of(&info.documents) == Some(Protection::Customer);
     let comes = customer::comes(call.headers);
@@ -165,7 +165,7 @@ pub(crate) fn of_completion(call: &Call<'_>, info: &UploadInfo) -> Result<Option
     Ok(WriteKey::of_part(call, &info.documents)?.encryption().cloned())
 }
 
-/// Lets the bytes of an object be read, with the key that the request brings for it.
+/// Unlocks an object for reading, with the key of the request.
 pub(crate) fn unlock(reader: &mut Reader, given: Option<Customer>) -> Result<Option<Encryption>, S3Error> {
     let found = of_documents(&reader.info().documents, given)?;
     if let Some(Encryption::Customer(customer)) = &found {

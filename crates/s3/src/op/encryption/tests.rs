@@ -1,4 +1,4 @@
-//! Which headers and documents are taken, and what the others are answered.
+//! Which headers and documents are accepted, and the errors of the others.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

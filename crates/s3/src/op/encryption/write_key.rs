@@ -1,4 +1,4 @@
-//! How what a request writes is encrypted, if it is: the key for its bytes, the document to keep, the answer's headers.
+//! The encryption of new data: its data key, the document to store, the response headers.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use crate::error::S3Error;
 use crate::op::Call;
 use crate::payload::Length;
 
-/// Nothing in it: plain.
+/// Empty: unencrypted.
 #[derive(Debug, Default)]
 pub(crate) struct WriteKey {
     encryption: Option<Encryption>,
     key: Option<DataKey>,
-    /// To be kept with a new object or upload.
+    /// Stored with a new object or upload.
     document: Option<Bytes>,
 }
 
 impl WriteKey {
-    /// A new key, if the request or its bucket asks for one.
+    /// A new key, if the request or its bucket wants encryption.
     pub(crate) async fn of_request(call: &Call<'_>) -> Result<WriteKey, S3Error> {
         WriteKey::new(call, Encryption::wanted(call).await?)
     }
 
-    /// A new key, if there is to be encryption.
+    /// A new key, if encryption is wanted.
     pub(crate) fn new(call: &Call<'_>, encryption: Option<Encryption>) -> Result<WriteKey, S3Error> {
         let Some(encryption) = encryption else { return Ok(WriteKey::default()) };
         let NewKey { key, document } = call.volume.new_data_key(&encryption.wrapping_key())?;
@@ -54,14 +54,14 @@ impl WriteKey {
         self.encryption.as_ref()
     }
 
-    /// Begins to receive bytes.
+    /// Starts to receive bytes.
     pub(crate) async fn begin_upload(&self, call: &Call<'_>, length: Length) -> Result<Upload, S3Error> {
         let (volume, bucket, key) = (call.volume, call.bucket(), self.key.as_ref());
         if let Length::Exactly(len) = length
             && volume.lacks_room(len)
         {
             let volume = Arc::clone(volume);
-            // Where none comes, the upload is refused as soon as it finds none.
+            // If no space is freed, the upload fails as soon as it finds none.
             let _ = tokio::task::spawn_blocking(move || volume.make_room()).await;
         }
         Ok(match (length, key) {
@@ -70,12 +70,12 @@ impl WriteKey {
         })
     }
 
-    /// Puts the key's document to those of a new object or upload.
+    /// Adds the key's document to those of a new object or upload.
     pub(crate) fn keep(&self, documents: &mut Documents) {
         documents.extend(self.document.clone().map(|document| (Document::Encryption, document)));
     }
 
-    /// The ETag to show: under a customer's key it tells nothing of the content.
+    /// The ETag to return: under a customer's key it is unrelated to the content.
     pub(crate) fn etag(&self, md5: ETag) -> ETag {
         match (&self.encryption, &self.key) {
             (Some(Encryption::Customer(_)), Some(key)) => ETag { digest: key.hide(md5.digest), ..md5 },
@@ -83,7 +83,7 @@ impl WriteKey {
         }
     }
 
-    /// Adds the headers that say how the written is encrypted.
+    /// Adds the headers that describe the encryption.
     pub(crate) fn tell(&self, headers: &mut HeaderMap) {
         super::tell(self.encryption.as_ref(), headers);
     }

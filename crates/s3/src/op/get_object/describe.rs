@@ -1,4 +1,4 @@
-//! Which bytes of an object are asked for, and the headers that describe them; the same for GET and HEAD.
+//! Selects the requested bytes of an object and builds the headers that describe them; shared by GET and HEAD.
 
 use std::ops::Range;
 
@@ -13,16 +13,16 @@ use crate::headers::{content, etag, lock, text, version};
 use crate::op::{Call, checksum, object_tagging};
 use crate::time::{http_date, parse_http_date};
 
-/// The bytes that an answer carries.
+/// The bytes of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Selection {
     pub bytes: Range<u64>,
-    /// The client asked for a range or a part, even when that is everything.
+    /// The client requested a range or a part, even if it covers everything.
     pub partial: bool,
     pub by_part: bool,
 }
 
-/// Reads `Range`, `If-Range` and `partNumber`.
+/// Parses `Range`, `If-Range` and `partNumber`.
 pub(crate) fn select(call: &Call<'_>, info: &ObjectInfo) -> Result<Selection, S3Error> {
     let range = text(call.headers, "range")?.and_then(ByteRange::parse);
     if call.query.has("partNumber") {
@@ -61,7 +61,7 @@ fn part(info: &ObjectInfo, number: u16) -> Result<Range<u64>, S3Error> {
     Ok(start..start + size)
 }
 
-/// A range is given only of the version that the client has the rest of.
+/// A range is returned only of the version that the client already has a part of.
 fn if_range_holds(call: &Call<'_>, info: &ObjectInfo) -> Result<bool, S3Error> {
     let Some(value) = text(call.headers, "if-range")? else { return Ok(true) };
     if let Some(date) = parse_http_date(value) {
@@ -70,7 +70,7 @@ fn if_range_holds(call: &Call<'_>, info: &ObjectInfo) -> Result<bool, S3Error> {
     Ok(etag::parse(value) == Some(info.etag))
 }
 
-/// The status and headers of an answer with these bytes.
+/// Status and headers of a response with these bytes.
 pub(crate) fn describe(
     call: &Call<'_>,
     info: &ObjectInfo,
@@ -98,7 +98,7 @@ pub(crate) fn describe(
     if selection.by_part {
         headers.extend(parts_header(info));
     }
-    // A checksum of everything says nothing about a part.
+    // The whole object's checksum does not apply to a part.
     if call.headers.contains_key("x-amz-checksum-mode") && is_whole {
         checksum::give_back(&info.headers, &mut headers, checksum::stored_kind(&info.headers));
     }
@@ -106,14 +106,14 @@ pub(crate) fn describe(
     Ok((status(selection.partial), headers))
 }
 
-/// Adds the checksum of the part that an answer carries, when the client wants it; its type is that of the object's.
+/// Adds the checksum of the returned part, if requested; its type is the object's.
 pub(crate) async fn add_part_checksum(
     call: &Call<'_>,
     info: &ObjectInfo,
     selection: &Selection,
     headers: &mut HeaderMap,
 ) -> Result<(), S3Error> {
-    // The checksum of an object that is one part is there already.
+    // A single-part object already has its checksum.
     let told = Algorithm::ALL.into_iter().any(|algorithm| headers.contains_key(algorithm.header()));
     if told || !selection.by_part || !call.headers.contains_key("x-amz-checksum-mode") {
         return Ok(());

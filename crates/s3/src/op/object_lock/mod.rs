@@ -1,6 +1,6 @@
-//! The operations of object lock: of a bucket, and retention and legal hold of a version.
+//! Operations of object lock: a bucket's configuration, and retention and legal hold of a version.
 //!
-//! Not here: what a lock keeps from happening (volume), its headers (headers::lock).
+//! Not here: what a lock prevents (volume), its headers (headers::lock).
 
 pub(crate) mod configuration;
 pub(crate) mod legal_hold;
@@ -13,7 +13,7 @@ use crate::error::S3Error;
 use crate::headers::version;
 use crate::reply::Reply;
 
-/// The documents of the version that a request names, in a bucket with object lock.
+/// The documents of the requested version, in a bucket with object lock.
 async fn documents(call: &Call<'_>) -> Result<(Documents, Option<VersionId>), S3Error> {
     let asked = version::asked(call.query)?;
     call.volume.object_lock(call.bucket()).await?;

@@ -36,7 +36,7 @@ pub(crate) async fn put(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     Ok(about(asked, Reply::empty(StatusCode::OK)))
 }
 
-/// An empty document takes the retention away.
+/// An empty document removes the retention.
 pub(crate) fn parse(document: &[u8]) -> Result<Option<Retention>, S3Error> {
     let (mut mode, mut until) = (None, None);
     walk(document, &mut |path, text| {

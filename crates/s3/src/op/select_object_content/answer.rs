@@ -1,10 +1,11 @@
-//! The body of the answer, made while the client takes it.
+//! The response body, produced while the client receives it.
 //!
-//! Why:        an object of any size is scanned with a piece of it and a part of the result in memory.
-//! Invariants: A1 nothing is read or evaluated before the client has taken what was made, so a slow client slows the scan.
-//!             A2 evaluating is done on threads that may block, for at most one piece or one part of a result at a time.
-//!             A3 what fails before the first event is an error of HTTP; afterwards it is an error event behind the records
-//!             that were made before, and no End follows.
+//! Why:        an object of any size is scanned with one piece of it and part of the result in memory.
+//! Invariants: A1 nothing is read or evaluated before the client has taken the previous output, so a slow client slows
+//!                the scan.
+//!             A2 evaluation runs on blocking threads, for at most one piece or one part of a result at a time.
+//!             A3 an error before the first event is an HTTP error; later it is an error event after the records so
+//!                far, and no End event follows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,11 +18,11 @@ use super::event::{self, Counts};
 use crate::error::S3Error;
 use crate::stream::{PIECE_BYTES_MAX, Producer, Producing, S3Body};
 
-/// After so many bytes, decompressed, without a result the client is told that there is progress.
+/// After this many decompressed bytes without a result the client is sent a progress event.
 const SILENCE_BYTES_MAX: u64 = 16 << 20;
 
 pub(super) struct Answer {
-    /// `None`: all events have been made.
+    /// `None`: all events were produced.
     selection: Option<Selection>,
     reader: Arc<Reader>,
     rest: Range<u64>,
@@ -35,7 +36,7 @@ impl Answer {
         Answer { selection, reader, rest: bytes, counts: Counts::default(), shows_progress }
     }
 
-    /// Makes the first events.
+    /// Produces the first events.
     pub(super) async fn begin(mut self) -> Result<S3Body, S3Error> {
         let mut out = BytesMut::new();
         if let Err(error) = self.advance(&mut out).await {
@@ -47,8 +48,8 @@ impl Answer {
         Ok(S3Body::produced(out.freeze(), Box::new(self)))
     }
 
-    /// Goes on until there are events, none once the last one has been made. After an error it is over, and `out` has what
-    /// was made before.
+    /// Continues until there are events; returns none after the last one. After an error it is over, and `out` contains
+    /// the output so far.
     async fn advance(&mut self, out: &mut BytesMut) -> Result<(), S3Error> {
         let begin = self.counts.processed;
         while let Some(selection) = self.selection.take() {
@@ -84,7 +85,7 @@ impl Answer {
         Ok(())
     }
 
-    /// Reads on in the object.
+    /// Reads the next bytes of the object.
     async fn feed(&mut self, selection: &mut Selection) -> Result<(), S3Error> {
         if self.rest.is_empty() {
             selection.end();
@@ -102,7 +103,7 @@ impl Answer {
     }
 }
 
-/// One step, where it may take its time.
+/// Runs one step on a blocking thread.
 async fn step(mut selection: Selection) -> Result<(Selection, String, Result<Step, margay_select::Error>), S3Error> {
     let stepping = tokio::task::spawn_blocking(move || {
         let mut result = String::new();

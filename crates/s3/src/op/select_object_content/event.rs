@@ -1,7 +1,7 @@
-//! The events of an answer, in AWS's event stream encoding (`vnd.amazon.eventstream`).
+//! Encodes events in AWS's event stream encoding (`vnd.amazon.eventstream`).
 //!
 //! Layout: length 4, length of headers 4, CRC-32 of these 4 | headers | payload | CRC-32 of all before 4; big-endian. A
-//!         header is the length of its name 1, the name, 7 for a text, the length of the text 2, the text.
+//!         header is: length of its name 1, name, 7 for text, length of the text 2, text.
 
 use bytes::{BufMut as _, BytesMut};
 use crc_fast::CrcAlgorithm;
@@ -9,16 +9,16 @@ use crc_fast::CrcAlgorithm;
 use crate::error::S3Error;
 use crate::xml::write::Writer;
 
-/// Largest payload of one event, in bytes.
+/// Maximum payload of one event, in bytes.
 const PAYLOAD_BYTES_MAX: usize = 128 << 10;
 const TEXT: u8 = 7;
 
-/// What has been done so far.
+/// Progress so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     /// Bytes of the object that were read.
     pub scanned: u64,
-    /// The same decompressed.
+    /// As `scanned`, decompressed.
     pub processed: u64,
     /// Bytes of the result.
     pub returned: u64,
@@ -43,12 +43,12 @@ pub(super) fn stats(out: &mut BytesMut, counts: Counts) {
     event(out, &[(":event-type", "Stats"), (":content-type", "text/xml")], &document("Stats", counts));
 }
 
-/// Without it the answer is not complete.
+/// Without this event the response is incomplete.
 pub(super) fn end(out: &mut BytesMut) {
     event(out, &[(":event-type", "End")], b"");
 }
 
-/// Ends an answer that has begun.
+/// Reports an error after the response has begun.
 pub(super) fn failure(out: &mut BytesMut, error: &S3Error) {
     tracing::debug!(%error, "a selection ended early");
     let text: String = error.message.chars().take(1024).collect();

@@ -1,13 +1,13 @@
-//! The document of a request: the statement, the format of the object and that of the result.
+//! Parses the request's document: the statement, the formats of the object and of the result.
 //!
-//! Invariants: what the document leaves out has AWS's default; what it has and is not known is an error by name.
+//! Invariants: R1 a missing element has AWS's default; an unknown element is an error that names it.
 
 use margay_select::{Compression, CsvInput, CsvOutput, Dialect, Header, InputFormat, OutputFormat, Request};
 
 use crate::error::{Code, S3Error};
 use crate::xml::read::{Malformed, walk};
 
-/// Longest delimiter, in characters.
+/// Maximum length of a delimiter, in characters.
 const DELIMITER_CHARS_MAX: usize = 2;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) struct SelectRequest {
     pub range: Option<ScanRange>,
 }
 
-/// What the document says, as far as it was read.
+/// The partly parsed document.
 #[derive(Default)]
 struct Draft {
     expression: Option<String>,
@@ -35,7 +35,7 @@ struct Draft {
     csv_output: CsvOutput,
     output_escape_is_given: bool,
     json_delimiter: Option<String>,
-    /// Elements that are there.
+    /// Elements that are present.
     from_csv: bool,
     from_json: bool,
     is_document: bool,
@@ -50,7 +50,7 @@ pub(super) fn parse(document: &[u8], dialect: Dialect, now: i64) -> Result<Selec
     let mut draft = Draft::default();
     let mut refusal = None;
     walk(document, &mut |path, text| {
-        // The root has two names in AWS's documents.
+        // The root has two names in AWS's documentation.
         let Some((root, path)) = path.split_once('/') else { return Ok(()) };
         if !matches!(root, "SelectObjectContentRequest" | "SelectRequest") {
             return Err(Malformed::because("an unknown element"));
@@ -232,7 +232,7 @@ fn delimiter(element: &str, text: &str) -> Result<String, S3Error> {
     Err(refused(Code::InvalidRequestParameter, &message))
 }
 
-/// One character of ASCII, or none.
+/// One ASCII character, or none.
 fn character(element: &str, text: &str) -> Result<Option<u8>, S3Error> {
     match text.as_bytes() {
         [] => Ok(None),
