@@ -1,9 +1,9 @@
-//! Which rows a request will need, asked for in one call before it begins.
+//! Prefetch: predicts which rows a request will need and reads them in one call before it starts.
 //!
-//! Why:        an operation reads row after row, each found by the one before; where the path to its key was walked lately,
-//!             all of them are known beforehand, and an engine answers them together.
-//! Invariants: what is asked for is a guess: rows that turn out to be others are read when they are needed.
-//! Not here:   how fetched rows are used (seen, driver), what is kept of paths (path).
+//! Why:        an operation reads one row after another, each found through the last. If the path to its key is cached,
+//!             all of them are known in advance, and the engine can answer them together.
+//! Invariants: A1 a prediction is a hint: a row that was not prefetched is read when it is needed.
+//! Not here:   how prefetched rows are used (seen, driver), the cache of paths (path).
 
 use margay_meta::Ask;
 use margay_rows::key;
@@ -16,7 +16,7 @@ use crate::seen::Seen;
 /// What a request is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose<'a> {
-    /// Asks for facts of the bucket, or lists it.
+    /// Reads facts of the bucket, or lists it.
     Bucket,
     ReadObject(&'a str),
     PutObject(&'a str),
@@ -33,7 +33,7 @@ impl Purpose<'_> {
 }
 
 impl Volume {
-    /// Fetches what the request will need.
+    /// Prefetches the rows of a request.
     pub(crate) async fn look_ahead(&self, bucket: &str, purpose: Purpose<'_>, seen: &mut Seen) -> Result<(), Error> {
         self.fetch(self.asks_ahead(bucket, purpose), seen).await
     }
@@ -54,7 +54,7 @@ impl Volume {
         }
         if matches!(purpose, Purpose::DeleteObject(_)) {
             let mut gone = key::entry(path.directory(), name.as_bytes());
-            // Implicit directories go with the last entry in them.
+            // An implicit directory is removed with its last entry.
             for step in path.steps.iter().rev().take_while(|step| !step.entry.explicit) {
                 asks.extend(key::entries_beside(step.entry.ino, &gone).map(first_row));
                 gone.clone_from(&step.key);

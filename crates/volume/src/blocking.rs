@@ -1,7 +1,7 @@
-//! The port through which work that waits for a device leaves the caller's thread.
+//! The port for running blocking work away from the caller's thread.
 //!
-//! Why:        the volume does not know which runtime drives it.
-//! Invariants: the future resolves when the work ends, also when the work is thrown away or panics.
+//! Why:        the volume does not depend on a particular runtime.
+//! Invariants: B1 the future resolves when the work ends, even if the work is dropped or panics.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use event_listener::Event;
 use parking_lot::Mutex;
 
-/// Somewhere to run work that may block, such as a thread pool.
+/// An executor of blocking work, such as a thread pool.
 pub trait Blocking: Send + Sync + Debug {
     fn run(&self, work: Box<dyn FnOnce() + Send>);
 }
 
-/// Runs the work at once, on the caller's thread.
+/// Runs the work immediately on the caller's thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnThisThread;
 
@@ -37,7 +37,7 @@ struct Slot<T> {
     changed: Event,
 }
 
-/// Held by the work: its end is the end of the wait.
+/// Owned by the work: dropping it ends the wait.
 struct Filler<T>(Arc<Slot<T>>);
 
 impl<T> Drop for Filler<T> {
@@ -51,7 +51,7 @@ impl<T> Drop for Filler<T> {
     }
 }
 
-/// `None` when the work was thrown away or panicked.
+/// `None` when the work was dropped or panicked.
 pub(crate) async fn run<T: Send + 'static>(
     port: &dyn Blocking,
     work: impl FnOnce() -> T + Send + 'static,

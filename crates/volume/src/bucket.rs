@@ -1,7 +1,7 @@
 //! Operations on buckets: create, head, list, delete, usage.
 //!
-//! Why:        a bucket is a name for a root directory; that is little enough for one file.
-//! Invariants: a bucket's row is removed only when nothing is below its root, asserted as empty ranges.
+//! Why:        a bucket is only a name for a root directory, so one file suffices.
+//! Invariants: B1 a bucket's row is removed only when nothing is below its root, asserted as empty ranges.
 //! Not here:   which names are valid (the S3 door).
 
 use std::ops::ControlFlow;
@@ -99,7 +99,7 @@ impl Volume {
         Ok(buckets)
     }
 
-    /// Refused while an object, a version, an explicit directory or an unfinished upload is in it.
+    /// Refused while the bucket contains an object, a version, an explicit directory or an unfinished upload.
     pub async fn delete_bucket(&self, name: &str) -> Result<(), Error> {
         let done = self.decide(Seen::default(), |seen| self.try_delete_bucket(name, seen)).await;
         self.answer(done).await
@@ -142,7 +142,7 @@ impl Volume {
         self.finish(draft, ())
     }
 
-    /// Objects, other versions and the bytes of both. Explicit directories and unfinished uploads do not count.
+    /// Objects, other versions and the bytes of both, without explicit directories and unfinished uploads.
     pub async fn usage(&self, bucket: &str) -> Result<Usage, Error> {
         let rows = RequestRows::default();
         self.view(&rows).read(|volume, seen| volume.usage_now(bucket, seen)).await

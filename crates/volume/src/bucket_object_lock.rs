@@ -1,4 +1,4 @@
-//! Object lock of a bucket: turned on, and what its objects get by default.
+//! A bucket's object lock: enabling it, and the default retention of new versions.
 
 use margay_rows::kinds::Setting;
 use margay_rows::object_lock::DefaultRetention;
@@ -14,14 +14,14 @@ use crate::request::{RequestRows, View};
 use crate::seen::Seen;
 
 impl View<'_> {
-    /// `Err(NoObjectLock)` when the bucket has none; else its default.
+    /// `Err(NoObjectLock)` when it is disabled; otherwise the default retention.
     pub async fn object_lock(self, bucket: &str) -> Result<Option<DefaultRetention>, Error> {
         self.read(|volume, seen| volume.object_lock_now(bucket, seen)).await
     }
 }
 
 impl Volume {
-    /// `Err(NoObjectLock)` when the bucket has none; else its default.
+    /// `Err(NoObjectLock)` when it is disabled; otherwise the default retention.
     pub async fn object_lock(&self, bucket: &str) -> Result<Option<DefaultRetention>, Error> {
         self.view(&RequestRows::default()).object_lock(bucket).await
     }
@@ -34,7 +34,7 @@ impl Volume {
         self.default_retention(&row, seen)
     }
 
-    /// Turns object lock on, which stays; needs versioning enabled.
+    /// Enables object lock permanently; versioning must be enabled.
     pub async fn set_object_lock(&self, bucket: &str, default: Option<DefaultRetention>) -> Result<(), Error> {
         let done = self.decide(Seen::default(), |seen| self.try_set_object_lock(bucket, default, seen)).await;
         self.answer(self.with_new_state(done)).await

@@ -1,7 +1,8 @@
 //! Reading a bucket's row and the documents of its settings.
 //!
-//! Why:        every operation begins with them; those that change them stand above.
-//! Not here:   changing them (bucket, bucket_settings, bucket_object_lock), facts kept for mounts (bucket_states).
+//! Why:        every operation starts with these reads; modules that change them build on this one.
+//! Not here:   changes (bucket, bucket_settings, bucket_object_lock), the mount's cache of bucket facts
+//!             (bucket_states).
 
 use std::ops::ControlFlow;
 
@@ -22,7 +23,7 @@ impl Volume {
         Ok((Bucket::decode(&row.value)?, row.version))
     }
 
-    /// The document of a setting that the bucket's row says is there.
+    /// The document of a setting that the bucket's row lists.
     pub(crate) fn setting_document(&self, root: Ino, setting: Setting, seen: &mut Seen) -> Result<Bytes, Error> {
         let mut document = Vec::new();
         self.scan(&key::setting(root, setting), seen, |row| {
@@ -32,7 +33,7 @@ impl Volume {
         Ok(document.into())
     }
 
-    /// What a bucket's row leads to; the setting changes with the row.
+    /// The default retention that a bucket's row lists; it changes with the row.
     pub(crate) fn default_retention(&self, row: &Bucket, seen: &mut Seen) -> Result<Option<DefaultRetention>, Error> {
         if !row.object_lock || !row.settings.contains(Setting::ObjectLock) {
             return Ok(None);

@@ -1,12 +1,12 @@
-//! Settings of a bucket: one document of bytes for each that is set.
+//! Settings of a bucket: one document of bytes per setting.
 //!
-//! Why:        policies, CORS rules, lifecycle rules and their like are kept, found and removed in the same way. What
-//!             is in one is a matter of those who use it; the volume stores bytes.
-//! Layout:     rows `g` (docs/format/keys.md); a long document is cut into pieces.
-//! Invariants: G1 the bucket's row says which settings there are, and is written with each change of one: whoever
-//!                read that row knows what is set, and its generation tells when to read a setting again.
-//!             G2 settings go with their bucket.
-//! Not here:   what a setting means, its form in requests (the S3 door).
+//! Why:        policies, CORS rules, lifecycle rules and similar settings are stored and removed in the same way; the
+//!             volume does not interpret them.
+//! Layout:     rows `g` (docs/format/keys.md); a long document is split into several rows.
+//! Invariants: G1 the bucket's row lists its settings and is rewritten with each change of one. So a reader of that row
+//!                knows which settings exist, and its generation tells when to read them again.
+//!             G2 settings are removed with their bucket.
+//! Not here:   the meaning of a setting and its form in requests (the S3 door).
 
 use bytes::Bytes;
 use margay_meta::VALUE_BYTES_MAX;
@@ -59,7 +59,7 @@ impl Volume {
         self.change_setting(bucket, setting, Some(document)).await
     }
 
-    /// Fine when it is not set.
+    /// Succeeds if it is not set.
     pub async fn remove_bucket_setting(&self, bucket: &str, setting: Setting) -> Result<(), Error> {
         self.change_setting(bucket, setting, None).await
     }
@@ -73,7 +73,7 @@ impl Volume {
         self.answer(self.with_new_state(done)).await
     }
 
-    /// Gives the number of the bucket's root.
+    /// Returns the number of the bucket's root.
     fn try_set(
         &self,
         bucket: &str,
@@ -99,13 +99,13 @@ impl Volume {
     }
 }
 
-/// Drafts the rows of a setting; the bucket's row is the caller's.
+/// Drafts the rows of a setting; the caller drafts the bucket's row.
 pub(crate) fn draft_setting(draft: &mut Draft, root: Ino, setting: Setting, document: &[u8]) -> Result<(), Error> {
     if document.len() > SETTING_BYTES_MAX {
         return Err(Error::TooLarge);
     }
     let mut pieces = document.chunks(VALUE_BYTES_MAX);
-    // An empty document is a piece too, so that a setting always has a row.
+    // An empty document is stored as one empty row, so that a setting always has a row.
     let first = pieces.next().unwrap_or_default();
     for (index, piece) in std::iter::once(first).chain(pieces).enumerate() {
         draft.put(key::setting_piece(root, setting, index as u8), piece.to_vec());

@@ -1,11 +1,11 @@
-//! What the mount must know of a bucket for each change: kept in memory, asserted by the commit.
+//! Cache of bucket facts that the mount needs for each change; the commit asserts them.
 //!
-//! Why:        a change of a file is one thing in a bucket that keeps versions and another in one that does not, and the
-//!             mount goes by numbers, not by buckets.
-//! Invariants: every commit that used a kept state asserts the bucket's row; a stale one can only conflict, and is
-//!             forgotten before the next try.
-//! Locking:    a leaf lock, for one step.
-//! Not here:   reading one (versions), the paths of S3 (paths), which assert the same row.
+//! Why:        a change of a file depends on the bucket's versioning, and the mount addresses files by number, not by
+//!             bucket.
+//! Invariants: S1 every commit that used a cached state asserts the bucket's row. A stale state can only conflict, and
+//!                is dropped before the retry.
+//! Locking:    a leaf lock, held for one operation.
+//! Not here:   loading a state (versions), paths of S3 (paths), which assert the same row.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::api::Versioning;
 use crate::draft::Draft;
 use crate::versioned_key::VersionedKey;
 
-/// Buckets kept; when there are more, all are forgotten.
+/// Capacity; when exceeded, the cache is cleared.
 const BUCKETS_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct BucketState {
     pub(crate) versioning: Versioning,
     pub(crate) object_lock: bool,
     pub(crate) retention: Option<DefaultRetention>,
-    /// New objects are encrypted unless their request says otherwise.
+    /// New objects are encrypted by default.
     pub(crate) encrypts: bool,
 }
 

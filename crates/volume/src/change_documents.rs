@@ -1,8 +1,8 @@
-//! Changing the documents of an object that is there.
+//! Changes the documents of an existing object.
 //!
-//! Why:        what changes is decided on what is there, and must hold when it is committed.
-//! Invariants: the path and the file's row are asserted; ETag, content and time modified stay. An explicit directory
-//!             gets a body of its own, which holds its documents, as by a PUT of `x/`.
+//! Why:        a change depends on the current documents, which must still be current at the commit.
+//! Invariants: D1 the path and the file's row are asserted; ETag, content and modification time stay.
+//!             D2 an explicit directory gets a body of its own to hold its documents, as by a PUT of `x/`.
 //! Not here:   what documents are (documents).
 
 use margay_rows::event::EventKind;
@@ -23,7 +23,7 @@ use crate::place;
 use crate::seen::Seen;
 
 impl Volume {
-    /// `decide` gives the documents that the object is to have instead of those that it has; it may run several times.
+    /// `decide` computes the new documents from the old ones; it may run several times.
     pub async fn change_documents(
         &self,
         bucket: &str,
@@ -87,7 +87,7 @@ impl Volume {
     }
 }
 
-/// What a change of an object's tags is told as; `None` when they stay.
+/// The event of a change of tags; `None` when they stay the same.
 fn told_of_tags(old: &Documents, new: &Documents) -> Option<EventKind> {
     match (old.get(&Document::Tags), new.get(&Document::Tags)) {
         (before, after) if before == after => None,

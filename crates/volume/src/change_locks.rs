@@ -1,7 +1,8 @@
-//! Changing the retention and the legal hold of a version.
+//! Changes the retention and the legal hold of a version.
 //!
-//! Invariants: a retention that is not over may grow; only governance may shrink, change its mode or go, and that only for who
-//!             may bypass it. Decided on what is there, in the commit that changes it.
+//! Invariants: L1 an active retention may be extended. Only governance mode may be shortened, changed or removed, and
+//!                only by a caller who may bypass it. This is evaluated on the current locks, in the commit that
+//!                changes them.
 
 use bytes::Bytes;
 use margay_rows::kinds::{Document, Documents};
@@ -11,7 +12,7 @@ use crate::api::{Error, ObjectName};
 use crate::open::Volume;
 
 impl Volume {
-    /// `None` takes the retention away.
+    /// `None` removes the retention.
     pub async fn set_retention(
         &self,
         name: ObjectName<'_>,

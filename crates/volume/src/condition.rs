@@ -1,6 +1,6 @@
 //! Conditional reads and writes, decided on the row that was read.
 //!
-//! Why:   both doors and every operation decide them alike; the row's version is asserted by the same commit.
+//! Why:   both doors and all operations share the evaluation; the same commit asserts the row's version.
 //! Order: RFC 9110 section 13.2.2: If-Match, else If-Unmodified-Since; then If-None-Match, else If-Modified-Since.
 
 use margay_env::Timestamp;
@@ -8,7 +8,7 @@ use margay_env::Timestamp;
 use crate::api::{ETag, ETagMatch, Error, ReadCondition, WriteCondition};
 
 impl ReadCondition {
-    /// HTTP dates have whole seconds, so that is what is compared.
+    /// Compared in whole seconds, the resolution of HTTP dates.
     pub(crate) fn check(&self, etag: ETag, modified: Timestamp) -> Result<(), Error> {
         let listed = |list: &[ETagMatch]| {
             list.iter().any(|one| match one {
@@ -29,7 +29,7 @@ impl ReadCondition {
         }
     }
 
-    /// As `check`, for the source of a copy: there is no cached copy to be current.
+    /// As `check`, for the source of a copy: there is no client cache, so "not modified" is a failure.
     pub(crate) fn check_source(&self, etag: ETag, modified: Timestamp) -> Result<(), Error> {
         match self.check(etag, modified) {
             Err(Error::NotModified) => Err(Error::PreconditionFailed),
@@ -39,7 +39,7 @@ impl ReadCondition {
 }
 
 impl WriteCondition {
-    /// For a write to a key that holds `current`, or its removal.
+    /// For a write to, or a deletion of, a key with the object `current`.
     pub(crate) fn check(&self, current: Option<ETag>) -> Result<(), Error> {
         match (self, current) {
             (WriteCondition::None, _) | (WriteCondition::Absent, None) | (WriteCondition::Present, Some(_)) => Ok(()),

@@ -1,4 +1,4 @@
-//! Rows that batches add to or raise without reading them: counters, and when a directory last changed.
+//! Rows that batches add to or raise without reading them: counters, and modification times of directories.
 //!
 //! Not here:   writing them (draft).
 
@@ -15,13 +15,13 @@ impl Volume {
         count_of(self.get(key, seen)?.as_ref())
     }
 
-    /// When something in a directory was last changed.
+    /// When the content of a directory last changed.
     pub(crate) fn modified(&self, directory: Ino, seen: &mut Seen) -> Result<Timestamp, Error> {
         time_of(self.get(&key::times(directory), seen)?.as_ref())
     }
 }
 
-/// The time in a directory's row of times; its beginning without one.
+/// The time in a directory's row of times; the minimum without a row.
 pub(crate) fn time_of(row: Option<&Row>) -> Result<Timestamp, Error> {
     let Some(row) = row else { return Ok(Timestamp(0)) };
     let bytes = row.value.as_ref().try_into().map_err(|_| Error::Corrupt("a time is not eight bytes".to_owned()))?;
@@ -32,7 +32,7 @@ pub(crate) fn time_of(row: Option<&Row>) -> Result<Timestamp, Error> {
 pub(crate) fn count_of(row: Option<&Row>) -> Result<u64, Error> {
     match row {
         None => Ok(0),
-        // A counter that went wrong is fsck's to find; it must not fail a request.
+        // A wrong counter is reported by fsck; it must not fail a request.
         Some(row) => Ok(decode_counter(&row.value)?.max(0) as u64),
     }
 }

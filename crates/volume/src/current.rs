@@ -1,7 +1,7 @@
-//! The entry at a key as a change found it.
+//! The entry at a key, as a change has read it.
 //!
 //! Why:        PUT, DELETE, copies and versions decide on it and assert it.
-//! Not here:   what takes its place (put_object, delete_object, versions).
+//! Not here:   what replaces it (put_object, delete_object, versions).
 
 use margay_rows::key;
 use margay_rows::record::FileEntry;
@@ -24,18 +24,18 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
     }
 }
 
-/// The entry at a key as a change found it.
+/// The entry at a key, as a change has read it.
 #[derive(Debug)]
 pub(crate) struct Current<'k> {
     pub(crate) object: VersionedKey<'k>,
-    /// What comes behind the directories of the key.
+    /// The last part of the key, after its directories.
     pub(crate) name: &'k str,
     pub(crate) entry_key: Vec<u8>,
     pub(crate) file: Option<Located>,
 }
 
 impl Current<'_> {
-    /// The ETag of what S3 sees at the key; an explicit directory is an empty object.
+    /// The ETag that S3 shows at the key; an explicit directory is an empty object.
     pub(crate) fn etag(&self, walk: &Walk<'_>) -> Option<ETag> {
         match &self.file {
             Some(old) => Some(old.file.etag),
@@ -43,7 +43,7 @@ impl Current<'_> {
         }
     }
 
-    /// The version that S3 sees at the key.
+    /// The version id that S3 shows at the key.
     pub(crate) fn id(&self, walk: &Walk<'_>) -> Option<VersionId> {
         match &self.file {
             Some(file) => Some(file.file.version.id()),
@@ -51,7 +51,7 @@ impl Current<'_> {
         }
     }
 
-    /// The key is `x/` and x is an explicit directory without a body of its own.
+    /// The key is `x/`, and x is an explicit directory without a body of its own.
     pub(crate) fn explicit(&self, walk: &Walk<'_>) -> bool {
         self.file.is_none()
             && self.name.is_empty()
@@ -59,7 +59,7 @@ impl Current<'_> {
             && walk.path.steps.last().is_some_and(|step| step.entry.explicit)
     }
 
-    /// The entry is as it was found, or still absent.
+    /// Asserts that the entry is as it was read, or still absent.
     pub(crate) fn assert_in(&self, draft: &mut Draft, walk: &Walk<'_>) {
         match &self.file {
             Some(file) => file.assert_in(draft),
@@ -68,7 +68,7 @@ impl Current<'_> {
         }
     }
 
-    /// What is told of the file that takes the place.
+    /// The outcome of replacing it by `file`.
     pub(crate) fn outcome(&self, file: &FileEntry) -> PutOutcome {
         let version = self.object.keeps().then_some(file.version.id());
         PutOutcome { etag: file.etag, modified: file.modified, version, encrypted: file.is_encrypted() }
@@ -76,7 +76,7 @@ impl Current<'_> {
 }
 
 impl Volume {
-    /// Reads the file at the end of a walk, which are the directories of this key.
+    /// Reads the file at the end of a walk over the directories of this key.
     pub(crate) fn current<'k>(&self, walk: &Walk<'_>, key: &'k str, seen: &mut Seen) -> Result<Current<'k>, Error> {
         let (object, name) = (walk.path.versioned(key), split(key).1);
         let entry_key = key::entry(walk.path.directory(), name.as_bytes());

@@ -1,15 +1,13 @@
-//! Documents of an object: small values kept with its inode beside its headers, such as its tags.
+//! Documents of an object: small values stored with its inode beside its headers, such as its tags.
 //!
-//! Why:        unlike headers they change while the object stays as it is, and no answer shows them as they are.
-//! Layout:     rows `k` (docs/format/keys.md); the file's row says which there are.
-//! Invariants: D1 given with PUT, copy or an upload they are there in the same commit as the object.
-//!             D2 a change leaves content, ETag and time modified alone; whoever asserts the file's row asserts them.
-//!             D3 they belong to the inode: renamed, linked and kept as a version with it, removed with it. Writing
-//!                through a mount keeps them; a PUT in the place of the file begins without.
-//! How to use: a new kind is one more `Document` (kinds). Its bytes are those of its user, whose module has their layout;
-//!             `PutRequest::documents` and its like set it, `ObjectInfo::documents` gives it, `change_documents`
-//!             decides and changes in one step (retention that may only grow, say).
-//! Not here:   what is in them (the S3 door).
+//! Why:        unlike headers they can change without a new object, and no response shows them directly.
+//! Layout:     rows `k` (docs/format/keys.md); the file's row lists which ones exist. A new kind is one more
+//!             `Document`.
+//! Invariants: D1 documents given with PUT, copy or an upload are written in the same commit as the object.
+//!             D2 a change leaves content, ETag and modification time alone; asserting a file's row asserts its
+//!                documents.
+//!             D3 they belong to the inode: they are renamed, linked, versioned and removed with it. Writing through a
+//!                mount keeps them; a PUT over the file starts without.
 
 use std::ops::ControlFlow;
 
@@ -28,7 +26,7 @@ pub(crate) fn check(documents: &Documents) -> Result<(), Error> {
     if fits { Ok(()) } else { Err(Error::TooLarge) }
 }
 
-/// Drafts the documents of a new file, whose row the caller writes.
+/// Drafts the documents of a new file; the caller drafts its row.
 pub(crate) fn draft_new(draft: &mut Draft, file: &mut FileEntry, documents: &Documents) -> Result<(), Error> {
     check(documents)?;
     file.documents = documents.keys().copied().collect();
@@ -38,19 +36,19 @@ pub(crate) fn draft_new(draft: &mut Draft, file: &mut FileEntry, documents: &Doc
     Ok(())
 }
 
-/// Drafts other documents of a file than it has; the caller asserts and writes its row.
+/// Drafts a change of a file's documents; the caller asserts and writes its row.
 pub(crate) fn draft_changed(draft: &mut Draft, file: &mut FileEntry, documents: &Documents) -> Result<(), Error> {
     draft_removed(draft, file);
     draft_new(draft, file, documents)
 }
 
-/// Drafts the end of a file's documents.
+/// Drafts the removal of a file's documents.
 pub(crate) fn draft_removed(draft: &mut Draft, file: &FileEntry) {
     file.documents.iter().for_each(|kind| draft.delete(key::document(file.ino, kind)));
 }
 
 impl Volume {
-    /// The documents of a file. They are of one moment with its row only if that is unchanged afterwards.
+    /// The documents of a file. They match its row only if the row is unchanged afterwards.
     pub(crate) fn documents_of(&self, file: &FileEntry, seen: &mut Seen) -> Result<Documents, Error> {
         let mut documents = Documents::new();
         if !file.documents.is_empty() {

@@ -1,4 +1,4 @@
-//! How faults of the parts below become errors of operations.
+//! Maps errors of the layers below to errors of operations.
 //!
 //! Why: one table decides what a caller sees; operations only write `?`.
 //! Not here: S3 codes and errno (the doors).
@@ -50,10 +50,10 @@ impl From<EncryptionError> for Error {
     }
 }
 
-/// Why one try of an operation did not commit.
+/// Why one attempt of an operation did not commit.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// Something that the try read has changed: read again.
+    /// A row that the attempt read has changed: read again.
     Conflict,
     Error(Error),
 }

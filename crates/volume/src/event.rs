@@ -1,4 +1,4 @@
-//! What is told of an event, and who decides where it goes.
+//! Events, and the port that decides their targets.
 //!
 //! Not here: the queue (event_queue, events), what rules say (the S3 door).
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use margay_rows::event::{Event, EventKind};
 use margay_rows::values::{ETag, VersionId};
 
-/// What a change tells; the rest is known.
+/// The facts of an event that a change supplies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told<'a> {
     pub(crate) kind: EventKind,
@@ -19,17 +19,17 @@ pub(crate) struct Told<'a> {
     pub(crate) version: Option<VersionId>,
 }
 
-/// An event that waits for one target.
+/// An event in the queue of one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedEvent {
-    /// Larger than that of every earlier event of the same key.
+    /// Greater than those of all earlier events of the same key.
     pub number: u64,
     pub event: Event,
-    /// The id of the rule that asked for it.
+    /// The id of the rule that matched.
     pub rule: String,
 }
 
-/// Where an event goes, and by which rule.
+/// A target, and the rule that selected it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     pub target: String,
@@ -41,7 +41,7 @@ pub trait EventRules: Send + Sync + Debug {
     fn routes(&self, kind: EventKind, key: &str) -> Vec<Route>;
 }
 
-/// Reads the rules out of a bucket's setting. A document that it cannot read has no rules.
+/// Parses a bucket's notification setting. A document that it cannot parse has no rules.
 pub trait EventRouter: Send + Sync + Debug {
     fn read(&self, document: &[u8]) -> Arc<dyn EventRules>;
 }

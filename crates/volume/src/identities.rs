@@ -1,9 +1,10 @@
-//! Rows of who may call: accounts, users, keys and policies. The volume keeps them and knows nothing of their meaning.
+//! Rows of identities: accounts, users, keys and policies. The volume stores them without interpreting them.
 //!
-//! Why:        they live and are saved with the data that they guard, and change in one step with each other.
-//! Layout:     rows `y` (docs/format/identities.md); the row `y` alone counts changes.
-//! Invariants: W1 a change asserts the generation that it was decided on, so of two side by side one is decided again.
-//! Not here:   what a row means (margay-iam), secrets (they come sealed).
+//! Why:        they are stored and backed up with the data that they protect, and change atomically.
+//! Layout:     rows `y` (docs/format/identities.md); the row `y` alone counts changes (the generation).
+//! Invariants: W1 a change asserts the generation on which it was decided, so of two concurrent ones one is decided
+//!                again.
+//! Not here:   what a row means (margay-iam), secrets (encrypted by the caller).
 
 use std::ops::ControlFlow;
 
@@ -17,10 +18,10 @@ use crate::seen::Seen;
 
 /// First byte of a value.
 const LAYOUT: u8 = 1;
-/// Most rows that one change writes.
+/// Maximum number of rows in a change.
 pub const IDENTITY_CHANGES_MAX: usize = 1000;
 
-/// One row: what it is, its name, and its content.
+/// One row: kind, name and content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityRow {
     pub kind: u8,
@@ -32,11 +33,11 @@ pub struct IdentityRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identities {
     pub rows: Vec<IdentityRow>,
-    /// Another one after each change.
+    /// Changes with every change.
     pub generation: u64,
 }
 
-/// A row to write, or to remove when it has no content.
+/// A row to write, or to remove if it has no content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityChange {
     pub kind: u8,
@@ -65,12 +66,12 @@ impl Volume {
                 _ => Err(Error::Corrupt(format!("the record of {name} has an unknown layout"))),
             }
         })?;
-        // Every change writes the generation: when it is the same, the scan saw one moment.
+        // Every change writes the generation: if it is unchanged, the scan saw one moment.
         Ok(Identities { rows, generation })
     }
 
-    /// Applies changes that were decided on `generation`; `PreconditionFailed` when there were others since. Gives the
-    /// new generation.
+    /// Applies changes that were decided on `generation`; `PreconditionFailed` if it has changed since. Returns the new
+    /// generation.
     pub async fn change_identities(&self, generation: u64, changes: &[IdentityChange]) -> Result<u64, Error> {
         self.check_room()?;
         if changes.len() > IDENTITY_CHANGES_MAX {

@@ -1,11 +1,13 @@
-//! Implicit directories go with the last thing in them.
+//! Removes implicit directories with their last entry.
 //!
-//! Why:        S3 has no directories, so one that a PUT made on its way goes when nothing is below it.
-//! Invariants: a directory is removed with its entry's version and its emptiness asserted; a directory that stays
-//!             because of another entry has that entry's existence asserted. So none is lost or left empty.
-//! Locking:    the caller holds the directory's latch over the reads and the commit: removals side by side would otherwise
-//!             each rely on the entry that another one is about to remove.
-//! Not here:   making them (paths), explicit directories (make_directory, posix).
+//! Why:        S3 has no directories, so an implicit directory, created by a PUT on its way, disappears when it is
+//!                empty.
+//! Invariants: I1 a directory is removed with its entry's version and its emptiness asserted; a directory that stays
+//!                because of another entry has that entry's existence asserted. So no entry is lost and no implicit
+//!                directory stays empty.
+//! Locking:    the caller holds the directory's latch over the reads and the commit: concurrent removals would
+//!             otherwise each rely on the entry that the other is about to remove.
+//! Not here:   creating them (paths), explicit directories (make_directory, posix).
 
 use std::ops::ControlFlow;
 
@@ -21,8 +23,8 @@ use crate::paths::Walk;
 use crate::seen::Seen;
 
 impl Volume {
-    /// Drafts that an entry goes, and the implicit directories that it was the last thing in. The object `a/` of an
-    /// explicit directory goes with the directory's being explicit.
+    /// Drafts the removal of an entry and of implicit directories that become empty. Removing the object `a/` of an
+    /// explicit directory makes the directory implicit.
     pub(crate) fn draft_entry_gone(
         &self,
         draft: &mut Draft,
@@ -35,7 +37,7 @@ impl Volume {
         }
         let mut steps = walk.path.steps.clone();
         match steps.last_mut() {
-            // The object `a/` goes, so the directory is implicit from here on.
+            // The object `a/` is removed, so the directory becomes implicit.
             Some(step) if current.name.is_empty() && step.entry.explicit => {
                 step.entry.explicit = false;
                 draft.put(step.key.clone(), step.entry.encode());
@@ -45,8 +47,8 @@ impl Volume {
         self.vacate(draft, walk.path.root, &steps, (current.entry_key.clone(), &[]), seen)
     }
 
-    /// Drafts the removal of the implicit directories, from the last step upwards, in which `gone` is the last
-    /// entry; directories in `kept` stay. The caller asserts the steps.
+    /// Drafts the removal of implicit directories that contain nothing but `gone`, from the last step upwards;
+    /// directories in `kept` stay. The caller asserts the steps.
     pub(crate) fn vacate(
         &self,
         draft: &mut Draft,
@@ -78,7 +80,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Some entry of a directory that is not `but`.
+    /// An entry of a directory other than `but`.
     fn another_entry(&self, directory: Ino, but: &[u8], seen: &mut Seen) -> Result<Option<Vec<u8>>, Error> {
         let mut other = None;
         for range in key::entries_beside(directory, but) {

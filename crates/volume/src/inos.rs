@@ -1,10 +1,10 @@
-//! Numbers for files, directories, uploads and parts.
+//! Allocates numbers for files, directories, uploads and parts.
 //!
-//! Why:        a number names rows, so it must never be used twice, also after a crash.
-//! Invariants: I1 the counter row is raised by a commit before a number of the block is used in a later commit;
-//!                a crash keeps a prefix of the commits, so it may skip numbers but not repeat them.
-//!             I2 0 is never given out.
-//! Locking:    a leaf lock; of two that take a block at the same time one is given out, the other's numbers are skipped.
+//! Why:        a number identifies rows, so it must never be used twice, even after a crash.
+//! Invariants: I1 a commit raises the counter row before a number of the block is used in a later commit; a crash keeps
+//!                a prefix of the commits, so numbers may be skipped but never repeated.
+//!             I2 0 is never allocated.
+//! Locking:    a leaf lock; if two threads take a block at the same time, one block is used and the other skipped.
 
 use margay_meta::{Ask, Engine, ReadAnswer, ReadLimit, Row};
 use margay_rows::{Ino, key};
@@ -17,12 +17,12 @@ use crate::error::Refused;
 
 /// Numbers taken from the counter at once.
 const BLOCK: u64 = 4096;
-/// Tries to take a block while other processes take theirs.
+/// Attempts to take a block while other processes take theirs.
 const TRIES_MAX: usize = 1000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Inos {
-    /// `next..end` are ours.
+    /// `next..end` may be allocated.
     block: Mutex<(u64, u64)>,
 }
 
@@ -31,7 +31,7 @@ impl Inos {
         self.next_above(0, engine)
     }
 
-    /// A number larger than this one, which was given out before, perhaps by another process with a later block.
+    /// A number greater than `floor`, which was allocated before, perhaps by another process with a later block.
     pub(crate) fn next_above(&self, floor: u64, engine: &dyn Engine) -> Result<Ino, Error> {
         for _ in 0..TRIES_MAX {
             if let Some(ino) = self.at_hand(floor) {
@@ -94,7 +94,7 @@ fn take_block(engine: &dyn Engine) -> Result<(u64, u64), Error> {
     Err(Error::Busy)
 }
 
-/// Drafts that the numbers behind those of the counter's row are taken, and gives them.
+/// Drafts the allocation of the next block after the counter's row, and returns it.
 fn draft_block(row: Option<Row>) -> Result<(Draft, (u64, u64)), Error> {
     let next = row.as_ref().map_or(Ok(1), |row| decode(&row.value))?;
     let end = next.checked_add(BLOCK).ok_or_else(|| Error::Corrupt("no numbers are left".to_owned()))?;
@@ -104,7 +104,7 @@ fn draft_block(row: Option<Row>) -> Result<(Draft, (u64, u64)), Error> {
     Ok((draft, (next, end)))
 }
 
-/// The first number that was never in a block.
+/// The first number that was never part of a block.
 pub(crate) fn decode(value: &[u8]) -> Result<u64, Error> {
     let bytes = value.try_into().map_err(|_| Error::Corrupt("the number counter is not eight bytes".to_owned()))?;
     match u64::from_be_bytes(bytes) {

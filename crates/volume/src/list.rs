@@ -1,8 +1,9 @@
-//! Listing objects in byte order, with prefix, delimiter and start.
+//! Lists objects in byte order, with prefix, delimiter and start.
 //!
-//! Why:        what a listing skips (before the start, below a common prefix) is a seek, so it costs what it gives.
-//! Invariants: items ascend; at most `max` of them; `next` is set exactly when more follow.
-//!             Items are shown while the scan runs; they stand when the call returns Ok, durable.
+//! Why:        skipped keys (before the start, below a common prefix) cost one seek, so a listing costs what it
+//!             returns.
+//! Invariants: L1 items ascend, at most `max` of them; `next` is set if and only if more follow.
+//!             L2 items are visited during the scan; they are valid, and durable, when the call returns Ok.
 //! Not here:   the walk (tree), encoding of keys and continuation tokens (the S3 door).
 
 use margay_meta::Ask;
@@ -17,7 +18,7 @@ use crate::tree::{Next, Shown, Tree};
 use crate::tree_ahead::wanted_range;
 
 impl Volume {
-    /// Gives each item to `visit` in order; `visit` must not call the volume.
+    /// Calls `visit` for each item in order; `visit` must not call the volume.
     pub async fn list(
         &self,
         request: &ListRequest<'_>,
@@ -29,7 +30,7 @@ impl Volume {
         outcome
     }
 
-    /// Fetches the way to where a listing begins, and the first rows there.
+    /// Prefetches the path to the start of a listing, and the first rows there.
     async fn look_ahead_of_list(
         &self,
         bucket: &str,
@@ -102,7 +103,7 @@ struct Lister<'a> {
     delimiter: Option<&'a str>,
     max: usize,
     items: usize,
-    /// The last item given, kept once the page is full: its key or prefix, and whether it was a prefix.
+    /// The last item, once the page is full: its key or prefix, and whether it was a prefix.
     last: Option<(String, bool)>,
     more: bool,
     visit: &'a mut (dyn FnMut(ListItem<'_>) + Send),
@@ -111,7 +112,7 @@ struct Lister<'a> {
 impl Lister<'_> {
     fn row(&mut self, shown: &Shown<'_>) -> Result<Next, Error> {
         let Some(rest) = shown.key.strip_prefix(self.prefix.as_bytes()) else {
-            // Below the prefix only on the way down to it.
+            // Above the prefix: a directory on the way down to it.
             let above = matches!(shown.row, Summary::Directory(_)) && self.prefix.as_bytes().starts_with(shown.key);
             return Ok(if above { Next::Descend } else { Next::Stop });
         };
@@ -137,7 +138,7 @@ impl Lister<'_> {
         }
     }
 
-    /// False when the page was full already.
+    /// False when the page was already full.
     fn give(&mut self, item: ListItem<'_>) -> bool {
         if self.items == self.max {
             self.more = true;

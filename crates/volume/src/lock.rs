@@ -1,13 +1,13 @@
-//! Object lock: what keeps a version from being removed or changed, and who decides.
+//! Object lock: whether a version may be removed or changed.
 //!
-//! Why:        a record that must not vanish is as safe as the weakest door to it, so both doors ask here.
-//! Invariants: O1 a version under a legal hold, or a retention whose time is not over, is not removed and not changed; a new
-//!                version or a delete marker in its place leaves it as it is. Governance yields to who may bypass it.
-//!             O2 locks are documents of the version's inode, so whoever asserts its row asserts them.
-//!             O3 a bucket with object lock keeps versions, for ever.
-//!             O4 the mount never bypasses: a locked current version is read-only there.
-//! Not here:   changing locks (change_locks), a bucket's default (bucket_object_lock), their values (margay-rows), who has
-//!             the right to bypass (the S3 door).
+//! Why:        a locked record is as safe as the weakest door, so both doors ask here.
+//! Invariants: O1 a version under a legal hold or an active retention is neither removed nor changed; a new version or
+//!                a delete marker above it leaves it unchanged. Governance mode yields to callers who may bypass it.
+//!             O2 locks are documents of the version's inode, so asserting its row asserts them.
+//!             O3 a bucket with object lock has versioning enabled, permanently.
+//!             O4 the mount never bypasses a lock: a locked current version is read-only there.
+//! Not here:   changing locks (change_locks), a bucket's default (bucket_object_lock), lock values (margay-rows), who
+//!             may bypass (the S3 door).
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ use crate::open::Volume;
 use crate::seen::Seen;
 
 impl Volume {
-    /// Says what time was believed at a moment of the monotonic clock: from now on locks end by that.
+    /// Sets the trusted time at a moment of the monotonic clock: from now on locks end by it.
     pub fn set_lock_time(&self, believed: Timestamp, monotonic: Duration) {
         self.lock_time.set(believed, monotonic);
     }
 
-    /// Refuses to remove or change a version that is locked.
+    /// Refuses to remove or change a locked version.
     pub(crate) fn check_unlocked(&self, file: &FileEntry, bypass_governance: bool) -> Result<(), Error> {
         let kinds = file.documents;
         if !kinds.contains(Document::Retention) && !kinds.contains(Document::LegalHold) {
@@ -55,7 +55,7 @@ impl Volume {
         Ok(until > self.lock_time.now(&*self.env.clock) && !(bypass_governance && mode == RetentionMode::Governance))
     }
 
-    /// Drafts the retention that a new version gets when it has none of its own. Refuses locks where there is no object
+    /// Drafts the default retention of a new version without one of its own. Refuses locks in a bucket without object
     /// lock.
     pub(crate) fn draft_locks(
         &self,
@@ -84,7 +84,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Drafts that a file is another version from now on, which is not locked as the one before was.
+    /// Drafts that a file becomes another version, which does not inherit the locks of the last one.
     pub(crate) fn draft_locks_left(&self, draft: &mut Draft, file: &mut FileEntry) {
         for kind in [Document::Retention, Document::LegalHold] {
             if file.documents.contains(kind) {

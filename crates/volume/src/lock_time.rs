@@ -1,20 +1,20 @@
-//! The time by which locks end.
+//! The time by which object locks end.
 //!
-//! Why:        a clock that jumps ahead must not end a lock. Whoever watches the clock says what time was believed, and when;
-//!             from then on only the monotonic clock counts until it is said again.
-//! Invariants: T1 a lock ends by the clock and by the time believed, whichever is earlier.  T2 what is locked from now on is
-//!             locked from the later of them.
-//! Not here:   what is believed (the binary), what a lock is (lock).
+//! Why:        a clock that jumps ahead must not end a lock. The watcher of the clock reports a trusted time; from then
+//!             on only the monotonic clock advances it, until the next report.
+//! Invariants: T1 a lock ends by the earlier of the wall clock and the trusted time.
+//!             T2 a new lock counts from the later of them.
+//! Not here:   which time is trusted (margay-jobs), what a lock is (lock).
 
 use std::time::Duration;
 
 use margay_env::{Clock, Timestamp};
 use parking_lot::Mutex;
 
-/// How much the clock may be set forward between two words about it.
+/// How far the clock may move ahead between two reports.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// The time that was believed last, and when that was on the monotonic clock; `None` while nobody watches.
+/// The last trusted time, and its moment on the monotonic clock; `None` without a watcher.
 #[derive(Debug, Default)]
 pub(crate) struct LockTime(Mutex<Option<(Timestamp, Duration)>>);
 
@@ -29,12 +29,12 @@ impl LockTime {
         Some(Timestamp(believed.0.saturating_add(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))))
     }
 
-    /// Whether a lock until then is over is asked by this time.
+    /// The time that decides whether a lock has ended.
     pub(crate) fn now(&self, clock: &dyn Clock) -> Timestamp {
         self.believed(clock).map_or(clock.now(), |believed| believed.min(clock.now()))
     }
 
-    /// What is locked for some days is so from this time on.
+    /// The time from which a new lock counts.
     pub(crate) fn from(&self, clock: &dyn Clock) -> Timestamp {
         self.believed(clock).map_or(clock.now(), |believed| believed.max(clock.now()))
     }

@@ -1,7 +1,7 @@
-//! Making a directory that stays when it is empty.
+//! Creates an explicit directory, which stays when it is empty.
 //!
-//! Why:        POSIX directories live until rmdir; to S3 such a directory is an empty object `x/`.
-//! Invariants: the path is asserted as by PUT. A directory that exists becomes explicit.
+//! Why:        POSIX directories exist until rmdir; S3 sees such a directory as an empty object `x/`.
+//! Invariants: M1 the path is asserted as by PUT. An existing directory becomes explicit.
 
 use margay_rows::key;
 use margay_rows::record::DirectoryEntry;
@@ -15,7 +15,7 @@ use crate::open::Volume;
 use crate::paths::Walk;
 
 impl Volume {
-    /// `path` ends in `/`. False when it was there and explicit already.
+    /// `path` ends in `/`. False when an explicit directory already existed.
     pub async fn make_directory(&self, bucket: &str, path: &str) -> Result<bool, Error> {
         check_key(path)?;
         self.check_room()?;

@@ -1,9 +1,9 @@
-//! What encryption means for an object: its key, its streams, and the bytes that they take.
+//! Encryption of objects: data key, streams, and stored sizes.
 //!
-//! Why:        the cipher knows nothing of rows, and the operations nothing of the cipher.
-//! Invariants: O1 an object is encrypted if and only if it has a document that holds its data key; whoever replaces
-//!                its bytes by plain ones removes that.
-//!             O2 its streams are those of its parts; a simple object is one.
+//! Why:        connects the cipher, which knows no rows, with operations, which know no cipher.
+//! Invariants: O1 an object is encrypted if and only if it has a document with its data key; replacing its bytes by
+//!                unencrypted ones removes the document.
+//!             O2 each part is one stream; a simple object is one.
 
 use bytes::Bytes;
 use margay_rows::key;
@@ -19,7 +19,7 @@ use crate::open::Volume;
 use crate::reader::Lock;
 use crate::seen::Seen;
 
-/// A data key that was made for a new object or upload, and the document to keep with it.
+/// A new data key for an object or upload, and the document to store with it.
 #[derive(Clone, Debug)]
 pub struct NewKey {
     pub key: DataKey,
@@ -27,25 +27,25 @@ pub struct NewKey {
 }
 
 impl ObjectInfo {
-    /// Whose key the object is encrypted under; `None` for a plain one.
+    /// The kind of key that protects the object; `None` if it is unencrypted.
     pub fn protection(&self) -> Option<Protection> {
         protection_of(&self.documents)
     }
 }
 
 impl Protection {
-    /// Whose key an object or upload with these documents is encrypted under; `None`: it is plain.
+    /// The kind of key that protects an object or upload with these documents; `None` if it is unencrypted.
     pub fn of(documents: &Documents) -> Option<Protection> {
         protection_of(documents)
     }
 }
 
 fn protection_of(documents: &Documents) -> Option<Protection> {
-    // What does not decode is damaged, and said to be when the key is needed.
+    // An undecodable document is reported when the key is needed.
     documents.get(&Document::Encryption).map(|document| decode_protection(document).unwrap_or(Protection::Master))
 }
 
-/// Bytes that a file takes in the store, if its entry alone says so.
+/// Stored size of a file, if its entry alone determines it.
 pub(crate) fn stored_len_by_itself(file: &FileEntry) -> Option<u64> {
     match (file.is_encrypted(), file.etag.parts) {
         (false, _) => Some(file.size),
@@ -54,8 +54,8 @@ pub(crate) fn stored_len_by_itself(file: &FileEntry) -> Option<u64> {
     }
 }
 
-/// What a file needs to be read, given what was found of it while its row did not change: a file that is encrypted is
-/// never taken for a plain one.
+/// What reading a file needs, from rows that were read while its row was unchanged: an encrypted file is never treated
+/// as an unencrypted one.
 pub(crate) fn needed_lock(file: &FileEntry, found: Option<Lock>) -> Result<Option<Lock>, Error> {
     match found {
         None if file.is_encrypted() => Err(Error::Corrupt("the data key of an encrypted object is gone".to_owned())),
@@ -73,14 +73,13 @@ impl Volume {
         Ok(NewKey { key, document })
     }
 
-    /// The data key that a document holds; the customer's key is needed if it is under one.
+    /// The data key in a document; the customer's key is needed if it is under one.
     pub fn open_data_key(&self, document: &[u8], customer: Option<&CustomerKey>) -> Result<DataKey, Error> {
         Ok(Envelope::decode(document)?.open(customer, &self.options.master_keys)?)
     }
 
-    /// The document of the data key of a copy that shares its source's bytes; `None` when both are plain. Bytes are
-    /// shared between keys of one kind only: under a customer's key an ETag tells nothing of the content, and the server
-    /// never had the data key.
+    /// The data key document of a copy that shares its source's bytes; `None` when both are unencrypted. Sharing needs
+    /// the same kind of key: under a customer's key the ETag hides the content, and the server never had the data key.
     pub(crate) fn copied_key(&self, source: Option<&Bytes>, keys: &CopyEncryption) -> Result<Option<Bytes>, Error> {
         let protection = source.map(|document| decode_protection(document)).transpose()?;
         if keys.source.is_some() && protection != Some(Protection::Customer) {
@@ -100,19 +99,19 @@ impl Volume {
         Ok(envelope.encode().into())
     }
 
-    /// What is needed to read a file that is encrypted.
+    /// What is needed to decrypt a file, if it is encrypted.
     pub(crate) fn lock_of(&self, file: &FileEntry, seen: &mut Seen) -> Result<Option<Lock>, Error> {
         if !file.is_encrypted() {
             return Ok(None);
         }
         let row = self.get(&key::document(file.ino, Document::Encryption), seen)?;
-        // Absent when the file was replaced meanwhile, which `FileEntry::needs` tells from damage.
+        // Missing if the file was replaced meanwhile, which `FileEntry::needs` distinguishes from damage.
         let Some(row) = row else { return Ok(None) };
         let envelope = Envelope::decode(&row.value)?;
         Ok(Some(Lock { envelope, plain_lens: self.streams_of(file, seen)? }))
     }
 
-    /// Bytes that a file takes in the store.
+    /// Stored size of a file.
     pub(crate) fn stored_len(&self, file: &FileEntry, seen: &mut Seen) -> Result<u64, Error> {
         match stored_len_by_itself(file) {
             Some(len) => Ok(len),
@@ -120,7 +119,7 @@ impl Volume {
         }
     }
 
-    /// Plain bytes of each stream.
+    /// Decrypted size of each stream.
     fn streams_of(&self, file: &FileEntry, seen: &mut Seen) -> Result<Vec<u64>, Error> {
         let sizes = match file.etag.parts {
             0 => None,

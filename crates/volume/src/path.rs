@@ -1,8 +1,8 @@
-//! The way from a bucket to a directory, and a cache of such ways.
+//! The path from a bucket to a directory, and a cache of paths.
 //!
-//! Why:        the volume keeps the cache, and walks (paths) stand above the volume.
-//! Invariants: a cached path is a hint: whoever uses it asserts each of its rows (paths, P1).
-//! Locking:    one lock for each shard, held for a look-up.
+//! Why:        the volume holds the cache; walking (paths) is built on the volume.
+//! Invariants: H1 a cached path is a hint: its user asserts or compares each of its rows (paths, P1).
+//! Locking:    one lock per shard, held for a lookup.
 //! Not here:   walking (paths).
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use crate::versioned_key::VersionedKey;
 
 const SHARDS: usize = 16;
 
-/// A directory on the way, as its entry was read.
+/// A directory on a path, as its entry was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) key: Vec<u8>,
@@ -28,7 +28,7 @@ pub(crate) struct Step {
     pub(crate) entry: DirectoryEntry,
 }
 
-/// The way from a bucket to a directory.
+/// The path from a bucket to a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     pub(crate) bucket_key: Vec<u8>,
@@ -36,14 +36,14 @@ pub(crate) struct Path {
     pub(crate) root: Ino,
     pub(crate) versioning: Versioning,
     pub(crate) object_lock: bool,
-    /// What a new version gets that has no retention of its own.
+    /// The default retention of a new version.
     pub(crate) retention: Option<DefaultRetention>,
     /// The bucket has notification rules.
     pub(crate) notifies: bool,
     pub(crate) steps: Vec<Step>,
 }
 
-/// A key as directories (each with its `/`) and the last name, which may be empty.
+/// Splits a key into directories (each with its `/`) and the last name, which may be empty.
 pub(crate) fn split(key: &str) -> (&str, &str) {
     key.split_at(key.rfind('/').map_or(0, |slash| slash + 1))
 }
@@ -58,7 +58,7 @@ impl Path {
         VersionedKey { root: self.root, key, versioning: self.versioning }
     }
 
-    /// Every step still leads where it led.
+    /// Asserts that every step is unchanged.
     pub(crate) fn assert_in(&self, draft: &mut Draft) {
         draft.assert_version(self.bucket_key.clone(), self.bucket_version);
         for step in &self.steps {
@@ -71,7 +71,7 @@ impl Path {
     }
 }
 
-/// Paths by bucket and directories; bounded, and emptied by shard when it is full.
+/// Cache of paths by bucket and directories; bounded, and a full shard is cleared.
 #[derive(Debug)]
 pub(crate) struct PathCache {
     shards: Vec<RwLock<HashMap<String, Arc<Path>>>>,
@@ -84,7 +84,7 @@ impl PathCache {
         PathCache { shards, shard_max: paths_max / SHARDS }
     }
 
-    /// A bucket's name has no `/`, so the two never run together.
+    /// A bucket's name contains no `/`, so the concatenation is unambiguous.
     pub(crate) fn name(bucket: &str, directories: &str) -> String {
         [bucket, "/", directories].concat()
     }

@@ -1,10 +1,11 @@
-//! From a key to the directory that holds its entry.
+//! Walks from a key to the directory that holds its entry.
 //!
-//! Why:        a key is walked by its directories, each one row. Walks are kept: a change may believe one, because its commit
-//!             asserts every step; a read knows by it which rows to ask for together, and compares them.
-//! Invariants: P1 a commit that used a path asserts the bucket row and each step's row, so a stale path can only
-//!                conflict; a read that used one has read each of those rows.  P2 a path that met a conflict, or led to no commit, is dropped before the next try.
-//! Not here:   what is done at the end of the path (the operations).
+//! Why:        a key is resolved directory by directory, each one row. Paths are cached: a change may trust a cached
+//!             path, because its commit asserts every step; a read prefetches its rows and compares their versions.
+//! Invariants: P1 a commit that used a path asserts the bucket's row and each step's row, so a stale path can only
+//!                conflict; a read that used one has read each of those rows.
+//!             P2 a path that led to a conflict, or to no commit, is dropped before the retry.
+//! Not here:   what happens at the end of the path (the operations).
 
 use std::sync::Arc;
 
@@ -21,15 +22,15 @@ use crate::open::Volume;
 use crate::path::{Path, PathCache, Step};
 use crate::seen::Seen;
 
-/// Paths with more steps than this are not kept.
+/// Paths with more steps are not cached.
 const STEPS_KEPT_MAX: usize = 32;
 
-/// A path and the rest of the directories, which do not exist.
+/// A path, and the remaining directories, which do not exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk<'a> {
     pub(crate) path: Arc<Path>,
     pub(crate) missing: &'a str,
-    /// From memory: only a commit can tell whether it still holds.
+    /// From the cache: only a commit can confirm it.
     remembered: bool,
 }
 
@@ -38,7 +39,7 @@ impl Walk<'_> {
         self.missing.is_empty()
     }
 
-    /// What is missing still is.
+    /// Asserts that the first missing directory is still missing.
     pub(crate) fn assert_missing(&self, draft: &mut Draft) {
         if let Some(name) = self.missing.split_inclusive('/').next() {
             draft.assert_absent(key::entry(self.path.directory(), name.as_bytes()));
@@ -47,7 +48,7 @@ impl Walk<'_> {
 }
 
 impl Volume {
-    /// Walks the directories, as far as they exist.
+    /// Walks the directories as far as they exist.
     pub(crate) fn walk<'a>(&self, bucket: &str, directories: &'a str, seen: &mut Seen) -> Result<Walk<'a>, Error> {
         let name = PathCache::name(bucket, directories);
         let kept = self.paths.get(&name);
@@ -64,7 +65,7 @@ impl Volume {
         Ok(walk)
     }
 
-    /// Reads the rows of a kept path; true when it leads where it led.
+    /// Reads the rows of a cached path; true when it is still valid.
     fn leads_on(&self, path: &Path, seen: &mut Seen) -> Result<bool, Error> {
         let steps = path.steps.iter().map(|step| (&step.key, step.version));
         for (key, version) in std::iter::once((&path.bucket_key, path.bucket_version)).chain(steps) {
@@ -98,8 +99,8 @@ impl Volume {
         Ok(Walk { path: Arc::new(path), missing, remembered: false })
     }
 
-    /// Runs a change at the end of a path until it commits or is refused for good. An answer without a commit
-    /// that rests on a remembered path is not believed: the path is walked anew.
+    /// Runs a change at the end of a path until it commits or is refused definitively. An answer without a commit is
+    /// not accepted from a cached path: the path is walked again.
     pub(crate) async fn change<T>(
         &self,
         bucket: &str,
@@ -109,7 +110,7 @@ impl Volume {
         self.change_from(Seen::default(), bucket, key, attempt).await
     }
 
-    /// As `change`; the first try has these rows.
+    /// As `change`; the first attempt uses these rows.
     pub(crate) async fn change_from<T>(
         &self,
         rows: Seen,
@@ -120,7 +121,7 @@ impl Volume {
         let (mut handed_over, mut anew) = (false, false);
         self.decide(rows, |seen| {
             if std::mem::take(&mut handed_over) {
-                // It met a conflict (P2).
+                // It led to a conflict (P2).
                 self.paths.forget(bucket, directories);
             }
             let _turn = self.turn_at_key(bucket, directories, name);
@@ -128,7 +129,7 @@ impl Volume {
             let walk = match kept.filter(|_| !anew && !seen.is_ahead()) {
                 Some(path) => Walk { path, missing: "", remembered: true },
                 None => {
-                    // Also when it runs again with more rows: what it has kept of the path meanwhile is no older.
+                    // Also when it runs again with more rows: the path that it has cached meanwhile is no older.
                     anew = true;
                     self.walk(bucket, directories, seen)?
                 }
@@ -154,7 +155,7 @@ impl Volume {
         .await
     }
 
-    /// Makes the missing directories of a walk and gives the last one.
+    /// Creates the missing directories of a walk and returns the last one.
     pub(crate) fn make_directories(&self, walk: &Walk<'_>, draft: &mut Draft) -> Result<Ino, Error> {
         let mut parent = walk.path.directory();
         for (depth, name) in walk.missing.split_inclusive('/').enumerate() {

@@ -1,9 +1,9 @@
-//! PUT of an object: a new file at a key, whatever was there before.
+//! PUT of an object: a new file at a key, replacing any existing one.
 //!
-//! Why:        the hot path: one read of the old entry, one commit.
-//! Invariants: the commit asserts the bucket, each directory on the path, and that the entry is as it was read, so
-//!             the condition that was decided on it holds; many PUTs into one directory do not conflict.
-//! Not here:   the bytes (upload), what becomes of the old object (versions) and its data (release).
+//! Why:        the hot path: one read, one commit.
+//! Invariants: P1 the commit asserts the bucket, each directory on the path, and that the entry is as it was read, so
+//!                the evaluated condition holds; concurrent PUTs into one directory do not conflict.
+//! Not here:   the bytes (upload), what happens to the old object (versions) and its data (release).
 
 use margay_rows::Ino;
 use margay_rows::event::EventKind;
@@ -28,7 +28,7 @@ use crate::request::View;
 use crate::seen::Seen;
 use crate::upload::Staged;
 
-/// The extended attribute that is a file's POSIX access list.
+/// The xattr with a file's POSIX access list.
 pub(crate) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 impl View<'_> {
@@ -43,7 +43,7 @@ impl Volume {
         self.put_from(Seen::default(), request, staged).await
     }
 
-    /// The first try has these rows.
+    /// The first attempt uses these rows.
     pub(crate) async fn put_from(
         &self,
         rows: Seen,
@@ -89,8 +89,8 @@ impl Volume {
         self.finish(draft, outcome)
     }
 
-    /// Gives a new object what it takes over from the file in whose place it comes: owner, rights and access list. A
-    /// symbolic link has no rights of its own; a program's set-id bits vouched for the old bytes only.
+    /// Gives a new object the owner, permissions and access list of the file that it replaces. A symbolic link has no
+    /// permissions of its own; a program's set-id bits were granted to the old bytes only.
     pub(crate) fn bequeath(&self, draft: &mut Draft, current: &Current<'_>, new: &mut FileEntry) -> Result<(), Error> {
         let Some(Located { file: old, .. }) = &current.file else { return Ok(()) };
         (new.uid, new.gid) = (old.uid, old.gid);
@@ -98,7 +98,8 @@ impl Volume {
             return Ok(());
         }
         new.mode = old.mode & MODE_RIGHTS & !MODE_SET_IDS;
-        // With a list, the rights of the group are the most that the list gives: without it they would be the group's.
+        // With a list, the group bits of the mode are the list's mask: without the list they would be the group's
+        // permissions.
         if old.xattrs
             && let Some(row) = self.row(&key::xattr(old.ino, ACCESS_LIST))?.value
         {
@@ -108,18 +109,18 @@ impl Volume {
         Ok(())
     }
 
-    /// Refuses a new object that would bring the bucket over its quota.
+    /// Refuses a new object that would exceed the bucket's quota.
     pub(crate) fn check_added(&self, walk: &Walk<'_>, current: &Current<'_>, new: &FileEntry) -> Result<(), Error> {
         let (objects, mut bytes) = growth(current.file.as_ref().map(|old| &old.file), Some(new));
         if current.object.keeps() {
-            // What is displaced stays, as a rule.
+            // With versioning, the displaced object usually stays.
             bytes = new.size as i64;
         }
         self.check_quota(walk.path.root, objects, bytes)
     }
 
-    /// Drafts all of a replacement but the new entry itself: preconditions, directories, counters, and what becomes of
-    /// the old file. Says which version the new one is, and gives the new entry's key.
+    /// Drafts a whole replacement except the new entry itself: preconditions, directories, counters, and what happens
+    /// to the old file. Returns the new version and the new entry's key.
     pub(crate) fn replace(
         &self,
         walk: &Walk<'_>,
@@ -145,13 +146,13 @@ impl Volume {
     }
 }
 
-/// Objects and bytes by which a bucket's usage grows when `old` becomes `new`.
+/// Objects and bytes that a bucket's usage gains when `new` replaces `old`.
 fn growth(old: Option<&FileEntry>, new: Option<&FileEntry>) -> (i64, i64) {
     let size = |file: Option<&FileEntry>| file.map_or(0, |file| file.size as i64);
     (i64::from(new.is_some()) - i64::from(old.is_some()), size(new) - size(old))
 }
 
-/// Drafts the change of a bucket's usage when `old` becomes `new`.
+/// Drafts the change of a bucket's usage when `new` replaces `old`.
 pub(crate) fn count(draft: &mut Draft, root: Ino, old: Option<&FileEntry>, new: Option<&FileEntry>) {
     let (objects, bytes) = growth(old, new);
     draft.add(key::usage(root, Counted::Objects), objects);

@@ -1,15 +1,13 @@
-//! Rename: one object, or a directory with all that is below it, in one batch.
+//! Renames one object, or a directory with everything below it, in one batch.
 //!
-//! Why:        what is below a directory hangs on its number, so only the entry and the directory's record move.
-//! Invariants: N1 both paths are asserted step by step, so of two renames that would put directories into each
-//!                other one conflicts and finds the destination gone.
-//!             N2 an object is replaced as by PUT unless the condition forbids it; a directory replaces only an
-//!                empty explicit directory, anything else at the destination refuses with `PreconditionFailed`.
-//!             N4 in a bucket that keeps versions the object is a new version at its new key, and its old key keeps its
-//!                version below a delete marker; directories are not renamed there.
-//!             N3 implicit directories that become empty go, as after DELETE.
-//! Locking:    the turn of what moves, since mounts keep where it is; then the latch of the source's directory, as for
-//!             DELETE.
+//! Why:        entries below a directory refer to its number, so only its entry and its record move.
+//! Invariants: N1 both paths are asserted, so of two renames that would put directories into each other one conflicts.
+//!             N2 an object is replaced as by PUT unless the condition forbids it; a directory replaces only an empty
+//!                explicit directory, anything else fails with `PreconditionFailed`.
+//!             N3 implicit directories that become empty are removed, as after DELETE.
+//!             N4 with versioning the object is a new version at its new key, and its old key keeps the old version
+//!                below a delete marker; directories are not renamed.
+//! Locking:    the file's turn, since mounts record its location; then the latch of the source's directory.
 
 use margay_rows::event::EventKind;
 use margay_rows::record::{DirectoryRecord, Entry};
@@ -27,7 +25,7 @@ use crate::paths::Walk;
 use crate::put_object::count;
 use crate::seen::Seen;
 
-/// Where something is from now on.
+/// The new location of the moved object.
 #[derive(Debug)]
 struct Moved {
     ino: Ino,
@@ -36,7 +34,7 @@ struct Moved {
 }
 
 impl Volume {
-    /// Moves one object, or with keys that end in `/` a whole directory; O(1).
+    /// Renames one object, or with keys that end in `/` a whole directory; O(1).
     pub async fn rename(&self, bucket: &str, from: &str, to: &str, condition: &WriteCondition) -> Result<(), Error> {
         check_key(to)?;
         let done = self.decide(Seen::default(), |seen| match (from.ends_with('/'), to.ends_with('/')) {
@@ -53,8 +51,8 @@ impl Volume {
         self.answer(done).await
     }
 
-    /// Tells the mounts where the file is while its turn is held, unless the draft is handed over. Then they are told
-    /// behind the commit: whoever looked it up beside that finds that something was moved, and looks again.
+    /// Tells the mounts the file's location while its turn is held. If the draft is handed to the driver, they are told
+    /// after the commit: a concurrent lookup then finds that something was moved, and looks again.
     fn finish_move(&self, draft: Draft, moved: Moved) -> Result<Decided<Option<Moved>>, Refused> {
         match self.finish(draft, ())? {
             Decided::Commit(draft, ()) => Ok(Decided::Commit(draft, Some(moved))),
@@ -163,7 +161,7 @@ impl Volume {
         self.finish_move(draft, Moved { ino: moved.entry.ino, directory: target_parent, name: to_name.to_owned() })
     }
 
-    /// Decides whether a directory may take this place, and drafts the end of an empty one that has it.
+    /// Decides whether a directory may be moved here, and drafts the removal of an empty one.
     fn draft_target(
         &self,
         draft: &mut Draft,

@@ -1,12 +1,11 @@
-//! The rows of one request: asked for once, used by everything that it asks of the volume.
+//! The rows of one request: read once, and used for all of its reads of the volume.
 //!
-//! Why:        a request looks at its bucket and its object several times (may it, is it encrypted, what does it answer), and
-//!             each look would be a call of the engine.
-//! Invariants: E1 each answer of a view is of one moment while the request was under way; what was committed before it
-//!                began is seen.  E2 a change uses the rows for its first try only, asserts them, and drops them.
-//! How to use: `look` says what the request will do; calls through `view` use the rows that it brought, and read what it
-//!             did not bring. Calls on the volume itself read for themselves.
-//! Not here:   which rows are brought (ahead), the operations of a view (each beside that of the volume).
+//! Why:        a request reads its bucket and its object several times (authorization, encryption, the answer), and
+//!             each read would be an engine call. `look` announces what it will do; calls through `view` use the
+//!             prefetched rows.
+//! Invariants: E1 each answer of a view is of one moment during the request; commits before its start are visible.
+//!             E2 a change uses the rows for its first attempt only, asserts them, and drops them.
+//! Not here:   which rows are prefetched (ahead), the operations of a view (each beside that of the volume).
 
 use margay_rows::key;
 use parking_lot::Mutex;
@@ -28,7 +27,7 @@ pub struct View<'r> {
 }
 
 impl Volume {
-    /// Reads what a request will need, in one call.
+    /// Prefetches the rows of a request, in one call.
     pub async fn look(&self, bucket: &str, purpose: Purpose<'_>) -> Result<RequestRows, Error> {
         let mut seen = Seen::default();
         self.look_ahead(bucket, purpose, &mut seen).await?;
@@ -41,7 +40,7 @@ impl Volume {
 }
 
 impl View<'_> {
-    /// Runs a read with the request's rows, of one moment, and answers when what it rests on is durable.
+    /// Runs a read with the request's rows, of one moment, and returns when everything it depends on is durable.
     pub(crate) async fn read<T>(
         self,
         mut read: impl FnMut(&Volume, &mut Seen) -> Result<T, Error>,
@@ -54,7 +53,7 @@ impl View<'_> {
         found
     }
 
-    /// The rows for a change (E2); those of the bucket stay for what is told of it.
+    /// The rows for a change (E2); those of the bucket stay for the response.
     pub(crate) fn take_for_change(self, bucket: &str) -> Seen {
         let mut rows = self.rows.0.lock();
         let stays = rows.only(&key::bucket(bucket));

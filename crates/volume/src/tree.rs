@@ -1,11 +1,12 @@
-//! A walk over the keys of a bucket in byte order, which can seek.
+//! Walks the keys of a bucket in byte order, with seeks.
 //!
-//! Why:        directories are contiguous ranges whose order is that of the keys, so a depth-first walk is a
-//!             sorted listing, and whatever a listing skips costs one seek.
+//! Why:        directories are contiguous ranges in key order, so a depth-first walk is a sorted listing, and skipping
+//!             costs one seek.
 //! Invariants: T1 the frames are directories from the root down; `name` is the path of the last one.
-//!             T2 rows are shown with ascending keys, each at most once.
-//!             T3 rows are read as many as the visitor is expected to take, those of directories that come next together.
-//! Not here:   what is shown (list), which directories come next (tree_ahead).
+//!             T2 rows are visited in ascending key order, each at most once.
+//!             T3 as many rows are read as the visitor is expected to take; directories that follow are read in the
+//!                same call.
+//! Not here:   what is listed (list), which directories follow (tree_ahead).
 
 use std::collections::HashMap;
 
@@ -19,11 +20,11 @@ use crate::open::Volume;
 use crate::seen::Seen;
 use crate::tree_ahead::{Batch, Upcoming, wanted_range};
 
-/// Rows that are read after the visitor left those that were read before.
+/// Rows read after the visitor has left those read before.
 const ROWS_AFTER_SEEK: usize = 4;
-/// How many times more are read each time that it takes all of them.
+/// Growth of the batch each time that the visitor takes all of it.
 const ROWS_GROWTH: usize = 4;
-/// Directories above the last one in which the listing looks for what comes next.
+/// Levels above the last directory in which following directories are searched.
 const LEVELS_AHEAD_MAX: usize = 32;
 
 #[derive(Debug)]
@@ -33,28 +34,28 @@ struct Frame {
     path_len: usize,
 }
 
-/// What the visitor wants next.
+/// The visitor's next step.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// The next row of this directory.
     Row,
     /// The rows of the directory that was shown.
     Descend,
-    /// The first key that is not less than this.
+    /// Continue at the first key that is not less than this.
     Seek(Vec<u8>),
     Stop,
 }
 
-/// A directory is shown before what is in it, with its path; a file with its key, also one with several names.
+/// A directory is visited before its content, with its path; a file with its key, also a hard-linked one.
 #[derive(Debug)]
 pub(crate) struct Shown<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) row: Summary,
-    /// The entry, or the inode record of a file with several names; empty for an object that has neither.
+    /// The entry, or the inode record of a hard-linked file; empty for an object without either.
     pub(crate) value: &'a [u8],
 }
 
-/// Says of each row what comes next.
+/// Visits a row and returns the next step.
 pub(crate) type Visit<'v> = dyn FnMut(Shown<'_>) -> Result<Next, Error> + Send + 'v;
 
 #[derive(Debug)]
@@ -62,24 +63,24 @@ pub(crate) struct Tree<'v> {
     volume: &'v Volume,
     frames: Vec<Frame>,
     path: Vec<u8>,
-    /// Where in the last frame the next row is.
+    /// Position of the next row in the last frame.
     from: Vec<u8>,
-    /// Keys from here on are not wanted.
+    /// Keys from here on are not needed.
     end: Option<Vec<u8>>,
-    /// Rows of directories in the path, and of those that come next.
+    /// Rows of directories on the path, and of those that follow.
     batches: HashMap<Ino, Batch>,
-    /// Rows that the visitor is expected to take yet.
+    /// Rows that the visitor is expected to take.
     wanted: usize,
     /// Rows of the next batch.
     window: usize,
-    /// The visitor goes into the directories that it is shown.
+    /// The visitor descends into directories.
     descends: bool,
     pub(crate) seen: Seen,
 }
 
 impl<'v> Tree<'v> {
-    /// `end`: no key from there on is wanted. `wanted`: rows that the visitor will take, as far as is known. `seen`: what
-    /// was read ahead.
+    /// `end`: keys from there on are not needed. `wanted`: rows that the visitor will take, as far as known. `seen`:
+    /// prefetched rows.
     pub(crate) fn new(volume: &'v Volume, root: Ino, (end, wanted): (Option<Vec<u8>>, usize), seen: Seen) -> Tree<'v> {
         Tree {
             volume,
@@ -89,14 +90,14 @@ impl<'v> Tree<'v> {
             end,
             batches: HashMap::new(),
             wanted,
-            // One more tells whether more follow.
+            // One more shows whether more follow.
             window: wanted.saturating_add(1),
             descends: false,
             seen,
         }
     }
 
-    /// Shows rows from the first key that is not less than `start`, until the visitor stops.
+    /// Visits rows from the first key that is not less than `start`, until the visitor stops.
     pub(crate) async fn run(&mut self, start: &[u8], visit: &mut Visit<'_>) -> Result<(), Error> {
         let mut next = self.seek(start, visit).await?;
         loop {
@@ -116,7 +117,7 @@ impl<'v> Tree<'v> {
         }
     }
 
-    /// Nothing behind the last frame is wanted.
+    /// Nothing after the last frame is needed.
     fn is_last(&self) -> bool {
         let path_len = self.frames.last().map_or(0, |frame| frame.path_len);
         match (&self.end, key::successor(&self.path[..path_len])) {
@@ -125,13 +126,13 @@ impl<'v> Tree<'v> {
         }
     }
 
-    /// Shows rows of the last frame; `None` at its end. Descends when asked to.
+    /// Visits rows of the last frame; `None` at its end. Descends on request.
     async fn show_frame(&mut self, visit: &mut Visit<'_>) -> Result<Option<Next>, Error> {
         let Some(frame) = self.frames.last() else { return Ok(None) };
         let (ino, path_len) = (frame.ino, frame.path_len);
         loop {
             self.fetch(ino).await?;
-            // Back in its place before anything else is read.
+            // Put back before anything else is read.
             let Some(batch) = self.batches.remove(&ino) else { return Ok(None) };
             let stopped = self.show_batch(&batch, path_len, visit);
             let ended = !batch.rows.more;
@@ -149,7 +150,7 @@ impl<'v> Tree<'v> {
         }
     }
 
-    /// Shows rows of a batch from `from` on, until the visitor wants something else than the next row.
+    /// Visits rows of a batch from `from` on, until the visitor wants another step.
     fn show_batch(
         &mut self,
         batch: &Batch,
@@ -176,7 +177,7 @@ impl<'v> Tree<'v> {
         Ok(None)
     }
 
-    /// Makes sure that the rows of a directory from `from` on are there, and those of directories that come next.
+    /// Loads the rows of a directory from `from` on, and those of directories that follow.
     async fn fetch(&mut self, ino: Ino) -> Result<(), Error> {
         if self.batches.get(&ino).is_some_and(|batch| batch.covers(&self.from)) {
             return Ok(());
@@ -200,20 +201,20 @@ impl<'v> Tree<'v> {
         upcoming.read(self.volume, &mut self.batches, self.from.clone(), &mut self.seen).await
     }
 
-    /// Shows the file that the last row, one of its several names, leads to; the next scan begins behind it.
+    /// Visits the file that the last row, one of its hard links, leads to; the next scan begins after it.
     async fn follow(&mut self, directory: Ino, path_len: usize, visit: &mut Visit<'_>) -> Result<Next, Error> {
         let name = &self.path[path_len..];
         let volume = self.volume;
         let located = volume.with_rows(&mut self.seen, |seen| volume.file_at(directory, name, seen)).await??;
         self.from = key::after(name.to_vec());
-        // Removed since the scan saw it.
+        // Removed since the scan.
         let Some(located) = located else { return Ok(Next::Row) };
         let FileEntry { size, modified, etag, .. } = located.file;
         let value = &located.file.encode().value;
         visit(Shown { key: &self.path, row: Summary::File { size, modified, etag }, value })
     }
 
-    /// Goes into the directory whose path is `path`. Shows its object first when that has no row of its own.
+    /// Enters the directory at `path`. Visits its object first if that has no row of its own.
     async fn enter(&mut self, entry: DirectoryEntry, from: Vec<u8>, visit: &mut Visit<'_>) -> Result<Next, Error> {
         self.frames.push(Frame { ino: entry.ino, path_len: self.path.len() });
         self.from = from;
@@ -234,7 +235,7 @@ impl<'v> Tree<'v> {
         visit(Shown { key: &self.path, row, value: &[] })
     }
 
-    /// Back to the parent, behind the directory that was left.
+    /// Returns to the parent, after the directory that was left.
     fn leave(&mut self) {
         let left = self.frames.pop();
         if let Some(frame) = &left {
@@ -246,7 +247,7 @@ impl<'v> Tree<'v> {
         self.from = key::after(self.path.split_off(parent));
     }
 
-    /// Goes to where keys from `target` on begin: up as far as needed, then down.
+    /// Moves to the first key not less than `target`: up as far as needed, then down.
     async fn seek(&mut self, target: &[u8], visit: &mut Visit<'_>) -> Result<Next, Error> {
         while let [.., _, last] = self.frames.as_slice()
             && !target.starts_with(&self.path[..last.path_len])
@@ -286,7 +287,7 @@ impl<'v> Tree<'v> {
         volume.with_rows(&mut self.seen, |seen| volume.modified(directory, seen)).await?
     }
 
-    /// An entry of a directory, from its batch if that has it.
+    /// An entry of a directory, from its batch if possible.
     async fn entry(&mut self, directory: Ino, name: &[u8]) -> Result<Option<Entry>, Error> {
         if let Some(batch) = self.batches.get(&directory).filter(|batch| batch.covers(name)) {
             let row = batch.rows.get(batch.position(name));

@@ -1,9 +1,9 @@
-//! Rows of directories read together: those of one, and of the directories that a listing comes to next.
+//! Reads rows of several directories in one call: the current one, and those that a listing enters next.
 //!
-//! Why:        a listing without delimiter goes into every directory; one call for each of a hundred small ones would take a
-//!             hundred times as long as one call for all.
-//! Invariants: all that one call reads is no more rows than the listing is expected to take; the engine uses the limit up in
-//!             the order of the listing, so what is left out comes last.
+//! Why:        a listing without delimiter enters every directory; one call for each of a hundred small ones would take
+//!             a hundred times as long as one call for all.
+//! Invariants: A1 one call reads at most as many rows as the listing is expected to take; the engine applies the limit
+//!                in listing order, so what is cut off comes last.
 //! Not here:   the order of the walk (tree).
 
 use std::collections::HashMap;
@@ -18,15 +18,15 @@ use crate::counters::time_of;
 use crate::open::Volume;
 use crate::seen::Seen;
 
-/// Most directories that one call reads.
+/// Maximum number of directories in one call.
 const DIRECTORIES_MAX: usize = 1024;
 
-/// Rows of a directory from a name on, in order and without a gap.
+/// Rows of a directory from a name on, in order and without gaps.
 #[derive(Debug)]
 pub(crate) struct Batch {
     start: Vec<u8>,
     pub(crate) rows: RowBatch,
-    /// When the directory was last changed, if that was read with it.
+    /// The directory's modification time, if it was read too.
     pub(crate) modified: Option<Timestamp>,
 }
 
@@ -35,17 +35,17 @@ impl Batch {
         Batch { start, rows, modified: None }
     }
 
-    /// Where the first row is whose name is not less than this one.
+    /// Index of the first row whose name is not less than this one.
     pub(crate) fn position(&self, name: &[u8]) -> usize {
         self.rows.partition_point(|row| key::parse_ino(row).is_ok_and(|(_, found)| found < name))
     }
 
-    /// Whether it tells what comes at this name.
+    /// Whether the batch includes this name.
     pub(crate) fn covers(&self, name: &[u8]) -> bool {
         self.start.as_slice() <= name && (!self.rows.more || self.position(name) < self.rows.len())
     }
 
-    /// Whether the directory has an object of its own name, which a batch from the start on shows first.
+    /// Whether the directory has an object of its own name, which a batch from the start visits first.
     pub(crate) fn has_object(&self) -> Result<bool, Damaged> {
         debug_assert!(self.start.is_empty(), "it begins at the start");
         match self.rows.get(0) {
@@ -55,7 +55,7 @@ impl Batch {
     }
 }
 
-/// The rows of a directory from a name on, as far as keys below `end` are wanted. `path`: of the directory.
+/// The rows of a directory from a name on, for keys below `end`. `path` is the directory's.
 pub(crate) fn wanted_range(directory: Ino, path: &[u8], from: &[u8], end: Option<&[u8]>) -> key::Range {
     let (_, last) = key::entries(directory);
     let last = match end.and_then(|end| end.strip_prefix(path)) {
@@ -65,24 +65,24 @@ pub(crate) fn wanted_range(directory: Ino, path: &[u8], from: &[u8], end: Option
     (key::entry(directory, from), last)
 }
 
-/// Directories to read, in the order of the listing.
+/// Directories to read, in listing order.
 pub(crate) struct Upcoming {
     asks: Vec<Ask>,
-    /// Whose rows, or whose time, each question asks for.
+    /// The directory of each question for rows or time.
     of: Vec<Ino>,
     rows_max: usize,
-    /// Rows of the listing that are not spoken for yet.
+    /// Rows of the listing that are not yet assigned.
     left: usize,
 }
 
 impl Upcoming {
-    /// Begins with a part of one directory.
+    /// Starts with a part of one directory.
     pub(crate) fn new(ino: Ino, (start, end): key::Range, rows_max: usize) -> Upcoming {
         let asks = vec![Ask::Scan { start, end, rows_max, keys_only: false }, Ask::Get { key: key::times(ino) }];
         Upcoming { asks, of: vec![ino, ino], rows_max, left: rows_max.saturating_sub(1) }
     }
 
-    /// Adds what comes behind a child of a directory; false when nothing is known beyond that.
+    /// Adds what follows a child of a directory; false if nothing beyond it is known.
     pub(crate) fn add_behind(&mut self, batches: &HashMap<Ino, Batch>, directory: Ino, child: &[u8]) -> bool {
         match batches.get(&directory) {
             Some(batch) => self.add(batches, batch, batch.position(&key::after(child.to_vec()))),
@@ -106,7 +106,7 @@ impl Upcoming {
                     None => self.add_directory(&entry),
                 },
                 Ok(_) => self.left -= 1,
-                // Told when it is shown.
+                // Reported when it is visited.
                 Err(_) => return false,
             }
         }
@@ -121,7 +121,7 @@ impl Upcoming {
             self.asks.push(Ask::Get { key: key::times(entry.ino) });
             self.of.push(entry.ino);
         }
-        // There is hardly ever nothing in it.
+        // It rarely contains nothing.
         self.left -= 1;
     }
 
@@ -141,7 +141,7 @@ impl Upcoming {
             match ask {
                 Ask::Scan { .. } => {
                     let (first, rows) = (start.take(), answer.rows());
-                    // What the limit left out is read when it is its turn.
+                    // What the limit cut off is read when it is needed.
                     if first.is_some() || !rows.is_empty() || !rows.more {
                         batches.insert(*ino, Batch::new(first.unwrap_or_default(), rows));
                     }

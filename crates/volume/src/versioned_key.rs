@@ -1,7 +1,7 @@
-//! A key of a bucket, and whether the bucket keeps versions.
+//! A key of a bucket, and the bucket's versioning state.
 //!
-//! Why:      paths lead to it, and everything about versions begins with it.
-//! Not here: what is done with it (versions).
+//! Why:      paths lead to it, and all version operations start with it.
+//! Not here: operations on it (versions).
 
 use margay_rows::Ino;
 use margay_rows::record::Version;
@@ -15,7 +15,7 @@ pub(crate) struct VersionedKey<'a> {
 }
 
 impl VersionedKey<'_> {
-    /// What is a version of the key that becomes the newest now, with this sequence.
+    /// A version of the key that becomes the newest, with this sequence.
     pub(crate) fn version(&self, sequence: u64) -> Version {
         match self.versioning {
             Versioning::Never => Version::OLD,

@@ -1,14 +1,12 @@
-//! Telling mounts what S3 changed, and waiting until their kernels forgot it.
+//! Notifies mounts of changes by S3, and waits until their kernels have dropped what changed.
 //!
-//! Why:        a kernel keeps names and attributes for a minute or more, so each change through another door must
-//!             take them away before its answer; a mount knows its own changes and is not told of them.
-//! Invariants: W1 notices are in the order of their tickets, which is an order in which their commits can be told:
-//!                a notice is given after its commit.
-//!             W2 an answer waits for the watchers at most `WAIT_MAX`; what takes longer is counted.
-//!             W3 a watcher's queue is bounded: when it is full, one notice says to forget everything.
-//! Locking:    a leaf lock per watcher; nothing else is locked while anybody waits. A thread wakes those who wait, so
-//!             that they see their time run out; it sleeps while nobody does and ends with the last watcher.
-//! Not here:   what a notice means for a kernel (fuse).
+//! Why:        a kernel caches names and attributes for a day, so a change through another door must invalidate them
+//!             before its answer; a mount knows its own changes and is not notified of them.
+//! Invariants: W1 notices have the order of their tickets, a valid order of their commits: a notice follows its commit.
+//!             W2 an answer waits for the watchers at most `WAIT_MAX`; longer ones are counted.
+//!             W3 a watcher's queue is bounded: when it is full, one notice says to drop everything.
+//! Locking:    a leaf lock per watcher; nothing else is locked while an answer waits. A thread wakes waiting answers so
+//!             that they notice their timeout; it sleeps while there are none and ends with the last watcher.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,18 +18,18 @@ use margay_env::Clock;
 use margay_rows::Ino;
 use parking_lot::{Condvar, Mutex};
 
-/// Longest time that an answer waits for kernels to forget what it changed.
+/// Maximum time that an answer waits for kernels to drop what it changed.
 pub(crate) const WAIT_MAX: Duration = Duration::from_millis(50);
-/// Notices held for one watcher.
+/// Capacity of a watcher's queue.
 pub(crate) const NOTICES_MAX: usize = 65_536;
 
-/// What one commit of another door changed.
+/// The changes of one commit by another door.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notice {
     pub ticket: u64,
     /// Directory and sort name of each entry that was put or removed; a directory's ends in `/`.
     pub entries: Vec<(Ino, String)>,
-    /// Files with several names whose attributes changed.
+    /// Hard-linked files whose attributes changed.
     pub files: Vec<Ino>,
     /// Some notices were dropped: everything may have changed.
     pub everything: bool,
@@ -47,12 +45,12 @@ struct Queue {
 struct Channel {
     queue: Mutex<Queue>,
     ready: Condvar,
-    /// Every notice up to this ticket has been acted on.
+    /// All notices up to this ticket were handled.
     done: AtomicU64,
     moved: Event,
 }
 
-/// One follower of the changes of other doors; dropping it ends it.
+/// A follower of changes by other doors; dropping it ends it.
 #[derive(Debug)]
 pub struct Watcher {
     channel: Arc<Channel>,
@@ -63,17 +61,17 @@ pub struct Watcher {
 pub(crate) struct Watchers {
     count: AtomicUsize,
     list: Mutex<(u64, Vec<Weak<Channel>>)>,
-    /// Answers that are waiting; the ticking thread sleeps while there are none.
+    /// Number of waiting answers; the ticking thread sleeps while there are none.
     waiting: Mutex<usize>,
     begun: Condvar,
-    /// Answers that did not wait to the end.
+    /// Answers that reached their timeout.
     late: AtomicU64,
 }
 
-/// How often those who wait look at the time.
+/// How often waiting answers check their timeout.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Counts an answer that waits.
+/// Counts a waiting answer.
 struct Waiting<'a>(&'a Watchers);
 
 impl Drop for Waiting<'_> {
@@ -90,13 +88,13 @@ impl Watchers {
         list.1.push(Arc::downgrade(&channel));
         if self.count.fetch_add(1, Ordering::AcqRel) == 0 {
             let watchers = Arc::clone(self);
-            // Without the thread an answer waits for a watcher that hangs; nothing worse.
+            // Without the thread an answer waits for a hanging watcher; nothing worse.
             let _ = std::thread::Builder::new().name("watch-tick".to_owned()).spawn(move || watchers.tick());
         }
         Watcher { channel, watchers: Arc::clone(self) }
     }
 
-    /// Whether anybody wants to be told.
+    /// Whether there are watchers.
     pub(crate) fn any(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
     }
@@ -121,7 +119,7 @@ impl Watchers {
         self.list.lock().0
     }
 
-    /// Gives a notice to all; its ticket is what [`Watchers::reached`] waits for.
+    /// Queues a notice for all watchers; [`Watchers::reached`] waits for its ticket.
     pub(crate) fn tell(&self, mut notice: Notice) -> u64 {
         let mut list = self.list.lock();
         list.0 += 1;
@@ -139,7 +137,7 @@ impl Watchers {
         notice.ticket
     }
 
-    /// Waits until every watcher has acted on the notice, or for `WAIT_MAX`. Blocks no thread.
+    /// Waits until every watcher has handled the notice, or for `WAIT_MAX`. Blocks no thread.
     pub(crate) async fn reached(&self, ticket: u64, clock: &dyn Clock) {
         let mut channels: Vec<_> = self.list.lock().1.iter().filter_map(Weak::upgrade).collect();
         channels.retain(|channel| channel.done.load(Ordering::Acquire) < ticket);
@@ -165,7 +163,7 @@ impl Watchers {
         }
     }
 
-    /// Answers that gave up waiting.
+    /// Answers that reached their timeout.
     pub(crate) fn late(&self) -> u64 {
         self.late.load(Ordering::Relaxed)
     }
@@ -186,13 +184,13 @@ impl Watcher {
         }
     }
 
-    /// The kernel has forgotten what notices up to this ticket changed.
+    /// The kernel has dropped what notices up to this ticket changed.
     pub fn done(&self, ticket: u64) {
         self.channel.done.fetch_max(ticket, Ordering::AcqRel);
         self.channel.moved.notify(usize::MAX);
     }
 
-    /// Ends `next` on whichever thread waits in it.
+    /// Ends `next` on the thread that waits in it.
     pub fn close(&self) {
         self.channel.queue.lock().closed = true;
         self.channel.ready.notify_all();

@@ -1,10 +1,10 @@
-//! Which segments a moment names: a small list beside its rows.
+//! The list of segments that a moment refers to, in a small file beside its rows.
 //!
-//! Why:        a pruning asks every moment, and must not read all their rows for it.
-//! Layout:     as rows: segment id (8 bytes, big-endian) to the end of the last run that is named in it (8 bytes,
-//!             little-endian); docs/format/backup.md.
-//! Invariants: N1 a moment without a list was made before there were lists: its rows tell.
-//! Not here:   what becomes of segments that nobody names (prune).
+//! Why:        pruning reads this list of every moment instead of all rows.
+//! Layout:     in the format of rows: segment id (8 bytes, big-endian) to the end of the last referenced run in it (8
+//!             bytes, little-endian); docs/format/backup.md.
+//! Invariants: N1 a moment without a list is older than lists: then its rows are read.
+//! Not here:   what happens to unreferenced segments (prune).
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -18,13 +18,13 @@ use super::{LIST, MOMENTS, Named, failed, rows_of};
 use crate::api::Error;
 use crate::reclaim::runs_of_row;
 
-/// Behind a run in a pack or log: the mark of its end.
+/// Size of the end mark after a run in a pack or log.
 const END_MARK_BYTES: u64 = margay_segment::format::RUN_END_BYTES as u64;
 
-/// Segments, and where the last run that is named in each ends.
+/// Segments, and the end of the last referenced run in each.
 pub type Ends = BTreeMap<SegmentId, u64>;
 
-/// Where a run ends, with its checksum table and its mark.
+/// Where a run ends, including its checksum table and end mark.
 pub(super) fn end_of(run: &Run) -> u64 {
     run.offset.saturating_add(run.len).saturating_add(run.table_bytes()).saturating_add(END_MARK_BYTES)
 }
@@ -54,7 +54,7 @@ pub(crate) fn read_list(from: &mut dyn Read) -> Result<Ends, Error> {
     Ok(ends)
 }
 
-/// The segments that a moment names.
+/// The segments that a moment refers to.
 pub fn named_segments(env: &Env, backup: &Path, moment: &str) -> Result<Ends, Error> {
     let list = backup.join(MOMENTS).join(moment).join(LIST);
     if env.disk.exists(&list).map_err(failed)? {

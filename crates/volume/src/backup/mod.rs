@@ -1,16 +1,13 @@
-//! Backups: the rows of one moment and copies of the segments that they name.
+//! Backups: the rows of one moment (a snapshot) and copies of the segments that they refer to.
 //!
-//! Why:        a directory that is in use cannot be copied as files; and a store that can lose a disk needs a second place.
-//! Layout:     `segments/<id>.<kind>`, shared by all moments of the backup, so the next one copies only what is new;
-//!             `moments/<name>/{rows,segments}`; docs/format/backup.md.
-//! Invariants: B1 the rows are one snapshot. No segment leaves the quarantine and no hole is punched until the copies
-//!                are made, so every byte that the rows name is still there.
-//!             B2 segments are only appended to, so a copy is continued where it ends; a copy that does not verify is
-//!                made anew once.
-//!             B3 a moment gets its name when its rows are durable, its segments too, and every run that they name has
-//!                been read in the copy and fits its checksum, and so have the rows.
-//!             B4 one backup or pruning at a time, by a lock; copies of another data directory's segments are left alone.
-//! Not here:   keys of the server (`margay backup` says so), where the rows of a restored volume go (the caller's engine).
+//! Layout:     `segments/<id>.<kind>`, shared by all moments, and `moments/<name>/{rows,segments}`;
+//!             docs/format/backup.md.
+//! Invariants: B1 the rows are one snapshot. Until the copies are complete, nothing is removed from quarantine and no
+//!                hole is punched, so every referenced byte still exists.
+//!             B2 segments are append-only, so a copy is continued at its end; a damaged copy is made again once.
+//!             B3 a moment gets its name when rows and segments are durable and every referenced run was verified in
+//!                the copy.
+//!             B4 a lock excludes a second backup or pruning; another data directory's copies are not touched.
 
 mod list;
 mod origin;
@@ -50,7 +47,7 @@ const ROWS: &str = "rows";
 const LIST: &str = "segments";
 /// Held by a backup or a pruning.
 const LOCK: &str = "lock";
-/// Ending of a moment that is not whole yet, or not any more.
+/// Suffix of a moment that is not complete yet, or is being removed.
 const UNFINISHED: &str = ".unfinished";
 
 /// Why a backup was not made, pruned or restored.
@@ -81,15 +78,15 @@ pub struct BackupReport {
     /// Name of the moment.
     pub moment: String,
     pub rows: u64,
-    /// Segments that its rows name.
+    /// Segments that its rows refer to.
     pub segments: u64,
     /// Bytes copied this time.
     pub copied_bytes: u64,
-    /// Bytes read again in the copies and found right.
+    /// Bytes verified in the copies.
     pub verified_bytes: u64,
 }
 
-/// Runs that the rows of a moment name, by segment and offset.
+/// Runs that the rows of a moment refer to, by segment and offset.
 pub(crate) type Named = BTreeMap<SegmentId, BTreeMap<u64, Run>>;
 
 fn failed(error: std::io::Error) -> Error {
@@ -97,9 +94,9 @@ fn failed(error: std::io::Error) -> Error {
 }
 
 impl Volume {
-    /// Makes a backup in `to`, or adds a moment to the one that is there. Operations go on; blocks this thread for as long
-    /// as it takes to copy what is new and to read everything. `pace` is told the bytes copied and verified so far, and
-    /// ends it by a break. `to` is on the disk of `target`.
+    /// Makes a backup in `to`, or adds a moment to an existing one. Operations continue; blocks this thread until new
+    /// data was copied and everything was verified. `pace` receives the bytes copied and verified so far, and may break
+    /// to end early. `to` is on the disk of `target`.
     pub fn backup(
         &self,
         target: &Env,
@@ -128,7 +125,7 @@ impl Volume {
         Ok(report)
     }
 
-    /// Moments are called by the second of their beginning; of several in one the later ones come behind.
+    /// A moment is named by the second of its start; later ones of the same second sort after it.
     fn new_moment(&self, target: &Env, to: &Path) -> Result<String, Error> {
         let second = format!("{:011}-", self.now().seconds().max(0));
         let of_second = moments(target, to)?.into_iter().rev().find_map(|name| {
@@ -139,7 +136,7 @@ impl Volume {
         Ok(format!("{second}{number:04}"))
     }
 
-    /// Writes every row and the list of segments, and gives the runs that the rows name.
+    /// Writes every row and the list of segments; returns the runs that the rows refer to.
     fn write_moment(&self, env: &Env, folder: &Path, report: &mut BackupReport) -> Result<Named, Error> {
         let (rows, written) = self.write_rows(new_file(env, &folder.join(ROWS))?)?;
         written.sync().map_err(failed)?;
@@ -149,7 +146,7 @@ impl Volume {
         Ok(named)
     }
 
-    /// Writes every row; gives their number and what they were written to.
+    /// Writes every row; returns their number and the writer.
     pub(crate) fn write_rows<W: Write>(&self, to: W) -> Result<(u64, W), Error> {
         let mut writer = RowsWriter::begin(to)?;
         let mut rests = Rests::new(&self.env.clock);
@@ -172,7 +169,7 @@ impl Volume {
     }
 }
 
-/// Reads what was written of a moment.
+/// Reads the written rows again to verify them.
 fn verify_moment(env: &Env, folder: &Path, rows: u64) -> Result<(), Error> {
     let open = |name: &str| env.disk.open(&folder.join(name), OpenMode::Read).map_err(failed);
     read_list(&mut Front::of(open(LIST)?))?;
@@ -182,7 +179,7 @@ fn verify_moment(env: &Env, folder: &Path, rows: u64) -> Result<(), Error> {
     }
 }
 
-/// A new file of an unfinished moment. A backup that broke off in the same second may have left one.
+/// A new file of an unfinished moment. An interrupted backup of the same second may have left one.
 fn new_file(env: &Env, path: &Path) -> Result<Written, Error> {
     if env.disk.exists(path).map_err(failed)? {
         env.disk.remove(path).map_err(failed)?;

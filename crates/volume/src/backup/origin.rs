@@ -1,9 +1,9 @@
-//! Whether a copy is of the segment that it is called after.
+//! Detects whether a copy belongs to the segment of its name.
 //!
-//! Why:        every data directory numbers its segments from 1. Two that are backed up to one place would take each
-//!             other's copies for damaged ones and write over them.
-//! Invariants: O1 damage is never taken for another origin: only two marks that both are whole can differ.
-//! Not here:   what is done then (segments).
+//! Why:        every data directory numbers its segments from 1. Two that share a backup location would take each
+//!             other's copies for damaged ones and overwrite them.
+//! Invariants: O1 damage is never taken for another origin: only two intact marks can differ.
+//! Not here:   what happens then (segments).
 
 use std::io;
 
@@ -15,10 +15,10 @@ use margay_segment::format::{
 };
 use margay_segment::{Kind, Run, SegmentId};
 
-/// Bytes at the beginning of a log that tell where it is from.
+/// Bytes at the start of a log that identify its origin.
 const LOG_HEADER_BYTES: usize = 64;
 
-/// What only one segment of that id has.
+/// A value unique to one segment among all with its id.
 #[derive(Debug, PartialEq, Eq)]
 enum Origin {
     Log(u64, Seq),
@@ -26,7 +26,7 @@ enum Origin {
     Raw(Run),
 }
 
-/// `None` when the file does not say: it is damaged, or not whole.
+/// `None` when the file does not tell, because it is damaged or incomplete.
 fn origin(file: &dyn File, id: SegmentId, kind: Kind) -> io::Result<Option<Origin>> {
     let head = |bytes: usize| -> io::Result<Vec<u8>> {
         let mut head = vec![0; bytes];
@@ -47,7 +47,7 @@ fn origin(file: &dyn File, id: SegmentId, kind: Kind) -> io::Result<Option<Origi
     })
 }
 
-/// Whether a copy is of another segment that has the same id.
+/// Whether a copy is of another segment with the same id.
 pub(super) fn is_of_another(id: SegmentId, kind: Kind, source: &dyn File, copy: &dyn File) -> io::Result<bool> {
     let (source, copy) = (origin(source, id, kind)?, origin(copy, id, kind)?);
     Ok(source.zip(copy).is_some_and(|(source, copy)| source != copy))

@@ -1,9 +1,10 @@
-//! Which directories and entries belong to a prefix of a bucket.
+//! Directories and entries that belong to a prefix of a bucket.
 //!
-//! Why:        entries know their directory by its number, so whether a key begins with the prefix is decided once for
-//!             each directory.
-//! Invariants: T1 the way are the directories that the prefix names whole; only its own next step is kept in each of them.
-//!             T2 the way is there only when something was found at its end: an implicit directory is never empty.
+//! Why:        entries refer to their directory by number, so whether a key has the prefix is decided once per
+//!             directory.
+//! Invariants: T1 the way consists of the directories that the prefix names completely; only the next step is kept in
+//!                each.
+//!             T2 the way exists only if something was found at its end: an implicit directory is never empty.
 //! Not here:   rows (part).
 
 use std::collections::{HashMap, HashSet};
@@ -13,12 +14,12 @@ use margay_rows::record::Entry;
 
 use crate::path::split;
 
-/// Whether an entry belongs to the part.
+/// How an entry belongs to the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// As it is.
+    /// Unchanged.
     Whole,
-    /// As a step on the way.
+    /// As a step on the way to the prefix.
     Way,
     Not,
 }
@@ -26,13 +27,13 @@ pub(super) enum Kept {
 #[derive(Debug)]
 pub(super) struct PartTree {
     root: Ino,
-    /// The directories that the prefix names: the first is the root. Each with the name of the next step.
+    /// Directories on the way: the first is the root. Each with the name of the next step.
     way: Vec<(Ino, String)>,
-    /// The directory at the end of the way; `None` when the way ends before.
+    /// The directory at the end of the way; `None` if it does not exist.
     end: Option<Ino>,
-    /// Names in it begin so.
+    /// Names in it must have this prefix.
     name: String,
-    /// Directories below it that belong to the part with all that is in them.
+    /// Directories below it, which belong to the part completely.
     below: HashSet<Ino>,
     found: bool,
 }
@@ -67,7 +68,7 @@ impl PartTree {
                 climbed.push(at);
                 match records.get(&at) {
                     Some((parent, name)) if *parent == end => break name.starts_with(&self.name),
-                    // A circle is damage, which a check of the whole tells of.
+                    // A cycle is damage, which a check of the whole volume reports.
                     Some((parent, _)) if climbed.len() <= records.len() => at = *parent,
                     Some(_) | None => break false,
                 }

@@ -1,9 +1,10 @@
-//! Pruning: old moments go, then the copies that no remaining moment names.
+//! Pruning: removes old moments, then the copies of segments that no remaining moment refers to.
 //!
-//! Invariants: P1 before anything goes, what every remaining moment names has been read; if one cannot be read, nothing goes.
-//!             P2 a moment loses its name, durably, before a copy that it names goes: whatever a crash leaves, each
-//!                moment that is there is whole, and the next pruning goes on.
-//!             P3 one work at a time: a backup that runs has the lock.
+//! Invariants: P1 before anything is removed, the references of every remaining moment were read; if one is unreadable,
+//!                nothing is removed.
+//!             P2 a moment loses its name, durably, before a segment that it refers to is removed. So after a crash
+//!                every existing moment is complete, and the next pruning continues.
+//!             P3 the lock excludes a running backup.
 //! Not here:   how many are kept (the caller).
 
 use std::collections::BTreeSet;
@@ -17,20 +18,20 @@ use super::list::named_segments;
 use super::{BackupError, LOCK, MOMENTS, SEGMENTS, UNFINISHED, failed, moments};
 use crate::api::Error;
 
-/// What a pruning removed, or would.
+/// What a pruning removed, or would remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Moments that went, oldest first.
+    /// Removed moments, oldest first.
     pub moments: Vec<String>,
-    /// Moments that are left.
+    /// Remaining moments.
     pub kept: usize,
-    /// Copies of segments that went.
+    /// Removed copies of segments.
     pub segments: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-/// Keeps others from changing the backup as long as it lives.
+/// Excludes other changes of the backup while it lives.
 pub(super) fn lock(env: &Env, backup: &Path) -> Result<Box<dyn LockHandle>, BackupError> {
     env.disk.lock(&backup.join(LOCK)).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => BackupError::InUse,
@@ -38,11 +39,11 @@ pub(super) fn lock(env: &Env, backup: &Path) -> Result<Box<dyn LockHandle>, Back
     })
 }
 
-/// Removes all moments but the newest `keep`, what is left of unfinished ones, and what no remaining moment names. Only
-/// tells what would go when `dry`.
+/// Removes all moments except the newest `keep`, leftovers of unfinished ones, and unreferenced copies. With `dry` it
+/// only reports.
 pub fn prune(env: &Env, backup: &Path, keep: NonZeroUsize, dry: bool) -> Result<Pruned, BackupError> {
     let folder = backup.join(MOMENTS);
-    // A place that holds no backup gets no lock file either.
+    // A location without a backup gets no lock file.
     if moments(env, backup)?.is_empty() {
         return Ok(Pruned::default());
     }
@@ -50,7 +51,7 @@ pub fn prune(env: &Env, backup: &Path, keep: NonZeroUsize, dry: bool) -> Result<
     prune_locked(env, backup, &folder, keep, dry)
 }
 
-/// As `prune`, by one who has the lock.
+/// As `prune`; the caller holds the lock.
 pub(super) fn prune_locked(
     env: &Env,
     backup: &Path,

@@ -1,9 +1,11 @@
-//! Restoring: the rows of a moment into an empty engine.
+//! Restore: writes the rows of a moment into an empty engine.
 //!
-//! Why:        rows name segments by id, so copies of the segments under the same ids and the same rows are the volume.
+//! Why:        rows refer to segments by id, so the same rows with copies of the segments under the same ids are the
+//!             volume.
 //! Invariants: S1 the engine is empty and its own log segments have ids above those of the backup.
-//!             S2 rows are put as they were, counters too; their versions are new, which only ever are compared.
-//! Not here:   which rows (part, for less than all), copies of the segments, the directory around it (the caller).
+//!             S2 rows are written unchanged, including counters; their versions are new, which is fine as they are
+//!                only compared.
+//! Not here:   choosing rows (part), copies of the segments and the directory (the caller).
 
 use std::path::Path;
 
@@ -20,7 +22,8 @@ pub const RESTORED_ROWS_PER_BATCH: usize = 2048;
 /// Bytes of rows in one batch at most, as far as one row allows.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Puts every row of the moment and waits until they are durable; gives their number. `pace` is told it now and then.
+/// Writes every row of the moment and waits until they are durable; returns their number. `pace` receives it now and
+/// then.
 pub fn restore_rows(
     env: &Env,
     backup: &Path,
@@ -33,7 +36,7 @@ pub fn restore_rows(
     putting.finish()
 }
 
-/// Rows on their way into an empty engine.
+/// Writes rows into an empty engine in batches.
 #[derive(Debug)]
 pub struct Putting<'a, P> {
     engine: &'a dyn Engine,
@@ -45,7 +48,7 @@ pub struct Putting<'a, P> {
 }
 
 impl<'a, P: FnMut(u64)> Putting<'a, P> {
-    /// `pace` is told now and then how many were put.
+    /// `pace` receives the number of rows written, now and then.
     pub fn new(engine: &'a dyn Engine, pace: P) -> Putting<'a, P> {
         Putting { engine, batch: Batch::default(), bytes: 0, rows: 0, pace }
     }

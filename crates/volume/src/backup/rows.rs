@@ -1,8 +1,8 @@
-//! Rows as bytes: one stream, written and read from its front to its end.
+//! Rows as a byte stream, written and read sequentially.
 //!
 //! Layout:     docs/format/backup.md.
-//! Invariants: R1 a file that was cut short, or of which any byte changed, does not read to its end.
-//!             R2 a decoder never panics and takes no more memory than `BLOCK_BYTES_MAX`.
+//! Invariants: R1 a file that was truncated or changed does not read to its end.
+//!             R2 a decoder never panics and uses at most `BLOCK_BYTES_MAX` of memory.
 //! Not here:   what the rows mean.
 
 use std::io::{Read, Write};
@@ -84,8 +84,8 @@ impl<W: Write> RowsWriter<W> {
     }
 }
 
-/// Shows every row in order, and gives their number; all were shown as they were written only when this gives Ok. Reads
-/// nothing behind the rows.
+/// Calls `visit` for every row in order and returns their number. Only an Ok result means that all rows were intact.
+/// Reads nothing after the rows.
 pub(crate) fn read_rows(
     from: &mut dyn Read,
     mut show: impl FnMut(&[u8], &[u8]) -> Result<(), Error>,

@@ -1,4 +1,4 @@
-//! Copies of segments: made, continued, verified.
+//! Copies of segments: creating, continuing, verifying.
 //!
 //! Invariants: see `backup` B2 and B3.
 
@@ -17,7 +17,7 @@ use crate::open::Volume;
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// Copies what `to` lacks of the segments, makes it durable and reads every named run in the copies.
+/// Copies the missing bytes of the segments, syncs them and verifies every referenced run in the copies.
 pub(super) fn copy(
     volume: &Volume,
     target: &Env,
@@ -27,7 +27,7 @@ pub(super) fn copy(
     pace: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<(), BackupError> {
     let ends = ends_of(named);
-    // Before anything is written: what is there is another's, or none of it is.
+    // Before anything is written: an existing copy may belong to another data directory.
     check_origins(volume, target, to, &ends)?;
     for (segment, end) in ends {
         copy_segment(volume, target, to, segment, end, report, pace)?;
@@ -36,7 +36,7 @@ pub(super) fn copy(
     if damaged.is_empty() {
         return Ok(());
     }
-    // What an earlier backup left when it broke off, or what rotted since: from the beginning, once.
+    // Leftovers of an interrupted backup, or bit rot since: copied again from the start, once.
     let mut again = Named::new();
     for segment in damaged {
         tracing::warn!(segment = ?segment, "a copy in the backup does not verify: it is made anew");
@@ -54,7 +54,7 @@ pub(super) fn copy(
     }
 }
 
-/// Refuses copies that are of another data directory's segments.
+/// Refuses copies that belong to another data directory's segments.
 fn check_origins(volume: &Volume, target: &Env, to: &Path, ends: &Ends) -> Result<(), BackupError> {
     for entry in target.disk.list(to).map_err(failed)? {
         let Some((segment, kind)) = segment_of_name(&entry.name) else { continue };
@@ -80,7 +80,7 @@ fn copy_segment(
     pace: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<(), Error> {
     let SegmentCopy { name, kind, file } = volume.store.source(segment)?;
-    // A log is made longer than what is in it, and its end changes later.
+    // A log file is preallocated beyond its content, and its end changes later.
     let len = file.len().map_err(failed)?;
     let end = if kind == Kind::Log { end.min(len) } else { len };
     let copy = target.disk.open(&to.join(&name), OpenMode::OpenOrCreate).map_err(failed)?;
@@ -93,7 +93,7 @@ fn copy_segment(
         buffer.resize(COPY_BYTES.min(end - at) as usize, 0);
         let count = file.read_at(&mut buffer, at).map_err(failed)?;
         if count == 0 {
-            // A log was cut to what is in it meanwhile. Whether all named runs came is asked afterwards.
+            // The log was truncated to its content meanwhile. Whether all referenced runs were copied is checked later.
             break;
         }
         buffer.truncate(count);
@@ -105,7 +105,7 @@ fn copy_segment(
     copy.sync_data().map_err(failed)
 }
 
-/// Reads every named run in the copies; gives the segments in which one does not fit.
+/// Verifies every referenced run in the copies; returns the segments with a mismatch.
 fn verify(
     volume: &Volume,
     target: &Env,

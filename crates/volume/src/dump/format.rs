@@ -1,11 +1,11 @@
-//! A dump as bytes: one stream, written and read from its front to its end.
+//! The byte format of a dump: one stream, written and read sequentially.
 //!
-//! Layout:     header, rows, then pieces of segments and small files, then the end; docs/format/dump.md.
-//! Invariants: F1 the checksum of each piece goes on from that of the piece before, so none can be missing, changed or in
-//!                another place; a stream that does not end as it should is told as cut short.
-//!             F2 a decoder never panics and takes no more memory than a block of rows and `PIECE_BYTES_MAX`.
-//!             F3 the stream is the same for the same rows and bytes: there is no time in it.
-//! Not here:   which pieces there are (mod), what becomes of them (the caller of [`read_dump`]).
+//! Layout:     header, rows, pieces of segments and small files, end record; docs/format/dump.md.
+//! Invariants: F1 the checksum of each piece continues that of the previous one, so none can be missing, changed or
+//!                reordered; a stream without its end record is reported as truncated.
+//!             F2 a decoder never panics and uses at most a block of rows and `PIECE_BYTES_MAX` of memory.
+//!             F3 equal rows and bytes give an equal stream: it contains no times.
+//! Not here:   which pieces are written (mod), what the reader does with them (the caller of [`read_dump`]).
 
 use std::io::{Read, Write};
 
@@ -19,7 +19,7 @@ const MAGIC: [u8; 8] = *b"mgydump\n";
 const VERSION: u32 = 1;
 /// Bytes of the header.
 pub const DUMP_HEADER_BYTES: usize = 40;
-/// The pieces follow the rows.
+/// Pieces follow the rows.
 const FLAG_DATA: u32 = 1;
 const PIECE_HEADER_BYTES: usize = 32;
 /// Largest piece, in bytes.
@@ -36,15 +36,15 @@ const KINDS: [(Kind, u32); 3] = [(Kind::Log, 0), (Kind::Pack, 1), (Kind::Raw, 2)
 /// What a stream begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DumpHeader {
-    /// Without it there are only rows.
+    /// Without it, only rows.
     pub with_data: bool,
-    /// No segment that the rows name has a larger id; 0 when they name none.
+    /// No segment that the rows refer to has a larger id; 0 if there is none.
     pub largest: SegmentId,
     /// Bytes of the pieces of segments.
     pub bytes: u64,
 }
 
-/// Bytes of a segment at their place.
+/// Position of a piece in its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PiecePlace {
     pub segment: SegmentId,
@@ -52,15 +52,15 @@ pub struct PiecePlace {
     pub offset: u64,
 }
 
-/// What takes in a dump that is read.
+/// The receiver of a dump's content.
 pub trait DumpSink {
     /// Every row, in order.
     fn row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error>;
-    /// All rows were there.
+    /// All rows were received.
     fn rows_end(&mut self) -> Result<(), Error>;
     /// A small file beside the segments.
     fn file(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error>;
-    /// Places of one segment ascend.
+    /// Pieces of one segment come in ascending order.
     fn piece(&mut self, place: &PiecePlace, bytes: &[u8]) -> Result<(), Error>;
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn encode_dump_header(header: &DumpHeader) -> [u8; DUMP_HEADER_BYTES]
     bytes
 }
 
-/// What the first bytes of a stream say.
+/// Decodes the first bytes of a stream.
 pub fn decode_dump_header(bytes: &[u8; DUMP_HEADER_BYTES]) -> Result<DumpHeader, Error> {
     if bytes[..8] != MAGIC {
         return Err(Error::Corrupt("it is no dump".to_owned()));
@@ -150,7 +150,7 @@ impl<W: Write> PieceWriter<W> {
         self.write(TAG_FILE, (name.len() as u64, 0, 0), &[name.as_bytes(), content].concat())
     }
 
-    /// Nothing follows.
+    /// Writes the end record.
     pub(super) fn finish(mut self) -> Result<u64, Error> {
         let (pieces, bytes) = (self.pieces, self.bytes);
         self.write(TAG_END, (pieces, bytes, 0), &[])?;
@@ -159,19 +159,19 @@ impl<W: Write> PieceWriter<W> {
     }
 }
 
-/// The header up to its checksum and the bytes, behind what came before.
+/// The checksum over the header (up to its checksum) and the bytes, continued from the previous piece.
 fn chained(before: u32, header: &[u8; PIECE_HEADER_BYTES], bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(before, &header[..PIECE_HEADER_BYTES - 4]), bytes)
 }
 
-/// Reads what a dump begins with; [`read_dump`] reads the rest.
+/// Reads the header; [`read_dump`] reads the rest.
 pub fn read_dump_header(from: &mut dyn Read) -> Result<DumpHeader, Error> {
     let mut bytes = [0; DUMP_HEADER_BYTES];
     read(from, &mut bytes)?;
     decode_dump_header(&bytes)
 }
 
-/// Reads a dump behind its header, to its end. What was shown before an error must not be used.
+/// Reads a dump after its header, to its end. After an error, what was received must not be used.
 pub fn read_dump(from: &mut dyn Read, header: &DumpHeader, sink: &mut dyn DumpSink) -> Result<(), Error> {
     read_rows(from, |key, value| sink.row(key, value))?;
     sink.rows_end()?;
@@ -230,7 +230,7 @@ fn read_pieces(from: &mut dyn Read, dump: &DumpHeader, sink: &mut dyn DumpSink) 
     }
 }
 
-/// A name without ways to other folders.
+/// A name without path separators.
 fn is_plain_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(plain)

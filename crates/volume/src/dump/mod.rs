@@ -1,10 +1,10 @@
-//! Dumps: the rows of one moment and the bytes that they name, as one stream.
+//! Dumps: the rows of one moment and the data that they refer to, as one stream.
 //!
-//! Why:        a stream needs no second directory: it goes through ssh, into an archive, or is compared.
+//! Why:        a stream needs no second directory: it can be piped through ssh, archived, or compared.
 //! Layout:     docs/format/dump.md.
-//! Invariants: D1 the rows are one snapshot, and nothing that they name goes until the stream has ended.
-//!             D2 every run is verified before it is written, so a dump that ends is one that can be loaded.
-//! Not here:   key files (the caller gives them), where the stream goes, new directories made of it (the program).
+//! Invariants: D1 the rows are one snapshot, and no data that they refer to is removed until the stream has ended.
+//!             D2 every run is verified before it is written, so a complete dump can be loaded.
+//! Not here:   key files (given by the caller), the stream's destination, loading (the program).
 
 mod format;
 mod ranges;
@@ -34,11 +34,11 @@ pub struct DumpRequest {
     pub files: Vec<(String, Vec<u8>)>,
 }
 
-/// What a dump holds.
+/// The content of a dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DumpReport {
     pub rows: u64,
-    /// Segments that the rows name.
+    /// Segments that the rows refer to.
     pub segments: u64,
     /// Bytes of them that were written.
     pub bytes: u64,
@@ -49,8 +49,8 @@ fn io(error: std::io::Error) -> Error {
 }
 
 impl Volume {
-    /// Writes a dump. Operations go on; blocks this thread for as long as the reader of the stream takes. `pace` is told the
-    /// bytes of segments written so far, and those to write, and ends it by a break.
+    /// Writes a dump. Operations continue; blocks this thread until the stream's reader has taken all. `pace` receives
+    /// the bytes of segments written so far and in total, and may break to end early.
     pub fn dump(
         &self,
         to: &mut dyn Write,
@@ -102,7 +102,7 @@ impl Volume {
                     error => error.into(),
                 })?;
             }
-            // A log may have grown since its ranges were counted; what is named in it has not.
+            // A log may have grown since its ranges were computed; the referenced ones have not changed.
             for range in ranges_of(kind, runs, file.len().map_err(io)?) {
                 let mut offset = range.start;
                 while offset < range.end {

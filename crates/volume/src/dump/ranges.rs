@@ -1,7 +1,7 @@
-//! Which bytes of a segment a dump takes along.
+//! The byte ranges of a segment that a dump includes.
 //!
-//! Why:        dead bytes stay behind, but what reclaim needs to walk a pack does not.
-//! Invariants: G1 ranges ascend and do not touch; all that a named run needs lies inside.
+//! Why:        dead bytes are omitted, but not what reclaim needs to parse a pack.
+//! Invariants: G1 ranges ascend and do not touch; everything that a referenced run needs is inside.
 //! Not here:   reading them (mod).
 
 use std::collections::BTreeMap;
@@ -12,17 +12,17 @@ use margay_segment::{Kind, Run};
 
 /// The beginning of a log, in bytes.
 const LOG_HEADER_BYTES: u64 = 64;
-/// Dead bytes that are taken along rather than begin another piece.
+/// Dead bytes that are included rather than starting another piece.
 const GAP_BYTES_MAX: u64 = 4096;
-/// Bytes before a run in a pack that hold its header, with an owner of any length.
+/// Bytes before a run in a pack that contain its header, with an owner of any length.
 const BEFORE_RUN_BYTES: u64 = (RUN_HEADER_BYTES + OWNER_BYTES_MAX) as u64 + ALIGN_BYTES;
 
-/// `len` is the file's; `runs` are those that rows name, by their offset.
+/// `len` is the file's length; `runs` are the referenced runs, by offset.
 pub(super) fn ranges_of(kind: Kind, runs: &BTreeMap<u64, Run>, len: u64) -> Vec<Range<u64>> {
     let head = match kind {
         Kind::Log => LOG_HEADER_BYTES,
         Kind::Pack => PACK_HEADER_BYTES as u64,
-        // It is all one run.
+        // A raw segment is a single run.
         Kind::Raw => len,
     };
     let mut ranges: Vec<Range<u64>> = std::iter::once(0..head).collect();

@@ -1,9 +1,9 @@
-//! Reading an encrypted object: any range, chunk by chunk, from wherever its bytes are stored.
+//! Decrypts any range of an encrypted object, chunk by chunk, wherever its bytes are stored.
 //!
-//! Why:        a range costs the chunks that it touches, not the object.
-//! Invariants: D1 what is given out was checked against its chunk's tag.
-//!             D2 one call holds at most `CHUNKS_PER_READ` chunks, twice.
-//! Not here:   where the stored bytes are (reader, open files): `Encrypted` asks for them by their place.
+//! Why:        a range costs only the chunks that it touches.
+//! Invariants: D1 every returned byte was authenticated by its chunk's tag.
+//!             D2 a call holds at most `CHUNKS_PER_READ` chunks, twice (encrypted and decrypted).
+//! Not here:   where the stored bytes are (reader, open files): `Encrypted` reads them by offset.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::{
 const CHUNKS_PER_READ: u64 = 4;
 const STORED_CHUNK_BYTES: u64 = PLAIN_CHUNK_BYTES + TAG_BYTES;
 
-/// Where a stream begins, in plain and in stored bytes of the object.
+/// Offset of a stream in the object's decrypted and stored bytes.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     plain: u64,
@@ -28,13 +28,13 @@ struct Stream {
     plain_len: u64,
 }
 
-/// How to read an object that is encrypted: its streams and their keys.
+/// How to decrypt an object: its streams and their keys.
 pub(crate) struct Encrypted {
     data: DataKey,
-    /// Those that are not empty, in order.
+    /// The non-empty streams, in order.
     streams: Vec<Stream>,
     plain_len: u64,
-    /// The stream that was read last, and its key.
+    /// The most recently read stream, and its key.
     last: Mutex<Option<(u64, Arc<LessSafeKey>)>>,
 }
 
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Encrypted {
 }
 
 impl Encrypted {
-    /// An object of streams with so many plain bytes each: one for a simple object, else one for each part.
+    /// An object whose streams have these decrypted lengths: one for a simple object, else one per part.
     pub(crate) fn new(data: DataKey, plain_lens: &[u64]) -> Encrypted {
         let (mut plain, mut stored, mut streams) = (0, 0, Vec::new());
         for &plain_len in plain_lens.iter().filter(|len| **len > 0) {
@@ -56,8 +56,8 @@ impl Encrypted {
         Encrypted { data, streams, plain_len: plain, last: Mutex::new(None) }
     }
 
-    /// Plain bytes from `offset` on, at least one and at most `len`; `stored` reads stored bytes by offset and length,
-    /// all of them. The range lies inside the object.
+    /// Decrypted bytes from `offset` on, at least one and at most `len`; `stored` reads all stored bytes at an offset
+    /// and length. The range is inside the object.
     pub(crate) fn read<E: From<EncryptionError>>(
         &self,
         offset: u64,

@@ -1,7 +1,7 @@
-//! Plain bytes in, in pieces of any size; a stream of encrypted chunks out.
+//! Encrypts a stream: takes bytes in pieces of any size, emits encrypted chunks.
 //!
-//! Invariants: one chunk is in memory. It is held back until it is known whether another one follows, since its tag
-//!             says so.
+//! Invariants: E4 one chunk is buffered; it is held back until it is known whether another one follows, since its tag
+//!                covers that.
 
 use ring::aead::LessSafeKey;
 
@@ -9,9 +9,9 @@ use super::{DataKey, PLAIN_CHUNK_BYTES, SALT_BYTES, chunk_aad, chunk_nonce, stre
 
 pub(crate) struct Encryptor {
     key: LessSafeKey,
-    /// To be given out before the first chunk.
+    /// Emitted before the first chunk.
     salt: Option<[u8; SALT_BYTES as usize]>,
-    /// Plain bytes that came.
+    /// Number of bytes taken.
     taken: u64,
     /// Number of the chunk that is being filled.
     index: u64,
@@ -30,12 +30,12 @@ impl Encryptor {
         Encryptor { key: stream_key(data, &salt), salt: Some(salt), taken: 0, index: 0, chunk: Vec::new() }
     }
 
-    /// Plain bytes that came.
+    /// Number of bytes taken.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Takes plain bytes, and gives what is complete to `emit`.
+    /// Takes bytes, and passes complete chunks to `emit`.
     pub(crate) fn push<E>(&mut self, mut plain: &[u8], emit: &mut dyn FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         self.taken += plain.len() as u64;
         while !plain.is_empty() {
@@ -51,7 +51,7 @@ impl Encryptor {
         Ok(())
     }
 
-    /// Gives the last chunk out; no more bytes come.
+    /// Emits the last chunk; no more bytes follow.
     pub(crate) fn finish<E>(&mut self, emit: &mut dyn FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         if self.chunk.is_empty() { Ok(()) } else { self.emit_chunk(true, emit) }
     }

@@ -1,8 +1,9 @@
-//! An object's data key as it is stored with the object: encrypted under the server's or the client's key.
+//! The stored form of an object's data key: encrypted under the server's or the client's key (envelope encryption).
 //!
-//! Layout:     docs/format/encryption.md: layout, whose key it takes, nonce, encrypted data key, tag. All before the nonce is
-//!             covered by the tag.
-//! Invariants: an envelope says nothing of the object's name, so it goes along with a rename, a copy and a version.
+//! Layout:     docs/format/encryption.md: layout, key reference, nonce, encrypted data key, tag. The tag covers
+//!             everything before the nonce.
+//! Invariants: N1 an envelope does not depend on the object's name, so it stays valid after a rename, a copy, or as a
+//!                version.
 
 use margay_env::Random;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -18,21 +19,21 @@ const NONCE_BYTES: usize = 12;
 /// An encrypted data key with its tag.
 const WRAPPED_BYTES: usize = MASTER_KEY_BYTES + super::TAG_BYTES as usize;
 
-/// What is said of a stored form that is none.
+/// Error for an invalid stored form.
 const DAMAGED: EncryptionError = EncryptionError::Damaged("the stored data key of an object");
 
-/// Under whose key an object is encrypted.
+/// Which key protects an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protection {
-    /// The server's (SSE-S3).
+    /// The server's key (SSE-S3).
     Master,
-    /// The server's of this name (SSE-KMS).
+    /// The server's key of this name (SSE-KMS).
     Named(String),
-    /// The client's, which it sends along (SSE-C).
+    /// The client's key, which requests carry (SSE-C).
     Customer,
 }
 
-/// The key that an envelope takes.
+/// The key that an envelope needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outer {
     Master(MasterKeyId),
@@ -48,7 +49,7 @@ pub(crate) struct Envelope {
 }
 
 impl Outer {
-    /// The front of the stored form, which the tag covers.
+    /// The beginning of the stored form, which the tag covers.
     fn encode(&self) -> Vec<u8> {
         match self {
             Outer::Master(id) => [&[LAYOUT, BY_MASTER][..], id].concat(),
@@ -57,7 +58,7 @@ impl Outer {
         }
     }
 
-    /// And what follows it.
+    /// Also returns the rest.
     fn decode(document: &[u8]) -> Result<(Outer, &[u8]), EncryptionError> {
         match document {
             [LAYOUT, BY_CUSTOMER, rest @ ..] => Ok((Outer::Customer, rest)),
@@ -78,7 +79,7 @@ impl Outer {
 }
 
 impl Envelope {
-    /// A new data key, or one that is there, under the server's newest key or a client's.
+    /// Encrypts a new or existing data key under the server's newest key or a client's.
     pub(crate) fn wrap(
         key: &DataKey,
         by: &WrappingKey,
@@ -111,7 +112,7 @@ impl Envelope {
         Ok(Envelope { outer, nonce, wrapped })
     }
 
-    /// The data key; the customer's key is needed when it is under one.
+    /// Decrypts the data key; `customer` is needed if it is under a customer's key.
     pub(crate) fn open(
         &self,
         customer: Option<&CustomerKey>,
@@ -150,7 +151,7 @@ impl Envelope {
     }
 }
 
-/// Whose key it takes, from the stored form.
+/// Which key an envelope needs, from its stored form.
 pub(crate) fn decode_protection(document: &[u8]) -> Result<Protection, EncryptionError> {
     Ok(match Outer::decode(document)?.0 {
         Outer::Master(_) => Protection::Master,

@@ -1,6 +1,6 @@
 //! Why bytes or keys could not be encrypted or decrypted.
 
-/// Nothing in it tells anything of a key.
+/// Contains no information about keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncryptionError {
     /// It is under a customer's key, and none was given.

@@ -1,9 +1,9 @@
-//! The keys: the server's own from its key file, a client's, and the one that each object has.
+//! Encryption keys: the server's master keys, customers' keys, and data keys.
 //!
-//! Invariants: K1 no key is ever shown by `Debug` or named in an error.
-//!             K2 the first master key encrypts what is new, and so does the first of a name; what is there names its
-//!                key by id.
-//! Not here:   reading the key file (the binary), the form of stored keys (envelope).
+//! Invariants: K1 `Debug` and errors never show a key.
+//!             K2 the first master key, or the first of a name, encrypts new data; existing data refers to its key by
+//!                id.
+//! Not here:   reading the key file (margay-accounts), stored data keys (envelope).
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ use super::Protection;
 /// Bytes of a master key, a customer's key and a data key: AES-256.
 pub const MASTER_KEY_BYTES: usize = 32;
 
-/// What a master key is known by: the begin of a digest of it.
+/// Identifies a master key: the first bytes of a digest of it.
 pub(crate) type MasterKeyId = [u8; 4];
 
-/// Says what the digest that names a master key is for.
+/// Context of the digest that identifies a master key.
 const ID_INFO: &[u8] = b"margay master key id";
-/// Says what the code that hides an MD5 is for.
+/// Context of the code that hides an MD5.
 const ETAG_INFO: &[u8] = b"margay etag";
 
 /// Longest name of a master key, in bytes.
@@ -94,12 +94,12 @@ impl fmt::Debug for CustomerKey {
     }
 }
 
-/// Whose key a data key is encrypted under.
+/// The key under which a data key is encrypted.
 #[derive(Clone, Debug)]
 pub enum WrappingKey {
-    /// The server's newest (SSE-S3).
+    /// The server's newest key (SSE-S3).
     Master,
-    /// The server's newest of this name (SSE-KMS).
+    /// The server's newest key of this name (SSE-KMS).
     Named(String),
     /// A client's (SSE-C).
     Customer(CustomerKey),
@@ -128,7 +128,7 @@ impl DataKey {
         &self.0
     }
 
-    /// The digest to show in the place of an MD5 that would tell something of content which only its customer may
+    /// Replaces an MD5 by a keyed digest, since the MD5 would reveal something about content that only its customer may
     /// know.
     pub fn hide(&self, md5: [u8; 16]) -> [u8; 16] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);

@@ -1,13 +1,13 @@
-//! Server-side encryption: the bytes of an object are encrypted on their way to the store, and back.
+//! Server-side encryption: an object's bytes are encrypted before they are stored, and decrypted on reads.
 //!
-//! Why:        who gets hold of a disk or a copy of the segments learns nothing of an object's content.
-//! Layout:     docs/format/encryption.md. `keys` who holds which key, `envelope` how an object's key is kept with it,
-//!             `encryptor` and `decryptor` the stream of chunks.
-//! Invariants: E1 every object has a data key of its own, which is stored only encrypted under a key that is not in
-//!                the volume: the server's (SSE-S3, SSE-KMS) or the client's (SSE-C).
-//!             E2 a stream has a key of its own, made from the data key and a random salt, so no nonce is used twice.
-//!             E3 no byte is given out whose tag was not checked; cut, reordered or exchanged chunks do not pass.
-//! Not here:   an object's rows (object_keys), which requests ask for it (the S3 door), the key file (the binary).
+//! Why:        somebody who obtains a disk or a copy of the segments learns nothing about an object's content.
+//! Layout:     docs/format/encryption.md. `keys`: kinds of keys, `envelope`: stored data keys, `encryptor`,
+//!             `decryptor`: streams.
+//! Invariants: E1 every object has a data key of its own, stored only encrypted under a key outside the volume: the
+//!                server's (SSE-S3, SSE-KMS) or the client's (SSE-C).
+//!             E2 a stream has a key of its own, from the data key and a random salt, so no nonce is used twice.
+//!             E3 no byte is returned before its tag was verified; truncated, reordered or exchanged chunks fail.
+//! Not here:   an object's rows (object_keys), requests for encryption (the S3 door), the key file (margay-accounts).
 
 mod decryptor;
 mod encryptor;
@@ -27,17 +27,17 @@ pub use keys::{CustomerKey, DataKey, KEY_NAME_BYTES_MAX, MASTER_KEY_BYTES, Maste
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf;
 
-/// Plain bytes of a chunk; the last one of a stream may be shorter.
+/// Unencrypted bytes per chunk; the last one of a stream may be shorter.
 pub(crate) const PLAIN_CHUNK_BYTES: u64 = 64 << 10;
 /// Bytes of a chunk's tag.
 pub(crate) const TAG_BYTES: u64 = 16;
-/// Random bytes at the begin of a stream, from which its key is made.
+/// Random bytes at the start of a stream, from which its key is derived.
 pub(crate) const SALT_BYTES: u64 = 32;
 
-/// Says what a stream's key is for.
+/// Context of the stream key's derivation.
 const STREAM_KEY_INFO: &[u8] = b"margay encrypted stream 1";
 
-/// Bytes that a stream of so many plain bytes takes. Nothing is nothing.
+/// Stored size of a stream with this many unencrypted bytes; 0 for an empty one.
 pub(crate) fn encrypted_len(plain: u64) -> u64 {
     if plain == 0 { 0 } else { SALT_BYTES + plain + plain.div_ceil(PLAIN_CHUNK_BYTES) * TAG_BYTES }
 }
@@ -57,7 +57,7 @@ fn chunk_nonce(index: u64) -> Nonce {
     Nonce::assume_unique_for_key(nonce)
 }
 
-/// What a chunk's tag covers besides its bytes and number: whether it is the last one of its stream.
+/// Additional data of a chunk's tag: whether it is the last one of its stream.
 fn chunk_aad(is_last: bool) -> Aad<[u8; 1]> {
     Aad::from([is_last.into()])
 }

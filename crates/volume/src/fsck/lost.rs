@@ -1,8 +1,8 @@
-//! Which files lost data, by bucket and key.
+//! Finds the files that lost data, by bucket and key.
 //!
-//! Why:        "segment 7 is missing" helps nobody; a name can be restored from another copy.
-//! Invariants: reads only, and only when something is missing: three passes over the rows that can name a run.
-//! Not here:   damaged bytes in segments that are there (scrub).
+//! Why:        "segment 7 is missing" does not help; a named object can be restored from another copy.
+//! Invariants: L1 only reads, and only when data is missing: three passes over the rows that can refer to a run.
+//! Not here:   damaged bytes in existing segments (scrub).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -18,10 +18,10 @@ use crate::open::Volume;
 use crate::scrub::Table;
 use crate::seen::Seen;
 
-/// Segments that rows name and that are not there (0) or end at this byte.
+/// Segments that rows refer to and that are missing (0) or end at this byte.
 pub(super) type Missing = BTreeMap<SegmentId, u64>;
 
-/// What a file lost.
+/// The data that a file lost.
 #[derive(Clone, Debug, Default)]
 struct Lost {
     bytes: u64,

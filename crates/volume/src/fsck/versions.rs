@@ -1,6 +1,6 @@
 //! Versions against what is current: invariants Y1 to Y3 of `versions`.
 //!
-//! Why: a key whose newest row is no delete marker and that has no object would be lost to every door.
+//! Why: a key without an object whose newest row is not a delete marker would be invisible to both doors.
 
 use std::ops::ControlFlow;
 
@@ -68,7 +68,7 @@ fn current_of(volume: &Volume, bucket: &str, key: &str) -> Result<Option<Located
     volume.file_at(walk.path.directory(), name.as_bytes(), &mut Seen::default())
 }
 
-/// `nulls`: where each null version row should lead.
+/// `nulls`: the expected target of each null version row.
 fn check_null_rows(
     volume: &Volume,
     mut nulls: std::collections::BTreeMap<Vec<u8>, u64>,

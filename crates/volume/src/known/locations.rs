@@ -1,10 +1,10 @@
-//! The files that one kernel knows, each with its location and how often it was looked up.
+//! The files that one kernel knows, each with its location and lookup count.
 //!
-//! Invariants: L1 a number is forgotten when as many lookups were forgotten as were made.
-//!             L2 `count` is the number of nodes in all shards: it changes under the lock of the shard that does.
-//!             L3 who waits for more than a number of files is woken by whoever adds the next one.
-//! Locking:    one shard, for one step; the lock of who waits never together with one.
-//! Not here:   turns, several kernels (the module above), which files are asked back (pruning).
+//! Invariants: L1 a number is dropped when the kernel has forgotten as many lookups as were made.
+//!             L2 `count` is the number of nodes in all shards; it changes under the lock of the changed shard.
+//!             L3 a thread that waits for the count to exceed a limit is woken by the insertion that exceeds it.
+//! Locking:    one shard, for one operation; the waiter's lock is never held together with one.
+//! Not here:   turns, several kernels (the module above), choosing files to prune (pruning).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,12 +16,12 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::pruning::Age;
 
 pub(super) const SHARDS: usize = 64;
-/// A shard gives room back when it was made for so many times as many nodes as it has.
+/// A shard is shrunk when its capacity is this many times its size.
 const ROOM_FACTOR_MAX: usize = 4;
-/// A shard that was made for so many nodes gives no room back.
+/// A shard with at most this capacity is not shrunk.
 const ROOM_KEPT: usize = 1024;
 
-/// A file's directory and its sort name there.
+/// A file's directory, and its sort name there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) parent: Ino,
@@ -40,10 +40,10 @@ pub(super) type Shard = HashMap<Ino, Node>;
 #[derive(Debug)]
 pub(crate) struct Locations {
     pub(super) shards: Vec<Mutex<Shard>>,
-    /// Counts the shards that were looked at for files to ask back.
+    /// The clock hand: the next shard to examine for pruning.
     pub(super) hand: AtomicUsize,
     count: AtomicUsize,
-    /// Whoever adds a file to so many wakes the one who waits.
+    /// The insertion that reaches this count wakes the waiter.
     awaited: AtomicUsize,
     closed: Mutex<bool>,
     changed: Condvar,
@@ -67,7 +67,7 @@ impl Locations {
         self.shards[ino.0 as usize % SHARDS].lock()
     }
 
-    /// One more lookup of a file that is here.
+    /// Counts another lookup of a file at this location.
     pub(crate) fn remember(&self, ino: Ino, parent: Ino, sort_name: &str) {
         let mut shard = self.shard(ino);
         if let Some(node) = shard.get_mut(&ino) {
@@ -82,14 +82,14 @@ impl Locations {
         shard.insert(ino, Node { location, lookups: 1, age: Age::Used });
         let before = self.count.fetch_add(1, Ordering::SeqCst);
         drop(shard);
-        // In one order with what `wait_above` does, so that one of the two sees the other.
+        // Sequentially consistent with `wait_above`, so that one of the two sees the other's store.
         if before == self.awaited.load(Ordering::SeqCst) {
             drop(self.closed.lock());
             self.changed.notify_all();
         }
     }
 
-    /// One more lookup of a file that is here, if this location is no news.
+    /// Counts another lookup, if this location is already recorded.
     pub(crate) fn remember_again(&self, ino: Ino, parent: Ino, sort_name: &str) -> bool {
         match self.shard(ino).get_mut(&ino) {
             Some(node) if node.location.parent == parent && *node.location.sort_name == *sort_name => {
@@ -101,7 +101,7 @@ impl Locations {
         }
     }
 
-    /// One more lookup of a file that is known; where it is stays as it was.
+    /// Counts another lookup of a known file, and keeps its location.
     pub(crate) fn count(&self, ino: Ino) -> bool {
         let mut shard = self.shard(ino);
         let Some(node) = shard.get_mut(&ino) else { return false };
@@ -125,7 +125,7 @@ impl Locations {
         }
     }
 
-    /// For somebody who asks by number, which is a use of it.
+    /// The location for a request by number, which counts as a use.
     pub(crate) fn location(&self, ino: Ino) -> Option<Location> {
         self.shard(ino).get_mut(&ino).map(|node| {
             node.age = Age::Used;
@@ -144,7 +144,7 @@ impl Locations {
         }
     }
 
-    /// Shows every number with its location.
+    /// Calls `visit` with every number and its location.
     pub(crate) fn visit(&self, visit: &mut dyn FnMut(Ino, Ino, &str)) {
         for shard in &self.shards {
             for (ino, node) in shard.lock().iter() {
@@ -153,7 +153,7 @@ impl Locations {
         }
     }
 
-    /// Forgets all numbers, however often they were looked up, and gives their memory back.
+    /// Drops all numbers, whatever their lookup counts, and frees their memory.
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -163,12 +163,12 @@ impl Locations {
         }
     }
 
-    /// Numbers that are held.
+    /// Number of known files.
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Waits until there are more than `most`, or for so long; false when [`Locations::close`] ended it. For one thread.
+    /// Waits until the count exceeds `most`, up to `longest`; false when [`Locations::close`] ended it. For one thread.
     pub(crate) fn wait_above(&self, most: usize, longest: Option<Duration>) -> bool {
         let mut closed = self.closed.lock();
         self.awaited.store(most, Ordering::SeqCst);

@@ -1,17 +1,13 @@
-//! Files that kernels know by number: where their names are, and who takes turns on them.
+//! Files that kernels know by number: their locations (directory and name), and a lock per file.
 //!
-//! Why:        an entry is found by name, a kernel asks by number; a file has no durable row that leads back to its
-//!             name, so the location is kept in memory for as long as somebody may ask. Each mount keeps its own, because
-//!             a kernel that unmounts forgets everything without saying so: what it knew goes with its mount. Open
-//!             files are kept apart, since they may outlive the mount that opened them.
-//! Invariants: N1 a location is changed wherever it is kept by whoever renames the file, in its turn; a location that no
-//!                longer holds the number means that the name is gone or was given to another file.
-//!             N2 a location is recorded under the file's turn (unless it is recorded already), so a location that a
+//! Why:        a kernel asks by number, but no durable row leads from a file back to its name, so the location is
+//!             cached while a kernel may ask: in a table per mount, dropped on unmount, and in one for open files,
+//!             which may outlive their mount.
+//! Invariants: N1 a rename updates the location in every table, under the file's turn; if the entry at a location no
+//!                longer has the number, the name was removed or given to another file.
+//!             N2 a location is recorded under the file's turn (unless already recorded), so a location that a
 //!                concurrent rename has left is never recorded.
-//! Locking:    a turn is held over an operation that changes or relies on where a file is; the list of mounts and the
-//!             shards below only for one step. Directories need no location: their records have it; they are here to be
-//!             counted.
-//! Not here:   what one mount's kernel knows (locations), which of it is asked back (pruning), open files (open_files).
+//! Locking:    a turn (the file's lock) is held over an operation that changes or relies on the file's location.
 
 mod locations;
 mod pruning;
@@ -28,13 +24,13 @@ const TURNS: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Known {
     turns: Vec<Mutex<()>>,
-    /// Files that are open, whoever opened them.
+    /// Locations of open files, whoever opened them.
     open: Locations,
     mounts: RwLock<Vec<Arc<Locations>>>,
     moves: AtomicU64,
 }
 
-/// Turns on one or two files.
+/// The turns of one or two files.
 #[derive(Debug)]
 pub(crate) struct Turns<'a> {
     #[allow(dead_code, reason = "holding them is what they are for")]
@@ -57,7 +53,7 @@ impl Known {
         Turns { guards: (self.turns[ino.0 as usize % TURNS].lock(), None) }
     }
 
-    /// Turns on two files, which may be one.
+    /// The turns of two files, which may be the same.
     pub(crate) fn turns(&self, one: Ino, other: Ino) -> Turns<'_> {
         let (low, high) = (one.0 as usize % TURNS, other.0 as usize % TURNS);
         let (low, high) = (low.min(high), low.max(high));
@@ -65,31 +61,30 @@ impl Known {
         Turns { guards: (first, (low != high).then(|| self.turns[high].lock())) }
     }
 
-    /// What one more kernel knows, until [`Known::end`].
+    /// Starts the table of another kernel, until [`Known::end`].
     pub(crate) fn begin(&self) -> Arc<Locations> {
         let locations = Arc::new(Locations::default());
         self.mounts.write().push(Arc::clone(&locations));
         locations
     }
 
-    /// That kernel asks no more.
+    /// That kernel has unmounted.
     pub(crate) fn end(&self, locations: &Arc<Locations>) {
         self.mounts.write().retain(|other| !Arc::ptr_eq(other, locations));
         locations.clear();
     }
 
-    /// The file is open now; its turn is held, or nobody else can know it yet.
+    /// The file was opened; its turn is held, or nobody else can know it yet.
     pub(crate) fn opened(&self, ino: Ino, parent: Ino, sort_name: &str) {
         self.open.remember(ino, parent, sort_name);
     }
 
-    /// The file is not open any more; its turn is held.
+    /// The file was closed; its turn is held.
     pub(crate) fn closed(&self, ino: Ino) {
         self.open.forget(ino, 1);
     }
 
-    /// Where the file is to whoever keeps it. A file with several names may be at one of them to one, at another to
-    /// another.
+    /// A recorded location of the file. Tables may record different names of a hard-linked file.
     pub(crate) fn location(&self, ino: Ino) -> Option<Location> {
         self.open.location(ino).or_else(|| self.mounts.read().iter().find_map(|locations| locations.location(ino)))
     }
@@ -98,7 +93,7 @@ impl Known {
         self.open.contains(ino) || self.mounts.read().iter().any(|locations| locations.contains(ino))
     }
 
-    /// The file is at another location now; its turn is held.
+    /// The file was moved to another location; its turn is held.
     pub(crate) fn moved(&self, ino: Ino, parent: Ino, sort_name: &str) {
         self.moves.fetch_add(1, Ordering::SeqCst);
         self.open.moved(ino, parent, sort_name);
@@ -107,13 +102,13 @@ impl Known {
         }
     }
 
-    /// How many files were moved so far. Who counts them, reads where a file is, takes its turn, and finds the count as it was,
-    /// knows that the file was not moved in between: a rename is counted before its turn ends.
+    /// The number of moves so far. A caller that reads this count, then a location, takes the file's turn and finds the
+    /// count unchanged, knows that the file was not moved in between: a rename is counted before its turn is released.
     pub(crate) fn moves(&self) -> u64 {
         self.moves.load(Ordering::SeqCst)
     }
 
-    /// Numbers that kernels hold, each counted once for each of them.
+    /// Numbers that kernels know, counted per kernel.
     pub(crate) fn len(&self) -> usize {
         self.mounts.read().iter().map(|locations| locations.len()).sum()
     }

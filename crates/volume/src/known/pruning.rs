@@ -1,10 +1,10 @@
-//! Which files a kernel is asked to forget: those that it has known for long and did not use since.
+//! Chooses files that a kernel should forget, by the clock algorithm: those not used since the last sweep.
 //!
-//! Why:        a kernel with memory to spare keeps every name that it saw, and each costs memory here too.
-//! Invariants: G1 a file is asked back only when the hand was all around since its last use.
-//!             G2 a file that was asked back and stays, because somebody has it open, is passed over the next time.
+//! Why:        a kernel with free memory keeps every inode that it saw, and each costs memory here too.
+//! Invariants: G1 a file is chosen only when the hand has gone around completely since its last use.
+//!             G2 a file that was chosen but stays, because it is open, is skipped the next time.
 //! Locking:    one shard at a time.
-//! Not here:   asking, and when (the POSIX door).
+//! Not here:   sending the request, and when (the POSIX door).
 
 use std::sync::atomic::Ordering;
 
@@ -12,10 +12,10 @@ use margay_rows::Ino;
 
 use super::locations::{Locations, SHARDS};
 
-/// What the hand knows of a file.
+/// State of a file for the clock algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
-    /// Looked up, or asked for by number, since the hand was here.
+    /// Looked up, or requested by number, since the hand passed.
     Used,
     Idle,
     /// The kernel was asked to forget it.
@@ -23,11 +23,11 @@ pub(super) enum Age {
 }
 
 impl Locations {
-    /// Files that the kernel should forget: the idle ones of as many shards as give `least`, or of all. A shard is
-    /// taken whole, so there may be more. After a rush of new files there are none the first time.
+    /// Files that the kernel should forget: the unused ones of as many shards as yield `least`, or of all. A shard is
+    /// taken as a whole, so there may be more. After a burst of new files the first call yields none.
     pub(crate) fn choose(&self, least: usize) -> Vec<Ino> {
         let mut chosen = Vec::new();
-        // Once around, so that what is in use has the time between two calls to show it.
+        // One full sweep, so that files in use can show it between two calls.
         for _ in 0..SHARDS {
             if chosen.len() >= least {
                 break;
@@ -72,7 +72,7 @@ mod tests {
             chosen.iter().for_each(|ino| assert!(seen.insert(*ino), "{ino:?} is asked back before all others were"));
         }
         assert_eq!(seen.len(), FILES as usize);
-        // What stays is passed over once.
+        // A file that stays is skipped once.
         assert!(locations.choose(1).is_empty());
         assert_eq!(locations.choose(201).len(), 300);
         assert!(locations.choose(0).is_empty());
@@ -89,7 +89,7 @@ mod tests {
             chosen.iter().for_each(|ino| locations.forget(*ino, 1));
             gone += chosen.len();
             for ino in (0..FILES).map(Ino).filter(used) {
-                // Each way to use it counts.
+                // Every kind of use counts.
                 match ino.0 % 3 {
                     0 => assert!(locations.remember_again(ino, Ino(1), "a")),
                     1 => assert!(locations.count(ino)),

@@ -1,9 +1,9 @@
 //! UploadPartCopy: a part that shares a slice of an object's data.
 //!
-//! Why:        a slice of an extent is an extent, so no byte is moved; inline bodies and slices of very many
-//!             extents are copied.
-//! Invariants: the source's entry is asserted. The ETag of a slice is made from the source's ETag and the range,
-//!             because the bytes are not read.
+//! Why:        a slice of an extent is an extent, so no data is moved; inline bodies and slices of very many extents
+//!             are copied.
+//! Invariants: P1 the source's entry is asserted. The ETag of a slice is derived from the source's ETag and the range,
+//!                because the bytes are not read.
 
 use std::ops::Range;
 
@@ -23,15 +23,15 @@ use crate::open::Volume;
 use crate::seen::Seen;
 use crate::upload::Staged;
 
-/// How a try ended that did not fail.
+/// Result of an attempt that did not fail.
 enum Try {
     Shared(PartInfo),
-    /// The bytes have to be copied: this is the slice and its ETag's digest.
+    /// The bytes must be copied: the slice, and the digest of its ETag.
     Copy(Range<u64>, [u8; 16]),
 }
 
 impl Volume {
-    /// `source` is a bucket, a key and perhaps a version; `range` is `first..end` in bytes of it. `NotShareable` when
+    /// `source` is a bucket, a key and optionally a version; `range` is `first..end` in its bytes. `NotShareable` if
     /// one of both is encrypted.
     #[allow(clippy::too_many_arguments, reason = "they are what S3 names a part and its source by")]
     pub async fn copy_part(
@@ -99,7 +99,7 @@ impl Volume {
     ) -> Result<Staged, Error> {
         let check = |file: &FileEntry| {
             condition.check_source(file.etag, file.modified)?;
-            // The source was replaced since the slice was decided: the digest would belong to other bytes.
+            // If the source was replaced since the slice was chosen, the digest would belong to other bytes.
             let same = slice.end <= file.size && slice_digest(file.etag, &slice, file.size) == digest;
             if same { Ok(()) } else { Err(Error::Busy) }
         };
@@ -130,7 +130,7 @@ fn slice_digest(etag: ETag, range: &Range<u64>, size: u64) -> [u8; 16] {
     Md5::digest(format!("{etag} {}-{}", range.start, range.end)).into()
 }
 
-/// The part of the extents that holds these bytes.
+/// The slice of the extents with these bytes.
 fn slice(extents: &[Extent], range: &Range<u64>) -> Vec<Extent> {
     let mut slices = Vec::new();
     let mut offset = 0;

@@ -1,6 +1,6 @@
-//! Beginning, looking at and giving up a multipart upload.
+//! Creating, reading and aborting a multipart upload.
 //!
-//! Invariants: an upload that is given up loses its row first; its parts are drained afterwards, also after a crash.
+//! Invariants: A1 aborting removes the upload's row first; its parts are drained afterwards, even after a crash.
 
 use margay_rows::Ino;
 use margay_rows::key;
@@ -18,7 +18,7 @@ use crate::request::RequestRows;
 use crate::seen::Seen;
 
 impl Volume {
-    /// Headers and documents are for the object that comes of it.
+    /// Headers and documents apply to the resulting object.
     pub async fn create_multipart(
         &self,
         bucket: &str,

@@ -1,6 +1,6 @@
-//! Listing the parts of an upload, and the uploads of a bucket.
+//! Lists the parts of an upload, and the uploads of a bucket.
 //!
-//! Invariants: a page ends with true when more follow.
+//! Invariants: L1 a page's flag is true if and only if more follow.
 
 use std::ops::ControlFlow;
 

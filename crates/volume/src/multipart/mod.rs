@@ -1,9 +1,9 @@
-//! Multipart uploads: parts are stored as they come and become one object at the end.
+//! Multipart uploads: parts are stored separately and become one object at the end.
 //!
-//! Why:        parts are rows of their own, invisible to listings; completing moves names, not bytes.
-//! Invariants: M1 a change of parts asserts the upload's row, so nothing is added to an upload that ended.
+//! Why:        parts have rows of their own, invisible to listings; completing moves references, not bytes.
+//! Invariants: M1 a change of parts asserts the upload's row, so nothing is added to an upload that has ended.
 //!             M2 uploads to one key are independent: each has its own id and number.
-//! Not here:   which headers and checksums a part carries (the S3 door).
+//! Not here:   headers and checksums of a part (the S3 door).
 
 mod complete;
 mod copy_part;
@@ -19,7 +19,7 @@ use crate::api::{Error, UploadInfo};
 use crate::open::Volume;
 use crate::seen::Seen;
 
-/// An upload as it was found.
+/// An upload, as read.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundUpload {
     pub(crate) key: Vec<u8>,

@@ -1,6 +1,6 @@
-//! Storing a part: its row names its data, in the place of an earlier part with the same number.
+//! Stores a part, replacing an earlier part with the same number.
 //!
-//! Invariants: the upload's row and the old part's row are asserted. A part's bytes are never inline.
+//! Invariants: P1 the upload's row and the old part's row are asserted.  P2 a part's bytes are never inline.
 
 use bytes::Bytes;
 use margay_rows::Ino;
@@ -19,7 +19,7 @@ use crate::place::{self, Placed};
 use crate::seen::Seen;
 use crate::upload::{Body, Staged};
 
-/// What names a part: bucket, key, upload id, number.
+/// Identifies a part: bucket, key, upload id, number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartName<'a> {
     pub(crate) bucket: &'a str,
@@ -61,7 +61,7 @@ impl Volume {
         self.answer(done.await).await
     }
 
-    /// A small body that the engine cannot take along is stored in a run now.
+    /// Stores a small body in a run if the engine cannot take it as payload.
     async fn without_inline(&self, staged: Staged) -> Result<Staged, Error> {
         match &staged.body {
             Body::Small(bytes) if bytes.len() > self.engine.payload_bytes_max() => {
@@ -95,7 +95,7 @@ impl Volume {
         self.finish(draft, part_info(&part, name.number))
     }
 
-    /// Drafts that a part is there, in the place of what was.
+    /// Drafts a part, and the release of the one that it replaces.
     pub(crate) fn draft_part(
         &self,
         draft: &mut Draft,
@@ -133,7 +133,7 @@ pub(crate) fn check_part(number: u16, len: u64) -> Result<(), Error> {
     }
 }
 
-/// What a client is told of a part.
+/// A client's view of a part.
 pub(crate) fn part_info(part: &PartRecord, number: u16) -> PartInfo {
     PartInfo {
         number,

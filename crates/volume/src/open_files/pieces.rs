@@ -1,11 +1,10 @@
-//! The bytes of an open file by offset: stored extents, holes, bytes in memory, and those of an encrypted object.
+//! The content of an open file by offset: stored extents, holes, buffered bytes, and bytes of an encrypted object.
 //!
-//! Why:        what was written and what was there before make one map, so reading, publishing and sharing see the
-//!             same file.
-//! Invariants: P1 pieces follow each other without gaps from 0 to the file's size; none is empty.
-//!             P2 neighbours that continue each other are one piece: holes, and extents of one run.
+//! Why:        written and existing data are one map, so reading, publishing and sharing see the same file.
+//! Invariants: P1 pieces are contiguous from 0 to the file's size; none is empty.
+//!             P2 adjacent pieces that continue each other are merged: holes, and extents of one run.
 //!             P3 `memory`, `holes` and `encrypted` are the sums over the map.
-//! Not here:   who may touch it (the state's lock), where pieces go (publish, write_out).
+//! Not here:   access control (the state's lock), storing pieces (publish, write_out).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Range;
@@ -22,7 +21,7 @@ pub(crate) enum Content {
     /// The extent's `len` is the piece's.
     Stored(Extent),
     Memory(Vec<u8>),
-    /// Plain bytes of an encrypted object, from this offset of it on.
+    /// Decrypted bytes of an encrypted object, from this offset of it on.
     Encrypted(Arc<EncryptedContent>, u64),
 }
 
@@ -82,7 +81,7 @@ impl Piece {
         Piece { len: rest, content }
     }
 
-    /// Takes the next piece in when it continues this one.
+    /// Absorbs the next piece if it continues this one.
     fn absorb(&mut self, next: &Piece) -> bool {
         match (&mut self.content, &next.content) {
             (Content::Hole, Content::Hole) => {}
@@ -104,7 +103,7 @@ impl Pieces {
         self.end
     }
 
-    /// Bytes that are in memory only.
+    /// Buffered bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.memory
     }
@@ -114,7 +113,7 @@ impl Pieces {
         self.end - self.holes
     }
 
-    /// Bytes of an encrypted object that were not written over.
+    /// Bytes of an encrypted object that were not overwritten.
     pub(crate) fn encrypted(&self) -> u64 {
         self.encrypted
     }
@@ -132,13 +131,13 @@ impl Pieces {
         self.map.last_key_value().map(|(start, piece)| (*start, piece))
     }
 
-    /// The piece that holds `offset` and those behind it.
+    /// The piece that contains `offset`, and those after it.
     pub(crate) fn from(&self, offset: u64) -> Range<'_, u64, Piece> {
         let first = self.map.range(..=offset).next_back().map_or(offset, |(start, _)| *start);
         self.map.range(first..)
     }
 
-    /// Pieces as parts of `start..end`, in order: where each part begins, the piece, and how far into it that is.
+    /// Pieces clipped to `start..end`, in order: the start of each part, the piece, and the offset in it.
     pub(crate) fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, &Piece, u64)> {
         let end = end.min(self.end);
         self.from(start).take_while(move |(at, _)| **at < end && start < end).map(move |(at, piece)| {
@@ -175,7 +174,7 @@ impl Pieces {
         }
     }
 
-    /// Puts a piece where nothing is, and joins it to the one before it if it continues it.
+    /// Inserts a piece into a gap, and merges it with the previous one if it continues that.
     fn put(&mut self, at: u64, piece: Piece) {
         if let Some((start, before)) = self.map.range_mut(..at).next_back()
             && start + before.len == at
@@ -186,7 +185,7 @@ impl Pieces {
         self.map.insert(at, piece);
     }
 
-    /// Makes a piece begin at `offset`.
+    /// Splits the piece at `offset`.
     fn split(&mut self, offset: u64) {
         if offset >= self.end {
             return;
@@ -199,13 +198,13 @@ impl Pieces {
         }
     }
 
-    /// Joins the pieces that meet at `offset`, if they continue each other.
+    /// Merges the pieces that meet at `offset`, if they continue each other.
     fn join(&mut self, offset: u64) {
         let Some(next) = self.map.remove(&offset) else { return };
         self.put(offset, next);
     }
 
-    /// Takes out what lies in `start..end`; leaves a gap.
+    /// Removes `start..end`; leaves a gap.
     fn clear(&mut self, start: u64, end: u64) {
         self.split(start);
         self.split(end);
@@ -217,7 +216,7 @@ impl Pieces {
         }
     }
 
-    /// Puts a piece over whatever is there; what lies between the end and it becomes a hole.
+    /// Replaces a range by a piece; a gap between the end and it becomes a hole.
     pub(crate) fn replace(&mut self, offset: u64, piece: Piece) {
         if piece.len == 0 {
             return;
@@ -231,7 +230,7 @@ impl Pieces {
         self.join(end);
     }
 
-    /// Cuts the file, or makes it longer with a hole.
+    /// Truncates the file, or extends it with a hole.
     pub(crate) fn resize(&mut self, size: u64) {
         if size < self.end {
             self.clear(size, self.end);
@@ -241,7 +240,7 @@ impl Pieces {
         }
     }
 
-    /// Puts bytes over whatever is there; bytes that follow others in memory join them.
+    /// Overwrites a range with bytes; bytes that follow buffered ones are appended to them.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
         let before = self.map.range(..=offset).next_back();
@@ -267,7 +266,7 @@ impl Pieces {
         }
     }
 
-    /// Goes over all pieces in order and lets each become another of the same length.
+    /// Replaces pieces in order by others of the same length.
     pub(crate) fn map_contents(&mut self, mut change: impl FnMut(u64, &Piece) -> Option<Content>) {
         let old = std::mem::take(self);
         for (at, piece) in old.map {

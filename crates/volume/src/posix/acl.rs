@@ -1,15 +1,15 @@
-//! POSIX access control lists, as the kernel writes them into `system.posix_acl_*`.
+//! POSIX access control lists in the kernel's encoding (`system.posix_acl_*`).
 //!
-//! Why:        the kernel checks access by them; the tree must keep them, the rights and what is inherited in step.
+//! Why:        the kernel checks access by them; the tree must keep lists, permissions and inheritance consistent.
 //! Layout:     `u32` version 2, then entries: `u16` tag, `u16` permissions, `u32` id, all little-endian.
-//! Invariants: a list that is kept is valid: one entry each for owner, group and others, in the kernel's order, and a
-//!             mask when a user or group is named. A list without named entries or mask says no more than the rights
-//!             do and is not kept as an access list.
-//! Not here:   rows (xattr), who may do what (the kernel).
+//! Invariants: L1 a stored list is valid: one entry each for owner, group and others, in the kernel's order, and a mask
+//!                if a user or group is named. A list without named entries or mask is equivalent to the permissions
+//!                and is not stored as an access list.
+//! Not here:   rows (xattr), checking access (the kernel).
 
-/// The attribute that holds a file's own list.
+/// The xattr with a file's own list.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The attribute of a directory that holds what is inherited in it.
+/// The xattr of a directory with the list that new entries inherit.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 const VERSION: u32 = 2;
@@ -24,7 +24,7 @@ const OTHER: u16 = 0x20;
 
 /// Read, write, execute.
 const PERMISSIONS: u16 = 7;
-/// The nine bits of a mode that a list stands for.
+/// The nine mode bits that a list represents.
 pub(crate) const RIGHTS_BITS: u32 = 0o777;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct Acl {
 }
 
 impl Acl {
-    /// `None` when the bytes are no valid list. A list of no entries is valid: it stands for none.
+    /// `None` when the bytes are not a valid list. An empty list is valid: it stands for none.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Acl> {
         let (version, rest) = bytes.split_first_chunk::<4>()?;
         let (chunks, tail) = rest.as_chunks::<ENTRY_BYTES>();
@@ -84,17 +84,17 @@ impl Acl {
         self.entries.is_empty()
     }
 
-    /// Says more than rights can.
+    /// Whether it says more than the permissions can.
     pub(crate) fn is_extended(&self) -> bool {
         self.entries.iter().any(|entry| matches!(entry.tag, USER | GROUP | MASK))
     }
 
-    /// The entry that the group's bits of the rights stand for.
+    /// The entry that the group bits of the permissions represent.
     fn group_tag(&self) -> u16 {
         if self.entries.iter().any(|entry| entry.tag == MASK) { MASK } else { GROUP_OWNER }
     }
 
-    /// The entries that rights stand for, each with where its bits are in them.
+    /// The entries that permissions represent, each with the position of its bits.
     fn shown(&mut self) -> impl Iterator<Item = (&mut AclEntry, u32)> {
         let group = self.group_tag();
         self.entries.iter_mut().filter_map(move |entry| match entry.tag {
@@ -105,7 +105,7 @@ impl Acl {
         })
     }
 
-    /// The nine bits that this list shows as rights.
+    /// The nine mode bits that this list shows as permissions.
     pub(crate) fn rights(&self) -> u32 {
         self.clone().shown().fold(0, |rights, (entry, shift)| rights | u32::from(entry.permissions) << shift)
     }
@@ -115,7 +115,7 @@ impl Acl {
         self.shown().for_each(|(entry, shift)| entry.permissions = (rights >> shift) as u16 & PERMISSIONS);
     }
 
-    /// This default list as the access list of something made with these rights.
+    /// This default list as the access list of a new entry with these permissions.
     pub(crate) fn inherited(&self, rights: u32) -> Acl {
         let mut acl = self.clone();
         acl.set_rights(self.rights() & rights);

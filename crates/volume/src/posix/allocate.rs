@@ -1,6 +1,6 @@
 //! `fallocate`: holes made and filled.
 //!
-//! Why:        space is not reserved ahead, so making a file longer is a hole, and room is only looked at.
+//! Why:        space is not reserved, so extending a file creates a hole, and free space is only checked.
 //! Not here:   truncation (resize).
 
 use std::ops::Range;
@@ -53,7 +53,7 @@ impl Volume {
                 self.check_room()?;
                 self.store.check_space(end - offset).map_err(crate::api::Error::from)?;
                 if keep_size || end <= size {
-                    // Nothing changes, and yet the bits go, as Linux has it.
+                    // Nothing changes, but set-id bits are cleared, as on Linux.
                     self.drop_privileges(&mut state, kill_privileges);
                     return Ok(());
                 }

@@ -1,4 +1,4 @@
-//! The values that POSIX operations take and give: the contract with the POSIX door.
+//! Parameters and results of POSIX operations: the interface to the POSIX door.
 //!
 //! Not here: the operations (one file each, as `impl Mount` blocks), errno (the door's table).
 
@@ -29,28 +29,28 @@ pub enum FileKind {
     BlockDevice,
 }
 
-/// A name as the tree stores it (S3's form), and which of two entries of that name is meant.
+/// A name as the tree stores it (S3's form), and which of the two entries of that name is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Name {
     /// The directory of this name if there is one, else the file.
     Plain(String),
     /// The file of this name beside a directory of the same name; absent when there is no such directory.
     Beside(String),
-    /// The name that begins so and whose [`long_name_hash`] is this; `beside` as in [`Name::Beside`].
+    /// The name with this prefix and this [`long_name_hash`]; `beside` as in [`Name::Beside`].
     Long { prefix: String, hash: u64, beside: bool },
 }
 
-/// The bytes of a stored name may take so many times as many when they are shown, each of them an escape.
+/// A stored name's bytes may grow by this factor when they are shown, if each is an escape.
 const SHOWN_FACTOR_MAX: usize = 5;
-/// Bytes of what marks a file beside a directory.
+/// Size of the mark of a file beside a directory.
 const BESIDE_BYTES: usize = 7;
 
-/// Whether a name may be too long to show, so that its hash stands for it.
+/// Whether a name may be too long to show, so that a hash represents it.
 pub(crate) fn may_be_long(name: &str) -> bool {
     name.len() * SHOWN_FACTOR_MAX + BESIDE_BYTES > NAME_BYTES_MAX
 }
 
-/// What stands for a name too long to show: the first 8 bytes, big-endian, of its MD5.
+/// The hash that represents a name too long to show: the first 8 bytes, big-endian, of its MD5.
 pub fn long_name_hash(name: &str) -> u64 {
     use md5::{Digest, Md5};
     let digest = Md5::digest(name.as_bytes());
@@ -70,15 +70,15 @@ pub struct Attributes {
     pub gid: u32,
     pub device: u32,
     pub size: u64,
-    /// Bytes that are not holes.
+    /// Bytes outside holes.
     pub stored: u64,
     pub accessed: Timestamp,
     pub modified: Timestamp,
     pub changed: Timestamp,
 }
 
-/// Who makes a file, and with which rights. `rights` are before the umask, which counts only where the directory has
-/// no default ACL.
+/// The creator of a file, and its permissions before the umask, which only applies in directories without a default
+/// ACL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewFile {
     pub rights: u32,
@@ -93,7 +93,7 @@ pub enum SetTime {
     At(Timestamp),
 }
 
-/// `None` leaves a field as it is.
+/// `None` leaves a field unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttributeChange {
     pub rights: Option<u32>,
@@ -102,7 +102,7 @@ pub struct AttributeChange {
     pub size: Option<u64>,
     pub accessed: Option<SetTime>,
     pub modified: Option<SetTime>,
-    /// Takes away set-user-id and set-group-id, as a write by an unprivileged process does.
+    /// Clears set-user-id and set-group-id, as a write by an unprivileged process does.
     pub kill_privileges: bool,
 }
 
@@ -135,7 +135,7 @@ pub enum SetXattr {
     Replace,
 }
 
-/// `fallocate`, as far as it makes sense here; other modes are `Unsupported`.
+/// Modes of `fallocate` that are supported; others are `Unsupported`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
     Reserve { keep_size: bool },
@@ -143,12 +143,12 @@ pub enum Allocate {
     ZeroRange { keep_size: bool },
 }
 
-/// How bytes come to a handle.
+/// How a write arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteFlags {
-    /// The writer may not keep set-user-id and set-group-id.
+    /// The write clears set-user-id and set-group-id.
     pub kill_privileges: bool,
-    /// A page that was written through a map: it belongs where it is, also on a handle that appends.
+    /// A page written through a memory map: it is written at its own offset even on a handle opened with O_APPEND.
     pub page: bool,
 }
 
@@ -158,18 +158,18 @@ pub enum SeekTo {
     Hole,
 }
 
-/// One line of a directory. The door adds `.` and `..`.
+/// One entry of a directory. The door adds `.` and `..`.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectoryItem<'a> {
     pub ino: Ino,
     pub kind: FileKind,
     /// As stored, without the `/` of a directory.
     pub name: &'a str,
-    /// A file whose plain name is a directory's.
+    /// A file whose plain name belongs to a directory.
     pub beside: bool,
-    /// Give it to `read_directory` to go on behind this line.
+    /// Pass it to `read_directory` to continue after this entry.
     pub cookie: u64,
-    /// When asked for; the file counts as looked up once if the visitor took the line.
+    /// If requested; the file counts as looked up once if the visitor took the entry.
     pub attributes: Option<Attributes>,
 }
 
@@ -178,7 +178,7 @@ pub struct DirectoryItem<'a> {
 pub struct Statistics {
     pub total_bytes: u64,
     pub free_bytes: u64,
-    /// Of the free bytes, those that data may take.
+    /// Free bytes that data may use.
     pub available_bytes: u64,
     pub files: u64,
 }
@@ -188,12 +188,12 @@ pub struct MountOptions {
     /// Every change is durable before its call returns.
     pub sync: bool,
     pub read_only: bool,
-    /// What is written is stored plain, also where it replaces an encrypted object or the bucket encrypts new ones.
-    /// Without it such files are not opened for writing.
+    /// Written data is stored unencrypted even if it replaces an encrypted object or the bucket encrypts by default.
+    /// Without this, such files cannot be opened for writing.
     pub plain: bool,
 }
 
-/// Why a POSIX operation was refused.
+/// Why a POSIX operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PosixError {
     #[error("no such file or directory")]
@@ -224,7 +224,7 @@ pub enum PosixError {
     FileTooLarge,
     #[error("no data or hole there")]
     NoSuchOffset,
-    /// The number is not known any more: look the name up again.
+    /// The number is no longer known: the name must be looked up again.
     #[error("stale file number")]
     Stale,
     #[error("not supported")]

@@ -1,8 +1,8 @@
-//! What `stat` shows.
+//! The attributes that `stat` shows.
 //!
-//! Why:        every operation that gives attributes makes them here.
-//! Invariants: a directory's times are the later ones of its entry (set by chmod and utimens) and its times row
-//!             (raised by every change in it); an open file that was written shows what its reader would read.
+//! Why:        all operations that return attributes build them here.
+//! Invariants: A1 a directory's times are the later ones of its entry (set by chmod and utimens) and its times row
+//!                (raised by every change in it).  A2 an open, written file shows what its reader would read.
 //! Not here:   setting them (set_attributes).
 
 use margay_env::Timestamp;
@@ -24,13 +24,13 @@ const CHAR_DEVICE: u32 = 0o020_000;
 const BLOCK_DEVICE: u32 = 0o060_000;
 const DIRECTORY: u32 = 0o040_000;
 
-/// What `st_size` of every directory is.
+/// `st_size` of every directory.
 const DIRECTORY_SIZE: u64 = 4096;
-/// Names of a directory without subdirectories: its own, and `.` in it. Each subdirectory has one more, its `..`.
+/// Link count of a directory without subdirectories: its own name, and its `.`. Each subdirectory adds one, its `..`.
 const DIRECTORY_LINKS: u32 = 2;
 
 impl FileKind {
-    /// The kind bits that a file of this kind has in its row; a regular file has none.
+    /// The file type bits in the row of a file of this kind; a regular file has none.
     pub(crate) fn stored_bits(self) -> u32 {
         match self {
             FileKind::Regular => 0,
@@ -43,7 +43,7 @@ impl FileKind {
         }
     }
 
-    /// The kind of a file's row; what no kind stands for is shown as a regular file.
+    /// The kind in a file's row; an unknown one is shown as a regular file.
     pub(crate) fn of(mode: u32) -> FileKind {
         match mode & MODE_KIND {
             SYMLINK => FileKind::Symlink,
@@ -75,7 +75,7 @@ pub(crate) fn stored_attributes(file: &FileEntry) -> Attributes {
     }
 }
 
-/// Bytes that are not holes. A file with extent rows is taken for one without holes.
+/// Bytes outside holes. A file with extent rows counts as one without holes.
 fn stored_bytes(file: &FileEntry) -> u64 {
     match &file.data {
         Data::Inline(bytes) => bytes.len() as u64,
@@ -86,8 +86,8 @@ fn stored_bytes(file: &FileEntry) -> u64 {
     }
 }
 
-/// As its reader sees the file: what was written shows before it is in the row. The row was read before the open file
-/// was asked, so it may be the one from before a publish.
+/// The attributes as a reader sees them: unpublished data is included. The row was read before the open file was asked,
+/// so it may be older than a publish.
 fn as_seen(stored: Attributes, opened: Option<Opened>) -> Attributes {
     match opened {
         Some(opened) if opened.differs || opened.file.changed > stored.changed => {
@@ -129,7 +129,7 @@ impl Mount {
         }
     }
 
-    /// The rows of a directory, its entry by where it was known last.
+    /// The rows of a directory; its entry at the last known location.
     fn rows_of_directory(&self, ino: Ino) -> Vec<Vec<u8>> {
         let entry = match self.known.location(ino) {
             Some(location) if location.parent != Ino(0) => key::entry(location.parent, location.sort_name.as_bytes()),
@@ -138,13 +138,13 @@ impl Mount {
         vec![key::directory(ino), entry, key::times(ino), key::subdirectories(ino)]
     }
 
-    /// Of a file whose row was read in its turn, which still is.
+    /// Of a file whose row was read under its turn, which is still held.
     pub(crate) fn file_attributes(&self, file: &FileEntry) -> Attributes {
         as_seen(stored_attributes(file), self.opened(file.ino))
     }
 
-    /// Of a file whose row was read after the closes were counted; `again` reads it anew. A file that was closed in between
-    /// was published before, maybe behind the first look: the kernel would keep a size that is none any more.
+    /// Of a file whose row was read after reading the count of closes; `again` reads it again. If a file was closed in
+    /// between, it was published, perhaps after the first read, and the kernel would cache a stale size.
     pub(crate) fn seen_since(
         &self,
         closes: u64,
@@ -173,7 +173,7 @@ impl Mount {
     }
 }
 
-/// `inside`: when something in it last changed, or the time that was set. `subdirectories`: how many are in it.
+/// `inside`: when its content last changed, or the time set by utimens. `subdirectories`: their number.
 pub(crate) fn directory_attributes(entry: &DirectoryEntry, inside: Timestamp, subdirectories: u64) -> Attributes {
     Attributes {
         ino: entry.ino,

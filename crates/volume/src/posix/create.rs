@@ -1,9 +1,9 @@
-//! Making files: regular ones, which are opened too, and pipes, sockets and devices.
+//! Creates files: regular ones, which are also opened, and pipes, sockets and devices.
 //!
-//! Why:        the hot path of a mount: two reads and one commit.
-//! Invariants: the commit asserts the directory and that both entries of the name are absent (X5). A new file counts
-//!             as looked up before anybody else can be asked about it.
-//! Not here:   opening (open files), symbolic links, directories.
+//! Why:        the hot path of a mount: one commit, usually without a read.
+//! Invariants: C1 the commit asserts the directory and that both entries of the name are absent (X5). A new file counts
+//!                as looked up before anybody else can ask for it.
+//! Not here:   opening (handle), symbolic links, directories.
 
 use margay_env::Timestamp;
 use margay_rows::Ino;
@@ -20,14 +20,14 @@ use crate::posix::locate::LocatedDirectory;
 use crate::posix::mount::Mount;
 use crate::posix::resolve::Found;
 
-/// What `create` came to.
+/// Result of `create`.
 enum Made {
     New(Box<FileEntry>, Option<Handle>),
     There,
 }
 
 impl Mount {
-    /// Makes and opens a regular file, or opens it when it is there and `flags.exclusive` is not set. Counts one lookup.
+    /// Creates and opens a regular file, or opens an existing one unless `flags.exclusive`. Counts one lookup.
     pub fn create(
         &self,
         parent: Ino,
@@ -43,7 +43,7 @@ impl Mount {
             }
             let found = match self.lookup(parent, name) {
                 Ok(found) => found,
-                // Gone since.
+                // Removed since.
                 Err(PosixError::NotFound) => continue,
                 Err(error) => return Err(error),
             };
@@ -56,7 +56,7 @@ impl Mount {
         }
     }
 
-    /// `mknod`: a file of any kind but directory and symlink. Counts one lookup.
+    /// `mknod`: creates a file of any kind except directory and symlink. Counts one lookup.
     pub fn make_file(
         &self,
         parent: Ino,
@@ -75,8 +75,8 @@ impl Mount {
         }
     }
 
-    /// Makes an entry without bytes and counts its lookup; opens it when there are flags. What is there already is
-    /// refused unless flags allow for it.
+    /// Creates an entry without data and counts its lookup; opens it if there are flags. An existing file is refused
+    /// unless the flags allow it.
     fn make_entry(
         &self,
         parent: Ino,
@@ -111,7 +111,7 @@ impl Mount {
                 self.draft_default_retention(&mut draft, &mut file)?;
             }
             draft.put(key, file.encode().value);
-            // Until it is open and known here nobody else opens or moves it.
+            // Until it is opened and recorded here, nobody else opens or moves it.
             let _turn = self.volume.known.turn(file.ino);
             let seq = self.commit(draft)?;
             self.known.remember(file.ino, parent, &resolved.name);
@@ -120,7 +120,7 @@ impl Mount {
         })
     }
 
-    /// A new file of no bytes, with its access control list drafted; its entry is the caller's to put.
+    /// A new empty file, with its access control list drafted; the caller puts its entry.
     pub(crate) fn draft_new_file(
         &self,
         draft: &mut Draft,

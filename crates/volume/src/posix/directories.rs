@@ -1,12 +1,12 @@
-//! Directories as changes see them: kept in memory, asserted by the commit.
+//! Cache of directories for changes; the commit asserts them.
 //!
-//! Why:        a create needs its directory's rights and flags, which are two rows away; most creates are in a
+//! Why:        a create needs its directory's permissions and flags, which are two rows away; most creates are in a
 //!             directory that was just used.
-//! Invariants: D1 every commit that used a kept directory asserts its entry's version: the entry holds this number,
-//!                so the directory is where it was and as it was. A stale one can only conflict, and the next try
-//!                reads it anew.
-//!             D2 what POSIX changes in a directory makes it explicit (X4) and raises its times.
-//! Locking:    a leaf lock per shard, for one step.
+//! Invariants: D1 every commit that used a cached directory asserts its entry's version. The entry contains its number,
+//!                so the directory is unmoved and unchanged. A stale one can only conflict, and the retry reads it
+//!                again.
+//!             D2 a change by POSIX makes a directory explicit (X4) and raises its times.
+//! Locking:    a leaf lock per shard, for one operation.
 //! Not here:   which names are in it.
 
 use std::collections::HashMap;
@@ -23,9 +23,9 @@ use crate::posix::locate::LocatedDirectory;
 use crate::posix::mount::Mount;
 
 const SHARDS: usize = 16;
-/// Directories kept in one shard; a full one is emptied.
+/// Directories per shard; a full shard is cleared.
 const SHARD_DIRECTORIES_MAX: usize = 1024;
-/// More directories than this above each other are taken for a circle.
+/// A longer chain of parents is taken for a cycle.
 const DEPTH_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl LocatedDirectory {
         self.parent == Ino(0)
     }
 
-    /// The directory is there, where and as it was read.
+    /// Asserts that the directory exists, unmoved and unchanged.
     pub(crate) fn assert_in(&self, draft: &mut Draft) {
         if self.is_root() {
             draft.assert_exists(key::directory(self.entry.ino));
@@ -76,7 +76,7 @@ impl LocatedDirectory {
 }
 
 impl Mount {
-    /// A directory that is to be changed; from memory in the first try.
+    /// A directory to be changed; from the cache in the first attempt.
     pub(crate) fn directory(&self, ino: Ino, one: &mut Try) -> Result<Arc<LocatedDirectory>, Attempt> {
         if !one.fresh
             && let Some(directory) = self.directories.get(ino)
@@ -92,7 +92,7 @@ impl Mount {
         Ok(found)
     }
 
-    /// Drafts that something in the directory changes.
+    /// Drafts that the directory's content changes.
     pub(crate) fn draft_change_in(&self, draft: &mut Draft, directory: &LocatedDirectory, now: i64) {
         let ino = directory.entry.ino;
         directory.assert_in(draft);
@@ -104,8 +104,8 @@ impl Mount {
         }
     }
 
-    /// Drafts that the way from the root to `from` is as it was read; `Invalid` when it passes `through`, which is
-    /// only said after a fresh try.
+    /// Drafts that the chain from the root to `from` is unchanged; `Invalid` if it contains `through`, which is only
+    /// returned by an attempt without the cache.
     pub(crate) fn assert_not_below(
         &self,
         draft: &mut Draft,

@@ -1,10 +1,10 @@
-//! Opening a file and letting it go.
+//! Opening and closing files.
 //!
-//! Why:        a handle counts; what it leads to is shared by all handles of the file.
-//! Invariants: a handle that is dropped is released; the last one publishes what is left.
-//!             An open file keeps its place known until its last publish, whatever kernels forget meanwhile.
+//! Why:        handles are counted; all handles of a file share its state.
+//! Invariants: H1 a dropped handle is released; the last one publishes unpublished data.
+//!             H2 an open file's location stays recorded until its last publish, whatever kernels forget meanwhile.
 //! Locking:    the file's turn; not held while bytes are synced.
-//! Not here:   making a file (create), the state itself (open_files).
+//! Not here:   creating a file (create), the state itself (open_files).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ use crate::posix::api::{FileKind, OpenFlags, PosixError};
 use crate::posix::mount::Mount;
 use crate::reader::{Content, EncryptedContent, Lock};
 
-/// Times that opening begins again because the file was moved or replaced under it.
+/// Attempts to open a file that is moved or replaced meanwhile.
 const TRIES_MAX: usize = 64;
 
 /// An open file. Dropping it is `release`; call [`Mount::release`] to learn of errors.
@@ -92,7 +92,7 @@ impl Mount {
         Handle { file, flags, volume: Arc::clone(&self.volume), closed: false }
     }
 
-    /// Opens an empty file that commit `version` made, which nobody else can have open yet.
+    /// Opens an empty file created by commit `version`, which nobody else can have open yet.
     pub(crate) fn open_new(
         &self,
         parent: Ino,
@@ -112,7 +112,7 @@ impl Mount {
         self.handle(file, flags)
     }
 
-    /// Lets a handle go; the last one of a file publishes what was written.
+    /// Releases a handle; a file's last one publishes unpublished data.
     pub fn release(&self, mut handle: Handle) -> Result<(), PosixError> {
         handle.close()
     }
@@ -137,17 +137,17 @@ impl Volume {
         Err(Error::Busy.into())
     }
 
-    /// What is opened is mostly read next: the device begins while the opener is on its way back. Nobody has written to
-    /// the file yet: its turn is held.
+    /// A file is usually read after it was opened, so the device starts to read ahead. Nobody has written to the file
+    /// yet: its turn is held.
     fn begin_read(&self, file: &OpenFile) {
         let state = file.state.read();
         if let Some(extent) = state.pieces.from(0).next().and_then(|(_, piece)| piece.extent()) {
-            // A hint: the read itself tells of an error.
+            // Only a hint: the read itself reports errors.
             let _ = self.store.will_read(extent);
         }
     }
 
-    /// The state of a file as its row tells it; `None` when the row changed meanwhile.
+    /// The state of a file according to its row; `None` if the row changed meanwhile.
     pub(crate) fn load(&self, located: &Located) -> Result<Option<State>, Error> {
         let held = self
             .while_unchanged(located, |seen| Ok((self.lock_of(&located.file, seen)?, self.hold(&located.file, seen)?)));
@@ -181,7 +181,7 @@ impl Volume {
         Ok(Some(state))
     }
 
-    /// One handle less; the last publishes what was written.
+    /// Removes a handle; the last one publishes unpublished data.
     fn close(&self, file: &OpenFile) -> Result<(), PosixError> {
         let last = {
             let _turn = self.known.turn(file.ino);

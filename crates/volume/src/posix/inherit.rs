@@ -1,8 +1,8 @@
-//! What something new gets from the directory it is made in: its group, its rights, its access control lists.
+//! What a new entry inherits from its directory: group, permissions, access control lists.
 //!
 //! Why:        files, directories and special files inherit alike.
-//! Invariants: the directory's entry, which the commit asserts, says whether there are lists and changes with them.
-//!             The umask counts only where there is no default list.
+//! Invariants: I1 the directory's entry, which the commit asserts, tells whether there are lists and changes with them.
+//!                The umask applies only without a default list.
 
 use margay_rows::record::entry::MODE_RIGHTS;
 use margay_rows::{Ino, key};
@@ -28,7 +28,7 @@ impl Inherited {
         self.access.is_some() || self.default.is_some()
     }
 
-    /// Drafts the rows of the lists of what is made with this number.
+    /// Drafts the rows of the lists of a new entry with this number.
     pub(crate) fn draft(&self, draft: &mut Draft, ino: Ino) {
         for (name, list) in [(acl::ACCESS, &self.access), (acl::DEFAULT, &self.default)] {
             if let Some(list) = list {
@@ -66,7 +66,7 @@ impl Mount {
         Ok(Inherited { rights, gid, access, default })
     }
 
-    /// An access control list that is kept; a damaged one counts as none.
+    /// A stored access control list; a damaged one counts as none.
     pub(crate) fn acl_of(&self, ino: Ino, name: &[u8]) -> Result<Option<Acl>, PosixError> {
         let row = self.volume.engine.get(&key::xattr(ino, name)).map_err(crate::api::Error::from)?.value;
         Ok(row.and_then(|row| Acl::decode(&row.value)))

@@ -1,7 +1,8 @@
-//! One more name of a file.
+//! Adds a name to a file (hard link).
 //!
-//! Why:        with a second name the attributes move to an inode record that both entries lead to (names).
-//! Invariants: asserts the row with the attributes and the entry that is known; both entries of the new name absent.
+//! Why:        with a second name the attributes move to an inode record that both entries refer to (names).
+//! Invariants: N1 asserts the row with the attributes and the known entry, and that both entries of the new name are
+//!                absent.
 //! Locking:    the file's turn.
 
 use margay_rows::Ino;
@@ -12,7 +13,7 @@ use crate::posix::mount::Mount;
 use crate::put_object::count;
 
 impl Mount {
-    /// One more name of a file. Counts one lookup.
+    /// Adds a name to a file. Counts one lookup.
     pub fn link(&self, ino: Ino, parent: Ino, name: &Name) -> Result<Attributes, PosixError> {
         self.volume.check_room()?;
         if self.is_directory(ino)? {

@@ -1,8 +1,8 @@
-//! From a number to the row that holds a file's or a directory's attributes.
+//! Finds the row with a file's or a directory's attributes by number.
 //!
-//! Why:        a file is found where it was last seen, a directory by its record; both may be gone by then.
-//! Invariants: what is given holds this number: a place that was given to another file is no place of this one.
-//! Not here:   who may hold a file without a name (open files).
+//! Why:        a file is looked up at its recorded location, a directory through its record; both may be stale.
+//! Invariants: L1 the returned row has this number: a location that was given to another file is not this file's.
+//! Not here:   files without a name (open files).
 
 use margay_meta::Seq;
 use margay_rows::{Ino, key};
@@ -27,7 +27,7 @@ pub(crate) struct LocatedDirectory {
 }
 
 impl Mount {
-    /// Whether the number is a directory's.
+    /// Whether the number belongs to a directory.
     pub(crate) fn is_directory(&self, ino: Ino) -> Result<bool, PosixError> {
         if let Some(location) = self.known.location(ino) {
             return Ok(location.parent == Ino(0) || location.sort_name.ends_with('/'));
@@ -35,7 +35,7 @@ impl Mount {
         Ok(self.volume.engine.get(&key::directory(ino)).map_err(Error::from)?.value.is_some())
     }
 
-    /// `None` when the file has no name any more, or is not known.
+    /// `None` if the file has no name any more, or is unknown.
     pub(crate) fn locate_file(&self, ino: Ino) -> Result<Option<Located>, PosixError> {
         match self.known.location(ino) {
             Some(location) => Ok(self.volume.locate_at(ino, &location)?),
@@ -53,7 +53,7 @@ impl Mount {
         Ok(self.volume.file_at(parent, sort_name, seen)?)
     }
 
-    /// `None` when the directory is gone.
+    /// `None` if the directory was removed.
     pub(crate) fn locate_directory(&self, ino: Ino, seen: &mut Seen) -> Result<Option<LocatedDirectory>, PosixError> {
         let Some(row) = self.volume.get(&key::directory(ino), seen)? else { return Ok(None) };
         let record = DirectoryRecord::decode(&row.value).map_err(Error::from)?;
@@ -93,8 +93,8 @@ impl Volume {
         }
     }
 
-    /// A file whose name at its place is gone may have others. Good for its attributes and for another name; which
-    /// name leads to it is not known.
+    /// A file whose recorded name was removed may have others. The result is valid for its attributes and for adding a
+    /// name; which name leads to it is unknown.
     fn locate_record(&self, ino: Ino) -> Result<Option<Located>, Error> {
         let key = key::inode(ino);
         let Some(row) = self.engine.get(&key)?.value else { return Ok(None) };

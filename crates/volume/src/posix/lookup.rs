@@ -1,9 +1,9 @@
-//! Finding a name, and a directory's parent.
+//! Looks up a name, and a directory's parent.
 //!
-//! Why:        the most frequent operation of a mount: two reads, one for each of the entries that a name may be.
-//! Invariants: what is found is remembered where it is: a file that moves between the reading and the remembering is
-//!             noticed, since its turn is held over both.
-//! Locking:    the file's turn, only when its place is news.
+//! Why:        the most frequent operation of a mount: one call reads both entries that a name may be.
+//! Invariants: L1 a found file's location is recorded: a move between reading and recording is detected, since the
+//!                file's turn is held over both.
+//! Locking:    the file's turn, only if its location is not recorded yet.
 
 use margay_rows::Ino;
 
@@ -38,7 +38,8 @@ impl Mount {
         }
     }
 
-    /// Counts one lookup of a file that was read at this place after so many moves; false when it is not there any more.
+    /// Counts one lookup of a file that was read at this location when the move count was `moves`; false if it is no
+    /// longer there.
     pub(crate) fn remember(&self, located: &Located, name: &str, moves: u64) -> Result<bool, PosixError> {
         let (known, ino) = (&self.known, located.file.ino);
         if known.remember_again(ino, located.parent, name) {
@@ -55,7 +56,7 @@ impl Mount {
         Ok(true)
     }
 
-    /// The directory that holds a directory; the root's is the root.
+    /// A directory's parent; the root's is the root.
     pub fn parent(&self, directory: Ino) -> Result<Ino, PosixError> {
         if directory == self.root {
             return Ok(directory);

@@ -1,7 +1,7 @@
-//! Making a directory.
+//! Creates a directory.
 //!
 //! Why:        as a new file, with a record that leads back to its name.
-//! Invariants: as create; the directory is explicit, so it stays when it is empty.
+//! Invariants: M1 as create; the directory is explicit, so it stays when it is empty.
 
 use margay_rows::record::{DirectoryEntry, DirectoryRecord};
 use margay_rows::{Ino, key};

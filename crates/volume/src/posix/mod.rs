@@ -1,16 +1,13 @@
-//! The tree as POSIX sees it: operations by number and name, open files, and what a kernel was told.
+//! The tree as POSIX sees it: operations by number and name, open files, and the kernel's caches.
 //!
-//! Why:        the POSIX door only translates; what an operation means is decided here, beside S3's operations.
-//! Invariants: X1 a number names one file for ever; an object that S3 puts in a file's place is a new file.
-//!             X2 changes are visible when the call returns, durable after `sync`, `sync_directory` or at most the
-//!                engine's sync interval later; a record never becomes durable before the bytes it names.
-//!             X3 a file that is open keeps its bytes by pinning its segments, so removing its name needs no
-//!                record of who has it open, and a crash leaves nothing behind.
-//!             X4 any change that POSIX makes in an implicit directory makes it explicit.
-//!             X5 the file `a` and the directory `a/` have one POSIX name: who takes it asserts both entries.
-//! Locking:    `Known::turn(ino)` before anything else, two of them in ascending order of their stripe; then a
-//!             file's state; then the latches of `open`. Nothing is locked while a watcher is waited for.
-//! Not here:   names as bytes, errno, the kernel's protocol (fuse).
+//! Invariants: X1 a number identifies one file for ever; an object that S3 puts over a file is a new file.
+//!             X2 changes are visible when the call returns, and durable after `sync`, `sync_directory` or the engine's
+//!                sync interval; a record never becomes durable before the bytes it refers to.
+//!             X3 an open file keeps its bytes by pinning its segments, so a crash leaves nothing behind.
+//!             X4 a change by POSIX in an implicit directory makes it explicit.
+//!             X5 the file `a` and the directory `a/` have one POSIX name: creating it asserts both entries.
+//! Locking:    `Known::turn(ino)` first, two in ascending order of stripes; then a file's state; then the latches of
+//!             `open`. Nothing is locked while a watcher is waited for.
 
 mod acl;
 mod allocate;

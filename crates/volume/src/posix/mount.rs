@@ -1,7 +1,8 @@
-//! One bucket, or a directory of one, as a file system.
+//! A mounted bucket, or a directory of one.
 //!
-//! Why:        what the operations share: the volume, where the root is, how durable answers are.
-//! Invariants: the root is known to the kernel for as long as the mount is; what the kernel knows goes with the mount.
+//! Why:        state shared by the operations: the volume, the root, durability of answers.
+//! Invariants: M1 the kernel knows the root as long as the mount exists; the table of known files is dropped with the
+//!                mount.
 //! Not here:   the operations.
 
 use std::sync::Arc;
@@ -23,19 +24,19 @@ pub struct Mount {
     pub(crate) volume: Arc<Volume>,
     pub(crate) bucket: String,
     pub(crate) root: Ino,
-    /// The root of the bucket, where usage is counted.
+    /// The bucket's root, whose usage counters change.
     pub(crate) bucket_root: Ino,
     pub(crate) directories: Directories,
-    /// What the kernel knows of this mount.
+    /// Files that this mount's kernel knows.
     pub(crate) known: Arc<Locations>,
     pub(crate) removed: RemovedDirectories,
     pub(crate) options: MountOptions,
-    /// It was said that files of this bucket cannot be written.
+    /// It was logged that files of this bucket cannot be written.
     told_of_encryption: AtomicBool,
 }
 
 impl Mount {
-    /// `prefix` is empty or a directory that exists, with its `/`.
+    /// `prefix` is empty or an existing directory, with its `/`.
     pub fn open(
         volume: Arc<Volume>,
         bucket: &str,
@@ -73,7 +74,7 @@ impl Mount {
         self.root
     }
 
-    /// Refuses to store plain what is to be encrypted, unless that was asked for.
+    /// Refuses to store data unencrypted that should be encrypted, unless the mount allows it.
     pub(crate) fn check_plain(&self, encrypted: bool) -> Result<(), PosixError> {
         if !encrypted || self.options.plain {
             return Ok(());
@@ -88,22 +89,22 @@ impl Mount {
         Err(PosixError::NotPermitted)
     }
 
-    /// Begins to follow what other doors change.
+    /// Starts to follow changes of other doors.
     pub fn watch(&self) -> Watcher {
         self.volume.watchers.watch()
     }
 
-    /// Shows each number that the kernel holds, with its directory and its sort name there. The visitor must not call back.
+    /// Calls `visit` with each number that the kernel knows, its directory and its sort name. It must not call back.
     pub fn visit_known(&self, visit: &mut dyn FnMut(Ino, Ino, &str)) {
         self.known.visit(visit);
     }
 
-    /// Answers of other doors that did not wait until every kernel had forgotten what they changed.
+    /// Answers of other doors that did not wait until every kernel had dropped what they changed.
     pub fn late_notices(&self) -> u64 {
         self.volume.watchers.late()
     }
 
-    /// The kernel forgot a number as often as this.
+    /// The kernel drops this many lookups of a number.
     pub fn forget(&self, ino: Ino, lookups: u64) {
         self.known.forget(ino, lookups);
         if !self.known.contains(ino) {

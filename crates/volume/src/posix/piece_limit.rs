@@ -1,11 +1,11 @@
-//! Keeping the pieces of an open file within what one object may have.
+//! Limits the pieces of an open file to what an object may have.
 //!
-//! Why:        a file of too many pieces could not be published, and all that was written since the last publish with it;
-//!             so the call that would make it so finds room, or is refused and changes nothing.
-//! Invariants: M1 after each change a file has at most `pieces_max` pieces, or not more than it was opened with.
+//! Why:        a file with too many pieces could not be published, and unpublished data would be lost. So the call that
+//!             would exceed the limit makes room by merging, or fails without a change.
+//! Invariants: M1 after each change a file has at most `pieces_max` pieces, or not more than when it was opened.
 //!             M2 holes too large to be filled stay holes.
 //! Locking:    the file's state, held by the caller.
-//! Not here:   what is rewritten for other reasons (defragment).
+//! Not here:   rewriting for other reasons (defragment).
 
 use margay_rows::record::data::OBJECT_EXTENTS_MAX;
 
@@ -14,16 +14,16 @@ use crate::open_files::pieces::{Content, Pieces};
 use crate::open_files::{OpenFile, State};
 use crate::posix::api::PosixError;
 
-/// A change of one range cuts the pieces at both of its ends.
+/// A change of a range splits the pieces at its two ends.
 pub(crate) const CUT_PIECES_MAX: usize = 2;
-/// A hole up to so long, in bytes, may be filled with zeros to join what is around it.
+/// A hole up to this size, in bytes, may be filled with zeros to merge its neighbours.
 const FILLED_HOLE_BYTES_MAX: u64 = 64 << 10;
-/// Bytes that one call rewrites to make room; where more would be needed it is refused.
+/// Bytes that one call rewrites to make room; a call that would need more fails.
 const JOINED_BYTES_MAX: u64 = 256 << 20;
-/// Room is made for this part of the pieces at once.
+/// Room is made for this part of the maximum at a time.
 const ROOM_PART: usize = 8;
 
-/// A run of neighbours that become one piece.
+/// Adjacent pieces that are merged into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Window {
     offset: u64,
@@ -32,13 +32,13 @@ struct Window {
 }
 
 impl Volume {
-    /// Most pieces of an open file: what is looked after by `defragment`, and a quarter more.
+    /// Maximum pieces of an open file: the threshold of `defragment` plus a quarter.
     fn pieces_max(&self) -> usize {
         let soft = self.options.file_pieces_max;
         OBJECT_EXTENTS_MAX.min(soft.saturating_add(soft / 4))
     }
 
-    /// To be called before a change that makes at most so many pieces more. `FileTooLarge`: nothing may be changed.
+    /// Called before a change that adds at most this many pieces. `FileTooLarge`: nothing may be changed.
     pub(crate) fn make_room_for_pieces(
         &self,
         file: &OpenFile,
@@ -64,15 +64,15 @@ impl Volume {
     }
 }
 
-/// Neighbours to join until there are so many pieces less, those first that cost the fewest bytes; fewer where there are
-/// not so many. None of them overlap.
+/// Windows of neighbours to merge until there are `less` fewer pieces, cheapest first, without overlaps; fewer if not
+/// so many can be merged.
 fn windows(pieces: &Pieces, less: usize) -> Vec<Window> {
     let mut found = Vec::new();
     let mut neighbours: Vec<(u64, u64)> = Vec::new();
     for (offset, piece) in pieces.iter() {
         let apart = match piece.content {
             Content::Hole => piece.len > FILLED_HOLE_BYTES_MAX,
-            // They become plain when they are published.
+            // They are decrypted when they are published.
             Content::Encrypted(..) => true,
             Content::Stored(_) | Content::Memory(_) => false,
         };
@@ -96,7 +96,7 @@ fn windows(pieces: &Pieces, less: usize) -> Vec<Window> {
     found
 }
 
-/// Of all windows of neighbours that save so many pieces, or of all neighbours, the one with the fewest bytes.
+/// The window with the fewest bytes that saves this many pieces, or all neighbours.
 fn cheapest(neighbours: &[(u64, u64)], less: usize) -> Option<Window> {
     let pieces = neighbours.len().min(less + 1);
     if pieces < 2 {

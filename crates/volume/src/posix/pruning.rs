@@ -1,6 +1,6 @@
-//! What a kernel knows of a mount, for whoever makes it forget some of that.
+//! Access to a mount's known files, for the door's pruner.
 //!
-//! Not here:   which files those are (known::pruning), asking the kernel (the door).
+//! Not here:   choosing files (known::pruning), asking the kernel (the door).
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use margay_rows::Ino;
 use crate::posix::mount::Mount;
 
 impl Mount {
-    /// Numbers that the kernel holds.
+    /// Number of inodes that the kernel knows.
     pub fn known(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether the kernel holds this number.
+    /// Whether the kernel knows this inode.
     pub fn knows(&self, ino: Ino) -> bool {
         self.known.contains(ino)
     }
 
-    /// Waits until the kernel holds more than `most` numbers, or for so long; false when [`Mount::stop_waiting`] was
+    /// Waits until the kernel knows more than `most` inodes, up to `longest`; false when [`Mount::stop_waiting`] was
     /// called, now or before. For one thread.
     pub fn wait_known_above(&self, most: usize, longest: Option<Duration>) -> bool {
         self.known.wait_above(most, longest)
@@ -30,12 +30,12 @@ impl Mount {
         self.known.close();
     }
 
-    /// Numbers that the kernel should forget, at least so many unless fewer were not in use lately.
+    /// Inodes that the kernel should forget, at least this many unless fewer are unused.
     pub fn choose_unused(&self, least: usize) -> Vec<Ino> {
         self.known.choose(least)
     }
 
-    /// The kernel unmounted: it forgot everything and does not say so of each number.
+    /// The kernel unmounted: it forgot everything without sending FORGETs.
     pub fn kernel_left(&self) {
         self.known.clear();
         self.removed.clear();

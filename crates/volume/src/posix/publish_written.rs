@@ -1,6 +1,6 @@
-//! Publishing what was written and not closed.
+//! Publishes files that were written but stay open.
 //!
-//! Why:        a memory map writes long after the last close, and a log is never closed.
+//! Why:        a memory map writes long after the last close, and a log file is never closed.
 //! Not here:   who calls it, and when (the door).
 
 use std::time::Duration;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use crate::posix::api::PosixError;
 use crate::posix::mount::Mount;
 
-/// What was written is published after this time, if nobody did before.
+/// Unpublished changes are published after this time.
 pub const PUBLISH_AFTER: Duration = Duration::from_secs(5);
 
 impl Mount {
-    /// Publishes every file that has been written and not closed for a while (called by a timer), or all of them.
-    /// Goes on after an error and gives the first.
+    /// Publishes every file with changes older than `PUBLISH_AFTER` (called by a timer), or all of them. Continues
+    /// after an error and returns the first.
     pub fn publish_written(&self, all: bool) -> Result<(), PosixError> {
         let now = self.volume.monotonic();
         let mut done = Ok(());

@@ -1,12 +1,12 @@
-//! Reading a directory, line by line and page by page.
+//! Reads a directory, entry by entry and page by page.
 //!
-//! Why:        a directory's entries are one range in order, so a page is one scan from where the last one ended.
-//! Invariants: E1 a cookie is the number of lines given before; the handle knows which name each of the last
-//!                `RECENT_MAX` lines had, and every `MARK_STEP`-th one before, so its memory is bounded by one name
-//!                in `MARK_STEP`. Going on where one stopped, or up to `RECENT_MAX` lines before, is exact whatever
-//!                changes meanwhile; from further back lines are counted from the mark before.
-//!             E2 nothing is kept from one page to the next but names: attributes are read when they are shown.
-//! Locking:    the handle's reader, over a page: two threads that read one handle take turns.
+//! Why:        a directory is one ordered range of rows, so a page is one scan from the end of the last one.
+//! Invariants: E1 a cookie is the number of entries returned before. The handle records the names of the last
+//!                `RECENT_MAX` entries, and of every `MARK_STEP`-th one before, so memory is bounded. Continuing where
+//!                a reader stopped, or up to `RECENT_MAX` entries before, is exact whatever changes meanwhile; further
+//!                back, entries are counted from the preceding mark.
+//!             E2 only names are kept between pages: attributes are read when they are returned.
+//! Locking:    the handle's reader, over a page: two threads that read one handle are serialized.
 //! Not here:   `.` and `..`, the kernel's buffers (the door).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -25,19 +25,19 @@ use crate::posix::attributes::{directory_attributes, stored_attributes};
 use crate::posix::mount::Mount;
 use crate::seen::Seen;
 
-/// Lines whose names are known exactly.
+/// Entries whose names are recorded exactly.
 const RECENT_MAX: usize = 4096;
-/// Of lines before those, one in this many is known.
+/// Before those, one in this many is recorded.
 const MARK_STEP: u64 = 1024;
-/// Fewest and most rows of one page.
+/// Minimum and maximum rows of a page.
 const PAGE_ROWS_MIN: usize = 16;
 const PAGE_ROWS_MAX: usize = 512;
 /// Rows of a handle's first page.
 const FIRST_PAGE_ROWS: usize = 64;
-/// Rows read beyond those that the last page's visitor took: they tell whether a file is beside a directory.
+/// Rows read beyond those that the last page's visitor took: they show whether a file is beside a directory.
 const ROWS_AHEAD: usize = 4;
 
-/// An open directory: where its reader is.
+/// An open directory, with its reader's position.
 #[derive(Debug)]
 pub struct DirectoryHandle {
     ino: Ino,
@@ -46,7 +46,7 @@ pub struct DirectoryHandle {
 
 #[derive(Debug)]
 struct Reader {
-    /// Sort names of the lines up to `newest`.
+    /// Sort names of the entries up to `newest`.
     recent: VecDeque<String>,
     newest: u64,
     marks: BTreeMap<u64, String>,
@@ -54,7 +54,7 @@ struct Reader {
     page_rows: usize,
 }
 
-/// Where lines go on: behind this name (`None`: at the start), after so many more lines.
+/// Where to continue: after this name (`None`: at the start), after this many more entries.
 struct From {
     after: Option<String>,
     skip: u64,
@@ -62,28 +62,28 @@ struct From {
 
 #[derive(Default)]
 struct Page {
-    /// The sort names of the rows, one behind the other: one allocation instead of one for each row.
+    /// The rows' sort names, concatenated: one allocation instead of one per row.
     names: String,
     rows: Vec<Row>,
-    /// Closes of written files before they were read.
+    /// Count of closes before the rows were read.
     closes: u64,
-    /// Moves of files before that.
+    /// Count of moves before that.
     moves: u64,
-    /// When something in a directory last changed, and how many directories are in it.
+    /// Modification time and number of subdirectories of each directory in the page.
     insides: HashMap<Ino, (Timestamp, u64)>,
-    /// The directory has no more rows behind these.
+    /// The directory has no more rows after these.
     ended: bool,
 }
 
 struct Row {
-    /// Where its name ends in `names`.
+    /// The end of its name in `names`.
     name_end: usize,
     found: Found,
 }
 
-/// What a line needs of its row.
+/// The facts of a row that an entry needs.
 enum Found {
-    /// `stored`: when attributes are wanted.
+    /// `stored`: if attributes are wanted.
     File {
         ino: Ino,
         kind: FileKind,
@@ -130,7 +130,7 @@ impl Reader {
         self.recent.push_back(name);
     }
 
-    /// Goes back, or on, to the line with this number.
+    /// Seeks back or forward to the entry with this number.
     fn seek(&mut self, cookie: u64) -> From {
         if cookie == 0 {
             *self = Reader { page_rows: self.page_rows, ..Reader::new() };
@@ -153,7 +153,7 @@ impl Reader {
         From { after, skip: cookie - at }
     }
 
-    /// The visitor took this many lines of a page.
+    /// The visitor took this many entries of a page.
     fn adapt(&mut self, taken: usize) {
         self.page_rows = (taken + ROWS_AHEAD).clamp(PAGE_ROWS_MIN, PAGE_ROWS_MAX);
     }
@@ -170,7 +170,7 @@ impl Page {
         &self.names[begin..self.rows[index].name_end]
     }
 
-    /// Whether the directory of this file's name exists; `None` when the page ends before it would come.
+    /// Whether the directory of this file's name exists; `None` if the page ends before it.
     fn has_directory(&self, index: usize) -> Option<bool> {
         let name = self.name(index);
         let before = |other: usize| match self.name(other).strip_prefix(name) {
@@ -198,8 +198,9 @@ impl Mount {
         Ok(DirectoryHandle { ino, reader: Mutex::new(Reader::new()) })
     }
 
-    /// Shows lines behind `cookie` (0: from the start) until the visitor gives false, which means that it did not take
-    /// the line. Lines that come and go meanwhile are shown or not; no other line is shown twice or left out.
+    /// Visits entries after `cookie` (0: from the start) until the visitor returns false, which means that it did not
+    /// take the entry. Entries that are created or removed meanwhile may or may not appear; no other entry appears
+    /// twice or is missing.
     pub fn read_directory(
         &self,
         handle: &DirectoryHandle,
@@ -269,7 +270,7 @@ impl Mount {
         Ok(page)
     }
 
-    /// What a directory's own rows tell, of all directories of a page.
+    /// The directories' own rows, for all directories of a page.
     fn insides_of(&self, page: &Page) -> Result<HashMap<Ino, (Timestamp, u64)>, PosixError> {
         let directories = page.rows.iter().filter_map(|row| match row.found {
             Found::Directory(entry) => Some(entry.ino),
@@ -291,7 +292,7 @@ impl Mount {
         Ok(insides)
     }
 
-    /// The line of a row; `None` when nothing is shown for it.
+    /// The entry of a row; `None` if it is not shown.
     fn item<'a>(
         &self,
         directory: Ino,
@@ -301,7 +302,7 @@ impl Mount {
     ) -> Result<Option<DirectoryItem<'a>>, PosixError> {
         let sort_name = page.name(index);
         let (ino, kind, attributes) = match &page.rows[index].found {
-            // The object `a/` without bytes is how S3 sees the directory itself.
+            // The empty object `a/` represents the directory itself in S3.
             Found::File { size: 0, .. } if sort_name.is_empty() => return Ok(None),
             Found::File { ino, kind, stored, .. } => {
                 let again = || self.read_file(directory, sort_name.as_bytes(), &mut Seen::default());
@@ -337,7 +338,7 @@ impl Mount {
         Ok(self.volume.engine.get(&key).map_err(Error::from)?.value.is_some())
     }
 
-    /// Counts the lookup of a line that was taken, and was read after so many moves.
+    /// Counts the lookup of a returned entry that was read at this count of moves.
     fn count_line(
         &self,
         (directory, sort_name): (Ino, &str),
@@ -352,7 +353,7 @@ impl Mount {
         let _turn = self.volume.known.turn(ino);
         if kind != FileKind::Directory && self.volume.known.moves() != moves {
             let found = self.read_file(directory, sort_name.as_bytes(), &mut Seen::default())?;
-            // Moved since the page was read: whoever moved it has told where it is, if anybody knew it.
+            // Moved since the page was read: the rename has recorded its new location, if any table has it.
             if found.is_none_or(|found| found.file.ino != ino) && known.count(ino) {
                 return Ok(());
             }

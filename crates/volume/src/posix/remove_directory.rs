@@ -1,8 +1,9 @@
-//! Removing an empty directory.
+//! Removes an empty directory.
 //!
-//! Why:        empty to POSIX is also a directory with an S3 object `a/` of no bytes, which nobody sees in the mount.
-//! Invariants: asserts the entry's version and that nothing is below, so no name can be made in it at the same
-//!             moment: that would assert the same entry.
+//! Why:        POSIX also treats a directory with only the empty S3 object `a/` as empty, since the mount does not show
+//!             it.
+//! Invariants: R1 asserts the entry's version and that nothing is below, so no name can be created in it concurrently:
+//!                that would assert the same entry.
 //! Not here:   implicit directories that S3 removes (delete_object).
 
 use std::ops::ControlFlow;
@@ -43,8 +44,8 @@ impl Mount {
         Ok(())
     }
 
-    /// A directory is gone from its name: a file that was shown beside it has the plain name now, and the kernel, which
-    /// was not asked for that file, forgets what it keeps under the other.
+    /// After a directory was removed: a file that was shown beside it now has the plain name, and the kernel, which
+    /// does not know that, must drop the other name.
     pub(crate) fn left_its_name(&self, parent: Ino, name: &str) -> Result<(), PosixError> {
         let watchers = &self.volume.watchers;
         if watchers.any() && self.read_file(parent, name.as_bytes(), &mut Seen::default())?.is_some() {
@@ -53,8 +54,8 @@ impl Mount {
         Ok(())
     }
 
-    /// Drafts that a directory goes, with the object of no bytes that it may have; refuses when more is in it. The
-    /// entry's row is the caller's to assert, and to remove or to replace.
+    /// Drafts the removal of a directory and of its empty object `a/`, if any; refuses if it contains more. The caller
+    /// asserts and removes or replaces the entry's row.
     pub(crate) fn draft_end_of_directory(
         &self,
         draft: &mut Draft,
@@ -71,7 +72,8 @@ impl Mount {
             Ok(if is_body { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
         if other {
-            // A name that came or went since shows in no row that was read, so the refusal is of the scan's moment.
+            // A name that was created or removed since is in no row that was read, so the refusal is of the scan's
+            // moment.
             return Err(PosixError::NotEmpty.into());
         }
         if body {

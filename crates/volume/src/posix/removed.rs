@@ -1,8 +1,9 @@
-//! Directories that are gone and that the kernel still holds: open, or somebody's working directory.
+//! Removed directories that the kernel still holds: open, or a working directory.
 //!
-//! Why:        they have no row any more, and `fstat` of one works all the same.
-//! Invariants: R1 one is kept from the commit that removed it until the kernel forgets its number, if the kernel knew it.
-//! Locking:    one lock, for one step.
+//! Why:        they have no rows any more, but `fstat` must work.
+//! Invariants: R1 one is kept from the commit that removed it until the kernel forgets its number, if the kernel knew
+//!                it.
+//! Locking:    one lock, for one operation.
 //! Not here:   files without a name (open files).
 
 use std::collections::HashMap;
@@ -16,13 +17,13 @@ use crate::posix::api::{AttributeChange, Attributes, SetTime};
 use crate::posix::attributes::directory_attributes;
 use crate::posix::mount::Mount;
 
-/// More are not kept, and `fstat` of such a one is ESTALE.
+/// Further ones are not kept; their `fstat` is ESTALE.
 const REMOVED_MAX: usize = 65_536;
 
 #[derive(Debug, Default)]
 pub(crate) struct RemovedDirectories {
     kept: Mutex<HashMap<Ino, Attributes>>,
-    /// Their number, so that who forgets mostly needs no lock.
+    /// Their number, so that most FORGETs need no lock.
     count: AtomicUsize,
 }
 
@@ -39,7 +40,7 @@ impl RemovedDirectories {
         self.count.store(kept.len(), Ordering::Release);
     }
 
-    /// The kernel does not know the number any more.
+    /// The kernel forgot the number.
     pub(crate) fn forget(&self, ino: Ino) {
         if self.count.load(Ordering::Acquire) > 0 {
             let mut kept = self.kept.lock();
@@ -65,7 +66,7 @@ impl Mount {
         }
     }
 
-    /// One that S3 removed was never changed by the mount, so nothing but its number needs to be known.
+    /// One that S3 removed was never changed by the mount, so only its number matters.
     pub(crate) fn removed_attributes(&self, ino: Ino) -> Option<Attributes> {
         if let Some(found) = self.removed.get(ino) {
             return Some(found);
@@ -75,7 +76,7 @@ impl Mount {
         self.removed.get(ino)
     }
 
-    /// `chmod` and its like of such a directory; `None` when it is none.
+    /// `chmod` and similar calls on such a directory; `None` if it is none.
     pub(crate) fn change_removed(&self, ino: Ino, change: &AttributeChange) -> Option<Attributes> {
         let mut found = self.removed.get(ino)?;
         let now = self.volume.now();

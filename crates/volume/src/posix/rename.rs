@@ -1,11 +1,11 @@
-//! Rename of a file or a directory, with or without replacing, and exchange.
+//! Renames a file or a directory, with or without replacement, and exchanges two.
 //!
 //! Why:        a directory moves by its entry and its record, whatever is below it.
-//! Invariants: both names are asserted with both of their entries. A directory that changes its parent asserts the
-//!             identity of every directory above its new place, so that no circle can form: of two renames that
-//!             would make one, the later finds a version changed.
-//!             A file's place is moved in its turn, before anybody can ask for it under the old name (N1).
-//! Locking:    the turns of the file that moves and of the file that is replaced or exchanged.
+//! Invariants: R1 both names are asserted with both of their entries.
+//!             R2 a directory that changes its parent asserts the identity of every directory above its new location,
+//!                so no cycle can form: of two renames that would create one, the later one conflicts.
+//!             R3 a file's location is updated under its turn, before anybody can ask for it under the old name (N1).
+//! Locking:    the turns of the moved file and of the replaced or exchanged one.
 //! Not here:   S3's rename, by keys (crate::rename).
 
 use margay_env::Timestamp;
@@ -31,7 +31,7 @@ impl Side {
         self.directory.entry.ino
     }
 
-    /// Where something of this kind goes.
+    /// The entry for something of this kind.
     fn key(&self, kind: FileKind) -> Vec<u8> {
         if kind == FileKind::Directory { self.name.directory_key(self.ino()) } else { self.name.file_key(self.ino()) }
     }
@@ -129,7 +129,7 @@ impl Mount {
         }
     }
 
-    /// A directory that gets another parent does not come below itself.
+    /// Asserts that a moved directory does not come below itself.
     fn assert_no_circle(
         &self,
         draft: &mut Draft,
@@ -143,7 +143,7 @@ impl Mount {
         self.assert_not_below(draft, to.ino(), moved.entry.ino, one)
     }
 
-    /// Drafts that a directory is at this place.
+    /// Drafts a directory at its new location.
     fn draft_place(&self, draft: &mut Draft, moved: &Subdirectory, to: &Side, key: Vec<u8>, now: Timestamp) {
         let ino = moved.entry.ino;
         self.directories.forget(ino);
@@ -173,7 +173,7 @@ impl Mount {
         }
         self.refuse_versions(&mut draft)?;
         let turns = self.volume.known.turns(source.ino(), target.ino());
-        // The old entries go first, so that a key that gets a new one has that.
+        // Old entries are removed first, so that a key with a new entry ends up with that.
         for found in [source, target] {
             found.assert_in(&mut draft);
             draft.delete(found.entry_key().to_vec());
@@ -192,7 +192,7 @@ impl Mount {
         Ok(Some(seq))
     }
 
-    /// Drafts that `moved` takes the place of `left`.
+    /// Drafts that `moved` replaces `left`.
     fn draft_arrival(
         &self,
         draft: &mut Draft,
@@ -203,7 +203,7 @@ impl Mount {
     ) -> Result<(), Attempt> {
         let key = to.key(kind_of(moved));
         if key != left.entry_key() {
-            // The other entry of the name: a file beside the directory that leaves has it.
+            // The other entry of the name: a file beside the directory that is moved away.
             if self.volume.get(&key, &mut one.seen)?.is_some() {
                 return Err(PosixError::Exists.into());
             }

@@ -1,6 +1,6 @@
-//! Truncating a file, and making it longer.
+//! Truncates or extends a file.
 //!
-//! Why:        one operation for `ftruncate`, `truncate` and O_TRUNC, whoever has the file open.
+//! Why:        one operation for `ftruncate`, `truncate` and O_TRUNC, whether or not the file is open.
 //! Not here:   other attributes (set_attributes).
 
 use margay_rows::Ino;
@@ -12,7 +12,7 @@ use crate::posix::mount::Mount;
 use crate::posix::write::FILE_BYTES_MAX;
 
 impl Mount {
-    /// Sets the size of a file, open or not; no turn is held. Published at once unless somebody has it open.
+    /// Sets the size of a file, open or not; no turn is held. Published at once unless the file is open.
     pub(crate) fn set_size(&self, ino: Ino, size: u64, kill_privileges: bool) -> Result<(), PosixError> {
         let handle = self.open_file(ino, OpenFlags { write: true, ..OpenFlags::default() })?;
         self.volume.resize(&handle.file, size, kill_privileges)?;

@@ -1,8 +1,8 @@
-//! From a name in a directory to what has it, and to the entry where something new goes.
+//! Resolves a name in a directory to its entry, or to the entry that a new file or directory would get.
 //!
-//! Why:        `a` and `a/` are two entries and one POSIX name, so every operation must look at both.
-//! Invariants: whoever takes a name asserts both entries (X5): the one it makes is absent or as it was read, the
-//!             other one absent, or for [`Name::Beside`] present.
+//! Why:        `a` and `a/` are two entries and one POSIX name, so every operation must read both.
+//! Invariants: N1 creating a name asserts both entries (X5): the new one is absent or as it was read, the other one
+//!                absent, or for [`Name::Beside`] present.
 //! Not here:   escapes (the door).
 
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use crate::posix::locate::{Located, LocatedDirectory};
 use crate::posix::mount::Mount;
 use crate::seen::Seen;
 
-/// What an escaped byte that is no UTF-8 begins with, and how long it is in all; it counts as one byte.
+/// The prefix and length of an escape for a byte that is not UTF-8; it counts as one byte.
 const ESCAPE: &str = "@{x";
 const ESCAPE_BYTES: usize = 6;
 
@@ -52,7 +52,7 @@ impl Found {
         }
     }
 
-    /// The name that the kernel gave leads here.
+    /// Asserts that the kernel's name leads here.
     pub(crate) fn assert_in(&self, draft: &mut Draft) {
         match self {
             Found::Directory(directory) => draft.assert_version(directory.entry_key.clone(), directory.version),
@@ -61,17 +61,17 @@ impl Found {
     }
 }
 
-/// A name with what it stands for.
+/// A name and its entries.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     /// Without the `/` of a directory.
     pub(crate) name: String,
-    /// The name of a file that is beside a directory.
+    /// The name of a file beside a directory.
     pub(crate) beside: bool,
     pub(crate) found: Option<Found>,
 }
 
-/// The rows that a name may be: a directory and a file.
+/// The two rows that a name may be: a directory and a file.
 fn asks_of_name(parent: Ino, name: &str) -> [Ask; 2] {
     let entry = |sort_name: &str| Ask::Get { key: key::entry(parent, sort_name.as_bytes()) };
     [entry(&sort_name_of_directory(name)), entry(name)]
@@ -81,7 +81,7 @@ fn sort_name_of_directory(name: &str) -> String {
     [name, "/"].concat()
 }
 
-/// Bytes of the name as POSIX has it.
+/// Length of the POSIX name, in bytes.
 fn posix_bytes(name: &str) -> usize {
     if name.len() <= NAME_BYTES_MAX {
         return name.len();
@@ -90,12 +90,12 @@ fn posix_bytes(name: &str) -> usize {
 }
 
 impl Resolved {
-    /// Where a file of this name goes.
+    /// The entry for a file of this name.
     pub(crate) fn file_key(&self, parent: Ino) -> Vec<u8> {
         key::entry(parent, self.name.as_bytes())
     }
 
-    /// Where a directory of this name goes.
+    /// The entry for a directory of this name.
     pub(crate) fn directory_key(&self, parent: Ino) -> Vec<u8> {
         key::entry(parent, sort_name_of_directory(&self.name).as_bytes())
     }
@@ -105,7 +105,7 @@ impl Resolved {
         if kind == FileKind::Directory { sort_name_of_directory(&self.name) } else { self.name.clone() }
     }
 
-    /// Drafts that nothing has the name, and gives the key where something of this kind goes.
+    /// Drafts that the name is free, and returns the key for something of this kind.
     pub(crate) fn draft_free(
         &self,
         draft: &mut Draft,
@@ -132,8 +132,7 @@ impl Resolved {
 }
 
 impl Mount {
-    /// Looks a name up. A name that cannot be made here, because it is an escape that stands for nothing, is
-    /// `NotFound`.
+    /// Resolves a name. An escape that stands for nothing, and so cannot be created, is `NotFound`.
     pub(crate) fn resolve(&self, parent: Ino, name: &Name, seen: &mut Seen) -> Result<Resolved, PosixError> {
         let resolved = |name: &str, beside, found| Ok(Resolved { name: name.to_owned(), beside, found });
         match name {
@@ -159,7 +158,7 @@ impl Mount {
         }
     }
 
-    /// Reads what both of two names may be in one call.
+    /// Reads all entries of two names in one call.
     pub(crate) fn look_at_both(&self, names: [(Ino, &Name); 2], seen: &mut Seen) -> Result<(), PosixError> {
         let asks = names.iter().flat_map(|(parent, name)| match name {
             Name::Plain(name) => asks_of_name(*parent, name).to_vec(),
@@ -176,7 +175,7 @@ impl Mount {
         Ok(Resolved { name: name.to_owned(), beside: true, found: file.map(Found::File) })
     }
 
-    /// A name that something new is to have. The kernel looked it up just before, so the first try reads nothing: its
+    /// Resolves the name of a new file. The kernel looked it up just before, so the first attempt reads nothing: its
     /// commit asserts that the name is free.
     pub(crate) fn resolve_for_new(&self, parent: Ino, name: &Name, one: &mut Try) -> Result<Resolved, PosixError> {
         match name {

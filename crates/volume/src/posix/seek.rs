@@ -1,7 +1,7 @@
 //! `SEEK_DATA` and `SEEK_HOLE`.
 //!
-//! Why:        holes begin and end at any byte here; programs take them for whole blocks, as a disk has them, so holes
-//!             are told in blocks of [`HOLE_BLOCK_BYTES`], and what is less is data.
+//! Why:        holes may begin and end at any byte, but programs expect whole blocks, as on a disk. So holes are
+//!             reported in blocks of [`HOLE_BLOCK_BYTES`], and smaller ones are data.
 //! Not here:   other seeks, which the kernel does.
 
 use std::ops::Range;
@@ -11,11 +11,11 @@ use crate::posix::api::{PosixError, SeekTo};
 use crate::posix::handle::Handle;
 use crate::posix::mount::Mount;
 
-/// Holes are told in whole blocks of so many bytes; the one at the end of the file may be shorter.
+/// Unit of reported holes; the one at the end of the file may be shorter.
 const HOLE_BLOCK_BYTES: u64 = 4096;
 
 impl Mount {
-    /// The first byte of data, or of a hole, at or behind `offset`; the end of the file is a hole.
+    /// The first byte of data, or of a hole, at or after `offset`; the end of the file is a hole.
     pub fn seek(&self, handle: &Handle, offset: u64, to: SeekTo) -> Result<u64, PosixError> {
         let state = handle.file.state.read();
         seek(&state.pieces, offset, to).ok_or(PosixError::NoSuchOffset)
@@ -35,7 +35,7 @@ fn seek(pieces: &Pieces, offset: u64, to: SeekTo) -> Option<u64> {
     }
 }
 
-/// The first hole of whole blocks that ends behind `offset`.
+/// The first hole of whole blocks that ends after `offset`.
 fn hole_behind(pieces: &Pieces, offset: u64) -> Option<Range<u64>> {
     let end = pieces.end();
     let blocks = |from: u64, to: u64| {

@@ -1,8 +1,8 @@
 //! `chmod`, `chown`, `utimens`, and truncation by name.
 //!
 //! Why:        one call changes any of them in one commit.
-//! Invariants: asserts the row with the attributes. A file that is open and written is changed in memory, where its
-//!             next publish takes it from. The change time never goes back. An access control list follows the rights.
+//! Invariants: S1 asserts the row with the attributes. An open, written file is changed in memory, and published with
+//!                its next publish. The change time never goes back. An access control list follows the permissions.
 //! Locking:    the file's turn.
 //! Not here:   the size of a file (resize).
 
@@ -28,7 +28,7 @@ fn time(set: SetTime, now: Timestamp) -> Timestamp {
     }
 }
 
-/// The mode after the change; kind bits stay.
+/// The mode after the change; file type bits stay.
 fn new_mode(mode: u32, change: &AttributeChange) -> u32 {
     let mut mode = change.rights.map_or(mode, |rights| mode & !MODE_RIGHTS | rights & MODE_RIGHTS);
     if change.kill_privileges {
@@ -55,7 +55,7 @@ fn apply(file: &mut FileEntry, change: &AttributeChange, now: Timestamp) {
 }
 
 impl Mount {
-    /// Works on open files without a name too.
+    /// Also works on open files without a name.
     pub fn set_attributes(&self, ino: Ino, change: &AttributeChange) -> Result<Attributes, PosixError> {
         if self.options.read_only {
             return Err(PosixError::ReadOnlyMount);
@@ -79,7 +79,7 @@ impl Mount {
         changed.map_or_else(|| self.attributes(ino), Ok)
     }
 
-    /// What the file's row says afterwards; `None` when the change is with the open file.
+    /// The file's row afterwards; `None` if the change was made in the open file.
     fn set_file_attributes(&self, ino: Ino, change: &AttributeChange) -> Result<Option<Attributes>, PosixError> {
         let _turn = self.volume.known.turn(ino);
         self.change(|_| {
@@ -111,8 +111,8 @@ impl Mount {
         })
     }
 
-    /// Drafts that the access list of a file follows its mode. The row with the mode changes whenever the list does,
-    /// so asserting that one is enough.
+    /// Drafts that the access list of a file follows its mode. The row with the mode changes whenever the list does, so
+    /// asserting that row is enough.
     fn draft_list(&self, draft: &mut Draft, ino: Ino, mode: u32) -> Result<(), Attempt> {
         if let Some(mut list) = self.acl_of(ino, acl::ACCESS)? {
             list.set_rights(mode & RIGHTS_BITS);
@@ -126,7 +126,7 @@ impl Mount {
             let directory = self.directory(ino, one)?;
             let now = self.volume.now();
             let mut entry = DirectoryEntry { explicit: true, changed: Some(now), ..directory.entry };
-            // Set-group-id of a directory gives no rights, so no change of an owner takes it away.
+            // A directory's set-group-id gives no privileges, so changing the owner does not clear it.
             entry.mode = new_mode(entry.mode, &AttributeChange { kill_privileges: false, ..*change });
             entry.uid = change.uid.unwrap_or(entry.uid);
             entry.gid = change.gid.unwrap_or(entry.gid);

@@ -1,8 +1,9 @@
-//! Removing a file's name.
+//! Removes a file's name.
 //!
-//! Why:        with its last name a file's rows go at once; whoever has it open has pinned its bytes (X3).
-//! Invariants: asserts the entry, of a file with several names its inode record too, and the directory.
-//! Not here:   directories (remove_directory), letting go of data (release), versions (versions).
+//! Why:        with its last name a file's rows are removed at once; processes that have it open have pinned its bytes
+//!             (X3).
+//! Invariants: U1 asserts the directory, the entry, and for a hard-linked file its inode record.
+//! Not here:   directories (remove_directory), releasing data (release), versions (versions).
 
 use margay_rows::Ino;
 

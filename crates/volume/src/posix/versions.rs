@@ -1,11 +1,11 @@
-//! What the mount does in a bucket that keeps versions.
+//! Changes by the mount in a bucket with versioning.
 //!
-//! Why:        a name there is a key with a past: what unlink, rename and overwriting take away stays as a version, and
-//!             what they make is one.
-//! Invariants: every change of a name asserts the bucket's row, so none is made under another state of versioning.
-//!             A file keeps its number while it is written and renamed; the version that it was gets a new one.
-//!             Versions themselves have no name in the mount.
-//! Not here:   the rows (crate::versions), what a publish keeps (publish_version).
+//! Why:        a name there is a key with versions: what unlink, rename and overwriting remove is kept as a version,
+//!             and what they create is one.
+//! Invariants: V1 every change of a name asserts the bucket's row, so it is made under one versioning state.
+//!             V2 a file keeps its number while it is written and renamed; its old version gets a new one.
+//!             V3 versions have no names in the mount.
+//! Not here:   the rows (crate::versions), versions created by a publish (publish_version).
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::posix::handle::Handle;
 use crate::posix::mount::Mount;
 use crate::versioned_key::VersionedKey;
 
-/// A name in a bucket that keeps versions, as a key.
+/// A name in a bucket with versioning, as a key.
 #[derive(Debug)]
 pub(crate) struct VersionedName {
     state: Arc<BucketState>,
@@ -44,13 +44,13 @@ impl Mount {
         Ok(state)
     }
 
-    /// Refuses what cannot be where versions are kept.
+    /// Refuses operations that versioning does not allow.
     pub(crate) fn refuse_versions(&self, draft: &mut Draft) -> Result<(), Attempt> {
         if self.bucket_state(draft)?.keeps() { Err(Error::KeepsVersions.into()) } else { Ok(()) }
     }
 
-    /// A locked file stays as it is, and an encrypted one is not made plain unasked. One of several names, made before versions were kept, has no one key whose version
-    /// its next content would be.
+    /// A locked file stays unchanged, and an encrypted one is not decrypted without permission. A hard-linked file,
+    /// older than versioning, has no single key, so new content could not be versioned: refuse.
     pub(crate) fn check_may_write(&self, handle: &Handle) -> Result<(), PosixError> {
         let bucket = self.volume.bucket_state(self.bucket_root)?;
         let (several, encrypted) = {
@@ -64,7 +64,7 @@ impl Mount {
         if !bucket.object_lock {
             return Ok(());
         }
-        // What is kept in memory of an open file does not follow its locks.
+        // The cached state of an open file does not include its locks.
         match self.locate_file(handle.ino())? {
             Some(located) => self.check_unlocked(&located.file),
             None => Ok(()),
@@ -79,7 +79,7 @@ impl Mount {
         }
     }
 
-    /// `None` when the bucket keeps no versions; that is asserted too.
+    /// `None` if the bucket has no versioning; that is asserted too.
     pub(crate) fn versioned(
         &self,
         draft: &mut Draft,
@@ -90,7 +90,7 @@ impl Mount {
         if !state.keeps() {
             return Ok(None);
         }
-        // A directory that is gone is noticed by whoever looks at it.
+        // A removed directory is detected by its reader.
         let key = self.volume.key_of(parent, name)?.ok_or(Attempt::Conflict)?;
         Ok(Some(VersionedName { state, key }))
     }
@@ -111,8 +111,8 @@ impl Mount {
         Ok(())
     }
 
-    /// Drafts that a file loses this name, and counts it out: with a past it becomes a version below a delete marker. The
-    /// entry's row is the caller's to remove or to replace.
+    /// Drafts the removal of this name and counts it; with versioning the file becomes a version below a delete marker.
+    /// The caller removes or replaces the entry's row.
     pub(crate) fn draft_end_of_name(
         &self,
         draft: &mut Draft,
@@ -134,8 +134,8 @@ impl Mount {
         Ok(())
     }
 
-    /// Drafts that a file moves from one name to another, in whose place another file may be; gives it as the version that
-    /// it is from then on. The entries' rows are the caller's.
+    /// Drafts that a file moves from one name to another, perhaps replacing a file; returns the file as its new
+    /// version. The caller drafts the entries' rows.
     pub(crate) fn draft_moved_name(
         &self,
         draft: &mut Draft,
@@ -163,13 +163,13 @@ impl Mount {
         Ok(there)
     }
 
-    /// Drafts the retention that the bucket gives what is new in it. A file that is open gets it with its last close.
+    /// Drafts the bucket's default retention of a new version. An open file gets it at its last close.
     pub(crate) fn draft_default_retention(&self, draft: &mut Draft, file: &mut FileEntry) -> Result<(), Attempt> {
         let bucket = self.bucket_state(draft)?;
         Ok(self.volume.draft_locks(draft, bucket.object_lock, bucket.retention, file)?)
     }
 
-    /// Drafts that what comes is the newest version of a key, and what becomes of the current one.
+    /// Drafts that the new file is the newest version of a key, and displaces the current one.
     fn draft_version(
         &self,
         draft: &mut Draft,

@@ -1,10 +1,10 @@
 //! Extended attributes.
 //!
-//! Why:        `user.*` of a file is what S3 calls user metadata, so it is kept as headers while it fits; everything
-//!             else is in rows of its own.
-//! Invariants: a file's or directory's row changes with each change of its attributes, and says whether there are
-//!             rows; so who removes the file and asserts its row removes them all.
-//!             A name is a header or a row, never both. The access list and the rights are in step (acl).
+//! Why:        `user.*` of a file is S3's user metadata, so it is stored as headers while it fits; all else is in rows
+//!             of its own.
+//! Invariants: A1 a file's or directory's row changes with each change of its attributes, and tells whether there are
+//!                rows; so removing the file, which asserts its row, removes them all.
+//!             A2 a name is a header or a row, never both.  A3 access list and permissions are consistent (acl).
 //! Locking:    the file's turn.
 //! Not here:   which attributes are headers (xattr_headers).
 
@@ -26,9 +26,9 @@ use crate::posix::mount::Mount;
 use crate::posix::xattr_headers;
 use crate::seen::Seen;
 
-/// Most bytes of the names of one file's attributes: the kernel lists no more.
+/// Maximum size of a file's attribute names: the kernel lists no more.
 const LIST_BYTES_MAX: usize = 64 * 1024;
-/// Times that reading begins again because the file was replaced meanwhile.
+/// Attempts to read a file that is replaced meanwhile.
 const TRIES_MAX: usize = 64;
 const SET_GROUP_ID: u32 = 0o2000;
 
@@ -72,7 +72,7 @@ impl Mount {
         row.map(|row| row.value).ok_or(PosixError::NoAttribute)
     }
 
-    /// Names, each with a zero byte behind it, as `listxattr` gives them.
+    /// Names, each followed by a zero byte, as `listxattr` returns them.
     pub fn list_xattrs(&self, ino: Ino) -> Result<Vec<u8>, PosixError> {
         let mut names = Vec::new();
         if !self.is_directory(ino)? {
@@ -91,7 +91,7 @@ impl Mount {
         Ok(names)
     }
 
-    /// `kill_set_group_id`: the kernel found that setting this ACL takes the bit away.
+    /// `kill_set_group_id`: the kernel decided that setting this ACL clears the bit.
     pub fn set_xattr(
         &self,
         ino: Ino,
@@ -111,7 +111,7 @@ impl Mount {
         self.change_xattr(ino, &Change { name, value: None, how: SetXattr::Any, kill_set_group_id: false })
     }
 
-    /// All headers of a file; none of one that has no name any more.
+    /// All headers of a file; none for one without a name.
     fn headers(&self, ino: Ino) -> Result<Headers, PosixError> {
         for _ in 0..TRIES_MAX {
             let Some(located) = self.locate_file(ino)? else { return Ok(Headers::new()) };
@@ -122,7 +122,7 @@ impl Mount {
         Err(Error::Busy.into())
     }
 
-    /// `None` when the file was replaced meanwhile.
+    /// `None` if the file was replaced meanwhile.
     fn headers_of(&self, located: &Located) -> Result<Option<Headers>, Error> {
         self.volume.while_unchanged(located, |seen| Ok(self.volume.info(located, seen)?.headers))
     }
@@ -134,7 +134,7 @@ impl Mount {
         }
         let _turn = self.volume.known.turn(ino);
         self.change(|one| {
-            // The attributes of a file without a name would be nobody's when it is closed.
+            // Attributes of a file without a name would have no owner when it is closed.
             let located = self.locate_file(ino)?.ok_or(PosixError::Unsupported)?;
             self.check_unlocked(&located.file)?;
             let (file, seq) = self.change_of_file(&located, change, one)?;
@@ -163,7 +163,7 @@ impl Mount {
     ) -> Result<(FileEntry, Seq), Attempt> {
         let ino = located.file.ino;
         if change.name == acl::DEFAULT {
-            // Only a directory has one; taking away what is not there is fine.
+            // Only a directory has one; removing a missing one succeeds.
             return Err(if change.value.is_none() { PosixError::NoAttribute } else { PosixError::NotPermitted }.into());
         }
         let mut headers = self.headers_of(located)?.ok_or(Attempt::Conflict)?;
@@ -185,7 +185,7 @@ impl Mount {
             }
             None if change.value.is_none() && old.is_some() => {}
             None => {
-                // A header whose new value does not fit is one that is there.
+                // A header whose new value does not fit does exist.
                 let how = if old.is_some() && change.how == SetXattr::Replace { SetXattr::Any } else { change.how };
                 if old.is_some() {
                     change.check(true)?;
@@ -204,7 +204,7 @@ impl Mount {
         Ok((file, seq))
     }
 
-    /// Drafts the change of a row. Whoever calls asserts and writes the row that says that there are some.
+    /// Drafts the change of a row. The caller asserts and writes the row that tells that there are some.
     fn draft_row(
         &self,
         draft: &mut Draft,

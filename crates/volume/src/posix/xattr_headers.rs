@@ -1,8 +1,8 @@
-//! Which extended attributes are headers of the object.
+//! Maps extended attributes to headers of the object.
 //!
-//! Why:        `user.a` in the mount and `x-amz-meta-a` in S3 are one thing, as far as a header can hold it.
-//! Invariants: each header has one attribute's name, and each name one header. What HTTP would change on its way (upper
-//!             case names, values with control characters or spaces around them) is no header.
+//! Why:        `user.a` in the mount and `x-amz-meta-a` in S3 are the same, as far as a header can represent it.
+//! Invariants: H1 each header maps to one attribute, and each attribute to one header. A name or value that HTTP would
+//!                change (upper case names, values with control characters or surrounding spaces) is not a header.
 //! Not here:   where headers are stored (record).
 
 use crate::api::Headers;
@@ -11,9 +11,9 @@ const CONTENT_TYPE_NAME: &str = "user.s3.content-type";
 const CONTENT_TYPE: &str = "content-type";
 const NAME_PREFIX: &str = "user.";
 const HEADER_PREFIX: &str = "x-amz-meta-";
-/// Headers that say what kind of file an object is in the mount are no attributes.
+/// Headers that tell the kind of a file are not attributes.
 const RESERVED_PREFIX: &str = "margay-";
-/// Most bytes of all user metadata of an object: names without their prefix, and values.
+/// Maximum size of an object's user metadata: names without their prefix, and values.
 const METADATA_BYTES_MAX: usize = 2048;
 
 fn is_token(name: &str) -> bool {
@@ -21,7 +21,7 @@ fn is_token(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(allowed) && !name.starts_with(RESERVED_PREFIX)
 }
 
-/// The header that an attribute of this name is, while its value fits.
+/// The header of an attribute with this name, if its value fits.
 pub(crate) fn header_of(name: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(name).ok()?;
     if name == CONTENT_TYPE_NAME {
@@ -31,7 +31,7 @@ pub(crate) fn header_of(name: &[u8]) -> Option<String> {
     Some([HEADER_PREFIX, name].concat())
 }
 
-/// The attribute's name that a header has in the mount; `None` when it has none.
+/// The attribute of a header; `None` if it has none.
 pub(crate) fn name_of(header: &str) -> Option<String> {
     if header == CONTENT_TYPE {
         return Some(CONTENT_TYPE_NAME.to_owned());
@@ -41,7 +41,7 @@ pub(crate) fn name_of(header: &str) -> Option<String> {
     (name != CONTENT_TYPE_NAME).then_some(name)
 }
 
-/// The header with its value, if that fits beside the other headers.
+/// The header with its value, if it fits beside the other headers.
 pub(crate) fn fit(headers: &Headers, header: String, value: &[u8]) -> Option<(String, String)> {
     let value = std::str::from_utf8(value).ok()?;
     if value.trim() != value || value.chars().any(char::is_control) || value.len() > METADATA_BYTES_MAX {

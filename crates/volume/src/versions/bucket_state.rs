@@ -1,4 +1,4 @@
-//! The state of a bucket by the number of its root.
+//! The versioning state of a bucket, by the number of its root.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::open::Volume;
 use crate::seen::Seen;
 
 impl Volume {
-    /// From memory when it is kept; whoever uses it asserts it.
+    /// From the cache if possible; its user must assert it.
     pub(crate) fn bucket_state(&self, root: Ino) -> Result<Arc<BucketState>, Error> {
         if let Some(state) = self.bucket_states.get(root) {
             return Ok(state);

@@ -1,7 +1,8 @@
-//! DELETE of one version: it is gone for good, and what is newest then is current.
+//! DELETE of one version: it is removed permanently, and the newest remaining version becomes current.
 //!
-//! Invariants: a current version gives way to the newest row when that is a file; a delete marker that was newest does
-//!             so too, and the key is there again, with the directories on its way. Both asserted: no row is newer.
+//! Invariants: D1 after removing the current version, the newest row becomes the entry if it is a file; after removing
+//!                a delete marker that was newest, too, and the key exists again, with the directories on its way.
+//!                Asserted: no row is newer.
 //! Locking:    the directory's latch, as DELETE.
 //! Not here:   DELETE without a version (delete_object).
 
@@ -67,7 +68,7 @@ impl Volume {
         self.finish(draft, Deleted { removed: true, version, marker })
     }
 
-    /// Drafts that a version, which may be a delete marker, is told to be gone.
+    /// Drafts the event that a version, perhaps a delete marker, was deleted.
     fn draft_version_event(
         &self,
         draft: &mut Draft,
@@ -78,7 +79,7 @@ impl Volume {
         self.draft_event(draft, &walk.path, &told)
     }
 
-    /// Drafts that the current version goes, and that the newest row takes its place or the key has no object.
+    /// Drafts the removal of the current version; the newest row replaces it, or the key has no object.
     fn draft_current_gone(
         &self,
         draft: &mut Draft,
@@ -109,7 +110,7 @@ impl Volume {
         }
     }
 
-    /// Drafts what follows when a delete marker goes and there is no current object.
+    /// Drafts the consequences of removing a delete marker from a key without a current object.
     fn draft_marker_gone(
         &self,
         draft: &mut Draft,
@@ -134,7 +135,7 @@ impl Volume {
         }
     }
 
-    /// Drafts that a version row becomes the key's entry, and the directories on its way.
+    /// Drafts that a version row becomes the key's entry, with the directories on its way.
     fn draft_promoted(
         &self,
         draft: &mut Draft,

@@ -1,10 +1,11 @@
-//! What becomes of the current object when another one, or a delete marker, takes its place.
+//! Displacement: what happens to the current object when another one, or a delete marker, replaces it.
 //!
-//! Why:        PUT, copy, complete, DELETE, and in the mount close, rename and unlink all come down to this.
-//! Invariants: a bucket that keeps versions keeps the current one as a row, with its number and its rows; a suspended
-//!             one lets go of version `null`, wherever that is, because what comes is `null` too.
-//!             A file with several names is not moved but copied: its other names keep it.
-//! Not here:   the entry itself, and what counts as objects (the callers).
+//! Why:        PUT, copy, complete and DELETE, and close, rename and unlink in the mount, all share this.
+//! Invariants: D1 with versioning enabled the current object is kept as a version row, with its number and its rows;
+//!                with versioning suspended version `null` is released, wherever it is, because the new one is `null`
+//!                too.
+//!             D2 a hard-linked file is copied instead of moved: its other names keep it.
+//! Not here:   the entry itself, and usage counts (the callers).
 
 use std::ops::ControlFlow;
 
@@ -21,8 +22,8 @@ use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
 
 impl Volume {
-    /// Drafts that the current object of a key is current no more, as far as versions go: it is kept, or it ends and its
-    /// bytes are counted out. What comes is this version.
+    /// Drafts that the current object of a key is displaced by this version: it is kept, or it is released and its
+    /// bytes are subtracted.
     pub(crate) fn draft_displaced(
         &self,
         draft: &mut Draft,
@@ -49,7 +50,7 @@ impl Volume {
         }
     }
 
-    /// Drafts that version `null` goes, if it is a row.
+    /// Drafts the removal of version `null`, if it is a row.
     pub(crate) fn draft_end_of_null_row(
         &self,
         draft: &mut Draft,
@@ -61,7 +62,7 @@ impl Volume {
             draft.assert_absent(pointer);
             return Ok(());
         };
-        // A copy of it may have been drafted.
+        // The draft may contain a copy of it.
         let row = draft.value(&found.row_key).map(VersionRow::decode).transpose()?;
         key.draft_row_gone(draft, &found);
         match row.unwrap_or(found.row).file() {
@@ -70,7 +71,7 @@ impl Volume {
         }
     }
 
-    /// Drafts the end of a file whose version row or entry the draft removes.
+    /// Drafts the release of a file whose version row or entry the draft removes.
     pub(crate) fn draft_end_of_version(
         &self,
         draft: &mut Draft,
@@ -81,8 +82,8 @@ impl Volume {
         self.release_file(draft, file)
     }
 
-    /// Drafts that the current object of a key leaves it under its number, to be current at another one: a copy of it
-    /// is kept as far as versions are, below a delete marker, which this gives.
+    /// Renaming in a versioned bucket: the inode moves to the new key; a copy stays behind as a version under a delete
+    /// marker, which this returns.
     pub(crate) fn draft_left(
         &self,
         draft: &mut Draft,
@@ -128,7 +129,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Drafts a version row that is a copy of the current object, which lives on under its number elsewhere.
+    /// Drafts a version row that copies the current object, whose inode continues elsewhere.
     pub(crate) fn draft_kept_copy(
         &self,
         draft: &mut Draft,
@@ -150,7 +151,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Drafts copies of the rows beside a file's entry, but for its extents.
+    /// Drafts copies of a file's rows besides the entry, except its extents.
     pub(crate) fn draft_rows_of_copy(&self, draft: &mut Draft, from: &FileEntry, to: Ino) -> Result<(), Error> {
         let mut copy = |range: key::Range| {
             self.scan(&range, &mut Seen::default(), |row| {

@@ -1,9 +1,9 @@
-//! The end of a version or a delete marker that is due by its bucket's lifecycle.
+//! Expires a version or a delete marker that is due by its bucket's lifecycle.
 //!
-//! Invariants: what goes is what was judged: a replaced version that became current again stays, and so does one that
-//!             another took the id of (`null`), and a delete marker that covers anything.
+//! Invariants: E1 only what was evaluated is removed: a noncurrent version that became current again stays, and so does
+//!                one whose id another took (`null`), and a delete marker with a version below it.
 //! Locking:    the directory's latch, as DELETE.
-//! Not here:   when something is due (the binary), the end of a current object (delete_object).
+//! Not here:   when something is due (margay-jobs), expiry of a current object (delete_object).
 
 use margay_env::Timestamp;
 use margay_rows::event::EventKind;
@@ -22,18 +22,18 @@ use crate::path::split;
 use crate::paths::Walk;
 use crate::seen::Seen;
 
-/// What was judged to be due.
+/// What the lifecycle evaluated as due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DueVersion {
-    /// A version, or a delete marker, that something newer replaced.
+    /// A noncurrent version or delete marker.
     Replaced,
-    /// A delete marker that is the newest of its key, and the only one.
+    /// A delete marker that is the only version of its key.
     LoneMarker,
 }
 
 impl Volume {
-    /// Ends a version that was last modified at `modified`, if it still is what was judged; `Ok(false)`: it is not.
-    /// `Locked` when a lock forbids it.
+    /// Expires a version with this modification time, if it still is what was evaluated; `Ok(false)` if not. `Locked`
+    /// if a lock protects it.
     pub async fn expire_version(
         &self,
         bucket: &str,
@@ -56,7 +56,7 @@ impl Volume {
     ) -> Result<Decided<bool>, Refused> {
         let current = self.current(walk, name, seen)?;
         let key = &current.object;
-        // What is current is no row.
+        // The current version is not a row.
         let found = if key.keeps() { self.version_row(key, id, seen)? } else { None };
         let Some(found) = found.filter(|found| found.row.modified() == modified) else {
             return Ok(Decided::Nothing(false));
@@ -77,7 +77,7 @@ impl Volume {
         self.finish(draft, true)
     }
 
-    /// Drafts that a version is what it was judged to be; false when it is not.
+    /// Drafts the assertion that a version is what was evaluated; false if it is not.
     fn draft_as_judged(
         &self,
         draft: &mut Draft,
@@ -93,7 +93,7 @@ impl Volume {
         match due {
             DueVersion::Replaced if current.file.is_some() => Ok(true),
             DueVersion::Replaced => {
-                // The delete marker that hides it must stay, or it would be current.
+                // The delete marker above it must stay, or it would become current.
                 if let Some(newest) = newest {
                     draft.assert_exists(newest.row_key);
                 }

@@ -1,4 +1,4 @@
-//! Finding a version of a key to read it.
+//! Finds a version of a key for reading.
 
 use margay_rows::record::VersionRow;
 
@@ -9,7 +9,7 @@ use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
 
 impl Volume {
-    /// The version with this id, given what is current.
+    /// The version with this id, given the current object.
     pub(crate) fn find_version(
         &self,
         key: &VersionedKey<'_>,
@@ -28,7 +28,7 @@ impl Volume {
         }
     }
 
-    /// Why a key has no current object.
+    /// The error for a key without a current object.
     pub(crate) fn why_absent(&self, key: &VersionedKey<'_>, seen: &mut Seen) -> Error {
         let newest = if key.keeps() { self.newest_row(key, seen) } else { Ok(None) };
         match newest {

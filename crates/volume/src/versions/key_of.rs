@@ -1,8 +1,8 @@
-//! From a directory and a name to the key that S3 knows it by.
+//! Finds the S3 key of a name in a directory.
 //!
-//! Why:        versions are found by key, and the mount goes by numbers.
-//! Invariants: in a bucket that keeps versions no directory moves (Y5), so once its versioning was read, or is asserted,
-//!             the key is what it will be; a directory that is gone meanwhile is asserted by whoever makes something in it.
+//! Why:        versions are found by key, while the mount uses numbers.
+//! Invariants: K1 with versioning no directory moves (Y5), so once the versioning state was read, or is asserted, the
+//!                key stays valid; a change in the directory asserts that the directory still exists.
 
 use margay_rows::record::DirectoryRecord;
 use margay_rows::{Ino, key};
@@ -10,11 +10,11 @@ use margay_rows::{Ino, key};
 use crate::api::Error;
 use crate::open::Volume;
 
-/// Deepest directory that has a key; no key of S3 is longer than 1024 bytes, but the mount may go deeper.
+/// Maximum depth of a directory with a key; S3 keys have at most 1024 bytes, but the mount may go deeper.
 const DEPTH_MAX: usize = 4096;
 
 impl Volume {
-    /// `None` when the directory is gone.
+    /// `None` if the directory was removed.
     pub(crate) fn key_of(&self, directory: Ino, name: &str) -> Result<Option<String>, Error> {
         let mut names = vec![name.to_owned()];
         let mut at = directory;

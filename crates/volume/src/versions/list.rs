@@ -1,10 +1,10 @@
-//! Listing versions and delete markers, by key and of one key the newest first.
+//! Lists versions and delete markers, by key, the newest of a key first.
 //!
-//! Why:        what is current is in the tree and the rest is rows beside it; both are in the order of keys, so a
-//!             listing merges two scans, a window at a time, and a common prefix is a seek in both.
-//! Invariants: a window is of one moment: entries are read, then version rows, then the entries again unless nothing was
-//!             committed meanwhile; they change with every step of a version between the two.
-//! Not here:   XML (the S3 door), the walk of the tree (tree).
+//! Why:        current objects are in the tree, other versions are rows beside it, both in key order. So a listing
+//!             merges two scans, one window at a time, and a common prefix is a seek in both.
+//! Invariants: L1 a window is of one moment: entries are read, then version rows, then the entries again unless nothing
+//!                was committed meanwhile; every move of a version between the two changes them.
+//! Not here:   XML (the S3 door), walking the tree (tree).
 
 use std::ops::ControlFlow;
 
@@ -24,15 +24,15 @@ use crate::tree::{Next, Shown, Tree};
 /// Rows of the first window where common prefixes are skipped, and of the largest one.
 const WINDOW_FIRST: usize = 16;
 const WINDOW_MAX: usize = 1024;
-/// Times that a window is read again because versions changed meanwhile.
+/// Attempts to read a window whose versions change meanwhile.
 const TRIES_MAX: usize = 16;
 
-/// Where a window begins.
+/// The start of a window.
 #[derive(Clone, Debug)]
 enum Position {
-    /// At the first key that is not less.
+    /// At the first key not less than this.
     Key(Vec<u8>),
-    /// At the rows of this key whose sequence is less; something of the key was given already.
+    /// At the rows of this key with a smaller sequence; something of the key was already returned.
     Within(String, u64),
 }
 
@@ -54,7 +54,7 @@ struct Window {
 }
 
 impl Volume {
-    /// Gives each item to `visit` in order; `visit` must not call the volume.
+    /// Calls `visit` for each item in order; `visit` must not call the volume.
     pub async fn list_versions(
         &self,
         request: &ListVersionsRequest<'_>,
@@ -121,14 +121,14 @@ impl Volume {
                 VersionId::Numbered(sequence) => Some(Position::Within(after.to_owned(), sequence)),
                 VersionId::Null => match self.get(&key::null_version(root, after), seen)? {
                     Some(row) => Some(Position::Within(after.to_owned(), decode_sequence(&row.value)?)),
-                    // It is current, or it is gone: its rows from the newest on.
+                    // The named version is current or gone: continue with the key's rows from the newest on.
                     None => Some(Position::Within(after.to_owned(), u64::MAX)),
                 },
             },
         })
     }
 
-    /// Some lines from a position on, at least one unless there are none.
+    /// Some items from a position on, at least one unless there are none.
     async fn window(
         &self,
         root: Ino,
@@ -154,7 +154,7 @@ impl Volume {
         }
     }
 
-    /// Current objects from a position on; whether more follow is told by their number.
+    /// Current objects from a position on; their number tells whether more follow.
     async fn current_lines(
         &self,
         root: Ino,
@@ -221,7 +221,7 @@ impl Volume {
     }
 }
 
-/// Puts current objects and version rows in order, as far as both are known.
+/// Merges current objects and version rows, as far as both are known.
 fn merge((current, more_current): (Vec<Line>, bool), others: Vec<Line>, more_others: bool, from: &Position) -> Window {
     let known_current = more_current.then(|| current.last().map(|line| line.key.clone())).flatten();
     let known_others = more_others.then(|| others.last().map(|line| line.key.clone())).flatten();
@@ -251,7 +251,7 @@ fn merge((current, more_current): (Vec<Line>, bool), others: Vec<Line>, more_oth
     }
     let more = cut || more_current || more_others;
     let behind = |last: &Line| match last.version {
-        // Rows of its key come behind a current object.
+        // A current object is followed by the rows of its key.
         _ if last.is_latest && last.content.is_some() => Position::Within(last.key.clone(), u64::MAX),
         version => Position::Within(last.key.clone(), version.sequence),
     };
@@ -259,7 +259,7 @@ fn merge((current, more_current): (Vec<Line>, bool), others: Vec<Line>, more_oth
     Window { lines, next }
 }
 
-/// A page in the making.
+/// A page under construction.
 struct Page<'a> {
     request: &'a ListVersionsRequest<'a>,
     items: usize,
@@ -274,7 +274,7 @@ impl Page<'_> {
         if let Some((last, None)) = &self.last
             && line.key.starts_with(last.as_str())
         {
-            // Below the common prefix that was given last.
+            // Below the common prefix that was returned last.
             return Ok(Next::Row);
         }
         if let Some(len) = self.request.delimiter.and_then(|delimiter| end_of(rest.as_bytes(), delimiter.as_bytes())) {
@@ -292,7 +292,7 @@ impl Page<'_> {
         Ok(if self.give(item, key, Some(version)) { Next::Row } else { Next::Stop })
     }
 
-    /// False when the page was full already.
+    /// False if the page was already full.
     fn give(&mut self, item: VersionItem<'_>, name: &str, version: Option<VersionId>) -> bool {
         self.items += 1;
         if self.items > self.request.max {

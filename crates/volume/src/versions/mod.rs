@@ -1,15 +1,13 @@
-//! Versions: what a key held before, and delete markers.
+//! Versions: the earlier contents of a key, and delete markers, as rows beside the tree, by bucket and key.
 //!
-//! Why:        the current object stays an entry, so listing and reading what is current costs what it always did;
-//!             everything else is a row beside the tree, found by bucket and key.
-//! Invariants: Y1 of one key the entry has a larger sequence than every version row; an entry older than its bucket's
-//!                versioning has 0, and no rows.
+//! Why:        the current object stays an entry, so reading and listing it costs the same as without versions.
+//! Invariants: Y1 a key's entry has a larger sequence than all its version rows; one older than versioning has 0, and
+//!                no rows.
 //!             Y2 a key without an entry has no version row, or the newest one is a delete marker.
-//!             Y3 at most one version of a key is `null`; when it is a row, the null version row has its sequence.
-//!             Y4 sequences are numbers of the volume's one space of numbers, so none is ever used twice. A commit that
-//!                makes one asserts that no version row of its key has a larger one.
-//!             Y5 directories have no versions, and none is renamed in a bucket that keeps them: a key's rows never move.
-//! Not here:   what PUT and DELETE otherwise do (put_object, delete_object), locks (lock).
+//!             Y3 at most one version of a key is `null`; if it is a row, the null version row has its sequence.
+//!             Y5 directories have no versions, and none is renamed with versioning: a key's rows never move.
+//!             Y4 sequences are numbers of the volume, never reused. A commit that creates one asserts that no version
+//!                row of its key has a larger one.
 
 mod bucket_state;
 mod delete_version;

@@ -1,7 +1,6 @@
-//! The rows of versions: read, drafted, and counted.
+//! The rows of versions: reading, drafting, counting.
 //!
-//! Invariants: whoever drafts the change of a row has its version asserted; the null version row and the counter
-//!             change with it.
+//! Invariants: R1 the version of a changed row is asserted; the null version row and the counter change with it.
 
 use std::ops::ControlFlow;
 
@@ -17,7 +16,7 @@ use crate::open::Volume;
 use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
 
-/// A version that is not current, or a delete marker, as it was read.
+/// A noncurrent version or a delete marker, as read.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundVersion {
     pub(crate) row_key: Vec<u8>,
@@ -37,7 +36,7 @@ impl VersionedKey<'_> {
         key::version(self.root, self.key, sequence)
     }
 
-    /// Y4: what gets this sequence is the newest.
+    /// Y4: asserts that this sequence is the newest.
     pub(crate) fn assert_newest(&self, draft: &mut Draft, sequence: u64) {
         draft.assert_empty(key::versions_from(self.root, self.key, sequence));
     }
@@ -46,7 +45,7 @@ impl VersionedKey<'_> {
         self.draft_row(draft, sequence, marker.is_null, marker.encode());
     }
 
-    /// Drafts a row that is not there yet.
+    /// Drafts a new row.
     pub(crate) fn draft_row(&self, draft: &mut Draft, sequence: u64, is_null: bool, value: Vec<u8>) {
         draft.put(self.row(sequence), value);
         draft.add(key::usage(self.root, Counted::Versions), 1);
@@ -55,7 +54,7 @@ impl VersionedKey<'_> {
         }
     }
 
-    /// Drafts that a row goes; what becomes of its file is the caller's matter.
+    /// Drafts the removal of a row; the caller releases its file.
     pub(crate) fn draft_row_gone(&self, draft: &mut Draft, found: &FoundVersion) {
         draft.assert_version(found.row_key.clone(), found.row_version);
         draft.delete(found.row_key.clone());
@@ -67,7 +66,7 @@ impl VersionedKey<'_> {
 }
 
 impl Volume {
-    /// What becomes the newest version of a key whose current object is this; the commit asserts that it is.
+    /// A new newest version of a key with this current object; the commit asserts that it is the newest.
     pub(crate) fn newest_version(
         &self,
         key: &VersionedKey<'_>,
@@ -82,7 +81,7 @@ impl Volume {
         Ok(key.version(self.inos.next_above(floor, &*self.engine)?.0))
     }
 
-    /// The newest version row of a key whose sequence is below this one.
+    /// The newest version row of a key with a smaller sequence.
     pub(crate) fn newest_below(
         &self,
         key: &VersionedKey<'_>,
