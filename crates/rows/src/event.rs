@@ -1,6 +1,6 @@
-//! What an event is.
+//! Events: changes of objects.
 //!
-//! Not here:   its row (record), the queue and who decides where it goes (margay-volume).
+//! Not here:   the row (record), the queue and the choice of targets (margay-volume).
 
 use margay_env::Timestamp;
 
@@ -15,9 +15,9 @@ pub enum EventKind {
     CompleteMultipartUpload = 3,
     Delete = 4,
     DeleteMarkerCreated = 5,
-    /// The lifecycle removed it.
+    /// Deleted by the lifecycle.
     Expired = 6,
-    /// The lifecycle made a delete marker.
+    /// The lifecycle created a delete marker.
     ExpiredToMarker = 7,
     TaggingPut = 8,
     TaggingDelete = 9,
@@ -44,9 +44,9 @@ pub struct Event {
     pub at: Timestamp,
     pub bucket: String,
     pub key: String,
-    /// In bytes; 0 for what is gone.
+    /// In bytes; 0 for a deleted object.
     pub size: u64,
     pub etag: ETag,
-    /// Empty in a bucket that never kept versions.
+    /// Empty in a bucket that never had versioning.
     pub version: String,
 }

@@ -1,7 +1,7 @@
-//! The number of an inode.
+//! Inode numbers.
 //!
-//! Not here:   giving numbers out (margay-volume).
+//! Not here:   allocating numbers (margay-volume).
 
-/// Number of a file, directory, upload or part; never used twice. 0 is nobody.
+/// Number of a file, directory, upload or part; never reused. 0 means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ino(pub u64);

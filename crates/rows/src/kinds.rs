@@ -1,8 +1,8 @@
-//! What can be set on a bucket, and what can be kept with an object: the kinds and their numbers.
+//! Kinds of bucket settings and object documents, with their numbers.
 //!
-//! Why:        a row that is read anyway tells by a set of bits which of them there are.
-//! Invariants: a kind keeps its number for ever; new ones are added at the end, here and in docs/format/keys.md.
-//! Not here:   keeping them (bucket_settings, documents), what is in them (their users).
+//! Why:        the row of a bucket or object lists its kinds as a set of bits.
+//! Invariants: K1 a kind keeps its number for ever; new ones are added at the end, here and in docs/format/keys.md.
+//! Not here:   storing them (bucket_settings, documents), their content (their users).
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,10 @@ use bytes::Bytes;
 
 use crate::numbered::{Numbered, SetOf};
 
-/// Longest document of a setting, in bytes.
+/// Maximum size of a setting's document, in bytes.
 pub const SETTING_BYTES_MAX: usize = 1 << 20;
 
-/// What can be set on a bucket. A setting keeps its number for ever; new ones are added at the end, here and in
-/// docs/format/keys.md.
+/// A setting of a bucket. It keeps its number for ever; new ones are added at the end, here and in docs/format/keys.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Setting {
@@ -57,15 +56,15 @@ impl Numbered for Setting {
     }
 }
 
-/// Which settings a bucket has.
+/// The settings of a bucket.
 pub type SettingSet = SetOf<Setting>;
 /// Settings with their documents.
 pub type Settings = BTreeMap<Setting, Bytes>;
 
-/// Longest document, in bytes.
+/// Maximum size of a document, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 32 << 10;
 
-/// What can be kept with an object. A kind keeps its number for ever; new ones are added at the end, here and in
+/// A document of an object. A kind keeps its number for ever; new ones are added at the end, here and in
 /// docs/format/keys.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -95,7 +94,7 @@ impl Numbered for Document {
     }
 }
 
-/// Which documents an object has.
+/// The documents of an object.
 pub type DocumentSet = SetOf<Document>;
 /// Documents with their bytes.
 pub type Documents = BTreeMap<Document, Bytes>;

@@ -1,21 +1,21 @@
-//! Sets of numbered kinds, as bits: which settings a bucket has, which documents an object has.
+//! Sets of numbered kinds, as bits: the settings of a bucket, the documents of an object.
 //!
-//! Why:        a row that is read anyway says what else is there, so nobody reads to find nothing.
-//! Invariants: a kind keeps its number for ever; a set that is read holds only kinds that this program knows.
+//! Why:        a row that is read anyway lists what else exists, so absent rows are never looked up.
+//! Invariants: N1 a kind keeps its number for ever; a decoded set contains only kinds that this program knows.
 //! Not here:   the kinds (kinds).
 
 use std::marker::PhantomData;
 
 /// Kinds with numbers below 64.
 pub trait Numbered: Copy + 'static {
-    /// All kinds, each once; the place of a kind in it is its number, so new ones are added at the end.
+    /// All kinds; the position of a kind is its number, so new ones are added at the end.
     const ALL: &'static [Self];
 
-    /// The place of the kind in `ALL`.
+    /// The position of the kind in `ALL`.
     fn number(self) -> u8;
 }
 
-/// Some of the kinds.
+/// A set of kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetOf<T> {
     bits: u64,
@@ -54,7 +54,7 @@ impl<T: Numbered> SetOf<T> {
         self.bits
     }
 
-    /// `None` when there is a kind among them that this program does not know.
+    /// `None` if it contains a kind that this program does not know.
     pub fn from_bits(bits: u64) -> Option<SetOf<T>> {
         let all = T::ALL.iter().copied().collect::<SetOf<T>>();
         (bits & !all.bits == 0).then_some(SetOf { bits, of: PhantomData })

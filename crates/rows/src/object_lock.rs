@@ -1,10 +1,10 @@
-//! Values of object lock: retention, legal hold, and what a bucket gives its objects by default.
+//! Values of object lock: retention, legal hold, and a bucket's default retention.
 //!
-//! Why:        they are kept as documents of an object and as a setting of a bucket; both doors decide on them.
-//! Layout:     retention: 1, mode (1 governance, 2 compliance), until as signed 8 bytes big-endian, nanoseconds since 1970
-//!             legal hold: 1, 0 off or 1 on
-//!             default of a bucket: 1, then nothing, or mode, unit (1 days, 2 years), count as 4 bytes big-endian
-//! Not here:   who may do what (lock), XML and headers (the S3 door).
+//! Why:        they are documents of an object and a setting of a bucket; both doors evaluate them.
+//! Layout:     retention: 1, mode (1 governance, 2 compliance), until as signed 8 bytes big-endian, nanoseconds since
+//!             1970; legal hold: 1, 0 off or 1 on; default of a bucket: 1, then nothing, or mode, unit (1 days, 2
+//!             years), count as 4 bytes big-endian
+//! Not here:   evaluating them (lock), XML and headers (the S3 door).
 
 use bytes::Bytes;
 use margay_env::Timestamp;
@@ -15,13 +15,13 @@ const LAYOUT: u8 = 1;
 const DAY_NANOSECONDS: i64 = 24 * 3600 * 1_000_000_000;
 /// A year of retention, as AWS counts it.
 const YEAR_DAYS: i64 = 365;
-/// Longest retention that a bucket gives by default, in days and in years.
+/// Maximum default retention, in days and in years.
 pub const RETENTION_DAYS_MAX: u32 = 36_500;
 pub const RETENTION_YEARS_MAX: u32 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetentionMode {
-    /// Whoever may bypass it can shorten it or delete what it keeps.
+    /// A caller with permission may shorten it or delete what it protects.
     Governance,
     /// Nobody can, until its time is over.
     Compliance,
@@ -39,7 +39,7 @@ pub enum RetentionPeriod {
     Years(u32),
 }
 
-/// What new versions of a bucket get that come without a retention of their own.
+/// The retention of a bucket's new versions without one of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DefaultRetention {
     pub mode: RetentionMode,
@@ -74,7 +74,7 @@ impl Retention {
         Ok(Retention { mode: RetentionMode::of(*mode)?, until: Timestamp(i64::from_be_bytes(until)) })
     }
 
-    /// From a stored document; `None` when it does not decode.
+    /// From a stored document; `None` if it does not decode.
     pub fn of_document(bytes: &[u8]) -> Option<Retention> {
         Retention::decode(bytes).ok()
     }
@@ -85,7 +85,7 @@ pub fn encode_legal_hold(on: bool) -> Bytes {
     vec![LAYOUT, on.into()].into()
 }
 
-/// Whether a stored legal hold is on; one that does not decode is.
+/// Whether a stored legal hold is on; an undecodable one counts as on.
 pub fn legal_hold_is_on(bytes: &[u8]) -> bool {
     bytes != [LAYOUT, 0]
 }

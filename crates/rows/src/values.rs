@@ -1,6 +1,6 @@
-//! Values that rows hold and the doors show: ETags, ids of versions, facts of a bucket.
+//! Values that rows store and the doors show: ETags, version ids, facts of a bucket.
 //!
-//! Not here:   how they are encoded (record), requests and their answers (margay-volume).
+//! Not here:   their encoding (record), requests and results (margay-volume).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::kinds::SettingSet;
 
 pub const PART_NUMBER_MAX: u16 = 10_000;
 
-/// What S3 calls an ETag, without quotes: an MD5, or the MD5 of the parts' MD5s with their count.
+/// An S3 ETag without quotes: an MD5, or the MD5 of the parts' MD5s with their count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ETag {
     pub digest: [u8; 16],
@@ -31,10 +31,10 @@ impl std::fmt::Display for ETag {
     }
 }
 
-/// Headers that S3 stores with an object and gives back as they came. Names in lower case:
-/// `content-type`, `content-encoding`, `content-language`, `content-disposition`, `cache-control`, `expires`,
-/// `x-amz-meta-*`, `x-amz-website-redirect-location`, `x-amz-storage-class`, and checksums as
-/// `x-amz-checksum-<algorithm>` and `x-amz-checksum-type`.
+/// Headers that S3 stores with an object and returns unchanged. Names in lower case: `content-type`,
+/// `content-encoding`, `content-language`, `content-disposition`, `cache-control`, `expires`, `x-amz-meta-*`,
+/// `x-amz-website-redirect-location`, `x-amz-storage-class`, and checksums as `x-amz-checksum-<algorithm>` and
+/// `x-amz-checksum-type`.
 pub type Headers = BTreeMap<String, String>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,31 +45,31 @@ pub struct BucketInfo {
     pub owner: String,
     /// What is set on it.
     pub settings: SettingSet,
-    /// Another one after each change of what is set, and in a bucket of the same name made later.
+    /// Changes with every change of a setting, and differs in a later bucket of the same name.
     pub generation: u64,
 }
 
-/// Whether a bucket keeps what is replaced and deleted.
+/// Whether a bucket keeps replaced and deleted objects as versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Versioning {
-    /// Nothing was ever kept.
+    /// Versioning was never enabled.
     #[default]
     Never,
     Enabled,
-    /// Versions that there are stay; what is written is version `null`, in the place of an earlier one.
+    /// Existing versions are kept; new objects are version `null`, replacing an earlier one.
     Suspended,
 }
 
-/// What S3 calls a version by; to clients an opaque string.
+/// A version's id in S3; an opaque string to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VersionId {
-    /// Written while the bucket did not keep versions.
+    /// Written without versioning.
     Null,
-    /// Never used twice; of one key the newer version has the larger number.
+    /// Never reused; of one key the newer version has the larger number.
     Numbered(u64),
 }
 
-/// Text that no version has as its id.
+/// Text that is no valid version id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no version has such an id")]
 pub struct NoVersionId;

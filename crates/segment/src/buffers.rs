@@ -1,22 +1,22 @@
-//! Memory that reads use again and again.
+//! A pool of read buffers.
 //!
-//! Why:        a fresh buffer is filled with zeros before the disk fills it with bytes: an eighth of the time of a read
-//!             from the page cache. One that was used before needs none.
-//! Invariants: B1 what is idle is bounded by [`IDLE_BUFFER_BYTES_MAX`].  B2 a buffer is at most twice as long as what
-//!             it was taken for; whoever takes it writes all of it before anybody reads.
-//! Locking:    one lock, for one step.
-//! Not here:   what is read (reader).
+//! Why:        a new buffer is zeroed before the disk fills it, which takes an eighth of the time of a read from the
+//!             page cache; a reused one is not.
+//! Invariants: B1 idle buffers are bounded by [`IDLE_BUFFER_BYTES_MAX`].
+//!             B2 a buffer is at most twice as long as requested; its user overwrites all of it before reading.
+//! Locking:    one lock, held for one operation.
+//! Not here:   reading (reader).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Idle memory that is kept for the next reads, in bytes.
+/// Maximum size of idle buffers kept for later reads, in bytes.
 pub const IDLE_BUFFER_BYTES_MAX: usize = 16 << 20;
-/// Shorter buffers are made anew each time.
+/// Shorter buffers are not pooled.
 const BUFFER_BYTES_MIN: usize = 64 << 10;
-/// Lengths are this one and its doubles.
+/// Number of size classes, each twice the previous one.
 const CLASSES: usize = 6;
 
 #[derive(Clone, Debug, Default)]
@@ -24,12 +24,12 @@ pub(crate) struct Buffers(Arc<Mutex<Idle>>);
 
 #[derive(Debug, Default)]
 struct Idle {
-    /// By length: the first have `BUFFER_BYTES_MIN`, each next twice as much.
+    /// By size: the first class has `BUFFER_BYTES_MIN`, each next one twice as much.
     classes: [Vec<Vec<u8>>; CLASSES],
     bytes: usize,
 }
 
-/// So many bytes of unknown content; goes back when it is dropped.
+/// A buffer of unknown content; returns to the pool when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
@@ -37,7 +37,7 @@ pub(crate) struct Buffer {
     home: Buffers,
 }
 
-/// Which class holds buffers for so many bytes; none when they are too few or too many.
+/// The size class for a length; none if it is too small or too large.
 fn class(len: usize) -> Option<usize> {
     let class = len.div_ceil(BUFFER_BYTES_MIN).next_power_of_two().trailing_zeros() as usize;
     (len >= BUFFER_BYTES_MIN && class < CLASSES).then_some(class)
@@ -61,7 +61,7 @@ impl Buffers {
 }
 
 impl Buffer {
-    /// Gives the end of it up.
+    /// Shortens the buffer.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }

@@ -1,7 +1,7 @@
-//! A small map with a bound: what was not used since the last sweep goes first (the clock algorithm).
+//! A bounded cache that evicts what was not used since the last sweep (the clock algorithm).
 //!
-//! Why:        open files and checksum tables are worth keeping, but only so many.
-//! Locking:    a hit takes the read lock only.
+//! Why:        open files and checksum tables are worth caching, within a bound.
+//! Locking:    a hit takes only the read lock.
 //! Not here:   what is cached (reader, folder).
 
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +15,7 @@ const STALE_KEYS_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
-    /// Sum of the weights that may stay.
+    /// Maximum sum of the weights.
     weight_max: usize,
     state: RwLock<State<K, V>>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Cache<K, V> {
 #[derive(Debug)]
 struct State<K, V> {
     slots: HashMap<K, Slot<V>>,
-    /// Every key of `slots`, and some removed since, in the order in which the sweep meets them.
+    /// Every key of `slots`, and some removed ones, in sweep order.
     order: VecDeque<K>,
     weight: usize,
 }
@@ -48,7 +48,7 @@ impl<K: Copy + Eq + Hash, V: Clone> Cache<K, V> {
         Some(slot.value.clone())
     }
 
-    /// Keeps a value; one that is already there stays and is given back.
+    /// Inserts a value; an existing one stays and is returned.
     pub(crate) fn insert(&self, key: K, value: V, weight: usize) -> V {
         let mut state = self.state.write();
         if let Some(slot) = state.slots.get(&key) {
@@ -72,7 +72,7 @@ impl<K: Copy + Eq + Hash, V: Clone> Cache<K, V> {
         if let Some(slot) = slots.remove(key) {
             *weight -= slot.weight;
         }
-        // Keys leave the order late, a bounded number of them at any time.
+        // Removed keys leave the order late; their number is bounded.
         if order.len() > 2 * slots.len() + STALE_KEYS_MAX {
             order.retain(|key| slots.contains_key(key));
         }
@@ -85,7 +85,7 @@ impl<K: Copy + Eq + Hash, V: Clone> Cache<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V> State<K, V> {
-    /// Looks at one key: gives a used one another round, drops an unused one.
+    /// Examines one key: keeps a used one for another round, evicts an unused one.
     fn sweep_one(&mut self) {
         let key = self.order.pop_front().expect("weight above zero means that a slot exists");
         let Some(slot) = self.slots.get(&key) else { return };

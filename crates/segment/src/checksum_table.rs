@@ -1,13 +1,13 @@
-//! The checksum table of a run, verified and kept in memory.
+//! A run's checksum table, verified and cached.
 //!
-//! Why:        the folder keeps the tables of runs that are being read; a small read then needs one chunk of the device.
+//! Why:        the folder caches tables of runs being read, so a small read needs only one chunk from the device.
 //! Not here:   its bytes (format), reading and verifying it (reader).
 
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 pub(crate) struct ChecksumTable {
-    /// Of the table itself, as the run names it.
+    /// The checksum of the table itself, as in the run.
     pub(crate) crc: u32,
     /// One per chunk.
     pub(crate) sums: Arc<[u32]>,

@@ -1,4 +1,4 @@
-//! Why stored data cannot be read or written.
+//! Errors of reading or writing stored data.
 //!
 //! Not here:   what an error means for a client (volume, the doors).
 
@@ -23,7 +23,7 @@ pub enum SegmentError {
 }
 
 impl From<io::Error> for SegmentError {
-    /// A disk without room is `Full`, whoever noticed it.
+    /// A full disk is `Full`, whichever call detects it.
     fn from(error: io::Error) -> SegmentError {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => SegmentError::Full,

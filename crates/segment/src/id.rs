@@ -1,16 +1,16 @@
-//! Names of stored bytes: segment ids, runs and extents.
+//! References to stored bytes: segment ids, runs and extents.
 //!
-//! Why:        metadata names data by these values and never the reverse, so they live apart from the store.
-//! Invariants: I1 `skip + len <= run.len`.  I2 a run's checksum covers the whole run, whatever part is named.
+//! Why:        metadata refers to data by these values and never the reverse, so they are separate from the store.
+//! Invariants: I1 `skip + len <= run.len`.  I2 a run's checksum covers the whole run, whatever part is referenced.
 
 use std::fmt;
 
 /// Payload bytes under one checksum, in bytes.
 pub const CHUNK_BYTES: u64 = 64 * 1024;
-/// Longest run, in bytes; its checksum table has 4 MiB.
+/// Maximum length of a run, in bytes; its checksum table has 4 MiB.
 pub const RUN_BYTES_MAX: u64 = 64 << 30;
 
-/// Number of a segment file; given out once, from 1 upwards. Zero is never valid.
+/// Number of a segment file; allocated once, from 1 upwards. Zero is never valid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentId(pub u64);
 

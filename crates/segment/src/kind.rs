@@ -1,6 +1,6 @@
-//! Kinds of segments, and what a list of segments shows of each.
+//! Kinds of segments, and entries of the segment list.
 //!
-//! Not here:   what is in their files (format).
+//! Not here:   the content of the files (format).
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ pub struct SegmentInfo {
     pub kind: Kind,
     /// Length of the file in bytes.
     pub len: u64,
-    /// Whether writes may still be appended to it, or somebody holds a pin.
+    /// Whether it may still be written to, or is pinned.
     pub open: bool,
 }
 
 /// A segment's file as it is now.
 #[derive(Debug)]
 pub struct SegmentCopy {
-    /// What a copy of it is called.
+    /// The name for a copy of it.
     pub name: String,
     pub kind: Kind,
     pub file: Arc<dyn File>,

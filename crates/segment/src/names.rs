@@ -1,26 +1,26 @@
 //! Names of the files in a segment folder.
 //!
 //! Why:        the folder's listing is the only table of segments; the mark keeps ids unique after removals.
-//! Layout:     `<id>.log`, `<id>.pack`, `<id>.raw`; the same and `.quarantine-<seconds>`: set aside as dead, then;
+//! Layout:     `<id>.log`, `<id>.pack`, `<id>.raw`; with the suffix `.quarantine-<seconds>`: in quarantine since then;
 //!             `<id>.next`: an empty file, ids below `id` may have been used.
-//! Not here:   what is in the files (format).
+//! Not here:   the content of the files (format).
 
 use crate::{Kind, SegmentId};
 
-/// Between a segment's own name and the time when it was set aside.
+/// Between a segment's own name and the time of its move to quarantine.
 const QUARANTINE: &str = ".quarantine-";
 
-/// What a file name in the folder means.
+/// The meaning of a file name in the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     Segment(SegmentId, Kind),
-    /// Set aside as dead, so many seconds after 1970.
+    /// In quarantine since this time, in seconds since 1970.
     Quarantined(SegmentId, Kind, i64),
-    /// No id below this one may be given out again.
+    /// No id below this one may be allocated.
     Mark(SegmentId),
 }
 
-/// What the file of a segment is called.
+/// The file name of a segment.
 pub fn segment_name(id: SegmentId, kind: Kind) -> String {
     let ending = match kind {
         Kind::Log => "log",
@@ -34,12 +34,12 @@ pub(crate) fn quarantined_name(id: SegmentId, kind: Kind, seconds: i64) -> Strin
     format!("{}{QUARANTINE}{:016x}", segment_name(id, kind), seconds.max(0))
 }
 
-/// An empty file of this name keeps ids below `id` from being given out.
+/// An empty file of this name prevents that ids below `id` are allocated.
 pub fn mark_name(id: SegmentId) -> String {
     format!("{:016x}.next", id.0)
 }
 
-/// The segment that a file of this name is, in its place or as a copy.
+/// The segment with this file name, original or copy.
 pub fn segment_of_name(name: &str) -> Option<(SegmentId, Kind)> {
     match parse(name) {
         Some(Name::Segment(id, kind)) => Some((id, kind)),
@@ -47,7 +47,7 @@ pub fn segment_of_name(name: &str) -> Option<(SegmentId, Kind)> {
     }
 }
 
-/// `None` for a name that this store never makes; such files are left alone.
+/// `None` for a name that this store never creates; such files are left alone.
 pub(crate) fn parse(name: &str) -> Option<Name> {
     let (digits, ending) = name.split_once('.')?;
     let lower_hex = digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));

@@ -1,7 +1,7 @@
-//! The pack that new runs are reserved in.
+//! The open pack, in which new runs are reserved.
 //!
 //! Why:        the folder keeps it for all writers, under `Folder::pack`.
-//! Not here:   reserving (pack), sealing (pack when it is full, store when it is asked to).
+//! Not here:   reserving (pack), sealing (pack when it is full, store on request).
 
 use std::sync::Arc;
 

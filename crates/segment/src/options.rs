@@ -1,6 +1,6 @@
-//! What a store is opened with.
+//! Options of a store.
 //!
-//! Why:        the folder keeps them for writers and readers, and the store is above all of these.
+//! Why:        the folder keeps them for writers and readers.
 //! Not here:   settings of a server (the binary).
 
 use std::path::PathBuf;

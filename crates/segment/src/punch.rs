@@ -1,11 +1,11 @@
-//! Giving the space of dead bytes back inside a segment that stays; they read as zeros then.
+//! Punches holes for dead bytes inside a segment that stays; they then read as zeros.
 //!
-//! Why:        on a full disk nothing can be copied out of a mostly dead segment, but a hole costs nothing.
-//! Invariants: H1 every hole is one that `may_leave` allows: the walk found no run there (quarantine Q1).
-//!             H2 in a pack a hole is punched only where the end mark shows exactly the run that the caller named.
-//!             H3 the headers stay: of a pack and of each of its runs, so that it can be walked, and of a log.
-//! Durability: a hole is not waited for. What is in it was dead at a durable commit.
-//! Not here:   which segments, and that the counters agree (volume::reclaim).
+//! Why:        on a full disk nothing can be copied out of a mostly dead segment, but a hole needs no space.
+//! Invariants: H1 every hole is allowed by `may_leave`: the walk found no run there (quarantine Q1).
+//!             H2 in a pack a hole is punched only where the end mark matches exactly the caller's run.
+//!             H3 headers stay: of a pack and of each of its runs, so that it can be walked, and of a log.
+//! Durability: a hole is not synced. Its bytes were dead at a durable commit.
+//! Not here:   choosing segments and checking the counters (volume::reclaim).
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::quarantine::{Leaving, Proof, Walk, may_leave};
 use crate::segment::Segment;
 use crate::{Kind, Run, SegmentError, SegmentId};
 
-/// A hole gives whole blocks of the file system back; no usual one has larger blocks.
+/// A hole frees whole blocks of the file system; usual ones have no larger blocks.
 const BLOCK_BYTES: u64 = 4096;
 
 /// The run fits its file.
@@ -26,7 +26,7 @@ pub(crate) fn punch_run(segment: &Segment, file: &dyn File, run: &Run, walk: &Wa
         return Err(invalid("only a pack gives single runs back"));
     }
     check_end_mark(segment, file, run)?;
-    // The mark goes too: a walker then takes the run for an unfinished one.
+    // The end mark is punched too: a walk then takes the run for an unfinished one.
     let part = run.offset..run.offset + run.len + run.table_bytes() + RUN_END_BYTES as u64;
     punch(segment.id, file, &part, walk)
 }
@@ -55,7 +55,7 @@ fn check_end_mark(segment: &Segment, file: &dyn File, run: &Run) -> Result<(), S
     let count = file.read_at(&mut header, 0)?;
     let salt = format::decode_pack_header(&header[..count], segment.id)
         .map_err(|_| not_there(run, "the pack header does not decode"))?;
-    // The mark names the header's place, which the run does not know: look for the header just before the payload.
+    // The end mark contains the header's offset, which the run does not: search for the header just before the payload.
     let longest = (format::RUN_HEADER_BYTES + format::OWNER_BYTES_MAX) as u64;
     let from = run.offset.saturating_sub(longest).max(PACK_HEADER_BYTES as u64).next_multiple_of(format::ALIGN_BYTES);
     let mut before = vec![0; run.offset.saturating_sub(from) as usize];

@@ -1,9 +1,9 @@
-//! Reading parts of runs, every chunk verified before a byte of it is given out.
+//! Reads parts of runs; every chunk is verified before a byte of it is returned.
 //!
-//! Why:        only the chunks that hold the wanted bytes are read, and nothing unverified leaves.
-//! Invariants: V1 a checksum table is checked against its run before its sums are used.
-//!             V2 memory is taken only after the run was seen to fit its file.
-//! Not here:   reading whole runs for the scrubber (scrub).
+//! Why:        only chunks with requested bytes are read, and nothing unverified is returned.
+//! Invariants: V1 a checksum table is verified against its run before its sums are used.
+//!             V2 memory is allocated only after the run was found to fit its file.
+//! Not here:   reading whole runs for the scrub (scrub).
 
 use std::io;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) enum Source {
     Memory,
 }
 
-/// Why a read gave no bytes.
+/// Why a read returned no bytes.
 #[derive(Debug)]
 enum Miss {
     NotInMemory,
@@ -85,7 +85,7 @@ fn try_read(folder: &Folder, extent: &Extent, skip: u64, len: u64, source: Sourc
     Ok(Bytes::from_owner(chunks).slice(from as usize..(from + len) as usize))
 }
 
-/// Lets the device begin with the first chunk and the checksum table, which lie far apart, at the same time.
+/// Starts read-ahead of the first chunk and the checksum table, which are far apart, at the same time.
 pub(crate) fn will_read(folder: &Folder, extent: &Extent) -> Result<(), SegmentError> {
     let run = &extent.run;
     check_extent(extent)?;
@@ -117,7 +117,7 @@ fn read_chunks(
         Some(table) if table.crc == run.crc && table.sums.len() as u64 == table_bytes / 4 => Some(table),
         _ => None,
     };
-    // The table follows the payload: a read that reaches the end takes it along.
+    // The table follows the payload: a read that reaches the end includes it.
     let along = if cached.is_none() && range.end == run.len { table_bytes } else { 0 };
     let len = (range.end - range.start) as usize;
     let mut bytes = folder.buffers.take(len + along as usize);
@@ -141,7 +141,7 @@ fn read_table(folder: &Folder, run: &Run, file: &dyn File, source: Source) -> Re
     Ok(keep_table(folder, run, &bytes)?)
 }
 
-/// Verifies a table and keeps it for later reads.
+/// Verifies a table and caches it.
 pub(crate) fn keep_table(folder: &Folder, run: &Run, bytes: &[u8]) -> Result<ChecksumTable, SegmentError> {
     let table = ChecksumTable { crc: run.crc, sums: table_sums(run, bytes)? };
     let weight = bytes.len() + TABLE_OVERHEAD_BYTES;
@@ -159,7 +159,7 @@ pub(crate) fn table_sums(run: &Run, bytes: &[u8]) -> Result<Arc<[u32]>, SegmentE
     Ok(words.iter().map(|word| u32::from_le_bytes(*word)).collect())
 }
 
-/// What a kept table takes beyond its sums, roughly, in bytes.
+/// Approximate overhead of a cached table, in bytes.
 const TABLE_OVERHEAD_BYTES: usize = 128;
 
 fn fill(run: &Run, file: &dyn File, buffer: &mut [u8], offset: u64, source: Source) -> Result<(), Miss> {
@@ -167,7 +167,7 @@ fn fill(run: &Run, file: &dyn File, buffer: &mut [u8], offset: u64, source: Sour
         Source::Device => file.read_exact_at(buffer, offset),
         Source::Memory => match file.read_cached_at(buffer, offset) {
             Ok(count) if count == buffer.len() => Ok(()),
-            // Short: the rest may be on the device, or missing; the blocking read finds out.
+            // A short read: the rest may be on the device, or missing; the blocking read finds out.
             Ok(_) => return Err(Miss::NotInMemory),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Miss::NotInMemory),
             Err(error) => Err(error),
@@ -190,7 +190,7 @@ pub(crate) fn corrupt(run: &Run, within: u64, what: &'static str) -> SegmentErro
     SegmentError::Corrupt { segment: run.segment, offset: run.offset.saturating_add(within), what }
 }
 
-/// Extents come from stored metadata: an impossible one is damage, not a mistake of the caller.
+/// Extents come from stored metadata: an impossible one is damage, not a bug of the caller.
 pub(crate) fn check_extent(extent: &Extent) -> Result<(), SegmentError> {
     if extent.skip.checked_add(extent.len).is_none_or(|end| end > extent.run.len) {
         return Err(corrupt(&extent.run, 0, "the extent reaches beyond its run"));
@@ -203,7 +203,7 @@ pub(crate) fn check_fits(run: &Run, segment: &Segment, file: &dyn File) -> Resul
     let end = run.offset.checked_add(run.len).and_then(|end| end.checked_add(run.table_bytes()));
     let end = end.ok_or_else(|| corrupt(run, 0, "the run has an impossible length"))?;
     if end > segment.len() {
-        // The owner of a log may have made it longer.
+        // The owner of a log may have extended it.
         segment.grow_len(file.len()?);
         if end > segment.len() {
             return Err(corrupt(run, 0, "the run reaches beyond its file"));

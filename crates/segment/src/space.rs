@@ -1,8 +1,8 @@
 //! Refuses data writes before the disk is really full.
 //!
-//! Why:        deletes, the log and checkpoints must still work on a full disk, so data stops at a reserve.
+//! Why:        deletes, the log and checkpoints must work on a full disk, so data writes stop at a reserve.
 //! Invariants: P1 bytes that were granted but not written yet count as used.
-//! Locking:    one short mutex; the file system is asked under it at most every [`REFRESH_AFTER`] or
+//! Locking:    one short mutex; the file system is queried under it at most every [`REFRESH_AFTER`] or
 //!             [`REFRESH_BYTES`] written, and once more before a refusal.
 
 use std::path::PathBuf;
@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 
 use crate::SegmentError;
 
-/// Longest time that an answer of the file system is believed.
+/// Maximum age of the file system's answer.
 const REFRESH_AFTER: Duration = Duration::from_millis(100);
-/// Most bytes written before the file system is asked again.
+/// Maximum bytes written before the file system is queried again.
 const REFRESH_BYTES: u64 = 16 << 20;
 
 #[derive(Debug)]

@@ -159,7 +159,7 @@ impl Queue {
 
 fn sync_one(folder: &Folder, segment: &Segment) -> Result<(), SegmentError> {
     folder.check_poison()?;
-    // Writers' own handle first: a write error is reported to the handle that wrote.
+    // The writers' own handle first: a write error is reported to the handle that wrote.
     let file = match segment.writing() {
         Some(file) => file,
         None => match folder.file(segment) {
@@ -192,7 +192,7 @@ impl Drop for Syncer {
         self.queue.state.lock().closed = true;
         self.queue.changed.notify_all();
         for thread in self.threads.drain(..) {
-            // A sync thread that panicked has said so; its waiters are gone with the store.
+            // The panic was already reported; its waiters are gone with the store.
             let _ = thread.join();
         }
     }

@@ -1,9 +1,9 @@
-//! Walking a pack: every run that its headers show.
+//! Walks a pack: visits every run that its headers describe.
 //!
-//! Why:        fsck and reclaim must learn what is in a pack without the metadata.
-//! Invariants: N1 every durable run is met (its header and all before it are durable, see pack).
-//!             N2 a damaged or missing header costs only its own run: the walk looks for the next intact one.
-//! Not here:   whether payloads are intact (scrub).
+//! Why:        fsck and reclaim must know the content of a pack without the metadata.
+//! Invariants: N1 every durable run is visited (its header and all before it are durable, see pack).
+//!             N2 a damaged or missing header affects only its own run: the walk searches for the next intact one.
+//! Not here:   verifying payloads (scrub).
 
 use std::ops::{ControlFlow, Range};
 
@@ -18,13 +18,13 @@ use crate::{Kind, Run, SegmentError, SegmentId};
 /// Bytes read at once while looking for headers.
 const WINDOW_BYTES: usize = 64 * 1024;
 
-/// A run as its header in a pack shows it.
+/// A run as described by its header in a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkedRun {
     pub owner: Vec<u8>,
-    /// `None` when the run was never finished, or was given back: its space is dead.
+    /// `None` if the run was never finished, or was punched: its space is dead.
     pub run: Option<Run>,
-    /// All that belongs to the run in the file, from its header to the next one, in bytes.
+    /// The run's whole range in the file, from its header to the next one, in bytes.
     pub range: Range<u64>,
 }
 

@@ -1,11 +1,11 @@
-//! What a fold does when the disk is full: it waits.
+//! A fold on a full disk: it waits.
 //!
-//! Why:        other programs may take the bytes that are kept free for folds (`room`). redb refuses everything after a
-//!             write that failed, so the store would take no changes until its next start.
+//! Why:        other programs may use the bytes that are kept free for folds (`room`). redb refuses everything after a
+//!             failed write, so the store would accept no changes until its next start.
 //! Invariants: F1 only writes of the tree's files wait, and only from `allow_waiting` until `stop_waiting`.
-//!             F2 a refused write is repeated with the same bytes at the same place until it is done or given up.
-//! Locking:    none; readers of the tree go on meanwhile, since redb holds none of their locks while it writes.
-//! Not here:   what keeps the bytes free (room), what commits are told meanwhile (checkpoint).
+//!             F2 a refused write is retried with the same bytes at the same offset until it succeeds or is cancelled.
+//! Locking:    none; readers of the tree continue, since redb holds none of their locks while it writes.
+//! Not here:   keeping the bytes free (room), commits meanwhile (checkpoint).
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use margay_env::File;
 
-/// Time between two tries.
+/// Time between two attempts.
 const TRY_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl FullDisk {
         self.may_wait.store(true, Ordering::SeqCst);
     }
 
-    /// A write that waits fails now, and none waits any more.
+    /// A waiting write fails now, and no further one waits.
     pub(super) fn stop_waiting(&self) {
         self.may_wait.store(false, Ordering::SeqCst);
     }
@@ -36,7 +36,7 @@ impl FullDisk {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Writes all bytes; with no room for them, as soon as there is some.
+    /// Writes all bytes; on a full disk, as soon as there is space.
     pub(super) fn write_all_at(&self, file: &dyn File, bytes: &[u8], offset: u64) -> io::Result<()> {
         loop {
             let written = file.write_all_at(bytes, offset);

@@ -1,12 +1,13 @@
 //! The ordered in-memory layer over the B-tree: live rows and dead intervals.
 //!
-//! Why:        commits must not wait for a B-tree, and deletions must leave nothing to scan: a plain tombstone per
-//!             deleted row would bring back the O(deleted) listings of an LSM store until the next checkpoint.
-//! Invariants: O1 an interval masks every row of the *older* layers in `start..=end`; live rows of this layer show
-//!                through it.  O2 intervals are disjoint.  O3 an interval is widened over a gap only when the older
-//!                layers have no live row in the gap, so it never hides a row that was not deleted.
-//! Locking:    none of its own; the active overlay sits behind the engine's lock, a sealed one never changes.
-//! Not here:   durability (log), merging of layers (layers).
+//! Why:        commits must not wait for a B-tree, and deletions must leave nothing to scan: a tombstone per deleted
+//!             row would make listings cost O(deleted rows) until the next checkpoint, as in an LSM store.
+//! Invariants: O1 an interval masks every row of the *older* layers in `start..=end`; live rows of this layer stay
+//!                visible.
+//!             O2 intervals are disjoint.
+//!             O3 an interval is extended over a gap only if the older layers have no live row in it, so it never hides
+//!                a row that was not deleted.
+//! Locking:    none of its own; the active overlay is behind the engine's lock, a sealed one is immutable.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,7 +1,6 @@
-//! Slows commits so that the log does not fill up before the fold that would empty it is done.
+//! Backpressure: slows commits so that the log does not fill up before the running fold has ended.
 //!
-//! Why:        without it commits run at memory speed and then stand still for seconds; with it they run at the
-//!             fold's speed throughout.
+//! Why:        without it commits run at memory speed and then stop for seconds; with it they run at the fold's speed.
 //! Invariants: P1 no delay while no fold runs, or while the fold is ahead of the log.
 //! Not here:   the hard limit (commit waits for room), the fold (checkpoint).
 
@@ -10,21 +9,21 @@ use std::time::Duration;
 
 use super::Embedded;
 
-/// Share of the log, in thousandths, that may fill before the pace of the fold matters.
+/// Fraction of the log, in thousandths, that may fill before the fold's progress matters.
 const HEAD_START_PERMILLE: u64 = 100;
-/// Delays are gathered until they are worth a sleep.
+/// Delays are accumulated until they are worth a sleep.
 const DELAY_MIN: Duration = Duration::from_micros(500);
 const DELAY_MAX: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// How far the running fold is, in thousandths; [`Pace::IDLE`] when none runs.
+    /// Progress of the running fold, in thousandths; [`Pace::IDLE`] if none runs.
     progress: AtomicU32,
     /// Expected length of the whole running fold.
     fold_nanoseconds: AtomicU64,
     /// Bytes of the active log in use.
     filled: AtomicU64,
-    /// Delay not slept yet.
+    /// Accumulated delay.
     owed_nanoseconds: AtomicU64,
 }
 
@@ -63,7 +62,7 @@ impl Pace {
         if filled_permille <= u64::from(progress) + HEAD_START_PERMILLE {
             return Duration::ZERO;
         }
-        // What is left of the log has to last as long as what is left of the fold.
+        // The rest of the log has to last as long as the rest of the fold.
         let left_bytes = (log_bytes - filled).max(log_bytes / 64);
         let left_nanoseconds = self.fold_nanoseconds.load(Ordering::Relaxed) / 1000 * u64::from(1000 - progress);
         Duration::from_nanos(left_nanoseconds.saturating_mul(record_bytes) / left_bytes).min(DELAY_MAX)
@@ -71,7 +70,7 @@ impl Pace {
 }
 
 impl Embedded {
-    /// Sleeps as long as the pace asks, before a commit of so many bytes; holds no lock.
+    /// Sleeps for the required delay before a commit of this size; holds no lock.
     pub(super) fn pace(&self, record_bytes: u64) {
         let delay = self.pace.delay(record_bytes, self.options.log_file_bytes);
         if delay.is_zero() {

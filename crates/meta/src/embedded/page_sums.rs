@@ -1,11 +1,12 @@
 //! Checksums of the blocks of the tree's file, in a file beside it.
 //!
-//! Why:        redb compares its own checksums only when it repairs; these are compared at each read from the disk.
+//! Why:        redb verifies its own checksums only when it repairs; these are verified on each read from the disk.
 //! Layout:     `<data>/tree/rows.sums`, see docs/format/log.md: a header twice, then a CRC-32C for each block of 4 KiB.
 //! Invariants: S1 an entry is durable before the block can be reached from a durable head (`PageFile`).
-//!             S2 a write that changes an entry writes its neighbours as they were, so a torn one cannot hurt them.
-//!             S3 once the file is complete, a block without an entry that is read is damage.
-//! Locking:    one lock over the entries, held for memory only except in `flush`, which one thread at a time calls.
+//!             S2 a write that changes an entry rewrites its neighbours unchanged, so a torn one cannot harm them.
+//!             S3 once the file is complete, reading a block without an entry is damage.
+//! Locking:    one lock over the entries, held for memory operations only except in `flush`, which one thread at a time
+//!             calls.
 //! Not here:   which blocks are read and written (page_file).
 
 use std::collections::BTreeSet;

@@ -1,9 +1,9 @@
-//! Rows and ranges read together.
+//! Reads rows and ranges together.
 //!
-//! Why:        one look at the active overlay answers all questions of a read, so that their answers are of one moment and
-//!             nobody has to read again to know that.
-//! Invariants: what a read copied from the active overlay and the layers below it belong together: both are taken under
-//!             the overlay's lock, which whoever swaps the layers holds for writing.
+//! Why:        one copy of the active overlay answers all questions of a read, so their answers are of one moment and
+//!             need no confirmation.
+//! Invariants: A1 the data of a read from the active overlay and the layers below it belong together: both are taken
+//!                under the overlay's lock, which is held exclusively to swap the layers.
 //! Locking:    the active overlay for reading, while rows are looked up and windows of at most the read's limit are
 //!             copied; the layers below are read without a lock.
 //! Not here:   the layers (layers), the rules of a read (crate::read).
@@ -18,14 +18,14 @@ use super::overlay::{Found, Live};
 use crate::read::Budget;
 use crate::{Answers, Ask, EngineError, ReadAnswer, ReadLimit, Row, Seq};
 
-/// What the active overlay knows of a question.
+/// What the active overlay knows about a question.
 enum Known {
     Live(Live),
     Dead,
     /// The layers below know.
     Unknown,
     Window(Window),
-    /// The scans before it use up the limit; all that matters is whether it has any row.
+    /// Earlier scans use up the limit; only whether the range has any row matters.
     Unread,
 }
 

@@ -1,8 +1,8 @@
-//! Keeps back the disk space that folding the log may need.
+//! Reserves the disk space that folding the log may need.
 //!
-//! Why:        a fold that meets a full disk waits, and all changes with it; deletions must still be possible on a full disk.
+//! Why:        a fold on a full disk waits, and all changes with it; deletions must still be possible on a full disk.
 //! Invariants: B1 commits that add rows are refused while less is free than one worst-case fold and the log files need.
-//! Not here:   space for payload (segment has its own reserve), who asks (volume, before it adds anything).
+//! Not here:   space for payload (segment has its own reserve), who asks (volume, before it adds rows).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use super::Embedded;
 
 /// Bytes that folding one row may write: a leaf page and its share of the path above.
 const FOLD_BYTES_PER_ROW: u64 = 6 << 10;
-/// Kept free whatever the fold needs, in bytes.
+/// Reserved whatever the fold needs, in bytes.
 const SPARE_BYTES: u64 = 16 << 20;
-/// How long one look at the disk counts that found room.
+/// How long a successful check of the disk is valid.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl Embedded {
         let now = self.env.clock.monotonic().as_nanos() as u64;
         let looked = self.room.looked_nanoseconds.load(Ordering::Relaxed);
         if looked != 0 && now.saturating_sub(looked) < LOOK_INTERVAL.as_nanos() as u64 {
-            // Before a refusal it is looked at again: room may have come meanwhile.
+            // Checked again before a refusal: space may have been freed.
             if !self.room.full.load(Ordering::Relaxed) {
                 return true;
             }
@@ -42,13 +42,13 @@ impl Embedded {
         Ok(self.env.disk.space(&self.options.tree_folder)?.free_bytes)
     }
 
-    /// A fold writes at most the whole tree anew, and at most a path for each of its rows.
+    /// A fold rewrites at most the whole tree, and at most a path for each of its rows.
     fn fold_bytes_worst(&self) -> u64 {
         let sealed: usize = self.lower.load().sealed.iter().map(|overlay| overlay.rows()).sum();
         let rows = (self.active.read().rows() + sealed) as u64;
         let tree = self.tree.allocated_bytes().unwrap_or(u64::MAX);
         let ready = self.log.serial.lock().ready.is_some();
-        // One file more than is used now: the next start begins a new one, and what the log still holds stays.
+        // One file more than in use: the next start begins a new one, while the log keeps what it has.
         let log = self.options.log_file_bytes.saturating_mul(if ready { 1 } else { 2 });
         SPARE_BYTES + log + (rows * FOLD_BYTES_PER_ROW).min(tree.saturating_add(rows * 512))
     }

@@ -1,9 +1,8 @@
-//! All rows of one moment, for reads that take long.
+//! A snapshot: all rows of one moment, for long reads.
 //!
-//! Why:        a proof that no row names some bytes must not miss a row that is renamed while it reads; so it reads rows
-//!             that do not change.
-//! Invariants: N1 what is read is every commit up to `seq` and none after it; all of them are durable.
-//! Locking:    the copy of the active overlay is made under `serial`: a checkpoint comes first, so it is small.
+//! Why:        a proof that no row refers to some bytes must not miss a row that is renamed during the read.
+//! Invariants: N1 it contains every commit up to `seq` and none after it; all of them are durable.
+//! Locking:    the active overlay is copied under `serial`: a checkpoint comes first, so the copy is small.
 //! Not here:   reading through the layers (layers).
 
 use std::io;
@@ -29,7 +28,7 @@ struct Frozen {
 
 impl Embedded {
     pub(super) fn freeze(&self) -> Result<Arc<dyn Engine>, EngineError> {
-        // On a full disk the copy is larger, and that is all: what is given back may depend on this snapshot.
+        // On a full disk the copy is just larger; reclaiming space may depend on this snapshot.
         match self.checkpoint_now() {
             Err(error) if error.is_full() => {}
             other => other?,

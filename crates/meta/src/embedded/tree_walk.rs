@@ -1,11 +1,11 @@
-//! A walk of every page of the tree that can be reached, straight from the disk.
+//! Walks every reachable page of the tree, directly from the disk.
 //!
-//! Why:        reads find only the damage they meet, and what is in memory hides the disk; a page that is intact in
-//!             itself may still be an old one. redb's own checksums, each in the parent of its page, tell both.
+//! Why:        reads find only the damage that they meet, and caches hide the disk; a page that is intact in itself may
+//!             be stale. redb's own checksums, each in the parent of its page, detect both.
 //! Layout:     redb's file format 3 (docs/format/log.md names what is read of it).
-//! Invariants: W1 reads only. What cannot be read is told with the keys between which it lies.
-//!             W2 a page without an entry in `rows.sums` gets one only after redb's checksum was found right.
-//! Locking:    the caller keeps the pages from being written: by a snapshot, or by the lock of folds.
+//! Invariants: W1 only reads. Damage is reported with the keys around it.
+//!             W2 a page without an entry in `rows.sums` gets one only after redb's checksum was verified.
+//! Locking:    the caller prevents writes to the pages: by a snapshot, or by the lock of folds.
 //! Not here:   when to walk and how fast (the caller's visitor).
 
 use std::ops::ControlFlow;

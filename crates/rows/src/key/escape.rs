@@ -1,7 +1,8 @@
-//! Strings of any bytes inside a key.
+//! Strings of arbitrary bytes inside a key.
 //!
-//! Why:        a string that something follows needs an end, and keys still have to sort as their strings do.
-//! Invariants: a string's 00 becomes 00 ff and its end is 00 01, so no escaped string begins another (K3).
+//! Why:        a string that is followed by another part needs an end mark, and keys must sort like their strings.
+//! Invariants: E1 a 00 byte in a string becomes 00 ff and its end is 00 01, so no escaped string is a prefix of another
+//!                (K3).
 //! Not here:   which parts of a key are escaped (key).
 
 use crate::record::Damaged;

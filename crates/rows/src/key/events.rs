@@ -1,17 +1,17 @@
-//! Keys of events that wait for their targets.
+//! Keys of queued events.
 
 use super::escape::{escape, unescape};
 use super::{EVENT, Range, range, table};
 use crate::record::Damaged;
 
-/// An event that waits for a target.
+/// An event in a target's queue.
 pub fn event(target: &str, number: u64) -> Vec<u8> {
     let mut row = events(target).0;
     row.extend_from_slice(&number.to_be_bytes());
     row
 }
 
-/// All events that wait for a target.
+/// All events in a target's queue.
 pub fn events(target: &str) -> Range {
     let mut row = table(EVENT, &[]);
     escape(target.as_bytes(), &mut row);

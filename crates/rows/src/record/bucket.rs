@@ -22,9 +22,9 @@ pub struct Bucket {
     pub root: Ino,
     pub created: Timestamp,
     pub versioning: Versioning,
-    /// Once on, for ever.
+    /// Permanent once set.
     pub object_lock: bool,
-    /// Those that have rows.
+    /// Settings that have rows.
     pub settings: SettingSet,
     /// Empty: the root account.
     pub owner: String,

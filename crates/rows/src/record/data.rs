@@ -1,28 +1,28 @@
-//! Where the bytes of a file or part are.
+//! How the data of a file or part is stored.
 //!
-//! Why:        small files live in their entry, others name up to a few extents there or many in rows.
-//! Layout:     tag 0: length, bytes | tag 1: count, extents | tag 2: extents are in rows.
-//!             extent: segment 8 BE, offset 8 BE, run length varint, crc 4 BE, skip varint, length varint.
-//! Invariants: segment and offset have a fixed place and width, so that an engine can fill them in.
+//! Why:        small files are stored in their entry, others refer to a few extents there or to many in rows.
+//! Layout:     tag 0: length, bytes | tag 1: count, extents | tag 2: extents are in rows. extent: segment 8 BE, offset
+//!             8 BE, run length varint, crc 4 BE, skip varint, length varint.
+//! Invariants: D1 segment and offset have fixed positions and widths, so that an engine can fill them in.
 
 use margay_segment::{Extent, Run, SegmentId};
 
 use super::wire::{Damaged, Reader, Writer};
 
-/// Most extents of one object.
+/// Maximum number of extents of an object.
 pub const OBJECT_EXTENTS_MAX: usize = 20_000;
-/// Largest body kept inside an entry, in bytes.
+/// Maximum size of inline data, in bytes.
 pub const INLINE_BYTES_MAX: usize = 128;
-/// Most extents kept inside an entry.
+/// Maximum number of extents in an entry.
 pub const ENTRY_EXTENTS_MAX: usize = 4;
-/// Most extents of one part; they are all in the part's value.
+/// Maximum number of extents of a part; they are all in the part's value.
 pub const PART_EXTENTS_MAX: usize = 1536;
 
-/// The segment of holes: no segment file has this id. (While a batch is put together, an extent that waits for the
-/// engine to place its payload has it too.)
+/// The segment id of holes: no segment file has it. (In a draft, an extent whose payload the engine has not placed yet
+/// has it too.)
 const NOWHERE: SegmentId = SegmentId(0);
 
-/// Bytes that were never written and read as zeros. They have no run, so nobody owns them and none are live.
+/// Unwritten bytes, which read as zeros. They have no run, so they have no owner and are not live.
 pub fn hole(len: u64) -> Extent {
     Extent::whole(Run { segment: NOWHERE, offset: 0, len, crc: 0 })
 }
@@ -40,7 +40,7 @@ pub enum Data {
 }
 
 impl Data {
-    /// Gives the place of the first extent's segment field; its offset field follows 8 bytes later.
+    /// Returns the position of the first extent's segment field; its offset field follows 8 bytes later.
     pub fn encode(&self, writer: &mut Writer) -> Option<usize> {
         match self {
             Data::Inline(bytes) => {
@@ -100,7 +100,7 @@ pub fn decode_extent(reader: &mut Reader<'_>) -> Result<Extent, Damaged> {
     }
 }
 
-/// Where each of these extents begins when they are encoded one after the other.
+/// The position of each of these extents when they are encoded one after the other.
 pub fn extent_starts<'a>(extents: impl Iterator<Item = &'a Extent>) -> Vec<usize> {
     let mut writer = Writer::new(0);
     let start = |extent| {
@@ -112,7 +112,7 @@ pub fn extent_starts<'a>(extents: impl Iterator<Item = &'a Extent>) -> Vec<usize
 }
 
 const EXTENT_LAYOUT: u8 = 1;
-/// Where the extent begins in an extent row.
+/// Position of the extent in an extent row.
 pub const EXTENT_ROW_EXTENT_AT: usize = 1;
 
 /// The value of an extent row.

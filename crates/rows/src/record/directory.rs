@@ -1,7 +1,7 @@
-//! Where a directory is: its parent and its sort name there.
+//! A directory's record: its parent and its sort name there.
 //!
 //! Layout:     1, parent ino, sort name to the end. The root of a bucket has parent 0 and the bucket's name.
-//! Invariants: the row changes in the same batch as the entry it mirrors.
+//! Invariants: D1 the row changes in the same batch as the entry that it mirrors.
 
 use super::wire::{Damaged, Reader, Writer};
 use crate::ino::Ino;

@@ -1,7 +1,7 @@
-//! An event that waits for its target.
+//! A queued event.
 //!
 //! Layout:     1, kind, time, bucket text, key text, size, 16 bytes ETag digest, parts, version text, rule text
-//! Invariants: it says all that a message needs, since the object may be gone when it is sent.
+//! Invariants: E1 it contains everything that a message needs, since the object may be deleted before it is sent.
 
 use super::wire::{Damaged, Reader, Writer};
 use crate::event::{Event, EventKind};
@@ -9,7 +9,7 @@ use crate::values::ETag;
 
 const LAYOUT: u8 = 1;
 
-/// An event, and the rule of the bucket's notifications that asked for it.
+/// An event, and the notification rule that matched.
 pub fn encode(event: &Event, rule: &str) -> Vec<u8> {
     let mut writer = Writer::new(128);
     writer.byte(LAYOUT);

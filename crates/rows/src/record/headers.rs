@@ -22,7 +22,7 @@ const NAMES: [&str; 13] = [
     "x-amz-checksum-sha256",
 ];
 
-/// Most headers of one object.
+/// Maximum number of headers of an object.
 const HEADERS_MAX: usize = 4096;
 
 pub fn encode<'a>(headers: impl ExactSizeIterator<Item = (&'a str, &'a str)>, writer: &mut Writer) {
@@ -39,7 +39,7 @@ pub fn encode<'a>(headers: impl ExactSizeIterator<Item = (&'a str, &'a str)>, wr
     }
 }
 
-/// Bytes that one header takes at most.
+/// Maximum encoded size of a header.
 pub fn bytes_of(name: &str, value: &str) -> usize {
     let name_bytes = if NAMES.contains(&name) { 1 } else { 4 + name.len() };
     name_bytes + 3 + value.len()

@@ -1,7 +1,7 @@
-//! What is left to drain of something that is gone: rows too many for one batch.
+//! An orphan: rows of a deleted file or upload that are too many for one batch and are still to be drained.
 //!
 //! Layout:     1, kind (1 = extent and header rows of a file, 2 = parts of an upload), flags
-//! Invariants: an orphan has no name any more; draining it twice is harmless.
+//! Invariants: O1 an orphan has no name; draining it twice is harmless.
 
 use super::wire::{Damaged, Reader, Writer};
 

@@ -14,7 +14,7 @@ const LAYOUT: u8 = 1;
 const KIND_MARKER: u8 = 4;
 const FLAG_NULL: u8 = 1;
 
-/// Which version of its key something is.
+/// The version that a file is of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Newer ones have larger numbers; 0 is older than the bucket's versioning.
@@ -24,7 +24,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// What every object is in a bucket that never had versions.
+    /// The version of every object in a bucket that never had versioning.
     pub const OLD: Version = Version { sequence: 0, is_null: true };
 
     pub fn id(self) -> VersionId {
