@@ -1,27 +1,27 @@
 //! The bytes of segment files: encoders and decoders, version 1.
 //!
-//! Why:        every reader of untrusted bytes goes through these bounds-checked functions.
+//! Why:        all untrusted bytes are read by these bounds-checked functions.
 //! Layout:     all numbers little-endian; byte diagrams at each function and in docs/format/segment.md.
-//! Invariants: F1 a decoder never panics.  F2 a header or footer carries its own identity (segment, offset), so
-//!             bytes found in the wrong place are refused.  F3 a newer version is refused by number.
-//! Not here:   log segments, whose records belong to `meta`.
+//! Invariants: F1 a decoder never panics.  F2 a header or footer contains its own identity (segment, offset), so bytes
+//!                at a wrong location are refused.  F3 a newer version is refused by its number.
+//! Not here:   log segments; their records belong to `meta`.
 
 use crate::id::table_bytes;
 use crate::{RUN_BYTES_MAX, Run, SegmentId};
 
 /// The version of pack and raw files that this build writes, and the newest that it reads.
 pub const VERSION: u32 = 1;
-/// Longest owner, in bytes.
+/// Maximum length of an owner, in bytes.
 pub const OWNER_BYTES_MAX: usize = 1024;
 /// Bytes of the header of a pack file.
 pub const PACK_HEADER_BYTES: usize = 64;
 /// Bytes of the fixed part of a run header; the owner follows.
 pub const RUN_HEADER_BYTES: usize = 40;
-/// Bytes of the mark that ends a finished run in a pack.
+/// Bytes of the mark that ends a complete run in a pack.
 pub const RUN_END_BYTES: usize = 12;
-/// Bytes of the fixed part that ends a raw file; the owner is before it.
+/// Bytes of the fixed part at the end of a raw file; the owner precedes it.
 pub const RAW_FOOTER_BYTES: usize = 64;
-/// Run headers and payloads in a pack begin at multiples of this.
+/// Alignment of run headers and payloads in a pack.
 pub const ALIGN_BYTES: u64 = 8;
 
 const PACK_MAGIC: [u8; 8] = *b"mgypack\n";
@@ -29,7 +29,7 @@ const RAW_MAGIC: [u8; 8] = *b"mgyraw\r\n";
 const RUN_MAGIC: [u8; 4] = *b"mRun";
 const RUN_END_MAGIC: [u8; 4] = *b"mEnd";
 
-/// Why bytes do not decode.
+/// Reasons why bytes do not decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     #[error("{0}")]
@@ -38,7 +38,7 @@ pub enum FormatError {
     Newer(u32),
 }
 
-/// Random number of a pack file, mixed into its run headers so that no payload can look like one.
+/// Random number of a pack file, part of the checksums of its run headers, so that no payload can look like one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Salt(pub u64);
 
@@ -79,7 +79,7 @@ pub fn decode_pack_header(bytes: &[u8], segment: SegmentId) -> Result<Salt, Form
     if bytes[..8] != PACK_MAGIC {
         return Err(FormatError::Damaged("the pack header has the wrong magic"));
     }
-    // A newer version may lay out the rest in its own way, but keeps the place of the version.
+    // A newer version may change the rest of the layout, but not the offset of the version.
     let version = u32_at(bytes, 8).ok_or(SHORT)?;
     if version > VERSION {
         return Err(FormatError::Newer(version));
@@ -93,18 +93,18 @@ pub fn decode_pack_header(bytes: &[u8], segment: SegmentId) -> Result<Salt, Form
     Ok(Salt(u64_at(bytes, 24).ok_or(SHORT)?))
 }
 
-/// Where the parts of a run in a pack are; offsets in the file, in bytes.
+/// Offsets of the parts of a run in a pack file, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunPlace {
     pub header: u64,
     pub payload: u64,
     pub len: u64,
-    /// Behind the end mark; the next run header begins here.
+    /// End of the end mark; the next run header begins here.
     pub next: u64,
 }
 
 impl RunPlace {
-    /// The place of a run whose header begins at `header`; `None` when it would not fit any file.
+    /// Offsets of a run whose header begins at `header`; `None` if the run would exceed any file.
     pub fn at(header: u64, owner_bytes: usize, len: u64) -> Option<RunPlace> {
         if !header.is_multiple_of(ALIGN_BYTES) || owner_bytes > OWNER_BYTES_MAX || len > RUN_BYTES_MAX {
             return None;
@@ -115,7 +115,7 @@ impl RunPlace {
         (next <= i64::MAX as u64).then_some(RunPlace { header, payload, len, next })
     }
 
-    /// Where the end mark begins.
+    /// Offset of the end mark.
     pub fn end_mark(&self) -> u64 {
         self.payload + self.len + table_bytes(self.len)
     }
@@ -145,7 +145,7 @@ pub(crate) fn run_header_crc(salt: Salt, fixed: &[u8], owner: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(crc, fixed), owner)
 }
 
-/// Decodes the header found at `header`; `bytes` begin there and hold at least the owner, when there are as many.
+/// Decodes the header at offset `header`; `bytes` begin there and include the owner unless the file ends earlier.
 pub fn decode_run_header(
     bytes: &[u8],
     segment: SegmentId,
@@ -187,7 +187,7 @@ pub(crate) fn run_end_crc(salt: Salt, place: &RunPlace, fixed: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(crc, &place.header.to_le_bytes()), fixed)
 }
 
-/// The run's checksum, when the run was finished.
+/// The run's checksum, if the run is complete.
 pub fn decode_run_end(bytes: &[u8], salt: Salt, place: &RunPlace) -> Option<u32> {
     let bytes = bytes.get(..RUN_END_BYTES)?;
     let intact = bytes[..4] == RUN_END_MAGIC && u32_at(bytes, 8)? == run_end_crc(salt, place, &bytes[..8]);
@@ -214,7 +214,7 @@ pub fn encode_raw_footer(run: &Run, owner: &[u8]) -> Vec<u8> {
     [owner, &fixed].concat()
 }
 
-/// Decodes the end of a raw file of `file_len` bytes; `tail` is its last bytes, the owner's included.
+/// Decodes the end of a raw file of `file_len` bytes; `tail` is its last bytes, including the owner.
 pub fn decode_raw_footer(tail: &[u8], segment: SegmentId, file_len: u64) -> Result<(Run, &[u8]), FormatError> {
     const SHORT: FormatError = FormatError::Damaged("the raw footer is cut short");
     let split = tail.len().checked_sub(RAW_FOOTER_BYTES).ok_or(SHORT)?;
@@ -294,7 +294,7 @@ mod tests {
             let place = RunPlace::at(64, 5, 100).unwrap();
             let mut header = encode_run_header(ID, SALT, &place, b"owner");
             header[at] ^= flip;
-            // The four bytes behind the checksum are padding and not covered.
+            // The four bytes after the checksum are padding, which the checksum does not cover.
             prop_assert!((36..40).contains(&at) || decode_run_header(&header, ID, SALT, 64).is_err());
         }
     }

@@ -1,9 +1,9 @@
-//! What the fuzz targets call: the frames of segment files and a whole pack as arbitrary bytes.
+//! Entry points of the fuzz targets: frames of segment files, and a whole pack, as arbitrary bytes.
 //!
-//! Why:        checksums would stop a fuzzer at the door, so they are made right before the bytes are decoded.
-//! Invariants: a decoder gives a value or an error; what it gives encodes to the bytes that it came from; a walk
-//!             meets runs in their order, without overlap, and all of its runs lie where their headers say.
-//! Not here:   the targets themselves and their seeds (fuzz/).
+//! Why:        wrong checksums would stop a fuzzer early, so they are corrected before the bytes are decoded.
+//! Invariants: Z1 a decoder returns a value or an error; the value encodes to the same bytes.  Z2 a walk returns runs
+//!                in order, without overlap, each at the location in its header.
+//! Not here:   the targets and their seeds (fuzz/).
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn put_u32(bytes: &mut [u8], at: usize, number: u32) {
     bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
 }
 
-/// A frame: the first byte says which one, the next says how far into the file it stands.
+/// Decodes a frame: the first byte selects its type, the next its offset in the file.
 pub fn segment_frame(bytes: &[u8]) {
     let [kind, at, frame @ ..] = bytes else { return };
     let mut frame = frame.to_vec();
@@ -50,7 +50,7 @@ fn pack_header(frame: &mut [u8]) {
     }
 }
 
-/// Makes the checksum right, if the frame holds the owner that it announces.
+/// Corrects the checksum, if the frame contains the owner that it announces.
 fn seal_run_header(frame: &mut [u8], salt: Salt) -> Option<()> {
     let owner_bytes = u16::from_le_bytes(frame.get(4..6)?.try_into().ok()?);
     let owner = frame.get(RUN_HEADER_BYTES..RUN_HEADER_BYTES + usize::from(owner_bytes))?;
@@ -92,7 +92,7 @@ fn raw_footer(tail: &mut [u8]) {
     let mut len = [0; 8];
     len.copy_from_slice(&tail[split + 24..split + 32]);
     let len = u64::from_le_bytes(len);
-    // The file is as long as the footer wants it, or it is refused for that alone.
+    // The file gets the length that the footer expects; otherwise it would be refused for that alone.
     let sizes = len.checked_add(u64::from(owner_bytes) + RAW_FOOTER_BYTES as u64);
     let file_len = sizes.and_then(|sum| sum.checked_add(table_bytes(len))).unwrap_or(0);
     if let Ok((run, owner)) = decode_raw_footer(tail, ID, file_len) {
@@ -100,8 +100,8 @@ fn raw_footer(tail: &mut [u8]) {
     }
 }
 
-/// Makes the checksums of a pack right: its header's, and those of its runs as far as they follow each other or
-/// begin anywhere with their magic.
+/// Corrects the checksums of a pack: of its header, and of its runs, as far as they follow each other or begin with
+/// their magic anywhere.
 fn seal_pack(pack: &mut [u8]) {
     let Some(header) = pack.get_mut(..PACK_HEADER_BYTES) else { return };
     header.copy_from_slice(&encode_pack_header(ID, SALT));
@@ -125,7 +125,7 @@ fn seal_pack(pack: &mut [u8]) {
     }
 }
 
-/// A pack file, walked as it is and with right checksums.
+/// Walks a pack file unchanged and with corrected checksums.
 pub fn pack_walk(bytes: &[u8]) {
     let mut pack = bytes.to_vec();
     walk(&pack);
@@ -169,7 +169,7 @@ fn sample_pack() -> Vec<u8> {
     pack
 }
 
-/// Real encodings to begin with: target, name, bytes.
+/// Valid encodings as a start: target, name, bytes.
 pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let framed = |kind: u8, at: u8, frame: &[u8]| [&[kind, at], frame].concat();
     let place = RunPlace::at(64, 5, 200_000).expect("a small run fits");
@@ -193,7 +193,7 @@ mod tests {
         for (target, _, bytes) in seeds() {
             if target == "pack_walk" { pack_walk(&bytes) } else { segment_frame(&bytes) }
         }
-        // What is sealed is what was right already.
+        // Sealing does not change a valid pack.
         let mut pack = sample_pack();
         seal_pack(&mut pack);
         assert_eq!(pack, sample_pack());

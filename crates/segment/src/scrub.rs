@@ -1,7 +1,7 @@
-//! Verifying whole runs.
+//! Verifies whole runs.
 //!
-//! Invariants: B1 a scrub reads the device in pieces of at most [`SCRUB_PIECE_BYTES`] and keeps none of them.
-//! Not here:   which runs are live, and how fast to go (volume).
+//! Invariants: B1 a scrub reads the device in pieces of at most [`SCRUB_PIECE_BYTES`] and caches none of them.
+//! Not here:   which runs are live, and the rate (volume).
 
 use margay_env::File;
 
@@ -9,7 +9,7 @@ use crate::folder::Folder;
 use crate::reader::{check_fits, corrupt, keep_table, table_sums, verify_chunk};
 use crate::{CHUNK_BYTES, Run, SegmentError};
 
-/// Read in one piece by a scrub, in bytes; a whole number of chunks.
+/// Bytes that a scrub reads at once; a whole number of chunks.
 pub const SCRUB_PIECE_BYTES: u64 = 16 * CHUNK_BYTES;
 
 pub(crate) fn verify_run(folder: &Folder, run: &Run) -> Result<(), SegmentError> {
@@ -27,7 +27,7 @@ pub(crate) fn verify_run(folder: &Folder, run: &Run) -> Result<(), SegmentError>
     verify_chunks(run, &*file, &mut buffer, table.as_ref().map(|table| &*table.sums))
 }
 
-/// As a scrub does, in a file that is the run's segment or a copy of it.
+/// Verifies a run in a file that is its segment or a copy of it, as a scrub does.
 pub fn verify_run_in(file: &dyn File, run: &Run) -> Result<(), SegmentError> {
     let end = run.offset.checked_add(run.len).and_then(|end| end.checked_add(run.table_bytes()));
     if end.is_none_or(|end| end > file.len().unwrap_or(0)) {
@@ -43,7 +43,7 @@ pub fn verify_run_in(file: &dyn File, run: &Run) -> Result<(), SegmentError> {
     verify_chunks(run, file, &mut buffer, sums.as_deref())
 }
 
-/// `sums` of the chunks, or none where the run's own is that of its one chunk.
+/// `sums` are the checksums of the chunks; none if the run has one chunk, whose checksum is the run's.
 fn verify_chunks(run: &Run, file: &dyn File, buffer: &mut [u8], sums: Option<&[u32]>) -> Result<(), SegmentError> {
     let mut start = 0;
     while start < run.len {

@@ -1,7 +1,7 @@
-//! Times of the mount's operations on names without a kernel in front of them: microseconds each, on one thread.
+//! Times of the mount's operations on names, without the kernel: microseconds each, on one thread.
 //!
-//! Why:      a FUSE round trip costs 7 to 16 us, so what is measured here must stay below that.
-//! Use:      `posix_names FOLDER [FILES]`; the folder is made, and left for a look.
+//! Why:      a FUSE round trip costs 7 to 16 us, so these times must be below that.
+//! Use:      `posix_names FOLDER [FILES]`; the folder is created, and not removed.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "an example that measures")]
 

@@ -1,4 +1,4 @@
-//! What the benchmarks of the engine share: its opening, and entries of 24-byte keys and 120-byte values.
+//! Shared parts of the engine's benchmarks: opening it, and rows with 24-byte keys and 120-byte values.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use margay_segment::Store;
 
 const VALUE_BYTES: usize = 120;
 
-/// The embedded engine as the server configures it by default.
+/// Opens the embedded engine with the server's default options.
 pub(crate) fn open(folder: &Path) -> EmbeddedEngine {
     let env = Env::real();
     let segments = margay_segment::Options {
@@ -22,7 +22,7 @@ pub(crate) fn open(folder: &Path) -> EmbeddedEngine {
     EmbeddedEngine::open(env, store, Options::new(folder.join("tree"))).expect("engine")
 }
 
-/// A bijection without visible order (the last step of SplitMix64): distinct keys that can be asked for again.
+/// A bijection without visible order (the last step of SplitMix64): distinct, reproducible keys.
 pub(crate) fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -30,7 +30,7 @@ pub(crate) fn mixed(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// 24 bytes: the group, which keeps the keys of one phase together, then the number, spelled out.
+/// 24 bytes: the group, which keeps the keys of one phase together, then the number in digits.
 pub(crate) fn key(group: u64, number: u64) -> Vec<u8> {
     let mut key = group.to_be_bytes().to_vec();
     key.extend_from_slice(format!("{number:016x}").as_bytes());

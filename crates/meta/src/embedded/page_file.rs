@@ -1,12 +1,12 @@
-//! The tree's file as redb sees it: each block is compared with its checksum when it is read from the disk.
+//! The tree's file as redb sees it: each block is verified against its checksum when it is read from the disk.
 //!
-//! Why:        redb takes what it reads for granted, and after an error of its storage it refuses everything; so a
-//!             damaged page is answered with a stand-in that redb itself refuses to go through, and other pages stay.
-//! Invariants: P1 the checksums of what a head can reach are durable before the head is written.
-//!             P2 no byte of a damaged page is given to redb, and nothing built from a stand-in reaches the file.
-//! Durability: the head is written in `sync_data`, between the sync of the checksums and the file's own.
-//! Locking:    `pending_head` and `damage` are leaves.
-//! Not here:   the entries and their file (page_sums), the pages' content (tree, tree_walk).
+//! Why:        redb trusts what it reads, and after a storage error it refuses all work. So a damaged page is replaced
+//!             by a stand-in that redb itself cannot descend into, and other pages remain readable.
+//! Invariants: P1 the checksums of all pages that a head refers to are durable before the head is written.
+//!             P2 no byte of a damaged page reaches redb, and nothing built from a stand-in reaches the file.
+//! Durability: the head is written in `sync_data`, between the sync of the checksums and that of the file.
+//! Locking:    `pending_head` and `damage` are leaf locks.
+//! Not here:   the checksum entries and their file (page_sums), the content of pages (tree, tree_walk).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,34 +20,34 @@ use redb::StorageBackend;
 use super::page_sums::{BLOCK_BYTES, Compared, PageSums};
 use crate::EngineError;
 
-/// What redb writes in place at the file's beginning.
+/// Bytes that redb overwrites in place at the beginning of the file.
 pub(super) const HEAD_BYTES: usize = 320;
-/// The byte of the head whose lowest bit says which commit slot counts.
+/// Offset in the head of the byte whose lowest bit selects the valid commit slot.
 const HEAD_FLAGS_AT: usize = 9;
 const HEAD_SLOT_FLAG: u8 = 1;
-/// Places of damage that are remembered.
+/// Maximum number of damaged locations that are recorded.
 const DAMAGE_HELD_MAX: usize = 1000;
 
 #[derive(Debug)]
 pub(super) struct PageFile {
     file: Arc<dyn File>,
     pub(super) sums: PageSums,
-    /// Written by redb, not yet by `sync_data`.
+    /// The head that redb wrote and `sync_data` has not written yet.
     pending_head: Mutex<Option<Vec<u8>>>,
-    /// Offset of each page found damaged, and why.
+    /// Offset of each damaged page, and the reason.
     damage: Mutex<BTreeMap<u64, String>>,
-    /// Some page did not match its checksum; else the disk refused them, which is another error.
+    /// Some page failed its checksum; otherwise all damage is read errors of the disk.
     mismatch: AtomicBool,
     frozen: AtomicBool,
 }
 
-/// What redb holds.
+/// The storage backend given to redb.
 #[derive(Debug)]
 pub(super) struct Backend(pub(super) Arc<PageFile>);
 
-/// Fills `page` with a branch that leads nowhere: redb refuses its children when it looks something up, and stops when
-/// it tries to copy its keys into another page or takes it for a leaf (the first key ends before it begins; as a leaf,
-/// all of its rows end behind the page).
+/// Fills `page` with a branch page without valid children: redb refuses them on a lookup, and stops when it tries to
+/// copy the keys into another page or reads the page as a leaf (the first key ends before it begins; as a leaf, all
+/// rows end after the page).
 fn stand_in(page: &mut [u8]) {
     const BRANCH: u8 = 2;
     const KEYS: usize = 2;
@@ -61,10 +61,10 @@ fn stand_in(page: &mut [u8]) {
         let at = CHILDREN_AT + 8 * child;
         page[at..at + 8].copy_from_slice(&NO_PAGE.to_le_bytes());
     }
-    // The ends of both keys stay 0: the second is empty, so that every lookup goes to the right of it.
+    // The ends of both keys stay 0: the second key is empty, so that every lookup goes to its right.
 }
 
-/// A head that is not one of those expected is damage; one that cannot be read is not.
+/// An unexpected head is damage; an unreadable one is a read error.
 pub(super) fn head_failed(error: io::Error) -> EngineError {
     match error.kind() {
         io::ErrorKind::InvalidData => EngineError::Corrupt(error.to_string()),
@@ -88,19 +88,19 @@ impl PageFile {
         self.file.as_ref()
     }
 
-    /// Nothing is written any more: what redb holds in memory may have been built from a stand-in.
+    /// Stops all writes: redb's memory may contain data built from a stand-in.
     pub(super) fn freeze(&self) {
         self.frozen.store(true, Ordering::SeqCst);
     }
 
-    /// Pages found damaged since the start, in number, and a line about the first ones.
+    /// Number of damaged pages since the start, and a line about the first ones.
     pub(super) fn damage(&self) -> (usize, Option<String>) {
         let damage = self.damage.lock();
         let shown: Vec<&str> = damage.values().take(3).map(String::as_str).collect();
         (damage.len(), (!shown.is_empty()).then(|| shown.join("; ")))
     }
 
-    /// Whether all damage so far is that the disk did not answer.
+    /// Whether all damage so far is read errors of the disk.
     pub(super) fn only_refused(&self) -> bool {
         !self.damage.lock().is_empty() && !self.mismatch.load(Ordering::Relaxed)
     }
@@ -114,7 +114,7 @@ impl PageFile {
         }
     }
 
-    /// The head that the file has.
+    /// The head in the file.
     pub(super) fn head(&self) -> Result<[u8; HEAD_BYTES], io::Error> {
         let mut head = [0; HEAD_BYTES];
         self.file.read_exact_at(&mut head, 0)?;
@@ -125,7 +125,7 @@ impl PageFile {
         Ok(head)
     }
 
-    /// The head of a file that has no checksums yet is taken for right.
+    /// Accepts the head of a file that has no checksums yet.
     pub(super) fn adopt_head(&self) -> Result<(), EngineError> {
         if self.file.len()? >= HEAD_BYTES as u64 {
             self.sums.adopt(&self.head().map_err(head_failed)?);
@@ -133,7 +133,7 @@ impl PageFile {
         Ok(())
     }
 
-    /// No head but the one in the file is right from now on.
+    /// From now on only the head in the file is valid.
     pub(super) fn settle(&self) -> Result<(), EngineError> {
         if self.frozen.load(Ordering::SeqCst) || self.pending_head.lock().is_some() {
             return Ok(());
@@ -142,7 +142,7 @@ impl PageFile {
         self.sums.settle(&head)
     }
 
-    /// Reads whole blocks from the disk. The error says why they cannot be trusted.
+    /// Reads whole blocks from the disk. The error says why they are not valid.
     pub(super) fn read_blocks(&self, offset: u64, out: &mut [u8]) -> Result<(), String> {
         if !offset.is_multiple_of(BLOCK_BYTES as u64) || !out.len().is_multiple_of(BLOCK_BYTES) {
             return Err("not a whole page".into());
@@ -203,7 +203,8 @@ impl StorageBackend for Backend {
         pages.check_frozen()?;
         let head = pages.pending_head.lock().clone();
         if let Some(head) = &head {
-            // A commit writes the head once more with the other slot in force: expected now, it needs no sync then.
+            // A commit writes the head once more with the other slot selected. Its checksum is stored now, so that
+            // write needs no sync of checksums.
             let mut next = head.clone();
             next[HEAD_FLAGS_AT] ^= HEAD_SLOT_FLAG;
             pages.sums.expect_heads(head, &next);
