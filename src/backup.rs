@@ -1,9 +1,8 @@
-//! Backups of a data directory: made, listed, pruned.
+//! Backups of a data directory: creating, listing and pruning them.
 //!
-//! Why:        the running server makes its own backup: nobody else knows when its rows and segments are of one moment.
-//! Layout:     docs/format/backup.md; what the volume writes, and `keys/` with the server's key files, if they were asked for.
-//! Not here:   rows and segments (margay-volume), new directories made from a backup (`restore`), the commands
-//!             (`cli::backup`).
+//! Why:        the running server makes its own backup, because only it can take rows and segments from one moment.
+//! Layout:     docs/format/backup.md; the volume's part, and on request `keys/` with the server's key files.
+//! Not here:   rows and segments (margay-volume), restoring (`restore`), the commands (`cli::backup`).
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -24,15 +23,15 @@ pub(crate) const KEY_FILES: [&str; 3] =
     [margay_accounts::root_keys::FILE, margay_accounts::encryption_keys::FILE, margay_accounts::identities::KEY_FILE];
 /// Where they are in a backup.
 pub(crate) const KEYS: &str = "keys";
-/// Largest of them, in bytes.
+/// Maximum size of a key file, in bytes.
 pub(crate) const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// What a backup is asked for.
+/// Options of a backup.
 #[derive(Clone, Debug)]
 pub struct BackupWish {
     pub to: BackupLocation,
     pub with_keys: bool,
-    /// Moments to keep, the new one among them; all when absent.
+    /// Number of moments (snapshots) to keep, including the new one; all when absent.
     pub keep: Option<NonZeroUsize>,
 }
 
@@ -53,7 +52,8 @@ pub async fn make_of_running(storage: Arc<Storage>, wish: BackupWish) -> Result<
     let (env, to) = (storage.env.clone(), wish.to.clone());
     let opened = Arc::new(apart(move || to.open(&env)).await?);
     if let BackupLocation::Bucket(place) = &wish.to {
-        // Whatever name and way lead to it: what is put there must not turn up here.
+        // The target may be this very volume under another name or route. So a random object is written there; it must
+        // not appear in this volume.
         let marked = Arc::clone(&opened);
         if let Some(key) = apart(move || marked.put_mark()).await? {
             let found = storage.volume.head_object(&place.bucket, &key, &ReadCondition::default()).await;
@@ -69,20 +69,20 @@ pub async fn make_of_running(storage: Arc<Storage>, wish: BackupWish) -> Result<
     apart(move || make(&storage, &wish, &opened)).await
 }
 
-/// Runs what blocks.
+/// Runs blocking work on another thread.
 async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| format!("the backup broke off: {error}"))?
 }
 
-/// Makes a backup; blocks until it is made. The error is one line.
+/// Makes a backup; blocks until it is complete. The error is one line.
 pub fn make(storage: &Storage, wish: &BackupWish, to: &Opened) -> Result<Value, String> {
     let fail = |error: &dyn std::fmt::Display| format!("the backup in {} failed: {error}", wish.to);
     if matches!(&wish.to, BackupLocation::Directory(path) if path.starts_with(storage.path())) {
         return Err("a backup inside the data directory would be lost with it: name another place".to_owned());
     }
     let live: u64 = storage.volume.live_bytes().map_err(|error| fail(&error))?.values().sum();
-    // Copied at most once, and read again.
+    // At most all live data is copied, and then read again.
     let running = storage.backed_up.begin(live.saturating_mul(2));
     let report = storage.volume.backup(&to.env, &to.path, |done| {
         running.at(done);
@@ -114,7 +114,7 @@ pub fn make(storage: &Storage, wish: &BackupWish, to: &Opened) -> Result<Value, 
     }))
 }
 
-/// What more there is to say where the lock is an object.
+/// Further advice when the lock is an object in a bucket.
 fn remedy(error: &BackupError, place: &BackupLocation) -> &'static str {
     match (error, place) {
         (BackupError::InUse, BackupLocation::Bucket(_)) => {
@@ -133,10 +133,10 @@ fn pruned_json(pruned: &Pruned) -> Value {
     })
 }
 
-/// Removes all moments but the newest `keep`, and what only they name; `dry`: only tells.
+/// Removes all moments except the newest `keep`, and data that only they use; `dry` only reports.
 pub fn prune(env: &Env, place: &BackupLocation, keep: NonZeroUsize, dry: bool) -> Result<Value, Failure> {
     let backup = place.open(env).map_err(Failure::failed)?;
-    // Not a backup: said before anything is made there.
+    // Reports a missing backup before anything is created there.
     list(&backup, place)?;
     let pruned = margay_volume::prune(&backup.env, &backup.path, keep, dry).map_err(|error| {
         let message = format!("the backup in {place} was not pruned: {error}{}", remedy(&error, place));
@@ -154,7 +154,7 @@ pub fn list(backup: &Opened, place: &BackupLocation) -> Result<Vec<String>, Fail
     Ok(found)
 }
 
-/// Those that are there.
+/// Copies the key files that exist.
 pub(crate) fn copy_keys(source: &Env, from: &Path, target: &Env, to: &Path) -> std::io::Result<()> {
     for name in KEY_FILES {
         if source.disk.exists(&from.join(name))? {

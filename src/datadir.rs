@@ -1,13 +1,13 @@
-//! The data directory: recognised, locked, marked with its format.
+//! The data directory: recognized, locked, marked with its format.
 //!
 //! Layout:     `<data>/{format, lock, keys, encryption-keys, sync-failed, control, connections, segments/, tree/}`, see
 //!             docs/format/directory.md.
-//! Invariants: D1 a directory that holds anything but has no format file of ours is never written to.
-//!             D2 one process at a time holds `lock`; it stays held while a `DataDir` lives.
-//!             D3 every sync below it that fails leaves a note, and an opening that finds one writes again what is here.
-//!             D4 a format newer than ours is refused before anything is read or written.
-//! Durability: the format file is written, synced and renamed into place before anything else is made.
-//! Not here:   the keys (`keys`), what lies in `segments/` and `tree/`.
+//! Invariants: D1 a directory that is not empty and lacks our format file is never written to.
+//!             D2 one process at a time holds `lock`, for as long as its `DataDir` lives.
+//!             D3 a failed sync leaves a note; the next opening that finds it rewrites the files.
+//!             D4 a newer format is refused before anything is read or written.
+//! Durability: the format file is written, synced and renamed into place before anything else is created.
+//! Not here:   the keys (margay-accounts), the content of `segments/` and `tree/`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,19 +25,19 @@ use crate::exit::Failure;
 pub const FORMAT_VERSION: u32 = 1;
 /// First words of the format file.
 const FORMAT_MAGIC: &str = "margay data directory, format ";
-/// Names that do not make an unmarked directory foreign: a first start that was cut short, a fresh file
-/// system, keys that were put there before it.
+/// Names that an unmarked directory may hold: from an interrupted first start, of a fresh file system, or keys placed
+/// there in advance.
 const HARMLESS: [&str; 5] = ["lock", "format.new", "lost+found", FAULT_NOTE, margay_accounts::encryption_keys::FILE];
-/// Is there after a sync has failed.
+/// Exists after a failed sync.
 const FAULT_NOTE: &str = "sync-failed";
 /// Files of the program that a failed sync may have kept from the disk.
 const SMALL_FILES: [&str; 4] =
     ["format", "keys", margay_accounts::encryption_keys::FILE, margay_accounts::identities::KEY_FILE];
 /// For a server that was killed and is not gone yet.
 const DYING_TIME_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked whether it is gone.
+/// How often to check whether it has exited.
 const DYING_LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Largest of them, in bytes.
+/// Maximum size of a small file, in bytes.
 const SMALL_FILE_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Debug, thiserror::Error)]
@@ -76,16 +76,16 @@ impl From<DataDirError> for Failure {
 #[derive(Debug)]
 pub struct DataDir {
     pub path: PathBuf,
-    /// For everything in the directory: failed syncs leave a note in it.
+    /// Ports for all files in the directory: failed syncs leave a note in it.
     pub env: Env,
     note: Arc<FaultNote>,
-    /// A sync failed in an earlier life, so what is read need not be on the disk.
+    /// A sync failed in an earlier process, so data in the page cache need not be on the disk.
     pub after_fault: bool,
     _lock: Box<dyn LockHandle>,
 }
 
 impl DataDir {
-    /// Makes the directory when it is absent or empty, and locks it.
+    /// Creates the directory if it is absent or empty, and locks it.
     pub fn open_or_create(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
         let fail = |error| DataDirError::Io { path: path.to_owned(), error };
         env.disk.create_private_dir(path).map_err(fail)?;
@@ -97,12 +97,12 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// To be called when everything that was in doubt after a failed sync is on the disk.
+    /// Called once all doubtful data after a failed sync was rewritten; removes the note.
     pub fn trust(&self) -> io::Result<()> {
         self.note.clear()
     }
 
-    /// Locks a directory that is there already.
+    /// Locks an existing directory.
     pub fn open(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
         let fail = |error| DataDirError::Io { path: path.to_owned(), error };
         if !env.disk.exists(&path.join("format")).map_err(fail)? {
@@ -115,18 +115,18 @@ impl DataDir {
         lock(env, path)
     }
 
-    /// Where the segment files are.
+    /// The folder of segment files.
     pub fn segments(&self) -> PathBuf {
         self.path.join("segments")
     }
 
-    /// Where the engine keeps its tree file.
+    /// The folder of the engine's tree file.
     pub fn tree(&self) -> PathBuf {
         self.path.join("tree")
     }
 }
 
-/// Refuses a directory that is not ours, before a single byte is written to it.
+/// Refuses a foreign directory before a byte is written to it.
 fn check_owner(env: &Env, path: &Path) -> Result<(), DataDirError> {
     let fail = |error| DataDirError::Io { path: path.to_owned(), error };
     let format = path.join("format");
@@ -152,9 +152,9 @@ fn lock(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
     let file = path.join("lock");
     match take_lock(env, path, &file) {
         Ok(lock) => {
-            // Whoever had these mounts is gone.
+            // The previous owner of these mounts is gone.
             connections::cut_left(env, path);
-            // Only for the message of a second server; losing it costs a process number in that line.
+            // Only for the message of a second server; without it that line lacks the process id.
             let _ = files::replace_content(env, &file, format!("{}\n", std::process::id()).as_bytes());
             watch(env, path, lock).map_err(|error| DataDirError::Io { path: path.to_owned(), error })
         }
@@ -168,7 +168,7 @@ fn lock(env: &Env, path: &Path) -> Result<DataDir, DataDirError> {
     }
 }
 
-/// A server that is dying and hangs in its own mounts gets help, and the time to end.
+/// Aborts the mounts of a dying server that hangs in them, and waits for it to exit.
 fn take_lock(env: &Env, path: &Path, file: &Path) -> io::Result<Box<dyn LockHandle>> {
     let deadline = env.clock.monotonic() + DYING_TIME_MAX;
     loop {
@@ -184,7 +184,7 @@ fn take_lock(env: &Env, path: &Path, file: &Path) -> io::Result<Box<dyn LockHand
     }
 }
 
-/// From here on failed syncs are noted; what an earlier one left in doubt of the small files is written again.
+/// From here on failed syncs leave a note; small files that an earlier failure left in doubt are rewritten.
 fn watch(env: &Env, path: &Path, lock: Box<dyn LockHandle>) -> io::Result<DataDir> {
     let (env, note) = FaultNote::watch(env, &path.join(FAULT_NOTE));
     let found = note.found()?;
@@ -202,7 +202,7 @@ fn watch(env: &Env, path: &Path, lock: Box<dyn LockHandle>) -> io::Result<DataDi
 
 fn mark(env: &Env, path: &Path) -> io::Result<()> {
     files::write_new(env, &path.join("format"), format!("{FORMAT_MAGIC}{FORMAT_VERSION}\n").as_bytes())?;
-    // The directory's own name, so that a power cut does not take the whole of it.
+    // The directory's own name, so that a power loss does not remove it.
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => env.disk.sync_dir(parent),
         Some(_) => env.disk.sync_dir(Path::new(".")),

@@ -1,6 +1,6 @@
-//! How a command ends: an exit code for scripts and one line for people.
+//! Results of a command: an exit code for scripts and one line for people.
 //!
-//! Why:        every failure says what happened and what to do next, in one line on stderr.
+//! Why:        every failure says in one line on stderr what happened and what to do next.
 //! Invariants: X1 the codes below never change their meaning.
 
 use std::fmt;
@@ -8,15 +8,15 @@ use std::fmt;
 use margay_accounts::AccountsError;
 use margay_listener::{BindError, TlsError};
 
-/// What the exit code tells a script.
+/// Exit codes for scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// Something went wrong on the way.
+    /// The command failed during its work.
     Failed = 1,
-    /// The command line, a setting or a file of settings is wrong; nothing was done.
+    /// The command line, a setting or a settings file is wrong; nothing was done.
     Usage = 2,
-    /// The data directory is in use, foreign, or of a newer format, its keys are others, an address is taken, or
-    /// nobody answers there; nothing was done.
+    /// The data directory is in use, foreign, of a newer format or has other keys, an address is in use, or nobody
+    /// answers there; nothing was done.
     Refused = 3,
     /// The command worked and found damage (fsck, scrub), or a goal was missed (bench --check).
     Found = 4,

@@ -1,8 +1,9 @@
-//! New data directories made from backups.
+//! Creates new data directories from backups.
 //!
-//! Why:        what is restored never touches what is there: it becomes a directory of its own, which is checked.
-//! Invariants: K1 a directory that was not restored whole does not get its name, and no key is made for it.
-//!             K2 segments that it makes have ids above all in the backup, so it can be backed up to the same place.
+//! Why:        a restore never changes existing data: it fills a new directory, which is then checked.
+//! Invariants: K1 a directory that was not restored completely does not get its name, and no key is created for it.
+//!             K2 new segments get ids above all ids of the backup, so the directory can be backed up to the same
+//!                location.
 //! Not here:   rows (margay-volume), the commands (`cli::backup`).
 
 use std::ops::ControlFlow;
@@ -26,10 +27,10 @@ use crate::wiring::{Storage, engine_options, segment_options};
 
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
-/// Findings told in full.
+/// Findings that are listed in full.
 const SHOWN_MAX: usize = 100;
 
-/// What to restore.
+/// Options of a restore.
 #[derive(Clone, Debug)]
 pub struct RestoreWish {
     pub backup: BackupLocation,
@@ -39,7 +40,7 @@ pub struct RestoreWish {
     pub part: Option<PartName>,
 }
 
-/// Makes a new data directory from a moment of a backup and checks it; blocks. Call it inside a runtime.
+/// Creates a new data directory from a moment of a backup and checks it; blocks. Must be called inside a tokio runtime.
 pub fn restore(env: &Env, wish: &RestoreWish, data: &Path, limits: &StorageLimits) -> Result<Value, Failure> {
     let backup = wish.backup.open(env).map_err(Failure::failed)?;
     let all = list(&backup, &wish.backup)?;
@@ -55,7 +56,7 @@ pub fn restore(env: &Env, wish: &RestoreWish, data: &Path, limits: &StorageLimit
         Some(name) => Some(find_part(&backup, &wish.backup, &moment, name)?),
     };
     let rows = make_new(env, data, |dir| fill(dir, &backup, &moment, part.as_ref(), limits))?;
-    // What rotted in the backup is told now, not when somebody reads it.
+    // Reports damage in the backup now, not when somebody reads the data.
     let mut done = check(env, data, limits, true)?;
     done["moment"] = json!(moment);
     done["rows"] = json!(rows);
@@ -71,7 +72,7 @@ fn find_part(backup: &Opened, place: &BackupLocation, moment: &str, name: &PartN
     })
 }
 
-/// Makes a data directory that gets its name when it is filled; one that exists is refused.
+/// Creates a data directory that gets its name when it is filled; an existing one is refused.
 pub fn make_new<T>(env: &Env, data: &Path, fill: impl FnOnce(&DataDir) -> Result<T, String>) -> Result<T, Failure> {
     let fail = |error: &dyn std::fmt::Display| Failure::failed(format!("making {} failed: {error}", data.display()));
     if env.disk.exists(data).map_err(|error| fail(&error))? {
@@ -95,8 +96,7 @@ pub fn make_new<T>(env: &Env, data: &Path, fill: impl FnOnce(&DataDir) -> Result
     Ok(filled)
 }
 
-/// Opens a directory that was made, and tells what is in it and what does not fit together; with `bytes`, also what cannot
-/// be read as it was written.
+/// Opens a new directory and reports its content and inconsistencies; with `bytes`, also data that fails its checksum.
 pub fn check(env: &Env, data: &Path, limits: &StorageLimits, bytes: bool) -> Result<Value, Failure> {
     let fail = |error: Error| Failure::failed(format!("checking {} failed: {error}", data.display()));
     let storage = Storage::open_at_rest(DataDir::open(env, data)?, limits)?;
@@ -117,7 +117,7 @@ pub fn check(env: &Env, data: &Path, limits: &StorageLimits, bytes: bool) -> Res
     }))
 }
 
-/// Key files that the volume was used with and that are not in its directory.
+/// Key files that the volume was used with and that its directory lacks.
 fn missing_keys(storage: &Storage) -> Result<Vec<&'static str>, Failure> {
     let mut missing = Vec::new();
     for of in KEY_FILES {
@@ -131,7 +131,7 @@ fn missing_keys(storage: &Storage) -> Result<Vec<&'static str>, Failure> {
     Ok(missing)
 }
 
-/// What is to be done about them, for people; `None`: nothing.
+/// Advice about missing key files, for people.
 pub fn advice(done: &Value, data: &Path) -> Option<String> {
     let missing: Vec<&str> = done["missing_keys"].as_array()?.iter().filter_map(Value::as_str).collect();
     (!missing.is_empty()).then(|| {
@@ -186,13 +186,13 @@ fn fill(
     Ok(rows)
 }
 
-/// Keeps the ids up to this one from being given to new segments.
+/// Reserves the ids up to this one, so that new segments get higher ones.
 pub fn begin_ids_above(env: &Env, segments: &Path, largest: SegmentId) -> std::io::Result<()> {
     env.disk.open(&segments.join(mark_name(SegmentId(largest.0 + 1))), OpenMode::OpenOrCreate)?.sync_data()?;
     env.disk.sync_dir(segments)
 }
 
-/// An empty engine in a directory whose segments are there; its own logs come behind them.
+/// An empty engine in a directory with existing segments; its own logs get higher ids.
 pub fn new_engine(dir: &DataDir, limits: &StorageLimits) -> Result<EmbeddedEngine, String> {
     let segments = Store::open(dir.env.clone(), segment_options(dir, limits)).map_err(|error| error.to_string())?;
     let mut options = engine_options(dir, limits);

@@ -1,7 +1,7 @@
-//! The storage of one data directory, put together from its parts.
+//! Builds the storage of one data directory from its parts.
 //!
-//! Why:        the only place that knows which engine stands behind the volume.
-//! Durability: closing checkpoints, so that the next start replays little; a crash instead loses nothing.
+//! Why:        the only place that knows which engine the volume uses.
+//! Durability: closing makes a checkpoint, so that the next start replays little; a crash loses nothing durable.
 //! Not here:   what the parts do.
 
 use std::path::Path;
@@ -31,7 +31,7 @@ pub struct Storage {
     pub engine: Arc<EmbeddedEngine>,
     pub segments: Arc<Store>,
     pub env: Env,
-    /// How far a scrub and a compaction are.
+    /// Progress of a scrub and of a compaction.
     pub scrubbed: Progress,
     pub compacted: Progress,
     pub backed_up: Progress,
@@ -39,7 +39,7 @@ pub struct Storage {
     dir: DataDir,
 }
 
-/// Runs work that waits for the disk on the runtime's own threads for that.
+/// Runs blocking disk work on the runtime's blocking threads.
 #[derive(Debug)]
 struct RuntimeThreads(tokio::runtime::Handle);
 
@@ -50,13 +50,13 @@ impl Blocking for RuntimeThreads {
 }
 
 impl Storage {
-    /// Opens everything in the directory to serve it; blocks while the log is replayed. Refused when the keys for
-    /// encryption are not those that the volume was used with. Call it inside a runtime.
+    /// Opens everything in the directory to serve it; blocks while the log is replayed. Refuses encryption keys that
+    /// the volume was not used with. Must be called inside a tokio runtime.
     pub fn open(dir: DataDir, limits: &StorageLimits) -> Result<Storage, Failure> {
         Storage::open_with(dir, limits, |dir, known| Ok(encryption_keys::load(&dir.env, &dir.path, known)?))
     }
 
-    /// As `open`, without any keys: for what reads no content and works also where they are lost.
+    /// As `open`, without any keys: for commands that read no content, and that work also when the keys are lost.
     pub fn open_at_rest(dir: DataDir, limits: &StorageLimits) -> Result<Storage, Failure> {
         Storage::open_with(dir, limits, |_, _| Ok(CheckedKeys { keys: MasterKeys::default(), keep: None }))
     }
@@ -109,7 +109,7 @@ impl Storage {
         &self.dir.path
     }
 
-    /// `Err` says why not everything can be read and written.
+    /// `Err` says what cannot be read or written.
     pub fn health(&self) -> Result<(), String> {
         match self.segments.fault().or_else(|| self.engine.fault()) {
             Some(fault) => Err(format!("read-only after a storage fault, restart to recover: {fault}")),
@@ -117,7 +117,7 @@ impl Storage {
         }
     }
 
-    /// Long works should end.
+    /// Long tasks should end.
     pub fn stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
@@ -126,7 +126,7 @@ impl Storage {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the next start quick; blocks for a checkpoint.
+    /// Makes a checkpoint for a quick next start; blocks.
     pub fn close(&self) -> Result<(), Failure> {
         let checkpoint = self.engine.checkpoint();
         checkpoint.map_err(|error| {
@@ -145,7 +145,7 @@ impl Storage {
         for (kind, _, bytes) in by_kind(&infos) {
             out.sample("margay_segment_bytes", &[("kind", kind)], bytes);
         }
-        // What cannot be read now is left out: the page must come, above all when something is wrong.
+        // Values that cannot be read now are omitted: the page must be available, above all when something is wrong.
         if let Ok(used) = self.segments.used_bytes() {
             out.family("margay_segment_used_bytes", Kind::Gauge, "Bytes of the device that they occupy.");
             for (kind, bytes) in used {

@@ -1,7 +1,7 @@
-//! `margay secrets`: whether the key files of a data directory are those that its volume was used with.
+//! `margay secrets`: compares the key files of a data directory with those that its volume was used with.
 //!
-//! Why:        a start with other keys, or without them, is refused; this says which file it is, and lets an operator
-//!             who means it go on.
+//! Why:        a start with other keys, or without them, is refused; this command names the file, and lets the operator
+//!             accept the change.
 //! Not here:   the comparison (margay-accounts).
 
 use clap::ValueEnum;

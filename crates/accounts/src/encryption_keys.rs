@@ -1,9 +1,9 @@
-//! The server's keys for encryption at rest: the file `encryption-keys` of the data directory.
+//! The server's keys for encryption at rest: the file `encryption-keys` in the data directory.
 //!
-//! Layout:     docs/format/directory.md. One key a line, with a name before it or without; the first of each name
-//!             encrypts what is new, all decrypt.
-//! Invariants: F1 the keys of an existing file are never changed: without them what they encrypted is lost.
-//! Not here:   what is encrypted with them (margay-volume).
+//! Layout:     docs/format/directory.md. One key per line, with an optional name before it; the first key of each name
+//!             encrypts new data, all decrypt.
+//! Invariants: F1 the keys of an existing file are never changed: data encrypted with a lost key is lost.
+//! Not here:   the encryption itself (margay-volume).
 
 use std::fmt::{Display, Write as _};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::fingerprint::{self, CheckedKeys, Secret};
 
 /// The file's name in the data directory.
 pub const FILE: &str = "encryption-keys";
-/// Largest file, in bytes.
+/// Maximum size of the file, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 10;
 
 /// The keys of a file.
@@ -36,8 +36,8 @@ impl Lines {
     }
 }
 
-/// The keys of the data directory, made on the first start of its volume; refused when the volume was used with keys
-/// that are not among them.
+/// Loads the keys of the data directory, or creates them on the first start of its volume; refuses a file that lacks
+/// keys which the volume was used with.
 pub fn load(env: &Env, data: &Path, known: &KnownFingerprints) -> Result<CheckedKeys<MasterKeys>, AccountsError> {
     let path = data.join(FILE);
     let lines = match from_file(env, &path)? {
@@ -50,7 +50,7 @@ pub fn load(env: &Env, data: &Path, known: &KnownFingerprints) -> Result<Checked
     fingerprint::checked(lines.master_keys(), compared, refused)
 }
 
-/// `None`: there is no such file.
+/// `None` if the file does not exist.
 pub(crate) fn from_file(env: &Env, path: &Path) -> Result<Option<Lines>, AccountsError> {
     let complain = |error: &dyn Display, remedy: &str| {
         AccountsError::File(format!("the encryption keys in {} cannot be read: {error}; {remedy}", path.display()))
@@ -141,7 +141,7 @@ mod tests {
         std::fs::write(&path, &other).unwrap();
         assert!(load(&env, folder.path()).unwrap_err().to_string().contains("damaged or was changed"));
         assert_eq!(std::fs::read(&path).unwrap(), other);
-        // As an earlier version made it, and as it is after a change by hand.
+        // The form of an earlier version, and the form after a change by hand.
         let bare = &made[..made.rfind("# checksum").unwrap()];
         std::fs::write(&path, bare).unwrap();
         load(&env, folder.path()).unwrap();

@@ -1,16 +1,16 @@
-//! Why keys or identities cannot be had.
+//! Errors of keys and identities.
 //!
-//! Invariants: each message is one line that says what to do.
+//! Invariants: E1 each message is one line that says what to do.
 
 #[derive(Debug, thiserror::Error)]
 pub enum AccountsError {
-    /// The environment names half a pair of keys, or keys that cannot be.
+    /// The environment names only one of the two root keys, or invalid keys.
     #[error("{0}")]
     Environment(String),
-    /// A file of keys cannot be read, believed or made.
+    /// A key file cannot be read, is damaged, or cannot be created.
     #[error("{0}")]
     File(String),
-    /// The keys are not those that the volume was used with.
+    /// The keys differ from those that the volume was used with.
     #[error("{0}")]
     Refused(String),
     #[error("the users cannot be read: {0}")]

@@ -1,10 +1,10 @@
-//! Fingerprints of key files: whether the secrets of this server are those that its volume was used with.
+//! Fingerprints of key files: whether this server has the secrets that its volume was used with.
 //!
-//! Why:        a server with other secrets writes what nobody else can read, and refuses clients that others know. A lost
-//!             file must be noticed: it is never made anew where the volume was used with one.
-//! Layout:     docs/format/keys.md, *fingerprints*; the rows are the volume's.
-//! Invariants: P1 a fingerprint tells nothing of a random secret, and of one that people chose no more than a slow guess.
-//!             P2 secrets are added to a file, none is taken away: what they encrypted is there still.
+//! Why:        a server with other secrets would write data that other servers cannot decrypt, and would refuse their
+//!             clients. A lost file must be noticed, so it is never created again where the volume was used with one.
+//! Layout:     docs/format/keys.md, *fingerprints*; the volume stores the rows.
+//! Invariants: P1 a fingerprint reveals nothing about a random secret; for a chosen secret it allows only slow guesses.
+//!             P2 secrets may be added to a file, none may be removed: data encrypted with them still exists.
 //! Not here:   the files (root_keys, encryption_keys, identities/seal).
 
 use std::num::NonZeroU32;
@@ -16,30 +16,30 @@ use ring::{hmac, pbkdf2};
 
 use crate::AccountsError;
 
-/// Rounds that a guess of a secret costs which people chose; about 20 ms.
+/// Rounds of key derivation, the cost of one guess of a chosen secret; about 20 ms.
 const ROUNDS: NonZeroU32 = NonZeroU32::new(100_000).expect("not zero");
-/// Says what the codes are for.
+/// Domain separation: binds the fingerprints to this purpose.
 const PURPOSE: &[u8] = b"margay key fingerprint 1 ";
 
 /// One secret of a key file.
 #[derive(Clone, Copy)]
 pub(crate) struct Secret<'a> {
-    /// What it goes with: an access key, the name of a key.
+    /// Its public name: an access key, the name of an encryption key.
     pub name: &'a str,
     pub secret: &'a [u8],
 }
 
-/// What came of a comparison.
+/// Result of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Compared {
     Same,
-    /// The volume knows of no secrets, or of fewer: these are to be kept.
+    /// The volume knows no secrets, or fewer: these fingerprints must be stored.
     Keep(Fingerprints),
-    /// So many that the volume was used with are not among them.
+    /// Number of secrets that the volume was used with and that the file lacks.
     Lacks(usize),
 }
 
-/// Compares secrets with what the volume knows.
+/// Compares secrets with the fingerprints in the volume.
 pub(crate) fn compare(env: &Env, of: KeyFile, secrets: &[Secret<'_>], known: &KnownFingerprints) -> Compared {
     let Some(known) = &known.fingerprints else {
         let mut salt = [0; 16];
@@ -69,7 +69,7 @@ fn fingerprint(of: KeyFile, secret: &Secret<'_>, salt: &[u8; 16]) -> [u8; 16] {
     code
 }
 
-/// What a file of keys is for people: its secrets, what is lost without them, its word in `margay secrets forget`.
+/// Words for messages about a key file: its secrets, what is lost without them, its name in `margay secrets forget`.
 struct Words {
     secrets: &'static str,
     loss: &'static str,
@@ -92,7 +92,7 @@ fn words(of: KeyFile) -> Words {
     }
 }
 
-/// The file is absent, and the volume was used with one.
+/// Error: the file is absent, and the volume was used with one.
 pub(crate) fn absent(of: KeyFile, path: &Path, data: &Path) -> AccountsError {
     let Words { secrets, loss, word } = words(of);
     let (path, data) = (path.display(), data.display());
@@ -104,7 +104,7 @@ pub(crate) fn absent(of: KeyFile, path: &Path, data: &Path) -> AccountsError {
     ))
 }
 
-/// What was found at `place` lacks secrets that the volume was used with.
+/// Error: the keys at `place` lack secrets that the volume was used with.
 pub(crate) fn others(of: KeyFile, place: &str, data: &Path) -> AccountsError {
     let Words { secrets, loss, word } = words(of);
     let data = data.display();
@@ -115,14 +115,14 @@ pub(crate) fn others(of: KeyFile, place: &str, data: &Path) -> AccountsError {
     ))
 }
 
-/// Keys, and their fingerprints if the volume does not have them yet.
+/// Keys, and their fingerprints if the volume must still store them.
 #[derive(Debug)]
 pub struct CheckedKeys<T> {
     pub keys: T,
     pub keep: Option<Fingerprints>,
 }
 
-/// Takes keys that were compared.
+/// Accepts or refuses keys by the result of their comparison.
 pub(crate) fn checked<T>(
     keys: T,
     compared: Compared,
@@ -135,7 +135,7 @@ pub(crate) fn checked<T>(
     }
 }
 
-/// Keeps the fingerprints of keys that the volume did not have yet, and gives the keys.
+/// Stores new fingerprints in the volume, and returns the keys.
 pub fn keep<T>(
     volume: &Volume,
     of: KeyFile,
@@ -153,7 +153,7 @@ pub fn keep<T>(
     }
 }
 
-/// Reads what the volume knows, loads the keys against it, and keeps what is new.
+/// Reads the volume's fingerprints, loads and compares the keys, and stores new fingerprints.
 pub(crate) fn settle<T>(
     volume: &Volume,
     of: KeyFile,
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(compare(&env, of, &secrets(&[0, 1]), &both), Compared::Same);
         assert_eq!(compare(&env, of, &secrets(&[0]), &both), Compared::Lacks(1));
         assert_eq!(compare(&env, of, &secrets(&[2]), &both), Compared::Lacks(2));
-        // The name of a key belongs to it.
+        // The name of a key is part of its fingerprint.
         assert_eq!(compare(&env, of, &[Secret { name: "a", secret: &KEYS[0] }], &first), Compared::Lacks(1));
     }
 

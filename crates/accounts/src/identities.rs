@@ -1,11 +1,11 @@
-//! Who may call, kept in the volume and held in memory.
+//! All users and keys: stored in the volume and cached in memory.
 //!
-//! Why:        the S3 door asks on every request; orders of an operator must be true for the next one.
-//! Layout:     `seal` encrypts secrets, `session` makes and opens tokens, `orders` reads and answers orders in JSON.
-//! Invariants: W1 what requests see is what is stored: it is replaced after the commit, before the order is answered.
-//!             W2 secrets are in the clear in memory only.  W3 the root keys work whatever is stored.
-//! Locking:    orders take turns; requests never wait for them.
-//! Not here:   what records mean and what may be changed (margay-iam).
+//! Why:        the S3 door looks a key up on every request; an operator's order must hold for the next request.
+//! Layout:     `seal` encrypts secrets, `session` creates and opens tokens, `orders` parses and answers orders in JSON.
+//! Invariants: W1 requests see the stored state: the cache is replaced after the commit, before the order is answered.
+//!             W2 secrets are unencrypted in memory only.  W3 the root keys work whatever is stored.
+//! Locking:    one lock serializes orders; requests read an atomic pointer and never wait for it.
+//! Not here:   the meaning of records, and which changes are valid (margay-iam).
 
 mod orders;
 mod seal;
@@ -30,14 +30,14 @@ use crate::AccountsError;
 use crate::fingerprint;
 use crate::root_keys::{self, RootKeys};
 
-/// Where orders go, on the control socket and the admin port.
+/// Path of orders, on the control socket and the admin port.
 pub const ORDER_PATH: &str = "/identities";
-/// Longest order, in bytes.
+/// Maximum size of an order, in bytes.
 pub const ORDER_BYTES_MAX: usize = 64 * 1024;
-/// How often an order is decided again when another process was faster.
+/// How often an order is decided again after another process changed the identities.
 const TRIES_MAX: u32 = 16;
 
-/// Everybody who may call.
+/// All identities of the server.
 pub struct Identities {
     volume: Arc<Volume>,
     env: Env,
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Identities {
     }
 }
 
-/// What is stored, as requests see it.
+/// The cached state that requests see.
 #[derive(Default)]
 struct State {
     registry: Arc<Registry>,
@@ -65,7 +65,7 @@ struct State {
     generation: u64,
 }
 
-/// The account of the root keys, as the door has it.
+/// The account of the root keys, as the S3 door knows it.
 pub fn root_account() -> Account {
     let options = margay_s3::Options::default();
     Account {
@@ -78,7 +78,7 @@ pub fn root_account() -> Account {
 }
 
 impl Identities {
-    /// Reads what is stored. `keys` are absent where no door is open.
+    /// Reads the stored identities. `keys` are absent where no door is open.
     pub async fn open(
         env: &Env,
         data: &Path,
@@ -98,7 +98,7 @@ impl Identities {
         Ok(identities)
     }
 
-    /// Reads everything that is stored again.
+    /// Reads all stored identities again and replaces the cache.
     async fn refresh(&self) -> Result<(), Error> {
         let stored = self.volume.identities().await?;
         let mut records = vec![Record::Account(root_account())];
@@ -147,7 +147,7 @@ impl Identities {
         Err(OrderError::Failed("others change users all the time; try again".to_owned()))
     }
 
-    /// An account that owns buckets stays.
+    /// An account that owns buckets cannot be removed.
     async fn check_unused(&self, registry: &Registry, changes: &[Change]) -> Result<(), OrderError> {
         let failed = |error: Error| OrderError::Failed(format!("the buckets cannot be listed: {error}"));
         let Some(account) = changes.iter().find_map(|change| match change {

@@ -1,7 +1,7 @@
-//! What stands in the key files beside what the volume was used with, for people who look before they start a server.
+//! Compares the key files with the volume's fingerprints, for an operator who checks before a start.
 //!
-//! Invariants: L1 looking makes and changes nothing, but for a checksum that a file lacks.
-//! Not here:   starting with them (root_keys, encryption_keys, identities/seal).
+//! Invariants: L1 the check creates and changes nothing, except that it adds a missing checksum to a file.
+//! Not here:   starting with the keys (root_keys, encryption_keys, identities/seal).
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::identities::SealKey;
 use crate::root_keys::{self, RootKeys};
 use crate::{AccountsError, encryption_keys, identities};
 
-/// All of them.
+/// All key files.
 pub const KEY_FILES: [KeyFile; 3] = [KeyFile::Root, KeyFile::Encryption, KeyFile::Identity];
 
-/// Its name in the data directory.
+/// The file's name in the data directory.
 pub fn name(of: KeyFile) -> &'static str {
     match of {
         KeyFile::Root => root_keys::FILE,
@@ -28,18 +28,18 @@ pub fn name(of: KeyFile) -> &'static str {
 /// What a start would find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// The volume was used with none yet, so these are taken.
+    /// The volume was used with none yet, so these are accepted.
     New,
-    /// No file, and none is missed: one will be made.
+    /// There is no file, and the volume was used with none: one will be created.
     ToBeMade,
     Same,
-    /// More than the volume was used with.
+    /// The file has more secrets than the volume was used with.
     Added,
     Others,
     Missing,
 }
 
-/// Compares one file, or the root keys that were given in its place.
+/// Checks one file, or the root keys given instead of it.
 pub fn look(
     env: &Env,
     data: &Path,

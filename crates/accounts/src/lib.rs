@@ -1,10 +1,12 @@
 //! Accounts of a server: its root keys, its users and their keys, and the keys that encrypt data.
 //!
-//! Why:        all that decides who may call, and all secrets, is kept in one place.
-//! Layout:     `root_keys`, `encryption_keys` (files of the data directory), `fingerprint` (whether they are those of the
-//!             volume; `key_files` looks beforehand), `identities` (users, in the volume), `provider_keys` (public keys of an identity provider).
-//! Invariants: K1 a file of keys is never changed when it exists, nor made anew where the volume was used with one.  K2 a secret is never shown by `Debug`.
-//! Not here:   what rights mean (margay-iam), signatures (margay-s3), encryption of data (margay-volume).
+//! Why:        keeps all secrets, and all data that decides who may call, in one crate.
+//! Layout:     `root_keys`, `encryption_keys` (files in the data directory), `fingerprint` (whether they belong to the
+//!             volume; `key_files` checks before a start), `identities` (users, in the volume), `provider_keys` (public
+//!             keys of an identity provider).
+//! Invariants: K1 an existing key file is never changed, and none is created where the volume was used with one.
+//!             K2 `Debug` never shows a secret.
+//! Not here:   the meaning of rights (margay-iam), signatures (margay-s3), encryption of data (margay-volume).
 
 pub mod encryption_keys;
 mod error;

@@ -1,7 +1,7 @@
-//! The root keys: from the environment, or made once for a volume into a file that only its owner reads.
+//! The root keys: from the environment, or created once per volume in a file that only its owner can read.
 //!
-//! Why:        a server that starts without configuration still has no password that anybody knows.
-//! Layout:     the form of an AWS credentials file, so that tools can be pointed at it.
+//! Why:        even a server without configuration has no password that others know.
+//! Layout:     the format of an AWS credentials file, so that tools can use it.
 //! Invariants: K1 keys are printed only on a terminal.  K2 the keys of an existing file are never changed.
 //!             K3 `Debug` does not show the secret.
 //! Not here:   checking signatures (the S3 door).
@@ -21,7 +21,7 @@ use crate::fingerprint::{self, CheckedKeys};
 pub struct RootKeys {
     pub access_key: String,
     pub secret_key: String,
-    /// The file they are in; `None` when they came from the environment.
+    /// Their file; `None` when they came from the environment.
     pub file: Option<PathBuf>,
 }
 
@@ -40,19 +40,19 @@ impl margay_s3::auth::Credentials for RootKeys {
 
 /// The file's name in the data directory.
 pub const FILE: &str = "keys";
-/// Largest file of keys, in bytes.
+/// Maximum size of the file, in bytes.
 const FILE_BYTES_MAX: u64 = 4096;
-/// Characters of an access key that is made here, and its length.
+/// Characters of a generated access key, and its length.
 const ACCESS_ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const ACCESS_LEN: usize = 20;
-/// Characters of a secret that is made here (no `/` or `+`: both break careless URL code), and its length.
+/// Characters of a generated secret (no `/` or `+`: both break careless URL code), and its length.
 const SECRET_ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const SECRET_LEN: usize = 40;
-/// Shortest and longest keys that are accepted, in characters.
+/// Accepted lengths of keys, in characters.
 const ACCESS_RANGE: std::ops::RangeInclusive<usize> = 3..=128;
 const SECRET_RANGE: std::ops::RangeInclusive<usize> = 8..=128;
 
-/// From `MARGAY_ACCESS_KEY` and `MARGAY_SECRET_KEY`, if they are set.
+/// Reads `MARGAY_ACCESS_KEY` and `MARGAY_SECRET_KEY`, if they are set.
 pub fn given(variable: impl Fn(&str) -> Option<String>) -> Result<Option<RootKeys>, AccountsError> {
     let given = |name: &str| variable(name).filter(|text| !text.is_empty());
     match (given("MARGAY_ACCESS_KEY"), given("MARGAY_SECRET_KEY")) {
@@ -72,7 +72,8 @@ pub fn given(variable: impl Fn(&str) -> Option<String>) -> Result<Option<RootKey
     }
 }
 
-/// Those that were given, else from `<data>/keys`, else made there; refused when the volume was used with others.
+/// Returns the given keys, else those in `<data>/keys`, else creates them there; refuses keys that the volume was not
+/// used with.
 pub fn load(env: &Env, data: &Path, given: Option<RootKeys>, volume: &Volume) -> Result<RootKeys, AccountsError> {
     fingerprint::settle(volume, KeyFile::Root, |known| checked(env, data, given, known))
 }
@@ -101,7 +102,7 @@ fn checked(
     fingerprint::checked(keys, compared, || fingerprint::others(KeyFile::Root, &place, data))
 }
 
-/// The keys in `<data>/keys`, if the file is there and can be read; makes nothing.
+/// Reads the keys in `<data>/keys`, if the file exists and is readable; creates nothing.
 pub fn read(env: &Env, data: &Path) -> Option<RootKeys> {
     let path = data.join(FILE);
     let bytes = files::read(env, &path, FILE_BYTES_MAX).ok()?;
@@ -109,7 +110,7 @@ pub fn read(env: &Env, data: &Path) -> Option<RootKeys> {
     Some(RootKeys { access_key, secret_key, file: Some(path) })
 }
 
-/// `None`: there is no such file.
+/// `None` if the file does not exist.
 pub(crate) fn from_file(env: &Env, path: &Path) -> Result<Option<RootKeys>, AccountsError> {
     let complain = |error: &dyn fmt::Display, remedy: &str| {
         AccountsError::File(format!("the root keys in {} cannot be read: {error}; {remedy}", path.display()))
@@ -147,7 +148,7 @@ fn make(env: &Env, path: &Path) -> Result<RootKeys, AccountsError> {
     Ok(RootKeys { access_key, secret_key, file: Some(path.to_owned()) })
 }
 
-/// The two keys of a file; comments and unknown lines are passed over.
+/// Parses the two keys; ignores comments and unknown lines.
 fn parse(text: &str) -> Option<(String, String)> {
     let value = |name: &str| {
         text.lines().find_map(|line| {
@@ -158,7 +159,7 @@ fn parse(text: &str) -> Option<(String, String)> {
     Some((value("aws_access_key_id")?, value("aws_secret_access_key")?))
 }
 
-/// Whether these can be keys; the error says what they should be.
+/// Checks the form of a pair of keys; the error says what is required.
 pub fn check(access_key: &str, secret_key: &str) -> Result<(), String> {
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     if !ACCESS_RANGE.contains(&access_key.len()) || !plain(access_key) || access_key.contains(['/', ',', '=', '"']) {
@@ -170,17 +171,17 @@ pub fn check(access_key: &str, secret_key: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A random access key that begins with `kind`.
+/// Generates a random access key with the prefix `kind`.
 pub fn new_access_key(env: &Env, kind: &str) -> String {
     format!("{kind}{}", random_text(env, ACCESS_ALPHABET, ACCESS_LEN - kind.len()))
 }
 
-/// A random secret.
+/// Generates a random secret.
 pub fn new_secret(env: &Env) -> String {
     random_text(env, SECRET_ALPHABET, SECRET_LEN)
 }
 
-/// Each character is equally likely: both alphabets have a power of two of them.
+/// Each character is equally likely, because the size of both alphabets is a power of two.
 fn random_text(env: &Env, alphabet: &[u8], len: usize) -> String {
     assert!(alphabet.len().is_power_of_two() && alphabet.len() <= 256);
     let mut bytes = vec![0; len];

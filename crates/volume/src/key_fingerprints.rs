@@ -1,10 +1,12 @@
-//! Which secrets the servers of this volume have: rows with a fingerprint of each of their key files.
+//! Fingerprints of the key files of this volume's servers.
 //!
-//! Why:        a second set of keys would write what nobody else can read; so would a file that was lost and made anew.
+//! Why:        a second set of keys, or a lost file that was created again, would write data that other servers cannot
+//!             read.
 //! Layout:     rows `F` (docs/format/keys.md).
-//! Invariants: N1 a row is written by a commit that asserts what was read of it, and is durable before anybody is served.
-//! Locking:    none; calls of the engine on the thread of the caller, at the start only.
-//! Not here:   how a fingerprint is made and compared, the files (margay-accounts).
+//! Invariants: N1 the commit that writes a row asserts the version that was read, and is durable before requests are
+//!                served.
+//! Locking:    none; calls of the engine on the caller's thread, at the start only.
+//! Not here:   making and comparing fingerprints, the files (margay-accounts).
 
 use margay_meta::{Engine, Seq};
 use margay_rows::key;

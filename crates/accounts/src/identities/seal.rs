@@ -1,7 +1,7 @@
 //! Encrypts secrets under a key file. The form is in docs/format/identities.md.
 //!
-//! Why:        a copy of the volume, or of a backup of it, must not be a copy of everybody's secrets.
-//! Invariants: S1 a nonce is random and used once.  S2 what was sealed for one access key opens for no other.
+//! Why:        a copy of the volume, or of a backup, must not reveal the users' secrets.
+//! Invariants: S1 a nonce is random and used once.  S2 a secret sealed for one access key opens for no other.
 //!             S3 the key is never printed.
 
 use std::path::Path;
@@ -18,13 +18,13 @@ use crate::fingerprint::{self, CheckedKeys, Secret};
 
 /// Name of the key file in the data directory.
 pub const FILE: &str = "identity-key";
-/// Longest key file, in bytes.
+/// Maximum size of the key file, in bytes.
 const FILE_BYTES_MAX: u64 = 4096;
 const KEY_BYTES: usize = 32;
 const SECRET_CONTEXT: &str = "margay key ";
 const SESSION_CONTEXT: &str = "margay session";
 
-/// The key of the key file.
+/// The sealing key.
 pub struct SealKey {
     key: LessSafeKey,
 }
@@ -36,8 +36,8 @@ impl std::fmt::Debug for SealKey {
 }
 
 impl SealKey {
-    /// From the file in the data directory, which is made on the first start of its volume; refused when the volume was
-    /// used with another.
+    /// Loads the file in the data directory, or creates it on the first start of its volume; refuses a key that the
+    /// volume was not used with.
     pub fn load(env: &Env, data: &Path, known: &KnownFingerprints) -> Result<CheckedKeys<SealKey>, AccountsError> {
         let path = data.join(FILE);
         let key = match SealKey::from_file(env, &path)? {
@@ -50,7 +50,7 @@ impl SealKey {
         fingerprint::checked(SealKey::new(&key), compared, refused)
     }
 
-    /// `None`: there is no such file.
+    /// `None` if the file does not exist.
     pub(crate) fn from_file(env: &Env, path: &Path) -> Result<Option<[u8; KEY_BYTES]>, AccountsError> {
         let fail = |error: &dyn std::fmt::Display, remedy: &str| {
             AccountsError::File(format!("the key file {} cannot be used: {error}; {remedy}", path.display()))
@@ -156,7 +156,7 @@ mod tests {
         assert_ne!(sealed, key.seal_secret(&env, "AKIA1", "secret"));
         assert_eq!(key.open_secret("AKIA1", &sealed).as_deref(), Some("secret"));
         assert_eq!(key.open_secret("AKIA2", &sealed), None);
-        // The file is read again.
+        // The existing file is read.
         let again = load(&env, folder.path()).unwrap();
         assert_eq!(again.open_secret("AKIA1", &sealed).as_deref(), Some("secret"));
         assert_eq!(SealKey::new(&[7; 32]).open_secret("AKIA1", &sealed), None);

@@ -1,7 +1,7 @@
-//! Temporary keys: everything about a session is sealed in its token, so nothing of it is stored.
+//! Temporary keys: a session is sealed in its token, so nothing of it is stored.
 //!
-//! Invariants: T1 a token vouches for one access key until it expires.  T2 a session has the rights that its role or
-//!             user has now, not those it had when the session began; without role or user it has none.
+//! Invariants: T1 a token is valid for one access key, until it expires.  T2 a session has the current rights of its
+//!                role or user, not those at its begin; without role or user it has none.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::seal::SealKey;
 use crate::root_keys;
 
-/// What a token holds.
+/// Content of a token.
 #[derive(Serialize, Deserialize)]
 struct Content {
     key: String,
@@ -51,7 +51,7 @@ pub(super) fn begin(seal: &SealKey, env: &Env, new: &NewSession) -> SessionKeys 
     SessionKeys { access_key, secret, token: seal.seal_session(env, &json), expires }
 }
 
-/// Whose temporary key this is.
+/// Finds the identity of a temporary key.
 pub(super) fn find(seal: &SealKey, registry: &Registry, access_key: &str, token: &str, now: Timestamp) -> Found {
     let content = seal.open_session(token).and_then(|json| serde_json::from_slice::<Content>(&json).ok());
     let Some(content) = content.filter(|content| content.key == access_key) else { return Found::Nobody };
@@ -60,7 +60,7 @@ pub(super) fn find(seal: &SealKey, registry: &Registry, access_key: &str, token:
     }
     let policy = match &content.policy {
         None => None,
-        // Sealed by this program, which took it then.
+        // This program sealed it, and accepted it then.
         Some(json) => match Policy::parse_stored(Kind::Identity, json.as_bytes()) {
             Ok(policy) => Some(Arc::new(policy)),
             Err(_) => return Found::Nobody,
