@@ -165,7 +165,7 @@ impl Storage {
     fn write_engine_metrics(&self, out: &mut Exposition) {
         let statistics = self.engine.statistics();
         let seconds = statistics.checkpoint_nanoseconds as f64 / 1e9;
-        let behind = self.engine.last_seq().0.saturating_sub(self.engine.durable_seq().0);
+        let behind = self.engine.last_cursor().0.saturating_sub(self.engine.durable_cursor().0);
         let counter = Kind::Counter;
         out.value(
             "margay_log_commits_total",

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use margay_env::{Env, Timestamp};
-use margay_meta::Seq;
+use margay_meta::Cursor;
 use margay_segment::Store;
 use margay_volume::{FsckReport, ReclaimBudget, Reclaimed, SealedLogs, Volume};
 use parking_lot::{Condvar, Mutex};
@@ -132,8 +132,8 @@ fn check(shared: &Shared, env: &Env, volume: &Volume) {
 }
 
 /// Equal marks mean: nothing was committed in between, and no write was refused for lack of space.
-fn quiet_mark(volume: &Volume) -> (Seq, u64) {
-    (volume.engine().last_seq(), volume.refused())
+fn quiet_mark(volume: &Volume) -> (Cursor, u64) {
+    (volume.engine().last_cursor(), volume.refused())
 }
 
 fn reclaim_on(shared: &Shared, env: &Env, volume: &Volume, limits: &ReclaimLimits) {

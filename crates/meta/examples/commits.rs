@@ -49,7 +49,7 @@ fn margay(folder: &Path, writers: u64, time: Duration) -> f64 {
     let rate = rate(writers, time, |key, value| {
         let writes = vec![Write::Put { key, value }];
         let seq = engine.commit(Batch { writes, ..Batch::default() }).expect("commit");
-        engine.wait_durable(seq).expect("durable");
+        engine.wait_durable(seq.cursor).expect("durable");
     });
     let statistics = engine.statistics();
     println!("  margay: {:.1} commits per sync", statistics.commits as f64 / statistics.log_syncs as f64);

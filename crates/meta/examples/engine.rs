@@ -205,7 +205,7 @@ fn durable(engine: &EmbeddedEngine, writers: u64) {
                     let number = writer * each + number;
                     let writes = vec![Write::Put { key: key(DURABLE, mixed(number)), value: value(number) }];
                     let seq = engine.commit(Batch { writes, ..Batch::default() }).expect("commit");
-                    engine.wait_durable(seq).expect("durable");
+                    engine.wait_durable(seq.cursor).expect("durable");
                 }
             });
         }

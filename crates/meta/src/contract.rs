@@ -5,9 +5,9 @@
 //! Invariants: M1 a batch is applied whole or not at all, and only if every precondition holds at its place in
 //!                the order of commits.
 //!             M2 rows are ordered by key bytes; a scan sees each row at one moment between its start and end.
-//!             M3 a row's version is the sequence number of the commit that wrote it; sequence numbers grow and
-//!                are never reused. `Add` and `Max` keep the row's version, so they conflict with nobody.
-//!             M4 after `durable(n)` returned Ok, every commit up to `n` survives a crash; a crash keeps a prefix
+//!             M3 each commit that puts a row gives it a version that no row had before. Versions are equal or not, and
+//!                nothing else. `Add` and `Max` keep the row's version, so they conflict with nobody.
+//!             M4 after `durable(c)` returned Ok, every commit up to cursor `c` survives a crash; a crash keeps a prefix
 //!                of the commits.
 //!             M5 after a storage fault every later commit fails with `Poisoned`; reads go on.
 //!             M6 a commit that was begun goes on without its future, and its caller is told how it ended.
@@ -20,12 +20,49 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use margay_segment::SegmentId;
 
 use crate::read::{Answers, Ask, ReadLimit};
 
-/// Position of a commit in the order of commits; 0 is before the first.
+/// A place in the order of commits; 0 is before the first. What it counts is the engine's own matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Seq(pub u64);
+pub struct Cursor(pub u64);
+
+/// Which commit last put a row. Of two versions all that can be said is whether they are equal: in some engines a later
+/// commit has a smaller number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowVersion(u64);
+
+impl RowVersion {
+    /// For engines, and for whoever was given the bits.
+    pub const fn from_bits(bits: u64) -> RowVersion {
+        RowVersion(bits)
+    }
+
+    /// To be kept or sent, and compared for being equal.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+/// What a commit gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Its place, to be waited for until it is durable.
+    pub cursor: Cursor,
+    /// The version of every row that it put.
+    pub version: RowVersion,
+    /// Where its payload landed, if it had one.
+    pub payload: Option<PayloadLocation>,
+}
+
+/// Where an engine put the payload of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PayloadLocation {
+    pub segment: SegmentId,
+    /// In that segment, in bytes.
+    pub offset: u64,
+}
 
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 4096;
@@ -39,7 +76,7 @@ pub const PAYLOAD_BYTES_MAX: usize = (1 << 20) + 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub value: Bytes,
-    pub version: Seq,
+    pub version: RowVersion,
 }
 
 /// A row as a scan shows it; valid during the visit only.
@@ -47,7 +84,7 @@ pub struct Row {
 pub struct RowRef<'a> {
     pub key: &'a [u8],
     pub value: &'a [u8],
-    pub version: Seq,
+    pub version: RowVersion,
 }
 
 /// What a read found, and the newest commit that its answer depends on (also of a deletion that it saw).
@@ -55,15 +92,15 @@ pub struct RowRef<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observed<T> {
     pub value: T,
-    pub observed: Seq,
+    pub observed: Cursor,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// The row exists and was last `Put` by this commit.
+    /// The row exists and has this version.
     Version {
         key: Vec<u8>,
-        version: Seq,
+        version: RowVersion,
     },
     Exists {
         key: Vec<u8>,
@@ -189,13 +226,13 @@ impl EngineError {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("changes up to {oldest:?} are no longer held")]
 pub struct TailLost {
-    pub oldest: Seq,
+    pub oldest: Cursor,
 }
 
 /// One commit as the change log shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    pub seq: Seq,
+    pub cursor: Cursor,
     /// Keys that were put or deleted (not counters).
     pub keys: Vec<Vec<u8>>,
 }
@@ -220,7 +257,7 @@ pub struct Checked {
 pub type EngineFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Told what became of a commit.
-pub type CommitTold = Box<dyn FnOnce(&Result<Seq, CommitError>) + Send>;
+pub type CommitTold = Box<dyn FnOnce(&Result<Committed, CommitError>) + Send>;
 
 pub type DurableFuture<'a> = EngineFuture<'a, Result<(), EngineError>>;
 
@@ -242,7 +279,7 @@ pub trait Engine: Send + Sync + Debug {
 
     /// As [`Engine::commit`], without blocking the thread. `told` is called once with what became of the commit, before the
     /// future gives it; also when the future was dropped meanwhile, since that does not stop the commit (M6).
-    fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Seq, CommitError>> {
+    fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Committed, CommitError>> {
         assert!(!self.waits(), "an engine that waits has its own");
         let done = self.commit(batch);
         told(&done);
@@ -263,20 +300,23 @@ pub trait Engine: Send + Sync + Debug {
     fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError>;
 
     /// Checks and applies; visible to every later read when it returns, durable only after [`Engine::durable`].
-    fn commit(&self, batch: Batch) -> Result<Seq, CommitError>;
+    fn commit(&self, batch: Batch) -> Result<Committed, CommitError>;
 
-    /// Resolves when all commits up to `seq` are on stable storage.
-    fn durable(&self, seq: Seq) -> DurableFuture<'_>;
+    /// Resolves when all commits up to `cursor` are on stable storage.
+    fn durable(&self, cursor: Cursor) -> DurableFuture<'_>;
 
     /// As [`Engine::durable`], blocking this thread.
-    fn wait_durable(&self, seq: Seq) -> Result<(), EngineError>;
+    fn wait_durable(&self, cursor: Cursor) -> Result<(), EngineError>;
 
-    /// The newest commit and the newest durable commit.
-    fn last_seq(&self) -> Seq;
-    fn durable_seq(&self) -> Seq;
+    /// The newest commit that this process knows of, and the newest durable one. Others may have made later ones.
+    fn last_cursor(&self) -> Cursor;
+    fn durable_cursor(&self) -> Cursor;
+
+    /// Nothing was committed since `last_cursor` gave this, by anybody; false also when the engine cannot know.
+    fn unchanged_since(&self, cursor: Cursor) -> bool;
 
     /// Commits after `after`, oldest first, at most `limit`; only a bounded tail is held.
-    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost>;
+    fn changes_since(&self, after: Cursor, limit: usize) -> Result<Vec<Change>, TailLost>;
 
     /// Largest payload that a batch may carry; 0 when this engine has no log of its own.
     fn payload_bytes_max(&self) -> usize;

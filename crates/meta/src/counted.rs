@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{
-    Answers, Ask, Batch, Change, CommitError, CommitTold, DurableFuture, Engine, EngineError, EngineFuture, Observed,
-    ReadLimit, Row, RowRef, Seq, TailLost,
+    Answers, Ask, Batch, Change, CommitError, CommitTold, Committed, Cursor, DurableFuture, Engine, EngineError,
+    EngineFuture, Observed, ReadLimit, Row, RowRef, TailLost,
 };
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Engine for CountedEngine {
         self.reading().begin_read(asks, limit)
     }
 
-    fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Seq, CommitError>> {
+    fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Committed, CommitError>> {
         self.commits.fetch_add(1, Ordering::SeqCst);
         self.engine.begin_commit(batch, told)
     }
@@ -73,28 +73,32 @@ impl Engine for CountedEngine {
         self.reading().read(asks, limit)
     }
 
-    fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
+    fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         self.commits.fetch_add(1, Ordering::SeqCst);
         self.engine.commit(batch)
     }
 
-    fn durable(&self, seq: Seq) -> DurableFuture<'_> {
+    fn durable(&self, seq: Cursor) -> DurableFuture<'_> {
         self.engine.durable(seq)
     }
 
-    fn wait_durable(&self, seq: Seq) -> Result<(), EngineError> {
+    fn wait_durable(&self, seq: Cursor) -> Result<(), EngineError> {
         self.engine.wait_durable(seq)
     }
 
-    fn last_seq(&self) -> Seq {
-        self.engine.last_seq()
+    fn last_cursor(&self) -> Cursor {
+        self.engine.last_cursor()
     }
 
-    fn durable_seq(&self) -> Seq {
-        self.engine.durable_seq()
+    fn durable_cursor(&self) -> Cursor {
+        self.engine.durable_cursor()
     }
 
-    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost> {
+    fn unchanged_since(&self, cursor: Cursor) -> bool {
+        self.engine.unchanged_since(cursor)
+    }
+
+    fn changes_since(&self, after: Cursor, limit: usize) -> Result<Vec<Change>, TailLost> {
         self.engine.changes_since(after, limit)
     }
 

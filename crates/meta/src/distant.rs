@@ -19,8 +19,8 @@ use margay_env::Clock;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
-    Answers, Ask, Batch, Change, Checked, CommitError, CommitTold, DurableFuture, Engine, EngineError, EngineFuture,
-    Observed, ReadLimit, Row, RowRef, Seq, TailLost,
+    Answers, Ask, Batch, Change, Checked, CommitError, CommitTold, Committed, Cursor, DurableFuture, Engine,
+    EngineError, EngineFuture, Observed, ReadLimit, Row, RowRef, TailLost,
 };
 
 /// The timer sleeps no shorter, so that it wakes several calls at once as a socket does.
@@ -53,7 +53,7 @@ struct Due {
 /// One call under way.
 enum Call {
     Wake(Arc<Slot<()>>),
-    Commit { batch: Batch, told: CommitTold, slot: Arc<Slot<Result<Seq, CommitError>>> },
+    Commit { batch: Batch, told: CommitTold, slot: Arc<Slot<Result<Committed, CommitError>>> },
 }
 
 impl std::fmt::Debug for Call {
@@ -202,7 +202,7 @@ impl Engine for DistantEngine {
         })
     }
 
-    fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Seq, CommitError>> {
+    fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Committed, CommitError>> {
         let slot = Slot::new();
         self.timer.add(self.arrives_at(), Call::Commit { batch, told, slot: Arc::clone(&slot) });
         Box::pin(async move { slot.wait().await })
@@ -225,27 +225,31 @@ impl Engine for DistantEngine {
         self.block().read(asks, limit)
     }
 
-    fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
+    fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         self.block().commit(batch)
     }
 
-    fn durable(&self, seq: Seq) -> DurableFuture<'_> {
+    fn durable(&self, seq: Cursor) -> DurableFuture<'_> {
         self.engine.durable(seq)
     }
 
-    fn wait_durable(&self, seq: Seq) -> Result<(), EngineError> {
+    fn wait_durable(&self, seq: Cursor) -> Result<(), EngineError> {
         self.engine.wait_durable(seq)
     }
 
-    fn last_seq(&self) -> Seq {
-        self.engine.last_seq()
+    fn last_cursor(&self) -> Cursor {
+        self.engine.last_cursor()
     }
 
-    fn durable_seq(&self) -> Seq {
-        self.engine.durable_seq()
+    fn durable_cursor(&self) -> Cursor {
+        self.engine.durable_cursor()
     }
 
-    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost> {
+    fn unchanged_since(&self, cursor: Cursor) -> bool {
+        self.engine.unchanged_since(cursor)
+    }
+
+    fn changes_since(&self, after: Cursor, limit: usize) -> Result<Vec<Change>, TailLost> {
         self.engine.changes_since(after, limit)
     }
 

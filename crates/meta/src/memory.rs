@@ -10,12 +10,13 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use margay_segment::{SegmentError, SegmentId, Store};
+use margay_segment::{SegmentError, Store};
 use parking_lot::Mutex;
 
 use crate::contract::{
-    BATCH_WRITES_MAX, Batch, Change, CommitError, DurableFuture, Engine, EngineError, Field, KEY_BYTES_MAX, Observed,
-    PAYLOAD_BYTES_MAX, Payload, Position, Precondition, Row, RowRef, Seq, TailLost, VALUE_BYTES_MAX, Write,
+    BATCH_WRITES_MAX, Batch, Change, CommitError, Committed, Cursor, DurableFuture, Engine, EngineError, Field,
+    KEY_BYTES_MAX, Observed, PAYLOAD_BYTES_MAX, Payload, PayloadLocation, Position, Precondition, Row, RowRef,
+    RowVersion, TailLost, VALUE_BYTES_MAX, Write,
 };
 use crate::read::{Answers, Ask, Budget, ReadAnswer, ReadLimit};
 
@@ -28,10 +29,10 @@ const PAYLOAD_OWNER: &[u8] = b"memory engine";
 #[derive(Clone, Debug, Default)]
 struct State {
     rows: BTreeMap<Vec<u8>, Row>,
-    last: Seq,
+    last: Cursor,
     changes: VecDeque<Change>,
     /// The newest commit that `changes` no longer holds.
-    forgotten: Seq,
+    forgotten: Cursor,
 }
 
 /// See the module's header.
@@ -99,16 +100,16 @@ fn check_places(writes: &[Write], payload: &Payload) -> Result<(), CommitError> 
 }
 
 /// Stores the payload and writes its position into the places.
-fn place_payload(store: &Store, batch: &mut Batch, payload: &Payload) -> Result<(), CommitError> {
-    let (segment, offset) = write_run(store, &payload.bytes).map_err(|error| match error {
+fn place_payload(store: &Store, batch: &mut Batch, payload: &Payload) -> Result<PayloadLocation, CommitError> {
+    let location = write_run(store, &payload.bytes).map_err(|error| match error {
         SegmentError::Full => CommitError::Full,
         SegmentError::Io(error) => CommitError::Failed(EngineError::Io(error)),
         other => CommitError::Failed(EngineError::Poisoned(other.to_string())),
     })?;
     for place in &payload.places {
         let bytes = match place.what {
-            Position::Segment => segment.0.to_be_bytes(),
-            Position::Offset => offset.to_be_bytes(),
+            Position::Segment => location.segment.0.to_be_bytes(),
+            Position::Offset => location.offset.to_be_bytes(),
         };
         let field = match (&mut batch.writes[place.write], place.field) {
             (Write::Put { value, .. }, Field::Value) => value,
@@ -120,14 +121,14 @@ fn place_payload(store: &Store, batch: &mut Batch, payload: &Payload) -> Result<
         };
         field[place.at..place.at + 8].copy_from_slice(&bytes);
     }
-    Ok(())
+    Ok(location)
 }
 
-fn write_run(store: &Store, bytes: &[u8]) -> Result<(SegmentId, u64), SegmentError> {
+fn write_run(store: &Store, bytes: &[u8]) -> Result<PayloadLocation, SegmentError> {
     let mut writer = store.begin_run(bytes.len() as u64, PAYLOAD_OWNER)?;
     writer.write(bytes)?;
     let run = writer.finish()?;
-    Ok((run.segment, run.offset))
+    Ok(PayloadLocation { segment: run.segment, offset: run.offset })
 }
 
 impl State {
@@ -145,7 +146,7 @@ impl State {
         self.rows.range::<[u8], _>((Bound::Included(start), Bound::Excluded(end)))
     }
 
-    fn eight_bytes(&self, key: &[u8]) -> Result<Option<([u8; 8], Seq)>, CommitError> {
+    fn eight_bytes(&self, key: &[u8]) -> Result<Option<([u8; 8], RowVersion)>, CommitError> {
         let Some(row) = self.rows.get(key) else { return Ok(None) };
         match <[u8; 8]>::try_from(row.value.as_ref()) {
             Ok(bytes) => Ok(Some((bytes, row.version))),
@@ -154,29 +155,29 @@ impl State {
     }
 
     /// The row that a counter write leaves, or `None` for another kind of write.
-    fn counted(&self, write: &Write, seq: Seq) -> Result<Option<Row>, CommitError> {
+    fn counted(&self, write: &Write, new: RowVersion) -> Result<Option<Row>, CommitError> {
         let (value, version) = match write {
             Write::Put { .. } | Write::Delete { .. } => return Ok(None),
             Write::Add { key, delta } => {
-                let (old, version) = self.eight_bytes(key)?.unwrap_or(([0; 8], seq));
+                let (old, version) = self.eight_bytes(key)?.unwrap_or(([0; 8], new));
                 let sum = i64::from_le_bytes(old).checked_add(*delta);
                 (sum.ok_or(CommitError::Invalid("a counter would wrap"))?.to_le_bytes(), version)
             }
             Write::Max { key, at_least } => {
-                let (old, version) = self.eight_bytes(key)?.unwrap_or(([0; 8], seq));
+                let (old, version) = self.eight_bytes(key)?.unwrap_or(([0; 8], new));
                 (u64::from_le_bytes(old).max(*at_least).to_le_bytes(), version)
             }
         };
         Ok(Some(Row { value: Bytes::copy_from_slice(&value), version }))
     }
 
-    fn apply(&mut self, batch: Batch, counted: Vec<Option<Row>>, seq: Seq) {
+    fn apply(&mut self, batch: Batch, counted: Vec<Option<Row>>, cursor: Cursor, version: RowVersion) {
         let mut keys = Vec::new();
         for (write, counted) in batch.writes.into_iter().zip(counted) {
             match (write, counted) {
                 (Write::Put { key, value }, _) => {
                     keys.push(key.clone());
-                    self.rows.insert(key, Row { value: Bytes::from(value), version: seq });
+                    self.rows.insert(key, Row { value: Bytes::from(value), version });
                 }
                 (Write::Delete { key }, _) => {
                     self.rows.remove(&key);
@@ -188,11 +189,11 @@ impl State {
                 (Write::Add { .. } | Write::Max { .. }, None) => unreachable!("every counter write was computed"),
             }
         }
-        self.last = seq;
-        self.changes.push_back(Change { seq, keys });
+        self.last = cursor;
+        self.changes.push_back(Change { cursor, keys });
         while self.changes.len() > CHANGES_HELD_MAX {
             if let Some(change) = self.changes.pop_front() {
-                self.forgotten = change.seq;
+                self.forgotten = change.cursor;
             }
         }
     }
@@ -239,44 +240,50 @@ impl Engine for Memory {
         Ok(Answers { answers: answers.collect::<Result<_, _>>()?, observed: state.last, one_moment: true })
     }
 
-    fn commit(&self, mut batch: Batch) -> Result<Seq, CommitError> {
+    fn commit(&self, mut batch: Batch) -> Result<Committed, CommitError> {
         self.check_batch(&batch)?;
         let mut state = self.state.lock();
         if let Some(precondition) = batch.preconditions.iter().position(|one| !state.holds(one)) {
             return Err(CommitError::Conflict { precondition });
         }
+        let mut location = None;
         if let (Some(payload), Some((store, _))) = (batch.payload.take(), &self.payloads) {
-            place_payload(store, &mut batch, &payload)?;
+            location = Some(place_payload(store, &mut batch, &payload)?);
         }
-        let seq = Seq(state.last.0 + 1);
-        let counted = batch.writes.iter().map(|write| state.counted(write, seq)).collect::<Result<Vec<_>, _>>()?;
-        state.apply(batch, counted, seq);
-        Ok(seq)
+        let cursor = Cursor(state.last.0 + 1);
+        let version = RowVersion::from_bits(cursor.0);
+        let counted = batch.writes.iter().map(|write| state.counted(write, version)).collect::<Result<Vec<_>, _>>()?;
+        state.apply(batch, counted, cursor, version);
+        Ok(Committed { cursor, version, payload: location })
     }
 
-    fn durable(&self, seq: Seq) -> DurableFuture<'_> {
-        debug_assert!(seq <= self.last_seq(), "nobody waits for a commit that was not made");
+    fn durable(&self, cursor: Cursor) -> DurableFuture<'_> {
+        debug_assert!(cursor <= self.last_cursor(), "nobody waits for a commit that was not made");
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn wait_durable(&self, _seq: Seq) -> Result<(), EngineError> {
+    fn wait_durable(&self, _cursor: Cursor) -> Result<(), EngineError> {
         Ok(())
     }
 
-    fn last_seq(&self) -> Seq {
+    fn last_cursor(&self) -> Cursor {
         self.state.lock().last
     }
 
-    fn durable_seq(&self) -> Seq {
-        self.last_seq()
+    fn durable_cursor(&self) -> Cursor {
+        self.last_cursor()
     }
 
-    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost> {
+    fn unchanged_since(&self, cursor: Cursor) -> bool {
+        self.last_cursor() == cursor
+    }
+
+    fn changes_since(&self, after: Cursor, limit: usize) -> Result<Vec<Change>, TailLost> {
         let state = self.state.lock();
         if after < state.forgotten {
             return Err(TailLost { oldest: state.forgotten });
         }
-        Ok(state.changes.iter().filter(|change| change.seq > after).take(limit).cloned().collect())
+        Ok(state.changes.iter().filter(|change| change.cursor > after).take(limit).cloned().collect())
     }
 
     fn payload_bytes_max(&self) -> usize {
@@ -305,7 +312,7 @@ mod tests {
         let engine = Memory::new();
         let first = engine.commit(Batch { writes: vec![put(b"a", b"1")], ..Batch::default() }).unwrap();
         let preconditions = vec![
-            Precondition::Version { key: b"a".to_vec(), version: first },
+            Precondition::Version { key: b"a".to_vec(), version: first.version },
             Precondition::RangeEmpty { start: b"a".to_vec(), end: b"b".to_vec() },
         ];
         let batch = Batch { preconditions, writes: vec![put(b"b", b"2")], payload: None };
@@ -335,8 +342,8 @@ mod tests {
     fn changes_name_puts_and_deletes_but_not_counters() {
         let engine = Memory::new();
         let writes = vec![put(b"a", b"1"), Write::Max { key: b"m".to_vec(), at_least: 3 }];
-        let seq = engine.commit(Batch { writes, ..Batch::default() }).unwrap();
-        assert_eq!(engine.changes_since(Seq(0), 9).unwrap(), [Change { seq, keys: vec![b"a".to_vec()] }]);
-        assert_eq!(engine.changes_since(seq, 9).unwrap(), []);
+        let cursor = engine.commit(Batch { writes, ..Batch::default() }).unwrap().cursor;
+        assert_eq!(engine.changes_since(Cursor(0), 9).unwrap(), [Change { cursor, keys: vec![b"a".to_vec()] }]);
+        assert_eq!(engine.changes_since(cursor, 9).unwrap(), []);
     }
 }

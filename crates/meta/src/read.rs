@@ -11,7 +11,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::{EngineError, Row, RowRef, Seq};
+use crate::{Cursor, EngineError, Row, RowRef, RowVersion};
 
 /// One question of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl ReadAnswer {
 pub struct Answers {
     pub answers: Vec<ReadAnswer>,
     /// The newest commit that an answer depends on; see [`crate::Observed`].
-    pub observed: Seq,
+    pub observed: Cursor,
     pub one_moment: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct RowBatch {
 struct RowEnds {
     key: usize,
     value: usize,
-    version: Seq,
+    version: RowVersion,
 }
 
 /// By how many times its bytes a batch grows when it is full.
@@ -205,7 +205,7 @@ mod tests {
         let batch = budget.scan(rows_max, keys_only, |visit| {
             for byte in 0..count {
                 let (key, value) = ([byte], [byte; 9]);
-                if visit(RowRef { key: &key, value: &value, version: Seq(1) }).is_break() {
+                if visit(RowRef { key: &key, value: &value, version: RowVersion::from_bits(1) }).is_break() {
                     break;
                 }
             }

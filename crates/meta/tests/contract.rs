@@ -63,9 +63,9 @@ fn open(folder: &Path) -> Opened {
 }
 
 /// A version that holds, or one that cannot.
-fn version_of(engine: &dyn Engine, key: &[u8], right: bool) -> Seq {
+fn version_of(engine: &dyn Engine, key: &[u8], right: bool) -> RowVersion {
     let row = engine.get(key).expect("readable").value;
-    row.filter(|_| right).map_or(Seq(u64::MAX), |row| row.version)
+    row.filter(|_| right).map_or(RowVersion::from_bits(u64::MAX), |row| row.version)
 }
 
 fn batch(engine: &dyn Engine, conditions: &[(u8, Vec<u8>, Vec<u8>, bool)], writes: &[(u8, Vec<u8>, u8)]) -> Batch {
@@ -92,7 +92,7 @@ fn batch(engine: &dyn Engine, conditions: &[(u8, Vec<u8>, Vec<u8>, bool)], write
     batch
 }
 
-type Rows = Vec<(Vec<u8>, Vec<u8>, Seq)>;
+type Rows = Vec<(Vec<u8>, Vec<u8>, RowVersion)>;
 
 fn rows(engine: &dyn Engine, start: &[u8], end: &[u8], limit: usize) -> Rows {
     let mut rows = Vec::new();
@@ -163,7 +163,7 @@ proptest! {
                 }
                 Step::Checkpoint => engine.checkpoint().expect("checkpoint"),
                 Step::Reopen => {
-                    engine.wait_durable(engine.last_seq()).expect("durable");
+                    engine.wait_durable(engine.last_cursor()).expect("durable");
                     drop(opened.take());
                     opened = Some(open(folder.path()));
                 }
@@ -199,7 +199,7 @@ fn many_rows_over_many_logs() {
                 compare(&opened.engine, &model, &[]);
             }
         }
-        opened.engine.wait_durable(opened.engine.last_seq()).unwrap();
+        opened.engine.wait_durable(opened.engine.last_cursor()).unwrap();
     }
     compare(&open(folder.path()).engine, &model, &[]);
 }
@@ -218,16 +218,17 @@ fn a_payload_lies_where_its_batch_says() {
                 places: vec![place(Field::Value, 0, Position::Segment), place(Field::Value, 8, Position::Offset)],
             };
             let writes = vec![Write::Put { key: vec![b'k', number], value: vec![0; 16] }];
-            let seq = opened.engine.commit(Batch { writes, payload: Some(payload), ..Batch::default() }).unwrap();
-            opened.engine.wait_durable(seq).unwrap();
-            expected.push((vec![b'k', number], bytes));
+            let done = opened.engine.commit(Batch { writes, payload: Some(payload), ..Batch::default() }).unwrap();
+            opened.engine.wait_durable(done.cursor).unwrap();
+            expected.push((vec![b'k', number], bytes, done.payload.expect("it had a payload")));
         }
         opened.engine.checkpoint().unwrap();
     }
     let opened = open(folder.path());
-    for (key, bytes) in expected {
+    for (key, bytes, told) in expected {
         let value = opened.engine.get(&key).unwrap().value.expect("there").value;
         let word = |at: usize| u64::from_be_bytes(value[at..at + 8].try_into().unwrap());
+        assert_eq!(told, PayloadLocation { segment: SegmentId(word(0)), offset: word(8) });
         let run =
             Run { segment: SegmentId(word(0)), offset: word(8), len: bytes.len() as u64, crc: crc32c::crc32c(&bytes) };
         assert_eq!(opened.store.read(&Extent::whole(run), 0, run.len).unwrap(), bytes);
@@ -249,10 +250,10 @@ fn syncs_are_shared() {
                     let key = [thread.to_be_bytes(), number.to_be_bytes()].concat();
                     let writes =
                         vec![Write::Put { key, value: vec![1; 100] }, Write::Add { key: b"count".to_vec(), delta: 1 }];
-                    let seq = engine.commit(Batch { writes, ..Batch::default() }).unwrap();
+                    let seq = engine.commit(Batch { writes, ..Batch::default() }).unwrap().cursor;
                     committed.wait();
                     engine.wait_durable(seq).unwrap();
-                    assert!(engine.durable_seq() >= seq);
+                    assert!(engine.durable_cursor() >= seq);
                 }
             });
         }
@@ -270,11 +271,11 @@ fn changes_are_followed_and_a_lost_tail_is_told() {
     let engine = &opened.engine;
     let put = |key: &[u8]| {
         let writes = vec![Write::Put { key: key.to_vec(), value: vec![] }, Write::Add { key: b"n".to_vec(), delta: 1 }];
-        engine.commit(Batch { writes, ..Batch::default() }).unwrap()
+        engine.commit(Batch { writes, ..Batch::default() }).unwrap().cursor
     };
     let before = put(b"a");
-    assert!(engine.changes_since(Seq(0), 10).is_err(), "nobody followed yet");
+    assert!(engine.changes_since(Cursor(0), 10).is_err(), "nobody followed yet");
     assert_eq!(engine.changes_since(before, 10).unwrap(), vec![]);
-    let seq = put(b"b");
-    assert_eq!(engine.changes_since(before, 10).unwrap(), vec![Change { seq, keys: vec![b"b".to_vec()] }]);
+    let cursor = put(b"b");
+    assert_eq!(engine.changes_since(before, 10).unwrap(), vec![Change { cursor, keys: vec![b"b".to_vec()] }]);
 }

@@ -94,10 +94,10 @@ fn work(engine: &EmbeddedEngine, random: &SimRandom, model: &mut Model) {
                 writes.push(Write::Put { key, value });
             }
         }
-        let Ok(seq) = engine.commit(Batch { writes, ..Batch::default() }) else { return };
+        let Ok(done) = engine.commit(Batch { writes, ..Batch::default() }) else { return };
         model.0.push(state);
         if random.chance(40) {
-            if engine.wait_durable(seq).is_err() {
+            if engine.wait_durable(done.cursor).is_err() {
                 return;
             }
             let newest = model.0.pop().unwrap();

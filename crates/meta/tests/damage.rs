@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 
 use folder::{copy, open};
 use margay_meta::embedded::EmbeddedEngine;
-use margay_meta::{Batch, Engine, EngineError, Seq, Write};
+use margay_meta::{Batch, Cursor, Engine, EngineError, Write};
 
 /// Bytes of a log file's header, and of each record here: header 32, body 3 + 4 + 4 + 100, one byte of padding.
 const HEADER: usize = 64;
 const RECORD: usize = 144;
 
-fn put(engine: &EmbeddedEngine, number: u32) -> Seq {
+fn put(engine: &EmbeddedEngine, number: u32) -> Cursor {
     let writes = vec![Write::Put { key: number.to_be_bytes().to_vec(), value: vec![number as u8; 100] }];
-    engine.commit(Batch { writes, ..Batch::default() }).unwrap()
+    engine.commit(Batch { writes, ..Batch::default() }).unwrap().cursor
 }
 
 fn logs(folder: &Path) -> Vec<PathBuf> {

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use margay_meta::{Answers, Ask, ReadAnswer, ReadLimit, Row, RowBatch, Seq};
+use margay_meta::{Answers, Ask, Cursor, ReadAnswer, ReadLimit, Row, RowBatch};
 use margay_rows::key;
 
 /// Rows of a range that are asked for first; when an attempt wants more, as many as one read brings.
@@ -28,7 +28,7 @@ const ANEW_MAX: usize = 64;
 pub(crate) struct AtHand {
     rows: BTreeMap<Vec<u8>, Option<Row>>,
     ranges: BTreeMap<key::Range, Arc<RowBatch>>,
-    observed: Seq,
+    observed: Cursor,
     one_moment: bool,
     /// They came from several calls.
     is_patched: bool,
@@ -52,7 +52,7 @@ pub(crate) enum Look<T> {
     Outside,
     Found {
         value: T,
-        observed: Seq,
+        observed: Cursor,
     },
     /// Noted as missing; the attempt is to end.
     Missing,
@@ -133,7 +133,7 @@ impl AtHand {
     }
 
     /// The newest commit that the rows rest on, and whether all are of one moment.
-    pub(crate) fn moment(&self) -> (Seq, bool) {
+    pub(crate) fn moment(&self) -> (Cursor, bool) {
         (self.observed, self.one_moment)
     }
 }

@@ -33,8 +33,12 @@ impl Volume {
     /// With an owner and settings from the beginning.
     pub async fn create_bucket_with(&self, name: &str, new: &NewBucket) -> Result<BucketInfo, Error> {
         self.check_room()?;
-        let done = self.decide(Seen::default(), |seen| self.try_create_bucket(name, new, seen)).await;
-        self.answer(done.map(|(bucket, seq)| (bucket.info(name, seq), seq))).await
+        let done = self.decide_committed(Seen::default(), |seen| self.try_create_bucket(name, new, seen)).await;
+        let done = done.map(|(bucket, done)| {
+            let done = done.expect("a bucket is made by a commit");
+            (bucket.info(name, done.version), done.cursor)
+        });
+        self.answer(done).await
     }
 
     fn try_create_bucket(&self, name: &str, new: &NewBucket, seen: &mut Seen) -> Result<Decided<Bucket>, Refused> {

@@ -9,6 +9,7 @@
 
 use std::ops::ControlFlow;
 
+use margay_meta::Cursor;
 use margay_rows::Ino;
 use margay_rows::key::{self, Counted};
 use margay_rows::kinds::Setting;
@@ -42,7 +43,7 @@ impl Volume {
             if row.key.get(9) == Some(&Setting::Quota.number())
                 && let (Ok((root, ..)), Ok(quota)) = (key::parse_setting(row.key), Quota::decode(row.value))
             {
-                self.quotas.set(root, quota, row.version);
+                self.quotas.set(root, quota, Cursor::default());
             }
             Ok(ControlFlow::Continue(()))
         })

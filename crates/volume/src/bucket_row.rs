@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use margay_meta::Seq;
+use margay_meta::RowVersion;
 use margay_rows::kinds::Setting;
 use margay_rows::object_lock::DefaultRetention;
 use margay_rows::record::Bucket;
@@ -18,7 +18,7 @@ use crate::open::Volume;
 use crate::seen::Seen;
 
 impl Volume {
-    pub(crate) fn bucket_row(&self, bucket: &str, seen: &mut Seen) -> Result<(Bucket, Seq), Error> {
+    pub(crate) fn bucket_row(&self, bucket: &str, seen: &mut Seen) -> Result<(Bucket, RowVersion), Error> {
         let row = self.get(&key::bucket(bucket), seen)?.ok_or(Error::NoSuchBucket)?;
         Ok((Bucket::decode(&row.value)?, row.version))
     }

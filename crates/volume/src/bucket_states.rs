@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use margay_meta::Seq;
+use margay_meta::RowVersion;
 use margay_rows::Ino;
 use margay_rows::object_lock::DefaultRetention;
 use parking_lot::RwLock;
@@ -25,7 +25,7 @@ const BUCKETS_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct BucketState {
     pub(crate) row_key: Vec<u8>,
-    pub(crate) version: Seq,
+    pub(crate) version: RowVersion,
     pub(crate) root: Ino,
     pub(crate) versioning: Versioning,
     pub(crate) object_lock: bool,

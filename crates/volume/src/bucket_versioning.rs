@@ -3,7 +3,7 @@
 //! Invariants: it is in the bucket's row, whose version every change of an object asserts; so a change was made under one
 //!             state and no other. A bucket that kept versions once never goes back to `Never`.
 
-use margay_meta::Seq;
+use margay_meta::Cursor;
 use margay_rows::{Ino, key};
 
 use crate::api::{Error, Versioning};
@@ -32,7 +32,7 @@ impl Volume {
     }
 
     /// Mounts of this process go by the new state of a bucket at once, also where they commit nothing.
-    pub(crate) fn with_new_state(&self, done: Result<(Ino, Seq), Error>) -> Result<((), Seq), Error> {
+    pub(crate) fn with_new_state(&self, done: Result<(Ino, Cursor), Error>) -> Result<((), Cursor), Error> {
         let (root, seq) = done?;
         self.bucket_states.forget(root);
         Ok(((), seq))

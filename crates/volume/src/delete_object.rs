@@ -8,7 +8,7 @@
 //! Not here:   the directories (implicit_directories), the object's data (release), what becomes of its versions (versions), DELETE of a version (there too).
 
 use margay_env::Timestamp;
-use margay_meta::Seq;
+use margay_meta::Cursor;
 use margay_rows::event::EventKind;
 use margay_rows::key::{self, Counted};
 use margay_rows::record::{DeleteMarker, Version};
@@ -78,7 +78,7 @@ impl Volume {
         rows: Seen,
         bucket: &str,
         request: &DeleteRequest<'_>,
-    ) -> Result<(Deleted, Seq), Error> {
+    ) -> Result<(Deleted, Cursor), Error> {
         self.change_from(rows, bucket, split(request.key), |walk, seen| {
             let _turn = self.turn_in(walk.path.directory());
             match request.version {

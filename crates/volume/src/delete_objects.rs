@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 
-use margay_meta::{Ask, Seq};
+use margay_meta::{Ask, Cursor};
 use margay_rows::key::{self, Counted};
 use margay_rows::record::Version;
 use margay_rows::{Ino, event::EventKind};
@@ -52,7 +52,7 @@ type Outcome = Result<Deleted, Error>;
 impl Volume {
     /// Several keys, one durable wait; the answers are in the order of the requests.
     pub async fn delete_objects(&self, bucket: &str, requests: &[DeleteRequest<'_>]) -> Result<Vec<Outcome>, Error> {
-        let mut newest = Seq::default();
+        let mut newest = Cursor::default();
         let mut answers = Vec::with_capacity(requests.len());
         for batch in batches(requests) {
             let (outcomes, seq) = self.delete_batch(bucket, batch).await;
@@ -66,13 +66,13 @@ impl Volume {
     }
 
     /// Gives the newest commit that the outcomes rest on.
-    async fn delete_batch(&self, bucket: &str, requests: &[DeleteRequest<'_>]) -> (Vec<Outcome>, Seq) {
+    async fn delete_batch(&self, bucket: &str, requests: &[DeleteRequest<'_>]) -> (Vec<Outcome>, Cursor) {
         if requests.len() > 1
             && let Ok((deleted, seq)) = self.try_delete_batch(bucket, requests).await
         {
             return (deleted.into_iter().map(Ok).collect(), seq);
         }
-        let mut newest = Seq::default();
+        let mut newest = Cursor::default();
         let mut outcomes = Vec::with_capacity(requests.len());
         for request in requests {
             outcomes.push(match self.delete_now(Seen::default(), bucket, request).await {
@@ -81,7 +81,7 @@ impl Volume {
                     Ok(deleted)
                 }
                 Err(error) => {
-                    newest = self.engine.last_seq();
+                    newest = self.engine.last_cursor();
                     Err(error)
                 }
             });
@@ -93,10 +93,11 @@ impl Volume {
         &self,
         bucket: &str,
         requests: &[DeleteRequest<'_>],
-    ) -> Result<(Vec<Deleted>, Seq), Refused> {
+    ) -> Result<(Vec<Deleted>, Cursor), Refused> {
         let mut seen = Seen::default();
         self.fetch(self.asks_of_batch(bucket, requests), &mut seen).await?;
-        self.decide_once(&mut seen, |seen| self.draft_batch(bucket, requests, seen)).await
+        let (deleted, done) = self.decide_once(&mut seen, |seen| self.draft_batch(bucket, requests, seen)).await?;
+        Ok((deleted, self.place_of(done)))
     }
 
     fn draft_batch(

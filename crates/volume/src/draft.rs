@@ -10,7 +10,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 use margay_meta::{
-    BATCH_WRITES_MAX, Batch, CommitTold, Engine, Field, Payload, Position, PositionField, Precondition, Seq, Write,
+    BATCH_WRITES_MAX, Batch, CommitTold, Committed, Engine, Field, Payload, Position, PositionField, Precondition,
+    RowVersion, Write,
 };
 use margay_rows::{Ino, key};
 
@@ -31,7 +32,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    pub(crate) fn assert_version(&mut self, key: Vec<u8>, version: Seq) {
+    pub(crate) fn assert_version(&mut self, key: Vec<u8>, version: RowVersion) {
         self.batch.preconditions.push(Precondition::Version { key, version });
     }
 
@@ -44,7 +45,7 @@ impl Draft {
     }
 
     /// The row is as it was read: this version, or absent.
-    pub(crate) fn assert_unchanged(&mut self, key: Vec<u8>, version: Option<Seq>) {
+    pub(crate) fn assert_unchanged(&mut self, key: Vec<u8>, version: Option<RowVersion>) {
         match version {
             Some(version) => self.assert_version(key, version),
             None => self.assert_absent(key),
@@ -207,13 +208,13 @@ impl Draft {
         }
     }
 
-    pub(crate) fn commit(self, engine: &dyn Engine) -> Result<Seq, Refused> {
+    pub(crate) fn commit(self, engine: &dyn Engine) -> Result<Committed, Refused> {
         assert!(!at_hand::is_running(), "an attempt hands its draft over (H3)");
         Ok(engine.commit(self.checked()?)?)
     }
 
     /// As `commit`, without blocking the thread.
-    pub(crate) async fn commit_later(self, engine: &dyn Engine, told: CommitTold) -> Result<Seq, Refused> {
+    pub(crate) async fn commit_later(self, engine: &dyn Engine, told: CommitTold) -> Result<Committed, Refused> {
         Ok(engine.begin_commit(self.checked()?, told).await?)
     }
 

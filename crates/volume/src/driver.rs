@@ -12,7 +12,9 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use margay_meta::{Answers, Ask, Observed, ReadAnswer, ReadLimit, Row, RowBatch, RowRef, Seq};
+use margay_meta::{
+    Answers, Ask, Committed, Cursor, Observed, ReadAnswer, ReadLimit, Row, RowBatch, RowRef, RowVersion,
+};
 use margay_rows::key;
 
 use crate::api::Error;
@@ -35,7 +37,7 @@ const WAIT_US_MAX: u64 = 500;
 #[derive(Debug)]
 pub(crate) enum Decided<T> {
     /// It is committed.
-    Committed(T, Seq),
+    Committed(T, Committed),
     /// It is to be committed.
     Commit(Box<Draft>, T),
     /// There is nothing to commit, if what was read holds.
@@ -47,9 +49,19 @@ impl Volume {
     /// on still holds. Gives the newest commit that the answer rests on. The first try has these rows.
     pub(crate) async fn decide<T>(
         &self,
+        seen: Seen,
+        attempt: impl FnMut(&mut Seen) -> Result<Decided<T>, Refused>,
+    ) -> Result<(T, Cursor), Error> {
+        let (value, done) = self.decide_committed(seen, attempt).await?;
+        Ok((value, self.place_of(done)))
+    }
+
+    /// As `decide`; gives what was committed, if anything was.
+    pub(crate) async fn decide_committed<T>(
+        &self,
         mut seen: Seen,
         mut attempt: impl FnMut(&mut Seen) -> Result<Decided<T>, Refused>,
-    ) -> Result<(T, Seq), Error> {
+    ) -> Result<(T, Option<Committed>), Error> {
         for tries in 1..=TRIES_MAX {
             match self.decide_once(&mut seen, &mut attempt).await {
                 Err(Refused::Error(error)) if is_fault(&error) || self.still_later(&seen).await? => return Err(error),
@@ -66,13 +78,18 @@ impl Volume {
         &self,
         seen: &mut Seen,
         attempt: impl FnMut(&mut Seen) -> Result<Decided<T>, Refused>,
-    ) -> Result<(T, Seq), Refused> {
+    ) -> Result<(T, Option<Committed>), Refused> {
         match self.with_rows(seen, attempt).await?? {
-            Decided::Committed(value, seq) => Ok((value, seq)),
-            Decided::Commit(draft, value) => Ok((value, self.commit_later(*draft).await?)),
-            Decided::Nothing(value) if self.still_later(seen).await? => Ok((value, self.engine.last_seq())),
+            Decided::Committed(value, done) => Ok((value, Some(done))),
+            Decided::Commit(draft, value) => Ok((value, Some(self.commit_later(*draft).await?))),
+            Decided::Nothing(value) if self.still_later(seen).await? => Ok((value, None)),
             Decided::Nothing(_) => Err(Refused::Conflict),
         }
+    }
+
+    /// What an answer rests on that made this commit, or none.
+    pub(crate) fn place_of(&self, done: Option<Committed>) -> Cursor {
+        done.map_or_else(|| self.engine.last_cursor(), |done| done.cursor)
     }
 
     /// Commits here what an attempt decided, or hands it over when the thread must not wait for the engine.
@@ -80,8 +97,8 @@ impl Volume {
         if at_hand::is_running() {
             return Ok(Decided::Commit(Box::new(draft), value));
         }
-        let seq = self.commit(draft)?;
-        Ok(Decided::Committed(value, seq))
+        let done = self.commit(draft)?;
+        Ok(Decided::Committed(value, done))
     }
 
     /// Runs reads until all of them held at one moment; their refusals too.
@@ -211,7 +228,7 @@ impl Volume {
     }
 
     /// Waits until a change, or the reason of its refusal, is durable, and answers.
-    pub(crate) async fn answer<T>(&self, done: Result<(T, Seq), Error>) -> Result<T, Error> {
+    pub(crate) async fn answer<T>(&self, done: Result<(T, Cursor), Error>) -> Result<T, Error> {
         match done {
             Ok((value, seq)) => {
                 self.settle(seq).await?;
@@ -220,14 +237,14 @@ impl Volume {
             }
             Err(error @ (Error::Full | Error::ReadOnly(_) | Error::Io(_) | Error::Corrupt(_))) => Err(error),
             Err(error) => {
-                self.settle(self.engine.last_seq()).await?;
+                self.settle(self.engine.last_cursor()).await?;
                 Err(error)
             }
         }
     }
 
-    pub(crate) async fn settle(&self, seq: Seq) -> Result<(), Error> {
-        if seq > self.engine.durable_seq() {
+    pub(crate) async fn settle(&self, seq: Cursor) -> Result<(), Error> {
+        if seq > self.engine.durable_cursor() {
             self.engine.durable(seq).await?;
         }
         Ok(())
@@ -257,7 +274,7 @@ impl Volume {
         }
         if let Some(rows) = self.kept_rows.all(&keys) {
             let answers = rows.into_iter().map(ReadAnswer::Row).collect();
-            let kept = Answers { answers, observed: self.engine.last_seq(), one_moment: false };
+            let kept = Answers { answers, observed: self.engine.last_cursor(), one_moment: false };
             seen.fetched(asks(keys), kept, self.store.removals());
             return Ok(());
         }
@@ -343,7 +360,7 @@ impl Volume {
         &self,
         mut range: key::Range,
         visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<Seq, Error> {
+    ) -> Result<Cursor, Error> {
         let mut is_more = false;
         loop {
             match at_hand::rows(&range, is_more) {
@@ -370,7 +387,7 @@ fn show(rows: &RowBatch, from: &[u8], visit: &mut dyn FnMut(RowRef<'_>) -> Contr
 }
 
 /// Rows have these versions.
-fn same(now: Answers, versions: &[Option<Seq>]) -> bool {
+fn same(now: Answers, versions: &[Option<RowVersion>]) -> bool {
     let now = now.answers.into_iter().map(|answer| answer.row().map(|row| row.version));
     now.eq(versions.iter().copied())
 }

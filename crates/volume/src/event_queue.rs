@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use margay_meta::Seq;
+use margay_meta::{Cursor, RowVersion};
 use margay_rows::Ino;
 use parking_lot::Mutex;
 
@@ -20,7 +20,7 @@ use crate::event::EventRules;
 const NUMBERS_PER_COMMIT: u64 = 1 << 8;
 
 /// Rules by the root of the bucket, with the version of the bucket's row that they were read under.
-pub(crate) type KnownRules = HashMap<Ino, (Seq, Arc<dyn EventRules>)>;
+pub(crate) type KnownRules = HashMap<Ino, (RowVersion, Arc<dyn EventRules>)>;
 
 /// What is known of the queue without reading it.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ pub(crate) struct EventQueue {
 
 impl EventQueue {
     /// A number for an event of a change that has read what it depends on (Q2).
-    pub(crate) fn next_number(&self, newest: Seq) -> u64 {
+    pub(crate) fn next_number(&self, newest: Cursor) -> u64 {
         let least = newest.0.saturating_mul(NUMBERS_PER_COMMIT);
         let next = |last: u64| Some(least.max(last + 1));
         let last = self.last_number.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);

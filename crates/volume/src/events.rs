@@ -46,7 +46,7 @@ impl Volume {
                 tracing::warn!(bucket = event.bucket, "a change is refused: too many events wait for their targets");
                 return Err(Error::Busy);
             }
-            let number = self.events.next_number(self.engine.last_seq());
+            let number = self.events.next_number(self.engine.last_cursor());
             draft.put(key::event(&route.target, number), event::encode(&event, &route.rule));
             draft.count_event();
         }

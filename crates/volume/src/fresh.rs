@@ -10,7 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
-use margay_meta::Seq;
+use margay_meta::Cursor;
 use margay_segment::{Run, SegmentId};
 use parking_lot::Mutex;
 
@@ -25,7 +25,7 @@ pub(crate) struct Fresh {
 #[derive(Debug, Default)]
 struct Held {
     payloads: HashMap<(SegmentId, u64), Bytes>,
-    order: VecDeque<(Seq, (SegmentId, u64))>,
+    order: VecDeque<(Cursor, (SegmentId, u64))>,
     bytes: usize,
 }
 
@@ -41,7 +41,7 @@ impl Held {
 
 impl Fresh {
     /// Holds the payload of commit `seq`, and lets those go that are durable.
-    pub(crate) fn hold(&self, run: &Run, bytes: Bytes, seq: Seq, durable: Seq) {
+    pub(crate) fn hold(&self, run: &Run, bytes: Bytes, seq: Cursor, durable: Cursor) {
         let place = (run.segment, run.offset);
         let mut held = self.held.lock();
         while held.order.front().is_some_and(|(seq, _)| *seq <= durable) {

@@ -197,7 +197,7 @@ impl Volume {
         match walk.path.steps.last() {
             Some(step) if name.is_empty() && step.entry.explicit => {
                 let file = explicit_object(step.entry.ino, self.modified(step.entry.ino, seen)?);
-                Ok(Some(Located::direct(parent, step.key.clone(), step.version, file)))
+                Ok(Some(Located::direct(parent, step.key.clone(), step.version, seen.cursor, file)))
             }
             _ => Ok(None),
         }

@@ -49,12 +49,12 @@ impl Volume {
     pub async fn identities(&self) -> Result<Identities, Error> {
         let mut seen = Seen::default();
         let found = self.read_now(&mut seen, |seen| self.read_identities(seen)).await;
-        self.settle(seen.seq).await?;
+        self.settle(seen.cursor).await?;
         found
     }
 
     fn read_identities(&self, seen: &mut Seen) -> Result<Identities, Error> {
-        let generation = self.get(&key::identity_generation(), seen)?.map_or(0, |row| row.version.0);
+        let generation = self.get(&key::identity_generation(), seen)?.map_or(0, |row| row.version.bits());
         let mut rows = Vec::new();
         self.scan(&key::identities(), seen, |row| {
             let (kind, name) = key::parse_identity(row.key)?;
@@ -77,10 +77,10 @@ impl Volume {
         if changes.len() > IDENTITY_CHANGES_MAX {
             return Err(Error::TooLarge);
         }
-        let done = self.decide(Seen::default(), |seen| {
+        let done = self.decide_committed(Seen::default(), |seen| {
             let row = self.get(&key::identity_generation(), seen)?;
             let version = row.map(|row| row.version);
-            if version.map_or(0, |version| version.0) != generation {
+            if version.map_or(0, |version| version.bits()) != generation {
                 return Err(Error::PreconditionFailed.into());
             }
             let mut draft = Draft::default();
@@ -95,6 +95,10 @@ impl Volume {
             }
             self.finish(draft, ())
         });
-        self.answer(done.await.map(|((), seq)| (seq.0, seq))).await
+        let done = done.await.map(|((), done)| {
+            let generation = done.map_or(generation, |done| done.version.bits());
+            (generation, self.place_of(done))
+        });
+        self.answer(done).await
     }
 }

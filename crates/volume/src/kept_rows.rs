@@ -126,11 +126,11 @@ fn is_of_directory(key: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use margay_meta::Seq;
+    use margay_meta::RowVersion;
     use margay_rows::Ino;
 
     fn row(number: u64) -> Option<Row> {
-        Some(Row { value: Bytes::copy_from_slice(&number.to_le_bytes()), version: Seq(1) })
+        Some(Row { value: Bytes::copy_from_slice(&number.to_le_bytes()), version: RowVersion::from_bits(1) })
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! Locking:    none; calls of the engine on the caller's thread, at the start only.
 //! Not here:   making and comparing fingerprints, the files (margay-accounts).
 
-use margay_meta::{Engine, Seq};
+use margay_meta::{Engine, RowVersion};
 use margay_rows::key;
 use margay_rows::record::{Fingerprints, KeyFile};
 
@@ -22,7 +22,7 @@ use crate::open::{OpenError, Volume, check_not_newer};
 pub struct KnownFingerprints {
     /// `None`: no server has used the volume since there are fingerprints.
     pub fingerprints: Option<Fingerprints>,
-    version: Option<Seq>,
+    version: Option<RowVersion>,
 }
 
 /// As `Volume::key_fingerprints`, before the volume is opened: the keys for encryption are needed for that.
@@ -73,7 +73,7 @@ impl Volume {
 
     fn commit_here(&self, draft: Draft) -> Result<(), Error> {
         match draft.commit(&*self.engine) {
-            Ok(seq) => Ok(self.engine.wait_durable(seq)?),
+            Ok(done) => Ok(self.engine.wait_durable(done.cursor)?),
             Err(Refused::Conflict) => Err(Error::PreconditionFailed),
             Err(Refused::Error(error)) => Err(error),
         }

@@ -26,7 +26,7 @@ impl Volume {
     ) -> Result<ListOutcome, Error> {
         let mut seen = Seen::default();
         let outcome = self.list_now(request, visit, &mut seen).await;
-        self.settle(seen.seq).await?;
+        self.settle(seen.cursor).await?;
         outcome
     }
 
@@ -81,7 +81,7 @@ impl Volume {
         };
         let mut tree = Tree::new(self, bucket.root, (end, request.max), std::mem::take(seen));
         let done = tree.run(&start, &mut |shown| lister.row(&shown)).await;
-        seen.rises_to(tree.seen.seq);
+        seen.rises_to(tree.seen.cursor);
         done?;
         Ok(ListOutcome { next: lister.last.filter(|_| lister.more) })
     }

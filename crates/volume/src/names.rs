@@ -8,7 +8,7 @@
 //!             L3 one batch may change a record several times: each step begins with what the batch holds of it.
 //! Not here:   directories and counters (paths, put_object), what becomes of a file's data (release).
 
-use margay_meta::Seq;
+use margay_meta::{Cursor, RowVersion};
 use margay_rows::record::entry::encode_link;
 use margay_rows::record::{Entry, FileEntry};
 use margay_rows::{Ino, key};
@@ -27,10 +27,12 @@ pub(crate) struct Located {
     pub(crate) parent: Ino,
     /// The entry that names it, and its version; when only the inode record was looked up, that.
     pub(crate) entry_key: Vec<u8>,
-    pub(crate) entry_version: Seq,
+    pub(crate) entry_version: RowVersion,
     /// The row with its attributes: the entry itself, or the inode record of a file with several names.
     pub(crate) row_key: Vec<u8>,
-    pub(crate) version: Seq,
+    pub(crate) version: RowVersion,
+    /// The newest commit that what was read rests on: once it is durable a payload can be read.
+    pub(crate) observed: Cursor,
     pub(crate) file: FileEntry,
     /// What S3 calls it; `None` in a bucket that never kept versions, and where nobody asks.
     pub(crate) version_id: Option<VersionId>,
@@ -38,14 +40,14 @@ pub(crate) struct Located {
 
 impl Located {
     /// A file whose attributes are in its entry.
-    pub(crate) fn direct(parent: Ino, key: Vec<u8>, version: Seq, file: FileEntry) -> Located {
+    pub(crate) fn direct(parent: Ino, key: Vec<u8>, version: RowVersion, observed: Cursor, file: FileEntry) -> Located {
         let entry_key = key.clone();
-        Located { parent, entry_key, entry_version: version, row_key: key, version, file, version_id: None }
+        Located { parent, entry_key, entry_version: version, row_key: key, version, observed, file, version_id: None }
     }
 
     /// A version that is not current; it has no directory.
-    pub(crate) fn of_version(row_key: Vec<u8>, version: Seq, file: FileEntry) -> Located {
-        Located::direct(Ino(0), row_key, version, file)
+    pub(crate) fn of_version(row_key: Vec<u8>, version: RowVersion, observed: Cursor, file: FileEntry) -> Located {
+        Located::direct(Ino(0), row_key, version, observed, file)
     }
 
     /// Its attributes are in an inode record.
@@ -96,7 +98,9 @@ impl Volume {
         for _ in 0..TRIES_MAX {
             let Some(row) = self.get(&entry_key, seen)? else { return Ok(None) };
             let ino = match Entry::decode(&row.value)? {
-                Entry::File(file) => return Ok(Some(Located::direct(parent, entry_key, row.version, file))),
+                Entry::File(file) => {
+                    return Ok(Some(Located::direct(parent, entry_key, row.version, seen.cursor, file)));
+                }
                 Entry::Directory(_) => return Err(Error::Corrupt("a directory has the name of a file".to_owned())),
                 Entry::Link(ino) => ino,
             };
@@ -106,7 +110,17 @@ impl Volume {
                 let file = file.ok_or_else(|| Error::Corrupt("an inode record holds no file".to_owned()))?;
                 let (entry_version, version) = (row.version, inode.version);
                 let version_id = None;
-                return Ok(Some(Located { parent, entry_key, entry_version, row_key, version, file, version_id }));
+                let observed = seen.cursor;
+                return Ok(Some(Located {
+                    parent,
+                    entry_key,
+                    entry_version,
+                    row_key,
+                    version,
+                    observed,
+                    file,
+                    version_id,
+                }));
             }
             // Absent when the last name went between the two reads.
             if self.row(&entry_key)?.value.is_some_and(|again| again.version == row.version) {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_env::{Env, Timestamp};
-use margay_meta::{Engine, Seq};
+use margay_meta::{Committed, Engine, RowVersion};
 use margay_rows::record::DirectoryRecord;
 use margay_rows::{Ino, key};
 use margay_segment::Store;
@@ -254,7 +254,7 @@ impl Volume {
     }
 
     /// Commits, and tells the mounts.
-    pub(crate) fn commit(&self, draft: Draft) -> Result<Seq, Refused> {
+    pub(crate) fn commit(&self, draft: Draft) -> Result<Committed, Refused> {
         let effects = self.effects_of(&draft);
         let done = draft.commit(&*self.engine);
         effects.settle(done.is_ok());
@@ -262,13 +262,13 @@ impl Volume {
     }
 
     /// As `commit`, without blocking the thread. What follows from the commit is done also when nobody waits for it.
-    pub(crate) async fn commit_later(&self, draft: Draft) -> Result<Seq, Refused> {
+    pub(crate) async fn commit_later(&self, draft: Draft) -> Result<Committed, Refused> {
         let effects = self.effects_of(&draft);
         draft.commit_later(&*self.engine, Box::new(move |done| effects.settle(done.is_ok()))).await
     }
 
     /// Commits a change that came from the mount, whose kernel knows of it.
-    pub(crate) fn commit_from_mount(&self, draft: Draft) -> Result<Seq, Refused> {
+    pub(crate) fn commit_from_mount(&self, draft: Draft) -> Result<Committed, Refused> {
         let effects = self.effects_at_mount(&draft);
         let done = draft.commit(&*self.engine);
         effects.settle(done.is_ok());
@@ -323,7 +323,7 @@ fn check_format(engine: &dyn Engine) -> Result<(), OpenError> {
     }
     draft.put(key::format(), FORMAT_VERSION.to_be_bytes().to_vec());
     match draft.commit(engine) {
-        Ok(seq) => Ok(engine.wait_durable(seq).map_err(Error::from)?),
+        Ok(done) => Ok(engine.wait_durable(done.cursor).map_err(Error::from)?),
         Err(Refused::Conflict) => check_format(engine),
         Err(Refused::Error(error)) => Err(error.into()),
     }
@@ -331,7 +331,7 @@ fn check_format(engine: &dyn Engine) -> Result<(), OpenError> {
 
 /// Writes the counters of subdirectories, which format 1 lacks, from the records of directories. A put, so an upgrade
 /// that was cut off begins again; it asserts the format row, so it never meets a volume in use.
-fn count_subdirectories(engine: &dyn Engine, format: Seq) -> Result<(), Refused> {
+fn count_subdirectories(engine: &dyn Engine, format: RowVersion) -> Result<(), Refused> {
     let mut counts: HashMap<Ino, i64> = HashMap::new();
     let (start, end) = key::directories();
     engine

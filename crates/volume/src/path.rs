@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use margay_meta::Seq;
+use margay_meta::RowVersion;
 use margay_rows::Ino;
 use margay_rows::object_lock::DefaultRetention;
 use margay_rows::record::DirectoryEntry;
@@ -24,7 +24,7 @@ const SHARDS: usize = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) key: Vec<u8>,
-    pub(crate) version: Seq,
+    pub(crate) version: RowVersion,
     pub(crate) entry: DirectoryEntry,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Step {
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     pub(crate) bucket_key: Vec<u8>,
-    pub(crate) bucket_version: Seq,
+    pub(crate) bucket_version: RowVersion,
     pub(crate) root: Ino,
     pub(crate) versioning: Versioning,
     pub(crate) object_lock: bool,

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use margay_meta::Seq;
+use margay_meta::Cursor;
 use margay_rows::kinds::Setting;
 use margay_rows::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
 use margay_rows::{Ino, key};
@@ -106,7 +106,7 @@ impl Volume {
         bucket: &str,
         key: (&str, &str),
         attempt: impl FnMut(&Walk<'_>, &mut Seen) -> Result<Decided<T>, Refused>,
-    ) -> Result<(T, Seq), Error> {
+    ) -> Result<(T, Cursor), Error> {
         self.change_from(Seen::default(), bucket, key, attempt).await
     }
 
@@ -117,7 +117,7 @@ impl Volume {
         bucket: &str,
         (directories, name): (&str, &str),
         mut attempt: impl FnMut(&Walk<'_>, &mut Seen) -> Result<Decided<T>, Refused>,
-    ) -> Result<(T, Seq), Error> {
+    ) -> Result<(T, Cursor), Error> {
         let (mut handed_over, mut anew) = (false, false);
         self.decide(rows, |seen| {
             if std::mem::take(&mut handed_over) {

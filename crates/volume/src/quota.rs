@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use margay_meta::Seq;
+use margay_meta::Cursor;
 use margay_rows::Ino;
 use margay_rows::record::wire::{Damaged, Reader, Writer};
 use parking_lot::RwLock;
@@ -52,7 +52,7 @@ impl Quota {
 pub(crate) struct Quotas {
     any: AtomicBool,
     /// With the commit that set each. One that was taken away stays, with nothing limited.
-    by_root: RwLock<HashMap<Ino, (Quota, Seq)>>,
+    by_root: RwLock<HashMap<Ino, (Quota, Cursor)>>,
 }
 
 impl Quotas {
@@ -64,7 +64,7 @@ impl Quotas {
     }
 
     /// What the commit `seq` has set; of several that are told in any order the last commit counts.
-    pub(crate) fn set(&self, root: Ino, quota: Quota, seq: Seq) {
+    pub(crate) fn set(&self, root: Ino, quota: Quota, seq: Cursor) {
         let mut by_root = self.by_root.write();
         if by_root.get(&root).is_none_or(|(_, before)| *before <= seq) {
             by_root.insert(root, (quota, seq));

@@ -47,7 +47,7 @@ impl View<'_> {
     ) -> Result<T, Error> {
         let mut seen = std::mem::take(&mut *self.rows.0.lock());
         let found = self.volume.read_now(&mut seen, |seen| read(self.volume, seen)).await;
-        let newest = seen.seq;
+        let newest = seen.cursor;
         *self.rows.0.lock() = seen;
         self.volume.settle(newest).await?;
         found

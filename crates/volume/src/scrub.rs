@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use margay_meta::Seq;
+use margay_meta::RowVersion;
 use margay_rows::record::data::{decode_extent_row, is_hole};
 use margay_rows::record::{Data, DirectoryRecord, PartRecord, file_of_row};
 use margay_rows::{Ino, key};
@@ -63,7 +63,7 @@ pub(crate) enum Table {
 /// A row that names data.
 struct Named {
     key: Vec<u8>,
-    version: Seq,
+    version: RowVersion,
     extents: Vec<Extent>,
 }
 
@@ -146,7 +146,7 @@ impl Volume {
             next = Some(key::after(row.key.to_vec()));
             Ok(ControlFlow::Break(()))
         })?;
-        self.engine.wait_durable(seen.seq)?;
+        self.engine.wait_durable(seen.cursor)?;
         Ok((page, next))
     }
 

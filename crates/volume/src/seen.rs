@@ -7,7 +7,7 @@
 //!             W3 rows that were fetched ahead answer for their keys until the attempt begins again.
 //! Not here:   calls of the engine (driver); rows that were scanned are not read again: they belong to a row that is here.
 
-use margay_meta::{Answers, Ask, Row, RowBatch, Seq};
+use margay_meta::{Answers, Ask, Cursor, Row, RowBatch, RowVersion};
 use margay_rows::key;
 
 use crate::at_hand;
@@ -15,9 +15,9 @@ use crate::at_hand;
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// The newest commit that what was read rests on.
-    pub(crate) seq: Seq,
+    pub(crate) cursor: Cursor,
     /// Keys and versions, in the order of reading.
-    rows: Vec<(Vec<u8>, Option<Seq>)>,
+    rows: Vec<(Vec<u8>, Option<RowVersion>)>,
     ahead: Vec<Ahead>,
     /// Moments at which something was read.
     moments: u32,
@@ -42,23 +42,23 @@ enum Ahead {
 }
 
 impl Seen {
-    pub(crate) fn rises_to(&mut self, seq: Seq) {
-        self.seq = self.seq.max(seq);
+    pub(crate) fn rises_to(&mut self, cursor: Cursor) {
+        self.cursor = self.cursor.max(cursor);
     }
 
     /// Notes a row that was read by a call of its own.
-    pub(crate) fn read(&mut self, key: &[u8], version: Option<Seq>) {
+    pub(crate) fn read(&mut self, key: &[u8], version: Option<RowVersion>) {
         self.moments += 1;
         self.rows.push((key.to_vec(), version));
     }
 
     /// Notes a row that is of the same moment as a range that was read.
-    pub(crate) fn in_range(&mut self, key: &[u8], version: Seq) {
+    pub(crate) fn in_range(&mut self, key: &[u8], version: RowVersion) {
         self.rows.push((key.to_vec(), Some(version)));
     }
 
     /// Notes a row that was not read but kept from before.
-    pub(crate) fn remembered(&mut self, key: &[u8], version: Seq) {
+    pub(crate) fn remembered(&mut self, key: &[u8], version: RowVersion) {
         self.moments += 2;
         self.rows.push((key.to_vec(), Some(version)));
     }
@@ -86,7 +86,7 @@ impl Seen {
             Ahead::Row { key, row } if key == wanted => Some(Ahead::Row { key: key.clone(), row: row.clone() }),
             _ => None,
         });
-        Seen { seq: self.seq, moments: 1, ahead: row.into_iter().collect(), ..Seen::default() }
+        Seen { cursor: self.cursor, moments: 1, ahead: row.into_iter().collect(), ..Seen::default() }
     }
 
     /// How far notes go, to go back to.
@@ -101,7 +101,7 @@ impl Seen {
     }
 
     /// What was noted since the begin of the attempt came from one call, and this is its moment.
-    pub(crate) fn had_at_hand(&mut self, (observed, one_moment): (Seq, bool)) {
+    pub(crate) fn had_at_hand(&mut self, (observed, one_moment): (Cursor, bool)) {
         self.rises_to(observed);
         if one_moment && !self.passed {
             self.moments = 1;
@@ -121,9 +121,9 @@ impl Seen {
     }
 
     /// Questions for the rows that were noted, and the versions that they had.
-    pub(crate) fn check(&self) -> (Vec<Ask>, Vec<Option<Seq>>) {
+    pub(crate) fn check(&self) -> (Vec<Ask>, Vec<Option<RowVersion>>) {
         let mut rows: Vec<_> = self.rows.iter().collect();
-        rows.sort_unstable();
+        rows.sort_by(|(one, _), (other, _)| one.cmp(other));
         rows.dedup();
         rows.into_iter().map(|(key, version)| (Ask::Get { key: key.clone() }, *version)).unzip()
     }
@@ -183,12 +183,12 @@ impl Seen {
 
     /// Forgets what was read; the newest commit stays.
     pub(crate) fn begin_again(&mut self) {
-        *self = Seen { seq: self.seq, ..Seen::default() };
+        *self = Seen { cursor: self.cursor, ..Seen::default() };
     }
 
     /// Adds what was read beside this, and held at one moment.
     pub(crate) fn absorb(&mut self, other: Seen) {
-        self.rises_to(other.seq);
+        self.rises_to(other.cursor);
         self.moments += other.moments;
         self.rows.extend(other.rows);
     }

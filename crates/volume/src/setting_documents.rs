@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use margay_meta::Seq;
+use margay_meta::RowVersion;
 use margay_rows::Ino;
 use margay_rows::kinds::Setting;
 use margay_rows::numbered::Numbered;
@@ -23,17 +23,17 @@ const DOCUMENT_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct SettingDocuments {
     /// By the root of the bucket and the number of the setting.
-    documents: RwLock<HashMap<(Ino, u8), (Seq, Bytes)>>,
+    documents: RwLock<HashMap<(Ino, u8), (RowVersion, Bytes)>>,
 }
 
 impl SettingDocuments {
-    pub(crate) fn get(&self, root: Ino, setting: Setting, row_version: Seq) -> Option<Bytes> {
+    pub(crate) fn get(&self, root: Ino, setting: Setting, row_version: RowVersion) -> Option<Bytes> {
         let documents = self.documents.read();
         let (version, document) = documents.get(&(root, setting.number()))?;
         (*version == row_version).then(|| document.clone())
     }
 
-    pub(crate) fn keep(&self, root: Ino, setting: Setting, row_version: Seq, document: Bytes) {
+    pub(crate) fn keep(&self, root: Ino, setting: Setting, row_version: RowVersion, document: Bytes) {
         if document.len() > DOCUMENT_BYTES_MAX {
             return;
         }

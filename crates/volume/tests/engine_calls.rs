@@ -101,9 +101,12 @@ fn operations_of_a_mount_make_so_many_calls() {
     let mut handle = None;
     let create = counted.of(|| handle = Some(mount.create(root, &name("file"), &new, flags).unwrap().1));
     mount.write(handle.as_ref().unwrap(), 0, b"body", false).unwrap();
+    let mut longer = Some(mount.create(root, &name("longer"), &new, flags).unwrap().1);
+    mount.write(longer.as_ref().unwrap(), 0, &[7; 20_000], false).unwrap();
     let calls = [
         ("create", create),
         ("close", counted.of(|| mount.release(handle.take().unwrap()).unwrap())),
+        ("close with bytes in the log", counted.of(|| mount.release(longer.take().unwrap()).unwrap())),
         ("look-up", counted.of(|| mount.lookup(root, &name("file")).unwrap())),
         ("look-up of nothing", counted.of(|| mount.lookup(root, &name("none")).unwrap_err())),
         ("rename", counted.of(|| mount.rename(root, &name("file"), root, &name("to"), RenameMode::Replace).unwrap())),
@@ -112,6 +115,7 @@ fn operations_of_a_mount_make_so_many_calls() {
     let now = [
         ("create", (0, 1)),
         ("close", (0, 1)),
+        ("close with bytes in the log", (0, 1)),
         ("look-up", (1, 0)),
         ("look-up of nothing", (1, 0)),
         ("rename", (1, 1)),

@@ -266,7 +266,7 @@ fn fsck_finds_and_repairs_what_it_may() {
 #[test]
 fn changes_are_told_by_name() {
     let world = world();
-    let before = world.volume.engine().last_seq();
+    let before = world.volume.engine().last_cursor();
     world.put("b", "d/x", b"1").unwrap();
     let changes = world.volume.changes_since(before, 100).unwrap();
     let names: Vec<&str> = changes.iter().flat_map(|one| &one.entries).map(|(_, name)| name.as_str()).collect();

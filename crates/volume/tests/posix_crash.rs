@@ -158,7 +158,7 @@ fn life(disk: &SimDisk, seed: u64) -> SimDisk {
         File { ino: handle.ino(), handle: Some(handle), versions: vec![model.clone()], model }
     };
     let mut files: Vec<File> = (0..FILES).map(make).collect();
-    machine.engine.wait_durable(machine.engine.last_seq()).unwrap();
+    machine.engine.wait_durable(machine.engine.last_cursor()).unwrap();
     disk.fail_after(1 + random.below(120));
     for number in 0..200 {
         if step(&machine, &mut files, &random, number).is_err() {

@@ -22,7 +22,7 @@ use super::log::{LogFile, Serial};
 use super::overlay::Overlay;
 use super::replay;
 use super::tree::Folded;
-use crate::{CommitError, EngineError, Seq};
+use crate::{CommitError, Cursor, EngineError};
 
 /// Sealed overlays that may wait at once.
 const SEALED_MAX: usize = 1;
@@ -51,7 +51,7 @@ pub(super) struct Ended {
 #[derive(Debug)]
 pub(super) struct Sealed {
     pub(super) overlay: Arc<Overlay>,
-    pub(super) last: Seq,
+    pub(super) last: Cursor,
     /// The log that goes on after this overlay's commits.
     pub(super) next_log: SegmentId,
     pub(super) ended: Vec<Ended>,
@@ -209,7 +209,7 @@ impl Embedded {
         self.folds.tell_changed();
     }
 
-    fn fold_oldest(&self, overlay: &Arc<Overlay>, last: Seq, next_log: SegmentId) -> Result<(), EngineError> {
+    fn fold_oldest(&self, overlay: &Arc<Overlay>, last: Cursor, next_log: SegmentId) -> Result<(), EngineError> {
         let rows = overlay.rows();
         let began = self.env.clock.monotonic();
         let row_nanoseconds = self.folds.row_nanoseconds.load(Ordering::Relaxed);

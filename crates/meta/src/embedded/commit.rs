@@ -18,8 +18,8 @@ use super::log_header::FILE_HEADER_BYTES;
 use super::overlay::{Found, Overlay};
 use super::{Embedded, record};
 use crate::{
-    BATCH_WRITES_MAX, Batch, CommitError, EngineError, Field, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX, Position, Precondition,
-    Seq, VALUE_BYTES_MAX, Write,
+    BATCH_WRITES_MAX, Batch, CommitError, Committed, Cursor, EngineError, Field, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX,
+    PayloadLocation, Position, Precondition, RowVersion, VALUE_BYTES_MAX, Write,
 };
 
 /// What the older layers hold of a key, looked up once per epoch.
@@ -35,7 +35,7 @@ pub(super) struct Fact {
 
 #[derive(Clone, Debug)]
 pub(super) struct Below {
-    version: Seq,
+    version: RowVersion,
     /// Kept for counters only.
     value: Vec<u8>,
 }
@@ -43,7 +43,7 @@ pub(super) struct Below {
 /// A write with everything decided.
 enum Resolved<'a> {
     Put { key: &'a [u8], value: &'a [u8] },
-    Counter { key: &'a [u8], value: [u8; 8], version: Option<Seq> },
+    Counter { key: &'a [u8], value: [u8; 8], version: Option<RowVersion> },
     Delete { key: &'a [u8], bury: Option<(bool, bool)> },
 }
 
@@ -96,7 +96,7 @@ fn check_distinct(writes: &[Write]) -> Result<(), CommitError> {
 }
 
 impl Embedded {
-    pub(super) fn commit_batch(&self, mut batch: Batch) -> Result<Seq, CommitError> {
+    pub(super) fn commit_batch(&self, mut batch: Batch) -> Result<Committed, CommitError> {
         validate(&batch, self.options.log_file_bytes)?;
         let payload = batch.payload.as_ref().map_or(0, |payload| payload.bytes.len());
         let record_bytes = record::record_bytes(&batch.writes, payload) as u64;
@@ -114,10 +114,12 @@ impl Embedded {
             if self.lower.load().epoch != lower.epoch {
                 continue;
             }
-            if let Some(payload) = &batch.payload {
+            let location = batch.payload.as_ref().map(|payload| {
                 let offset = serial.at + (record::HEADER_BYTES + record::body_bytes(&batch.writes)) as u64;
-                fill_places(&mut batch.writes, &payload.places, serial.active.id.0, offset);
-            }
+                let location = PayloadLocation { segment: serial.active.id, offset };
+                fill_places(&mut batch.writes, &payload.places, location);
+                location
+            });
             let resolved = {
                 let active = self.active.read();
                 for (index, condition) in batch.preconditions.iter().enumerate() {
@@ -136,7 +138,7 @@ impl Embedded {
             apply(&mut self.active.write(), &resolved, seq);
             self.pace.filled(serial.at);
             self.tail.record(seq, &batch.writes);
-            return Ok(seq);
+            return Ok(Committed { cursor: seq, version: version_of(seq), payload: location });
         }
     }
 
@@ -216,7 +218,7 @@ fn below(lower: &Lower, key: &[u8], counter: bool) -> Result<Option<Below>, Engi
     }))
 }
 
-fn fill_places(writes: &mut [Write], places: &[crate::PositionField], segment: u64, offset: u64) {
+fn fill_places(writes: &mut [Write], places: &[crate::PositionField], location: PayloadLocation) {
     for place in places {
         let bytes = match (&mut writes[place.write], place.field) {
             (Write::Put { value, .. }, Field::Value) => value,
@@ -227,15 +229,15 @@ fn fill_places(writes: &mut [Write], places: &[crate::PositionField], segment: u
             _ => unreachable!("places were validated"),
         };
         let value = match place.what {
-            Position::Segment => segment,
-            Position::Offset => offset,
+            Position::Segment => location.segment.0,
+            Position::Offset => location.offset,
         };
         bytes[place.at..place.at + 8].copy_from_slice(&value.to_be_bytes());
     }
 }
 
 /// The version of a key's row as it stands now.
-fn current(key: &[u8], fact: &Fact, active: &Overlay, lower: &Lower) -> Result<Option<Seq>, EngineError> {
+fn current(key: &[u8], fact: &Fact, active: &Overlay, lower: &Lower) -> Result<Option<RowVersion>, EngineError> {
     match active.find(key) {
         Found::Live(live) => Ok(Some(live.version)),
         Found::Dead => Ok(None),
@@ -287,7 +289,12 @@ fn resolve<'a>(
 }
 
 /// A counter's bytes (zeros when absent) and its row's version.
-fn counter(key: &[u8], fact: &Fact, active: &Overlay, lower: &Lower) -> Result<([u8; 8], Option<Seq>), EngineError> {
+fn counter(
+    key: &[u8],
+    fact: &Fact,
+    active: &Overlay,
+    lower: &Lower,
+) -> Result<([u8; 8], Option<RowVersion>), EngineError> {
     let checked = |value: &[u8]| {
         <[u8; 8]>::try_from(value).map_err(|_| EngineError::Corrupt("a counter is not 8 bytes long".into()))
     };
@@ -334,11 +341,18 @@ fn burial(key: &[u8], fact: &Fact, active: &Overlay, lower: &Lower) -> Result<Op
     Ok(Some((before, after)))
 }
 
-fn apply(active: &mut Overlay, resolved: &[Resolved<'_>], seq: Seq) {
+/// A version of this engine is the place of its commit.
+fn version_of(cursor: Cursor) -> RowVersion {
+    RowVersion::from_bits(cursor.0)
+}
+
+fn apply(active: &mut Overlay, resolved: &[Resolved<'_>], seq: Cursor) {
     for write in resolved {
         match write {
-            Resolved::Put { key, value } => active.put(key, value, seq, seq),
-            Resolved::Counter { key, value, version } => active.put(key, value, version.unwrap_or(seq), seq),
+            Resolved::Put { key, value } => active.put(key, value, version_of(seq), seq),
+            Resolved::Counter { key, value, version } => {
+                active.put(key, value, version.unwrap_or(version_of(seq)), seq)
+            }
             Resolved::Delete { key, bury } => {
                 active.forget(key);
                 if let Some((before, after)) = bury {
@@ -350,7 +364,12 @@ fn apply(active: &mut Overlay, resolved: &[Resolved<'_>], seq: Seq) {
 }
 
 /// Applies a replayed record: its preconditions held when it was written.
-pub(super) fn replay(overlay: &mut Overlay, lower: &Arc<Lower>, writes: &[Write], seq: Seq) -> Result<(), CommitError> {
+pub(super) fn replay(
+    overlay: &mut Overlay,
+    lower: &Arc<Lower>,
+    writes: &[Write],
+    seq: Cursor,
+) -> Result<(), CommitError> {
     check_distinct(writes)?;
     let facts: Vec<Fact> = writes.iter().map(|_| Fact::default()).collect();
     let resolved = resolve(writes, &facts, overlay, lower)?;

@@ -18,7 +18,7 @@ use super::overlay::{Found, Overlay};
 use super::record::{self, ALIGN_BYTES, HEADER_BYTES};
 use super::replay::Replay;
 use super::tree::{Folded, Tree};
-use crate::{Seq, Write};
+use crate::{Cursor, RowVersion, Write};
 
 const SEGMENT: LogId = LogId { segment: 7, nonce: 0 };
 /// Where the record is said to stand.
@@ -26,7 +26,7 @@ const OFFSET: u64 = 64;
 /// Rows of the tree below the log: one for each of these keys, 8 bytes long.
 const TREE_KEYS: std::ops::Range<u8> = b'a'..b'j';
 /// The newest commit of that tree.
-const FOLDED: Folded = Folded { seq: Seq(4), first_log: 1 };
+const FOLDED: Folded = Folded { seq: Cursor(4), first_log: 1 };
 
 fn number(bytes: &[u8], at: usize) -> Option<usize> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize)
@@ -100,7 +100,7 @@ static LOWER: LazyLock<Arc<Lower>> = LazyLock::new(|| {
     let tree = Tree::open(&sim_env(), Path::new("/tree"), 1 << 20, false).expect("a new tree opens");
     let mut rows = Overlay::default();
     for key in TREE_KEYS {
-        rows.put(&[key], &u64::from(key).to_le_bytes(), Seq(1), Seq(1));
+        rows.put(&[key], &u64::from(key).to_le_bytes(), RowVersion::from_bits(1), Cursor(1));
     }
     tree.fold(&rows, FOLDED, &|_| {}).expect("a small fold succeeds");
     Arc::new(Lower {
@@ -152,7 +152,7 @@ pub fn log_replay(bytes: &[u8]) {
 }
 
 /// Applies the records of a file in the plainest way: those after `before`, up to `last`.
-fn apply(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, file: &[u8], id: u64, before: Seq, last: Seq) {
+fn apply(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, file: &[u8], id: u64, before: Cursor, last: Cursor) {
     let Some((log, mut at)) = begin_of(file, id) else { return };
     let mut seen = before;
     while seen < last {
@@ -197,17 +197,17 @@ fn sample() -> Vec<Vec<Write>> {
 /// Real encodings to begin with: target, name, bytes.
 pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let mut one = Vec::new();
-    record::encode(&mut one, SEGMENT, OFFSET, Seq(5), &sample()[0], b"payload");
+    record::encode(&mut one, SEGMENT, OFFSET, Cursor(5), &sample()[0], b"payload");
     let mut log = Vec::new();
     for (id, batches) in sample().chunks(2).enumerate() {
         let (id, mut seq) = (id as u64 + 1, FOLDED.seq.0 + 2 * id as u64);
         let begin = log.len();
         let name = LogId { segment: id, nonce: id };
-        log.extend_from_slice(&encode_file_header(name, Seq(seq + 1), FOLDED.seq));
+        log.extend_from_slice(&encode_file_header(name, Cursor(seq + 1), FOLDED.seq));
         for writes in batches {
             seq += 1;
             let at = (log.len() - begin) as u64;
-            record::encode(&mut log, name, at, Seq(seq), writes, if seq == 6 { b"bytes" } else { b"" });
+            record::encode(&mut log, name, at, Cursor(seq), writes, if seq == 6 { b"bytes" } else { b"" });
         }
         if id == 1 {
             log.splice(..0, (log.len() as u16).to_le_bytes());
@@ -226,8 +226,8 @@ mod tests {
         let key = || b"c".to_vec();
         let writes = [Write::Add { key: key(), delta: 1 }, Write::Max { key: key(), at_least: 9 }];
         let name = LogId { segment: 1, nonce: 1 };
-        let mut log = encode_file_header(name, Seq(5), FOLDED.seq).to_vec();
-        record::encode(&mut log, name, FILE_HEADER_BYTES, Seq(5), &writes, b"");
+        let mut log = encode_file_header(name, Cursor(5), FOLDED.seq).to_vec();
+        record::encode(&mut log, name, FILE_HEADER_BYTES, Cursor(5), &writes, b"");
         let mut replay =
             Replay { overlay: Overlay::default(), last: FOLDED.seq, ended: Vec::new(), unused: Vec::new() };
         let file = file_of(&SimDisk::new(1), &log, 1);

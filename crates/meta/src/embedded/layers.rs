@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::overlay::{Found, Live, LiveRange, Overlay};
 use super::tree::{Snapshot, TreeKey, TreeRange, TreeRow};
-use crate::{EngineError, RowRef, Seq};
+use crate::{Cursor, EngineError, RowRef, RowVersion};
 
 /// Rows, and as many intervals, copied from the active overlay for the first window of a scan: most scans that look
 /// for one row end there.
@@ -52,17 +52,17 @@ impl Stored {
             Stored::Tree(row) => row.value(),
         }
     }
-    pub(super) fn version(&self) -> Seq {
+    pub(super) fn version(&self) -> RowVersion {
         match self {
             Stored::Overlay(live) => live.version,
             Stored::Tree(row) => row.version(),
         }
     }
     /// The commit that last changed the row; 0 when it is in the tree, which is durable.
-    pub(super) fn touched(&self) -> Seq {
+    pub(super) fn touched(&self) -> Cursor {
         match self {
             Stored::Overlay(live) => live.touched,
-            Stored::Tree(_) => Seq(0),
+            Stored::Tree(_) => Cursor(0),
         }
     }
 }
@@ -220,7 +220,7 @@ pub(super) struct Merge<'a> {
     tree_head: Option<(TreeKey, TreeRow)>,
     end: Bound<&'a [u8]>,
     /// Newest commit that touched a row seen.
-    pub(super) observed: Seq,
+    pub(super) observed: Cursor,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -249,7 +249,7 @@ impl<'a> Merge<'a> {
             tree_range: lower.tree.range(start, end)?,
             tree_head: None,
             end,
-            observed: Seq(0),
+            observed: Cursor(0),
         };
         merge.advance_tree()?;
         Ok(merge)

@@ -23,7 +23,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::limits::{Options, PENDING_BYTES_MAX};
 use super::log_header::{FILE_HEADER_BYTES, LogId, encode_file_header};
 use super::record;
-use crate::{EngineError, Seq, Write};
+use crate::{Cursor, EngineError, Write};
 
 /// With so many waiting, a sync is held back to let more join.
 const COMPANY_MIN: usize = 8;
@@ -65,7 +65,7 @@ struct Chunk {
 /// The state that commits change one at a time.
 #[derive(Debug)]
 pub(super) struct Serial {
-    pub(super) last: Seq,
+    pub(super) last: Cursor,
     pub(super) active: Arc<LogFile>,
     /// Where the next record goes.
     pub(super) at: u64,
@@ -106,11 +106,11 @@ impl Log {
     pub(super) fn begin(
         store: Arc<Store>,
         env: &Env,
-        (folded, last): (Seq, Seq),
+        (folded, last): (Cursor, Cursor),
         options: &Options,
     ) -> Result<Log, EngineError> {
         let active = Arc::new(create(&store, env.random.as_ref(), options.log_file_bytes)?);
-        let header = encode_file_header(active.log_id(), Seq(last.0 + 1), folded);
+        let header = encode_file_header(active.log_id(), Cursor(last.0 + 1), folded);
         active.file.write_all_at(&header, 0)?;
         active.file.sync_data()?;
         let first = active.id;
@@ -144,8 +144,8 @@ impl Log {
         })
     }
 
-    pub(super) fn durable(&self) -> Seq {
-        Seq(self.durable.load(Ordering::Acquire))
+    pub(super) fn durable(&self) -> Cursor {
+        Cursor(self.durable.load(Ordering::Acquire))
     }
 
     pub(super) fn check_poison(&self) -> Result<(), EngineError> {
@@ -167,8 +167,8 @@ impl Log {
     }
 
     /// Appends a record to the buffer; the caller has made sure that it fits. Returns its sequence number.
-    pub(super) fn append(&self, serial: &mut Serial, writes: &[Write], payload: &[u8]) -> Seq {
-        let seq = Seq(serial.last.0 + 1);
+    pub(super) fn append(&self, serial: &mut Serial, writes: &[Write], payload: &[u8]) -> Cursor {
+        let seq = Cursor(serial.last.0 + 1);
         let log = serial.active.clone();
         let joins = serial.pending.back().is_some_and(|chunk| chunk.log.id == log.id);
         if !joins {
@@ -199,8 +199,8 @@ impl Log {
                 serial.pending.push_back(Chunk { log: ended.clone(), offset: serial.at, bytes: Vec::new(), last: true })
             }
         }
-        let folded = Seq(self.folded.load(Ordering::Acquire));
-        let header = encode_file_header(next.log_id(), Seq(serial.last.0 + 1), folded).to_vec();
+        let folded = Cursor(self.folded.load(Ordering::Acquire));
+        let header = encode_file_header(next.log_id(), Cursor(serial.last.0 + 1), folded).to_vec();
         serial.pending.push_back(Chunk { log: next, offset: 0, bytes: header, last: false });
         serial.at = FILE_HEADER_BYTES;
         serial.payloads = false;
@@ -218,7 +218,7 @@ impl Log {
     }
 
     /// Says that somebody waits for `seq`; wakes the syncing thread if it sleeps.
-    fn want(&self, seq: Seq) {
+    fn want(&self, seq: Cursor) {
         self.wanted.fetch_max(seq.0, Ordering::SeqCst);
         if self.idle.load(Ordering::SeqCst) {
             // Under the lock, so that the thread is either before its check or really asleep.
@@ -229,7 +229,7 @@ impl Log {
     }
 
     /// Resolves when `seq` is durable.
-    pub(super) async fn wait(&self, seq: Seq) -> Result<(), EngineError> {
+    pub(super) async fn wait(&self, seq: Cursor) -> Result<(), EngineError> {
         let Some(waiter) = Waiter::join(self, seq) else { return Ok(()) };
         while let Some(synced) = waiter.next_sync()? {
             synced.await;
@@ -238,7 +238,7 @@ impl Log {
     }
 
     /// As [`Log::wait`], for a thread that may sleep.
-    pub(super) fn wait_blocking(&self, seq: Seq) -> Result<(), EngineError> {
+    pub(super) fn wait_blocking(&self, seq: Cursor) -> Result<(), EngineError> {
         let Some(waiter) = Waiter::join(self, seq) else { return Ok(()) };
         while let Some(synced) = waiter.next_sync()? {
             synced.wait();
@@ -281,7 +281,7 @@ impl Log {
     }
 
     /// Waits until a sync is due and takes everything that is pending.
-    fn next_group(&self, options: &Options, company: &mut Company) -> Option<(VecDeque<Chunk>, Seq)> {
+    fn next_group(&self, options: &Options, company: &mut Company) -> Option<(VecDeque<Chunk>, Cursor)> {
         let mut serial = self.serial.lock();
         let deadline = self.clock.monotonic() + options.sync_interval;
         loop {
@@ -396,12 +396,12 @@ struct Company {
 /// One who waits for a commit to be durable; counted for as long as it lives.
 struct Waiter<'a> {
     log: &'a Log,
-    seq: Seq,
+    seq: Cursor,
 }
 
 impl<'a> Waiter<'a> {
     /// `None`: `seq` is durable already.
-    fn join(log: &'a Log, seq: Seq) -> Option<Waiter<'a>> {
+    fn join(log: &'a Log, seq: Cursor) -> Option<Waiter<'a>> {
         if log.durable() >= seq {
             return None;
         }

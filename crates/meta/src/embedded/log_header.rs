@@ -7,7 +7,7 @@
 
 use margay_segment::SegmentId;
 
-use crate::{EngineError, Seq};
+use crate::{Cursor, EngineError};
 
 /// Length of the header that is written, in bytes.
 pub(super) const FILE_HEADER_BYTES: u64 = 64;
@@ -27,15 +27,15 @@ pub(super) struct LogId {
 pub(super) struct FileHeader {
     pub(super) log: LogId,
     /// Number of the first record: the commits before it are durable elsewhere.
-    pub(super) first: Seq,
+    pub(super) first: Cursor,
     /// The tree held the commits up to this one, durably.
-    pub(super) folded: Seq,
+    pub(super) folded: Cursor,
     /// Where the records begin.
     pub(super) len: u64,
 }
 
 /// Magic, version, crc, segment id, first sequence number, folded sequence number, nonce.
-pub(super) fn encode_file_header(log: LogId, first: Seq, folded: Seq) -> [u8; FILE_HEADER_BYTES as usize] {
+pub(super) fn encode_file_header(log: LogId, first: Cursor, folded: Cursor) -> [u8; FILE_HEADER_BYTES as usize] {
     assert!(log.nonce != 0, "a file of this format has a nonce");
     let mut header = [0; FILE_HEADER_BYTES as usize];
     header[..8].copy_from_slice(&FILE_MAGIC);
@@ -62,7 +62,7 @@ pub(super) fn seal_file_header(file: &mut [u8]) {
 
 /// What tells a log from one of another volume that has the same id, from its first bytes: its nonce and its first
 /// commit. `None` when they say nothing: the file was never begun, or they are damaged.
-pub fn log_origin(header: &[u8], segment: SegmentId) -> Option<(u64, Seq)> {
+pub fn log_origin(header: &[u8], segment: SegmentId) -> Option<(u64, Cursor)> {
     let header = decode_file_header(header, segment.0).ok()??;
     Some((header.log.nonce, header.first))
 }
@@ -92,14 +92,14 @@ pub(super) fn decode_file_header(header: &[u8], segment: u64) -> Result<Option<F
     match half(8) {
         1 if old => Ok(Some(FileHeader {
             log: LogId { segment, nonce: 0 },
-            first: Seq(word(24)),
-            folded: Seq(0),
+            first: Cursor(word(24)),
+            folded: Cursor(0),
             len: FILE_HEADER_BYTES_1,
         })),
         FILE_VERSION if new && word(40) != 0 => Ok(Some(FileHeader {
             log: LogId { segment, nonce: word(40) },
-            first: Seq(word(24)),
-            folded: Seq(word(32)),
+            first: Cursor(word(24)),
+            folded: Cursor(word(32)),
             len: FILE_HEADER_BYTES,
         })),
         1 | FILE_VERSION => Err(damaged()),

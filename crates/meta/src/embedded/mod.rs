@@ -56,8 +56,8 @@ use tail::Tail;
 use tree::Tree;
 
 use crate::{
-    Answers, Ask, Batch, Change, Checked, CommitError, DurableFuture, Engine, EngineError, Observed, PAYLOAD_BYTES_MAX,
-    ReadLimit, Row, RowRef, Seq, TailLost,
+    Answers, Ask, Batch, Change, Checked, CommitError, Committed, Cursor, DurableFuture, Engine, EngineError, Observed,
+    PAYLOAD_BYTES_MAX, ReadLimit, Row, RowRef, TailLost,
 };
 
 /// The engine as its threads share it.
@@ -189,7 +189,7 @@ impl Drop for EmbeddedEngine {
 
 impl Embedded {
     /// The active overlay's answer and the layers below it, of one moment.
-    fn find(&self, key: &[u8]) -> Result<(Option<Stored>, Seq), EngineError> {
+    fn find(&self, key: &[u8]) -> Result<(Option<Stored>, Cursor), EngineError> {
         let lower = {
             let active = self.active.read();
             match active.find(key) {
@@ -204,8 +204,8 @@ impl Embedded {
         Ok((stored, observed))
     }
 
-    fn newest_deletion(&self) -> Seq {
-        Seq(self.newest_deletion.load(Ordering::Acquire))
+    fn newest_deletion(&self) -> Cursor {
+        Cursor(self.newest_deletion.load(Ordering::Acquire))
     }
 
     fn scan_rows(
@@ -213,8 +213,8 @@ impl Embedded {
         start: &[u8],
         end: &[u8],
         visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<Seq, EngineError> {
-        let mut observed = Seq(0);
+    ) -> Result<Cursor, EngineError> {
+        let mut observed = Cursor(0);
         let mut from = Bound::Included(start.to_vec());
         let mut rows_max = FIRST_WINDOW_ROWS;
         loop {
@@ -259,29 +259,33 @@ impl Engine for EmbeddedEngine {
         self.shared.read_together(asks, limit)
     }
 
-    fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
+    fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         self.shared.calls.commits.fetch_add(1, Ordering::Relaxed);
         self.shared.commit_batch(batch)
     }
 
-    fn durable(&self, seq: Seq) -> DurableFuture<'_> {
+    fn durable(&self, seq: Cursor) -> DurableFuture<'_> {
         Box::pin(self.shared.log.wait(seq))
     }
 
-    fn wait_durable(&self, seq: Seq) -> Result<(), EngineError> {
+    fn wait_durable(&self, seq: Cursor) -> Result<(), EngineError> {
         self.shared.log.wait_blocking(seq)
     }
 
-    fn last_seq(&self) -> Seq {
+    fn last_cursor(&self) -> Cursor {
         self.shared.log.serial.lock().last
     }
 
-    fn durable_seq(&self) -> Seq {
+    fn durable_cursor(&self) -> Cursor {
         self.shared.log.durable()
     }
 
-    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost> {
-        self.shared.tail.since(after, limit, self.last_seq())
+    fn unchanged_since(&self, cursor: Cursor) -> bool {
+        self.last_cursor() == cursor
+    }
+
+    fn changes_since(&self, after: Cursor, limit: usize) -> Result<Vec<Change>, TailLost> {
+        self.shared.tail.since(after, limit, self.last_cursor())
     }
 
     fn payload_bytes_max(&self) -> usize {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::Seq;
+use crate::{Cursor, RowVersion};
 
 /// Bookkeeping bytes counted for each row or interval beside its key and value.
 pub(super) const ENTRY_OVERHEAD_BYTES: usize = 96;
@@ -22,9 +22,9 @@ pub(super) const ENTRY_OVERHEAD_BYTES: usize = 96;
 pub(super) struct Live {
     pub(super) value: Arc<[u8]>,
     /// The commit that put the row.
-    pub(super) version: Seq,
+    pub(super) version: RowVersion,
     /// The commit that last changed it, counters included.
-    pub(super) touched: Seq,
+    pub(super) touched: Cursor,
 }
 
 /// What a layer knows of a key.
@@ -71,7 +71,7 @@ impl Overlay {
         Some(start)
     }
 
-    pub(super) fn put(&mut self, key: &[u8], value: &[u8], version: Seq, touched: Seq) {
+    pub(super) fn put(&mut self, key: &[u8], value: &[u8], version: RowVersion, touched: Cursor) {
         let row = Live { value: value.into(), version, touched };
         let added = value.len();
         match self.live.get_mut(key) {

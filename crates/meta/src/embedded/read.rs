@@ -16,7 +16,7 @@ use super::Embedded;
 use super::layers::{Lower, Merge, Stored, WINDOW_ROWS_MAX, Window, as_slice};
 use super::overlay::{Found, Live};
 use crate::read::Budget;
-use crate::{Answers, Ask, EngineError, ReadAnswer, ReadLimit, Row, Seq};
+use crate::{Answers, Ask, Cursor, EngineError, ReadAnswer, ReadLimit, Row};
 
 /// What the active overlay knows about a question.
 enum Known {
@@ -56,7 +56,7 @@ impl Embedded {
             (known, self.lower.load_full())
         };
         let mut reading =
-            Reading { engine: self, lower: &lower, budget: Budget::new(limit), observed: Seq(0), one_moment: true };
+            Reading { engine: self, lower: &lower, budget: Budget::new(limit), observed: Cursor(0), one_moment: true };
         let answers = asks.iter().zip(known).map(|(ask, known)| reading.answer(ask, known));
         let answers = answers.collect::<Result<_, _>>()?;
         let Reading { observed, one_moment, .. } = reading;
@@ -68,7 +68,7 @@ struct Reading<'e> {
     engine: &'e Embedded,
     lower: &'e Lower,
     budget: Budget,
-    observed: Seq,
+    observed: Cursor,
     one_moment: bool,
 }
 

@@ -13,7 +13,7 @@
 //! Not here:   files and order of records (log, replay).
 
 use super::log_header::LogId;
-use crate::{Seq, Write};
+use crate::{Cursor, Write};
 
 pub(super) const HEADER_BYTES: usize = 32;
 /// Records begin at multiples of this.
@@ -68,7 +68,7 @@ pub(super) fn claim(bytes: &mut [u8], log: LogId, offset: u64, durable: u64) {
 }
 
 /// The mark of a clean stop after `last`, to stand at `offset`: everything before it is durable.
-pub(super) fn end_mark(log: LogId, offset: u64, last: Seq) -> Vec<u8> {
+pub(super) fn end_mark(log: LogId, offset: u64, last: Cursor) -> Vec<u8> {
     let mut mark = vec![0; HEADER_BYTES];
     mark[4..8].copy_from_slice(&(END_BODY.len() as u32).to_le_bytes());
     mark[16..24].copy_from_slice(&last.0.max(1).to_le_bytes());
@@ -78,7 +78,7 @@ pub(super) fn end_mark(log: LogId, offset: u64, last: Seq) -> Vec<u8> {
 }
 
 /// Appends the record, which will stand at `offset` of the log.
-pub(super) fn encode(out: &mut Vec<u8>, log: LogId, offset: u64, seq: Seq, writes: &[Write], payload: &[u8]) {
+pub(super) fn encode(out: &mut Vec<u8>, log: LogId, offset: u64, seq: Cursor, writes: &[Write], payload: &[u8]) {
     let start = out.len();
     out.resize(start + HEADER_BYTES, 0);
     for write in writes {
@@ -120,7 +120,7 @@ pub(super) fn encode(out: &mut Vec<u8>, log: LogId, offset: u64, seq: Seq, write
 /// A record that was read whole.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    pub seq: Seq,
+    pub seq: Cursor,
     pub writes: Vec<Write>,
     /// Offset of the payload in its segment; meaningless when `payload_len` is 0.
     pub payload_offset: u64,
@@ -196,7 +196,7 @@ pub(super) fn decode(bytes: &[u8], log: LogId, offset: u64) -> Option<Record> {
         return None;
     }
     Some(Record {
-        seq: Seq(seq),
+        seq: Cursor(seq),
         writes,
         payload_offset: offset + body_end as u64,
         payload_len,

@@ -29,7 +29,7 @@ use super::room::Room;
 use super::tail::Tail;
 use super::tree::{Folded, Tree};
 use super::{Calls, Embedded, Options};
-use crate::{CommitError, EngineError, Seq, Write};
+use crate::{CommitError, Cursor, EngineError, Write};
 
 /// Bytes read from a log file at a time; grows when one record is larger.
 const READ_BYTES: usize = 4 << 20;
@@ -83,7 +83,7 @@ fn segment_failed(error: margay_segment::SegmentError) -> EngineError {
 
 pub(super) struct Replay {
     pub(super) overlay: Overlay,
-    pub(super) last: Seq,
+    pub(super) last: Cursor,
     pub(super) ended: Vec<Ended>,
     /// Files that hold nothing.
     pub(super) unused: Vec<SegmentId>,
@@ -179,7 +179,7 @@ impl Replay {
 }
 
 /// The records from byte `at` on were durable, and are damaged.
-fn damaged_record(id: SegmentId, at: u64, last: Seq, proof: &str) -> EngineError {
+fn damaged_record(id: SegmentId, at: u64, last: Cursor, proof: &str) -> EngineError {
     EngineError::Corrupt(format!(
         "segments/{:016x}.log is damaged at byte {at}: commits after {} that were acknowledged cannot be read ({proof}). \
          Restore this file from a backup; to give those commits up for good, cut it there: truncate -s {at}",
@@ -189,7 +189,7 @@ fn damaged_record(id: SegmentId, at: u64, last: Seq, proof: &str) -> EngineError
 
 /// A record with its place in the file.
 struct Placed {
-    seq: Seq,
+    seq: Cursor,
     writes: Vec<Write>,
     payload_len: u32,
     /// Where the next record begins.

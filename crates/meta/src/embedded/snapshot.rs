@@ -15,15 +15,15 @@ use super::Embedded;
 use super::layers::{Lower, Merge, Window};
 use crate::read::Budget;
 use crate::{
-    Answers, Ask, Batch, Change, CommitError, DurableFuture, Engine, EngineError, Observed, ReadAnswer, ReadLimit, Row,
-    RowRef, Seq, TailLost,
+    Answers, Ask, Batch, Change, CommitError, Committed, Cursor, DurableFuture, Engine, EngineError, Observed,
+    ReadAnswer, ReadLimit, Row, RowRef, TailLost,
 };
 
 /// See the module's header.
 #[derive(Debug)]
 struct Frozen {
     layers: Lower,
-    seq: Seq,
+    seq: Cursor,
 }
 
 impl Embedded {
@@ -81,27 +81,31 @@ impl Engine for Frozen {
         Ok(Answers { answers: answers.collect::<Result<_, _>>()?, observed: self.seq, one_moment: true })
     }
 
-    fn commit(&self, _batch: Batch) -> Result<Seq, CommitError> {
+    fn commit(&self, _batch: Batch) -> Result<Committed, CommitError> {
         Err(refused().into())
     }
 
-    fn durable(&self, _seq: Seq) -> DurableFuture<'_> {
+    fn durable(&self, _seq: Cursor) -> DurableFuture<'_> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn wait_durable(&self, _seq: Seq) -> Result<(), EngineError> {
+    fn wait_durable(&self, _seq: Cursor) -> Result<(), EngineError> {
         Ok(())
     }
 
-    fn last_seq(&self) -> Seq {
+    fn last_cursor(&self) -> Cursor {
         self.seq
     }
 
-    fn durable_seq(&self) -> Seq {
+    fn durable_cursor(&self) -> Cursor {
         self.seq
     }
 
-    fn changes_since(&self, _after: Seq, _limit: usize) -> Result<Vec<Change>, TailLost> {
+    fn unchanged_since(&self, cursor: Cursor) -> bool {
+        self.seq == cursor
+    }
+
+    fn changes_since(&self, _after: Cursor, _limit: usize) -> Result<Vec<Change>, TailLost> {
         Err(TailLost { oldest: self.seq })
     }
 

@@ -25,7 +25,7 @@ use super::overlay::Overlay;
 use super::page_file::{Backend, PageFile, head_failed};
 use super::page_sums::PageSums;
 use super::tree_walk::{Head, Walk};
-use crate::{Checked, EngineError, Seq};
+use crate::{Checked, Cursor, EngineError, RowVersion};
 
 pub(super) const ROWS_NAME: &str = "rows";
 const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new(ROWS_NAME);
@@ -76,9 +76,9 @@ pub(super) fn row_is_right(key: &[u8], stored: &[u8]) -> bool {
 }
 
 /// The row as it is stored: version, checksum, value.
-fn store_row(stored: &mut Vec<u8>, key: &[u8], version: Seq, value: &[u8]) {
-    assert!(version.0 & SUMMED == 0, "there are fewer commits than that");
-    let version = version.0 | SUMMED;
+fn store_row(stored: &mut Vec<u8>, key: &[u8], version: RowVersion, value: &[u8]) {
+    assert!(version.bits() & SUMMED == 0, "there are fewer commits than that");
+    let version = version.bits() | SUMMED;
     stored.clear();
     stored.extend_from_slice(&version.to_le_bytes());
     stored.extend_from_slice(&row_sum(key, version, value).to_le_bytes());
@@ -89,7 +89,7 @@ fn store_row(stored: &mut Vec<u8>, key: &[u8], version: Seq, value: &[u8]) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Folded {
     /// The newest commit in the tree.
-    pub(super) seq: Seq,
+    pub(super) seq: Cursor,
     /// The first log segment that may hold newer commits; 0 when there was none.
     pub(super) first_log: u64,
 }
@@ -129,9 +129,9 @@ impl TreeRow {
     pub(super) fn value(&self) -> &[u8] {
         &self.stored.value()[self.value_at..]
     }
-    pub(super) fn version(&self) -> Seq {
+    pub(super) fn version(&self) -> RowVersion {
         let bytes = self.stored.value()[..VERSION_BYTES].try_into().expect("checked when the row was read");
-        Seq(u64::from_le_bytes(bytes) & !SUMMED)
+        RowVersion::from_bits(u64::from_le_bytes(bytes) & !SUMMED)
     }
 }
 
@@ -267,7 +267,7 @@ impl Tree {
         let bytes: &[u8; 16] =
             row.value().try_into().map_err(|_| EngineError::Corrupt("the fold mark has a wrong length".into()))?;
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        Ok(Folded { seq: Seq(word(0)), first_log: word(8) })
+        Ok(Folded { seq: Cursor(word(0)), first_log: word(8) })
     }
 
     /// Applies a sealed overlay: its intervals first, then its rows, each in key order. `progress` is told the

@@ -7,7 +7,7 @@
 //!             counters, not here.
 
 use margay_env::Timestamp;
-use margay_meta::Seq;
+use margay_meta::RowVersion;
 
 use super::wire::{Damaged, Reader, Writer};
 use crate::ino::Ino;
@@ -78,13 +78,13 @@ impl Bucket {
     }
 
     /// As doors see it; `version` is that of its row.
-    pub fn info(&self, name: &str, version: Seq) -> BucketInfo {
+    pub fn info(&self, name: &str, version: RowVersion) -> BucketInfo {
         BucketInfo {
             name: name.to_owned(),
             created: self.created,
             owner: self.owner.clone(),
             settings: self.settings,
-            generation: version.0,
+            generation: version.bits(),
         }
     }
 }

@@ -148,7 +148,7 @@ fn live(
 
 fn close(engine: &EmbeddedEngine, model: &mut Model, commits: &work::Commits) -> Result<(), Failure> {
     engine.checkpoint().map_err(|error| Failure(format!("the last checkpoint failed: {error}")))?;
-    let last = engine.last_seq();
+    let last = engine.last_cursor();
     engine.wait_durable(last).map_err(|error| Failure(format!("the last sync failed: {error}")))?;
     let known = commits.known.lock().keys().next_back().copied().unwrap_or(model.base_seq);
     if known != last.0 {

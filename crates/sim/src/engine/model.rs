@@ -82,7 +82,7 @@ fn named(value: &[u8]) -> Option<(Run, Blob)> {
 impl Model {
     /// Takes over what a new life found, if it may be so.
     pub(super) fn recovered(&mut self, engine: &EmbeddedEngine, store: &Store) -> Result<(), Failure> {
-        let found = engine.last_seq().0;
+        let found = engine.last_cursor().0;
         if found < self.acknowledged {
             fail!("commit {} was acknowledged, but only those up to {found} came back", self.acknowledged);
         }
@@ -114,8 +114,9 @@ pub(super) fn compare(rows: &Rows, engine: &EmbeddedEngine) -> Result<(), Failur
     let mut wrong = None;
     let scanned = engine.scan(&[], &[0xff; 8], &mut |row| {
         let right = expected.next();
-        let same = right
-            .is_some_and(|(key, right)| key == row.key && right.value == row.value && right.version == row.version.0);
+        let same = right.is_some_and(|(key, right)| {
+            key == row.key && right.value == row.value && right.version == row.version.bits()
+        });
         if same {
             return ControlFlow::Continue(());
         }

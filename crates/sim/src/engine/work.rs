@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use margay_env::sim::SimRandom;
 use margay_meta::embedded::EmbeddedEngine;
-use margay_meta::{Batch, CommitError, Engine, Field, Payload, Position, PositionField, Precondition, Seq, Write};
+use margay_meta::{
+    Batch, CommitError, Cursor, Engine, Field, Payload, Position, PositionField, Precondition, RowVersion, Write,
+};
 use margay_segment::{Run, SegmentError, SegmentId, Store};
 use parking_lot::Mutex;
 
@@ -65,7 +67,7 @@ impl Work<'_> {
     pub(super) fn run(&self, model: &Model) -> Result<Done, Failure> {
         let commits = Commits::default();
         // The change log holds commits from the first question on.
-        let _ = self.engine.changes_since(self.engine.last_seq(), 1);
+        let _ = self.engine.changes_since(self.engine.last_cursor(), 1);
         let left = AtomicI64::new(self.steps as i64);
         let results: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
             let running: Vec<_> = (0..self.threads)
@@ -186,7 +188,7 @@ impl Thread<'_> {
         vec![match self.random.below(4) {
             0 => Precondition::Absent { key },
             1 => Precondition::Exists { key },
-            2 => Precondition::Version { key, version: Seq(version) },
+            2 => Precondition::Version { key, version: RowVersion::from_bits(version) },
             _ => Precondition::RangeEmpty { end: [&key, &b"~"[..]].concat(), start: key },
         }]
     }
@@ -197,7 +199,7 @@ impl Thread<'_> {
         conditions.iter().position(|condition| match condition {
             Precondition::Absent { key } => rows.contains_key(key),
             Precondition::Exists { key } => !rows.contains_key(key),
-            Precondition::Version { key, version } => rows.get(key).is_none_or(|row| row.version != version.0),
+            Precondition::Version { key, version } => rows.get(key).is_none_or(|row| row.version != version.bits()),
             Precondition::RangeEmpty { start, end } => rows.range(start.clone()..end.clone()).next().is_some(),
         })
     }
@@ -273,7 +275,7 @@ impl Thread<'_> {
         let (mut writes, payload) = (batch.writes.clone(), batch.payload.is_some());
         let seq = match self.work.engine.commit(batch) {
             Ok(_) if conflict.is_some() => fail!("a commit went through against its precondition"),
-            Ok(seq) => seq.0,
+            Ok(done) => done.cursor.0,
             Err(CommitError::Conflict { precondition }) => {
                 if self.rows.is_some() && conflict != Some(precondition) {
                     fail!("precondition {precondition} was refused, not {conflict:?}");
@@ -283,10 +285,10 @@ impl Thread<'_> {
             Err(error) => return self.excuse(&error.to_string()),
         };
         if payload {
-            let changes = self.work.engine.changes_since(Seq(seq - 1), 1);
+            let changes = self.work.engine.changes_since(Cursor(seq - 1), 1);
             let changes =
                 changes.map_err(|error| Failure(format!("commit {seq} is not in the change log: {error}")))?;
-            let mark = changes.first().filter(|change| change.seq.0 == seq).and_then(|change| change.keys.get(1));
+            let mark = changes.first().filter(|change| change.cursor.0 == seq).and_then(|change| change.keys.get(1));
             let Some(mark) = mark else { fail!("commit {seq} is not in the change log") };
             fill(&mut writes, &mark[1..17]);
         }
@@ -299,7 +301,7 @@ impl Thread<'_> {
         if !self.random.chance(30) {
             return Ok(Step::Fine);
         }
-        match self.work.engine.wait_durable(Seq(seq)) {
+        match self.work.engine.wait_durable(Cursor(seq)) {
             Ok(()) => {
                 self.commits.acknowledged.fetch_max(seq, Ordering::AcqRel);
                 self.commits.count.fetch_add(1, Ordering::AcqRel);

@@ -8,7 +8,7 @@
 use std::io;
 
 use margay_env::File;
-use margay_meta::Seq;
+use margay_meta::Cursor;
 use margay_meta::embedded::log_origin;
 use margay_segment::format::{
     OWNER_BYTES_MAX, PACK_HEADER_BYTES, RAW_FOOTER_BYTES, Salt, decode_pack_header, decode_raw_footer,
@@ -21,7 +21,7 @@ const LOG_HEADER_BYTES: usize = 64;
 /// A value unique to one segment among all with its id.
 #[derive(Debug, PartialEq, Eq)]
 enum Origin {
-    Log(u64, Seq),
+    Log(u64, Cursor),
     Pack(Salt),
     Raw(Run),
 }

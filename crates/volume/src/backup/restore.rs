@@ -76,7 +76,7 @@ impl<'a, P: FnMut(u64)> Putting<'a, P> {
     /// Waits until all of them are durable; gives their number.
     pub fn finish(&mut self) -> Result<u64, Error> {
         self.commit()?;
-        self.engine.wait_durable(self.engine.last_seq())?;
+        self.engine.wait_durable(self.engine.last_cursor())?;
         Ok(self.rows)
     }
 }

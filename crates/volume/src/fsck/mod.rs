@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use margay_meta::Seq;
+use margay_meta::Cursor;
 use margay_segment::SegmentId;
 
 use crate::api::Error;
@@ -230,9 +230,9 @@ impl Volume {
 
     fn apply(&self, repairs: &[Repair]) -> Result<(), Error> {
         self.take_back_named(repairs)?;
-        let mut last = Seq::default();
+        let mut last = Cursor::default();
         for some in repairs.chunks(REPAIRS_PER_BATCH) {
-            last = self.retry(|_| -> Result<Seq, Refused> {
+            last = self.retry(|_| -> Result<Cursor, Refused> {
                 let mut draft = Draft::default();
                 for repair in some {
                     match repair.clone() {
@@ -244,7 +244,7 @@ impl Volume {
                         Repair::TakeBack(_) => {}
                     }
                 }
-                self.commit(draft)
+                Ok(self.commit(draft)?.cursor)
             })?;
         }
         Ok(self.engine.wait_durable(last)?)

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use margay_meta::{Seq, VALUE_BYTES_MAX};
+use margay_meta::{RowVersion, VALUE_BYTES_MAX};
 use margay_rows::event::EventKind;
 use margay_rows::kinds::Document;
 use margay_rows::record::data::OBJECT_EXTENTS_MAX;
@@ -48,7 +48,7 @@ struct Wish<'a> {
 
 /// The chosen parts as they were found, in order.
 struct Chosen {
-    parts: Vec<(u16, Seq, PartRecord)>,
+    parts: Vec<(u16, RowVersion, PartRecord)>,
     size: u64,
     etag: ETag,
 }
@@ -185,7 +185,7 @@ impl Volume {
 }
 
 /// Keeps the parts' checksums, when any part has one.
-fn draft_checksums(draft: &mut Draft, object: Ino, parts: &[(u16, Seq, PartRecord)]) -> Result<(), Error> {
+fn draft_checksums(draft: &mut Draft, object: Ino, parts: &[(u16, RowVersion, PartRecord)]) -> Result<(), Error> {
     if parts.iter().all(|(_, _, part)| part.headers.is_empty()) {
         return Ok(());
     }

@@ -11,7 +11,7 @@ mod create;
 mod list;
 mod put_part;
 
-use margay_meta::Seq;
+use margay_meta::RowVersion;
 use margay_rows::key;
 use margay_rows::record::UploadRecord;
 
@@ -23,7 +23,7 @@ use crate::seen::Seen;
 #[derive(Clone, Debug)]
 pub(crate) struct FoundUpload {
     pub(crate) key: Vec<u8>,
-    pub(crate) version: Seq,
+    pub(crate) version: RowVersion,
     pub(crate) record: UploadRecord,
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use margay_meta::Seq;
+use margay_meta::{Cursor, RowVersion};
 use margay_rows::Ino;
 use margay_rows::record::{FileEntry, Version};
 use margay_segment::{Extent, Run, RunWriter, SegmentId, SegmentPin};
@@ -28,8 +28,8 @@ const SHARDS: usize = 64;
 /// The row that an open file's content began with, or was last published as.
 #[derive(Debug, Default)]
 pub(crate) struct Base {
-    /// 0: unknown, the row must be read.
-    pub(crate) version: Seq,
+    /// `None`: unknown, the row must be read.
+    pub(crate) version: Option<RowVersion>,
     /// Every extent of the row, by offset.
     pub(crate) extents: Vec<(u64, Extent)>,
     /// The extents are in rows of their own.
@@ -91,7 +91,7 @@ pub(crate) struct State {
     pub(crate) write_outs: u64,
     pub(crate) stream: Option<Box<Stream>>,
     /// Payloads that the pieces name can be read from the log once this is durable.
-    pub(crate) readable: Seq,
+    pub(crate) readable: Cursor,
     /// The version that was made while the file was open here: what is written on is still that one.
     pub(crate) own_version: Option<Version>,
 }
@@ -110,7 +110,7 @@ impl State {
             unsynced: BTreeMap::new(),
             write_outs: 0,
             stream: None,
-            readable: Seq(0),
+            readable: Cursor(0),
             own_version: None,
         }
     }
@@ -183,10 +183,10 @@ impl OpenFile {
     }
 
     /// The row was committed anew as this, with the same content. The file's turn is held.
-    pub(crate) fn changed_to(&self, file: &FileEntry, version: Seq) {
+    pub(crate) fn changed_to(&self, file: &FileEntry, version: RowVersion) {
         let mut state = self.state.write();
         state.take_over(file);
-        state.base.version = version;
+        state.base.version = Some(version);
         // A file that has several names has its row elsewhere from then on.
         let row = state.base.row.take().filter(|_| file.links <= 1);
         state.base.row = row.map(|(key, _)| (key, without_data(file)));

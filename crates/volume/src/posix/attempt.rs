@@ -9,7 +9,7 @@
 //! Locking:    none of its own.
 //! Not here:   the operations.
 
-use margay_meta::{EngineError, Seq};
+use margay_meta::{Committed, Cursor, EngineError};
 use margay_rows::record::Damaged;
 
 use crate::api::Error;
@@ -69,17 +69,17 @@ pub(crate) struct Try {
 }
 
 impl Mount {
-    /// Runs a change until it commits or is refused for good. `attempt` gives `None` as sequence number when there
-    /// was nothing to change.
+    /// Runs a change until it commits or is refused for good. `attempt` gives no commit when there was
+    /// nothing to change.
     pub(crate) fn change<T>(
         &self,
-        mut attempt: impl FnMut(&mut Try) -> Result<(T, Option<Seq>), Attempt>,
+        mut attempt: impl FnMut(&mut Try) -> Result<(T, Option<Committed>), Attempt>,
     ) -> Result<T, PosixError> {
         if self.options.read_only {
             return Err(PosixError::ReadOnlyMount);
         }
         for tries in 1..=TRIES_MAX {
-            let before = self.volume.engine.last_seq();
+            let before = self.volume.engine.last_cursor();
             let mut one = Try { seen: Seen::default(), fresh: tries > 1 };
             if one.fresh {
                 self.volume.bucket_states.forget(self.bucket_root);
@@ -87,9 +87,9 @@ impl Mount {
             match attempt(&mut one) {
                 // Nothing to change, but only as long as what was read at several moments was so at one.
                 Ok((_, None)) if !self.holds(before, &one.seen)? => self.volume.wait_a_little(tries),
-                Ok((value, seq)) => {
-                    if let Some(seq) = seq.filter(|_| self.options.sync) {
-                        self.volume.engine.wait_durable(seq).map_err(Error::from)?;
+                Ok((value, done)) => {
+                    if let Some(done) = done.filter(|_| self.options.sync) {
+                        self.volume.engine.wait_durable(done.cursor).map_err(Error::from)?;
                     }
                     return Ok(value);
                 }
@@ -109,7 +109,7 @@ impl Mount {
         mut read: impl FnMut(&mut Seen) -> Result<T, PosixError>,
     ) -> Result<T, PosixError> {
         for tries in 1..=TRIES_MAX {
-            let before = self.volume.engine.last_seq();
+            let before = self.volume.engine.last_cursor();
             let mut seen = Seen::default();
             match read(&mut seen) {
                 Ok(value) => return Ok(value),
@@ -122,12 +122,12 @@ impl Mount {
     }
 
     /// What was read after `before` was the newest commit is as it was read.
-    fn holds(&self, before: Seq, seen: &Seen) -> Result<bool, PosixError> {
-        Ok(self.volume.engine.last_seq() == before || self.volume.still(seen)?)
+    fn holds(&self, before: Cursor, seen: &Seen) -> Result<bool, PosixError> {
+        Ok(self.volume.engine.unchanged_since(before) || self.volume.still(seen)?)
     }
 
     /// Commits what a kernel knows of already.
-    pub(crate) fn commit(&self, draft: Draft) -> Result<Seq, Attempt> {
+    pub(crate) fn commit(&self, draft: Draft) -> Result<Committed, Attempt> {
         Ok(self.volume.commit_from_mount(draft)?)
     }
 }

@@ -155,7 +155,7 @@ impl Volume {
         put_parts(&mut target, shared, at, to_at);
         self.touched(&mut target, kill_privileges);
         let done = self.retry(|seen| {
-            let located = self.locate_file(from.ino)?.filter(|located| located.version == source.base.version);
+            let located = self.locate_file(from.ino)?.filter(|located| Some(located.version) == source.base.version);
             // The source lost its name, or reclaim moved it: what is named must be what is there.
             let located = located.ok_or(Refused::Error(Error::PreconditionFailed))?;
             self.try_publish(to, &mut target, Some(Sharing { source: &located, state: &mut source }), seen)

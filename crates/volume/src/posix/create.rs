@@ -113,10 +113,10 @@ impl Mount {
             draft.put(key, file.encode().value);
             // Until it is opened and recorded here, nobody else opens or moves it.
             let _turn = self.volume.known.turn(file.ino);
-            let seq = self.commit(draft)?;
+            let done = self.commit(draft)?;
             self.known.remember(file.ino, parent, &resolved.name);
-            let handle = open.map(|flags| self.open_new(parent, &resolved.name, &file, seq, flags));
-            Ok((Made::New(Box::new(file), handle), Some(seq)))
+            let handle = open.map(|flags| self.open_new(parent, &resolved.name, &file, done.version, flags));
+            Ok((Made::New(Box::new(file), handle), Some(done)))
         })
     }
 

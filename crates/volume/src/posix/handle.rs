@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use margay_meta::Seq;
+use margay_meta::RowVersion;
 use margay_rows::record::data::is_hole;
 use margay_rows::record::{Data, FileEntry, Version};
 use margay_rows::{Ino, key};
@@ -98,11 +98,11 @@ impl Mount {
         parent: Ino,
         sort_name: &str,
         file: &FileEntry,
-        version: Seq,
+        version: RowVersion,
         flags: OpenFlags,
     ) -> Handle {
         let mut state = State::new(file.clone());
-        state.base.version = version;
+        state.base.version = Some(version);
         state.base.row = Some((key::entry(parent, sort_name.as_bytes()), without_data(file)));
         state.own_version = (file.version != Version::OLD).then_some(file.version);
         self.volume.known.opened(file.ino, parent, sort_name);
@@ -153,11 +153,11 @@ impl Volume {
             .while_unchanged(located, |seen| Ok((self.lock_of(&located.file, seen)?, self.hold(&located.file, seen)?)));
         let Some((lock, content)) = held? else { return Ok(None) };
         let mut state = State::new(located.file.clone());
-        state.readable = located.version;
+        state.readable = located.observed;
         let in_rows = state.file.data == Data::Rows;
         state.file.data = Data::Inline(Vec::new());
         let row = (!located.linked()).then(|| (located.row_key.clone(), state.file.clone()));
-        state.base = Base { version: located.version, extents: Vec::new(), in_rows, row };
+        state.base = Base { version: Some(located.version), extents: Vec::new(), in_rows, row };
         if let Some(Lock { envelope, plain_lens }) = needed_lock(&located.file, lock)? {
             let key = envelope.open(None, &self.options.master_keys)?;
             if let Content::Extents { extents, .. } = &content {

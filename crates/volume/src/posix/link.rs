@@ -39,9 +39,9 @@ impl Mount {
             self.draft_change_in(&mut draft, &directory, self.volume.now().0);
             count(&mut draft, self.bucket_root, None, Some(&located.file));
             let file = self.volume.add_name(&mut draft, &located, key)?;
-            let seq = self.commit(draft)?;
-            self.row_changed(&file, seq);
-            Ok(((file, resolved.name), Some(seq)))
+            let done = self.commit(draft)?;
+            self.row_changed(&file, done.version);
+            Ok(((file, resolved.name), Some(done)))
         })?;
         self.known.remember(ino, parent, &name);
         Ok(self.file_attributes(&file))

@@ -4,7 +4,7 @@
 //! Invariants: L1 the returned row has this number: a location that was given to another file is not this file's.
 //! Not here:   files without a name (open files).
 
-use margay_meta::Seq;
+use margay_meta::RowVersion;
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
@@ -22,7 +22,7 @@ pub(crate) struct LocatedDirectory {
     pub(crate) parent: Ino,
     /// The row with its attributes: its entry, or the inode record of a bucket's root, which may be absent.
     pub(crate) row_key: Vec<u8>,
-    pub(crate) version: Option<Seq>,
+    pub(crate) version: Option<RowVersion>,
     pub(crate) entry: DirectoryEntry,
 }
 
@@ -97,8 +97,9 @@ impl Volume {
     /// name; which name leads to it is unknown.
     fn locate_record(&self, ino: Ino) -> Result<Option<Located>, Error> {
         let key = key::inode(ino);
-        let Some(row) = self.engine.get(&key)?.value else { return Ok(None) };
+        let read = self.engine.get(&key)?;
+        let Some(row) = read.value else { return Ok(None) };
         let file = Entry::decode(&row.value)?.file();
-        Ok(file.map(|file| Located::direct(Ino(0), key, row.version, file)))
+        Ok(file.map(|file| Located::direct(Ino(0), key, row.version, read.observed, file)))
     }
 }

@@ -41,8 +41,8 @@ impl Mount {
             draft.put(key, entry.encode());
             draft.put(key::directory(entry.ino), record.encode());
             draft.max(key::times(entry.ino), now.0.max(0) as u64);
-            let seq = self.commit(draft)?;
-            Ok(((entry, now, sort_name), Some(seq)))
+            let done = self.commit(draft)?;
+            Ok(((entry, now, sort_name), Some(done)))
         })?;
         self.known.remember(entry.ino, parent, &sort_name);
         Ok(directory_attributes(&entry, now, 0))

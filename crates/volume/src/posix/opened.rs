@@ -4,7 +4,7 @@
 //! Locking:    the file's turn, held by the caller where attributes are changed.
 //! Not here:   the state of open files (open_files).
 
-use margay_meta::Seq;
+use margay_meta::RowVersion;
 use margay_rows::Ino;
 use margay_rows::record::FileEntry;
 
@@ -35,7 +35,7 @@ impl Mount {
     }
 
     /// The row of a file that may be open was committed anew, with the same content.
-    pub(crate) fn row_changed(&self, file: &FileEntry, version: Seq) {
+    pub(crate) fn row_changed(&self, file: &FileEntry, version: RowVersion) {
         if let Some(open) = self.volume.open_files.get(file.ino) {
             open.changed_to(file, version);
         }

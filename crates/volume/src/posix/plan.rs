@@ -5,6 +5,7 @@
 //! Not here:   the commit (publish).
 
 use bytes::Bytes;
+use margay_meta::PayloadLocation;
 use margay_rows::record::Data;
 use margay_rows::record::data::{ENTRY_EXTENTS_MAX, EXTENT_ROW_EXTENT_AT, INLINE_BYTES_MAX, extent_starts, hole};
 use margay_rows::{Ino, key};
@@ -96,10 +97,10 @@ impl Plan {
         self.payload_extents.binary_search(&extent).is_ok()
     }
 
-    /// The first extent of the payload: its offset in the file, and which it is.
-    pub(crate) fn first_of_payload(&self) -> Option<(u64, usize)> {
-        let index = *self.payload_extents.first()?;
-        Some((self.extents[index].0, index))
+    /// The run of the payload, which the engine put here.
+    pub(crate) fn payload_run(&self, at: PayloadLocation) -> Option<Run> {
+        let (_, extent) = self.extents.get(*self.payload_extents.first()?)?;
+        Some(Run { segment: at.segment, offset: at.offset, ..extent.run })
     }
 
     /// The form of the data in the entry.

@@ -10,13 +10,12 @@
 //! Durability: none by itself: `Mount::sync`.
 //! Not here:   the rows of a version (plan), who shares (copy_range).
 
-use margay_meta::Seq;
+use margay_meta::Committed;
 use margay_rows::Ino;
 use margay_rows::key::{self, Counted};
 use margay_rows::kinds::Document;
 use margay_rows::record::data::OBJECT_EXTENTS_MAX;
-use margay_rows::record::data::decode_extent_row;
-use margay_rows::record::{Data, Entry, FileEntry};
+use margay_rows::record::{Data, FileEntry};
 use margay_segment::{Extent, Run, SegmentId, SegmentPin};
 use md5::{Digest, Md5};
 
@@ -65,7 +64,7 @@ impl Mount {
     /// Publishes what was written and waits until it is durable.
     pub fn sync(&self, handle: &Handle) -> Result<(), PosixError> {
         self.volume.publish(&handle.file)?;
-        Ok(self.volume.engine.wait_durable(self.volume.engine.last_seq()).map_err(Error::from)?)
+        Ok(self.volume.engine.wait_durable(self.volume.engine.last_cursor()).map_err(Error::from)?)
     }
 }
 
@@ -155,7 +154,7 @@ impl Volume {
             return Ok(());
         };
         located.note_in(seen);
-        if state.base.version != located.version {
+        if state.base.version != Some(located.version) {
             self.rebase(state, &located)?;
         }
         if !state.data_pending && located.file.is_encrypted() {
@@ -181,7 +180,7 @@ impl Volume {
         let in_rows = new.data == Data::Rows;
         let write = place::put_entry(&mut draft, located.row_key.clone(), &mut new)?;
         plan.attach(&mut draft, file.ino, &write);
-        let seq = self.commit_from_mount(draft)?;
+        let done = self.commit_from_mount(draft)?;
         if next.kept.is_some() {
             state.own_version = Some(next.version);
         }
@@ -190,11 +189,11 @@ impl Volume {
         if let Some(sharing) = sharing.filter(|sharing| !sharing.source.file.shared) {
             // Its row has the flag now.
             sharing.state.file.shared = true;
-            sharing.state.base.version = seq;
+            sharing.state.base.version = Some(done.version);
             sharing.state.base.row = None;
         }
-        self.published(state, plan, &located.row_key, in_rows, seq)?;
-        if state.base.version == seq && !located.linked() {
+        self.published(state, plan, in_rows, done)?;
+        if !located.linked() {
             state.base.row = Some((located.row_key.clone(), state.file.clone()));
         }
         Ok(())
@@ -202,14 +201,16 @@ impl Volume {
 
     /// The file by what is kept of its row, where that is all that a publish needs to know; its commit asserts the row.
     fn kept_row(&self, file: &OpenFile, state: &State) -> Result<Option<Located>, Error> {
-        let (Some((row_key, row)), Some(location)) = (&state.base.row, self.known.location(file.ino)) else {
+        let (Some((row_key, row)), Some(version), Some(location)) =
+            (&state.base.row, state.base.version, self.known.location(file.ino))
+        else {
             return Ok(None);
         };
         let is_here = *row_key == key::entry(location.parent, location.sort_name.as_bytes());
         // What is kept as a version is kept with its data.
         let keeps = self.bucket_state(file.root)?.keeps();
         let is_enough = is_here && !keeps && !row.is_encrypted() && row.links <= 1;
-        let located = || Located::direct(location.parent, row_key.clone(), state.base.version, row.clone());
+        let located = || Located::direct(location.parent, row_key.clone(), version, state.readable, row.clone());
         Ok(is_enough.then(located))
     }
 
@@ -221,9 +222,9 @@ impl Volume {
         let mut new = self.next_version(state, located, &mut draft)?;
         (new.size, new.data) = (located.file.size, located.file.data.clone());
         place::put_entry(&mut draft, located.row_key.clone(), &mut new)?;
-        let seq = self.commit_from_mount(draft)?;
+        let done = self.commit_from_mount(draft)?;
         state.file = FileEntry { data: Data::Inline(Vec::new()), ..new };
-        (state.attributes_pending, state.dirty_since, state.base.version) = (false, None, seq);
+        (state.attributes_pending, state.dirty_since, state.base.version) = (false, None, Some(done.version));
         state.base.row = None;
         Ok(())
     }
@@ -253,7 +254,7 @@ impl Volume {
         state.pins.extend(now.pins);
         state.take_over(&now.file);
         state.base = now.base;
-        state.readable = state.readable.max(located.version);
+        state.readable = state.readable.max(located.observed);
         Ok(())
     }
 
@@ -348,48 +349,21 @@ impl Volume {
     }
 
     /// The commit is made: the state follows it.
-    fn published(&self, state: &mut State, plan: Plan, row_key: &[u8], in_rows: bool, seq: Seq) -> Result<(), Error> {
-        let version = seq;
-        let Some(bytes) = plan.payload_bytes() else {
+    fn published(&self, state: &mut State, plan: Plan, in_rows: bool, done: Committed) -> Result<(), Error> {
+        let version = Some(done.version);
+        let (Some(bytes), Some(run)) = (plan.payload_bytes(), done.payload.and_then(|at| plan.payload_run(at))) else {
             let extents = if plan.inline.is_some() { Vec::new() } else { plan.extents };
             state.base = Base { version, extents, in_rows, row: None };
             state.drop_pins();
             return Ok(());
         };
-        let Some(run) = self.payload_run(state, &plan, row_key, in_rows, seq)? else {
-            // Somebody was faster than this look: the next publish reads the row anew.
-            state.base = Base::default();
-            return Ok(());
-        };
-        self.fresh.hold(&run, bytes, seq, self.engine.durable_seq());
+        self.fresh.hold(&run, bytes, done.cursor, self.engine.durable_cursor());
         state.pins.insert(run.segment, self.store.pin(run.segment)?);
-        state.readable = seq;
+        state.readable = done.cursor;
         name_memory(state, &run);
         state.base = Base { version, extents: plan.placed(&run), in_rows, row: None };
         state.drop_pins();
         Ok(())
-    }
-
-    /// Where the engine put the payload; `None` when the row has changed since.
-    fn payload_run(
-        &self,
-        state: &State,
-        plan: &Plan,
-        row_key: &[u8],
-        in_rows: bool,
-        seq: Seq,
-    ) -> Result<Option<Run>, Error> {
-        let Some((offset, first)) = plan.first_of_payload() else { return Ok(None) };
-        let key = if in_rows { key::extent(state.file.ino, offset) } else { row_key.to_vec() };
-        let row = self.get(&key, &mut Seen::default())?.filter(|row| row.version == seq);
-        let Some(row) = row else { return Ok(None) };
-        if in_rows {
-            return Ok(Some(decode_extent_row(&row.value)?.run));
-        }
-        Ok(match Entry::decode(&row.value)?.file().map(|file| file.data) {
-            Some(Data::Extents(extents)) => extents.get(first).map(|extent| extent.run),
-            _ => None,
-        })
     }
 }
 

@@ -63,7 +63,7 @@ impl Volume {
         if let Some(stream) = state.stream.as_ref().filter(|stream| stream.writer.segment() == extent.run.segment) {
             return Ok(stream.writer.read(extent.skip + skip, len)?.into());
         }
-        if state.readable > self.engine.durable_seq() {
+        if state.readable > self.engine.durable_cursor() {
             if let Some(payload) = self.fresh.get(&extent.run) {
                 let start = (extent.skip + skip) as usize;
                 return Ok(payload.slice(start..start + len as usize));

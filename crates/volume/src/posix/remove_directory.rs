@@ -33,8 +33,8 @@ impl Mount {
             draft.delete(found.entry_key.clone());
             draft.add(key::subdirectories(parent), -1);
             self.draft_end_of_directory(&mut draft, &found, one)?;
-            let seq = self.commit(draft)?;
-            Ok((found.entry, Some(seq)))
+            let done = self.commit(draft)?;
+            Ok((found.entry, Some(done)))
         })?;
         self.directories.forget(removed.ino);
         self.keep_removed(&removed);

@@ -9,7 +9,7 @@
 //! Not here:   S3's rename, by keys (crate::rename).
 
 use margay_env::Timestamp;
-use margay_meta::Seq;
+use margay_meta::Committed;
 use margay_rows::record::{DirectoryEntry, DirectoryRecord};
 use margay_rows::{Ino, key};
 
@@ -57,7 +57,7 @@ impl Mount {
             let Some(source) = from.name.found.as_ref() else { return Err(PosixError::NotFound.into()) };
             let to_name = self.resolve(new_parent, new_name, &mut one.seen)?;
             let to = Side { name: to_name, directory: self.directory(new_parent, one)? };
-            let seq = match (&to.name.found, mode) {
+            let done = match (&to.name.found, mode) {
                 (Some(target), RenameMode::Replace | RenameMode::Exchange)
                     if target.entry_key() == source.entry_key() =>
                 {
@@ -68,7 +68,7 @@ impl Mount {
                 (Some(target), RenameMode::Exchange) => self.exchange((&from, source), (&to, target), one)?,
                 (target, _) => self.move_to((&from, source), &to, target.as_ref(), one)?,
             };
-            Ok(((), seq))
+            Ok(((), done))
         })
     }
 
@@ -78,7 +78,7 @@ impl Mount {
         to: &Side,
         target: Option<&Found>,
         one: &mut Try,
-    ) -> Result<Option<Seq>, Attempt> {
+    ) -> Result<Option<Committed>, Attempt> {
         let now = self.volume.now();
         let mut draft = Draft::default();
         self.draft_change_in(&mut draft, &from.directory, now.0);
@@ -98,9 +98,9 @@ impl Mount {
                 let (left, taken) = ((from.ino(), from.name.name.as_str()), (to.ino(), to.name.name.as_str()));
                 let there = self.draft_moved_name(&mut draft, (left, located), (taken, replaced), one)?;
                 self.volume.move_name(&mut draft, located, key, &there)?;
-                let seq = self.commit(draft)?;
+                let done = self.commit(draft)?;
                 self.volume.known.moved(located.file.ino, to.ino(), &to.name.name);
-                Ok(Some(seq))
+                Ok(Some(done))
             }
             (Found::Directory(moved), target) => {
                 self.refuse_versions(&mut draft)?;
@@ -119,12 +119,12 @@ impl Mount {
                 draft.delete(moved.entry_key.clone());
                 draft.move_subdirectories(from.ino(), to.ino(), 1);
                 self.draft_place(&mut draft, moved, to, key, now);
-                let seq = self.commit(draft)?;
+                let done = self.commit(draft)?;
                 if let Some(Found::Directory(replaced)) = target {
                     self.keep_removed(&replaced.entry);
                 }
                 self.left_its_name(from.ino(), &from.name.name)?;
-                Ok(Some(seq))
+                Ok(Some(done))
             }
         }
     }
@@ -157,7 +157,7 @@ impl Mount {
         (from, source): (&Side, &Found),
         (to, target): (&Side, &Found),
         one: &mut Try,
-    ) -> Result<Option<Seq>, Attempt> {
+    ) -> Result<Option<Committed>, Attempt> {
         let now = self.volume.now();
         let mut draft = Draft::default();
         self.draft_change_in(&mut draft, &from.directory, now.0);
@@ -182,14 +182,14 @@ impl Mount {
         draft.move_subdirectories(from.ino(), to.ino(), moved);
         self.draft_arrival(&mut draft, (from, source), (to, target), now, one)?;
         self.draft_arrival(&mut draft, (to, target), (from, source), now, one)?;
-        let seq = self.commit(draft)?;
+        let done = self.commit(draft)?;
         for (found, side) in [(source, to), (target, from)] {
             if let Found::File(located) = found {
                 self.volume.known.moved(located.file.ino, side.ino(), &side.name.name);
             }
         }
         drop(turns);
-        Ok(Some(seq))
+        Ok(Some(done))
     }
 
     /// Drafts that `moved` replaces `left`.

@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use margay_meta::{Ask, Seq};
+use margay_meta::{Ask, RowVersion};
 use margay_rows::record::{DirectoryEntry, Entry};
 use margay_rows::{Ino, key};
 
@@ -27,7 +27,7 @@ const ESCAPE_BYTES: usize = 6;
 #[derive(Clone, Debug)]
 pub(crate) struct Subdirectory {
     pub(crate) entry_key: Vec<u8>,
-    pub(crate) version: Seq,
+    pub(crate) version: RowVersion,
     pub(crate) entry: DirectoryEntry,
 }
 

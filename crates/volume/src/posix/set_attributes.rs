@@ -104,10 +104,10 @@ impl Mount {
                 self.draft_list(&mut draft, ino, file.mode)?;
             }
             draft.put(located.row_key.clone(), file.encode().value);
-            let seq = self.commit(draft)?;
-            self.row_changed(&file, seq);
+            let done = self.commit(draft)?;
+            self.row_changed(&file, done.version);
             // Not read again: another process may have moved the file since.
-            Ok((Some(self.file_attributes(&file)), Some(seq)))
+            Ok((Some(self.file_attributes(&file)), Some(done)))
         })
     }
 

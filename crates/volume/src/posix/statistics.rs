@@ -24,6 +24,6 @@ impl Mount {
     /// `fsync` of a directory: all changes so far are durable.
     pub fn sync_directory(&self) -> Result<(), PosixError> {
         let engine = &self.volume.engine;
-        Ok(engine.wait_durable(engine.last_seq()).map_err(Error::from)?)
+        Ok(engine.wait_durable(engine.last_cursor()).map_err(Error::from)?)
     }
 }

@@ -61,9 +61,9 @@ impl Mount {
             self.draft_default_retention(&mut draft, &mut file)?;
             place::put_file(&mut draft, key, file.clone(), payload)?;
             let _turn = self.volume.known.turn(file.ino);
-            let seq = self.commit(draft)?;
+            let done = self.commit(draft)?;
             self.known.remember(file.ino, parent, &resolved.name);
-            Ok((file, Some(seq)))
+            Ok((file, Some(done)))
         })?;
         // Where its bytes are is not known here.
         Ok(Attributes { stored: file.size, ..stored_attributes(&file) })
@@ -100,9 +100,9 @@ impl Mount {
                     return Err(Error::Corrupt("a symbolic link is encrypted".to_owned()).into());
                 }
                 Some(Content::Extents { extents, pins: _pins }) => {
-                    if located.version > self.volume.engine.durable_seq() {
+                    if located.observed > self.volume.engine.durable_cursor() {
                         // A payload can be read once the log has written it.
-                        self.volume.engine.wait_durable(located.version).map_err(Error::from)?;
+                        self.volume.engine.wait_durable(located.observed).map_err(Error::from)?;
                     }
                     let mut target = Vec::new();
                     for (_, extent) in extents {

@@ -26,8 +26,8 @@ impl Mount {
             self.draft_change_in(&mut draft, &directory, self.volume.now().0);
             self.draft_end_of_name(&mut draft, (parent, resolved.name.as_str()), located, one)?;
             draft.delete(located.entry_key.clone());
-            let seq = self.commit(draft)?;
-            Ok(((), Some(seq)))
+            let done = self.commit(draft)?;
+            Ok(((), Some(done)))
         })
     }
 }

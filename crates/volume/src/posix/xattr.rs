@@ -11,7 +11,7 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use margay_meta::Seq;
+use margay_meta::Committed;
 use margay_rows::record::{DirectoryEntry, FileEntry};
 use margay_rows::{Ino, key};
 
@@ -137,13 +137,13 @@ impl Mount {
             // Attributes of a file without a name would have no owner when it is closed.
             let located = self.locate_file(ino)?.ok_or(PosixError::Unsupported)?;
             self.check_unlocked(&located.file)?;
-            let (file, seq) = self.change_of_file(&located, change, one)?;
-            self.row_changed(&file, seq);
-            Ok(((), Some(seq)))
+            let (file, done) = self.change_of_file(&located, change, one)?;
+            self.row_changed(&file, done.version);
+            Ok(((), Some(done)))
         })
     }
 
-    fn change_of_directory(&self, ino: Ino, change: &Change<'_>, one: &mut Try) -> Result<Seq, Attempt> {
+    fn change_of_directory(&self, ino: Ino, change: &Change<'_>, one: &mut Try) -> Result<Committed, Attempt> {
         let directory = self.directory(ino, one)?;
         let mut entry =
             DirectoryEntry { explicit: true, changed: Some(self.volume.now()), xattrs: true, ..directory.entry };
@@ -160,7 +160,7 @@ impl Mount {
         located: &Located,
         change: &Change<'_>,
         one: &mut Try,
-    ) -> Result<(FileEntry, Seq), Attempt> {
+    ) -> Result<(FileEntry, Committed), Attempt> {
         let ino = located.file.ino;
         if change.name == acl::DEFAULT {
             // Only a directory has one; removing a missing one succeeds.
@@ -200,8 +200,8 @@ impl Mount {
         file.headers = headers;
         file.changed = file.changed.max(self.volume.now());
         place::put_file(&mut draft, located.row_key.clone(), file.clone(), None)?;
-        let seq = self.commit(draft)?;
-        Ok((file, seq))
+        let done = self.commit(draft)?;
+        Ok((file, done))
     }
 
     /// Drafts the change of a row. The caller asserts and writes the row that tells that there are some.

@@ -52,7 +52,7 @@ impl Volume {
         let settled = self.settled_segments(logs);
         let walk = self.walk_named_runs()?;
         let after = self.live_table()?;
-        self.engine.wait_durable(self.engine.last_seq())?;
+        self.engine.wait_durable(self.engine.last_cursor())?;
         for info in settled.iter().filter(|info| candidates.contains(&info.id)) {
             let counted = before.get(&info.id).copied().unwrap_or_default();
             let unchanged = after.get(&info.id).copied().unwrap_or_default() == counted;

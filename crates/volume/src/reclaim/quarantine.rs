@@ -25,7 +25,7 @@ impl Volume {
         // owners in the counters read next.
         let settled = self.settled_segments(logs);
         let table = self.live_table()?;
-        self.engine.wait_durable(self.engine.last_seq())?;
+        self.engine.wait_durable(self.engine.last_cursor())?;
         for info in settled {
             let live = table.get(&info.id).copied().unwrap_or_default().live();
             if live < 0 {

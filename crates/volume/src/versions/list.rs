@@ -62,7 +62,7 @@ impl Volume {
     ) -> Result<ListVersionsOutcome, Error> {
         let mut seen = Seen::default();
         let outcome = self.list_versions_now(request, visit, &mut seen).await;
-        self.settle(seen.seq).await?;
+        self.settle(seen.cursor).await?;
         outcome
     }
 
@@ -140,14 +140,15 @@ impl Volume {
         let mut tries = 0;
         loop {
             tries += 1;
-            let before = self.engine.last_seq();
+            let before = self.engine.last_cursor();
             let current = self.current_lines(root, from, rows, seen).await?;
             if versioning == Versioning::Never {
                 return Ok(merge(current, Vec::new(), false, from));
             }
             let found = self.with_rows(seen, |seen| self.version_lines(root, from, rows, seen)).await?;
             let (others, more) = found?;
-            let same = self.engine.last_seq() == before || self.current_lines(root, from, rows, seen).await? == current;
+            let same =
+                self.engine.unchanged_since(before) || self.current_lines(root, from, rows, seen).await? == current;
             if same || tries == TRIES_MAX {
                 return Ok(merge(current, others, more, from));
             }
@@ -185,7 +186,7 @@ impl Volume {
                 Ok(Next::Row)
             })
             .await;
-        seen.rises_to(tree.seen.seq);
+        seen.rises_to(tree.seen.cursor);
         done?;
         Ok((lines, more))
     }

@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use margay_meta::Seq;
+use margay_meta::RowVersion;
 use margay_rows::key::{self, Counted};
 use margay_rows::record::version::decode_sequence;
 use margay_rows::record::{DeleteMarker, Version, VersionRow};
@@ -20,7 +20,7 @@ use crate::versioned_key::VersionedKey;
 #[derive(Clone, Debug)]
 pub(crate) struct FoundVersion {
     pub(crate) row_key: Vec<u8>,
-    pub(crate) row_version: Seq,
+    pub(crate) row_version: RowVersion,
     pub(crate) sequence: u64,
     pub(crate) row: VersionRow,
 }

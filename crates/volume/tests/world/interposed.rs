@@ -87,22 +87,25 @@ impl Engine for Interposed {
     fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
         self.around(|engine| engine.read(asks, limit))
     }
-    fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
+    fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         self.around(|engine| engine.commit(batch))
     }
-    fn durable(&self, seq: Seq) -> DurableFuture<'_> {
+    fn durable(&self, seq: Cursor) -> DurableFuture<'_> {
         self.engine.durable(seq)
     }
-    fn wait_durable(&self, seq: Seq) -> Result<(), EngineError> {
+    fn wait_durable(&self, seq: Cursor) -> Result<(), EngineError> {
         self.engine.wait_durable(seq)
     }
-    fn last_seq(&self) -> Seq {
-        self.engine.last_seq()
+    fn last_cursor(&self) -> Cursor {
+        self.engine.last_cursor()
     }
-    fn durable_seq(&self) -> Seq {
-        self.engine.durable_seq()
+    fn durable_cursor(&self) -> Cursor {
+        self.engine.durable_cursor()
     }
-    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost> {
+    fn unchanged_since(&self, cursor: Cursor) -> bool {
+        self.engine.unchanged_since(cursor)
+    }
+    fn changes_since(&self, after: Cursor, limit: usize) -> Result<Vec<Change>, TailLost> {
         self.engine.changes_since(after, limit)
     }
     fn payload_bytes_max(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use margay_meta::{Batch, CommitError, Engine, Precondition, Seq, Write};
+use margay_meta::{Batch, CommitError, Engine, Precondition, RowVersion, Write};
 use margay_volume::Volume;
 
 pub const SYMLINK: u64 = 0o120_000;
@@ -126,7 +126,7 @@ pub fn link_value(ino: u64) -> Vec<u8> {
 /// Reads rows and keeps what it read, so that a batch can assert all of it.
 struct Reading<'a> {
     engine: &'a dyn Engine,
-    rows: Vec<(Vec<u8>, Option<Seq>)>,
+    rows: Vec<(Vec<u8>, Option<RowVersion>)>,
 }
 
 impl Reading<'_> {
@@ -155,7 +155,7 @@ impl Reading<'_> {
     }
 
     fn preconditions(&self) -> Vec<Precondition> {
-        let one = |(key, version): &(Vec<u8>, Option<Seq>)| match version {
+        let one = |(key, version): &(Vec<u8>, Option<RowVersion>)| match version {
             Some(version) => Precondition::Version { key: key.clone(), version: *version },
             None => Precondition::Absent { key: key.clone() },
         };
