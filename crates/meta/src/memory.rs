@@ -10,7 +10,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use margay_segment::{SegmentError, Store};
+use margay_segment::{RunWriter, SegmentError, Store};
 use parking_lot::Mutex;
 
 use crate::contract::{

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use margay_env::Env;
-use margay_segment::{Extent, Options, Run, Store};
+use margay_segment::{Extent, Options, Run, RunWriter, Store};
 
 const WRITERS: u64 = 64;
 const LENGTH: Duration = Duration::from_secs(3);

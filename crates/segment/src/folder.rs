@@ -27,7 +27,7 @@ use crate::format::{self, FormatError};
 use crate::names::{self, Name};
 use crate::open_pack::OpenPack;
 use crate::quarantine::{Held, Leaving, Proof, Quarantine, Quarantined, may_leave};
-use crate::segment::{FOUND_NAMES, Segment, SegmentPin};
+use crate::segment::{FOUND_NAMES, LocalPin, Segment};
 use crate::space::SpaceGate;
 use crate::{Kind, Options, SegmentCopy, SegmentError, SegmentId};
 
@@ -46,7 +46,7 @@ pub(crate) struct Folder {
     pub(crate) options: Options,
     next_id: AtomicU64,
     table: RwLock<BTreeMap<SegmentId, Arc<Segment>>>,
-    pub(crate) quarantine: Quarantine,
+    pub(crate) quarantine: Arc<Quarantine>,
     handles: Cache<SegmentId, Arc<dyn File>>,
     /// Checksum tables that were verified, by the place of their run.
     pub(crate) tables: Cache<(SegmentId, u64), ChecksumTable>,
@@ -110,7 +110,7 @@ impl Folder {
         Ok(Folder {
             next_id: AtomicU64::new(next.max(mark)),
             table: RwLock::new(table),
-            quarantine: Quarantine::found(held),
+            quarantine: Arc::new(Quarantine::found(held)),
             handles: Cache::new(OPEN_FILES_MAX),
             tables: Cache::new(TABLE_CACHE_BYTES_MAX),
             buffers: Buffers::default(),
@@ -147,7 +147,7 @@ impl Folder {
     }
 
     /// Pins a segment that is not in the quarantine, and so keeps it out of it: nobody can set it aside in between.
-    pub(crate) fn pin_listed(&self, id: SegmentId) -> Result<SegmentPin, SegmentError> {
+    pub(crate) fn pin_listed(&self, id: SegmentId) -> Result<LocalPin, SegmentError> {
         self.table.read().get(&id).map(Segment::pin).ok_or(SegmentError::Missing(id))
     }
 

@@ -15,13 +15,13 @@ use crate::error::invalid;
 use crate::folder::Folder;
 use crate::format::{self, PACK_HEADER_BYTES, RunPlace, Salt};
 use crate::open_pack::OpenPack;
-use crate::segment::SegmentPin;
+use crate::segment::LocalPin;
 use crate::{Kind, SegmentError};
 
 /// A part of a pack that belongs to one writer.
 #[derive(Debug)]
 pub(crate) struct Reserved {
-    pub(crate) pin: SegmentPin,
+    pub(crate) pin: LocalPin,
     pub(crate) file: Arc<dyn File>,
     pub(crate) salt: Salt,
     pub(crate) place: RunPlace,

@@ -63,16 +63,27 @@ pub(crate) struct Quarantine {
     pub(crate) taken_back: AtomicU64,
 }
 
+/// While it lives, nothing leaves the quarantine.
+#[derive(Debug)]
+pub struct QuarantineHold(Arc<Quarantine>);
+
+impl Drop for QuarantineHold {
+    fn drop(&mut self) {
+        self.0.let_go();
+    }
+}
+
 impl Quarantine {
     pub(crate) fn found(held: BTreeMap<SegmentId, Held>) -> Quarantine {
         Quarantine { state: Mutex::new(State { held, ..State::default() }), ..Quarantine::default() }
     }
 
-    pub(crate) fn hold(&self) {
+    pub(crate) fn hold(self: &Arc<Quarantine>) -> QuarantineHold {
         self.holds.fetch_add(1, Ordering::AcqRel);
+        QuarantineHold(Arc::clone(self))
     }
 
-    pub(crate) fn let_go(&self) {
+    fn let_go(&self) {
         let before = self.holds.fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "every hold is counted once");
     }

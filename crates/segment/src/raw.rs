@@ -13,15 +13,11 @@ use crate::error::newer;
 use crate::folder::Folder;
 use crate::format::{self, FormatError, OWNER_BYTES_MAX, RAW_FOOTER_BYTES};
 use crate::id::table_bytes;
-use crate::segment::{Segment, SegmentPin};
+use crate::segment::{LocalPin, Segment};
 use crate::{Kind, Run, SegmentError};
 
 /// Makes the file, with room for all of it.
-pub(crate) fn create(
-    folder: &Folder,
-    len: u64,
-    owner_bytes: usize,
-) -> Result<(SegmentPin, Arc<dyn File>), SegmentError> {
+pub(crate) fn create(folder: &Folder, len: u64, owner_bytes: usize) -> Result<(LocalPin, Arc<dyn File>), SegmentError> {
     let total = file_bytes(len, owner_bytes);
     let (segment, file) = folder.create(Kind::Raw, |_, file| Ok(file.allocate(0, total)?))?;
     let pin = segment.pin();
@@ -30,7 +26,7 @@ pub(crate) fn create(
 }
 
 /// Makes an empty file, whose length is not known yet; W1 does not hold for it.
-pub(crate) fn create_growing(folder: &Folder) -> Result<(SegmentPin, Arc<dyn File>), SegmentError> {
+pub(crate) fn create_growing(folder: &Folder) -> Result<(LocalPin, Arc<dyn File>), SegmentError> {
     let (segment, file) = folder.create(Kind::Raw, |_, _| Ok(()))?;
     let pin = segment.pin();
     segment.seal();

@@ -116,11 +116,11 @@ impl Segment {
         state.note_last_writer();
     }
 
-    pub(crate) fn pin(self: &Arc<Segment>) -> SegmentPin {
+    pub(crate) fn pin(self: &Arc<Segment>) -> LocalPin {
         let mut state = self.state.lock();
         state.pins += 1;
         state.written_until_sync = None;
-        SegmentPin(Arc::clone(self))
+        LocalPin(Arc::clone(self))
     }
 }
 
@@ -143,10 +143,10 @@ impl SegmentState {
 
 /// Keeps a segment `open`, so that reclaim leaves it alone while metadata does not name its newest run yet.
 #[derive(Debug)]
-pub struct SegmentPin(Arc<Segment>);
+pub(crate) struct LocalPin(Arc<Segment>);
 
-impl SegmentPin {
-    pub fn segment(&self) -> SegmentId {
+impl LocalPin {
+    pub(crate) fn segment(&self) -> SegmentId {
         self.0.id
     }
 
@@ -155,13 +155,13 @@ impl SegmentPin {
     }
 }
 
-impl Clone for SegmentPin {
-    fn clone(&self) -> SegmentPin {
+impl Clone for LocalPin {
+    fn clone(&self) -> LocalPin {
         self.0.pin()
     }
 }
 
-impl Drop for SegmentPin {
+impl Drop for LocalPin {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.pins = state.pins.checked_sub(1).expect("every pin is counted once");

@@ -15,13 +15,13 @@ use margay_env::{Env, File, Space};
 use crate::error::invalid;
 use crate::folder::Folder;
 use crate::names::{self, Name};
-use crate::quarantine::{Proof, Quarantined, Walk};
+use crate::quarantine::{Proof, QuarantineHold, Quarantined, Walk};
 use crate::reader::{self, Source};
 use crate::segment::Segment;
 use crate::sync::Syncer;
 use crate::{
-    Extent, Kind, Options, Run, RunWriter, SegmentCopy, SegmentError, SegmentId, SegmentInfo, SegmentPin, WalkedRun,
-    punch, raw, scrub, walk, writer,
+    Extent, FolderRun, Kind, Options, Run, RunLength, SegmentCopy, SegmentError, SegmentId, SegmentInfo, SegmentPin,
+    WalkedRun, punch, raw, scrub, walk, writer,
 };
 
 /// Cheap to share; all calls may run concurrently.
@@ -29,16 +29,6 @@ use crate::{
 pub struct Store {
     folder: Arc<Folder>,
     syncer: Syncer,
-}
-
-/// While it lives, nothing leaves the quarantine.
-#[derive(Debug)]
-pub struct QuarantineHold(Arc<Folder>);
-
-impl Drop for QuarantineHold {
-    fn drop(&mut self) {
-        self.0.quarantine.let_go();
-    }
 }
 
 impl Store {
@@ -91,8 +81,14 @@ impl Store {
         self.folder.space.available()
     }
 
-    pub fn kind(&self, id: SegmentId) -> Result<Kind, SegmentError> {
-        Ok(self.folder.segment(id)?.kind)
+    /// What is known of a segment; one in quarantine is taken back.
+    pub fn state(&self, id: SegmentId) -> Result<SegmentInfo, SegmentError> {
+        Ok(self.folder.segment(id)?.info())
+    }
+
+    /// As `state`, of a segment that is not in quarantine.
+    pub(crate) fn listed(&self, id: SegmentId) -> Result<SegmentInfo, SegmentError> {
+        Ok(self.folder.listed(id)?.info())
     }
 
     /// The segment's file, open for reading and writing.
@@ -102,18 +98,17 @@ impl Store {
     }
 
     /// Reserves space for a run of exactly `len` payload bytes. `owner` goes into the run's header, for fsck.
-    pub fn begin_run(&self, len: u64, owner: &[u8]) -> Result<RunWriter, SegmentError> {
+    pub fn begin_run(&self, len: u64, owner: &[u8]) -> Result<FolderRun, SegmentError> {
         writer::begin(&self.folder, len, owner, self.folder.options.raw_bytes_min)
     }
 
-    /// As `begin_run`, always in a raw segment of its own: for bytes that will be given back alone.
-    pub fn begin_raw_run(&self, len: u64, owner: &[u8]) -> Result<RunWriter, SegmentError> {
-        writer::begin(&self.folder, len, owner, 0)
-    }
-
-    /// As `begin_run`, of a length that shows when it ends; always in a raw segment of its own.
-    pub fn begin_growing_run(&self, owner: &[u8]) -> Result<RunWriter, SegmentError> {
-        writer::begin_growing(&self.folder, owner)
+    /// As `begin_run`, of a run whose length may show when it ends.
+    pub(crate) fn begin_of(&self, length: RunLength, owner: &[u8]) -> Result<FolderRun, SegmentError> {
+        match length {
+            RunLength::Exact(len) => self.begin_run(len, owner),
+            RunLength::ExactAlone(len) => writer::begin(&self.folder, len, owner, 0),
+            RunLength::Growing => writer::begin_growing(&self.folder, owner),
+        }
     }
 
     /// `Full` when so many bytes of data would not fit now.
@@ -131,12 +126,12 @@ impl Store {
     /// Keeps a segment `open`. Take it before `RunWriter::finish` and drop it once metadata names the run,
     /// so that reclaim cannot take the segment for dead in between.
     pub fn pin(&self, id: SegmentId) -> Result<SegmentPin, SegmentError> {
-        Ok(self.folder.segment(id)?.pin())
+        Ok(SegmentPin::own(self.folder.segment(id)?.pin()))
     }
 
     /// As `pin`, but a segment in quarantine is `Missing` and stays there; one that is pinned does not come there.
     pub fn pin_listed(&self, id: SegmentId) -> Result<SegmentPin, SegmentError> {
-        self.folder.pin_listed(id)
+        Ok(SegmentPin::own(self.folder.pin_listed(id)?))
     }
 
     /// Ends a pack or log early: no further run begins in it. Fine when it is sealed already.
@@ -166,13 +161,6 @@ impl Store {
     pub async fn sync(&self, id: SegmentId) -> Result<(), SegmentError> {
         self.folder.check_poison()?;
         self.syncer.ask(self.folder.segment(id)?).wait(&self.folder).await
-    }
-
-    /// Begins a sync that nobody waits for, so that the one after the last byte has less to do.
-    pub fn sync_ahead(&self, id: SegmentId) -> Result<(), SegmentError> {
-        self.folder.check_poison()?;
-        self.syncer.ask(self.folder.segment(id)?);
-        Ok(())
     }
 
     /// As `sync`, blocking this thread.
@@ -244,8 +232,7 @@ impl Store {
 
     /// Keeps every segment that is in quarantine now or comes there, until the guard is dropped.
     pub fn hold_quarantine(&self) -> QuarantineHold {
-        self.folder.quarantine.hold();
-        QuarantineHold(Arc::clone(&self.folder))
+        self.folder.quarantine.hold()
     }
 
     /// Begins the second proof. Take the snapshot of the rows afterwards.

@@ -12,8 +12,10 @@ use margay_env::File;
 use crate::error::invalid;
 use crate::folder::Folder;
 use crate::format::{self, OWNER_BYTES_MAX, RunPlace, Salt};
+use crate::pin::SegmentPin;
 use crate::quarantine::Proof;
-use crate::segment::SegmentPin;
+use crate::segment::LocalPin;
+use crate::segments::RunWriter;
 use crate::space::Grant;
 use crate::{CHUNK_BYTES, RUN_BYTES_MAX, Run, SegmentError, SegmentId, pack, raw};
 
@@ -23,11 +25,11 @@ pub const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 /// What a file system may take for a run beyond its bytes, in bytes.
 const ROUNDING_BYTES: u64 = 4096;
 
-/// A run being written: space is reserved, bytes arrive in order. Dropping it gives the space up.
+/// A run being written into a file of the folder.
 #[derive(Debug)]
-pub struct RunWriter {
+pub struct FolderRun {
     folder: Arc<Folder>,
-    pin: SegmentPin,
+    pin: LocalPin,
     file: Arc<dyn File>,
     end: End,
     grant: Grant,
@@ -82,7 +84,7 @@ pub(crate) fn begin(
     len: u64,
     owner: &[u8],
     raw_bytes_min: u64,
-) -> Result<RunWriter, SegmentError> {
+) -> Result<FolderRun, SegmentError> {
     folder.check_poison()?;
     if len > RUN_BYTES_MAX {
         return Err(invalid(format!("a run of {len} bytes is longer than {RUN_BYTES_MAX}")));
@@ -105,18 +107,18 @@ pub(crate) fn begin(
     let buffer = Vec::with_capacity((len as usize).min(WRITE_BUFFER_BYTES));
     let (folder, sums) = (Arc::clone(folder), ChunkSums::default());
     let (growing, state) = (false, State::Writing);
-    Ok(RunWriter { folder, pin, file, end, grant, offset, len, taken: 0, buffer, sums, growing, state })
+    Ok(FolderRun { folder, pin, file, end, grant, offset, len, taken: 0, buffer, sums, growing, state })
 }
 
 /// Begins a run in a raw segment of its own whose length is not known yet.
-pub(crate) fn begin_growing(folder: &Arc<Folder>, owner: &[u8]) -> Result<RunWriter, SegmentError> {
+pub(crate) fn begin_growing(folder: &Arc<Folder>, owner: &[u8]) -> Result<FolderRun, SegmentError> {
     folder.check_poison()?;
     if owner.len() > OWNER_BYTES_MAX {
         return Err(invalid(format!("an owner of {} bytes is longer than {OWNER_BYTES_MAX}", owner.len())));
     }
     let grant = folder.space.grant(ROUNDING_BYTES)?;
     let (pin, file) = raw::create_growing(folder)?;
-    Ok(RunWriter {
+    Ok(FolderRun {
         folder: Arc::clone(folder),
         pin,
         file,
@@ -132,14 +134,12 @@ pub(crate) fn begin_growing(folder: &Arc<Folder>, owner: &[u8]) -> Result<RunWri
     })
 }
 
-impl RunWriter {
-    /// Payload bytes taken so far.
-    pub fn taken(&self) -> u64 {
+impl RunWriter for FolderRun {
+    fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Payload that was written already; from this process's memory or the kernel's, so it is not verified.
-    pub fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, SegmentError> {
+    fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, SegmentError> {
         let end = offset.checked_add(len).filter(|end| *end <= self.taken);
         let end = end.ok_or_else(|| invalid("a read beyond what was written"))?;
         let in_file = self.in_file();
@@ -153,12 +153,15 @@ impl RunWriter {
         Ok(bytes)
     }
 
-    pub fn segment(&self) -> SegmentId {
+    fn segment(&self) -> SegmentId {
         self.pin.segment()
     }
 
-    /// Makes sure of room for so many more bytes, if it is not sure yet; more than the run's length is an error.
-    pub fn reserve(&mut self, bytes: u64) -> Result<(), SegmentError> {
+    fn pin(&self) -> SegmentPin {
+        SegmentPin::own(self.pin.clone())
+    }
+
+    fn reserve(&mut self, bytes: u64) -> Result<(), SegmentError> {
         self.check()?;
         if bytes > self.len - self.taken {
             return Err(invalid("more bytes than the run has reserved"));
@@ -170,8 +173,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Appends; more than the reserved length is an error.
-    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), SegmentError> {
         self.reserve(bytes.len() as u64)?;
         let before = (self.taken, self.buffer.len(), self.sums.mark());
         let in_file = self.in_file();
@@ -184,6 +186,39 @@ impl RunWriter {
                 self.sums.back_to(before.2);
             }
         })
+    }
+
+    fn end(&mut self) -> Result<Run, SegmentError> {
+        self.check()?;
+        let len = if self.growing { self.taken } else { self.len };
+        if self.taken != len {
+            return Err(invalid(format!("the run has {} of its {len} bytes", self.taken)));
+        }
+        let (crc, table) = if self.growing { self.sums.clone() } else { std::mem::take(&mut self.sums) }.finish(len);
+        let run = Run { segment: self.segment(), offset: self.offset, len, crc };
+        let waiting = self.buffer.len();
+        self.buffer.extend_from_slice(&table);
+        match &self.end {
+            End::Pack { salt, place } => {
+                self.buffer.extend_from_slice(&format::encode_run_end(*salt, place, crc));
+            }
+            End::Raw { owner } => self.buffer.extend_from_slice(&format::encode_raw_footer(&run, owner)),
+        }
+        let (start, end_bytes) = (self.offset + len - waiting as u64, self.buffer.len() as u64);
+        let put = self.put_at(start).and_then(|()| self.cut_at(start + end_bytes));
+        if let Err(error) = put {
+            self.buffer.truncate(waiting);
+            return Err(error);
+        }
+        self.state = State::Finished;
+        Ok(run)
+    }
+}
+
+impl FolderRun {
+    /// As `end`, of a run that nobody writes to any more.
+    pub fn finish(mut self) -> Result<Run, SegmentError> {
+        self.end()
     }
 
     /// Payload bytes that are in the file.
@@ -210,38 +245,6 @@ impl RunWriter {
             *bytes = rest;
         }
         Ok(())
-    }
-
-    /// Ends the run (all reserved bytes must have been written); durable after `Store::sync(segment)`.
-    pub fn finish(mut self) -> Result<Run, SegmentError> {
-        self.end()
-    }
-
-    /// As `finish`; a growing run goes on when it fails.
-    pub fn end(&mut self) -> Result<Run, SegmentError> {
-        self.check()?;
-        let len = if self.growing { self.taken } else { self.len };
-        if self.taken != len {
-            return Err(invalid(format!("the run has {} of its {len} bytes", self.taken)));
-        }
-        let (crc, table) = if self.growing { self.sums.clone() } else { std::mem::take(&mut self.sums) }.finish(len);
-        let run = Run { segment: self.segment(), offset: self.offset, len, crc };
-        let waiting = self.buffer.len();
-        self.buffer.extend_from_slice(&table);
-        match &self.end {
-            End::Pack { salt, place } => {
-                self.buffer.extend_from_slice(&format::encode_run_end(*salt, place, crc));
-            }
-            End::Raw { owner } => self.buffer.extend_from_slice(&format::encode_raw_footer(&run, owner)),
-        }
-        let (start, end_bytes) = (self.offset + len - waiting as u64, self.buffer.len() as u64);
-        let put = self.put_at(start).and_then(|()| self.cut_at(start + end_bytes));
-        if let Err(error) = put {
-            self.buffer.truncate(waiting);
-            return Err(error);
-        }
-        self.state = State::Finished;
-        Ok(run)
     }
 
     /// A write that failed may have left bytes behind the end of a growing run.
@@ -294,7 +297,7 @@ impl RunWriter {
     }
 }
 
-impl Drop for RunWriter {
+impl Drop for FolderRun {
     fn drop(&mut self) {
         let unfinished = self.state != State::Finished;
         if unfinished && matches!(self.end, End::Raw { .. }) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use margay_env::sim::{SimClock, SimDisk, SimRandom};
 use margay_env::{Disk, Env, Random, Timestamp};
-use margay_segment::{Extent, Kind, Options, Run, SegmentError, SegmentId, Store};
+use margay_segment::{Extent, Kind, Options, Run, RunWriter, SegmentError, SegmentId, Store};
 use proptest::prelude::*;
 
 /// Takes a segment that nothing names all the way out.

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use margay_env::Env;
-use margay_segment::{CHUNK_BYTES, Extent, Kind, Options, Run, SegmentError, SegmentId, Store, WalkedRun};
+use margay_segment::{CHUNK_BYTES, Extent, Kind, Options, Run, RunWriter, SegmentError, SegmentId, Store, WalkedRun};
 
 /// Takes a segment that nothing names all the way out.
 fn remove(store: &Store, id: SegmentId) -> Result<(), SegmentError> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use margay_env::sim::SimDisk;
 use margay_env::{DirEntry, Disk, Env, File, LockHandle, OpenMode, Space};
-use margay_segment::{Options, Store};
+use margay_segment::{Options, RunWriter, Store};
 
 /// A disk whose syncs take time and are counted; a sync covers what was written before it began.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use margay_rows::record::data::is_hole;
 use margay_rows::record::entry::EMPTY_ETAG;
 use margay_rows::record::multipart::{decode_part_checksums, decode_part_sizes};
 use margay_rows::record::{Data, FileEntry};
-use margay_segment::{SegmentError, SegmentPin};
+use margay_segment::{InQuarantine, SegmentError, SegmentPin};
 
 use crate::ahead::Purpose;
 use crate::api::{Error, Headers, ObjectInfo, ObjectName, ReadCondition, VersionId};
@@ -264,14 +264,15 @@ impl Volume {
         let mut segments: Vec<_> = stored.map(|(_, extent)| extent.run.segment).collect();
         segments.sort_unstable();
         segments.dedup();
-        let pins: Result<Vec<SegmentPin>, _> = segments.iter().map(|segment| self.store.pin_listed(*segment)).collect();
+        let pins: Result<Vec<SegmentPin>, _> =
+            segments.iter().map(|segment| self.store.pin(*segment, InQuarantine::Leave)).collect();
         if seen.may_have_lost_bytes(self.store.removals()) {
             seen.moment_passed();
         }
         let pins = match pins {
             // If the file still names it and it lies in the quarantine, that is worth an alarm.
             Err(SegmentError::Missing(_)) if !at_hand::is_running() && self.still(seen)? => {
-                segments.into_iter().map(|segment| self.store.pin(segment)).collect()
+                segments.into_iter().map(|segment| self.store.pin(segment, InQuarantine::TakeBack)).collect()
             }
             Err(SegmentError::Missing(_)) => {
                 seen.moment_passed();

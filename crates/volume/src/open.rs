@@ -14,7 +14,7 @@ use margay_env::{Env, Timestamp};
 use margay_meta::{Committed, Engine, RowVersion};
 use margay_rows::record::DirectoryRecord;
 use margay_rows::{Ino, key};
-use margay_segment::Store;
+use margay_segment::Segments;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::api::Error;
@@ -105,7 +105,7 @@ pub enum OpenError {
 pub struct Volume {
     pub(crate) env: Env,
     pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) store: Arc<Store>,
+    pub(crate) store: Arc<dyn Segments>,
     pub(crate) options: Options,
     pub(crate) inos: Inos,
     pub(crate) paths: PathCache,
@@ -136,10 +136,20 @@ pub struct Volume {
 
 impl Volume {
     /// Opens the volume that the engine holds, or makes one in an empty engine, and drains what a crash left.
-    pub fn open(
+    pub fn open<S: Segments + 'static>(
         env: Env,
         engine: Arc<dyn Engine>,
-        store: Arc<Store>,
+        store: Arc<S>,
+        options: Options,
+    ) -> Result<Arc<Volume>, OpenError> {
+        Volume::open_over(env, engine, store, options)
+    }
+
+    /// As `open`, over segments of any kind.
+    pub fn open_over(
+        env: Env,
+        engine: Arc<dyn Engine>,
+        store: Arc<dyn Segments>,
         options: Options,
     ) -> Result<Arc<Volume>, OpenError> {
         check_format(&*engine)?;
@@ -156,7 +166,7 @@ impl Volume {
         Ok(Volume::assemble(self.env.clone(), rows, Arc::clone(&self.store), self.options.clone()))
     }
 
-    fn assemble(env: Env, engine: Arc<dyn Engine>, store: Arc<Store>, options: Options) -> Volume {
+    fn assemble(env: Env, engine: Arc<dyn Engine>, store: Arc<dyn Segments>, options: Options) -> Volume {
         let paths = PathCache::new(options.paths_max);
         let latches = |count| (0..count).map(|_| Mutex::new(())).collect();
         let (latches, key_latches) = (latches(LATCHES), latches(KEY_LATCHES));
@@ -195,8 +205,8 @@ impl Volume {
         &self.engine
     }
 
-    /// The segment store below, for metrics and for tools.
-    pub fn store(&self) -> &Arc<Store> {
+    /// The stored segments below, for metrics and for tools.
+    pub fn store(&self) -> &Arc<dyn Segments> {
         &self.store
     }
 

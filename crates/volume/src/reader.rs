@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use margay_rows::record::data::is_hole;
-use margay_segment::{Extent, SegmentPin, Store};
+use margay_segment::{Extent, SegmentPin, Segments};
 
 use crate::api::{Error, ObjectInfo};
 use crate::blocking::{self, Blocking};
@@ -29,7 +29,7 @@ pub struct Reader {
     pub(crate) info: ObjectInfo,
     pub(crate) content: Content,
     pub(crate) lock: Option<Lock>,
-    pub(crate) store: Arc<Store>,
+    pub(crate) store: Arc<dyn Segments>,
     pub(crate) blocking: Arc<dyn Blocking>,
 }
 
@@ -118,7 +118,7 @@ fn dropped() -> Error {
 
 impl Content {
     /// All of these stored bytes. Waits for the device.
-    pub(crate) fn read_all(&self, store: &Store, mut offset: u64, len: u64) -> Result<Bytes, Error> {
+    pub(crate) fn read_all(&self, store: &dyn Segments, mut offset: u64, len: u64) -> Result<Bytes, Error> {
         let end = offset + len;
         let extents = match self {
             Content::Inline(bytes) => {

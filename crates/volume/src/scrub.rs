@@ -12,7 +12,7 @@ use margay_meta::RowVersion;
 use margay_rows::record::data::{decode_extent_row, is_hole};
 use margay_rows::record::{Data, DirectoryRecord, PartRecord, file_of_row};
 use margay_rows::{Ino, key};
-use margay_segment::{Extent, SegmentError, SegmentId};
+use margay_segment::{Extent, InQuarantine, SegmentError, SegmentId};
 
 use crate::api::Error;
 use crate::open::Volume;
@@ -164,7 +164,8 @@ impl Volume {
                 continue;
             }
             // What went into quarantine since the page was read stays there, unless the row still names it.
-            let found = self.store.pin_listed(extent.run.segment).and_then(|_pin| self.store.verify(extent));
+            let found =
+                self.store.pin(extent.run.segment, InQuarantine::Leave).and_then(|_pin| self.store.verify(extent));
             let changed =
                 found.is_err() && self.engine.get(&named.key)?.value.is_none_or(|row| row.version != named.version);
             if changed {

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use margay_rows::Ino;
 use margay_rows::record::data::INLINE_BYTES_MAX;
 use margay_rows::record::data::OBJECT_EXTENTS_MAX;
-use margay_segment::{CHUNK_BYTES, Run, RunWriter, SegmentId, SegmentPin, Store};
+use margay_segment::{CHUNK_BYTES, Run, RunLength, RunWriter, SegmentId, SegmentPin, Segments};
 
 use self::growing::{Growing, Grown};
 use crate::api::{Error, OBJECT_BYTES_MAX};
@@ -30,7 +30,7 @@ const SYNC_AHEAD_BYTES: u64 = 8 << 20;
 /// Bytes on their way to becoming an object or a part; dropping it forgets them.
 #[derive(Debug)]
 pub struct Upload {
-    store: Arc<Store>,
+    store: Arc<dyn Segments>,
     owner: [u8; 8],
     run_bytes_max: u64,
     /// Bytes to store; of a growing body the most that it may have.
@@ -49,7 +49,7 @@ enum State {
         small_bytes_max: u64,
     },
     Runs {
-        current: Option<Box<RunWriter>>,
+        current: Option<Box<dyn RunWriter>>,
         current_left: u64,
         /// Bytes written since the last sync was begun.
         unsynced: u64,
@@ -214,7 +214,7 @@ impl Upload {
         }
         match &mut self.state {
             State::Small(buffer) => buffer.extend_from_slice(bytes),
-            State::Growing { growing, .. } => growing.append(&self.store, &self.owner, bytes)?,
+            State::Growing { growing, .. } => growing.append(&*self.store, &self.owner, bytes)?,
             State::Runs { current, current_left, unsynced, done, pins } => {
                 let mut left = self.expected - self.received;
                 while !bytes.is_empty() {
@@ -222,7 +222,7 @@ impl Upload {
                         Some(writer) => writer,
                         None => {
                             *current_left = left.min(self.run_bytes_max);
-                            current.insert(Box::new(self.store.begin_run(*current_left, &self.owner)?))
+                            current.insert(self.store.begin(RunLength::Exact(*current_left), &self.owner)?)
                         }
                     };
                     let (head, rest) =
@@ -233,14 +233,14 @@ impl Upload {
                     bytes = rest;
                     *unsynced += head.len() as u64;
                     if *unsynced >= SYNC_AHEAD_BYTES && left > 0 {
-                        self.store.sync_ahead(writer.segment())?;
+                        self.store.start_sync(writer.segment())?;
                         *unsynced = 0;
                     }
                     if *current_left == 0
-                        && let Some(writer) = current.take()
+                        && let Some(mut writer) = current.take()
                     {
-                        pins.push(self.store.pin(writer.segment())?);
-                        done.push(writer.finish()?);
+                        pins.push(writer.pin());
+                        done.push(writer.end()?);
                     }
                 }
             }
@@ -274,7 +274,7 @@ impl Upload {
         let (body, pins) = match self.state {
             State::Small(buffer) => (Body::Small(Bytes::from(buffer)), Vec::new()),
             State::Growing { growing, small_bytes_max } => {
-                match growing.end(&self.store, &self.owner, small_bytes_max)? {
+                match growing.end(&*self.store, &self.owner, small_bytes_max)? {
                     Grown::Gathered(bytes) => (Body::Small(Bytes::from(bytes)), Vec::new()),
                     Grown::Runs(runs, pins) => (Body::Runs(runs), pins),
                 }

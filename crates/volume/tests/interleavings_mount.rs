@@ -220,7 +220,7 @@ fn outcome(pair: &Pair, answers: [String; 2]) -> String {
     let mut text = format!("{answers:?}");
     let below: Arc<dyn Engine> = Arc::<Interposed>::clone(&pair.engine);
     let last = &pair.sides[0].volume;
-    let volume = Volume::open(Env::real(), below, Arc::clone(last.store()), Options::default()).unwrap();
+    let volume = Volume::open_over(Env::real(), below, Arc::clone(last.store()), Options::default()).unwrap();
     let mount = Mount::open(Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
     let side = Side { volume, mount };
     show_tree(&side.mount, side.mount.root(), "", &mut text);

@@ -198,7 +198,7 @@ fn outcome(pair: &Pair, answers: [String; 2]) -> String {
     let mut text = format!("{answers:?}");
     let below: Arc<dyn Engine> = Arc::<Interposed>::clone(&pair.engine);
     let store = Arc::clone(pair.first.volume.store());
-    let volume = Volume::open(Env::real(), below, store, options()).unwrap();
+    let volume = Volume::open_over(Env::real(), below, store, options()).unwrap();
     let mount = Mount::open(Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
     show_tree(&mount, mount.root(), "", &mut text);
     for (key, version, latest, content) in lines(&volume) {

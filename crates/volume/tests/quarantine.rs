@@ -119,7 +119,7 @@ fn a_dead_segment_waits_in_quarantine_and_goes_when_its_time_is_over() {
 fn lost_files_are_named_by_bucket_and_key() {
     let (world, segment, _) = world_of_one(&body_of(5, 20_000));
     world.put("b", "whole", &body_of(6, 20_000)).unwrap();
-    let kind = world.store.kind(segment).unwrap();
+    let kind = world.store.state(segment).unwrap().kind;
     assert_eq!(kind, Kind::Pack);
     let file = world.folder.path().join("segments").join(format!("{:016x}.pack", segment.0));
     margay_env::Env::real().disk.remove(&file).unwrap();

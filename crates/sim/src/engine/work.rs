@@ -10,7 +10,7 @@ use margay_meta::embedded::EmbeddedEngine;
 use margay_meta::{
     Batch, CommitError, Cursor, Engine, Field, Payload, Position, PositionField, Precondition, RowVersion, Write,
 };
-use margay_segment::{Run, SegmentError, SegmentId, Store};
+use margay_segment::{Run, RunWriter, SegmentError, SegmentId, Store};
 use parking_lot::Mutex;
 
 use super::model::{self, Model, NAMING_KEYS, Rows, apply, naming};

@@ -27,7 +27,7 @@ pub(crate) fn none_is_lost<T: Target>(volume: &Volume, engine: &EmbeddedEngine, 
         engine.checkpoint().map_err(|error| Failure(format!("checkpoint: {error}")))?;
         volume.reclaim_once(&budget, &SealedLogs).map_err(|error| Failure(format!("reclaim: {error}")))?;
         // Looked at once: the checkpointer seals its last log a little later, and removes it again a little later.
-        left = volume.store().segments().into_iter().filter(|info| !info.open).collect();
+        left = volume.store().list().into_iter().filter(|info| !info.open).collect();
         if left.is_empty() {
             break;
         }

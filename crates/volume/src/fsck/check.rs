@@ -163,7 +163,7 @@ fn check_shares(rows: &Rows, findings: &mut Findings) {
 
 fn check_live(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
     let files: BTreeMap<SegmentId, u64> =
-        volume.store.segments().into_iter().map(|segment| (segment.id, segment.len)).collect();
+        volume.store.list().into_iter().map(|segment| (segment.id, segment.len)).collect();
     findings.report.segment_bytes = files.values().sum();
     let mut stored: BTreeMap<SegmentId, i64> = BTreeMap::new();
     visit(volume, &key::all_live(), |row| {

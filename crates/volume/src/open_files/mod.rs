@@ -49,7 +49,7 @@ pub(crate) fn without_data(file: &FileEntry) -> FileEntry {
 /// extent of a run of [`STREAM_RUN_BYTES`], until it ends.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    pub(crate) writer: RunWriter,
+    pub(crate) writer: Box<dyn RunWriter>,
     /// Where its first byte is in the file.
     pub(crate) start: u64,
     /// Bytes that were there when the kernel was last asked to write them to the device.

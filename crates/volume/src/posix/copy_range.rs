@@ -148,7 +148,9 @@ impl Volume {
         for (_, piece) in &shared {
             if let Some(extent) = piece.extent() {
                 let segment = extent.run.segment;
-                target.pins.insert(segment, self.store.pin(segment).map_err(Error::from)?);
+                // The source's own pin: it may hold what no row names any more.
+                let pin = source.pins.get(&segment).expect("every segment that a piece names is pinned (O2)");
+                target.pins.insert(segment, pin.clone());
             }
         }
         target.readable = target.readable.max(source.readable);

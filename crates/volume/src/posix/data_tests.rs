@@ -94,7 +94,7 @@ impl World {
 
     /// Bytes of all segments but logs.
     fn data_bytes(&self) -> u64 {
-        let segments = self.volume.store.segments();
+        let segments = self.volume.store.list();
         segments.iter().filter(|info| info.kind != margay_segment::Kind::Log).map(|info| info.len).sum()
     }
 

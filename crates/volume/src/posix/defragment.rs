@@ -79,8 +79,8 @@ impl Volume {
                 done += bytes.len() as u64;
             }
         }
-        let pin = self.store.pin(writer.segment())?;
-        let run = writer.finish()?;
+        let pin = writer.pin();
+        let run = writer.end()?;
         let mut skip = 0;
         for (offset, len) in parts {
             state.pieces.replace(*offset, Piece::stored(Extent { run, skip, len: *len }));

@@ -16,7 +16,7 @@ use margay_rows::key::{self, Counted};
 use margay_rows::kinds::Document;
 use margay_rows::record::data::OBJECT_EXTENTS_MAX;
 use margay_rows::record::{Data, FileEntry};
-use margay_segment::{Extent, Run, SegmentId, SegmentPin};
+use margay_segment::{Extent, InQuarantine, Run, SegmentId, SegmentPin};
 use md5::{Digest, Md5};
 
 use crate::api::{ETag, Error};
@@ -358,7 +358,7 @@ impl Volume {
             return Ok(());
         };
         self.fresh.hold(&run, bytes, done.cursor, self.engine.durable_cursor());
-        state.pins.insert(run.segment, self.store.pin(run.segment)?);
+        state.pins.insert(run.segment, self.store.pin(run.segment, InQuarantine::TakeBack)?);
         state.readable = done.cursor;
         name_memory(state, &run);
         state.base = Base { version, extents: plan.placed(&run), in_rows, row: None };

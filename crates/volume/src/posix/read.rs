@@ -68,7 +68,7 @@ impl Volume {
                 let start = (extent.skip + skip) as usize;
                 return Ok(payload.slice(start..start + len as usize));
             }
-            if self.store.kind(extent.run.segment)? == Kind::Log {
+            if self.store.state(extent.run.segment)?.kind == Kind::Log {
                 self.engine.wait_durable(state.readable)?;
             }
         }

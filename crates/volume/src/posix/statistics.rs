@@ -13,11 +13,10 @@ impl Mount {
         let space = self.volume.store.space().map_err(Error::from)?;
         let files = self.volume.objects(self.bucket_root, &mut Seen::default())?;
         // Bytes in quarantine leave when they are needed.
-        let quarantined = self.volume.store.quarantined_bytes();
+        let quarantined = space.quarantined_bytes;
         let free_bytes = space.free_bytes.saturating_add(quarantined).min(space.total_bytes);
-        let available = self.volume.store.available_bytes().map_err(Error::from)?;
         // Never more than what is free: both were asked for, one after the other.
-        let available_bytes = available.saturating_add(quarantined).min(free_bytes);
+        let available_bytes = space.available_bytes.saturating_add(quarantined).min(free_bytes);
         Ok(Statistics { total_bytes: space.total_bytes, free_bytes, available_bytes, files })
     }
 

@@ -7,7 +7,7 @@
 //!             S2 a write that does not continue the stream, or that the store refuses, goes its usual way.
 //! Not here:   the run (segment), small and scattered writes (write).
 
-use margay_segment::{Extent, RUN_BYTES_MAX};
+use margay_segment::{Extent, RUN_BYTES_MAX, RunLength};
 
 use crate::api::Error;
 use crate::open::Volume;
@@ -59,13 +59,13 @@ impl Volume {
         };
         // One stream at a time.
         self.end_stream(state)?;
-        let writer = self.store.begin_growing_run(&file.ino.0.to_be_bytes())?;
+        let writer = self.store.begin(RunLength::Growing, &file.ino.0.to_be_bytes())?;
         let mut stream = Stream { writer, start, synced: 0 };
         if let Some((_, Piece { content: Content::Memory(bytes), .. })) = state.pieces.last() {
             stream.writer.write(bytes)?;
         }
         let segment = stream.writer.segment();
-        state.pins.insert(segment, self.store.pin(segment)?);
+        state.pins.insert(segment, stream.writer.pin());
         state.pieces.replace(start, Piece::stored(Extent { run: stream.run(), skip: 0, len: memory }));
         state.stream = Some(Box::new(stream));
         self.open_files.memory_changed(memory, 0);
@@ -75,7 +75,7 @@ impl Volume {
     /// Ends the stream's run: pieces name it as it will be read. When that fails the stream goes on.
     pub(crate) fn end_stream(&self, state: &mut State) -> Result<(), Error> {
         let Some(stream) = &mut state.stream else { return Ok(()) };
-        let pin = self.store.pin(stream.writer.segment())?;
+        let pin = stream.writer.pin();
         let run = stream.writer.end()?;
         state.stream = None;
         for extent in state.pieces.extents_mut() {

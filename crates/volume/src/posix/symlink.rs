@@ -8,7 +8,7 @@ use bytes::Bytes;
 use margay_rows::Ino;
 use margay_rows::record::data::INLINE_BYTES_MAX;
 use margay_rows::record::entry::MODE_SYMLINK;
-use margay_segment::{SegmentError, SegmentPin};
+use margay_segment::{RunLength, SegmentError, SegmentPin};
 use md5::{Digest, Md5};
 
 use crate::api::{ETag, Error};
@@ -77,10 +77,11 @@ impl Mount {
             return Ok((Body::Small(Bytes::copy_from_slice(target)), None));
         }
         let write = || {
-            let mut writer = volume.store.begin_run(target.len() as u64, &self.bucket_root.0.to_be_bytes())?;
-            let pin = volume.store.pin(writer.segment())?;
+            let mut writer =
+                volume.store.begin(RunLength::Exact(target.len() as u64), &self.bucket_root.0.to_be_bytes())?;
+            let pin = writer.pin();
             writer.write(target)?;
-            let run = writer.finish()?;
+            let run = writer.end()?;
             volume.store.sync_blocking(run.segment)?;
             Ok::<_, SegmentError>((Body::Runs(vec![run]), Some(pin)))
         };

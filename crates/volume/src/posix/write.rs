@@ -9,7 +9,7 @@
 //! Locking:    the file's state, also while the bytes of a taken write are on their way.
 //! Not here:   publishing (publish), the run of a stream (stream).
 
-use margay_segment::{Extent, Run, RunWriter};
+use margay_segment::{Extent, Run, RunLength, RunWriter};
 
 use crate::api::{Error, OBJECT_BYTES_MAX};
 use crate::open::Volume;
@@ -142,10 +142,11 @@ impl Volume {
 
     /// Begins a run for bytes of an open file. They may be written over soon: where they are many they have a segment of
     /// their own, which then is not kept by other runs in it.
-    pub(crate) fn begin_written_run(&self, file: &OpenFile, len: u64) -> Result<RunWriter, Error> {
+    pub(crate) fn begin_written_run(&self, file: &OpenFile, len: u64) -> Result<Box<dyn RunWriter>, Error> {
         let owner = file.ino.0.to_be_bytes();
         let many = len >= self.options.file_memory_bytes_max / 2;
-        Ok(if many { self.store.begin_raw_run(len, &owner)? } else { self.store.begin_run(len, &owner)? })
+        let length = if many { RunLength::ExactAlone(len) } else { RunLength::Exact(len) };
+        Ok(self.store.begin(length, &owner)?)
     }
 
     /// Writes all bytes in memory to the store as one run; they are not durable yet.
@@ -160,8 +161,8 @@ impl Volume {
                 writer.write(bytes)?;
             }
         }
-        let pin = self.store.pin(writer.segment())?;
-        let run = writer.finish()?;
+        let pin = writer.pin();
+        let run = writer.end()?;
         name_memory(state, &run);
         state.written_out(run.segment, pin);
         self.open_files.memory_changed(total, 0);

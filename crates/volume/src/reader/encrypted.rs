@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use margay_segment::Store;
+use margay_segment::Segments;
 
 use super::Content;
 use crate::api::Error;
@@ -16,18 +16,23 @@ use crate::encryption::{DataKey, Encrypted};
 pub(crate) struct EncryptedContent {
     encrypted: Encrypted,
     stored: Content,
-    store: Arc<Store>,
+    store: Arc<dyn Segments>,
 }
 
 impl EncryptedContent {
     /// `plain_lens` are those of its streams.
-    pub(crate) fn new(data: DataKey, plain_lens: &[u64], stored: Content, store: Arc<Store>) -> EncryptedContent {
+    pub(crate) fn new(
+        data: DataKey,
+        plain_lens: &[u64],
+        stored: Content,
+        store: Arc<dyn Segments>,
+    ) -> EncryptedContent {
         EncryptedContent { encrypted: Encrypted::new(data, plain_lens), stored, store }
     }
 
     /// Plain bytes from `offset` on, at least one and at most `len`. Waits for the device.
     pub(crate) fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
-        self.encrypted.read(offset, len, &|at, len| self.stored.read_all(&self.store, at, len))
+        self.encrypted.read(offset, len, &|at, len| self.stored.read_all(&*self.store, at, len))
     }
 
     /// As `read`, all of them.

@@ -168,7 +168,7 @@ impl Volume {
     /// Segments that take no more runs and that nobody pins.
     pub(crate) fn settled_segments(&self, logs: &dyn LogRelease) -> Vec<SegmentInfo> {
         let settled = |info: &SegmentInfo| !info.open && (info.kind != Kind::Log || logs.released(info.id));
-        self.store.segments().into_iter().filter(settled).collect()
+        self.store.list().into_iter().filter(settled).collect()
     }
 
     pub(crate) fn live_table(&self) -> Result<LiveTable, Error> {
@@ -188,7 +188,7 @@ impl Volume {
     fn seal_mostly_dead(&self, budget: &ReclaimBudget) -> Result<(), Error> {
         let table = self.live_table()?;
         let refused = budget.punch || self.was_refused();
-        for info in self.store.segments() {
+        for info in self.store.list() {
             let live = table.get(&info.id).copied().unwrap_or_default().live().max(0) as u64;
             let dead = info.len.saturating_sub(live);
             let mostly_dead = live * 100 < (live + dead) * budget.live_percent_min;

@@ -9,9 +9,8 @@
 //! Not here:   the holes and their last check (margay-segment).
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 
-use margay_segment::{Kind, SegmentError, SegmentId, Walk};
+use margay_segment::{Kind, Run, SegmentId};
 
 use super::gather::NamedRuns;
 use super::{LiveBytes, LiveTable, LogRelease, ReclaimBudget, Reclaimed};
@@ -59,17 +58,18 @@ impl Volume {
             if !unchanged || known_bytes(&runs, info.id) != counted.live() {
                 continue;
             }
-            let allocated = self.store.allocated_bytes(info.id)?;
-            // Before it is looked for readers: those that come later see that bytes go, and read their row again.
-            self.store.begin_removal();
-            match self.punch_segment(info.id, info.kind, &runs, &walk) {
-                Ok(true) => drop(punched.lost.insert(info.id, counted.lost)),
-                // A reader took hold of it: a later pass tries again.
-                Ok(false) => {}
+            let is_live = |run: &Run| runs.contains_key(&(run.segment, run.offset));
+            match self.store.punch(info.id, &is_live, &walk) {
+                Ok(given) => {
+                    done.punched_bytes += given.bytes;
+                    // Else a reader took hold of it: a later pass tries again.
+                    if given.complete {
+                        punched.lost.insert(info.id, counted.lost);
+                    }
+                }
                 // A backup is made.
                 Err(error) => tracing::debug!(segment = ?info.id, %error, "dead parts stay"),
             }
-            done.punched_bytes += allocated.saturating_sub(self.store.allocated_bytes(info.id)?);
         }
         Ok(())
     }
@@ -83,36 +83,6 @@ impl Volume {
             lost - punched.lost.get(segment).copied().unwrap_or_default()
         };
         settled.map(|info| info.id).filter(|segment| dead(segment) >= DEAD_BYTES_MIN).collect()
-    }
-
-    /// False when somebody took hold of the segment before all dead parts were given back.
-    fn punch_segment(&self, id: SegmentId, kind: Kind, runs: &NamedRuns, walk: &Walk) -> Result<bool, SegmentError> {
-        match kind {
-            Kind::Pack => self.punch_pack(id, runs, walk),
-            Kind::Log if self.is_settled(id) => self.store.punch_log(id, walk).map(|()| true),
-            Kind::Log | Kind::Raw => Ok(false),
-        }
-    }
-
-    fn punch_pack(&self, pack: SegmentId, runs: &NamedRuns, walk: &Walk) -> Result<bool, SegmentError> {
-        let mut dead = Vec::new();
-        self.store.walk_pack(pack, &mut |walked| {
-            dead.extend(walked.run.filter(|run| !runs.contains_key(&(run.segment, run.offset))));
-            ControlFlow::Continue(())
-        })?;
-        for run in dead {
-            // A reader that came since may hold the pack: what is dead now it cannot have found, but one that was
-            // there before could have.
-            if !self.is_settled(pack) {
-                return Ok(false);
-            }
-            self.store.punch_run(&run, walk)?;
-        }
-        Ok(true)
-    }
-
-    fn is_settled(&self, id: SegmentId) -> bool {
-        self.store.segments().iter().any(|info| info.id == id && !info.open)
     }
 }
 

@@ -51,7 +51,7 @@ impl Volume {
     fn existing_segments(&self) -> std::collections::HashSet<SegmentId> {
         // In this order, since a segment goes from the first list to the second.
         let mut exists: std::collections::HashSet<SegmentId> =
-            self.store.segments().into_iter().map(|info| info.id).collect();
+            self.store.list().into_iter().map(|info| info.id).collect();
         exists.extend(self.store.quarantined().into_iter().map(|held| held.id));
         exists
     }
@@ -106,7 +106,7 @@ impl Volume {
 
     fn is_disk_short(&self, budget: &ReclaimBudget) -> Result<bool, Error> {
         let space = self.store.space()?;
-        let free = space.free_bytes.saturating_sub(self.store.reserve_bytes());
+        let free = space.free_bytes.saturating_sub(space.reserve_bytes);
         Ok(free < space.total_bytes / 100 * budget.free_percent_min)
     }
 

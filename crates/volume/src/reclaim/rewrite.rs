@@ -15,7 +15,7 @@ use margay_rows::Ino;
 use margay_rows::key::{self, Live};
 use margay_rows::record::data::{decode_extent_row, extent_row};
 use margay_rows::record::{Data, PartRecord, file_of_row};
-use margay_segment::{Extent, Kind, Run, SegmentError, SegmentId, SegmentPin};
+use margay_segment::{Extent, Kind, Run, RunLength, SegmentError, SegmentId, SegmentPin};
 
 use super::gather::{Named, Naming};
 use super::{LiveTable, LogRelease, ReclaimBudget, Reclaimed};
@@ -104,15 +104,15 @@ impl Volume {
     fn copy_run<'a>(&self, named: &'a Named) -> Result<Copied<'a>, SegmentError> {
         let old = named.run;
         let owner = named.owners.first().map_or(0, |(owner, _)| owner.0);
-        let mut writer = self.store.begin_run(old.len, &owner.to_be_bytes())?;
+        let mut writer = self.store.begin(RunLength::Exact(old.len), &owner.to_be_bytes())?;
         let mut offset = 0;
         while offset < old.len {
             let bytes = self.store.read(&Extent::whole(old), offset, COPY_BYTES.min(old.len - offset))?;
             writer.write(&bytes)?;
             offset += bytes.len() as u64;
         }
-        let pin = self.store.pin(writer.segment())?;
-        let new = writer.finish()?;
+        let pin = writer.pin();
+        let new = writer.end()?;
         assert_eq!((new.len, new.crc), (old.len, old.crc), "the same bytes have the same checksum");
         Ok(Copied { named, new, _pin: pin })
     }

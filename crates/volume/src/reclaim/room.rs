@@ -58,8 +58,8 @@ impl Volume {
             return false;
         }
         // What another pass gave back while this one waited for it counts too.
-        let given =
-            done.and_then(|done| Ok((done.removed_bytes + done.punched_bytes).max(self.store.available_bytes()?)));
+        let given = done
+            .and_then(|done| Ok((done.removed_bytes + done.punched_bytes).max(self.store.space()?.available_bytes)));
         match given {
             Ok(bytes) => bytes >= ROOM_BYTES_MIN,
             Err(error) => {

@@ -6,7 +6,7 @@
 //! Durability: none here; `Upload::finish` syncs the segments.
 //! Not here:   bodies of announced length (`upload`).
 
-use margay_segment::{Run, RunWriter, SegmentPin, Store};
+use margay_segment::{Run, RunLength, RunWriter, SegmentPin, Segments};
 
 use super::SYNC_AHEAD_BYTES;
 use crate::api::Error;
@@ -25,7 +25,7 @@ pub(super) struct Growing {
     /// Whether a run grows as bytes come.
     in_one_run: bool,
     run_bytes_max: u64,
-    current: Option<Box<RunWriter>>,
+    current: Option<Box<dyn RunWriter>>,
     /// Bytes written since the last sync was begun.
     unsynced: u64,
     done: Vec<Run>,
@@ -52,7 +52,7 @@ impl Growing {
         }
     }
 
-    pub(super) fn append(&mut self, store: &Store, owner: &[u8], mut bytes: &[u8]) -> Result<(), Error> {
+    pub(super) fn append(&mut self, store: &dyn Segments, owner: &[u8], mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
             if self.in_one_run && self.current.is_some() {
                 bytes = self.grow(store, owner, bytes)?;
@@ -70,7 +70,7 @@ impl Growing {
     }
 
     /// Makes what was gathered a run, or the beginning of the one that grows, which needs nothing gathered any more.
-    fn put_gathered(&mut self, store: &Store, owner: &[u8]) -> Result<(), Error> {
+    fn put_gathered(&mut self, store: &dyn Segments, owner: &[u8]) -> Result<(), Error> {
         let mut gathered = std::mem::take(&mut self.gathered);
         if self.in_one_run {
             let mut bytes = gathered.as_slice();
@@ -79,22 +79,22 @@ impl Growing {
             }
             return Ok(());
         }
-        let writer = self.current.insert(Box::new(store.begin_run(gathered.len() as u64, owner)?));
+        let writer = self.current.insert(store.begin(RunLength::Exact(gathered.len() as u64), owner)?);
         writer.write(&gathered)?;
         self.written(store, gathered.len())?;
         gathered.clear();
         self.gathered = gathered;
-        self.end_run(store)
+        self.end_run()
     }
 
     /// Adds bytes to the run that grows, or to a new one when that is full; gives back what did not fit.
-    fn grow<'b>(&mut self, store: &Store, owner: &[u8], bytes: &'b [u8]) -> Result<&'b [u8], Error> {
+    fn grow<'b>(&mut self, store: &dyn Segments, owner: &[u8], bytes: &'b [u8]) -> Result<&'b [u8], Error> {
         if self.current.as_ref().is_some_and(|writer| writer.taken() >= self.run_bytes_max) {
-            self.end_run(store)?;
+            self.end_run()?;
         }
         let writer = match &mut self.current {
             Some(writer) => writer,
-            none => none.insert(Box::new(store.begin_growing_run(owner)?)),
+            none => none.insert(store.begin(RunLength::Growing, owner)?),
         };
         let room = usize::try_from(self.run_bytes_max - writer.taken()).unwrap_or(usize::MAX);
         let (part, rest) = bytes.split_at(bytes.len().min(room));
@@ -104,27 +104,27 @@ impl Growing {
     }
 
     /// Begins a sync each time that enough was written.
-    fn written(&mut self, store: &Store, len: usize) -> Result<(), Error> {
+    fn written(&mut self, store: &dyn Segments, len: usize) -> Result<(), Error> {
         self.unsynced += len as u64;
         if self.unsynced >= SYNC_AHEAD_BYTES
             && let Some(writer) = &self.current
         {
-            store.sync_ahead(writer.segment())?;
+            store.start_sync(writer.segment())?;
             self.unsynced = 0;
         }
         Ok(())
     }
 
-    fn end_run(&mut self, store: &Store) -> Result<(), Error> {
-        if let Some(writer) = self.current.take() {
-            self.pins.push(store.pin(writer.segment())?);
-            self.done.push(writer.finish()?);
+    fn end_run(&mut self) -> Result<(), Error> {
+        if let Some(mut writer) = self.current.take() {
+            self.pins.push(writer.pin());
+            self.done.push(writer.end()?);
         }
         Ok(())
     }
 
     /// The body may stay in memory when it is no longer than `small_bytes_max`.
-    pub(super) fn end(mut self, store: &Store, owner: &[u8], small_bytes_max: u64) -> Result<Grown, Error> {
+    pub(super) fn end(mut self, store: &dyn Segments, owner: &[u8], small_bytes_max: u64) -> Result<Grown, Error> {
         let is_small = self.gathered.len() as u64 <= small_bytes_max;
         if is_small && self.done.is_empty() && self.current.is_none() {
             return Ok(Grown::Gathered(self.gathered));
@@ -136,7 +136,7 @@ impl Growing {
         if !self.gathered.is_empty() {
             self.put_gathered(store, owner)?;
         }
-        self.end_run(store)?;
+        self.end_run()?;
         Ok(Grown::Runs(self.done, self.pins))
     }
 }
