@@ -93,6 +93,9 @@ fn show(report: &FsckReport) {
         report.findings.values().sum::<u64>(),
         report.repaired
     );
+    if report.unreachable_segments > 0 {
+        println!("{} segments were not looked at: their store cannot be reached", report.unreachable_segments);
+    }
 }
 
 fn to_json(report: &FsckReport, clean: bool) -> Value {
@@ -115,6 +118,7 @@ fn to_json(report: &FsckReport, clean: bool) -> Value {
         "shared_runs": report.shared_runs,
         "live_bytes": report.live_bytes,
         "segment_bytes": report.segment_bytes,
+        "unreachable_segments": report.unreachable_segments,
         "findings": findings,
         "shown": shown,
         "repaired": report.repaired,

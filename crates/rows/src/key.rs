@@ -23,7 +23,8 @@ pub use self::events::{all_events, event, events, parse_event};
 pub use self::fingerprint::fingerprint;
 pub use self::identity::{identities, identity, identity_generation, parse_identity};
 pub use self::segments::{
-    LIVE_SEGMENT_AT, Live, all_live, all_shares, is_share, live, parse_live, parse_share, share, shares,
+    LIVE_SEGMENT_AT, Live, all_live, all_segments, all_shares, all_stores, gained_segment, is_segment, is_share, live,
+    parse_live, parse_segment, parse_share, parse_store, segment, segments_of, share, shares, store,
 };
 pub use self::table::Table;
 
@@ -44,6 +45,7 @@ const FORMAT: u8 = b'm';
 const ORPHAN: u8 = b'o';
 const PART: u8 = b'p';
 const SHARE: u8 = b's';
+const SEGMENT: u8 = b'S';
 const TIMES: u8 = b't';
 const UPLOAD: u8 = b'u';
 const VERSION: u8 = b'v';

@@ -4,8 +4,8 @@
 
 use std::io;
 
-use crate::SegmentId;
 use crate::format::FormatError;
+use crate::{SegmentId, StoreNumber};
 
 #[derive(Debug, thiserror::Error)]
 pub enum SegmentError {
@@ -15,6 +15,9 @@ pub enum SegmentError {
     Corrupt { segment: SegmentId, offset: u64, what: &'static str },
     #[error("segment {0:?} does not exist")]
     Missing(SegmentId),
+    /// It may exist: the store that holds it does not answer.
+    #[error("segment {0:?} is in store {number}, which cannot be reached", number = .1.0)]
+    Unreachable(SegmentId, StoreNumber),
     /// A sync failed earlier; data can be read but not written until a restart.
     #[error("data is read-only after a storage fault: {0}")]
     Poisoned(String),

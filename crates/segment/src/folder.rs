@@ -14,7 +14,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use margay_env::{Env, File, OpenMode, Timestamp};
 use parking_lot::{Mutex, RwLock};
@@ -24,12 +24,13 @@ use crate::cache::Cache;
 use crate::checksum_table::ChecksumTable;
 use crate::error::{invalid, newer};
 use crate::format::{self, FormatError};
+use crate::identity;
 use crate::names::{self, Name};
 use crate::open_pack::OpenPack;
 use crate::quarantine::{Held, Leaving, Proof, Quarantine, Quarantined, may_leave};
 use crate::segment::{FOUND_NAMES, LocalPin, Segment};
 use crate::space::SpaceGate;
-use crate::{Kind, Options, SegmentCopy, SegmentError, SegmentId};
+use crate::{Kind, Options, SegmentCopy, SegmentError, SegmentId, StoreIdentity, StoreName, StoreNumber};
 
 /// Most segment files held open for reading.
 pub const OPEN_FILES_MAX: usize = 4096;
@@ -45,6 +46,9 @@ pub(crate) struct Folder {
     pub(crate) env: Env,
     pub(crate) options: Options,
     next_id: AtomicU64,
+    name: RwLock<StoreName>,
+    /// The volume has agreed to the name.
+    attached: AtomicBool,
     table: RwLock<BTreeMap<SegmentId, Arc<Segment>>>,
     pub(crate) quarantine: Arc<Quarantine>,
     handles: Cache<SegmentId, Arc<dyn File>>,
@@ -77,21 +81,23 @@ impl Folder {
         env.disk.create_dir_all(&options.folder)?;
         let mut table = BTreeMap::new();
         let mut held = BTreeMap::new();
-        let (mut next, mut mark) = (1, 0);
+        let name = identity::read(&*env.disk, &options.folder)?.unwrap_or_else(|| unnamed(&env));
+        let is_own = |id: SegmentId| id.made_by() == name.number;
+        let (mut next, mut mark) = (name.number.ids().0.0, 0);
         for entry in env.disk.list(&options.folder)? {
             match names::parse(&entry.name) {
                 Some(Name::Segment(id, _) | Name::Quarantined(id, ..) | Name::Mark(id)) if id.0 > ID_MAX => {
                     return Err(invalid(format!("{} cannot be a segment of this store", entry.name)));
                 }
                 Some(Name::Segment(id, kind)) if !entry.is_dir => {
-                    next = next.max(id.0 + 1);
+                    next = if is_own(id) { next.max(id.0 + 1) } else { next };
                     match table.entry(id) {
                         Entry::Vacant(slot) => slot.insert(Arc::new(Segment::found(id, kind, entry.len))),
                         Entry::Occupied(_) => return Err(invalid(format!("two segment files have the id {id:?}"))),
                     };
                 }
                 Some(Name::Quarantined(id, kind, seconds)) if !entry.is_dir => {
-                    next = next.max(id.0 + 1);
+                    next = if is_own(id) { next.max(id.0 + 1) } else { next };
                     let since = Timestamp(seconds.saturating_mul(1_000_000_000));
                     let (len, used_bytes) = (entry.len, entry.used_bytes);
                     let shown = Quarantined { id, kind, len, used_bytes, since, number: 0 };
@@ -100,7 +106,7 @@ impl Folder {
                         return Err(invalid(format!("two files in quarantine have the id {id:?}")));
                     }
                 }
-                Some(Name::Mark(id)) => mark = mark.max(id.0),
+                Some(Name::Mark(id)) if is_own(id) => mark = mark.max(id.0),
                 _ => {}
             }
         }
@@ -109,6 +115,8 @@ impl Folder {
         }
         Ok(Folder {
             next_id: AtomicU64::new(next.max(mark)),
+            name: RwLock::new(name),
+            attached: AtomicBool::new(false),
             table: RwLock::new(table),
             quarantine: Arc::new(Quarantine::found(held)),
             handles: Cache::new(OPEN_FILES_MAX),
@@ -126,7 +134,31 @@ impl Folder {
     }
 
     pub(crate) fn next_id(&self) -> SegmentId {
-        SegmentId(self.next_id.fetch_add(1, Ordering::Relaxed))
+        let id = SegmentId(self.next_id.fetch_add(1, Ordering::Relaxed));
+        assert_eq!(id.made_by(), self.name().number, "a store has made all of its ids");
+        id
+    }
+
+    pub(crate) fn name(&self) -> StoreName {
+        *self.name.read()
+    }
+
+    pub(crate) fn is_attached(&self) -> bool {
+        self.attached.load(Ordering::Acquire)
+    }
+
+    /// Takes the name that the volume knows the folder by; ids are of its number from now on. A number never falls, since
+    /// ids of log segments ascend.
+    pub(crate) fn attach(&self, name: StoreName) -> Result<(), SegmentError> {
+        let mut current = self.name.write();
+        assert!(name.number >= current.number, "a store's number never falls");
+        if *current != name {
+            identity::write(&*self.env.disk, &self.options.folder, &name)?;
+            self.next_id.fetch_max(name.number.ids().0.0, Ordering::AcqRel);
+            *current = name;
+        }
+        self.attached.store(true, Ordering::Release);
+        Ok(())
     }
 
     pub(crate) fn path(&self, id: SegmentId, kind: Kind) -> PathBuf {
@@ -353,7 +385,8 @@ impl Folder {
     /// Makes sure that a restart finds a mark above `id`, before the file that shows the id goes.
     fn cover_by_mark(&self, id: SegmentId) -> Result<(), SegmentError> {
         let mut names = self.names.lock();
-        if id.0 < names.mark {
+        // Another store keeps its own ids unique.
+        if id.0 < names.mark || id.made_by() != self.name().number {
             return Ok(());
         }
         let mark = self.next_id.load(Ordering::Relaxed).max(id.0 + 1) + MARK_AHEAD;
@@ -368,6 +401,13 @@ impl Folder {
         }
         Ok(())
     }
+}
+
+/// A folder that no volume has named yet. Numbers begin at 0, as those of a folder that is older than names.
+fn unnamed(env: &Env) -> StoreName {
+    let mut identity = [0; 16];
+    env.random.fill(&mut identity);
+    StoreName { identity: StoreIdentity(identity), number: StoreNumber(0), generation: 0 }
 }
 
 /// A damaged header alone does not hide intact runs, but a newer format must not be guessed at.

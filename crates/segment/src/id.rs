@@ -1,10 +1,12 @@
-//! References to stored bytes: segment ids, runs and extents.
+//! References to stored bytes and to those who store them: stores, segment ids, runs and extents.
 //!
 //! Why:        metadata refers to data by these values and never the reverse, so they are separate from the store.
 //! Invariants: I1 `skip + len <= run.len`.  I2 a run's checksum covers the whole run, whatever part is referenced.
 
 use std::fmt;
 
+/// Ids of one store; the number of the store is what is above these bits.
+pub const STORE_ID_BITS: u32 = 40;
 /// Payload bytes under one checksum, in bytes.
 pub const CHUNK_BYTES: u64 = 64 * 1024;
 /// Maximum length of a run, in bytes; its checksum table has 4 MiB.
@@ -18,6 +20,45 @@ impl fmt::Debug for SegmentId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:016x}", self.0)
     }
+}
+
+/// The number under which a volume knows a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreNumber(pub u16);
+
+impl StoreNumber {
+    /// The ids that the store with this number makes: from the first one up to, not including, the second.
+    pub fn ids(self) -> (SegmentId, SegmentId) {
+        let first = u64::from(self.0) << STORE_ID_BITS;
+        // Id 0 is never valid.
+        (SegmentId(first.max(1)), SegmentId(first + (1 << STORE_ID_BITS)))
+    }
+}
+
+impl SegmentId {
+    /// The store that made the segment. An id beyond the limit of the format is nobody's; it counts as the last store's.
+    pub fn made_by(self) -> StoreNumber {
+        StoreNumber(u16::try_from(self.0 >> STORE_ID_BITS).unwrap_or(u16::MAX))
+    }
+}
+
+/// A random number that tells a folder from every other one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoreIdentity(pub [u8; 16]);
+
+impl fmt::Debug for StoreIdentity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+/// What a folder says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreName {
+    pub identity: StoreIdentity,
+    pub number: StoreNumber,
+    /// How often it was attached to its volume; 0: never.
+    pub generation: u64,
 }
 
 /// Payload bytes written in one piece: the unit of checksums, sharing and reclaim.
@@ -65,5 +106,19 @@ impl Extent {
     /// The whole of a run.
     pub fn whole(run: Run) -> Extent {
         Extent { run, skip: 0, len: run.len }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_tell_their_store() {
+        let (first, end) = StoreNumber(0).ids();
+        assert_eq!((first, end), (SegmentId(1), SegmentId(1 << 40)));
+        let (first, end) = StoreNumber(3).ids();
+        assert_eq!((first.made_by(), SegmentId(end.0 - 1).made_by()), (StoreNumber(3), StoreNumber(3)));
+        assert_eq!(SegmentId(u64::MAX).made_by(), StoreNumber(u16::MAX));
     }
 }

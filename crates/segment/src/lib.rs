@@ -3,7 +3,7 @@
 //! Why:        random writes become sequential, a sealed segment never changes, space comes back file by file.
 //! Layout:     `<data>/segments/<id, 16 hex digits>.{log,pack,raw}`, see docs/format/segment.md.
 //! Invariants: S1 bytes that an extent names are never overwritten.  S2 a run is durable before metadata names it.
-//!             S3 a segment id is never reused.  S4 bytes leave by two proofs only (quarantine).
+//!             S3 a segment id is never reused, and begins with the number of its store.  S4 bytes leave by two proofs only (quarantine).
 //! Not here:   which runs are live (volume::reclaim), the metadata log's records (meta::log).
 
 mod buffers;
@@ -16,6 +16,7 @@ pub mod format;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod id;
+mod identity;
 pub mod kind;
 mod local;
 mod names;
@@ -39,7 +40,9 @@ mod writer;
 pub use buffers::IDLE_BUFFER_BYTES_MAX;
 pub use error::SegmentError;
 pub use folder::{OPEN_FILES_MAX, TABLE_CACHE_BYTES_MAX};
-pub use id::{CHUNK_BYTES, Extent, RUN_BYTES_MAX, Run, SegmentId};
+pub use id::{
+    CHUNK_BYTES, Extent, RUN_BYTES_MAX, Run, STORE_ID_BITS, SegmentId, StoreIdentity, StoreName, StoreNumber,
+};
 pub use kind::{Kind, SegmentCopy, SegmentInfo};
 pub use names::{mark_name, segment_name, segment_of_name};
 pub use options::Options;

@@ -9,9 +9,21 @@ use bytes::Bytes;
 use crate::quarantine::{QuarantineHold, Quarantined, Walk};
 use crate::segments::{Holes, InQuarantine, RunLength, RunWriter, Segments, StoreSpace, SyncFuture};
 use crate::store::Store;
-use crate::{Extent, Kind, Run, SegmentCopy, SegmentError, SegmentId, SegmentInfo, SegmentPin};
+use crate::{Extent, Kind, Run, SegmentCopy, SegmentError, SegmentId, SegmentInfo, SegmentPin, StoreName};
 
 impl Segments for Store {
+    fn name(&self) -> StoreName {
+        Store::name(self)
+    }
+
+    fn is_attached(&self) -> bool {
+        Store::is_attached(self)
+    }
+
+    fn attach(&self, name: StoreName) -> Result<(), SegmentError> {
+        Store::attach(self, name)
+    }
+
     fn begin(&self, length: RunLength, owner: &[u8]) -> Result<Box<dyn RunWriter>, SegmentError> {
         Ok(Box::new(self.begin_of(length, owner)?))
     }

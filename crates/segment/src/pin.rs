@@ -16,11 +16,14 @@ pub struct SegmentPin(Held);
 #[derive(Clone, Debug)]
 enum Held {
     Own(LocalPin),
-    Elsewhere(SegmentId, #[allow(dead_code, reason = "holding it is what it is for")] Arc<dyn Hold>),
+    Elsewhere(SegmentId, Arc<dyn Hold>),
 }
 
 /// Keeps a segment of another store until it is dropped.
-pub trait Hold: Send + Sync + Debug {}
+pub trait Hold: Send + Sync + Debug {
+    /// From which moment on it counts: it keeps all that one from a later moment keeps.
+    fn since(&self) -> u64;
+}
 
 impl SegmentPin {
     pub(crate) fn own(pin: LocalPin) -> SegmentPin {
@@ -30,6 +33,16 @@ impl SegmentPin {
     /// A segment of another store, which `hold` keeps.
     pub fn elsewhere(segment: SegmentId, hold: Arc<dyn Hold>) -> SegmentPin {
         SegmentPin(Held::Elsewhere(segment, hold))
+    }
+
+    /// Keeps what either of two pins of the same segment keeps.
+    pub fn join(&mut self, other: SegmentPin) {
+        assert_eq!(self.segment(), other.segment(), "pins of one segment");
+        if let (Held::Elsewhere(_, mine), Held::Elsewhere(_, others)) = (&self.0, &other.0)
+            && others.since() < mine.since()
+        {
+            *self = other;
+        }
     }
 
     pub fn segment(&self) -> SegmentId {

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 
 use crate::quarantine::{QuarantineHold, Quarantined, Walk};
-use crate::{Extent, Run, SegmentCopy, SegmentError, SegmentId, SegmentInfo, SegmentPin};
+use crate::{Extent, Run, SegmentCopy, SegmentError, SegmentId, SegmentInfo, SegmentPin, StoreName};
 
 /// A sync that may be waited for without holding a thread.
 pub type SyncFuture<'a> = Pin<Box<dyn Future<Output = Result<(), SegmentError>> + Send + 'a>>;
@@ -85,6 +85,15 @@ pub trait RunWriter: Send + Sync + Debug {
 
 /// Stored segments. Cheap to share; all calls may run concurrently.
 pub trait Segments: Send + Sync + Debug {
+    /// What the store says of itself: ids that it makes begin with its number.
+    fn name(&self) -> StoreName;
+
+    /// Whether this process has called `attach`.
+    fn is_attached(&self) -> bool;
+
+    /// Takes the name that the volume knows the store by, durably.
+    fn attach(&self, name: StoreName) -> Result<(), SegmentError>;
+
     /// Reserves space for a run. `owner` goes into the run's header, for fsck.
     fn begin(&self, length: RunLength, owner: &[u8]) -> Result<Box<dyn RunWriter>, SegmentError>;
 

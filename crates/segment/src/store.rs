@@ -21,7 +21,7 @@ use crate::segment::Segment;
 use crate::sync::Syncer;
 use crate::{
     Extent, FolderRun, Kind, Options, Run, RunLength, SegmentCopy, SegmentError, SegmentId, SegmentInfo, SegmentPin,
-    WalkedRun, punch, raw, scrub, walk, writer,
+    StoreName, WalkedRun, punch, raw, scrub, walk, writer,
 };
 
 /// Cheap to share; all calls may run concurrently.
@@ -42,6 +42,21 @@ impl Store {
     /// A fresh id; never given twice, also across restarts (the caller makes the file before it names the id).
     pub fn next_id(&self) -> SegmentId {
         self.folder.next_id()
+    }
+
+    /// What the folder says of itself.
+    pub fn name(&self) -> StoreName {
+        self.folder.name()
+    }
+
+    /// Whether `attach` was called.
+    pub fn is_attached(&self) -> bool {
+        self.folder.is_attached()
+    }
+
+    /// Takes the name that the volume knows the folder by, durably: ids are of its number from now on.
+    pub fn attach(&self, name: StoreName) -> Result<(), SegmentError> {
+        self.folder.attach(name)
     }
 
     /// Makes the file of a log segment for `meta`: allocated to `len` bytes, its name durable. Open until `seal`.

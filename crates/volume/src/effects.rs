@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::event_queue::EventQueue;
 use crate::kept_rows::{KeptRows, RowChanges};
+use crate::segment_rows::DraftedRows;
 use crate::watch::{Notice, Watchers};
 
 #[derive(Debug)]
@@ -17,6 +18,7 @@ pub(crate) struct Effects {
     pub(crate) notice: Option<(Notice, Arc<Watchers>)>,
     pub(crate) events: Option<(u64, Arc<EventQueue>)>,
     pub(crate) rows: Option<(RowChanges, Arc<KeptRows>)>,
+    pub(crate) segments: Option<DraftedRows>,
 }
 
 impl Effects {
@@ -27,6 +29,9 @@ impl Effects {
         }
         if !made {
             return;
+        }
+        if let Some(segments) = self.segments {
+            segments.committed();
         }
         if let Some((count, events)) = self.events {
             events.grew(count);

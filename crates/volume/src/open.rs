@@ -35,7 +35,9 @@ use crate::open_files::OpenFiles;
 use crate::path::PathCache;
 use crate::quota::Quotas;
 use crate::rests::{Punched, Room, Walks};
+use crate::segment_rows::SegmentRows;
 use crate::setting_documents::SettingDocuments;
+use crate::stores::{Alone, NotAttached, Peers, Processes, Stores};
 use crate::watch::{Notice, Watchers};
 
 /// The layout of rows that this program writes; it reads all earlier ones.
@@ -72,6 +74,10 @@ pub struct Options {
     pub events: Option<Arc<dyn EventRouter>>,
     /// Events that wait for their targets.
     pub events_max: u64,
+    /// Stores of other processes that share the rows; without it every segment is looked for in the own one.
+    pub peers: Option<Arc<dyn Peers>>,
+    /// The processes that share the rows.
+    pub processes: Arc<dyn Processes>,
 }
 
 impl Default for Options {
@@ -87,6 +93,8 @@ impl Default for Options {
             file_pieces_max: 16_000,
             events: None,
             events_max: 1_000_000,
+            peers: None,
+            processes: Arc::new(Alone),
         }
     }
 }
@@ -95,6 +103,8 @@ impl Default for Options {
 pub enum OpenError {
     #[error("the volume has format {found}, this program knows formats up to {FORMAT_VERSION}: use a newer margay")]
     Newer { found: u32 },
+    #[error("the segment folder is store {number} of the volume, which another process uses now")]
+    StoreInUse { number: u16 },
     #[error(transparent)]
     Failed(#[from] Error),
 }
@@ -105,7 +115,10 @@ pub enum OpenError {
 pub struct Volume {
     pub(crate) env: Env,
     pub(crate) engine: Arc<dyn Engine>,
+    /// Through which stored bytes are read and written.
     pub(crate) store: Arc<dyn Segments>,
+    pub(crate) stores: Arc<Stores>,
+    pub(crate) segment_rows: Arc<SegmentRows>,
     pub(crate) options: Options,
     pub(crate) inos: Inos,
     pub(crate) paths: PathCache,
@@ -153,7 +166,14 @@ impl Volume {
         options: Options,
     ) -> Result<Arc<Volume>, OpenError> {
         check_format(&*engine)?;
-        let volume = Volume::assemble(env, engine, store, options);
+        let (peers, processes) = (options.peers.clone(), Arc::clone(&options.processes));
+        let stores = Stores::open(&env, &engine, store, peers, processes).map_err(|error| match error {
+            NotAttached::InUse(number) => OpenError::StoreInUse { number: number.0 },
+            NotAttached::Failed(error) => error.into(),
+        })?;
+        let stores = Arc::new(stores);
+        let rows = Arc::new(SegmentRows::read(&*engine, &stores)?);
+        let volume = Volume::assemble(env, engine, (stores, rows), options);
         volume.read_quotas()?;
         volume.count_events()?;
         volume.drain_orphans()?;
@@ -163,10 +183,17 @@ impl Volume {
     /// The same volume on rows of one moment; for reading only. Segments are those of now.
     pub(crate) fn frozen(&self) -> Result<Volume, Error> {
         let rows = self.engine.snapshot()?;
-        Ok(Volume::assemble(self.env.clone(), rows, Arc::clone(&self.store), self.options.clone()))
+        let stored = (Arc::clone(&self.stores), Arc::clone(&self.segment_rows));
+        Ok(Volume::assemble(self.env.clone(), rows, stored, self.options.clone()))
     }
 
-    fn assemble(env: Env, engine: Arc<dyn Engine>, store: Arc<dyn Segments>, options: Options) -> Volume {
+    fn assemble(
+        env: Env,
+        engine: Arc<dyn Engine>,
+        (stores, segment_rows): (Arc<Stores>, Arc<SegmentRows>),
+        options: Options,
+    ) -> Volume {
+        let store = stores.segments();
         let paths = PathCache::new(options.paths_max);
         let latches = |count| (0..count).map(|_| Mutex::new(())).collect();
         let (latches, key_latches) = (latches(LATCHES), latches(KEY_LATCHES));
@@ -177,6 +204,8 @@ impl Volume {
             env,
             engine,
             store,
+            stores,
+            segment_rows,
             options,
             inos,
             paths,
@@ -260,26 +289,29 @@ impl Volume {
     fn effects_at_mount(&self, draft: &Draft) -> Effects {
         let events = (draft.events() > 0).then(|| (draft.events(), Arc::clone(&self.events)));
         let rows = self.engine.waits().then(|| (KeptRows::changes(draft.writes()), Arc::clone(&self.kept_rows)));
-        Effects { notice: None, events, rows }
+        Effects { notice: None, events, rows, segments: None }
     }
 
     /// Commits, and tells the mounts.
-    pub(crate) fn commit(&self, draft: Draft) -> Result<Committed, Refused> {
-        let effects = self.effects_of(&draft);
+    pub(crate) fn commit(&self, mut draft: Draft) -> Result<Committed, Refused> {
+        let segments = self.segment_rows.add_to(&mut draft);
+        let effects = Effects { segments, ..self.effects_of(&draft) };
         let done = draft.commit(&*self.engine);
         effects.settle(done.is_ok());
         done
     }
 
     /// As `commit`, without blocking the thread. What follows from the commit is done also when nobody waits for it.
-    pub(crate) async fn commit_later(&self, draft: Draft) -> Result<Committed, Refused> {
-        let effects = self.effects_of(&draft);
+    pub(crate) async fn commit_later(&self, mut draft: Draft) -> Result<Committed, Refused> {
+        let segments = self.segment_rows.add_to(&mut draft);
+        let effects = Effects { segments, ..self.effects_of(&draft) };
         draft.commit_later(&*self.engine, Box::new(move |done| effects.settle(done.is_ok()))).await
     }
 
     /// Commits a change that came from the mount, whose kernel knows of it.
-    pub(crate) fn commit_from_mount(&self, draft: Draft) -> Result<Committed, Refused> {
-        let effects = self.effects_at_mount(&draft);
+    pub(crate) fn commit_from_mount(&self, mut draft: Draft) -> Result<Committed, Refused> {
+        let segments = self.segment_rows.add_to(&mut draft);
+        let effects = Effects { segments, ..self.effects_at_mount(&draft) };
         let done = draft.commit(&*self.engine);
         effects.settle(done.is_ok());
         done

@@ -160,7 +160,9 @@ impl Volume {
     ) -> Result<ControlFlow<()>, Error> {
         for extent in &named.extents {
             let place = (extent.run.segment, extent.run.offset);
-            if verified.contains(&place) {
+            // Another process scrubs its own store.
+            let is_elsewhere = self.stores.has_others() && !self.stores.is_own(extent.run.segment);
+            if is_elsewhere || verified.contains(&place) {
                 continue;
             }
             // What went into quarantine since the page was read stays there, unless the row still names it.

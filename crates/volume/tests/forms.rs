@@ -67,7 +67,8 @@ fn usage(world: &World) -> (u64, u64) {
 }
 
 fn tables(world: &World) -> String {
-    let mut tables: Vec<u8> = world.rows().iter().map(|(key, _)| key[0]).collect();
+    // Of segments and stores: segment_rows.rs.
+    let mut tables: Vec<u8> = world.rows().iter().map(|(key, _)| key[0]).filter(|table| *table != b'S').collect();
     tables.dedup();
     String::from_utf8(tables).unwrap()
 }

@@ -1,8 +1,8 @@
 //! Keys of rows about segments: runs that several rows name, and what a segment still holds.
 
-use margay_segment::SegmentId;
+use margay_segment::{SegmentId, StoreNumber};
 
-use super::{LIVE, Range, SHARE, parse_ino, range, table};
+use super::{LIVE, Range, SEGMENT, SHARE, parse_ino, range, table};
 use crate::ino::Ino;
 use crate::record::Damaged;
 
@@ -58,4 +58,56 @@ pub fn parse_live(key: &[u8]) -> Result<(SegmentId, Live), Damaged> {
         b"-" => Ok((SegmentId(segment.0), Live::Lost)),
         _ => Err(Damaged("a live counter's key has a wrong side")),
     }
+}
+
+/// The segment whose counter of gained bytes this is, if it is one; 0 stands for the log that a payload goes to.
+pub fn gained_segment(key: &[u8]) -> Option<SegmentId> {
+    let rest = key.strip_prefix(&[LIVE])?;
+    let (segment, side) = rest.split_first_chunk::<8>()?;
+    (side == b"+").then(|| SegmentId(u64::from_be_bytes(*segment)))
+}
+
+/// Rows of segments, then those of stores.
+const OF_SEGMENT: &[u8] = b"s";
+const OF_STORE: &[u8] = b"t";
+
+/// What is known of a segment.
+pub fn segment(id: SegmentId) -> Vec<u8> {
+    table(SEGMENT, &[OF_SEGMENT, &id.0.to_be_bytes()])
+}
+
+/// The segments that a store has made.
+pub fn segments_of(store: StoreNumber) -> Range {
+    let (first, end) = store.ids();
+    (segment(first), segment(end))
+}
+
+pub fn all_segments() -> Range {
+    range(table(SEGMENT, &[OF_SEGMENT]))
+}
+
+pub fn parse_segment(key: &[u8]) -> Result<SegmentId, Damaged> {
+    let id = key.get(2..).unwrap_or_default();
+    let id = id.try_into().map_err(|_| Damaged("a segment's key has a wrong length"))?;
+    Ok(SegmentId(u64::from_be_bytes(id)))
+}
+
+/// Who a store is.
+pub fn store(number: StoreNumber) -> Vec<u8> {
+    table(SEGMENT, &[OF_STORE, &number.0.to_be_bytes()])
+}
+
+pub fn all_stores() -> Range {
+    range(table(SEGMENT, &[OF_STORE]))
+}
+
+pub fn parse_store(key: &[u8]) -> Result<StoreNumber, Damaged> {
+    let number = key.get(2..).unwrap_or_default();
+    let number = number.try_into().map_err(|_| Damaged("a store's key has a wrong length"))?;
+    Ok(StoreNumber(u16::from_be_bytes(number)))
+}
+
+/// Whether the row says where segments are: it is true of these stores only, so a backup that is put back has none.
+pub fn is_segment(key: &[u8]) -> bool {
+    key.first() == Some(&SEGMENT)
 }

@@ -25,6 +25,8 @@ pub enum Table {
     Event,
     Fingerprint,
     Share,
+    /// Segments and stores.
+    Segment,
     Times,
     Upload,
     Version,
@@ -56,6 +58,7 @@ impl Table {
             EVENT => Table::Event,
             FINGERPRINT => Table::Fingerprint,
             SHARE => Table::Share,
+            SEGMENT => Table::Segment,
             TIMES => Table::Times,
             UPLOAD => Table::Upload,
             VERSION => Table::Version,

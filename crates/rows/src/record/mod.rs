@@ -13,6 +13,7 @@ pub mod fingerprint;
 pub mod headers;
 pub mod multipart;
 pub mod orphan;
+pub mod segment;
 pub mod version;
 pub mod wire;
 
@@ -26,5 +27,6 @@ pub use entry::{DirectoryEntry, Entry, FileEntry, Line, Summary};
 pub use fingerprint::{Fingerprints, KeyFile};
 pub use multipart::{PartRecord, UploadRecord};
 pub use orphan::Orphan;
+pub use segment::{SegmentRecord, SegmentState, StoreRecord};
 pub use version::{DeleteMarker, Version, VersionRow, file_of_row};
 pub use wire::Damaged;

@@ -24,6 +24,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use margay_env::{Env, Front, OpenMode, Written};
+use margay_rows::key;
 use margay_segment::{Run, SegmentError, SegmentId};
 
 pub use self::list::{Ends, named_segments};
@@ -106,7 +107,7 @@ impl Volume {
         let disk = &target.disk;
         disk.create_dir_all(&to.join(SEGMENTS)).map_err(failed)?;
         let _lock = prune::lock(target, to)?;
-        let _hold = self.store.hold_quarantine();
+        let _holds = (self.store.hold_quarantine(), self.stores.readers.hold());
         let frozen = self.frozen()?;
         let moment = self.new_moment(target, to)?;
         let unfinished = to.join(MOMENTS).join(format!("{moment}{UNFINISHED}"));
@@ -151,7 +152,10 @@ impl Volume {
         let mut writer = RowsWriter::begin(to)?;
         let mut rests = Rests::new(&self.env.clock);
         self.scan(&(Vec::new(), vec![0xff]), &mut crate::seen::Seen::default(), |row| {
-            writer.push(row.key, row.value)?;
+            // They say where segments are in this folder.
+            if !key::is_segment(row.key) {
+                writer.push(row.key, row.value)?;
+            }
             rests.row();
             Ok(ControlFlow::Continue(()))
         })?;

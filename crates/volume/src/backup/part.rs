@@ -280,6 +280,8 @@ impl Part {
             }
             // A2 and A3.
             Table::Usage | Table::Subdirectories | Table::Live => false,
+            // They say where segments were.
+            Table::Segment => false,
             Table::Orphan | Table::Part | Table::Upload | Table::Event => false,
             // Users are left out, and a directory of one bucket may have keys of its own.
             Table::Identity | Table::Fingerprint => false,

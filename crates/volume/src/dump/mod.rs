@@ -57,7 +57,7 @@ impl Volume {
         request: &DumpRequest,
         mut pace: impl FnMut(u64, u64) -> ControlFlow<()>,
     ) -> Result<DumpReport, Error> {
-        let _hold = self.store.hold_quarantine();
+        let _holds = (self.store.hold_quarantine(), self.stores.readers.hold());
         let frozen = self.frozen()?;
         let named = frozen.all_named_runs()?;
         let largest = named.keys().next_back().copied().unwrap_or(SegmentId(0));

@@ -14,7 +14,7 @@ use margay_rows::record::{Damaged, DirectoryRecord};
 use margay_segment::SegmentId;
 
 use super::gather::Rows;
-use super::{FindingKind, Findings, Repair, lost};
+use super::{FindingKind, Findings, Repair, segments};
 use crate::api::Error;
 use crate::counters::decode_counter;
 use crate::inos;
@@ -33,7 +33,7 @@ pub(super) fn check(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Re
     check_numbers(volume, rows, findings)
 }
 
-fn visit(volume: &Volume, range: &key::Range, mut read: impl FnMut(RowRef<'_>)) -> Result<(), Error> {
+pub(super) fn visit(volume: &Volume, range: &key::Range, mut read: impl FnMut(RowRef<'_>)) -> Result<(), Error> {
     volume.scan(range, &mut Seen::default(), |row| {
         read(row);
         Ok(ControlFlow::Continue(()))
@@ -162,9 +162,6 @@ fn check_shares(rows: &Rows, findings: &mut Findings) {
 }
 
 fn check_live(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
-    let files: BTreeMap<SegmentId, u64> =
-        volume.store.list().into_iter().map(|segment| (segment.id, segment.len)).collect();
-    findings.report.segment_bytes = files.values().sum();
     let mut stored: BTreeMap<SegmentId, i64> = BTreeMap::new();
     visit(volume, &key::all_live(), |row| {
         if let (Ok((segment, side)), Ok(count)) = (key::parse_live(row.key), decode_counter(row.value)) {
@@ -183,19 +180,7 @@ fn check_live(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(
             findings.repairs.push(Repair::Add(key::live(*segment, Live::Gained), right - stored));
         }
     }
-    let held: BTreeSet<SegmentId> = volume.store.quarantined().into_iter().map(|held| held.id).collect();
-    let mut missing = lost::Missing::new();
-    for (segment, end) in &rows.ends {
-        match files.get(segment) {
-            Some(len) if len >= end => {}
-            None if held.contains(segment) => {
-                findings.note(FindingKind::Quarantine, || format!("{segment:?} is in quarantine, and rows name it"));
-                findings.repairs.push(Repair::TakeBack(*segment));
-            }
-            found => drop(missing.insert(*segment, found.copied().unwrap_or(0))),
-        }
-    }
-    if missing.is_empty() { Ok(()) } else { lost::name(volume, &missing, findings) }
+    segments::check(volume, rows, findings)
 }
 
 fn check_leftovers(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {

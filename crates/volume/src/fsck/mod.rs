@@ -10,6 +10,7 @@
 mod check;
 mod gather;
 mod lost;
+mod segments;
 mod versions;
 
 use std::collections::BTreeMap;
@@ -107,6 +108,8 @@ pub struct FsckReport {
     pub live_bytes: u64,
     /// Bytes of all segment files.
     pub segment_bytes: u64,
+    /// Segments that rows name and whose store cannot be reached; they were not looked at.
+    pub unreachable_segments: u64,
     pub findings: BTreeMap<FindingKind, u64>,
     /// The first findings.
     pub shown: Vec<Finding>,
@@ -188,6 +191,7 @@ impl Volume {
         if let Some(unreadable) = self.unreadable(shown_max, Some(Rests::new(&self.env.clock)))? {
             return Ok(unreadable);
         }
+        let _reads = self.stores.readers.hold();
         let frozen = self.frozen()?;
         let findings = frozen.find_all(shown_max, rows, Some(Rests::new(&self.env.clock)))?;
         self.take_back_named(&findings.repairs)?;

@@ -10,6 +10,7 @@
 
 pub(crate) mod pieces;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -123,6 +124,14 @@ impl State {
     /// There is new content, and some of an encrypted object's beside it.
     pub(crate) fn mixed(&self) -> bool {
         self.data_pending && self.pieces.encrypted() > 0
+    }
+
+    /// Keeps a segment that pieces name, beside what is kept of it already: other pieces may rest on that.
+    pub(crate) fn keep(&mut self, pin: SegmentPin) {
+        match self.pins.entry(pin.segment()) {
+            Entry::Occupied(mut kept) => kept.get_mut().join(pin),
+            Entry::Vacant(slot) => drop(slot.insert(pin)),
+        }
     }
 
     /// A run was written that pieces name now, and was not synced. What it replaced is let go.

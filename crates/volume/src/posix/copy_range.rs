@@ -150,7 +150,7 @@ impl Volume {
                 let segment = extent.run.segment;
                 // The source's own pin: it may hold what no row names any more.
                 let pin = source.pins.get(&segment).expect("every segment that a piece names is pinned (O2)");
-                target.pins.insert(segment, pin.clone());
+                target.keep(pin.clone());
             }
         }
         target.readable = target.readable.max(source.readable);

@@ -251,7 +251,7 @@ impl Volume {
         } else {
             state.pieces = now.pieces;
         }
-        state.pins.extend(now.pins);
+        now.pins.into_values().for_each(|pin| state.keep(pin));
         state.take_over(&now.file);
         state.base = now.base;
         state.readable = state.readable.max(located.observed);

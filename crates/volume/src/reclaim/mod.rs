@@ -4,6 +4,7 @@
 //! Invariants: C1 a segment is set aside when it takes no more runs, nobody pins it, and its live counters are even at
 //!                a durable commit. New owners come only from owners, so it stays dead. It is removed when a walk over
 //!                all rows agrees and its time is over (quarantine).
+//!                Other processes may read it until each has published that it reads nothing from before it was dead.
 //!             C2 a run moves by one batch that asserts every owner and that there is no other one, and makes every
 //!                owner's version new; readers notice, or hold the old segment by a pin.
 //!             C3 data is synced in its new place before a batch names it; the old file goes in a later pass at the
@@ -14,6 +15,7 @@
 mod gather;
 mod punch;
 mod quarantine;
+mod record;
 mod rewrite;
 mod room;
 mod walk;
@@ -146,6 +148,7 @@ impl Volume {
         let _alone = self.upkeep.lock();
         let mut done = Reclaimed::default();
         self.drain_orphans()?;
+        self.record_segments()?;
         self.seal_mostly_dead(budget)?;
         self.set_dead_aside(logs, &mut done)?;
         if self.rewrite_mostly_dead(budget, logs, &mut done)? {
@@ -165,15 +168,20 @@ impl Volume {
         Ok(live.filter(|(_, bytes)| *bytes > 0).collect())
     }
 
-    /// Segments that take no more runs and that nobody pins.
+    /// Segments that take no more runs, that nobody pins, and that are this process's to reclaim.
     pub(crate) fn settled_segments(&self, logs: &dyn LogRelease) -> Vec<SegmentInfo> {
         let settled = |info: &SegmentInfo| !info.open && (info.kind != Kind::Log || logs.released(info.id));
-        self.store.list().into_iter().filter(settled).collect()
+        self.store.list().into_iter().filter(settled).filter(|info| self.segment_rows.may_reclaim(info.id)).collect()
     }
 
     pub(crate) fn live_table(&self) -> Result<LiveTable, Error> {
+        self.live_table_at(&mut Seen::default())
+    }
+
+    /// As `live_table`, and notes which commit it depends on.
+    pub(crate) fn live_table_at(&self, seen: &mut Seen) -> Result<LiveTable, Error> {
         let mut table = LiveTable::new();
-        self.scan(&key::all_live(), &mut Seen::default(), |row| {
+        self.scan(&key::all_live(), seen, |row| {
             let (segment, side) = key::parse_live(row.key)?;
             let bytes = table.entry(segment).or_default();
             match side {
@@ -199,7 +207,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Ids are never used again, so nobody counts there any more.
+    /// Removes the rows of segments that are gone. Ids are never used again, so nobody counts there any more.
     fn forget_counters(&self, segments: &[SegmentId]) -> Result<(), Error> {
         for some in segments.chunks(1024) {
             self.retry(|_| -> Result<(), Refused> {
@@ -207,9 +215,11 @@ impl Volume {
                 for segment in some {
                     draft.delete(key::live(*segment, Live::Gained));
                     draft.delete(key::live(*segment, Live::Lost));
+                    draft.delete(key::segment(*segment));
                 }
                 self.commit(draft).map(|_| ())
             })?;
+            self.segment_rows.gone(some);
         }
         Ok(())
     }

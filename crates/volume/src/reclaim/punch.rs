@@ -17,6 +17,7 @@ use super::{LiveBytes, LiveTable, LogRelease, ReclaimBudget, Reclaimed};
 use crate::api::Error;
 use crate::open::Volume;
 use crate::rests::Punched;
+use crate::seen::Seen;
 
 /// Segments that lost fewer bytes since they were last looked at wait.
 const DEAD_BYTES_MIN: i64 = 4096;
@@ -40,9 +41,15 @@ impl Volume {
             return Ok(());
         }
         punched.refused = refused;
-        let before = self.live_table()?;
+        let mut seen = Seen::default();
+        let before = self.live_table_at(&mut seen)?;
         let candidates = self.with_dead_bytes(logs, &before, &mut punched);
         if candidates.is_empty() {
+            return Ok(());
+        }
+        let dead_at = self.engine.last_cursor().max(seen.cursor);
+        if self.stores.processes.oldest_reader()? < dead_at {
+            // Another process may read what is dead here, and holes would come under its reads.
             return Ok(());
         }
         tracing::info!(segments = candidates.len(), "giving back dead parts of segments in place");

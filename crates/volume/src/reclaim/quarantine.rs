@@ -14,6 +14,7 @@ use super::{LogRelease, ReclaimBudget, Reclaimed};
 use crate::api::Error;
 use crate::open::Volume;
 use crate::rests::Walks;
+use crate::seen::Seen;
 
 /// On a short disk a walk follows another one after so many times as long as that one took.
 const WALK_PAUSE_FACTOR: u32 = 9;
@@ -24,14 +25,22 @@ impl Volume {
         // The order matters: pins of uploads end after their commit, so a segment that is settled now has all its
         // owners in the counters read next.
         let settled = self.settled_segments(logs);
-        let table = self.live_table()?;
-        self.engine.wait_durable(self.engine.last_cursor())?;
+        let mut seen = Seen::default();
+        let table = self.live_table_at(&mut seen)?;
+        // Not before the commits of others that the table shows.
+        let now = self.engine.last_cursor().max(seen.cursor);
+        self.engine.wait_durable(now)?;
+        let oldest = self.stores.processes.oldest_reader()?;
         for info in settled {
             let live = table.get(&info.id).copied().unwrap_or_default().live();
             if live < 0 {
                 tracing::error!(segment = ?info.id, live, "a counter of live bytes is below zero: run margay fsck");
             }
             if live != 0 {
+                self.segment_rows.is_named(info.id);
+                continue;
+            }
+            if self.segment_rows.is_read(info.id, now, oldest) {
                 continue;
             }
             match self.store.set_aside(info.id) {
@@ -43,7 +52,8 @@ impl Volume {
         }
         let exists = self.existing_segments();
         let mut gone: Vec<SegmentId> = table.keys().copied().filter(|segment| !exists.contains(segment)).collect();
-        gone.retain(|segment| table[segment].live() == 0);
+        // Other stores look after their own.
+        gone.retain(|segment| self.stores.is_own(*segment) && table[segment].live() == 0);
         self.forget_counters(&gone)
     }
 
@@ -80,7 +90,7 @@ impl Volume {
         *self.walks.lock() = Walks { next_at: ended + (ended - began) * WALK_PAUSE_FACTOR, refused };
         // Also those that are due when the disk is short.
         let cut = cut || self.is_disk_short(budget)?;
-        let mut gone = Vec::new();
+        let mut leaving = Vec::new();
         for (held, in_time) in held.iter().zip(in_time) {
             if walk.names(held.id) {
                 tracing::error!(
@@ -90,15 +100,20 @@ impl Volume {
                 self.store.take_back(held.id)?;
                 done.disputed_segments += 1;
             } else if in_time || cut {
-                match self.store.release(held.id, &walk) {
-                    Ok(_) => {
-                        done.removed_segments += 1;
-                        done.removed_bytes += held.used_bytes;
-                        gone.push(held.id);
-                    }
-                    Err(SegmentError::Missing(_)) => {}
-                    Err(error) => tracing::debug!(segment = ?held.id, %error, "segment stays in quarantine"),
+                leaving.push(held);
+            }
+        }
+        self.record_removed(&leaving.iter().map(|held| held.id).collect::<Vec<_>>())?;
+        let mut gone = Vec::new();
+        for held in leaving {
+            match self.store.release(held.id, &walk) {
+                Ok(_) => {
+                    done.removed_segments += 1;
+                    done.removed_bytes += held.used_bytes;
+                    gone.push(held.id);
                 }
+                Err(SegmentError::Missing(_)) => {}
+                Err(error) => tracing::debug!(segment = ?held.id, %error, "segment stays in quarantine"),
             }
         }
         self.forget_counters(&gone)

@@ -10,6 +10,7 @@ pub mod machine;
 pub mod maintenance;
 pub mod rows;
 pub mod tree;
+pub mod two_stores;
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -1,0 +1,102 @@
+//! Segment files of all stores that can be asked, and the rows that tell of them.
+//!
+//! Why:        a file that nothing names is found by reclaim; a row or a name without a file is found here only.
+//! Invariants: what a store holds that cannot be reached is not called lost.
+//! Not here:   which objects lost data (lost), the bytes in the files (scrub).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use margay_rows::key;
+use margay_rows::record::{SegmentRecord, SegmentState, StoreRecord};
+use margay_segment::{Kind, SegmentId, Segments, StoreNumber};
+
+use super::check::visit;
+use super::gather::Rows;
+use super::{FindingKind, Findings, Repair, lost};
+use crate::api::Error;
+use crate::open::Volume;
+
+/// What there is.
+#[derive(Debug, Default)]
+struct Files {
+    lens: BTreeMap<SegmentId, u64>,
+    held: BTreeSet<SegmentId>,
+    /// Of these it is not known what they hold.
+    unreachable: BTreeSet<StoreNumber>,
+}
+
+impl Files {
+    fn add(&mut self, store: &dyn Segments) {
+        self.lens.extend(store.list().into_iter().map(|segment| (segment.id, segment.len)));
+        self.held.extend(store.quarantined().into_iter().map(|held| held.id));
+    }
+
+    fn has(&self, id: SegmentId) -> bool {
+        self.lens.contains_key(&id) || self.held.contains(&id)
+    }
+}
+
+pub(super) fn check(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
+    let mut files = Files::default();
+    files.add(&*volume.store);
+    findings.report.segment_bytes = files.lens.values().sum();
+    check_rows(volume, (rows, &files), findings)?;
+    add_others(volume, &mut files, findings)?;
+    let mut missing = lost::Missing::new();
+    for (segment, end) in &rows.ends {
+        match files.lens.get(segment) {
+            Some(len) if len >= end => {}
+            None if files.held.contains(segment) => {
+                findings.note(FindingKind::Quarantine, || format!("{segment:?} is in quarantine, and rows name it"));
+                findings.repairs.push(Repair::TakeBack(*segment));
+            }
+            None if files.unreachable.contains(&segment.made_by()) => findings.report.unreachable_segments += 1,
+            found => drop(missing.insert(*segment, found.copied().unwrap_or(0))),
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { lost::name(volume, &missing, findings) }
+}
+
+/// Rows of segments that this store should hold; `files` are its own.
+fn check_rows(volume: &Volume, (rows, files): (&Rows, &Files), findings: &mut Findings) -> Result<(), Error> {
+    let own = volume.stores.number;
+    let mut here = BTreeSet::new();
+    visit(volume, &key::all_segments(), |row| {
+        let (Ok(id), Ok(record)) = (key::parse_segment(row.key), SegmentRecord::decode(row.value)) else {
+            return findings.note(FindingKind::Damaged, || format!("row of a segment {:02x?}", row.key));
+        };
+        let is_here = record.stores.contains(&own);
+        here.extend(is_here.then_some(id));
+        // Objects that lost data by it are named one by one. An engine removes logs by itself.
+        let is_expected = is_here && record.state != SegmentState::Removed && record.kind != Kind::Log;
+        if is_expected && !files.has(id) && !rows.ends.contains_key(&id) {
+            findings.note(FindingKind::Leftover, || format!("the row of segment {id:?}, whose file is not there"));
+            findings.repairs.push(Repair::Delete(row.key.to_vec()));
+        }
+    })?;
+    let strange = |id: &&SegmentId| !volume.stores.is_own(**id) && !here.contains(*id) && !rows.ends.contains_key(*id);
+    for id in files.lens.keys().filter(strange) {
+        findings.note(FindingKind::Leftover, || {
+            format!("segment {id:?} was made by store {}, and no row says that this one holds it", id.made_by().0)
+        });
+    }
+    Ok(())
+}
+
+fn add_others(volume: &Volume, files: &mut Files, findings: &mut Findings) -> Result<(), Error> {
+    let mut numbers = BTreeSet::new();
+    visit(volume, &key::all_stores(), |row| match (key::parse_store(row.key), StoreRecord::decode(row.value)) {
+        (Ok(number), Ok(_)) => drop(numbers.insert(number)),
+        _ => findings.note(FindingKind::Damaged, || format!("row of a store {:02x?}", row.key)),
+    })?;
+    numbers.remove(&volume.stores.number);
+    for number in numbers {
+        match volume.stores.store(number) {
+            Some(store) => files.add(&*store),
+            None if volume.stores.has_others() => drop(files.unreachable.insert(number)),
+            // There is no way to it at all: what it alone held is lost.
+            None => {}
+        }
+    }
+    Ok(())
+}

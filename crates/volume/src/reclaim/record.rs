@@ -1,0 +1,65 @@
+//! Upkeep of the rows of own segments, and what this process tells others of its reads.
+//!
+//! Why:        a row that changes because a file was sealed or goes has no commit that it could join.
+//! Not here:   what the rows say (segment_rows).
+
+use margay_meta::Seq;
+use margay_rows::key;
+use margay_segment::SegmentId;
+
+use crate::api::Error;
+use crate::draft::Draft;
+use crate::error::Refused;
+use crate::open::Volume;
+use crate::segment_rows::Rows;
+
+/// Rows written in one batch.
+const ROWS_PER_BATCH: usize = 1024;
+
+impl Volume {
+    /// The commit from which on this process still reads segments of other stores; for the session alone, which publishes
+    /// it to them. What is read from now on was there at this commit.
+    pub fn advance_readers(&self) -> Seq {
+        let now = self.engine.last_cursor();
+        self.stores.readers.advance(now)
+    }
+
+    /// Brings the rows of own segments up to date with their files.
+    pub(super) fn record_segments(&self) -> Result<(), Error> {
+        let (rows, gone) = self.segment_rows.stale();
+        unless_full(self.write_segment_rows(rows))?;
+        unless_full(self.forget_counters(&gone)).map(|_| ())
+    }
+
+    /// Nothing names these any more, for good. Returns when that is durable.
+    pub(super) fn record_removed(&self, segments: &[SegmentId]) -> Result<(), Error> {
+        match unless_full(self.write_segment_rows(self.segment_rows.removed(segments)))? {
+            Some(seq) => Ok(self.engine.wait_durable(seq)?),
+            None => Ok(()),
+        }
+    }
+
+    fn write_segment_rows(&self, rows: Rows) -> Result<Seq, Error> {
+        let mut last = Seq::default();
+        for some in rows.chunks(ROWS_PER_BATCH) {
+            last = self.retry(|_| -> Result<Seq, Refused> {
+                let mut draft = Draft::default();
+                for (id, record) in some {
+                    draft.put(key::segment(*id), record.encode());
+                }
+                self.commit(draft)
+            })?;
+            self.segment_rows.written(some.to_vec());
+        }
+        Ok(last)
+    }
+}
+
+/// On a disk without room for rows space is given back all the same: what rows do not say yet they will.
+fn unless_full<T>(done: Result<T, Error>) -> Result<Option<T>, Error> {
+    match done {
+        Ok(value) => Ok(Some(value)),
+        Err(Error::Full) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,124 @@
+//! The number of a store in its volume: found by its identity, or taken from the rows.
+//!
+//! Why:        ids begin with it, so two folders must never have the same one; a folder that was lost is replaced by one with
+//!             another number, and so is one that is a copy, since its original may have gone on.
+//! Invariants: A1 a number is given to one identity only: the commit asserts that the row was absent.
+//!             A2 the folder says its new generation before the row does. So a folder that is the one the row means is
+//!                of the row's generation or one above it, and a copy that was made before the last start is not.
+//!             A3 a store that another live session uses is refused.
+//! Not here:   the folder's file (margay-segment), sessions.
+
+use std::ops::ControlFlow;
+
+use margay_env::Env;
+use margay_meta::Engine;
+use margay_rows::key;
+use margay_rows::record::StoreRecord;
+use margay_segment::{Segments, StoreIdentity, StoreName, StoreNumber};
+
+use super::processes::Processes;
+use crate::api::Error;
+use crate::draft::Draft;
+use crate::error::Refused;
+
+/// Tries to take a number while other processes take theirs.
+const TRIES_MAX: usize = 1000;
+
+/// Why a store has no number.
+#[derive(Debug)]
+pub(crate) enum NotAttached {
+    InUse(StoreNumber),
+    Failed(Error),
+}
+
+impl<E: Into<Error>> From<E> for NotAttached {
+    fn from(error: E) -> NotAttached {
+        NotAttached::Failed(error.into())
+    }
+}
+
+pub(super) fn attach(
+    env: &Env,
+    engine: &dyn Engine,
+    store: &dyn Segments,
+    processes: &dyn Processes,
+) -> Result<StoreNumber, NotAttached> {
+    for _ in 0..TRIES_MAX {
+        let name = store.name();
+        let row = engine.get(&key::store(name.number))?.value;
+        let record = row.as_ref().map(|row| StoreRecord::decode(&row.value)).transpose()?;
+        let is_same = |record: &StoreRecord| {
+            let generations = record.generation..=record.generation.saturating_add(1);
+            record.identity == name.identity && (store.is_attached() || generations.contains(&name.generation))
+        };
+        match record {
+            // Opened once more in this process.
+            Some(record) if is_same(&record) && store.is_attached() => return Ok(name.number),
+            Some(record) if is_same(&record) => {
+                if record.session != processes.session() && processes.is_live(record.session)? {
+                    return Err(NotAttached::InUse(name.number));
+                }
+                let next = StoreName { generation: record.generation.saturating_add(1), ..name };
+                if take(engine, store, processes, next, row.map(|row| row.version))? {
+                    return Ok(name.number);
+                }
+            }
+            None => {
+                let next = StoreName { generation: name.generation.max(1), ..name };
+                if take(engine, store, processes, next, None)? {
+                    return Ok(name.number);
+                }
+            }
+            Some(_) => {
+                let number = free_number(engine)?;
+                if name.generation > 0 {
+                    tracing::warn!(
+                        number = number.0,
+                        was = name.number.0,
+                        "the segment folder is a copy, or an old state, of another store of the volume: it gets a new number"
+                    );
+                }
+                let mut identity = [0; 16];
+                env.random.fill(&mut identity);
+                store.attach(StoreName { identity: StoreIdentity(identity), number, generation: 0 })?;
+            }
+        }
+    }
+    Err(Error::Busy.into())
+}
+
+/// False when somebody was faster.
+fn take(
+    engine: &dyn Engine,
+    store: &dyn Segments,
+    processes: &dyn Processes,
+    next: StoreName,
+    version: Option<margay_meta::RowVersion>,
+) -> Result<bool, NotAttached> {
+    store.attach(next)?;
+    let mut draft = Draft::default();
+    draft.assert_unchanged(key::store(next.number), version);
+    let StoreName { identity, number, generation } = next;
+    draft.put(key::store(number), StoreRecord { identity, generation, session: processes.session() }.encode());
+    match draft.commit(engine) {
+        Ok(seq) => {
+            engine.wait_durable(seq)?;
+            Ok(true)
+        }
+        Err(Refused::Conflict) => Ok(false),
+        Err(Refused::Error(error)) => Err(error.into()),
+    }
+}
+
+/// Above every number that was given out.
+fn free_number(engine: &dyn Engine) -> Result<StoreNumber, NotAttached> {
+    let (start, end) = key::all_stores();
+    let mut last = None;
+    engine.scan(&start, &end, &mut |row| {
+        last = Some(key::parse_store(row.key));
+        ControlFlow::Continue(())
+    })?;
+    let last = last.transpose()?.map_or(0, |last| last.0);
+    let next = last.checked_add(1).ok_or_else(|| Error::Corrupt("no numbers of stores are left".to_owned()))?;
+    Ok(StoreNumber(next))
+}

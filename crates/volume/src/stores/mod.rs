@@ -1,0 +1,254 @@
+//! The stores of a volume: its own, and those of other processes that share its rows.
+//!
+//! Why:        any process reads what any other has stored; each writes to its own store, and removes from that only.
+//! Invariants: T1 an id tells the store that made the segment, which is asked first; where the segment is not there, its row
+//!                tells which stores hold it.
+//!             T2 everything that is written, listed or removed is of the own store.
+//!             T3 a pin of a segment elsewhere is a note in `readers`, which its store waits for (reclaim).
+//! Not here:   rows of segments (segment_rows), when bytes leave (reclaim).
+
+mod attach;
+mod processes;
+mod readers;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use margay_env::Env;
+use margay_meta::Engine;
+use margay_rows::key;
+use margay_rows::record::{SegmentRecord, SegmentState};
+use margay_segment::{
+    Extent, Holes, InQuarantine, QuarantineHold, Quarantined, Run, RunLength, RunWriter, SegmentCopy, SegmentError,
+    SegmentId, SegmentInfo, SegmentPin, Segments, StoreName, StoreNumber, StoreSpace, SyncFuture, Walk,
+};
+
+pub(crate) use self::attach::NotAttached;
+pub use self::processes::{Alone, Peers, Processes};
+pub(crate) use self::readers::Readers;
+
+/// The own store and the way to others.
+#[derive(Debug)]
+pub(crate) struct Stores {
+    own: Arc<dyn Segments>,
+    pub(crate) number: StoreNumber,
+    engine: Arc<dyn Engine>,
+    peers: Option<Arc<dyn Peers>>,
+    pub(crate) processes: Arc<dyn Processes>,
+    pub(crate) readers: Arc<Readers>,
+}
+
+impl Stores {
+    /// Gives the store its number in the volume.
+    pub(crate) fn open(
+        env: &Env,
+        engine: &Arc<dyn Engine>,
+        own: Arc<dyn Segments>,
+        peers: Option<Arc<dyn Peers>>,
+        processes: Arc<dyn Processes>,
+    ) -> Result<Stores, NotAttached> {
+        let number = attach::attach(env, &**engine, &*own, &*processes)?;
+        let readers = Arc::new(Readers::begin(engine.last_cursor()));
+        Ok(Stores { own, number, engine: Arc::clone(engine), peers, processes, readers })
+    }
+
+    /// What the file system works on: where there are no other stores, the own one itself.
+    pub(crate) fn segments(self: &Arc<Stores>) -> Arc<dyn Segments> {
+        if self.has_others() { Arc::<Stores>::clone(self) } else { Arc::clone(&self.own) }
+    }
+
+    /// The store was made by this process's own store.
+    pub(crate) fn is_own(&self, id: SegmentId) -> bool {
+        id.made_by() == self.number
+    }
+
+    pub(crate) fn own(&self) -> &dyn Segments {
+        &*self.own
+    }
+
+    /// There are stores of other processes.
+    pub(crate) fn has_others(&self) -> bool {
+        self.peers.is_some()
+    }
+
+    /// The store with this number; `None` when it cannot be reached.
+    pub(crate) fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>> {
+        if number == self.number {
+            return Some(Arc::clone(&self.own));
+        }
+        self.peers.as_ref()?.store(number)
+    }
+
+    /// Asks the store that made a segment, and where that does not have it those that its row names.
+    fn ask<T>(
+        &self,
+        id: SegmentId,
+        question: impl Fn(&dyn Segments) -> Result<T, SegmentError>,
+    ) -> Result<T, SegmentError> {
+        let first = id.made_by();
+        let answer = self.ask_one(id, first, &question);
+        if !matches!(answer, Err(SegmentError::Missing(_) | SegmentError::Unreachable(..))) {
+            return answer;
+        }
+        let mut last = answer;
+        for number in self.holders(id)? {
+            if number == first {
+                continue;
+            }
+            match self.ask_one(id, number, &question) {
+                // One that cannot be asked may have it.
+                Err(SegmentError::Missing(_)) => {}
+                Err(error @ SegmentError::Unreachable(..)) => last = Err(error),
+                answer => return answer,
+            }
+        }
+        last
+    }
+
+    fn ask_one<T>(
+        &self,
+        id: SegmentId,
+        number: StoreNumber,
+        question: &impl Fn(&dyn Segments) -> Result<T, SegmentError>,
+    ) -> Result<T, SegmentError> {
+        match self.store(number) {
+            Some(store) => question(&*store),
+            None => Err(SegmentError::Unreachable(id, number)),
+        }
+    }
+
+    /// The stores that hold a segment, by its row.
+    fn holders(&self, id: SegmentId) -> Result<Vec<StoreNumber>, SegmentError> {
+        let failed = |error: String| SegmentError::Io(std::io::Error::other(error));
+        let row = self.engine.get(&key::segment(id)).map_err(|error| failed(error.to_string()))?.value;
+        let Some(row) = row else { return Ok(Vec::new()) };
+        let record = SegmentRecord::decode(&row.value).map_err(|error| failed(error.to_string()))?;
+        Ok(if record.state == SegmentState::Removed { Vec::new() } else { record.stores })
+    }
+}
+
+impl Segments for Stores {
+    fn name(&self) -> StoreName {
+        self.own.name()
+    }
+
+    fn is_attached(&self) -> bool {
+        self.own.is_attached()
+    }
+
+    fn attach(&self, name: StoreName) -> Result<(), SegmentError> {
+        self.own.attach(name)
+    }
+
+    fn begin(&self, length: RunLength, owner: &[u8]) -> Result<Box<dyn RunWriter>, SegmentError> {
+        self.own.begin(length, owner)
+    }
+
+    fn start_sync(&self, id: SegmentId) -> Result<(), SegmentError> {
+        self.own.start_sync(id)
+    }
+
+    fn sync(&self, id: SegmentId) -> SyncFuture<'_> {
+        self.own.sync(id)
+    }
+
+    fn sync_blocking(&self, id: SegmentId) -> Result<(), SegmentError> {
+        self.own.sync_blocking(id)
+    }
+
+    fn read(&self, extent: &Extent, skip: u64, len: u64) -> Result<Bytes, SegmentError> {
+        self.ask(extent.run.segment, |store| store.read(extent, skip, len))
+    }
+
+    fn read_cached(&self, extent: &Extent, skip: u64, len: u64) -> Result<Option<Bytes>, SegmentError> {
+        // Where it is not there, the read that may wait looks further.
+        match self.store(extent.run.segment.made_by()).map(|store| store.read_cached(extent, skip, len)) {
+            None | Some(Err(SegmentError::Missing(_) | SegmentError::Unreachable(..))) => Ok(None),
+            Some(read) => read,
+        }
+    }
+
+    fn will_read(&self, extent: &Extent) -> Result<(), SegmentError> {
+        if self.is_own(extent.run.segment) { self.own.will_read(extent) } else { Ok(()) }
+    }
+
+    fn verify(&self, extent: &Extent) -> Result<(), SegmentError> {
+        self.ask(extent.run.segment, |store| store.verify(extent))
+    }
+
+    fn pin(&self, id: SegmentId, quarantined: InQuarantine) -> Result<SegmentPin, SegmentError> {
+        if self.is_own(id) {
+            return self.own.pin(id, quarantined);
+        }
+        Ok(SegmentPin::elsewhere(id, self.readers.hold()))
+    }
+
+    /// A hold counts from the newest generation, so a new one is like a removal to those who have read before it.
+    fn removals(&self) -> u64 {
+        self.own.removals().wrapping_add(self.readers.generations())
+    }
+
+    fn state(&self, id: SegmentId) -> Result<SegmentInfo, SegmentError> {
+        self.ask(id, |store| store.state(id))
+    }
+
+    fn list(&self) -> Vec<SegmentInfo> {
+        self.own.list()
+    }
+
+    fn source(&self, id: SegmentId) -> Result<SegmentCopy, SegmentError> {
+        self.ask(id, |store| store.source(id))
+    }
+
+    fn seal(&self, id: SegmentId) -> Result<(), SegmentError> {
+        self.own.seal(id)
+    }
+
+    fn space(&self) -> Result<StoreSpace, SegmentError> {
+        self.own.space()
+    }
+
+    fn check_space(&self, bytes: u64) -> Result<(), SegmentError> {
+        self.own.check_space(bytes)
+    }
+
+    fn refused(&self) -> u64 {
+        self.own.refused()
+    }
+
+    fn allocated_bytes(&self, id: SegmentId) -> Result<u64, SegmentError> {
+        self.own.allocated_bytes(id)
+    }
+
+    fn set_aside(&self, id: SegmentId) -> Result<bool, SegmentError> {
+        self.own.set_aside(id)
+    }
+
+    fn quarantined(&self) -> Vec<Quarantined> {
+        self.own.quarantined()
+    }
+
+    fn take_back(&self, id: SegmentId) -> Result<bool, SegmentError> {
+        self.own.take_back(id)
+    }
+
+    fn taken_back(&self) -> u64 {
+        self.own.taken_back()
+    }
+
+    fn hold_quarantine(&self) -> QuarantineHold {
+        self.own.hold_quarantine()
+    }
+
+    fn begin_walk(&self) -> Walk {
+        self.own.begin_walk()
+    }
+
+    fn release(&self, id: SegmentId, walk: &Walk) -> Result<Quarantined, SegmentError> {
+        self.own.release(id, walk)
+    }
+
+    fn punch(&self, id: SegmentId, is_live: &dyn Fn(&Run) -> bool, walk: &Walk) -> Result<Holes, SegmentError> {
+        self.own.punch(id, is_live, walk)
+    }
+}
