@@ -122,7 +122,8 @@ fn what_an_older_build_lost_is_named_and_nothing_more_is_lost() {
         let folder = unpack(&archive);
         let data = folder.path().join("data");
         let (found, clean) = fsck(&data, &[]);
-        assert!(!clean, "its counters are wrong in both: {found}");
+        // Its counters were wrong in both; opening it counts anew, from the rows that name runs.
+        assert_eq!(clean, !lost_one, "{found}");
         let shown = found["shown"].as_array().unwrap();
         let missing = shown.iter().filter(|finding| finding["kind"] == "MissingData");
         let named: Vec<&str> = missing.map(|finding| finding["what"].as_str().unwrap()).collect();
@@ -132,7 +133,6 @@ fn what_an_older_build_lost_is_named_and_nothing_more_is_lost() {
         let server = Server::start(&data, &["--set", "limits.quarantine_time=0"]).unwrap();
         let expected = fs::read_to_string(folder.path().join("expected")).unwrap();
         let object = folder.path().join("object");
-        // Reclaim goes by the counters that are wrong; what they call dead is looked for in all rows first.
         for _ in 0..2 {
             for line in expected.lines() {
                 let [hash, _, key] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };

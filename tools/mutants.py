@@ -36,7 +36,7 @@ TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resol
 COPY = TARGET / "mutants"
 # Not operations: the draft itself, and what tests use.
 LEFT_OUT = ("draft.rs", "fuzzing.rs", "tests.rs", "mutant.rs")
-CALL = re.compile(r"[\w.]*\b(\w+)\.(assert_\w+|add|move_subdirectories)\(")
+CALL = re.compile(r"[\w.]*\b(\w+)\.(assert_\w+|add|move_subdirectories|\w+_runs|relocate_file|locate_extent_rows)\(")
 # Their value is a result.
 FALLIBLE = ("assert_no_circle", "assert_not_below")
 ALWAYS = ("reclaim/", "posix/publish", "release.rs", "share.rs", "rename.rs", "posix/rename.rs", "put_object.rs", "place.rs")

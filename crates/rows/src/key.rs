@@ -23,8 +23,9 @@ pub use self::events::{all_events, event, events, parse_event};
 pub use self::fingerprint::fingerprint;
 pub use self::identity::{identities, identity, identity_generation, parse_identity};
 pub use self::segments::{
-    LIVE_SEGMENT_AT, Live, all_live, all_segments, all_shares, all_stores, gained_segment, is_segment, is_share, live,
-    parse_live, parse_segment, parse_share, parse_store, segment, segments_of, share, shares, store,
+    BACK_OFFSET_AT, BACK_SEGMENT_AT, LIVE_SEGMENT_AT, Live, all_backs, all_live, all_locations, all_segments, all_shares,
+    all_stores, back, backs_of_run, backs_of_segment, gained_segment, is_segment, live, location, parse_back, parse_live,
+    parse_segment, parse_store, segment, segments_of, store,
 };
 pub use self::table::Table;
 
@@ -42,6 +43,8 @@ const DOCUMENT: u8 = b'k';
 const INODE: u8 = b'n';
 const LIVE: u8 = b'l';
 const FORMAT: u8 = b'm';
+/// Follows the table byte of the format.
+const UPGRADE: u8 = b'u';
 const ORPHAN: u8 = b'o';
 const PART: u8 = b'p';
 const SHARE: u8 = b's';
@@ -51,6 +54,8 @@ const UPLOAD: u8 = b'u';
 const VERSION: u8 = b'v';
 const NULL_VERSION: u8 = b'w';
 const XATTR: u8 = b'a';
+const BACK: u8 = b'r';
+const LOCATION: u8 = b'X';
 const EXTENT: u8 = b'x';
 const IDENTITY: u8 = b'y';
 const PART_SIZES: u8 = b'z';
@@ -86,6 +91,11 @@ fn range(prefix: Vec<u8>) -> Range {
 
 pub fn format() -> Vec<u8> {
     vec![FORMAT]
+}
+
+/// How far an upgrade has come; absent when none is under way.
+pub fn upgrade() -> Vec<u8> {
+    vec![FORMAT, UPGRADE]
 }
 
 pub fn inos() -> Vec<u8> {

@@ -5,7 +5,7 @@
 //!             inode of its own, as after a PUT: who has the old file open keeps its content.
 //!             Each append is a part of the object, so that a stream of an encrypted one is a part too.
 //!             A bucket that keeps versions, and so any with object lock, is refused: what was there would have to stay.
-//! Not here:   the bytes (upload), other owners of runs (share).
+//! Not here:   the bytes (upload), who owns runs (back_rows).
 
 use bytes::Bytes;
 use margay_rows::event::EventKind;
@@ -19,6 +19,7 @@ use margay_segment::{Extent, Run, SegmentId, add_checksums};
 use md5::{Digest, Md5};
 
 use crate::api::{AppendOutcome, AppendRequest, ETag, Error, OBJECT_BYTES_MAX, ObjectInfo, PART_NUMBER_MAX};
+use crate::back_rows::{Owning, distinct_runs, naming_row};
 use crate::current::{Current, check_key};
 use crate::documents;
 use crate::draft::Draft;
@@ -39,6 +40,8 @@ const CHECKSUM_HEADERS: &str = "x-amz-checksum-";
 /// The extents of the grown object, and the bytes of the one that travels with the commit.
 struct Grown {
     extents: Vec<Extent>,
+    /// Those of the staged body.
+    runs: Vec<Run>,
     payload: Option<Payload>,
 }
 
@@ -89,7 +92,7 @@ impl Volume {
         let mut draft = Draft::default();
         let ino = self.new_ino()?;
         let kept = self.extents_of(old)?;
-        let grown = grow(&mut draft, old, kept.clone(), &staged.body)?;
+        let grown = grow(old, kept.clone(), &staged.body)?;
         let data = place::place_extents(&mut draft, ino, grown.extents.clone());
         let ObjectInfo { mut headers, mut documents, .. } = info;
         headers.retain(|name, _| !name.starts_with(CHECKSUM_HEADERS));
@@ -98,9 +101,15 @@ impl Volume {
         self.check_added(walk, &current, &file)?;
         self.bequeath(&mut draft, &current, &mut file)?;
         documents::draft_new(&mut draft, &mut file, &documents)?;
-        let replaced = self.draft_kept_runs(&mut draft, located, &mut file, kept.as_deref().unwrap_or_default())?;
+        let kept = distinct_runs(kept.as_deref().unwrap_or_default());
+        let replaced = self.draft_old_rows(&mut draft, located)?;
         let current = Current { file: Some(replaced), ..current };
         let key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
+        let row = naming_row(&file.data, &key);
+        match is_kept_by_others(located) {
+            true => draft.own_runs(ino, row, &kept, Owning::OneMore),
+            false => draft.hand_over_runs(old.ino, (ino, row), &kept),
+        }
         draft.put(key::part_sizes(ino), encode_part_sizes(&sizes));
         let outcome = AppendOutcome { etag, modified: file.modified, size: file.size };
         let told = Told { kind: EventKind::Put, key: request.key, size: file.size, etag, version: None };
@@ -109,31 +118,26 @@ impl Volume {
         self.finish(draft, outcome)
     }
 
-    /// Drafts that the new file owns the old one's runs: beside it while that has other names, else in its place.
-    /// Gives the old file as it is to be let go of.
-    fn draft_kept_runs(
-        &self,
-        draft: &mut Draft,
-        old: &Located,
-        new: &mut FileEntry,
-        kept: &[Extent],
-    ) -> Result<Located, Error> {
-        if old.linked() && old.file.links > 1 {
-            new.shared = true;
-            self.share_runs(draft, old, new.ino, kept)?;
+    /// The old file's runs are the new one's: beside it while that has other names, else in its place. Gives the old file as
+    /// it is to be let go of.
+    fn draft_old_rows(&self, draft: &mut Draft, old: &Located) -> Result<Located, Error> {
+        old.assert_in(draft);
+        if is_kept_by_others(old) {
             return Ok(old.clone());
-        }
-        new.shared = old.file.shared;
-        if old.file.shared {
-            self.hand_over(draft, old.file.ino, new.ino, kept)?;
         }
         if old.file.data == Data::Rows {
             self.delete_rows(draft, &key::extents(old.file.ino))?;
+            draft.delete(key::location(old.file.ino));
         }
         // Without data no run is let go of with it.
         let file = FileEntry { data: Data::Inline(Vec::new()), ..old.file.clone() };
         Ok(Located { file, ..old.clone() })
     }
+}
+
+/// The old file has other names, which keep it.
+fn is_kept_by_others(old: &Located) -> bool {
+    old.linked() && old.file.links > 1
 }
 
 fn grown_sizes(info: &ObjectInfo, more: u64) -> Result<Vec<u64>, Error> {
@@ -155,7 +159,7 @@ fn grown_etag(old: ETag, more: ETag, parts: usize) -> ETag {
 }
 
 /// The old extents and the new ones; bytes that were inline go before a small body in one run.
-fn grow(draft: &mut Draft, old: &FileEntry, kept: Option<Vec<Extent>>, body: &Body) -> Result<Grown, Error> {
+fn grow(old: &FileEntry, kept: Option<Vec<Extent>>, body: &Body) -> Result<Grown, Error> {
     let mut extents = kept.unwrap_or_default();
     let mut payload = match &old.data {
         Data::Inline(bytes) => bytes.clone(),
@@ -175,15 +179,18 @@ fn grow(draft: &mut Draft, old: &FileEntry, kept: Option<Vec<Extent>>, body: &Bo
         placed = Some(Payload { bytes: payload.into(), len, extent: extents.len() });
         extents.push(Extent::whole(Run { segment: SegmentId(0), offset: 0, len, crc }));
     }
-    place::count_runs(draft, &runs);
-    extents.extend(runs.into_iter().map(Extent::whole));
-    if extents.len() > OBJECT_EXTENTS_MAX { Err(Error::TooLarge) } else { Ok(Grown { extents, payload: placed }) }
+    extents.extend(runs.iter().copied().map(Extent::whole));
+    if extents.len() > OBJECT_EXTENTS_MAX { Err(Error::TooLarge) } else { Ok(Grown { extents, runs, payload: placed }) }
 }
 
 /// Writes the entry, and tells the engine where to name the payload.
 fn put_grown(draft: &mut Draft, key: Vec<u8>, mut file: FileEntry, grown: Grown) -> Result<(), Error> {
     let ino = file.ino;
-    let put = place::put_entry(draft, key, &mut file)?;
+    if file.data == Data::Rows {
+        draft.locate_extent_rows(ino, &key);
+    }
+    draft.own_runs(ino, naming_row(&file.data, &key), &grown.runs, Owning::First);
+    let put = place::put_entry(draft, key.clone(), &mut file)?;
     let Some(Payload { bytes, len, extent }) = grown.payload else { return Ok(()) };
     let place = match put.first_extent {
         Some(first) => (put.write, first + extent_starts(grown.extents.iter())[extent]),
@@ -193,6 +200,8 @@ fn put_grown(draft: &mut Draft, key: Vec<u8>, mut file: FileEntry, grown: Grown)
             (write, EXTENT_ROW_EXTENT_AT)
         }
     };
-    draft.attach_payload(bytes, len, [place]);
+    let run = grown.extents[extent].run;
+    assert_eq!(run.len, len, "the extent of the payload is all of it");
+    draft.attach_payload(bytes, &run, (ino, naming_row(&file.data, &key)), [place]);
     Ok(())
 }

@@ -61,7 +61,7 @@ impl Volume {
             let mut file = FileEntry { ino: self.new_ino()?, ..explicit_object(directory.entry.ino, modified) };
             documents::draft_new(&mut draft, &mut file, &decide(Documents::new())?)?;
             let row_key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
-            place::put_file(&mut draft, row_key, file, None)?;
+            place::put_file(&mut draft, row_key, file)?;
             return self.finish(draft, ());
         }
         let object = current.object;
@@ -82,7 +82,7 @@ impl Volume {
         let mut file = located.file.clone();
         documents::draft_changed(&mut draft, &mut file, &new)?;
         file.changed = file.changed.max(self.now());
-        place::put_file(&mut draft, located.row_key.clone(), file, None)?;
+        place::put_file(&mut draft, located.row_key.clone(), file)?;
         self.finish(draft, ())
     }
 }

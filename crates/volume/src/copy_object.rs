@@ -7,7 +7,7 @@
 //!             there is to be kept.
 //!             An encrypted object's copy shares its bytes and its data key, which is encrypted anew for the copy, if
 //!             both are under keys of one kind.
-//! Not here:   owners of runs (share, release).
+//! Not here:   owners of runs (back_rows, release).
 
 use std::ops::ControlFlow;
 
@@ -17,6 +17,7 @@ use margay_rows::kinds::{Document, Documents};
 use margay_rows::record::{Data, FileEntry};
 
 use crate::api::{CopyRequest, Error, Headers, PutOutcome, Versioning};
+use crate::back_rows::{Owning, distinct_runs};
 use crate::current::{Current, check_key};
 use crate::documents;
 use crate::draft::Draft;
@@ -27,7 +28,7 @@ use crate::names::Located;
 use crate::open::Volume;
 use crate::path::split;
 use crate::paths::Walk;
-use crate::place;
+use crate::place::{self, NewRuns};
 use crate::seen::Seen;
 
 /// What is kept with the copy.
@@ -99,7 +100,7 @@ impl Volume {
         documents::draft_changed(draft, &mut file, &stored.documents)?;
         self.draft_locks(draft, walk.path.object_lock, walk.path.retention, &mut file)?;
         let outcome = current.outcome(&file);
-        place::put_file(draft, source.row_key.clone(), file, None)?;
+        place::put_file(draft, source.row_key.clone(), file)?;
         Ok(outcome)
     }
 
@@ -122,16 +123,11 @@ impl Volume {
         };
         debug_assert!(matches!(data, Data::Inline(_)) == extents.is_none());
         let mut file = FileEntry::new(ino, from.size, from.etag, self.now(), data, stored.headers);
-        file.shared = extents.as_ref().is_some_and(|extents| !extents.is_empty());
         self.check_added(walk, current, &file)?;
         self.bequeath(draft, current, &mut file)?;
         documents::draft_new(draft, &mut file, &stored.documents)?;
-        // Before the replacement, which may keep or end the source.
-        match &extents {
-            // Small and copied with the entry: the copy is of one moment all the same.
-            None => source.assert_in(draft),
-            Some(extents) => self.share_runs(draft, source, ino, extents)?,
-        }
+        // Its runs are named by it as long as it is this version; what is inline is of one moment all the same.
+        source.assert_in(draft);
         let key = self.replace(walk, current, &mut file, draft, seen)?;
         let outcome = current.outcome(&file);
         if from.etag.parts > 0 {
@@ -140,7 +136,8 @@ impl Volume {
                 Ok(ControlFlow::Continue(()))
             })?;
         }
-        place::put_file(draft, key, file, None)?;
+        let runs = distinct_runs(extents.as_deref().unwrap_or_default());
+        place::put_new_file(draft, key, file, NewRuns::stored(runs, Owning::OneMore))?;
         Ok(outcome)
     }
 }

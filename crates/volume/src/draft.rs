@@ -5,15 +5,17 @@
 //!             B2 nothing is written before `commit`.
 //! Not here:   what is written (the operations).
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
-use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 use margay_meta::{
     BATCH_WRITES_MAX, Batch, CommitTold, Committed, Engine, Field, Payload, Position, PositionField, Precondition,
     RowVersion, Write,
 };
+use margay_rows::record::BackRow;
 use margay_rows::{Ino, key};
+use margay_segment::{Run, SegmentId};
 
 use crate::api::Error;
 use crate::at_hand;
@@ -26,8 +28,6 @@ pub(crate) struct Draft {
     batch: Batch,
     /// Where each key is in `batch.writes`.
     places: HashMap<Vec<u8>, usize>,
-    /// Share rows that were put, perhaps deleted since.
-    shares: BTreeSet<Vec<u8>>,
     events: u64,
 }
 
@@ -75,9 +75,6 @@ impl Draft {
 
     /// Gives the index of the write.
     pub(crate) fn put(&mut self, key: Vec<u8>, value: Vec<u8>) -> usize {
-        if key::is_share(&key) {
-            self.shares.insert(key.clone());
-        }
         self.set(Write::Put { key, value })
     }
 
@@ -136,22 +133,31 @@ impl Draft {
         self.places.get(key).copied()
     }
 
-    /// Sends bytes along: a run of `len` bytes, and its checksums behind it if it needs any. The engine fills its
-    /// position (segment, then offset) into each of `extents` (a write, and where in its value), and counts the run
-    /// as live in the segment where it lands.
-    pub(crate) fn attach_payload(&mut self, bytes: Bytes, len: u64, extents: impl IntoIterator<Item = (usize, usize)>) {
+    /// Sends bytes along: a run, and its checksums behind it if it needs any. The engine fills its position (segment, then
+    /// offset) into each of `extents` (a write, and where in its value), into the back row of its owner, which `row` names
+    /// as [`BackRow`] does, and into the counter of the segment where it lands.
+    pub(crate) fn attach_payload(
+        &mut self,
+        bytes: Bytes,
+        run: &Run,
+        (owner, row): (Ino, Option<&[u8]>),
+        extents: impl IntoIterator<Item = (usize, usize)>,
+    ) {
         assert!(self.batch.payload.is_none(), "a batch carries one payload");
-        let counter = key::live(margay_segment::SegmentId(0), key::Live::Gained);
-        let counter = self.set(Write::Add { key: counter, delta: len as i64 });
-        let mut places = vec![PositionField {
-            write: counter,
-            field: Field::Key,
-            at: key::LIVE_SEGMENT_AT,
-            what: Position::Segment,
-        }];
+        assert_eq!((run.segment, run.offset), (SegmentId(0), 0), "a payload has no place yet");
+        let counter = key::live(run.segment, key::Live::Gained);
+        let counter = self.set(Write::Add { key: counter, delta: run.len as i64 });
+        let back = key::back(run.segment, run.offset, owner);
+        let back = self.set(Write::Put { key: back, value: BackRow::encode(run, row) });
+        let field = |write, field, at, what| PositionField { write, field, at, what };
+        let mut places = vec![
+            field(counter, Field::Key, key::LIVE_SEGMENT_AT, Position::Segment),
+            field(back, Field::Key, key::BACK_SEGMENT_AT, Position::Segment),
+            field(back, Field::Key, key::BACK_OFFSET_AT, Position::Offset),
+        ];
         for (write, at) in extents {
-            places.push(PositionField { write, field: Field::Value, at, what: Position::Segment });
-            places.push(PositionField { write, field: Field::Value, at: at + 8, what: Position::Offset });
+            places.push(field(write, Field::Value, at, Position::Segment));
+            places.push(field(write, Field::Value, at + 8, Position::Offset));
         }
         self.batch.payload = Some(Payload { bytes, places });
     }
@@ -193,11 +199,6 @@ impl Draft {
 
     pub(crate) fn deletes(&self, key: &[u8]) -> bool {
         self.places.get(key).is_some_and(|place| matches!(self.batch.writes[*place], Write::Delete { .. }))
-    }
-
-    /// Share rows in this range that this draft puts.
-    pub(crate) fn shares_put(&self, (start, end): &key::Range) -> impl Iterator<Item = &Vec<u8>> {
-        self.shares.range(start.clone()..end.clone()).filter(|key| self.value(key).is_some())
     }
 
     /// The value that this draft puts under a key.

@@ -10,6 +10,7 @@ use margay_rows::Ino;
 use margay_rows::event::{Event, EventKind};
 use margay_rows::key::{self, Live};
 use margay_rows::kinds::{Document, Documents, Setting};
+use margay_rows::record::back::{decode_location, encode_location};
 use margay_rows::record::data::{Data, decode_extent_row, extent_row};
 use margay_rows::record::entry::encode_link;
 use margay_rows::record::event;
@@ -17,8 +18,8 @@ use margay_rows::record::multipart::{
     decode_part_checksums, decode_part_sizes, encode_part_checksums, encode_part_sizes,
 };
 use margay_rows::record::{
-    Bucket, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry, Fingerprints, KeyFile, Line,
-    Orphan, PartRecord, Summary, UploadRecord, Version, VersionRow,
+    BackRow, Bucket, Damaged, DeleteMarker, DirectoryEntry, DirectoryRecord, Entry, FileEntry, Fingerprints, KeyFile,
+    Line, Orphan, PartRecord, Summary, UploadRecord, Version, VersionRow,
 };
 use margay_segment::{Extent, Run, SegmentId};
 
@@ -36,7 +37,7 @@ pub fn row_key(bytes: &[u8]) {
         key::parse_extent(bytes).map(|(ino, offset)| key::extent(ino, offset)).ok(),
         key::parse_upload(bytes).map(|(root, name, id)| key::upload(root, &name, id)).ok(),
         key::parse_part(bytes).map(|(upload, number)| key::part(upload, number)).ok(),
-        key::parse_share(bytes).map(|(segment, offset, owner)| key::share(segment, offset, owner)).ok(),
+        key::parse_back(bytes).map(|(segment, offset, owner)| key::back(segment, offset, owner)).ok(),
         key::parse_live(bytes).map(|(segment, side)| key::live(segment, side)).ok(),
         key::parse_event(bytes).map(|(target, number)| key::event(&target, number)).ok(),
         key::parse_setting(bytes).map(|(root, setting, piece)| key::setting_piece(root, setting, piece)).ok(),
@@ -217,6 +218,12 @@ pub fn row_value(bytes: &[u8]) {
             }
         }
         14 => round(value, Fingerprints::decode, Fingerprints::encode),
+        16 => round(value, BackRow::decode, |back| BackRow::encode(&back.run(SegmentId(9), 64), back.row.as_deref())),
+        15 => {
+            if let Ok(row) = decode_location(value) {
+                assert_eq!(encode_location(row), value);
+            }
+        }
         _ => {
             let _ = counters::decode_counter(value);
             let _ = inos::decode(value);
@@ -264,7 +271,6 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         size: 60_000,
         modified,
         digest: [1; 16],
-        shared: true,
         data: Data::Extents(vec![extent]),
         headers: headers.clone(),
     };
@@ -287,7 +293,7 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_value", "directory_record", value(2, &directory.encode())),
         ("row_value", "upload", value(3, &upload.encode())),
         ("row_value", "part", value(4, &part.encode().0)),
-        ("row_value", "orphan", value(5, &Orphan::File { shared: true }.encode())),
+        ("row_value", "orphan", value(5, &Orphan::File.encode())),
         ("row_value", "extent", value(6, &extent_row(&extent))),
         ("row_value", "part_sizes", value(7, &sizes)),
         ("row_value", "part_checksums", value(9, &encode_part_checksums([&file.headers, &Headers::new()].into_iter()))),
@@ -301,6 +307,8 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
             "fingerprints",
             value(14, &Fingerprints { salt: [2; 16], of_secrets: vec![[3; 16]; 2] }.encode()),
         ),
+        ("row_value", "back", value(16, &BackRow::encode(&run, Some(&key::entry(Ino(3), b"name"))))),
+        ("row_value", "location", value(15, &encode_location(&key::inode(Ino(3))))),
         ("row_value", "counter", value(8, &5u64.to_be_bytes())),
         ("backup_rows", "one_block", SAMPLE_BLOCK.to_vec()),
         ("backup_rows", "whole_file", sealed_backup(SAMPLE_BLOCK, 1)),
@@ -317,7 +325,7 @@ fn key_seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_key", "extent", key::extent(Ino(3), 1 << 20)),
         ("row_key", "upload", key::upload(Ino(3), "a\0b", "id")),
         ("row_key", "part", key::part(Ino(3), 10_000)),
-        ("row_key", "share", key::share(SegmentId(9), 64, Ino(3))),
+        ("row_key", "back", key::back(SegmentId(9), 64, Ino(3))),
         ("row_key", "setting", key::setting_piece(Ino(3), Setting::Cors, 1)),
         ("row_key", "document", key::document(Ino(3), Document::Tags)),
         ("row_key", "event", key::event("orders", 515)),

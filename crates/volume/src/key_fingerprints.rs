@@ -15,7 +15,8 @@ use margay_rows::record::{Fingerprints, KeyFile};
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::open::{OpenError, Volume, check_not_newer};
+use crate::open::Volume;
+use crate::upgrade::{OpenError, check_not_newer};
 
 /// What the volume knows of one key file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -81,14 +81,6 @@ impl Located {
             None => Ok(Some(self.file.clone())),
         }
     }
-
-    /// Drafts a change of its attributes, on top of those that the draft holds already.
-    pub(crate) fn draft_change(&self, draft: &mut Draft, change: impl FnOnce(&mut FileEntry)) -> Result<(), Error> {
-        let mut file = self.drafted(draft)?.ok_or_else(|| Error::Corrupt("a file changes that is gone".to_owned()))?;
-        change(&mut file);
-        draft.put(self.row_key.clone(), file.encode().value);
-        Ok(())
-    }
 }
 
 impl Volume {
@@ -165,6 +157,7 @@ impl Volume {
         // A file that was found by its record has other entries, which lead to it already.
         if !located.linked() && !key::is_inode(&located.entry_key) {
             draft.put(located.entry_key.clone(), encode_link(file.ino));
+            draft.relocate_file(&file, &key::inode(file.ino));
         }
         draft.put(key, encode_link(file.ino));
         Ok(file)
@@ -188,6 +181,7 @@ impl Volume {
             draft.put(key, encode_link(file.ino));
             draft.put(located.row_key.clone(), file.encode().value);
         } else {
+            draft.relocate_file(&file, &key);
             draft.put(key, file.encode().value);
         }
         Ok(())

@@ -4,16 +4,13 @@
 //!             preconditions. Engine calls are made on the caller's thread; no latch is held across an await.
 //! Not here:   how an operation runs (driver), the operations.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_env::{Env, Timestamp};
-use margay_meta::{Committed, Engine, RowVersion};
-use margay_rows::record::DirectoryRecord;
-use margay_rows::{Ino, key};
+use margay_meta::{Committed, Engine};
+use margay_rows::Ino;
 use margay_segment::Segments;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -34,18 +31,13 @@ use crate::lock_time::LockTime;
 use crate::open_files::OpenFiles;
 use crate::path::PathCache;
 use crate::quota::Quotas;
-use crate::rests::{Punched, Room, Walks};
+use crate::rests::{Counted, Punched, Room, Walks};
 use crate::segment_rows::SegmentRows;
 use crate::setting_documents::SettingDocuments;
 use crate::stores::{Alone, NotAttached, Peers, Processes, Stores};
+use crate::upgrade::{self, OpenError};
 use crate::watch::{Notice, Watchers};
 
-/// The layout of rows that this program writes; it reads all earlier ones.
-pub const FORMAT_VERSION: u32 = 3;
-/// The layout that had no counters of subdirectories, the earliest one.
-const FORMAT_WITHOUT_SUBDIRECTORIES: u32 = 1;
-/// Counters that one batch of an upgrade writes.
-const UPGRADE_ROWS_PER_BATCH: usize = 4096;
 /// Latches for removals; a directory uses one of them.
 const LATCHES: usize = 64;
 /// Latches for changes of one key; a key uses one of them.
@@ -99,16 +91,6 @@ impl Default for Options {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("the volume has format {found}, this program knows formats up to {FORMAT_VERSION}: use a newer margay")]
-    Newer { found: u32 },
-    #[error("the segment folder is store {number} of the volume, which another process uses now")]
-    StoreInUse { number: u16 },
-    #[error(transparent)]
-    Failed(#[from] Error),
-}
-
 /// The file system. Cheap to share behind an `Arc`; every operation may run concurrently with every other.
 /// Async operations answer only when what they report is durable.
 #[derive(Debug)]
@@ -143,6 +125,7 @@ pub struct Volume {
     pub(crate) walks: Mutex<Walks>,
     pub(crate) room: Mutex<Room>,
     pub(crate) punched: Mutex<Punched>,
+    pub(crate) counted: Mutex<Counted>,
     /// By which locks end, where somebody watches the clock.
     pub(crate) lock_time: LockTime,
 }
@@ -165,7 +148,7 @@ impl Volume {
         store: Arc<dyn Segments>,
         options: Options,
     ) -> Result<Arc<Volume>, OpenError> {
-        check_format(&*engine)?;
+        upgrade::check_format(&*engine)?;
         let (peers, processes) = (options.peers.clone(), Arc::clone(&options.processes));
         let stores = Stores::open(&env, &engine, store, peers, processes).map_err(|error| match error {
             NotAttached::InUse(number) => OpenError::StoreInUse { number: number.0 },
@@ -225,6 +208,7 @@ impl Volume {
             walks: Mutex::default(),
             room: Mutex::default(),
             punched: Mutex::default(),
+            counted: Mutex::default(),
             lock_time: LockTime::default(),
         }
     }
@@ -333,68 +317,4 @@ impl Volume {
     pub fn known_files(&self) -> usize {
         self.known.len()
     }
-}
-
-/// An engine without a volume, or with one of a format that this program knows.
-pub(crate) fn check_not_newer(engine: &dyn Engine) -> Result<(), OpenError> {
-    let row = engine.get(&key::format()).map_err(Error::from)?.value;
-    match row.and_then(|row| row.value.as_ref().try_into().map(u32::from_be_bytes).ok()) {
-        Some(found) if found > FORMAT_VERSION => Err(OpenError::Newer { found }),
-        _ => Ok(()),
-    }
-}
-
-/// A volume of an earlier format is marked as of this one before any row is written that the earlier one does not
-/// know, but for counters that it lacks: those are written before, so that they are there when it is marked.
-fn check_format(engine: &dyn Engine) -> Result<(), OpenError> {
-    let row = engine.get(&key::format()).map_err(Error::from)?.value;
-    let mut draft = Draft::default();
-    match &row {
-        None => draft.assert_absent(key::format()),
-        Some(row) => match row.value.as_ref().try_into().map(u32::from_be_bytes) {
-            Ok(FORMAT_VERSION) => return Ok(()),
-            Ok(found) if found > FORMAT_VERSION => return Err(OpenError::Newer { found }),
-            Ok(FORMAT_WITHOUT_SUBDIRECTORIES) => match count_subdirectories(engine, row.version) {
-                Ok(()) => draft.assert_version(key::format(), row.version),
-                Err(Refused::Conflict) => return check_format(engine),
-                Err(Refused::Error(error)) => return Err(error.into()),
-            },
-            Ok(found) if found > FORMAT_WITHOUT_SUBDIRECTORIES => draft.assert_version(key::format(), row.version),
-            _ => return Err(Error::Corrupt("the format row holds no format".to_owned()).into()),
-        },
-    }
-    draft.put(key::format(), FORMAT_VERSION.to_be_bytes().to_vec());
-    match draft.commit(engine) {
-        Ok(done) => Ok(engine.wait_durable(done.cursor).map_err(Error::from)?),
-        Err(Refused::Conflict) => check_format(engine),
-        Err(Refused::Error(error)) => Err(error.into()),
-    }
-}
-
-/// Writes the counters of subdirectories, which format 1 lacks, from the records of directories. A put, so an upgrade
-/// that was cut off begins again; it asserts the format row, so it never meets a volume in use.
-fn count_subdirectories(engine: &dyn Engine, format: RowVersion) -> Result<(), Refused> {
-    let mut counts: HashMap<Ino, i64> = HashMap::new();
-    let (start, end) = key::directories();
-    engine
-        .scan(&start, &end, &mut |row| {
-            // A damaged record must not keep the volume from opening; fsck tells of it and counts again.
-            if let Ok(record) = DirectoryRecord::decode(row.value)
-                && record.parent != Ino(0)
-            {
-                *counts.entry(record.parent).or_default() += 1;
-            }
-            ControlFlow::Continue(())
-        })
-        .map_err(Error::from)?;
-    let counts: Vec<(Ino, i64)> = counts.into_iter().collect();
-    for some in counts.chunks(UPGRADE_ROWS_PER_BATCH) {
-        let mut draft = Draft::default();
-        draft.assert_version(key::format(), format);
-        for (ino, count) in some {
-            draft.put(key::subdirectories(*ino), count.to_le_bytes().to_vec());
-        }
-        draft.commit(engine)?;
-    }
-    Ok(())
 }

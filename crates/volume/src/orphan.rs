@@ -1,17 +1,18 @@
 //! Draining what is left of files and uploads that are gone.
 //!
 //! Why:        a removal of very many rows is split: the name goes at once, the rest follows in bounded batches.
-//! Invariants: each batch asserts the orphan's row and makes its version new, so two drainers cannot both let go of a
-//!             run; after a crash `open` and reclaim go on.
+//! Invariants: each batch asserts the orphan's row and makes its version new, so two drainers do not do the same
+//!             work; after a crash `open` and reclaim go on.
 //! Not here:   who becomes an orphan (release, multipart).
 
 use std::ops::ControlFlow;
 
-use margay_rows::record::{Data, Orphan, PartRecord};
+use margay_rows::record::{Orphan, PartRecord};
 use margay_rows::{Ino, key};
 use margay_segment::Extent;
 
 use crate::api::Error;
+use crate::back_rows::distinct_runs;
 use crate::draft::Draft;
 use crate::driver::Decided;
 use crate::error::Refused;
@@ -73,10 +74,10 @@ impl Volume {
         let mut draft = Draft::default();
         draft.assert_version(key::orphan(ino), row.version);
         let done = match Orphan::decode(&row.value)? {
-            Orphan::File { shared } => self.draft_extents(&mut draft, ino, shared)?,
+            Orphan::File => self.draft_extents(&mut draft, ino)?,
             Orphan::Parts => self.draft_parts(&mut draft, ino)?,
         };
-        // Put anew, so that another drainer that read the same rows conflicts: it would count their runs out twice.
+        // Put anew, so that another drainer that read the same rows conflicts: it would count their runs as lost twice.
         if done {
             draft.delete(key::orphan(ino));
         } else {
@@ -85,7 +86,7 @@ impl Volume {
         self.finish(draft, done)
     }
 
-    fn draft_extents(&self, draft: &mut Draft, ino: Ino, shared: bool) -> Result<bool, Error> {
+    fn draft_extents(&self, draft: &mut Draft, ino: Ino) -> Result<bool, Error> {
         let rows = self.extent_rows(ino, 0, RELEASE_ROWS_MAX + 1, &mut Seen::default())?;
         let done = rows.len() <= RELEASE_ROWS_MAX;
         let (mut now, mut later): (Vec<Extent>, Vec<Extent>) = (Vec::new(), Vec::new());
@@ -110,7 +111,7 @@ impl Volume {
                 later.iter().map(|extent| (extent.run.segment, extent.run.offset)).collect();
             now.retain(|extent| !named.contains(&(extent.run.segment, extent.run.offset)));
         }
-        self.release_runs(draft, ino, shared, &now)?;
+        draft.disown_runs(ino, &distinct_runs(&now));
         Ok(done)
     }
 
@@ -124,17 +125,15 @@ impl Volume {
         for (key, version, part) in parts {
             // Reclaim may move a part's runs meanwhile.
             draft.assert_version(key.clone(), version);
-            self.release_part(draft, &part)?;
+            release_part(draft, &part)?;
             draft.delete(key);
         }
         Ok(done)
     }
+}
 
-    /// Drafts that a part, whose row the draft removes or replaces, names its runs no more.
-    pub(crate) fn release_part(&self, draft: &mut Draft, part: &PartRecord) -> Result<(), Error> {
-        match &part.data {
-            Data::Extents(extents) => self.release_runs(draft, part.ino, part.shared, extents),
-            Data::Inline(_) | Data::Rows => Err(Error::Corrupt("a part without extents".to_owned())),
-        }
-    }
+/// Drafts that a part, whose row the draft removes or replaces, names its runs no more.
+pub(crate) fn release_part(draft: &mut Draft, part: &PartRecord) -> Result<(), Error> {
+    draft.disown_runs(part.ino, &distinct_runs(part.extents()?));
+    Ok(())
 }

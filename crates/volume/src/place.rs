@@ -1,26 +1,50 @@
 //! A new file's or part's data as rows: inline, extents in its value, or extent rows.
 //!
 //! Why:        PUT, multipart and copies give data its form in one place.
-//! Invariants: every run that becomes named is counted as live in the same batch; a payload is counted by the
-//!             engine when it places it.
+//! Invariants: every run that becomes named gets a back row in the same batch; the engine completes that of a payload.
 //! Not here:   letting go of old data (release).
 
 use bytes::Bytes;
 use margay_rows::Ino;
-use margay_rows::key::{self, Live};
+use margay_rows::key;
 use margay_rows::record::data::{self, ENTRY_EXTENTS_MAX, INLINE_BYTES_MAX};
 use margay_rows::record::{Data, FileEntry};
 use margay_segment::{Extent, Run, SegmentId};
 
 use crate::api::{Error, Headers};
+use crate::back_rows::{Owning, naming_row};
 use crate::draft::Draft;
 use crate::upload::Body;
 
-/// The data of a value, and the payload that will be at its first extent.
+/// The data of a value, and what it names.
 #[derive(Debug)]
 pub(crate) struct Placed {
     pub(crate) data: Data,
+    pub(crate) named: NewRuns,
+}
+
+/// What a new file or part names.
+#[derive(Debug)]
+pub(crate) struct NewRuns {
+    /// It will be at the first extent.
     pub(crate) payload: Option<Bytes>,
+    /// Runs that are stored already, each once.
+    pub(crate) runs: Vec<Run>,
+    pub(crate) owning: Owning,
+}
+
+impl NewRuns {
+    fn none() -> NewRuns {
+        NewRuns::stored(Vec::new(), Owning::First)
+    }
+
+    fn payload(bytes: &Bytes) -> NewRuns {
+        NewRuns { payload: Some(bytes.clone()), ..NewRuns::none() }
+    }
+
+    pub(crate) fn stored(runs: Vec<Run>, owning: Owning) -> NewRuns {
+        NewRuns { payload: None, runs, owning }
+    }
 }
 
 /// Where a small body goes, as the extent that the engine completes.
@@ -29,41 +53,36 @@ fn payload_extent(bytes: &Bytes) -> Extent {
     Extent::whole(Run { segment: SegmentId(0), offset: 0, len, crc: Run::crc_of(bytes) })
 }
 
-/// Gives a staged body its form in an entry, and counts its runs.
+/// Gives a staged body its form in an entry.
 pub(crate) fn place_body(draft: &mut Draft, ino: Ino, body: &Body) -> Placed {
     match body {
         Body::Small(bytes) if bytes.len() <= INLINE_BYTES_MAX => {
-            Placed { data: Data::Inline(bytes.to_vec()), payload: None }
+            Placed { data: Data::Inline(bytes.to_vec()), named: NewRuns::none() }
         }
-        Body::Small(bytes) => Placed { data: Data::Extents(vec![payload_extent(bytes)]), payload: Some(bytes.clone()) },
+        Body::Small(bytes) => {
+            Placed { data: Data::Extents(vec![payload_extent(bytes)]), named: NewRuns::payload(bytes) }
+        }
         Body::Runs(runs) => {
-            count_runs(draft, runs);
             let extents = runs.iter().copied().map(Extent::whole).collect();
-            Placed { data: place_extents(draft, ino, extents), payload: None }
+            let data = place_extents(draft, ino, extents);
+            Placed { data, named: NewRuns::stored(runs.clone(), Owning::First) }
         }
     }
 }
 
 /// Gives a staged body its form in a part: never inline, all extents in the value.
-pub(crate) fn place_part(draft: &mut Draft, body: &Body) -> Placed {
-    match body {
-        Body::Small(bytes) if bytes.is_empty() => Placed { data: Data::Extents(Vec::new()), payload: None },
-        Body::Small(bytes) => Placed { data: Data::Extents(vec![payload_extent(bytes)]), payload: Some(bytes.clone()) },
+pub(crate) fn place_part(body: &Body) -> Placed {
+    let (extents, named) = match body {
+        Body::Small(bytes) if bytes.is_empty() => (Vec::new(), NewRuns::none()),
+        Body::Small(bytes) => (vec![payload_extent(bytes)], NewRuns::payload(bytes)),
         Body::Runs(runs) => {
-            count_runs(draft, runs);
-            Placed { data: Data::Extents(runs.iter().copied().map(Extent::whole).collect()), payload: None }
+            (runs.iter().copied().map(Extent::whole).collect(), NewRuns::stored(runs.clone(), Owning::First))
         }
-    }
+    };
+    Placed { data: Data::Extents(extents), named }
 }
 
-/// Counts runs that become named.
-pub(crate) fn count_runs(draft: &mut Draft, runs: &[Run]) {
-    for run in runs {
-        draft.add(key::live(run.segment, Live::Gained), run.len as i64);
-    }
-}
-
-/// Extents in the entry, or in rows when they are many. Does not count them.
+/// Extents in the entry, or in rows when they are many. Who names them is the caller's to draft.
 pub(crate) fn place_extents(draft: &mut Draft, ino: Ino, extents: Vec<Extent>) -> Data {
     if extents.len() <= ENTRY_EXTENTS_MAX {
         return Data::Extents(extents);
@@ -83,18 +102,22 @@ pub(crate) struct PutEntry {
     pub(crate) first_extent: Option<usize>,
 }
 
-/// Writes the entry, with its headers in it as far as they fit, and attaches its payload.
-pub(crate) fn put_file(
-    draft: &mut Draft,
-    key: Vec<u8>,
-    mut file: FileEntry,
-    payload: Option<Bytes>,
-) -> Result<(), Error> {
+/// Writes the row of a file whose data stays as it is.
+pub(crate) fn put_file(draft: &mut Draft, key: Vec<u8>, mut file: FileEntry) -> Result<(), Error> {
+    put_entry(draft, key, &mut file).map(|_| ())
+}
+
+/// Writes the row of a new file, which names these runs from now on.
+pub(crate) fn put_new_file(draft: &mut Draft, key: Vec<u8>, mut file: FileEntry, named: NewRuns) -> Result<(), Error> {
+    if file.data == Data::Rows {
+        draft.locate_extent_rows(file.ino, &key);
+    }
+    draft.own_runs(file.ino, naming_row(&file.data, &key), &named.runs, named.owning);
+    let back = named.payload.is_some().then(|| key.clone());
     let put = put_entry(draft, key, &mut file)?;
-    if let Some(bytes) = payload {
+    if let (Some(bytes), Data::Extents(extents)) = (named.payload, &file.data) {
         let at = put.first_extent.expect("a payload has an extent that names it");
-        let len = bytes.len() as u64;
-        draft.attach_payload(bytes, len, [(put.write, at)]);
+        draft.attach_payload(bytes, &extents[0].run, (file.ino, back.as_deref()), [(put.write, at)]);
     }
     Ok(())
 }

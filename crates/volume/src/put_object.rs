@@ -69,7 +69,7 @@ impl Volume {
         request.condition.check(current.etag(walk))?;
         let mut draft = Draft::default();
         let ino = self.new_ino()?;
-        let Placed { data, payload } = place::place_body(&mut draft, ino, &staged.body);
+        let Placed { data, named } = place::place_body(&mut draft, ino, &staged.body);
         let keyed = request.documents.contains_key(&Document::Encryption);
         assert_eq!(
             staged.encrypted, keyed,
@@ -85,7 +85,7 @@ impl Volume {
         let kind = if request.is_copy { EventKind::Copy } else { EventKind::Put };
         let told = Told { kind, key: request.key, size: file.size, etag, version };
         self.draft_event(&mut draft, &walk.path, &told)?;
-        place::put_file(&mut draft, key, file, payload)?;
+        place::put_new_file(&mut draft, key, file, named)?;
         self.finish(draft, outcome)
     }
 

@@ -1,22 +1,20 @@
 //! Letting go of a file's, part's or directory's rows in the batch that removes its name.
 //!
-//! Why:        a run is live as long as one owner names it; share rows say who else does.
-//! Invariants: R1 a file without the shared flag is the only owner of its runs: taking a share sets the flag, so
-//!                the version of its entry, which the batch asserts, proves it.
-//!             R2 an owner that is not the last asserts that another one is there; the last asserts that nobody
-//!                else is. So of two owners that go at once one conflicts, and no run is counted out twice.
-//!             R3 more rows than `RELEASE_ROWS_MAX` become an orphan, drained in later batches.
+//! Why:        a run is live as long as one owner names it, so what goes takes its own back rows along and asks for nobody else's.
+//! Invariants: R1 the row that named the runs is asserted by the batch, so what goes with it is what it named.
+//!             R2 more rows than `RELEASE_ROWS_MAX` become an orphan, drained in later batches.
 //! Not here:   removing segment files (reclaim), draining (orphan).
 
 use std::ops::ControlFlow;
 
 use margay_rows::Ino;
-use margay_rows::key::{self, Live};
-use margay_rows::record::data::{decode_extent_row, is_hole};
+use margay_rows::key;
+use margay_rows::record::data::{OBJECT_EXTENTS_MAX, decode_extent_row};
 use margay_rows::record::{Data, DirectoryEntry, FileEntry, Orphan};
-use margay_segment::{Extent, Run};
+use margay_segment::Extent;
 
 use crate::api::Error;
+use crate::back_rows::distinct_runs;
 use crate::documents;
 use crate::draft::Draft;
 use crate::open::Volume;
@@ -40,16 +38,21 @@ impl Volume {
         }
         match &file.data {
             Data::Inline(_) => Ok(()),
-            Data::Extents(extents) => self.release_runs(draft, file.ino, file.shared, extents),
+            Data::Extents(extents) => {
+                draft.disown_runs(file.ino, &distinct_runs(extents));
+                Ok(())
+            }
             Data::Rows => {
                 let rows = self.extent_rows(file.ino, 0, RELEASE_ROWS_MAX + 1, &mut Seen::default())?;
+                draft.delete(key::location(file.ino));
                 if rows.len() > RELEASE_ROWS_MAX {
-                    draft.put(key::orphan(file.ino), Orphan::File { shared: file.shared }.encode());
+                    draft.put(key::orphan(file.ino), Orphan::File.encode());
                     return Ok(());
                 }
                 rows.iter().for_each(|(offset, _)| draft.delete(key::extent(file.ino, *offset)));
                 let extents: Vec<Extent> = rows.into_iter().map(|(_, extent)| extent).collect();
-                self.release_runs(draft, file.ino, file.shared, &extents)
+                draft.disown_runs(file.ino, &distinct_runs(&extents));
+                Ok(())
             }
         }
     }
@@ -63,50 +66,16 @@ impl Volume {
         if directory.xattrs { self.delete_rows(draft, &key::xattrs(directory.ino)) } else { Ok(()) }
     }
 
-    /// Drafts that `owner` names these extents' runs no more.
-    pub(crate) fn release_runs(
-        &self,
-        draft: &mut Draft,
-        owner: Ino,
-        shared: bool,
-        extents: &[Extent],
-    ) -> Result<(), Error> {
-        for run in distinct_runs(extents) {
-            if !shared || self.is_last_owner(draft, owner, &run)? {
-                draft.add(key::live(run.segment, Live::Lost), run.len as i64);
+    /// All extents of a file, in order; `None` when its bytes are inline.
+    pub(crate) fn extents_of(&self, file: &FileEntry) -> Result<Option<Vec<Extent>>, Error> {
+        match &file.data {
+            Data::Inline(_) => Ok(None),
+            Data::Extents(extents) => Ok(Some(extents.clone())),
+            Data::Rows => {
+                let rows = self.extent_rows(file.ino, 0, OBJECT_EXTENTS_MAX + 1, &mut Seen::default())?;
+                Ok(Some(rows.into_iter().map(|(_, extent)| extent).collect()))
             }
         }
-        Ok(())
-    }
-
-    fn is_last_owner(&self, draft: &mut Draft, owner: Ino, run: &Run) -> Result<bool, Error> {
-        let mine = key::share(run.segment, run.offset, owner);
-        let range = key::shares(run.segment, run.offset);
-        let (mut other, mut going) = (None, Vec::new());
-        self.scan(&range, &mut Seen::default(), |row| {
-            // Owners that this same batch removes do not keep the run alive.
-            if row.key == mine || draft.deletes(row.key) {
-                going.push(row.key.to_vec());
-                return Ok(ControlFlow::Continue(()));
-            }
-            other.get_or_insert_with(|| row.key.to_vec());
-            Ok(if going.contains(&mine) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
-        // Owners that this same batch lists are not there yet.
-        let joins = draft.shares_put(&range).any(|key| *key != mine);
-        let (last, listed) = (other.is_none() && !joins, going.contains(&mine) || draft.value(&mine).is_some());
-        if !last && !listed {
-            return Err(Error::Corrupt(format!("share rows of {:?} at {} lack an owner", run.segment, run.offset)));
-        }
-        match other {
-            Some(other) => draft.assert_exists(other),
-            None if joins => {}
-            None => draft.assert_only(&range, going),
-        }
-        if listed {
-            draft.delete(mine);
-        }
-        Ok(last)
     }
 
     /// Extent rows of a file from `offset` on, at most `limit`.
@@ -133,12 +102,4 @@ impl Volume {
             Ok(ControlFlow::Continue(()))
         })
     }
-}
-
-/// Each run once; a file may name a run in several extents. Holes are no runs.
-pub(crate) fn distinct_runs(extents: &[Extent]) -> Vec<Run> {
-    let mut runs: Vec<Run> = extents.iter().filter(|extent| !is_hole(extent)).map(|extent| extent.run).collect();
-    runs.sort_unstable_by_key(|run| (run.segment, run.offset));
-    runs.dedup_by_key(|run| (run.segment, run.offset));
-    runs
 }

@@ -53,6 +53,11 @@ pub(crate) struct Punched {
     pub(crate) lost: BTreeMap<SegmentId, i64>,
 }
 
+/// What a segment's counters said when its named bytes were counted: gained, lost, shared.
+pub(crate) type CountersThen = (i64, i64, i64);
+/// Bytes that are named, of segments whose counters alone do not tell.
+pub(crate) type Counted = BTreeMap<SegmentId, (CountersThen, u64)>;
+
 /// What the last pass for room came to.
 #[derive(Debug, Default)]
 pub(crate) struct Room {

@@ -211,7 +211,7 @@ fn a_newer_format_is_refused() {
     let value = (FORMAT_VERSION + 1).to_be_bytes().to_vec();
     let writes = vec![Write::Put { key: b"m".to_vec(), value }];
     world.engine.commit(Batch { writes, ..Batch::default() }).unwrap();
-    assert!(matches!(world.try_reopen(), Err(OpenError::Newer { found: 4 })));
+    assert!(matches!(world.try_reopen(), Err(OpenError::Newer { found: 5 })));
 }
 
 #[test]

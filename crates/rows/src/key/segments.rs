@@ -1,61 +1,91 @@
-//! Keys of rows about segments: runs that several rows name, and what a segment still holds.
+//! Keys of rows about segments: who names a run, and how much a segment still holds.
 
 use margay_segment::{SegmentId, StoreNumber};
 
-use super::{LIVE, Range, SEGMENT, SHARE, parse_ino, range, table};
+use super::{BACK, LIVE, LOCATION, Range, SEGMENT, SHARE, parse_ino, range, table};
 use crate::ino::Ino;
 use crate::record::Damaged;
 
 /// Where the segment id begins in a live counter's key.
 pub const LIVE_SEGMENT_AT: usize = 1;
 
-pub fn share(segment: SegmentId, offset: u64, owner: Ino) -> Vec<u8> {
-    table(SHARE, &[&segment.0.to_be_bytes(), &offset.to_be_bytes(), &owner.0.to_be_bytes()])
+/// Where the segment id begins in a back row's key, and where the offset does.
+pub const BACK_SEGMENT_AT: usize = 1;
+pub const BACK_OFFSET_AT: usize = 9;
+
+/// From a run to a file or part that names it.
+pub fn back(segment: SegmentId, offset: u64, owner: Ino) -> Vec<u8> {
+    table(BACK, &[&segment.0.to_be_bytes(), &offset.to_be_bytes(), &owner.0.to_be_bytes()])
 }
 
-pub fn is_share(key: &[u8]) -> bool {
-    key.first() == Some(&SHARE)
+/// All owners of a run.
+pub fn backs_of_run(segment: SegmentId, offset: u64) -> Range {
+    range(table(BACK, &[&segment.0.to_be_bytes(), &offset.to_be_bytes()]))
 }
 
-/// All owners of a shared run.
-pub fn shares(segment: SegmentId, offset: u64) -> Range {
-    range(table(SHARE, &[&segment.0.to_be_bytes(), &offset.to_be_bytes()]))
+/// All owners of all runs of a segment.
+pub fn backs_of_segment(segment: SegmentId) -> Range {
+    range(table(BACK, &[&segment.0.to_be_bytes()]))
 }
 
+pub fn all_backs() -> Range {
+    range(vec![BACK])
+}
+
+/// Segment, offset of the run, owner.
+pub fn parse_back(key: &[u8]) -> Result<(SegmentId, u64, Ino), Damaged> {
+    let (segment, rest) = parse_ino(key)?;
+    let (offset, owner) = rest.split_first_chunk::<8>().ok_or(Damaged("a back row's key is too short"))?;
+    let owner = owner.try_into().map_err(|_| Damaged("a back row's key has a wrong length"))?;
+    Ok((SegmentId(segment.0), u64::from_be_bytes(*offset), Ino(u64::from_be_bytes(owner))))
+}
+
+/// Which row a file with extent rows is in.
+pub fn location(ino: Ino) -> Vec<u8> {
+    table(LOCATION, &[&ino.0.to_be_bytes()])
+}
+
+pub fn all_locations() -> Range {
+    range(vec![LOCATION])
+}
+
+/// Rows of formats 1 to 3 that listed the owners of a run with several.
 pub fn all_shares() -> Range {
     range(vec![SHARE])
 }
 
-/// Segment, offset of the run, owner.
-pub fn parse_share(key: &[u8]) -> Result<(SegmentId, u64, Ino), Damaged> {
-    let (segment, rest) = parse_ino(key)?;
-    let (offset, owner) = rest.split_first_chunk::<8>().ok_or(Damaged("a share's key is too short"))?;
-    let owner = owner.try_into().map_err(|_| Damaged("a share's key has a wrong length"))?;
-    Ok((SegmentId(segment.0), u64::from_be_bytes(*offset), Ino(u64::from_be_bytes(owner))))
-}
-
-/// The two counters of a segment: live bytes are what was gained less what was lost. They are apart because one
-/// batch may gain in a segment whose id it does not know yet and lose in the same one.
+/// The counters of a segment. They are apart because one batch may place a payload in a segment whose id it does not know
+/// yet, and change the owners of others in the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Live {
+    /// Bytes of runs that got their first owner.
     Gained,
+    /// Bytes of runs, once for each owner that they lost.
     Lost,
+    /// Bytes of runs, once for each owner that they got beside another one.
+    Shared,
 }
 
 pub fn live(segment: SegmentId, side: Live) -> Vec<u8> {
-    table(LIVE, &[&segment.0.to_be_bytes(), if side == Live::Gained { b"+" } else { b"-" }])
+    let side = match side {
+        Live::Gained => b"+",
+        Live::Lost => b"-",
+        Live::Shared => b"*",
+    };
+    table(LIVE, &[&segment.0.to_be_bytes(), side])
 }
 
 pub fn all_live() -> Range {
     range(vec![LIVE])
 }
 
-/// The segment, and whether the row counts what was gained.
+/// The segment, and what the row counts.
 pub fn parse_live(key: &[u8]) -> Result<(SegmentId, Live), Damaged> {
     let (segment, rest) = parse_ino(key)?;
     match rest {
         b"+" => Ok((SegmentId(segment.0), Live::Gained)),
         b"-" => Ok((SegmentId(segment.0), Live::Lost)),
+        b"*" => Ok((SegmentId(segment.0), Live::Shared)),
         _ => Err(Damaged("a live counter's key has a wrong side")),
     }
 }

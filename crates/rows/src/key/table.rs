@@ -8,6 +8,7 @@ use super::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
     Xattr,
+    Back,
     Bucket,
     Usage,
     Directory,
@@ -24,6 +25,8 @@ pub enum Table {
     Part,
     Event,
     Fingerprint,
+    Location,
+    /// Of formats 1 to 3.
     Share,
     /// Segments and stores.
     Segment,
@@ -41,6 +44,8 @@ impl Table {
     pub fn of(key: &[u8]) -> Option<Table> {
         Some(match *key.first()? {
             XATTR => Table::Xattr,
+            BACK => Table::Back,
+            LOCATION => Table::Location,
             BUCKET => Table::Bucket,
             USAGE => Table::Usage,
             DIRECTORY => Table::Directory,

@@ -50,7 +50,7 @@ proptest::proptest! {
         let _ = parse_upload(&bytes);
         let _ = parse_version(&bytes);
         let _ = parse_part(&bytes);
-        let _ = parse_share(&bytes);
+        let _ = parse_back(&bytes);
         let _ = parse_live(&bytes);
         let _ = parse_event(&bytes);
         let _ = parse_setting(&bytes);

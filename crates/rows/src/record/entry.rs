@@ -26,8 +26,6 @@ const LAYOUT: u8 = 1;
 const KIND_FILE: u8 = 1;
 const KIND_DIRECTORY: u8 = 2;
 const KIND_LINK: u8 = 3;
-/// File: some of its runs have, or once had, other owners; share rows decide.
-const FLAG_SHARED: u8 = 1;
 /// File: more headers are in rows.
 const FLAG_HEADER_ROWS: u8 = 2;
 /// File: fields that few files have come at the end.
@@ -68,7 +66,6 @@ pub struct FileEntry {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
-    pub shared: bool,
     pub data: Data,
     /// The headers that are in the entry.
     pub headers: Headers,
@@ -154,7 +151,6 @@ impl FileEntry {
             mode: 0o644,
             uid: 0,
             gid: 0,
-            shared: false,
             data,
             headers,
             header_rows: false,
@@ -191,10 +187,7 @@ impl FileEntry {
         let rare = self.rare();
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         writer.byte(
-            flag(self.shared, FLAG_SHARED)
-                | flag(self.header_rows, FLAG_HEADER_ROWS)
-                | flag(rare != 0, FLAG_RARE)
-                | flag(self.xattrs, FLAG_XATTRS),
+            flag(self.header_rows, FLAG_HEADER_ROWS) | flag(rare != 0, FLAG_RARE) | flag(self.xattrs, FLAG_XATTRS),
         );
         writer.varint(self.ino.0);
         writer.varint(self.size);
@@ -281,7 +274,6 @@ impl FileEntry {
             mode: reader.small()?,
             uid: reader.small()?,
             gid: reader.small()?,
-            shared: flags & FLAG_SHARED != 0,
             header_rows: flags & FLAG_HEADER_ROWS != 0,
             xattrs: flags & FLAG_XATTRS != 0,
             data: Data::decode(&mut reader)?,

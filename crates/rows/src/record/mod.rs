@@ -4,6 +4,7 @@
 //! Invariants: the first byte of a value names its layout; decoding is total on any bytes.
 //! Not here:   keys (`key`).
 
+pub mod back;
 pub mod bucket;
 pub mod data;
 pub mod directory;
@@ -20,6 +21,7 @@ pub mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use back::BackRow;
 pub use bucket::Bucket;
 pub use data::Data;
 pub use directory::DirectoryRecord;

@@ -22,8 +22,8 @@ use crate::values::{Headers, PART_NUMBER_MAX};
 const LAYOUT: u8 = 1;
 const UPLOAD_LAYOUT: u8 = 2;
 const UPLOAD_LAYOUT_WITHOUT_DOCUMENTS: u8 = 1;
-/// Some of its runs have, or once had, other owners.
-const FLAG_SHARED: u8 = 1;
+/// Formats 1 to 3 said in this byte whether some run had other owners.
+const NO_FLAGS: u8 = 0;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UploadRecord {
@@ -40,7 +40,6 @@ pub struct PartRecord {
     pub size: u64,
     pub modified: Timestamp,
     pub digest: [u8; 16],
-    pub shared: bool,
     pub data: Data,
     pub headers: Headers,
 }
@@ -99,7 +98,7 @@ impl PartRecord {
     pub fn encode(&self) -> (Vec<u8>, Option<usize>) {
         let mut writer = Writer::new(96);
         writer.byte(LAYOUT);
-        writer.byte(if self.shared { FLAG_SHARED } else { 0 });
+        writer.byte(NO_FLAGS);
         writer.varint(self.ino.0);
         writer.varint(self.size);
         writer.time(self.modified);
@@ -112,13 +111,12 @@ impl PartRecord {
     pub fn decode(value: &[u8]) -> Result<PartRecord, Damaged> {
         let mut reader = Reader::new(value);
         reader.layout(LAYOUT)?;
-        let flags = reader.byte()?;
+        reader.byte()?;
         let record = PartRecord {
             ino: Ino(reader.varint()?),
             size: reader.varint()?,
             modified: reader.time()?,
             digest: reader.array()?,
-            shared: flags & FLAG_SHARED != 0,
             data: Data::decode(&mut reader)?,
             headers: headers::decode(&mut reader)?,
         };

@@ -4,6 +4,7 @@ use margay_env::Timestamp;
 use margay_segment::{Extent, Run, SegmentId};
 use proptest::prelude::*;
 
+use super::back::{decode_location, encode_location};
 use super::data::{Data, decode_extent_row, extent_row};
 use super::entry::ENTRY_BYTES_MAX;
 use super::multipart::{decode_part_checksums, decode_part_sizes, encode_part_checksums, encode_part_sizes};
@@ -37,19 +38,18 @@ fn headers() -> impl Strategy<Value = Headers> {
 prop_compose! {
     fn files()(
         ino: u64, size: u64, modified: i64, digest: [u8; 16], parts: u16, changed: i64,
-        rights: (u32, u32, u32), shared: bool, data in data(), headers in headers(),
+        rights: (u32, u32, u32), xattrs: bool, data in data(), headers in headers(),
     ) -> FileEntry {
         let etag = ETag { digest, parts };
         let mut file = FileEntry::new(Ino(ino), size, etag, Timestamp(modified), data, headers);
         (file.mode, file.uid, file.gid) = rights;
-        (file.changed, file.shared) = (Timestamp(changed), shared);
-        file.xattrs = !shared;
+        (file.changed, file.xattrs) = (Timestamp(changed), xattrs);
         file.device = if size % 2 == 0 { rights.1 } else { 0 };
         file.accessed = (size % 3 == 0).then_some(Timestamp(modified));
         file.documents = Document::ALL.iter().copied().filter(|kind| u64::from(kind.number()) < size % 9).collect();
         file.links = if size % 5 == 0 { rights.2 } else { 1 };
         if size % 7 == 0 {
-            file.version = Version { sequence: size >> 1, is_null: shared };
+            file.version = Version { sequence: size >> 1, is_null: xattrs };
         }
         file
     }
@@ -89,12 +89,25 @@ proptest! {
     }
 
     #[test]
+    fn back_rows_round_trip(extent in extents(), row in prop::collection::vec(any::<u8>(), 1..60), in_rows: bool) {
+        let run = extent.run;
+        let row = (!in_rows).then_some(row);
+        let decoded = BackRow::decode(&BackRow::encode(&run, row.as_deref())).unwrap();
+        prop_assert_eq!(decoded.run(run.segment, run.offset), run);
+        prop_assert_eq!(&decoded.row, &row);
+        if let Some(row) = row {
+            let value = encode_location(&row);
+            prop_assert_eq!(decode_location(&value), Ok(row.as_slice()));
+        }
+    }
+
+    #[test]
     fn parts_round_trip(
-        ino: u64, size: u64, modified: i64, digest: [u8; 16], shared: bool,
+        ino: u64, size: u64, modified: i64, digest: [u8; 16],
         extents in prop::collection::vec(extents(), 0..40), headers in headers(),
     ) {
         let (modified, data) = (Timestamp(modified), Data::Extents(extents));
-        let part = PartRecord { ino: Ino(ino), size, modified, digest, shared, data, headers };
+        let part = PartRecord { ino: Ino(ino), size, modified, digest, data, headers };
         prop_assert_eq!(PartRecord::decode(&part.encode().0), Ok(part));
     }
 
@@ -126,7 +139,7 @@ proptest! {
         prop_assert_eq!(Entry::decode(&entry.encode()), Ok(Entry::Directory(entry)));
         let marker = DeleteMarker { is_null: explicit, modified: created };
         prop_assert_eq!(VersionRow::decode(&marker.encode()), Ok(VersionRow::Marker(marker)));
-        for orphan in [Orphan::Parts, Orphan::File { shared: explicit }] {
+        for orphan in [Orphan::Parts, Orphan::File] {
             prop_assert_eq!(Orphan::decode(&orphan.encode()), Ok(orphan));
         }
     }
@@ -158,6 +171,8 @@ proptest! {
             let _ = PartRecord::decode(&bytes);
             let _ = Orphan::decode(&bytes);
             let _ = Fingerprints::decode(&bytes);
+            let _ = BackRow::decode(&bytes);
+            let _ = decode_location(&bytes);
             let _ = decode_extent_row(&bytes);
             let _ = decode_part_sizes(&bytes, parts);
             let _ = decode_part_checksums(&bytes);

@@ -126,10 +126,14 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Damaged("text is not UTF-8"))
     }
 
+    /// All that is left.
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
     /// All that is left, as text.
     pub fn text_to_end(&mut self) -> Result<&'a str, Damaged> {
-        let rest = std::mem::take(&mut self.rest);
-        std::str::from_utf8(rest).map_err(|_| Damaged("text is not UTF-8"))
+        std::str::from_utf8(self.rest()).map_err(|_| Damaged("text is not UTF-8"))
     }
 
     /// The first byte of every value: which layout follows.

@@ -2,23 +2,23 @@
 //!
 //! Why:        one lost bucket should not take a restore of everything.
 //! Layout:     the rows are read twice: once to find what belongs to the part and what it owns, once to put it.
-//! Invariants: A1 rows of the part are put as they were, but for three: directories above the prefix become implicit, since
-//!                they are no keys of the part; a file of several names counts those that are left; share rows of owners
-//!                that are left out go, so that the last owner is alone again.
-//!             A2 counters are not taken over: they are added up from what is put.
+//! Invariants: A1 rows of the part are put as they were, but for two: directories above the prefix become implicit, since
+//!                they are no keys of the part; a file of several names counts those that are left.
+//!             A2 counters are not taken over: they are added up from what is put. Back rows, locations and the counters of
+//!                segments are made when the volume is opened.
 //!             A3 what is no key is left out: uploads under way, events that wait, what is being drained, identities.
 //! Not here:   directories (part_tree), copies of segments (the caller).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_rows::Ino;
-use margay_rows::key::{self, Counted, Live, Table};
+use margay_rows::key::{self, Counted, Table};
 use margay_rows::record::data::decode_extent_row;
 use margay_rows::record::{Bucket, Damaged, Data, DirectoryRecord, Entry, FileEntry, VersionRow};
-use margay_segment::{Extent, SegmentId};
+use margay_segment::Extent;
 
 use super::list::{Ends, end_of};
 use super::part_tree::{Kept, PartTree};
@@ -26,7 +26,8 @@ use super::restore::Putting;
 use super::rows::read_rows;
 use super::{BackupError, rows_of};
 use crate::api::Error;
-use crate::release::distinct_runs;
+use crate::back_rows::distinct_runs;
+use crate::upgrade;
 
 /// What is restored of a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,12 +45,10 @@ pub struct Part {
     tree: PartTree,
     /// Files of it that have rows besides their entry.
     with_rows: HashSet<Ino>,
-    /// Files whose extents are in rows, and whether they share runs.
-    large: HashMap<Ino, bool>,
+    /// Files whose extents are in rows.
+    large: HashSet<Ino>,
     /// Names that are left of files with several.
     names: HashMap<Ino, u32>,
-    shared_runs: HashSet<(SegmentId, u64)>,
-    live: BTreeMap<SegmentId, i64>,
     ends: Ends,
     subdirectories: HashMap<Ino, i64>,
     objects: i64,
@@ -82,10 +81,8 @@ impl Part {
             root,
             tree,
             with_rows: HashSet::new(),
-            large: HashMap::new(),
+            large: HashSet::new(),
             names: HashMap::new(),
-            shared_runs: HashSet::new(),
-            live: BTreeMap::new(),
             ends: Ends::new(),
             subdirectories: HashMap::new(),
             objects: 0,
@@ -118,7 +115,7 @@ impl Part {
                         self.own_rows(&extents);
                         extents = (ino, Vec::new());
                     }
-                    if self.large.contains_key(&ino) {
+                    if self.large.contains(&ino) {
                         extents.1.push(decode_extent_row(value)?);
                     }
                 }
@@ -192,29 +189,25 @@ impl Part {
 
     fn file(&mut self, file: &FileEntry) {
         let of_parts = file.etag.parts > 0;
-        if file.xattrs || !file.documents.is_empty() || file.header_rows || of_parts || file.shared {
+        if file.xattrs || !file.documents.is_empty() || file.header_rows || of_parts {
             self.with_rows.insert(file.ino);
         }
         match &file.data {
             Data::Inline(_) => {}
-            Data::Extents(extents) => self.own(file.shared, extents),
-            Data::Rows => drop(self.large.insert(file.ino, file.shared)),
+            Data::Extents(extents) => self.own(extents),
+            Data::Rows => drop(self.large.insert(file.ino)),
         }
     }
 
     fn own_rows(&mut self, (ino, extents): &(Ino, Vec<Extent>)) {
-        if let Some(shared) = self.large.get(ino).copied() {
-            self.own(shared, extents);
+        if self.large.contains(ino) {
+            self.own(extents);
         }
     }
 
-    /// Counts the runs of an owner, each once whoever else of the part owns it.
-    fn own(&mut self, shared: bool, extents: &[Extent]) {
+    /// Notes how far the part needs the segments of an owner's runs.
+    fn own(&mut self, extents: &[Extent]) {
         for run in distinct_runs(extents) {
-            if shared && !self.shared_runs.insert((run.segment, run.offset)) {
-                continue;
-            }
-            *self.live.entry(run.segment).or_default() += run.len as i64;
             let end = self.ends.entry(run.segment).or_default();
             *end = end_of(&run).max(*end);
         }
@@ -239,6 +232,7 @@ impl Part {
                 putting.put(key, count.to_le_bytes().to_vec())?;
             }
         }
+        putting.put(key::upgrade(), upgrade::progress_of_rebuild())?;
         putting.finish()
     }
 
@@ -249,8 +243,7 @@ impl Part {
         // The way to the prefix is gone through by nothing else than its own steps.
         let below = self.subdirectories.iter().map(|(ino, count)| (key::subdirectories(*ino), *count));
         let way = self.tree.way().map(|ino| (key::subdirectories(ino), 1));
-        let live = self.live.iter().map(|(segment, bytes)| (key::live(*segment, Live::Gained), *bytes));
-        usage.chain(below).chain(way).chain(live)
+        usage.chain(below).chain(way)
     }
 
     /// The value of a row of the part; `None` for a row that is left out.
@@ -268,8 +261,7 @@ impl Part {
             Table::Inode => return Ok(self.inode_row(ino()?, value)?),
             Table::Xattr => self.with_rows.contains(&ino()?) || self.tree.has(ino()?),
             Table::Header | Table::Document | Table::PartSizes => self.with_rows.contains(&ino()?),
-            Table::Extent => self.large.contains_key(&ino()?),
-            Table::Share => self.with_rows.contains(&key::parse_share(key)?.2),
+            Table::Extent => self.large.contains(&ino()?),
             Table::Version => {
                 let (root, name, _) = key::parse_version(key)?;
                 self.holds(root, &name)
@@ -280,6 +272,7 @@ impl Part {
             }
             // A2 and A3.
             Table::Usage | Table::Subdirectories | Table::Live => false,
+            Table::Back | Table::Location | Table::Share => false,
             // They say where segments were.
             Table::Segment => false,
             Table::Orphan | Table::Part | Table::Upload | Table::Event => false,

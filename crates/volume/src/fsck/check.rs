@@ -13,6 +13,7 @@ use margay_rows::numbered::{Numbered, SetOf};
 use margay_rows::record::{Damaged, DirectoryRecord};
 use margay_segment::SegmentId;
 
+use super::backs::{self, FoundBacks};
 use super::gather::Rows;
 use super::{FindingKind, Findings, Repair, segments};
 use crate::api::Error;
@@ -25,8 +26,8 @@ pub(super) fn check(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Re
     check_directories(volume, rows, findings)?;
     check_usage(volume, rows, findings)?;
     check_subdirectories(volume, rows, findings)?;
-    check_shares(rows, findings);
-    check_live(volume, rows, findings)?;
+    let backs = backs::check(volume, rows, findings)?;
+    check_live(volume, rows, &backs, findings)?;
     check_leftovers(volume, rows, findings)?;
     check_kinds(volume, ("setting", &key::all_settings()), &rows.settings, setting_of, findings)?;
     check_kinds(volume, ("document", &key::all_documents()), &rows.documents, key::parse_document, findings)?;
@@ -136,36 +137,23 @@ fn check_counters(
     Ok(())
 }
 
-fn check_shares(rows: &Rows, findings: &mut Findings) {
-    for ((segment, offset), listed) in &rows.shares {
-        let owners = rows.owners.get(&(*segment, *offset));
-        for owner in listed {
-            if !owners.is_some_and(|owners| owners.contains(owner)) {
-                findings.note(FindingKind::Share, || format!("{} owns no run at {segment:?}+{offset}", owner.0));
-                findings.repairs.push(Repair::Delete(key::share(*segment, *offset, *owner)));
-            }
-        }
-    }
-    for ((segment, offset), owners) in &rows.owners {
-        let listed = rows.shares.get(&(*segment, *offset));
-        if owners.len() > 1 {
-            findings.report.shared_runs += 1;
-        } else if listed.is_none() {
-            continue;
-        }
-        for owner in owners {
-            if !listed.is_some_and(|listed| listed.contains(owner)) {
-                findings.note(FindingKind::Share, || format!("{} is no listed owner of {segment:?}+{offset}", owner.0));
-            }
-        }
-    }
-}
-
-fn check_live(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(), Error> {
-    let mut stored: BTreeMap<SegmentId, i64> = BTreeMap::new();
+fn check_live(
+    volume: &Volume,
+    rows: &Rows,
+    backs: &BTreeMap<SegmentId, FoundBacks>,
+    findings: &mut Findings,
+) -> Result<(), Error> {
+    // By owners, and what is surely named by them.
+    let mut stored: BTreeMap<SegmentId, (i64, i64)> = BTreeMap::new();
     visit(volume, &key::all_live(), |row| {
         if let (Ok((segment, side)), Ok(count)) = (key::parse_live(row.key), decode_counter(row.value)) {
-            *stored.entry(segment).or_default() += if side == Live::Gained { count } else { -count };
+            let (owned, least) = stored.entry(segment).or_default();
+            let (more, surely) = match side {
+                Live::Gained => (count, count),
+                Live::Lost => (-count, -count),
+                Live::Shared => (count, 0),
+            };
+            (*owned, *least) = (*owned + more, *least + surely);
         } else {
             findings.note(FindingKind::Damaged, || format!("live counter {:02x?}", row.key));
         }
@@ -173,11 +161,18 @@ fn check_live(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Result<(
     let segments: BTreeSet<&SegmentId> = rows.live.keys().chain(stored.keys()).collect();
     for segment in segments {
         let right = *rows.live.get(segment).unwrap_or(&0);
-        let stored = *stored.get(segment).unwrap_or(&0);
-        findings.report.live_bytes += right as u64;
-        if right != stored {
-            findings.note(FindingKind::Counter, || format!("{segment:?}: {stored} bytes live, should be {right}"));
-            findings.repairs.push(Repair::Add(key::live(*segment, Live::Gained), right - stored));
+        let (owned, least) = *stored.get(segment).unwrap_or(&(0, 0));
+        let mut gained = right - owned;
+        let named = backs.get(segment).map_or(0, FoundBacks::named);
+        if right != owned {
+            findings.note(FindingKind::Counter, || format!("{segment:?}: {owned} bytes owned, should be {right}"));
+        } else if least > named {
+            findings.note(FindingKind::Counter, || format!("{segment:?}: {least} bytes are not all of {named}"));
+            gained = named - least;
+            findings.repairs.push(Repair::Add(key::live(*segment, Live::Shared), -gained));
+        }
+        if gained != 0 {
+            findings.repairs.push(Repair::Add(key::live(*segment, Live::Gained), gained));
         }
     }
     segments::check(volume, rows, findings)

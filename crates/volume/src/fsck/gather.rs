@@ -1,33 +1,34 @@
 //! Reads every row once, and keeps what the checks need.
 //!
-//! Why:        memory grows with directories, shared runs, large files and files with several names, not with others.
+//! Why:        memory grows with directories, segments, large files and files with several names, not with others.
 //! Invariants: an undecodable row is a finding and is left out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use margay_rows::kinds::{DocumentSet, SettingSet};
+use margay_rows::record::back::encode_location;
 use margay_rows::record::data::{decode_extent_row, hole, is_hole};
 use margay_rows::record::event;
 use margay_rows::record::{
-    Bucket, Damaged, Data, DirectoryEntry, Entry, FileEntry, Orphan, PartRecord, UploadRecord, VersionRow,
+    BackRow, Bucket, Damaged, Data, DirectoryEntry, Entry, FileEntry, Orphan, PartRecord, UploadRecord, VersionRow,
 };
 use margay_rows::{Ino, key};
 use margay_segment::{Extent, SegmentId};
 
+use super::backs::RowSum;
 use super::{FindingKind, Findings};
 use crate::api::Error;
+use crate::back_rows::distinct_runs;
 use crate::fsck::Repair;
 use crate::object_keys::stored_len_by_itself;
 use crate::open::Volume;
-use crate::release::distinct_runs;
 use crate::seen::Seen;
 
 /// A file whose extents are in rows.
 #[derive(Debug)]
 pub(super) struct Large {
     pub(super) size: u64,
-    pub(super) shared: bool,
     pub(super) extents: Vec<(u64, Extent)>,
 }
 
@@ -53,16 +54,17 @@ pub(super) struct Rows {
     pub(super) with_headers: HashSet<Ino>,
     pub(super) with_xattrs: HashSet<Ino>,
     pub(super) with_part_sizes: HashSet<Ino>,
-    encrypted_parts: Vec<FileEntry>,
+    /// Each with the key of its row.
+    encrypted_parts: Vec<(Vec<u8>, FileEntry)>,
     /// Of buckets and of files, as far as they have any.
     pub(super) settings: HashMap<Ino, SettingSet>,
     pub(super) documents: HashMap<Ino, DocumentSet>,
     pub(super) uploads: HashSet<Ino>,
     pub(super) orphans: HashMap<Ino, Orphan>,
-    pub(super) shares: HashMap<(SegmentId, u64), BTreeSet<Ino>>,
-    /// Owners that were found, of runs that have share rows or are named by a file with the shared flag.
-    pub(super) owners: HashMap<(SegmentId, u64), BTreeSet<Ino>>,
-    /// Bytes that are named, by segment.
+    /// Back rows that should be, by segment, and locations.
+    pub(super) backs: BTreeMap<SegmentId, RowSum>,
+    pub(super) locations: RowSum,
+    /// Bytes that are named, by segment, for each owner.
     pub(super) live: BTreeMap<SegmentId, i64>,
     /// The end of the last run that is named, by segment.
     pub(super) ends: BTreeMap<SegmentId, u64>,
@@ -78,23 +80,18 @@ impl Rows {
         self.largest = self.largest.max(ino);
     }
 
-    fn own(&mut self, owner: Ino, shared: bool, extents: &[Extent], findings: &mut Findings) {
+    /// `row`: that of [`naming_row`].
+    fn own(&mut self, owner: Ino, row: Option<&[u8]>, extents: &[Extent], findings: &mut Findings) {
         if extents.iter().any(|extent| is_hole(extent) && extent.run != hole(extent.run.len).run) {
             findings.note(FindingKind::MissingData, || format!("data of {} was never placed in a segment", owner.0));
         }
         for run in distinct_runs(extents) {
-            let place = (run.segment, run.offset);
+            let back = self.backs.entry(run.segment).or_default();
+            back.add(&key::back(run.segment, run.offset, owner), &BackRow::encode(&run, row));
             let end = self.ends.entry(run.segment).or_default();
             *end = run.offset.saturating_add(run.len).max(*end);
-            let mut first = true;
-            if shared || self.shares.contains_key(&place) {
-                let owners = self.owners.entry(place).or_default();
-                first = owners.is_empty();
-                owners.insert(owner);
-            }
-            if first {
-                *self.live.entry(run.segment).or_default() += run.len as i64;
-            }
+            let live = self.live.entry(run.segment).or_default();
+            *live = live.saturating_add(run.len as i64);
         }
     }
 
@@ -105,7 +102,7 @@ impl Rows {
     }
 
     /// What a file owns, whatever its names.
-    fn file(&mut self, file: &FileEntry, findings: &mut Findings) {
+    fn file(&mut self, row: &[u8], file: &FileEntry, findings: &mut Findings) {
         self.number(file.ino);
         self.number(Ino(file.version.sequence));
         findings.report.files += 1;
@@ -123,22 +120,23 @@ impl Rows {
             self.with_part_sizes.insert(file.ino);
         }
         match stored_len_by_itself(file) {
-            Some(stored_len) => self.data(file, stored_len, findings),
+            Some(stored_len) => self.data(row, file, stored_len, findings),
             // It depends on its parts, which are not read while a table is.
-            None => self.encrypted_parts.push(file.clone()),
+            None => self.encrypted_parts.push((row.to_vec(), file.clone())),
         }
     }
 
     /// The data of a file that takes so many bytes.
-    fn data(&mut self, file: &FileEntry, stored_len: u64, findings: &mut Findings) {
+    fn data(&mut self, row: &[u8], file: &FileEntry, stored_len: u64, findings: &mut Findings) {
         if !covered(file, stored_len) {
             findings.note(FindingKind::Extents, || format!("the extents of file {} do not cover it", file.ino.0));
         }
         match &file.data {
             Data::Inline(_) => {}
-            Data::Extents(extents) => self.own(file.ino, file.shared, extents, findings),
+            Data::Extents(extents) => self.own(file.ino, Some(row), extents, findings),
             Data::Rows => {
-                let large = Large { size: stored_len, shared: file.shared, extents: Vec::new() };
+                self.locations.add(&key::location(file.ino), &encode_location(row));
+                let large = Large { size: stored_len, extents: Vec::new() };
                 self.large.insert(file.ino, large);
             }
         }
@@ -171,11 +169,6 @@ fn table(
 
 pub(super) fn gather(volume: &Volume, findings: &mut Findings) -> Result<Rows, Error> {
     let mut rows = Rows::default();
-    table(volume, findings, &key::all_shares(), |row, _, _| {
-        let (segment, offset, owner) = key::parse_share(row)?;
-        rows.shares.entry((segment, offset)).or_default().insert(owner);
-        Ok(())
-    })?;
     table(volume, findings, &key::orphans(), |row, value, findings| {
         rows.orphans.insert(key::parse_ino(row)?.0, Orphan::decode(value)?);
         findings.report.orphans += 1;
@@ -244,15 +237,15 @@ fn settle_links(rows: &mut Rows, findings: &mut Findings) {
             file.links = names;
             findings.repairs.push(Repair::Put(key::inode(ino), file.encode().value));
         }
-        rows.file(&file, findings);
+        rows.file(&key::inode(ino), &file, findings);
     }
 }
 
 fn settle_encrypted(volume: &Volume, rows: &mut Rows, findings: &mut Findings) {
-    for file in std::mem::take(&mut rows.encrypted_parts) {
+    for (row, file) in std::mem::take(&mut rows.encrypted_parts) {
         // Part sizes that do not decode cover nothing.
         let stored_len = volume.stored_len(&file, &mut Seen::default()).unwrap_or(u64::MAX);
-        rows.data(&file, stored_len, findings);
+        rows.data(&row, &file, stored_len, findings);
     }
 }
 
@@ -266,7 +259,7 @@ fn gather_entries(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> 
         match entry {
             Entry::File(file) => {
                 rows.name(directory, file.size);
-                rows.file(&file, findings);
+                rows.file(row, &file, findings);
             }
             Entry::Link(ino) => {
                 let linked = rows.linked.get_mut(&ino).map(|linked| {
@@ -314,7 +307,7 @@ fn gather_versions(volume: &Volume, rows: &mut Rows, findings: &mut Findings) ->
             if file.version.sequence != sequence {
                 findings.note(FindingKind::Versions, || format!("{name:?} has version {sequence:016x} out of place"));
             }
-            rows.file(&file, findings);
+            rows.file(row, &file, findings);
         }
         Ok(())
     })
@@ -343,7 +336,7 @@ fn gather_uploads(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> 
             findings.repairs.push(Repair::Put(key::orphan(upload), Orphan::Parts.encode()));
         }
         if let Data::Extents(extents) = &part.data {
-            rows.own(part.ino, part.shared, extents, findings);
+            rows.own(part.ino, Some(row), extents, findings);
         }
         Ok(())
     })
@@ -353,8 +346,8 @@ fn gather_extents(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> 
     table(volume, findings, &key::all_extents(), |row, value, findings| {
         let (ino, offset) = key::parse_extent(row)?;
         let extent = decode_extent_row(value)?;
-        if let (None, Some(Orphan::File { shared })) = (rows.large.get(&ino), rows.orphans.get(&ino)) {
-            let large = Large { size: u64::MAX, shared: *shared, extents: Vec::new() };
+        if let (None, Some(Orphan::File)) = (rows.large.get(&ino), rows.orphans.get(&ino)) {
+            let large = Large { size: u64::MAX, extents: Vec::new() };
             rows.large.insert(ino, large);
         }
         match rows.large.get_mut(&ino) {
@@ -368,7 +361,7 @@ fn gather_extents(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> 
     })?;
     for (ino, large) in std::mem::take(&mut rows.large) {
         let extents: Vec<Extent> = large.extents.iter().map(|(_, extent)| *extent).collect();
-        rows.own(ino, large.shared, &extents, findings);
+        rows.own(ino, None, &extents, findings);
         let mut end = 0;
         let gapless = large.extents.iter().all(|(offset, extent)| {
             let follows = *offset == end;

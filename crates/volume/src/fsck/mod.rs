@@ -1,12 +1,13 @@
 //! fsck: does every row agree with the others and with the segment files.
 //!
-//! Why:        counters and mirrors (live bytes, usage, directory records, shares) are kept by every operation; this
+//! Why:        counters and mirrors (live bytes, usage, directory records, back rows) are kept by every operation; this
 //!             recomputes them from the entries and inode records, which are the truth.
 //! Invariants: reads only, unless told to repair; repairs change counters (the links of an inode record are one) and rows that nothing
 //!             names, never an entry. `check` reads a snapshot, so operations may go on; under `fsck` they should rest.
 //!             The engine's own storage is read first: on rows that cannot all be read, nothing else is decided.
 //! Not here:   checksums of data (scrub in segment), of rows (the engine).
 
+mod backs;
 mod check;
 mod gather;
 mod lost;
@@ -26,6 +27,7 @@ use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::rests::Rests;
+use crate::upgrade;
 
 /// Repairs in one batch.
 const REPAIRS_PER_BATCH: usize = 4096;
@@ -69,8 +71,8 @@ pub enum FindingKind {
     MissingData,
     /// A segment in quarantine is named. Repaired by taking it back.
     Quarantine,
-    /// Share rows and owners of a run differ.
-    Share,
+    /// Back rows are not those that follow from the rows that name runs. Repaired by making all of them anew.
+    Back,
     /// A number is in use that the counter could give out again. Repaired.
     Numbers,
     /// A setting or document is not there of which its bucket or object says that it is.
@@ -130,6 +132,8 @@ pub(crate) enum Repair {
     Delete(Vec<u8>),
     Add(Vec<u8>, i64),
     TakeBack(SegmentId),
+    /// Back rows, locations and counters of segments are made anew.
+    Rebuild,
 }
 
 /// Findings and repairs as they come up.
@@ -176,6 +180,7 @@ impl Volume {
         }
         let mut findings = self.find_all(options.shown_max, rows, None)?;
         if options.repair {
+            let _alone = self.upkeep.lock();
             let repairs = std::mem::take(&mut findings.repairs);
             findings.report.repaired = repairs.len() as u64;
             self.apply(&repairs)?;
@@ -245,11 +250,15 @@ impl Volume {
                         }
                         Repair::Delete(key) => draft.delete(key),
                         Repair::Add(key, delta) => draft.add(key, delta),
-                        Repair::TakeBack(_) => {}
+                        Repair::TakeBack(_) | Repair::Rebuild => {}
                     }
                 }
                 Ok(self.commit(draft)?.cursor)
             })?;
+        }
+        if repairs.iter().any(|repair| matches!(repair, Repair::Rebuild)) {
+            // Last: from what the other repairs leave.
+            return upgrade::rebuild(&*self.engine);
         }
         Ok(self.engine.wait_durable(last)?)
     }

@@ -22,6 +22,7 @@ use md5::{Digest, Md5};
 use crate::api::{
     ETag, Error, Headers, OBJECT_BYTES_MAX, PART_BYTES_MIN, PART_NUMBER_MAX, PartChoice, PutOutcome, WriteCondition,
 };
+use crate::back_rows::{Owning, distinct_runs};
 use crate::documents;
 use crate::draft::Draft;
 use crate::driver::Decided;
@@ -30,9 +31,10 @@ use crate::event::Told;
 use crate::multipart::FoundUpload;
 use crate::names::Located;
 use crate::open::Volume;
+use crate::orphan::release_part;
 use crate::path::split;
 use crate::paths::Walk;
-use crate::place;
+use crate::place::{self, NewRuns};
 use crate::seen::Seen;
 
 /// The wish of the client, and the name of the upload.
@@ -102,9 +104,9 @@ impl Volume {
 
         let mut draft = Draft::default();
         let ino = self.new_ino()?;
+        let runs = distinct_runs(&extents);
         let data = place::place_extents(&mut draft, ino, extents);
         let mut file = FileEntry::new(ino, chosen.size, chosen.etag, self.now(), data, headers);
-        file.shared = chosen.parts.iter().any(|(_, _, part)| part.shared);
         self.check_added(walk, &current, &file)?;
         self.bequeath(&mut draft, &current, &mut file)?;
         documents::draft_new(&mut draft, &mut file, &documents)?;
@@ -114,7 +116,8 @@ impl Volume {
         let kind = EventKind::CompleteMultipartUpload;
         let told = Told { kind, key: wish.key, size: chosen.size, etag: chosen.etag, version: outcome.version };
         self.draft_event(&mut draft, &walk.path, &told)?;
-        place::put_file(&mut draft, key, file, None)?;
+        // In the place of its parts.
+        place::put_new_file(&mut draft, key, file, NewRuns::stored(runs, Owning::First))?;
         self.finish(draft, (outcome, Some(found.record.ino)))
     }
 
@@ -174,9 +177,7 @@ impl Volume {
         for (number, version, part) in &chosen.parts {
             draft.assert_version(key::part(upload, *number), *version);
             draft.delete(key::part(upload, *number));
-            if part.shared {
-                self.hand_over(draft, part.ino, object, part.extents()?)?;
-            }
+            release_part(draft, part)?;
         }
         let sizes: Vec<u64> = chosen.parts.iter().map(|(_, _, part)| part.size).collect();
         draft.put(key::part_sizes(object), encode_part_sizes(&sizes));

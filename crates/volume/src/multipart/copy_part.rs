@@ -15,11 +15,13 @@ use md5::{Digest, Md5};
 
 use super::put_part::part_info;
 use crate::api::{ETag, Error, Headers, ObjectName, PartInfo, ReadCondition};
+use crate::back_rows::{Owning, distinct_runs};
 use crate::draft::Draft;
 use crate::driver::Decided;
 use crate::error::Refused;
 use crate::multipart::put_part::{PartName, check_part};
 use crate::open::Volume;
+use crate::place::NewRuns;
 use crate::seen::Seen;
 use crate::upload::Staged;
 
@@ -83,10 +85,11 @@ impl Volume {
         }
         let mut draft = Draft::default();
         let ino = self.new_ino()?;
-        self.share_runs(&mut draft, &found, ino, &extents)?;
+        found.assert_in(&mut draft);
+        let named = NewRuns::stored(distinct_runs(&extents), Owning::OneMore);
         let (size, modified, headers) = (range.end - range.start, self.now(), Headers::new());
-        let part = PartRecord { ino, size, modified, digest, shared: true, data: Data::Extents(extents), headers };
-        self.draft_part(&mut draft, &upload, name.number, &part, None)?;
+        let part = PartRecord { ino, size, modified, digest, data: Data::Extents(extents), headers };
+        self.draft_part(&mut draft, &upload, name.number, &part, named)?;
         self.finish(draft, Try::Shared(part_info(&part, name.number)))
     }
 

@@ -15,7 +15,8 @@ use crate::driver::Decided;
 use crate::error::Refused;
 use crate::multipart::FoundUpload;
 use crate::open::Volume;
-use crate::place::{self, Placed};
+use crate::orphan::release_part;
+use crate::place::{self, NewRuns, Placed};
 use crate::seen::Seen;
 use crate::upload::{Body, Staged};
 
@@ -87,11 +88,11 @@ impl Volume {
         let keyed = found.record.documents.contains_key(&Document::Encryption);
         assert_eq!(staged.encrypted, keyed, "the parts of an upload are encrypted with its key, or plain");
         let mut draft = Draft::default();
-        let Placed { data, payload } = place::place_part(&mut draft, &staged.body);
+        let Placed { data, named } = place::place_part(&staged.body);
         let (ino, modified) = (self.new_ino()?, self.now());
         let headers = headers.clone();
-        let part = PartRecord { ino, size: staged.len, modified, digest, shared: false, data, headers };
-        self.draft_part(&mut draft, &found, name.number, &part, payload)?;
+        let part = PartRecord { ino, size: staged.len, modified, digest, data, headers };
+        self.draft_part(&mut draft, &found, name.number, &part, named)?;
         self.finish(draft, part_info(&part, name.number))
     }
 
@@ -102,24 +103,24 @@ impl Volume {
         found: &FoundUpload,
         number: u16,
         part: &PartRecord,
-        payload: Option<Bytes>,
+        named: NewRuns,
     ) -> Result<(), Refused> {
         let row_key = key::part(found.record.ino, number);
         let old = self.row(&row_key)?.value;
         draft.assert_version(found.key.clone(), found.version);
         draft.assert_unchanged(row_key.clone(), old.as_ref().map(|row| row.version));
         if let Some(row) = old {
-            self.release_part(draft, &PartRecord::decode(&row.value)?)?;
+            release_part(draft, &PartRecord::decode(&row.value)?)?;
         }
         let (value, first_extent) = part.encode();
         if value.len() > margay_meta::VALUE_BYTES_MAX {
             return Err(Error::TooLarge.into());
         }
-        let write = draft.put(row_key, value);
-        if let Some(bytes) = payload {
+        draft.own_runs(part.ino, Some(&row_key), &named.runs, named.owning);
+        let write = draft.put(row_key.clone(), value);
+        if let Some(bytes) = named.payload {
             let at = first_extent.expect("a payload has an extent that names it");
-            let len = bytes.len() as u64;
-            draft.attach_payload(bytes, len, [(write, at)]);
+            draft.attach_payload(bytes, &part.extents()?[0].run, (part.ino, Some(&row_key)), [(write, at)]);
         }
         Ok(())
     }

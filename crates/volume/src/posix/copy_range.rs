@@ -4,7 +4,7 @@
 //! Invariants: R1 what is shared was published before by its first owner, whose row the commit asserts.
 //!             R2 where sharing is impossible (short, no name, being written) bytes are copied.
 //! Locking:    the turns of both files, then both states; nobody else holds two states.
-//! Not here:   owners of runs (share).
+//! Not here:   owners of runs (back_rows).
 
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ impl Volume {
         self.publish(from)?;
         self.publish(to)?;
         let _turns = self.known.turns(from.ino, to.ino);
-        let mut source = from.state.write();
+        let source = from.state.write();
         let mut target = to.state.write();
         let still = |state: &State| state.named && !state.dirty();
         // Bytes that no other file could name as they are.
@@ -160,7 +160,7 @@ impl Volume {
             let located = self.locate_file(from.ino)?.filter(|located| Some(located.version) == source.base.version);
             // The source lost its name, or reclaim moved it: what is named must be what is there.
             let located = located.ok_or(Refused::Error(Error::PreconditionFailed))?;
-            self.try_publish(to, &mut target, Some(Sharing { source: &located, state: &mut source }), seen)
+            self.try_publish(to, &mut target, Some(Sharing { source: &located, state: &source }), seen)
                 .inspect_err(|_| self.bucket_states.forget(to.root))
         });
         match done {

@@ -115,8 +115,8 @@ impl Plan {
     }
 
     /// Sends the payload along; the engine fills in its place wherever it is named.
-    pub(crate) fn attach(&self, draft: &mut Draft, ino: Ino, entry: &PutEntry) {
-        let Some((bytes, len)) = &self.payload else { return };
+    pub(crate) fn attach(&self, draft: &mut Draft, (ino, row): (Ino, &[u8]), entry: &PutEntry) {
+        let (Some((bytes, _)), Some(first)) = (&self.payload, self.payload_extents.first()) else { return };
         let mut places = Vec::with_capacity(self.payload_extents.len());
         if let Some(first) = entry.first_extent {
             let starts = extent_starts(self.extents.iter().map(|(_, extent)| extent));
@@ -128,7 +128,8 @@ impl Plan {
                 places.push((write, EXTENT_ROW_EXTENT_AT));
             }
         }
-        draft.attach_payload(bytes.clone(), *len, places);
+        let row = entry.first_extent.map(|_| row);
+        draft.attach_payload(bytes.clone(), &self.extents[*first].1.run, (ino, row), places);
     }
 
     /// The extents, once the payload has a place.

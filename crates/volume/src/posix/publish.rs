@@ -8,7 +8,7 @@
 //!             U3 a file whose name is gone keeps its pieces and is published no more.
 //! Locking:    the file's turn, then its state, over the commit; neither while bytes are synced.
 //! Durability: none by itself: `Mount::sync`.
-//! Not here:   the rows of a version (plan), who shares (copy_range).
+//! Not here:   the rows of a version (plan), who shares (copy_range), back rows (back_rows).
 
 use margay_meta::Committed;
 use margay_rows::Ino;
@@ -20,6 +20,7 @@ use margay_segment::{Extent, InQuarantine, Run, SegmentId, SegmentPin};
 use md5::{Digest, Md5};
 
 use crate::api::{ETag, Error};
+use crate::back_rows::Owning;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::names::Located;
@@ -30,6 +31,7 @@ use crate::posix::api::PosixError;
 use crate::posix::handle::Handle;
 use crate::posix::mount::Mount;
 use crate::posix::plan::{Plan, plan};
+use crate::posix::publish_version::Kept;
 use crate::posix::write::name_memory;
 use crate::seen::Seen;
 
@@ -44,7 +46,7 @@ const CHECKSUM_HEADERS: &str = "x-amz-checksum-";
 pub(crate) struct Sharing<'a> {
     pub(crate) source: &'a Located,
     /// Not dirty, and its base is of the version that was located.
-    pub(crate) state: &'a mut State,
+    pub(crate) state: &'a State,
 }
 
 /// The segments of a file that must be synced. They are held: while they are synced without the state's lock, another
@@ -172,26 +174,20 @@ impl Volume {
             new.version = next.version;
             self.draft_locks_left(&mut draft, &mut new);
         }
-        new.shared |= sharing.is_some();
-        self.draft_runs(&mut draft, (&*state, next.kept), &plan, &mut new, sharing.as_ref())?;
+        let row = located.row_key.as_slice();
+        Volume::draft_runs(&mut draft, (state, next.kept.as_ref()), &plan, (new.ino, row), sharing.as_ref());
         new.data = self.draft_extents_changed(&mut draft, state, &plan);
         let delta = (new.size as i64 - located.file.size as i64) * i64::from(new.links.max(1));
         draft.add(key::usage(file.root, Counted::Bytes), delta);
         let in_rows = new.data == Data::Rows;
         let write = place::put_entry(&mut draft, located.row_key.clone(), &mut new)?;
-        plan.attach(&mut draft, file.ino, &write);
+        plan.attach(&mut draft, (file.ino, row), &write);
         let done = self.commit_from_mount(draft)?;
         if next.kept.is_some() {
             state.own_version = Some(next.version);
         }
         state.file = FileEntry { data: Data::Inline(Vec::new()), ..new };
         (state.data_pending, state.attributes_pending, state.dirty_since) = (false, false, None);
-        if let Some(sharing) = sharing.filter(|sharing| !sharing.source.file.shared) {
-            // Its row has the flag now.
-            sharing.state.file.shared = true;
-            sharing.state.base.version = Some(done.version);
-            sharing.state.base.row = None;
-        }
         self.published(state, plan, in_rows, done)?;
         if !located.linked() {
             state.base.row = Some((located.row_key.clone(), state.file.clone()));
@@ -291,40 +287,40 @@ impl Volume {
         Ok(())
     }
 
-    /// What the new version names and the old one did not, and the reverse.
+    /// What the new version, which is in this row, names and the old one did not, and the reverse.
     fn draft_runs(
-        &self,
         draft: &mut Draft,
-        (state, kept): (&State, Option<Ino>),
+        (state, kept): (&State, Option<&Kept>),
         plan: &Plan,
-        new: &mut FileEntry,
+        (ino, row): (Ino, &[u8]),
         sharing: Option<&Sharing<'_>>,
-    ) -> Result<(), Error> {
+    ) {
         let old = runs_of(&state.base.extents);
         let next = runs_of(&plan.extents);
-        let lost: Vec<Extent> =
-            old.iter().filter(|(place, _)| !next.contains_key(*place)).map(|(_, run)| Extent::whole(*run)).collect();
+        let (both, lost): (Vec<Run>, Vec<Run>) =
+            old.values().partition(|run| next.contains_key(&(run.segment, run.offset)));
         match kept {
-            None => self.release_runs(draft, new.ino, new.shared, &lost)?,
-            Some(kept) => {
-                let both = old.iter().filter(|(place, _)| next.contains_key(*place));
-                let both: Vec<Extent> = both.map(|(_, run)| Extent::whole(*run)).collect();
-                self.draft_runs_kept(draft, (&*new, kept), &lost, &both)?;
-                new.shared |= !both.is_empty();
+            None => draft.disown_runs(ino, &lost),
+            Some(kept) => kept.draft_runs(draft, ino, &lost, &both),
+        }
+        let in_rows = plan.data() == Data::Rows;
+        let naming = (!in_rows).then_some(row);
+        if in_rows != state.base.in_rows {
+            // One of both forms has few runs.
+            draft.relocate_runs(ino, naming, &both);
+            match in_rows {
+                true => draft.locate_extent_rows(ino, row),
+                false => draft.delete(key::location(ino)),
             }
         }
         let sources = sharing.map(|sharing| runs_of(&sharing.state.base.extents)).unwrap_or_default();
-        let mut shared = Vec::new();
-        for (place, run) in next.iter().filter(|(place, _)| !old.contains_key(*place)) {
-            if sources.contains_key(place) {
-                shared.push(Extent::whole(*run));
-            } else {
-                draft.add(key::live(run.segment, key::Live::Gained), run.len as i64);
-            }
-        }
-        match sharing {
-            Some(sharing) => self.share_runs(draft, sharing.source, new.ino, &shared),
-            None => Ok(()),
+        let gained = next.iter().filter(|(place, _)| !old.contains_key(*place));
+        let (shared, new): (Vec<Run>, Vec<Run>) =
+            gained.map(|(_, run)| *run).partition(|run| sources.contains_key(&(run.segment, run.offset)));
+        draft.own_runs(ino, naming, &new, Owning::First);
+        draft.own_runs(ino, naming, &shared, Owning::OneMore);
+        if let Some(sharing) = sharing {
+            sharing.source.assert_in(draft);
         }
     }
 

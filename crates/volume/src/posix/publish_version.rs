@@ -10,9 +10,10 @@ use margay_rows::Ino;
 use margay_rows::key::{self, Counted};
 use margay_rows::kinds::Document;
 use margay_rows::record::{Data, FileEntry, Version};
-use margay_segment::Extent;
+use margay_segment::Run;
 
 use crate::api::{Error, Versioning};
+use crate::back_rows::Owning;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::names::Located;
@@ -20,13 +21,30 @@ use crate::open::Volume;
 use crate::open_files::{OpenFile, State};
 use crate::place;
 use crate::seen::Seen;
-use crate::share::SHARE_ROW;
 
-/// The version that an open file publishes, and the number of what it was, if that is kept.
-#[derive(Clone, Copy, Debug)]
+/// The version that an open file publishes, and what it was, if that is kept.
+#[derive(Debug)]
 pub(crate) struct NextVersion {
     pub(crate) version: Version,
-    pub(crate) kept: Option<Ino>,
+    pub(crate) kept: Option<Kept>,
+}
+
+/// What an open file was, under a number of its own.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    ino: Ino,
+    /// Its version row, and whether its extents are in it.
+    row: Vec<u8>,
+    in_row: bool,
+}
+
+impl Kept {
+    /// Drafts that it owns its runs: `lost` are those that the file names no more, `both` the others.
+    pub(crate) fn draft_runs(&self, draft: &mut Draft, file: Ino, lost: &[Run], both: &[Run]) {
+        let row = self.in_row.then_some(self.row.as_slice());
+        draft.hand_over_runs(file, (self.ino, row), lost);
+        draft.own_runs(self.ino, row, both, Owning::OneMore);
+    }
 }
 
 impl Volume {
@@ -66,30 +84,14 @@ impl Volume {
             kept.data = place::place_extents(draft, ino, extents);
         }
         self.draft_rows_of_copy(draft, old, ino)?;
-        // Whether it shares runs with what comes is known there; a flag too many costs a look.
-        kept.shared = matches!(old.data, Data::Extents(_) | Data::Rows) && old.size > 0;
+        let row = key.row(old.version.sequence);
+        let in_row = kept.data != Data::Rows;
+        if !in_row {
+            draft.locate_extent_rows(ino, &row);
+        }
         draft.add(key::usage(file.root, Counted::Bytes), old.size as i64);
         key.draft_row(draft, old.version.sequence, old.version.is_null, kept.encode().value);
-        Ok(NextVersion { version, kept: Some(ino) })
-    }
-
-    /// Drafts who owns the runs of what was kept: `lost` are those that the file names no more, `both` the others.
-    pub(crate) fn draft_runs_kept(
-        &self,
-        draft: &mut Draft,
-        (file, kept): (&FileEntry, Ino),
-        lost: &[Extent],
-        both: &[Extent],
-    ) -> Result<(), Error> {
-        if file.shared {
-            self.hand_over(draft, file.ino, kept, lost)?;
-        }
-        for extent in both {
-            for owner in [file.ino, kept] {
-                draft.put(key::share(extent.run.segment, extent.run.offset, owner), SHARE_ROW.to_vec());
-            }
-        }
-        Ok(())
+        Ok(NextVersion { version, kept: Some(Kept { ino, row, in_row }) })
     }
 
     /// Gives the version that an open file made the retention of its bucket, now that it is closed; its turn is held.
@@ -108,7 +110,7 @@ impl Volume {
             located.assert_in(&mut draft);
             let mut new = located.file.clone();
             self.draft_locks(&mut draft, bucket.object_lock, bucket.retention, &mut new)?;
-            place::put_file(&mut draft, located.row_key.clone(), new, None)?;
+            place::put_file(&mut draft, located.row_key.clone(), new)?;
             let done: Result<_, Refused> = self.commit_from_mount(draft).map(|_| ());
             done.inspect_err(|_| self.bucket_states.forget(file.root))
         })

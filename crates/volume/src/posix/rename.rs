@@ -227,6 +227,7 @@ impl Mount {
             draft.put(key, margay_rows::record::entry::encode_link(file.ino));
             draft.put(located.row_key.clone(), file.encode().value);
         } else {
+            draft.relocate_file(&file, &key);
             draft.put(key, file.encode().value);
         }
     }

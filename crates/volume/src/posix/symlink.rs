@@ -54,12 +54,12 @@ impl Mount {
             let mut draft = Draft::default();
             let key = resolved.draft_free(&mut draft, &directory, FileKind::Symlink)?;
             let mut file = self.draft_new_file(&mut draft, now, new, &directory, FileKind::Symlink)?;
-            let Placed { data, payload } = place::place_body(&mut draft, file.ino, &body);
+            let Placed { data, named } = place::place_body(&mut draft, file.ino, &body);
             (file.mode, file.size, file.etag, file.data) = (MODE_SYMLINK | RIGHTS, target.len() as u64, etag, data);
             self.draft_change_in(&mut draft, &directory, now.0);
             self.draft_new_name(&mut draft, (parent, resolved.name.as_str()), &mut file, one)?;
             self.draft_default_retention(&mut draft, &mut file)?;
-            place::put_file(&mut draft, key, file.clone(), payload)?;
+            place::put_new_file(&mut draft, key, file.clone(), named)?;
             let _turn = self.volume.known.turn(file.ino);
             let done = self.commit(draft)?;
             self.known.remember(file.ino, parent, &resolved.name);

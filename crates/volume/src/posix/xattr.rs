@@ -199,7 +199,7 @@ impl Mount {
         }
         file.headers = headers;
         file.changed = file.changed.max(self.volume.now());
-        place::put_file(&mut draft, located.row_key.clone(), file.clone(), None)?;
+        place::put_file(&mut draft, located.row_key.clone(), file.clone())?;
         let done = self.commit(draft)?;
         Ok((file, done))
     }

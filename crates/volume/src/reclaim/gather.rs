@@ -1,19 +1,19 @@
-//! Who names the runs of some segments: one scan over all entries, inode records, versions, extent rows and parts.
+//! Who names the runs of some segments, by their back rows.
 //!
-//! Why:        no row leads from a run to its owners, which keeps PUT and rename small; a pass that rewrites many
-//!             segments shares one scan.
-//! Invariants: what is found is a hint: a row that is written or renamed during the scan may be missed, or change right
-//!             after it. Whoever moves a run reads the rows again and asserts them (rewrite); whoever removes bytes
-//!             rests on a snapshot instead (walk).
+//! Why:        it costs as many rows as the segments have runs that are named, however many others there are.
+//! Invariants: what is found is a hint: it may change right after it was read. Whoever moves a run reads the rows again and
+//!             asserts them (rewrite); whoever removes bytes rests on a walk over all rows too (walk).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use margay_rows::record::data::decode_extent_row;
-use margay_rows::record::{Data, PartRecord, file_of_row};
-use margay_rows::{Ino, key};
-use margay_segment::{Extent, Run, SegmentId};
+use margay_rows::Ino;
+use margay_rows::key::{self, Table};
+use margay_rows::record::BackRow;
+use margay_rows::record::back::decode_location;
+use margay_segment::{Run, SegmentId};
 
+use super::rewrite::OWNERS_MAX;
 use crate::api::Error;
 use crate::open::Volume;
 use crate::seen::Seen;
@@ -37,65 +37,76 @@ pub(super) enum Naming {
 #[derive(Clone, Debug)]
 pub(super) struct Named {
     pub(super) run: Run,
-    /// Each owner once for each row, or once for all of its extent rows.
     pub(super) owners: Vec<(Ino, Naming)>,
-    /// Some owner has no entry: leave the run alone.
+    /// Some owner has no row of its own (it is being drained), or a back row does not decode: leave the run alone.
     pub(super) orphaned: bool,
 }
 
 pub(super) type NamedRuns = BTreeMap<(SegmentId, u64), Named>;
 
-fn note(runs: &mut NamedRuns, victims: &HashSet<SegmentId>, owner: Ino, extents: &[Extent], naming: Option<&Naming>) {
-    for run in crate::release::distinct_runs(extents) {
-        if !victims.contains(&run.segment) {
-            continue;
-        }
-        let named = runs.entry((run.segment, run.offset));
-        let named = named.or_insert_with(|| Named { run, owners: Vec::new(), orphaned: false });
-        match naming {
-            // A file may name a run in many of its extent rows; they follow each other.
-            Some(Naming::Rows { .. }) if named.owners.last().is_some_and(|(last, _)| *last == owner) => {}
-            Some(naming) => named.owners.push((owner, naming.clone())),
-            None => named.orphaned = true,
-        }
-    }
-}
-
 impl Volume {
-    pub(super) fn named_runs(&self, victims: &HashSet<SegmentId>) -> Result<NamedRuns, Error> {
+    pub(super) fn named_runs(&self, segments: &BTreeSet<SegmentId>) -> Result<NamedRuns, Error> {
         let mut runs = NamedRuns::new();
-        let mut large: HashMap<Ino, Vec<u8>> = HashMap::new();
-        let mut seen = Seen::default();
-        // Entries first: a file that gets its second name or becomes a version meanwhile is then seen in either place,
-        // or in both.
-        for files in [key::all_entries(), key::all_inodes(), key::all_versions()] {
-            self.scan(&files, &mut seen, |row| {
-                if let Some(file) = file_of_row(row.value)? {
-                    match &file.data {
-                        Data::Inline(_) => {}
-                        Data::Extents(extents) => {
-                            let naming = Naming::Entry { key: row.key.to_vec() };
-                            note(&mut runs, victims, file.ino, extents, Some(&naming));
+        let mut in_rows = Vec::new();
+        for segment in segments {
+            self.scan(&key::backs_of_segment(*segment), &mut Seen::default(), |row| {
+                let (segment, offset, owner) = key::parse_back(row.key)?;
+                let back = BackRow::decode(row.value);
+                let run = back.as_ref().map(|back| back.run(segment, offset));
+                let run = run.unwrap_or(Run { segment, offset, len: 0, crc: 0 });
+                let new = || Named { run, owners: Vec::new(), orphaned: false };
+                let named = runs.entry((segment, offset)).or_insert_with(new);
+                match back.map(|back| back.row) {
+                    _ if named.owners.len() > OWNERS_MAX => {}
+                    Ok(Some(key)) => match Table::of(&key) {
+                        Some(Table::Entry | Table::Inode | Table::Version) => {
+                            named.owners.push((owner, Naming::Entry { key }));
                         }
-                        Data::Rows => drop(large.insert(file.ino, row.key.to_vec())),
-                    }
+                        Some(Table::Part) => named.owners.push((owner, Naming::Part { key })),
+                        _ => named.orphaned = true,
+                    },
+                    Ok(None) => in_rows.push((segment, offset, owner)),
+                    Err(_) => named.orphaned = true,
                 }
                 Ok(ControlFlow::Continue(()))
             })?;
         }
-        self.scan(&key::all_extents(), &mut seen, |row| {
-            let (ino, _) = key::parse_extent(row.key)?;
-            let extent = decode_extent_row(row.value)?;
-            let naming = large.get(&ino).map(|entry| Naming::Rows { entry: entry.clone() });
-            note(&mut runs, victims, ino, &[extent], naming.as_ref());
-            Ok(ControlFlow::Continue(()))
-        })?;
-        self.scan(&key::all_parts(), &mut seen, |row| {
-            let part = PartRecord::decode(row.value)?;
-            let naming = Naming::Part { key: row.key.to_vec() };
-            note(&mut runs, victims, part.ino, part.extents()?, Some(&naming));
-            Ok(ControlFlow::Continue(()))
-        })?;
+        self.add_extent_rows(&mut runs, &in_rows)?;
         Ok(runs)
+    }
+
+    /// Adds owners that name runs in their extent rows.
+    fn add_extent_rows(&self, runs: &mut NamedRuns, in_rows: &[(SegmentId, u64, Ino)]) -> Result<(), Error> {
+        let mut files: BTreeMap<Ino, Option<Vec<u8>>> = BTreeMap::new();
+        for (segment, offset, owner) in in_rows {
+            let entry = match files.get(owner) {
+                Some(known) => known.clone(),
+                None => {
+                    let found = self.engine.get(&key::location(*owner))?.value;
+                    let entry = found.map(|row| decode_location(&row.value).map(<[u8]>::to_vec)).transpose()?;
+                    files.insert(*owner, entry.clone());
+                    entry
+                }
+            };
+            let named = runs.get_mut(&(*segment, *offset)).expect("its back row was read");
+            match entry {
+                Some(entry) => named.owners.push((*owner, Naming::Rows { entry })),
+                None => named.orphaned = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of the runs of a segment that have a back row, each once.
+    pub(super) fn named_bytes(&self, segment: SegmentId) -> Result<u64, Error> {
+        let (mut bytes, mut last) = (0_u64, None);
+        self.scan(&key::backs_of_segment(segment), &mut Seen::default(), |row| {
+            let (_, offset, _) = key::parse_back(row.key)?;
+            if last.replace(offset) != Some(offset) {
+                bytes = bytes.saturating_add(BackRow::decode(row.value)?.run_len);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(bytes)
     }
 }

@@ -1,12 +1,13 @@
 //! Giving space back: dead segments are set aside and removed later, mostly dead ones are rewritten first.
 //!
 //! Why:        segments are only appended to, so deleted bytes come back file by file.
-//! Invariants: C1 a segment is set aside when it takes no more runs, nobody pins it, and its live counters are even at
+//! Invariants: C1 a segment is set aside when it takes no more runs, nobody pins it, and no back row leads from it at
 //!                a durable commit. New owners come only from owners, so it stays dead. It is removed when a walk over
 //!                all rows agrees and its time is over (quarantine).
 //!                Other processes may read it until each has published that it reads nothing from before it was dead.
 //!             C2 a run moves by one batch that asserts every owner and that there is no other one, and makes every
 //!                owner's version new; readers notice, or hold the old segment by a pin.
+//!             C4 counters only choose which segments are rewritten, sealed or punched; wrong ones cost work, never bytes.
 //!             C3 data is synced in its new place before a batch names it; the old file goes in a later pass at the
 //!                earliest when that batch is durable.
 //! Locking:    one pass at a time (`Volume::upkeep`).
@@ -33,6 +34,7 @@ use crate::counters::decode_counter;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
+use crate::rests::CountersThen;
 use crate::seen::Seen;
 use margay_rows::key::{self, Live};
 
@@ -97,7 +99,7 @@ impl Default for ReclaimBudget {
 pub struct Reclaimed {
     /// Segments that were found dead and are in quarantine since.
     pub set_aside_segments: u64,
-    /// Segments that the counters called dead and some row names: they are kept.
+    /// Segments that no back row leads from and some row names: they are kept.
     pub disputed_segments: u64,
     pub removed_segments: u64,
     /// Bytes of the device that the removed segments occupied.
@@ -127,16 +129,30 @@ impl Reclaimed {
     }
 }
 
-/// Gained and lost bytes of a segment.
+/// What was counted of a segment's bytes, for each owner of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LiveBytes {
+    /// First owners that runs got.
     pub(crate) gained: i64,
+    /// Owners that runs lost.
     pub(crate) lost: i64,
+    /// Owners that runs got beside others.
+    pub(crate) shared: i64,
 }
 
 impl LiveBytes {
-    pub(crate) fn live(self) -> i64 {
-        self.gained - self.lost
+    /// At most so many bytes are named: a run counts for each of its owners.
+    pub(crate) fn live(self) -> u64 {
+        self.gained.saturating_add(self.shared).saturating_sub(self.lost).max(0) as u64
+    }
+
+    pub(crate) fn all(self) -> CountersThen {
+        (self.gained, self.lost, self.shared)
+    }
+
+    /// At least so many bytes are named.
+    pub(crate) fn live_at_least(self) -> u64 {
+        self.gained.saturating_sub(self.lost).max(0) as u64
     }
 }
 
@@ -147,6 +163,10 @@ impl Volume {
     pub fn reclaim_once(&self, budget: &ReclaimBudget, logs: &dyn LogRelease) -> Result<Reclaimed, Error> {
         let _alone = self.upkeep.lock();
         let mut done = Reclaimed::default();
+        if self.engine.get(&key::upgrade())?.value.is_some() {
+            // Back rows are not complete.
+            return Ok(done);
+        }
         self.drain_orphans()?;
         self.record_segments()?;
         self.seal_mostly_dead(budget)?;
@@ -162,9 +182,14 @@ impl Volume {
         Ok(done)
     }
 
-    /// Bytes in each segment that something names; segments without any are left out.
+    /// Bytes in each segment that something names, at most: what several name counts for each of them, as far as the
+    /// segment has room for it. Segments without any are left out.
     pub fn live_bytes(&self) -> Result<BTreeMap<SegmentId, u64>, Error> {
-        let live = self.live_table()?.into_iter().map(|(segment, bytes)| (segment, bytes.live().max(0) as u64));
+        let lens: BTreeMap<SegmentId, u64> = self.store.segments().iter().map(|info| (info.id, info.len)).collect();
+        let live = self.live_table()?.into_iter().map(|(segment, bytes)| {
+            let len = lens.get(&segment).copied().unwrap_or(u64::MAX);
+            (segment, bytes.live().min(len))
+        });
         Ok(live.filter(|(_, bytes)| *bytes > 0).collect())
     }
 
@@ -187,6 +212,7 @@ impl Volume {
             match side {
                 Live::Gained => bytes.gained = decode_counter(row.value)?,
                 Live::Lost => bytes.lost = decode_counter(row.value)?,
+                Live::Shared => bytes.shared = decode_counter(row.value)?,
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -197,7 +223,7 @@ impl Volume {
         let table = self.live_table()?;
         let refused = budget.punch || self.was_refused();
         for info in self.store.list() {
-            let live = table.get(&info.id).copied().unwrap_or_default().live().max(0) as u64;
+            let live = table.get(&info.id).copied().unwrap_or_default().live();
             let dead = info.len.saturating_sub(live);
             let mostly_dead = live * 100 < (live + dead) * budget.live_percent_min;
             if info.open && info.kind == Kind::Pack && dead >= budget.seal_dead_bytes_min && (mostly_dead || refused) {
@@ -209,12 +235,14 @@ impl Volume {
 
     /// Removes the rows of segments that are gone. Ids are never used again, so nobody counts there any more.
     fn forget_counters(&self, segments: &[SegmentId]) -> Result<(), Error> {
+        self.counted.lock().retain(|segment, _| !segments.contains(segment));
         for some in segments.chunks(1024) {
             self.retry(|_| -> Result<(), Refused> {
                 let mut draft = Draft::default();
                 for segment in some {
-                    draft.delete(key::live(*segment, Live::Gained));
-                    draft.delete(key::live(*segment, Live::Lost));
+                    for side in [Live::Gained, Live::Lost, Live::Shared] {
+                        draft.delete(key::live(*segment, side));
+                    }
                     draft.delete(key::segment(*segment));
                 }
                 self.commit(draft).map(|_| ())

@@ -2,17 +2,16 @@
 //!
 //! Why:        on a full disk nothing can be copied, but holes cost nothing. Segments are looked at however much of them
 //!             lives, since every byte counts then, and when somebody asks for all dead space.
-//! Invariants: U1 a segment is punched only when the runs that are known to be live add up to its live bytes, and
-//!                those did not change during the scan: then no live run is missing from the list. And only where a
-//!                walk over all rows of a snapshot does not find a run either.
+//! Invariants: U1 a run goes when no back row leads from it, read after its segment had settled and made durable, and a
+//!                walk over all rows of a snapshot does not find it either.
 //!             U2 a segment is looked at again only after it has lost bytes since.
 //! Not here:   the holes and their last check (margay-segment).
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use margay_segment::{Kind, Run, SegmentId};
 
-use super::gather::NamedRuns;
+use super::gather::{Named, NamedRuns};
 use super::{LiveBytes, LiveTable, LogRelease, ReclaimBudget, Reclaimed};
 use crate::api::Error;
 use crate::open::Volume;
@@ -47,25 +46,24 @@ impl Volume {
         if candidates.is_empty() {
             return Ok(());
         }
+        tracing::info!(segments = candidates.len(), "giving back dead parts of segments in place");
+        // Settled first, back rows second: as for removal.
+        let settled = self.settled_segments(logs);
+        let runs = self.named_runs(&candidates)?;
         let dead_at = self.engine.last_cursor().max(seen.cursor);
+        self.engine.wait_durable(dead_at)?;
         if self.stores.processes.oldest_reader()? < dead_at {
             // Another process may read what is dead here, and holes would come under its reads.
             return Ok(());
         }
-        tracing::info!(segments = candidates.len(), "giving back dead parts of segments in place");
-        let runs = self.named_runs(&candidates)?;
-        // Settled first, counters second: as for removal.
-        let settled = self.settled_segments(logs);
-        let walk = self.walk_named_runs()?;
-        let after = self.live_table()?;
-        self.engine.wait_durable(self.engine.last_cursor())?;
+        let walk = self.walk_named_runs(&runs)?;
         for info in settled.iter().filter(|info| candidates.contains(&info.id)) {
-            let counted = before.get(&info.id).copied().unwrap_or_default();
-            let unchanged = after.get(&info.id).copied().unwrap_or_default() == counted;
-            if !unchanged || known_bytes(&runs, info.id) != counted.live() {
+            if of_segment(&runs, info.id).any(|named| named.run.len == 0) {
+                // A back row that does not decode: how long its run is, is not known.
                 continue;
             }
             let is_live = |run: &Run| runs.contains_key(&(run.segment, run.offset));
+            let counted = before.get(&info.id).copied().unwrap_or_default();
             match self.store.punch(info.id, &is_live, &walk) {
                 Ok(given) => {
                     done.punched_bytes += given.bytes;
@@ -82,7 +80,7 @@ impl Volume {
     }
 
     /// Settled segments that have lost bytes since they were punched.
-    fn with_dead_bytes(&self, logs: &dyn LogRelease, table: &LiveTable, punched: &mut Punched) -> HashSet<SegmentId> {
+    fn with_dead_bytes(&self, logs: &dyn LogRelease, table: &LiveTable, punched: &mut Punched) -> BTreeSet<SegmentId> {
         punched.lost.retain(|segment, _| table.contains_key(segment));
         let settled = self.settled_segments(logs).into_iter().filter(|info| info.kind != Kind::Raw);
         let dead = |segment: &SegmentId| {
@@ -93,7 +91,6 @@ impl Volume {
     }
 }
 
-/// Bytes of the segment's runs that some row names.
-fn known_bytes(runs: &NamedRuns, id: SegmentId) -> i64 {
-    runs.range((id, 0)..=(id, u64::MAX)).map(|(_, named)| named.run.len as i64).sum()
+fn of_segment(runs: &NamedRuns, id: SegmentId) -> impl Iterator<Item = &Named> {
+    runs.range((id, 0)..=(id, u64::MAX)).map(|(_, named)| named)
 }

@@ -1,60 +1,84 @@
-//! Dead segments: set aside when the counters say so, removed when a walk says so too and their time is over.
+//! Dead segments: set aside when no back row leads from them, removed when a walk agrees and their time is over.
 //!
-//! Why:        the counters were wrong once and live files were unlinked. A segment that is only renamed can be taken back.
+//! Why:        accounting was wrong once and live files were unlinked. A segment that is only renamed can be taken back.
 //! Invariants: Z1 nothing leaves unless both proofs agree; where they differ the segment is taken back and that is told.
 //!             Z2 on a short disk the time is cut, never the walk.
 //! Not here:   the renaming and the check itself (margay-segment), the walk (walk).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use margay_env::Timestamp;
+use margay_meta::{Ask, ReadLimit};
+use margay_rows::key;
 use margay_segment::{Quarantined, SegmentError, SegmentId};
 
+use super::gather::NamedRuns;
 use super::{LogRelease, ReclaimBudget, Reclaimed};
 use crate::api::Error;
 use crate::open::Volume;
 use crate::rests::Walks;
 use crate::seen::Seen;
 
+/// Segments that are asked about in one call.
+const SEGMENTS_PER_READ: usize = 256;
 /// On a short disk a walk follows another one after so many times as long as that one took.
 const WALK_PAUSE_FACTOR: u32 = 9;
 
 impl Volume {
-    /// Sets aside every segment whose counters are even.
+    /// Sets aside every segment from which no back row leads.
     pub(super) fn set_dead_aside(&self, logs: &dyn LogRelease, done: &mut Reclaimed) -> Result<(), Error> {
         // The order matters: pins of uploads end after their commit, so a segment that is settled now has all its
-        // owners in the counters read next.
-        let settled = self.settled_segments(logs);
+        // owners in the rows read next.
+        let settled: Vec<SegmentId> = self.settled_segments(logs).into_iter().map(|info| info.id).collect();
         let mut seen = Seen::default();
-        let table = self.live_table_at(&mut seen)?;
-        // Not before the commits of others that the table shows.
+        let unnamed = self.unnamed(&settled, &mut seen)?;
+        // Not before the commits of others that the answers show.
         let now = self.engine.last_cursor().max(seen.cursor);
         self.engine.wait_durable(now)?;
         let oldest = self.stores.processes.oldest_reader()?;
-        for info in settled {
-            let live = table.get(&info.id).copied().unwrap_or_default().live();
-            if live < 0 {
-                tracing::error!(segment = ?info.id, live, "a counter of live bytes is below zero: run margay fsck");
-            }
-            if live != 0 {
-                self.segment_rows.is_named(info.id);
+        for segment in settled {
+            if !unnamed.contains(&segment) {
+                self.segment_rows.is_named(segment);
                 continue;
             }
-            if self.segment_rows.is_read(info.id, now, oldest) {
+            if self.segment_rows.is_read(segment, now, oldest) {
                 continue;
             }
-            match self.store.set_aside(info.id) {
+            match self.store.set_aside(segment) {
                 Ok(true) => done.set_aside_segments += 1,
                 Ok(false) | Err(SegmentError::Missing(_)) => {}
                 // A reader took hold of it, or the disk refused: another pass will see.
-                Err(error) => tracing::debug!(segment = ?info.id, %error, "segment stays"),
+                Err(error) => tracing::debug!(?segment, %error, "segment stays"),
             }
         }
         let exists = self.existing_segments();
-        let mut gone: Vec<SegmentId> = table.keys().copied().filter(|segment| !exists.contains(segment)).collect();
+        let mut gone: Vec<SegmentId> = self.live_table()?.into_keys().collect();
         // Other stores look after their own.
-        gone.retain(|segment| self.stores.is_own(*segment) && table[segment].live() == 0);
+        gone.retain(|segment| self.stores.is_own(*segment) && !exists.contains(segment));
+        let gone: Vec<SegmentId> = self.unnamed(&gone, &mut seen)?.into_iter().collect();
         self.forget_counters(&gone)
+    }
+
+    /// Those of these segments from which no back row leads: one question each, many in one call.
+    fn unnamed(&self, segments: &[SegmentId], seen: &mut Seen) -> Result<BTreeSet<SegmentId>, Error> {
+        let mut unnamed = BTreeSet::new();
+        for some in segments.chunks(SEGMENTS_PER_READ) {
+            let ask = |segment: &SegmentId| {
+                let (start, end) = key::backs_of_segment(*segment);
+                Ask::Scan { start, end, rows_max: 1, keys_only: true }
+            };
+            let asks: Vec<Ask> = some.iter().map(ask).collect();
+            let answers = self.read_here(&asks, ReadLimit::default(), seen)?;
+            assert_eq!(answers.len(), some.len(), "a read answers each question");
+            for (segment, answer) in some.iter().zip(answers) {
+                let rows = answer.rows();
+                if rows.is_empty() && !rows.more {
+                    unnamed.insert(*segment);
+                }
+            }
+        }
+        Ok(unnamed)
     }
 
     /// Those in quarantine included.
@@ -85,7 +109,7 @@ impl Volume {
         }
         let began = self.env.clock.monotonic();
         let refused = self.refused();
-        let walk = self.walk_named_runs()?;
+        let walk = self.walk_named_runs(&NamedRuns::new())?;
         let ended = self.env.clock.monotonic();
         *self.walks.lock() = Walks { next_at: ended + (ended - began) * WALK_PAUSE_FACTOR, refused };
         // Also those that are due when the disk is short.
@@ -95,7 +119,7 @@ impl Volume {
             if walk.names(held.id) {
                 tracing::error!(
                     segment = ?held.id,
-                    "counters call a segment dead that rows name: it is kept, nothing is lost; run margay fsck"
+                    "no back row leads from a segment that rows name: it is kept, nothing is lost; run margay fsck"
                 );
                 self.store.take_back(held.id)?;
                 done.disputed_segments += 1;

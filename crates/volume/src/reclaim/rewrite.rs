@@ -7,26 +7,28 @@
 //!                the entry, which is read before the rows: every change of a file's extents puts its entry anew, so the
 //!                rows that were read are all that the file has. (What `gather` found is not asserted, so it decides
 //!                nothing: a write that splits an extent in between leaves one more row that names the run.)
+//!             W2 it asserts that no back row of the run is another one's: a copy since then conflicts, or its source does.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use margay_rows::Ino;
-use margay_rows::key::{self, Live};
+use margay_rows::key;
 use margay_rows::record::data::{decode_extent_row, extent_row};
 use margay_rows::record::{Data, PartRecord, file_of_row};
 use margay_segment::{Extent, Kind, Run, RunLength, SegmentError, SegmentId, SegmentPin};
 
 use super::gather::{Named, Naming};
-use super::{LiveTable, LogRelease, ReclaimBudget, Reclaimed};
+use super::{LiveBytes, LiveTable, LogRelease, ReclaimBudget, Reclaimed};
 use crate::api::Error;
+use crate::back_rows::Owning;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::seen::Seen;
 
 /// Runs with more owners than this stay where they are.
-const OWNERS_MAX: usize = 256;
+pub(super) const OWNERS_MAX: usize = 256;
 /// Runs of one file that move in one batch: its rows are read once for all of them.
 const RUNS_PER_BATCH_MAX: usize = 256;
 /// Bytes copied at once.
@@ -49,7 +51,7 @@ impl Volume {
         done: &mut Reclaimed,
     ) -> Result<bool, Error> {
         let before = self.live_table()?;
-        let victims = self.victims(budget, logs, &before);
+        let victims = self.victims(budget, logs, &before)?;
         if victims.is_empty() {
             return Ok(false);
         }
@@ -76,19 +78,32 @@ impl Volume {
     }
 
     /// The deadest first, as long as the budget lasts.
-    fn victims(&self, budget: &ReclaimBudget, logs: &dyn LogRelease, table: &LiveTable) -> HashSet<SegmentId> {
+    fn victims(
+        &self,
+        budget: &ReclaimBudget,
+        logs: &dyn LogRelease,
+        table: &LiveTable,
+    ) -> Result<BTreeSet<SegmentId>, Error> {
         let mut candidates = Vec::new();
         for info in self.settled_segments(logs) {
-            let live = table.get(&info.id).copied().unwrap_or_default().live().max(0) as u64;
+            if info.kind == Kind::Raw {
+                continue;
+            }
             let used = self.store.allocated_bytes(info.id).unwrap_or(info.len).max(1);
-            let percent = live.saturating_mul(100) / used;
-            if info.kind != Kind::Raw && live > 0 && percent < budget.live_percent_min {
-                candidates.push((percent, info.id, live));
+            let percent = |live: u64| live.saturating_mul(100) / used;
+            let counters = table.get(&info.id).copied().unwrap_or_default();
+            let mut live = counters.live();
+            // A run with several owners counts for each of them.
+            if percent(live) >= budget.live_percent_min && percent(counters.live_at_least()) < budget.live_percent_min {
+                live = self.counted_bytes(info.id, counters)?;
+            }
+            if live > 0 && percent(live) < budget.live_percent_min {
+                candidates.push((percent(live), info.id, live));
             }
         }
         candidates.sort_unstable();
         let mut left = budget.move_bytes_max;
-        let mut victims = HashSet::new();
+        let mut victims = BTreeSet::new();
         for (_, segment, live) in candidates {
             match left.checked_sub(live) {
                 Some(rest) => left = rest,
@@ -98,7 +113,19 @@ impl Volume {
             }
             victims.insert(segment);
         }
-        victims
+        Ok(victims)
+    }
+
+    /// Bytes of a segment that something names, by its back rows; read again when its counters have changed.
+    fn counted_bytes(&self, segment: SegmentId, counters: LiveBytes) -> Result<u64, Error> {
+        if let Some((of, bytes)) = self.counted.lock().get(&segment)
+            && *of == counters.all()
+        {
+            return Ok(*bytes);
+        }
+        let bytes = self.named_bytes(segment)?;
+        self.counted.lock().insert(segment, (counters.all(), bytes));
+        Ok(bytes)
     }
 
     fn copy_run<'a>(&self, named: &'a Named) -> Result<Copied<'a>, SegmentError> {
@@ -146,38 +173,13 @@ impl Volume {
             }
         }
         for copy in group {
-            let (old, new) = (&copy.named.run, &copy.new);
-            let owners: BTreeSet<Ino> = copy.named.owners.iter().map(|(owner, _)| *owner).collect();
-            if owners.iter().any(|owner| !moves.named.contains(&(*owner, place(old)))) {
+            if copy.named.owners.iter().any(|(owner, _)| !moves.named.contains(&(*owner, place(&copy.named.run)))) {
                 // It names other runs by now.
                 return Err(Refused::Conflict);
             }
-            self.draft_owners(&mut draft, &owners, old, new)?;
-            draft.add(key::live(new.segment, Live::Gained), new.len as i64);
-            draft.add(key::live(old.segment, Live::Lost), old.len as i64);
+            draft_owners(&mut draft, copy);
         }
         self.commit(draft)?;
-        Ok(())
-    }
-
-    /// Exactly these owners are listed, or the only one is not listed.
-    fn draft_owners(&self, draft: &mut Draft, owners: &BTreeSet<Ino>, old: &Run, new: &Run) -> Result<(), Refused> {
-        let mut listed = Vec::new();
-        let range = key::shares(old.segment, old.offset);
-        self.scan(&range, &mut Seen::default(), |row| {
-            listed.push((key::parse_share(row.key)?.2, row.key.to_vec(), row.version));
-            Ok(ControlFlow::Continue(()))
-        })?;
-        let complete = listed.iter().map(|(owner, ..)| owner).eq(owners) || (listed.is_empty() && owners.len() == 1);
-        if !complete {
-            return Err(Refused::Conflict);
-        }
-        draft.assert_only(&range, listed.iter().map(|(_, key, _)| key.clone()));
-        for (owner, key, version) in listed {
-            draft.assert_version(key.clone(), version);
-            draft.delete(key);
-            draft.put(key::share(new.segment, new.offset, owner), vec![1]);
-        }
         Ok(())
     }
 
@@ -227,6 +229,25 @@ impl Volume {
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(())
+    }
+}
+
+/// Moves the back rows of a run to its copy, and asserts that nobody else has one. That those who were found still name it is
+/// asserted by their rows.
+fn draft_owners(draft: &mut Draft, copy: &Copied<'_>) {
+    let (old, new) = (copy.named.run, copy.new);
+    let owners: BTreeMap<Ino, &Naming> = copy.named.owners.iter().map(|(owner, naming)| (*owner, naming)).collect();
+    let backs = owners.keys().map(|owner| key::back(old.segment, old.offset, *owner));
+    draft.assert_only(&key::backs_of_run(old.segment, old.offset), backs);
+    let mut owning = Owning::First;
+    for (owner, naming) in owners {
+        let row = match naming {
+            Naming::Entry { key } | Naming::Part { key } => Some(key.as_slice()),
+            Naming::Rows { .. } => None,
+        };
+        draft.disown_runs(owner, &[old]);
+        draft.own_runs(owner, row, &[new], owning);
+        owning = Owning::OneMore;
     }
 }
 

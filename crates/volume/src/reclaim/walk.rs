@@ -1,7 +1,7 @@
 //! The second proof before bytes leave: every row of one snapshot that can name a run.
 //!
-//! Why:        counters are kept by every operation, so one mistake in one of them makes live bytes look dead. This reads
-//!             the rows themselves.
+//! Why:        back rows are kept by every operation, so one mistake in one of them makes live bytes look dead. This reads
+//!             the rows that they follow.
 //! Invariants: K1 the snapshot is taken after the walk began, so after its segments were set aside and after the commits
 //!                that moved or released their runs; it is durable.
 //!             K2 a row that does not decode ends the walk: what it names is not known, so nothing is proven.
@@ -16,15 +16,18 @@ use margay_rows::record::data::{decode_extent_row, is_hole};
 use margay_rows::record::{Damaged, Data, PartRecord, file_of_row};
 use margay_segment::{Run, Walk};
 
+use super::gather::NamedRuns;
 use crate::api::Error;
 use crate::open::Volume;
 use crate::rests::Rests;
 use crate::seen::Seen;
 
 impl Volume {
-    /// Blocks this thread for as long as it takes to read every row that can name a run; about half of that is rest.
-    pub(super) fn walk_named_runs(&self) -> Result<Walk, Error> {
+    /// Blocks this thread for as long as it takes to read every row that can name a run; about half of that is rest. What is
+    /// known to be named counts as found: where bytes leave in parts, both proofs are in one.
+    pub(super) fn walk_named_runs(&self, known: &NamedRuns) -> Result<Walk, Error> {
         let mut walk = self.store.begin_walk();
+        known.values().for_each(|named| walk.name(&named.run));
         let frozen = self.frozen()?;
         let mut rests = Rests::new(&self.env.clock);
         frozen.each_named_run(|run| {

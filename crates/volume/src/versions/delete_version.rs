@@ -149,7 +149,9 @@ impl Volume {
         let directory = self.make_directories(walk, draft)?;
         draft.max(key::times(directory), self.now().0.max(0) as u64);
         draft.add(key::usage(key.root, Counted::Objects), 1);
-        draft.put(key::entry(directory, current.name.as_bytes()), file.encode().value);
+        let entry = key::entry(directory, current.name.as_bytes());
+        draft.relocate_file(&file, &entry);
+        draft.put(entry, file.encode().value);
         Ok(())
     }
 }

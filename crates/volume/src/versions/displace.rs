@@ -14,6 +14,7 @@ use margay_rows::key::{self, Counted};
 use margay_rows::record::{Data, DeleteMarker, FileEntry, Version, VersionRow};
 
 use crate::api::{Error, VersionId, Versioning};
+use crate::back_rows::{Owning, distinct_runs, naming_row};
 use crate::draft::Draft;
 use crate::names::Located;
 use crate::open::Volume;
@@ -116,15 +117,14 @@ impl Volume {
     fn draft_kept(&self, draft: &mut Draft, key: &VersionedKey<'_>, current: &Located) -> Result<(), Error> {
         current.assert_in(draft);
         let file = current.drafted(draft)?.ok_or_else(|| Error::Corrupt("a file is kept that goes".to_owned()))?;
-        if !current.linked() {
-            key.draft_row(draft, file.version.sequence, file.version.is_null, file.encode().value);
-            return Ok(());
+        if current.linked() {
+            if file.links > 1 {
+                self.draft_kept_copy(draft, key, current)?;
+                return self.drop_name(draft, current);
+            }
+            draft.delete(current.row_key.clone());
         }
-        if file.links > 1 {
-            self.draft_kept_copy(draft, key, current)?;
-            return self.drop_name(draft, current);
-        }
-        draft.delete(current.row_key.clone());
+        draft.relocate_file(&file, &key.row(file.version.sequence));
         key.draft_row(draft, file.version.sequence, file.version.is_null, file.encode().value);
         Ok(())
     }
@@ -137,15 +137,18 @@ impl Volume {
         current: &Located,
     ) -> Result<(), Error> {
         let ino = self.new_ino()?;
-        let extents = self.extents_of(&current.file)?;
-        if let Some(extents) = &extents {
-            self.share_runs(draft, current, ino, extents)?;
-        }
+        let extents = self.extents_of(&current.file)?.unwrap_or_default();
+        current.assert_in(draft);
         let mut kept = FileEntry { ino, links: 1, ..current.file.clone() };
-        kept.shared = extents.as_ref().is_some_and(|extents| !extents.is_empty());
-        if let (Data::Rows, Some(extents)) = (&kept.data, extents) {
+        let runs = distinct_runs(&extents);
+        if kept.data == Data::Rows {
             kept.data = place::place_extents(draft, ino, extents);
         }
+        let row = key.row(kept.version.sequence);
+        if kept.data == Data::Rows {
+            draft.locate_extent_rows(ino, &row);
+        }
+        draft.own_runs(ino, naming_row(&kept.data, &row), &runs, Owning::OneMore);
         self.draft_rows_of_copy(draft, &current.file, ino)?;
         key.draft_row(draft, kept.version.sequence, kept.version.is_null, kept.encode().value);
         Ok(())

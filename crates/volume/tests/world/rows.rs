@@ -109,6 +109,33 @@ impl RawFile {
         self.rest.extend(varint(device));
     }
 
+    /// The rows that say that this file is in the row `at`.
+    fn back_rows(&self, at: &[u8]) -> Vec<Write> {
+        let mut rest = &self.rest[1..];
+        match self.rest[0] {
+            0 => Vec::new(),
+            1 => {
+                let mut writes = std::collections::BTreeMap::new();
+                for _ in 0..take_varint(&mut rest) {
+                    let (place, more) = rest.split_at(16);
+                    rest = more;
+                    let len = take_varint(&mut rest);
+                    let (crc, more) = rest.split_at(4);
+                    rest = more;
+                    take_varint(&mut rest);
+                    take_varint(&mut rest);
+                    let back = [b"r", place, &self.ino.to_be_bytes()].concat();
+                    if place[..8] != [0; 8] {
+                        writes.insert(back, [&[1], &varint(len)[..], crc, at].concat());
+                    }
+                }
+                writes.into_iter().map(|(key, value)| put(key, value)).collect()
+            }
+            2 => vec![put(key(b'X', self.ino, b""), [&[1], at].concat())],
+            tag => panic!("{tag}"),
+        }
+    }
+
     /// Zeros before what the extents hold.
     pub fn add_hole(&mut self, len: u64) {
         assert_eq!(self.rest[0], 1, "extents in the entry");
@@ -117,6 +144,24 @@ impl RawFile {
         self.rest.splice(2..2, hole);
         self.size += len;
     }
+}
+
+/// The part of a back row's key that is the same for all owners of a segment's runs.
+pub fn backs_of_segment(segment: u64) -> Vec<u8> {
+    key(b'r', segment, b"")
+}
+
+/// Removes all back rows of a segment, as an operation would that loses them.
+pub fn lose_backs(engine: &Arc<dyn Engine>, segment: u64) {
+    let (start, end) = (backs_of_segment(segment), backs_of_segment(segment + 1));
+    let mut writes = Vec::new();
+    let scanned = engine.scan(&start, &end, &mut |row| {
+        writes.push(Write::Delete { key: row.key.to_vec() });
+        std::ops::ControlFlow::Continue(())
+    });
+    scanned.unwrap();
+    assert!(!writes.is_empty());
+    write(engine, writes);
 }
 
 pub fn link_value(ino: u64) -> Vec<u8> {
@@ -248,6 +293,7 @@ fn draft_link(reading: &mut Reading<'_>, bucket: &str, from: &str, to: &str) -> 
     }
     if !linked {
         writes.push(put(old_entry, link_value(raw.ino)));
+        writes.extend(raw.back_rows(&key(b'n', raw.ino, b"")));
     }
     Ok(writes)
 }
