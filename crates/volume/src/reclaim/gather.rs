@@ -13,10 +13,12 @@ use margay_rows::record::BackRow;
 use margay_rows::record::back::decode_location;
 use margay_segment::{Run, SegmentId};
 
-use super::rewrite::OWNERS_MAX;
 use crate::api::Error;
 use crate::open::Volume;
 use crate::seen::Seen;
+
+/// Runs with more owners than this stay where they are.
+pub(super) const OWNERS_MAX: usize = 256;
 
 /// A row that names a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -18,7 +18,7 @@ use margay_rows::record::data::{decode_extent_row, extent_row};
 use margay_rows::record::{Data, PartRecord, file_of_row};
 use margay_segment::{Extent, Kind, Run, RunLength, SegmentError, SegmentId, SegmentPin};
 
-use super::gather::{Named, Naming};
+use super::gather::{Named, Naming, OWNERS_MAX};
 use super::{LiveBytes, LiveTable, LogRelease, ReclaimBudget, Reclaimed};
 use crate::api::Error;
 use crate::back_rows::Owning;
@@ -27,8 +27,6 @@ use crate::error::Refused;
 use crate::open::Volume;
 use crate::seen::Seen;
 
-/// Runs with more owners than this stay where they are.
-pub(super) const OWNERS_MAX: usize = 256;
 /// Runs of one file that move in one batch: its rows are read once for all of them.
 const RUNS_PER_BATCH_MAX: usize = 256;
 /// Bytes copied at once.

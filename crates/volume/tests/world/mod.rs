@@ -11,6 +11,7 @@ pub mod maintenance;
 pub mod rows;
 pub mod tree;
 pub mod two_stores;
+pub mod watched;
 
 use std::collections::BTreeMap;
 use std::future::Future;
