@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use margay_env::Env;
 use margay_meta::embedded::EmbeddedEngine;
@@ -287,27 +286,28 @@ fn a_pass_reads_the_segment_and_not_the_volume() {
 #[ignore = "a million files; its command is above"]
 fn a_million_files() {
     let (watched, world) = watched(embedded(60 << 20), Segments::Default);
+    let clock = Env::real().clock;
     let files = std::env::var("MARGAY_FILES").map_or(1_000_000, |text| text.parse().unwrap());
-    let began = Instant::now();
+    let began = clock.monotonic();
     mostly_dead(&world, files, files / 2..files / 2 + 100_000);
-    println!("{files} files made in {:?}", began.elapsed());
-    let began = Instant::now();
+    println!("{files} files made in {:?}", clock.monotonic() - began);
+    let began = clock.monotonic();
     let (done, read, rows) = reclaim(&world, &watched);
-    println!("{read} of {rows} rows read in {:?}: {done:?}", began.elapsed());
+    println!("{read} of {rows} rows read in {:?}: {done:?}", clock.monotonic() - began);
     assert!(done.moved_runs > 10 && done.set_aside_segments > 0, "{done:?}");
     assert!(read * 100 <= rows, "{read} of {rows} rows: {done:?}");
 
-    let began = Instant::now();
+    let began = clock.monotonic();
     make_older(&*watched, 3);
-    println!("made one of format 3 in {:?}", began.elapsed());
+    println!("made one of format 3 in {:?}", clock.monotonic() - began);
     let World { volume, engine, store, folder } = world;
     drop(volume);
     let (mut cuts, mut spent) = (0_u64, std::time::Duration::ZERO);
     let volume = loop {
         watched.cut_after(1 + cuts * 7919 % 97);
-        let began = Instant::now();
+        let began = clock.monotonic();
         let opened = volume_over(&watched, &store);
-        spent += began.elapsed();
+        spent += clock.monotonic() - began;
         match opened {
             Ok(volume) => break volume,
             Err(_) => cuts += 1,
@@ -315,9 +315,9 @@ fn a_million_files() {
     };
     watched.cut_after(u64::MAX);
     println!("upgraded in {spent:?}, cut off {cuts} times");
-    let began = Instant::now();
+    let began = clock.monotonic();
     let report = volume.fsck(FsckOptions::default()).unwrap();
-    println!("checked in {:?}", began.elapsed());
+    println!("checked in {:?}", clock.monotonic() - began);
     assert!(report.clean(), "{report:#?}");
     let world = World { volume, engine, store, folder };
     for index in (0..files).step_by(files / 100).filter(|index| index % 40 == 0) {
