@@ -152,9 +152,9 @@ fn try_format(engine: &dyn Engine) -> Result<Option<Cursor>, Begun> {
     if let Some(step) = first {
         draft.put(key::upgrade(), Progress::begin(step).encode());
     }
-    let seq = draft.commit(engine)?;
+    let done = draft.commit(engine)?;
     // With an upgrade begun the format row is looked at again.
-    Ok(first.is_none().then_some(seq))
+    Ok(first.is_none().then_some(done.cursor))
 }
 
 /// Makes all back rows and counters of segments anew from the rows that name runs. Nothing else changes rows meanwhile.

@@ -185,7 +185,7 @@ impl Volume {
     /// Bytes in each segment that something names, at most: what several name counts for each of them, as far as the
     /// segment has room for it. Segments without any are left out.
     pub fn live_bytes(&self) -> Result<BTreeMap<SegmentId, u64>, Error> {
-        let lens: BTreeMap<SegmentId, u64> = self.store.segments().iter().map(|info| (info.id, info.len)).collect();
+        let lens: BTreeMap<SegmentId, u64> = self.store.list().iter().map(|info| (info.id, info.len)).collect();
         let live = self.live_table()?.into_iter().map(|(segment, bytes)| {
             let len = lens.get(&segment).copied().unwrap_or(u64::MAX);
             (segment, bytes.live().min(len))

@@ -3,7 +3,7 @@
 //! Why:        a row that changes because a file was sealed or goes has no commit that it could join.
 //! Not here:   what the rows say (segment_rows).
 
-use margay_meta::Seq;
+use margay_meta::Cursor;
 use margay_rows::key;
 use margay_segment::SegmentId;
 
@@ -19,7 +19,7 @@ const ROWS_PER_BATCH: usize = 1024;
 impl Volume {
     /// The commit from which on this process still reads segments of other stores; for the session alone, which publishes
     /// it to them. What is read from now on was there at this commit.
-    pub fn advance_readers(&self) -> Seq {
+    pub fn advance_readers(&self) -> Cursor {
         let now = self.engine.last_cursor();
         self.stores.readers.advance(now)
     }
@@ -39,15 +39,15 @@ impl Volume {
         }
     }
 
-    fn write_segment_rows(&self, rows: Rows) -> Result<Seq, Error> {
-        let mut last = Seq::default();
+    fn write_segment_rows(&self, rows: Rows) -> Result<Cursor, Error> {
+        let mut last = Cursor::default();
         for some in rows.chunks(ROWS_PER_BATCH) {
-            last = self.retry(|_| -> Result<Seq, Refused> {
+            last = self.retry(|_| -> Result<Cursor, Refused> {
                 let mut draft = Draft::default();
                 for (id, record) in some {
                     draft.put(key::segment(*id), record.encode());
                 }
-                self.commit(draft)
+                Ok(self.commit(draft)?.cursor)
             })?;
             self.segment_rows.written(some.to_vec());
         }

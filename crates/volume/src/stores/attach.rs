@@ -101,8 +101,8 @@ fn take(
     let StoreName { identity, number, generation } = next;
     draft.put(key::store(number), StoreRecord { identity, generation, session: processes.session() }.encode());
     match draft.commit(engine) {
-        Ok(seq) => {
-            engine.wait_durable(seq)?;
+        Ok(done) => {
+            engine.wait_durable(done.cursor)?;
             Ok(true)
         }
         Err(Refused::Conflict) => Ok(false),
