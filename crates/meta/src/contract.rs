@@ -22,6 +22,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use margay_segment::SegmentId;
 
+use crate::feed::{FeedError, FeedPage};
 use crate::read::{Answers, Ask, ReadLimit};
 
 /// A place in the order of commits; 0 is before the first. What it counts is the engine's own matter.
@@ -222,21 +223,6 @@ impl EngineError {
     }
 }
 
-/// Why a change tail cannot go on: the consumer must look at everything anew.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("changes up to {oldest:?} are no longer held")]
-pub struct TailLost {
-    pub oldest: Cursor,
-}
-
-/// One commit as the change log shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    pub cursor: Cursor,
-    /// Keys that were put or deleted (not counters).
-    pub keys: Vec<Vec<u8>>,
-}
-
 /// What a check of the engine's own storage found so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
@@ -315,8 +301,17 @@ pub trait Engine: Send + Sync + Debug {
     /// Nothing was committed since `last_cursor` gave this, by anybody; false also when the engine cannot know.
     fn unchanged_since(&self, cursor: Cursor) -> bool;
 
-    /// Commits after `after`, oldest first, at most `limit`; only a bounded tail is held.
-    fn changes_since(&self, after: Cursor, limit: usize) -> Result<Vec<Change>, TailLost>;
+    /// Durable commits behind `after`, oldest first, at most `limit`; see [`crate::feed`].
+    fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError>;
+
+    /// Resolves when there are changes behind `after`; holds no thread. Fails when there will be none.
+    fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>>;
+
+    /// Whether other processes, or other volumes of this one, commit here too. Then each has a session, jobs run under
+    /// leases, and somebody follows the feed.
+    fn is_shared(&self) -> bool {
+        false
+    }
 
     /// Largest payload that a batch may carry; 0 when this engine has no log of its own.
     fn payload_bytes_max(&self) -> usize;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{
-    Answers, Ask, Batch, Change, CommitError, CommitTold, Committed, Cursor, DurableFuture, Engine, EngineError,
-    EngineFuture, Observed, ReadLimit, Row, RowRef, TailLost,
+    Answers, Ask, Batch, CommitError, CommitTold, Committed, Cursor, DurableFuture, Engine, EngineError, EngineFuture,
+    FeedError, FeedPage, Observed, ReadLimit, Row, RowRef,
 };
 
 #[derive(Debug)]
@@ -98,8 +98,16 @@ impl Engine for CountedEngine {
         self.engine.unchanged_since(cursor)
     }
 
-    fn changes_since(&self, after: Cursor, limit: usize) -> Result<Vec<Change>, TailLost> {
-        self.engine.changes_since(after, limit)
+    fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
+        self.engine.changes(after, limit)
+    }
+
+    fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {
+        self.engine.wait_changes(after)
+    }
+
+    fn is_shared(&self) -> bool {
+        self.engine.is_shared()
     }
 
     fn payload_bytes_max(&self) -> usize {

@@ -19,8 +19,8 @@ use margay_env::Clock;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
-    Answers, Ask, Batch, Change, Checked, CommitError, CommitTold, Committed, Cursor, DurableFuture, Engine,
-    EngineError, EngineFuture, Observed, ReadLimit, Row, RowRef, TailLost,
+    Answers, Ask, Batch, Checked, CommitError, CommitTold, Committed, Cursor, DurableFuture, Engine, EngineError,
+    EngineFuture, FeedError, FeedPage, Observed, ReadLimit, Row, RowRef,
 };
 
 /// The timer sleeps no shorter, so that it wakes several calls at once as a socket does.
@@ -249,8 +249,16 @@ impl Engine for DistantEngine {
         self.engine.unchanged_since(cursor)
     }
 
-    fn changes_since(&self, after: Cursor, limit: usize) -> Result<Vec<Change>, TailLost> {
-        self.engine.changes_since(after, limit)
+    fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
+        self.block().changes(after, limit)
+    }
+
+    fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {
+        self.engine.wait_changes(after)
+    }
+
+    fn is_shared(&self) -> bool {
+        self.engine.is_shared()
     }
 
     fn payload_bytes_max(&self) -> usize {

@@ -9,6 +9,7 @@ pub mod contract;
 pub mod counted;
 pub mod distant;
 pub mod embedded;
+pub mod feed;
 pub mod memory;
 pub mod read;
 
@@ -16,4 +17,5 @@ pub use contract::*;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use embedded::fuzzing;
+pub use feed::{Change, FEED_PAGE_BYTES_MAX, FeedError, FeedPage};
 pub use read::{Answers, Ask, ReadAnswer, ReadLimit, RowBatch};

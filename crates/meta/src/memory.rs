@@ -10,17 +10,19 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use event_listener::Event;
 use margay_segment::{RunWriter, SegmentError, Store};
 use parking_lot::Mutex;
 
 use crate::contract::{
-    BATCH_WRITES_MAX, Batch, Change, CommitError, Committed, Cursor, DurableFuture, Engine, EngineError, Field,
+    BATCH_WRITES_MAX, Batch, CommitError, Committed, Cursor, DurableFuture, Engine, EngineError, EngineFuture, Field,
     KEY_BYTES_MAX, Observed, PAYLOAD_BYTES_MAX, Payload, PayloadLocation, Position, Precondition, Row, RowRef,
-    RowVersion, TailLost, VALUE_BYTES_MAX, Write,
+    RowVersion, VALUE_BYTES_MAX, Write,
 };
+use crate::feed::{Change, FeedError, FeedPage};
 use crate::read::{Answers, Ask, Budget, ReadAnswer, ReadLimit};
 
-/// Commits that `changes_since` can still show.
+/// Commits that the feed can still show.
 const CHANGES_HELD_MAX: usize = 65_536;
 
 /// The owner that payload runs of this engine carry in their headers.
@@ -36,11 +38,26 @@ struct State {
 }
 
 /// See the module's header.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Memory {
     state: Mutex<State>,
+    committed: Event,
+    changes_held_max: usize,
+    shared: bool,
     /// Where payloads of batches go, and the largest one accepted, in bytes.
     payloads: Option<(Arc<Store>, usize)>,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory {
+            state: Mutex::default(),
+            committed: Event::new(),
+            changes_held_max: CHANGES_HELD_MAX,
+            shared: false,
+            payloads: None,
+        }
+    }
 }
 
 impl Memory {
@@ -51,7 +68,12 @@ impl Memory {
 
     /// An empty engine that writes the payload of each batch as a run of `store`, without syncing it.
     pub fn with_payloads(store: Arc<Store>, payload_bytes_max: usize) -> Memory {
-        Memory { state: Mutex::default(), payloads: Some((store, payload_bytes_max.min(PAYLOAD_BYTES_MAX))) }
+        Memory { payloads: Some((store, payload_bytes_max.min(PAYLOAD_BYTES_MAX))), ..Memory::default() }
+    }
+
+    /// As one that several volumes use, whose feed holds so many commits.
+    pub fn shared(self, changes_held_max: usize) -> Memory {
+        Memory { shared: true, changes_held_max, ..self }
     }
 
     /// Every row, for comparing engines.
@@ -171,7 +193,13 @@ impl State {
         Ok(Some(Row { value: Bytes::copy_from_slice(&value), version }))
     }
 
-    fn apply(&mut self, batch: Batch, counted: Vec<Option<Row>>, cursor: Cursor, version: RowVersion) {
+    fn apply(
+        &mut self,
+        batch: Batch,
+        counted: Vec<Option<Row>>,
+        (cursor, version): (Cursor, RowVersion),
+        changes_held_max: usize,
+    ) {
         let mut keys = Vec::new();
         for (write, counted) in batch.writes.into_iter().zip(counted) {
             match (write, counted) {
@@ -191,7 +219,7 @@ impl State {
         }
         self.last = cursor;
         self.changes.push_back(Change { cursor, keys });
-        while self.changes.len() > CHANGES_HELD_MAX {
+        while self.changes.len() > changes_held_max {
             if let Some(change) = self.changes.pop_front() {
                 self.forgotten = change.cursor;
             }
@@ -253,7 +281,9 @@ impl Engine for Memory {
         let cursor = Cursor(state.last.0 + 1);
         let version = RowVersion::from_bits(cursor.0);
         let counted = batch.writes.iter().map(|write| state.counted(write, version)).collect::<Result<Vec<_>, _>>()?;
-        state.apply(batch, counted, cursor, version);
+        state.apply(batch, counted, (cursor, version), self.changes_held_max);
+        drop(state);
+        self.committed.notify(usize::MAX);
         Ok(Committed { cursor, version, payload: location })
     }
 
@@ -278,12 +308,29 @@ impl Engine for Memory {
         self.last_cursor() == cursor
     }
 
-    fn changes_since(&self, after: Cursor, limit: usize) -> Result<Vec<Change>, TailLost> {
+    fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
         let state = self.state.lock();
-        if after < state.forgotten {
-            return Err(TailLost { oldest: state.forgotten });
+        if after < state.forgotten || after > state.last {
+            return Err(FeedError::TooOld { oldest: state.forgotten });
         }
-        Ok(state.changes.iter().filter(|change| change.cursor > after).take(limit).cloned().collect())
+        let first = state.changes.partition_point(|change| change.cursor <= after);
+        Ok(FeedPage::gather(after, limit, state.changes.range(first..)))
+    }
+
+    fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {
+        Box::pin(async move {
+            loop {
+                let committed = self.committed.listen();
+                if self.last_cursor() > after {
+                    return Ok(());
+                }
+                committed.await;
+            }
+        })
+    }
+
+    fn is_shared(&self) -> bool {
+        self.shared
     }
 
     fn payload_bytes_max(&self) -> usize {
@@ -291,7 +338,7 @@ impl Engine for Memory {
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
-        Ok(Arc::new(Memory { state: Mutex::new(self.state.lock().clone()), payloads: None }))
+        Ok(Arc::new(Memory { state: Mutex::new(self.state.lock().clone()), ..Memory::default() }))
     }
 
     fn checkpoint(&self) -> Result<(), EngineError> {
@@ -343,7 +390,8 @@ mod tests {
         let engine = Memory::new();
         let writes = vec![put(b"a", b"1"), Write::Max { key: b"m".to_vec(), at_least: 3 }];
         let cursor = engine.commit(Batch { writes, ..Batch::default() }).unwrap().cursor;
-        assert_eq!(engine.changes_since(Cursor(0), 9).unwrap(), [Change { cursor, keys: vec![b"a".to_vec()] }]);
-        assert_eq!(engine.changes_since(cursor, 9).unwrap(), []);
+        let page = FeedPage { changes: vec![Change { cursor, keys: vec![b"a".to_vec()] }], next: cursor };
+        assert_eq!(engine.changes(Cursor(0), 9).unwrap(), page);
+        assert_eq!(engine.changes(cursor, 9).unwrap(), FeedPage { changes: Vec::new(), next: cursor });
     }
 }

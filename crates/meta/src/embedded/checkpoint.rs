@@ -258,6 +258,12 @@ impl Embedded {
     fn let_go(&self, ended: Vec<Ended>) -> Result<(), EngineError> {
         let failed = |error: SegmentError| EngineError::Io(std::io::Error::other(error.to_string()));
         for Ended { log, end, payloads, pin } in ended {
+            if self.feed_logs.keeps(end) {
+                let pin = pin.map_or_else(|| self.store.pin(log).map_err(failed), Ok)?;
+                self.store.retire_log(log, end).map_err(failed)?;
+                self.feed_logs.keep(&self.store, log, end, pin)?;
+                continue;
+            }
             // What was counted while it was written, and what its bytes say now: a log goes only when both agree.
             if payloads || !replay::is_without_payload(&self.store, log, end)? {
                 if !payloads {

@@ -203,7 +203,7 @@ pub fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         let (id, mut seq) = (id as u64 + 1, FOLDED.seq.0 + 2 * id as u64);
         let begin = log.len();
         let name = LogId { segment: id, nonce: id };
-        log.extend_from_slice(&encode_file_header(name, Cursor(seq + 1), FOLDED.seq));
+        log.extend_from_slice(&encode_file_header(name, Cursor(seq + 1), FOLDED.seq, 0));
         for writes in batches {
             seq += 1;
             let at = (log.len() - begin) as u64;
@@ -226,7 +226,7 @@ mod tests {
         let key = || b"c".to_vec();
         let writes = [Write::Add { key: key(), delta: 1 }, Write::Max { key: key(), at_least: 9 }];
         let name = LogId { segment: 1, nonce: 1 };
-        let mut log = encode_file_header(name, Cursor(5), FOLDED.seq).to_vec();
+        let mut log = encode_file_header(name, Cursor(5), FOLDED.seq, 0).to_vec();
         record::encode(&mut log, name, FILE_HEADER_BYTES, Cursor(5), &writes, b"");
         let mut replay =
             Replay { overlay: Overlay::default(), last: FOLDED.seq, ended: Vec::new(), unused: Vec::new() };

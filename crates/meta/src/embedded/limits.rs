@@ -20,8 +20,15 @@ pub struct Options {
     pub sync_interval: Duration,
     /// Longest time that a sync waits for company while others keep coming.
     pub group_wait_max: Duration,
-    /// Commits kept for `changes_since`, in number.
+    /// Commits that the feed keeps in memory while somebody follows it, in number.
     pub tail_commits_max: usize,
+    /// The same in bytes of keys.
+    pub tail_bytes_max: usize,
+    /// Log files that the tree does not need any more are kept for the feed up to so many bytes; 0: only those that stay
+    /// for their payload.
+    pub feed_log_bytes_max: u64,
+    /// Several volumes use this engine.
+    pub shared: bool,
     /// A sync failed in an earlier life (`margay_env::fault`): what is read may not be on the disk, so it is written
     /// again before anything is built on it.
     pub after_fault: bool,
@@ -40,6 +47,9 @@ impl Options {
             sync_interval: Duration::from_millis(1000),
             group_wait_max: Duration::from_millis(1),
             tail_commits_max: 65_536,
+            tail_bytes_max: 16 << 20,
+            feed_log_bytes_max: 0,
+            shared: false,
             after_fault: false,
             first_log_min: 0,
         }

@@ -36,7 +36,7 @@ const TRY_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) struct LogFile {
     pub(super) id: SegmentId,
     pub(super) file: Arc<dyn File>,
-    nonce: u64,
+    pub(super) nonce: u64,
 }
 
 impl LogFile {
@@ -69,6 +69,8 @@ pub(super) struct Serial {
     pub(super) active: Arc<LogFile>,
     /// Where the next record goes.
     pub(super) at: u64,
+    /// The nonce of the file with the records before the active one.
+    pub(super) before: u64,
     /// Whether a record of the active file carries a payload.
     pub(super) payloads: bool,
     /// The next file, made ahead of time.
@@ -102,15 +104,16 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Begins a new log file after `last`, which is already durable.
+    /// Begins a new log file after `last`, which is already durable; `before` is the nonce of the file that ends with it.
     pub(super) fn begin(
         store: Arc<Store>,
         env: &Env,
         (folded, last): (Cursor, Cursor),
+        before: u64,
         options: &Options,
     ) -> Result<Log, EngineError> {
         let active = Arc::new(create(&store, env.random.as_ref(), options.log_file_bytes)?);
-        let header = encode_file_header(active.log_id(), Cursor(last.0 + 1), folded);
+        let header = encode_file_header(active.log_id(), Cursor(last.0 + 1), folded, before);
         active.file.write_all_at(&header, 0)?;
         active.file.sync_data()?;
         let first = active.id;
@@ -118,6 +121,7 @@ impl Log {
             last,
             active,
             at: FILE_HEADER_BYTES,
+            before,
             payloads: false,
             ready: None,
             ready_failed: None,
@@ -200,7 +204,9 @@ impl Log {
             }
         }
         let folded = Cursor(self.folded.load(Ordering::Acquire));
-        let header = encode_file_header(next.log_id(), Cursor(serial.last.0 + 1), folded).to_vec();
+        // The feed goes back from file to file by these; one without records is no step.
+        serial.before = if serial.at == FILE_HEADER_BYTES { serial.before } else { ended.nonce };
+        let header = encode_file_header(next.log_id(), Cursor(serial.last.0 + 1), folded, serial.before).to_vec();
         serial.pending.push_back(Chunk { log: next, offset: 0, bytes: header, last: false });
         serial.at = FILE_HEADER_BYTES;
         serial.payloads = false;
@@ -244,6 +250,18 @@ impl Log {
             synced.wait();
         }
         Ok(())
+    }
+
+    /// Resolves when a commit behind `after` is durable, and asks for no sync.
+    pub(super) async fn wait_beyond(&self, after: Cursor) -> Result<(), EngineError> {
+        loop {
+            let synced = self.synced.listen();
+            if self.durable() > after {
+                return Ok(());
+            }
+            self.check_poison()?;
+            synced.await;
+        }
     }
 
     /// The syncing thread: until `stop`, or until a fault.

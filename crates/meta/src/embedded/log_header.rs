@@ -30,12 +30,19 @@ pub(super) struct FileHeader {
     pub(super) first: Cursor,
     /// The tree held the commits up to this one, durably.
     pub(super) folded: Cursor,
+    /// The nonce of the file with the records before, 0 if there is none or it is not said.
+    pub(super) before: u64,
     /// Where the records begin.
     pub(super) len: u64,
 }
 
-/// Magic, version, crc, segment id, first sequence number, folded sequence number, nonce.
-pub(super) fn encode_file_header(log: LogId, first: Cursor, folded: Cursor) -> [u8; FILE_HEADER_BYTES as usize] {
+/// Magic, version, crc, segment id, first sequence number, folded sequence number, nonce, nonce of the file before.
+pub(super) fn encode_file_header(
+    log: LogId,
+    first: Cursor,
+    folded: Cursor,
+    before: u64,
+) -> [u8; FILE_HEADER_BYTES as usize] {
     assert!(log.nonce != 0, "a file of this format has a nonce");
     let mut header = [0; FILE_HEADER_BYTES as usize];
     header[..8].copy_from_slice(&FILE_MAGIC);
@@ -44,6 +51,7 @@ pub(super) fn encode_file_header(log: LogId, first: Cursor, folded: Cursor) -> [
     header[24..32].copy_from_slice(&first.0.to_le_bytes());
     header[32..40].copy_from_slice(&folded.0.to_le_bytes());
     header[40..48].copy_from_slice(&log.nonce.to_le_bytes());
+    header[48..56].copy_from_slice(&before.to_le_bytes());
     let crc = crc32c::crc32c(&header);
     header[12..16].copy_from_slice(&crc.to_le_bytes());
     header
@@ -94,12 +102,14 @@ pub(super) fn decode_file_header(header: &[u8], segment: u64) -> Result<Option<F
             log: LogId { segment, nonce: 0 },
             first: Cursor(word(24)),
             folded: Cursor(0),
+            before: 0,
             len: FILE_HEADER_BYTES_1,
         })),
         FILE_VERSION if new && word(40) != 0 => Ok(Some(FileHeader {
             log: LogId { segment, nonce: word(40) },
             first: Cursor(word(24)),
             folded: Cursor(word(32)),
+            before: word(48),
             len: FILE_HEADER_BYTES,
         })),
         1 | FILE_VERSION => Err(damaged()),

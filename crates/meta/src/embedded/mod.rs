@@ -10,6 +10,7 @@
 
 mod checkpoint;
 mod commit;
+mod feed_logs;
 mod full_disk;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -47,6 +48,7 @@ pub use limits::{LOG_FILE_BYTES_MIN, Options};
 pub use log_header::log_origin;
 
 use checkpoint::Folds;
+use feed_logs::FeedLogs;
 use layers::{FIRST_WINDOW_ROWS, Lower, Merge, Stored, Window, as_slice, grown};
 use log::Log;
 use overlay::{Found, Overlay};
@@ -56,8 +58,8 @@ use tail::Tail;
 use tree::Tree;
 
 use crate::{
-    Answers, Ask, Batch, Change, Checked, CommitError, Committed, Cursor, DurableFuture, Engine, EngineError, Observed,
-    PAYLOAD_BYTES_MAX, ReadLimit, Row, RowRef, TailLost,
+    Answers, Ask, Batch, Checked, CommitError, Committed, Cursor, DurableFuture, Engine, EngineError, EngineFuture,
+    FeedError, FeedPage, Observed, PAYLOAD_BYTES_MAX, ReadLimit, Row, RowRef,
 };
 
 /// The engine as its threads share it.
@@ -76,6 +78,7 @@ struct Embedded {
     pace: Pace,
     room: Room,
     tail: Tail,
+    feed_logs: FeedLogs,
     calls: Calls,
 }
 
@@ -284,8 +287,16 @@ impl Engine for EmbeddedEngine {
         self.last_cursor() == cursor
     }
 
-    fn changes_since(&self, after: Cursor, limit: usize) -> Result<Vec<Change>, TailLost> {
-        self.shared.tail.since(after, limit, self.last_cursor())
+    fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
+        self.shared.changes_after(after, limit)
+    }
+
+    fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {
+        Box::pin(self.shared.log.wait_beyond(after))
+    }
+
+    fn is_shared(&self) -> bool {
+        self.shared.options.shared
     }
 
     fn payload_bytes_max(&self) -> usize {

@@ -19,6 +19,7 @@ use parking_lot::RwLock;
 
 use super::checkpoint::{Ended, Folds, Sealed};
 use super::commit;
+use super::feed_logs::{self, FeedLogs};
 use super::layers::Lower;
 use super::log::Log;
 use super::log_header::{FILE_HEADER_BYTES, FileHeader, decode_file_header};
@@ -40,7 +41,8 @@ pub(super) fn open(env: Env, store: Arc<Store>, options: Options) -> Result<Embe
     let tree = Tree::open(&env, &options.tree_folder, options.tree_cache_bytes, options.after_fault)?;
     let folded = tree.folded()?;
     let lower = Arc::new(Lower { sealed: Vec::new(), tree: Arc::new(tree.snapshot()?), epoch: 0 });
-    let mut replay = Replay { overlay: Overlay::default(), last: folded.seq, ended: Vec::new(), unused: Vec::new() };
+    let mut replay =
+        Replay { overlay: Overlay::default(), last: folded.seq, before: 0, ended: Vec::new(), unused: Vec::new() };
     for info in store.logs() {
         if info.id.0 < folded.first_log.max(options.first_log_min) {
             continue;
@@ -54,14 +56,19 @@ pub(super) fn open(env: Env, store: Arc<Store>, options: Options) -> Result<Embe
         replay.file(info.id, file.as_ref(), pin, folded, &lower)?;
     }
     replay.remove_unused(&store)?;
+    if replay.before == 0 {
+        replay.before = feed_logs::folded_last(&store, folded, &options)?;
+    }
     tracing::info!(commits = replay.last.0 - folded.seq.0, rows = replay.overlay.rows(), "log replayed");
-    let log = Log::begin(store.clone(), &env, (folded.seq, replay.last), &options)?;
+    let log = Log::begin(store.clone(), &env, (folded.seq, replay.last), replay.before, &options)?;
     let next_log = log.serial.lock().active.id;
+    let feed_logs = FeedLogs::open(&store, replay.before, folded.first_log, &options)?;
     let overlay = Arc::new(replay.overlay);
     let lower = Lower { sealed: vec![overlay.clone()], tree: lower.tree.clone(), epoch: 1 };
     let sealed = Sealed { overlay, last: replay.last, next_log, ended: replay.ended };
     Ok(Embedded {
-        tail: Tail::new(replay.last, options.tail_commits_max),
+        tail: Tail::new(replay.last, options.tail_commits_max, options.tail_bytes_max),
+        feed_logs,
         env,
         options,
         store,
@@ -77,13 +84,15 @@ pub(super) fn open(env: Env, store: Arc<Store>, options: Options) -> Result<Embe
     })
 }
 
-fn segment_failed(error: margay_segment::SegmentError) -> EngineError {
+pub(super) fn segment_failed(error: margay_segment::SegmentError) -> EngineError {
     EngineError::Io(std::io::Error::other(error.to_string()))
 }
 
 pub(super) struct Replay {
     pub(super) overlay: Overlay,
     pub(super) last: Cursor,
+    /// The nonce of the newest file with records, as its successor's header names it.
+    pub(super) before: u64,
     pub(super) ended: Vec<Ended>,
     /// Files that hold nothing.
     pub(super) unused: Vec<SegmentId>,
@@ -141,9 +150,11 @@ impl Replay {
         let mut payloads = false;
         let mut end = header.len;
         let mut failed = None;
+        let mut has_records = false;
         let stop = read_records(file, &header, |record| {
             if record.seq <= folded.seq || record.seq <= self.last {
                 // In the tree already, or a leftover of a life whose end was cut off by a later file.
+                has_records |= record.seq <= folded.seq;
                 return record.seq <= folded.seq;
             }
             if record.seq.0 != self.last.0 + 1 {
@@ -159,6 +170,7 @@ impl Replay {
                 Err(other) => failed = Some(EngineError::Corrupt(format!("log {:016x}: {other}", id.0))),
             }
             self.last = record.seq;
+            has_records = true;
             payloads |= record.payload_len > 0;
             end = record.end;
             failed.is_none()
@@ -173,6 +185,11 @@ impl Replay {
         }
         // A killed process leaves records that only the kernel has: they are shown from now on, so they must last.
         file.sync_data()?;
+        if has_records {
+            self.before = header.log.nonce;
+        } else if self.before == 0 {
+            self.before = header.before;
+        }
         self.ended.push(Ended { log: id, end, payloads, pin });
         Ok(())
     }
@@ -188,16 +205,16 @@ fn damaged_record(id: SegmentId, at: u64, last: Cursor, proof: &str) -> EngineEr
 }
 
 /// A record with its place in the file.
-struct Placed {
-    seq: Cursor,
-    writes: Vec<Write>,
+pub(super) struct Placed {
+    pub(super) seq: Cursor,
+    pub(super) writes: Vec<Write>,
     payload_len: u32,
     /// Where the next record begins.
-    end: u64,
+    pub(super) end: u64,
 }
 
 /// Why the reading of a file ended.
-enum Stop {
+pub(super) enum Stop {
     /// Behind the last record of a clean stop, or where the visitor wanted no more.
     Done,
     /// No whole record begins here: the end of what was written, or damage.
@@ -205,7 +222,7 @@ enum Stop {
 }
 
 /// Gives each whole record to `visit`, in order, until it says `false` or a record is not whole.
-fn read_records(
+pub(super) fn read_records(
     file: &dyn File,
     header: &FileHeader,
     mut visit: impl FnMut(Placed) -> bool,
@@ -320,7 +337,7 @@ pub(super) fn check_logs(shared: &Embedded) -> Result<Option<String>, EngineErro
 }
 
 /// `None`: the file was never begun.
-fn read_header(id: SegmentId, file: &dyn File) -> Result<Option<FileHeader>, EngineError> {
+pub(super) fn read_header(id: SegmentId, file: &dyn File) -> Result<Option<FileHeader>, EngineError> {
     let len = file.len()?;
     let mut header = vec![0; FILE_HEADER_BYTES.min(len) as usize];
     file.read_exact_at(&mut header, 0)?;

@@ -15,8 +15,8 @@ use super::Embedded;
 use super::layers::{Lower, Merge, Window};
 use crate::read::Budget;
 use crate::{
-    Answers, Ask, Batch, Change, CommitError, Committed, Cursor, DurableFuture, Engine, EngineError, Observed,
-    ReadAnswer, ReadLimit, Row, RowRef, TailLost,
+    Answers, Ask, Batch, CommitError, Committed, Cursor, DurableFuture, Engine, EngineError, EngineFuture, FeedError,
+    FeedPage, Observed, ReadAnswer, ReadLimit, Row, RowRef,
 };
 
 /// See the module's header.
@@ -47,7 +47,7 @@ impl Embedded {
 }
 
 fn refused() -> EngineError {
-    EngineError::Io(io::Error::new(io::ErrorKind::Unsupported, "a snapshot takes no commits"))
+    EngineError::Io(io::Error::new(io::ErrorKind::Unsupported, "a snapshot takes no commits and has no feed"))
 }
 
 impl Engine for Frozen {
@@ -105,8 +105,12 @@ impl Engine for Frozen {
         self.seq == cursor
     }
 
-    fn changes_since(&self, _after: Cursor, _limit: usize) -> Result<Vec<Change>, TailLost> {
-        Err(TailLost { oldest: self.seq })
+    fn changes(&self, _after: Cursor, _limit: usize) -> Result<FeedPage, FeedError> {
+        Err(refused().into())
+    }
+
+    fn wait_changes(&self, _after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {
+        Box::pin(std::future::ready(Err(refused())))
     }
 
     fn payload_bytes_max(&self) -> usize {
