@@ -14,6 +14,7 @@ use margay_jobs::access_log::AccessLog;
 use margay_jobs::lifecycle::Expiry;
 use margay_jobs::notify::Notifier;
 use margay_jobs::reclaimer::Reclaimer;
+use margay_jobs::session_keeper::SessionKeeper;
 use margay_listener::Traffic;
 use margay_metrics::Requests;
 use margay_metrics::{Exposition, Kind};
@@ -30,6 +31,7 @@ pub struct Server {
     pub data: PathBuf,
     pub storage: Arc<Storage>,
     pub reclaimer: Reclaimer,
+    pub session: SessionKeeper,
     pub expiry: Expiry,
     pub notifier: Notifier,
     pub access_log: Arc<AccessLog>,

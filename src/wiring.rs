@@ -16,7 +16,7 @@ use margay_meta::distant::DistantEngine;
 use margay_meta::embedded::{self, EmbeddedEngine};
 use margay_metrics::{Exposition, Kind};
 use margay_segment::{Kind as Segment, SegmentInfo, Store};
-use margay_volume::{Blocking, KeyFile, KnownFingerprints, MasterKeys, Volume, stored_key_fingerprints};
+use margay_volume::{Blocking, KeyFile, KnownFingerprints, MasterKeys, SessionName, Volume, stored_key_fingerprints};
 use serde_json::{Value, json};
 
 use crate::datadir::DataDir;
@@ -83,6 +83,11 @@ impl Storage {
             memory_bytes_max: limits.files_memory_bytes_max,
             events: Some(Arc::new(margay_s3::notification::Router)),
             events_max: limits.events_max,
+            session_name: SessionName {
+                host: std::env::var("HOSTNAME").unwrap_or_default(),
+                pid: std::process::id(),
+                program: concat!("margay ", env!("CARGO_PKG_VERSION")).to_owned(),
+            },
             ..margay_volume::Options::default()
         };
         let mut below = Arc::clone(&engine) as Arc<dyn Engine>;
@@ -113,7 +118,7 @@ impl Storage {
     pub fn health(&self) -> Result<(), String> {
         match self.segments.fault().or_else(|| self.engine.fault()) {
             Some(fault) => Err(format!("read-only after a storage fault, restart to recover: {fault}")),
-            None => Ok(()),
+            None => self.volume.session_fault().map_or(Ok(()), Err),
         }
     }
 

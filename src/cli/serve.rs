@@ -19,6 +19,7 @@ use margay_jobs::access_log::{AccessLog, AccessLogOptions};
 use margay_jobs::lifecycle::Expiry;
 use margay_jobs::notify::{self, Notifier};
 use margay_jobs::reclaimer::Reclaimer;
+use margay_jobs::session_keeper::SessionKeeper;
 use margay_listener::Traffic;
 use margay_listener::tls::{self, Tls};
 use margay_listener::{ConnectionLimits, Handler, Listener};
@@ -145,8 +146,12 @@ async fn serve(
     let longest = limits.drain_time_max;
     // Cancelled only when the process ends anyway.
     let _ = tokio::task::spawn_blocking(move || mounts.mounts.unmount_all(longest)).await;
-    let storage = Arc::clone(&server.storage);
-    let closed = tokio::task::spawn_blocking(move || storage.close()).await;
+    let closing = Arc::clone(&server);
+    let close = move || {
+        closing.session.end();
+        closing.storage.close()
+    };
+    let closed = tokio::task::spawn_blocking(close).await;
     closed.map_err(|error| Failure::failed(format!("closing the storage broke off: {error}")))??;
     tracing::info!("stopped");
     Ok(())
@@ -160,10 +165,15 @@ fn assemble(
     identities: Arc<Identities>,
 ) -> Result<Arc<Server>, Failure> {
     let volume = Arc::clone(&storage.volume);
-    let reclaimer = Reclaimer::start(&env, Arc::clone(&volume), settings.storage.reclaim())
-        .map_err(|error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u")))?;
+    let no_thread = |error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u"));
+    let reclaimer = Reclaimer::start(&env, Arc::clone(&volume), settings.storage.reclaim()).map_err(no_thread)?;
+    let session = SessionKeeper::start(&env, &volume).map_err(no_thread)?;
+    if volume.engine().is_shared() {
+        tokio::spawn(Arc::clone(&identities).follow());
+    }
     Ok(Arc::new(Server {
         reclaimer,
+        session,
         expiry: Expiry::start(&env, &volume, &settings.data, settings.expiry),
         notifier: notifier(&env, &volume, settings)?,
         access_log: AccessLog::new(&env, &volume, access_log_options(settings)),

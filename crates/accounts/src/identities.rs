@@ -4,6 +4,7 @@
 //! Layout:     `seal` encrypts secrets, `session` creates and opens tokens, `orders` parses and answers orders in JSON.
 //! Invariants: W1 requests see the stored state: the cache is replaced after the commit, before the order is answered.
 //!             W2 secrets are unencrypted in memory only.  W3 the root keys work whatever is stored.
+//!             W4 changes by another process apply here after at most `FOLLOW_EVERY_MAX` (its follower) and one read.
 //! Locking:    one lock serializes orders; requests read an atomic pointer and never wait for it.
 //! Not here:   the meaning of records, and which changes are valid (margay-iam).
 
@@ -14,6 +15,7 @@ mod session;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use margay_env::{Env, Timestamp};
@@ -34,6 +36,8 @@ use crate::root_keys::{self, RootKeys};
 pub const ORDER_PATH: &str = "/identities";
 /// Maximum size of an order, in bytes.
 pub const ORDER_BYTES_MAX: usize = 64 * 1024;
+/// Pause before identities are read again after a failure.
+const PAUSE_UNREAD: Duration = Duration::from_secs(1);
 /// How often an order is decided again after another process changed the identities.
 const TRIES_MAX: u32 = 16;
 
@@ -122,6 +126,19 @@ impl Identities {
         let registry = Arc::new(registry);
         self.state.store(Arc::new(State { registry, secrets, generation: stored.generation }));
         Ok(())
+    }
+
+    /// Reads everything again whenever another process has changed something, for ever (W4).
+    pub async fn follow(self: Arc<Self>) {
+        loop {
+            let changed = self.volume.identities_changed();
+            if let Err(error) = self.refresh().await {
+                tracing::warn!(%error, "users and keys cannot be read again; trying again");
+                tokio::time::sleep(PAUSE_UNREAD).await;
+                continue;
+            }
+            changed.await;
+        }
     }
 
     /// Carries out an order.

@@ -69,6 +69,8 @@ fn failed(error: &Error) -> Errno {
         | Error::WrongLength
         | Error::WrongOffset(_)
         | Error::Unread
+        | Error::Fenced
+        | Error::LeaseLost
         | Error::InvalidRange => Errno::IO,
     };
     if number == Errno::IO {

@@ -8,3 +8,4 @@ pub mod access_log;
 pub mod lifecycle;
 pub mod notify;
 pub mod reclaimer;
+pub mod session_keeper;

@@ -5,6 +5,7 @@
 //!             L2 at most `rate_max` removals a second; memory holds one page of a listing.
 //!             L3 after a stop at any moment the next round resumes where this one was, or starts again.
 //!             L4 a round uses a time that `clock` trusts, and the date of its own day.
+//!             L5 where processes share a volume, the holder of a lease makes rounds; without it nothing is removed.
 //! Not here:   one bucket (`pass`, its versions `replaced`), the rules (margay-s3), removals (margay-volume).
 
 pub mod clock;
@@ -23,13 +24,15 @@ use std::time::Duration;
 use margay_env::{Clock, Env};
 use margay_metrics::{Exposition, Kind};
 use margay_s3::lifecycle::{self, Days};
-use margay_volume::{BucketInfo, Error, Setting, Volume};
+use margay_volume::{BucketInfo, Error, Lease, Setting, Volume};
 use tokio::task::JoinHandle;
 
 use self::clock::ClockGuard;
 use self::pass::Pass;
 use self::progress::{Progress, ProgressFile};
 
+/// Rounds are made by one process at a time.
+const LEASE: &str = "lifecycle";
 /// Buckets read at a time.
 const PAGE_BUCKETS: usize = 1000;
 /// A changed bucket is noticed within this time.
@@ -178,6 +181,12 @@ impl Rounds {
     async fn look(&mut self) {
         // While the clock is not trusted, nothing is due.
         let Some(now) = self.clock.look() else { return };
+        let lease = match self.volume.lease(LEASE).await {
+            Ok(Some(lease)) => lease,
+            // Another process does it.
+            Ok(None) => return,
+            Err(error) => return self.failed("", &error),
+        };
         let day = self.days.number(now);
         let mut resumed = self.resumed.take().filter(|progress| progress.day == day);
         let mut looked = 0u64;
@@ -197,7 +206,7 @@ impl Rounds {
                 }
                 let from = if let Some(Start::After(key)) = from { Some(key) } else { None };
                 looked += 1;
-                match self.bucket(bucket, day, from).await {
+                match self.bucket(bucket, (day, &lease), from).await {
                     Ok(()) => drop(self.seen.insert(bucket.name.clone(), (day, bucket.generation))),
                     Err(error) => self.failed(&bucket.name, &error),
                 }
@@ -218,7 +227,12 @@ impl Rounds {
         }
     }
 
-    async fn bucket(&mut self, bucket: &BucketInfo, day: i64, after: Option<String>) -> Result<(), Error> {
+    async fn bucket(
+        &mut self,
+        bucket: &BucketInfo,
+        (day, lease): (i64, &Lease),
+        after: Option<String>,
+    ) -> Result<(), Error> {
         let Some(document) = self.volume.bucket_setting(&bucket.name, Setting::Lifecycle).await? else { return Ok(()) };
         let Some(now) = self.clock.look() else { return Err(Error::Busy) };
         let rules = match lifecycle::read(&document) {
@@ -236,6 +250,7 @@ impl Rounds {
             rules: &rules,
             days: self.days,
             now,
+            lease,
             pace: self.pace,
             counters: &self.counters,
         };

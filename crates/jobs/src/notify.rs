@@ -6,6 +6,7 @@
 //!                over a crash.
 //!             N2 events of one key are sent in order; keys are hashed into `LANES` lanes, which send concurrently.
 //!             N3 a failed event is retried, before any later one of its lane, after a pause that doubles.
+//!             N4 where processes share a volume, one of them sends to a target, under a lease.
 //! Not here:   the queue (margay-volume), messages (margay-s3), HTTP (`post`).
 
 mod post;
@@ -20,13 +21,15 @@ use std::time::Duration;
 use margay_client::endpoint::Endpoint;
 use margay_metrics::{Exposition, Kind};
 use margay_s3::notification::message;
-use margay_volume::{QueuedEvent, Volume};
+use margay_volume::{Error, Lease, QueuedEvent, Volume};
 use tokio::task::{JoinHandle, JoinSet};
 
 use self::post::Lane;
 
 /// Events of one target in flight, each of another lane.
 const LANES: usize = 8;
+/// How often a process to which a target does not belong looks whether it may have it.
+const LEASE_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Events read at a time.
 const PAGE_EVENTS: usize = 256;
 /// The pause after the first failure; it doubles with each further one.
@@ -123,7 +126,17 @@ async fn send_on(volume: Arc<Volume>, target: Target, sender: Sender, counters: 
     loop {
         // Subscribed before the queue is read, so that no event is missed in between.
         let queued = volume.event_queued();
-        let outcome = round(&volume, &target, &sender, &mut lanes, &counters).await;
+        let lease = match volume.lease(&format!("notify/{}", target.name)).await {
+            Ok(Some(lease)) => Arc::new(lease),
+            outcome => {
+                if let Err(error) = outcome {
+                    tracing::warn!(target_name = target.name, %error, "events are not delivered; trying again");
+                }
+                tokio::time::sleep(LEASE_LOOK_EVERY).await;
+                continue;
+            }
+        };
+        let outcome = round((&volume, &lease), &target, &sender, &mut lanes, &counters).await;
         let failed = match &outcome {
             Ok(Round { failure, .. }) => failure.clone(),
             Err(error) => Some(error.to_string()),
@@ -155,7 +168,7 @@ struct Round {
 
 /// Sends the oldest events, each lane until it fails, and removes the delivered ones.
 async fn round(
-    volume: &Volume,
+    (volume, lease): (&Arc<Volume>, &Arc<Lease>),
     target: &Target,
     sender: &Sender,
     lanes: &mut Vec<Lane>,
@@ -169,10 +182,16 @@ async fn round(
     }
     let mut running = JoinSet::new();
     for (mut lane, events) in std::mem::take(lanes).into_iter().zip(waiting) {
-        let sender = sender.clone();
+        let (sender, volume, lease) = (sender.clone(), Arc::clone(volume), Arc::clone(lease));
         running.spawn(async move {
             let mut taken = Vec::with_capacity(events.len());
             for queued in &events {
+                match volume.still_holds(&lease).await {
+                    Ok(true) => {}
+                    // Another process sends them, and others behind them, by now (N2).
+                    Ok(false) => return (lane, taken, Some(Error::LeaseLost.to_string())),
+                    Err(error) => return (lane, taken, Some(error.to_string())),
+                }
                 if let Err(error) = lane.post(message(queued, &sender.region, &sender.owner)).await {
                     return (lane, taken, Some(error));
                 }
@@ -193,7 +212,7 @@ async fn round(
     }
     lanes.resize_with(LANES, || Lane::new(target.endpoint.clone()));
     round.sent = numbers.len();
-    volume.forget_events(&target.name, &numbers).await?;
+    volume.forget_events(&target.name, &numbers, lease).await?;
     counters.delivered.fetch_add(numbers.len() as u64, Ordering::Relaxed);
     Ok(round)
 }

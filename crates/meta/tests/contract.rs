@@ -263,19 +263,3 @@ fn syncs_are_shared() {
     let syncs = opened.engine.statistics().log_syncs;
     assert!(syncs * 4 < threads * each, "{syncs} syncs for {} commits", threads * each);
 }
-
-#[test]
-fn changes_are_followed_and_a_lost_tail_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let opened = open(folder.path());
-    let engine = &opened.engine;
-    let put = |key: &[u8]| {
-        let writes = vec![Write::Put { key: key.to_vec(), value: vec![] }, Write::Add { key: b"n".to_vec(), delta: 1 }];
-        engine.commit(Batch { writes, ..Batch::default() }).unwrap().cursor
-    };
-    let before = put(b"a");
-    assert!(engine.changes_since(Cursor(0), 10).is_err(), "nobody followed yet");
-    assert_eq!(engine.changes_since(before, 10).unwrap(), vec![]);
-    let cursor = put(b"b");
-    assert_eq!(engine.changes_since(before, 10).unwrap(), vec![Change { cursor, keys: vec![b"b".to_vec()] }]);
-}

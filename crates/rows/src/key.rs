@@ -11,6 +11,7 @@ mod events;
 mod fingerprint;
 mod identity;
 mod segments;
+mod sessions;
 mod table;
 
 use self::escape::{escape, escape_open, unescape};
@@ -23,10 +24,11 @@ pub use self::events::{all_events, event, events, parse_event};
 pub use self::fingerprint::fingerprint;
 pub use self::identity::{identities, identity, identity_generation, parse_identity};
 pub use self::segments::{
-    BACK_OFFSET_AT, BACK_SEGMENT_AT, LIVE_SEGMENT_AT, Live, all_backs, all_live, all_locations, all_segments, all_shares,
-    all_stores, back, backs_of_run, backs_of_segment, gained_segment, is_segment, live, location, parse_back, parse_live,
-    parse_segment, parse_store, segment, segments_of, store,
+    BACK_OFFSET_AT, BACK_SEGMENT_AT, LIVE_SEGMENT_AT, Live, all_backs, all_live, all_locations, all_segments,
+    all_shares, all_stores, back, backs_of_run, backs_of_segment, gained_segment, is_segment, live, location,
+    parse_back, parse_live, parse_segment, parse_store, segment, segments_of, store,
 };
+pub use self::sessions::{lease, parse_session, session, sessions};
 pub use self::table::Table;
 
 const BUCKET: u8 = b'b';
@@ -47,6 +49,7 @@ const FORMAT: u8 = b'm';
 const UPGRADE: u8 = b'u';
 const ORPHAN: u8 = b'o';
 const PART: u8 = b'p';
+const SESSION: u8 = b'j';
 const SHARE: u8 = b's';
 const SEGMENT: u8 = b'S';
 const TIMES: u8 = b't';

@@ -353,6 +353,10 @@ impl From<volume::Error> for S3Error {
                 S3Error::new(Code::ServiceUnavailable, "The server takes no writes after a storage fault; see its log.")
             }
             E::Busy => Code::SlowDown.into(),
+            E::Fenced | E::LeaseLost => S3Error::new(
+                Code::ServiceUnavailable,
+                "Another server of this volume took this one for dead; it begins anew.",
+            ),
             E::Unread => S3Error::internal(&"rows were not read"),
             E::Corrupt(cause) => S3Error::internal(&format_args!("damaged data: {cause}")),
             E::Io(cause) => S3Error::internal(&format_args!("storage: {cause}")),

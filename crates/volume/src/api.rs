@@ -342,6 +342,12 @@ pub enum Error {
     /// Too many concurrent changes to the same names; try again.
     #[error("too much contention on this name")]
     Busy,
+    /// Another process took this one for dead: it has to begin a new session.
+    #[error("another process took this one for dead")]
+    Fenced,
+    /// Another process does now what a lease allowed this one.
+    #[error("the lease was taken by another process")]
+    LeaseLost,
     /// Ends an attempt whose rows are not at hand yet; it runs again with them, so no caller sees this.
     #[error("rows are not read yet")]
     Unread,

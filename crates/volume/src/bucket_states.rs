@@ -54,6 +54,10 @@ impl BucketStates {
         state
     }
 
+    pub(crate) fn forget_all(&self) {
+        self.states.write().clear();
+    }
+
     pub(crate) fn forget(&self, root: Ino) {
         self.states.write().remove(&root);
     }

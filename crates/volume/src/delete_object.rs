@@ -26,6 +26,7 @@ use crate::path::split;
 use crate::paths::Walk;
 use crate::request::View;
 use crate::seen::Seen;
+use crate::sessions::Lease;
 use crate::versioned_key::VersionedKey;
 
 /// Why a key's object is deleted.
@@ -34,7 +35,7 @@ enum Reason<'a> {
     /// A client wants it, under its condition.
     Asked(&'a DeleteRequest<'a>),
     /// The lifecycle of the bucket says so of what was last modified then.
-    Due(Timestamp),
+    Due(Timestamp, &'a Lease),
 }
 
 impl View<'_> {
@@ -65,10 +66,16 @@ impl Volume {
 
     /// Ends the current object of a key that is due by its bucket's lifecycle, if it is still the one that was last
     /// modified at `modified`; `Ok(false)`: it is not. `Locked` when that would be for good and a lock forbids it.
-    pub async fn expire_object(&self, bucket: &str, key: &str, modified: Timestamp) -> Result<bool, Error> {
+    pub async fn expire_object(
+        &self,
+        bucket: &str,
+        key: &str,
+        modified: Timestamp,
+        lease: &Lease,
+    ) -> Result<bool, Error> {
         let done = self.change(bucket, split(key), |walk, seen| {
             let _turn = self.turn_in(walk.path.directory());
-            self.try_delete(walk, key, Reason::Due(modified), seen)
+            self.try_delete(walk, key, Reason::Due(modified, lease), seen)
         });
         self.answer(done.await.map(|(deleted, seq)| (deleted.removed, seq))).await
     }
@@ -100,10 +107,10 @@ impl Volume {
         let key = current.object;
         match reason {
             Reason::Asked(request) => request.condition.check(current.etag(walk))?,
-            Reason::Due(modified) if self.modified_at(&current, walk, seen)? != Some(modified) => {
+            Reason::Due(modified, _) if self.modified_at(&current, walk, seen)? != Some(modified) => {
                 return Ok(Decided::Nothing(Deleted::default()));
             }
-            Reason::Due(_) => self.check_expiry(&current)?,
+            Reason::Due(..) => self.check_expiry(&current)?,
         }
         let removed = current.file.is_some() || current.explicit(walk);
         if !removed && !key.keeps() {
@@ -111,6 +118,9 @@ impl Volume {
             return Ok(Decided::Nothing(Deleted::default()));
         }
         let mut draft = Draft::default();
+        if let Reason::Due(_, lease) = reason {
+            lease.assert_in(&mut draft);
+        }
         walk.path.assert_in(&mut draft);
         let version = match key.keeps() {
             true => {
@@ -174,8 +184,8 @@ impl Reason<'_> {
         match (self, marked) {
             (Reason::Asked(_), false) => EventKind::Delete,
             (Reason::Asked(_), true) => EventKind::DeleteMarkerCreated,
-            (Reason::Due(_), false) => EventKind::Expired,
-            (Reason::Due(_), true) => EventKind::ExpiredToMarker,
+            (Reason::Due(..), false) => EventKind::Expired,
+            (Reason::Due(..), true) => EventKind::ExpiredToMarker,
         }
     }
 }

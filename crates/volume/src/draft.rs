@@ -10,8 +10,8 @@ use std::collections::hash_map::Entry as Slot;
 
 use bytes::Bytes;
 use margay_meta::{
-    BATCH_WRITES_MAX, Batch, CommitTold, Committed, Engine, Field, Payload, Position, PositionField, Precondition,
-    RowVersion, Write,
+    BATCH_WRITES_MAX, Batch, CommitError, CommitTold, Committed, Engine, Field, Payload, Position, PositionField,
+    Precondition, RowVersion, Write,
 };
 use margay_rows::record::BackRow;
 use margay_rows::{Ino, key};
@@ -19,6 +19,7 @@ use margay_segment::{Run, SegmentId};
 
 use crate::api::Error;
 use crate::at_hand;
+use crate::changes;
 use crate::error::Refused;
 use crate::known::Known;
 use crate::watch::Notice;
@@ -29,11 +30,20 @@ pub(crate) struct Draft {
     /// Where each key is in `batch.writes`.
     places: HashMap<Vec<u8>, usize>,
     events: u64,
+    /// The first precondition is that of a lease.
+    leased: bool,
 }
 
 impl Draft {
     pub(crate) fn assert_version(&mut self, key: Vec<u8>, version: RowVersion) {
         self.batch.preconditions.push(Precondition::Version { key, version });
+    }
+
+    /// The row of a lease is as it was taken; looked at first, so that a loss is told before anything else.
+    pub(crate) fn assert_lease(&mut self, key: Vec<u8>, version: RowVersion) {
+        assert!(!self.leased, "a batch is under one lease");
+        self.leased = true;
+        self.batch.preconditions.insert(0, Precondition::Version { key, version });
     }
 
     pub(crate) fn assert_exists(&mut self, key: Vec<u8>) {
@@ -164,22 +174,9 @@ impl Draft {
 
     /// What this draft changes that a kernel may know.
     pub(crate) fn notice(&self, known: &Known) -> Notice {
-        let mut notice = Notice::default();
-        for write in &self.batch.writes {
-            let (Write::Put { key, .. } | Write::Delete { key }) = write else { continue };
-            if key::is_entry(key)
-                && let Ok((parent, name)) = key::parse_entry(key)
-                && known.contains(parent)
-            {
-                notice.entries.push((parent, name.to_owned()));
-            } else if key::is_inode(key)
-                && let Ok((ino, _)) = key::parse_ino(key)
-                && known.contains(ino)
-            {
-                notice.files.push(ino);
-            }
-        }
-        notice
+        let changed =
+            self.batch.writes.iter().filter(|write| matches!(write, Write::Put { .. } | Write::Delete { .. }));
+        changes::notice(changed.map(Write::key), known)
     }
 
     /// One of the puts queues an event.
@@ -211,12 +208,14 @@ impl Draft {
 
     pub(crate) fn commit(self, engine: &dyn Engine) -> Result<Committed, Refused> {
         assert!(!at_hand::is_running(), "an attempt hands its draft over (H3)");
-        Ok(engine.commit(self.checked()?)?)
+        let leased = self.leased;
+        engine.commit(self.checked()?).map_err(|error| refused(error, leased))
     }
 
     /// As `commit`, without blocking the thread.
     pub(crate) async fn commit_later(self, engine: &dyn Engine, told: CommitTold) -> Result<Committed, Refused> {
-        Ok(engine.begin_commit(self.checked()?, told).await?)
+        let leased = self.leased;
+        engine.begin_commit(self.checked()?, told).await.map_err(|error| refused(error, leased))
     }
 
     pub(crate) fn writes(&self) -> &[Write] {
@@ -228,5 +227,12 @@ impl Draft {
             return Err(Refused::Error(Error::TooLarge));
         }
         Ok(self.batch)
+    }
+}
+
+fn refused(error: CommitError, leased: bool) -> Refused {
+    match error {
+        CommitError::Conflict { precondition: 0 } if leased => Refused::Error(Error::LeaseLost),
+        error => error.into(),
     }
 }

@@ -394,5 +394,5 @@ fn same(now: Answers, versions: &[Option<RowVersion>]) -> bool {
 
 /// Not decided on rows, so reading them again changes nothing.
 fn is_fault(error: &Error) -> bool {
-    matches!(error, Error::Full | Error::ReadOnly(_) | Error::Io(_))
+    matches!(error, Error::Full | Error::ReadOnly(_) | Error::Io(_) | Error::Fenced | Error::LeaseLost)
 }

@@ -8,7 +8,10 @@
 
 use std::sync::Arc;
 
+use margay_meta::Cursor;
+
 use crate::event_queue::EventQueue;
+use crate::followed::FollowedFeed;
 use crate::kept_rows::{KeptRows, RowChanges};
 use crate::segment_rows::DraftedRows;
 use crate::watch::{Notice, Watchers};
@@ -19,16 +22,18 @@ pub(crate) struct Effects {
     pub(crate) events: Option<(u64, Arc<EventQueue>)>,
     pub(crate) rows: Option<(RowChanges, Arc<KeptRows>)>,
     pub(crate) segments: Option<DraftedRows>,
+    pub(crate) followed: Option<Arc<FollowedFeed>>,
 }
 
 impl Effects {
-    /// `made`: the commit was made for certain.
-    pub(crate) fn settle(self, made: bool) {
+    /// `made`: where the commit stands, when it was made for certain.
+    pub(crate) fn settle(self, made: Option<Cursor>) {
         if let Some((changes, rows)) = self.rows {
-            rows.changed(changes, made);
+            rows.changed(changes, made.is_some());
         }
-        if !made {
-            return;
+        let Some(cursor) = made else { return };
+        if let Some(followed) = self.followed {
+            followed.made(cursor);
         }
         if let Some(segments) = self.segments {
             segments.committed();

@@ -26,6 +26,7 @@ use crate::open::Volume;
 use crate::path::Path;
 use crate::request::RequestRows;
 use crate::seen::Seen;
+use crate::sessions::Lease;
 
 /// Buckets whose rules are kept in memory; the next one empties it.
 const RULES_KEPT_MAX: usize = 1024;
@@ -90,10 +91,11 @@ impl Volume {
     }
 
     /// A target has these events. A crash before the commit is durable gives them out again.
-    pub async fn forget_events(&self, target: &str, numbers: &[u64]) -> Result<(), Error> {
+    pub async fn forget_events(&self, target: &str, numbers: &[u64], lease: &Lease) -> Result<(), Error> {
         for some in numbers.chunks(FORGET_MAX) {
             let forget = |_: &mut Seen| {
                 let mut draft = Draft::default();
+                lease.assert_in(&mut draft);
                 some.iter().for_each(|number| draft.delete(key::event(target, *number)));
                 self.finish(draft, ())
             };

@@ -9,7 +9,7 @@
 //!                dropped.
 //!             K3 bounded in rows for each stripe; a full stripe is emptied.
 //! Locking:    a leaf lock for each stripe of keys, never held over a call of the engine.
-//! Not here:   commits of other processes: whoever follows them has to drop the rows whose keys they name.
+//! Not here:   commits of other processes (follower).
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -98,6 +98,19 @@ impl KeptRows {
                     stripe.rows.remove(&key);
                 }
             }
+        }
+    }
+
+    /// Others have changed these rows.
+    pub(crate) fn forget(&self, keys: Vec<Vec<u8>>) {
+        self.changed(RowChanges(keys.into_iter().map(|key| (key, None)).collect()), true);
+    }
+
+    pub(crate) fn forget_all(&self) {
+        for stripe in &self.stripes {
+            let mut stripe = stripe.lock();
+            stripe.changes += 1;
+            stripe.rows.clear();
         }
     }
 

@@ -40,6 +40,8 @@ mod error;
 mod event;
 mod event_queue;
 mod events;
+mod followed;
+mod follower;
 mod fresh;
 mod fsck;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -77,6 +79,8 @@ mod rests;
 mod scrub;
 mod seen;
 mod segment_rows;
+mod session_state;
+mod sessions;
 mod setting_documents;
 mod stores;
 mod tree;
@@ -94,7 +98,6 @@ pub use backup::{
     prune, restore_rows, segments_of,
 };
 pub use blocking::{Blocking, OnThisThread};
-pub use changes::TreeChange;
 pub use dump::{
     DUMP_HEADER_BYTES, DumpHeader, DumpReport, DumpRequest, DumpSink, PIECE_BYTES_MAX, PiecePlace, decode_dump_header,
     read_dump, read_dump_header,
@@ -103,6 +106,7 @@ pub use encryption::{
     CustomerKey, DataKey, EncryptionError, KEY_NAME_BYTES_MAX, MASTER_KEY_BYTES, MasterKeys, Protection, WrappingKey,
 };
 pub use event::{EventRouter, EventRules, QueuedEvent, Route};
+pub use follower::{FOLLOW_EVERY_MAX, Followed};
 pub use fsck::{Finding, FindingKind, FsckOptions, FsckReport};
 pub use identities::{IDENTITY_CHANGES_MAX, Identities, IdentityChange, IdentityRow};
 pub use key_fingerprints::{KnownFingerprints, stored_key_fingerprints};
@@ -118,12 +122,14 @@ pub use margay_rows::object_lock::{
 };
 pub use margay_rows::record::{Fingerprints, KeyFile};
 pub use object_keys::NewKey;
-pub use open::{Options, Volume};
+pub use open::{Options, RECLAIM_LEASE, Volume};
 pub use quota::Quota;
 pub use reader::{READ_BYTES_MAX, Reader};
 pub use reclaim::{KeepLogs, LogRelease, ReclaimBudget, Reclaimed, SealedLogs};
 pub use request::{RequestRows, View};
 pub use scrub::{DamagedData, ScrubReport};
+pub use session_state::{ReaderGuard, SessionName};
+pub use sessions::{Beat, Lease, STILL_BEATS_MAX};
 pub use stores::{Alone, Peers, Processes};
 pub use upgrade::{FORMAT_VERSION, OpenError};
 pub use upload::{Staged, Upload};

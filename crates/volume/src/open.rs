@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_env::{Env, Timestamp};
-use margay_meta::{Committed, Engine};
+use margay_meta::{CommitError, Committed, Engine};
 use margay_rows::Ino;
 use margay_segment::Segments;
 use parking_lot::{Mutex, MutexGuard};
@@ -23,6 +23,7 @@ use crate::encryption::MasterKeys;
 use crate::error::Refused;
 use crate::event::EventRouter;
 use crate::event_queue::EventQueue;
+use crate::followed::FollowedFeed;
 use crate::fresh::Fresh;
 use crate::inos::Inos;
 use crate::kept_rows::KeptRows;
@@ -33,11 +34,14 @@ use crate::path::PathCache;
 use crate::quota::Quotas;
 use crate::rests::{Counted, Punched, Room, Walks};
 use crate::segment_rows::SegmentRows;
+use crate::session_state::{SessionName, Sessions};
 use crate::setting_documents::SettingDocuments;
 use crate::stores::{Alone, NotAttached, Peers, Processes, Stores};
 use crate::upgrade::{self, OpenError};
 use crate::watch::{Notice, Watchers};
 
+/// Who gives space back and drains orphans.
+pub const RECLAIM_LEASE: &str = "reclaim";
 /// Latches for removals; a directory uses one of them.
 const LATCHES: usize = 64;
 /// Latches for changes of one key; a key uses one of them.
@@ -70,6 +74,8 @@ pub struct Options {
     pub peers: Option<Arc<dyn Peers>>,
     /// The processes that share the rows.
     pub processes: Arc<dyn Processes>,
+    /// How people tell this process from others that share the engine.
+    pub session_name: SessionName,
 }
 
 impl Default for Options {
@@ -87,6 +93,7 @@ impl Default for Options {
             events_max: 1_000_000,
             peers: None,
             processes: Arc::new(Alone),
+            session_name: SessionName::default(),
         }
     }
 }
@@ -128,6 +135,10 @@ pub struct Volume {
     pub(crate) counted: Mutex<Counted>,
     /// By which locks end, where somebody watches the clock.
     pub(crate) lock_time: LockTime,
+    pub(crate) sessions: Sessions,
+    pub(crate) followed: Arc<FollowedFeed>,
+    /// Held by whoever follows the feed.
+    pub(crate) following: Mutex<()>,
 }
 
 impl Volume {
@@ -157,9 +168,14 @@ impl Volume {
         let stores = Arc::new(stores);
         let rows = Arc::new(SegmentRows::read(&*engine, &stores)?);
         let volume = Volume::assemble(env, engine, (stores, rows), options);
+        // Before anything is remembered that another process may change.
+        volume.followed.passed(volume.engine.durable_cursor());
+        volume.open_session()?;
         volume.read_quotas()?;
         volume.count_events()?;
-        volume.drain_orphans()?;
+        if volume.lease_here(RECLAIM_LEASE)?.is_some() {
+            volume.drain_orphans()?;
+        }
         Ok(Arc::new(volume))
     }
 
@@ -210,6 +226,9 @@ impl Volume {
             punched: Mutex::default(),
             counted: Mutex::default(),
             lock_time: LockTime::default(),
+            sessions: Sessions::default(),
+            followed: Arc::default(),
+            following: Mutex::new(()),
         }
     }
 
@@ -273,31 +292,37 @@ impl Volume {
     fn effects_at_mount(&self, draft: &Draft) -> Effects {
         let events = (draft.events() > 0).then(|| (draft.events(), Arc::clone(&self.events)));
         let rows = self.engine.waits().then(|| (KeptRows::changes(draft.writes()), Arc::clone(&self.kept_rows)));
-        Effects { notice: None, events, rows, segments: None }
+        let followed = self.engine.is_shared().then(|| Arc::clone(&self.followed));
+        Effects { notice: None, events, rows, segments: None, followed }
     }
 
     /// Commits, and tells the mounts.
     pub(crate) fn commit(&self, mut draft: Draft) -> Result<Committed, Refused> {
+        self.sessions.check()?;
         let segments = self.segment_rows.add_to(&mut draft);
         let effects = Effects { segments, ..self.effects_of(&draft) };
         let done = draft.commit(&*self.engine);
-        effects.settle(done.is_ok());
+        effects.settle(done.as_ref().ok().map(|done| done.cursor));
         done
     }
 
     /// As `commit`, without blocking the thread. What follows from the commit is done also when nobody waits for it.
     pub(crate) async fn commit_later(&self, mut draft: Draft) -> Result<Committed, Refused> {
+        self.sessions.check()?;
         let segments = self.segment_rows.add_to(&mut draft);
         let effects = Effects { segments, ..self.effects_of(&draft) };
-        draft.commit_later(&*self.engine, Box::new(move |done| effects.settle(done.is_ok()))).await
+        let told =
+            move |done: &Result<Committed, CommitError>| effects.settle(done.as_ref().ok().map(|done| done.cursor));
+        draft.commit_later(&*self.engine, Box::new(told)).await
     }
 
     /// Commits a change that came from the mount, whose kernel knows of it.
     pub(crate) fn commit_from_mount(&self, mut draft: Draft) -> Result<Committed, Refused> {
+        self.sessions.check()?;
         let segments = self.segment_rows.add_to(&mut draft);
         let effects = Effects { segments, ..self.effects_at_mount(&draft) };
         let done = draft.commit(&*self.engine);
-        effects.settle(done.is_ok());
+        effects.settle(done.as_ref().ok().map(|done| done.cursor));
         done
     }
 

@@ -5,7 +5,7 @@
 //! Locking:    one lock per shard, held for a lookup.
 //! Not here:   walking (paths).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use margay_meta::RowVersion;
@@ -106,6 +106,17 @@ impl PathCache {
         if self.shard_max > 0 {
             shard.insert(name, path);
         }
+    }
+
+    /// Forgets every path that leads over one of these rows.
+    pub(crate) fn forget_over(&self, rows: &HashSet<Vec<u8>>) {
+        let stale =
+            |path: &Path| rows.contains(&path.bucket_key) || path.steps.iter().any(|step| rows.contains(&step.key));
+        self.shards.iter().for_each(|shard| shard.write().retain(|_, path| !stale(path)));
+    }
+
+    pub(crate) fn forget_all(&self) {
+        self.shards.iter().for_each(|shard| shard.write().clear());
     }
 
     pub(crate) fn forget(&self, bucket: &str, directories: &str) {

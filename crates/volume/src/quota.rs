@@ -63,6 +63,11 @@ impl Quotas {
         self.by_root.read().get(&root).map(|(quota, _)| *quota)
     }
 
+    pub(crate) fn forget_all(&self) {
+        self.by_root.write().clear();
+        self.any.store(false, Ordering::Release);
+    }
+
     /// What the commit `seq` has set; of several that are told in any order the last commit counts.
     pub(crate) fn set(&self, root: Ino, quota: Quota, seq: Cursor) {
         let mut by_root = self.by_root.write();

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use margay_meta::{Engine, Cursor, Write};
+use margay_meta::{Cursor, Engine, Write};
 use margay_rows::key;
 use margay_rows::record::{SegmentRecord, SegmentState};
 use margay_segment::{InQuarantine, Kind, SegmentId, SegmentInfo};

@@ -81,7 +81,7 @@ fn each_change_is_told_once_and_survives_a_restart() {
     let again = again.unwrap();
     assert_eq!((told(&again), again.events_waiting()), (expected.to_vec(), 5));
     let numbers: Vec<u64> = wait(again.queued_events("t", 2)).unwrap().iter().map(|queued| queued.number).collect();
-    wait(again.forget_events("t", &numbers)).unwrap();
+    wait(again.forget_events("t", &numbers, &Lease::alone())).unwrap();
     assert_eq!((told(&again), again.events_waiting()), (expected[2..].to_vec(), 3));
     assert_eq!(wait(again.queued_events("other", 9)).unwrap(), []);
     assert!(again.fsck(FsckOptions::default()).unwrap().findings.is_empty());
@@ -114,7 +114,7 @@ fn when_too_many_wait_changes_are_refused_and_nothing_is_half_done() {
     put(&world, "quiet").unwrap();
     let numbers: Vec<u64> =
         wait(world.volume.queued_events("t", 1)).unwrap().iter().map(|queued| queued.number).collect();
-    wait(world.volume.forget_events("t", &numbers)).unwrap();
+    wait(world.volume.forget_events("t", &numbers, &Lease::alone())).unwrap();
     put(&world, "c").unwrap();
     assert_eq!(told(&world.volume), [one(EventKind::Put, "b"), one(EventKind::Put, "c")]);
 }
@@ -195,7 +195,7 @@ fn expiry_of_a_kept_object_makes_a_delete_marker() {
     let world = world(100);
     put(&world, "plain").unwrap();
     let modified = |key| wait(world.volume.head_object("bucket", key, &Default::default())).unwrap().modified;
-    let expire = |key, modified| wait(world.volume.expire_object("bucket", key, modified));
+    let expire = |key, modified| wait(world.volume.expire_object("bucket", key, modified, &Lease::alone()));
     assert!(expire("plain", modified("plain")).unwrap());
     wait(world.volume.set_versioning("bucket", Versioning::Enabled)).unwrap();
     let made = put(&world, "k").unwrap().version;

@@ -264,17 +264,6 @@ fn fsck_finds_and_repairs_what_it_may() {
 }
 
 #[test]
-fn changes_are_told_by_name() {
-    let world = world();
-    let before = world.volume.engine().last_cursor();
-    world.put("b", "d/x", b"1").unwrap();
-    let changes = world.volume.changes_since(before, 100).unwrap();
-    let names: Vec<&str> = changes.iter().flat_map(|one| &one.entries).map(|(_, name)| name.as_str()).collect();
-    assert_eq!(names.len(), 2);
-    assert!(names.contains(&"d/") && names.contains(&"x"));
-}
-
-#[test]
 fn explicit_directories_are_empty_objects() {
     let world = world();
     assert!(wait(world.volume.make_directory("b", "p/q/")).unwrap());

@@ -72,7 +72,7 @@ fn a_delete_marker_below_an_object_in_a_new_directory_is_not_the_only_one() {
     // The directory goes with its last object, and comes anew.
     run(&other, Action::Delete("a/y"));
     run(&other, Action::Put("a/x", 200));
-    let expired = wait(one.expire_version("b", ("a/x", id, judged.unwrap()), DueVersion::LoneMarker));
+    let expired = wait(one.expire_version("b", ("a/x", id, judged.unwrap()), DueVersion::LoneMarker, &Lease::alone()));
     assert!(matches!(expired, Ok(false)), "{expired:?}");
     assert_eq!(lines(&other).iter().filter(|(key, ..)| key == "a/x").count(), 2);
 }

@@ -211,7 +211,8 @@ impl Doors {
             _ => {}
         };
         wait(self.world.volume.list_versions(&request, &mut note)).unwrap();
-        let expire = |modified| wait(self.world.volume.expire_version("b", (key, id, modified), due)).unwrap();
+        let expire =
+            |modified| wait(self.world.volume.expire_version("b", (key, id, modified), due, &Lease::alone())).unwrap();
         let modified = judged.unwrap();
         assert!(!expire(Timestamp(modified.0 + 1)), "something else was judged");
         let goes = match due {

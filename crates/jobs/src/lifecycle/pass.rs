@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use margay_env::{Env, Timestamp};
 use margay_s3::lifecycle::{Days, Lifecycle, Subject};
-use margay_volume::{Error, ListItem, ListRequest, Volume};
+use margay_volume::{Error, Lease, ListItem, ListRequest, Volume};
 
 use super::{Counters, Pace};
 
@@ -28,6 +28,8 @@ pub(super) struct Pass<'a> {
     pub rules: &'a Lifecycle,
     pub days: Days,
     pub now: Timestamp,
+    /// Under which everything is removed.
+    pub lease: &'a Lease,
     pub pace: Pace,
     pub counters: &'a Counters,
 }
@@ -100,7 +102,7 @@ impl Pass<'_> {
             return Ok(());
         }
         self.pace.next(&*self.env.clock).await;
-        let removed = self.volume.expire_object(self.bucket, &candidate.key, candidate.modified).await;
+        let removed = self.volume.expire_object(self.bucket, &candidate.key, candidate.modified, self.lease).await;
         self.count(removed, &self.counters.objects).map(drop)
     }
 

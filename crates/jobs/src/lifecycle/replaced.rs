@@ -117,7 +117,7 @@ impl Pass<'_> {
     async fn expire(&mut self, listed: &Listed, due: DueVersion) -> Result<bool, Error> {
         self.pace.next(&*self.env.clock).await;
         let judged = (listed.key.as_str(), listed.id, listed.modified);
-        let removed = self.volume.expire_version(self.bucket, judged, due).await;
+        let removed = self.volume.expire_version(self.bucket, judged, due, self.lease).await;
         self.count(removed, &self.counters.versions)
     }
 }

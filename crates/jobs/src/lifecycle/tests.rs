@@ -7,8 +7,8 @@ use margay_env::sim::SimClock;
 use margay_meta::memory::Memory;
 use margay_segment::Store;
 use margay_volume::{
-    DefaultRetention, DeleteRequest, Document, ETag, ListRequest, ListVersionsRequest, Options, PutRequest, Retention,
-    RetentionMode, RetentionPeriod, VersionId, VersionItem, Versioning,
+    DefaultRetention, DeleteRequest, Document, ETag, Lease, ListRequest, ListVersionsRequest, Options, PutRequest,
+    Retention, RetentionMode, RetentionPeriod, VersionId, VersionItem, Versioning,
 };
 
 use super::*;
@@ -177,11 +177,11 @@ async fn what_was_replaced_since_it_was_judged_stays() {
     let judged = world.volume.head_object("bucket", "k", &Default::default()).await.unwrap().modified;
     world.clock.advance(HOUR);
     world.put("k", 3, None).await;
-    assert!(!world.volume.expire_object("bucket", "k", judged).await.unwrap());
+    assert!(!world.volume.expire_object("bucket", "k", judged, &Lease::alone()).await.unwrap());
     assert_eq!(world.keys().await, ["k"]);
     let now = world.volume.head_object("bucket", "k", &Default::default()).await.unwrap().modified;
-    assert!(world.volume.expire_object("bucket", "k", now).await.unwrap());
-    assert!(!world.volume.expire_object("bucket", "k", now).await.unwrap());
+    assert!(world.volume.expire_object("bucket", "k", now, &Lease::alone()).await.unwrap());
+    assert!(!world.volume.expire_object("bucket", "k", now, &Lease::alone()).await.unwrap());
     assert!(world.keys().await.is_empty());
 }
 

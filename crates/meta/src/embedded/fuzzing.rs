@@ -124,7 +124,8 @@ pub fn log_replay(bytes: &[u8]) {
     let mut rest = rest.to_vec();
     let (first, second) = rest.split_at_mut(usize::from(u16::from_le_bytes(*split)).min(bytes.len() - 2));
     let (disk, lower) = (SimDisk::new(1), &*LOWER);
-    let mut replay = Replay { overlay: Overlay::default(), last: FOLDED.seq, ended: Vec::new(), unused: Vec::new() };
+    let mut replay =
+        Replay { overlay: Overlay::default(), last: FOLDED.seq, before: 0, ended: Vec::new(), unused: Vec::new() };
     let mut rows: BTreeMap<Vec<u8>, Vec<u8>> =
         TREE_KEYS.map(|key| (vec![key], u64::from(key).to_le_bytes().to_vec())).collect();
     for (file, id) in [(first, 1), (second, 2)] {
@@ -229,7 +230,7 @@ mod tests {
         let mut log = encode_file_header(name, Cursor(5), FOLDED.seq, 0).to_vec();
         record::encode(&mut log, name, FILE_HEADER_BYTES, Cursor(5), &writes, b"");
         let mut replay =
-            Replay { overlay: Overlay::default(), last: FOLDED.seq, ended: Vec::new(), unused: Vec::new() };
+            Replay { overlay: Overlay::default(), last: FOLDED.seq, before: 0, ended: Vec::new(), unused: Vec::new() };
         let file = file_of(&SimDisk::new(1), &log, 1);
         let outcome = replay.file(SegmentId(1), file.as_ref(), None, FOLDED, &LOWER);
         assert!(matches!(outcome, Err(EngineError::Corrupt(_))), "{outcome:?}");

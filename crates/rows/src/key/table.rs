@@ -25,6 +25,7 @@ pub enum Table {
     Part,
     Event,
     Fingerprint,
+    Session,
     Location,
     /// Of formats 1 to 3.
     Share,
@@ -62,6 +63,7 @@ impl Table {
             PART => Table::Part,
             EVENT => Table::Event,
             FINGERPRINT => Table::Fingerprint,
+            SESSION => Table::Session,
             SHARE => Table::Share,
             SEGMENT => Table::Segment,
             TIMES => Table::Times,

@@ -15,6 +15,7 @@ pub mod headers;
 pub mod multipart;
 pub mod orphan;
 pub mod segment;
+pub mod session;
 pub mod version;
 pub mod wire;
 
@@ -30,5 +31,6 @@ pub use fingerprint::{Fingerprints, KeyFile};
 pub use multipart::{PartRecord, UploadRecord};
 pub use orphan::Orphan;
 pub use segment::{SegmentRecord, SegmentState, StoreRecord};
+pub use session::{LeaseRecord, SessionRecord};
 pub use version::{DeleteMarker, Version, VersionRow, file_of_row};
 pub use wire::Damaged;

@@ -66,8 +66,6 @@ struct Thread<'a> {
 impl Work<'_> {
     pub(super) fn run(&self, model: &Model) -> Result<Done, Failure> {
         let commits = Commits::default();
-        // The change log holds commits from the first question on.
-        let _ = self.engine.changes_since(self.engine.last_cursor(), 1);
         let left = AtomicI64::new(self.steps as i64);
         let results: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
             let running: Vec<_> = (0..self.threads)
@@ -273,9 +271,9 @@ impl Thread<'_> {
     fn commit(&mut self, batch: Batch) -> Result<Step, Failure> {
         let conflict = self.conflict(&batch.preconditions);
         let (mut writes, payload) = (batch.writes.clone(), batch.payload.is_some());
-        let seq = match self.work.engine.commit(batch) {
+        let done = match self.work.engine.commit(batch) {
             Ok(_) if conflict.is_some() => fail!("a commit went through against its precondition"),
-            Ok(done) => done.cursor.0,
+            Ok(done) => done,
             Err(CommitError::Conflict { precondition }) => {
                 if self.rows.is_some() && conflict != Some(precondition) {
                     fail!("precondition {precondition} was refused, not {conflict:?}");
@@ -284,13 +282,13 @@ impl Thread<'_> {
             }
             Err(error) => return self.excuse(&error.to_string()),
         };
+        let seq = done.cursor.0;
         if payload {
-            let changes = self.work.engine.changes_since(Cursor(seq - 1), 1);
-            let changes =
-                changes.map_err(|error| Failure(format!("commit {seq} is not in the change log: {error}")))?;
-            let mark = changes.first().filter(|change| change.cursor.0 == seq).and_then(|change| change.keys.get(1));
-            let Some(mark) = mark else { fail!("commit {seq} is not in the change log") };
-            fill(&mut writes, &mark[1..17]);
+            let Some(at) = done.payload else { fail!("commit {seq} does not say where its payload is") };
+            let mut position = [0; 16];
+            position[..8].copy_from_slice(&at.segment.0.to_be_bytes());
+            position[8..].copy_from_slice(&at.offset.to_be_bytes());
+            fill(&mut writes, &position);
         }
         if let Some(rows) = &mut self.rows {
             apply(rows, seq, &writes);

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 
 use margay_env::Timestamp;
 use margay_env::sim::SimRandom;
-use margay_volume::{CopyRequest, Documents, Error, Headers, ListItem, ListRequest, ReadCondition, Volume};
+use margay_volume::{CopyRequest, Documents, Error, Headers, Lease, ListItem, ListRequest, ReadCondition, Volume};
 
 use super::yield_once;
 use crate::ledger::Ledger;
@@ -95,7 +95,7 @@ pub(crate) async fn end_all(volume: &Volume) -> Result<(), Error> {
         Err(error) => return Err(error),
     }
     for (key, modified) in due {
-        volume.expire_object(PLACE, &key, modified).await?;
+        volume.expire_object(PLACE, &key, modified, &Lease::alone()).await?;
     }
     let (uploads, _) = volume.list_multipart(PLACE, "", None, ITEMS_MAX).await?;
     for upload in uploads {

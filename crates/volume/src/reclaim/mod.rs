@@ -33,7 +33,7 @@ use crate::api::Error;
 use crate::counters::decode_counter;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::open::Volume;
+use crate::open::{RECLAIM_LEASE, Volume};
 use crate::rests::CountersThen;
 use crate::seen::Seen;
 use margay_rows::key::{self, Live};
@@ -167,11 +167,13 @@ impl Volume {
             // Back rows are not complete.
             return Ok(done);
         }
+        // Another process gives space back.
+        let Some(lease) = self.lease_here(RECLAIM_LEASE)? else { return Ok(done) };
         self.drain_orphans()?;
         self.record_segments()?;
         self.seal_mostly_dead(budget)?;
         self.set_dead_aside(logs, &mut done)?;
-        if self.rewrite_mostly_dead(budget, logs, &mut done)? {
+        if self.rewrite_mostly_dead((budget, logs), &lease, &mut done)? {
             self.set_dead_aside(logs, &mut done)?;
         }
         self.release_due(budget, &mut done)?;

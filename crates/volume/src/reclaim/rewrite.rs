@@ -26,6 +26,7 @@ use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::seen::Seen;
+use crate::sessions::Lease;
 
 /// Runs of one file that move in one batch: its rows are read once for all of them.
 const RUNS_PER_BATCH_MAX: usize = 256;
@@ -44,8 +45,8 @@ impl Volume {
     /// True when something was moved.
     pub(super) fn rewrite_mostly_dead(
         &self,
-        budget: &ReclaimBudget,
-        logs: &dyn LogRelease,
+        (budget, logs): (&ReclaimBudget, &dyn LogRelease),
+        lease: &Lease,
         done: &mut Reclaimed,
     ) -> Result<bool, Error> {
         let before = self.live_table()?;
@@ -71,7 +72,7 @@ impl Volume {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.name_copies(&copied, done)?;
+        self.name_copies(&copied, lease, done)?;
         Ok(!copied.is_empty())
     }
 
@@ -142,11 +143,11 @@ impl Volume {
         Ok(Copied { named, new, _pin: pin })
     }
 
-    fn name_copies(&self, copied: &[Copied<'_>], done: &mut Reclaimed) -> Result<(), Error> {
+    fn name_copies(&self, copied: &[Copied<'_>], lease: &Lease, done: &mut Reclaimed) -> Result<(), Error> {
         let segments: HashSet<SegmentId> = copied.iter().map(|copy| copy.new.segment).collect();
         segments.into_iter().try_for_each(|segment| self.store.sync_blocking(segment))?;
         for group in by_owners(copied) {
-            match self.try_name_copies(&group) {
+            match self.try_name_copies(&group, lease) {
                 Ok(()) => {
                     done.moved_runs += group.len() as u64;
                     done.moved_bytes += group.iter().map(|copy| copy.new.len).sum::<u64>();
@@ -159,8 +160,9 @@ impl Volume {
     }
 
     /// One batch for copies that have the same owners.
-    fn try_name_copies(&self, group: &[&Copied<'_>]) -> Result<(), Refused> {
+    fn try_name_copies(&self, group: &[&Copied<'_>], lease: &Lease) -> Result<(), Refused> {
         let mut draft = Draft::default();
+        lease.assert_in(&mut draft);
         let mut moves =
             Moves { to: group.iter().map(|copy| (place(&copy.named.run), copy.new)).collect(), named: HashSet::new() };
         let namings = group.iter().flat_map(|copy| &copy.named.owners);

@@ -21,6 +21,7 @@ use crate::open::Volume;
 use crate::path::split;
 use crate::paths::Walk;
 use crate::seen::Seen;
+use crate::sessions::Lease;
 
 /// What the lifecycle evaluated as due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +40,11 @@ impl Volume {
         bucket: &str,
         (key, id, modified): (&str, VersionId, Timestamp),
         due: DueVersion,
+        lease: &Lease,
     ) -> Result<bool, Error> {
         let done = self.change(bucket, split(key), |walk, seen| {
             let _turn = self.turn_in(walk.path.directory());
-            self.try_expire_version(walk, (key, id, modified), due, seen)
+            self.try_expire_version(walk, (key, id, modified), (due, lease), seen)
         });
         self.answer(done.await).await
     }
@@ -51,7 +53,7 @@ impl Volume {
         &self,
         walk: &Walk<'_>,
         (name, id, modified): (&str, VersionId, Timestamp),
-        due: DueVersion,
+        (due, lease): (DueVersion, &Lease),
         seen: &mut Seen,
     ) -> Result<Decided<bool>, Refused> {
         let current = self.current(walk, name, seen)?;
@@ -62,6 +64,7 @@ impl Volume {
             return Ok(Decided::Nothing(false));
         };
         let mut draft = Draft::default();
+        lease.assert_in(&mut draft);
         walk.path.assert_in(&mut draft);
         current.assert_in(&mut draft, walk);
         if !self.draft_as_judged(&mut draft, (walk, &current), &found, due, seen)? {

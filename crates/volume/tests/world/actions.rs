@@ -88,7 +88,7 @@ fn expire(volume: &Volume, given: &Given, which: usize, due: DueVersion) -> Resu
         _ => {}
     }))?;
     let Some(modified) = judged else { return Ok(false) };
-    wait(volume.expire_version("b", ("a/x", id, modified), due))
+    wait(volume.expire_version("b", ("a/x", id, modified), due, &Lease::alone()))
 }
 
 pub fn run(volume: &Volume, given: &Given, action: Action) -> String {

@@ -105,8 +105,14 @@ impl Engine for Interposed {
     fn unchanged_since(&self, cursor: Cursor) -> bool {
         self.engine.unchanged_since(cursor)
     }
-    fn changes_since(&self, after: Cursor, limit: usize) -> Result<Vec<Change>, TailLost> {
-        self.engine.changes_since(after, limit)
+    fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
+        self.engine.changes(after, limit)
+    }
+    fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {
+        self.engine.wait_changes(after)
+    }
+    fn is_shared(&self) -> bool {
+        self.engine.is_shared()
     }
     fn payload_bytes_max(&self) -> usize {
         self.engine.payload_bytes_max()

@@ -9,6 +9,7 @@ pub mod interposed;
 pub mod machine;
 pub mod maintenance;
 pub mod rows;
+pub mod shared;
 pub mod tree;
 pub mod two_stores;
 pub mod watched;

@@ -1,0 +1,102 @@
+//! Keeps this process's session alive where the engine is shared, and follows what other processes commit.
+//!
+//! Why:        others take a process for dead whose beat stands still, and its caches go stale by what they commit.
+//! Invariants: B1 a process that was taken for dead begins a new session with the next beat, and holds no lease then.
+//! Not here:   what a beat and a look at the feed do (margay-volume).
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use margay_env::Env;
+use margay_volume::{Error, FOLLOW_EVERY_MAX, Volume};
+use parking_lot::{Condvar, Mutex};
+
+/// Between two beats.
+const BEAT_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at the feed.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+const _: () = assert!(LOOK_EVERY.as_millis() <= FOLLOW_EVERY_MAX.as_millis());
+
+#[derive(Debug, Default)]
+struct Stopping {
+    stop: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// The thread that does it; none where nobody shares the engine. Ends the session when it is dropped.
+#[derive(Debug)]
+pub struct SessionKeeper {
+    stopping: Arc<Stopping>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl SessionKeeper {
+    pub fn start(env: &Env, volume: &Arc<Volume>) -> std::io::Result<SessionKeeper> {
+        let stopping = Arc::new(Stopping::default());
+        if !volume.engine().is_shared() {
+            return Ok(SessionKeeper { stopping, thread: Mutex::default() });
+        }
+        let (inner, env, volume) = (Arc::clone(&stopping), env.clone(), Arc::clone(volume));
+        let body = move || keep(&inner, &env, &volume);
+        let thread = std::thread::Builder::new().name("session".to_owned()).spawn(body)?;
+        Ok(SessionKeeper { stopping, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Ends the session; when no request reads anything any more.
+    pub fn end(&self) {
+        *self.stopping.stop.lock() = true;
+        self.stopping.changed.notify_all();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for SessionKeeper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn keep(stopping: &Stopping, env: &Env, volume: &Volume) {
+    let mut beat_at = env.clock.monotonic();
+    loop {
+        {
+            let mut stop = stopping.stop.lock();
+            if !*stop {
+                stopping.changed.wait_for(&mut stop, LOOK_EVERY);
+            }
+            if *stop {
+                break;
+            }
+        }
+        if env.clock.monotonic() >= beat_at {
+            beat_at = env.clock.monotonic() + BEAT_EVERY;
+            if let Err(error) = beat(volume) {
+                tracing::warn!(%error, "this process cannot say that it lives");
+            }
+        }
+        if let Err(error) = follow(volume) {
+            tracing::warn!(%error, "changes of other processes cannot be followed; the next look tries again");
+        }
+    }
+    if let Err(error) = volume.close_session() {
+        tracing::warn!(%error, "the session stays behind; others take it for dead in a while");
+    }
+}
+
+fn beat(volume: &Volume) -> Result<(), Error> {
+    match volume.beat() {
+        Err(Error::Fenced) => volume.open_session(),
+        outcome => outcome.map(drop),
+    }
+}
+
+fn follow(volume: &Volume) -> Result<(), Error> {
+    while !volume.follow_once()?.is_newest {}
+    Ok(())
+}

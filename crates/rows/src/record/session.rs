@@ -1,0 +1,93 @@
+//! A process that has the volume open, and what it alone does.
+//!
+//! Layout:     session: 1, varint beat, varint oldest cursor, text host, varint process id, text program
+//!             lease: 1, varint number of its session (0: nobody's), varint epoch
+//! Invariants: the beat of a session and the epoch of a lease grow with each put.
+//! Not here:   when a session is taken for dead (volume).
+
+use super::wire::{Damaged, Reader, Writer};
+use crate::ino::Ino;
+
+const LAYOUT: u8 = 1;
+/// Longest host and program name, in bytes; more is cut.
+pub const SESSION_NAME_BYTES_MAX: usize = 255;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionRecord {
+    /// One more with each sign of life.
+    pub beat: u64,
+    /// What it reads is no older than this cursor.
+    pub oldest: u64,
+    pub host: String,
+    pub pid: u32,
+    pub program: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// The session that has it; nobody's is 0.
+    pub holder: Ino,
+    /// One more each time that it is taken.
+    pub epoch: u64,
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(SESSION_NAME_BYTES_MAX)]
+}
+
+impl SessionRecord {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(64);
+        writer.byte(LAYOUT);
+        writer.varint(self.beat);
+        writer.varint(self.oldest);
+        writer.bytes(cut(&self.host).as_bytes());
+        writer.varint(self.pid.into());
+        writer.bytes(cut(&self.program).as_bytes());
+        writer.finish()
+    }
+
+    pub fn decode(value: &[u8]) -> Result<SessionRecord, Damaged> {
+        let mut reader = Reader::new(value);
+        reader.layout(LAYOUT)?;
+        let (beat, oldest) = (reader.varint()?, reader.varint()?);
+        let host = reader.text()?.to_owned();
+        let record = SessionRecord { beat, oldest, host, pid: reader.small()?, program: reader.text()?.to_owned() };
+        reader.end()?;
+        Ok(record)
+    }
+}
+
+impl LeaseRecord {
+    pub fn encode(self) -> Vec<u8> {
+        let mut writer = Writer::new(16);
+        writer.byte(LAYOUT);
+        writer.varint(self.holder.0);
+        writer.varint(self.epoch);
+        writer.finish()
+    }
+
+    pub fn decode(value: &[u8]) -> Result<LeaseRecord, Damaged> {
+        let mut reader = Reader::new(value);
+        reader.layout(LAYOUT)?;
+        let record = LeaseRecord { holder: Ino(reader.varint()?), epoch: reader.varint()? };
+        reader.end()?;
+        Ok(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_and_leases_round_trip() {
+        let session = SessionRecord { beat: 300, oldest: 7, host: "h".repeat(255), pid: 9, program: "p".to_owned() };
+        assert_eq!(SessionRecord::decode(&session.encode()), Ok(session.clone()));
+        let long = SessionRecord { host: "ä".repeat(300), ..session };
+        assert_eq!(SessionRecord::decode(&long.encode()).map(|found| found.host.len()), Ok(254));
+        let lease = LeaseRecord { holder: Ino(1 << 40), epoch: 3 };
+        assert_eq!(LeaseRecord::decode(&lease.encode()), Ok(lease));
+        assert!(LeaseRecord::decode(&[1, 0]).is_err() && SessionRecord::decode(&[2]).is_err());
+    }
+}
