@@ -165,7 +165,8 @@ fn assemble(
     identities: Arc<Identities>,
 ) -> Result<Arc<Server>, Failure> {
     let volume = Arc::clone(&storage.volume);
-    let no_thread = |error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u"));
+    let no_thread =
+        |error: std::io::Error| Failure::failed(format!("cannot start a thread: {error}; look at ulimit -u"));
     let reclaimer = Reclaimer::start(&env, Arc::clone(&volume), settings.storage.reclaim()).map_err(no_thread)?;
     let session = SessionKeeper::start(&env, &volume).map_err(no_thread)?;
     if volume.engine().is_shared() {
