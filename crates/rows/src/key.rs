@@ -20,7 +20,7 @@ use crate::kinds::{Document, Setting};
 use crate::numbered::{Numbered, kind_of};
 use crate::record::Damaged;
 
-pub use self::events::{all_events, event, events, parse_event};
+pub use self::events::{EventNumber, all_events, event, event_base, event_number, event_order, events, parse_event};
 pub use self::fingerprint::fingerprint;
 pub use self::identity::{identities, identity, identity_generation, parse_identity};
 pub use self::segments::{
@@ -33,6 +33,7 @@ pub use self::table::Table;
 
 const BUCKET: u8 = b'b';
 const EVENT: u8 = b'q';
+const EVENT_BASE: u8 = b'Q';
 const FINGERPRINT: u8 = b'F';
 const USAGE: u8 = b'c';
 const DIRECTORY: u8 = b'd';

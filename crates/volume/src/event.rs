@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use margay_rows::event::{Event, EventKind};
+use margay_rows::key::EventNumber;
 use margay_rows::values::{ETag, VersionId};
 
 /// The facts of an event that a change supplies.
@@ -23,7 +24,7 @@ pub(crate) struct Told<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedEvent {
     /// Greater than those of all earlier events of the same key.
-    pub number: u64,
+    pub number: EventNumber,
     pub event: Event,
     /// The id of the rule that matched.
     pub rule: String,

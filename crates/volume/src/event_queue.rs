@@ -1,8 +1,9 @@
-//! What is known of the queue of events without reading it: how many wait, the last number, the rules in force.
+//! What is known of the queue of events without reading it: how many wait, where their order begins, the rules in force.
 //!
-//! Invariants: a number is larger than every earlier one of this process, and than those of earlier processes whose
-//!             events were durable: each is at most a few above its commit's sequence number, times
-//!             `NUMBERS_PER_COMMIT`.
+//! Invariants: E1 the order of an event is below that of each event of a change that has read its commit, in whatever
+//!             process: `order` of the newest commit before the one is below that of any commit from it on.
+//!             E2 no order is below that of an event that waited when the volume was opened (`base`), also where commits
+//!             are counted anew (a restored volume).
 //! Locking:    a leaf lock on the rules.
 //! Not here:   the rows (events).
 
@@ -16,8 +17,8 @@ use parking_lot::Mutex;
 
 use crate::event::EventRules;
 
-/// A number is the newest commit's, times so many, unless the last number was larger.
-const NUMBERS_PER_COMMIT: u64 = 1 << 8;
+/// Orders that the events of one commit have; those of more events share the last one.
+const ORDERS_PER_COMMIT: u64 = 1 << 8;
 
 /// Rules by the root of the bucket, with the version of the bucket's row that they were read under.
 pub(crate) type KnownRules = HashMap<Ino, (RowVersion, Arc<dyn EventRules>)>;
@@ -26,18 +27,17 @@ pub(crate) type KnownRules = HashMap<Ino, (RowVersion, Arc<dyn EventRules>)>;
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     pub(crate) rules: Mutex<KnownRules>,
-    pub(crate) last_number: AtomicU64,
+    /// Where orders begin.
+    pub(crate) base: AtomicU64,
     pub(crate) waiting: AtomicU64,
     pub(crate) queued: event_listener::Event,
 }
 
 impl EventQueue {
-    /// A number for an event of a change that has read what it depends on (Q2).
-    pub(crate) fn next_number(&self, newest: Cursor) -> u64 {
-        let least = newest.0.saturating_mul(NUMBERS_PER_COMMIT);
-        let next = |last: u64| Some(least.max(last + 1));
-        let last = self.last_number.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
-        last.map_or(least, |last| least.max(last + 1))
+    /// The order of an event of a change that has read what it depends on (Q2), behind so many others of its batch.
+    pub(crate) fn order(&self, newest: Cursor, behind: u64) -> u64 {
+        let of_commit = newest.0.saturating_mul(ORDERS_PER_COMMIT).saturating_add(behind.min(ORDERS_PER_COMMIT - 1));
+        self.base.load(Ordering::Acquire).saturating_add(of_commit)
     }
 
     /// Some events were forgotten.

@@ -2,12 +2,13 @@
 //!
 //! Why:        an event that is written after its change is lost by a crash in between, and one that is written before
 //!             may tell of a change that never was; so its row is part of the change's batch.
-//! Layout:     rows `q` (docs/format/keys.md): target, then a number that grows.
+//! Layout:     rows `q` (docs/format/keys.md): target, then an order and a number that is used once; row `Q`: where orders begin.
 //! Invariants: Q1 the rules that decide are those of the bucket's row that the batch asserts.
-//!             Q2 a number is taken after the change has read what it replaces; of two changes of one key the later
-//!                one has read the earlier one's commit, so it has the larger number.
+//!             Q2 an order is taken after the change has read what it replaces; of two changes of one key the later
+//!                one has read the earlier one's commit, so it has the larger order, whichever processes they are of.
 //!             Q3 only durable events are given out, and an event stays until it is forgotten: at least once.
 //!             Q4 at most `Options::events_max` wait; a change that would queue one more is refused.
+//!             Q5 no event is put over another: its row was absent, by a number of the volume's that is used once.
 //! Not here:   what the rules say (the S3 door), sending (the binary).
 
 use std::ops::ControlFlow;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use margay_rows::event::Event;
-use margay_rows::key;
+use margay_rows::key::{self, EventNumber};
 use margay_rows::kinds::Setting;
 use margay_rows::record::event;
 
@@ -47,8 +48,10 @@ impl Volume {
                 tracing::warn!(bucket = event.bucket, "a change is refused: too many events wait for their targets");
                 return Err(Error::Busy);
             }
-            let number = self.events.next_number(self.engine.last_cursor());
-            draft.put(key::event(&route.target, number), event::encode(&event, &route.rule));
+            let order = self.events.order(self.engine.last_cursor(), draft.events());
+            let row = key::event(&route.target, key::event_number(order, self.new_ino()?.0));
+            draft.assert_absent(row.clone());
+            draft.put(row, event::encode(&event, &route.rule));
             draft.count_event();
         }
         Ok(())
@@ -91,7 +94,7 @@ impl Volume {
     }
 
     /// A target has these events. A crash before the commit is durable gives them out again.
-    pub async fn forget_events(&self, target: &str, numbers: &[u64], lease: &Lease) -> Result<(), Error> {
+    pub async fn forget_events(&self, target: &str, numbers: &[EventNumber], lease: &Lease) -> Result<(), Error> {
         for some in numbers.chunks(FORGET_MAX) {
             let forget = |_: &mut Seen| {
                 let mut draft = Draft::default();
@@ -105,16 +108,33 @@ impl Volume {
         Ok(())
     }
 
-    /// Counts what waits; called when the volume is opened.
+    /// Counts what waits, and has orders begin above it; called when the volume is opened.
     pub(crate) fn count_events(&self) -> Result<(), Error> {
-        let (mut count, mut last) = (0, 0);
-        self.scan(&key::all_events(), &mut Seen::default(), |row| {
-            count += 1;
-            last = key::parse_event(row.key)?.1.max(last);
-            Ok(ControlFlow::Continue(()))
+        let (base, waiting) = self.retry(|seen| {
+            let row = self.get(&key::event_base(), seen)?;
+            let (mut count, mut last) = (0, None);
+            self.scan(&key::all_events(), seen, |row| {
+                count += 1;
+                last = last.max(Some(key::event_order(key::parse_event(row.key)?.1)));
+                Ok(ControlFlow::Continue(()))
+            })?;
+            let base = row.as_ref().map_or(Ok(0), |row| decode_base(&row.value))?;
+            // What a commit that was counted queued is below that, unless commits were counted anew since.
+            let end = base.saturating_add(self.events.order(self.engine.last_seq(), 0));
+            match last.filter(|last| *last >= end) {
+                None => Ok((base, count)),
+                Some(last) => {
+                    let base = last.saturating_add(1);
+                    let mut draft = Draft::default();
+                    draft.assert_unchanged(key::event_base(), row.map(|row| row.version));
+                    draft.put(key::event_base(), base.to_be_bytes().to_vec());
+                    self.commit(draft)?;
+                    Ok((base, count))
+                }
+            }
         })?;
-        self.events.waiting.store(count, Ordering::Release);
-        self.events.last_number.store(last, Ordering::Release);
+        self.events.waiting.store(waiting, Ordering::Release);
+        self.events.base.store(base, Ordering::Release);
         Ok(())
     }
 
@@ -127,4 +147,9 @@ impl Volume {
     pub fn event_queued(&self) -> impl Future<Output = ()> + Send + use<> {
         self.events.queued.listen()
     }
+}
+
+fn decode_base(value: &[u8]) -> Result<u64, Error> {
+    let bytes = value.try_into().map_err(|_| Error::Corrupt("where events begin is not eight bytes".to_owned()))?;
+    Ok(u64::from_be_bytes(bytes))
 }

@@ -328,7 +328,7 @@ fn key_seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("row_key", "back", key::back(SegmentId(9), 64, Ino(3))),
         ("row_key", "setting", key::setting_piece(Ino(3), Setting::Cors, 1)),
         ("row_key", "document", key::document(Ino(3), Document::Tags)),
-        ("row_key", "event", key::event("orders", 515)),
+        ("row_key", "event", key::event("orders", key::event_number(515, 77))),
         ("row_key", "fingerprint", key::fingerprint(KeyFile::Root)),
         ("row_key", "live", key::live(SegmentId(9), Live::Lost)),
         ("row_key", "version", key::version(Ino(3), "a\0b", 77)),

@@ -112,6 +112,7 @@ pub use identities::{IDENTITY_CHANGES_MAX, Identities, IdentityChange, IdentityR
 pub use key_fingerprints::{KnownFingerprints, stored_key_fingerprints};
 pub use margay_rows::Ino;
 pub use margay_rows::event::{Event, EventKind};
+pub use margay_rows::key::EventNumber;
 pub use margay_rows::kinds::{
     DOCUMENT_BYTES_MAX, Document, DocumentSet, Documents, SETTING_BYTES_MAX, Setting, SettingSet, Settings,
 };

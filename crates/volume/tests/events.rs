@@ -6,8 +6,13 @@ mod world;
 
 use std::sync::Arc;
 
+use margay_env::Env;
+use margay_meta::memory::Memory;
+use margay_meta::{Batch, Engine, Write};
+use margay_segment::Store;
 use margay_volume::*;
-use world::{World, wait};
+use world::interposed::Interposed;
+use world::{World, segment_options, wait};
 
 /// Everything but keys with `quiet` goes to the target `t`.
 #[derive(Debug)]
@@ -80,7 +85,8 @@ fn each_change_is_told_once_and_survives_a_restart() {
         Volume::open(margay_env::Env::real(), Arc::clone(&world.engine), Arc::clone(&world.store), options(100));
     let again = again.unwrap();
     assert_eq!((told(&again), again.events_waiting()), (expected.to_vec(), 5));
-    let numbers: Vec<u64> = wait(again.queued_events("t", 2)).unwrap().iter().map(|queued| queued.number).collect();
+    let numbers: Vec<EventNumber> =
+        wait(again.queued_events("t", 2)).unwrap().iter().map(|queued| queued.number).collect();
     wait(again.forget_events("t", &numbers, &Lease::alone())).unwrap();
     assert_eq!((told(&again), again.events_waiting()), (expected[2..].to_vec(), 3));
     assert_eq!(wait(again.queued_events("other", 9)).unwrap(), []);
@@ -112,7 +118,7 @@ fn when_too_many_wait_changes_are_refused_and_nothing_is_half_done() {
     assert!(matches!(put(&world, "c"), Err(Error::Busy)));
     assert!(matches!(wait(world.volume.head_object("bucket", "c", &Default::default())), Err(Error::NoSuchKey)));
     put(&world, "quiet").unwrap();
-    let numbers: Vec<u64> =
+    let numbers: Vec<EventNumber> =
         wait(world.volume.queued_events("t", 1)).unwrap().iter().map(|queued| queued.number).collect();
     wait(world.volume.forget_events("t", &numbers, &Lease::alone())).unwrap();
     put(&world, "c").unwrap();
@@ -212,4 +218,100 @@ fn expiry_of_a_kept_object_makes_a_delete_marker() {
         one(EventKind::ExpiredToMarker, "k"),
     ];
     assert_eq!(told(&world.volume), expected);
+}
+
+/// Two processes over one engine, as two volumes.
+fn two() -> (Arc<Interposed>, World, World) {
+    let folder = || tempfile::tempdir().unwrap();
+    let first = folder();
+    let store = Store::open(Env::real(), segment_options(&first.path().join("segments"))).unwrap();
+    let memory = Arc::new(Memory::with_payloads(Arc::clone(&store), 4096));
+    let interposed = Arc::new(Interposed::new(memory));
+    let world = |folder| {
+        let engine = Arc::clone(&interposed) as Arc<dyn Engine>;
+        let volume = Volume::open(Env::real(), Arc::clone(&engine), Arc::clone(&store), options(1000)).unwrap();
+        World { volume, engine, store: Arc::clone(&store), folder }
+    };
+    let (one, other) = (world(first), world(folder()));
+    wait(one.volume.create_bucket("bucket")).unwrap();
+    wait(one.volume.set_bucket_setting("bucket", Setting::Notification, b"rules")).unwrap();
+    (interposed, one, other)
+}
+
+#[test]
+fn two_processes_that_change_at_once_lose_no_event() {
+    // The other one's change lies whole between two calls of the first one's, each of them.
+    for moment in 0..20 {
+        let (engine, one, other) = two();
+        put(&one, "warm").unwrap();
+        put(&other, "warm").unwrap();
+        let between = Arc::clone(&other.volume);
+        let staged = other.stage("bucket", b"hello");
+        let beside = move || {
+            let request = PutRequest { bucket: "bucket", key: "b/other", ..PutRequest::default() };
+            wait(between.put_object(request, staged)).unwrap();
+        };
+        engine.arm(moment, Box::new(beside));
+        put(&one, "a/one").unwrap();
+        if engine.disarm() {
+            assert!(moment > 2, "hardly a moment between");
+            return;
+        }
+        let mut keys: Vec<String> = told(&one.volume).into_iter().map(|(_, key)| key).collect();
+        keys.sort();
+        assert_eq!(keys, ["a/one", "b/other", "warm", "warm"], "at moment {moment}");
+        assert_eq!(told(&other.volume), told(&one.volume));
+        assert!(one.volume.fsck(FsckOptions::default()).unwrap().clean());
+    }
+    panic!("a put makes fewer calls");
+}
+
+#[test]
+fn two_processes_that_change_one_key_in_turns_are_told_in_order() {
+    let (_, one, other) = two();
+    for turn in 0..100u8 {
+        // One of them queues more for other keys, so that what it counted last says nothing.
+        for more in 0..turn % 3 {
+            put(&one, &format!("other/{more}")).unwrap();
+        }
+        let world = if turn % 2 == 0 { &one } else { &other };
+        put_as(world, "k", ETag { digest: [turn; 16], parts: 0 }).unwrap();
+    }
+    let queued = wait(one.volume.queued_events("t", 1000)).unwrap();
+    let of_key: Vec<u8> =
+        queued.iter().filter(|one| one.event.key == "k").map(|one| one.event.etag.digest[0]).collect();
+    assert_eq!(of_key, (0..100).collect::<Vec<u8>>());
+}
+
+#[test]
+fn events_of_before_and_of_a_volume_that_counted_further_go_first() {
+    let world = world(100);
+    put(&world, "old").unwrap();
+    let queued = wait(world.volume.queued_events("t", 9)).unwrap().remove(0);
+    // As an earlier version wrote it, in a volume that had made a million commits and was restored into this one.
+    let order: u64 = 256 * 1_000_000 + 77;
+    let key = |end: &[&[u8]]| [&[&b"qt\0\x01"[..]], end].concat().concat();
+    let old = key(&[&((queued.number >> 64) as u64).to_be_bytes(), &(queued.number as u64).to_be_bytes()]);
+    let value = world.engine.get(&old).unwrap().value.unwrap().value.to_vec();
+    let writes = vec![Write::Delete { key: old }, Write::Put { key: key(&[&order.to_be_bytes()]), value }];
+    world.engine.commit(Batch { writes, ..Batch::default() }).unwrap();
+    let reopen = || {
+        let again = Volume::open(Env::real(), Arc::clone(&world.engine), Arc::clone(&world.store), options(100));
+        again.unwrap()
+    };
+    // The second one does not raise what the first one raised.
+    let volumes = [reopen(), reopen()];
+    for (turn, key) in ["a", "b", "a", "b"].into_iter().enumerate() {
+        let staged = world.stage("bucket", b"hello");
+        let etag = ETag { digest: [turn as u8; 16], parts: 0 };
+        wait(volumes[turn % 2].put_object(PutRequest { bucket: "bucket", key, etag, ..PutRequest::default() }, staged))
+            .unwrap();
+    }
+    let queued = wait(volumes[1].queued_events("t", 9)).unwrap();
+    let keys: Vec<&str> = queued.iter().map(|one| one.event.key.as_str()).collect();
+    assert_eq!(keys, ["old", "a", "b", "a", "b"]);
+    assert_eq!(queued[0].number, EventNumber::from(order) << 64);
+    let numbers: Vec<EventNumber> = queued.iter().map(|one| one.number).collect();
+    wait(volumes[0].forget_events("t", &numbers)).unwrap();
+    assert_eq!(told(&volumes[0]), []);
 }

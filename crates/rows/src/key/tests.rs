@@ -41,6 +41,19 @@ fn successor_skips_full_bytes() {
     assert_eq!(successor(b""), None);
 }
 
+#[test]
+fn events_of_before_sort_first_and_come_back() {
+    let rows = [event_number(5, 0), event_number(5, 1), event_number(5, 300), event_number(6, 0), event_number(6, 2)];
+    let keys = rows.map(|number| event("t", number));
+    assert!(keys.is_sorted());
+    for (key, number) in keys.iter().zip(rows) {
+        assert_eq!(parse_event(key).unwrap(), ("t".to_owned(), number));
+        assert!(events("t").0 <= *key && *key < events("t").1);
+    }
+    let zero = [&keys[0][..], &[0; 8]].concat();
+    assert!(parse_event(&zero).is_err(), "the same number has one key");
+}
+
 proptest::proptest! {
     #[test]
     fn parsers_are_total(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..40)) {

@@ -1,7 +1,7 @@
 //! S3's message about an event: the JSON document of event version 2.3.
 
 use bytes::BytesMut;
-use margay_volume::{EventKind, QueuedEvent};
+use margay_volume::{EventKind, EventNumber, QueuedEvent};
 use serde_json::json;
 
 use super::name;
@@ -15,7 +15,7 @@ pub fn message(queued: &QueuedEvent, region: &str, owner: &str) -> Vec<u8> {
     percent_encode(&mut key, &event.key);
     let mut object = json!({
         "key": String::from_utf8_lossy(&key),
-        "sequencer": format!("{:016X}", queued.number),
+        "sequencer": sequencer(queued.number),
     });
     let is_gone = matches!(
         event.kind,
@@ -51,6 +51,16 @@ pub fn message(queued: &QueuedEvent, region: &str, owner: &str) -> Vec<u8> {
     json!({ "Records": [record] }).to_string().into_bytes()
 }
 
+/// Grows with the number: who compares two of them fills the shorter one up with zeros at its end. That of an event from
+/// before numbers had two halves stays as it was.
+fn sequencer(number: EventNumber) -> String {
+    let all = format!("{number:032X}");
+    match all.split_at(16) {
+        (order, "0000000000000000") => order.to_owned(),
+        _ => all,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use margay_env::Timestamp;
@@ -69,7 +79,7 @@ mod tests {
             etag: ETag { digest: [0xab; 16], parts: 2 },
             version: "v1".to_owned(),
         };
-        let mut queued = QueuedEvent { number: 0x2a, event, rule: "r\"1".to_owned() };
+        let mut queued = QueuedEvent { number: 0x2a << 64, event, rule: "r\"1".to_owned() };
         let read = |queued: &QueuedEvent| -> serde_json::Value {
             serde_json::from_slice(&message(queued, "us-east-1", "owner")).unwrap()
         };
@@ -85,6 +95,9 @@ mod tests {
             (&object["eTag"], &object["sequencer"]),
             (&format!("{}-2", "ab".repeat(16)).into(), &"000000000000002A".into())
         );
+        queued.number |= 0xb;
+        let longer = &read(&queued)["Records"][0]["s3"]["object"]["sequencer"];
+        assert_eq!(longer, "000000000000002A000000000000000B");
         queued.event.kind = EventKind::Delete;
         assert!(read(&queued)["Records"][0]["s3"]["object"].get("size").is_none());
     }

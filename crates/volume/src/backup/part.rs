@@ -275,7 +275,7 @@ impl Part {
             Table::Back | Table::Location | Table::Share => false,
             // They say where segments were.
             Table::Segment => false,
-            Table::Orphan | Table::Part | Table::Upload | Table::Event | Table::Session => false,
+            Table::Orphan | Table::Part | Table::Upload | Table::Event | Table::EventBase | Table::Session => false,
             // Users are left out, and a directory of one bucket may have keys of its own.
             Table::Identity | Table::Fingerprint => false,
         };
