@@ -123,6 +123,7 @@ impl Volume {
         };
         debug_assert!(matches!(data, Data::Inline(_)) == extents.is_none());
         let mut file = FileEntry::new(ino, from.size, from.etag, self.now(), data, stored.headers);
+        file.part_rows = from.part_rows;
         self.check_added(walk, current, &file)?;
         self.bequeath(draft, current, &mut file)?;
         documents::draft_new(draft, &mut file, &stored.documents)?;
@@ -130,7 +131,7 @@ impl Volume {
         source.assert_in(draft);
         let key = self.replace(walk, current, &mut file, draft, seen)?;
         let outcome = current.outcome(&file);
-        if from.etag.parts > 0 {
+        if from.part_rows {
             self.scan(&key::part_rows(from.ino), &mut Seen::default(), |row| {
                 draft.put(key::part_row(ino, key::parse_ino(row.key)?.1), row.value.to_vec());
                 Ok(ControlFlow::Continue(()))

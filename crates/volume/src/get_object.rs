@@ -215,10 +215,10 @@ impl Volume {
             documents: self.documents_of(file, seen)?,
             version: found.version_id,
         };
-        if !file.header_rows && file.etag.parts == 0 && file.documents.is_empty() {
+        if !file.header_rows && !file.part_rows && file.documents.is_empty() {
             return Ok(info);
         }
-        let sizes = if file.etag.parts > 0 { self.get(&key::part_sizes(file.ino), seen)? } else { None };
+        let sizes = if file.part_rows { self.get(&key::part_sizes(file.ino), seen)? } else { None };
         if file.header_rows {
             self.scan(&key::headers(file.ino), seen, |row| {
                 let name = str_of(key::parse_ino(row.key)?.1)?;

@@ -121,10 +121,7 @@ impl Volume {
 
     /// Decrypted size of each stream.
     fn streams_of(&self, file: &FileEntry, seen: &mut Seen) -> Result<Vec<u64>, Error> {
-        let sizes = match file.etag.parts {
-            0 => None,
-            _ => self.get(&key::part_sizes(file.ino), seen)?,
-        };
+        let sizes = if file.part_rows { self.get(&key::part_sizes(file.ino), seen)? } else { None };
         match sizes {
             Some(row) => Ok(decode_part_sizes(&row.value, file.etag.parts)?),
             None => Ok(vec![file.size]),

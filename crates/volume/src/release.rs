@@ -33,7 +33,7 @@ impl Volume {
             self.delete_rows(draft, &key::xattrs(file.ino))?;
         }
         documents::draft_removed(draft, file);
-        if file.etag.parts > 0 {
+        if file.part_rows {
             self.delete_rows(draft, &key::part_rows(file.ino))?;
         }
         match &file.data {

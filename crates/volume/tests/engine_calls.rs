@@ -119,8 +119,7 @@ fn operations_of_a_mount_make_so_many_calls() {
         ("look-up", (1, 0)),
         ("look-up of nothing", (1, 0)),
         ("rename", (1, 1)),
-        // The second one looks for rows of parts, which the file may have had as an object.
-        ("unlink", (2, 1)),
+        ("unlink", (1, 1)),
     ];
     assert_eq!(calls, now, "reads and commits");
 }

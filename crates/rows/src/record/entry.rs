@@ -32,6 +32,8 @@ const FLAG_HEADER_ROWS: u8 = 2;
 const FLAG_RARE: u8 = 4;
 /// File or directory: there are extended attributes in rows.
 const FLAG_XATTRS: u8 = 8;
+/// File: its ETag counts parts, and there are no rows of them. Earlier versions pass it over and look for rows.
+const FLAG_NO_PART_ROWS: u8 = 16;
 /// Directory: stays when it is empty, and is an object `x/`.
 const FLAG_EXPLICIT: u8 = 1;
 /// Directory: its own times follow.
@@ -71,6 +73,8 @@ pub struct FileEntry {
     pub headers: Headers,
     pub header_rows: bool,
     pub xattrs: bool,
+    /// There may be rows of its parts; only with an ETag that counts parts.
+    pub part_rows: bool,
     /// Device number of a device file, else 0.
     pub device: u32,
     /// `None`: as `modified`.
@@ -155,6 +159,7 @@ impl FileEntry {
             headers,
             header_rows: false,
             xattrs: false,
+            part_rows: etag.parts > 0,
             device: 0,
             accessed: None,
             links: 1,
@@ -187,7 +192,10 @@ impl FileEntry {
         let rare = self.rare();
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         writer.byte(
-            flag(self.header_rows, FLAG_HEADER_ROWS) | flag(rare != 0, FLAG_RARE) | flag(self.xattrs, FLAG_XATTRS),
+            flag(self.header_rows, FLAG_HEADER_ROWS)
+                | flag(rare != 0, FLAG_RARE)
+                | flag(self.xattrs, FLAG_XATTRS)
+                | flag(self.etag.parts > 0 && !self.part_rows, FLAG_NO_PART_ROWS),
         );
         writer.varint(self.ino.0);
         writer.varint(self.size);
@@ -276,6 +284,7 @@ impl FileEntry {
             gid: reader.small()?,
             header_rows: flags & FLAG_HEADER_ROWS != 0,
             xattrs: flags & FLAG_XATTRS != 0,
+            part_rows: etag.parts > 0 && flags & FLAG_NO_PART_ROWS == 0,
             data: Data::decode(&mut reader)?,
             headers: headers::decode(&mut reader)?,
             device: 0,

@@ -44,6 +44,7 @@ prop_compose! {
         let mut file = FileEntry::new(Ino(ino), size, etag, Timestamp(modified), data, headers);
         (file.mode, file.uid, file.gid) = rights;
         (file.changed, file.xattrs) = (Timestamp(changed), xattrs);
+        file.part_rows &= size % 2 == 0;
         file.device = if size % 2 == 0 { rights.1 } else { 0 };
         file.accessed = (size % 3 == 0).then_some(Timestamp(modified));
         file.documents = Document::ALL.iter().copied().filter(|kind| u64::from(kind.number()) < size % 9).collect();

@@ -188,7 +188,7 @@ impl Part {
     }
 
     fn file(&mut self, file: &FileEntry) {
-        let of_parts = file.etag.parts > 0;
+        let of_parts = file.part_rows;
         if file.xattrs || !file.documents.is_empty() || file.header_rows || of_parts {
             self.with_rows.insert(file.ino);
         }

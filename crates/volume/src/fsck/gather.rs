@@ -116,7 +116,7 @@ impl Rows {
         if file.header_rows {
             self.with_headers.insert(file.ino);
         }
-        if file.etag.parts > 0 {
+        if file.part_rows {
             self.with_part_sizes.insert(file.ino);
         }
         match stored_len_by_itself(file) {

@@ -264,10 +264,10 @@ impl Volume {
         }
         new.size = state.pieces.end();
         if state.data_pending {
-            if new.etag.parts > 0 {
+            if new.part_rows {
                 self.delete_rows(draft, &key::part_rows(new.ino))?;
             }
-            new.etag = next_etag(&new);
+            (new.etag, new.part_rows) = (next_etag(&new), false);
             self.drop_checksums(&mut new, draft)?;
             if new.is_encrypted() {
                 draft.delete(key::document(new.ino, Document::Encryption));

@@ -171,7 +171,7 @@ impl Volume {
         if !from.documents.is_empty() {
             copy(key::documents(from.ino))?;
         }
-        if from.etag.parts > 0 {
+        if from.part_rows {
             copy(key::part_rows(from.ino))?;
         }
         Ok(())
