@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{
     Answers, Ask, Batch, CommitError, CommitTold, Committed, Cursor, DurableFuture, Engine, EngineError, EngineFuture,
-    FeedError, FeedPage, Observed, ReadLimit, Row, RowRef,
+    FeedError, FeedPage, Observed, ReadAnswer, ReadLimit, Row, RowRef,
 };
 
 #[derive(Debug)]
@@ -16,16 +16,35 @@ pub struct CountedEngine {
     engine: Arc<dyn Engine>,
     reads: AtomicU64,
     commits: AtomicU64,
+    rows: AtomicU64,
 }
 
 impl CountedEngine {
     pub fn new(engine: Arc<dyn Engine>) -> CountedEngine {
-        CountedEngine { engine, reads: AtomicU64::new(0), commits: AtomicU64::new(0) }
+        CountedEngine { engine, reads: AtomicU64::new(0), commits: AtomicU64::new(0), rows: AtomicU64::new(0) }
     }
 
     /// Reads and commits so far.
     pub fn calls(&self) -> (u64, u64) {
         (self.reads.load(Ordering::SeqCst), self.commits.load(Ordering::SeqCst))
+    }
+
+    /// Rows that reads have given so far.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::SeqCst)
+    }
+
+    fn count(&self, rows: usize) {
+        self.rows.fetch_add(rows as u64, Ordering::SeqCst);
+    }
+
+    fn counted(&self, answers: Answers) -> Answers {
+        let rows_of = |answer: &ReadAnswer| match answer {
+            ReadAnswer::Row(row) => usize::from(row.is_some()),
+            ReadAnswer::Rows(rows) => rows.len(),
+        };
+        self.count(answers.answers.iter().map(rows_of).sum());
+        answers
     }
 
     /// Reads and commits of one call.
@@ -48,7 +67,8 @@ impl Engine for CountedEngine {
     }
 
     fn begin_read(&self, asks: Vec<Ask>, limit: ReadLimit) -> EngineFuture<'_, Result<Answers, EngineError>> {
-        self.reading().begin_read(asks, limit)
+        let read = self.reading().begin_read(asks, limit);
+        Box::pin(async move { Ok(self.counted(read.await?)) })
     }
 
     fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Committed, CommitError>> {
@@ -57,7 +77,9 @@ impl Engine for CountedEngine {
     }
 
     fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
-        self.reading().get(key)
+        let read = self.reading().get(key)?;
+        self.count(usize::from(read.value.is_some()));
+        Ok(read)
     }
 
     fn scan(
@@ -66,11 +88,14 @@ impl Engine for CountedEngine {
         end: &[u8],
         visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<Observed<()>, EngineError> {
-        self.reading().scan(start, end, visit)
+        self.reading().scan(start, end, &mut |row| {
+            self.count(1);
+            visit(row)
+        })
     }
 
     fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
-        self.reading().read(asks, limit)
+        Ok(self.counted(self.reading().read(asks, limit)?))
     }
 
     fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {

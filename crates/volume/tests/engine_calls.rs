@@ -90,6 +90,46 @@ fn listings_make_so_many_calls() {
     assert_eq!(calls, [(1, 0), (2, 0)], "a page with delimiter, and one over 100 directories without");
 }
 
+/// Lists everything below `p/` by pages, and gives for each page how many items it had and how many rows were read.
+fn pages(world: &World, counted: &CountedEngine, delimiter: Option<&str>, max: usize) -> Vec<(u64, u64)> {
+    let mut pages = Vec::new();
+    let mut after: Option<(String, bool)> = None;
+    loop {
+        let (name, is_prefix) = after.as_ref().map_or((None, false), |(name, is)| (Some(name.as_str()), *is));
+        let request =
+            ListRequest { bucket: "b", prefix: "p/", delimiter, after: name, after_is_prefix: is_prefix, max };
+        let (mut items, before) = (0, counted.rows());
+        let outcome = wait(world.volume.list(&request, &mut |_| items += 1)).unwrap();
+        pages.push((items, counted.rows() - before));
+        match outcome.next {
+            Some(next) => after = Some(next),
+            None => return pages,
+        }
+    }
+}
+
+#[test]
+fn a_page_reads_at_most_three_times_the_rows_that_it_gives_and_a_thousand() {
+    // Directories below `p/`, and files in each.
+    for (directories, files) in [(0, 2500), (1200, 1), (300, 7), (40, 60), (3, 1100), (1, 2100)] {
+        let (counted, world) = counted();
+        for directory in 0..directories.max(1) {
+            for file in 0..files {
+                let folder = if directories == 0 { String::new() } else { format!("d{directory:04}/") };
+                world.put("b", &format!("p/{folder}f{file:04}"), b"x").unwrap();
+            }
+        }
+        for delimiter in [None, Some("/"), Some("1")] {
+            for max in [1000, 300, 7] {
+                for (page, (items, rows)) in pages(&world, &counted, delimiter, max).into_iter().enumerate() {
+                    let told = format!("{directories} x {files}, {delimiter:?}, page {page} of {max}: {items} items");
+                    assert!(rows <= 3 * items + 1000, "{told}, {rows} rows");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn operations_of_a_mount_make_so_many_calls() {
     let (counted, world) = counted();
