@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help prepare build serve install test check tidy clients bench bench-check clean
+.PHONY: help prepare build serve install test check tidy clients night bench bench-check clean
 
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
@@ -13,6 +13,7 @@ ADDRESS ?= 127.0.0.1:9000
 MOUNT ?= demo=margay-mnt
 PREFIX ?= /usr/local
 REPORT ?= margay-report
+NIGHT_SECONDS ?= 28800
 RIVALS ?= ext4,tmpfs,s3fs,rclone,goofys,tigrisfs,juicefs-redis,juicefs-sqlite,s3cmd,minio,garage
 
 help: ## show this list
@@ -43,6 +44,9 @@ tidy: ## only the habits that the compiler does not check
 
 clients: ## only real S3 clients against a real server
 	@tools/test.sh clients
+
+night: ## everything that has seeds with new ones, for NIGHT_SECONDS=28800; failures are printed as commands
+	@tools/night.sh $(NIGHT_SECONDS)
 
 bench: build ## every benchmark beside every rival that is on PATH, then the tables of the documents and the floors; ARGS=--full: hours
 	$(TARGET)/release/margay bench all --rival $(RIVALS) --report $(REPORT) $(ARGS) || [ $$? = 4 ]

@@ -1,6 +1,6 @@
 //! Mounts of the real binary: file work, both doors side by side, and a server that dies or stops under a mount.
 //!
-//! Not run where there is no /dev/fuse or no right to mount; each test says so.
+//! They fail where there is no /dev/fuse or no right to mount, unless MARGAY_NO_FUSE=1 leaves them out.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test stops at the first thing that it does not expect")]
 #![allow(clippy::disallowed_methods, reason = "the tests are programs that use a mount")]
@@ -14,14 +14,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Why nothing can be mounted here.
-fn cannot_mount() -> bool {
-    let cannot = !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root();
-    if cannot {
-        eprintln!("SKIPPED: no /dev/fuse, or not root");
-    }
-    cannot
-}
+#[path = "server/fuse.rs"]
+mod fuse;
+
+use fuse::must_not_mount;
 
 fn margay(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_margay"));
@@ -160,7 +156,7 @@ fn names(path: &Path) -> Vec<String> {
 
 #[test]
 fn file_work() {
-    if cannot_mount() {
+    if must_not_mount() {
         return;
     }
     let world = World::new();
@@ -203,7 +199,7 @@ fn file_work() {
 
 #[test]
 fn both_doors_show_the_same() {
-    if cannot_mount() {
+    if must_not_mount() {
         return;
     }
     let world = World::new();
@@ -244,7 +240,7 @@ fn both_doors_show_the_same() {
 
 #[test]
 fn a_killed_server_leaves_no_hanging_mount() {
-    if cannot_mount() {
+    if must_not_mount() {
         return;
     }
     let mut world = World::new();
@@ -262,7 +258,7 @@ fn a_killed_server_leaves_no_hanging_mount() {
 
 #[test]
 fn a_stop_publishes_what_is_open() {
-    if cannot_mount() {
+    if must_not_mount() {
         return;
     }
     let mut world = World::new();
@@ -277,7 +273,7 @@ fn a_stop_publishes_what_is_open() {
 
 #[test]
 fn mounts_come_and_go_by_command() {
-    if cannot_mount() {
+    if must_not_mount() {
         return;
     }
     let world = World::new();
@@ -317,7 +313,7 @@ fn mounts_come_and_go_by_command() {
 
 #[test]
 fn a_view_shows_nothing_but_its_mount() {
-    if cannot_mount() {
+    if must_not_mount() {
         return;
     }
     let world = World::new();
@@ -356,7 +352,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn what_an_unmounted_kernel_knew_is_forgotten() {
-    if cannot_mount() {
+    if must_not_mount() {
         return;
     }
     let world = World::new();
@@ -379,7 +375,7 @@ fn cannot_prune() -> bool {
 
 #[test]
 fn the_kernel_is_asked_to_forget_files() {
-    if cannot_mount() || cannot_prune() {
+    if must_not_mount() || cannot_prune() {
         return;
     }
     const MOST: u64 = 1000;
@@ -416,7 +412,7 @@ fn the_kernel_is_asked_to_forget_files() {
 
 #[test]
 fn a_removed_directory_that_is_open_has_no_links() {
-    if cannot_mount() {
+    if must_not_mount() {
         return;
     }
     let world = World::new();
@@ -441,7 +437,7 @@ fn a_removed_directory_that_is_open_has_no_links() {
 /// This kernel is asked whether it forgets such names; either way S3's changes show at once.
 #[test]
 fn names_that_did_not_exist_are_seen_when_s3_makes_them() {
-    if cannot_mount() {
+    if must_not_mount() {
         return;
     }
     let world = World::new();
