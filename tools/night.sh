@@ -47,7 +47,8 @@ step() {
     printf '%s   # %s\n' "$*" "$out/$name-$bad.log" | tee -a "$out/failed" | sed 's/^/FAILED: /'
 }
 
-seed() { echo $((RANDOM * 32768 + RANDOM + 1)); }
+# The next new seed; not in a subshell, which has random numbers of its own.
+next() { seed=$((RANDOM * 32768 + RANDOM + 1)); }
 
 tools/prepare.sh tests || exit 1
 cargo build --quiet --release --locked --bin margay || exit 1
@@ -57,17 +58,17 @@ for one in interleavings interleavings_mount interleavings_open interleavings_re
     step "$one" cargo test --quiet --locked -p margay-volume --test "$one"
 done
 while [ "$(left)" -gt 0 ]; do
-    step models env PROPTEST_RNG_SEED="$(seed)" cargo test --quiet --locked --no-fail-fast -p margay-rows -p margay-segment -p margay-meta -p margay-volume -p margay-s3
-    step worlds cargo run --quiet --locked -p margay-sim --bin sim -- soak --seeds 100 --first "$(seed)" --failures 5
+    next; step models env PROPTEST_RNG_SEED="$seed" cargo test --quiet --locked --no-fail-fast -p margay-rows -p margay-segment -p margay-meta -p margay-volume -p margay-s3
+    next; step worlds cargo run --quiet --locked -p margay-sim --bin sim -- soak --seeds 100 --first "$seed" --failures 5
     step fuzz tools/fuzz.sh 20
-    step kills cargo run --quiet --locked -p margay-sim --bin kill -- --cycles 10 --seed "$(seed)"
+    next; step kills cargo run --quiet --locked -p margay-sim --bin kill -- --cycles 10 --seed "$seed"
     [ "$mounts" = 1 ] || continue
-    step doors cargo run --quiet --locked -p margay-sim --bin doors -- --operations 3000 --seed "$(seed)"
-    step mirror cargo run --quiet --locked -p margay-sim --bin mirror -- --operations 5000 --kill-every 500 --seed "$(seed)"
-    step churn python3 -B tests/mount/churn.py --seconds 120 --seed "$(seed)"
-    step churn-compact python3 -B tests/mount/churn.py --compact --versions --seconds 60 --seed "$(seed)"
-    step churn-kills python3 -B tests/mount/churn.py --kills 3 --seed "$(seed)"
-    step fsx python3 -B tests/mount/fsx.py --seconds 120 --seed "$(seed)"
+    next; step doors cargo run --quiet --locked -p margay-sim --bin doors -- --operations 3000 --seed "$seed"
+    next; step mirror cargo run --quiet --locked -p margay-sim --bin mirror -- --operations 5000 --kill-every 500 --seed "$seed"
+    next; step churn python3 -B tests/mount/churn.py --seconds 120 --seed "$seed"
+    next; step churn-compact python3 -B tests/mount/churn.py --compact --versions --seconds 60 --seed "$seed"
+    next; step churn-kills python3 -B tests/mount/churn.py --kills 3 --seed "$seed"
+    next; step fsx python3 -B tests/mount/fsx.py --seconds 120 --seed "$seed"
 done
 if [ "$bad" != 0 ]; then
     echo "what failed, to be run again:"
