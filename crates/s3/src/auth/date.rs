@@ -2,9 +2,12 @@
 //!
 //! Why: a signature covers the text `20130524T000000Z`, while the skew check needs seconds; both are kept together.
 
+use jiff::civil::{Date, date};
 use margay_env::Timestamp;
 
-const SECONDS_PER_DAY: i64 = 86_400;
+use crate::time::{civil, set_digits};
+
+const EPOCH: Date = date(1970, 1, 1);
 
 /// A moment in whole seconds, with its ISO 8601 basic text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,15 +23,15 @@ impl AmzDate {
         if text[8] != b'T' || text[15] != b'Z' {
             return None;
         }
-        let year = i64::from(number(&text[0..4])?);
-        let (month, day) = (number(&text[4..6])?, number(&text[6..8])?);
-        let (hour, minute, second) = (number(&text[9..11])?, number(&text[11..13])?, number(&text[13..15])?);
-        let month_is_real = (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
-        if !month_is_real || hour > 23 || minute > 59 || second > 60 {
+        let field = |digits: std::ops::Range<usize>| number(&text[digits]);
+        let day = Date::new(field(0..4)?, field(4..6)? as i8, field(6..8)? as i8).ok()?;
+        let (hour, minute, second) = (field(9..11)?, field(11..13)?, field(13..15)?);
+        // A leap second is let through: some clocks show it.
+        if hour > 23 || minute > 59 || second > 60 {
             return None;
         }
-        let of_day = i64::from(hour * 3600 + minute * 60 + second);
-        Some(AmzDate { text, seconds: days_from_civil(year, month, day) * SECONDS_PER_DAY + of_day })
+        let of_day = i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second);
+        Some(AmzDate { text, seconds: day.duration_since(EPOCH).as_secs() + of_day })
     }
 
     /// Reads a `Date` header: the form above or the one of HTTP (`Fri, 24 May 2013 00:00:00 GMT`).
@@ -41,18 +44,16 @@ impl AmzDate {
         })
     }
 
-    /// The text of a moment; `None` outside the years 0 to 9999.
+    /// The text of a moment; `None` outside the years 0 to 9999 (the last day of which the calendar does not know).
     pub(crate) fn from_seconds(seconds: i64) -> Option<AmzDate> {
-        let (year, month, day) = civil_from_days(seconds.div_euclid(SECONDS_PER_DAY));
-        let of_day = seconds.rem_euclid(SECONDS_PER_DAY) as u32;
-        let year = u32::try_from(year).ok().filter(|year| *year <= 9999)?;
+        let civil = civil(seconds).filter(|civil| civil.year() >= 0)?;
         let mut text = *b"00000000T000000Z";
-        write_number(&mut text[0..4], year);
-        write_number(&mut text[4..6], month);
-        write_number(&mut text[6..8], day);
-        write_number(&mut text[9..11], of_day / 3600);
-        write_number(&mut text[11..13], of_day / 60 % 60);
-        write_number(&mut text[13..15], of_day % 60);
+        set_digits(&mut text[0..4], civil.year());
+        set_digits(&mut text[4..6], civil.month().into());
+        set_digits(&mut text[6..8], civil.day().into());
+        set_digits(&mut text[9..11], civil.hour().into());
+        set_digits(&mut text[11..13], civil.minute().into());
+        set_digits(&mut text[13..15], civil.second().into());
         Some(AmzDate { text, seconds })
     }
 
@@ -88,46 +89,9 @@ impl AmzDate {
     }
 }
 
-fn number(digits: &[u8]) -> Option<u32> {
-    digits.iter().try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + u32::from(digit - b'0')))
-}
-
-fn write_number(out: &mut [u8], mut value: u32) {
-    for digit in out.iter_mut().rev() {
-        *digit = b'0' + (value % 10) as u8;
-        value /= 10;
-    }
-    debug_assert_eq!(value, 0, "the number fits its field");
-}
-
-fn days_in_month(year: i64, month: u32) -> u32 {
-    match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days since 1970-01-01 in the Gregorian calendar; years start in March so that the leap day comes last.
-fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = i64::from((153 * ((month + 9) % 12) + 2) / 5 + day - 1);
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
-
-fn civil_from_days(days: i64) -> (i64, u32, u32) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = (day_of_year - (153 * from_march + 2) / 5 + 1) as u32;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 } as u32;
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+/// Of at most four digits, and nothing else.
+fn number(digits: &[u8]) -> Option<i16> {
+    digits.iter().try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + i16::from(digit - b'0')))
 }
 
 #[cfg(test)]
@@ -150,12 +114,31 @@ mod tests {
 
     #[test]
     fn days_that_do_not_exist_are_refused() {
-        for text in
-            ["20130230T000000Z", "20131301T000000Z", "20130524T240000Z", "20130524 000000Z", "2013-524T000000Z", ""]
-        {
+        for text in [
+            "20130230T000000Z",
+            "20131301T000000Z",
+            "20130024T000000Z",
+            "20130500T000000Z",
+            "20139924T000000Z",
+            "20130524T240000Z",
+            "20130524T006000Z",
+            "20130524T000061Z",
+            "20130524 000000Z",
+            "2013-524T000000Z",
+            "+0130524T000000Z",
+            "",
+        ] {
             assert_eq!(AmzDate::parse(text.as_bytes()), None, "{text}");
         }
         assert!(AmzDate::parse(b"20000229T000000Z").is_some());
+        for (text, seconds) in [
+            (b"19691231T235959Z", -1),
+            (b"20161231T235960Z", 1_483_228_800),
+            (b"99991231T235959Z", 253_402_300_799),
+            (b"00000101T000000Z", -62_167_219_200),
+        ] {
+            assert_eq!(AmzDate::parse(text).map(|date| date.seconds()), Some(seconds));
+        }
         assert_eq!(AmzDate::parse(b"19000229T000000Z"), None);
     }
 }
