@@ -4,12 +4,12 @@
 //! Invariants: L1 nothing is written when standard error is not a terminal.  L2 the line is gone when the work is over.
 //! Not here:   the works (`works`, margay-volume).
 
-use std::io::{IsTerminal, Write};
+use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use margay_env::Env;
 use serde_json::{Value, json};
 
@@ -102,52 +102,30 @@ fn round(bytes: u64) -> String {
 
 /// A line that follows a work; gone when dropped.
 #[derive(Debug)]
-pub struct Line {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Line(ProgressBar);
 
 impl Line {
     /// Asks `far` now and then, on a thread of its own.
-    pub fn follow(env: &Env, label: &'static str, far: impl Fn() -> Option<Far> + Send + 'static) -> Line {
-        let over = Arc::new(AtomicBool::new(false));
-        if !std::io::stderr().is_terminal() {
-            return Line { over, thread: None };
+    pub fn follow(env: &Env, label: &'static str, far: impl Fn() -> Option<Far> + Send + Sync + 'static) -> Line {
+        let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        if !line.is_hidden() {
+            let (far, clock, began) = (Arc::new(far), Arc::clone(&env.clock), env.clock.monotonic());
+            let text = move |_: &ProgressState, out: &mut dyn Write| {
+                let text = far().map(|far| far.text(label, clock.monotonic().saturating_sub(began)));
+                // A line that cannot be drawn stops nothing.
+                let _ = out.write_str(&text.unwrap_or_default());
+            };
+            let style = ProgressStyle::with_template("{far}").expect("the template has one field");
+            line.set_style(style.with_key("far", text));
+            line.enable_steady_tick(REFRESH);
         }
-        let (clock, ended) = (Arc::clone(&env.clock), Arc::clone(&over));
-        let show = move || {
-            let began = clock.monotonic();
-            let mut width = 0;
-            while !ended.load(Ordering::Acquire) {
-                std::thread::park_timeout(REFRESH);
-                let Some(far) = far().filter(|_| !ended.load(Ordering::Acquire)) else { continue };
-                let text = far.text(label, clock.monotonic().saturating_sub(began));
-                write_line(&text, &mut width);
-            }
-            if width > 0 {
-                write_line("", &mut width);
-            }
-        };
-        // Without a thread there is no line, which stops nothing.
-        Line { over, thread: std::thread::Builder::new().name("progress".to_owned()).spawn(show).ok() }
+        Line(line)
     }
-}
-
-/// Replaces the line, which has `width` characters.
-fn write_line(text: &str, width: &mut usize) {
-    eprint!("\r{text:<old$}\r{text}", old = *width);
-    let _ = std::io::stderr().flush();
-    *width = text.len();
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // A thread that panicked has said so.
-            let _ = thread.join();
-        }
+        self.0.finish_and_clear();
     }
 }
 

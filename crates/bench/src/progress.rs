@@ -2,61 +2,48 @@
 //!
 //! Why:        filling ten million keys takes minutes; a silent program looks dead.
 //! Invariants: nothing is written, and no thread started, when standard error is not a terminal. One line at a time.
+//!             Counting a step is one addition: neither the clock nor the terminal is touched by what is measured.
 
-use std::io::{IsTerminal, Write};
+use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use margay_env::Env;
 
-/// Time between two refreshes of the line.
-const REFRESH: Duration = Duration::from_millis(200);
+/// Refreshes of the line in a second.
+const REFRESHES: u8 = 5;
 /// Before this much of the time has passed, a guess of the rest is worth nothing.
 const GUESS_AFTER: Duration = Duration::from_secs(1);
 
 /// Draws a line again and again until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Ticker {
-    drawing: Option<(Arc<AtomicBool>, std::thread::JoinHandle<()>)>,
+    line: ProgressBar,
 }
 
 impl Ticker {
-    /// `line` gets the time since now.
-    pub(crate) fn new(env: &Env, line: impl Fn(Duration) -> String + Send + 'static) -> Ticker {
-        if !std::io::stderr().is_terminal() {
-            return Ticker { drawing: None };
+    /// `line` gets the time since now. It is asked on a thread of the ticker's own, so that whoever is measured draws nothing.
+    pub(crate) fn new(env: &Env, line: impl Fn(Duration) -> String + Send + Sync + 'static) -> Ticker {
+        let drawn = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(REFRESHES));
+        if !drawn.is_hidden() {
+            let (line, clock, started) = (Arc::new(line), Arc::clone(&env.clock), env.clock.monotonic());
+            let text = move |_: &ProgressState, out: &mut dyn Write| {
+                // A line that cannot be drawn stops nothing.
+                let _ = out.write_str(&line(clock.monotonic() - started));
+            };
+            let style = ProgressStyle::with_template("{line}").expect("the template has one field");
+            drawn.set_style(style.with_key("line", text));
+            drawn.enable_steady_tick(Duration::from_secs(1) / u32::from(REFRESHES));
         }
-        let (ended, clock) = (Arc::new(AtomicBool::new(false)), Arc::clone(&env.clock));
-        let (end, started) = (Arc::clone(&ended), clock.monotonic());
-        let thread = std::thread::spawn(move || {
-            let mut width = 0;
-            loop {
-                std::thread::park_timeout(REFRESH);
-                if end.load(Ordering::Relaxed) {
-                    break;
-                }
-                let text = line(clock.monotonic() - started);
-                // What the last line was longer by is wiped.
-                eprint!("\r{text:<width$}");
-                width = text.chars().count();
-                let _ = std::io::stderr().flush();
-            }
-            eprint!("\r{:width$}\r", "");
-            let _ = std::io::stderr().flush();
-        });
-        Ticker { drawing: Some((ended, thread)) }
+        Ticker { line: drawn }
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        if let Some((ended, thread)) = self.drawing.take() {
-            ended.store(true, Ordering::Relaxed);
-            thread.thread().unpark();
-            // It panics only when its line does, which loses nothing but the line.
-            let _ = thread.join();
-        }
+        self.line.finish_and_clear();
     }
 }
 
@@ -132,9 +119,12 @@ mod tests {
 
     #[test]
     fn a_line_that_nobody_sees_costs_no_thread() {
-        let ticker = Ticker::new(&Env::real(), |_| unreachable!("drawn without a terminal"));
+        use std::io::IsTerminal as _;
         // Under a test runner standard error may be a terminal after all.
-        assert_eq!(ticker.drawing.is_some(), std::io::stderr().is_terminal());
-        std::mem::forget(ticker);
+        if !std::io::stderr().is_terminal() {
+            let ticker = Ticker::new(&Env::real(), |_| unreachable!("drawn without a terminal"));
+            std::thread::sleep(3 * Duration::from_secs(1) / u32::from(REFRESHES));
+            assert!(ticker.line.is_hidden());
+        }
     }
 }

@@ -3,9 +3,10 @@
 //! Why:      every benchmark reports the same way: medians first, then tails.
 //! Not here: histograms of millions of samples (`load::stats`).
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, ContentArrangement};
 use serde::Serialize;
 
 /// Order statistics of a set of samples, in milliseconds.
@@ -74,23 +75,15 @@ impl Table {
 
     /// The table as lines for a terminal.
     pub(crate) fn text(&self) -> String {
-        let columns = self.rows[0].len();
-        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns).map(width).collect();
         let words = |column: usize| self.rows.iter().skip(1).any(|row| row[column].starts_with(char::is_alphabetic));
-        let mut out = String::new();
-        for row in &self.rows {
-            let mut line = String::from(" ");
-            for (column, cell) in row.iter().enumerate() {
-                let _ = match words(column) {
-                    true => write!(line, " {cell:<width$}", width = widths[column]),
-                    false => write!(line, " {cell:>width$}", width = widths[column]),
-                };
-            }
-            out.push_str(line.trim_end());
-            out.push('\n');
+        let mut table = comfy_table::Table::new();
+        table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).add_rows(&self.rows);
+        for (index, column) in table.column_iter_mut().enumerate() {
+            let alignment = if words(index) { CellAlignment::Left } else { CellAlignment::Right };
+            column.set_padding((1, 0));
+            column.set_cell_alignment(alignment);
         }
-        out
+        table.lines().map(|line| format!(" {}\n", line.trim_end())).collect()
     }
 
     /// The table as comma-separated values (RFC 4180, with line feeds).
@@ -130,6 +123,11 @@ mod tests {
         table.row(vec!["last".to_owned(), "10.25".to_owned()]);
         assert_eq!(table.text(), "  page     ms\n  first   1.5\n  last  10.25\n");
         assert_eq!(table.csv(), "page,ms\nfirst,1.5\nlast,10.25\n");
+        // Letters of two columns, and of none, as terminals show them.
+        let mut wide = Table::new(&["name", "ms", ""]);
+        wide.row(vec!["\u{65e5}\u{672c}".to_owned(), "1".to_owned(), "x".to_owned()]);
+        wide.row(vec!["e\u{301}".to_owned(), "2".to_owned(), String::new()]);
+        assert_eq!(wide.text(), "  name ms\n  \u{65e5}\u{672c}  1 x\n  e\u{301}     2\n");
         table.row(vec!["/a, \"b\"".to_owned(), "1".to_owned()]);
         assert!(table.csv().ends_with("\n\"/a, \"\"b\"\"\",1\n"), "{}", table.csv());
     }
