@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use margay_client::bucket::{Bucket, Condition};
+use margay_client::bucket::Bucket;
 use margay_client::disk::BucketDisk;
 use margay_client::target::parse_endpoint;
-use margay_client::{ClientError, Credentials, REGION_DEFAULT, Target, tls};
+use margay_client::{ClientError, Condition, Credentials, REGION_DEFAULT, Target, tls};
 use margay_env::Env;
 use serde_json::{Value, json};
 

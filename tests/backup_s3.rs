@@ -5,6 +5,8 @@
 
 #[path = "backup_s3/disk.rs"]
 mod disk;
+#[path = "backup_s3/upstream.rs"]
+mod upstream;
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use margay_client::bucket::{Bucket, Condition};
+use margay_client::bucket::Bucket;
 use margay_client::disk::{BucketDisk, LockTimes};
 use margay_client::target::parse_endpoint;
-use margay_client::{Credentials, REGION_DEFAULT, Target};
+use margay_client::{Condition, Credentials, REGION_DEFAULT, Target};
 use margay_env::{Disk, Env, OpenMode};
 
 use crate::{ACCESS_KEY, SECRET_KEY, Server};
@@ -27,11 +27,14 @@ const TIMES: LockTimes = LockTimes {
 /// Whoever was not heard of for a second is dead.
 const HASTY: LockTimes = LockTimes { takeover: Duration::from_secs(1), ..TIMES };
 
-fn bucket(server: &Server) -> Bucket {
+pub(crate) fn target(server: &Server) -> Arc<Target> {
     let (host, port, _, authority) = parse_endpoint(&server.endpoint).unwrap();
     let credentials = Credentials { access_key: ACCESS_KEY.to_owned(), secret_key: SECRET_KEY.to_owned() };
-    let target = Target { authority, host, port, region: REGION_DEFAULT.to_owned(), credentials, tls: None };
-    Bucket::new(Arc::new(target), None, "copies").unwrap()
+    Arc::new(Target { authority, host, port, region: REGION_DEFAULT.to_owned(), credentials, tls: None })
+}
+
+fn bucket(server: &Server) -> Bucket {
+    Bucket::new(target(server), None, "copies").unwrap()
 }
 
 fn disk(server: &Server, prefix: &str) -> BucketDisk {
@@ -42,13 +45,13 @@ fn disk_with(server: &Server, prefix: &str, times: LockTimes) -> BucketDisk {
     BucketDisk::with(&Env::real(), bucket(server), prefix, PIECE_BYTES, times)
 }
 
-struct Store {
-    server: Server,
+pub(crate) struct Store {
+    pub(crate) server: Server,
     folder: tempfile::TempDir,
 }
 
 impl Store {
-    fn new() -> Store {
+    pub(crate) fn new() -> Store {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::start(&folder.path().join("store"));
         server.client(&["mb", "s3://copies"]);

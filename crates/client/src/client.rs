@@ -1,12 +1,12 @@
 //! A small S3 client: one connection, signed requests, no retries and no hidden work.
 //!
 //! Why:      what a benchmark times must be exactly what it asked for; and a fresh machine needs some client.
-//! Not here: credentials chains, multipart uploads: the real clients have those; retries (`bucket`).
+//! Not here: credentials chains: the real clients have those; retries (`retry`), multipart uploads (`upstream`).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -24,6 +24,8 @@ pub const DELETE_KEYS_MAX: usize = 1000;
 pub const PAGE_KEYS_MAX: u32 = 1000;
 /// The most bytes of an error document that are read.
 const ERROR_BYTES_MAX: usize = 64 << 10;
+/// The most bytes of an answer that is read whole: a piece of a backup, a page of a listing.
+const ANSWER_BYTES_MAX: usize = 32 << 20;
 
 /// What to list; the borrowed parts are as the caller knows them, not encoded.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,6 +65,8 @@ pub struct Ask {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Its signature covers it.
     pub body: Bytes,
+    /// The most bytes that the answer may have.
+    pub answer_bytes_max: usize,
 }
 
 /// A success.
@@ -72,11 +76,19 @@ pub struct Answer {
     pub body: Bytes,
 }
 
+impl Answer {
+    /// Empty when the answer names none.
+    pub fn etag(&self) -> String {
+        self.headers.get(ETAG).and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned()
+    }
+}
+
 impl Ask {
     /// Nothing but a method and what it is for.
     pub fn new(method: Method, bucket: &str, key: &str) -> Ask {
         let (bucket, key) = (bucket.to_owned(), key.to_owned());
-        Ask { method, bucket, key, query: String::new(), headers: Vec::new(), body: Bytes::new() }
+        let (query, headers, body) = (String::new(), Vec::new(), Bytes::new());
+        Ask { method, bucket, key, query, headers, body, answer_bytes_max: ANSWER_BYTES_MAX }
     }
 
     /// Deletes up to [`DELETE_KEYS_MAX`] keys.
@@ -227,21 +239,25 @@ impl Client {
         call.body = Payload::Whole(ask.body.clone());
         let response = self.call(call).await?;
         let headers = response.headers().clone();
-        Ok(Answer { headers, body: self.read(response).await? })
+        Ok(Answer { headers, body: self.read(response, ask.answer_bytes_max).await? })
     }
 
     async fn call_for_bytes(&mut self, call: Call<'_>) -> Result<Bytes, ClientError> {
         let response = self.call(call).await?;
-        self.read(response).await
+        self.read(response, ANSWER_BYTES_MAX).await
     }
 
-    async fn read(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
+    async fn read(&self, response: Response<Incoming>, bytes_max: usize) -> Result<Bytes, ClientError> {
         let mut body = response.into_body();
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|source| self.broken(source))?;
             if let Ok(data) = frame.into_data() {
+                if first.len().max(rest.len()) + data.len() > bytes_max {
+                    let request = format!("a request to {}", self.connection.target().authority);
+                    return Err(ClientError::Nonsense { request, reason: format!("more than {bytes_max} bytes") });
+                }
                 // Small answers come in one frame and are not copied.
                 if first.is_empty() && rest.is_empty() {
                     first = data;
@@ -338,7 +354,7 @@ impl Client {
     pub async fn head(&mut self, bucket: &str, key: &str) -> Result<ObjectInfo, ClientError> {
         let response = self.call(Call::new(Method::HEAD, bucket, key)).await?;
         let info = info(&response);
-        self.read(response).await?;
+        self.read(response, ANSWER_BYTES_MAX).await?;
         Ok(info)
     }
 

@@ -31,6 +31,8 @@ pub enum ClientError {
     Nonsense { request: String, reason: String },
     #[error("{request}: no answer within {seconds} s")]
     Timeout { request: String, seconds: u64 },
+    #[error("what was to be sent cannot be read: {0}")]
+    Source(#[source] io::Error),
 }
 
 impl ClientError {
@@ -43,6 +45,7 @@ impl ClientError {
             ClientError::Timeout { seconds, .. } => format!("no answer within {seconds} s"),
             ClientError::Nonsense { reason, .. } => reason.clone(),
             ClientError::Usage(text) => text.clone(),
+            ClientError::Source(_) => "source unreadable".to_owned(),
         }
     }
 

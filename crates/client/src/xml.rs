@@ -165,6 +165,29 @@ pub fn parse_delete_failure(document: &[u8]) -> Result<Option<(String, String)>,
     Ok(failure)
 }
 
+/// The text of the element `name` right below the document's root element `root`.
+pub fn parse_field(document: &[u8], root: &str, name: &str) -> Result<String, String> {
+    let mut found = None;
+    walk(document, |path, text| {
+        if let (&[first, second], Some(text)) = (names(path).as_slice(), text)
+            && (first, second) == (root, name)
+        {
+            found = Some(text.to_owned());
+        }
+    })?;
+    found.filter(|text| !text.is_empty()).ok_or_else(|| format!("no {name} in a {root}"))
+}
+
+/// The body of CompleteMultipartUpload for parts with these ETags, numbered from 1.
+pub fn complete_request(etags: &[String]) -> String {
+    let mut body = String::from("<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+    for (number, etag) in (1..).zip(etags) {
+        body.push_str(&format!("<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag></Part>", escape(etag)));
+    }
+    body.push_str("</CompleteMultipartUpload>");
+    body
+}
+
 /// The body of a quiet DeleteObjects request.
 pub fn delete_request<'a>(keys: impl IntoIterator<Item = &'a str>) -> String {
     let mut body = String::from("<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>");
@@ -250,6 +273,10 @@ mod tests {
         let document = b"<DeleteResult><Error><Key>k</Key><Code>AccessDenied</Code></Error></DeleteResult>";
         assert_eq!(parse_delete_failure(document).unwrap(), Some(("k".to_owned(), "AccessDenied".to_owned())));
         assert_eq!(parse_delete_failure(b"<DeleteResult/>").unwrap(), None);
+        let begun = b"<R><X><Id>no</Id></X><Id>a&amp;b</Id></R>";
+        assert_eq!(parse_field(begun, "R", "Id").unwrap(), "a&b");
+        assert!(parse_field(begun, "R", "X").is_err() && parse_field(b"<R><Id/></R>", "R", "Id").is_err());
+        assert!(complete_request(&["\"e\"".to_owned()]).contains("<PartNumber>1</PartNumber><ETag>&quot;e&quot;<"));
         assert!(delete_request(["a<b"]).contains("<Key>a&lt;b</Key>"));
     }
 }

@@ -24,7 +24,7 @@ impl Bucket {
     }
 
     fn advice(&self, refusal: &Refusal) -> Option<String> {
-        let (name, target) = (&self.name, &self.calls.target);
+        let (name, target) = (&self.name, self.calls.target());
         let elsewhere = matches!(refusal.status, 301 | 307) || refusal.code == "AuthorizationHeaderMalformed";
         if elsewhere || (!refusal.region.is_empty() && refusal.status == 400) {
             let region = if refusal.region.is_empty() { "its region" } else { refusal.region.as_str() };

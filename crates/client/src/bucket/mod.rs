@@ -1,29 +1,27 @@
 //! One bucket: calls that block, are bounded in time and are tried again.
 //!
 //! Why:        what works with files knows no futures, and a store that is far away fails now and then.
-//! Layout:     `retry` says what is tried again and when, `advice` what a person can do about an error.
+//! Layout:     `advice` says what a person can do about an error.
 //! Invariants: B1 a call may be made on any thread, inside a runtime too: the requests run on threads of the bucket's own.
-//!             B2 a connection on which a request did not come to its end is not used again.
-//!             B3 every call may be sent twice; a condition that the first sending made false is the caller's to see through.
-//! Not here:   what is in the objects (`disk`).
+//!             B2 every call may be sent twice; a condition that the first sending made false is the caller's to see through.
+//! Not here:   connections (`calls`), what is tried again (`retry`), what is in the objects (`disk`).
 
 mod advice;
-mod retry;
 
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RANGE};
-use http::{HeaderMap, Method};
-use parking_lot::Mutex;
+use http::Method;
+use http::header::{HeaderName, HeaderValue};
 use tokio::runtime::Runtime;
 
-use crate::client::{Answer, Ask, Client, DELETE_KEYS_MAX, ListQuery, PAGE_KEYS_MAX, encode_into};
-use crate::connection::Connection;
+use crate::calls::Calls;
+use crate::client::{Answer, Ask, DELETE_KEYS_MAX, ListQuery, PAGE_KEYS_MAX, encode_into};
+use crate::condition::{Condition, range_header};
 use crate::error::{ClientError, Refusal};
+use crate::retry;
 use crate::target::Target;
 use crate::xml;
 
@@ -31,18 +29,7 @@ use crate::xml;
 const THREADS: usize = 1;
 /// Connections that are kept for the next call.
 const IDLE_MAX: usize = 8;
-const SESSION_TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
-
-/// When a PUT is done.
-#[derive(Clone, Copy, Debug)]
-pub enum Condition<'a> {
-    Always,
-    /// There is no such object.
-    Absent,
-    /// The object still has this ETag.
-    Same(&'a str),
-}
 
 /// A bucket at a store, and as whom to use it.
 pub struct Bucket {
@@ -52,15 +39,9 @@ pub struct Bucket {
     runtime: Option<Runtime>,
 }
 
-struct Calls {
-    target: Arc<Target>,
-    token: Option<HeaderValue>,
-    idle: Mutex<Vec<Client>>,
-}
-
 impl std::fmt::Debug for Bucket {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Bucket {} at {}", self.name, self.calls.target.url())
+        write!(out, "Bucket {} at {}", self.name, self.calls.target().url())
     }
 }
 
@@ -76,15 +57,12 @@ impl Drop for Bucket {
 impl Bucket {
     /// Asks nothing yet. `token` belongs to keys that are temporary.
     pub fn new(target: Arc<Target>, token: Option<&str>, name: &str) -> io::Result<Bucket> {
-        let token = token.map(HeaderValue::from_str).transpose();
-        let mut token = token.map_err(|_| io::Error::other("the session token is no header value"))?;
-        token.iter_mut().for_each(|token| token.set_sensitive(true));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("margay-bucket")
             .enable_all()
             .build()?;
-        let calls = Arc::new(Calls { target, token, idle: Mutex::default() });
+        let calls = Arc::new(Calls::new(target, token, IDLE_MAX).map_err(io::Error::other)?);
         Ok(Bucket { calls, name: name.to_owned(), runtime: Some(runtime) })
     }
 
@@ -113,9 +91,7 @@ impl Bucket {
 
     /// Bytes of an object that has them all.
     pub fn get_range(&self, key: &str, offset: u64, len: u64) -> Result<Bytes, ClientError> {
-        let range = format!("bytes={offset}-{}", offset + len - 1);
-        let range = HeaderValue::from_str(&range).expect("digits are a header value");
-        let ask = Ask { headers: vec![(RANGE, range)], ..self.ask(Method::GET, key) };
+        let ask = Ask { headers: vec![range_header(offset..offset + len)], ..self.ask(Method::GET, key) };
         let body = self.call(ask)?.body;
         if body.len() as u64 == len {
             return Ok(body);
@@ -127,16 +103,8 @@ impl Bucket {
     /// Gives the ETag.
     pub fn put(&self, key: &str, body: Bytes, condition: Condition<'_>) -> Result<String, ClientError> {
         let mut ask = Ask { body, ..self.ask(Method::PUT, key) };
-        match condition {
-            Condition::Always => {}
-            Condition::Absent => ask.headers.push((IF_NONE_MATCH, HeaderValue::from_static("*"))),
-            Condition::Same(etag) => {
-                let etag = HeaderValue::from_str(etag)
-                    .map_err(|_| ClientError::Usage(format!("the ETag {etag:?} is no header value")))?;
-                ask.headers.push((IF_MATCH, etag));
-            }
-        }
-        self.call(ask).map(|answer| etag(&answer.headers))
+        ask.headers.extend(condition.header()?);
+        self.call(ask).map(|answer| answer.etag())
     }
 
     /// Copies an object inside the store.
@@ -216,7 +184,10 @@ impl Bucket {
     fn wait(&self, ask: Ask, tries_max: u32) -> Result<Answer, ClientError> {
         let calls = Arc::clone(&self.calls);
         let runtime = self.runtime.as_ref().expect("a bucket that is used has its runtime");
-        wait_on(runtime, async move { retry::until_done(tries_max, || calls.once(&ask), tokio::time::sleep).await })
+        wait_on(
+            runtime,
+            async move { retry::until_done(tries_max, None, || calls.once(&ask), tokio::time::sleep).await },
+        )
     }
 }
 
@@ -227,34 +198,4 @@ fn wait_on<T: Send + 'static>(runtime: &Runtime, work: impl Future<Output = T> +
         let _ = done.send(work.await);
     });
     outcome.recv().expect("a call ends with its outcome")
-}
-
-fn etag(headers: &HeaderMap) -> String {
-    headers.get(ETAG).and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned()
-}
-
-impl Calls {
-    /// One sending of a request.
-    async fn once(&self, ask: &Ask) -> Result<Answer, ClientError> {
-        let idle = self.idle.lock().pop();
-        let mut client = idle.unwrap_or_else(|| Client::new(Connection::new(Arc::clone(&self.target))));
-        let mut ask = ask.clone();
-        ask.headers.extend(self.token.clone().map(|token| (SESSION_TOKEN, token)));
-        let limit = retry::time_of(&ask);
-        let Ok(outcome) = tokio::time::timeout(limit, client.ask(&ask)).await else {
-            return Err(timed_out(&ask, limit));
-        };
-        if matches!(outcome, Ok(_) | Err(ClientError::Refused(_))) {
-            let mut idle = self.idle.lock();
-            if idle.len() < IDLE_MAX {
-                idle.push(client);
-            }
-        }
-        outcome
-    }
-}
-
-fn timed_out(ask: &Ask, limit: Duration) -> ClientError {
-    let request = format!("{} /{}/{}", ask.method, ask.bucket, ask.key);
-    ClientError::Timeout { request, seconds: limit.as_secs() }
 }

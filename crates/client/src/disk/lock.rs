@@ -21,8 +21,8 @@ use margay_env::LockHandle;
 use parking_lot::Mutex;
 
 use super::Root;
-use crate::bucket::Condition;
 use crate::client::Answer;
+use crate::condition::Condition;
 use crate::error::ClientError;
 
 /// Random bytes that distinguish two holders.

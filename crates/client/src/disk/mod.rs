@@ -26,7 +26,8 @@ use parking_lot::Mutex;
 use self::file::BucketFile;
 use self::lock::Lease;
 use self::pieces::{Chain, Piece};
-use crate::bucket::{Bucket, Condition};
+use crate::bucket::Bucket;
+use crate::condition::Condition;
 use crate::error::ClientError;
 
 /// Maximum size of a piece, in bytes.

@@ -2,8 +2,10 @@
 //!
 //! Invariants: T1 only what says nothing about the request is tried again: a lost connection, a busy or broken server.
 //!             T2 waits grow, and are random, so that many who were refused at once do not come back at once.
+//!             T3 with a budget, a store that refuses everything gets at most a fifth more requests than successes.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::Method;
@@ -12,21 +14,49 @@ use crate::client::{Answer, Ask};
 use crate::error::ClientError;
 
 /// Times that a request is sent.
-pub(super) const TRIES_MAX: u32 = 8;
+pub(crate) const TRIES_MAX: u32 = 8;
 /// Times that the first request of all is sent, for which a person waits.
-pub(super) const CHECK_TRIES_MAX: u32 = 2;
+pub(crate) const CHECK_TRIES_MAX: u32 = 2;
 /// Longest wait before the second time; it doubles each time.
 const WAIT_FIRST: Duration = Duration::from_millis(200);
 /// Longest wait.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// From the first byte of a request without much to send or answer to the last one of its answer.
 const SHORT_TIME_MAX: Duration = Duration::from_secs(30);
-/// The same for content, of `disk::PIECE_BYTES` at most.
+/// The same for content (a piece of a file, a part of an object), and for an object that is put together of its parts.
 const CONTENT_TIME_MAX: Duration = Duration::from_secs(180);
 
+/// What a budget holds at most, and at first.
+const BUDGET_MAX: u32 = 500;
+/// What a retry takes out of a budget; a success puts 1 back.
+const RETRY_COST: u32 = 5;
+
+/// Shared by all requests to one store.
+#[derive(Debug)]
+pub(crate) struct Budget(AtomicU32);
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget(AtomicU32::new(BUDGET_MAX))
+    }
+}
+
+impl Budget {
+    fn take(&self) -> bool {
+        let less = |left: u32| left.checked_sub(RETRY_COST);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+
+    fn give(&self) {
+        let more = |left: u32| (left < BUDGET_MAX).then_some(left + 1);
+        // It is full most of the time.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    }
+}
+
 /// How long one sending may take.
-pub(super) fn time_of(ask: &Ask) -> Duration {
-    let content = matches!(ask.method, Method::GET | Method::PUT) && !ask.key.is_empty();
+pub(crate) fn time_of(ask: &Ask) -> Duration {
+    let content = matches!(ask.method, Method::GET | Method::PUT | Method::POST) && !ask.key.is_empty();
     if content { CONTENT_TIME_MAX } else { SHORT_TIME_MAX }
 }
 
@@ -36,7 +66,7 @@ fn is_worth_another(error: &ClientError) -> bool {
         ClientError::Refused(refusal) => {
             matches!(refusal.status, 408 | 429 | 500 | 502..=504) || refusal.code == "RequestTimeout"
         }
-        ClientError::Usage(_) | ClientError::Nonsense { .. } => false,
+        ClientError::Usage(_) | ClientError::Nonsense { .. } | ClientError::Source(_) => false,
     }
 }
 
@@ -45,9 +75,10 @@ fn longest_wait(tries: u32) -> Duration {
     WAIT_FIRST.saturating_mul(1 << (tries - 1).min(16)).min(WAIT_MAX)
 }
 
-/// Sends until there is an outcome that counts; `pause` waits.
-pub(super) async fn until_done<F, P>(
+/// Sends until there is an outcome that counts, or the budget is spent; `pause` waits.
+pub(crate) async fn until_done<F, P>(
     tries_max: u32,
+    budget: Option<&Budget>,
     mut send: impl FnMut() -> F,
     pause: impl Fn(Duration) -> P,
 ) -> Result<Answer, ClientError>
@@ -58,13 +89,18 @@ where
     let mut tries = 1;
     loop {
         match send().await {
-            Err(error) if tries < tries_max && is_worth_another(&error) => {
+            Err(error) if tries < tries_max && is_worth_another(&error) && budget.is_none_or(Budget::take) => {
                 let wait = longest_wait(tries).mul_f64(random_share());
                 tracing::info!(%error, tries, wait_ms = wait.as_millis() as u64, "a request to a store is sent again");
                 pause(wait).await;
                 tries += 1;
             }
-            outcome => return outcome,
+            outcome => {
+                if let (Ok(_), Some(budget)) = (&outcome, budget) {
+                    budget.give();
+                }
+                return outcome;
+            }
         }
     }
 }
@@ -92,6 +128,10 @@ mod tests {
 
     /// Outcomes in turn, the last one from then on; gives the outcome's status and how often was asked.
     fn run(outcomes: &[u16]) -> (u16, usize) {
+        run_within(None, outcomes)
+    }
+
+    fn run_within(budget: Option<&Budget>, outcomes: &[u16]) -> (u16, usize) {
         let asked = Cell::new(0);
         let send = || {
             let status = outcomes[asked.get().min(outcomes.len() - 1)];
@@ -100,7 +140,7 @@ mod tests {
             std::future::ready(if status == 200 { Ok(answer) } else { Err(refused(status)) })
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let outcome = runtime.block_on(until_done(TRIES_MAX, send, |_| std::future::ready(())));
+        let outcome = runtime.block_on(until_done(TRIES_MAX, budget, send, |_| std::future::ready(())));
         (outcome.map_or_else(|error| error.status().unwrap(), |_| 200), asked.get())
     }
 
@@ -113,5 +153,20 @@ mod tests {
         assert_eq!(run(&[501, 200]), (501, 1));
         assert_eq!(run(&[503]), (503, TRIES_MAX as usize));
         assert!(longest_wait(1) == WAIT_FIRST && longest_wait(3) == WAIT_FIRST * 4 && longest_wait(30) == WAIT_MAX);
+    }
+    #[test]
+    fn a_budget_ends_retries_and_successes_fill_it_again() {
+        let budget = Budget::default();
+        let asked: usize = (0..1000).map(|_| run_within(Some(&budget), &[503]).1).sum();
+        assert_eq!(asked, 1000 + (BUDGET_MAX / RETRY_COST) as usize);
+        assert_eq!(run_within(Some(&budget), &[503, 200]), (503, 1));
+        for _ in 0..RETRY_COST {
+            assert_eq!(run_within(Some(&budget), &[200]), (200, 1));
+        }
+        assert_eq!(run_within(Some(&budget), &[503, 200]), (200, 2));
+        for _ in 0..2 * BUDGET_MAX {
+            run_within(Some(&budget), &[200]);
+        }
+        assert_eq!(budget.0.load(Ordering::Relaxed), BUDGET_MAX);
     }
 }

@@ -1,0 +1,74 @@
+//! Where an object is cut into parts.
+//!
+//! Invariants: G1 parts follow each other from 0 without a gap, all of one size but the last.  G2 the same size is always
+//!             cut in the same way, so a part that is read again is the part that was sent.
+
+use std::ops::Range;
+
+/// Most parts of an object.
+const PARTS_MAX: u64 = 10_000;
+/// The smallest part that every store takes is 5 MiB; larger ones cost fewer requests.
+const PART_BYTES_MIN: u64 = 8 << 20;
+/// Part sizes are multiples of it.
+const STEP_BYTES: u64 = 1 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    size: u64,
+    part_bytes: u64,
+}
+
+impl Grid {
+    /// For an object of so many bytes; the parts grow with it where there would be too many.
+    pub fn of(size: u64) -> Grid {
+        let least = size.div_ceil(PARTS_MAX).next_multiple_of(STEP_BYTES);
+        Grid { size, part_bytes: least.max(PART_BYTES_MIN) }
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub fn part_bytes(&self) -> u64 {
+        self.part_bytes
+    }
+
+    /// At least one: an empty object has one empty part.
+    pub fn parts(&self) -> u32 {
+        let parts = self.size.div_ceil(self.part_bytes).max(1);
+        assert!(parts <= PARTS_MAX, "parts grow with the object");
+        parts as u32
+    }
+
+    /// The bytes of a part; the first one has the number 1, as in S3.
+    pub fn part(&self, number: u32) -> Range<u64> {
+        assert!((1..=self.parts()).contains(&number), "part {number} of {}", self.parts());
+        let begin = u64::from(number - 1) * self.part_bytes;
+        begin..(begin + self.part_bytes).min(self.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_the_object_once() {
+        const TB: u64 = 1 << 40;
+        for size in
+            [0, 1, PART_BYTES_MIN - 1, PART_BYTES_MIN, PART_BYTES_MIN + 1, 1 << 33, 80_000 << 20, 5 * TB, 48 * TB]
+        {
+            let grid = Grid::of(size);
+            assert_eq!((grid.part_bytes() % STEP_BYTES, grid), (0, Grid::of(size)));
+            let mut end = 0;
+            for number in 1..=grid.parts() {
+                let part = grid.part(number);
+                assert_eq!(part.start, end);
+                assert!(number == grid.parts() || part.end - part.start == grid.part_bytes(), "{size}");
+                end = part.end;
+            }
+            assert_eq!(end, size);
+        }
+        assert_eq!((Grid::of(0).parts(), Grid::of(80_000 << 20).parts()), (1, 10_000));
+    }
+}

@@ -1,0 +1,216 @@
+//! A bucket of another store that many tasks read and write at once.
+//!
+//! Why:        what keeps files in a far store has many requests under way, and neither its memory nor the store may suffer
+//!             from that.
+//! Layout:     `room` bounds what is under way, `multipart` sends large objects by a `grid`.
+//! Invariants: U1 at most `Limits` of requests and of bytes at once; the bytes of an answer count until it is dropped.
+//!             U2 a request that waits before it is sent again holds no place among the requests.
+//!             U3 a range that was read is of one state of the object, whose ETag comes with it.
+//! Not here:   calls that block (`bucket`), what is tried again and how often (`retry`).
+
+mod grid;
+mod multipart;
+mod room;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use http::Method;
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use md5::{Digest, Md5};
+
+pub use self::grid::Grid;
+pub use self::multipart::Source;
+use self::room::Room;
+pub use self::room::{Held, Limits};
+use crate::calls::Calls;
+use crate::client::{Answer, Ask, ListQuery};
+use crate::condition::{Condition, etag_value, range_header};
+use crate::error::ClientError;
+use crate::retry::{self, Budget};
+use crate::target::Target;
+use crate::xml;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Upstream(Arc<Inner>);
+
+struct Inner {
+    calls: Calls,
+    bucket: String,
+    room: Room,
+    budget: Budget,
+}
+
+impl std::fmt::Debug for Upstream {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Upstream {} at {}", self.0.bucket, self.0.calls.target().url())
+    }
+}
+
+/// Which state of an object is wanted.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted<'a> {
+    Any,
+    /// The one with this ETag; if the object has another one, the error's status is 412.
+    Same(&'a str),
+    /// Any but the one with this ETag.
+    Other(&'a str),
+}
+
+/// Bytes of an object.
+#[derive(Debug)]
+pub struct Fetched {
+    pub bytes: Bytes,
+    pub etag: String,
+    /// Of the whole object.
+    pub size: u64,
+    /// Place for the bytes, given back when this is dropped.
+    pub held: Held,
+}
+
+/// What is known of an object without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    pub etag: String,
+    pub size: u64,
+}
+
+impl Upstream {
+    /// Asks nothing yet. `token` belongs to keys that are temporary.
+    pub fn new(
+        target: Arc<Target>,
+        token: Option<&str>,
+        bucket: &str,
+        limits: Limits,
+    ) -> Result<Upstream, ClientError> {
+        let calls = Calls::new(target, token, limits.requests_max)?;
+        let (bucket, room) = (bucket.to_owned(), Room::new(limits));
+        Ok(Upstream(Arc::new(Inner { calls, bucket, room, budget: Budget::default() })))
+    }
+
+    /// `None`: there is no such object.
+    pub async fn describe(&self, key: &str) -> Result<Option<Described>, ClientError> {
+        let ask = self.ask(Method::HEAD, key);
+        match self.send(&ask).await {
+            Ok(answer) => {
+                let size = number(&answer, CONTENT_LENGTH).ok_or_else(|| nonsense(&ask, "no length"))?;
+                Ok(Some(Described { etag: answer.etag(), size }))
+            }
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a range that is not empty; it gives less where the object ends before. `None`: the object still has the ETag of
+    /// [`Wanted::Other`].
+    pub async fn get(&self, key: &str, range: Range<u64>, wanted: Wanted<'_>) -> Result<Option<Fetched>, ClientError> {
+        let len = range.end.saturating_sub(range.start);
+        if len == 0 {
+            return Err(usage("a range without a byte cannot be asked for"));
+        }
+        let held = self.0.room.hold(len).await?;
+        let mut ask = self.ask(Method::GET, key);
+        ask.answer_bytes_max = usize::try_from(len).map_err(|_| usage("a range is larger than memory"))?;
+        ask.headers.push(range_header(range.clone()));
+        match wanted {
+            Wanted::Any => {}
+            Wanted::Same(etag) => ask.headers.push((IF_MATCH, etag_value(etag)?)),
+            Wanted::Other(etag) => ask.headers.push((IF_NONE_MATCH, etag_value(etag)?)),
+        }
+        let answer = match self.send(&ask).await {
+            Err(error) if error.status() == Some(304) && matches!(wanted, Wanted::Other(_)) => return Ok(None),
+            outcome => outcome?,
+        };
+        // A store that does not know ranges sends the object from its beginning.
+        let (first, size) = content_range(&answer).ok_or_else(|| nonsense(&ask, "no range"))?;
+        let expected = range.end.min(size).saturating_sub(range.start);
+        if first != range.start || answer.body.len() as u64 != expected {
+            return Err(nonsense(&ask, "another range than was asked for"));
+        }
+        let etag = answer.etag();
+        if matches!(wanted, Wanted::Same(same) if same != etag) {
+            return Err(nonsense(&ask, "another ETag than was asked for"));
+        }
+        Ok(Some(Fetched { bytes: answer.body, etag, size, held }))
+    }
+
+    /// Puts an object in one request; gives its ETag.
+    ///
+    /// When an answer was lost and the condition does not hold any more, the object of that key counts as this one if it has the
+    /// same bytes: whoever takes locks with conditions sends bytes that nobody else sends.
+    pub async fn put(&self, key: &str, body: Bytes, condition: Condition<'_>) -> Result<String, ClientError> {
+        let _held = self.0.room.hold(body.len() as u64).await?;
+        let mut ask = Ask { body, ..self.ask(Method::PUT, key) };
+        ask.headers.extend(condition.header()?);
+        let (outcome, unsure) = self.send_unsure(&ask).await;
+        match outcome {
+            Err(error) if unsure && error.status() == Some(412) => {
+                let etag = format!("\"{:x}\"", Md5::digest(&ask.body));
+                let there = self.describe(key).await?;
+                if there.is_some_and(|there| there.etag == etag) { Ok(etag) } else { Err(error) }
+            }
+            outcome => outcome.map(|answer| answer.etag()),
+        }
+    }
+
+    /// Fine when it is not there.
+    pub async fn delete(&self, key: &str) -> Result<(), ClientError> {
+        match self.send(&self.ask(Method::DELETE, key)).await {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// One page of a listing.
+    pub async fn list(&self, query: &ListQuery<'_>) -> Result<xml::Page, ClientError> {
+        let ask = Ask { query: query.encode(), ..self.ask(Method::GET, "") };
+        let answer = self.send(&ask).await?;
+        xml::parse_page(&answer.body).map_err(|reason| nonsense(&ask, &reason))
+    }
+
+    fn ask(&self, method: Method, key: &str) -> Ask {
+        Ask::new(method, &self.0.bucket, key)
+    }
+
+    async fn send(&self, ask: &Ask) -> Result<Answer, ClientError> {
+        self.send_unsure(ask).await.0
+    }
+
+    /// Also says whether an earlier sending may have been done although its answer was lost.
+    async fn send_unsure(&self, ask: &Ask) -> (Result<Answer, ClientError>, bool) {
+        let (inner, unsure) = (&*self.0, AtomicBool::new(false));
+        let once = || async {
+            let _slot = inner.room.slot().await;
+            let outcome = inner.calls.once(ask).await;
+            let lost = matches!(outcome, Err(ClientError::Transport { .. } | ClientError::Timeout { .. }));
+            // Servers that answer 500 or 503 may have gone on as well.
+            let broken = matches!(&outcome, Err(error) if error.status().is_some_and(|status| status >= 500));
+            unsure.fetch_or(lost || broken, Ordering::Relaxed);
+            outcome
+        };
+        let outcome = retry::until_done(retry::TRIES_MAX, Some(&inner.budget), once, tokio::time::sleep).await;
+        (outcome, unsure.into_inner())
+    }
+}
+
+fn usage(text: &str) -> ClientError {
+    ClientError::Usage(text.to_owned())
+}
+
+fn nonsense(ask: &Ask, reason: &str) -> ClientError {
+    let request = format!("{} /{}/{}", ask.method, ask.bucket, ask.key);
+    ClientError::Nonsense { request, reason: reason.to_owned() }
+}
+
+fn number(answer: &Answer, name: HeaderName) -> Option<u64> {
+    answer.headers.get(name)?.to_str().ok()?.parse().ok()
+}
+
+/// First byte and size of the whole object.
+fn content_range(answer: &Answer) -> Option<(u64, u64)> {
+    let (range, size) = answer.headers.get(CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes ")?.split_once('/')?;
+    Some((range.split_once('-')?.0.parse().ok()?, size.parse().ok()?))
+}
