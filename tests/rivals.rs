@@ -12,6 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+#[path = "server/fuse.rs"]
+mod fuse;
+
 /// A directory of rivals and a directory for them to work in.
 struct World {
     files: TempDir,

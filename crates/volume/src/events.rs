@@ -120,7 +120,7 @@ impl Volume {
             })?;
             let base = row.as_ref().map_or(Ok(0), |row| decode_base(&row.value))?;
             // What a commit that was counted queued is below that, unless commits were counted anew since.
-            let end = base.saturating_add(self.events.order(self.engine.last_seq(), 0));
+            let end = base.saturating_add(self.events.order(self.engine.last_cursor(), 0));
             match last.filter(|last| *last >= end) {
                 None => Ok((base, count)),
                 Some(last) => {

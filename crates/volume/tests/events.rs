@@ -312,6 +312,6 @@ fn events_of_before_and_of_a_volume_that_counted_further_go_first() {
     assert_eq!(keys, ["old", "a", "b", "a", "b"]);
     assert_eq!(queued[0].number, EventNumber::from(order) << 64);
     let numbers: Vec<EventNumber> = queued.iter().map(|one| one.number).collect();
-    wait(volumes[0].forget_events("t", &numbers)).unwrap();
+    wait(volumes[0].forget_events("t", &numbers, &Lease::alone())).unwrap();
     assert_eq!(told(&volumes[0]), []);
 }

@@ -49,7 +49,7 @@ fn a_row_comes_with_the_first_run_is_sealed_and_goes_with_its_file() {
             SegmentRecord { state: SegmentState::Open, kind: files[id].kind, writer: 0, stores: vec![StoreNumber(0)] };
         assert_eq!(*row, row_of);
     }
-    let changes = world.engine.changes_since(Seq(0), 10_000).unwrap();
+    let changes = world.engine.changes(Cursor(0), 10_000).unwrap().changes;
     let is_row = |change: &&Change| change.keys.iter().any(|key| key::is_segment(key) && key.get(1) == Some(&b's'));
     assert_eq!(changes.iter().filter(is_row).count(), found.len(), "one put for each segment");
     world.delete("b", "large").unwrap();

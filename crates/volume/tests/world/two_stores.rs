@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use margay_env::Env;
 use margay_env::real::RealClock;
 use margay_env::sim::{SimDisk, SimRandom};
-use margay_meta::{Engine, Seq};
+use margay_meta::{Cursor, Engine};
 use margay_segment::{Segments, Store, StoreNumber};
 use margay_volume::*;
 
@@ -48,12 +48,12 @@ impl Processes for Member {
         Ok(true)
     }
 
-    fn oldest_reader(&self) -> Result<Seq, Error> {
+    fn oldest_reader(&self) -> Result<Cursor, Error> {
         if self.cluster.hasty {
-            return Ok(Seq(u64::MAX));
+            return Ok(Cursor(u64::MAX));
         }
         let live = self.cluster.volumes.iter().filter_map(OnceLock::get).filter_map(Weak::upgrade);
-        Ok(live.map(|volume| volume.advance_readers()).min().unwrap_or(Seq(u64::MAX)))
+        Ok(live.map(|volume| volume.advance_readers()).min().unwrap_or(Cursor(u64::MAX)))
     }
 }
 

@@ -85,7 +85,7 @@ impl Engine for Watched {
         self.note(answers.answers.iter().map(rows).sum());
         Ok(answers)
     }
-    fn commit(&self, batch: Batch) -> Result<Seq, CommitError> {
+    fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         let left = self.commits_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| match left {
             u64::MAX => Some(left),
             _ => left.checked_sub(1),
@@ -98,20 +98,26 @@ impl Engine for Watched {
         self.written_bytes.fetch_add(bytes as u64, Ordering::SeqCst);
         self.engine.commit(batch)
     }
-    fn durable(&self, seq: Seq) -> DurableFuture<'_> {
-        self.engine.durable(seq)
+    fn durable(&self, cursor: Cursor) -> DurableFuture<'_> {
+        self.engine.durable(cursor)
     }
-    fn wait_durable(&self, seq: Seq) -> Result<(), EngineError> {
-        self.engine.wait_durable(seq)
+    fn wait_durable(&self, cursor: Cursor) -> Result<(), EngineError> {
+        self.engine.wait_durable(cursor)
     }
-    fn last_seq(&self) -> Seq {
-        self.engine.last_seq()
+    fn last_cursor(&self) -> Cursor {
+        self.engine.last_cursor()
     }
-    fn durable_seq(&self) -> Seq {
-        self.engine.durable_seq()
+    fn durable_cursor(&self) -> Cursor {
+        self.engine.durable_cursor()
     }
-    fn changes_since(&self, after: Seq, limit: usize) -> Result<Vec<Change>, TailLost> {
-        self.engine.changes_since(after, limit)
+    fn unchanged_since(&self, cursor: Cursor) -> bool {
+        self.engine.unchanged_since(cursor)
+    }
+    fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
+        self.engine.changes(after, limit)
+    }
+    fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {
+        self.engine.wait_changes(after)
     }
     fn payload_bytes_max(&self) -> usize {
         self.engine.payload_bytes_max()
