@@ -51,7 +51,7 @@ impl FoundBacks {
     }
 }
 
-/// Compares, and gives what was found by segment.
+/// Compares, and gives what was found of segments whose back rows are right.
 pub(super) fn check(
     volume: &Volume,
     rows: &Rows,
@@ -92,11 +92,13 @@ pub(super) fn check(
     for row in &damaged {
         findings.note(FindingKind::Back, || format!("back row {row:02x?} does not decode"));
     }
+    let mut wrong = BTreeSet::new();
     let segments: BTreeSet<&SegmentId> = rows.backs.keys().chain(found.keys()).collect();
     for segment in segments {
         let right = rows.backs.get(segment).copied().unwrap_or_default();
         let stored = found.get(segment).map(|backs| backs.sum).unwrap_or_default();
         if right != stored {
+            wrong.insert(*segment);
             findings.note(FindingKind::Back, || {
                 format!("{} back rows lead from {segment:?}, not the {} that should", stored.rows, right.rows)
             });
@@ -111,5 +113,6 @@ pub(super) fn check(
     if findings.report.findings.get(&FindingKind::Back).copied().unwrap_or(0) > before {
         findings.repairs.push(Repair::Rebuild);
     }
+    found.retain(|segment, _| !wrong.contains(segment));
     Ok(found)
 }
