@@ -52,6 +52,9 @@ fn failed(error: &Error) -> Errno {
         Error::QuotaExceeded => Errno::DQUOT,
         Error::ReadOnly(_) => Errno::ROFS,
         Error::Busy => Errno::BUSY,
+        // As a network file system that gives up: the store did not answer, which is not lost data (EIO), nor a reason to
+        // try at once (EAGAIN).
+        Error::Unavailable(_) | Error::OutcomeUnknown => Errno::TIMEDOUT,
         Error::Io(error) => error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error),
         Error::Corrupt(_)
         | Error::InvalidPart(_)
@@ -73,7 +76,7 @@ fn failed(error: &Error) -> Errno {
         | Error::LeaseLost
         | Error::InvalidRange => Errno::IO,
     };
-    if number == Errno::IO {
+    if matches!(number, Errno::IO | Errno::TIMEDOUT) {
         tracing::error!(%error, "a request of the kernel failed");
     }
     number
@@ -88,6 +91,8 @@ mod tests {
         assert_eq!(errno(&PosixError::NotFound), Errno::NOENT);
         assert_eq!(errno(&Error::Full.into()), Errno::NOSPC);
         assert_eq!(errno(&Error::ReadOnly("fault".to_owned()).into()), Errno::ROFS);
+        assert_eq!(errno(&Error::Unavailable("fail-over".to_owned()).into()), Errno::TIMEDOUT);
+        assert_eq!(errno(&Error::OutcomeUnknown.into()), Errno::TIMEDOUT);
         assert_eq!(errno(&Error::Corrupt("row".to_owned()).into()), Errno::IO);
         assert_eq!(errno(&Error::Io(std::io::Error::from_raw_os_error(5)).into()), Errno::IO);
     }

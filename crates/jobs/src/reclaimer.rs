@@ -159,7 +159,8 @@ fn reclaim_on(shared: &Shared, env: &Env, volume: &Volume, limits: &ReclaimLimit
             check(shared, env, volume);
             check_at = env.clock.monotonic() + limits.check_every;
         }
-        let settled = settled_at == Some(quiet_mark(volume));
+        let settled = settled_at
+            .is_some_and(|(cursor, refused)| volume.engine().unchanged_since(cursor) && volume.refused() == refused);
         if settled && volume.store().quarantined().is_empty() {
             continue;
         }

@@ -11,6 +11,8 @@
 //!                of the commits.
 //!             M5 after a storage fault every later commit fails with `Poisoned`; reads go on.
 //!             M6 a commit that was begun goes on without its future, and its caller is told how it ended.
+//!             M7 after `Unavailable` nothing was done. After `Unknown` a commit was applied or may be yet; once `outcome`
+//!                has said that it is void, it never will be. Only an engine that waits answers either.
 //! Not here:   how an engine does it.
 
 use std::fmt::Debug;
@@ -57,6 +59,23 @@ pub struct Committed {
     pub payload: Option<PayloadLocation>,
 }
 
+/// By which the process that made a commit asks what became of it. Made by the engine before the commit is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CommitToken {
+    /// The connection that sent it, by a number that the volume keeps.
+    pub lane: u64,
+    /// Which of its commits it is.
+    pub call: u64,
+}
+
+/// What became of a commit whose answer was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitOutcome {
+    Committed(Committed),
+    /// It was not applied, and never will be.
+    Void,
+}
+
 /// Where an engine put the payload of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadLocation {
@@ -65,8 +84,10 @@ pub struct PayloadLocation {
     pub offset: u64,
 }
 
-/// Longest key, in bytes.
-pub const KEY_BYTES_MAX: usize = 4096;
+/// Longest key that every engine takes, in bytes: a B-tree of PostgreSQL takes 2704.
+pub const KEY_BYTES_MAX: usize = 2600;
+/// Longest key that an engine takes which may hold rows of before the limit above, in bytes.
+pub const OLD_KEY_BYTES_MAX: usize = 4096;
 /// Longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 /// Most writes in one batch.
@@ -200,6 +221,9 @@ pub enum CommitError {
     /// The batch breaks a rule of the contract.
     #[error("invalid batch: {0}")]
     Invalid(&'static str),
+    /// The answer was lost: ask [`Engine::outcome`] before anything else.
+    #[error("the outcome of commit {} of lane {} is unknown", .0.call, .0.lane)]
+    Unknown(CommitToken),
     #[error(transparent)]
     Failed(#[from] EngineError),
 }
@@ -209,6 +233,9 @@ pub enum EngineError {
     /// A write or sync failed earlier; what was not acknowledged is unknown. Only a restart helps.
     #[error("metadata is read-only after a storage fault: {0}")]
     Poisoned(String),
+    /// There is no answer for now, as during a fail-over. Nothing was done: try again.
+    #[error("metadata is unavailable: {0}")]
+    Unavailable(String),
     #[error("metadata storage: {0}")]
     Io(#[from] std::io::Error),
     /// Stored bytes do not decode.
@@ -288,6 +315,12 @@ pub trait Engine: Send + Sync + Debug {
     /// Checks and applies; visible to every later read when it returns, durable only after [`Engine::durable`].
     fn commit(&self, batch: Batch) -> Result<Committed, CommitError>;
 
+    /// What became of a commit of this process whose answer was lost (M7).
+    fn outcome(&self, token: CommitToken) -> Result<CommitOutcome, EngineError> {
+        assert!(!self.waits(), "an engine that waits has its own");
+        Err(EngineError::Io(std::io::Error::other(format!("nothing is unknown of {token:?}"))))
+    }
+
     /// Resolves when all commits up to `cursor` are on stable storage.
     fn durable(&self, cursor: Cursor) -> DurableFuture<'_>;
 
@@ -311,6 +344,11 @@ pub trait Engine: Send + Sync + Debug {
     /// leases, and somebody follows the feed.
     fn is_shared(&self) -> bool {
         false
+    }
+
+    /// Longest key that it takes, in bytes: `KEY_BYTES_MAX`, or more where older rows must stay writable.
+    fn key_bytes_max(&self) -> usize {
+        KEY_BYTES_MAX
     }
 
     /// Largest payload that a batch may carry; 0 when this engine has no log of its own.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{
-    Answers, Ask, Batch, CommitError, CommitTold, Committed, Cursor, DurableFuture, Engine, EngineError, EngineFuture,
-    FeedError, FeedPage, Observed, ReadAnswer, ReadLimit, Row, RowRef,
+    Answers, Ask, Batch, CommitError, CommitOutcome, CommitToken, CommitTold, Committed, Cursor, DurableFuture, Engine,
+    EngineError, EngineFuture, FeedError, FeedPage, Observed, ReadAnswer, ReadLimit, Row, RowRef,
 };
 
 #[derive(Debug)]
@@ -103,6 +103,10 @@ impl Engine for CountedEngine {
         self.engine.commit(batch)
     }
 
+    fn outcome(&self, token: CommitToken) -> Result<CommitOutcome, EngineError> {
+        self.engine.outcome(token)
+    }
+
     fn durable(&self, seq: Cursor) -> DurableFuture<'_> {
         self.engine.durable(seq)
     }
@@ -133,6 +137,10 @@ impl Engine for CountedEngine {
 
     fn is_shared(&self) -> bool {
         self.engine.is_shared()
+    }
+
+    fn key_bytes_max(&self) -> usize {
+        self.engine.key_bytes_max()
     }
 
     fn payload_bytes_max(&self) -> usize {

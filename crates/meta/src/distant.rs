@@ -5,26 +5,21 @@
 //! Invariants: I1 a call reaches the engine below after the round trip, so nothing of it is seen before.
 //!             I2 a commit is durable when that of the engine below is.  I3 the timer's thread commits, so a commit goes on
 //!                when nobody waits for it any more (M6).
-//! Locking:    one lock for the calls under way, for one step; the timer's thread holds nothing while it sleeps or commits.
-//! Not here:   lost answers.
+//! Locking:    the timer's.
+//! Not here:   lost answers (unreliable).
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use event_listener::Event;
 use margay_env::Clock;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::timer::{Slot, Timer};
 use crate::{
-    Answers, Ask, Batch, Checked, CommitError, CommitTold, Committed, Cursor, DurableFuture, Engine, EngineError,
-    EngineFuture, FeedError, FeedPage, Observed, ReadLimit, Row, RowRef,
+    Answers, Ask, Batch, Checked, CommitError, CommitOutcome, CommitToken, CommitTold, Committed, Cursor,
+    DurableFuture, Engine, EngineError, EngineFuture, FeedError, FeedPage, Observed, ReadLimit, Row, RowRef,
 };
-
-/// The timer sleeps no shorter, so that it wakes several calls at once as a socket does.
-const TICK: Duration = Duration::from_micros(100);
 
 #[derive(Debug)]
 pub struct DistantEngine {
@@ -35,118 +30,9 @@ pub struct DistantEngine {
     blocked: AtomicU64,
 }
 
-/// Wakes what has waited long enough.
-#[derive(Debug, Default)]
-struct Timer {
-    due: Mutex<Due>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Due {
-    /// By when, and the number of the call.
-    calls: BTreeMap<(Duration, u64), Call>,
-    count: u64,
-    ended: bool,
-}
-
-/// One call under way.
-enum Call {
-    Wake(Arc<Slot<()>>),
-    Commit { batch: Batch, told: CommitTold, slot: Arc<Slot<Result<Committed, CommitError>>> },
-}
-
-impl std::fmt::Debug for Call {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Call::Wake(_) => "Wake",
-            Call::Commit { .. } => "Commit",
-        })
-    }
-}
-
-impl Call {
-    fn arrive(self, engine: &dyn Engine) {
-        match self {
-            Call::Wake(slot) => slot.fill(()),
-            Call::Commit { batch, told, slot } => {
-                let done = engine.commit(batch);
-                told(&done);
-                slot.fill(done);
-            }
-        }
-    }
-}
-
-/// Where an answer is left for whom it is.
-#[derive(Debug)]
-struct Slot<T> {
-    answer: Mutex<Option<T>>,
-    filled: Event,
-}
-
-impl<T> Slot<T> {
-    fn new() -> Arc<Slot<T>> {
-        Arc::new(Slot { answer: Mutex::new(None), filled: Event::new() })
-    }
-
-    fn fill(&self, answer: T) {
-        *self.answer.lock() = Some(answer);
-        self.filled.notify(usize::MAX);
-    }
-
-    async fn wait(&self) -> T {
-        loop {
-            let listener = self.filled.listen();
-            if let Some(answer) = self.answer.lock().take() {
-                return answer;
-            }
-            listener.await;
-        }
-    }
-}
-
-impl Timer {
-    fn run(&self, clock: &dyn Clock, engine: &dyn Engine) {
-        let mut due = self.due.lock();
-        while !due.ended {
-            let now = clock.monotonic();
-            match due.calls.first_key_value() {
-                None => self.changed.wait(&mut due),
-                Some((&(at, _), _)) if at > now => {
-                    self.changed.wait_for(&mut due, (at - now).max(TICK));
-                }
-                Some(_) => {
-                    let call = due.calls.pop_first();
-                    if let Some((_, call)) = call {
-                        MutexGuard::unlocked(&mut due, || call.arrive(engine));
-                    }
-                }
-            }
-        }
-    }
-
-    fn add(&self, at: Duration, call: Call) {
-        let is_next = {
-            let mut due = self.due.lock();
-            due.count += 1;
-            let key = (at, due.count);
-            due.calls.insert(key, call);
-            due.calls.first_key_value().is_some_and(|(first, _)| *first == key)
-        };
-        if is_next {
-            self.changed.notify_one();
-        }
-    }
-}
-
 impl DistantEngine {
     pub fn new(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, round_trip: Duration) -> DistantEngine {
-        let timer = Arc::new(Timer::default());
-        let (running, by, below) = (Arc::clone(&timer), Arc::clone(&clock), Arc::clone(&engine));
-        let thread = std::thread::Builder::new().name("distant-engine".to_owned());
-        let spawned = thread.spawn(move || running.run(&*by, &*below));
-        spawned.expect("the machine has a thread left");
+        let timer = Timer::start("distant-engine", Arc::clone(&clock));
         let round_trip_nanos = AtomicU64::new(round_trip.as_nanos() as u64);
         DistantEngine { engine, clock, round_trip_nanos, timer, blocked: AtomicU64::default() }
     }
@@ -163,7 +49,7 @@ impl DistantEngine {
 
     /// Calls under way that hold no thread.
     pub fn waiting(&self) -> usize {
-        self.timer.due.lock().calls.len()
+        self.timer.len()
     }
 
     fn round_trip(&self) -> Duration {
@@ -183,8 +69,7 @@ impl DistantEngine {
 
 impl Drop for DistantEngine {
     fn drop(&mut self) {
-        self.timer.due.lock().ended = true;
-        self.timer.changed.notify_all();
+        self.timer.end();
     }
 }
 
@@ -196,7 +81,8 @@ impl Engine for DistantEngine {
     fn begin_read(&self, asks: Vec<Ask>, limit: ReadLimit) -> EngineFuture<'_, Result<Answers, EngineError>> {
         Box::pin(async move {
             let slot = Slot::new();
-            self.timer.add(self.arrives_at(), Call::Wake(Arc::clone(&slot)));
+            let filled = Arc::clone(&slot);
+            self.timer.add(self.arrives_at(), Box::new(move || filled.fill(())));
             slot.wait().await;
             self.engine.begin_read(asks, limit).await
         })
@@ -204,7 +90,13 @@ impl Engine for DistantEngine {
 
     fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Committed, CommitError>> {
         let slot = Slot::new();
-        self.timer.add(self.arrives_at(), Call::Commit { batch, told, slot: Arc::clone(&slot) });
+        let (filled, engine) = (Arc::clone(&slot), Arc::clone(&self.engine));
+        let arrive = move || {
+            let done = engine.commit(batch);
+            told(&done);
+            filled.fill(done);
+        };
+        self.timer.add(self.arrives_at(), Box::new(arrive));
         Box::pin(async move { slot.wait().await })
     }
 
@@ -227,6 +119,10 @@ impl Engine for DistantEngine {
 
     fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         self.block().commit(batch)
+    }
+
+    fn outcome(&self, token: CommitToken) -> Result<CommitOutcome, EngineError> {
+        self.block().outcome(token)
     }
 
     fn durable(&self, seq: Cursor) -> DurableFuture<'_> {
@@ -259,6 +155,10 @@ impl Engine for DistantEngine {
 
     fn is_shared(&self) -> bool {
         self.engine.is_shared()
+    }
+
+    fn key_bytes_max(&self) -> usize {
+        self.engine.key_bytes_max()
     }
 
     fn payload_bytes_max(&self) -> usize {

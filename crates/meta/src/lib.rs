@@ -11,7 +11,10 @@ pub mod distant;
 pub mod embedded;
 pub mod feed;
 pub mod memory;
+pub mod patient;
 pub mod read;
+mod timer;
+pub mod unreliable;
 
 pub use contract::*;
 #[cfg(any(test, feature = "fuzzing"))]

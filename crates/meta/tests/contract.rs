@@ -8,14 +8,18 @@
     reason = "a test fails by panicking, and damages files behind the store's back"
 )]
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use margay_env::Env;
+use margay_meta::distant::DistantEngine;
 use margay_meta::embedded::{EmbeddedEngine, LOG_FILE_BYTES_MIN, Options};
 use margay_meta::memory::Memory;
+use margay_meta::patient::{Patience, PatientEngine};
+use margay_meta::unreliable::{Faults, UnreliableEngine};
 use margay_meta::*;
 use margay_segment::{Extent, Run, SegmentId, Store};
 use proptest::prelude::*;
@@ -105,21 +109,108 @@ fn rows(engine: &dyn Engine, start: &[u8], end: &[u8], limit: usize) -> Rows {
     rows
 }
 
-fn compare(engine: &dyn Engine, model: &dyn Engine, probes: &[Vec<u8>]) {
-    assert_eq!(
-        rows(engine, b"", b"\xff\xff\xff\xff\xff", usize::MAX),
-        rows(model, b"", b"\xff\xff\xff\xff\xff", usize::MAX)
-    );
+/// Versions of two engines: all that is promised of them is which are equal.
+#[derive(Default)]
+struct Classes {
+    mine: HashMap<RowVersion, RowVersion>,
+    theirs: HashMap<RowVersion, RowVersion>,
+}
+
+impl Classes {
+    /// The same rows; of their versions those are equal in one engine that are in the other.
+    fn check(&mut self, mine: &Rows, theirs: &Rows, what: &dyn std::fmt::Debug) {
+        let plain = |rows: &Rows| rows.iter().map(|(key, value, _)| (key.clone(), value.clone())).collect::<Vec<_>>();
+        assert_eq!(plain(mine), plain(theirs), "{what:?}");
+        for ((key, _, mine), (_, _, theirs)) in mine.iter().zip(theirs) {
+            let known = (*self.mine.entry(*mine).or_insert(*theirs), *self.theirs.entry(*theirs).or_insert(*mine));
+            assert_eq!(known, (*theirs, *mine), "the version of {key:?}, {what:?}");
+        }
+    }
+}
+
+fn rows_of(answer: &ReadAnswer, ask: &Ask) -> (Rows, bool) {
+    match (answer, ask) {
+        (ReadAnswer::Row(row), Ask::Get { key }) => {
+            (row.iter().map(|row| (key.clone(), row.value.to_vec(), row.version)).collect(), false)
+        }
+        (ReadAnswer::Rows(rows), Ask::Scan { .. }) => {
+            (rows.iter().map(|row| (row.key.to_vec(), row.value.to_vec(), row.version)).collect(), rows.more)
+        }
+        _ => panic!("{answer:?} is no answer to {ask:?}"),
+    }
+}
+
+fn compare(engine: &dyn Engine, model: &dyn Engine, probes: &[Vec<u8>], classes: &mut Classes) {
+    let all = |engine| rows(engine, b"", b"\xff\xff\xff\xff\xff", usize::MAX);
+    classes.check(&all(engine), &all(model), &"all rows");
     for pair in probes.windows(2) {
-        assert_eq!(engine.get(&pair[0]).unwrap().value, model.get(&pair[0]).unwrap().value);
+        let one = |engine: &dyn Engine| {
+            rows_of(&ReadAnswer::Row(engine.get(&pair[0]).unwrap().value), &Ask::Get { key: pair[0].clone() }).0
+        };
+        classes.check(&one(engine), &one(model), &pair[0]);
         let (start, end) = (pair[0].as_slice(), pair[1].as_slice());
-        assert_eq!(rows(engine, start, end, 3), rows(model, start, end, 3), "scan {start:?}..{end:?}");
+        classes.check(&rows(engine, start, end, 3), &rows(model, start, end, 3), &pair);
     }
     let asks = asks_of(probes);
     for limit in [ReadLimit::default(), ReadLimit { rows: 3, bytes: 1 << 20 }, ReadLimit { rows: 100, bytes: 40 }] {
         let (mine, theirs) = (engine.read(&asks, limit).unwrap(), model.read(&asks, limit).unwrap());
-        assert_eq!(mine.answers, theirs.answers, "{asks:?} within {limit:?}");
+        assert_eq!(mine.answers.len(), theirs.answers.len());
+        for (ask, (mine, theirs)) in asks.iter().zip(mine.answers.iter().zip(&theirs.answers)) {
+            let ((mine, mine_more), (theirs, theirs_more)) = (rows_of(mine, ask), rows_of(theirs, ask));
+            classes.check(&mine, &theirs, &(ask, limit));
+            assert_eq!(mine_more, theirs_more, "{ask:?} within {limit:?}");
+        }
         assert!(mine.one_moment || limit.rows < 9, "nobody commits meanwhile, and there are few rows");
+    }
+}
+
+/// Both commit, or both refuse for the same precondition.
+fn check_outcomes(mine: &Result<Committed, CommitError>, theirs: &Result<Committed, CommitError>) {
+    match (mine, theirs) {
+        (Ok(_), Ok(_)) => {}
+        (Err(CommitError::Conflict { precondition: mine }), Err(CommitError::Conflict { precondition: theirs })) => {
+            assert_eq!(mine, theirs);
+        }
+        (mine, theirs) => panic!("{mine:?} against {theirs:?}"),
+    }
+}
+
+/// As a caller that waits, or one whose request is cancelled at once: what it is told is the outcome.
+fn commit_told(engine: &dyn Engine, batch: Batch, waits: bool) -> Result<Committed, CommitError> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let told: CommitTold = Box::new(move |done| {
+        let done = match done {
+            Ok(done) => Ok(*done),
+            Err(CommitError::Conflict { precondition }) => Err(CommitError::Conflict { precondition: *precondition }),
+            Err(error) => panic!("{error}"),
+        };
+        sender.send(done).expect("told once, while somebody listens");
+    });
+    let future = engine.begin_commit(batch, told);
+    if waits {
+        drop(wait(future));
+    } else {
+        drop(future);
+    }
+    receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("the outcome is told")
+}
+
+struct Unpark(std::thread::Thread);
+
+impl std::task::Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn wait<T>(mut future: EngineFuture<'_, T>) -> T {
+    let waker = std::task::Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = std::task::Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(value) => return value,
+            std::task::Poll::Pending => std::thread::park(),
+        }
     }
 }
 
@@ -148,18 +239,13 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let mut opened = Some(open(folder.path()));
-        let model = Memory::new();
+        let (model, mut classes) = (Memory::new(), Classes::default());
         for step in steps {
             let engine = &opened.as_ref().expect("open between steps").engine;
             match step {
                 Step::Commit { conditions, writes } => {
-                    let batch = batch(&model, &conditions, &writes);
-                    let (mine, theirs) = (engine.commit(batch.clone()), model.commit(batch));
-                    match (mine, theirs) {
-                        (Ok(mine), Ok(theirs)) => prop_assert_eq!(mine, theirs),
-                        (Err(CommitError::Conflict { precondition: mine }), Err(CommitError::Conflict { precondition: theirs })) => prop_assert_eq!(mine, theirs),
-                        (mine, theirs) => prop_assert!(false, "{mine:?} against {theirs:?}"),
-                    }
+                    let done = engine.commit(batch(engine, &conditions, &writes));
+                    check_outcomes(&done, &model.commit(batch(&model, &conditions, &writes)));
                 }
                 Step::Checkpoint => engine.checkpoint().expect("checkpoint"),
                 Step::Reopen => {
@@ -169,7 +255,31 @@ proptest! {
                 }
             }
             let engine = &opened.as_ref().expect("open between steps").engine;
-            compare(engine, &model, &probes);
+            compare(engine, &model, &probes, &mut classes);
+        }
+    }
+
+    #[test]
+    fn a_patient_engine_over_an_unreliable_one_behaves_like_the_reference(
+        steps in prop::collection::vec(step(), 1..80),
+        probes in prop::collection::vec(key(), 4),
+        seed in any::<u64>(),
+        is_far in any::<bool>(),
+    ) {
+        let unreliable = Arc::new(UnreliableEngine::new(Arc::new(Memory::new()), Faults::default(), seed));
+        let clock = || Env::real().clock;
+        let below: Arc<dyn Engine> = match is_far {
+            true => Arc::new(DistantEngine::new(unreliable, clock(), std::time::Duration::ZERO)),
+            false => unreliable,
+        };
+        let engine = PatientEngine::new(below, clock(), Patience::default());
+        let (model, mut classes) = (Memory::new(), Classes::default());
+        for (index, step) in steps.into_iter().enumerate() {
+            let Step::Commit { conditions, writes } = step else { continue };
+            let mine = batch(&engine, &conditions, &writes);
+            let done = if index % 3 == 0 { engine.commit(mine) } else { commit_told(&engine, mine, index % 3 == 1) };
+            check_outcomes(&done, &model.commit(batch(&model, &conditions, &writes)));
+            compare(&engine, &model, &probes, &mut classes);
         }
     }
 }
@@ -189,19 +299,19 @@ fn many_rows_over_many_logs() {
         let statistics = opened.engine.statistics();
         assert!(statistics.checkpoints > 3, "the small log was folded several times");
         assert_eq!(statistics.checkpoints_by_time.iter().sum::<u64>(), statistics.checkpoints, "none took 30 s");
-        compare(&opened.engine, &model, &[]);
+        compare(&opened.engine, &model, &[], &mut Classes::default());
         let first = rows(&model, b"", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff", usize::MAX);
         for (number, (key, ..)) in first.iter().enumerate().filter(|(number, _)| number % 7 != 0) {
             let batch = Batch { writes: vec![Write::Delete { key: key.clone() }], ..Batch::default() };
             model.commit(batch.clone()).unwrap();
             opened.engine.commit(batch).unwrap();
             if number % 500 == 0 {
-                compare(&opened.engine, &model, &[]);
+                compare(&opened.engine, &model, &[], &mut Classes::default());
             }
         }
         opened.engine.wait_durable(opened.engine.last_cursor()).unwrap();
     }
-    compare(&open(folder.path()).engine, &model, &[]);
+    compare(&open(folder.path()).engine, &model, &[], &mut Classes::default());
 }
 
 #[test]
@@ -262,4 +372,27 @@ fn syncs_are_shared() {
     assert_eq!(i64::from_le_bytes(count[..].try_into().unwrap()), (threads * each) as i64);
     let syncs = opened.engine.statistics().log_syncs;
     assert!(syncs * 4 < threads * each, "{syncs} syncs for {} commits", threads * each);
+}
+
+#[test]
+fn a_row_with_a_key_of_before_the_limit_opens_and_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = vec![b'k'; OLD_KEY_BYTES_MAX];
+    let put = |engine: &dyn Engine, key: &[u8]| {
+        let writes = vec![Write::Put { key: key.to_vec(), value: b"value".to_vec() }];
+        engine.commit(Batch { writes, ..Batch::default() })
+    };
+    for _ in 0..3 {
+        let opened = open(folder.path());
+        let done = put(&opened.engine, &key).unwrap();
+        opened.engine.wait_durable(done.cursor).unwrap();
+        opened.engine.checkpoint().unwrap();
+        put(&opened.engine, &key).unwrap();
+    }
+    let opened = open(folder.path());
+    assert!(opened.engine.get(&key).unwrap().value.is_some());
+    assert!(matches!(put(&opened.engine, &[key.as_slice(), b"k"].concat()), Err(CommitError::Invalid(_))));
+    assert!(matches!(put(&Memory::new(), &[b'k'; KEY_BYTES_MAX + 1]), Err(CommitError::Invalid(_))));
+    let writes = vec![Write::Delete { key }];
+    opened.engine.commit(Batch { writes, ..Batch::default() }).unwrap();
 }

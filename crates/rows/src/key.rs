@@ -10,6 +10,7 @@ mod escape;
 mod events;
 mod fingerprint;
 mod identity;
+mod lengths;
 mod segments;
 mod sessions;
 mod table;
@@ -23,6 +24,7 @@ use crate::record::Damaged;
 pub use self::events::{EventNumber, all_events, event, event_base, event_number, event_order, events, parse_event};
 pub use self::fingerprint::fingerprint;
 pub use self::identity::{identities, identity, identity_generation, parse_identity};
+pub use self::lengths::OBJECT_KEY_BYTES_MAX;
 pub use self::segments::{
     BACK_OFFSET_AT, BACK_SEGMENT_AT, LIVE_SEGMENT_AT, Live, all_backs, all_live, all_locations, all_segments,
     all_shares, all_stores, back, backs_of_run, backs_of_segment, gained_segment, is_segment, live, location,

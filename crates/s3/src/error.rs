@@ -295,6 +295,17 @@ impl std::fmt::Display for S3Error {
 
 impl std::error::Error for S3Error {}
 
+fn unanswered(error: &volume::Error) -> S3Error {
+    tracing::warn!(%error, "a request was given up: the metadata did not answer in time");
+    S3Error::new(
+        Code::ServiceUnavailable,
+        match error {
+            volume::Error::OutcomeUnknown => "Whether the change was made is unknown; read before trying again.",
+            _ => "The metadata did not answer in time; nothing was changed.",
+        },
+    )
+}
+
 impl From<volume::Error> for S3Error {
     fn from(error: volume::Error) -> S3Error {
         use volume::Error as E;
@@ -357,6 +368,7 @@ impl From<volume::Error> for S3Error {
                 Code::ServiceUnavailable,
                 "Another server of this volume took this one for dead; it begins anew.",
             ),
+            E::Unavailable(_) | E::OutcomeUnknown => unanswered(&error),
             E::Unread => S3Error::internal(&"rows were not read"),
             E::Corrupt(cause) => S3Error::internal(&format_args!("damaged data: {cause}")),
             E::Io(cause) => S3Error::internal(&format_args!("storage: {cause}")),

@@ -12,7 +12,7 @@ use crate::encryption::{CustomerKey, WrappingKey};
 pub use margay_rows::values::{BucketInfo, ETag, Headers, NoVersionId, PART_NUMBER_MAX, VersionId, Versioning};
 
 /// Longest S3 key accepted by a PUT, in bytes of UTF-8.
-pub const KEY_BYTES_MAX: usize = 1024;
+pub const KEY_BYTES_MAX: usize = margay_rows::key::OBJECT_KEY_BYTES_MAX;
 /// Largest object, in bytes (50 TiB is AWS's limit since December 2025; 5 TiB before).
 pub const OBJECT_BYTES_MAX: u64 = 5 << 40;
 /// Largest single PUT or part, in bytes.
@@ -348,6 +348,12 @@ pub enum Error {
     /// Another process does now what a lease allowed this one.
     #[error("the lease was taken by another process")]
     LeaseLost,
+    /// The metadata gave no answer in time; nothing was done.
+    #[error("metadata is unavailable: {0}")]
+    Unavailable(String),
+    /// Whether the change was made is not known, and could not be found out in time.
+    #[error("the outcome of the change is unknown")]
+    OutcomeUnknown,
     /// Ends an attempt whose rows are not at hand yet; it runs again with them, so no caller sees this.
     #[error("rows are not read yet")]
     Unread,

@@ -209,20 +209,24 @@ impl Draft {
     pub(crate) fn commit(self, engine: &dyn Engine) -> Result<Committed, Refused> {
         assert!(!at_hand::is_running(), "an attempt hands its draft over (H3)");
         let leased = self.leased;
-        engine.commit(self.checked()?).map_err(|error| refused(error, leased))
+        engine.commit(self.checked(engine)?).map_err(|error| refused(error, leased))
     }
 
     /// As `commit`, without blocking the thread.
     pub(crate) async fn commit_later(self, engine: &dyn Engine, told: CommitTold) -> Result<Committed, Refused> {
         let leased = self.leased;
-        engine.begin_commit(self.checked()?, told).await.map_err(|error| refused(error, leased))
+        engine.begin_commit(self.checked(engine)?, told).await.map_err(|error| refused(error, leased))
     }
 
     pub(crate) fn writes(&self) -> &[Write] {
         &self.batch.writes
     }
 
-    fn checked(self) -> Result<Batch, Refused> {
+    fn checked(self, engine: &dyn Engine) -> Result<Batch, Refused> {
+        let key_bytes_max = engine.key_bytes_max();
+        if self.batch.writes.iter().any(|write| write.key().len() > key_bytes_max) {
+            return Err(Refused::Error(Error::KeyTooLong));
+        }
         if self.batch.writes.len() > BATCH_WRITES_MAX {
             return Err(Refused::Error(Error::TooLarge));
         }

@@ -5,6 +5,8 @@
 //!             that no thread is held while an answer is under way (at_hand).
 //! Invariants: V3 an answer is given when what it rests on is durable, refusals included.
 //!             V4 an answer without a commit counts only if the rows that it rests on held at one moment.
+//!             V5 an outcome that is unknown is asked for before anything runs again: by the engine that `Volume::open` puts
+//!                between (`margay_meta::patient`), for every commit of the volume.
 //! Locking:    none of its own. `decide` and `read_now` do not wait on a thread for an engine that waits; `retry` and
 //!             `consistent`, for the mount and the upkeep, do.
 //! Not here:   the operations, which rows to fetch ahead (ahead).
@@ -235,7 +237,7 @@ impl Volume {
                 self.tell_mounts().await;
                 Ok(value)
             }
-            Err(error @ (Error::Full | Error::ReadOnly(_) | Error::Io(_) | Error::Corrupt(_))) => Err(error),
+            Err(error) if is_fault(&error) || matches!(error, Error::Corrupt(_)) => Err(error),
             Err(error) => {
                 self.settle(self.engine.last_cursor()).await?;
                 Err(error)
@@ -394,5 +396,14 @@ fn same(now: Answers, versions: &[Option<RowVersion>]) -> bool {
 
 /// Not decided on rows, so reading them again changes nothing.
 fn is_fault(error: &Error) -> bool {
-    matches!(error, Error::Full | Error::ReadOnly(_) | Error::Io(_) | Error::Fenced | Error::LeaseLost)
+    matches!(
+        error,
+        Error::Full
+            | Error::ReadOnly(_)
+            | Error::Io(_)
+            | Error::Fenced
+            | Error::LeaseLost
+            | Error::Unavailable(_)
+            | Error::OutcomeUnknown
+    )
 }

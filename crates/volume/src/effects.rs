@@ -8,8 +8,10 @@
 
 use std::sync::Arc;
 
-use margay_meta::Cursor;
+use margay_meta::{CommitError, Committed, Cursor};
 
+use crate::api::Error;
+use crate::error::Refused;
 use crate::event_queue::EventQueue;
 use crate::followed::FollowedFeed;
 use crate::kept_rows::{KeptRows, RowChanges};
@@ -25,18 +27,51 @@ pub(crate) struct Effects {
     pub(crate) followed: Option<Arc<FollowedFeed>>,
 }
 
+/// What became of a commit, as far as this process could find out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CommitFate {
+    Made(Cursor),
+    Unknown,
+    NotMade,
+}
+
+impl From<&Result<Committed, CommitError>> for CommitFate {
+    fn from(done: &Result<Committed, CommitError>) -> CommitFate {
+        match done {
+            Ok(done) => CommitFate::Made(done.cursor),
+            Err(CommitError::Unknown(_)) => CommitFate::Unknown,
+            Err(_) => CommitFate::NotMade,
+        }
+    }
+}
+
+impl From<&Result<Committed, Refused>> for CommitFate {
+    fn from(done: &Result<Committed, Refused>) -> CommitFate {
+        match done {
+            Ok(done) => CommitFate::Made(done.cursor),
+            Err(Refused::Error(Error::OutcomeUnknown)) => CommitFate::Unknown,
+            Err(_) => CommitFate::NotMade,
+        }
+    }
+}
+
 impl Effects {
-    /// `made`: where the commit stands, when it was made for certain.
-    pub(crate) fn settle(self, made: Option<Cursor>) {
+    pub(crate) fn settle(self, made: CommitFate) {
         if let Some((changes, rows)) = self.rows {
-            rows.changed(changes, made.is_some());
+            rows.changed(changes, matches!(made, CommitFate::Made(_)));
         }
-        let Some(cursor) = made else { return };
-        if let Some(followed) = self.followed {
-            followed.made(cursor);
-        }
-        if let Some(segments) = self.segments {
-            segments.committed();
+        match made {
+            CommitFate::NotMade => return,
+            // What follows is harmless if it was not made. The feed shows whether it was.
+            CommitFate::Unknown => {}
+            CommitFate::Made(cursor) => {
+                if let Some(followed) = self.followed {
+                    followed.made(cursor);
+                }
+                if let Some(segments) = self.segments {
+                    segments.committed();
+                }
+            }
         }
         if let Some((count, events)) = self.events {
             events.grew(count);

@@ -14,6 +14,7 @@ impl From<EngineError> for Error {
     fn from(error: EngineError) -> Error {
         match error {
             EngineError::Poisoned(why) => Error::ReadOnly(why),
+            EngineError::Unavailable(why) => Error::Unavailable(why),
             EngineError::Io(error) => Error::Io(error),
             EngineError::Corrupt(what) => Error::Corrupt(what),
         }
@@ -88,6 +89,7 @@ impl From<CommitError> for Refused {
         match error {
             CommitError::Conflict { .. } => Refused::Conflict,
             CommitError::Full => Refused::Error(Error::Full),
+            CommitError::Unknown(_) => Refused::Error(Error::OutcomeUnknown),
             CommitError::Invalid(what) => Refused::Error(Error::Io(std::io::Error::other(what))),
             CommitError::Failed(error) => Refused::Error(error.into()),
         }

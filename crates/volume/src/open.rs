@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use margay_env::{Env, Timestamp};
+use margay_meta::patient::{Patience, PatientEngine};
 use margay_meta::{CommitError, Committed, Engine};
 use margay_rows::Ino;
 use margay_segment::Segments;
@@ -159,6 +160,7 @@ impl Volume {
         store: Arc<dyn Segments>,
         options: Options,
     ) -> Result<Arc<Volume>, OpenError> {
+        let engine = patient(engine, &env);
         upgrade::check_format(&*engine)?;
         let (peers, processes) = (options.peers.clone(), Arc::clone(&options.processes));
         let stores = Stores::open(&env, &engine, store, peers, processes).map_err(|error| match error {
@@ -302,7 +304,7 @@ impl Volume {
         let segments = self.segment_rows.add_to(&mut draft);
         let effects = Effects { segments, ..self.effects_of(&draft) };
         let done = draft.commit(&*self.engine);
-        effects.settle(done.as_ref().ok().map(|done| done.cursor));
+        effects.settle((&done).into());
         done
     }
 
@@ -311,8 +313,7 @@ impl Volume {
         self.sessions.check()?;
         let segments = self.segment_rows.add_to(&mut draft);
         let effects = Effects { segments, ..self.effects_of(&draft) };
-        let told =
-            move |done: &Result<Committed, CommitError>| effects.settle(done.as_ref().ok().map(|done| done.cursor));
+        let told = move |done: &Result<Committed, CommitError>| effects.settle(done.into());
         draft.commit_later(&*self.engine, Box::new(told)).await
     }
 
@@ -322,7 +323,7 @@ impl Volume {
         let segments = self.segment_rows.add_to(&mut draft);
         let effects = Effects { segments, ..self.effects_at_mount(&draft) };
         let done = draft.commit(&*self.engine);
-        effects.settle(done.as_ref().ok().map(|done| done.cursor));
+        effects.settle((&done).into());
         done
     }
 
@@ -342,4 +343,12 @@ impl Volume {
     pub fn known_files(&self) -> usize {
         self.known.len()
     }
+}
+
+/// An engine that waits may be unavailable, or lose the answer of a commit; every caller of the volume gets past that (V5).
+fn patient(engine: Arc<dyn Engine>, env: &Env) -> Arc<dyn Engine> {
+    if !engine.waits() {
+        return engine;
+    }
+    Arc::new(PatientEngine::new(engine, Arc::clone(&env.clock), Patience::default()))
 }

@@ -5,7 +5,9 @@
 mod world;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use margay_meta::unreliable::{Faults, UnreliableEngine};
 use margay_volume::*;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -176,18 +178,17 @@ fn compare(world: &World, model: &Model) {
     assert!(report.clean(), "{report:#?}");
 }
 
-fn matches_the_model(steps: &[Step], payload: usize) {
-    let world = World::new(payload);
+fn matches_the_model(steps: &[Step], world: &World) {
     wait(world.volume.create_bucket("b")).unwrap();
     let mut model = Model::new();
     for (index, step) in steps.iter().enumerate() {
-        run(&world, &mut model, index, step);
+        run(world, &mut model, index, step);
     }
-    compare(&world, &model);
+    compare(world, &model);
     for key in model.keys() {
         assert!(world.delete("b", key).unwrap());
     }
-    compare(&world, &Model::new());
+    compare(world, &Model::new());
     wait(world.volume.delete_bucket("b")).unwrap();
     let report = world.volume.fsck(FsckOptions::default()).unwrap();
     assert_eq!((report.live_bytes, report.files, report.directories), (0, 0, 0));
@@ -198,9 +199,34 @@ fn any_sequence_matches_the_model() {
     let mut runner = TestRunner::new(ProptestConfig { cases: 45, ..ProptestConfig::default() });
     let cases = (prop::collection::vec(step(), 1..40), prop::sample::select(vec![0usize, 4096, EMBEDDED]));
     let done = runner.run(&cases, |(steps, payload)| {
-        matches_the_model(&steps, payload);
+        matches_the_model(&steps, &World::new(payload));
         Ok(())
     });
     done.unwrap_or_else(|error| panic!("{error}"));
     MAINTAINED.told("operations of S3 in random order");
+}
+
+/// Nothing is lost and nothing made twice where answers are lost, commits arrive late or never, and the engine is away at
+/// times.
+#[test]
+fn any_sequence_over_an_unreliable_engine_matches_the_model() {
+    let mut runner = TestRunner::new(ProptestConfig { cases: 30, ..ProptestConfig::default() });
+    let sizes = prop::sample::select(vec![0usize, 4096, EMBEDDED]);
+    let cases = (prop::collection::vec(step(), 1..40), sizes, any::<u64>());
+    let counts = std::cell::RefCell::new([0; 4]);
+    let done = runner.run(&cases, |(steps, payload, seed)| {
+        let mut unreliable = None;
+        let world = World::over(payload, Options { run_bytes_max: 40 << 10, ..Options::default() }, |engine| {
+            Arc::clone(unreliable.insert(Arc::new(UnreliableEngine::new(engine, Faults::default(), seed)))) as _
+        });
+        matches_the_model(&steps, &world);
+        let told = unreliable.expect("the world was made over it").counts();
+        let told = [told.unavailable, told.lost_answers, told.arrived_late, told.void];
+        counts.borrow_mut().iter_mut().zip(told).for_each(|(sum, count)| *sum += count);
+        Ok(())
+    });
+    done.unwrap_or_else(|error| panic!("{error}"));
+    let [unavailable, lost, late, void] = counts.into_inner();
+    println!("evidence: {unavailable} calls unavailable, {lost} answers lost, {late} commits late, {void} never");
+    assert!([unavailable, lost, late, void].iter().all(|count| *count > 20), "a fault that is rare shows nothing");
 }

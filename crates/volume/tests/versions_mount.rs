@@ -142,3 +142,25 @@ fn what_the_mount_makes_is_retained_with_its_last_close() {
     assert!(matches!(gone, Err(PosixError::NotPermitted)));
     doors.clean();
 }
+
+#[test]
+fn a_path_too_long_for_rows_of_versions_is_refused_and_one_that_is_there_stays() {
+    let doors = Doors::new(EMBEDDED, false);
+    let (new, flags) = (NewFile::default(), OpenFlags { write: true, ..OpenFlags::default() });
+    let mut parent = doors.mount.root();
+    for _ in 0..12 {
+        parent = doors.mount.make_directory(parent, &name(&"d".repeat(250)), &new).unwrap().ino;
+    }
+    let make = |text: &str| doors.mount.create(parent, &name(text), &new, flags);
+    doors.mount.release(make("old").unwrap().1).unwrap();
+    wait(doors.world.volume.set_versioning("b", Versioning::Enabled)).unwrap();
+    assert!(matches!(make("new"), Err(PosixError::Failed(Error::KeyTooLong))));
+    doors.mount.unlink(parent, &name("old")).unwrap();
+    let longest = doors.world.rows().iter().map(|(key, _)| key.len()).max().unwrap();
+    assert!(longest > margay_meta::KEY_BYTES_MAX, "{longest}");
+    let of_file = doors.lines().into_iter().filter(|(key, ..)| key.ends_with("/old"));
+    assert_eq!(of_file.count(), 2, "a version and a delete marker");
+    doors.world.engine.checkpoint().unwrap();
+    assert!(doors.world.reopen().fsck(FsckOptions::default()).unwrap().clean());
+    doors.clean();
+}

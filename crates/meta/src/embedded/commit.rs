@@ -18,7 +18,7 @@ use super::log_header::FILE_HEADER_BYTES;
 use super::overlay::{Found, Overlay};
 use super::{Embedded, record};
 use crate::{
-    BATCH_WRITES_MAX, Batch, CommitError, Committed, Cursor, EngineError, Field, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX,
+    BATCH_WRITES_MAX, Batch, CommitError, Committed, Cursor, EngineError, Field, OLD_KEY_BYTES_MAX, PAYLOAD_BYTES_MAX,
     PayloadLocation, Position, Precondition, RowVersion, VALUE_BYTES_MAX, Write,
 };
 
@@ -56,7 +56,7 @@ pub(super) fn validate(batch: &Batch, log_file_bytes: u64) -> Result<(), CommitE
         return invalid("too many writes");
     }
     for write in &batch.writes {
-        if write.key().is_empty() || write.key().len() > KEY_BYTES_MAX {
+        if write.key().is_empty() || write.key().len() > OLD_KEY_BYTES_MAX {
             return invalid("a key is empty or too long");
         }
         if let Write::Put { value, .. } = write

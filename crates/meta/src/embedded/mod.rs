@@ -59,7 +59,7 @@ use tree::Tree;
 
 use crate::{
     Answers, Ask, Batch, Checked, CommitError, Committed, Cursor, DurableFuture, Engine, EngineError, EngineFuture,
-    FeedError, FeedPage, Observed, PAYLOAD_BYTES_MAX, ReadLimit, Row, RowRef,
+    FeedError, FeedPage, OLD_KEY_BYTES_MAX, Observed, PAYLOAD_BYTES_MAX, ReadLimit, Row, RowRef,
 };
 
 /// The engine as its threads share it.
@@ -297,6 +297,10 @@ impl Engine for EmbeddedEngine {
 
     fn is_shared(&self) -> bool {
         self.shared.options.shared
+    }
+
+    fn key_bytes_max(&self) -> usize {
+        OLD_KEY_BYTES_MAX
     }
 
     fn payload_bytes_max(&self) -> usize {

@@ -7,7 +7,7 @@
 
 use std::io::{Read, Write};
 
-use margay_meta::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use margay_meta::{OLD_KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use crate::api::Error;
 
@@ -20,7 +20,7 @@ const BLOCK_HEADER_BYTES: usize = 8;
 /// A block is written when it has this many bytes.
 const BLOCK_BYTES: usize = 256 << 10;
 /// Largest block, in bytes: one row may come on top.
-const BLOCK_BYTES_MAX: usize = BLOCK_BYTES + ROW_HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX;
+const BLOCK_BYTES_MAX: usize = BLOCK_BYTES + ROW_HEADER_BYTES + OLD_KEY_BYTES_MAX + VALUE_BYTES_MAX;
 /// Length of the key, length of the value.
 const ROW_HEADER_BYTES: usize = 8;
 
@@ -52,7 +52,7 @@ impl<W: Write> RowsWriter<W> {
     }
 
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        assert!(key.len() <= KEY_BYTES_MAX && value.len() <= VALUE_BYTES_MAX, "an engine holds no larger rows");
+        assert!(key.len() <= OLD_KEY_BYTES_MAX && value.len() <= VALUE_BYTES_MAX, "an engine holds no larger rows");
         self.block.extend_from_slice(&(key.len() as u32).to_le_bytes());
         self.block.extend_from_slice(&(value.len() as u32).to_le_bytes());
         self.block.extend_from_slice(key);

@@ -135,5 +135,15 @@ impl Mount {
 /// Not decided on rows, so reading them again changes nothing. Damaged rows are read again: a name and what it leads
 /// to are two rows.
 fn is_fault(error: &PosixError) -> bool {
-    matches!(error, PosixError::Failed(Error::Full | Error::ReadOnly(_) | Error::Io(_) | Error::Busy))
+    matches!(
+        error,
+        PosixError::Failed(
+            Error::Full
+                | Error::ReadOnly(_)
+                | Error::Io(_)
+                | Error::Busy
+                | Error::Unavailable(_)
+                | Error::OutcomeUnknown
+        )
+    )
 }

@@ -106,6 +106,7 @@ impl Mount {
         draft.add(key::usage(self.bucket_root, Counted::Objects), 1);
         draft.add(key::usage(self.bucket_root, Counted::Bytes), file.size as i64);
         if let Some(name) = self.versioned(draft, parent, name)? {
+            name.object().check_length()?;
             file.version = self.draft_version(draft, &name.object(), None, one)?;
         }
         Ok(())
@@ -157,6 +158,7 @@ impl Mount {
             draft.add(key::usage(self.bucket_root, Counted::Objects), -1);
         }
         let key = self.volume.key_of(to.0, to.1)?.ok_or(Attempt::Conflict)?;
+        source.state.object(&key).check_length()?;
         self.volume.draft_locks_left(draft, &mut there);
         self.draft_default_retention(draft, &mut there)?;
         there.version = self.draft_version(draft, &source.state.object(&key), replaced, one)?;

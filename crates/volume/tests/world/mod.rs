@@ -27,6 +27,7 @@ use margay_meta::Engine;
 use margay_meta::distant::DistantEngine;
 use margay_meta::embedded::EmbeddedEngine;
 use margay_meta::memory::Memory;
+use margay_meta::unreliable::{Faults, UnreliableEngine};
 use margay_segment::Store;
 use margay_volume::*;
 
@@ -84,12 +85,32 @@ pub fn far(engine: Arc<dyn Engine>) -> DistantEngine {
     DistantEngine::new(engine, Env::real().clock, std::time::Duration::ZERO)
 }
 
+/// When it is set, worlds have engines of whose answers a part is lost, by this seed.
+const UNRELIABLE: &str = "MARGAY_TEST_UNRELIABLE";
+
+/// As it is, or as the environment wants it.
+fn as_told(engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+    if let Some(seed) = std::env::var(UNRELIABLE).ok().and_then(|seed| seed.parse().ok()) {
+        return Arc::new(UnreliableEngine::new(engine, Faults::default(), seed));
+    }
+    if std::env::var_os(FAR).is_some() { Arc::new(far(engine)) } else { engine }
+}
+
 impl World {
     pub fn new(payload_bytes_max: usize) -> World {
         World::with_options(payload_bytes_max, Options { run_bytes_max: 40 << 10, ..Options::default() })
     }
 
     pub fn with_options(payload_bytes_max: usize, options: Options) -> World {
+        World::over(payload_bytes_max, options, as_told)
+    }
+
+    /// Over an engine that is made of the one that the payload size says.
+    pub fn over(
+        payload_bytes_max: usize,
+        options: Options,
+        wrap: impl FnOnce(Arc<dyn Engine>) -> Arc<dyn Engine>,
+    ) -> World {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(Env::real(), segment_options(&folder.path().join("segments"))).unwrap();
         let engine: Arc<dyn Engine> = match payload_bytes_max {
@@ -97,8 +118,8 @@ impl World {
             EMBEDDED => Arc::new(embedded(folder.path(), &store)),
             max => Arc::new(Memory::with_payloads(Arc::clone(&store), max)),
         };
-        let engine = if std::env::var_os(FAR).is_some() { Arc::new(far(engine)) } else { engine };
-        let volume = Volume::open(Env::real(), Arc::clone(&engine), Arc::clone(&store), options).unwrap();
+        let volume = Volume::open(Env::real(), wrap(engine), Arc::clone(&store), options).unwrap();
+        let engine = Arc::clone(volume.engine());
         World { volume, engine, store, folder }
     }
 
