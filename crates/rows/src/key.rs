@@ -1,10 +1,10 @@
-//! The map of keys: every row key is built and parsed here.
+//! The key map: every row key is built and parsed here.
 //!
-//! Why:        one place decides what sorts beside what.
+//! Why:        one module defines the sort order of all rows.
 //! Layout:     one table byte, then fixed-width big-endian numbers, then a name to the end; docs/format/keys.md.
-//! Invariants: K1 no key of one table is a prefix of another table's.  K2 sort names of one directory never
-//!             contain `/` but at the end, so the keys below a directory are one range in byte order.
-//!             K3 an escaped string ends in 00 01 and sorts as its bytes do.
+//! Invariants: K1 no key of one table is a prefix of another table's.
+//!             K2 sort names contain `/` only at the end, so the keys below a directory are one range in byte order.
+//!             K3 an escaped string ends in 00 01 and sorts like its bytes.
 
 mod escape;
 mod events;
@@ -69,7 +69,7 @@ const PART_SIZES: u8 = b'z';
 /// `start..end` in key order.
 pub type Range = (Vec<u8>, Vec<u8>);
 
-/// The first key after every key that begins with `prefix`; `None` when there is none.
+/// The first key after every key with this prefix; `None` if there is none.
 pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut next = prefix[..=last].to_vec();
@@ -129,7 +129,7 @@ pub fn entries(directory: Ino) -> Range {
     range(entry(directory, b""))
 }
 
-/// The entries of a directory behind the entry `but`, and those before it.
+/// The entries of a directory before and after the entry `but`.
 pub fn entries_beside(directory: Ino, but: &[u8]) -> [Range; 2] {
     let (start, end) = entries(directory);
     [(after(but.to_vec()), end), (start, but.to_vec())]
@@ -143,7 +143,7 @@ pub fn all_entries() -> Range {
     range(vec![ENTRY])
 }
 
-/// The directory and the sort name of an entry's key.
+/// The directory and sort name of an entry's key.
 pub fn parse_entry(key: &[u8]) -> Result<(Ino, &str), Damaged> {
     let (directory, name) = parse_ino(key)?;
     Ok((directory, std::str::from_utf8(name).map_err(|_| Damaged("a name is not UTF-8"))?))
@@ -156,7 +156,7 @@ pub fn parse_ino(key: &[u8]) -> Result<(Ino, &[u8]), Damaged> {
     Ok((Ino(u64::from_be_bytes(*number)), rest))
 }
 
-/// The key of the same row of another number, in a table whose keys begin with one.
+/// The key of the corresponding row of another number, in a table whose keys begin with one.
 pub fn of_another(key: &[u8], ino: Ino) -> Vec<u8> {
     [&key[..1], &ino.0.to_be_bytes(), &key[9..]].concat()
 }
@@ -169,7 +169,7 @@ pub fn directories() -> Range {
     range(vec![DIRECTORY])
 }
 
-/// The attributes of a file with several names, or of the root of a bucket.
+/// The attributes of a hard-linked file, or of a bucket's root.
 pub fn inode(ino: Ino) -> Vec<u8> {
     table(INODE, &[&ino.0.to_be_bytes()])
 }
@@ -178,7 +178,7 @@ pub fn is_inode(key: &[u8]) -> bool {
     key.first() == Some(&INODE)
 }
 
-/// Whether the row is a directory's record, times or count, or the attributes of a root.
+/// Whether the row is a directory's record, times or counter, or the attributes of a root.
 pub fn is_directory_attributes(key: &[u8]) -> bool {
     matches!(key.first(), Some(&(DIRECTORY | INODE | TIMES | SUBDIRECTORIES)))
 }
@@ -187,7 +187,7 @@ pub fn all_inodes() -> Range {
     range(vec![INODE])
 }
 
-/// One extended attribute; its value is the row's, without a layout byte.
+/// One extended attribute; the row's value is the attribute's, without a layout byte.
 pub fn xattr(ino: Ino, name: &[u8]) -> Vec<u8> {
     table(XATTR, &[&ino.0.to_be_bytes(), name])
 }
@@ -208,7 +208,7 @@ pub fn all_times() -> Range {
     range(vec![TIMES])
 }
 
-/// How many directories are directly in a directory; absent is none.
+/// The number of a directory's subdirectories; absent means none.
 pub fn subdirectories(ino: Ino) -> Vec<u8> {
     table(SUBDIRECTORIES, &[&ino.0.to_be_bytes()])
 }
@@ -217,7 +217,7 @@ pub fn all_subdirectories() -> Range {
     range(vec![SUBDIRECTORIES])
 }
 
-/// A version of a key that is not its current object, or a delete marker; newest first.
+/// A noncurrent version or a delete marker of a key; newest first.
 pub fn version(root: Ino, key: &str, sequence: u64) -> Vec<u8> {
     let mut row = versions_of_key(root, key);
     row.extend_from_slice(&(!sequence).to_be_bytes());
@@ -231,12 +231,12 @@ fn versions_of_key(root: Ino, key: &str) -> Vec<u8> {
     row
 }
 
-/// The version rows of a key whose sequence is below this one.
+/// The version rows of a key with a smaller sequence.
 pub fn versions_below(root: Ino, key: &str, sequence: u64) -> Range {
     (after(version(root, key, sequence)), range(versions_of_key(root, key)).1)
 }
 
-/// The version rows of a key whose sequence is this one or above.
+/// The version rows of a key with this or a larger sequence.
 pub fn versions_from(root: Ino, key: &str, sequence: u64) -> Range {
     (versions_of_key(root, key), after(version(root, key, sequence)))
 }
@@ -266,7 +266,7 @@ pub fn parse_version(key: &[u8]) -> Result<(Ino, String, u64), Damaged> {
     Ok((root, name, !u64::from_be_bytes(sequence)))
 }
 
-/// Which of a key's version rows is its version `null`.
+/// Points to the version row of a key's version `null`.
 pub fn null_version(root: Ino, key: &str) -> Vec<u8> {
     let mut row = table(NULL_VERSION, &[&root.0.to_be_bytes()]);
     escape(key.as_bytes(), &mut row);
@@ -367,12 +367,12 @@ pub fn part_sizes(ino: Ino) -> Vec<u8> {
     part_row(ino, b"")
 }
 
-/// Checksums of the parts of an object, so many to a piece.
+/// Checksums of an object's parts, several per row.
 pub fn part_checksums(ino: Ino, piece: u8) -> Vec<u8> {
     part_row(ino, &[piece])
 }
 
-/// One of the rows about an object's parts: nothing behind the number for the sizes, a piece's number for checksums.
+/// A row about an object's parts: nothing after the number for the sizes, a piece's number for checksums.
 pub fn part_row(ino: Ino, rest: &[u8]) -> Vec<u8> {
     table(PART_SIZES, &[&ino.0.to_be_bytes(), rest])
 }
@@ -392,7 +392,7 @@ pub fn upload(root: Ino, key: &str, id: &str) -> Vec<u8> {
     row
 }
 
-/// The prefix of all uploads to exactly this key.
+/// The prefix of all uploads to this key.
 pub fn uploads_of_key(root: Ino, key: &str) -> Vec<u8> {
     let mut row = table(UPLOAD, &[&root.0.to_be_bytes()]);
     escape(key.as_bytes(), &mut row);
@@ -442,7 +442,7 @@ pub enum Counted {
     Objects,
     /// Of all versions.
     Bytes,
-    /// Version rows: versions that are not current, and delete markers.
+    /// Version rows: noncurrent versions, and delete markers.
     Versions,
 }
 

@@ -32,13 +32,13 @@ use crate::segment::{FOUND_NAMES, LocalPin, Segment};
 use crate::space::SpaceGate;
 use crate::{Kind, Options, SegmentCopy, SegmentError, SegmentId, StoreIdentity, StoreName, StoreNumber};
 
-/// Most segment files held open for reading.
+/// Maximum number of segment files held open for reading.
 pub const OPEN_FILES_MAX: usize = 4096;
-/// Memory for checksum tables of runs being read, in bytes.
+/// Cache for checksum tables of runs being read, in bytes.
 pub const TABLE_CACHE_BYTES_MAX: usize = 16 << 20;
-/// Ids that one mark covers beyond those given out.
+/// Ids that one mark covers beyond the allocated ones.
 const MARK_AHEAD: u64 = 1024;
-/// Largest id that a file in the folder may show.
+/// Largest id that a file name may have.
 const ID_MAX: u64 = 1 << 56;
 
 #[derive(Debug)]
@@ -52,15 +52,15 @@ pub(crate) struct Folder {
     table: RwLock<BTreeMap<SegmentId, Arc<Segment>>>,
     pub(crate) quarantine: Arc<Quarantine>,
     handles: Cache<SegmentId, Arc<dyn File>>,
-    /// Checksum tables that were verified, by the place of their run.
+    /// Verified checksum tables, by the location of their run.
     pub(crate) tables: Cache<(SegmentId, u64), ChecksumTable>,
     pub(crate) buffers: Buffers,
     pub(crate) pack: Mutex<Option<OpenPack>>,
     pub(crate) space: Arc<SpaceGate>,
     names: Mutex<Names>,
-    /// Counts names made; a folder sync covers the names counted before it began.
+    /// Counts created names; a folder sync covers the names counted before it began.
     creations: AtomicU64,
-    /// Times that stored bytes were about to go.
+    /// Counts removals of stored bytes, before they happen.
     removals: AtomicU64,
     poison: OnceLock<String>,
 }
@@ -69,8 +69,8 @@ pub(crate) struct Folder {
 struct Names {
     /// Creations up to this one are durable.
     durable_creations: u64,
-    /// Ids below are never given out again, even when no file shows them; durable. 0 until this life made a mark: one
-    /// that was found may be lost in a power cut, if the process that made it was killed or its sync failed.
+    /// Ids below are never allocated again, even if no file has them; durable. 0 until this process has written a mark:
+    /// an existing one may be lost in a power loss, if its process was killed or its sync failed.
     mark: u64,
     /// The newest mark in the folder.
     shown_mark: u64,
@@ -173,7 +173,7 @@ impl Folder {
         self.table.read().get(&id).cloned().ok_or(SegmentError::Missing(id))
     }
 
-    /// As `segment`, but does not look into the quarantine.
+    /// As `segment`, but ignores the quarantine.
     pub(crate) fn listed(&self, id: SegmentId) -> Result<Arc<Segment>, SegmentError> {
         self.table.read().get(&id).cloned().ok_or(SegmentError::Missing(id))
     }
@@ -183,7 +183,7 @@ impl Folder {
         self.table.read().get(&id).map(Segment::pin).ok_or(SegmentError::Missing(id))
     }
 
-    /// Puts a segment that is in quarantine back in its place; false when it is not there.
+    /// Takes a segment back from quarantine; false if it is not there.
     pub(crate) fn take_back(&self, id: SegmentId) -> Result<bool, SegmentError> {
         let mut state = self.quarantine.state.lock();
         let Some(held) = state.held.get(&id) else { return Ok(false) };
@@ -204,7 +204,7 @@ impl Folder {
             let file = self.env.disk.open(path, OpenMode::Read)?;
             Ok(SegmentCopy { name: names::segment_name(id, kind), kind, file })
         };
-        // Under this lock no segment goes from one side to the other.
+        // Under this lock no segment moves between folder and quarantine.
         let state = self.quarantine.state.lock();
         match state.held.get(&id) {
             Some(held) => open(&self.quarantined_path(&held.shown), held.shown.kind),
@@ -219,7 +219,7 @@ impl Folder {
         self.options.folder.join(names::quarantined_name(held.id, held.kind, held.since.seconds()))
     }
 
-    /// Sets a segment aside as dead; open readers keep their bytes. False when its proofs disagreed before (Q2).
+    /// Moves a dead segment to quarantine; open readers keep their bytes. False if its proofs disagreed before (Q2).
     pub(crate) fn set_aside(&self, segment: &Arc<Segment>) -> Result<bool, SegmentError> {
         let id = segment.id;
         let used_bytes = self.file(segment)?.allocated_bytes()?;
@@ -247,7 +247,7 @@ impl Folder {
         Ok(true)
     }
 
-    /// Unlinks a segment that is in quarantine; gives what it was.
+    /// Unlinks a segment in quarantine and returns its description.
     pub(crate) fn release(&self, id: SegmentId, proof: Proof<'_>) -> Result<Quarantined, SegmentError> {
         self.cover_by_mark(id)?;
         let mut state = self.quarantine.state.lock();
@@ -265,7 +265,7 @@ impl Folder {
         Ok(shown)
     }
 
-    /// To be called before it is checked that nobody has pinned what goes: who pins it later sees the count.
+    /// Called before checking that what will be removed has no pin: a later pin sees the count.
     pub(crate) fn begin_removal(&self) {
         self.removals.fetch_add(1, Ordering::SeqCst);
     }
@@ -297,11 +297,11 @@ impl Folder {
     }
 
     pub(crate) fn poison(&self, reason: String) {
-        // Only the first fault is kept: the later ones follow from it.
+        // Only the first fault is kept: later ones follow from it.
         let _ = self.poison.set(reason);
     }
 
-    /// Makes a file with a fresh id; `fill` writes what must be in it before anyone sees it.
+    /// Creates a file with a new id; `fill` writes its initial content before it becomes visible.
     pub(crate) fn create(
         &self,
         kind: Kind,
@@ -324,7 +324,7 @@ impl Folder {
         Ok((segment, file))
     }
 
-    /// Makes the name that was the `creation`th durable; one folder sync covers all names made before it.
+    /// Makes the `creation`th name durable; one folder sync covers all names created before it.
     pub(crate) fn sync_names(&self, creation: u64) -> io::Result<()> {
         let mut names = self.names.lock();
         if names.durable_creations >= creation {
@@ -334,12 +334,12 @@ impl Folder {
     }
 
     fn sync_folder(&self, names: &mut Names) -> io::Result<()> {
-        // A sync after a failed one would say Ok without having written what that one lost.
+        // A sync after a failed one would return Ok without writing what that one lost.
         self.check_poison().map_err(io::Error::other)?;
-        // Counted after the name was made, so every creation below the counter has its name in the folder.
+        // Counted after the name was created, so every creation below the counter has its name in the folder.
         let made = self.creations.load(Ordering::Acquire) - 1;
         if let Err(error) = self.env.disk.sync_dir(&self.options.folder) {
-            // Before the lock goes: whoever waits for it must not try again.
+            // Before the lock is released: waiting threads must not retry.
             self.poison(format!("sync of the segment folder: {error}"));
             return Err(error);
         }
@@ -347,14 +347,14 @@ impl Folder {
         Ok(())
     }
 
-    /// An open handle; kept open for the next caller.
+    /// An open handle, which is cached.
     pub(crate) fn file(&self, segment: &Segment) -> Result<Arc<dyn File>, SegmentError> {
         if let Some(file) = self.open_file(segment) {
             return Ok(file);
         }
         let open = || self.env.disk.open(&self.path(segment.id, segment.kind), OpenMode::ReadWrite);
         let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        // It may have been set aside since it was looked up.
+        // It may have been moved to quarantine since it was looked up.
         let file = match open() {
             Err(error) if missing(&error) && self.take_back(segment.id)? => open(),
             other => other,
@@ -367,12 +367,12 @@ impl Folder {
         Ok(self.handles.insert(segment.id, file, 1))
     }
 
-    /// A handle that needs no opening, if there is one.
+    /// A cached handle, if there is one.
     pub(crate) fn open_file(&self, segment: &Segment) -> Option<Arc<dyn File>> {
         self.handles.get(&segment.id).or_else(|| segment.writing())
     }
 
-    /// Forgets a segment that holds no run and removes its file; whoever has it open goes on reading.
+    /// Drops a segment without runs and removes its file; open readers continue.
     pub(crate) fn remove(&self, segment: &Segment, proof: Proof<'_>) -> Result<(), SegmentError> {
         may_leave(Leaving::Whole(segment.id, segment.kind), proof)?;
         self.cover_by_mark(segment.id)?;
@@ -382,7 +382,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Makes sure that a restart finds a mark above `id`, before the file that shows the id goes.
+    /// Ensures that a restart finds a mark above `id`, before the file with that id is removed.
     fn cover_by_mark(&self, id: SegmentId) -> Result<(), SegmentError> {
         let mut names = self.names.lock();
         // Another store keeps its own ids unique.
@@ -410,7 +410,7 @@ fn unnamed(env: &Env) -> StoreName {
     StoreName { identity: StoreIdentity(identity), number: StoreNumber(0), generation: 0 }
 }
 
-/// A damaged header alone does not hide intact runs, but a newer format must not be guessed at.
+/// A damaged header alone does not hide intact runs, but a newer format is refused.
 fn refuse_newer(id: SegmentId, file: &dyn File) -> Result<(), SegmentError> {
     let mut header = [0; format::PACK_HEADER_BYTES];
     let count = file.read_at(&mut header, 0)?;

@@ -1,10 +1,10 @@
-//! Reserves space for small runs in the open pack, side by side.
+//! Reserves space for small runs in the open pack.
 //!
-//! Why:        many writers fill one file at once, each in its own reserved part, and share its syncs.
-//! Invariants: K1 reserved parts never overlap and follow each other without gaps.
-//!             K2 a run's header is written before the next part is reserved, so a sync that makes a run durable
-//!             makes every header before it durable: a walker reaches each durable run from the file's start.
-//! Locking:    `Folder::pack` is held while a header is written (well under a page) or a new pack is made.
+//! Why:        many writers fill one file concurrently, each in its own reserved range, and share its syncs.
+//! Invariants: K1 reserved ranges never overlap and are contiguous.
+//!             K2 a run's header is written before the next range is reserved, so a sync that makes a run durable makes
+//!                every header before it durable: a walk from the file's start reaches each durable run.
+//! Locking:    `Folder::pack` is held while a header is written (well under a page) or a new pack is created.
 //! Not here:   the payload (writer), the layout (format).
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::open_pack::OpenPack;
 use crate::segment::LocalPin;
 use crate::{Kind, SegmentError};
 
-/// A part of a pack that belongs to one writer.
+/// A range of a pack that belongs to one writer.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     pub(crate) pin: LocalPin,
@@ -39,7 +39,7 @@ pub(crate) fn reserve(folder: &Folder, len: u64, owner: &[u8]) -> Result<Reserve
     let place = RunPlace::at(pack.end, owner.len(), len).ok_or_else(|| invalid("a run that no pack can hold"))?;
     assert!(place.header == pack.end && place.next > place.end_mark());
     let header = format::encode_run_header(pack.segment.id, pack.salt, &place, owner);
-    // When this fails the part stays unreserved, and the next header goes to the same place.
+    // If this fails the range stays unreserved, and the next header goes to the same offset.
     pack.file.write_all_at(&header, place.header)?;
     pack.end = place.next;
     pack.segment.grow_len(place.payload);

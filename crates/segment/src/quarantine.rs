@@ -1,15 +1,13 @@
-//! Segments set aside as dead, and the one check before bytes leave for good.
+//! Quarantine of dead segments, and the only check before bytes are removed.
 //!
-//! Why:        what the counters of metadata call dead may be named all the same, if a counter is wrong. So a dead
-//!             segment is renamed first, and unlinked only when a second proof agrees: a walk over all rows that can
-//!             name a run, begun after the segment was set aside. A read that finds its segment here takes it back.
+//! Why:        a segment that is dead by its counters may still be referenced, if a counter is wrong. So it is renamed
+//!             first, and unlinked only when a second proof agrees: a walk over all rows that can refer to a run, begun
+//!             after the renaming. A read that finds its segment here takes it back.
 //! Layout:     `<id>.<kind>.quarantine-<seconds since 1970, 16 hex digits>` beside the segments.
-//! Invariants: Q1 no segment file is unlinked and no hole is punched unless `may_leave` says so.
-//!             Q2 a segment that was taken back is not set aside again by this process: its proofs disagree.
-//! Durability: neither renaming is waited for. After a crash the segment may be on either side; both are safe, since
-//!             a row that names it finds it on either.
+//! Invariants: Q1 no segment file is unlinked and no hole is punched unless `may_leave` allows it.
+//!             Q2 a segment that was taken back is not moved here again by this process: its proofs disagree.
+//! Durability: renamings are not synced: after a crash the segment is found under either name.
 //! Locking:    `state` before the folder's table; files are renamed and unlinked under it.
-//! Not here:   the walk itself, and how long a segment stays (volume::reclaim).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -23,7 +21,7 @@ use crate::error::invalid;
 use crate::segment::Segment;
 use crate::{Kind, Run, SegmentError, SegmentId};
 
-/// A segment that waits to be removed.
+/// A segment that waits for its removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quarantined {
     pub id: SegmentId,
@@ -32,13 +30,13 @@ pub struct Quarantined {
     pub len: u64,
     /// Bytes of the device that it occupies.
     pub used_bytes: u64,
-    /// When it was set aside, by wall time; whole seconds after a restart.
+    /// When it was moved to quarantine, by wall time; whole seconds after a restart.
     pub since: Timestamp,
-    /// Its place in the order in which this process set segments aside; 0 for those found at the start.
+    /// Its position in the order of this process's moves to quarantine; 0 for those found at the start.
     pub(crate) number: u64,
 }
 
-/// A segment here, and as the store knew it: who looked it up before may still pin it.
+/// A segment in quarantine, as the store knew it: an earlier lookup may still pin it.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) shown: Quarantined,
@@ -47,7 +45,7 @@ pub(crate) struct Held {
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// Segments set aside by this process.
+    /// Number of segments that this process moved to quarantine.
     pub(crate) count: u64,
     pub(crate) held: BTreeMap<SegmentId, Held>,
     /// Taken back by this process.
@@ -57,7 +55,7 @@ pub(crate) struct State {
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
     pub(crate) state: Mutex<State>,
-    /// Guards that keep everything here.
+    /// Number of guards that keep everything in quarantine.
     holds: AtomicU64,
     /// Segments that a read or a walk took back since the start.
     pub(crate) taken_back: AtomicU64,
@@ -93,16 +91,16 @@ impl Quarantine {
     }
 }
 
-/// The second proof: which runs some row names, found by reading all rows of one snapshot.
+/// The second proof: which runs are referenced by rows, found by reading all rows of one snapshot.
 ///
-/// Begin it, take the snapshot, tell it of every run that a row names, and call [`Walk::complete`].
+/// Begin it, take the snapshot, report every reference to a run, and call [`Walk::complete`].
 #[derive(Debug)]
 pub struct Walk {
-    /// Segments with a number above this one were set aside after the walk began.
+    /// Segments with a larger number were moved to quarantine after the walk began.
     up_to: u64,
     /// Sealed segments without pins when the walk began.
     settled: HashSet<SegmentId>,
-    /// Where in a segment each named run begins and ends, its table included.
+    /// Start and end of each referenced run in a segment, including its table.
     named: HashMap<SegmentId, BTreeMap<u64, u64>>,
     complete: bool,
 }
@@ -112,7 +110,7 @@ impl Walk {
         Walk { up_to, settled, named: HashMap::new(), complete: false }
     }
 
-    /// Some row names this run.
+    /// Reports a reference to this run.
     pub fn name(&mut self, run: &Run) {
         assert!(!self.complete, "a walk that is complete takes no more runs");
         let end = run.offset.saturating_add(run.len).saturating_add(run.table_bytes());
@@ -125,12 +123,12 @@ impl Walk {
         self.complete = true;
     }
 
-    /// Whether some row names a run of the segment.
+    /// Whether a row refers to a run of the segment.
     pub fn names(&self, segment: SegmentId) -> bool {
         self.named.contains_key(&segment)
     }
 
-    /// What no named run covers between the two places, in order.
+    /// The gaps between referenced runs in this range, in order.
     pub(crate) fn gaps(&self, segment: SegmentId, between: Range<u64>) -> Vec<Range<u64>> {
         let (mut gaps, mut at) = (Vec::new(), between.start);
         for (start, end) in self.named.get(&segment).into_iter().flatten() {
@@ -145,45 +143,45 @@ impl Walk {
         gaps
     }
 
-    /// Whether a named run has bytes in this part of the segment.
+    /// Whether a referenced run has bytes in this range of the segment.
     fn reaches_into(&self, segment: SegmentId, part: &Range<u64>) -> bool {
         let named = self.named.get(&segment);
-        // Runs that rows name do not overlap, so the last one that begins before the end reaches farthest.
+        // Referenced runs do not overlap, so the last one that begins before the end reaches farthest.
         let last = named.and_then(|named| named.range(..part.end).next_back());
         last.is_some_and(|(start, end)| *end > part.start || *start >= part.start)
     }
 
-    /// Whether the walk can speak for this segment.
+    /// Whether the walk is valid for this segment.
     pub fn covers(&self, quarantined: &Quarantined) -> bool {
         self.complete && quarantined.number <= self.up_to
     }
 }
 
-/// Why bytes may leave.
+/// Why bytes may be removed.
 #[derive(Clone, Copy, Debug)]
 pub enum Proof<'a> {
-    /// The counters say that the segment is dead, so it was set aside; this walk began afterwards.
+    /// By its counters the segment is dead, so it was moved to quarantine; this walk began afterwards.
     Walked(&'a Walk),
-    /// A sealed log whose records were read again from the file, every one of them without payload: there is no run in
-    /// it that a row could name.
+    /// A sealed log whose records were all read again from the file, none with payload: it contains no run that a row
+    /// could refer to.
     NoPayload,
-    /// A log file that was made ready and never begun: every byte of it is zero.
+    /// A log file that was prepared and never used: all of its bytes are zero.
     NeverBegun,
-    /// A raw segment whose writer gave up: its run was never finished, so no row can name it.
+    /// A raw segment whose writer gave up: its run was never finished, so no row can refer to it.
     Abandoned,
 }
 
-/// What would leave.
+/// What would be removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Leaving<'a> {
-    /// A file that never came here.
+    /// A file that was never in quarantine.
     Whole(SegmentId, Kind),
     Quarantined(&'a Quarantined),
-    /// Bytes of a segment that stays.
+    /// A range of a segment that stays.
     Part(SegmentId, &'a Range<u64>),
 }
 
-/// The one check before bytes leave (Q1). The error says which proof is missing.
+/// The only check before bytes are removed (Q1). The error names the missing proof.
 pub(crate) fn may_leave(leaving: Leaving<'_>, proof: Proof<'_>) -> Result<(), SegmentError> {
     let refused = |segment: SegmentId, why: &str| Err(invalid(format!("segment {segment:?} stays: {why}")));
     match (leaving, proof) {

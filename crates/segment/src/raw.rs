@@ -1,8 +1,8 @@
 //! Raw segments: one large run in a file of its own, payload first.
 //!
-//! Why:        offset N of the run is offset N of the file, so the kernel can read it without this program.
+//! Why:        offset N of the run is offset N of the file, so the kernel can read it directly.
 //! Layout:     [payload][checksum table][owner][footer 64 B], see format.
-//! Invariants: W1 a run of known length has its full length from the start, so a full disk shows before its payload.
+//! Invariants: W1 a run of known length is allocated at its full length, so a full disk is detected before its payload.
 //! Not here:   the payload (writer).
 
 use std::sync::Arc;

@@ -1,10 +1,11 @@
-//! One segment as the store knows it: who writes to it, how far it is synced.
+//! One segment as the store knows it: its writers, pins and sync state.
 //!
-//! Invariants: G1 the file that was written through stays open until a later sync succeeded, so that no write
-//!             error is missed.  G2 `syncs_finished <= syncs_started`, and both only grow.
-//!             G3 a segment with pins is `open`: nobody may remove it.
+//! Invariants: G1 the handle used for writing stays open until a later sync has succeeded, so that no write error is
+//!                missed.
+//!             G2 `syncs_finished <= syncs_started`, and both only grow.
+//!             G3 a segment with pins is `open`: it must not be removed.
 //! Locking:    `state` is a leaf: nothing else is locked and no disk is touched under it.
-//! Not here:   the syncing itself (sync).
+//! Not here:   syncing (sync).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,10 +23,10 @@ pub(crate) const FOUND_NAMES: u64 = 1;
 pub(crate) struct Segment {
     pub(crate) id: SegmentId,
     pub(crate) kind: Kind,
-    /// Bytes of the file that are known to have been written or found.
+    /// File bytes known to have been written or found.
     len: AtomicU64,
     pub(crate) state: Mutex<SegmentState>,
-    /// Told after every sync.
+    /// Signalled after every sync.
     pub(crate) synced: Event,
 }
 
@@ -33,11 +34,11 @@ pub(crate) struct Segment {
 pub(crate) struct SegmentState {
     /// No further run may begin here.
     sealed: bool,
-    /// Writers and callers who need the segment to stay.
+    /// Writers, and callers who need the segment to stay.
     pins: u32,
     /// The file as it was created, while it may hold unsynced bytes.
     writing: Option<Arc<dyn File>>,
-    /// Set when the last writer left: the number of the newest sync that may have missed its bytes.
+    /// Set when the last writer is done: the number of the newest sync that may have missed its bytes.
     written_until_sync: Option<u64>,
     /// The creation of the file's name that a folder sync must cover; `None` once durable.
     pub(crate) name_creation: Option<u64>,
@@ -46,12 +47,12 @@ pub(crate) struct SegmentState {
     /// A sync is wanted that has not started.
     pub(crate) queued: bool,
     pub(crate) running: bool,
-    /// The file was removed under a waiting sync.
+    /// The file was removed while a sync waited.
     pub(crate) gone: bool,
 }
 
 impl Segment {
-    /// A file that was there when the folder was opened.
+    /// A file that existed when the folder was opened.
     pub(crate) fn found(id: SegmentId, kind: Kind, len: u64) -> Segment {
         Segment::new(id, kind, len, true, None, Some(FOUND_NAMES))
     }
@@ -131,7 +132,7 @@ impl SegmentState {
         }
     }
 
-    /// To be called when a sync succeeded; lets the written file go when nothing unsynced can be in it.
+    /// Called after a successful sync; drops the writing handle when it can have no unsynced bytes.
     pub(crate) fn release_synced_file(&mut self) -> Option<Arc<dyn File>> {
         assert!(self.syncs_finished <= self.syncs_started);
         match self.written_until_sync {
@@ -141,7 +142,7 @@ impl SegmentState {
     }
 }
 
-/// Keeps a segment `open`, so that reclaim leaves it alone while metadata does not name its newest run yet.
+/// Keeps a segment `open`, so that reclaim leaves it alone until metadata refers to its newest run.
 #[derive(Debug)]
 pub(crate) struct LocalPin(Arc<Segment>);
 

@@ -39,7 +39,7 @@ impl Store {
         Ok(Arc::new(Store { folder, syncer }))
     }
 
-    /// A fresh id; never given twice, also across restarts (the caller makes the file before it names the id).
+    /// A new id; never reused, even across restarts (the caller creates the file before referring to the id).
     pub fn next_id(&self) -> SegmentId {
         self.folder.next_id()
     }
@@ -76,22 +76,22 @@ impl Store {
         self.folder.list().iter().map(|segment| segment.info()).collect()
     }
 
-    /// Bytes of the file system that holds the folder.
+    /// Size and free space of the file system with the folder.
     pub fn space(&self) -> Result<Space, SegmentError> {
         self.folder.space.now()
     }
 
-    /// Bytes of the file system that data leaves free.
+    /// Free bytes that data writes leave for other uses.
     pub fn reserve_bytes(&self) -> u64 {
         self.folder.options.reserve_bytes
     }
 
-    /// Writes that were refused for want of space since the start.
+    /// Number of writes refused for lack of space since the start.
     pub fn refused(&self) -> u64 {
         self.folder.space.refused()
     }
 
-    /// Bytes of data that fit now: without the reserve, and without what is promised to writers.
+    /// Bytes of data that fit now: without the reserve, and without grants to writers.
     pub fn available_bytes(&self) -> Result<u64, SegmentError> {
         self.folder.space.available()
     }
@@ -126,30 +126,30 @@ impl Store {
         }
     }
 
-    /// `Full` when so many bytes of data would not fit now.
+    /// `Full` if this many bytes of data would not fit now.
     pub fn check_space(&self, bytes: u64) -> Result<(), SegmentError> {
         self.folder.space.grant(bytes).map(drop)
     }
 
-    /// Begins to make durable what was written to a segment, and does not wait.
+    /// Starts write-back of a segment without waiting.
     pub fn start_sync(&self, id: SegmentId) -> Result<(), SegmentError> {
         self.folder.check_poison()?;
         drop(self.syncer.ask(self.folder.segment(id)?));
         Ok(())
     }
 
-    /// Keeps a segment `open`. Take it before `RunWriter::finish` and drop it once metadata names the run,
-    /// so that reclaim cannot take the segment for dead in between.
+    /// Keeps a segment `open`. Take it before `RunWriter::finish` and drop it once metadata refers to the run, so that
+    /// reclaim cannot treat the segment as dead in between.
     pub fn pin(&self, id: SegmentId) -> Result<SegmentPin, SegmentError> {
         Ok(SegmentPin::own(self.folder.segment(id)?.pin()))
     }
 
-    /// As `pin`, but a segment in quarantine is `Missing` and stays there; one that is pinned does not come there.
+    /// As `pin`, but a segment in quarantine is `Missing` and stays there; a pinned one is not moved there.
     pub fn pin_listed(&self, id: SegmentId) -> Result<SegmentPin, SegmentError> {
         Ok(SegmentPin::own(self.folder.pin_listed(id)?))
     }
 
-    /// Ends a pack or log early: no further run begins in it. Fine when it is sealed already.
+    /// Seals a pack or log early: no further run begins in it. Succeeds if it is sealed already.
     pub fn seal(&self, id: SegmentId) -> Result<(), SegmentError> {
         let segment = self.folder.segment(id)?;
         let mut pack = self.folder.pack.lock();
@@ -160,7 +160,7 @@ impl Store {
         Ok(())
     }
 
-    /// Ends a log whose records the tree holds: it stays as a segment for its payload, cut to `len` bytes.
+    /// Retires a log whose records are in the tree: it stays as a segment for its payload, truncated to `len` bytes.
     pub fn retire_log(&self, id: SegmentId, len: u64) -> Result<(), SegmentError> {
         let segment = self.folder.segment(id)?;
         if segment.kind != Kind::Log {
@@ -172,7 +172,7 @@ impl Store {
         Ok(())
     }
 
-    /// Resolves when all that was written to the segment before the call is durable (syncs are shared).
+    /// Resolves when everything written to the segment before the call is durable (syncs are shared).
     pub async fn sync(&self, id: SegmentId) -> Result<(), SegmentError> {
         self.folder.check_poison()?;
         self.syncer.ask(self.folder.segment(id)?).wait(&self.folder).await
@@ -184,13 +184,14 @@ impl Store {
         self.syncer.ask(self.folder.segment(id)?).wait_blocking(&self.folder)
     }
 
-    /// Times that stored bytes were about to go, since the start. Whoever takes this count, finds by a row where bytes lie,
-    /// pins their segment, and finds the count as it was, has a pin that holds them; otherwise the row must be read again.
+    /// Counts removals of stored bytes since the start, before they happen. A caller that reads this count, finds the
+    /// location of bytes in a row, pins their segment, and finds the count unchanged, has a valid pin; otherwise it
+    /// must read the row again.
     pub fn removals(&self) -> u64 {
         self.folder.removals()
     }
 
-    /// Counts a removal; to be called before looking whether the segment is pinned, by whoever gives bytes back in place.
+    /// Counts a removal; called before checking whether the segment is pinned, by callers that punch holes.
     pub fn begin_removal(&self) {
         self.folder.begin_removal();
     }
@@ -201,20 +202,20 @@ impl Store {
         Ok(bytes.expect("the device always answers with bytes or an error"))
     }
 
-    /// As `read`, but `None` when the bytes are not in memory.
+    /// As `read`, but `None` if the bytes are not in the page cache.
     pub fn read_cached(&self, extent: &Extent, skip: u64, len: u64) -> Result<Option<Bytes>, SegmentError> {
         reader::read(&self.folder, extent, skip, len, Source::Memory)
     }
 
-    /// A hint that the extent will be read from its begin on; nobody waits. Short runs are read in one piece anyway.
+    /// A hint that the extent will be read from its start; does not wait. Short runs are read in one piece anyway.
     pub fn will_read(&self, extent: &Extent) -> Result<(), SegmentError> {
         reader::will_read(&self.folder, extent)
     }
 
-    /// Puts a segment that the counters call dead into the quarantine; open readers keep their bytes. Refused while the
-    /// segment is open. False, and nothing is done, when it was taken back before: its proofs disagree.
+    /// Moves a segment that is dead by its counters to quarantine; open readers keep their bytes. Refused while the
+    /// segment is open. False, without effect, if it was taken back before: its proofs disagree.
     ///
-    /// Not waited for: after a crash the segment may be in its place again.
+    /// Not synced: after a crash the segment may be back in the folder.
     pub fn set_aside(&self, id: SegmentId) -> Result<bool, SegmentError> {
         let segment = self.folder.listed(id)?;
         self.folder.set_aside(&segment)
@@ -230,37 +231,37 @@ impl Store {
         self.folder.quarantine.state.lock().held.values().map(|held| held.shown.used_bytes).sum()
     }
 
-    /// Puts a segment that is in quarantine back in its place; false when it is not there.
+    /// Takes a segment back from quarantine; false if it is not there.
     pub fn take_back(&self, id: SegmentId) -> Result<bool, SegmentError> {
         self.folder.take_back(id)
     }
 
-    /// Segments that were taken back from the quarantine since the start; any is a sign of a wrong counter.
+    /// Number of segments taken back from quarantine since the start; any indicates a wrong counter.
     pub fn taken_back(&self) -> u64 {
         self.folder.quarantine.taken_back.load(Ordering::Relaxed)
     }
 
-    /// The file of a segment, for copying it: also when it is in quarantine, which then stays as it is.
+    /// The file of a segment, for copying; a segment in quarantine stays there.
     pub fn source(&self, id: SegmentId) -> Result<SegmentCopy, SegmentError> {
         self.folder.source(id)
     }
 
-    /// Keeps every segment that is in quarantine now or comes there, until the guard is dropped.
+    /// Keeps every segment that is in quarantine, now or later, until the guard is dropped.
     pub fn hold_quarantine(&self) -> QuarantineHold {
         self.folder.quarantine.hold()
     }
 
     /// Begins the second proof. Take the snapshot of the rows afterwards.
     pub fn begin_walk(&self) -> Walk {
-        // First the count, then who is settled: what is set aside in between is not covered.
+        // First the count, then the settled segments: what is moved to quarantine in between is not covered.
         let up_to = self.folder.quarantine.state.lock().count;
         let settled = self.segments().into_iter().filter(|info| !info.open).map(|info| info.id).collect();
         Walk::begin(up_to, settled)
     }
 
-    /// Unlinks a segment that is in quarantine; gives what it was. Ids are not reused.
+    /// Unlinks a segment in quarantine and returns its description. Ids are not reused.
     ///
-    /// Not waited for: after a crash the segment may be there again.
+    /// Not synced: after a crash the segment may exist again.
     pub fn release(&self, id: SegmentId, walk: &Walk) -> Result<Quarantined, SegmentError> {
         self.folder.release(id, Proof::Walked(walk))
     }
@@ -291,7 +292,7 @@ impl Store {
         Ok(used.into())
     }
 
-    /// Visits the runs of a pack in the order of their places, until the visitor breaks.
+    /// Visits the runs of a pack in the order of their offsets, until the visitor breaks.
     pub fn walk_pack(
         &self,
         id: SegmentId,
@@ -315,15 +316,15 @@ impl Store {
         scrub::verify_run(&self.folder, &extent.run)
     }
 
-    /// Gives the space of a dead run in a pack back. Refused while somebody holds the quarantine.
+    /// Punches a dead run in a pack. Refused while somebody holds the quarantine.
     pub fn punch_run(&self, run: &Run, walk: &Walk) -> Result<(), SegmentError> {
         let (segment, file) = self.punchable(run.segment)?;
         reader::check_fits(run, &segment, &*file)?;
         punch::punch_run(&segment, &*file, run, walk)
     }
 
-    /// Gives back all of a sealed log but its header and the runs that the walk found. Its records are gone then: only
-    /// for a log that nobody replays any more. Refused while somebody holds the quarantine.
+    /// Punches a sealed log except its header and the runs that the walk found. Its records are lost: only for a log
+    /// that is never replayed again. Refused while somebody holds the quarantine.
     pub fn punch_log(&self, id: SegmentId, walk: &Walk) -> Result<(), SegmentError> {
         let (segment, file) = self.punchable(id)?;
         punch::punch_log(&segment, &*file, walk)

@@ -1,7 +1,8 @@
-//! Writing one run: bytes arrive in order, leave in whole pieces, checksums are taken as they pass.
+//! Writes one run: bytes arrive in order and are written in large pieces; checksums are computed on the way.
 //!
-//! Invariants: R1 at most [`WRITE_BUFFER_BYTES`] of payload wait in memory.  R2 a finished run has exactly the
-//!             reserved length.  R3 the end mark (or footer) is written with or after the last payload byte.
+//! Invariants: R1 at most [`WRITE_BUFFER_BYTES`] of payload are buffered.  R2 a finished run has exactly the reserved
+//!                length.
+//!             R3 the end mark (or footer) is written with or after the last payload byte.
 //! Durability: none here; `Store::sync(segment)` after `finish`.
 //! Not here:   where the run goes (pack, raw).
 
@@ -19,10 +20,10 @@ use crate::segments::RunWriter;
 use crate::space::Grant;
 use crate::{CHUNK_BYTES, RUN_BYTES_MAX, Run, SegmentError, SegmentId, pack, raw};
 
-/// Payload that a writer holds back to write it in one piece, in bytes.
+/// Payload that a writer buffers to write it in one piece, in bytes.
 pub const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 
-/// What a file system may take for a run beyond its bytes, in bytes.
+/// Space that a file system may use for a run beyond its bytes, in bytes.
 const ROUNDING_BYTES: u64 = 4096;
 
 /// A run being written into a file of the folder.
@@ -41,12 +42,12 @@ pub struct FolderRun {
     taken: u64,
     buffer: Vec<u8>,
     sums: ChunkSums,
-    /// The length is what was written when it ends; space is reserved write by write.
+    /// The length is determined at the end; space is reserved with each write.
     growing: bool,
     state: State,
 }
 
-/// What comes behind the payload.
+/// What follows the payload.
 #[derive(Debug)]
 enum End {
     Pack { salt: Salt, place: RunPlace },
@@ -56,12 +57,12 @@ enum End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Writing,
-    /// A write failed: what is in the file is unknown.
+    /// A write failed: the file's content is unknown.
     Broken,
     Finished,
 }
 
-/// Checksums of a payload that passes by in pieces.
+/// Checksums of a payload that arrives in pieces.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChunkSums {
     done: Vec<u32>,
@@ -69,8 +70,8 @@ pub(crate) struct ChunkSums {
     current_bytes: u64,
 }
 
-/// Makes a payload a run that stands on its own: puts its checksum table behind it, if it needs one, and gives the
-/// run's checksum.
+/// Turns a payload into a self-contained run: appends its checksum table, if it needs one, and returns the run's
+/// checksum.
 pub fn add_checksums(payload: &mut Vec<u8>) -> u32 {
     let mut sums = ChunkSums::default();
     sums.add(payload);
@@ -92,7 +93,7 @@ pub(crate) fn begin(
     if owner.len() > OWNER_BYTES_MAX {
         return Err(invalid(format!("an owner of {} bytes is longer than {OWNER_BYTES_MAX}", owner.len())));
     }
-    // An estimate a little above what the run takes; exactness is left to the file system.
+    // Slightly more than the run needs; the file system is exact.
     let mut grant = folder.space.grant(raw::file_bytes(len, owner.len()) + ROUNDING_BYTES)?;
     let (pin, file, end, offset) = if len >= raw_bytes_min {
         let (pin, file) = raw::create(folder, len, owner.len())?;
@@ -179,7 +180,7 @@ impl RunWriter for FolderRun {
         let in_file = self.in_file();
         self.append(&mut bytes).inspect_err(|_| {
             if self.growing {
-                // What came before this write stays good, in the file or in the buffer.
+                // Earlier bytes stay valid, in the file or in the buffer.
                 let flushed = self.in_file() > in_file;
                 self.buffer.truncate(if flushed { 0 } else { before.1 });
                 self.taken = before.0;
@@ -227,7 +228,7 @@ impl FolderRun {
     }
 
     fn append(&mut self, bytes: &mut &[u8]) -> Result<(), SegmentError> {
-        // Piece by piece, so that the processor's cache holds a piece from its checksum to its write.
+        // Piece by piece, so that a piece stays in the processor's cache from its checksum to its write.
         while !bytes.is_empty() {
             let (part, rest) = bytes.split_at(bytes.len().min(WRITE_BUFFER_BYTES - self.buffer.len()));
             self.sums.add(part);
@@ -259,7 +260,7 @@ impl FolderRun {
         self.put_at(self.offset + self.taken - self.buffer.len() as u64)
     }
 
-    /// Writes the buffer at a place of the file and empties it.
+    /// Writes the buffer at an offset of the file and empties it.
     fn put_at(&mut self, at: u64) -> Result<(), SegmentError> {
         let buffer = std::mem::take(&mut self.buffer);
         let put = self.put_bytes(&buffer, at);
@@ -269,7 +270,7 @@ impl FolderRun {
         Ok(())
     }
 
-    /// Writes bytes that come next in the payload, past the (empty) buffer.
+    /// Writes the next bytes of the payload, bypassing the (empty) buffer.
     fn put(&mut self, bytes: &[u8]) -> Result<(), SegmentError> {
         assert!(self.buffer.is_empty(), "bytes leave in order");
         self.put_bytes(bytes, self.offset + self.taken)
@@ -277,7 +278,7 @@ impl FolderRun {
 
     fn put_bytes(&mut self, bytes: &[u8], at: u64) -> Result<(), SegmentError> {
         if let Err(error) = self.file.write_all_at(bytes, at) {
-            // A growing run writes the same place again.
+            // A growing run writes the same offset again.
             if !self.growing {
                 self.state = State::Broken;
             }
@@ -301,14 +302,14 @@ impl Drop for FolderRun {
     fn drop(&mut self) {
         let unfinished = self.state != State::Finished;
         if unfinished && matches!(self.end, End::Raw { .. }) {
-            // When this fails the file is dead space that no metadata names, and reclaim finds it.
+            // If this fails the file is dead space without references, which reclaim finds.
             let _ = self.folder.remove(self.pin.target(), Proof::Abandoned);
         }
     }
 }
 
 impl ChunkSums {
-    /// Where it is, to come back to.
+    /// The current state, for restoring it.
     fn mark(&self) -> (usize, u32, u64) {
         (self.done.len(), self.current, self.current_bytes)
     }

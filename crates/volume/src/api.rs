@@ -1,6 +1,6 @@
-//! The values that operations take and give: the contract with the doors.
+//! Parameters and results of operations: the interface to the doors.
 //!
-//! Why:   doors and operations were built side by side; this page is what both sides rely on.
+//! Why:      doors and operations depend only on these types, not on each other.
 //! Not here: the operations (one file each, as `impl Volume` blocks).
 
 use bytes::Bytes;
@@ -19,13 +19,13 @@ pub const OBJECT_BYTES_MAX: u64 = 5 << 40;
 pub const PART_BYTES_MAX: u64 = 5 << 30;
 /// Smallest part but the last, in bytes.
 pub const PART_BYTES_MIN: u64 = 5 << 20;
-/// What a bucket has from the moment it is made.
+/// Settings that a bucket has from its creation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewBucket {
     /// Empty: the root account.
     pub owner: String,
     pub settings: Settings,
-    /// Turns object lock and versioning on.
+    /// Enables object lock and versioning.
     pub object_lock: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct Usage {
     pub versions: u64,
 }
 
-/// A bucket, a key and perhaps a version of it.
+/// A bucket, a key and optionally a version id.
 pub type ObjectName<'a> = (&'a str, &'a str, Option<VersionId>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,18 +55,18 @@ pub struct ObjectInfo {
     pub version: Option<VersionId>,
 }
 
-/// Conditional writes (`If-Match`, `If-None-Match`), checked in the same step as the write.
+/// Conditional writes (`If-Match`, `If-None-Match`), evaluated atomically with the write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum WriteCondition {
     #[default]
     None,
-    /// `If-None-Match: *`: nothing at the key.
+    /// `If-None-Match: *`: the key has no object.
     Absent,
-    /// `If-Match: <etag>` (one of them): the current object has it.
+    /// `If-Match: <etag>`: the current object has one of these ETags.
     Matches(Vec<ETag>),
     /// `If-Match: *`
     Present,
-    /// `If-None-Match: <etag>` (one of them): nothing at the key, or something that has none of these.
+    /// `If-None-Match: <etag>`: the key has no object, or one with none of these ETags.
     Differs(Vec<ETag>),
 }
 
@@ -78,7 +78,7 @@ pub struct PutRequest<'a> {
     pub headers: Headers,
     pub documents: Documents,
     pub condition: WriteCondition,
-    /// The bytes are those of another object: its event is that of a copy.
+    /// The bytes come from another object: the event is that of a copy.
     pub is_copy: bool,
 }
 
@@ -92,20 +92,20 @@ pub struct PutOutcome {
     pub encrypted: bool,
 }
 
-/// One key to delete, or one version of it.
+/// A key, or one version of it, to delete.
 #[derive(Clone, Debug)]
 pub struct DeleteRequest<'a> {
     pub key: &'a str,
-    /// `None`: the key, which in a bucket that keeps versions gets a delete marker.
+    /// `None`: the key itself; with versioning it gets a delete marker.
     pub version: Option<VersionId>,
-    /// On the current object, or on the named version.
+    /// Applies to the current object, or to the named version.
     pub condition: WriteCondition,
-    /// Its sender may delete a version that governance retains, and wants to.
+    /// The caller may, and wants to, delete a version under governance retention.
     pub bypass_governance: bool,
 }
 
 impl<'a> DeleteRequest<'a> {
-    /// The key, whatever is there.
+    /// Deletes the key unconditionally.
     pub fn of(key: &'a str) -> DeleteRequest<'a> {
         DeleteRequest { key, version: None, condition: WriteCondition::None, bypass_governance: false }
     }
@@ -115,7 +115,7 @@ impl<'a> DeleteRequest<'a> {
 pub struct Deleted {
     /// There was something to delete.
     pub removed: bool,
-    /// The version that is gone, or the delete marker that was made; `None` in a bucket that never kept versions.
+    /// The deleted version, or the new delete marker; `None` in a bucket that never had versioning.
     pub version: Option<VersionId>,
     /// `version` is a delete marker.
     pub marker: bool,
@@ -125,11 +125,11 @@ pub struct Deleted {
 pub struct AppendRequest<'a> {
     pub bucket: &'a str,
     pub key: &'a str,
-    /// Bytes that the object has.
+    /// The object's current size in bytes.
     pub offset: u64,
-    /// Of the bytes that are added.
+    /// Of the appended bytes.
     pub etag: ETag,
-    /// The object's document of its data key, with which the bytes that are added are encrypted.
+    /// The object's document with its data key, under which the appended bytes are encrypted.
     pub encryption: Option<Bytes>,
     pub condition: WriteCondition,
 }
@@ -146,32 +146,33 @@ pub struct AppendOutcome {
 pub struct CopyRequest<'a> {
     pub source_bucket: &'a str,
     pub source_key: &'a str,
-    /// `None`: the current one.
+    /// `None`: the current version.
     pub source_version: Option<VersionId>,
     pub bucket: &'a str,
     pub key: &'a str,
-    /// `None`: take the source's headers (`x-amz-metadata-directive: COPY`).
+    /// `None`: copy the source's headers (`x-amz-metadata-directive: COPY`).
     pub headers: Option<Headers>,
-    /// Documents that are taken from the source, as far as it has them.
+    /// Documents to copy from the source, if present.
     pub documents_kept: DocumentSet,
-    /// Documents besides, and in the place of those of the source.
+    /// Further documents, which override those of the source.
     pub documents: Documents,
     pub encryption: CopyEncryption,
     pub condition: WriteCondition,
-    /// Decided on the source inside the operation.
+    /// Evaluated on the source inside the operation.
     pub source_condition: ReadCondition,
 }
 
-/// Keys of a copy and of its source.
+/// Encryption keys of a copy and its source.
 #[derive(Clone, Debug, Default)]
 pub struct CopyEncryption {
-    /// What the source is encrypted under, if it is under a customer's key.
+    /// The source's customer key, if it has one.
     pub source: Option<CustomerKey>,
-    /// What the copy's data key is to be under. Without one the copy of an encrypted source is under the server's.
+    /// The key under which the copy's data key is encrypted. Without one, the copy of an encrypted source uses the
+    /// server's key.
     pub target: Option<WrappingKey>,
 }
 
-/// Conditional reads, decided in HTTP's order of precedence (RFC 9110, section 13.2.2).
+/// Conditional reads, evaluated in HTTP's order of precedence (RFC 9110, section 13.2.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadCondition {
     pub if_match: Option<Vec<ETagMatch>>,
@@ -184,7 +185,7 @@ pub struct ReadCondition {
 pub enum ETagMatch {
     Any,
     Exact(ETag),
-    /// Well formed, but no object can have it.
+    /// Well formed, but no object can have this ETag.
     Never,
 }
 
@@ -194,16 +195,16 @@ pub struct ListRequest<'a> {
     pub prefix: &'a str,
     /// Any non-empty string.
     pub delimiter: Option<&'a str>,
-    /// Only keys after this one, in byte order. When it is itself a common prefix, everything below it is skipped
-    /// (that is what a V1 marker or a continuation token taken from [`ListOutcome::next`] needs).
+    /// Only keys after this one, in byte order. If it is itself a common prefix, everything below it is skipped (a V1
+    /// marker, or a continuation token taken from [`ListOutcome::next`], needs that).
     pub after: Option<&'a str>,
-    /// With `after`: skip everything that begins with it too (set when `after` came from a common prefix).
+    /// With `after`: also skip keys with this prefix (set when `after` was a common prefix).
     pub after_is_prefix: bool,
-    /// Most items (objects and prefixes together).
+    /// Maximum number of items (objects and prefixes together).
     pub max: usize,
 }
 
-/// One line of a listing, in byte order; borrowed from the scan.
+/// One item of a listing, in byte order; borrowed from the scan.
 #[derive(Clone, Copy, Debug)]
 pub enum ListItem<'a> {
     Object { key: &'a str, size: u64, etag: ETag, modified: Timestamp },
@@ -212,7 +213,7 @@ pub enum ListItem<'a> {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListOutcome {
-    /// The last item given, when more follow: its key or prefix, and whether it was a prefix.
+    /// When more follow: the last item's key or prefix, and whether it was a prefix.
     pub next: Option<(String, bool)>,
 }
 
@@ -223,22 +224,22 @@ pub struct ListVersionsRequest<'a> {
     /// Any non-empty string.
     pub delimiter: Option<&'a str>,
     pub after: Option<VersionsAfter<'a>>,
-    /// Most items (versions, delete markers and prefixes together).
+    /// Maximum number of items (versions, delete markers and prefixes together).
     pub max: usize,
 }
 
-/// Where a listing of versions goes on.
+/// Where a listing of versions continues.
 #[derive(Clone, Copy, Debug)]
 pub enum VersionsAfter<'a> {
-    /// Behind all versions of this key.
+    /// After all versions of this key.
     Key(&'a str),
-    /// Behind this version of this key.
+    /// After this version of this key.
     Version(&'a str, VersionId),
-    /// Behind all keys that begin with this.
+    /// After all keys with this prefix.
     Prefix(&'a str),
 }
 
-/// One line of a listing of versions: by key in byte order, of one key the newest first.
+/// One item of a listing of versions: by key in byte order, the newest version of a key first.
 #[derive(Clone, Copy, Debug)]
 pub enum VersionItem<'a> {
     Version { key: &'a str, version: VersionId, is_latest: bool, size: u64, etag: ETag, modified: Timestamp },
@@ -248,7 +249,7 @@ pub enum VersionItem<'a> {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListVersionsOutcome {
-    /// The last item given, when more follow: its key and version, or a prefix.
+    /// When more follow: the last item's key and version, or its prefix.
     pub next: Option<(String, Option<VersionId>)>,
 }
 
@@ -288,12 +289,12 @@ pub enum Error {
     BucketNotEmpty,
     #[error("the object does not exist")]
     NoSuchKey,
-    /// What is newest at the key says that it was deleted.
+    /// The newest version of the key is a delete marker.
     #[error("the newest version of the object is a delete marker")]
     Deleted(VersionId),
     #[error("the version does not exist")]
     NoSuchVersion,
-    /// The version that was asked for holds no object.
+    /// The requested version is a delete marker.
     #[error("the version is a delete marker")]
     DeleteMarker { version: VersionId, modified: Timestamp },
     #[error("the bucket keeps versions, or has object lock, which needs them")]
@@ -302,7 +303,7 @@ pub enum Error {
     KeepsNoVersions,
     #[error("the bucket has no object lock")]
     NoObjectLock,
-    /// A legal hold or a retention keeps the version as it is.
+    /// A legal hold or a retention protects the version.
     #[error("the version is locked")]
     Locked,
     #[error("the retain until date is not in the future")]
@@ -321,12 +322,12 @@ pub enum Error {
     TooLarge,
     #[error("a condition of the request does not hold")]
     PreconditionFailed,
-    /// The reader's copy is current (If-None-Match, If-Modified-Since).
+    /// The reader's copy is still valid (If-None-Match, If-Modified-Since).
     #[error("not modified")]
     NotModified,
     #[error("fewer or more bytes came than were announced")]
     WrongLength,
-    /// An append began elsewhere than at the object's end.
+    /// The offset of an append is not the object's size.
     #[error("the object has {0} bytes")]
     WrongOffset(u64),
     #[error("the object has {PART_NUMBER_MAX} parts already")]
@@ -339,7 +340,7 @@ pub enum Error {
     Full,
     #[error("the volume is read-only after a storage fault: {0}")]
     ReadOnly(String),
-    /// Too many concurrent changes to the same names; try again.
+    /// Too many concurrent changes to the same names; retry.
     #[error("too much contention on this name")]
     Busy,
     /// Another process took this one for dead: it has to begin a new session.
@@ -354,7 +355,7 @@ pub enum Error {
     /// Whether the change was made is not known, and could not be found out in time.
     #[error("the outcome of the change is unknown")]
     OutcomeUnknown,
-    /// Ends an attempt whose rows are not at hand yet; it runs again with them, so no caller sees this.
+    /// Ends an attempt that lacks rows; the driver runs it again with them, so no caller sees this.
     #[error("rows are not read yet")]
     Unread,
     /// The object is encrypted under a customer's key, and none was given.
@@ -364,8 +365,8 @@ pub enum Error {
     WrongKey,
     #[error("the object is not encrypted under a customer's key, but one was given")]
     KeyNotApplicable,
-    /// A copy cannot share the source's bytes, since one of both is encrypted and the other is not, or under a key of
-    /// another kind: read and write them.
+    /// A copy cannot share the source's bytes, because only one of both is encrypted, or they use different kinds of
+    /// keys: read and write them.
     #[error("the bytes of the source cannot be shared")]
     NotShareable,
     #[error("the server has no key for this: see the key file of the data directory")]

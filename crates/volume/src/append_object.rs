@@ -34,10 +34,10 @@ use crate::place;
 use crate::seen::Seen;
 use crate::upload::{Body, Staged};
 
-/// Stored checksums of the whole object; they are wrong behind an append.
+/// Stored checksums of the whole object, which an append invalidates.
 const CHECKSUM_HEADERS: &str = "x-amz-checksum-";
 
-/// The extents of the grown object, and the bytes of the one that travels with the commit.
+/// The extents of the new object, and the payload that travels with the commit.
 struct Grown {
     extents: Vec<Extent>,
     /// Those of the staged body.
@@ -46,15 +46,15 @@ struct Grown {
 }
 
 struct Payload {
-    /// With its checksums behind it, if it needs any.
+    /// Followed by its checksums, if it needs any.
     bytes: Bytes,
     len: u64,
     extent: usize,
 }
 
 impl Volume {
-    /// `NoSuchKey` when there is nothing to append to, `Busy` when the object is no more the one whose data key the staged
-    /// bytes are encrypted with.
+    /// `NoSuchKey` when the object does not exist; `Busy` when it is no longer the one whose data key encrypted the
+    /// staged bytes.
     pub async fn append_object(&self, request: AppendRequest<'_>, staged: Staged) -> Result<AppendOutcome, Error> {
         check_key(request.key)?;
         self.check_room()?;
@@ -82,7 +82,7 @@ impl Volume {
         }
         let info = self.info(located, seen)?;
         if info.documents.get(&Document::Encryption) != request.encryption.as_ref() {
-            // Replaced since the bytes were encrypted with its data key, or left plain.
+            // Replaced since the bytes were encrypted with its data key, or left unencrypted.
             return Err(Error::Busy.into());
         }
         assert_eq!(staged.encrypted, old.is_encrypted(), "what is added is encrypted as the object is");
@@ -129,7 +129,7 @@ impl Volume {
             self.delete_rows(draft, &key::extents(old.file.ino))?;
             draft.delete(key::location(old.file.ino));
         }
-        // Without data no run is let go of with it.
+        // Without data, no run is released with it.
         let file = FileEntry { data: Data::Inline(Vec::new()), ..old.file.clone() };
         Ok(Located { file, ..old.clone() })
     }
@@ -152,13 +152,13 @@ fn grown_sizes(info: &ObjectInfo, more: u64) -> Result<Vec<u64>, Error> {
     if sizes.len() > usize::from(PART_NUMBER_MAX) { Err(Error::TooManyParts) } else { Ok(sizes) }
 }
 
-/// Made from both ETags, since the old bytes are not read.
+/// Derived from both ETags, since the old bytes are not read.
 fn grown_etag(old: ETag, more: ETag, parts: usize) -> ETag {
     let digest = Md5::new().chain_update(old.digest).chain_update(more.digest).finalize();
     ETag { digest: digest.into(), parts: parts as u16 }
 }
 
-/// The old extents and the new ones; bytes that were inline go before a small body in one run.
+/// The old extents and the new ones; inline bytes are merged with a small body into one run.
 fn grow(old: &FileEntry, kept: Option<Vec<Extent>>, body: &Body) -> Result<Grown, Error> {
     let mut extents = kept.unwrap_or_default();
     let mut payload = match &old.data {
@@ -183,7 +183,7 @@ fn grow(old: &FileEntry, kept: Option<Vec<Extent>>, body: &Body) -> Result<Grown
     if extents.len() > OBJECT_EXTENTS_MAX { Err(Error::TooLarge) } else { Ok(Grown { extents, runs, payload: placed }) }
 }
 
-/// Writes the entry, and tells the engine where to name the payload.
+/// Writes the entry, and tells the engine where to fill in the payload's location.
 fn put_grown(draft: &mut Draft, key: Vec<u8>, mut file: FileEntry, grown: Grown) -> Result<(), Error> {
     let ino = file.ino;
     if file.data == Data::Rows {

@@ -1,13 +1,11 @@
-//! The rows that the attempt running on this thread has at hand, where the engine's answers come from somewhere else.
+//! The rows that the attempt on this thread has been given, for engines whose calls wait.
 //!
-//! Why:        an attempt is plain code that reads row after row, many calls deep, and the mount and the upkeep share most of it.
-//!             It must not hold its thread while an answer is under way. So what it misses ends it, is asked for in one
-//!             call without a thread, and it runs again with the rows at hand.
-//! Invariants: H1 what an attempt that ended had at hand came from one call of the engine: with what is missing everything else
-//!                is read anew, or, where that is much, all of it once when nothing is missing any more.
-//!             H2 an attempt runs on one thread from its begin to its end, so what it has at hand is kept by the thread;
-//!                nothing is at hand before and behind it.
-//!             H3 while an attempt runs, nothing on its thread calls the engine, nor waits.
+//! Why:        an attempt is plain code that reads rows many calls deep, shared with the mount and upkeep, and must not
+//!             block its thread on the engine. So a missing row ends it; the driver reads all missing rows in one call,
+//!             and runs it again.
+//! Invariants: H1 the rows of a completed attempt came from one call: missing rows are read together with all others.
+//!             H2 an attempt runs on one thread from start to end; its rows are in a thread local, empty otherwise.
+//!             H3 while an attempt runs, its thread neither calls the engine nor waits.
 //! Not here:   who runs attempts (driver).
 
 use std::cell::RefCell;
@@ -17,13 +15,13 @@ use std::sync::Arc;
 use margay_meta::{Answers, Ask, Cursor, ReadAnswer, ReadLimit, Row, RowBatch};
 use margay_rows::key;
 
-/// Rows of a range that are asked for first; when an attempt wants more, as many as one read brings.
+/// Rows of a range that the first read returns; when an attempt needs more, the read limit applies.
 const FIRST_ROWS: usize = 128;
 
-/// More questions than this are not asked anew each time that something is missing.
+/// With more questions than this, rows are not read again each time that something is missing.
 const ANEW_MAX: usize = 64;
 
-/// Rows and ranges.
+/// Rows and ranges of an attempt.
 #[derive(Debug, Default)]
 pub(crate) struct AtHand {
     rows: BTreeMap<Vec<u8>, Option<Row>>,
@@ -32,7 +30,7 @@ pub(crate) struct AtHand {
     one_moment: bool,
     /// They came from several calls.
     is_patched: bool,
-    /// How often the store had removed bytes before they were read.
+    /// The store's removal count before they were read.
     removals: u64,
     missing: Missing,
 }
@@ -41,20 +39,20 @@ pub(crate) struct AtHand {
 #[derive(Debug, Default)]
 pub(crate) struct Missing {
     pub(crate) asks: Vec<Ask>,
-    /// Numbers for new files.
+    /// Inode numbers for new files.
     pub(crate) numbers: bool,
 }
 
-/// A look into what is at hand.
+/// Result of a lookup in the attempt's rows.
 #[derive(Debug)]
 pub(crate) enum Look<T> {
-    /// No attempt runs here: whoever looks may call the engine, and wait.
+    /// No attempt runs on this thread: the caller may call the engine, and wait.
     Outside,
     Found {
         value: T,
         observed: Cursor,
     },
-    /// Noted as missing; the attempt is to end.
+    /// Recorded as missing; the attempt must end.
     Missing,
 }
 
@@ -62,7 +60,7 @@ thread_local! {
     static RUNNING: RefCell<Option<AtHand>> = const { RefCell::new(None) };
 }
 
-/// Ends what `AtHand::run` began, also when the attempt panics.
+/// Ends what `AtHand::run` started, even on a panic.
 struct Running;
 
 impl Drop for Running {
@@ -78,7 +76,7 @@ impl Missing {
 }
 
 impl AtHand {
-    /// Runs an attempt with these rows, and gives what it lacked.
+    /// Runs an attempt with these rows; returns what it lacked.
     pub(crate) fn run<T>(&mut self, attempt: impl FnOnce() -> T) -> (T, Missing) {
         let before = RUNNING.with_borrow_mut(|running| running.replace(std::mem::take(self)));
         assert!(before.is_none(), "an attempt runs within another one");
@@ -90,7 +88,7 @@ impl AtHand {
         (outcome, missing)
     }
 
-    /// Questions for what is missing, and how much they may bring. Nothing missing: for all that was at hand.
+    /// Questions for the missing rows, and the read limit. If nothing is missing: for all rows.
     pub(crate) fn asks(&mut self, missing: Vec<Ask>) -> (Vec<Ask>, ReadLimit) {
         let mut limit = ReadLimit::default();
         let mut asks = missing;
@@ -107,7 +105,7 @@ impl AtHand {
         (asks, limit)
     }
 
-    /// Takes what was asked for. A range that the limit cut before its first row is still missing.
+    /// Takes the answers. A range that the limit cut off before its first row is still missing.
     pub(crate) fn take(&mut self, asks: Vec<Ask>, answers: Answers, removals: u64) {
         assert_eq!(asks.len(), answers.answers.len(), "a read answers each question");
         self.observed = self.observed.max(answers.observed);
@@ -127,23 +125,23 @@ impl AtHand {
         self.rows.is_empty() && self.ranges.is_empty()
     }
 
-    /// What is at hand is to be read anew before an outcome counts (H1).
+    /// Whether the rows must be read again before an outcome is valid (H1).
     pub(crate) fn is_patched(&self) -> bool {
         self.is_patched
     }
 
-    /// The newest commit that the rows rest on, and whether all are of one moment.
+    /// The newest commit that the rows reflect, and whether all are of one moment.
     pub(crate) fn moment(&self) -> (Cursor, bool) {
         (self.observed, self.one_moment)
     }
 }
 
-/// Whether an attempt with rows at hand runs on this thread.
+/// Whether an attempt runs on this thread.
 pub(crate) fn is_running() -> bool {
     RUNNING.with_borrow(Option::is_some)
 }
 
-/// How often the store had removed bytes before the rows of the running attempt were read.
+/// The store's removal count before the running attempt's rows were read.
 pub(crate) fn removals() -> Option<u64> {
     RUNNING.with_borrow(|running| running.as_ref().filter(|hand| !hand.is_empty()).map(|hand| hand.removals))
 }
@@ -158,7 +156,7 @@ pub(crate) fn row(key: &[u8]) -> Look<Option<Row>> {
     })
 }
 
-/// Rows from the begin of a range on; `is_more`: an earlier part of what is wanted was found.
+/// Rows from the start of a range; `is_more`: an earlier part of the range was found.
 pub(crate) fn rows(range: &key::Range, is_more: bool) -> Look<Arc<RowBatch>> {
     look(|hand| match hand.ranges.get(range) {
         Some(rows) => Some(Arc::clone(rows)),
@@ -171,7 +169,7 @@ pub(crate) fn rows(range: &key::Range, is_more: bool) -> Look<Arc<RowBatch>> {
     })
 }
 
-/// Notes that the attempt lacks numbers for new files; false when none runs.
+/// Records that the attempt lacks inode numbers; false when none runs.
 pub(crate) fn lacks_numbers() -> bool {
     matches!(
         look(|hand| {

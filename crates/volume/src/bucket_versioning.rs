@@ -1,7 +1,8 @@
-//! Whether a bucket keeps versions: read, and changed.
+//! A bucket's versioning state: reading and changing it.
 //!
-//! Invariants: it is in the bucket's row, whose version every change of an object asserts; so a change was made under one
-//!             state and no other. A bucket that kept versions once never goes back to `Never`.
+//! Invariants: V1 it is in the bucket's row, whose version every change of an object asserts; so a change is made under
+//!                exactly one state.
+//!             V2 a bucket that once had versioning never returns to `Never`.
 
 use margay_meta::Cursor;
 use margay_rows::{Ino, key};
@@ -31,7 +32,7 @@ impl Volume {
         self.answer(self.with_new_state(done)).await
     }
 
-    /// Mounts of this process go by the new state of a bucket at once, also where they commit nothing.
+    /// Makes this process's mounts use the new state at once, even if they commit nothing.
     pub(crate) fn with_new_state(&self, done: Result<(Ino, Cursor), Error>) -> Result<((), Cursor), Error> {
         let (root, seq) = done?;
         self.bucket_states.forget(root);

@@ -31,7 +31,7 @@ use crate::paths::Walk;
 use crate::place::{self, NewRuns};
 use crate::seen::Seen;
 
-/// What is kept with the copy.
+/// Metadata stored with the copy.
 struct Stored {
     headers: Headers,
     documents: Documents,
@@ -144,7 +144,7 @@ impl Volume {
 }
 
 impl Current<'_> {
-    /// A copy of the file onto itself changes it where it is, because no version of it is kept.
+    /// Whether a copy of the file onto itself changes it in place, because no version of it is kept.
     fn stays(&self, old: &Located) -> bool {
         match self.object.versioning {
             Versioning::Never => true,

@@ -1,11 +1,12 @@
-//! DELETE of an object, and of the implicit directories that it was the last thing in.
+//! DELETE of an object, and of implicit directories that become empty.
 //!
-//! Why:        S3 has no directories, so one that a PUT made on its way goes when nothing is below it.
-//! Invariants: DELETE of `a/` is never recursive: on a directory with entries it leaves it, implicit.
-//!             In a bucket that keeps versions the key gets a delete marker, whether or not there was something.
-//! Locking:    the directory's latch, over the reads and the commit: removals side by side would otherwise each
-//!             rely on the entry that another one is about to remove.
-//! Not here:   the directories (implicit_directories), the object's data (release), what becomes of its versions (versions), DELETE of a version (there too).
+//! Why:        S3 has no directories, so an implicit directory disappears with its last entry.
+//! Invariants: D1 DELETE of `a/` is never recursive: a directory with entries stays, but becomes implicit.
+//!             D2 in a bucket with versioning the key gets a delete marker, whether or not it had an object.
+//! Locking:    the directory's latch, over the reads and the commit: concurrent removals would otherwise each rely on
+//!             the entry that the other is about to remove.
+//! Not here:   the directories (implicit_directories), the object's data (release), versions, and DELETE of one
+//!             (versions).
 
 use margay_env::Timestamp;
 use margay_meta::Cursor;
@@ -29,17 +30,17 @@ use crate::seen::Seen;
 use crate::sessions::Lease;
 use crate::versioned_key::VersionedKey;
 
-/// Why a key's object is deleted.
+/// Why an object is deleted.
 #[derive(Clone, Copy, Debug)]
 enum Reason<'a> {
-    /// A client wants it, under its condition.
+    /// A client requests it, with a condition.
     Asked(&'a DeleteRequest<'a>),
-    /// The lifecycle of the bucket says so of what was last modified then.
+    /// The bucket's lifecycle expires the object with this modification time.
     Due(Timestamp, &'a Lease),
 }
 
 impl View<'_> {
-    /// Fine when there is nothing to delete, but `NoSuchKey` when the condition wants something to be there.
+    /// Succeeds if there is nothing to delete, but fails with `NoSuchKey` if the condition requires an object.
     pub async fn delete_object(self, bucket: &str, request: &DeleteRequest<'_>) -> Result<Deleted, Error> {
         let rows = self.take_for_change(bucket);
         self.volume.delete_from(rows, bucket, request).await
@@ -47,13 +48,13 @@ impl View<'_> {
 }
 
 impl Volume {
-    /// Fine when there is nothing to delete, but `NoSuchKey` when the condition wants something to be there.
+    /// Succeeds if there is nothing to delete, but fails with `NoSuchKey` if the condition requires an object.
     pub async fn delete_object(&self, bucket: &str, request: &DeleteRequest<'_>) -> Result<Deleted, Error> {
         let rows = self.look(bucket, Purpose::DeleteObject(request.key)).await?;
         self.view(&rows).delete_object(bucket, request).await
     }
 
-    /// The first try has these rows.
+    /// `delete_object`, whose first attempt uses these rows.
     pub(crate) async fn delete_from(
         &self,
         rows: Seen,
@@ -64,8 +65,8 @@ impl Volume {
         self.answer(done).await
     }
 
-    /// Ends the current object of a key that is due by its bucket's lifecycle, if it is still the one that was last
-    /// modified at `modified`; `Ok(false)`: it is not. `Locked` when that would be for good and a lock forbids it.
+    /// Expires the current object of a key if it still has this modification time; `Ok(false)` if not. `Locked` if it
+    /// would be deleted permanently and a lock protects it.
     pub async fn expire_object(
         &self,
         bucket: &str,
@@ -114,7 +115,7 @@ impl Volume {
         }
         let removed = current.file.is_some() || current.explicit(walk);
         if !removed && !key.keeps() {
-            // Absent also when a directory on the way is: the walk saw that.
+            // Also absent if a directory on the way is, which the walk has recorded.
             return Ok(Decided::Nothing(Deleted::default()));
         }
         let mut draft = Draft::default();
@@ -145,7 +146,7 @@ impl Volume {
         self.finish(draft, Deleted { removed, version, marker: version.is_some() })
     }
 
-    /// When what S3 sees at the key was last modified.
+    /// Modification time of what S3 shows at the key.
     fn modified_at(&self, current: &Current<'_>, walk: &Walk<'_>, seen: &mut Seen) -> Result<Option<Timestamp>, Error> {
         match &current.file {
             Some(old) => Ok(Some(old.file.modified)),
@@ -162,7 +163,7 @@ impl Volume {
         }
     }
 
-    /// Drafts a delete marker as the newest version of a key, and that the current object is displaced.
+    /// Drafts a delete marker as the newest version of a key, and that it displaces the current object.
     pub(crate) fn draft_delete_marker(
         &self,
         draft: &mut Draft,
@@ -179,7 +180,7 @@ impl Volume {
 }
 
 impl Reason<'_> {
-    /// What is told; `marked`: there is a delete marker now.
+    /// The event; `marked`: a delete marker was created.
     fn event(self, marked: bool) -> EventKind {
         match (self, marked) {
             (Reason::Asked(_), false) => EventKind::Delete,

@@ -1,11 +1,11 @@
-//! DELETE of many keys: many in one batch, instead of a read and a commit for each.
+//! DeleteObjects: deletes many keys in one batch, instead of a read and a commit per key.
 //!
 //! Why:        a client that empties a prefix sends a thousand keys in one request.
-//! Invariants: M1 a batch asserts what it decided on for each of its keys, and is applied whole or not at all; when it
-//!                conflicts, or one of its keys is refused, each of its keys is deleted by itself.
-//!             M2 a directory that a batch empties goes with it: what is in it beside the batch's keys is looked for when
-//!                all of them are drafted.
-//! Locking:    none, other than for single keys: whoever removes beside it makes it conflict.
+//! Invariants: M1 a batch asserts what it decided on for each key, and is applied as a whole or not at all. If it
+//!                conflicts, or one key is refused, each of its keys is deleted separately.
+//!             M2 a directory that a batch empties is removed with it: once all keys are drafted, other entries in the
+//!                directory are looked up.
+//! Locking:    none, unlike for single keys: a concurrent removal causes a conflict.
 //! Not here:   single keys, versions and conditions (delete_object).
 
 use std::collections::{BTreeMap, HashSet};
@@ -27,15 +27,15 @@ use crate::path::{PathCache, Step, split};
 use crate::paths::Walk;
 use crate::seen::Seen;
 
-/// Most keys of one batch: as many rows as a read brings in one go, and a commit that holds nobody up.
+/// Maximum number of keys in a batch: as many rows as one read returns, and a commit that delays no others.
 const BATCH_KEYS_MAX: usize = 100;
 
-/// The directories on the way to entries that go.
+/// The directories on the way to deleted entries.
 #[derive(Default)]
 struct Ways {
-    /// By how deep they are, and their number.
+    /// By depth and number.
     directories: BTreeMap<(usize, Ino), Emptied>,
-    /// The root of the bucket loses an entry.
+    /// The bucket's root directory loses an entry.
     root_changes: bool,
 }
 
@@ -46,11 +46,11 @@ struct Emptied {
     gone: Vec<Vec<u8>>,
 }
 
-/// What one request of a batch came to.
+/// The result of one request in a batch.
 type Outcome = Result<Deleted, Error>;
 
 impl Volume {
-    /// Several keys, one durable wait; the answers are in the order of the requests.
+    /// Deletes several keys with one wait for durability; results are in the order of the requests.
     pub async fn delete_objects(&self, bucket: &str, requests: &[DeleteRequest<'_>]) -> Result<Vec<Outcome>, Error> {
         let mut newest = Cursor::default();
         let mut answers = Vec::with_capacity(requests.len());
@@ -65,7 +65,7 @@ impl Volume {
         if !requests.is_empty() && answers.iter().all(lacks_bucket) { Err(Error::NoSuchBucket) } else { Ok(answers) }
     }
 
-    /// Gives the newest commit that the outcomes rest on.
+    /// Returns the newest commit that the results depend on.
     async fn delete_batch(&self, bucket: &str, requests: &[DeleteRequest<'_>]) -> (Vec<Outcome>, Cursor) {
         if requests.len() > 1
             && let Ok((deleted, seq)) = self.try_delete_batch(bucket, requests).await
@@ -116,11 +116,11 @@ impl Volume {
             deleted.push(self.draft_deletion(&mut draft, &walk, request.key, &mut ways, seen)?);
         }
         self.draft_emptied(&mut draft, root, ways, seen)?;
-        // Empty when nothing was there.
+        // Empty when none of the keys existed.
         if draft.is_empty() { Ok(Decided::Nothing(deleted)) } else { self.finish(draft, deleted) }
     }
 
-    /// Drafts the end of one object, or that there is none.
+    /// Drafts the deletion of one object, if it exists.
     fn draft_deletion(
         &self,
         draft: &mut Draft,
@@ -159,7 +159,7 @@ impl Volume {
         Ok(Deleted { removed, version, marker: version.is_some() })
     }
 
-    /// Drafts the end of implicit directories in which nothing is left, from the deepest up (M2).
+    /// Drafts the removal of implicit directories that became empty, deepest first (M2).
     fn draft_emptied(&self, draft: &mut Draft, root: Ino, ways: Ways, seen: &mut Seen) -> Result<(), Error> {
         let now = self.now().0.max(0) as u64;
         let Ways { mut directories, mut root_changes } = ways;
@@ -199,7 +199,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Some entry of a directory that the draft leaves.
+    /// An entry of a directory that the draft does not remove.
     fn entry_that_stays(&self, draft: &Draft, directory: Ino, seen: &mut Seen) -> Result<Option<Vec<u8>>, Error> {
         let mut other = None;
         self.scan(&key::entries(directory), seen, |row| {
@@ -212,7 +212,7 @@ impl Volume {
         Ok(other)
     }
 
-    /// The rows that a batch needs, as far as the ways to its keys are known.
+    /// The rows that a batch needs, as far as the paths to its keys are cached.
     fn asks_of_batch(&self, bucket: &str, requests: &[DeleteRequest<'_>]) -> Vec<Ask> {
         let mut rows = HashSet::from([key::bucket(bucket)]);
         let (mut directories, mut asks) = (HashSet::new(), Vec::new());
@@ -227,7 +227,7 @@ impl Volume {
                 asks.push(Ask::Scan { start, end, rows_max: 1, keys_only: false });
             }
         }
-        // More than the batch can remove tells that one stays.
+        // One row more than the batch can remove proves that an entry stays.
         let rows_max = requests.len() + 1;
         asks.extend(directories.into_iter().map(|ino| {
             let (start, end) = key::entries(ino);
@@ -239,7 +239,8 @@ impl Volume {
 }
 
 impl Ways {
-    /// Notes that an entry goes, in the last directory of a walk; those above are noted too, since that one may go.
+    /// Records the removal of an entry from the last directory of a walk; directories above are recorded too, since
+    /// that one may be removed.
     fn lose(&mut self, walk: &Walk<'_>, entry_key: Vec<u8>) {
         let mut parent = walk.path.root;
         for (depth, step) in walk.path.steps.iter().enumerate() {
@@ -256,8 +257,7 @@ impl Ways {
     }
 }
 
-/// Cuts requests into pieces, each of which one batch may try: no key twice, and nothing but plain deletions in those of
-/// more than one.
+/// Splits requests into batches: no key twice, and only plain deletions in batches of more than one.
 fn batches<'r, 'k>(requests: &'r [DeleteRequest<'k>]) -> impl Iterator<Item = &'r [DeleteRequest<'k>]> {
     let mut rest = requests;
     std::iter::from_fn(move || {

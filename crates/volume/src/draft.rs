@@ -1,7 +1,7 @@
-//! A batch in the making: preconditions and writes, each key once.
+//! A draft: a batch under construction, with each key written at most once.
 //!
-//! Why:        an operation is put together from steps (replace, release, count) that may touch the same rows.
-//! Invariants: B1 one write per key: sums add up, the later of two puts wins, a delete beats counters.
+//! Why:        an operation is composed of steps (replace, release, count) that may touch the same rows.
+//! Invariants: B1 one write per key: additions are summed, the later of two puts wins, a delete overrides counters.
 //!             B2 nothing is written before `commit`.
 //! Not here:   what is written (the operations).
 
@@ -27,7 +27,7 @@ use crate::watch::Notice;
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     batch: Batch,
-    /// Where each key is in `batch.writes`.
+    /// Index of each key's write in `batch.writes`.
     places: HashMap<Vec<u8>, usize>,
     events: u64,
     /// The first precondition is that of a lease.
@@ -54,7 +54,7 @@ impl Draft {
         self.batch.preconditions.push(Precondition::Absent { key });
     }
 
-    /// The row is as it was read: this version, or absent.
+    /// Asserts that the row has this version, or is absent.
     pub(crate) fn assert_unchanged(&mut self, key: Vec<u8>, version: Option<RowVersion>) {
         match version {
             Some(version) => self.assert_version(key, version),
@@ -68,12 +68,12 @@ impl Draft {
         }
     }
 
-    /// The range holds nothing but perhaps `but`.
+    /// Asserts that the range is empty except perhaps for `but`.
     pub(crate) fn assert_empty_but(&mut self, range: &key::Range, but: &[u8]) {
         self.assert_only(range, [but.to_vec()]);
     }
 
-    /// The range holds nothing but perhaps these rows, which ascend.
+    /// Asserts that the range has no rows except perhaps these, given in ascending order.
     pub(crate) fn assert_only(&mut self, range: &key::Range, rows: impl IntoIterator<Item = Vec<u8>>) {
         let mut start = range.0.clone();
         for row in rows {
@@ -83,7 +83,7 @@ impl Draft {
         self.assert_empty((start, range.1.clone()));
     }
 
-    /// Gives the index of the write.
+    /// Returns the index of the write.
     pub(crate) fn put(&mut self, key: Vec<u8>, value: Vec<u8>) -> usize {
         self.set(Write::Put { key, value })
     }
@@ -106,7 +106,7 @@ impl Draft {
         }
     }
 
-    /// Gives the index of the write. A sum of nothing is not written.
+    /// Returns the index of the write. A sum of zero is not written.
     pub(crate) fn add(&mut self, key: Vec<u8>, more: i64) {
         if more == 0 {
             return;
@@ -120,7 +120,8 @@ impl Draft {
         }
     }
 
-    /// Counts so many directories out of one directory and into another, which may be the same.
+    /// Adds this many subdirectories to one directory's counter and subtracts them from another's, which may be the
+    /// same.
     pub(crate) fn move_subdirectories(&mut self, from: Ino, to: Ino, count: i64) {
         if from != to {
             self.add(key::subdirectories(from), -count);
@@ -172,24 +173,24 @@ impl Draft {
         self.batch.payload = Some(Payload { bytes, places });
     }
 
-    /// What this draft changes that a kernel may know.
+    /// What this draft changes that a kernel may have cached.
     pub(crate) fn notice(&self, known: &Known) -> Notice {
         let changed =
             self.batch.writes.iter().filter(|write| matches!(write, Write::Put { .. } | Write::Delete { .. }));
         changes::notice(changed.map(Write::key), known)
     }
 
-    /// One of the puts queues an event.
+    /// Counts a put that queues an event.
     pub(crate) fn count_event(&mut self) {
         self.events += 1;
     }
 
-    /// How many events this draft queues.
+    /// Number of events that this draft queues.
     pub(crate) fn events(&self) -> u64 {
         self.events
     }
 
-    /// Nothing is written.
+    /// Whether it has no writes.
     pub(crate) fn is_empty(&self) -> bool {
         self.batch.writes.is_empty() && self.batch.payload.is_none()
     }
@@ -198,7 +199,7 @@ impl Draft {
         self.places.get(key).is_some_and(|place| matches!(self.batch.writes[*place], Write::Delete { .. }))
     }
 
-    /// The value that this draft puts under a key.
+    /// The value that this draft puts at a key.
     pub(crate) fn value(&self, key: &[u8]) -> Option<&[u8]> {
         match &self.batch.writes[*self.places.get(key)?] {
             Write::Put { value, .. } => Some(value),

@@ -26,29 +26,30 @@ use crate::error::Refused;
 use crate::open::Volume;
 use crate::seen::Seen;
 
-/// Times that an operation begins again after a conflict before it answers `Busy`.
+/// Attempts after conflicts before an operation answers `Busy`.
 pub(crate) const TRIES_MAX: u32 = 64;
-/// From this try on, wait a little first.
+/// From this attempt on, a short wait precedes each.
 const TRIES_WITHOUT_WAIT: u32 = 4;
-/// Times that an attempt runs until its rows are at hand: a path has fewer directories, and a range fewer pieces.
+/// Runs of an attempt until it has all rows: a path has fewer directories, and a range fewer pieces.
 const ROUNDS_MAX: usize = 4096;
-/// Longest wait between tries, in microseconds.
+/// Maximum wait between attempts, in microseconds.
 const WAIT_US_MAX: u64 = 500;
 
-/// What an attempt of a change came to.
+/// Result of an attempt.
 #[derive(Debug)]
 pub(crate) enum Decided<T> {
     /// It is committed.
     Committed(T, Committed),
-    /// It is to be committed.
+    /// The driver must commit this draft.
     Commit(Box<Draft>, T),
-    /// There is nothing to commit, if what was read holds.
+    /// Nothing to commit, provided that the rows read are unchanged.
     Nothing(T),
 }
 
 impl Volume {
-    /// Runs `attempt` until it is committed, or is refused or finds nothing to do for good: when what that was decided
-    /// on still holds. Gives the newest commit that the answer rests on. The first try has these rows.
+    /// Runs `attempt` until it commits, or until its refusal, or its finding that there is nothing to do, is confirmed:
+    /// the rows it depends on are unchanged. Returns the newest commit that the answer depends on. The first attempt
+    /// uses these rows.
     pub(crate) async fn decide<T>(
         &self,
         seen: Seen,
@@ -75,7 +76,7 @@ impl Volume {
         Err(Error::Busy)
     }
 
-    /// One try of `decide`. What it is refused for is not checked.
+    /// One attempt of `decide`, whose refusal is not confirmed.
     pub(crate) async fn decide_once<T>(
         &self,
         seen: &mut Seen,
@@ -94,7 +95,7 @@ impl Volume {
         done.map_or_else(|| self.engine.last_cursor(), |done| done.cursor)
     }
 
-    /// Commits here what an attempt decided, or hands it over when the thread must not wait for the engine.
+    /// Commits an attempt's draft here, or hands it to the driver if this thread must not wait for the engine.
     pub(crate) fn finish<T>(&self, draft: Draft, value: T) -> Result<Decided<T>, Refused> {
         if at_hand::is_running() {
             return Ok(Decided::Commit(Box::new(draft), value));
@@ -103,7 +104,7 @@ impl Volume {
         Ok(Decided::Committed(value, done))
     }
 
-    /// Runs reads until all of them held at one moment; their refusals too.
+    /// Repeats reads, including those that end in a refusal, until all were current at one moment.
     pub(crate) async fn read_now<T>(
         &self,
         seen: &mut Seen,
@@ -121,7 +122,7 @@ impl Volume {
         Err(Error::Busy)
     }
 
-    /// Runs an attempt; where the engine waits, until the rows that it needs are at hand.
+    /// Runs an attempt; if the engine waits, until it has all rows.
     pub(crate) async fn with_rows<T>(
         &self,
         seen: &mut Seen,
@@ -146,7 +147,7 @@ impl Volume {
         Err(Error::Busy)
     }
 
-    /// Asks for what an attempt lacked, together with all that it had.
+    /// Reads the rows that an attempt lacked, together with those that it had.
     async fn bring(&self, missing: Missing, hand: &mut AtHand, seen: &mut Seen) -> Result<(), Error> {
         if missing.numbers {
             self.inos.refill(&*self.engine).await?;
@@ -163,8 +164,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Runs `attempt` on this thread, which may wait, until it commits or is refused for good: a refusal counts when what
-    /// it was decided on still holds.
+    /// Runs `attempt` on this thread, which may block, until it commits or its refusal is confirmed: the rows it
+    /// depends on are unchanged.
     pub(crate) fn retry<T>(&self, mut attempt: impl FnMut(&mut Seen) -> Result<T, Refused>) -> Result<T, Error> {
         let mut seen = Seen::default();
         for tries in 1..=TRIES_MAX {
@@ -179,7 +180,7 @@ impl Volume {
         Err(Error::Busy)
     }
 
-    /// Runs reads on this thread until all of them held at one moment; their refusals too.
+    /// Repeats reads on this thread until all were current at one moment, including those that end in a refusal.
     pub(crate) fn consistent<T>(
         &self,
         seen: &mut Seen,
@@ -200,8 +201,8 @@ impl Volume {
         Err(Error::Busy)
     }
 
-    /// Every row is as it was read: asks the engine. In an attempt with rows at hand, which are of one moment, the driver
-    /// asks when it has ended.
+    /// Asks the engine whether every row is unchanged. For an attempt with given rows, which are of one moment, the
+    /// driver asks after it.
     pub(crate) fn still(&self, seen: &Seen) -> Result<bool, Error> {
         let (asks, versions) = seen.check();
         if asks.is_empty() || at_hand::is_running() {
@@ -221,7 +222,7 @@ impl Volume {
         Ok(same(self.engine.begin_read(asks, ReadLimit::default()).await?, &versions))
     }
 
-    /// Where the engine waits, that is wait enough.
+    /// Where the engine waits, its calls are wait enough.
     pub(crate) fn wait_a_little(&self, tries: u32) {
         if tries >= TRIES_WITHOUT_WAIT && !self.engine.waits() {
             let longest = WAIT_US_MAX.min(1 << tries.min(20));
@@ -229,7 +230,7 @@ impl Volume {
         }
     }
 
-    /// Waits until a change, or the reason of its refusal, is durable, and answers.
+    /// Waits until a change, or the reason of its refusal, is durable, and returns it.
     pub(crate) async fn answer<T>(&self, done: Result<(T, Cursor), Error>) -> Result<T, Error> {
         match done {
             Ok((value, seq)) => {
@@ -252,7 +253,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Asks for rows and ranges in one call, for the reads that follow.
+    /// Prefetches rows and ranges in one call, for later reads.
     pub(crate) async fn fetch(&self, asks: Vec<Ask>, seen: &mut Seen) -> Result<(), Error> {
         let removals = self.store.removals();
         let answers = self.read_later(&asks, ReadLimit::default()).await?;
@@ -260,7 +261,7 @@ impl Volume {
         Ok(())
     }
 
-    /// As `fetch`, on a thread that may wait.
+    /// As `fetch`, on a thread that may block.
     pub(crate) fn fetch_here(&self, asks: Vec<Ask>, seen: &mut Seen) -> Result<(), Error> {
         let removals = self.store.removals();
         let answers = self.engine.read(&asks, ReadLimit::default())?;
@@ -268,7 +269,7 @@ impl Volume {
         Ok(())
     }
 
-    /// As `fetch_here`, of rows of directories: from those that are kept, if the engine waits and all are.
+    /// As `fetch_here`, for rows of directories: from the cache if the engine waits and all are cached.
     pub(crate) fn fetch_kept(&self, keys: Vec<Vec<u8>>, seen: &mut Seen) -> Result<(), Error> {
         let asks = |keys: Vec<Vec<u8>>| keys.into_iter().map(|key| Ask::Get { key }).collect();
         if !self.engine.waits() {
@@ -288,7 +289,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Asks for rows and ranges in one call, and gives them; nothing of it is noted but how new it is.
+    /// Reads rows and ranges in one call and returns them; records only how new they are.
     pub(crate) async fn read(&self, asks: &[Ask], limit: ReadLimit, seen: &mut Seen) -> Result<Vec<ReadAnswer>, Error> {
         let read = self.read_later(asks, limit).await?;
         seen.rises_to(read.observed);
@@ -296,7 +297,7 @@ impl Volume {
         Ok(read.answers)
     }
 
-    /// As `read`, on a thread that may wait.
+    /// As `read`, on a thread that may block.
     pub(crate) fn read_here(&self, asks: &[Ask], limit: ReadLimit, seen: &mut Seen) -> Result<Vec<ReadAnswer>, Error> {
         let read = self.engine.read(asks, limit)?;
         seen.rises_to(read.observed);
@@ -311,7 +312,7 @@ impl Volume {
         Ok(self.engine.begin_read(asks.to_vec(), limit).await?)
     }
 
-    /// One row, noted in `seen`.
+    /// One row, recorded in `seen`.
     pub(crate) fn get(&self, key: &[u8], seen: &mut Seen) -> Result<Option<Row>, Error> {
         if let Some(row) = seen.row_ahead(key) {
             return Ok(row);
@@ -322,7 +323,7 @@ impl Volume {
         Ok(read.value)
     }
 
-    /// One row, noted nowhere.
+    /// One row, not recorded.
     pub(crate) fn row(&self, key: &[u8]) -> Result<Observed<Option<Row>>, Error> {
         match at_hand::row(key) {
             Look::Outside => Ok(self.engine.get(key)?),
@@ -378,8 +379,7 @@ impl Volume {
     }
 }
 
-/// Shows rows of a range that begins at `from`, until the visitor breaks; gives where the rows begin that are behind
-/// them and wanted yet.
+/// Calls `visit` for rows of a range from `from` on until it breaks; returns where the next needed rows begin.
 fn show(rows: &RowBatch, from: &[u8], visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>) -> Option<Vec<u8>> {
     let broke = rows.iter().any(|row| visit(row).is_break());
     if broke || !rows.more {
@@ -394,7 +394,7 @@ fn same(now: Answers, versions: &[Option<RowVersion>]) -> bool {
     now.eq(versions.iter().copied())
 }
 
-/// Not decided on rows, so reading them again changes nothing.
+/// Whether an error does not depend on rows, so that reading them again is useless.
 fn is_fault(error: &Error) -> bool {
     matches!(
         error,

@@ -1,10 +1,10 @@
-//! What follows from a commit in this process: mounts are told, events are counted, kept rows change.
+//! Effects of a commit within this process: mounts are notified, events counted, caches updated.
 //!
-//! Why:        the commit of an engine that waits ends when nobody may wait for it any more; a kernel that is not told
-//!             of it would show what was for a day.
-//! Invariants: what follows is made ready before the commit, and done before anybody has its answer.
-//! Locking:    the leaf locks of what is told, one after the other.
-//! Not here:   what an operation itself remembers (quotas, paths): that is checked by preconditions, or bounded in time.
+//! Why:        if a client disconnects, the future of its commit is dropped although the engine still commits; a kernel
+//!             that is not notified would show stale data for a day. So effects run even then.
+//! Invariants: F1 effects are prepared before the commit, and applied before anybody receives its answer.
+//! Locking:    the leaf locks of the notified parts, one after the other.
+//! Not here:   what an operation itself caches (quotas, paths): preconditions check that, or a time limit bounds it.
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ use crate::event::EventRules;
 /// Orders that the events of one commit have; those of more events share the last one.
 const ORDERS_PER_COMMIT: u64 = 1 << 8;
 
-/// Rules by the root of the bucket, with the version of the bucket's row that they were read under.
+/// Rules by the bucket's root, with the version of the bucket's row under which they were read.
 pub(crate) type KnownRules = HashMap<Ino, (RowVersion, Arc<dyn EventRules>)>;
 
 /// What is known of the queue without reading it.
@@ -40,13 +40,13 @@ impl EventQueue {
         self.base.load(Ordering::Acquire).saturating_add(of_commit)
     }
 
-    /// Some events were forgotten.
+    /// Events were removed.
     pub(crate) fn shrank(&self, count: u64) {
         let less = |waiting: u64| Some(waiting.saturating_sub(count));
         let _always = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 
-    /// Some events were committed.
+    /// Events were committed.
     pub(crate) fn grew(&self, count: u64) {
         if count > 0 {
             self.waiting.fetch_add(count, Ordering::AcqRel);

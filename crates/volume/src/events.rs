@@ -29,13 +29,13 @@ use crate::request::RequestRows;
 use crate::seen::Seen;
 use crate::sessions::Lease;
 
-/// Buckets whose rules are kept in memory; the next one empties it.
+/// Buckets whose rules are cached; the next one clears the cache.
 const RULES_KEPT_MAX: usize = 1024;
-/// Events that one commit forgets.
+/// Events that one commit removes.
 const FORGET_MAX: usize = 1024;
 
 impl Volume {
-    /// Drafts an event for everyone whom the bucket's notifications name. The draft asserts the path.
+    /// Drafts an event for every target that the bucket's rules select. The draft asserts the path.
     pub(crate) fn draft_event(&self, draft: &mut Draft, path: &Path, told: &Told<'_>) -> Result<(), Error> {
         let Some(router) = self.options.events.as_ref().filter(|_| path.notifies) else { return Ok(()) };
         let rules = self.event_rules(path, &**router)?;
@@ -63,8 +63,8 @@ impl Volume {
         {
             return Ok(Arc::clone(rules));
         }
-        // Read after the row: when the setting has changed since, the batch conflicts, and nobody asks for this
-        // version of the row again.
+        // Read after the row: if the setting has changed since, the batch conflicts, and this version of the row is
+        // never looked up again.
         let document = self.setting_document(path.root, Setting::Notification, &mut Seen::default())?;
         let rules = router.read(&document);
         let mut known = self.events.rules.lock();
@@ -75,7 +75,7 @@ impl Volume {
         Ok(rules)
     }
 
-    /// The oldest events that wait for a target, at most `max`; all of them are durable.
+    /// The oldest queued events of a target, at most `max`; all of them are durable.
     pub async fn queued_events(&self, target: &str, max: usize) -> Result<Vec<QueuedEvent>, Error> {
         let rows = RequestRows::default();
         self.view(&rows).read(|volume, seen| volume.queued_events_now(target, max, seen)).await
@@ -93,7 +93,7 @@ impl Volume {
         Ok(found)
     }
 
-    /// A target has these events. A crash before the commit is durable gives them out again.
+    /// Removes delivered events. After a crash before the commit is durable they are returned again.
     pub async fn forget_events(&self, target: &str, numbers: &[EventNumber], lease: &Lease) -> Result<(), Error> {
         for some in numbers.chunks(FORGET_MAX) {
             let forget = |_: &mut Seen| {
@@ -138,7 +138,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Events that wait, for all targets.
+    /// Number of queued events of all targets.
     pub fn events_waiting(&self) -> u64 {
         self.events.waiting.load(Ordering::Acquire)
     }

@@ -1,9 +1,9 @@
-//! Payloads of commits that the log may not have written yet.
+//! Cache of payloads that the log may not have written yet.
 //!
-//! Why:        a file that was just closed can be read at once; its bytes wait with their commit until the next sync
-//!             of the log, up to a second.
-//! Invariants: F1 a payload that is here is what will be read at its place.
-//!             F2 at most [`FRESH_BYTES_MAX`] are held; whoever misses one waits until its commit is durable.
+//! Why:        a file that was just closed can be read at once, although its bytes wait with their commit for the log's
+//!             next sync, up to a second.
+//! Invariants: F1 a cached payload equals the bytes at its log position.
+//!             F2 at most [`FRESH_BYTES_MAX`] are cached; a reader that misses waits until the commit is durable.
 //! Locking:    a leaf.
 //! Not here:   the log (meta).
 
@@ -14,7 +14,7 @@ use margay_meta::Cursor;
 use margay_segment::{Run, SegmentId};
 use parking_lot::Mutex;
 
-/// Payloads held, in bytes.
+/// Capacity, in bytes.
 pub(crate) const FRESH_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl Held {
 }
 
 impl Fresh {
-    /// Holds the payload of commit `seq`, and lets those go that are durable.
+    /// Caches the payload of commit `seq`, and drops those that are durable.
     pub(crate) fn hold(&self, run: &Run, bytes: Bytes, seq: Cursor, durable: Cursor) {
         let place = (run.segment, run.offset);
         let mut held = self.held.lock();
@@ -55,7 +55,7 @@ impl Fresh {
         held.payloads.insert(place, bytes);
     }
 
-    /// The payload at the place of a run, if it is held.
+    /// The payload at a run's location, if cached.
     pub(crate) fn get(&self, run: &Run) -> Option<Bytes> {
         self.held.lock().payloads.get(&(run.segment, run.offset)).cloned()
     }

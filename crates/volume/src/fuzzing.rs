@@ -1,7 +1,7 @@
-//! What the fuzz targets call: keys and values of rows as arbitrary bytes.
+//! Entry points of the fuzz targets: keys and values of rows as arbitrary bytes.
 //!
-//! Invariants: a decoder gives a value or an error; a key is built again from what was read of it, and a value that
-//!             decodes is encoded to one that decodes the same.
+//! Invariants: Z1 a decoder gives a value or an error; encoding a decoded key gives the same key, and encoding a
+//!                decoded value gives bytes that decode to the same value.
 //! Not here:   the targets themselves and their seeds (fuzz/).
 
 use bytes::Bytes;

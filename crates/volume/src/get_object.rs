@@ -1,8 +1,9 @@
-//! HEAD and GET: what is at a key.
+//! HEAD and GET: reads the object at a key.
 //!
-//! Why:        both read the same rows; GET also takes hold of the data.
-//! Invariants: G1 the data that is given was live while its segments were pinned, and reclaim leaves those alone: no bytes
-//!                went between the reading of the entry and the pins, or the entry was read again after them.
+//! Why:        both read the same rows; GET also pins the data.
+//! Invariants: G1 returned data was live while its segments were pinned, and reclaim leaves pinned segments alone:
+//!                either no bytes were removed between reading the entry and pinning, or the entry was read again after
+//!                pinning.
 //! Not here:   reading bytes (reader).
 
 use std::ops::ControlFlow;
@@ -32,7 +33,7 @@ use crate::reader::{Content, Reader};
 use crate::request::{RequestRows, View};
 use crate::seen::Seen;
 
-/// What kind of file an object is that only POSIX can make: symlink, fifo, socket, char or block.
+/// The kind of a file that only POSIX can create: symlink, fifo, socket, char or block.
 const KIND_HEADER: &str = "x-amz-meta-margay-kind";
 /// The numbers of a device, `MAJOR:MINOR`.
 const DEVICE_HEADER: &str = "x-amz-meta-margay-device";
@@ -65,8 +66,7 @@ impl View<'_> {
         self.read(|volume, seen| volume.open_now((bucket, key, version), seen, check)).await
     }
 
-    /// Checksums of the parts of a multipart object, in order, as the headers that they were stored with; nothing when no
-    /// part has one.
+    /// Checksums of a multipart object's parts, in order, in the form of stored headers; empty if no part has one.
     pub async fn part_checksums(self, name: ObjectName<'_>) -> Result<Vec<Headers>, Error> {
         self.read(|volume, seen| volume.part_checksums_now(name, seen)).await
     }
@@ -138,8 +138,7 @@ impl Volume {
         Ok(reader)
     }
 
-    /// Checksums of the parts of a multipart object, in order, as the headers that they were stored with; nothing when no
-    /// part has one.
+    /// Checksums of a multipart object's parts, in order, in the form of stored headers; empty if no part has one.
     pub async fn part_checksums(&self, name: ObjectName<'_>) -> Result<Vec<Headers>, Error> {
         self.view(&RequestRows::default()).part_checksums(name).await
     }
@@ -155,7 +154,7 @@ impl Volume {
         Ok(parts)
     }
 
-    /// The file at a key, or the empty object that an explicit directory is; or a version of it.
+    /// The file at a key, the empty object of an explicit directory, or a version.
     pub(crate) fn find(
         &self,
         bucket: &str,
@@ -203,7 +202,7 @@ impl Volume {
         }
     }
 
-    /// What is stored of a file for S3.
+    /// A file's facts for S3.
     pub(crate) fn info(&self, found: &Located, seen: &mut Seen) -> Result<ObjectInfo, Error> {
         let file = &found.file;
         let mut info = ObjectInfo {
@@ -232,7 +231,7 @@ impl Volume {
         Ok(info)
     }
 
-    /// Reads of a located file what `read` reads; `None` when it was replaced meanwhile.
+    /// Calls `read` for a located file; `None` if the file was replaced meanwhile.
     pub(crate) fn while_unchanged<T>(
         &self,
         located: &Located,
@@ -244,7 +243,7 @@ impl Volume {
         if self.still(&seen)? { found.map(Some) } else { Ok(None) }
     }
 
-    /// Takes hold of a file's data. When bytes may have gone since its row was read, the row counts as read at another
+    /// Pins a file's data. If bytes may have been removed since its row was read, the row counts as read at another
     /// moment, so that it is read again (G1).
     pub(crate) fn hold(&self, file: &FileEntry, seen: &mut Seen) -> Result<Content, Error> {
         let stored_len = self.stored_len(file, seen)?;
@@ -270,7 +269,7 @@ impl Volume {
             seen.moment_passed();
         }
         let pins = match pins {
-            // If the file still names it and it lies in the quarantine, that is worth an alarm.
+            // If the file still refers to it and it is in quarantine, that must raise an alarm.
             Err(SegmentError::Missing(_)) if !at_hand::is_running() && self.still(seen)? => {
                 segments.into_iter().map(|segment| self.store.pin(segment, InQuarantine::TakeBack)).collect()
             }
@@ -292,7 +291,7 @@ fn str_of(bytes: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(bytes).map_err(|_| Error::Corrupt("a header is not UTF-8".to_owned()))
 }
 
-/// A file that only POSIX can make is an object too; headers that are not stored say what it is.
+/// A file that only POSIX can create is an object too; computed headers tell its kind.
 fn tell_kind(file: &FileEntry, headers: &mut Headers) {
     let Some(kind) = file.special() else { return };
     headers.insert(KIND_HEADER.to_owned(), kind.to_owned());

@@ -20,7 +20,7 @@ use margay_rows::key;
 use parking_lot::Mutex;
 
 const STRIPES: usize = 64;
-/// Rows kept in one stripe: of some 16,000 directories in all.
+/// Rows per stripe; about 16,000 directories in all.
 const STRIPE_ROWS_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -35,11 +35,11 @@ struct Stripe {
     rows: HashMap<Vec<u8>, Option<Row>>,
 }
 
-/// How many commits each key's stripe had seen before a read.
+/// Each key's stripe counter before a read.
 #[derive(Debug)]
 pub(crate) struct Before(Vec<u64>);
 
-/// What a commit will have done to rows that may be kept.
+/// What a commit will do to rows that may be cached.
 #[derive(Debug, Default)]
 pub(crate) struct RowChanges(Vec<(Vec<u8>, Option<u64>)>);
 
@@ -50,17 +50,17 @@ impl Default for KeptRows {
 }
 
 impl KeptRows {
-    /// All of these rows, if all are kept.
+    /// All of these rows, if all are cached.
     pub(crate) fn all(&self, keys: &[Vec<u8>]) -> Option<Vec<Option<Row>>> {
         keys.iter().map(|key| self.stripe(key).lock().rows.get(key).cloned()).collect()
     }
 
-    /// To be asked before rows are read that shall be kept.
+    /// Must be called before reading rows that are to be cached.
     pub(crate) fn before(&self, keys: &[Vec<u8>]) -> Before {
         Before(keys.iter().map(|key| self.stripe(key).lock().changes).collect())
     }
 
-    /// Keeps rows that were read after `before`.
+    /// Caches rows that were read after `before`.
     pub(crate) fn keep(&self, keys: &[Vec<u8>], rows: &[Option<Row>], before: &Before) {
         assert!(keys.len() == rows.len() && keys.len() == before.0.len(), "each key has its row and its count");
         for ((key, row), changes) in keys.iter().zip(rows).zip(&before.0) {
@@ -75,7 +75,7 @@ impl KeptRows {
         }
     }
 
-    /// What a commit of these writes changes; to be asked before the commit, and handed to `changed` behind it.
+    /// The changes of a commit with these writes; computed before the commit, and passed to `changed` after it.
     pub(crate) fn changes(writes: &[Write]) -> RowChanges {
         let changes = writes.iter().filter(|write| is_of_directory(write.key())).map(|write| match write {
             Write::Max { key, at_least } => (key.clone(), Some(*at_least)),
@@ -84,7 +84,7 @@ impl KeptRows {
         RowChanges(changes.collect())
     }
 
-    /// The commit has ended; `made`: for certain, else its rows are read again.
+    /// Called when a commit has ended. `made`: it is certain to have succeeded; otherwise its rows are dropped.
     pub(crate) fn changed(&self, changes: RowChanges, made: bool) {
         for (key, raised) in changes.0 {
             let mut stripe = self.stripe(&key).lock();
@@ -121,14 +121,14 @@ impl KeptRows {
     }
 }
 
-/// The row as `Max` leaves it; `None` if it holds no number.
+/// The row after `Max`; `None` if it is not a number.
 fn raise(row: &Row, at_least: u64) -> Option<Row> {
     let held = u64::from_le_bytes(row.value.as_ref().try_into().ok()?);
     let value = Bytes::copy_from_slice(&held.max(at_least).to_le_bytes());
     Some(Row { value, version: row.version })
 }
 
-/// Whether a key is one of those that a directory's attributes are made of.
+/// Whether a key belongs to the rows of a directory's attributes.
 fn is_of_directory(key: &[u8]) -> bool {
     if key::is_entry(key) {
         return key::parse_entry(key).is_ok_and(|(_, name)| name.ends_with('/'));
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(rows.all(&keys), Some(vec![row(5)]));
         rows.changed(raise(9), true);
         assert_eq!(rows.all(&keys), Some(vec![row(9)]));
-        // Nobody knows whether it was made.
+        // The outcome of the commit is unknown.
         rows.changed(raise(10), false);
         assert_eq!(rows.all(&keys), None);
     }

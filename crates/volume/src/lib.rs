@@ -1,10 +1,10 @@
-//! The file system itself: one file per operation; S3 and POSIX meanings meet only here.
+//! The file system: one file per operation; the meanings of S3 and POSIX meet only here.
 //!
-//! Why:        one tree has two doors, so what an object, a directory and a rename mean is decided in one place.
+//! Why:        both doors show one tree, so one crate decides what an object, a directory and a rename mean.
 //! Layout:     rows in `meta` (docs/format/keys.md), payload in `segment`.
 //! Invariants: V1 a directory entry is one row at (directory, sort name); the sort name of a directory ends in `/`.
-//!             V2 data is durable before metadata names it.  V3 what S3 is shown or answered is durable first.
-//!             What each operation asserts: docs/preconditions.md.
+//!             V2 data is durable before metadata refers to it.  V3 what S3 is answered is durable first. What each
+//!                operation asserts: docs/preconditions.md.
 //! Not here:   HTTP, XML, signatures (s3), FUSE (fuse), storage (meta, segment).
 
 mod ahead;

@@ -1,12 +1,12 @@
-//! Files by their names: where a file's attributes are, and names that come and go.
+//! Files and their names (hard links): where a file's attributes are, adding and removing names.
 //!
-//! Why:        a file with one name has its attributes in the entry, one with several in an inode record that its
-//!             entries lead to; whoever changes or removes a name must treat both alike.
-//! Invariants: L1 an inode record holds the number of entries that lead to it; each change of one asserts the
-//!                record's version, so two that go at once conflict and the last one knows that it is the last.
-//!             L2 a file that has had several names keeps its inode record until the last of them goes.
-//!             L3 one batch may change a record several times: each step begins with what the batch holds of it.
-//! Not here:   directories and counters (paths, put_object), what becomes of a file's data (release).
+//! Why:        a file with one name has its attributes in the entry; one with several names has them in an inode record
+//!             that its entries refer to. Changes of names must treat both alike.
+//! Invariants: L1 an inode record counts the entries that refer to it; each change of a name asserts the record's
+//!                version, so of two concurrent removals one conflicts, and the last one knows that it is the last.
+//!             L2 a file that once had several names keeps its inode record until its last name is removed.
+//!             L3 a batch may change a record several times: each step starts from the batch's current value.
+//! Not here:   directories and counters (paths, put_object), releasing a file's data (release).
 
 use margay_meta::{Cursor, RowVersion};
 use margay_rows::record::entry::encode_link;
@@ -18,23 +18,23 @@ use crate::draft::Draft;
 use crate::open::Volume;
 use crate::seen::Seen;
 
-/// Times that an entry is read again because its inode record went meanwhile.
+/// Attempts to read an entry whose inode record was removed meanwhile.
 const TRIES_MAX: usize = 64;
 
-/// A file that has a name here.
+/// A file found by one of its names.
 #[derive(Clone, Debug)]
 pub(crate) struct Located {
     pub(crate) parent: Ino,
-    /// The entry that names it, and its version; when only the inode record was looked up, that.
+    /// The entry that leads to it, and its version; the inode record if only that was read.
     pub(crate) entry_key: Vec<u8>,
     pub(crate) entry_version: RowVersion,
-    /// The row with its attributes: the entry itself, or the inode record of a file with several names.
+    /// The row with its attributes: the entry, or the inode record of a file with several names.
     pub(crate) row_key: Vec<u8>,
     pub(crate) version: RowVersion,
     /// The newest commit that what was read rests on: once it is durable a payload can be read.
     pub(crate) observed: Cursor,
     pub(crate) file: FileEntry,
-    /// What S3 calls it; `None` in a bucket that never kept versions, and where nobody asks.
+    /// Its version id for S3; `None` in a bucket that never had versioning, or where it is not needed.
     pub(crate) version_id: Option<VersionId>,
 }
 
@@ -45,7 +45,7 @@ impl Located {
         Located { parent, entry_key, entry_version: version, row_key: key, version, observed, file, version_id: None }
     }
 
-    /// A version that is not current; it has no directory.
+    /// A noncurrent version; it has no directory.
     pub(crate) fn of_version(row_key: Vec<u8>, version: RowVersion, observed: Cursor, file: FileEntry) -> Located {
         Located::direct(Ino(0), row_key, version, observed, file)
     }
@@ -55,7 +55,7 @@ impl Located {
         key::is_inode(&self.row_key)
     }
 
-    /// The name leads to this file, and its attributes are as they were read.
+    /// Asserts that the name leads to this file, and that its attributes are as read.
     pub(crate) fn assert_in(&self, draft: &mut Draft) {
         draft.assert_version(self.entry_key.clone(), self.entry_version);
         if self.linked() {
@@ -63,7 +63,7 @@ impl Located {
         }
     }
 
-    /// Notes the file's rows as read: an error is believed only while they are unchanged.
+    /// Records the file's rows as read: an error counts only while they are unchanged.
     pub(crate) fn note_in(&self, seen: &mut Seen) {
         seen.remembered(&self.entry_key, self.entry_version);
         if self.linked() {
@@ -71,7 +71,7 @@ impl Located {
         }
     }
 
-    /// The attributes as the draft leaves them so far (L3); `None` when it removes them.
+    /// The attributes after the draft's changes so far (L3); `None` if it removes them.
     pub(crate) fn drafted(&self, draft: &Draft) -> Result<Option<FileEntry>, Error> {
         if draft.deletes(&self.row_key) {
             return Ok(None);
@@ -84,7 +84,7 @@ impl Located {
 }
 
 impl Volume {
-    /// The file of this sort name; `None` when there is none.
+    /// The file with this sort name, if any.
     pub(crate) fn file_at(&self, parent: Ino, sort_name: &[u8], seen: &mut Seen) -> Result<Option<Located>, Error> {
         let entry_key = key::entry(parent, sort_name);
         for _ in 0..TRIES_MAX {
@@ -114,7 +114,7 @@ impl Volume {
                     version_id,
                 }));
             }
-            // Absent when the last name went between the two reads.
+            // Missing if the last name was removed between the two reads.
             if self.row(&entry_key)?.value.is_some_and(|again| again.version == row.version) {
                 return Err(Error::Corrupt(format!("a name leads to file {}, which has no record", ino.0)));
             }
@@ -123,8 +123,8 @@ impl Volume {
         Err(Error::Busy)
     }
 
-    /// Drafts that a file loses this name; with its last name the file goes. The entry's row is left to the caller,
-    /// who removes it or puts another one there, and counts.
+    /// Drafts the removal of this name; with its last name the file is released. The caller removes or replaces the
+    /// entry's row, and counts.
     pub(crate) fn drop_name(&self, draft: &mut Draft, located: &Located) -> Result<(), Error> {
         located.assert_in(draft);
         if !located.linked() {
@@ -145,8 +145,8 @@ impl Volume {
         }
     }
 
-    /// Drafts that a file has one more name, at `key`, which the caller asserts to be free, and counts. Gives its
-    /// attributes from then on.
+    /// Drafts another name of the file at `key`, which the caller asserts to be free, and counts. Returns the new
+    /// attributes.
     pub(crate) fn add_name(&self, draft: &mut Draft, located: &Located, key: Vec<u8>) -> Result<FileEntry, Error> {
         located.assert_in(draft);
         let mut file =
@@ -154,7 +154,7 @@ impl Volume {
         file.links += 1;
         file.changed = self.now();
         draft.put(key::inode(file.ino), file.encode().value);
-        // A file that was found by its record has other entries, which lead to it already.
+        // A file found by its record already has entries that refer to the record.
         if !located.linked() && !key::is_inode(&located.entry_key) {
             draft.put(located.entry_key.clone(), encode_link(file.ino));
             draft.relocate_file(&file, &key::inode(file.ino));
@@ -163,8 +163,8 @@ impl Volume {
         Ok(file)
     }
 
-    /// Drafts that a name is at `key` instead, as the version and with the documents of `there`; what was there is the
-    /// caller's matter.
+    /// Drafts that the name moves to `key`, with the version and documents of `there`; the caller handles what was at
+    /// `key`.
     pub(crate) fn move_name(
         &self,
         draft: &mut Draft,

@@ -1,7 +1,7 @@
-//! The volume itself: what it is made of, and how it opens.
+//! The volume itself: its parts, and how it opens.
 //!
-//! Locking:    a key's latch before a directory's latch, both only to spare retries: what is right is decided by
-//!             preconditions. Engine calls are made on the caller's thread; no latch is held across an await.
+//! Locking:    a key's latch before a directory's latch. Latches only save retries; preconditions ensure correctness.
+//!             Engine calls run on the caller's thread; no latch is held across an await.
 //! Not here:   how an operation runs (driver), the operations.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -43,33 +43,33 @@ use crate::watch::{Notice, Watchers};
 
 /// Who gives space back and drains orphans.
 pub const RECLAIM_LEASE: &str = "reclaim";
-/// Latches for removals; a directory uses one of them.
+/// Latches for removals; each directory maps to one.
 const LATCHES: usize = 64;
-/// Latches for changes of one key; a key uses one of them.
+/// Latches for changes of one key; each key maps to one.
 const KEY_LATCHES: usize = 1024;
 
 /// Settings and ports of a volume.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where reads that wait for a device run.
+    /// Runs reads that wait for a device.
     pub blocking: Arc<dyn Blocking>,
-    /// The server's keys for objects that are encrypted at rest.
+    /// The server's keys for encrypted objects.
     pub master_keys: MasterKeys,
-    /// Bodies up to this many bytes travel with their commit, as far as the engine can take them.
+    /// Bodies up to this size travel with their commit, as far as the engine accepts them.
     pub payload_bytes_max: usize,
-    /// Longer bodies are stored as several runs of this many bytes.
+    /// Longer bodies are split into runs of this size.
     pub run_bytes_max: u64,
-    /// Directories whose path is kept in memory.
+    /// Directories whose path is cached.
     pub paths_max: usize,
-    /// Bytes of one open file that wait in memory, before they go out to the store.
+    /// Bytes of one open file that are buffered before they are written to the store.
     pub file_memory_bytes_max: u64,
-    /// Bytes of all open files that wait in memory.
+    /// Bytes of all open files that are buffered.
     pub memory_bytes_max: u64,
-    /// Pieces that scattered writes may cut a file into; over it the most broken stretch is put together.
+    /// Maximum pieces of a file after scattered writes; above it the most fragmented stretch is merged.
     pub file_pieces_max: usize,
-    /// Reads the notification rules of buckets; without it no change makes an event.
+    /// Parses the notification rules of buckets; without it no change creates an event.
     pub events: Option<Arc<dyn EventRouter>>,
-    /// Events that wait for their targets.
+    /// Maximum number of queued events.
     pub events_max: u64,
     /// Stores of other processes that share the rows; without it every segment is looked for in the own one.
     pub peers: Option<Arc<dyn Peers>>,
@@ -99,8 +99,8 @@ impl Default for Options {
     }
 }
 
-/// The file system. Cheap to share behind an `Arc`; every operation may run concurrently with every other.
-/// Async operations answer only when what they report is durable.
+/// The file system. Cheap to share behind an `Arc`; all operations may run concurrently. Async operations return only
+/// when their result is durable.
 #[derive(Debug)]
 pub struct Volume {
     pub(crate) env: Env,
@@ -112,11 +112,11 @@ pub struct Volume {
     pub(crate) options: Options,
     pub(crate) inos: Inos,
     pub(crate) paths: PathCache,
-    /// Removals in one directory take turns, so that they do not conflict over who was the last.
+    /// Serialize removals in one directory, so that they do not conflict over which is the last.
     latches: Vec<Mutex<()>>,
-    /// Changes of one key take turns, so that many writers of it do not conflict until they give up.
+    /// Serialize changes of one key, so that many writers of it do not exhaust their retries.
     key_latches: Vec<Mutex<()>>,
-    /// What kernels know of the tree.
+    /// Files that kernels know.
     pub(crate) known: Known,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) kept_rows: Arc<KeptRows>,
@@ -126,15 +126,15 @@ pub struct Volume {
     pub(crate) bucket_states: BucketStates,
     pub(crate) setting_documents: SettingDocuments,
     pub(crate) events: Arc<EventQueue>,
-    /// Held by whatever removes bytes or compares rows with segments.
+    /// Held by any task that removes bytes or compares rows with segments.
     pub(crate) upkeep: Mutex<()>,
-    /// Changes refused because the engine has no room; the store counts those that bring bytes.
+    /// Changes refused because the engine is full; the store counts those with data.
     refused: AtomicU64,
     pub(crate) walks: Mutex<Walks>,
     pub(crate) room: Mutex<Room>,
     pub(crate) punched: Mutex<Punched>,
     pub(crate) counted: Mutex<Counted>,
-    /// By which locks end, where somebody watches the clock.
+    /// The time by which locks end, if the clock is watched.
     pub(crate) lock_time: LockTime,
     pub(crate) sessions: Sessions,
     pub(crate) followed: Arc<FollowedFeed>,
@@ -181,7 +181,7 @@ impl Volume {
         Ok(Arc::new(volume))
     }
 
-    /// The same volume on rows of one moment; for reading only. Segments are those of now.
+    /// A read-only copy of the volume over a snapshot of the rows, with the current segments.
     pub(crate) fn frozen(&self) -> Result<Volume, Error> {
         let rows = self.engine.snapshot()?;
         let stored = (Arc::clone(&self.stores), Arc::clone(&self.segment_rows));
@@ -252,24 +252,24 @@ impl Volume {
         self.inos.next(&*self.engine)
     }
 
-    /// The turn of changes of one key. Taken before that in a directory, never after.
+    /// The latch of one key. Taken before a directory's latch, never after.
     pub(crate) fn turn_at_key(&self, bucket: &str, directories: &str, name: &str) -> Option<MutexGuard<'_, ()>> {
         let mut hasher = DefaultHasher::new();
         (bucket, directories, name).hash(&mut hasher);
         self.turn(&self.key_latches[hasher.finish() as usize % KEY_LATCHES])
     }
 
-    /// The turn of removals in one directory.
+    /// The latch of removals in one directory.
     pub(crate) fn turn_in(&self, directory: Ino) -> Option<MutexGuard<'_, ()>> {
         self.turn(&self.latches[directory.0 as usize % LATCHES])
     }
 
-    /// No lock is held over the call of an engine that waits: there, changes side by side conflict and are tried again.
+    /// Where the engine waits, no lock is held over its calls: concurrent changes conflict and are retried.
     fn turn<'v>(&self, latch: &'v Mutex<()>) -> Option<MutexGuard<'v, ()>> {
         (!self.engine.waits()).then(|| latch.lock())
     }
 
-    /// Asked before rows are added; what removes or moves rows may use the room that is kept back.
+    /// Called before rows are added; removing or moving rows may use the reserved space.
     pub(crate) fn check_room(&self) -> Result<(), Error> {
         if self.engine.has_room() {
             return Ok(());
@@ -278,19 +278,19 @@ impl Volume {
         Err(Error::Full)
     }
 
-    /// How often something was refused for want of space since the start.
+    /// Number of writes refused for lack of space since the start.
     pub fn refused(&self) -> u64 {
         self.store.refused() + self.refused.load(Ordering::Relaxed)
     }
 
-    /// Of a change through S3, which kernels do not know of.
+    /// Effects of a change through S3, which kernels do not know of.
     fn effects_of(&self, draft: &Draft) -> Effects {
         let notice = self.watchers.any().then(|| draft.notice(&self.known));
         let notice = notice.filter(|notice| *notice != Notice::default());
         Effects { notice: notice.map(|notice| (notice, Arc::clone(&self.watchers))), ..self.effects_at_mount(draft) }
     }
 
-    /// Of a change through a mount, whose kernel knows of it.
+    /// Effects of a change through a mount, whose kernel knows of it.
     fn effects_at_mount(&self, draft: &Draft) -> Effects {
         let events = (draft.events() > 0).then(|| (draft.events(), Arc::clone(&self.events)));
         let rows = self.engine.waits().then(|| (KeptRows::changes(draft.writes()), Arc::clone(&self.kept_rows)));
@@ -298,7 +298,7 @@ impl Volume {
         Effects { notice: None, events, rows, segments: None, followed }
     }
 
-    /// Commits, and tells the mounts.
+    /// Commits, and notifies the mounts.
     pub(crate) fn commit(&self, mut draft: Draft) -> Result<Committed, Refused> {
         self.sessions.check()?;
         let segments = self.segment_rows.add_to(&mut draft);
@@ -308,7 +308,7 @@ impl Volume {
         done
     }
 
-    /// As `commit`, without blocking the thread. What follows from the commit is done also when nobody waits for it.
+    /// As `commit`, without blocking the thread. The effects run even if the future is dropped.
     pub(crate) async fn commit_later(&self, mut draft: Draft) -> Result<Committed, Refused> {
         self.sessions.check()?;
         let segments = self.segment_rows.add_to(&mut draft);
@@ -327,14 +327,14 @@ impl Volume {
         done
     }
 
-    /// Waits until kernels have forgotten what was changed so far; not for ever.
+    /// Waits until kernels have dropped what was changed so far; bounded in time.
     pub(crate) async fn tell_mounts(&self) {
         if self.watchers.any() {
             self.watchers.reached(self.watchers.newest(), &*self.env.clock).await;
         }
     }
 
-    /// Answers to S3 that did not wait until a kernel had forgotten what they changed.
+    /// Answers to S3 that did not wait until a kernel had dropped what they changed.
     pub fn late_invalidations(&self) -> u64 {
         self.watchers.late()
     }

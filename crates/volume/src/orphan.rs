@@ -20,13 +20,13 @@ use crate::open::Volume;
 use crate::release::RELEASE_ROWS_MAX;
 use crate::seen::Seen;
 
-/// Parts that go in one batch; each may have many extents.
+/// Parts per batch; each may have many extents.
 const PARTS_MAX: usize = 16;
-/// Orphans looked at in one scan.
+/// Orphans read in one scan.
 const ORPHANS_MAX: usize = 256;
 
 impl Volume {
-    /// Drains every orphan that there is; gives how many.
+    /// Drains all orphans; returns their number.
     pub(crate) fn drain_orphans(&self) -> Result<usize, Error> {
         let mut range = key::orphans();
         let mut drained = 0;
@@ -45,7 +45,7 @@ impl Volume {
         }
     }
 
-    /// Drains one orphan to its end.
+    /// Drains one orphan completely.
     pub(crate) fn drain_orphan(&self, ino: Ino) -> Result<(), Error> {
         while !self.retry(|seen| match self.try_drain(ino, seen)? {
             Decided::Committed(done, _) | Decided::Commit(_, done) | Decided::Nothing(done) => Ok(done),
@@ -53,7 +53,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Drains an orphan of an operation that has committed; what fails here is left to the next reclaim.
+    /// Drains the orphan of a committed operation; on failure the next reclaim continues.
     pub(crate) async fn drain_soon(&self, ino: Ino) {
         loop {
             match self.decide(Seen::default(), |seen| self.try_drain(ino, seen)).await {
@@ -67,9 +67,9 @@ impl Volume {
         }
     }
 
-    /// One batch; true when nothing is left.
+    /// Drains one batch; true when nothing is left.
     fn try_drain(&self, ino: Ino, seen: &mut Seen) -> Result<Decided<bool>, Refused> {
-        // Noted: what another drainer has removed since is no damage.
+        // Recorded in `seen`: rows that another drainer has removed since are not damage.
         let Some(row) = self.get(&key::orphan(ino), seen)? else { return Ok(Decided::Nothing(true)) };
         let mut draft = Draft::default();
         draft.assert_version(key::orphan(ino), row.version);
@@ -98,8 +98,8 @@ impl Volume {
                 later.push(extent);
             }
         }
-        // A run that rows of a later batch name too is let go of there. A file has no more than
-        // `OBJECT_EXTENTS_MAX` rows, so looking at all of them is bounded.
+        // A run that rows of a later batch also refer to is released there. A file has at most `OBJECT_EXTENTS_MAX`
+        // rows, so reading all of them is bounded.
         if !done {
             later.extend(
                 self.extent_rows(ino, 0, usize::MAX, &mut Seen::default())?

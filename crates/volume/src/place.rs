@@ -47,7 +47,7 @@ impl NewRuns {
     }
 }
 
-/// Where a small body goes, as the extent that the engine completes.
+/// The extent of a small body, whose location the engine fills in.
 fn payload_extent(bytes: &Bytes) -> Extent {
     let len = bytes.len() as u64;
     Extent::whole(Run { segment: SegmentId(0), offset: 0, len, crc: Run::crc_of(bytes) })
@@ -70,7 +70,7 @@ pub(crate) fn place_body(draft: &mut Draft, ino: Ino, body: &Body) -> Placed {
     }
 }
 
-/// Gives a staged body its form in a part: never inline, all extents in the value.
+/// Stores a staged body in a part: never inline, all extents in the value.
 pub(crate) fn place_part(body: &Body) -> Placed {
     let (extents, named) = match body {
         Body::Small(bytes) if bytes.is_empty() => (Vec::new(), NewRuns::none()),
@@ -95,7 +95,7 @@ pub(crate) fn place_extents(draft: &mut Draft, ino: Ino, extents: Vec<Extent>) -
     Data::Rows
 }
 
-/// Which write of the draft an entry is, and where its first extent is in the value.
+/// The index of an entry's write in the draft, and the position of its first extent in the value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PutEntry {
     pub(crate) write: usize,
@@ -122,7 +122,7 @@ pub(crate) fn put_new_file(draft: &mut Draft, key: Vec<u8>, mut file: FileEntry,
     Ok(())
 }
 
-/// Writes the entry, with its headers in it as far as they fit.
+/// Writes the entry, with its headers inline as far as they fit.
 pub(crate) fn put_entry(draft: &mut Draft, key: Vec<u8>, file: &mut FileEntry) -> Result<PutEntry, Error> {
     put_header_rows(draft, file.ino, file.fit_headers())?;
     let encoded = file.encode();

@@ -1,7 +1,7 @@
-//! A quota: how many objects and bytes a bucket may hold.
+//! A quota: limits of a bucket's objects and bytes.
 //!
 //! Layout:     the setting `Quota`: layout, varint of bits, varint for each bit: 1 = objects, 2 = bytes.
-//! Invariants: quotas are kept in memory too, so where none is set nothing is read.
+//! Invariants: Q3 quotas are cached, so nothing is read for a bucket without one.
 //! Not here:   setting and enforcing them (bucket_quota).
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ const LAYOUT: u8 = 1;
 const OBJECTS: u64 = 1;
 const BYTES: u64 = 2;
 
-/// The most that a bucket may hold; `None`: as much as fits.
+/// A bucket's limits; `None`: unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     pub objects: Option<u64>,
@@ -51,7 +51,7 @@ impl Quota {
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     any: AtomicBool,
-    /// With the commit that set each. One that was taken away stays, with nothing limited.
+    /// With the commit that set each. A removed quota stays, without limits.
     by_root: RwLock<HashMap<Ino, (Quota, Cursor)>>,
 }
 
@@ -68,7 +68,7 @@ impl Quotas {
         self.any.store(false, Ordering::Release);
     }
 
-    /// What the commit `seq` has set; of several that are told in any order the last commit counts.
+    /// Records the quota set by commit `seq`; calls may come in any order, and the last commit counts.
     pub(crate) fn set(&self, root: Ino, quota: Quota, seq: Cursor) {
         let mut by_root = self.by_root.write();
         if by_root.get(&root).is_none_or(|(_, before)| *before <= seq) {

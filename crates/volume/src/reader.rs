@@ -1,9 +1,9 @@
 //! An object opened for reading.
 //!
-//! Why:        a GET keeps its snapshot however the key changes meanwhile, so the reader holds the extents.
-//! Invariants: the reader's segments are pinned before the entry was read for the last time, so they are there.
-//!             Every byte given out was verified by the segment store, or is a zero of a hole.
-//!             Of an encrypted object no byte is given out before it was unlocked.
+//! Why:        a GET reads one snapshot even if the key changes meanwhile, so the reader holds the extents.
+//! Invariants: R1 the reader's segments were pinned before the entry was last read, so they exist.
+//!             R2 every returned byte was verified by the segment store, or is a zero of a hole.
+//!             R3 no byte of an encrypted object is returned before it was unlocked.
 //! Not here:   finding the entry (get_object).
 
 mod encrypted;
@@ -33,11 +33,11 @@ pub struct Reader {
     pub(crate) blocking: Arc<dyn Blocking>,
 }
 
-/// What an encrypted object needs to be read.
+/// What is needed to decrypt an object.
 #[derive(Debug)]
 pub(crate) struct Lock {
     pub(crate) envelope: Envelope,
-    /// Plain bytes of each of its streams.
+    /// Decrypted length of each of its streams.
     pub(crate) plain_lens: Vec<u64>,
 }
 
@@ -90,7 +90,7 @@ impl Reader {
         Ok(read.ok_or_else(dropped)??)
     }
 
-    /// Makes an encrypted object readable; the customer's key is needed if it is under one. Fine for any other.
+    /// Unlocks an encrypted object; the customer's key is needed if it is under one. No-op for others.
     pub(crate) fn unlock(&mut self, customer: Option<&CustomerKey>, masters: &MasterKeys) -> Result<(), Error> {
         let Some(lock) = &self.lock else { return Ok(()) };
         let key = lock.envelope.open(customer, masters)?;
@@ -101,12 +101,12 @@ impl Reader {
         Ok(())
     }
 
-    /// Makes an object readable that is encrypted under a customer's key. Fine for any other.
+    /// Unlocks an object under a customer's key. No-op for others.
     pub fn unlock_with(&mut self, customer: &CustomerKey) -> Result<(), Error> {
         self.unlock(Some(customer), &MasterKeys::default())
     }
 
-    /// Segments held against removal.
+    /// Number of pinned segments.
     pub fn pinned_segments(&self) -> usize {
         self.content.pinned_segments()
     }
@@ -152,7 +152,7 @@ impl Content {
     }
 }
 
-/// The extent that holds `offset`, and how far into it that is.
+/// The extent with `offset`, and the position in it.
 fn find(extents: &[(u64, Extent)], offset: u64) -> Result<(Extent, u64), Error> {
     let index = extents.partition_point(|(start, _)| *start <= offset);
     let (start, extent) = index.checked_sub(1).and_then(|index| extents.get(index)).ok_or(Error::InvalidRange)?;

@@ -20,11 +20,11 @@ use crate::draft::Draft;
 use crate::open::Volume;
 use crate::seen::Seen;
 
-/// Most extent rows that go in the batch that removes the file.
+/// Maximum number of extent rows removed in the batch that removes the file.
 pub(crate) const RELEASE_ROWS_MAX: usize = 8192;
 
 impl Volume {
-    /// Drafts the end of a file whose entry the draft removes or replaces, and whose version it asserts.
+    /// Drafts the release of a file; the draft removes or replaces its entry and asserts the entry's version.
     pub(crate) fn release_file(&self, draft: &mut Draft, file: &FileEntry) -> Result<(), Error> {
         if file.header_rows {
             self.delete_rows(draft, &key::headers(file.ino))?;
@@ -57,8 +57,8 @@ impl Volume {
         }
     }
 
-    /// Drafts the end of a directory whose entry the draft removes or replaces, and whose version and emptiness it
-    /// asserts.
+    /// Drafts the release of a directory; the draft removes or replaces its entry, and asserts the entry's version and
+    /// that the directory is empty.
     pub(crate) fn release_directory(&self, draft: &mut Draft, directory: &DirectoryEntry) -> Result<(), Error> {
         draft.delete(key::directory(directory.ino));
         draft.delete(key::times(directory.ino));

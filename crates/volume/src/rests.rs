@@ -1,4 +1,4 @@
-//! Rests of long reads, so that they leave half of a processor to others; and when upkeep last did what is not done always.
+//! Pauses of long reads, which leave half of a processor to others; and when upkeep tasks last ran.
 //!
 //! Not here:   what is read (reclaim's walk, fsck).
 
@@ -9,9 +9,9 @@ use std::time::Duration;
 use margay_env::Clock;
 use margay_segment::SegmentId;
 
-/// Rows read between two rests.
+/// Rows read between two pauses.
 const ROWS_BETWEEN: u64 = 16_384;
-/// Longest rest.
+/// Maximum pause.
 const REST_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Rests {
         Rests { clock: Arc::clone(clock), rows: 0, since: clock.monotonic() }
     }
 
-    /// One row was read; now and then this blocks for as long as the rows since the last rest took.
+    /// Counts a row; now and then blocks for as long as the rows since the last pause took.
     pub(crate) fn row(&mut self) {
         self.rows += 1;
         if self.rows.is_multiple_of(ROWS_BETWEEN) {
@@ -36,18 +36,18 @@ impl Rests {
     }
 }
 
-/// When the next walk may begin on a short disk.
+/// When the next walk may begin on a full disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Walks {
     pub(crate) next_at: Duration,
-    /// Writes that had been refused for want of space when the last walk began.
+    /// Number of refused writes when the last walk began.
     pub(crate) refused: u64,
 }
 
-/// What segments were punched for.
+/// The state of punching.
 #[derive(Debug, Default)]
 pub(crate) struct Punched {
-    /// Writes that had been refused for want of space when segments were last looked at.
+    /// Number of refused writes when segments were last examined.
     pub(crate) refused: u64,
     /// Bytes that each segment had lost then.
     pub(crate) lost: BTreeMap<SegmentId, i64>,
@@ -58,7 +58,7 @@ pub(crate) type CountersThen = (i64, i64, i64);
 /// Bytes that are named, of segments whose counters alone do not tell.
 pub(crate) type Counted = BTreeMap<SegmentId, (CountersThen, u64)>;
 
-/// What the last pass for room came to.
+/// Result of the last pass for room.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     pub(crate) ended_at: Duration,

@@ -1,9 +1,9 @@
-//! Reading all rows and all data that is named, and checking every checksum.
+//! Scrub: reads all rows and all live data, and verifies every checksum.
 //!
-//! Why:        bytes that nobody reads rot unseen; a scrub finds them while another copy may still exist somewhere.
-//! Invariants: reads only. A row that changed since it was read is passed over: it is not damage that its old data
-//!             is gone. Data is looked at when its row is durable: before, a payload may still be on its way to the log.
-//! Not here:   whether rows agree with each other (fsck), when and how fast to go (the caller's visitor).
+//! Why:        bytes that nobody reads decay unnoticed; a scrub finds the damage while another copy may still exist.
+//! Invariants: S1 only reads. A row that changed since it was read is skipped: its old data may be gone without damage.
+//!             S2 data is verified once its row is durable: before, a payload may not be in the log yet.
+//! Not here:   consistency of rows (fsck), when and how fast (the caller's visitor).
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -18,22 +18,22 @@ use crate::api::Error;
 use crate::open::Volume;
 use crate::seen::Seen;
 
-/// Rows read at a time; their data is read when the engine is free again.
+/// Rows read at a time; their data is read after the scan has ended.
 const PAGE_ROWS: usize = 512;
-/// Directories climbed for a name, in number; deeper ones are shown from the middle.
+/// Maximum number of parents followed for a name; deeper paths are shown from the middle.
 const DEPTH_SHOWN_MAX: usize = 1024;
 
-/// Runs remembered as verified, in number, about 32 bytes each; then all are forgotten, and one that rows name that lie far
-/// apart may be read and counted again.
+/// Verified runs that are remembered, about 32 bytes each; then the set is cleared, and a run with distant references
+/// may be read and counted again.
 const VERIFIED_RUNS_MAX: usize = 1 << 20;
 
 /// Parent of the root directories of buckets.
 const ABOVE_BUCKETS: Ino = Ino(0);
 
-/// Something that cannot be read as it was written.
+/// Data that fails verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedData {
-    /// `bucket/key`, or what else names the data.
+    /// `bucket/key`, or another description.
     pub what: String,
     pub error: String,
 }
@@ -42,9 +42,9 @@ pub struct DamagedData {
 pub struct ScrubReport {
     /// Bytes of stored rows verified.
     pub row_bytes: u64,
-    /// Rows that name data.
+    /// Rows that refer to data.
     pub rows: u64,
-    /// Bytes of runs verified, each once, however many rows name it (but see `VERIFIED_RUNS_MAX`).
+    /// Bytes of verified runs, each once, however many rows refer to it (but see `VERIFIED_RUNS_MAX`).
     pub bytes: u64,
     pub damaged: u64,
     /// The first of them.
@@ -60,7 +60,7 @@ pub(crate) enum Table {
     Parts,
 }
 
-/// A row that names data.
+/// A row that refers to data.
 struct Named {
     key: Vec<u8>,
     version: RowVersion,
@@ -68,7 +68,7 @@ struct Named {
 }
 
 impl Volume {
-    /// Verifies everything; blocks for as long as it takes. After each run `pace` is told how far it is, and may wait,
+    /// Verifies everything; blocks for as long as it takes. After each run `pace` receives the progress, and may wait,
     /// or break to end early.
     pub fn scrub(
         &self,
@@ -90,7 +90,7 @@ impl Volume {
             let mut from = range.0;
             loop {
                 let (page, next) = match self.named_page(table, (from, range.1.clone())) {
-                    // Told already, with the keys that it hides. What lies behind it in this table is not looked at.
+                    // Already reported, with the keys that it hides. The rest of this table is not read.
                     Err(Error::Corrupt(_)) if report.damaged > 0 => break,
                     page => page?,
                 };
@@ -109,7 +109,7 @@ impl Volume {
         Ok(report)
     }
 
-    /// The engine's own storage, as it is on the disk.
+    /// Verifies the engine's own storage on the disk.
     fn verify_rows(
         &self,
         shown_max: usize,
@@ -128,7 +128,7 @@ impl Volume {
         Ok(flow)
     }
 
-    /// Up to [`PAGE_ROWS`] rows, and where the next page begins. Rows that do not decode are left to fsck.
+    /// Up to [`PAGE_ROWS`] rows, and where the next page begins. Undecodable rows are left to fsck.
     fn named_page(&self, table: Table, range: key::Range) -> Result<(Vec<Named>, Option<Vec<u8>>), Error> {
         let mut page = Vec::new();
         let mut next = None;
@@ -198,7 +198,7 @@ impl Volume {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// What people call the thing that a row is about.
+    /// A name for people of what a row describes.
     pub(crate) fn name_of(&self, table: Table, row: &[u8]) -> Result<String, Error> {
         Ok(match table {
             Table::Entries => match key::parse_entry(row) {
@@ -224,7 +224,7 @@ impl Volume {
         })
     }
 
-    /// `bucket/key` as far as the directory records tell.
+    /// `bucket/key`, as far as the directory records tell.
     fn path_of(&self, directory: Ino, name: &str) -> Result<String, Error> {
         let mut names = vec![name.to_owned()];
         let mut at = directory;

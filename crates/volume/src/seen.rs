@@ -1,11 +1,11 @@
-//! The rows that an attempt has read, so that its answer can be checked and its reads can be asked for together.
+//! The read set of an attempt: rows read and their versions, and rows prefetched for it.
 //!
-//! Why:        a commit asserts what it rests on; a refusal or a read commits nothing, so its rows must have held at one
-//!             moment. Rows that came from one call of the engine did; others are read again, all together.
-//! Invariants: W1 a version is never used twice, so an equal version means that the row was the same all the time.
+//! Why:        a commit asserts its reads; a refusal or a read commits nothing, so its rows must have been current at
+//!             one moment. Rows of one engine call were; others are read again, all together.
+//! Invariants: W1 a version is never reused, so an equal version means that the row was unchanged all the time.
 //!             W2 `is_of_one_moment` only if everything that was used came from one call.
-//!             W3 rows that were fetched ahead answer for their keys until the attempt begins again.
-//! Not here:   calls of the engine (driver); rows that were scanned are not read again: they belong to a row that is here.
+//!             W3 prefetched rows answer for their keys until the attempt is restarted.
+//! Not here:   engine calls (driver). Scanned rows are not read again: they belong to a row that is recorded here.
 
 use margay_meta::{Answers, Ask, Cursor, Row, RowBatch, RowVersion};
 use margay_rows::key;
@@ -14,27 +14,27 @@ use crate::at_hand;
 
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// The newest commit that what was read rests on.
+    /// The newest commit that the reads reflect.
     pub(crate) cursor: Cursor,
-    /// Keys and versions, in the order of reading.
+    /// Keys and versions, in reading order.
     rows: Vec<(Vec<u8>, Option<RowVersion>)>,
     ahead: Vec<Ahead>,
-    /// Moments at which something was read.
+    /// Number of moments at which something was read.
     moments: u32,
-    /// How often the store had removed bytes before the first row was read.
+    /// The store's removal count before the first row was read.
     removals: Option<u64>,
-    /// What was read may be out of date, wherever it came from.
+    /// The reads may be out of date, whatever their source.
     passed: bool,
 }
 
-/// How far the notes of an attempt went.
+/// A position in the read set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     rows: usize,
     moments: u32,
 }
 
-/// What was fetched before it is asked for.
+/// Prefetched rows.
 #[derive(Debug)]
 enum Ahead {
     Row { key: Vec<u8>, row: Option<Row> },
@@ -46,29 +46,29 @@ impl Seen {
         self.cursor = self.cursor.max(cursor);
     }
 
-    /// Notes a row that was read by a call of its own.
+    /// Records a row that was read by a call of its own.
     pub(crate) fn read(&mut self, key: &[u8], version: Option<RowVersion>) {
         self.moments += 1;
         self.rows.push((key.to_vec(), version));
     }
 
-    /// Notes a row that is of the same moment as a range that was read.
+    /// Records a row of the same moment as a range that was read.
     pub(crate) fn in_range(&mut self, key: &[u8], version: RowVersion) {
         self.rows.push((key.to_vec(), Some(version)));
     }
 
-    /// Notes a row that was not read but kept from before.
+    /// Records a row that came from a cache.
     pub(crate) fn remembered(&mut self, key: &[u8], version: RowVersion) {
         self.moments += 2;
         self.rows.push((key.to_vec(), Some(version)));
     }
 
-    /// Notes that a range was read by a call of its own.
+    /// Records that a range was read by a call of its own.
     pub(crate) fn range_read(&mut self) {
         self.moments += 1;
     }
 
-    /// Takes what one call brought. `removals`: how often the store had removed bytes before that call.
+    /// Stores the rows of one call. `removals`: the store's removal count before that call.
     pub(crate) fn fetched(&mut self, asks: Vec<Ask>, answers: Answers, removals: u64) {
         assert_eq!(asks.len(), answers.answers.len(), "a read answers each question");
         self.rises_to(answers.observed);
@@ -80,7 +80,7 @@ impl Seen {
         }));
     }
 
-    /// One of the rows that were fetched ahead, alone.
+    /// One of the prefetched rows, alone.
     pub(crate) fn only(&self, wanted: &[u8]) -> Seen {
         let row = self.ahead.iter().find_map(|ahead| match ahead {
             Ahead::Row { key, row } if key == wanted => Some(Ahead::Row { key: key.clone(), row: row.clone() }),
@@ -89,18 +89,18 @@ impl Seen {
         Seen { cursor: self.cursor, moments: 1, ahead: row.into_iter().collect(), ..Seen::default() }
     }
 
-    /// How far notes go, to go back to.
+    /// The current position, for `rewind`.
     pub(crate) fn mark(&self) -> Mark {
         Mark { rows: self.rows.len(), moments: self.moments }
     }
 
-    /// Forgets what was noted since.
+    /// Drops what was recorded since.
     pub(crate) fn rewind(&mut self, mark: Mark) {
         self.rows.truncate(mark.rows);
         self.moments = mark.moments;
     }
 
-    /// What was noted since the begin of the attempt came from one call, and this is its moment.
+    /// Everything recorded since the attempt's start came from one call; this is its moment.
     pub(crate) fn had_at_hand(&mut self, (observed, one_moment): (Cursor, bool)) {
         self.rises_to(observed);
         if one_moment && !self.passed {
@@ -108,7 +108,7 @@ impl Seen {
         }
     }
 
-    /// Questions for all that was fetched ahead, which is forgotten.
+    /// Questions for all prefetched rows, which are dropped.
     pub(crate) fn drain_ahead(&mut self) -> Vec<Ask> {
         self.moments = 0;
         let asks = self.ahead.drain(..).map(|ahead| match ahead {
@@ -120,7 +120,7 @@ impl Seen {
         asks.collect()
     }
 
-    /// Questions for the rows that were noted, and the versions that they had.
+    /// Questions for the recorded rows, and their versions.
     pub(crate) fn check(&self) -> (Vec<Ask>, Vec<Option<RowVersion>>) {
         let mut rows: Vec<_> = self.rows.iter().collect();
         rows.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -128,12 +128,12 @@ impl Seen {
         rows.into_iter().map(|(key, version)| (Ask::Get { key: key.clone() }, *version)).unzip()
     }
 
-    /// Whether anything was fetched ahead.
+    /// Whether anything was prefetched.
     pub(crate) fn is_ahead(&self) -> bool {
         !self.ahead.is_empty()
     }
 
-    /// The row that was fetched ahead; `None`: it was not. Notes it.
+    /// The prefetched row, which is recorded; `None` if it was not prefetched.
     pub(crate) fn row_ahead(&mut self, wanted: &[u8]) -> Option<Option<Row>> {
         let row = self.ahead.iter().find_map(|ahead| match ahead {
             Ahead::Row { key, row } if key == wanted => Some(row.clone()),
@@ -143,7 +143,7 @@ impl Seen {
         Some(row)
     }
 
-    /// The rows of a range, as far as they were fetched ahead.
+    /// The rows of a range, as far as they were prefetched.
     pub(crate) fn rows_ahead(&self, wanted: &key::Range) -> Option<&RowBatch> {
         self.ahead.iter().find_map(|ahead| match ahead {
             Ahead::Rows { range, rows } if range == wanted => Some(rows),
@@ -151,7 +151,7 @@ impl Seen {
         })
     }
 
-    /// As `rows_ahead`; they are given once.
+    /// As `rows_ahead`; they are returned once.
     pub(crate) fn take_rows_ahead(&mut self, wanted: &key::Range) -> Option<RowBatch> {
         let is_wanted = |ahead: &Ahead| matches!(ahead, Ahead::Rows { range, .. } if range == wanted);
         let at = self.ahead.iter().position(is_wanted)?;
@@ -161,18 +161,17 @@ impl Seen {
         }
     }
 
-    /// Everything was read at one moment, or held at one, or nothing was read at all.
+    /// Whether everything was read at one moment, or was current at one, or nothing was read.
     pub(crate) fn is_of_one_moment(&self) -> bool {
         self.moments <= 1
     }
 
-    /// Whether the store may have removed bytes since the first row was read, by the count of now.
+    /// Whether the store may have removed bytes since the first row was read, given its current removal count.
     pub(crate) fn may_have_lost_bytes(&self, removals: u64) -> bool {
         self.removals.or_else(at_hand::removals) != Some(removals)
     }
 
-    /// Every row still was as it was read, at a moment after all of them. What was fetched ahead and not used yet is
-    /// older, and is forgotten.
+    /// Every row was still unchanged at a moment after all reads. Unused prefetched rows are older, and are dropped.
     pub(crate) fn held(&mut self) {
         if !self.is_of_one_moment() {
             self.ahead.clear();
@@ -181,30 +180,30 @@ impl Seen {
         }
     }
 
-    /// Forgets what was read; the newest commit stays.
+    /// Drops the reads; the newest commit stays.
     pub(crate) fn begin_again(&mut self) {
         *self = Seen { cursor: self.cursor, ..Seen::default() };
     }
 
-    /// Adds what was read beside this, and held at one moment.
+    /// Adds another read set that was current at one moment.
     pub(crate) fn absorb(&mut self, other: Seen) {
         self.rises_to(other.cursor);
         self.moments += other.moments;
         self.rows.extend(other.rows);
     }
 
-    /// What was read may be out of date.
+    /// The reads may be out of date.
     pub(crate) fn moment_passed(&mut self) {
         self.moments += 2;
         self.passed = true;
     }
 
-    /// What follows is read anew.
+    /// Later reads must go to the engine.
     pub(crate) fn forget_ahead(&mut self) {
         self.ahead.clear();
     }
 
-    /// Keeps the newest commit only, for walks that are long.
+    /// Keeps only the newest commit, for long walks.
     pub(crate) fn forget_rows(&mut self) {
         self.rows.clear();
     }

@@ -1,9 +1,9 @@
-//! Documents of buckets' settings, kept in memory by the version of their bucket's row.
+//! Cache of settings documents, keyed by the version of their bucket's row.
 //!
-//! Why:        a request asks for several of them, and they change hardly ever.
-//! Invariants: a document is given only for the version of the bucket's row that it was read under; the row changes with
-//!             each of its settings, so nothing has to be told when one changes.
-//! Locking:    a leaf lock, for one step.
+//! Why:        a request needs several of them, and they rarely change.
+//! Invariants: D1 a document is returned only for the version of the bucket's row under which it was read; the row
+//!                changes with each setting, so no invalidation is needed.
+//! Locking:    a leaf lock, for one operation.
 //! Not here:   reading them (bucket_row, bucket_settings).
 
 use std::collections::HashMap;
@@ -15,14 +15,14 @@ use margay_rows::kinds::Setting;
 use margay_rows::numbered::Numbered;
 use parking_lot::RwLock;
 
-/// Documents kept; when there are more, all are forgotten.
+/// Capacity; when exceeded, the cache is cleared.
 const DOCUMENTS_MAX: usize = 4096;
-/// Longer documents are not kept, in bytes.
+/// Longer documents are not cached, in bytes.
 const DOCUMENT_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct SettingDocuments {
-    /// By the root of the bucket and the number of the setting.
+    /// By the bucket's root and the setting's number.
     documents: RwLock<HashMap<(Ino, u8), (RowVersion, Bytes)>>,
 }
 

@@ -1,10 +1,10 @@
-//! Bytes on their way to becoming an object or a part.
+//! Receives the bytes of an object or a part.
 //!
-//! Why:        data is stored and durable before metadata names it; small bodies go with the commit instead.
-//! Invariants: U1 a staged body is durable, or small and in memory.  U2 its segments are pinned until it is
-//!             dropped, so reclaim cannot take them for dead before the commit.
-//!             U3 a body that is dropped was never counted as live: it is dead space, found by reclaim.
-//!             U4 an encrypted body is plain nowhere but in the chunk that is being encrypted.
+//! Why:        data is stored and durable before metadata refers to it; small bodies travel with the commit instead.
+//! Invariants: U1 a staged body is durable, or small and in memory.
+//!             U2 its segments are pinned until it is dropped, so reclaim cannot treat them as dead before the commit.
+//!             U3 a dropped body was never counted as live: it is dead space, found by reclaim.
+//!             U4 an encrypted body exists unencrypted only in the chunk that is being encrypted.
 //! Not here:   the commit (put_object, multipart).
 
 mod growing;
@@ -24,18 +24,18 @@ use crate::open::Volume;
 use crate::request::{RequestRows, View};
 use crate::seen::Seen;
 
-/// A large body is synced each time that this many of its bytes were written, while more of it comes.
+/// A large body is synced whenever this many bytes were written, while more arrive.
 const SYNC_AHEAD_BYTES: u64 = 8 << 20;
 
-/// Bytes on their way to becoming an object or a part; dropping it forgets them.
+/// A body that is being received; dropping it discards the bytes.
 #[derive(Debug)]
 pub struct Upload {
     store: Arc<dyn Segments>,
     owner: [u8; 8],
     run_bytes_max: u64,
-    /// Bytes to store; of a growing body the most that it may have.
+    /// Bytes to store; for a growing body the maximum.
     expected: u64,
-    /// Bytes that were given to the store.
+    /// Bytes passed to the store.
     received: u64,
     encryptor: Option<Box<Encryptor>>,
     state: State,
@@ -51,20 +51,20 @@ enum State {
     Runs {
         current: Option<Box<dyn RunWriter>>,
         current_left: u64,
-        /// Bytes written since the last sync was begun.
+        /// Bytes written since the last sync was started.
         unsynced: u64,
         done: Vec<Run>,
         pins: Vec<SegmentPin>,
     },
 }
 
-/// Bytes stored durably or small enough to travel with the commit; given to `put_object` or `put_part`.
+/// Bytes that are durable or small enough to travel with the commit; passed to `put_object` or `put_part`.
 #[derive(Debug)]
 pub struct Staged {
     pub(crate) len: u64,
     pub(crate) encrypted: bool,
     pub(crate) body: Body,
-    /// Held for U2.
+    /// Pins for U2.
     #[allow(dead_code, reason = "holding them is what they are for")]
     pins: Vec<SegmentPin>,
 }
@@ -86,14 +86,14 @@ impl Staged {
 }
 
 impl View<'_> {
-    /// Begins to receive exactly `len` bytes for a key of this bucket (checks that the bucket exists); they are encrypted
-    /// with the key, if there is one, before they are stored, and the object or upload has the key's document then.
+    /// Starts to receive exactly `len` bytes for a key of this bucket (checks that the bucket exists). They are
+    /// encrypted with the key, if any, before they are stored; the object or upload must then have the key's document.
     pub async fn begin_upload(self, bucket: &str, len: u64, key: Option<&DataKey>) -> Result<Upload, Error> {
         let owner = self.read(|volume, seen| volume.owner_of_upload(bucket, len, seen)).await?;
         self.volume.stage(owner, len, key)
     }
 
-    /// As `begin_upload`, of at most `len_max` bytes; how many shows when they have come.
+    /// As `begin_upload`, for at most `len_max` bytes; the length is known at the end.
     pub async fn begin_growing_upload(
         self,
         bucket: &str,
@@ -106,18 +106,18 @@ impl View<'_> {
 }
 
 impl Volume {
-    /// Begins to receive exactly `len` bytes for a key of this bucket (checks that the bucket exists).
+    /// Starts to receive exactly `len` bytes for a key of this bucket (checks that the bucket exists).
     pub async fn begin_upload(&self, bucket: &str, len: u64) -> Result<Upload, Error> {
         self.view(&RequestRows::default()).begin_upload(bucket, len, None).await
     }
 
-    /// As `begin_upload`; the bytes are encrypted with this key before they are stored. The object or upload that they
-    /// are for has the key's document.
+    /// As `begin_upload`; the bytes are encrypted with this key before they are stored. The object or upload must have
+    /// the key's document.
     pub async fn begin_encrypted_upload(&self, bucket: &str, len: u64, key: &DataKey) -> Result<Upload, Error> {
         self.view(&RequestRows::default()).begin_upload(bucket, len, Some(key)).await
     }
 
-    /// Begins to receive at most `len_max` bytes, encrypted if there is a key; how many shows when they have come.
+    /// Starts to receive at most `len_max` bytes, encrypted if there is a key; the length is known at the end.
     pub async fn begin_growing_upload(
         &self,
         bucket: &str,
@@ -134,7 +134,7 @@ impl Volume {
         self.new_upload(owner, stored_max, self.encryptor(key), state)
     }
 
-    /// Refuses what can be seen already to be too much.
+    /// Refuses early what exceeds a limit.
     pub(crate) fn owner_of_upload(&self, bucket: &str, len: u64, seen: &mut Seen) -> Result<Ino, Error> {
         let (row, _) = self.bucket_row(bucket, seen)?;
         self.check_room()?;
@@ -142,7 +142,7 @@ impl Volume {
         Ok(row.root)
     }
 
-    /// `owner` goes into the headers of the runs.
+    /// `owner` is written into the headers of the runs.
     pub(crate) fn stage(&self, owner: Ino, len: u64, key: Option<&DataKey>) -> Result<Upload, Error> {
         let stored = stored_len(len, key);
         let runs = stored.div_ceil(self.options.run_bytes_max.max(1));
@@ -157,7 +157,7 @@ impl Volume {
         Ok(upload)
     }
 
-    /// Begins to store bytes as they are, never in memory.
+    /// Starts to store bytes as they are, never in memory.
     pub(crate) fn stage_in_runs(&self, owner: Ino, len: u64) -> Upload {
         let state = State::Runs { current: None, current_left: 0, unsynced: 0, done: Vec::new(), pins: Vec::new() };
         self.new_upload(owner, len, None, state)
@@ -183,25 +183,26 @@ impl Volume {
         }
     }
 
-    /// Bodies up to this many bytes are kept in memory until their commit.
+    /// Bodies up to this size are kept in memory until their commit.
     pub(crate) fn small_bytes_max(&self) -> u64 {
-        // A longer run would need its checksums behind it.
+        // A longer run would need checksums after it.
         let payload = self.engine.payload_bytes_max().min(self.options.payload_bytes_max).min(CHUNK_BYTES as usize);
         payload.max(INLINE_BYTES_MAX) as u64
     }
 }
 
-/// Bytes that a body takes in the store.
+/// Stored size of a body.
 fn stored_len(len: u64, key: Option<&DataKey>) -> u64 {
     if key.is_some() { encrypted_len(len) } else { len }
 }
 
 impl Upload {
-    /// Appends; call from one task. Copies into a bounded buffer; large pieces reach the disk before it returns.
+    /// Appends; must be called from one task. Copies into a bounded buffer; large pieces reach the disk before it
+    /// returns.
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), Error> {
         let Some(mut encryptor) = self.encryptor.take() else { return self.append(&bytes) };
         let taken = encryptor.push(&bytes, &mut |stored| self.append(stored));
-        // Also after an error: what comes next must not be stored plain.
+        // Also after an error: later bytes must not be stored unencrypted.
         self.encryptor = Some(encryptor);
         taken
     }
@@ -249,7 +250,7 @@ impl Upload {
         Ok(())
     }
 
-    /// All announced bytes must have come. Returns when they are durable, or small enough to go with the commit.
+    /// All announced bytes must have arrived. Returns when they are durable, or small enough to travel with the commit.
     pub async fn finish(self) -> Result<Staged, Error> {
         let store = Arc::clone(&self.store);
         let staged = self.finish_unsynced()?;

@@ -1,11 +1,11 @@
-//! Sealing the active overlay and folding sealed ones into the B-tree.
+//! Checkpoints: seals the active overlay and folds sealed ones into the B-tree.
 //!
 //! Why:        the log must stay short (replay after a crash) and the overlay small (memory).
 //! Invariants: K1 at most [`SEALED_MAX`] overlays wait to be folded; a commit that would need another one waits.
 //!             K2 an overlay is folded only when its commits are durable, oldest first.
-//!             K3 a log file is let go only after the fold of its commits is durable.
-//! Locking:    sealing happens under `serial` and the active overlay's write lock, so readers see either side.
-//! Not here:   the log's writing (log), the tree's pages (tree).
+//!             K3 a log file is released only after the fold of its commits is durable.
+//! Locking:    sealing happens under `serial` and the active overlay's write lock, so readers see either state.
+//! Not here:   writing the log (log), the tree's pages (tree).
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -24,27 +24,27 @@ use super::replay;
 use super::tree::Folded;
 use crate::{CommitError, Cursor, EngineError};
 
-/// Sealed overlays that may wait at once.
+/// Maximum number of sealed overlays that wait.
 const SEALED_MAX: usize = 1;
-/// Rows between two looks at the fold's progress.
+/// Rows between two updates of the fold's progress.
 const PROGRESS_ROWS: usize = 1024;
-/// Nobody may wait longer than this for a fold without looking again.
+/// Maximum time that a thread waits for a fold before it checks again.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// A guess for the first fold, in nanoseconds a row.
+/// Initial estimate of a fold's time, in nanoseconds per row.
 const FIRST_ROW_NANOSECONDS: u64 = 4_000;
 
-/// Upper ends of the buckets that count checkpoints by their time, in milliseconds.
+/// Upper bounds of the histogram of checkpoint times, in milliseconds.
 pub const CHECKPOINT_BUCKETS_MS: [u64; 11] = [10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000];
 
-/// A log file that the tree does not need any more once the overlay is folded.
+/// A log file that the tree no longer needs once the overlay is folded.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) log: SegmentId,
     /// Where its last record ends.
     pub(super) end: u64,
-    /// It holds payload that metadata may name: it stays as a segment, cut to its end.
+    /// It has payload that metadata may refer to: it stays as a segment, truncated to its end.
     pub(super) payloads: bool,
-    /// Keeps reclaim away from a file that was found at the start; a file made since is open anyway.
+    /// Protects a file that was found at the start from reclaim; a file created since is open anyway.
     pub(super) pin: Option<SegmentPin>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Ended {
 pub(super) struct Sealed {
     pub(super) overlay: Arc<Overlay>,
     pub(super) last: Cursor,
-    /// The log that goes on after this overlay's commits.
+    /// The log that continues after this overlay's commits.
     pub(super) next_log: SegmentId,
     pub(super) ended: Vec<Ended>,
 }
@@ -61,7 +61,7 @@ pub(super) struct Sealed {
 struct Queue {
     sealed: VecDeque<Sealed>,
     stopping: bool,
-    /// Counts what those who wait for room wait for: folds ended, log files made ready or found impossible.
+    /// Counts the events that waiting threads wait for: folds ended, log files prepared or failed.
     changes: u64,
 }
 
@@ -69,7 +69,7 @@ struct Queue {
 pub(super) struct Folds {
     queue: Mutex<Queue>,
     work: Condvar,
-    /// A fold ended, or a log file was made ready.
+    /// A fold ended, or a log file was prepared.
     changed: Condvar,
     row_nanoseconds: AtomicU64,
     pub(super) count: AtomicU64,
@@ -105,7 +105,7 @@ impl Folds {
 }
 
 impl Embedded {
-    /// Gives the next commit a fresh log and overlay. `false`: had to wait, so everything must be looked at again.
+    /// Gives the next commit a new log and overlay. `false`: it had to wait, so everything must be checked again.
     pub(super) fn make_room(&self, serial: &mut MutexGuard<'_, Serial>) -> Result<bool, CommitError> {
         let (room, seen) = {
             let queue = self.folds.queue.lock();
@@ -173,7 +173,7 @@ impl Embedded {
             if let Some((overlay, last, next_log)) = work
                 && let Err(error) = self.fold_oldest(&overlay, last, next_log)
             {
-                // A fold that waited for room until the end has changed nothing: the log still holds its commits.
+                // A fold that waited for space until the end has changed nothing: the log still has its commits.
                 if !(error.is_full() && self.folds.queue.lock().stopping) {
                     self.log.poison(format!("checkpoint: {error}"));
                 }
@@ -183,7 +183,7 @@ impl Embedded {
         }
     }
 
-    /// Keeps one log file ready, so that a commit never waits for one to be made.
+    /// Keeps one log file prepared, so that a commit never waits for its creation.
     fn prepare_file(&self) {
         if self.log.serial.lock().ready.is_some() {
             return;
@@ -195,7 +195,7 @@ impl Embedded {
                 serial.ready = Some(Arc::<LogFile>::new(file));
                 serial.ready_failed = None;
             }
-            // No room is a state that passes; a fault of the store stays until a restart.
+            // A full disk is temporary; a fault of the store lasts until a restart.
             Err(error) if self.store.fault().is_some() => self.log.poison(format!("log file: {error}")),
             Err(error) => {
                 if serial.ready_failed.is_none() {
@@ -221,7 +221,7 @@ impl Embedded {
             if done.is_multiple_of(PROGRESS_ROWS) {
                 let elapsed = (self.env.clock.monotonic() - began).as_nanos();
                 let by_time = (elapsed * 1000 / expected_nanoseconds).min(999);
-                // Writing the pages out takes about as long as inserting the rows.
+                // Writing the pages takes about as long as inserting the rows.
                 let by_rows = done * 500 / rows.max(1);
                 self.pace.fold_at((by_rows as u32).max((by_time as u32).min(by_rows as u32 + 100)));
             }
@@ -264,19 +264,19 @@ impl Embedded {
                 self.feed_logs.keep(&self.store, log, end, pin)?;
                 continue;
             }
-            // What was counted while it was written, and what its bytes say now: a log goes only when both agree.
+            // The count made while it was written, and its bytes now: a log is removed only if both agree.
             if payloads || !replay::is_without_payload(&self.store, log, end)? {
                 if !payloads {
                     tracing::error!(log = ?log, "a log without payload could not be read as one: it stays as a segment");
                 }
-                // The pin goes last: reclaim may take the file at once when its payload is dead.
+                // The pin is released last: reclaim may take the file at once when its payload is dead.
                 self.store.retire_log(log, end).map_err(failed)?;
                 continue;
             }
             self.store.seal(log).map_err(failed)?;
             drop(pin);
             match self.store.remove_log(log, Proof::NoPayload) {
-                // Reclaim, which sees a segment without live payload, was faster.
+                // Reclaim, which sees a segment without live payload, has removed it already.
                 Ok(()) | Err(SegmentError::Missing(_)) => {}
                 Err(error) => return Err(failed(error)),
             }
@@ -284,7 +284,7 @@ impl Embedded {
         Ok(())
     }
 
-    /// Folds everything committed so far and waits for it.
+    /// Folds all commits so far and waits for it.
     pub(super) fn checkpoint_now(&self) -> Result<(), EngineError> {
         let epoch = self.lower.load().epoch;
         let target = {

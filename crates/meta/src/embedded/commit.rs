@@ -1,10 +1,10 @@
-//! One commit: facts gathered outside the order of commits, decided and applied inside it.
+//! One commit: facts about older layers are read outside the serial section, then it is decided and applied inside it.
 //!
-//! Why:        the serial section must not wait for the disk, so rows of the older layers are looked up before it;
-//!             they cannot change until an overlay is sealed, which the epoch tells.
-//! Invariants: C1 preconditions are decided on exactly the rows that the batch is applied to.
-//!             C2 a batch is in the log's buffer before any reader sees it, and whole or not at all.
-//! Locking:    `serial`, then the active overlay (read to decide, write to apply). Facts are gathered under neither.
+//! Why:        the serial section must not wait for the disk, so rows of the older layers are read before it; they
+//!             cannot change until an overlay is sealed, which changes the epoch.
+//! Invariants: C1 preconditions are evaluated on exactly the rows that the batch is applied to.
+//!             C2 a batch is in the log's buffer before any reader sees it, and as a whole or not at all.
+//! Locking:    `serial`, then the active overlay (read to decide, write to apply). Facts are read under neither.
 //! Not here:   the log's bytes (log, record), the layers (overlay, layers).
 
 use std::ops::Bound;
@@ -22,13 +22,13 @@ use crate::{
     PayloadLocation, Position, Precondition, RowVersion, VALUE_BYTES_MAX, Write,
 };
 
-/// What the older layers hold of a key, looked up once per epoch.
+/// The older layers' row of a key, read once per epoch.
 #[derive(Debug, Default)]
 pub(super) struct Fact {
-    /// `None`: not looked up, since the active overlay knew the key.
+    /// `None`: not read, since the active overlay had the key.
     below: Option<Option<Below>>,
-    /// For a deletion: the older layers have no live row between this key (the end of the interval before it) and
-    /// the deleted one; and the same behind it.
+    /// For a deletion: the older layers have no live row between this key (the end of the preceding interval) and the
+    /// deleted one; and the same after it.
     clear_from: Option<Box<[u8]>>,
     clear_to: Option<Box<[u8]>>,
 }
@@ -36,11 +36,11 @@ pub(super) struct Fact {
 #[derive(Clone, Debug)]
 pub(super) struct Below {
     version: RowVersion,
-    /// Kept for counters only.
+    /// Kept only for counters.
     value: Vec<u8>,
 }
 
-/// A write with everything decided.
+/// A write with all of its decisions made.
 enum Resolved<'a> {
     Put { key: &'a [u8], value: &'a [u8] },
     Counter { key: &'a [u8], value: [u8; 8], version: Option<RowVersion> },
@@ -132,7 +132,7 @@ impl Embedded {
             let bytes = batch.payload.as_ref().map_or(&[][..], |payload| &payload.bytes);
             let seq = self.log.append(&mut serial, &batch.writes, bytes);
             if resolved.iter().any(|write| matches!(write, Resolved::Delete { .. })) {
-                // Before the deletion can be seen, so that whoever sees it waits for it.
+                // Before the deletion becomes visible, so that whoever sees it waits for it.
                 self.newest_deletion.store(seq.0, Ordering::Release);
             }
             apply(&mut self.active.write(), &resolved, seq);
@@ -150,7 +150,7 @@ impl Embedded {
                     self.fact(key, lower, false)
                 }
                 Precondition::RangeEmpty { start, end } => {
-                    // Brings the pages into memory that the serial section is going to look at.
+                    // Loads the pages that the serial section will read into memory.
                     lower.first_live(Bound::Included(start), Bound::Excluded(end))?;
                     Ok(Fact::default())
                 }
@@ -236,14 +236,14 @@ fn fill_places(writes: &mut [Write], places: &[crate::PositionField], location: 
     }
 }
 
-/// The version of a key's row as it stands now.
+/// The current version of a key's row.
 fn current(key: &[u8], fact: &Fact, active: &Overlay, lower: &Lower) -> Result<Option<RowVersion>, EngineError> {
     match active.find(key) {
         Found::Live(live) => Ok(Some(live.version)),
         Found::Dead => Ok(None),
         Found::Unknown => match &fact.below {
             Some(found) => Ok(found.as_ref().map(|below| below.version)),
-            // The active overlay knew the key when the facts were gathered, and has forgotten it since.
+            // The active overlay had the key when the facts were read, and has dropped it since.
             None => Ok(below(lower, key, false)?.map(|below| below.version)),
         },
     }
@@ -326,8 +326,8 @@ fn burial(key: &[u8], fact: &Fact, active: &Overlay, lower: &Lower) -> Result<Op
     if !exists_below {
         return Ok(None);
     }
-    // An interval that was cleared up to its old end is clear up to its new one: intervals only grow. A neighbour
-    // that nobody looked at yet (two deletions side by side at once) is looked at now; its pages are warm.
+    // An interval that was clear up to its old end is clear up to its new one: intervals only grow. A neighbour that
+    // was not examined yet (two adjacent concurrent deletions) is examined now; its pages are in memory.
     let before = match (active.dead_before(key), &fact.clear_from) {
         (None, _) => false,
         (Some(end), Some(cleared)) if end >= &**cleared => true,

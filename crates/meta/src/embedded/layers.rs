@@ -1,12 +1,12 @@
-//! Reading through the layers: active overlay, sealed overlays, B-tree.
+//! Reads through the layers: active overlay, sealed overlays, B-tree.
 //!
-//! Why:        a row lives in the newest layer that knows its key; a scan must skip what newer layers have deleted
-//!             by seeking over whole intervals, so that deletions cost a listing nothing.
-//! Invariants: L1 every layer but the active one never changes, so a `Lower` can be read for as long as one likes.
-//!             L2 a key masked by an interval is not looked at in older layers.
-//! Locking:    the active overlay is copied out in windows of at most [`WINDOW_ROWS_MAX`] under its read lock; no lock
-//!             is held while the tree is read.
-//! Not here:   who seals and folds (checkpoint), what rows mean.
+//! Why:        a row is in the newest layer that has its key; a scan skips what newer layers have deleted by seeking
+//!             over whole intervals, so that deletions cost a listing nothing.
+//! Invariants: L1 every layer but the active one is immutable, so a `Lower` can be read for any length of time.
+//!             L2 a key masked by an interval is not looked up in older layers.
+//! Locking:    the active overlay is copied in windows of at most [`WINDOW_ROWS_MAX`] under its read lock; no lock is
+//!             held while the tree is read.
+//! Not here:   sealing and folding (checkpoint), what rows mean.
 
 use std::iter::Peekable;
 use std::ops::{Bound, ControlFlow};
@@ -16,8 +16,8 @@ use super::overlay::{Found, Live, LiveRange, Overlay};
 use super::tree::{Snapshot, TreeKey, TreeRange, TreeRow};
 use crate::{Cursor, EngineError, RowRef, RowVersion};
 
-/// Rows, and as many intervals, copied from the active overlay for the first window of a scan: most scans that look
-/// for one row end there.
+/// Rows, and as many intervals, copied from the active overlay for the first window of a scan: most scans for a single
+/// row end there.
 pub(super) const FIRST_WINDOW_ROWS: usize = 4;
 /// Later windows grow by [`WINDOW_GROWTH`] up to this.
 pub(super) const WINDOW_ROWS_MAX: usize = 512;
@@ -34,7 +34,7 @@ pub(super) struct Lower {
     /// Newest first.
     pub(super) sealed: Vec<Arc<Overlay>>,
     pub(super) tree: Arc<Snapshot>,
-    /// Grows when an overlay is sealed; folding leaves it, since the merged rows stay the same.
+    /// Increases when an overlay is sealed; folding does not change it, since the merged rows stay the same.
     pub(super) epoch: u64,
 }
 
@@ -58,7 +58,7 @@ impl Stored {
             Stored::Tree(row) => row.version(),
         }
     }
-    /// The commit that last changed the row; 0 when it is in the tree, which is durable.
+    /// The commit that last changed the row; 0 if it is in the tree, which is durable.
     pub(super) fn touched(&self) -> Cursor {
         match self {
             Stored::Overlay(live) => live.touched,
@@ -125,12 +125,12 @@ type Interval = (Box<[u8]>, Box<[u8]>);
 /// A copy of a part of the active overlay.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// The keys of the rows, one behind the other: one allocation instead of one for each row.
+    /// The keys of the rows, concatenated: one allocation instead of one per row.
     keys: Vec<u8>,
     /// Where each row's key ends in `keys`.
     rows: Vec<(usize, Live)>,
     dead: Vec<Interval>,
-    /// The copy is complete up to here; `None`: to the end of what was asked.
+    /// The copy is complete up to here; `None`: to the end of the requested range.
     until: Option<Vec<u8>>,
 }
 
@@ -144,7 +144,7 @@ impl Window {
                 break;
             }
             if window.rows.len() == window.rows.capacity() {
-                // What is long is moved seldom.
+                // Long windows are reallocated rarely.
                 let more = (window.rows.len() * WINDOW_GROWTH).clamp(FIRST_WINDOW_ROWS, WINDOW_ROWS_MAX);
                 window.rows.reserve(more);
                 window.keys.reserve(key.len() * more);
@@ -314,7 +314,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// Moves every layer past `key`, which was just given out or superseded.
+    /// Moves every layer past `key`, which was just returned or superseded.
     fn pass(&mut self, key: &[u8]) -> Result<(), EngineError> {
         if self.window.key(self.window_at).is_some_and(|head| head == key) {
             self.window_at += 1;
@@ -328,7 +328,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// Visits the live rows. `true`: the visitor broke off.
+    /// Visits the live rows. `true`: the visitor broke.
     pub(super) fn run(&mut self, visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>) -> Result<bool, EngineError> {
         let plain = self.window.rows.is_empty()
             && self.window.dead.is_empty()

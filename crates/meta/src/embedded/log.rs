@@ -25,11 +25,11 @@ use super::log_header::{FILE_HEADER_BYTES, LogId, encode_file_header};
 use super::record;
 use crate::{Cursor, EngineError, Write};
 
-/// With so many waiting, a sync is held back to let more join.
+/// With this many waiting, a sync is delayed to let more join.
 const COMPANY_MIN: usize = 8;
-/// A sync that is held back goes on when nobody joined for this long.
+/// A delayed sync starts when nobody joined for this long.
 const GATHER_STEP: Duration = Duration::from_micros(100);
-/// With fewer waiting, one sync in so long is held back to see whether more would come.
+/// With fewer waiting, one sync per interval is delayed to test whether more would join.
 const TRY_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl LogFile {
     }
 }
 
-/// Up to where a file is durable; known to the syncing thread alone.
+/// Up to where a file is durable; used by the syncing thread only.
 #[derive(Debug)]
 struct Synced {
     log: SegmentId,
@@ -58,7 +58,7 @@ struct Chunk {
     log: Arc<LogFile>,
     offset: u64,
     bytes: Vec<u8>,
-    /// Nothing more will be written to this file.
+    /// This is the file's last chunk.
     last: bool,
 }
 
@@ -67,15 +67,15 @@ struct Chunk {
 pub(super) struct Serial {
     pub(super) last: Cursor,
     pub(super) active: Arc<LogFile>,
-    /// Where the next record goes.
+    /// Offset of the next record.
     pub(super) at: u64,
     /// The nonce of the file with the records before the active one.
     pub(super) before: u64,
     /// Whether a record of the active file carries a payload.
     pub(super) payloads: bool,
-    /// The next file, made ahead of time.
+    /// The next file, prepared in advance.
     pub(super) ready: Option<Arc<LogFile>>,
-    /// Why no next file could be made, while that lasts; `StorageFull` when there is no room.
+    /// Why no next file could be prepared, while that lasts; `StorageFull` on a full disk.
     pub(super) ready_failed: Option<(std::io::ErrorKind, String)>,
     pending: VecDeque<Chunk>,
     pending_bytes: usize,
@@ -94,7 +94,7 @@ pub(super) struct Log {
     poison: OnceLock<String>,
     pub(super) syncs: AtomicU64,
     pub(super) bytes: AtomicU64,
-    /// The file that this process began with; its header is durable.
+    /// This process's first file; its header is durable.
     first: SegmentId,
     /// The newest commit that is durable in the tree.
     pub(super) folded: AtomicU64,
@@ -170,7 +170,7 @@ impl Log {
         self.synced.notify(usize::MAX);
     }
 
-    /// Appends a record to the buffer; the caller has made sure that it fits. Returns its sequence number.
+    /// Appends a record to the buffer; the caller has checked that it fits. Returns its sequence number.
     pub(super) fn append(&self, serial: &mut Serial, writes: &[Write], payload: &[u8]) -> Cursor {
         let seq = Cursor(serial.last.0 + 1);
         let log = serial.active.clone();
@@ -193,7 +193,7 @@ impl Log {
         seq
     }
 
-    /// Goes on in the file that was made ready. Returns the file that ended.
+    /// Switches to the prepared file. Returns the file that ended.
     pub(super) fn rotate(&self, serial: &mut Serial) -> Arc<LogFile> {
         let next = serial.ready.take().expect("the caller saw that a file is ready");
         let ended = std::mem::replace(&mut serial.active, next.clone());
@@ -223,7 +223,7 @@ impl Log {
         }
     }
 
-    /// Says that somebody waits for `seq`; wakes the syncing thread if it sleeps.
+    /// Records that somebody waits for `seq`; wakes the syncing thread if it sleeps.
     fn want(&self, seq: Cursor) {
         self.wanted.fetch_max(seq.0, Ordering::SeqCst);
         if self.idle.load(Ordering::SeqCst) {
@@ -283,7 +283,7 @@ impl Log {
         }
     }
 
-    /// Everything is durable: from now on damage of any record can be told from a torn end.
+    /// Everything is durable: from now on damage of any record can be distinguished from a torn end.
     fn write_end(&self, options: &Options) -> Result<(), EngineError> {
         let (log, at, last) = {
             let serial = self.serial.lock();
@@ -303,7 +303,7 @@ impl Log {
         let mut serial = self.serial.lock();
         let deadline = self.clock.monotonic() + options.sync_interval;
         loop {
-            // Said before `wanted` is looked at: whoever wants something afterwards sees it and wakes this thread.
+            // Set before `wanted` is read: a later request sees it and wakes this thread.
             self.idle.store(true, Ordering::SeqCst);
             let wanted = self.wanted.load(Ordering::SeqCst) > self.durable.load(Ordering::Acquire);
             let due = serial.stopping || wanted || serial.pending_bytes >= PENDING_BYTES_MAX;
@@ -324,14 +324,14 @@ impl Log {
         Some((chunks, serial.last))
     }
 
-    /// Lets others join the sync that is about to begin, for as long as they keep coming: a sync for every few commits
-    /// costs more than the wait. One that is alone is not held up, but for a try now and then.
+    /// Lets others join the next sync while they keep coming: a sync for every few commits costs more than the wait. A
+    /// single waiter is not delayed, except for an occasional test.
     fn gather(&self, serial: &mut MutexGuard<'_, Serial>, patience: Duration, company: &mut Company) {
         let begun = self.clock.monotonic();
         let trying = company.last >= COMPANY_MIN || begun >= company.next_try;
         let mut waiting = self.waiting.load(Ordering::Acquire);
         while trying && !serial.stopping && self.clock.monotonic() < begun + patience {
-            // Not idle: those who come now need not wake anybody.
+            // Not idle: new waiters need not wake this thread.
             self.work.wait_for(serial, GATHER_STEP);
             let now_waiting = self.waiting.load(Ordering::Acquire);
             if now_waiting <= waiting + 1 {
@@ -350,7 +350,7 @@ impl Log {
         for mut chunk in chunks {
             let log = chunk.log.clone();
             if chunk.offset == 0 {
-                // By itself, so that records without a header before them are damage and not a torn write.
+                // Separately, so that records without a header before them are damage and not a torn write.
                 let records = chunk.bytes.split_off(FILE_HEADER_BYTES as usize);
                 self.write(&log, &chunk.bytes, 0)?;
                 self.sync(&log)?;
@@ -404,14 +404,14 @@ fn create(store: &Store, random: &dyn Random, len: u64) -> Result<LogFile, Engin
     Ok(LogFile { id, file, nonce: random.next_u64().max(1) })
 }
 
-/// How many shared the last sync, and when to look again whether more would.
+/// How many waiters shared the last sync, and when to test again whether more would.
 #[derive(Debug, Default)]
 struct Company {
     last: usize,
     next_try: Duration,
 }
 
-/// One who waits for a commit to be durable; counted for as long as it lives.
+/// A waiter for a commit to become durable; counted while it exists.
 struct Waiter<'a> {
     log: &'a Log,
     seq: Cursor,
@@ -428,9 +428,9 @@ impl<'a> Waiter<'a> {
         Some(Waiter { log, seq })
     }
 
-    /// What to wait for before looking again; `None` when the commit is durable.
+    /// What to wait for before checking again; `None` when the commit is durable.
     fn next_sync(&self) -> Result<Option<EventListener>, EngineError> {
-        // Listens before it looks: a sync in between wakes it.
+        // Subscribes before it checks: a sync in between wakes it.
         let synced = self.log.synced.listen();
         if self.log.durable() >= self.seq {
             return Ok(None);

@@ -1,9 +1,9 @@
-//! The beginning of a log file.
+//! The header of a log file.
 //!
-//! Why:        it tells a file that was begun from one that was only made ready, and what was durable by then.
+//! Why:        it distinguishes a file in use from a prepared one, and records what was durable when it was begun.
 //! Layout:     docs/format/log.md; format 1 has 32 bytes, format 2 has 64.
-//! Invariants: H1 a header lies in one sector, so one that is neither whole nor zero was damaged, not torn.
-//! Not here:   the records behind it (record), who writes it (log).
+//! Invariants: H1 a header lies in one sector, so one that is neither intact nor zero was damaged, not torn.
+//! Not here:   the records after it (record), writing it (log).
 
 use margay_segment::SegmentId;
 
@@ -15,11 +15,11 @@ const FILE_HEADER_BYTES_1: u64 = 32;
 const FILE_MAGIC: [u8; 8] = *b"margylog";
 const FILE_VERSION: u32 = 2;
 
-/// What the checksums of records begin with: a record of another file does not decode.
+/// The seed of the records' checksums: a record of another file does not decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LogId {
     pub(super) segment: u64,
-    /// Random, so that nobody's payload can pass for a record; 0 in format 1, which has none.
+    /// Random, so that no payload can pass for a record; 0 in format 1, which has none.
     pub(super) nonce: u64,
 }
 
@@ -68,8 +68,8 @@ pub(super) fn seal_file_header(file: &mut [u8]) {
     }
 }
 
-/// What tells a log from one of another volume that has the same id, from its first bytes: its nonce and its first
-/// commit. `None` when they say nothing: the file was never begun, or they are damaged.
+/// Distinguishes logs of different volumes with the same id by their first bytes: nonce and first commit. `None` if the
+/// file was never begun, or is damaged.
 pub fn log_origin(header: &[u8], segment: SegmentId) -> Option<(u64, Cursor)> {
     let header = decode_file_header(header, segment.0).ok()??;
     Some((header.log.nonce, header.first))

@@ -6,7 +6,7 @@ use super::{BACK, LIVE, LOCATION, Range, SEGMENT, SHARE, parse_ino, range, table
 use crate::ino::Ino;
 use crate::record::Damaged;
 
-/// Where the segment id begins in a live counter's key.
+/// Position of the segment id in a live counter's key.
 pub const LIVE_SEGMENT_AT: usize = 1;
 
 /// Where the segment id begins in a back row's key, and where the offset does.

@@ -1,7 +1,7 @@
-//! Which table a row's key belongs to.
+//! The table of a row's key.
 //!
-//! Why:        what reads a stream of rows of all tables (backups) tells them apart by their first byte.
-//! Invariants: every table byte of `key` is here.
+//! Why:        a reader of rows of all tables (backups) distinguishes them by their first byte.
+//! Invariants: T1 every table byte of `key` is listed here.
 
 use super::*;
 

@@ -29,7 +29,7 @@ use crate::api::Error;
 use crate::back_rows::distinct_runs;
 use crate::upgrade;
 
-/// What is restored of a moment.
+/// The part of a moment to restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartName {
     pub bucket: String,
@@ -37,17 +37,17 @@ pub struct PartName {
     pub prefix: String,
 }
 
-/// What belongs to a part, and what it adds up to.
+/// The rows of a part, and their totals.
 #[derive(Debug)]
 pub struct Part {
     name: PartName,
     root: Ino,
     tree: PartTree,
-    /// Files of it that have rows besides their entry.
+    /// Files of the part with rows besides their entry.
     with_rows: HashSet<Ino>,
     /// Files whose extents are in rows.
     large: HashSet<Ino>,
-    /// Names that are left of files with several.
+    /// Remaining names of hard-linked files.
     names: HashMap<Ino, u32>,
     ends: Ends,
     subdirectories: HashMap<Ino, i64>,
@@ -57,7 +57,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Reads which rows of a moment belong to a part.
+    /// Finds the rows of a moment that belong to a part.
     pub fn find(env: &Env, backup: &Path, moment: &str, name: PartName) -> Result<Part, BackupError> {
         let (mut root, mut records) = (None, HashMap::new());
         read_rows(&mut rows_of(env, backup, moment)?, |key, value| {
@@ -96,7 +96,7 @@ impl Part {
         Ok(part)
     }
 
-    /// The segments that it names.
+    /// The segments that it refers to.
     pub fn segments(&self) -> &Ends {
         &self.ends
     }
@@ -135,7 +135,7 @@ impl Part {
         }
         let entry = Entry::decode(value)?;
         if kept == Kept::Way {
-            // Its own key belongs to the part only when it is the prefix.
+            // The directory's own key belongs to the part only if it is the prefix.
             let explicit = matches!(&entry, Entry::Directory(entry) if entry.explicit);
             if explicit && self.tree.is_prefix_itself(&entry) {
                 self.tree.found();
@@ -181,7 +181,7 @@ impl Part {
         root == self.root && key.starts_with(&self.name.prefix)
     }
 
-    /// Each name of a file is an object of its size.
+    /// Each name of a file counts as an object of its size.
     fn name(&mut self, size: u64, names: u32) {
         self.objects += i64::from(names);
         self.bytes = self.bytes.saturating_add((size as i64).saturating_mul(names.into()));
@@ -213,7 +213,7 @@ impl Part {
         }
     }
 
-    /// Puts the rows of the part into an empty engine and waits until they are durable; gives their number.
+    /// Writes the part's rows into an empty engine and waits until they are durable; returns their number.
     pub fn restore(
         &self,
         env: &Env,
@@ -240,13 +240,13 @@ impl Part {
         let usage =
             [(Counted::Objects, self.objects), (Counted::Bytes, self.bytes), (Counted::Versions, self.versions)];
         let usage = usage.into_iter().map(|(what, count)| (key::usage(self.root, what), count));
-        // The way to the prefix is gone through by nothing else than its own steps.
+        // Each directory on the way to the prefix has exactly one child.
         let below = self.subdirectories.iter().map(|(ino, count)| (key::subdirectories(*ino), *count));
         let way = self.tree.way().map(|ino| (key::subdirectories(ino), 1));
         usage.chain(below).chain(way)
     }
 
-    /// The value of a row of the part; `None` for a row that is left out.
+    /// The value of a row in the part; `None` if it is omitted.
     fn row(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let Some(table) = Table::of(key) else {
             return Err(Error::Corrupt("there are rows that this margay does not know: use a newer one".to_owned()));

@@ -1,6 +1,6 @@
-//! Compares what was gathered: counters, mirrors, owners, segment files.
+//! Compares the gathered rows: counters, mirrors, owners, segment files.
 //!
-//! Invariants: entries are right and the rest follows them.
+//! Invariants: K1 entries are taken as true, and everything else is compared with them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -41,7 +41,7 @@ pub(super) fn visit(volume: &Volume, range: &key::Range, mut read: impl FnMut(Ro
     })
 }
 
-/// The root above a directory; `None` when there is none or the way is a circle.
+/// The root above a directory; `None` if there is none or the way is a cycle.
 fn root_of(rows: &Rows, mut directory: Ino) -> Option<Ino> {
     for _ in 0..=rows.directories.len() {
         if rows.roots.contains_key(&directory) {
@@ -110,7 +110,7 @@ fn check_subdirectories(volume: &Volume, rows: &Rows, findings: &mut Findings) -
     check_counters(volume, ("subdirectories", &key::all_subdirectories(), &right), &is_directory, findings)
 }
 
-/// Compares the counters of a table with what they should be; `belongs` says of whose number there may be one.
+/// Compares the counters of a table with their expected values; `belongs` tells which numbers may have one.
 fn check_counters(
     volume: &Volume,
     (what, table, right): (&str, &key::Range, &BTreeMap<Vec<u8>, i64>),
@@ -203,7 +203,7 @@ fn setting_of(key: &[u8]) -> Result<(Ino, Setting), Damaged> {
     key::parse_setting(key).map(|(root, setting, _)| (root, setting))
 }
 
-/// Compares rows of numbered kinds with the sets that say which there are.
+/// Compares rows of numbered kinds with the sets that list them.
 fn check_kinds<T: Numbered + std::fmt::Debug>(
     volume: &Volume,
     (what, table): (&str, &key::Range),

@@ -32,7 +32,7 @@ pub(super) struct Large {
     pub(super) extents: Vec<(u64, Extent)>,
 }
 
-/// An inode record of a file, and the names that were found to lead to it.
+/// A file's inode record, and the number of entries found for it.
 #[derive(Debug)]
 pub(super) struct Linked {
     pub(super) file: FileEntry,
@@ -43,11 +43,11 @@ pub(super) struct Linked {
 pub(super) struct Rows {
     /// Root directory to bucket.
     pub(super) roots: HashMap<Ino, String>,
-    /// Directory to where its entry is.
+    /// Directory to its parent, name and entry.
     pub(super) directories: HashMap<Ino, (Ino, String, DirectoryEntry)>,
-    /// What files directly in a directory add up to: objects, bytes. Every directory with an entry is here.
+    /// Totals of the files directly in a directory: objects, bytes. Contains every directory with an entry.
     pub(super) sums: HashMap<Ino, (i64, i64)>,
-    /// Root of a bucket to what its version rows add up to: rows, bytes.
+    /// Totals of a bucket's version rows, by root: rows, bytes.
     pub(super) versions: HashMap<Ino, (i64, i64)>,
     pub(super) large: BTreeMap<Ino, Large>,
     pub(super) linked: BTreeMap<Ino, Linked>,
@@ -56,7 +56,7 @@ pub(super) struct Rows {
     pub(super) with_part_sizes: HashSet<Ino>,
     /// Each with the key of its row.
     encrypted_parts: Vec<(Vec<u8>, FileEntry)>,
-    /// Of buckets and of files, as far as they have any.
+    /// Settings and documents found, by bucket and file.
     pub(super) settings: HashMap<Ino, SettingSet>,
     pub(super) documents: HashMap<Ino, DocumentSet>,
     pub(super) uploads: HashSet<Ino>,
@@ -66,7 +66,7 @@ pub(super) struct Rows {
     pub(super) locations: RowSum,
     /// Bytes that are named, by segment, for each owner.
     pub(super) live: BTreeMap<SegmentId, i64>,
-    /// The end of the last run that is named, by segment.
+    /// The end of the last referenced run, by segment.
     pub(super) ends: BTreeMap<SegmentId, u64>,
     pub(super) largest: Ino,
 }
@@ -95,13 +95,13 @@ impl Rows {
         }
     }
 
-    /// Each name of a file is an object of its size.
+    /// Each name of a file counts as an object of its size.
     fn name(&mut self, directory: Ino, size: u64) {
         let sum = self.sums.entry(directory).or_default();
         *sum = (sum.0 + 1, sum.1.saturating_add(size as i64));
     }
 
-    /// What a file owns, whatever its names.
+    /// The data of a file, counted once whatever its names.
     fn file(&mut self, row: &[u8], file: &FileEntry, findings: &mut Findings) {
         self.number(file.ino);
         self.number(Ino(file.version.sequence));
@@ -121,12 +121,12 @@ impl Rows {
         }
         match stored_len_by_itself(file) {
             Some(stored_len) => self.data(row, file, stored_len, findings),
-            // It depends on its parts, which are not read while a table is.
+            // Depends on its parts, which are not read during the scan of a table.
             None => self.encrypted_parts.push((row.to_vec(), file.clone())),
         }
     }
 
-    /// The data of a file that takes so many bytes.
+    /// Checks data with this stored length.
     fn data(&mut self, row: &[u8], file: &FileEntry, stored_len: u64, findings: &mut Findings) {
         if !covered(file, stored_len) {
             findings.note(FindingKind::Extents, || format!("the extents of file {} do not cover it", file.ino.0));
@@ -151,7 +151,7 @@ fn covered(file: &FileEntry, stored_len: u64) -> bool {
     }
 }
 
-/// Visits a table; `read` gives an error for a row that does not decode.
+/// Scans a table; `read` returns an error for an undecodable row.
 fn table(
     volume: &Volume,
     findings: &mut Findings,
@@ -198,7 +198,7 @@ pub(super) fn gather(volume: &Volume, findings: &mut Findings) -> Result<Rows, E
     Ok(rows)
 }
 
-/// Files with several names, and attributes of roots.
+/// Inode records of hard-linked files, and attributes of roots.
 fn gather_inodes(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> Result<(), Error> {
     table(volume, findings, &key::all_inodes(), |row, value, findings| {
         let (ino, rest) = key::parse_ino(row)?;
@@ -222,7 +222,7 @@ fn gather_inodes(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> R
     })
 }
 
-/// Compares names with their count. What a file without names owns is as good as gone.
+/// Compares link counts with the names found. Data of a file without names counts as gone.
 fn settle_links(rows: &mut Rows, findings: &mut Findings) {
     for (ino, Linked { mut file, names }) in std::mem::take(&mut rows.linked) {
         if names == 0 {
@@ -243,7 +243,7 @@ fn settle_links(rows: &mut Rows, findings: &mut Findings) {
 
 fn settle_encrypted(volume: &Volume, rows: &mut Rows, findings: &mut Findings) {
     for (row, file) in std::mem::take(&mut rows.encrypted_parts) {
-        // Part sizes that do not decode cover nothing.
+        // Undecodable part sizes cover nothing.
         let stored_len = volume.stored_len(&file, &mut Seen::default()).unwrap_or(u64::MAX);
         rows.data(&row, &file, stored_len, findings);
     }
@@ -332,7 +332,7 @@ fn gather_uploads(volume: &Volume, rows: &mut Rows, findings: &mut Findings) -> 
         findings.report.parts += 1;
         if !rows.uploads.contains(&upload) && !rows.orphans.contains_key(&upload) {
             findings.note(FindingKind::Leftover, || format!("part {number} of upload {} that is gone", upload.0));
-            // Draining lets go of its data; removing the row would not.
+            // Draining releases its data; just removing the row would not.
             findings.repairs.push(Repair::Put(key::orphan(upload), Orphan::Parts.encode()));
         }
         if let Data::Extents(extents) = &part.data {

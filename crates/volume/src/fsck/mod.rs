@@ -31,14 +31,14 @@ use crate::upgrade;
 
 /// Repairs in one batch.
 const REPAIRS_PER_BATCH: usize = 4096;
-/// A page that is verified counts for so many rows read, between rests.
+/// A verified page counts as this many rows read between pauses.
 const ROWS_OF_PAGE: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 pub struct FsckOptions {
-    /// Correct counters and remove rows that nothing names.
+    /// Correct counters and remove unreferenced rows.
     pub repair: bool,
-    /// Findings told in full; the rest is only counted.
+    /// Findings that are listed; further ones are only counted.
     pub shown_max: usize,
 }
 
@@ -48,45 +48,45 @@ impl Default for FsckOptions {
     }
 }
 
-/// What a finding is about; also what a repair can do.
+/// The kind of a finding, and of its repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingKind {
-    /// Live bytes or usage differ from what the entries add up to. Repaired.
+    /// Live bytes or usage differ from the sum over the entries. Repaired.
     Counter,
-    /// A row belongs to nothing. Repaired by removing it.
+    /// A row without an owner. Repaired by removing it.
     Leftover,
-    /// A directory's record is missing or tells another place. Repaired from its entry.
+    /// A directory's record is missing or disagrees with its entry. Repaired from the entry.
     DirectoryRecord,
     /// A directory is not below any bucket, or an implicit one is empty.
     Directory,
     /// A file's extents do not cover it.
     Extents,
-    /// A file with several names counts others than there are. Repaired.
+    /// A hard-linked file has a wrong link count. Repaired.
     Links,
     /// A name leads to a file that has no record: the file is lost.
     LostFile,
-    /// Versions of a key are out of order, or the newest is neither current nor a delete marker.
+    /// Versions of a key are out of order, or the newest one is neither current nor a delete marker.
     Versions,
-    /// A file names data in a segment that does not exist or is too short: that data is lost.
+    /// A file refers to data in a segment that is missing or too short: that data is lost.
     MissingData,
-    /// A segment in quarantine is named. Repaired by taking it back.
+    /// A segment in quarantine is referenced. Repaired by taking it back.
     Quarantine,
     /// Back rows are not those that follow from the rows that name runs. Repaired by making all of them anew.
     Back,
-    /// A number is in use that the counter could give out again. Repaired.
+    /// A number in use could be assigned again by the counter. Repaired.
     Numbers,
-    /// A setting or document is not there of which its bucket or object says that it is.
+    /// A setting or document that its bucket or object lists is missing.
     MissingRow,
     /// A row does not decode.
     Damaged,
-    /// Rows cannot be read: what they lie on is damaged. Nothing else was checked, and nothing repaired.
+    /// Rows cannot be read because their storage is damaged. Nothing else was checked, and nothing repaired.
     Unreadable,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub kind: FindingKind,
-    /// What and where, for people.
+    /// Description and location, for people.
     pub what: String,
 }
 
@@ -94,7 +94,7 @@ pub struct Finding {
 pub struct FsckReport {
     pub buckets: u64,
     pub directories: u64,
-    /// Those that are versions included.
+    /// Including versions.
     pub files: u64,
     /// Versions that are not current, and delete markers.
     pub versions: u64,
@@ -102,11 +102,11 @@ pub struct FsckReport {
     pub bytes: u64,
     pub uploads: u64,
     pub parts: u64,
-    /// Things that are gone but not drained yet; opening the volume drains them.
+    /// Deleted files and uploads that are not drained yet; opening the volume drains them.
     pub orphans: u64,
     /// Runs with more than one owner.
     pub shared_runs: u64,
-    /// Bytes of runs that files and parts name.
+    /// Bytes of runs that files and parts refer to.
     pub live_bytes: u64,
     /// Bytes of all segment files.
     pub segment_bytes: u64,
@@ -142,9 +142,9 @@ pub(crate) struct Findings {
     report: FsckReport,
     repairs: Vec<Repair>,
     shown_max: usize,
-    /// Rows read so far, for whoever watches.
+    /// Rows read so far, for progress.
     rows: Arc<AtomicU64>,
-    /// Beside a running server.
+    /// Pauses, beside a running server.
     rests: Option<Rests>,
 }
 
@@ -165,12 +165,12 @@ impl Findings {
 }
 
 impl Volume {
-    /// Checks all of the volume; blocks for as long as it takes to read every row.
+    /// Checks the whole volume; blocks until every row was read.
     pub fn fsck(&self, options: FsckOptions) -> Result<FsckReport, Error> {
         self.fsck_counting(options, &Arc::default())
     }
 
-    /// As `fsck`; `rows` counts the rows that were read so far.
+    /// As `fsck`; counts the rows read so far in `rows`.
     pub fn fsck_counting(&self, options: FsckOptions, rows: &Arc<AtomicU64>) -> Result<FsckReport, Error> {
         if let Some(unreadable) = self.unreadable(options.shown_max, None)? {
             return Ok(unreadable);
@@ -188,10 +188,10 @@ impl Volume {
         Ok(findings.report)
     }
 
-    /// Checks rows of one moment while operations go on; blocks for as long as it takes to read every row, half of which
-    /// is rest. Repairs nothing, but takes a segment back from quarantine that rows name. `rows` counts those read.
+    /// Checks the rows of one moment while operations continue; blocks until every row was read, pausing half of the
+    /// time. Repairs nothing, except that it takes a referenced segment back from quarantine. Counts rows in `rows`.
     pub fn check(&self, shown_max: usize, rows: &Arc<AtomicU64>) -> Result<FsckReport, Error> {
-        // No segment goes meanwhile, so what the rows of this moment name is still there.
+        // No segment is removed meanwhile, so everything that the rows of this moment refer to still exists.
         let _alone = self.upkeep.lock();
         if let Some(unreadable) = self.unreadable(shown_max, Some(Rests::new(&self.env.clock)))? {
             return Ok(unreadable);
@@ -203,7 +203,7 @@ impl Volume {
         Ok(findings.report)
     }
 
-    /// What is wrong with the stored rows themselves, if anything is.
+    /// Errors in the storage of rows, if any.
     fn unreadable(&self, shown_max: usize, mut rests: Option<Rests>) -> Result<Option<FsckReport>, Error> {
         let stored = self.engine.check_storage(shown_max, &mut |_| {
             if let Some(rests) = &mut rests {

@@ -1,10 +1,10 @@
-//! CompleteMultipartUpload: the chosen parts become one object, in one batch.
+//! CompleteMultipartUpload: assembles the chosen parts into one object, in one batch.
 //!
-//! Why:        the object's extents are those of its parts in order; no byte is read or moved.
-//! Invariants: the upload's row and each chosen part's row are asserted and removed. Parts that were not chosen, or
-//!             came in between, are left to the orphan of the upload, which is written in the same batch.
-//!             ETag = MD5 of the parts' MD5s, with their count. The object remembers the upload: completing it again
-//!             with the same parts gives the same answer for as long as the object is there.
+//! Why:        the object's extents are those of its parts in order; no data is read or moved.
+//! Invariants: C1 the upload's row and each chosen part's row are asserted and removed. Other parts are left to the
+//!                upload's orphan, which the same batch writes.
+//!             C2 the ETag is the MD5 of the parts' MD5s, with their count. The object records the upload: completing
+//!                it again with the same parts gives the same answer while the object exists.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -37,7 +37,7 @@ use crate::paths::Walk;
 use crate::place::{self, NewRuns};
 use crate::seen::Seen;
 
-/// The wish of the client, and the name of the upload.
+/// The client's request, and the name of the upload.
 #[derive(Clone, Copy)]
 struct Wish<'a> {
     bucket: &'a str,
@@ -48,7 +48,7 @@ struct Wish<'a> {
     condition: &'a WriteCondition,
 }
 
-/// The chosen parts as they were found, in order.
+/// The chosen parts in order, as read.
 struct Chosen {
     parts: Vec<(u16, RowVersion, PartRecord)>,
     size: u64,
@@ -121,7 +121,7 @@ impl Volume {
         self.finish(draft, (outcome, Some(found.record.ino)))
     }
 
-    /// What completing this upload has given, while its object is at the key and has not been written since.
+    /// The answer of an earlier completion of this upload, if its object is still at the key and unchanged.
     fn completed_before(&self, walk: &Walk<'_>, wish: Wish<'_>, seen: &mut Seen) -> Result<Option<PutOutcome>, Error> {
         let current = self.current(walk, wish.key, seen)?;
         let Some(Located { file, .. }) = &current.file else { return Ok(None) };
@@ -131,7 +131,7 @@ impl Volume {
         Ok(same.then(|| current.outcome(file)))
     }
 
-    /// Checks the client's list against the parts that are there.
+    /// Checks the client's list against the stored parts.
     fn choose(&self, found: &FoundUpload, wanted: &[PartChoice]) -> Result<Chosen, Error> {
         if wanted.is_empty() || wanted.len() > usize::from(PART_NUMBER_MAX) {
             return Err(Error::InvalidPartOrder);
@@ -185,7 +185,7 @@ impl Volume {
     }
 }
 
-/// Keeps the parts' checksums, when any part has one.
+/// Stores the parts' checksums, if any part has one.
 fn draft_checksums(draft: &mut Draft, object: Ino, parts: &[(u16, RowVersion, PartRecord)]) -> Result<(), Error> {
     if parts.iter().all(|(_, _, part)| part.headers.is_empty()) {
         return Ok(());

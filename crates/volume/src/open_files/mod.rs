@@ -1,12 +1,12 @@
-//! Files that are open: one state per file, whoever opened it and however often.
+//! Open files: one state per file, shared by all of its handles.
 //!
-//! Why:        all handles of a file see one content, also before it is published and after its name is gone.
-//! Invariants: O1 a file is here while it has handles, and keeps its place known for as long.
-//!             O2 every segment that a piece names is pinned, and that of a stream. What was written over before it was
-//!                published is let go when more is written out, or the file would fill the disk with it.
-//!             O3 a run that a commit names was synced before it, or travels with it.
+//! Why:        all handles of a file see the same content, even before it is published and after its name is removed.
+//! Invariants: O1 a file is in the table while it has handles, and its location stays recorded for as long.
+//!             O2 every segment that a piece refers to is pinned, and so is a stream's. Pins of overwritten,
+//!                unpublished data are released at the next write-out; otherwise the file would fill the disk with it.
+//!             O3 a run that a commit refers to was synced before it, or travels with it.
 //! Locking:    the file's turn (`Known::turn`), then its state. Reads and writes take the state only.
-//! Not here:   what is done with files (posix).
+//! Not here:   operations on files (posix).
 
 pub(crate) mod pieces;
 
@@ -26,34 +26,34 @@ use pieces::Pieces;
 
 const SHARDS: usize = 64;
 
-/// The row that an open file's content began with, or was last published as.
+/// The row from which an open file's content was loaded, or to which it was last published.
 #[derive(Debug, Default)]
 pub(crate) struct Base {
     /// `None`: unknown, the row must be read.
     pub(crate) version: Option<RowVersion>,
-    /// Every extent of the row, by offset.
+    /// All extents of the row, by offset.
     pub(crate) extents: Vec<(u64, Extent)>,
-    /// The extents are in rows of their own.
+    /// The extents are in separate rows.
     pub(crate) in_rows: bool,
-    /// The row itself, where it is the entry of the file's one name: its key, and the file without its data.
+    /// The row itself, if it is the entry of the file's only name: its key, and the file without its data.
     pub(crate) row: Option<(Vec<u8>, FileEntry)>,
 }
 
-/// A file as its row has it, without its data.
+/// A file as in its row, without its data.
 pub(crate) fn without_data(file: &FileEntry) -> FileEntry {
     let mut file = file.clone();
     file.data = margay_rows::record::Data::Inline(Vec::new());
     file
 }
 
-/// The bytes at the end of a file that is written from front to back, on their way into one run. Pieces name it as an
-/// extent of a run of [`STREAM_RUN_BYTES`], until it ends.
+/// The end of a file that is written sequentially: its bytes go into one run while they arrive. Pieces refer to it as
+/// an extent of a run of [`STREAM_RUN_BYTES`], until it ends.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) writer: Box<dyn RunWriter>,
     /// Where its first byte is in the file.
     pub(crate) start: u64,
-    /// Bytes that were there when the kernel was last asked to write them to the device.
+    /// Bytes written when the kernel was last asked to write them back.
     pub(crate) synced: u64,
 }
 
@@ -61,18 +61,18 @@ pub(crate) struct Stream {
 pub(crate) const STREAM_RUN_BYTES: u64 = u64::MAX;
 
 impl Stream {
-    /// Where its next byte belongs in the file.
+    /// Offset in the file at which it continues.
     pub(crate) fn end(&self) -> u64 {
         self.start + self.writer.taken()
     }
 
-    /// The name of the run while it is written.
+    /// The run's reference while it is being written.
     pub(crate) fn run(&self) -> Run {
         Run { segment: self.writer.segment(), offset: 0, len: STREAM_RUN_BYTES, crc: 0 }
     }
 }
 
-/// What an open file is now.
+/// The current state of an open file.
 #[derive(Debug)]
 pub(crate) struct State {
     /// Attributes as `stat` shows them; its `data` is not used.
@@ -82,18 +82,18 @@ pub(crate) struct State {
     pub(crate) pins: HashMap<SegmentId, SegmentPin>,
     /// The content differs from the row's.
     pub(crate) data_pending: bool,
-    /// Rights, owner or times were changed here and not in the row.
+    /// Permissions, owner or times were changed here but not in the row.
     pub(crate) attributes_pending: bool,
-    /// When the first change came that is not published, by the monotonic clock.
+    /// When the oldest unpublished change was made, on the monotonic clock.
     pub(crate) dirty_since: Option<Duration>,
     pub(crate) named: bool,
-    /// Pinned segments with runs that were not synced since, and the number of the write-out that was the last to add one.
+    /// Pinned segments with unsynced runs, and the number of the last write-out to each.
     pub(crate) unsynced: BTreeMap<SegmentId, u64>,
     pub(crate) write_outs: u64,
     pub(crate) stream: Option<Box<Stream>>,
-    /// Payloads that the pieces name can be read from the log once this is durable.
+    /// Payloads of the pieces can be read from the log once this commit is durable.
     pub(crate) readable: Cursor,
-    /// The version that was made while the file was open here: what is written on is still that one.
+    /// The version that this open session created: further writes change it.
     pub(crate) own_version: Option<Version>,
 }
 
@@ -116,12 +116,12 @@ impl State {
         }
     }
 
-    /// There is something to publish.
+    /// Whether there is something to publish.
     pub(crate) fn dirty(&self) -> bool {
         self.data_pending || self.attributes_pending
     }
 
-    /// There is new content, and some of an encrypted object's beside it.
+    /// Whether it has both new content and content of an encrypted object.
     pub(crate) fn mixed(&self) -> bool {
         self.data_pending && self.pieces.encrypted() > 0
     }
@@ -134,7 +134,7 @@ impl State {
         }
     }
 
-    /// A run was written that pieces name now, and was not synced. What it replaced is let go.
+    /// Records a written, unsynced run that pieces now refer to; pins of replaced data are released.
     pub(crate) fn written_out(&mut self, segment: SegmentId, pin: SegmentPin) {
         self.write_outs += 1;
         self.unsynced.insert(segment, self.write_outs);
@@ -142,7 +142,7 @@ impl State {
         self.drop_pins();
     }
 
-    /// Lets go of segments that no piece names: nobody will sync or publish what was written to them.
+    /// Releases segments that no piece refers to: nobody will sync or publish them.
     pub(crate) fn drop_pins(&mut self) {
         let stream = self.stream.as_ref().map(|stream| stream.writer.segment());
         let pieces = self.pieces.iter().filter_map(|(_, piece)| piece.extent().map(|extent| extent.run.segment));
@@ -165,7 +165,7 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    /// Attributes as `stat` shows them, and the bytes that are not holes.
+    /// Attributes as `stat` shows them, and the bytes outside holes.
     pub(crate) fn entry(&self) -> (FileEntry, u64) {
         let state = self.state.read();
         let mut file = state.file.clone();
@@ -176,8 +176,8 @@ impl OpenFile {
         (file, state.pieces.stored())
     }
 
-    /// Whether a change of attributes belongs here ([`OpenFile::change`]) and not into the row: there are changes
-    /// to publish, or no row.
+    /// Whether attribute changes are made here ([`OpenFile::change`]) and not in the row: there are changes to publish,
+    /// or no row.
     pub(crate) fn keeps_changes(&self) -> bool {
         let state = self.state.read();
         state.dirty() || !state.named
@@ -191,19 +191,19 @@ impl OpenFile {
         state.dirty_since.get_or_insert(now);
     }
 
-    /// The row was committed anew as this, with the same content. The file's turn is held.
+    /// The row was committed with these attributes and the same content. The file's turn is held.
     pub(crate) fn changed_to(&self, file: &FileEntry, version: RowVersion) {
         let mut state = self.state.write();
         state.take_over(file);
         state.base.version = Some(version);
-        // A file that has several names has its row elsewhere from then on.
+        // After a second name was added, the attributes are in another row.
         let row = state.base.row.take().filter(|_| file.links <= 1);
         state.base.row = row.map(|(key, _)| (key, without_data(file)));
     }
 }
 
 impl State {
-    /// Takes over from the row what was not changed here.
+    /// Adopts from the row what was not changed here.
     pub(crate) fn take_over(&mut self, file: &FileEntry) {
         let mine = std::mem::replace(&mut self.file, file.clone());
         self.file.data = margay_rows::record::Data::Inline(Vec::new());
@@ -227,9 +227,9 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
     shards: Vec<Mutex<HashMap<Ino, Slot>>>,
-    /// Bytes of all files that are in memory only.
+    /// Buffered bytes of all files.
     memory: AtomicU64,
-    /// Files that were opened for writing and closed by the last who had them open.
+    /// How often a file opened for writing was closed by its last handle.
     closes: AtomicU64,
 }
 
@@ -253,7 +253,7 @@ impl OpenFiles {
         self.shard(ino).get(&ino).map(|slot| Arc::clone(&slot.file))
     }
 
-    /// One more handle of an open file.
+    /// Adds a handle to an open file.
     pub(crate) fn enter(&self, ino: Ino) -> Option<Arc<OpenFile>> {
         let mut shard = self.shard(ino);
         let slot = shard.get_mut(&ino)?;
@@ -261,7 +261,7 @@ impl OpenFiles {
         Some(Arc::clone(&slot.file))
     }
 
-    /// The first handle of a file; its turn is held, or nobody else can know it yet.
+    /// Inserts the first handle of a file; its turn is held, or nobody else can know it yet.
     pub(crate) fn insert(&self, file: Arc<OpenFile>) {
         let before = self.shard(file.ino).insert(file.ino, Slot { file, handles: 1 });
         assert!(before.is_none(), "a file is opened once");
@@ -271,7 +271,7 @@ impl OpenFiles {
         self.shard(ino).get(&ino).map_or(0, |slot| slot.handles)
     }
 
-    /// One handle less; true when it was the last, and the file is gone from here.
+    /// Removes a handle; true when it was the last, and the file was removed from the table.
     pub(crate) fn leave(&self, ino: Ino) -> bool {
         let mut shard = self.shard(ino);
         let Some(slot) = shard.get_mut(&ino) else { return false };
@@ -280,14 +280,14 @@ impl OpenFiles {
             return false;
         }
         if slot.file.written.load(Ordering::Relaxed) {
-            // Before it is gone: who does not find it any more finds it counted.
+            // Counted before removal: whoever misses the file in the table sees the new count.
             self.closes.fetch_add(1, Ordering::Release);
         }
         shard.remove(&ino);
         true
     }
 
-    /// How often a file that was open for writing was let go by its last handle, and so published.
+    /// How often a file opened for writing was closed by its last handle, and so published.
     pub(crate) fn closes(&self) -> u64 {
         self.closes.load(Ordering::Acquire)
     }
@@ -304,7 +304,7 @@ impl OpenFiles {
         self.memory.load(Ordering::Relaxed)
     }
 
-    /// A file's bytes in memory became more or less.
+    /// A file's buffered bytes changed.
     pub(crate) fn memory_changed(&self, before: u64, after: u64) {
         if after >= before {
             self.memory.fetch_add(after - before, Ordering::Relaxed);

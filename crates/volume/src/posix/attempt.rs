@@ -1,10 +1,10 @@
-//! How an operation of the mount runs: read, decide, commit, and on a conflict begin again.
+//! Runs an operation of the mount: read, decide, commit, and retry on a conflict.
 //!
-//! Why:        as `Volume::retry`, but the first try may rest on directories that are kept in memory, and no answer
-//!             waits for durability unless the mount asks for it.
-//! Invariants: A1 a refusal, or that there is nothing to do, counts when what it was decided on still holds; what came
-//!                from memory is only believed in a commit that asserts it, so a refusal that rests on it must ask for a
-//!                fresh try.
+//! Why:        as `Volume::retry`, but the first attempt may use cached directories, and an answer waits for durability
+//!             only if the mount requires it.
+//! Invariants: A1 a refusal, or that there is nothing to do, is valid if the rows it depends on are unchanged. Cached
+//!                data is only trusted in a commit that asserts it, so a refusal that depends on it needs an attempt
+//!                without the cache.
 //!             A2 with `MountOptions::sync` the commit is durable when the operation returns.
 //! Locking:    none of its own.
 //! Not here:   the operations.
@@ -20,10 +20,10 @@ use crate::posix::api::PosixError;
 use crate::posix::mount::Mount;
 use crate::seen::Seen;
 
-/// Why one try did not commit.
+/// Why an attempt did not commit.
 #[derive(Debug)]
 pub(crate) enum Attempt {
-    /// Something that the try read has changed: read again.
+    /// A row that the attempt read has changed: read again.
     Conflict,
     Refused(PosixError),
 }
@@ -61,7 +61,7 @@ impl From<Refused> for Attempt {
     }
 }
 
-/// One try of an operation: what it has read, and whether it may believe what is kept in memory.
+/// One attempt of an operation: what it has read, and whether it may use cached data.
 #[derive(Debug, Default)]
 pub(crate) struct Try {
     pub(crate) seen: Seen,
@@ -85,7 +85,7 @@ impl Mount {
                 self.volume.bucket_states.forget(self.bucket_root);
             }
             match attempt(&mut one) {
-                // Nothing to change, but only as long as what was read at several moments was so at one.
+                // Nothing to change: valid only if rows read at several moments were all current at one.
                 Ok((_, None)) if !self.holds(before, &one.seen)? => self.volume.wait_a_little(tries),
                 Ok((value, done)) => {
                     if let Some(done) = done.filter(|_| self.options.sync) {
@@ -102,8 +102,7 @@ impl Mount {
         Err(Error::Busy.into())
     }
 
-    /// Runs reads, none of which rests on what is kept in memory without a note of it; a refusal counts when they were
-    /// of one moment.
+    /// Runs reads, none of which uses unrecorded cached data; a refusal is valid if they were of one moment.
     pub(crate) fn consistent<T>(
         &self,
         mut read: impl FnMut(&mut Seen) -> Result<T, PosixError>,
@@ -121,19 +120,19 @@ impl Mount {
         Err(Error::Busy.into())
     }
 
-    /// What was read after `before` was the newest commit is as it was read.
+    /// Whether everything read since `before` was the newest commit is unchanged.
     fn holds(&self, before: Cursor, seen: &Seen) -> Result<bool, PosixError> {
         Ok(self.volume.engine.unchanged_since(before) || self.volume.still(seen)?)
     }
 
-    /// Commits what a kernel knows of already.
+    /// Commits a change that the kernel already knows of.
     pub(crate) fn commit(&self, draft: Draft) -> Result<Committed, Attempt> {
         Ok(self.volume.commit_from_mount(draft)?)
     }
 }
 
-/// Not decided on rows, so reading them again changes nothing. Damaged rows are read again: a name and what it leads
-/// to are two rows.
+/// Whether an error does not depend on rows, so that reading them again is useless. Damaged rows are read again: a name
+/// and its inode record are two rows.
 fn is_fault(error: &PosixError) -> bool {
     matches!(
         error,

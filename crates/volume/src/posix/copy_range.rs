@@ -22,13 +22,13 @@ use crate::posix::piece_limit::CUT_PIECES_MAX;
 use crate::posix::publish::Sharing;
 use crate::posix::write::FILE_BYTES_MAX;
 
-/// Shorter copies are made of bytes: an extent costs more than they do.
+/// Shorter ranges are copied: an extent costs more than their bytes.
 const SHARE_BYTES_MIN: u64 = 64 << 10;
-/// Bytes copied at once.
+/// Bytes copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
 
 impl Mount {
-    /// Shares extents where it can; gives the bytes copied.
+    /// Shares extents where possible; returns the number of bytes copied.
     pub fn copy_range(
         &self,
         from: &Handle,
@@ -83,7 +83,7 @@ impl Volume {
             }
             let mut state = to.state.write();
             match self.put_bytes(to, &mut state, to_at + done, &bytes, || ()) {
-                // What was copied so far counts.
+                // The bytes copied so far are returned.
                 Err(_) if done > 0 => break,
                 other => other?,
             }
@@ -93,7 +93,7 @@ impl Volume {
         Ok(done)
     }
 
-    /// One owner may name a run in several places.
+    /// A single owner may refer to a run several times.
     fn copy_inside(
         &self,
         file: &OpenFile,
@@ -109,7 +109,7 @@ impl Volume {
         let len = len.min(state.pieces.end().saturating_sub(at));
         self.check_growth(file, &state, to + len)?;
         let mut named = parts(&state, at, len);
-        // What is joined to make room is another piece afterwards.
+        // Merging pieces to make room changes them.
         self.make_room_for_pieces(file, &mut state, named.len() + CUT_PIECES_MAX)?;
         named = parts(&state, at, len);
         put_parts(&mut state, named, at, to);
@@ -117,7 +117,7 @@ impl Volume {
         Ok(len)
     }
 
-    /// False when bytes must be copied instead.
+    /// False if bytes must be copied instead.
     fn share_range(
         &self,
         (from, at): (&OpenFile, u64),
@@ -132,7 +132,7 @@ impl Volume {
         let source = from.state.write();
         let mut target = to.state.write();
         let still = |state: &State| state.named && !state.dirty();
-        // Bytes that no other file could name as they are.
+        // Bytes that no other file can refer to.
         let unshareable = |state: &State| state.pieces.memory() + state.pieces.encrypted() > 0;
         if !still(&source) || !still(&target) || unshareable(&source) || unshareable(&target) {
             return Ok(false);
@@ -158,14 +158,14 @@ impl Volume {
         self.touched(&mut target, kill_privileges);
         let done = self.retry(|seen| {
             let located = self.locate_file(from.ino)?.filter(|located| Some(located.version) == source.base.version);
-            // The source lost its name, or reclaim moved it: what is named must be what is there.
+            // The source lost its name, or reclaim moved it: references must match the current row.
             let located = located.ok_or(Refused::Error(Error::PreconditionFailed))?;
             self.try_publish(to, &mut target, Some(Sharing { source: &located, state: &source }), seen)
                 .inspect_err(|_| self.bucket_states.forget(to.root))
         });
         match done {
             Ok(()) if target.named => Ok(true),
-            // Nothing was committed: the target's row is what it was, and bytes are put over the shared pieces.
+            // Nothing was committed: the target's row is unchanged, and bytes overwrite the shared pieces.
             Ok(()) | Err(Error::PreconditionFailed | Error::Busy) => {
                 let reloaded = self.reload(to, &mut target);
                 reloaded.map(|()| false)
@@ -177,7 +177,7 @@ impl Volume {
         }
     }
 
-    /// Takes the content back from the row.
+    /// Loads the content from the row again.
     pub(super) fn reload(&self, file: &OpenFile, state: &mut State) -> Result<(), PosixError> {
         let Some(located) = self.locate_file(file.ino)? else {
             state.named = false;
@@ -185,14 +185,15 @@ impl Volume {
         };
         if let Some(fresh) = self.load(&located)? {
             self.open_files.memory_changed(state.pieces.memory(), fresh.pieces.memory());
-            // Write-outs are counted on: a publish that syncs now must not take later ones for those that it knows.
+            // The count of write-outs continues: a concurrent publish must not take later ones for those that it has
+            // synced.
             *state = State { own_version: state.own_version, write_outs: state.write_outs, ..fresh };
         }
         Ok(())
     }
 }
 
-/// Pieces as they are named in a range, with their offsets there.
+/// Pieces of a range as references, with their offsets in it.
 fn parts(state: &State, at: u64, len: u64) -> Vec<(u64, Piece)> {
     let part = |(offset, len, piece, skip): (u64, u64, &Piece, u64)| {
         let content = match &piece.content {
@@ -208,7 +209,7 @@ fn parts(state: &State, at: u64, len: u64) -> Vec<(u64, Piece)> {
     state.pieces.within(at, at + len).map(part).collect()
 }
 
-/// Puts parts of a range that began at `at` into the one that begins at `to`.
+/// Inserts parts of a range that began at `at` into the one that begins at `to`.
 fn put_parts(state: &mut State, parts: Vec<(u64, Piece)>, at: u64, to: u64) {
     for (offset, piece) in parts {
         state.pieces.replace(offset - at + to, piece);

@@ -1,4 +1,4 @@
-//! Reading and writing open files, below the names.
+//! Reading and writing open files, below the level of names.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl World {
         })
     }
 
-    /// Gives back at once what nothing names.
+    /// Reclaims unreferenced data at once.
     fn reclaim(&self) {
         self.volume.engine.checkpoint().unwrap();
         let budget = ReclaimBudget { seal_dead_bytes_min: 1, quarantine: Duration::ZERO, ..ReclaimBudget::default() };

@@ -1,7 +1,7 @@
-//! Keeping the number of a file's pieces, and of the dead bytes behind them, within bounds.
+//! Bounds the number of a file's pieces, and of the dead bytes in its runs.
 //!
-//! Why:        scattered writes cut a file into pieces, and each keeps the whole run alive that it is a part of.
-//! Invariants: D1 no write fails because of it: what cannot be moved stays, up to the limit of an object.
+//! Why:        scattered writes split a file into pieces, and each piece keeps its whole run alive.
+//! Invariants: D1 no write fails because of it: pieces that cannot be moved stay, up to the limit of an object.
 //! Not here:   dead segments (reclaim).
 
 use std::collections::HashMap;
@@ -13,17 +13,17 @@ use crate::open::Volume;
 use crate::open_files::pieces::{Content, Piece};
 use crate::open_files::{OpenFile, STREAM_RUN_BYTES, State};
 
-/// A stretch is what is too many and this part of the pieces that a file may have.
+/// A stretch is the excess of pieces plus this part of the maximum.
 const STRETCH_PART: usize = 8;
-/// A hole in the stretch that is shorter, in bytes, is filled with zeros.
+/// A shorter hole in the stretch, in bytes, is filled with zeros.
 const FILLED_HOLE_BYTES_MAX: u64 = 64 << 10;
-/// Bytes that a file's runs may hold beyond twice what it names of them.
+/// Dead bytes that a file's runs may hold beyond twice its live ones.
 const DEAD_BYTES_MAX: u64 = 64 << 20;
-/// Bytes moved at once to let sparse runs go.
+/// Bytes moved at a time to release sparse runs.
 const MOVED_BYTES_MAX: u64 = 64 << 20;
-/// Sparse runs are looked for after so many write-outs.
+/// Sparse runs are searched for after this many write-outs.
 const WRITE_OUTS_BETWEEN: u64 = 8;
-/// Bytes copied at once.
+/// Bytes copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
 
 impl Volume {
@@ -45,7 +45,7 @@ impl Volume {
         }
     }
 
-    /// Makes what is left of an encrypted object's bytes plain runs of this file: they are what will be published.
+    /// Stores the remaining bytes of an encrypted object as unencrypted runs, since these will be published.
     pub(crate) fn decrypt(&self, file: &OpenFile, state: &mut State) -> Result<(), Error> {
         let encrypted = |(_, piece): &(u64, &Piece)| matches!(piece.content, Content::Encrypted(..));
         let parts: Vec<(u64, u64)> =
@@ -62,7 +62,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes these parts of a file (offset and length, ascending) one run.
+    /// Merges these parts of a file (offset and length, ascending) into one run.
     pub(crate) fn rewrite(&self, file: &OpenFile, state: &mut State, parts: &[(u64, u64)]) -> Result<(), Error> {
         let total: u64 = parts.iter().map(|(_, len)| len).sum();
         if total == 0 {
@@ -98,7 +98,7 @@ fn filled(piece: &Piece) -> u64 {
     }
 }
 
-/// Of all stretches of so many pieces the one with the fewest bytes.
+/// The stretch of this many pieces with the fewest bytes.
 fn cheapest_stretch(state: &State, pieces: usize) -> Vec<(u64, u64)> {
     let parts: Vec<(u64, u64)> = state.pieces.iter().map(|(offset, piece)| (offset, filled(piece))).collect();
     let mut sum: u64 = parts.iter().take(pieces).map(|(_, len)| len).sum();
@@ -112,7 +112,7 @@ fn cheapest_stretch(state: &State, pieces: usize) -> Vec<(u64, u64)> {
     parts[best..].iter().take(pieces).copied().filter(|(_, len)| *len > 0).collect()
 }
 
-/// Parts in runs that are mostly dead, when the file holds too many dead bytes.
+/// Parts in mostly dead runs, if the file holds too many dead bytes.
 fn in_sparse_runs(state: &State) -> Vec<(u64, u64)> {
     let mut runs: HashMap<(SegmentId, u64), (u64, u64)> = HashMap::new();
     for (_, piece) in state.pieces.iter() {

@@ -1,6 +1,6 @@
-//! What operations on names and attributes ask of open files.
+//! Open files, as operations on names and attributes use them.
 //!
-//! Why:        an open file that was written shows what its reader reads, and may have no row any more.
+//! Why:        an open, written file shows what its reader reads, and may have no row any more.
 //! Locking:    the file's turn, held by the caller where attributes are changed.
 //! Not here:   the state of open files (open_files).
 
@@ -13,9 +13,9 @@ use crate::posix::mount::Mount;
 /// An open file's attributes.
 pub(crate) struct Opened {
     pub(crate) file: FileEntry,
-    /// Bytes that are not holes.
+    /// Bytes outside holes.
     pub(crate) stored: u64,
-    /// They differ from the row's, or there is no row: a change of attributes belongs here.
+    /// They differ from the row's, or there is no row: attribute changes are made here.
     pub(crate) differs: bool,
 }
 
@@ -34,7 +34,7 @@ impl Mount {
         }
     }
 
-    /// The row of a file that may be open was committed anew, with the same content.
+    /// The row of a possibly open file was committed again, with the same content.
     pub(crate) fn row_changed(&self, file: &FileEntry, version: RowVersion) {
         if let Some(open) = self.volume.open_files.get(file.ino) {
             open.changed_to(file, version);

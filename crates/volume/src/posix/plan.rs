@@ -1,7 +1,7 @@
-//! The rows of a file's next version, made from its pieces.
+//! Plans the rows of a file's next version from its pieces.
 //!
-//! Why:        publishing decides what is inline, what travels in the log and what is named where, in one pass.
-//! Invariants: P1 a payload holds the bytes in memory in the order of their offsets.
+//! Why:        publishing decides in one pass what is inline, what travels in the log, and which extents are written.
+//! Invariants: P1 a payload contains the buffered bytes in the order of their offsets.
 //! Not here:   the commit (publish).
 
 use bytes::Bytes;
@@ -18,16 +18,16 @@ use crate::place::PutEntry;
 
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// All of the file, when it is small and no piece is stored.
+    /// The whole file, if it is small and no piece is stored.
     pub(crate) inline: Option<Vec<u8>>,
-    /// Every extent with its offset in the file; those of the payload have no place yet.
+    /// All extents with their offsets in the file; those of the payload have no location yet.
     pub(crate) extents: Vec<(u64, Extent)>,
-    /// Which extents are of the payload.
+    /// Indexes of the payload's extents.
     payload_extents: Vec<usize>,
     payload: Option<(Bytes, u64)>,
 }
 
-/// The pieces are plain.
+/// The pieces are unencrypted.
 pub(crate) fn plan(pieces: &Pieces) -> Result<Plan, Error> {
     let mut plan = Plan { inline: inline(pieces), extents: Vec::new(), payload_extents: Vec::new(), payload: None };
     if plan.inline.is_some() {
@@ -74,7 +74,7 @@ fn inline(pieces: &Pieces) -> Option<Vec<u8>> {
 }
 
 impl Plan {
-    /// Bytes that continue what is last in the payload and in the file make one extent with it.
+    /// Bytes that continue the last extent, in payload and file, are merged with it.
     fn take_payload(&mut self, offset: u64, skip: u64, len: u64) {
         let index = self.extents.len();
         if let (Some(last), Some((_, extent))) = (self.payload_extents.last(), self.extents.last_mut())
@@ -88,7 +88,7 @@ impl Plan {
         self.extents.push((offset, Extent { run, skip, len }));
     }
 
-    /// The payload with its checksums behind it.
+    /// The payload, followed by its checksums.
     pub(crate) fn payload_bytes(&self) -> Option<Bytes> {
         self.payload.as_ref().map(|(bytes, _)| bytes.clone())
     }
@@ -103,7 +103,7 @@ impl Plan {
         Some(Run { segment: at.segment, offset: at.offset, ..extent.run })
     }
 
-    /// The form of the data in the entry.
+    /// How the entry stores the data.
     pub(crate) fn data(&self) -> Data {
         match &self.inline {
             Some(bytes) => Data::Inline(bytes.clone()),
@@ -114,7 +114,7 @@ impl Plan {
         }
     }
 
-    /// Sends the payload along; the engine fills in its place wherever it is named.
+    /// Attaches the payload; the engine fills in its location in all extents.
     pub(crate) fn attach(&self, draft: &mut Draft, (ino, row): (Ino, &[u8]), entry: &PutEntry) {
         let (Some((bytes, _)), Some(first)) = (&self.payload, self.payload_extents.first()) else { return };
         let mut places = Vec::with_capacity(self.payload_extents.len());
@@ -132,7 +132,7 @@ impl Plan {
         draft.attach_payload(bytes.clone(), &self.extents[*first].1.run, (ino, row), places);
     }
 
-    /// The extents, once the payload has a place.
+    /// The extents, once the payload has a location.
     pub(crate) fn placed(mut self, run: &Run) -> Vec<(u64, Extent)> {
         for index in &self.payload_extents {
             self.extents[*index].1.run = *run;

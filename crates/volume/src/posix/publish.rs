@@ -35,35 +35,35 @@ use crate::posix::publish_version::Kept;
 use crate::posix::write::name_memory;
 use crate::seen::Seen;
 
-/// Bytes in memory that travel with the commit; more go to a segment, which is synced first.
+/// Buffered bytes that travel with the commit; more go to a segment, which is synced first.
 pub(crate) const PUBLISH_IN_LOG_BYTES_MAX: u64 = 1 << 20;
-/// Times that bytes are synced before the commit, while others go on writing; then writers wait.
+/// Rounds of syncing before the commit, while others continue to write; then writers wait.
 const ROUNDS_MAX: usize = 4;
-/// Stored checksums of an object's bytes; they are wrong once the bytes change.
+/// Stored checksums of an object, which a change of its bytes invalidates.
 const CHECKSUM_HEADERS: &str = "x-amz-checksum-";
 
-/// Another file, of whose runs a file becomes one more owner.
+/// Another file, whose runs get this file as a further owner.
 pub(crate) struct Sharing<'a> {
     pub(crate) source: &'a Located,
-    /// Not dirty, and its base is of the version that was located.
+    /// Not dirty, and its base is the located version.
     pub(crate) state: &'a State,
 }
 
-/// The segments of a file that must be synced. They are held: while they are synced without the state's lock, another
-/// publish may let go of what was written over meanwhile.
+/// The segments of a file that must be synced, with pins: while they are synced without the state's lock, another
+/// publish may release overwritten data.
 pub(crate) struct Unsynced {
     pins: Vec<SegmentPin>,
-    /// Of the write-outs that they contain the last.
+    /// The last write-out that they contain.
     pub(super) write_outs: u64,
 }
 
 impl Mount {
-    /// Publishes what was written: the object has a new version, visible to S3; durable later.
+    /// Publishes unpublished changes: the object has a new version, visible to S3; durable later.
     pub fn flush(&self, handle: &Handle) -> Result<(), PosixError> {
         if self.options.sync { self.sync(handle) } else { self.volume.publish(&handle.file) }
     }
 
-    /// Publishes what was written and waits until it is durable.
+    /// Publishes unpublished changes and waits until they are durable.
     pub fn sync(&self, handle: &Handle) -> Result<(), PosixError> {
         self.volume.publish(&handle.file)?;
         Ok(self.volume.engine.wait_durable(self.volume.engine.last_cursor()).map_err(Error::from)?)
@@ -91,7 +91,7 @@ impl Volume {
         Err(Error::Busy.into())
     }
 
-    /// What must be synced before the commit; `None` when there is nothing to publish.
+    /// What must be synced before the commit; `None` if there is nothing to publish.
     pub(crate) fn begin_publish(&self, file: &OpenFile) -> Result<Option<Unsynced>, Error> {
         let mut state = file.state.write();
         if !state.dirty() || !state.named {
@@ -102,12 +102,12 @@ impl Volume {
     }
 
     fn in_log_bytes_max(&self) -> u64 {
-        // Room for the checksum table.
+        // Minus the size of the checksum table.
         let payload = self.engine.payload_bytes_max() as u64;
         PUBLISH_IN_LOG_BYTES_MAX.min(payload - payload / 1024)
     }
 
-    /// Ends the stream, makes plain what was encrypted, and writes out more than may travel with the commit.
+    /// Ends the stream, decrypts, and writes out what is too much to travel with the commit.
     fn settle_bytes(&self, file: &OpenFile, state: &mut State) -> Result<(), Error> {
         self.end_stream(state)?;
         if state.mixed() {
@@ -141,7 +141,7 @@ impl Volume {
         Ok(done?)
     }
 
-    /// One try, with every run synced. A name that is gone is no error.
+    /// One attempt, with every run synced. A removed name is not an error.
     pub(crate) fn try_publish(
         &self,
         file: &OpenFile,
@@ -195,7 +195,7 @@ impl Volume {
         Ok(())
     }
 
-    /// The file by what is kept of its row, where that is all that a publish needs to know; its commit asserts the row.
+    /// The file according to its cached row, if that suffices for a publish; the commit asserts the row.
     fn kept_row(&self, file: &OpenFile, state: &State) -> Result<Option<Located>, Error> {
         let (Some((row_key, row)), Some(version), Some(location)) =
             (&state.base.row, state.base.version, self.known.location(file.ino))
@@ -203,14 +203,14 @@ impl Volume {
             return Ok(None);
         };
         let is_here = *row_key == key::entry(location.parent, location.sort_name.as_bytes());
-        // What is kept as a version is kept with its data.
+        // A version that is kept needs its data.
         let keeps = self.bucket_state(file.root)?.keeps();
         let is_enough = is_here && !keeps && !row.is_encrypted() && row.links <= 1;
         let located = || Located::direct(location.parent, row_key.clone(), version, state.readable, row.clone());
         Ok(is_enough.then(located))
     }
 
-    /// Of an encrypted file only attributes were changed: its bytes stay as they are.
+    /// Only attributes of an encrypted file were changed: its bytes stay unchanged.
     fn publish_attributes(&self, file: &OpenFile, state: &mut State, located: &Located) -> Result<(), Refused> {
         let mut draft = Draft::default();
         draft.assert_version(located.row_key.clone(), located.version);
@@ -225,7 +225,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Others have changed the row: takes over what was not changed here.
+    /// Others have changed the row: adopts what was not changed here.
     fn rebase(&self, state: &mut State, located: &Located) -> Result<(), Refused> {
         let now = self.load(located)?.ok_or(Refused::Conflict)?;
         let old: std::collections::HashMap<u64, Extent> = state.base.extents.iter().copied().collect();
@@ -324,7 +324,7 @@ impl Volume {
         }
     }
 
-    /// Writes the extent rows that changed, and gives the data of the entry.
+    /// Writes the changed extent rows, and returns the data of the entry.
     fn draft_extents_changed(&self, draft: &mut Draft, state: &State, plan: &Plan) -> Data {
         let ino = state.file.ino;
         let data = plan.data();
@@ -344,7 +344,7 @@ impl Volume {
         data
     }
 
-    /// The commit is made: the state follows it.
+    /// Updates the state after the commit.
     fn published(&self, state: &mut State, plan: Plan, in_rows: bool, done: Committed) -> Result<(), Error> {
         let version = Some(done.version);
         let (Some(bytes), Some(run)) = (plan.payload_bytes(), done.payload.and_then(|at| plan.payload_run(at))) else {
@@ -370,14 +370,14 @@ impl Unsynced {
     }
 }
 
-/// Runs that exist already, by place.
+/// Existing runs by location.
 fn runs_of(extents: &[(u64, Extent)]) -> std::collections::BTreeMap<(SegmentId, u64), Run> {
-    // Holes, and a payload that has no place yet, are in segment 0.
+    // Holes, and a payload without a location, have segment 0.
     let placed = extents.iter().map(|(_, extent)| extent.run).filter(|run| run.segment != SegmentId(0));
     placed.map(|run| ((run.segment, run.offset), run)).collect()
 }
 
-/// A digest that no earlier version had, made without reading the bytes.
+/// A digest that no earlier version had, computed without reading the bytes.
 fn next_etag(file: &FileEntry) -> ETag {
     let mut digest = Md5::new();
     digest.update(file.ino.0.to_be_bytes());

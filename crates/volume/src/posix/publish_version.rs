@@ -1,10 +1,10 @@
-//! What a publish keeps: the content that was there before a file was opened and written.
+//! Versioning on publish: keeps the content from before a file was opened and written.
 //!
-//! Why:        the last close after a write makes a version. What an open file publishes before that (fsync, flush) is the
-//!             same version, since its first publish made it.
-//! Invariants: the file keeps its number, because kernels know it; what it was gets a new one, takes over the runs that the
-//!             file no longer names, and shares the others.
-//! Not here:   the version that comes (publish), the rows of versions (versions).
+//! Why:        the last close after a write creates a version. Earlier publishes of the same open session (fsync,
+//!             flush) belong to that version, since the first of them created it.
+//! Invariants: V1 the file keeps its number, because kernels know it; the old content gets a new number, takes over the
+//!                runs that the file no longer refers to, and shares the others.
+//! Not here:   the new version (publish), the rows of versions (versions).
 
 use margay_rows::Ino;
 use margay_rows::key::{self, Counted};
@@ -48,7 +48,7 @@ impl Kept {
 }
 
 impl Volume {
-    /// Decides which version a publish makes, and drafts it but for the file's own rows.
+    /// Decides which version a publish creates, and drafts it except for the file's own rows.
     pub(crate) fn draft_next_version(
         &self,
         draft: &mut Draft,
@@ -64,7 +64,7 @@ impl Volume {
             Versioning::Enabled => state.own_version == Some(old.version) && !self.is_file_locked(old)?,
             Versioning::Suspended => old.version.is_null,
         };
-        // Of several names none is the key; which one leads to a record alone is not known.
+        // A hard-linked file has no single key; a file located by its record alone has no known name.
         if stays || !state.data_pending || old.links > 1 || located.parent == Ino(0) {
             return Ok(same);
         }
@@ -94,7 +94,7 @@ impl Volume {
         Ok(NextVersion { version, kept: Some(Kept { ino, row, in_row }) })
     }
 
-    /// Gives the version that an open file made the retention of its bucket, now that it is closed; its turn is held.
+    /// Gives the version of a closed session the bucket's default retention; the file's turn is held.
     pub(crate) fn lock_closed(&self, file: &OpenFile) -> Result<(), Error> {
         let Some(own) = file.state.read().own_version else { return Ok(()) };
         self.retry(|_| {

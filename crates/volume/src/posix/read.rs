@@ -1,9 +1,9 @@
-//! Reading an open file.
+//! Reads an open file.
 //!
-//! Why:        what is asked for is put together from pieces; one extent is one read of the store without a copy.
-//! Invariants: bytes from the store were verified by it. A payload that the log has not written yet is taken from
-//!             memory, or waited for.
-//! Locking:    the file's state for reading, also while the store is waited for.
+//! Why:        the result is assembled from pieces; a single extent is one read of the store without a copy.
+//! Invariants: R1 the store verifies its bytes. A payload that the log has not written yet is taken from the cache, or
+//!                waited for.
+//! Locking:    the file's state, shared, also while waiting for the store.
 //! Not here:   GET (reader).
 
 use bytes::Bytes;

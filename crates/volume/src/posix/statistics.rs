@@ -1,7 +1,7 @@
 //! `statfs`, and durability of everything so far.
 //!
-//! Why:        neither is about one file.
-//! Not here:   where the numbers come from (env's disk, the engine's counters).
+//! Why:        neither concerns a single file.
+//! Not here:   the source of the numbers (env's disk, the engine's counters).
 
 use crate::api::Error;
 use crate::posix::api::{PosixError, Statistics};

@@ -1,10 +1,10 @@
-//! Files written from front to back: their bytes go into one run while they come.
+//! Sequentially written files: their bytes go directly into one run.
 //!
 //! Why:        a large file becomes one extent, byte N of it byte N of a segment file, and most of it is on the device
-//!             before the sync that waits for it.
-//! Invariants: S1 pieces name a run that is being written by a name of its own, which is never committed: publishing
-//!                ends the run first.
-//!             S2 a write that does not continue the stream, or that the store refuses, goes its usual way.
+//!             before the final sync.
+//! Invariants: S1 pieces refer to an unfinished run by a special value, which is never committed: publishing ends the
+//!                run first.
+//!             S2 a write that does not continue the stream, or that the store refuses, is handled as usual.
 //! Not here:   the run (segment), small and scattered writes (write).
 
 use margay_segment::{Extent, RUN_BYTES_MAX, RunLength};
@@ -14,11 +14,11 @@ use crate::open::Volume;
 use crate::open_files::pieces::{Content, Piece};
 use crate::open_files::{OpenFile, STREAM_RUN_BYTES, State, Stream};
 
-/// The device is set to work after so many bytes.
+/// Write-back is started after this many bytes.
 const WRITE_BACK_BYTES: u64 = 32 << 20;
 
 impl Volume {
-    /// Whether so many bytes continue the file's stream; then there is room for them, as far as one can know.
+    /// Whether this many bytes continue the file's stream; then there is space for them, as far as known.
     pub(crate) fn stream_takes(&self, state: &mut State, offset: u64, len: u64) -> Result<bool, Error> {
         let Some(stream) = &mut state.stream else { return Ok(false) };
         let continues = stream.end() == offset && state.pieces.end() == offset;
@@ -29,7 +29,7 @@ impl Volume {
         Ok(true)
     }
 
-    /// Appends to the stream what it takes. The writer was told so: what the store refuses stays in memory.
+    /// Appends to the stream. The write was already answered: bytes that the store refuses stay buffered.
     pub(crate) fn put_into_stream(&self, file: &OpenFile, state: &mut State, offset: u64, bytes: &[u8]) {
         let Some(stream) = &mut state.stream else { return self.put_into_memory(state, offset, bytes) };
         let skip = stream.writer.taken();
@@ -40,12 +40,12 @@ impl Volume {
         state.pieces.push(Piece::stored(Extent { run: stream.run(), skip, len: bytes.len() as u64 }));
         if stream.writer.taken() - stream.synced >= WRITE_BACK_BYTES {
             stream.synced = stream.writer.taken();
-            // An error comes back from the sync that waits for these bytes.
+            // The sync that waits for these bytes reports the error.
             let _ = self.store.start_sync(stream.writer.segment());
         }
     }
 
-    /// Writes what is in memory to the store: into a new stream when it is one stretch at the end of the file.
+    /// Writes buffered bytes to the store: into a new stream if they are one stretch at the end of the file.
     pub(crate) fn make_memory_free(&self, file: &OpenFile, state: &mut State) -> Result<(), Error> {
         let memory = state.pieces.memory();
         let stream_bytes_min = self.options.file_memory_bytes_max / 2;
@@ -72,7 +72,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Ends the stream's run: pieces name it as it will be read. When that fails the stream goes on.
+    /// Ends the stream's run: pieces refer to it in its final form. If that fails, the stream continues.
     pub(crate) fn end_stream(&self, state: &mut State) -> Result<(), Error> {
         let Some(stream) = &mut state.stream else { return Ok(()) };
         let pin = stream.writer.pin();

@@ -1,7 +1,7 @@
-//! Symbolic links: made and read.
+//! Symbolic links: creating and reading.
 //!
-//! Why:        to S3 a link is an object whose body is its target, so its target is stored as a body is.
-//! Invariants: as create. The target is durable before a commit names it, or travels with it.
+//! Why:        S3 sees a link as an object whose body is its target, so the target is stored like a body.
+//! Invariants: L1 as create. The target is durable before a commit refers to it, or travels with it.
 //! Not here:   following links (the kernel).
 
 use bytes::Bytes;
@@ -20,9 +20,9 @@ use crate::posix::mount::Mount;
 use crate::reader::Content;
 use crate::upload::Body;
 
-/// The rights of every symbolic link.
+/// The permissions of every symbolic link.
 const RIGHTS: u32 = 0o777;
-/// Times that reading begins again because the target was moved meanwhile.
+/// Attempts to read a target that is moved meanwhile.
 const TRIES_MAX: usize = 64;
 
 impl Mount {
@@ -65,11 +65,12 @@ impl Mount {
             self.known.remember(file.ino, parent, &resolved.name);
             Ok((file, Some(done)))
         })?;
-        // Where its bytes are is not known here.
+        // Where its bytes are stored is not known here.
         Ok(Attributes { stored: file.size, ..stored_attributes(&file) })
     }
 
-    /// A target as a body, and what holds its segment until the commit; one too long to travel with a commit goes to a segment first.
+    /// A staged target, and the pin of its segment until the commit; one too long for a payload is written to a segment
+    /// first.
     fn stage_target(&self, target: &[u8]) -> Result<(Body, Option<SegmentPin>), PosixError> {
         let volume = &self.volume;
         let small = volume.engine.payload_bytes_max().min(volume.options.payload_bytes_max).max(INLINE_BYTES_MAX);

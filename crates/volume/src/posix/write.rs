@@ -1,12 +1,12 @@
-//! Writing: bytes into memory, and out to the store when they are many.
+//! Writes: bytes are buffered in memory, and written to the store when they are many.
 //!
-//! Why:        small writes gather until the file is published, so that they become one run.
-//! Invariants: W1 a write that gives an error has changed nothing.
-//!             W2 memory is bounded: per file by `Options::file_memory_bytes_max` and one write, in all by
-//!                `Options::memory_bytes_max` and one write for each writer.
-//!             W3 a write that was told to be taken is not lost: whoever reads, publishes or writes next waits for the
-//!                state, and what the store refuses after all stays in memory until a publish tries again and tells.
-//! Locking:    the file's state, also while the bytes of a taken write are on their way.
+//! Why:        small writes are collected until the file is published, so that they become one run.
+//! Invariants: W1 a write that returns an error has changed nothing.
+//!             W2 memory is bounded: per file by `Options::file_memory_bytes_max` and one write, in total by
+//!                `Options::memory_bytes_max` and one write per writer.
+//!             W3 an acknowledged write is not lost: the next reader, publisher or writer waits for the state, and
+//!                bytes that the store refuses stay buffered until a publish retries and reports.
+//! Locking:    the file's state, also while the bytes of an acknowledged write are being stored.
 //! Not here:   publishing (publish), the run of a stream (stream).
 
 use margay_segment::{Extent, Run, RunLength, RunWriter};
@@ -28,7 +28,7 @@ const SET_GROUP_ID: u32 = 0o2000;
 const GROUP_MAY_RUN: u32 = 0o010;
 
 impl Mount {
-    /// All of it, or an error. With `OpenFlags::append` at the end, whatever the offset.
+    /// Writes all bytes, or fails. With `OpenFlags::append` at the end, whatever the offset.
     pub fn write(
         &self,
         handle: &Handle,
@@ -41,8 +41,8 @@ impl Mount {
         Ok(bytes.len())
     }
 
-    /// As `write`, and calls `taken` once, unless it gives an error, as soon as the bytes cannot be refused any more.
-    /// That may be long before it returns: the writer gets the next bytes ready while these go into the store.
+    /// As `write`, and calls `taken` once, unless it returns an error, as soon as the bytes cannot be refused any more.
+    /// That may be long before it returns: the writer prepares the next bytes while these are stored.
     pub fn write_taken(
         &self,
         handle: &Handle,
@@ -67,7 +67,7 @@ impl Mount {
 }
 
 impl Volume {
-    /// Puts bytes into a file's stream or memory.
+    /// Puts bytes into a file's stream or buffer.
     pub(crate) fn put_bytes(
         &self,
         file: &OpenFile,
@@ -106,8 +106,7 @@ impl Volume {
         self.open_files.memory_changed(before, state.pieces.memory());
     }
 
-    /// Refuses to make a file longer than the quota of its bucket leaves room for. What others have written and not
-    /// published yet is not counted.
+    /// Refuses to extend a file beyond its bucket's quota. Unpublished data of others is not counted.
     pub(crate) fn check_growth(&self, file: &OpenFile, state: &State, end: u64) -> Result<(), Error> {
         if end <= state.pieces.end() {
             return Ok(());
@@ -116,7 +115,7 @@ impl Volume {
         self.check_quota(file.root, 0, end.saturating_sub(published) as i64)
     }
 
-    /// The content was changed.
+    /// Records that the content changed.
     pub(crate) fn touched(&self, state: &mut State, kill_privileges: bool) {
         state.data_pending = true;
         self.touched_attributes(state, kill_privileges);
@@ -133,7 +132,7 @@ impl Volume {
         }
     }
 
-    /// Takes the set-id bits away, where there are any, without another change.
+    /// Clears set-id bits, if any, without another change.
     pub(crate) fn drop_privileges(&self, state: &mut State, kill_privileges: bool) {
         if kill_privileges && without_privileges(state.file.mode) != state.file.mode {
             self.touched_attributes(state, true);
@@ -149,7 +148,7 @@ impl Volume {
         Ok(self.store.begin(length, &owner)?)
     }
 
-    /// Writes all bytes in memory to the store as one run; they are not durable yet.
+    /// Writes all buffered bytes to the store as one run; they are not durable yet.
     pub(crate) fn write_out(&self, file: &OpenFile, state: &mut State) -> Result<(), Error> {
         let total = state.pieces.memory();
         if total == 0 {
@@ -170,7 +169,7 @@ impl Volume {
     }
 }
 
-/// The bytes in memory are, one after the other, this run.
+/// Replaces the buffered bytes by references into this run.
 pub(crate) fn name_memory(state: &mut State, run: &Run) {
     let mut skip = 0;
     state.pieces.map_contents(|_, piece| match &piece.content {
@@ -183,7 +182,7 @@ pub(crate) fn name_memory(state: &mut State, run: &Run) {
     assert_eq!(skip, run.len, "a run holds all that was in memory");
 }
 
-/// Rights without set-user-id, and without set-group-id where that means what it says.
+/// Permissions without set-user-id, and without set-group-id where it gives privileges.
 pub(crate) fn without_privileges(mode: u32) -> u32 {
     let mode = mode & !SET_USER_ID;
     if mode & GROUP_MAY_RUN != 0 { mode & !SET_GROUP_ID } else { mode }

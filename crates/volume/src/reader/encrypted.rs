@@ -1,7 +1,7 @@
-//! An encrypted object's stored bytes together with what decrypts them: plain bytes by offset.
+//! An encrypted object's stored bytes and its decryptor: decrypted bytes by offset.
 //!
-//! Why:        both doors read the same object, one awaiting, one on its own thread; both do it here.
-//! Invariants: the segments are pinned for as long as this lives, whatever becomes of the object.
+//! Why:        both doors read the same object, one async, one on its own thread; both use this.
+//! Invariants: E1 the segments are pinned while this lives, whatever happens to the object.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl EncryptedContent {
         EncryptedContent { encrypted: Encrypted::new(data, plain_lens), stored, store }
     }
 
-    /// Plain bytes from `offset` on, at least one and at most `len`. Waits for the device.
+    /// Decrypted bytes from `offset` on, at least one and at most `len`. Blocks on the device.
     pub(crate) fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
         self.encrypted.read(offset, len, &|at, len| self.stored.read_all(&*self.store, at, len))
     }
@@ -51,7 +51,7 @@ impl EncryptedContent {
     }
 }
 
-/// Two of them are the same only if they are one.
+/// Two are equal only if they are the same instance.
 impl PartialEq for EncryptedContent {
     fn eq(&self, other: &EncryptedContent) -> bool {
         std::ptr::eq(self, other)

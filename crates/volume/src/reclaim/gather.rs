@@ -20,14 +20,14 @@ use crate::seen::Seen;
 /// Runs with more owners than this stay where they are.
 pub(super) const OWNERS_MAX: usize = 256;
 
-/// A row that names a run.
+/// A row that refers to a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Naming {
     /// An entry, an inode record or a version row.
     Entry {
         key: Vec<u8>,
     },
-    /// Extent rows of the file whose entry, inode record or version row this is.
+    /// Extent rows of the file with this entry, inode record or version row.
     Rows {
         entry: Vec<u8>,
     },

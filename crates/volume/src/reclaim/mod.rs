@@ -38,7 +38,7 @@ use crate::rests::CountersThen;
 use crate::seen::Seen;
 use margay_rows::key::{self, Live};
 
-/// Tells which of the sealed log segments the engine has folded and no longer needs for itself.
+/// Tells which sealed log segments the engine has folded and no longer needs.
 pub trait LogRelease: Send + Sync + Debug {
     fn released(&self, log: SegmentId) -> bool;
 }
@@ -63,22 +63,21 @@ impl LogRelease for SealedLogs {
     }
 }
 
-/// How much one pass may do.
+/// Limits of one pass.
 #[derive(Clone, Copy, Debug)]
 pub struct ReclaimBudget {
     /// Live bytes moved at most.
     pub move_bytes_max: u64,
-    /// Segments with a smaller share of live bytes are rewritten, in percent.
+    /// Segments with a smaller percentage of live bytes are rewritten.
     pub live_percent_min: u64,
-    /// The pack that is being filled is sealed when it has this many dead bytes and a smaller share of live ones
-    /// than `live_percent_min`, or a write was refused for want of space.
+    /// The open pack is sealed when it has this many dead bytes and a smaller percentage of live ones than
+    /// `live_percent_min`, or when a write was refused for lack of space.
     pub seal_dead_bytes_min: u64,
-    /// How long a dead segment stays in quarantine. Nothing: it is removed in the pass that finds it dead, after the
-    /// walk.
+    /// How long a dead segment stays in quarantine. Zero: it is removed in the pass that finds it dead, after the walk.
     pub quarantine: Duration,
-    /// With a smaller share of the disk free, in percent, the quarantine's time is cut.
+    /// With a smaller percentage of the disk free, the quarantine's time is skipped.
     pub free_percent_min: u64,
-    /// Dead parts of segments that are not rewritten are given back in place, also when no write was refused.
+    /// Punch dead ranges of segments that are not rewritten, even if no write was refused.
     pub punch: bool,
 }
 
@@ -97,7 +96,7 @@ impl Default for ReclaimBudget {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// Segments that were found dead and are in quarantine since.
+    /// Dead segments that were moved to quarantine.
     pub set_aside_segments: u64,
     /// Segments that no back row leads from and some row names: they are kept.
     pub disputed_segments: u64,
@@ -106,16 +105,16 @@ pub struct Reclaimed {
     pub removed_bytes: u64,
     pub moved_runs: u64,
     pub moved_bytes: u64,
-    /// Bytes given back inside segments because there was no room to rewrite them.
+    /// Bytes punched in segments because there was no space to rewrite them.
     pub punched_bytes: u64,
-    /// Runs left where they are because they changed meanwhile, have too many owners or are an orphan's.
+    /// Runs left in place because they changed meanwhile, have too many owners or belong to an orphan.
     pub skipped_runs: u64,
-    /// Runs that could not be read: run a scrub.
+    /// Unreadable runs: run a scrub.
     pub damaged_runs: u64,
 }
 
 impl Reclaimed {
-    /// Counts what another pass did.
+    /// Adds the counts of another pass.
     pub fn add(&mut self, done: &Reclaimed) {
         self.set_aside_segments += done.set_aside_segments;
         self.disputed_segments += done.disputed_segments;
@@ -177,7 +176,7 @@ impl Volume {
             self.set_dead_aside(logs, &mut done)?;
         }
         self.release_due(budget, &mut done)?;
-        // Room that came back is better used to rewrite, in the next pass.
+        // Freed space is better used to rewrite, in the next pass.
         if done.removed_segments == 0 {
             self.punch_dead(budget, logs, &mut done)?;
         }

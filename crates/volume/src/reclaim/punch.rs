@@ -18,16 +18,16 @@ use crate::open::Volume;
 use crate::rests::Punched;
 use crate::seen::Seen;
 
-/// Segments that lost fewer bytes since they were last looked at wait.
+/// Segments that have lost fewer bytes since they were last examined wait.
 const DEAD_BYTES_MIN: i64 = 4096;
 
 impl Volume {
-    /// Whether a write was refused for want of space since segments were last punched.
+    /// Whether a write was refused for lack of space since segments were last punched.
     pub(super) fn was_refused(&self) -> bool {
         self.refused() != self.punched.lock().refused
     }
 
-    /// Does nothing unless it was asked for, or a write was refused for want of space since the last time.
+    /// Does nothing unless requested, or unless a write was refused for lack of space since the last time.
     pub(super) fn punch_dead(
         &self,
         budget: &ReclaimBudget,

@@ -22,7 +22,7 @@ use crate::seen::Seen;
 
 /// Segments that are asked about in one call.
 const SEGMENTS_PER_READ: usize = 256;
-/// On a short disk a walk follows another one after so many times as long as that one took.
+/// On a full disk the pause between two walks is this many times the duration of a walk.
 const WALK_PAUSE_FACTOR: u32 = 9;
 
 impl Volume {
@@ -48,7 +48,7 @@ impl Volume {
             match self.store.set_aside(segment) {
                 Ok(true) => done.set_aside_segments += 1,
                 Ok(false) | Err(SegmentError::Missing(_)) => {}
-                // A reader took hold of it, or the disk refused: another pass will see.
+                // A reader has pinned it, or the disk refused: another pass tries again.
                 Err(error) => tracing::debug!(?segment, %error, "segment stays"),
             }
         }
@@ -82,17 +82,17 @@ impl Volume {
         Ok(unnamed)
     }
 
-    /// Those in quarantine included.
+    /// Including those in quarantine.
     fn existing_segments(&self) -> std::collections::HashSet<SegmentId> {
-        // In this order, since a segment goes from the first list to the second.
+        // In this order, since a segment moves from the first list to the second.
         let mut exists: std::collections::HashSet<SegmentId> =
             self.store.list().into_iter().map(|info| info.id).collect();
         exists.extend(self.store.quarantined().into_iter().map(|held| held.id));
         exists
     }
 
-    /// Removes what has been in quarantine for long enough and is proven dead a second time. Reads nothing while
-    /// nothing is due.
+    /// Removes segments that were in quarantine long enough and are proven dead a second time. Reads nothing while none
+    /// is due.
     pub fn release_quarantined(&self, budget: &ReclaimBudget) -> Result<Reclaimed, Error> {
         let _alone = self.upkeep.lock();
         let mut done = Reclaimed::default();
@@ -113,7 +113,7 @@ impl Volume {
         let walk = self.walk_named_runs(&NamedRuns::new())?;
         let ended = self.env.clock.monotonic();
         *self.walks.lock() = Walks { next_at: ended + (ended - began) * WALK_PAUSE_FACTOR, refused };
-        // Also those that are due when the disk is short.
+        // Also those that are due because the disk is nearly full.
         let cut = cut || self.is_disk_short(budget)?;
         let mut leaving = Vec::new();
         for (held, in_time) in held.iter().zip(in_time) {
@@ -150,7 +150,7 @@ impl Volume {
         Ok(free < space.total_bytes / 100 * budget.free_percent_min)
     }
 
-    /// Walks one after the other would take a processor from others; but somebody was refused for want of space.
+    /// Consecutive walks would take processor time from others, except when a write was refused for lack of space.
     fn may_walk_early(&self) -> bool {
         let walks = *self.walks.lock();
         self.refused() != walks.refused || self.env.clock.monotonic() >= walks.next_at

@@ -28,12 +28,12 @@ use crate::open::Volume;
 use crate::seen::Seen;
 use crate::sessions::Lease;
 
-/// Runs of one file that move in one batch: its rows are read once for all of them.
+/// Runs of one file moved in one batch: its rows are read once for all of them.
 const RUNS_PER_BATCH_MAX: usize = 256;
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// A run, and its copy that nothing names yet.
+/// A run and its copy, which nothing refers to yet.
 #[derive(Debug)]
 struct Copied<'a> {
     named: &'a Named,
@@ -42,7 +42,7 @@ struct Copied<'a> {
 }
 
 impl Volume {
-    /// True when something was moved.
+    /// True if something was moved.
     pub(super) fn rewrite_mostly_dead(
         &self,
         (budget, logs): (&ReclaimBudget, &dyn LogRelease),
@@ -63,7 +63,7 @@ impl Volume {
             }
             match self.copy_run(named) {
                 Ok(copy) => copied.push(copy),
-                // What is dead in it can still be given back in place (punch).
+                // Its dead ranges can still be punched.
                 Err(SegmentError::Full) => break,
                 Err(error @ (SegmentError::Corrupt { .. } | SegmentError::Missing(_))) => {
                     tracing::error!(%error, "a run cannot be moved");
@@ -76,7 +76,7 @@ impl Volume {
         Ok(!copied.is_empty())
     }
 
-    /// The deadest first, as long as the budget lasts.
+    /// The most dead ones first, within the budget.
     fn victims(
         &self,
         budget: &ReclaimBudget,
@@ -106,7 +106,7 @@ impl Volume {
         for (_, segment, live) in candidates {
             match left.checked_sub(live) {
                 Some(rest) => left = rest,
-                // At least one, or a small budget would never get anywhere.
+                // At least one, or a small budget would never make progress.
                 None if victims.is_empty() => left = 0,
                 None => break,
             }
@@ -159,7 +159,7 @@ impl Volume {
         Ok(())
     }
 
-    /// One batch for copies that have the same owners.
+    /// One batch for copies with the same owners.
     fn try_name_copies(&self, group: &[&Copied<'_>], lease: &Lease) -> Result<(), Refused> {
         let mut draft = Draft::default();
         lease.assert_in(&mut draft);
@@ -174,7 +174,7 @@ impl Volume {
         }
         for copy in group {
             if copy.named.owners.iter().any(|(owner, _)| !moves.named.contains(&(*owner, place(&copy.named.run)))) {
-                // It names other runs by now.
+                // It refers to other runs by now.
                 return Err(Refused::Conflict);
             }
             draft_owners(&mut draft, copy);
@@ -183,7 +183,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Puts the new runs in the place of the old ones wherever this owner names them, and makes its version new.
+    /// Replaces the old runs by the new ones in all of this owner's references, and changes its version.
     fn draft_renaming(&self, draft: &mut Draft, owner: Ino, naming: &Naming, moves: &mut Moves) -> Result<(), Refused> {
         let (Naming::Entry { key } | Naming::Part { key } | Naming::Rows { entry: key }) = naming;
         // Before the extent rows: see W1.
@@ -251,18 +251,18 @@ fn draft_owners(draft: &mut Draft, copy: &Copied<'_>) {
     }
 }
 
-/// Where a run is.
+/// The location of a run.
 type RunPlace = (SegmentId, u64);
 
 fn place(run: &Run) -> RunPlace {
     (run.segment, run.offset)
 }
 
-/// The runs that move in one batch.
+/// The runs moved in one batch.
 #[derive(Debug)]
 struct Moves {
     to: HashMap<RunPlace, Run>,
-    /// Who was found to name which of them.
+    /// Which owners refer to which of them.
     named: HashSet<(Ino, RunPlace)>,
 }
 
@@ -276,7 +276,7 @@ impl Moves {
     }
 }
 
-/// Copies of runs that one file names alone go together, as far as a batch may hold them; any other one goes by itself.
+/// Groups copies: runs owned by one file alone go together, as far as a batch can hold them; any other run goes alone.
 fn by_owners<'a, 'b>(copied: &'a [Copied<'b>]) -> Vec<Vec<&'a Copied<'b>>> {
     let mut alone: BTreeMap<Ino, Vec<&Copied<'b>>> = BTreeMap::new();
     let mut groups = Vec::new();

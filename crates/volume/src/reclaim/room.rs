@@ -1,10 +1,10 @@
-//! Room for a write that was refused for want of space: it waits for a pass of reclaim.
+//! Makes room for a write that was refused for lack of space: it waits for a pass of reclaim.
 //!
-//! Why:        dead segments stay in quarantine until the disk is short, and a pass comes every few seconds; a writer fills
-//!             what is left in between. None should be refused while there is something to give back.
-//! Invariants: R1 one pass serves all who wait for it.
-//!             R2 a pass that gave too little back, or took long, is not repeated for a while: on a disk that is really full
-//!                others are refused at once.
+//! Why:        dead segments stay in quarantine until the disk is nearly full, and a pass runs every few seconds, so
+//!             writers may fill the rest in between. No write should fail while space can be reclaimed.
+//! Invariants: R1 one pass serves all waiting writes.
+//!             R2 a pass that freed too little, or took long, is not repeated for a while: on a really full disk
+//!                further writes fail at once.
 //! Locking:    `Volume::room`, held over the pass. The caller holds no lock of a file: others write to it meanwhile.
 //! Not here:   which requests wait, and on which thread (the doors).
 
@@ -17,22 +17,22 @@ use crate::api::Error;
 use crate::open::Volume;
 use crate::rests::Room;
 
-/// Fewer bytes are no room: another write would use them up at once.
+/// Fewer bytes do not count as room: the next write would use them up.
 const ROOM_BYTES_MIN: u64 = 16 << 20;
-/// Nobody waits so long twice, one time after the other.
+/// After a pass this long, the next wait is delayed.
 const LONG: Duration = Duration::from_secs(10);
-/// Behind a pass that made no room or was long nothing is tried for as many times as long as it took, and at least:
+/// After a pass that freed too little or was long, the pause is this many times its duration, and at least:
 const PAUSE_FACTOR: u32 = 9;
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 
 impl Volume {
-    /// Whether an upload of so many bytes would find the disk full now.
+    /// Whether an upload of this size would find the disk full now.
     pub fn lacks_room(&self, bytes: u64) -> bool {
         let stored = bytes > self.small_bytes_max();
         !self.engine.has_room() || stored && matches!(self.store.check_space(bytes), Err(SegmentError::Full))
     }
 
-    /// Gives space back for a write that was refused; true when it is worth another try. Blocks for a pass at most.
+    /// Reclaims space for a refused write; true if it is worth a retry. Blocks for one pass at most.
     pub fn make_room(&self) -> bool {
         let asked_at = self.env.clock.monotonic();
         let mut room = self.room.lock();
@@ -43,7 +43,7 @@ impl Volume {
         if began_at < room.next_at {
             return false;
         }
-        // However long its time: it is cut, since a write was refused.
+        // The maximum time: it is cut, since a write was refused.
         let budget = ReclaimBudget { quarantine: Duration::MAX, ..ReclaimBudget::default() };
         let done = self.reclaim_once(&budget, &SealedLogs);
         let ended_at = self.env.clock.monotonic();

@@ -40,7 +40,7 @@ impl Volume {
         Ok(walk)
     }
 
-    /// Shows every run that some row names, as often as rows name it, and `None` for a row that names none.
+    /// Calls `show` for every reference to a run, and with `None` for a row without one.
     pub(crate) fn each_named_run(&self, mut show: impl FnMut(Option<&Run>)) -> Result<(), Error> {
         let mut seen = Seen::default();
         for table in [key::all_entries(), key::all_inodes(), key::all_versions(), key::all_parts(), key::all_extents()]
@@ -54,7 +54,7 @@ impl Volume {
     }
 }
 
-/// Shows the runs that a row of any table names, or `None` when it could name one and does not.
+/// Calls `show` for the runs that a row of any table refers to, or with `None` if it could refer to one and does not.
 pub(crate) fn runs_of_row(key: &[u8], value: &[u8], mut show: impl FnMut(Option<&Run>)) -> Result<(), Damaged> {
     let mut show_data = |data: &Data| match data {
         Data::Inline(_) | Data::Rows => show(None),

@@ -1,8 +1,9 @@
-//! A body whose length shows when it ends: an upload from a browser's form.
+//! A body of unknown length: an upload from a browser's form.
 //!
-//! Why:        a run in a pack has its length in front of it, so bytes are gathered until a piece of known length is
-//!             there; a body that may be large gets a raw segment, whose run may grow.
-//! Invariants: G1 at most [`GATHER_BYTES`] wait in memory, and nothing beside a run that grows.  G2 no more bytes are taken than the caller allowed.
+//! Why:        a run in a pack begins with its length, so bytes are buffered until a piece of known length is complete;
+//!             a body that may be large gets a raw segment, whose run can grow.
+//! Invariants: G1 at most [`GATHER_BYTES`] are buffered, and none beside a growing run.
+//!             G2 at most as many bytes are accepted as the caller allowed.
 //! Durability: none here; `Upload::finish` syncs the segments.
 //! Not here:   bodies of announced length (`upload`).
 
@@ -11,18 +12,18 @@ use margay_segment::{Run, RunLength, RunWriter, SegmentPin, Segments};
 use super::SYNC_AHEAD_BYTES;
 use crate::api::Error;
 
-/// Bytes gathered before they become a run.
+/// Bytes buffered before they become a run.
 const GATHER_BYTES: usize = 512 << 10;
-/// A body that may become longer than this gets a segment of its own once it is longer than `GATHER_BYTES`; a shorter
-/// one is made of pieces in packs.
+/// A body that may exceed this size gets a segment of its own once it exceeds `GATHER_BYTES`; a shorter one becomes
+/// pieces in packs.
 const PIECES_BYTES_MAX: u64 = 16 << 20;
 
-/// Bytes so far.
+/// The bytes received so far.
 #[derive(Debug)]
 pub(super) struct Growing {
     /// Not yet in a run.
     gathered: Vec<u8>,
-    /// Whether a run grows as bytes come.
+    /// Whether a run grows as bytes arrive.
     in_one_run: bool,
     run_bytes_max: u64,
     current: Option<Box<dyn RunWriter>>,
@@ -32,7 +33,7 @@ pub(super) struct Growing {
     pins: Vec<SegmentPin>,
 }
 
-/// A body that has ended.
+/// A complete body.
 pub(super) enum Grown {
     /// It never left memory.
     Gathered(Vec<u8>),
@@ -130,7 +131,7 @@ impl Growing {
             return Ok(Grown::Gathered(self.gathered));
         }
         if self.current.is_none() {
-            // Nothing comes after it.
+            // Nothing follows.
             self.in_one_run = false;
         }
         if !self.gathered.is_empty() {
