@@ -1,8 +1,8 @@
-//! How far a long work is, and the line on a terminal that says so.
+//! Progress of a long task, and the line on a terminal that shows it.
 //!
 //! Why:        a scrub reads for hours; a silent program looks dead.
-//! Invariants: L1 nothing is written when standard error is not a terminal.  L2 the line is gone when the work is over.
-//! Not here:   the works (`works`, margay-volume).
+//! Invariants: L1 nothing is written when standard error is not a terminal.  L2 the line is removed when the task ends.
+//! Not here:   the tasks (`works`, margay-volume).
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use crate::settings::parse::show_bytes;
 
-/// Between two refreshes of the line.
+/// Pause between two refreshes of the line.
 const REFRESH: Duration = Duration::from_millis(500);
 
-/// Bytes done of those to do; nothing while the work does not run.
+/// Bytes done and in total; empty while the task does not run.
 #[derive(Debug, Default)]
 pub struct Progress {
     running: AtomicBool,
@@ -26,12 +26,12 @@ pub struct Progress {
     total: AtomicU64,
 }
 
-/// The work runs until this is dropped.
+/// The task counts as running until this is dropped.
 #[derive(Debug)]
 pub struct Running<'a>(&'a Progress);
 
 impl Progress {
-    /// The work begins; of two at once the newer is shown.
+    /// A task begins; of two at once the newer is shown.
     pub fn begin(&self, total: u64) -> Running<'_> {
         self.done.store(0, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
@@ -65,17 +65,17 @@ impl Drop for Running<'_> {
     }
 }
 
-/// How far a work is.
+/// Progress of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Far {
-    /// Done, and in all.
+    /// Done, and in total.
     Bytes(u64, u64),
     /// Read so far.
     Rows(u64),
 }
 
 impl Far {
-    /// As a server's status tells it.
+    /// Parses a server's status.
     pub fn from_json(value: &Value) -> Option<Far> {
         Some(Far::Bytes(value["done_bytes"].as_u64()?, value["total_bytes"].as_u64()?))
     }
@@ -84,7 +84,7 @@ impl Far {
         let rate = |done: u64| (done as f64 / elapsed.as_secs_f64().max(0.001)) as u64;
         match self {
             Far::Bytes(done, total) => {
-                // What several objects share counts for each of them, so there may be more than all.
+                // Data that several objects share is counted for each of them, so the sum may exceed the total.
                 let percent = (done.saturating_mul(100) / total.max(1)).min(99);
                 let (done, total, rate) = (round(done), round(total), round(rate(done)));
                 format!("{label}: {done} of {total} ({percent} %), {rate}/s")
@@ -94,25 +94,25 @@ impl Far {
     }
 }
 
-/// Whole units are enough while it runs.
+/// While it runs, whole units are precise enough.
 fn round(bytes: u64) -> String {
     let unit = [1 << 30, 1 << 20, 1 << 10].into_iter().find(|unit| bytes >= 10 * unit).unwrap_or(1);
     show_bytes(bytes / unit * unit)
 }
 
-/// A line that follows a work; gone when dropped.
+/// A progress line; removed when dropped.
 #[derive(Debug)]
 pub struct Line(ProgressBar);
 
 impl Line {
-    /// Asks `far` now and then, on a thread of its own.
+    /// Polls `far` on a thread of its own.
     pub fn follow(env: &Env, label: &'static str, far: impl Fn() -> Option<Far> + Send + Sync + 'static) -> Line {
         let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         if !line.is_hidden() {
             let (far, clock, began) = (Arc::new(far), Arc::clone(&env.clock), env.clock.monotonic());
             let text = move |_: &ProgressState, out: &mut dyn Write| {
                 let text = far().map(|far| far.text(label, clock.monotonic().saturating_sub(began)));
-                // A line that cannot be drawn stops nothing.
+                // An error of drawing the line is ignored.
                 let _ = out.write_str(&text.unwrap_or_default());
             };
             let style = ProgressStyle::with_template("{far}").expect("the template has one field");

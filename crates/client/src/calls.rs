@@ -1,7 +1,7 @@
-//! Requests to one store, over connections that are kept for the next ones.
+//! Requests to one store, over a pool of keep-alive connections.
 //!
-//! Invariants: L1 a connection on which a request did not come to its end is not used again.
-//! Not here:   what is tried again (`retry`), what a request says (`client`).
+//! Invariants: L1 a connection on which a request did not complete is not reused.
+//! Not here:   retries (`retry`), the content of requests (`client`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ pub(crate) struct Calls {
     target: Arc<Target>,
     token: Option<HeaderValue>,
     idle: Mutex<Vec<Client>>,
-    /// Connections that are kept.
+    /// Idle connections.
     idle_max: usize,
 }
 
 impl Calls {
-    /// Asks nothing yet. `token` belongs to keys that are temporary.
+    /// Sends no request yet. `token` belongs to temporary keys.
     pub(crate) fn new(target: Arc<Target>, token: Option<&str>, idle_max: usize) -> Result<Calls, ClientError> {
         let token = token.map(HeaderValue::from_str).transpose();
         let mut token = token.map_err(|_| ClientError::Usage("the session token is no header value".to_owned()))?;
@@ -38,7 +38,7 @@ impl Calls {
         &self.target
     }
 
-    /// One sending of a request.
+    /// One attempt of a request.
     pub(crate) async fn once(&self, ask: &Ask) -> Result<Answer, ClientError> {
         let idle = self.idle.lock().pop();
         let mut client = idle.unwrap_or_else(|| Client::new(Connection::new(Arc::clone(&self.target))));

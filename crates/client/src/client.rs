@@ -1,7 +1,7 @@
-//! A small S3 client: one connection, signed requests, no retries and no hidden work.
+//! A minimal S3 client: one connection, signed requests, no retries.
 //!
-//! Why:      what a benchmark times must be exactly what it asked for; and a fresh machine needs some client.
-//! Not here: credentials chains: the real clients have those; retries (`retry`), multipart uploads (`upstream`).
+//! Why:      a benchmark must time exactly what it requested; and a fresh machine needs some client.
+//! Not here: credential chains (other clients have those); retries (`retry`), multipart uploads (`upstream`).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -18,16 +18,16 @@ use crate::payload::Payload;
 use crate::sign::{PayloadHash, Scheme, Signer};
 use crate::xml::{self, BucketEntry, Page};
 
-/// The most keys that one DeleteObjects request may name.
+/// Maximum number of keys in one DeleteObjects request.
 pub const DELETE_KEYS_MAX: usize = 1000;
-/// The most keys of one page.
+/// Maximum number of keys in a page.
 pub const PAGE_KEYS_MAX: u32 = 1000;
-/// The most bytes of an error document that are read.
+/// Bytes of an error document that are read at most.
 const ERROR_BYTES_MAX: usize = 64 << 10;
-/// The most bytes of an answer that is read whole: a piece of a backup, a page of a listing.
+/// Maximum size of a response that is read whole, in bytes: a piece of a backup, a page of a listing.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 
-/// What to list; the borrowed parts are as the caller knows them, not encoded.
+/// What to list; the borrowed fields are not encoded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListQuery<'a> {
     pub prefix: &'a str,
@@ -36,11 +36,11 @@ pub struct ListQuery<'a> {
     pub token: Option<&'a str>,
     /// Keys and prefixes per page; 0 leaves it to the server (1000).
     pub keys_max: u32,
-    /// Asks for percent-encoded keys, which XML cannot damage.
+    /// Requests percent-encoded keys, since XML cannot represent all characters.
     pub encoded: bool,
 }
 
-/// What HEAD and GET tell about an object.
+/// Facts about an object from a HEAD or GET.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectInfo {
     pub size: u64,
@@ -54,7 +54,7 @@ pub struct Client {
     signer: Signer,
 }
 
-/// A request that is answered whole.
+/// A request whose whole response is returned.
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub method: Method,
@@ -63,13 +63,13 @@ pub struct Ask {
     /// Encoded, sorted by name.
     pub query: String,
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Its signature covers it.
+    /// Covered by the signature.
     pub body: Bytes,
-    /// The most bytes that the answer may have.
+    /// Maximum size of the response, in bytes.
     pub answer_bytes_max: usize,
 }
 
-/// A success.
+/// A successful response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub headers: HeaderMap,
@@ -77,14 +77,14 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Empty when the answer names none.
+    /// Empty if the response has none.
     pub fn etag(&self) -> String {
         self.headers.get(ETAG).and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned()
     }
 }
 
 impl Ask {
-    /// Nothing but a method and what it is for.
+    /// A request with a method and a target only.
     pub fn new(method: Method, bucket: &str, key: &str) -> Ask {
         let (bucket, key) = (bucket.to_owned(), key.to_owned());
         let (query, headers, body) = (String::new(), Vec::new(), Bytes::new());
@@ -125,7 +125,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Bucket and key as the request line names them.
+    /// Bucket and key as in the request line.
     fn path(&self) -> String {
         let mut path = String::with_capacity(2 + self.bucket.len() + self.key.len());
         path.push('/');
@@ -144,7 +144,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Percent-encodes as V4 signatures want it: everything but letters, digits and `-._~`, and `/` where it separates.
+/// Percent-encodes as V4 signatures require: everything except letters, digits and `-._~`, and `/` as a separator.
 pub fn encode_into(out: &mut String, text: &str, keep_slash: bool) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text.bytes() {
@@ -159,7 +159,7 @@ pub fn encode_into(out: &mut String, text: &str, keep_slash: bool) {
 }
 
 impl ListQuery<'_> {
-    /// As the request line holds it.
+    /// As in the request line.
     pub fn encode(&self) -> String {
         let mut query = String::from("list-type=2");
         let mut add = |name: &str, value: &str| {
@@ -168,7 +168,7 @@ impl ListQuery<'_> {
             query.push('=');
             encode_into(&mut query, value, false);
         };
-        // The order is that of the names below, with list-type moved to its place afterwards.
+        // Sorted by the names below; list-type is moved to its position afterwards.
         if let Some(token) = self.token {
             add("continuation-token", token);
         }
@@ -197,7 +197,7 @@ impl Client {
         Client::with_scheme(connection, Scheme::V4)
     }
 
-    /// A client that says who it is in this way, or not at all.
+    /// A client with this authentication scheme, or none.
     pub fn with_scheme(connection: Connection, scheme: Scheme) -> Client {
         let signer = Signer::new(connection.target(), scheme);
         Client { connection, signer }
@@ -221,7 +221,7 @@ impl Client {
             .map_err(|_| ClientError::Usage(format!("{} cannot be sent as a host name", target.authority)))?;
         request.headers_mut().insert(http::header::HOST, host);
         if call.method == Method::PUT && request.body().is_empty() {
-            // hyper leaves the length out for an empty body, and stores want to see it.
+            // hyper omits the length of an empty body, but stores require it.
             request.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         request.headers_mut().extend(call.headers);
@@ -230,7 +230,7 @@ impl Client {
         if response.status().is_success() { Ok(response) } else { Err(refused(name(), response).await) }
     }
 
-    /// Sends a request whose body is at hand and reads the whole answer.
+    /// Sends a request with its body in memory and reads the whole response.
     pub async fn ask(&mut self, ask: &Ask) -> Result<Answer, ClientError> {
         let mut call = Call::new(ask.method.clone(), &ask.bucket, &ask.key);
         call.query.clone_from(&ask.query);
@@ -258,7 +258,7 @@ impl Client {
                     let request = format!("a request to {}", self.connection.target().authority);
                     return Err(ClientError::Nonsense { request, reason: format!("more than {bytes_max} bytes") });
                 }
-                // Small answers come in one frame and are not copied.
+                // A small response arrives in one frame and is not copied.
                 if first.is_empty() && rest.is_empty() {
                     first = data;
                 } else {
@@ -284,7 +284,7 @@ impl Client {
         self.call_for_bytes(Call::new(Method::HEAD, bucket, "")).await.map(drop)
     }
 
-    /// Lets everybody read and write the bucket's objects, by a bucket policy.
+    /// Allows everybody to read and write the bucket's objects, through a bucket policy.
     pub async fn open_bucket(&mut self, bucket: &str) -> Result<(), ClientError> {
         let policy = format!(
             r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Principal":"*","Action":["s3:GetObject","s3:PutObject"],"Resource":["arn:aws:s3:::{bucket}/*"]}}]}}"#
@@ -327,8 +327,8 @@ impl Client {
         self.call_for_bytes(call).await.map(drop)
     }
 
-    /// Starts a GET; the caller reads the body with [`Client::next_chunk`] to its end. `hash` says what the signature
-    /// covers of the empty body.
+    /// Starts a GET; the caller must read the body with [`Client::next_chunk`] to its end. `hash` says how the
+    /// signature covers the empty body.
     pub async fn get(
         &mut self,
         bucket: &str,
@@ -376,7 +376,7 @@ impl Client {
         }
     }
 
-    /// One page of a listing as the server wrote it, for [`xml::parse_page`].
+    /// One page of a listing as the server sent it, for [`xml::parse_page`].
     pub async fn list_document(&mut self, bucket: &str, query: &ListQuery<'_>) -> Result<Bytes, ClientError> {
         let mut call = Call::new(Method::GET, bucket, "");
         call.query = query.encode();

@@ -1,4 +1,4 @@
-//! Which state of an object a request is about, as headers.
+//! Preconditions of requests, as headers.
 
 use std::ops::Range;
 
@@ -6,11 +6,11 @@ use http::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RANGE};
 
 use crate::error::ClientError;
 
-/// When a PUT is done.
+/// The precondition of a PUT.
 #[derive(Clone, Copy, Debug)]
 pub enum Condition<'a> {
     Always,
-    /// There is no such object.
+    /// The object does not exist.
     Absent,
     /// The object still has this ETag.
     Same(&'a str),

@@ -1,12 +1,13 @@
-//! S3 as a client: signed requests, a bucket in the place of a disk, a bucket that many tasks use at once.
+//! An S3 client: signed requests, a bucket as a disk, and a bucket for many concurrent tasks.
 //!
-//! Why:        backups go to a bucket of any store, and benchmarks and a fresh machine need some client.
-//! Layout:     `client` (calls), `connection` (one kept-alive connection), `sign`, `tls`, `target` (which server, as
-//!             whom), `xml`, `condition`; above them `calls` (kept connections) and `retry`, then `bucket` (calls that
-//!             block), `disk` (files in a bucket) and `upstream` (bounded requests, ranges, multipart uploads).
-//! Invariants: C1 `client` and below do nothing that they were not asked for: no retries, no second connection.
-//!             C2 a secret is never shown, and an error never holds one.
-//! Not here:   chains of credentials, what is in the files (margay-volume).
+//! Why:        backups go to a bucket of any store; benchmarks and a fresh machine need some client.
+//! Layout:     `client` (calls), `connection` (one keep-alive connection), `sign`, `tls`, `target` (server and
+//!             credentials), `xml`, `condition`; above them `calls` (connection pool) and `retry`, then `bucket`
+//!             (blocking calls), `disk` (files in a bucket) and `upstream` (limited concurrency, ranges, multipart
+//!             uploads).
+//! Invariants: C1 `client` and the modules below it send only what was requested: no retries, no second connection.
+//!             C2 a secret is never shown, and no error contains one.
+//! Not here:   credential chains, the content of files (margay-volume).
 
 pub mod bucket;
 mod calls;

@@ -1,7 +1,8 @@
-//! What is tried again, how often and when.
+//! Retries: which errors, how often and when.
 //!
-//! Invariants: T1 only what says nothing about the request is tried again: a lost connection, a busy or broken server.
-//!             T2 waits grow, and are random, so that many who were refused at once do not come back at once.
+//! Invariants: T1 only errors that say nothing about the request are retried: a lost connection, a busy or failing
+//!                server.
+//!             T2 waits grow exponentially and are random, so that many rejected clients do not return at once.
 //!             T3 with a budget, a store that refuses everything gets at most a fifth more requests than successes.
 
 use std::future::Future;
@@ -13,25 +14,25 @@ use http::Method;
 use crate::client::{Answer, Ask};
 use crate::error::ClientError;
 
-/// Times that a request is sent.
+/// Attempts per request.
 pub(crate) const TRIES_MAX: u32 = 8;
-/// Times that the first request of all is sent, for which a person waits.
+/// Attempts of the first request of all, for which a person waits.
 pub(crate) const CHECK_TRIES_MAX: u32 = 2;
-/// Longest wait before the second time; it doubles each time.
+/// Upper limit of the wait before the second attempt; it doubles with each further one.
 const WAIT_FIRST: Duration = Duration::from_millis(200);
-/// Longest wait.
+/// Upper limit of every wait.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// From the first byte of a request without much to send or answer to the last one of its answer.
+/// Timeout of a request with little to send or receive.
 const SHORT_TIME_MAX: Duration = Duration::from_secs(30);
-/// The same for content (a piece of a file, a part of an object), and for an object that is put together of its parts.
+/// Timeout of a request with content (a piece of a file, a part of an object), and of completing a multipart upload.
 const CONTENT_TIME_MAX: Duration = Duration::from_secs(180);
 
-/// What a budget holds at most, and at first.
+/// Initial and maximum value of a budget.
 const BUDGET_MAX: u32 = 500;
-/// What a retry takes out of a budget; a success puts 1 back.
+/// Cost of a retry; a success returns 1.
 const RETRY_COST: u32 = 5;
 
-/// Shared by all requests to one store.
+/// Retry budget, shared by all requests to one store.
 #[derive(Debug)]
 pub(crate) struct Budget(AtomicU32);
 
@@ -49,12 +50,12 @@ impl Budget {
 
     fn give(&self) {
         let more = |left: u32| (left < BUDGET_MAX).then_some(left + 1);
-        // It is full most of the time.
+        // Usually it is full.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 }
 
-/// How long one sending may take.
+/// Timeout of one attempt.
 pub(crate) fn time_of(ask: &Ask) -> Duration {
     let content = matches!(ask.method, Method::GET | Method::PUT | Method::POST) && !ask.key.is_empty();
     if content { CONTENT_TIME_MAX } else { SHORT_TIME_MAX }
@@ -70,12 +71,12 @@ fn is_worth_another(error: &ClientError) -> bool {
     }
 }
 
-/// Longest wait before the next time, after this many.
+/// Upper limit of the wait after this many attempts.
 fn longest_wait(tries: u32) -> Duration {
     WAIT_FIRST.saturating_mul(1 << (tries - 1).min(16)).min(WAIT_MAX)
 }
 
-/// Sends until there is an outcome that counts, or the budget is spent; `pause` waits.
+/// Sends until the outcome is final or the budget is exhausted; `pause` waits.
 pub(crate) async fn until_done<F, P>(
     tries_max: u32,
     budget: Option<&Budget>,
@@ -126,7 +127,7 @@ mod tests {
         ClientError::Refused(Box::new(Refusal { status, ..Refusal::default() }))
     }
 
-    /// Outcomes in turn, the last one from then on; gives the outcome's status and how often was asked.
+    /// Returns these outcomes in turn, then the last one for ever; yields the final status and the number of attempts.
     fn run(outcomes: &[u16]) -> (u16, usize) {
         run_within(None, outcomes)
     }

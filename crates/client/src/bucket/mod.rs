@@ -1,10 +1,11 @@
-//! One bucket: calls that block, are bounded in time and are tried again.
+//! One bucket: blocking calls with timeouts and retries.
 //!
-//! Why:        what works with files knows no futures, and a store that is far away fails now and then.
-//! Layout:     `advice` says what a person can do about an error.
-//! Invariants: B1 a call may be made on any thread, inside a runtime too: the requests run on threads of the bucket's own.
-//!             B2 every call may be sent twice; a condition that the first sending made false is the caller's to see through.
-//! Not here:   connections (`calls`), what is tried again (`retry`), what is in the objects (`disk`).
+//! Why:        code that works with files is not async, and a remote store fails now and then.
+//! Layout:     `advice` explains errors to people.
+//! Invariants: B1 a call may be made on any thread, even inside a runtime: requests run on the bucket's own threads.
+//!             B2 every call may be sent twice; if the first attempt made its condition false, the caller must handle
+//!                that.
+//! Not here:   connections (`calls`), retries (`retry`), the content of objects (`disk`).
 
 mod advice;
 
@@ -25,13 +26,13 @@ use crate::retry;
 use crate::target::Target;
 use crate::xml;
 
-/// Threads that a bucket's requests run on.
+/// Threads that run a bucket's requests.
 const THREADS: usize = 1;
-/// Connections that are kept for the next call.
+/// Idle connections kept for reuse.
 const IDLE_MAX: usize = 8;
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 
-/// A bucket at a store, and as whom to use it.
+/// A bucket of a store, and the credentials for it.
 pub struct Bucket {
     calls: Arc<Calls>,
     name: String,
@@ -47,7 +48,7 @@ impl std::fmt::Debug for Bucket {
 
 impl Drop for Bucket {
     fn drop(&mut self) {
-        // Nobody waits here: a bucket may be dropped inside another runtime.
+        // Without waiting: a bucket may be dropped inside another runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -55,7 +56,7 @@ impl Drop for Bucket {
 }
 
 impl Bucket {
-    /// Asks nothing yet. `token` belongs to keys that are temporary.
+    /// Sends no request yet. `token` belongs to temporary keys.
     pub fn new(target: Arc<Target>, token: Option<&str>, name: &str) -> io::Result<Bucket> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
@@ -70,7 +71,7 @@ impl Bucket {
         &self.name
     }
 
-    /// Whether the bucket is there and may be listed; says soon when it is not.
+    /// Whether the bucket exists and may be listed; fails quickly.
     pub fn check(&self) -> Result<(), ClientError> {
         let query = ListQuery { keys_max: 1, ..ListQuery::default() }.encode();
         let ask = Ask { query, ..self.ask(Method::GET, "") };
@@ -89,7 +90,7 @@ impl Bucket {
         }
     }
 
-    /// Bytes of an object that has them all.
+    /// A range of an object, which must contain all of it.
     pub fn get_range(&self, key: &str, offset: u64, len: u64) -> Result<Bytes, ClientError> {
         let ask = Ask { headers: vec![range_header(offset..offset + len)], ..self.ask(Method::GET, key) };
         let body = self.call(ask)?.body;
@@ -100,21 +101,21 @@ impl Bucket {
         Err(ClientError::Nonsense { request: format!("GET {key}"), reason })
     }
 
-    /// Gives the ETag.
+    /// Returns the ETag.
     pub fn put(&self, key: &str, body: Bytes, condition: Condition<'_>) -> Result<String, ClientError> {
         let mut ask = Ask { body, ..self.ask(Method::PUT, key) };
         ask.headers.extend(condition.header()?);
         self.call(ask).map(|answer| answer.etag())
     }
 
-    /// Copies an object inside the store.
+    /// Copies an object within the store.
     pub fn copy(&self, from: &str, to: &str) -> Result<(), ClientError> {
         let mut source = format!("/{}/", self.name);
         encode_into(&mut source, from, true);
         let source = HeaderValue::from_str(&source).expect("an encoded path is plain ASCII");
         let ask = Ask { headers: vec![(COPY_SOURCE, source)], ..self.ask(Method::PUT, to) };
         let answer = self.call(ask)?;
-        // A copy that takes long is answered 200 before it is known how it ends.
+        // A long copy is answered 200 before it has finished; the body says whether it failed.
         let (code, message) = xml::parse_error(&answer.body);
         if code.is_empty() {
             return Ok(());
@@ -123,7 +124,7 @@ impl Bucket {
         Err(ClientError::Refused(Box::new(Refusal { request, status: 200, code, message, region: String::new() })))
     }
 
-    /// Fine when it is not there.
+    /// Succeeds if the object does not exist.
     pub fn delete(&self, key: &str) -> Result<(), ClientError> {
         match self.call(self.ask(Method::DELETE, key)) {
             Err(error) if !error.is_not_found() => Err(error),
@@ -131,7 +132,7 @@ impl Bucket {
         }
     }
 
-    /// All of these keys, in any order.
+    /// Deletes all of these keys, in any order.
     pub fn delete_all(&self, keys: &[String]) -> Result<(), ClientError> {
         for some in keys.chunks(DELETE_KEYS_MAX) {
             let ask = Ask::delete_many(&self.name, some.iter().map(String::as_str));
@@ -150,7 +151,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// All objects whose keys begin so, in the order of their keys.
+    /// All objects whose keys have this prefix, in key order.
     pub fn list(&self, prefix: &str) -> Result<Vec<xml::Entry>, ClientError> {
         let mut entries = Vec::new();
         let mut token = None;
@@ -191,7 +192,7 @@ impl Bucket {
     }
 }
 
-/// Runs a future on threads of the runtime while this one blocks.
+/// Runs a future on the runtime's threads and blocks until it ends.
 fn wait_on<T: Send + 'static>(runtime: &Runtime, work: impl Future<Output = T> + Send + 'static) -> T {
     let (done, outcome) = std::sync::mpsc::sync_channel(1);
     runtime.spawn(async move {

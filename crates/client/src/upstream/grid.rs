@@ -1,15 +1,15 @@
-//! Where an object is cut into parts.
+//! Cuts an object into parts.
 //!
-//! Invariants: G1 parts follow each other from 0 without a gap, all of one size but the last.  G2 the same size is always
-//!             cut in the same way, so a part that is read again is the part that was sent.
+//! Invariants: G1 parts cover the object without gaps from 0; all except the last have one size.  G2 the same size is
+//!                always cut in the same way, so a part that is read again equals the part that was sent.
 
 use std::ops::Range;
 
-/// Most parts of an object.
+/// Maximum number of parts of an object.
 const PARTS_MAX: u64 = 10_000;
-/// The smallest part that every store takes is 5 MiB; larger ones cost fewer requests.
+/// Every store accepts parts of 5 MiB; larger ones need fewer requests.
 const PART_BYTES_MIN: u64 = 8 << 20;
-/// Part sizes are multiples of it.
+/// Part sizes are multiples of this.
 const STEP_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// For an object of so many bytes; the parts grow with it where there would be too many.
+    /// The grid of an object of this size; parts become larger where there would be too many.
     pub fn of(size: u64) -> Grid {
         let least = size.div_ceil(PARTS_MAX).next_multiple_of(STEP_BYTES);
         Grid { size, part_bytes: least.max(PART_BYTES_MIN) }
@@ -40,7 +40,7 @@ impl Grid {
         parts as u32
     }
 
-    /// The bytes of a part; the first one has the number 1, as in S3.
+    /// The bytes of a part; numbers begin with 1, as in S3.
     pub fn part(&self, number: u32) -> Range<u64> {
         assert!((1..=self.parts()).contains(&number), "part {number} of {}", self.parts());
         let begin = u64::from(number - 1) * self.part_bytes;

@@ -1,12 +1,12 @@
-//! A bucket of another store that many tasks read and write at once.
+//! A bucket of another store, used by many tasks concurrently.
 //!
-//! Why:        what keeps files in a far store has many requests under way, and neither its memory nor the store may suffer
-//!             from that.
-//! Layout:     `room` bounds what is under way, `multipart` sends large objects by a `grid`.
-//! Invariants: U1 at most `Limits` of requests and of bytes at once; the bytes of an answer count until it is dropped.
-//!             U2 a request that waits before it is sent again holds no place among the requests.
-//!             U3 a range that was read is of one state of the object, whose ETag comes with it.
-//! Not here:   calls that block (`bucket`), what is tried again and how often (`retry`).
+//! Why:        a remote file store has many requests in progress; their memory and the load on the store must be
+//!             limited.
+//! Layout:     `room` limits concurrency, `multipart` sends large objects by a `grid`.
+//! Invariants: U1 at most `Limits` requests and bytes are in progress; a response's bytes count until it is dropped.
+//!             U2 a request that waits for its retry holds no slot.
+//!             U3 a range that was read is of one state of the object, and its ETag is returned.
+//! Not here:   blocking calls (`bucket`), retries (`retry`).
 
 mod grid;
 mod multipart;
@@ -50,13 +50,13 @@ impl std::fmt::Debug for Upstream {
     }
 }
 
-/// Which state of an object is wanted.
+/// The required state of an object.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted<'a> {
     Any,
-    /// The one with this ETag; if the object has another one, the error's status is 412.
+    /// The state with this ETag; otherwise the error's status is 412.
     Same(&'a str),
-    /// Any but the one with this ETag.
+    /// Any state except the one with this ETag.
     Other(&'a str),
 }
 
@@ -67,11 +67,11 @@ pub struct Fetched {
     pub etag: String,
     /// Of the whole object.
     pub size: u64,
-    /// Place for the bytes, given back when this is dropped.
+    /// The bytes' share of the limit, released on drop.
     pub held: Held,
 }
 
-/// What is known of an object without its bytes.
+/// Facts about an object from a HEAD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
     pub etag: String,
@@ -79,7 +79,7 @@ pub struct Described {
 }
 
 impl Upstream {
-    /// Asks nothing yet. `token` belongs to keys that are temporary.
+    /// Sends no request yet. `token` belongs to temporary keys.
     pub fn new(
         target: Arc<Target>,
         token: Option<&str>,
@@ -91,7 +91,7 @@ impl Upstream {
         Ok(Upstream(Arc::new(Inner { calls, bucket, room, budget: Budget::default() })))
     }
 
-    /// `None`: there is no such object.
+    /// `None` if the object does not exist.
     pub async fn describe(&self, key: &str) -> Result<Option<Described>, ClientError> {
         let ask = self.ask(Method::HEAD, key);
         match self.send(&ask).await {
@@ -104,8 +104,8 @@ impl Upstream {
         }
     }
 
-    /// Reads a range that is not empty; it gives less where the object ends before. `None`: the object still has the ETag of
-    /// [`Wanted::Other`].
+    /// Reads a range that is not empty; returns less if the object ends earlier. `None`: the object still has the ETag
+    /// of [`Wanted::Other`].
     pub async fn get(&self, key: &str, range: Range<u64>, wanted: Wanted<'_>) -> Result<Option<Fetched>, ClientError> {
         let len = range.end.saturating_sub(range.start);
         if len == 0 {
@@ -124,7 +124,7 @@ impl Upstream {
             Err(error) if error.status() == Some(304) && matches!(wanted, Wanted::Other(_)) => return Ok(None),
             outcome => outcome?,
         };
-        // A store that does not know ranges sends the object from its beginning.
+        // A store without support for ranges sends the object from its beginning.
         let (first, size) = content_range(&answer).ok_or_else(|| nonsense(&ask, "no range"))?;
         let expected = range.end.min(size).saturating_sub(range.start);
         if first != range.start || answer.body.len() as u64 != expected {
@@ -137,10 +137,10 @@ impl Upstream {
         Ok(Some(Fetched { bytes: answer.body, etag, size, held }))
     }
 
-    /// Puts an object in one request; gives its ETag.
+    /// Puts an object in one request; returns its ETag.
     ///
-    /// When an answer was lost and the condition does not hold any more, the object of that key counts as this one if it has the
-    /// same bytes: whoever takes locks with conditions sends bytes that nobody else sends.
+    /// If a response was lost and the condition no longer holds, an object of that key with the same bytes counts as
+    /// this one. So a caller that takes locks with conditions must send unique bytes.
     pub async fn put(&self, key: &str, body: Bytes, condition: Condition<'_>) -> Result<String, ClientError> {
         let _held = self.0.room.hold(body.len() as u64).await?;
         let mut ask = Ask { body, ..self.ask(Method::PUT, key) };
@@ -156,7 +156,7 @@ impl Upstream {
         }
     }
 
-    /// Fine when it is not there.
+    /// Succeeds if the object does not exist.
     pub async fn delete(&self, key: &str) -> Result<(), ClientError> {
         match self.send(&self.ask(Method::DELETE, key)).await {
             Err(error) if !error.is_not_found() => Err(error),
@@ -179,14 +179,14 @@ impl Upstream {
         self.send_unsure(ask).await.0
     }
 
-    /// Also says whether an earlier sending may have been done although its answer was lost.
+    /// Also returns whether an earlier attempt may have succeeded although its response was lost.
     async fn send_unsure(&self, ask: &Ask) -> (Result<Answer, ClientError>, bool) {
         let (inner, unsure) = (&*self.0, AtomicBool::new(false));
         let once = || async {
             let _slot = inner.room.slot().await;
             let outcome = inner.calls.once(ask).await;
             let lost = matches!(outcome, Err(ClientError::Transport { .. } | ClientError::Timeout { .. }));
-            // Servers that answer 500 or 503 may have gone on as well.
+            // A server that answers 500 or 503 may have executed the request.
             let broken = matches!(&outcome, Err(error) if error.status().is_some_and(|status| status >= 500));
             unsure.fetch_or(lost || broken, Ordering::Relaxed);
             outcome

@@ -1,8 +1,8 @@
-//! Large objects, sent as parts of a grid.
+//! Multipart uploads of large objects.
 //!
-//! Invariants: M1 a part is read only when there is place for its bytes.  M2 an upload that fails is taken back; one
-//!             whose task is dropped stays at the store until that expires it.
-//! Not here:   how an object is cut (`grid`).
+//! Invariants: M1 a part is read only when its bytes fit the limit.  M2 a failed upload is aborted; if its task is
+//!                dropped, the upload stays until the store expires it.
+//! Not here:   the sizes of parts (`grid`).
 
 use std::future::Future;
 use std::io;
@@ -20,17 +20,17 @@ use crate::condition::Condition;
 use crate::error::{ClientError, Refusal};
 use crate::xml;
 
-/// Parts of one object that are under way at once.
+/// Parts of one object that are sent concurrently.
 const PARTS_AT_ONCE: u32 = 8;
 
-/// Bytes to be sent, which stay the same while they are.
+/// Bytes to send, which do not change meanwhile.
 pub trait Source: Send + Sync + 'static {
-    /// May be asked for a range more than once, and for several at once.
+    /// May be called for a range repeatedly, and concurrently.
     fn read(&self, range: Range<u64>) -> impl Future<Output = io::Result<Bytes>> + Send;
 }
 
 impl Upstream {
-    /// Puts an object in parts; gives its ETag.
+    /// Puts an object in parts; returns its ETag.
     pub async fn upload(
         &self,
         key: &str,
@@ -57,7 +57,7 @@ impl Upstream {
         outcome
     }
 
-    /// Gives the ETags of the parts in their order.
+    /// Returns the ETags of the parts in order.
     async fn send_parts<S: Source>(
         &self,
         key: &str,
@@ -78,7 +78,7 @@ impl Upstream {
                     async move { own.send_part(ask, grid.part(number), &*source).await.map(|etag| (number, etag)) },
                 );
             }
-            // The others end with the set when one fails.
+            // When one fails, dropping the set cancels the others.
             match tasks.join_next().await {
                 None => return Ok(etags),
                 Some(sent) => {
@@ -113,7 +113,7 @@ impl Upstream {
         ask.headers.extend(condition.header()?);
         let (outcome, unsure) = self.send_unsure(&ask).await;
         match outcome {
-            // The first sending did it, and took the upload away or made the condition false.
+            // The first attempt succeeded, and removed the upload or made the condition false.
             Err(error) if unsure && matches!(error.status(), Some(404 | 412)) => {
                 let there =
                     self.describe(key).await?.filter(|there| Some(&there.etag) == etag_of_parts(etags).as_ref());
@@ -121,7 +121,7 @@ impl Upstream {
             }
             Err(error) => Err(error),
             Ok(answer) => {
-                // What takes long is answered 200 before it is known how it ends.
+                // A long completion is answered 200 before its result is known.
                 let (code, message) = xml::parse_error(&answer.body);
                 if !code.is_empty() {
                     let request = format!("POST {key} to complete it");
@@ -135,7 +135,7 @@ impl Upstream {
     }
 }
 
-/// The ETag that most stores give an object of these parts; `None` when theirs are no MD5s.
+/// The ETag that most stores give an object of these parts; `None` if theirs are not MD5.
 fn etag_of_parts(etags: &[String]) -> Option<String> {
     let mut all = Md5::new();
     for etag in etags {

@@ -1,7 +1,7 @@
-//! How much may be under way at once.
+//! Limits of concurrent requests and bytes.
 //!
-//! Invariants: R1 whoever waits for bytes holds no slot, and whoever holds a slot waits for nothing but the store: they
-//!             never wait for each other.  R2 nobody is passed over: both are given in the order of asking.
+//! Invariants: R1 a task that waits for bytes holds no slot, and a task with a slot waits only for the store, so there
+//!                is no deadlock.  R2 both are granted in the order of requests.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::error::ClientError;
 
-/// Bytes are counted in steps of so many, so that they fit the counter.
+/// Unit of counting bytes, so that they fit the counter.
 const STEP_BYTES: u64 = 1 << 10;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Requests that are sent and not answered in full.
+    /// Requests in progress.
     pub requests_max: usize,
-    /// Bytes of bodies, of both directions.
+    /// Bytes of bodies in both directions.
     pub bytes_max: u64,
 }
 
@@ -26,7 +26,7 @@ impl Default for Limits {
     }
 }
 
-/// Place for bytes; given back when dropped.
+/// A share of the bytes; released on drop.
 #[derive(Debug)]
 pub struct Held {
     _steps: OwnedSemaphorePermit,
@@ -46,7 +46,7 @@ impl Room {
         Room { slots: Semaphore::new(limits.requests_max), steps, limits }
     }
 
-    /// Waits until there is place; fails at once for what never fits.
+    /// Waits for this many bytes; fails at once if they can never fit.
     pub(super) async fn hold(&self, bytes: u64) -> Result<Held, ClientError> {
         let steps = u32::try_from(bytes.div_ceil(STEP_BYTES)).ok().filter(|_| bytes <= self.limits.bytes_max);
         let steps = steps.ok_or_else(|| {
