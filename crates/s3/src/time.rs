@@ -1,6 +1,7 @@
-//! Times as HTTP and S3 write them.
+//! Times in the formats of HTTP and S3.
 //!
-//! Why:      a list page writes 1000 of them, so their digits are set in place, without a pattern and without allocation.
+//! Why:      a page of a listing has 1000 times, so their digits are written in place, without a format string or
+//!           allocation.
 //! Not here: the time of a signature (auth).
 
 use bytes::{BufMut, BytesMut};
@@ -15,7 +16,7 @@ fn moment(at: Timestamp) -> jiff::Timestamp {
     jiff::Timestamp::from_second(at.seconds()).expect("a timestamp lies between the years 1677 and 2262")
 }
 
-/// Date and time of the day in UTC; `None` outside the years of the calendar, -9999 to 9999.
+/// Date and time of day in UTC; `None` outside the years -9999 to 9999, which the calendar supports.
 pub(crate) fn civil(seconds: i64) -> Option<DateTime> {
     jiff::Timestamp::from_second(seconds).ok().map(|moment| Offset::UTC.to_datetime(moment))
 }
@@ -25,9 +26,9 @@ pub(crate) fn put_iso(out: &mut BytesMut, at: Timestamp) {
     IsoTimes::default().put(out, at);
 }
 
-/// Writes times, most of them of the same second as the one before: a listing has a thousand of them.
+/// Writes times fast when most are in the same second as the one before, as in a listing.
 pub(crate) struct IsoTimes {
-    /// The second that `text` shows.
+    /// The second in `text`.
     second: Option<i64>,
     text: [u8; 24],
 }
@@ -61,7 +62,7 @@ impl IsoTimes {
     }
 }
 
-/// Writes a number that is not negative over the digits of a text, as many as there are.
+/// Overwrites all digits of a text with a non-negative number.
 pub(crate) fn set_digits(digits: &mut [u8], mut number: i16) {
     for digit in digits.iter_mut().rev() {
         *digit = b'0' + (number % 10) as u8;
@@ -81,12 +82,12 @@ pub(crate) fn http_date(at: Timestamp) -> String {
     HTTP.timestamp_to_rfc9110_string(&moment(at)).expect("the year has four digits")
 }
 
-/// `06/Nov/1994:08:49:37 +0000`, as access logs have it.
+/// `06/Nov/1994:08:49:37 +0000`, the format of access logs.
 pub(crate) fn log_time(at: Timestamp) -> String {
     moment(at).strftime("%d/%b/%Y:%H:%M:%S +0000").to_string()
 }
 
-/// Reads a date of HTTP in its three forms, or one of ISO 8601; whole seconds.
+/// Parses an HTTP date in any of its three forms, or an ISO 8601 date; whole seconds.
 pub(crate) fn parse_http_date(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     // The preferred form is RFC 2822's; the two obsolete ones are RFC 850's and C's asctime.

@@ -1,6 +1,7 @@
-//! The moment that a request says it was signed at.
+//! The signing time of a request.
 //!
-//! Why: a signature covers the text `20130524T000000Z`, while the skew check needs seconds; both are kept together.
+//! Why: a signature covers the text `20130524T000000Z`, while the check of clock skew needs seconds; both are stored
+//!      together.
 
 use jiff::civil::{Date, date};
 use margay_env::Timestamp;
@@ -9,7 +10,7 @@ use crate::time::{civil, set_digits};
 
 const EPOCH: Date = date(1970, 1, 1);
 
-/// A moment in whole seconds, with its ISO 8601 basic text.
+/// A time in whole seconds, with its ISO 8601 basic text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AmzDate {
     text: [u8; 16],
@@ -17,7 +18,7 @@ pub(crate) struct AmzDate {
 }
 
 impl AmzDate {
-    /// Reads `YYYYMMDDTHHMMSSZ`.
+    /// Parses `YYYYMMDDTHHMMSSZ`.
     pub(crate) fn parse(text: &[u8]) -> Option<AmzDate> {
         let text: [u8; 16] = text.try_into().ok()?;
         if text[8] != b'T' || text[15] != b'Z' {
@@ -26,7 +27,7 @@ impl AmzDate {
         let field = |digits: std::ops::Range<usize>| number(&text[digits]);
         let day = Date::new(field(0..4)?, field(4..6)? as i8, field(6..8)? as i8).ok()?;
         let (hour, minute, second) = (field(9..11)?, field(11..13)?, field(13..15)?);
-        // A leap second is let through: some clocks show it.
+        // A leap second is accepted: some clocks show it.
         if hour > 23 || minute > 59 || second > 60 {
             return None;
         }
@@ -34,17 +35,17 @@ impl AmzDate {
         Some(AmzDate { text, seconds: day.duration_since(EPOCH).as_secs() + of_day })
     }
 
-    /// Reads a `Date` header: the form above or the one of HTTP (`Fri, 24 May 2013 00:00:00 GMT`).
+    /// Parses a `Date` header: the form above, or the HTTP form (`Fri, 24 May 2013 00:00:00 GMT`).
     pub(crate) fn parse_http(text: &str) -> Option<AmzDate> {
         AmzDate::parse(text.as_bytes()).or_else(|| {
-            // The name of the day says nothing that the date does not, and clients get it wrong.
+            // The weekday is redundant, and some clients send a wrong one.
             let parser = jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true);
             let moment = parser.parse_timestamp(text).ok()?;
             AmzDate::from_seconds(moment.as_second())
         })
     }
 
-    /// The text of a moment; `None` outside the years 0 to 9999 (the last day of which the calendar does not know).
+    /// The text of a time; `None` outside the years 0 to 9999 (the calendar lacks the last day of 9999).
     pub(crate) fn from_seconds(seconds: i64) -> Option<AmzDate> {
         let civil = civil(seconds).filter(|civil| civil.year() >= 0)?;
         let mut text = *b"00000000T000000Z";
@@ -57,7 +58,7 @@ impl AmzDate {
         Some(AmzDate { text, seconds })
     }
 
-    /// The moment of a timestamp, which lies between 1678 and 2262.
+    /// Converts a timestamp, which is between 1678 and 2262.
     pub(crate) fn from_timestamp(now: Timestamp) -> AmzDate {
         AmzDate::from_seconds(now.seconds()).expect("a timestamp lies within the years 0 to 9999")
     }
@@ -82,14 +83,14 @@ impl AmzDate {
         crate::time::http_date(Timestamp(self.seconds.saturating_mul(1_000_000_000)))
     }
 
-    /// `YYYY-MM-DDTHH:MM:SSZ`, as S3 shows times to people.
+    /// `YYYY-MM-DDTHH:MM:SSZ`, the form that S3 shows to people.
     pub(crate) fn iso(&self) -> String {
         let t = self.text();
         format!("{}-{}-{}T{}:{}:{}Z", &t[0..4], &t[4..6], &t[6..8], &t[9..11], &t[11..13], &t[13..15])
     }
 }
 
-/// Of at most four digits, and nothing else.
+/// Parses at most four digits.
 fn number(digits: &[u8]) -> Option<i16> {
     digits.iter().try_fold(0, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + i16::from(digit - b'0')))
 }
