@@ -1,7 +1,7 @@
-//! The text that Prometheus reads (exposition format 0.0.4).
+//! The Prometheus text exposition format, version 0.0.4.
 //!
-//! Invariants: each family is introduced once, before its samples.
-//! Not here:   the numbers.
+//! Invariants: P1 each family is declared once, before its samples.
+//! Not here:   the values.
 
 use std::fmt::{Display, Write};
 
@@ -17,7 +17,7 @@ pub enum Kind {
 pub struct Exposition(String);
 
 impl Exposition {
-    /// Introduces a family.
+    /// Declares a family.
     pub fn family(&mut self, name: &str, kind: Kind, help: &str) {
         let kind = match kind {
             Kind::Counter => "counter",
@@ -27,7 +27,7 @@ impl Exposition {
         writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string takes all text");
     }
 
-    /// One number of a family.
+    /// One sample of a family.
     pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.0.push_str(name);
         for (index, (label, text)) in labels.iter().enumerate() {
@@ -39,14 +39,14 @@ impl Exposition {
         writeln!(self.0, "{close} {value}").expect("a string takes all text");
     }
 
-    /// A family of a single number.
+    /// A family with a single sample.
     pub fn value(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
 
-    /// The samples of one histogram of times: counts per bucket (not added up) with their upper ends in seconds, then
-    /// how many there were in all and the sum of their seconds.
+    /// The samples of one histogram of durations: counts per bucket (not cumulative) with upper bounds in seconds, then
+    /// the total count and the sum in seconds.
     pub fn histogram(
         &mut self,
         name: &str,

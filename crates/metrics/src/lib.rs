@@ -1,8 +1,8 @@
-//! What the server counts, and the page that Prometheus reads.
+//! Counters of the server, and the page that Prometheus reads.
 //!
-//! Why:        jobs, the listener and the storage write their numbers on one page.
-//! Layout:     `exposition` (the text), `requests` (counters and times of requests).
-//! Not here:   where the page is served (the binary), numbers of a part (the part itself).
+//! Why:        jobs, the listener and the storage write their values on one page.
+//! Layout:     `exposition` (the text), `requests` (counters and latencies of requests).
+//! Not here:   serving the page (the binary), the values of a component (the component).
 
 mod exposition;
 mod requests;

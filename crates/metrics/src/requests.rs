@@ -14,13 +14,13 @@ use parking_lot::RwLock;
 
 use crate::{Exposition, Kind};
 
-/// Upper ends of the latency buckets, in microseconds.
+/// Upper bounds of the latency buckets, in microseconds.
 pub const BUCKETS_US: [u64; 16] = [
     250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000,
     10_000_000, 60_000_000,
 ];
 
-/// Requests of one operation with one status.
+/// Requests with one operation and one status.
 #[derive(Debug, Default)]
 struct Series {
     count: AtomicU64,
@@ -35,7 +35,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// A request was answered, or its client gave up.
+    /// Records a request that was answered, or whose client disconnected.
     pub fn record(&self, operation: &'static str, status: u16, took: Duration) {
         let known = self.series.read().get(&(operation, status)).cloned();
         let series = known.unwrap_or_else(|| Arc::clone(self.series.write().entry((operation, status)).or_default()));

@@ -1,18 +1,18 @@
-//! The head of one part of a form: `Content-Disposition: form-data; name="key"; filename="cat.jpg"`.
+//! The header of one part of a form: `Content-Disposition: form-data; name="key"; filename="cat.jpg"`.
 
 use super::FormError;
 
-/// What the head of a part says.
+/// Parsed header of a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Disposition {
     pub name: String,
-    /// Empty when there is none.
+    /// Empty if absent.
     pub filename: String,
 }
 
 const NO_NAME: FormError = FormError::Malformed("a part has no Content-Disposition with a name");
 
-/// Reads the header lines of a part, which end with CRLF each but the last.
+/// Parses the header lines of a part, which are separated by CRLF.
 pub(super) fn parse(head: &[u8]) -> Result<Disposition, FormError> {
     let head = std::str::from_utf8(head).map_err(|_| FormError::Malformed("the head of a part is not UTF-8"))?;
     let mut found = None;
@@ -45,7 +45,7 @@ pub(super) fn parse(head: &[u8]) -> Result<Disposition, FormError> {
     })
 }
 
-/// The first `NAME=VALUE` or `NAME="VALUE"`, and what follows it.
+/// The first `NAME=VALUE` or `NAME="VALUE"`, and the rest.
 fn parameter(text: &str) -> Result<(&str, String, &str), FormError> {
     const MALFORMED: FormError = FormError::Malformed("a parameter of a part is not NAME=VALUE");
     let (name, rest) = text.split_once('=').ok_or(MALFORMED)?;
@@ -60,11 +60,11 @@ fn parameter(text: &str) -> Result<(&str, String, &str), FormError> {
             '"' => {
                 let after = quoted[at + 1..].trim_start();
                 let after = if after.is_empty() { after } else { after.strip_prefix(';').ok_or(MALFORMED)? };
-                // Browsers write the characters that would end the value as escapes.
+                // Browsers escape the characters that would end the value.
                 let value = value.replace("%22", "\"").replace("%0D", "\r").replace("%0A", "\n");
                 return Ok((name.trim(), value, after));
             }
-            // Old browsers give paths with backslashes and do not escape them.
+            // Old browsers send paths with unescaped backslashes.
             '\\' if quoted[at + 1..].starts_with('"') => {
                 characters.next();
                 value.push('"');

@@ -1,4 +1,4 @@
-//! What can be wrong with a form, with the facts that S3 shows to the client.
+//! Errors of a form, with the details that S3 returns to the client.
 
 use crate::body::WireError;
 
@@ -31,7 +31,7 @@ pub(crate) enum FormError {
     FileTooSmall { size: u64, min: u64 },
     #[error("The body of your POST request ended before its form did")]
     Incomplete,
-    /// The connection broke or its own framing was wrong.
+    /// The connection failed, or the framing of its body was invalid.
     #[error("The request body could not be received: {0}")]
     Transport(#[source] WireError),
 }

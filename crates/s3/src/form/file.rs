@@ -1,6 +1,6 @@
 //! The content of a form's file, as the body of an upload.
 //!
-//! Invariants: B1 pieces are slices of what came over the wire; held back is at most a delimiter's length.
+//! Invariants: B1 pieces are slices of the received bytes; at most the length of a delimiter is held back.
 //!             B2 it ends without an error only after the form's closing delimiter and the end of the request.
 
 use std::pin::Pin;
@@ -13,13 +13,13 @@ use memchr::memmem;
 use super::{FORM_FIELDS_BYTES_MAX, FormError};
 use crate::body::{WireBody, WireError};
 
-/// The file's bytes; what follows it in the form is read and ignored.
+/// The file's bytes; later parts of the form are read and ignored.
 pub(crate) struct FileBody {
     body: WireBody,
     input: Bytes,
     finder: memmem::Finder<'static>,
     state: State,
-    /// Bytes behind the file so far.
+    /// Bytes after the file so far.
     after: usize,
     size: u64,
     size_min: u64,
@@ -29,11 +29,11 @@ pub(crate) struct FileBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Content,
-    /// Behind a delimiter, whose end is not known yet.
+    /// After a delimiter, whose end is not known yet.
     Delimiter,
-    /// In what follows the file.
+    /// In the parts after the file.
     After,
-    /// Behind the closing delimiter.
+    /// After the closing delimiter.
     Closed,
     Ended,
 }
@@ -44,13 +44,13 @@ impl FileBody {
         FileBody { body, input, finder, state: State::Content, after: 0, size: 0, size_min: 0, size_max: u64::MAX }
     }
 
-    /// The file must have so many bytes.
+    /// Limits the size of the file.
     pub(crate) fn with_size(mut self, min: u64, max: u64) -> FileBody {
         (self.size_min, self.size_max) = (min, max);
         self
     }
 
-    /// What can be said with the bytes that are here: a piece, `None` for "more bytes are needed".
+    /// Processes the available bytes: returns a piece, or `None` if more bytes are needed.
     fn step(&mut self) -> Result<Option<Bytes>, FormError> {
         loop {
             match self.state {
@@ -84,7 +84,7 @@ impl FileBody {
         }
     }
 
-    /// Takes bytes that are no delimiter: content is given on, everything else is counted.
+    /// Handles bytes that are not a delimiter: content is returned, everything else is counted.
     fn found(&mut self, piece: Bytes) -> Result<Option<Bytes>, FormError> {
         if self.state != State::Content {
             return self.pass_over(piece.len()).map(|()| None);
@@ -111,7 +111,7 @@ impl FileBody {
         Ok(())
     }
 
-    /// Bytes at the end of the input that may be the beginning of a delimiter.
+    /// Number of bytes at the end of the input that may be the beginning of a delimiter.
     fn held_back(&self) -> usize {
         let delimiter = self.finder.needle();
         let most = self.input.len().min(delimiter.len() - 1);

@@ -1,11 +1,12 @@
 //! A browser's form (`POST` of `multipart/form-data` to a bucket): its fields, its file, its policy.
 //!
-//! Why:        a page can let its visitors upload without a key of their own: whoever has one signs a policy that says
-//!             what may be uploaded, and the browser sends it along.
-//! Invariants: F1 fields come before the file and are bounded; the file streams, and nothing of it is held back but what
-//!             could be the beginning of the end.
-//!             F2 the file's body ends well only when the form is whole and the file as long as its policy wants.
-//! Not here:   whose signature it is (`auth`), what becomes of the file (`op`).
+//! Why:        visitors of a page can upload without a key: the owner of a key signs a policy that limits the upload,
+//!             and the browser sends it with the form.
+//! Invariants: F1 fields precede the file and are limited; the file streams, and only a possible delimiter is held
+//!                back.
+//!             F2 the file's body ends without an error only if the form is complete and the file has the size in its
+//!                policy.
+//! Not here:   the signature (`auth`), storing the file (`op`).
 
 mod disposition;
 mod error;
@@ -18,30 +19,30 @@ pub(crate) use self::file::FileBody;
 pub(crate) use self::policy::PolicyDocument;
 pub(crate) use self::reader::{boundary, read};
 
-/// Most bytes of a form before its file's content, and after it.
+/// Maximum size of the form before the file's content, and after it, in bytes.
 pub(crate) const FORM_FIELDS_BYTES_MAX: usize = 20 << 10;
-/// Most fields before the file.
+/// Maximum number of fields before the file.
 pub(crate) const FORM_FIELDS_MAX: usize = 100;
 
-/// What stands for the file's name in a field.
+/// Placeholder for the file's name in a field.
 const FILENAME: &str = "${filename}";
-/// Fields that the policy need not name, besides those that begin with `x-ignore-`.
+/// Fields that the policy need not name, besides those with the prefix `x-ignore-`.
 const OUTSIDE_POLICY: [&str; 4] = ["awsaccesskeyid", "policy", "signature", "x-amz-signature"];
-/// Fields that speak to the form's reader and not of the object.
+/// Fields that control the upload and do not describe the object.
 const NOT_HEADERS: [&str; 10] = [
     "bucket",
     "key",
     "redirect",
     "success_action_redirect",
     "success_action_status",
-    // A document: see `door`.
+    // An XML document: see `door`.
     "tagging",
     "x-amz-algorithm",
     "x-amz-credential",
     "x-amz-date",
     "x-amz-security-token",
 ];
-/// Fields that are headers of PutObject, besides those that begin with `x-amz-`.
+/// Fields that are headers of PutObject, besides those with the prefix `x-amz-`.
 const HEADERS: [&str; 7] = [
     "cache-control",
     "content-disposition",
@@ -52,16 +53,16 @@ const HEADERS: [&str; 7] = [
     "expires",
 ];
 
-/// The fields before the file: names in lower case, each once.
+/// The fields before the file: lower-case names, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Form {
     fields: Vec<(String, String)>,
-    /// The last part of the path that the browser gave.
+    /// The last component of the path that the browser sent.
     filename: String,
 }
 
 impl Form {
-    /// By its lower-case name.
+    /// A field by its lower-case name.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
@@ -78,9 +79,9 @@ impl Form {
         Ok(())
     }
 
-    /// Puts the file's name where fields ask for it; the policy is about what comes of it.
+    /// Replaces the placeholder for the file's name; the policy is checked against the result.
     fn end(mut self, filename: &str) -> Form {
-        // Some browsers give the whole path, with the separators of their system.
+        // Some browsers send the whole path, with the separators of their system.
         self.filename = filename.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
         for (name, value) in &mut self.fields {
             if !OUTSIDE_POLICY.contains(&name.as_str()) && value.contains(FILENAME) {
@@ -96,14 +97,14 @@ impl Form {
         fields.filter(|(name, _)| !OUTSIDE_POLICY.contains(name) && !name.starts_with("x-ignore-"))
     }
 
-    /// The headers that a PutObject of the same object would have.
+    /// The headers of an equivalent PutObject request.
     pub(crate) fn headers(&self) -> Result<http::HeaderMap, FormError> {
         let mut headers = http::HeaderMap::new();
         for (name, value) in self.covered().filter(|(name, _)| !NOT_HEADERS.contains(name)) {
             let header = match name {
                 "acl" => "x-amz-acl",
                 name if name.starts_with("x-amz-") || HEADERS.contains(&name) => name,
-                // Buttons and the like.
+                // For example, buttons.
                 _ => continue,
             };
             let refused = || FormError::BadHeader(name.to_owned());

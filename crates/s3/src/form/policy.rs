@@ -1,6 +1,6 @@
-//! The policy that comes with a form: until when, and what its fields and its file may be.
+//! The policy of a form: its expiry, and conditions on the fields and the file.
 //!
-//! Invariants: P1 a field that no condition names is refused, and so is a condition that nobody understands.
+//! Invariants: P1 a field without a condition is refused, and so is an unknown condition.
 //! Not here:   bucket policies, the policy's signature (`auth`).
 
 use margay_env::Timestamp;
@@ -17,7 +17,7 @@ pub(crate) struct PolicyDocument {
     size_max: u64,
 }
 
-/// What a field must be; the name is in lower case.
+/// A condition on a field, with the field's name in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Condition {
     Equals(String, String),
@@ -29,7 +29,7 @@ fn bad(reason: impl Into<String>) -> FormError {
 }
 
 impl PolicyDocument {
-    /// Reads the document of a form's field `policy`, which is in Base64.
+    /// Decodes the form field `policy`, which is Base64.
     pub(crate) fn decode(base64: &str) -> Result<PolicyDocument, FormError> {
         use base64::Engine as _;
         let stripped: String = base64.split_ascii_whitespace().collect();
@@ -99,12 +99,12 @@ impl PolicyDocument {
         Ok(())
     }
 
-    /// Whether the form may be uploaded to this bucket now.
+    /// Whether the policy allows the form for this bucket now.
     pub(crate) fn check(&self, form: &Form, bucket: &str, now: Timestamp) -> Result<(), FormError> {
         if now >= self.expires {
             return Err(FormError::AgainstPolicy("Policy expired.".to_owned()));
         }
-        // The address names the bucket, not the form.
+        // The bucket comes from the URL, not from the form.
         let value = |name: &str| if name == "bucket" { bucket } else { form.get(name).unwrap_or_default() };
         for condition in &self.conditions {
             if !condition.holds(&value) {
@@ -119,7 +119,7 @@ impl PolicyDocument {
         }
     }
 
-    /// The least and the most bytes that the file may have.
+    /// Minimum and maximum size of the file, in bytes.
     pub(crate) fn size(&self) -> (u64, u64) {
         (self.size_min, self.size_max)
     }
@@ -135,7 +135,7 @@ impl Condition {
     fn holds<'f>(&self, value: &impl Fn(&str) -> &'f str) -> bool {
         match self {
             Condition::Equals(name, wanted) => value(name) == wanted,
-            // A list of types is as good as the worst of them.
+            // Every type in a list must satisfy the condition.
             Condition::StartsWith(name, prefix) if name == "content-type" => {
                 value(name).split(',').all(|one| one.trim_start().starts_with(prefix.as_str()))
             }
@@ -154,7 +154,7 @@ impl std::fmt::Display for Condition {
     }
 }
 
-/// A moment like `2007-12-01T12:00:00.000Z`.
+/// Parses a time such as `2007-12-01T12:00:00.000Z`.
 fn expires(text: &str) -> Option<Timestamp> {
     if text.as_bytes().get(10) != Some(&b'T') || !text.ends_with('Z') {
         return None;
@@ -163,7 +163,7 @@ fn expires(text: &str) -> Option<Timestamp> {
     Some(Timestamp(i64::try_from(moment.as_nanosecond()).ok()?))
 }
 
-/// Some clients write numbers as texts.
+/// Some clients write numbers as strings.
 fn number(value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => number.as_u64(),

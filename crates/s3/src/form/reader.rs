@@ -1,4 +1,4 @@
-//! Reading a form up to its file.
+//! Reads a form up to the content of its file.
 
 use bytes::{Buf, BytesMut};
 use http_body_util::BodyExt as _;
@@ -7,10 +7,10 @@ use memchr::memmem;
 use super::{FORM_FIELDS_BYTES_MAX, FileBody, Form, FormError, disposition};
 use crate::body::WireBody;
 
-/// Longest boundary, in bytes (RFC 2046).
+/// Maximum length of a boundary, in bytes (RFC 2046).
 const BOUNDARY_BYTES_MAX: usize = 70;
 
-/// The boundary that a `Content-Type` names.
+/// The boundary in a `Content-Type` header.
 pub(crate) fn boundary(content_type: Option<&http::HeaderValue>) -> Result<&str, FormError> {
     let text = content_type.and_then(|value| value.to_str().ok()).ok_or(FormError::NotMultipart)?;
     let (kind, parameters) = text.split_once(';').ok_or(FormError::NotMultipart)?;
@@ -24,10 +24,10 @@ pub(crate) fn boundary(content_type: Option<&http::HeaderValue>) -> Result<&str,
     named.filter(|name| (1..=BOUNDARY_BYTES_MAX).contains(&name.len())).ok_or(FormError::NotMultipart)
 }
 
-/// Reads the fields before the file; the file's content comes out of the body.
+/// Reads the fields before the file; returns the file's content as a body.
 pub(crate) async fn read(body: WireBody, boundary: &str) -> Result<(Form, FileBody), FormError> {
     let mut reader = Reader { body, input: BytesMut::new(), delimiter: format!("\r\n--{boundary}"), taken: 0 };
-    // The first delimiter has no line before it.
+    // The first delimiter has no line break before it.
     reader.first_delimiter().await?;
     let mut form = Form::default();
     loop {
@@ -48,7 +48,7 @@ pub(crate) async fn read(body: WireBody, boundary: &str) -> Result<(Form, FileBo
 
 struct Reader {
     body: WireBody,
-    /// Received and not yet taken apart.
+    /// Received bytes that are not parsed yet.
     input: BytesMut,
     delimiter: String,
     taken: usize,
@@ -70,7 +70,7 @@ impl Reader {
         }
     }
 
-    /// Takes what stands before `end`, and `end` too.
+    /// Removes and returns the bytes before `end`, and removes `end` too.
     async fn take_until(&mut self, end: &[u8]) -> Result<BytesMut, FormError> {
         loop {
             if let Some(at) = memmem::find(&self.input, end) {
@@ -107,7 +107,7 @@ impl Reader {
         self.end_of_delimiter().await
     }
 
-    /// A delimiter ends with a line, or with two dashes after the last part.
+    /// A delimiter ends with a line break, or with two dashes after the last part.
     async fn end_of_delimiter(&mut self) -> Result<(), FormError> {
         while self.input.len() < 2 {
             self.receive().await?;
@@ -116,7 +116,7 @@ impl Reader {
             return Err(FormError::NoFile);
         }
         let rest = self.take_until(b"\r\n").await?;
-        // The head of the part may begin right here.
+        // The header of the part may begin here.
         match rest.iter().all(|byte| matches!(byte, b' ' | b'\t')) {
             true => Ok(()),
             false => Err(FormError::Malformed("a boundary goes on")),

@@ -1,4 +1,4 @@
-//! Forms whole, in pieces and broken; policies and what they allow.
+//! Complete, split and invalid forms; policies and what they allow.
 
 use std::collections::VecDeque;
 use std::pin::{Pin, pin};
@@ -31,7 +31,7 @@ fn now_or_never<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The fields and the file of a form that comes in pieces of this size.
+/// Parses a form that arrives in pieces of this size.
 fn read_in(wire: &[u8], piece_bytes: usize, size: (u64, u64)) -> Result<(Form, Vec<u8>), FormError> {
     let pieces = Pieces(wire.chunks(piece_bytes.max(1)).map(Bytes::copy_from_slice).collect());
     now_or_never(async {
@@ -155,15 +155,15 @@ fn conditions_of_every_kind() {
     assert!(!holds("[\"starts-with\", \"$key\", \"user/\"]", &[("key", "users")]));
     assert!(holds("[\"starts-with\", \"$key\", \"\"]", &[("key", "anything")]));
     assert!(holds("[\"eq\", \"$key\", \"x/cat.jpg\"]", &[("key", "x/${filename}")]));
-    // A field that must be there is not.
+    // A required field is missing.
     assert!(!holds("[\"eq\", \"$acl\", \"private\"]", &[]));
-    // A field is there that nobody named.
+    // A field has no condition.
     assert!(!holds("{\"key\": \"a\"}", &[("key", "a"), ("acl", "public-read")]));
     assert!(holds(
         "{\"key\": \"a\"}",
         &[("key", "a"), ("x-ignore-me", "x"), ("policy", "p"), ("x-amz-signature", "s")]
     ));
-    // Every one of a list of types.
+    // Every type in a list must match.
     let images = "[\"starts-with\", \"$Content-Type\", \"image/\"]";
     assert!(holds(images, &[("Content-Type", "image/png, image/gif")]));
     assert!(!holds(images, &[("Content-Type", "image/png,text/html")]));

@@ -1,4 +1,4 @@
-//! Answers of the Security Token Service.
+//! XML responses of the Security Token Service.
 
 use margay_env::Timestamp;
 use margay_iam::registry::{Identity, Role};
@@ -23,11 +23,11 @@ fn credentials(writer: &mut Writer<'_>, keys: &SessionKeys) {
     writer.close("Credentials");
 }
 
-/// A session that has begun.
+/// A new session.
 pub(super) struct Begun<'a> {
     pub role: &'a Role,
     pub session: &'a str,
-    /// Of the session, as its holder is told it.
+    /// ARN of the session, for its holder.
     pub arn: String,
     pub keys: SessionKeys,
 }

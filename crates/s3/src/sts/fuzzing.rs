@@ -1,7 +1,7 @@
-//! What fuzz targets call: tokens, keys, session tags and what a signed token claims, as arbitrary bytes.
+//! Fuzz entry points: tokens, keys, session tags and the claims of signed tokens, as arbitrary bytes.
 //!
-//! Invariants: what is accepted keeps the limits that it is checked against; an unsigned token is never believed; who a
-//!             signed one is about is what it says in so many words.
+//! Invariants: Z1 accepted input keeps its limits; an unsigned token is never accepted; the identity from a signed
+//!                token equals its claims.
 
 use std::pin::pin;
 use std::sync::{Arc, LazyLock};
@@ -16,7 +16,7 @@ use super::tags;
 use super::web_identity::{Provider, check};
 use crate::route::query::Query;
 
-/// A point that is not on the curve: it verifies nothing.
+/// The point is not on the curve, so it verifies no signature.
 const KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"k",
     "x":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA","y":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}]}"#;
 const NOW_SECONDS: i64 = 1_700_000_000;
@@ -26,7 +26,7 @@ static PROVIDERS: LazyLock<[Provider; 1]> = LazyLock::new(|| {
     [Provider::new("https://id.example.com", "margay", Arc::new(keys))]
 });
 
-/// The first byte says what follows: a token, a provider's keys, a form with tags.
+/// The first byte selects the input: a token, a provider's keys, a form with tags.
 pub fn identity_token(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     match kind {
@@ -47,7 +47,7 @@ pub fn identity_token(bytes: &[u8]) {
     }
 }
 
-/// The claims of a token whose signature is right.
+/// The claims of a token with a valid signature.
 pub fn identity_claims(bytes: &[u8]) {
     let Some(claims) = serde_json::from_slice::<Value>(bytes).ok().filter(Value::is_object) else { return };
     let [provider] = &*PROVIDERS;

@@ -1,5 +1,4 @@
-//! Tokens and keys that an attacker would make: each differs from one that is believed in what it attacks, and in nothing
-//! else.
+//! Tokens and keys as an attacker would make them: each differs from an accepted one only in the attacked detail.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use super::web_identity::{Provider, ProviderError, TOKEN_BYTES_MAX, check};
 const NOW_SECONDS: i64 = 1500;
 const CLAIMS: &str = r#"{"iss":"https://id","aud":"margay","sub":"Ann","exp":2000,"nbf":1000}"#;
 
-/// A provider's key; another one is an attacker's.
+/// A provider's key, or an attacker's.
 struct Signer {
     pkcs8: Vec<u8>,
     pair: EcdsaKeyPair,
@@ -57,7 +56,7 @@ impl Signer {
         format!("{signed}.{}", encoded(&signature))
     }
 
-    /// What becomes of a token at a provider with this key (id `e`) and an RSA key (id `r`).
+    /// The verdict on a token by a provider with this key (id `e`) and an RSA key (id `r`).
     fn judge(&self, token: &str) -> Result<String, ProviderError> {
         let rsa = format!(r#"{{"kty":"RSA","kid":"r","n":"{}","e":"AQAB"}}"#, encoded(&[0x81; 256]));
         let keys = KeySet::parse(format!(r#"{{"keys":[{rsa},{}]}}"#, self.jwk("e")).as_bytes()).unwrap();
@@ -69,12 +68,12 @@ impl Signer {
         }
     }
 
-    /// Of a token with this header, signed as it should be.
+    /// The verdict on a token with this header and a valid signature.
     fn judge_header(&self, header: &str) -> Result<String, ProviderError> {
         self.judge(&self.token(header, CLAIMS))
     }
 
-    /// Of a token with these claims, signed as it should be.
+    /// The verdict on a token with these claims and a valid signature.
     fn judge_claims(&self, claims: &str) -> Result<String, ProviderError> {
         self.judge(&self.token(r#"{"alg":"ES256","kid":"e"}"#, claims))
     }
@@ -134,7 +133,7 @@ fn a_key_is_used_for_its_own_algorithm_only() {
         let header = format!(r#"{{"alg":"{algorithm}","kid":"e"}}"#);
         assert_eq!(signer.judge_header(&header), Err(ProviderError::Key), "{algorithm}");
     }
-    // Of algorithms that the key of the other id has, or one without an id.
+    // Algorithms that belong to the key with the other id, or to one without an id.
     assert_eq!(signer.judge_header(r#"{"alg":"ES256","kid":"r"}"#), Err(ProviderError::Key));
     assert_eq!(signer.judge_header(r#"{"alg":"RS256","kid":"r"}"#), Err(ProviderError::Signature));
     assert_eq!(signer.judge_header(r#"{"alg":"RS256"}"#), Err(ProviderError::Signature));
@@ -283,7 +282,7 @@ fn keys_for_something_else_are_passed_over() {
         own.replace("P-256", "secp256k1"),
         own.replace("\"EC\"", "\"oct\""),
         r#"{"kty":"oct","k":"AAAA","kid":"e"}"#.to_owned(),
-        // A coordinate that lends a byte to the other.
+        // One coordinate takes a byte from the other.
         own.replace("\"x\":\"", "\"x\":\"A"),
         own.replace("\"y\":\"", "\"y\":\"="),
     ] {

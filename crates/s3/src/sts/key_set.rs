@@ -1,7 +1,7 @@
-//! The public keys of an identity provider (JWKS, RFC 7517), and the tokens that they signed.
+//! The public keys of an identity provider (JWKS, RFC 7517), and verification of tokens with them.
 //!
-//! Invariants: J1 the algorithm is the one of the key on record, never the one that a token asks for.
-//! Not here:   claims (`web_identity`), arithmetic (`ring_verifier`), fetching (margay-accounts).
+//! Invariants: J1 the algorithm is that of the stored key, never the one in the token's header.
+//! Not here:   claims (`web_identity`), cryptography (`ring_verifier`), fetching (margay-accounts).
 
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -15,25 +15,25 @@ use serde_json::Value;
 use super::ring_verifier;
 use super::web_identity::ProviderError;
 
-/// Most keys of a provider.
+/// Maximum number of keys of a provider.
 pub const PROVIDER_KEYS_MAX: usize = 100;
-/// A coordinate of P-256 is 32 bytes; so many characters of base64 without padding.
+/// A coordinate of P-256 has 32 bytes: this many characters of base64 without padding.
 const COORDINATE_CHARS: usize = 43;
 
-/// Keys, when they are there.
+/// Keys that become available later.
 pub type Waited<'a> = Pin<Box<dyn Future<Output = Option<KeySet>> + Send + 'a>>;
 
-/// Where the keys of a provider come from; bounds the time that it takes itself.
+/// Source of a provider's keys; it limits its own waiting time.
 pub trait KeySource: Send + Sync {
-    /// The keys as they are known; `None`: they are not to be had.
+    /// The known keys; `None` if they are unavailable.
     fn current(&self) -> Waited<'_>;
 
-    /// Asked when a token names a key that the current ones lack; `None`: there are no others, or it is too soon to
-    /// look again.
+    /// Called when a token names a key that the current keys lack; `None` if there are no others, or it is too soon to
+    /// fetch again.
     fn newer(&self) -> Waited<'_>;
 }
 
-/// A key and the one algorithm that it verifies.
+/// A key and the only algorithm that it verifies.
 #[derive(Debug)]
 struct Key {
     id: Option<String>,
@@ -45,7 +45,7 @@ struct Key {
 #[derive(Clone, Debug)]
 pub struct KeySet(Arc<[Key]>);
 
-/// Keys that never change.
+/// Constant keys.
 impl KeySource for KeySet {
     fn current(&self) -> Waited<'_> {
         Box::pin(ready(Some(self.clone())))
@@ -56,7 +56,7 @@ impl KeySource for KeySet {
     }
 }
 
-/// The algorithm that a key is for; `None` for those of others.
+/// The algorithm of a key; `None` for unsupported keys.
 fn algorithm_of(key: &Jwk) -> Result<Option<Algorithm>, ProviderError> {
     let algorithm = match &key.algorithm {
         AlgorithmParameters::RSA(_) => Algorithm::RS256,
@@ -73,7 +73,8 @@ fn algorithm_of(key: &Jwk) -> Result<Option<Algorithm>, ProviderError> {
     Ok((signs && is_named).then_some(algorithm))
 }
 
-/// Form, algorithm and signature only: the times of claims are checked against the server's clock, not the system's.
+/// Validates only form, algorithm and signature: the times in claims are compared with the server's clock port, not the
+/// system's.
 fn signature_only(algorithm: Algorithm) -> Validation {
     let mut validation = Validation::new(algorithm);
     validation.required_spec_claims.clear();
@@ -83,8 +84,7 @@ fn signature_only(algorithm: Algorithm) -> Validation {
 }
 
 impl KeySet {
-    /// Reads a JWKS. Keys of other kinds than RSA and P-256, and for other algorithms than RS256 and ES256, are passed
-    /// over.
+    /// Parses a JWKS. Ignores keys other than RSA and P-256, and keys for algorithms other than RS256 and ES256.
     pub fn parse(json: &[u8]) -> Result<KeySet, ProviderError> {
         ring_verifier::install();
         let mut set: Value = serde_json::from_slice(json).map_err(|_| ProviderError::KeySet)?;
@@ -102,7 +102,7 @@ impl KeySet {
         Ok(KeySet(known.into()))
     }
 
-    /// The claims of a token with this header, once its signature is found to be that of one of the keys.
+    /// Returns the claims of a token with this header, after verifying its signature with one of the keys.
     pub(super) fn verify(&self, header: &Header, token: &str) -> Result<Value, ProviderError> {
         let is_meant = |key: &&Key| header.kid.is_none() || key.id == header.kid;
         let mut refused = ProviderError::Key;

@@ -1,11 +1,11 @@
 //! AWS's Security Token Service: temporary keys, on the same endpoint.
 //!
-//! Why:        programs get keys that end by themselves, and people of an identity provider need no keys at all.
-//! Layout:     a request is a form (`POST /`); `web_identity` checks the tokens of a provider by
-//!             its `key_set`; `answer` has the XML.
-//! Invariants: T1 a role is taken only if its trust policy allows it to the caller.  T2 the policy of a session can
-//!             only take away.  T3 every refusal is in the log with its reason.
-//! Not here:   the form of a session's token (the binary keeps it).
+//! Why:        programs get keys that expire, and people of an identity provider need no keys at all.
+//! Layout:     a request is a form (`POST /`); `web_identity` checks a provider's tokens with its `key_set`; `answer`
+//!             writes the XML.
+//! Invariants: T1 a role is assumed only if its trust policy allows it to the caller.  T2 a session policy can only
+//!                restrict rights.  T3 every refusal is logged with its reason.
+//! Not here:   the format of session tokens (margay-accounts).
 
 mod answer;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -31,16 +31,16 @@ use crate::query_api::{invalid, required};
 use crate::reply::Reply;
 use crate::route::query::Query;
 
-/// How long a session may last, in seconds.
+/// Allowed duration of a session, in seconds.
 const SECONDS: std::ops::RangeInclusive<u32> = 900..=43_200;
 const SECONDS_DEFAULT: u32 = 3600;
 
-/// What this service does; everything else is asked of the other one.
+/// Actions of this service; all others belong to IAM.
 pub(crate) fn is_action(name: &str) -> bool {
     matches!(name, "AssumeRole" | "AssumeRoleWithWebIdentity" | "GetSessionToken" | "GetCallerIdentity")
 }
 
-/// What a request has to be answered with.
+/// Context of a request.
 pub(crate) struct Service<'a> {
     pub identities: &'a dyn Identities,
     pub providers: &'a [Provider],
@@ -49,18 +49,18 @@ pub(crate) struct Service<'a> {
     pub request_id: &'a str,
 }
 
-/// The circumstances that a trust policy may ask for.
+/// Condition keys for a trust policy.
 struct Circumstances<'a> {
     form: &'a Query,
-    /// The role that is asked for.
+    /// The requested role.
     role: &'a Role,
     /// Claims of a token, named as condition keys.
     claims: &'a [(String, Vec<String>)],
-    /// Of the session that is asked for.
+    /// Tags of the requested session.
     tags: &'a SessionTags,
 }
 
-/// Texts, or absent when there are none.
+/// Texts, or absent if there are none.
 fn texts<'a>(values: impl IntoIterator<Item = &'a String>) -> Lookup<'a> {
     let values: Vec<_> = values.into_iter().map(|value| Cow::Borrowed(value.as_str())).collect();
     if values.is_empty() { Lookup::Absent } else { Lookup::Values(values) }
@@ -81,14 +81,14 @@ impl Context for Circumstances<'_> {
             "aws:tagkeys" => texts(self.tags.keys()),
             "sts:externalid" => Lookup::maybe(self.form.get("ExternalId")),
             "sts:rolesessionname" => Lookup::maybe(self.form.get("RoleSessionName")),
-            // The rest is known to requests for buckets and objects only.
+            // Other keys exist only in requests for buckets and objects.
             _ => Lookup::Unknown,
         }
     }
 }
 
 impl Service<'_> {
-    /// Does what the form asks for. `identity` signed it, if anybody did.
+    /// Executes the form. `identity` signed it, unless it is anonymous.
     pub(crate) async fn run(&self, form: &Query, identity: Option<&Identity>) -> Result<Reply, S3Error> {
         match (form.get("Action"), identity) {
             (Some("AssumeRoleWithWebIdentity"), _) => self.with_web_identity(form).await,
@@ -140,11 +140,11 @@ impl Service<'_> {
         Ok(answer::web_identity(&begun, &identified, self.request_id))
     }
 
-    /// A session with the rights of the user who asks.
+    /// A session with the rights of the calling user.
     fn session_token(&self, form: &Query, identity: &Identity) -> Result<Reply, S3Error> {
         let registry = self.identities.registry();
         let user = match &identity.role {
-            // What a session could ask for again would never end.
+            // A session that could renew itself would never end.
             _ if identity.is_temporary => None,
             Part::User { .. } => Some(identity.id.clone()),
             Part::Account { .. } => registry.user_of_account(&identity.account.id).map(|user| user.id.clone()),
@@ -173,11 +173,11 @@ impl Service<'_> {
             let named = Named { account, name: path.rsplit('/').next()?.to_owned() };
             self.identities.registry().find_named::<Role>(&named).ok().cloned()
         });
-        // Which roles there are is nobody's business who may not take them.
+        // The error must not reveal to unauthorized callers which roles exist.
         found.ok_or_else(|| Code::AccessDenied.into())
     }
 
-    /// Whether the role may be taken, and the session may have its tags.
+    /// Whether the role may be assumed and the session may have its tags.
     fn check_trust(
         &self,
         sources: Sources<'_>,
@@ -240,7 +240,7 @@ impl Service<'_> {
     }
 }
 
-/// Longest policy of a session, in bytes: it travels in a header with every request.
+/// Maximum size of a session policy, in bytes: it is sent in a header with every request.
 const SESSION_POLICY_BYTES_MAX: usize = 2048;
 const _: () = assert!(SESSION_POLICY_BYTES_MAX <= POLICY_BYTES_MAX);
 
@@ -278,7 +278,7 @@ mod tests {
 
     const PROVIDER: &str = "localhost:8080/auth/realms/Demo";
 
-    /// Whether a role may be taken whose trust policy allows these actions under this condition.
+    /// Whether a role with a trust policy that allows these actions under this condition may be assumed.
     fn is_trusted(actions: &[&str], condition: &serde_json::Value, tags: &[(&str, &[&str])]) -> bool {
         let statement = json!({"Effect": "Allow", "Action": actions, "Condition": condition,
             "Principal": {"Federated": format!("arn:aws:iam::000000000000:oidc-provider/{PROVIDER}")}});
@@ -317,7 +317,7 @@ mod tests {
         assert!(is_trusted(&[ASSUME], &equals("iam:ResourceTag/Site", "north"), &[]));
         assert!(!is_trusted(&[ASSUME], &equals("iam:ResourceTag/Site", "south"), &[]));
 
-        // Tags need to be allowed besides; without any there is nothing to allow.
+        // Tags need a separate permission; without tags there is nothing to permit.
         assert!(!is_trusted(&[ASSUME], &json!({}), team));
         assert!(is_trusted(&[ASSUME], &json!({}), &[]));
     }

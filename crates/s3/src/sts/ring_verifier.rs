@@ -1,9 +1,9 @@
-//! Signatures of tokens, checked by `ring` on behalf of `jsonwebtoken`.
+//! Verifies signatures of tokens with `ring` on behalf of `jsonwebtoken`.
 //!
-//! Why:        the backends that `jsonwebtoken` brings would be a second cryptography beside `ring` (docs/design/0024).
+//! Why:        the backends of `jsonwebtoken` would add a second cryptography library beside `ring` (docs/design/0024).
 //! Invariants: R1 only RS256 with keys of 2048 to 8192 bits and ES256 exist, each only with a key of its own family;
-//!             nothing is ever signed.
-//! Not here:   which key a token is checked with (`key_set`).
+//!                nothing is ever signed.
+//! Not here:   selecting the key of a token (`key_set`).
 
 use std::sync::Once;
 
@@ -17,11 +17,11 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPu
 static RING: CryptoProvider = CryptoProvider {
     signer_factory: no_signer,
     verifier_factory: verifier,
-    // They make keys for others to read, which is not done here.
+    // Only needed for exporting keys, which this program does not do.
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Makes `ring` the backend of `jsonwebtoken`, before its first use.
+/// Installs `ring` as the backend of `jsonwebtoken`; call it before the first use.
 pub(super) fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| RING.install_default().expect("no other part of the program uses jsonwebtoken"));

@@ -1,7 +1,7 @@
-//! Tags of a session: what is said about whoever opens it, for conditions of policies to ask.
+//! Session tags: attributes of the session's user, for conditions in policies.
 //!
-//! Invariants: G1 they are bounded: their session's token carries them with every request.
-//! Not here:   who may give a session tags (`sts:TagSession` of the role's trust policy).
+//! Invariants: G1 their size is limited, because the session's token carries them in every request.
+//! Not here:   the permission to set them (`sts:TagSession` in the role's trust policy).
 
 use margay_iam::registry::SessionTags;
 use serde_json::Value;
@@ -11,17 +11,17 @@ use super::web_identity::ProviderError;
 use crate::error::{Code, S3Error};
 use crate::route::query::Query;
 
-/// The claim of a token that has tags, as AWS names it.
+/// The claim that holds tags, as AWS names it.
 const CLAIM: &str = "https://aws.amazon.com/tags";
-/// Most tags of a session.
+/// Maximum number of tags of a session.
 const TAGS_MAX: usize = 50;
-/// The longest name and value of a tag, in characters.
+/// Maximum length of a tag's name, and of its value, in characters.
 const NAME_CHARS_MAX: usize = 128;
 const VALUE_CHARS_MAX: usize = 256;
-/// All names and values together, in bytes.
+/// Maximum size of all names and values together, in bytes.
 const TAGS_BYTES_MAX: usize = 2048;
 
-/// `{"principal_tags": {NAME: [VALUE, ...]}}` among the claims of a token.
+/// Parses `{"principal_tags": {NAME: [VALUE, ...]}}` from the claims of a token.
 pub(super) fn of_claims(claims: &Value) -> Result<SessionTags, ProviderError> {
     let tags = match &claims[CLAIM]["principal_tags"] {
         Value::Null => return Ok(SessionTags::new()),
@@ -37,7 +37,7 @@ pub(super) fn of_claims(claims: &Value) -> Result<SessionTags, ProviderError> {
     read.collect::<Option<SessionTags>>().ok_or(ProviderError::Form)
 }
 
-/// `Tags.member.N.Key` and `Tags.member.N.Value` of a form.
+/// Parses `Tags.member.N.Key` and `Tags.member.N.Value` from a form.
 pub(super) fn of_form(form: &Query) -> Result<SessionTags, S3Error> {
     let mut tags = SessionTags::new();
     for number in 1.. {
@@ -50,7 +50,7 @@ pub(super) fn of_form(form: &Query) -> Result<SessionTags, S3Error> {
     Ok(tags)
 }
 
-/// Whether a session may have them.
+/// Checks the limits of a session's tags.
 pub(super) fn check(tags: &SessionTags) -> Result<(), S3Error> {
     let fits = |text: &str, max: usize| text.chars().take(max + 1).count() <= max;
     let values = || tags.values().flatten();

@@ -1,7 +1,7 @@
 //! Tokens of an OpenID Connect provider: signed JSON (JWT) under keys that the provider publishes.
 //!
-//! Invariants: W1 signature, issuer, audience, and both times are checked before any claim is believed.
-//! Not here:   signatures (`key_set`), which role a token opens (trust policies).
+//! Invariants: W1 signature, issuer, audience and both times are verified before any claim is used.
+//! Not here:   signatures (`key_set`), which role a token may assume (trust policies).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use serde_json::Value;
 use super::key_set::KeySource;
 use super::tags;
 
-/// Longest token, in bytes.
+/// Maximum length of a token, in bytes.
 pub(super) const TOKEN_BYTES_MAX: usize = 20_000;
-/// How far the provider's clock may be off, in seconds.
+/// Tolerated clock difference to the provider, in seconds.
 const SKEW_SECONDS_MAX: i64 = 60;
 
 /// Why a token or a set of keys is refused.
@@ -56,21 +56,21 @@ impl std::fmt::Debug for Provider {
     }
 }
 
-/// Whom a token is about.
+/// The verified identity in a token.
 #[derive(Debug)]
 pub(super) struct Identified<'a> {
-    /// The issuer without its scheme, as policies name it.
+    /// The issuer without its scheme, as policies write it.
     pub provider: &'a str,
     pub subject: String,
     pub audience: String,
     /// Condition keys (`PROVIDER:sub`, in lower case) with their values.
     pub claims: Vec<(String, Vec<String>)>,
-    /// For the session.
+    /// Tags for the session.
     pub tags: SessionTags,
 }
 
 impl Provider {
-    /// `issuer` and `audience` as its tokens name them.
+    /// `issuer` and `audience` as the provider's tokens contain them.
     pub fn new(issuer: &str, audience: &str, keys: Arc<dyn KeySource>) -> Provider {
         Provider { issuer: issuer.trim_end_matches('/').to_owned(), audience: audience.to_owned(), keys }
     }
@@ -83,7 +83,7 @@ impl Provider {
     async fn verify(&self, header: &Header, token: &str) -> Result<Value, ProviderError> {
         let keys = self.keys.current().await.ok_or(ProviderError::NoKeys)?;
         match keys.verify(header, token) {
-            // The provider may sign with a key that it has not had for long.
+            // The provider may use a new key.
             Err(ProviderError::Key) => match self.keys.newer().await {
                 Some(keys) => keys.verify(header, token),
                 None => Err(ProviderError::Key),
@@ -92,13 +92,13 @@ impl Provider {
         }
     }
 
-    /// Whom the claims of a token are about that this provider has signed; `now` is in seconds since 1970.
+    /// The identity in the claims of a token that this provider signed; `now` is in seconds since 1970.
     pub(super) fn identify(&self, claims: &Value, now: i64) -> Result<Identified<'_>, ProviderError> {
         let audiences = texts(&claims["aud"]);
         if !audiences.contains(&self.audience) {
             return Err(ProviderError::Audience);
         }
-        // A time in another form than a number is an error: passed over, it would allow what it was to forbid.
+        // A time that is not a number is an error: ignoring it would remove a restriction.
         let seconds = |name: &str| match &claims[name] {
             Value::Null => Ok(None),
             time => time.as_f64().map(|seconds| Some(seconds as i64)).ok_or(ProviderError::Form),
@@ -115,8 +115,8 @@ impl Provider {
         Ok(Identified { provider: self.name(), subject, audience, claims, tags })
     }
 
-    /// Condition keys have no case, so of claims that differ in nothing else that in lower case counts: who may choose the
-    /// name of a claim cannot put `Sub` before `sub`.
+    /// Condition keys are case-insensitive, so of claims that differ only in case the lower-case one counts: a person
+    /// who may choose a claim's name cannot override `sub` with `Sub`.
     fn condition_keys(&self, claims: &Value) -> Vec<(String, Vec<String>)> {
         let mut keys = BTreeMap::new();
         for (name, value) in claims.as_object().into_iter().flatten().filter(|(name, _)| !name.contains('/')) {
@@ -129,7 +129,7 @@ impl Provider {
     }
 }
 
-/// Says whom a token is about, or why it is refused; `now` is in seconds since 1970.
+/// Verifies a token and returns its identity; `now` is in seconds since 1970.
 pub(super) async fn check<'a>(
     providers: &'a [Provider],
     token: &str,
@@ -139,11 +139,11 @@ pub(super) async fn check<'a>(
         return Err(ProviderError::Form);
     }
     let header = decode_header(token).map_err(|_| ProviderError::Form)?;
-    // Names extensions without which the token must not be believed (RFC 7515, 4.1.11); none is known.
+    // Lists extensions that must be understood before the token is accepted (RFC 7515, 4.1.11); none is supported.
     if header.crit.is_some() {
         return Err(ProviderError::Form);
     }
-    // Says whose keys to look at, and nothing else.
+    // Only selects the provider whose keys are used.
     let unproven: Value = insecure_decode_claims(token).map_err(|_| ProviderError::Form)?;
     let issuer = unproven["iss"].as_str().ok_or(ProviderError::Form)?.trim_end_matches('/');
     let provider = providers.iter().find(|provider| provider.issuer == issuer).ok_or(ProviderError::Issuer)?;
@@ -151,7 +151,7 @@ pub(super) async fn check<'a>(
     provider.identify(&claims, now)
 }
 
-/// A text, or the texts of a list.
+/// A text, or all texts of a list.
 fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => vec![text.clone()],
@@ -169,12 +169,12 @@ mod tests {
     use crate::sts::KeySet;
     use crate::sts::key_set::Waited;
 
-    // Keys and tokens were made for this test with a library of Python; the private keys are gone.
+    // Keys and tokens were created for this test with a Python library; the private keys no longer exist.
     const KEYS: &str = r#"{"keys":[{"kty":"RSA","kid":"r","use":"sig","n":"v3f-EWka2GfLY-khUIYx484aZmio9dvMIqq5V76CBRYzAxg888wgsPpVZ7s5f04un_ZwXxt0umSJ8cEkE1lTiftl-YmEJTU9DyF4IL4IYni3jIrK3_VWng_udZdJ3QsFMr0qqvOPpEQiUHOgNI_vUgGCL0eh8C9O5IPCe44F11exrPmBj6_UvusQxzDOg6CszXjS9IQ253Z18qlBZvcCaWRFxR6fdXb2O1JkThNYmY2Ph4h4juGHNrMTrwUq6uCn4qcnnOF91coy4DlhpWw7u4TiyMr9xSW2Ij5fqDBJlfpEqMgwDVgYnBw3V15HCwSAX0txlWBeL0o5bWFK7og3zQ","e":"AQAB"},{"kty":"EC","crv":"P-256","kid":"e","x":"Th3IGiSGD7IbEtkd2NFBqGL9M-LpoCGm-H1WO_SH4UM","y":"jhwHB4cJGVVnV8tPBNe52eWnTDLXITgdoepTJBzBOdM"},{"kty":"OKP","crv":"Ed25519","kid":"o","x":"AA"}]}"#;
     /// For the issuer https://id.example.com/realms/Main, the audiences other and margay, from 1000 to 2000.
     const RS256: &str = "eyJhbGciOiJSUzI1NiIsImtpZCI6InIifQ.eyJpc3MiOiJodHRwczovL2lkLmV4YW1wbGUuY29tL3JlYWxtcy9NYWluIiwiYXVkIjpbIm90aGVyIiwibWFyZ2F5Il0sInN1YiI6IkFubiIsImV4cCI6MjAwMCwibmJmIjoxMDAwLCJncm91cHMiOlsiYSIsImIiXX0.TVIIIixOLhqnOf0df6JybQgt7jvu2vCCCtL6h4oD-QfXpgYxtBzdp_sC5w_GRxhW8nADyak8pgynbQQ7WQPRwGpwgG4_cxcA3Q7nn7wQ91__E8-U9m0FsUJ1ylSws9MS9e7fBQUsn_r5sl8hcQx4WuFX7PsqxiSuIITzqNlMG_tsvewAoHk51Ot3H_8JOHoIaHEkQ6Bsd63tNWZF-lFRg7aDK2uY2SiaFNtWp5vp-99OKFRbWDkKDdodHVa_oBdXAkgPp99zLHAJcV-sXkadnCHphpbC8ejsysptSb1gsRvwlZkcbtKUoB5-PdT4oCRbMwR5dzQvxnU595vgYdUjbA";
     const ES256: &str = "eyJhbGciOiJFUzI1NiIsImtpZCI6ImUifQ.eyJpc3MiOiJodHRwczovL2lkLmV4YW1wbGUuY29tL3JlYWxtcy9NYWluIiwiYXVkIjpbIm90aGVyIiwibWFyZ2F5Il0sInN1YiI6IkFubiIsImV4cCI6MjAwMCwibmJmIjoxMDAwLCJncm91cHMiOlsiYSIsImIiXX0.RAhFfPAu7YKArYMaX4NAxbowFSl10wIrqiTKWzgxOg-JggDrZv5061RRr8at4yJMjQpX_NC215j5XQqhj-5GBw";
-    /// Not signed at all, and signed with the public key as a secret.
+    /// An unsigned token, and one signed with the public key as an HMAC secret.
     const NONE: &str = "eyJhbGciOiJub25lIiwia2lkIjoiciJ9.eyJpc3MiOiJodHRwczovL2lkLmV4YW1wbGUuY29tL3JlYWxtcy9NYWluIiwiYXVkIjpbIm90aGVyIiwibWFyZ2F5Il0sInN1YiI6IkFubiIsImV4cCI6MjAwMCwibmJmIjoxMDAwLCJncm91cHMiOlsiYSIsImIiXX0.";
     const HS256: &str = "eyJhbGciOiJIUzI1NiIsImtpZCI6InIifQ.eyJpc3MiOiJodHRwczovL2lkLmV4YW1wbGUuY29tL3JlYWxtcy9NYWluIiwiYXVkIjpbIm90aGVyIiwibWFyZ2F5Il0sInN1YiI6IkFubiIsImV4cCI6MjAwMCwibmJmIjoxMDAwLCJncm91cHMiOlsiYSIsImIiXX0.NA2-PvXar8ozsFNc5BejU-m_7JjVPT5_XlkxF2TUB-o";
 
@@ -229,7 +229,7 @@ mod tests {
                 let mut broken = token.as_bytes().to_vec();
                 broken[at] = if broken[at] == b'A' { b'B' } else { b'A' };
                 let broken = String::from_utf8(broken).unwrap();
-                // The last character of a part may hold bits that mean nothing; base64 refuses those.
+                // The last character of a part may contain unused bits; base64 refuses them.
                 assert!(check(&providers, &broken, 1500).await.is_err(), "{at}");
             }
         }
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Has no keys at all, then those of another, then the right ones.
+    /// First no keys, then the keys of another provider, then the right ones.
     #[derive(Debug)]
     struct Turning {
         current: Option<KeySet>,
