@@ -27,35 +27,35 @@ use margay_segment::SegmentId;
 use crate::feed::{FeedError, FeedPage};
 use crate::read::{Answers, Ask, ReadLimit};
 
-/// A place in the order of commits; 0 is before the first. What it counts is the engine's own matter.
+/// A position in the order of commits; 0 is before the first. Its unit depends on the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cursor(pub u64);
 
-/// Which commit last put a row. Of two versions all that can be said is whether they are equal: in some engines a later
-/// commit has a smaller number.
+/// Identifies the commit that last put a row. Versions compare only for equality: in some engines a later commit has a
+/// smaller number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowVersion(u64);
 
 impl RowVersion {
-    /// For engines, and for whoever was given the bits.
+    /// For engines, and for callers that stored the bits.
     pub const fn from_bits(bits: u64) -> RowVersion {
         RowVersion(bits)
     }
 
-    /// To be kept or sent, and compared for being equal.
+    /// For storing or sending a version that is later compared.
     pub const fn bits(self) -> u64 {
         self.0
     }
 }
 
-/// What a commit gives.
+/// Result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// Its place, to be waited for until it is durable.
+    /// Its position; wait until it is durable.
     pub cursor: Cursor,
-    /// The version of every row that it put.
+    /// The version of all rows that it put.
     pub version: RowVersion,
-    /// Where its payload landed, if it had one.
+    /// Location of its payload, if it had one.
     pub payload: Option<PayloadLocation>,
 }
 
@@ -76,11 +76,11 @@ pub enum CommitOutcome {
     Void,
 }
 
-/// Where an engine put the payload of a batch.
+/// Location of a batch's payload in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadLocation {
     pub segment: SegmentId,
-    /// In that segment, in bytes.
+    /// Within the segment, in bytes.
     pub offset: u64,
 }
 
@@ -88,11 +88,11 @@ pub struct PayloadLocation {
 pub const KEY_BYTES_MAX: usize = 2600;
 /// Longest key that an engine takes which may hold rows of before the limit above, in bytes.
 pub const OLD_KEY_BYTES_MAX: usize = 4096;
-/// Longest value, in bytes.
+/// Maximum length of a value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
-/// Most writes in one batch.
+/// Maximum number of writes in a batch.
 pub const BATCH_WRITES_MAX: usize = 65_536;
-/// Most payload bytes in one batch: 1 MiB and its checksums.
+/// Maximum payload of a batch, in bytes: 1 MiB and its checksums.
 pub const PAYLOAD_BYTES_MAX: usize = (1 << 20) + 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub struct Row {
     pub version: RowVersion,
 }
 
-/// A row as a scan shows it; valid during the visit only.
+/// A row during a scan; valid only within the visitor.
 #[derive(Clone, Copy, Debug)]
 pub struct RowRef<'a> {
     pub key: &'a [u8],
@@ -109,8 +109,8 @@ pub struct RowRef<'a> {
     pub version: RowVersion,
 }
 
-/// What a read found, and the newest commit that its answer depends on (also of a deletion that it saw).
-/// An answer given to somebody who may act on it is durable first: `durable(observed)`.
+/// Result of a read, and the newest commit that it depends on (including deletions that it saw). Before anybody may act
+/// on the result, `durable(observed)` must have resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observed<T> {
     pub value: T,
@@ -130,7 +130,7 @@ pub enum Precondition {
     Absent {
         key: Vec<u8>,
     },
-    /// No row in `start..end`.
+    /// No row exists in `start..end`.
     RangeEmpty {
         start: Vec<u8>,
         end: Vec<u8>,
@@ -143,12 +143,12 @@ pub enum Write {
         key: Vec<u8>,
         value: Vec<u8>,
     },
-    /// Fine when the row is absent.
+    /// Does nothing if the row is absent.
     Delete {
         key: Vec<u8>,
     },
-    /// Adds to a row that holds an `i64` in 8 little-endian bytes; an absent row counts as 0. The row stays when
-    /// the sum is 0. Wrapping is an engine error.
+    /// Adds to a row that holds an `i64` in 8 little-endian bytes; an absent row counts as 0. A sum of 0 does not
+    /// remove the row. An overflow is an engine error.
     Add {
         key: Vec<u8>,
         delta: i64,
@@ -168,22 +168,23 @@ impl Write {
     }
 }
 
-/// Bytes that go into the engine's log together with the commit that names them (one sync for both).
+/// Bytes that go into the engine's log in the same record as the commit that refers to them (one sync for both).
 ///
-/// Where they land is known only when the commit has its place, so the batch says which bytes to fill in.
+/// Their location is known only when the commit has its position, so the batch names the fields that the engine must
+/// fill in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     pub bytes: Bytes,
     pub places: Vec<PositionField>,
 }
 
-/// Eight bytes, big-endian, that the engine overwrites with the payload's position.
+/// Eight bytes, big-endian, that the engine overwrites with the payload's segment or offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PositionField {
     /// Index into `Batch::writes`.
     pub write: usize,
     pub field: Field,
-    /// Where in the key or value the eight bytes begin.
+    /// Index of the first of the eight bytes in the key or value.
     pub at: usize,
     pub what: Position,
 }
@@ -202,7 +203,7 @@ pub enum Position {
     Offset,
 }
 
-/// All or nothing. No key may be written twice in one batch.
+/// Applied as a whole or not at all. A batch must not write a key twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     pub preconditions: Vec<Precondition>,
@@ -215,7 +216,7 @@ pub enum CommitError {
     /// The precondition with this index did not hold; nothing was written. Read again and decide again.
     #[error("precondition {precondition} does not hold")]
     Conflict { precondition: usize },
-    /// The disk has no room; nothing was written.
+    /// The disk is full; nothing was written.
     #[error("no space left for metadata")]
     Full,
     /// The batch breaks a rule of the contract.
@@ -230,7 +231,7 @@ pub enum CommitError {
 
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// A write or sync failed earlier; what was not acknowledged is unknown. Only a restart helps.
+    /// An earlier write or sync failed; the state of unacknowledged commits is unknown. Only a restart helps.
     #[error("metadata is read-only after a storage fault: {0}")]
     Poisoned(String),
     /// There is no answer for now, as during a fail-over. Nothing was done: try again.
@@ -244,41 +245,41 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Nothing is wrong but that the disk has no room.
+    /// Whether a full disk is the only problem.
     pub fn is_full(&self) -> bool {
         matches!(self, EngineError::Io(error) if error.kind() == std::io::ErrorKind::StorageFull)
     }
 }
 
-/// What a check of the engine's own storage found so far.
+/// Progress and findings of a check of the engine's own storage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Pages of rows read from the disk, and their bytes.
     pub pages: u64,
     pub bytes: u64,
-    /// Where the page lies that was read last: offset and length in its file.
+    /// Location of the page that was read last: offset and length in its file.
     pub last: (u64, u64),
-    /// Places that cannot be read as they were written.
+    /// Number of damaged locations.
     pub damaged: u64,
-    /// The first of them, with the keys between which they lie.
+    /// The first of them, with the keys before and after.
     pub shown: Vec<String>,
-    /// Each page has a checksum that is compared when the page is read.
+    /// Whether every page has a checksum that reads verify.
     pub complete: bool,
 }
 
-/// An answer that comes later.
+/// A result that becomes available later.
 pub type EngineFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Told what became of a commit.
+/// Callback with the result of a commit.
 pub type CommitTold = Box<dyn FnOnce(&Result<Committed, CommitError>) + Send>;
 
 pub type DurableFuture<'a> = EngineFuture<'a, Result<(), EngineError>>;
 
-/// An engine. `get`, `scan`, `read` and `commit` block the calling thread until the answer has come; see each engine for
-/// how long.
+/// A metadata engine. `get`, `scan`, `read` and `commit` block the calling thread until the result is there; each
+/// engine says how long.
 pub trait Engine: Send + Sync + Debug {
-    /// Whether an answer comes from somewhere else, so that a caller with other work should not block on it. Calls of
-    /// an engine that does not wait return at once, but for what its own disk takes.
+    /// Whether results come from another machine, so that a caller with other work should not block. If false, calls
+    /// return after local disk I/O at most.
     fn waits(&self) -> bool {
         false
     }
@@ -290,8 +291,8 @@ pub trait Engine: Send + Sync + Debug {
         Box::pin(std::future::ready(answers))
     }
 
-    /// As [`Engine::commit`], without blocking the thread. `told` is called once with what became of the commit, before the
-    /// future gives it; also when the future was dropped meanwhile, since that does not stop the commit (M6).
+    /// As [`Engine::commit`], without blocking the thread. `told` is called once with the result, before the future
+    /// resolves; also if the future was dropped, because that does not stop the commit (M6).
     fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Committed, CommitError>> {
         assert!(!self.waits(), "an engine that waits has its own");
         let done = self.commit(batch);
@@ -309,10 +310,11 @@ pub trait Engine: Send + Sync + Debug {
         visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<Observed<()>, EngineError>;
 
-    /// Answers several questions in one call; see [`crate::read`].
+    /// Answers several reads in one call; see [`crate::read`].
     fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError>;
 
-    /// Checks and applies; visible to every later read when it returns, durable only after [`Engine::durable`].
+    /// Checks and applies a batch. It is visible to later reads when this returns, and durable only after
+    /// [`Engine::durable`].
     fn commit(&self, batch: Batch) -> Result<Committed, CommitError>;
 
     /// What became of a commit of this process whose answer was lost (M7).
@@ -327,21 +329,22 @@ pub trait Engine: Send + Sync + Debug {
     /// As [`Engine::durable`], blocking this thread.
     fn wait_durable(&self, cursor: Cursor) -> Result<(), EngineError>;
 
-    /// The newest commit that this process knows of, and the newest durable one. Others may have made later ones.
+    /// The newest commit that this process knows. Other processes may have committed later.
     fn last_cursor(&self) -> Cursor;
     fn durable_cursor(&self) -> Cursor;
 
-    /// Nothing was committed since `last_cursor` gave this, by anybody; false also when the engine cannot know.
+    /// Whether there was no commit, by any process, since `last_cursor` returned this; false also if the engine cannot
+    /// know.
     fn unchanged_since(&self, cursor: Cursor) -> bool;
 
-    /// Durable commits behind `after`, oldest first, at most `limit`; see [`crate::feed`].
+    /// Durable commits after `after`, oldest first, at most `limit`; see [`crate::feed`].
     fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError>;
 
-    /// Resolves when there are changes behind `after`; holds no thread. Fails when there will be none.
+    /// Resolves when there are changes after `after`, without blocking a thread. Fails when there can be no more.
     fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>>;
 
-    /// Whether other processes, or other volumes of this one, commit here too. Then each has a session, jobs run under
-    /// leases, and somebody follows the feed.
+    /// Whether other processes, or other volumes in this process, commit to this engine. Then each has a session, jobs
+    /// need leases, and a follower reads the feed.
     fn is_shared(&self) -> bool {
         false
     }
@@ -351,21 +354,21 @@ pub trait Engine: Send + Sync + Debug {
         KEY_BYTES_MAX
     }
 
-    /// Largest payload that a batch may carry; 0 when this engine has no log of its own.
+    /// Maximum payload of a batch; 0 if this engine has no log of its own.
     fn payload_bytes_max(&self) -> usize;
 
-    /// Whether the disk has room for commits that add rows. Those that only remove or move rows may be made without
-    /// asking: the room kept back is for them.
+    /// Whether the disk has space for commits that add rows. Commits that only remove or move rows need not ask:
+    /// reserved space is left for them.
     fn has_room(&self) -> bool {
         true
     }
 
-    /// All rows as they were at one moment, which is not before the call, with every commit up to it durable. For long
-    /// reads; it takes no commits. May checkpoint first.
+    /// All rows as of one moment, not before the call, with every commit up to it durable. For long reads; it accepts
+    /// no commits. May checkpoint first.
     fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError>;
 
-    /// Reads all stored rows from the disk and compares their checksums; `pace` is told after each page, and may wait
-    /// or end the check. Runs beside everything else. An engine that keeps no files has nothing to check.
+    /// Reads all stored rows from the disk and verifies their checksums. `pace` is called after each page, and may wait
+    /// or end the check. Runs concurrently with all other calls. An engine without files has nothing to check.
     fn check_storage(
         &self,
         _shown_max: usize,
@@ -374,6 +377,6 @@ pub trait Engine: Send + Sync + Debug {
         Ok(Checked { complete: true, ..Checked::default() })
     }
 
-    /// Folds what is in the log into the long-term store, so that log files can be let go.
+    /// Folds the log into the B-tree or its equivalent, so that log files can be released.
     fn checkpoint(&self) -> Result<(), EngineError>;
 }

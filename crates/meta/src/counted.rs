@@ -1,6 +1,6 @@
-//! An engine that counts the calls it gets, for tests: what an operation waits for when the engine is far away.
+//! A test engine that counts the calls it receives: the number of round trips of an operation on a distant engine.
 //!
-//! Not here: the calls of the embedded engine in a server, which counts them itself.
+//! Not here:   the counters of the embedded engine in a server.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl CountedEngine {
         answers
     }
 
-    /// Reads and commits of one call.
+    /// Runs `call` and returns its numbers of reads and commits.
     pub fn of<T>(&self, call: impl FnOnce() -> T) -> (u64, u64) {
         let before = self.calls();
         call();

@@ -37,17 +37,17 @@ impl DistantEngine {
         DistantEngine { engine, clock, round_trip_nanos, timer, blocked: AtomicU64::default() }
     }
 
-    /// Of calls that begin from now on.
+    /// Sets the delay of calls that begin later.
     pub fn set_round_trip(&self, length: Duration) {
         self.round_trip_nanos.store(length.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Calls so far that held their thread until the answer came.
+    /// Number of calls so far that blocked their thread until the result arrived.
     pub fn blocked(&self) -> u64 {
         self.blocked.load(Ordering::Relaxed)
     }
 
-    /// Calls under way that hold no thread.
+    /// Number of pending calls that block no thread.
     pub fn waiting(&self) -> usize {
         self.timer.len()
     }

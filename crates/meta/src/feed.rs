@@ -1,20 +1,18 @@
 //! The change feed: which keys each commit changed, in the order of commits.
 //!
-//! Why:        caches, kernels and identities of a process go stale by the commits of another one; scanning for changes
-//!             would not scale. Keys are enough: a follower reads what it needs of them.
-//! Invariants: F1 a page holds every commit behind its cursor up to `next`, oldest first, or the answer is `TooOld`.
-//!             F2 only durable commits are shown, so a cursor that was given still stands behind the same commits after a
-//!                crash.
-//!             F3 what is held is bounded: a follower that falls behind, or comes back late, is told so and looks at
-//!                everything anew.
-//! Not here:   how an engine holds it, what follows from a change (volume).
+//! Why:        commits of one process make caches, kernels and identities of another one stale; scanning for changes
+//!             would not scale. Keys are enough: a follower reads the rows that it needs.
+//! Invariants: F1 a page contains every commit from its cursor up to `next`, oldest first, or the answer is `TooOld`.
+//!             F2 only durable commits are shown, so a cursor remains valid after a crash.
+//!             F3 the kept part is bounded: a follower that is too late gets `TooOld` and must invalidate everything.
+//! Not here:   how an engine stores the feed, the consequences of a change (volume).
 
 use crate::{Cursor, EngineError, Write};
 
 /// Bytes of keys in one page; its first change may be larger.
 pub const FEED_PAGE_BYTES_MAX: usize = 4 << 20;
 
-/// One commit as the feed shows it.
+/// One commit in the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub cursor: Cursor,
@@ -22,18 +20,18 @@ pub struct Change {
     pub keys: Vec<Vec<u8>>,
 }
 
-/// Some of the feed.
+/// A part of the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedPage {
     pub changes: Vec<Change>,
-    /// Where to go on; the cursor that was asked for, when there was nothing behind it.
+    /// The cursor of the next request; the requested cursor if there were no changes.
     pub next: Cursor,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum FeedError {
-    /// Commits behind the cursor are no longer held, or it belongs to another life of the volume: look at everything
-    /// anew, and go on from a cursor that was taken before that.
+    /// Commits after the cursor are no longer available, or it belongs to an earlier state of the volume: take a new
+    /// cursor, then invalidate everything.
     #[error("changes up to {oldest:?} are no longer held")]
     TooOld { oldest: Cursor },
     #[error(transparent)]
@@ -56,7 +54,7 @@ impl FeedPage {
         FeedPage { changes: Vec::new(), next: after }
     }
 
-    /// Takes changes in their order until there are `limit`, or [`FEED_PAGE_BYTES_MAX`].
+    /// Takes changes in order up to `limit`, or [`FEED_PAGE_BYTES_MAX`].
     pub(crate) fn gather<'a>(after: Cursor, limit: usize, changes: impl Iterator<Item = &'a Change>) -> FeedPage {
         let (mut page, mut bytes) = (FeedPage::empty(after), 0);
         for change in changes.take(limit) {

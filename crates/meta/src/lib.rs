@@ -1,9 +1,9 @@
 //! Ordered, transactional metadata: a small contract and its engines.
 //!
-//! Why:        the file system needs ordered rows, atomic batches with preconditions and a tail of changes, and
-//!             nothing else; every engine (embedded, PostgreSQL) passes one contract test suite.
+//! Why:        the file system needs ordered rows, atomic batches with preconditions and a change feed, and nothing
+//!             else; every engine (embedded, PostgreSQL) must pass the same contract tests.
 //! Invariants: see `contract`.
-//! Not here:   what keys and values mean (volume), payload files (segment).
+//! Not here:   the meaning of keys and values (volume), payload files (segment).
 
 pub mod contract;
 pub mod counted;

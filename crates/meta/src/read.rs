@@ -1,12 +1,12 @@
-//! Reads that are answered together: rows and ranges asked for in one call.
+//! Combined reads: rows and ranges requested in one call.
 //!
-//! Why:        an engine behind a network answers ten questions in the time of one, if they are asked in one call.
-//! Invariants: R1 the answers are as many as the asks, in their order.
-//!             R2 all scans of a read share its limit and use it up in their order; a scan that the limit, or its own
-//!                `rows_max`, ended before the last row of its range says so, and says so only then.
-//!             R3 the first row of a read always fits, so whoever asks for the rest gets on.
-//!             R4 `one_moment`: every answer shows the rows as they were at the same place in the order of commits. An
-//!                engine may miss this only for scans; rows asked for by key are always of one moment.
+//! Why:        an engine behind a network answers ten questions in one call in the time of one.
+//! Invariants: R1 there is one answer per ask, in the same order.
+//!             R2 the scans of a read share its limit and consume it in order; a scan sets `more` exactly if the limit
+//!                or its own `rows_max` ended it before the last row of its range.
+//!             R3 the first row of a read always fits, so continuing a read always makes progress.
+//!             R4 `one_moment`: all answers show the same position in the order of commits. An engine may violate this
+//!                for scans only; rows read by key are always of one moment.
 //! Not here:   how an engine finds rows.
 
 use std::ops::ControlFlow;
@@ -18,17 +18,17 @@ use crate::{Cursor, EngineError, Row, RowRef, RowVersion};
 pub enum Ask {
     /// The row with this key.
     Get { key: Vec<u8> },
-    /// The first rows of `start..end` in the order of keys.
+    /// The first rows of `start..end` in key order.
     Scan {
         start: Vec<u8>,
         end: Vec<u8>,
         rows_max: usize,
-        /// Values are left out.
+        /// Omits the values.
         keys_only: bool,
     },
 }
 
-/// What all scans of one read may bring together.
+/// Limit of all scans of a read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLimit {
     pub rows: usize,
@@ -49,7 +49,7 @@ pub enum ReadAnswer {
 }
 
 impl ReadAnswer {
-    /// The row that was asked for; `None` also when a range was.
+    /// The requested row; `None` also if a range was requested.
     pub fn row(self) -> Option<Row> {
         match self {
             ReadAnswer::Row(row) => row,
@@ -57,7 +57,7 @@ impl ReadAnswer {
         }
     }
 
-    /// The rows of the range that was asked for; none when a row was.
+    /// The rows of the requested range; none if a row was requested.
     pub fn rows(self) -> RowBatch {
         match self {
             ReadAnswer::Row(_) => RowBatch::default(),
@@ -66,11 +66,11 @@ impl ReadAnswer {
     }
 }
 
-/// What a read found.
+/// Result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers {
     pub answers: Vec<ReadAnswer>,
-    /// The newest commit that an answer depends on; see [`crate::Observed`].
+    /// The newest commit that the answers depend on; see [`crate::Observed`].
     pub observed: Cursor,
     pub one_moment: bool,
 }
@@ -92,14 +92,14 @@ struct RowEnds {
     version: RowVersion,
 }
 
-/// By how many times its bytes a batch grows when it is full.
+/// Factor by which a full buffer grows.
 const GROWTH: usize = 7;
 
 impl RowBatch {
     pub fn push(&mut self, row: RowRef<'_>) {
         let needed = row.key.len() + row.value.len();
         if self.bytes.capacity() - self.bytes.len() < needed {
-            // What is long is moved seldom.
+            // Large batches are rarely reallocated.
             self.bytes.reserve(needed + GROWTH * self.bytes.len());
             self.rows.reserve(1 + GROWTH * self.rows.len());
         }
@@ -117,7 +117,7 @@ impl RowBatch {
         self.rows.is_empty()
     }
 
-    /// Of its keys and values.
+    /// Bytes of its keys and values.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -133,7 +133,7 @@ impl RowBatch {
         (0..self.rows.len()).filter_map(|index| self.get(index))
     }
 
-    /// How many rows, in their order, have keys for which this holds; it must hold for none behind them.
+    /// Number of leading rows whose keys satisfy `holds`; it must not hold for any later row.
     pub fn partition_point(&self, holds: impl Fn(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (0, self.rows.len());
         while low < high {
@@ -148,7 +148,7 @@ impl RowBatch {
     }
 }
 
-/// What is left of a read's limit.
+/// The remaining limit of a read.
 #[derive(Debug)]
 pub struct Budget {
     left: ReadLimit,
@@ -160,12 +160,12 @@ impl Budget {
         Budget { left: limit, first: true }
     }
 
-    /// Rows that still fit, whatever their size.
+    /// Rows that still fit, regardless of their size.
     pub fn rows(&self) -> usize {
         if self.first { self.left.rows.max(1) } else { self.left.rows }
     }
 
-    /// A row of this size is taken; false when it does not fit.
+    /// Consumes a row of this size; false if it does not fit.
     fn take(&mut self, bytes: usize) -> bool {
         if !self.first && (self.left.rows == 0 || self.left.bytes < bytes) {
             return false;
@@ -176,7 +176,7 @@ impl Budget {
         true
     }
 
-    /// Answers one scan: `scan` shows the rows of its range until its visitor breaks.
+    /// Answers one scan: `scan` visits the rows of its range until its visitor breaks.
     pub fn scan(
         &mut self,
         rows_max: usize,

@@ -1,13 +1,13 @@
-//! The feed of commits that memory does not hold: read from the log files, whose records are the feed already.
+//! The feed of commits that are no longer cached: read from the log files, whose records contain it.
 //!
-//! Why:        a feed that survives a restart must be on the disk, and a commit is there: no second write, nothing held in
-//!             memory for a follower that comes once a day.
-//! Invariants: L1 files are followed backwards from the active one by the nonces in their headers, so a file of another
-//!                volume, or one whose neighbour is gone, is never taken for a part of the feed.
-//!             L2 the commits of a page are consecutive; where one cannot be read the answer is `TooOld`.
-//!             L3 files kept for the feed alone are bounded in bytes; the oldest goes first, by the proof that every log goes by.
-//! Locking:    leaf locks over the kept files and the marks, never held while a file is read.
-//! Not here:   commits in memory (tail), records (record, replay).
+//! Why:        a feed that survives a restart must be on the disk, and the log already is, so nothing is written twice.
+//! Invariants: L1 files are followed backwards from the active one by the nonces in their headers, so a foreign file,
+//!                or one whose neighbour is gone, is never part of the feed.
+//!             L2 the commits of a page are consecutive; if one cannot be read the answer is `TooOld`.
+//!             L3 files kept only for the feed are bounded in bytes; the oldest is released first, with the proof that
+//!                releasing any log needs.
+//! Locking:    leaf locks for the kept files and the marks, never held while a file is read.
+//! Not here:   cached commits (tail), records (record, replay).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use super::{Embedded, Options};
 use crate::feed::{Change, FEED_PAGE_BYTES_MAX, FeedError, FeedPage};
 use crate::{Cursor, EngineError};
 
-/// Log files in which one question looks for its cursor.
+/// Maximum number of log files that one request searches for its cursor.
 const FILES_LOOKED_AT_MAX: usize = 64;
-/// Places where followers left off, kept so that the next page is not looked for from the beginning of its file.
+/// Positions of recent followers, so that the next page is not searched from the beginning of its file.
 const MARKS_MAX: usize = 8;
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ struct Kept {
     pin: SegmentPin,
 }
 
-/// Behind the record of commit `after` ends, in a file.
+/// End of the record of commit `after` in a file.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     after: Cursor,
@@ -51,7 +51,7 @@ struct Mark {
     at: u64,
 }
 
-/// A file of the feed.
+/// A log file of the feed.
 #[derive(Debug)]
 struct FeedFile {
     id: SegmentId,
@@ -60,7 +60,7 @@ struct FeedFile {
 }
 
 impl FeedLogs {
-    /// Takes hold again of the files that were kept by an earlier process, going back from the file `before`.
+    /// Pins the files that an earlier process kept, going back from the file `before`.
     pub(super) fn open(store: &Store, before: u64, first_log: u64, options: &Options) -> Result<FeedLogs, EngineError> {
         let logs = FeedLogs { bytes_max: options.feed_log_bytes_max, kept: Mutex::default(), marks: Mutex::default() };
         if logs.bytes_max == 0 {
@@ -72,7 +72,7 @@ impl FeedLogs {
             let Some(found) = found else { continue };
             expected = found.header.before;
             if info.id.0 >= first_log {
-                // The log still needs it: it is kept when it is folded.
+                // The log still needs it; it is kept when it is folded.
                 continue;
             }
             bytes += info.len;
@@ -85,12 +85,12 @@ impl FeedLogs {
         Ok(logs)
     }
 
-    /// Whether a file of this length that the tree does not need any more is to be kept.
+    /// Whether to keep a file of this length that the tree no longer needs.
     pub(super) fn keeps(&self, end: u64) -> bool {
         end > FILE_HEADER_BYTES && end <= self.bytes_max
     }
 
-    /// Keeps a retired file, and lets the oldest ones go.
+    /// Keeps a retired file, and releases the oldest ones.
     pub(super) fn keep(&self, store: &Store, log: SegmentId, end: u64, pin: SegmentPin) -> Result<(), EngineError> {
         let mut kept = self.kept.lock();
         kept.push_back(Kept { log, end, pin });
@@ -130,8 +130,8 @@ impl FeedLogs {
     }
 }
 
-/// The nonce of the newest file that the tree does not need any more, if it ends with the tree: after a crash behind a
-/// fold, before the header of the next file was written. 0: none is known.
+/// The nonce of the newest file that the tree no longer needs, if it ends where the tree ends: after a crash between a
+/// fold and the header of the next file. 0 if unknown.
 pub(super) fn folded_last(store: &Store, folded: Folded, options: &Options) -> Result<u64, EngineError> {
     let mut newest_first = store.logs().into_iter().rev().filter(|info| info.id.0 >= options.first_log_min);
     let found = newest_first.find(|info| info.id.0 < folded.first_log && options.feed_log_bytes_max > 0);
@@ -145,9 +145,9 @@ pub(super) fn folded_last(store: &Store, folded: Folded, options: &Options) -> R
     Ok(if last == folded.seq { header.log.nonce } else { 0 })
 }
 
-/// `None` also for a file that was never begun, or goes meanwhile.
+/// `None` also for a file without content, or one that is removed meanwhile.
 fn open_file(store: &Store, id: SegmentId) -> Result<Option<FeedFile>, EngineError> {
-    // Not out of the quarantine: what is there is not held any more.
+    // Files in quarantine are not restored: they are no longer kept.
     let Ok(_pin) = store.pin_listed(id) else { return Ok(None) };
     let file = store.file(id).map_err(segment_failed)?;
     let header = replay::read_header(id, file.as_ref())?;
@@ -158,7 +158,7 @@ impl Embedded {
     pub(super) fn changes_after(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
         let durable = self.log.durable();
         if after > durable && after > self.log.serial.lock().last {
-            // Of another life, whose last commits are gone.
+            // Of an earlier state of the volume, whose last commits are gone.
             return Err(FeedError::TooOld { oldest: durable });
         }
         match self.tail.since(after, limit, durable) {
@@ -179,7 +179,7 @@ impl Embedded {
             {
                 header.len = mark.at;
             }
-            // A later file tells where this one ends, whatever is behind it.
+            // A later file determines the end of this one, whatever follows it.
             let end =
                 files.get(index + 1).map_or(durable.0, |next| durable.0.min(next.header.first.0.saturating_sub(1)));
             let (mut full, mut broken) = (false, false);
@@ -216,14 +216,15 @@ impl Embedded {
         Ok(page)
     }
 
-    /// The files from the one with the commit behind `after` to the active one (L1).
+    /// The files from the one with the commit after `after` up to the active one (L1).
     fn files_after(&self, after: Cursor) -> Result<Vec<FeedFile>, FeedError> {
         let (active, before, mut oldest) = {
             let serial = self.log.serial.lock();
             (Arc::clone(&serial.active), serial.before, serial.last)
         };
         let mut files: VecDeque<FeedFile> = VecDeque::new();
-        // Until the active file's header is written, no commit in it is durable, and the one before it is the newest.
+        // Until the active file's header is written, no commit in it is durable, and the newest durable commit is in
+        // the file before.
         let mut expected = before;
         let newest_first = self.store.logs().into_iter().rev().filter(|info| info.id <= active.id);
         for info in newest_first.take(FILES_LOOKED_AT_MAX) {

@@ -1,6 +1,6 @@
-//! What the embedded engine may use.
+//! Options and limits of the embedded engine.
 //!
-//! Why: every limit has a name and a unit in one place (docs/limits.md repeats them).
+//! Why:        every limit has a name and a unit in one place (docs/limits.md repeats them).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,28 +11,28 @@ pub struct Options {
     pub tree_folder: PathBuf,
     /// Memory for pages of the B-tree, in bytes.
     pub tree_cache_bytes: usize,
-    /// Length of one log file, in bytes. At most two hold commits that are not in the tree: the active one and the
-    /// one being folded; a third is kept ready.
+    /// Length of one log file, in bytes. At most two files hold commits that are not in the tree: the active one and
+    /// the one being folded; a third is prepared.
     pub log_file_bytes: u64,
-    /// The active overlay is sealed when it is estimated to hold this many bytes, even if its log has room.
+    /// The active overlay is sealed at this estimated size, in bytes, even if its log has space.
     pub overlay_bytes_max: usize,
     /// Commits that nobody waits for are written and synced after this time.
     pub sync_interval: Duration,
-    /// Longest time that a sync waits for company while others keep coming.
+    /// Longest time that a sync waits for further commits while they keep arriving.
     pub group_wait_max: Duration,
-    /// Commits that the feed keeps in memory while somebody follows it, in number.
+    /// Maximum number of commits that the feed caches while somebody reads it.
     pub tail_commits_max: usize,
-    /// The same in bytes of keys.
+    /// Maximum size of their keys, in bytes.
     pub tail_bytes_max: usize,
-    /// Log files that the tree does not need any more are kept for the feed up to so many bytes; 0: only those that stay
-    /// for their payload.
+    /// Log files that the tree no longer needs are kept for the feed up to this size, in bytes; 0: only files that hold
+    /// payload are kept.
     pub feed_log_bytes_max: u64,
-    /// Several volumes use this engine.
+    /// Whether several volumes use this engine.
     pub shared: bool,
-    /// A sync failed in an earlier life (`margay_env::fault`): what is read may not be on the disk, so it is written
-    /// again before anything is built on it.
+    /// A sync failed in an earlier process (`margay_env::fault`): the page cache may differ from the disk, so files are
+    /// rewritten before use.
     pub after_fault: bool,
-    /// Log segments with smaller ids belong to another life: a volume that is restored brings logs with payload along.
+    /// Log segments with smaller ids are foreign: a restored volume contains logs that hold payload.
     pub first_log_min: u64,
 }
 
@@ -56,7 +56,7 @@ impl Options {
     }
 }
 
-/// Smallest log file accepted, in bytes; a batch must fit into one file.
+/// Minimum length of a log file, in bytes; a batch must fit into one file.
 pub const LOG_FILE_BYTES_MIN: u64 = 64 << 10;
-/// Encoded commits waiting in memory are written out at this size even if nobody waits, in bytes.
+/// Encoded commits in memory are written out at this size even if nobody waits, in bytes.
 pub(super) const PENDING_BYTES_MAX: usize = 1 << 20;

@@ -1,12 +1,12 @@
-//! The embedded engine: log, overlay, B-tree in one data directory.
+//! The embedded engine: log, overlays and B-tree in one data directory.
 //!
-//! Why:        LSM stores make a listing pay for deleted rows, B-trees alone cannot sync scattered rows together; a
-//!             log with shared syncs, an ordered overlay with dead intervals and a B-tree that is folded into in the
-//!             background has neither fault (docs/design/0001-embedded-engine.md has the measurements).
-//! Invariants: the contract's M1 to M5, and  E1 tree + sealed overlays + active overlay = all commits.
-//!             E2 the tree holds only durable commits.  E3 a log file goes only when the tree has its commits.
+//! Why:        in an LSM store a listing pays for deleted rows, and a B-tree alone cannot sync scattered rows together.
+//!             A log with shared syncs, ordered overlays with dead intervals, and a B-tree that is filled in the
+//!             background avoid both (measurements in docs/design/0001-embedded-engine.md).
+//! Invariants: the contract's M1 to M6, and  E1 tree + sealed overlays + active overlay = all commits.
+//!             E2 the tree holds only durable commits.  E3 a log file is released only when the tree has its commits.
 //! Locking:    `log.serial` < `active` (never the other way); `lower` is swapped, never locked.
-//! Not here:   payload files that are not logs (segment), what rows mean (volume).
+//! Not here:   payload files other than logs (segment), the meaning of rows (volume).
 
 mod checkpoint;
 mod commit;
@@ -62,7 +62,7 @@ use crate::{
     FeedError, FeedPage, OLD_KEY_BYTES_MAX, Observed, PAYLOAD_BYTES_MAX, ReadLimit, Row, RowRef,
 };
 
-/// The engine as its threads share it.
+/// The state of the engine that its threads share.
 #[derive(Debug)]
 struct Embedded {
     env: Env,
@@ -72,7 +72,7 @@ struct Embedded {
     log: Log,
     active: RwLock<Overlay>,
     lower: ArcSwap<Lower>,
-    /// Newest commit that deleted anything: every answer that misses a row depends on it.
+    /// Newest commit that deleted a row: every answer that misses a row depends on it.
     newest_deletion: AtomicU64,
     folds: Folds,
     pace: Pace,
@@ -82,7 +82,7 @@ struct Embedded {
     calls: Calls,
 }
 
-/// How often the engine was called since the start. Reads of a snapshot are not counted: upkeep makes them.
+/// Number of calls since the start. Reads of a snapshot are not counted: only maintenance makes them.
 #[derive(Debug, Default)]
 struct Calls {
     gets: AtomicU64,
@@ -91,7 +91,7 @@ struct Calls {
     commits: AtomicU64,
 }
 
-/// Figures for metrics; counters since the start, gauges as of now.
+/// Figures for metrics; counters since the start, and current gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Calls by the name of the operation, since the start.
@@ -107,16 +107,17 @@ pub struct Statistics {
     pub checkpoints: u64,
     pub checkpoint_rows: u64,
     pub checkpoint_nanoseconds: u64,
-    /// Checkpoints by the first of [`CHECKPOINT_BUCKETS_MS`] that they stayed within; longer ones are in none.
+    /// Number of checkpoints by the first of [`CHECKPOINT_BUCKETS_MS`] that is not less than their duration; longer
+    /// ones are omitted.
     pub checkpoints_by_time: [u64; CHECKPOINT_BUCKETS_MS.len()],
     pub tree_file_bytes: u64,
-    /// Pages of the tree that were found damaged since the start.
+    /// Damaged pages of the tree found since the start.
     pub damaged_pages: u64,
-    /// Every page of the tree has a checksum; it has not in directories made by older versions, until a scrub.
+    /// Whether every page of the tree has a checksum; in directories created by older versions only after a scrub.
     pub tree_checksums: bool,
 }
 
-/// A running engine. Dropping it syncs the log and ends its threads; nothing is folded then.
+/// A running engine. Dropping it syncs the log and ends its threads, without a checkpoint.
 #[derive(Debug)]
 pub struct EmbeddedEngine {
     shared: Arc<Embedded>,
@@ -124,7 +125,7 @@ pub struct EmbeddedEngine {
 }
 
 impl EmbeddedEngine {
-    /// Opens or makes the engine of a data directory, whose log files lie in `store`. Replays the log.
+    /// Opens or creates the engine of a data directory, whose log files are in `store`. Replays the log.
     pub fn open(env: Env, store: Arc<Store>, options: Options) -> Result<EmbeddedEngine, EngineError> {
         if options.log_file_bytes < LOG_FILE_BYTES_MIN {
             return Err(EngineError::Io(std::io::Error::other("the log file size is below its minimum")));
@@ -141,7 +142,7 @@ impl EmbeddedEngine {
         Ok(EmbeddedEngine { shared, threads: Mutex::new(threads) })
     }
 
-    /// Why commits are refused, when a write or sync has failed.
+    /// The reason why commits are refused after a failed write or sync.
     pub fn fault(&self) -> Option<String> {
         self.shared.log.fault()
     }
@@ -184,14 +185,14 @@ impl Drop for EmbeddedEngine {
         self.shared.folds.stop();
         self.shared.tree.full_disk().stop_waiting();
         for thread in self.threads.lock().drain(..) {
-            // A thread that panicked has said so; there is nobody to tell again.
+            // A thread that panicked has reported it; nobody else needs to know.
             let _ = thread.join();
         }
     }
 }
 
 impl Embedded {
-    /// The active overlay's answer and the layers below it, of one moment.
+    /// The answer of the active overlay, and the layers below it, as of one moment.
     fn find(&self, key: &[u8]) -> Result<(Option<Stored>, Cursor), EngineError> {
         let lower = {
             let active = self.active.read();
@@ -304,7 +305,7 @@ impl Engine for EmbeddedEngine {
     }
 
     fn payload_bytes_max(&self) -> usize {
-        // A batch goes into one log file; the other half is for its rows.
+        // A batch must fit into one log file; the other half is for its rows.
         PAYLOAD_BYTES_MAX.min(usize::try_from(self.shared.options.log_file_bytes / 2).unwrap_or(usize::MAX))
     }
 

@@ -16,19 +16,19 @@ use super::log_header::LogId;
 use crate::{Cursor, Write};
 
 pub(super) const HEADER_BYTES: usize = 32;
-/// Records begin at multiples of this.
+/// Alignment of records, in bytes.
 pub(super) const ALIGN_BYTES: usize = 8;
-/// Largest body accepted when reading, in bytes.
+/// Maximum body size accepted by a reader, in bytes.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// Largest record, in bytes.
+/// Maximum size of a record, in bytes.
 pub(super) const RECORD_BYTES_MAX: usize = HEADER_BYTES + BODY_BYTES_MAX + crate::PAYLOAD_BYTES_MAX + ALIGN_BYTES;
 
 const TAG_PUT: u8 = 1;
 const TAG_DELETE: u8 = 2;
 const TAG_ADD: u8 = 3;
 const TAG_MAX: u8 = 4;
-/// The body of the mark that a clean stop writes: no commit.
+/// Body of the mark that a clean stop writes: no commit.
 const END_BODY: &[u8; 8] = b"the end\n";
 
 pub(super) fn body_bytes(writes: &[Write]) -> usize {
@@ -45,7 +45,7 @@ pub(super) fn body_bytes(writes: &[Write]) -> usize {
         .sum()
 }
 
-/// Bytes that the record takes in the log.
+/// Size of the record in the log, in bytes.
 pub(super) fn record_bytes(writes: &[Write], payload: usize) -> usize {
     (HEADER_BYTES + body_bytes(writes) + payload).next_multiple_of(ALIGN_BYTES)
 }
@@ -58,7 +58,7 @@ pub(super) fn seed(log: LogId, offset: u64) -> u32 {
     if log.nonce == 0 { crc } else { crc32c::crc32c_append(crc, &log.nonce.to_le_bytes()) }
 }
 
-/// Says in the record that begins `bytes`, and will stand at `offset`, that the log was durable up to `durable`.
+/// Writes into the record at the beginning of `bytes`, located at `offset`, that the log was durable up to `durable`.
 pub(super) fn claim(bytes: &mut [u8], log: LogId, offset: u64, durable: u64) {
     let durable = u32::try_from(durable / ALIGN_BYTES as u64).expect("log files are shorter than 32 GiB");
     bytes[28..32].copy_from_slice(&durable.to_le_bytes());
@@ -67,7 +67,7 @@ pub(super) fn claim(bytes: &mut [u8], log: LogId, offset: u64, durable: u64) {
     bytes[..4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The mark of a clean stop after `last`, to stand at `offset`: everything before it is durable.
+/// The mark of a clean stop after `last`, located at `offset`: everything before it is durable.
 pub(super) fn end_mark(log: LogId, offset: u64, last: Cursor) -> Vec<u8> {
     let mut mark = vec![0; HEADER_BYTES];
     mark[4..8].copy_from_slice(&(END_BODY.len() as u32).to_le_bytes());
@@ -77,7 +77,7 @@ pub(super) fn end_mark(log: LogId, offset: u64, last: Cursor) -> Vec<u8> {
     mark
 }
 
-/// Appends the record, which will stand at `offset` of the log.
+/// Appends the record, whose location will be `offset` of the log.
 pub(super) fn encode(out: &mut Vec<u8>, log: LogId, offset: u64, seq: Cursor, writes: &[Write], payload: &[u8]) {
     let start = out.len();
     out.resize(start + HEADER_BYTES, 0);
@@ -117,24 +117,24 @@ pub(super) fn encode(out: &mut Vec<u8>, log: LogId, offset: u64, seq: Cursor, wr
     out.resize(padded, 0);
 }
 
-/// A record that was read whole.
+/// A complete record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub seq: Cursor,
     pub writes: Vec<Write>,
-    /// Offset of the payload in its segment; meaningless when `payload_len` is 0.
+    /// Offset of the payload in its segment; meaningless if `payload_len` is 0.
     pub payload_offset: u64,
     pub payload_len: u32,
     pub payload_crc: u32,
-    /// The file was durable up to here before this record was written; 0: it does not say.
+    /// The file was durable up to here before this record was written; 0 if unknown.
     pub durable: u64,
     /// The mark of a clean stop, not a commit.
     pub is_end: bool,
-    /// Bytes from the record's beginning to the next record.
+    /// Distance from the begin of this record to the next, in bytes.
     pub len: usize,
 }
 
-/// The length that the header at the beginning of `bytes` claims for its record; not verified.
+/// The length of the record according to its header at the beginning of `bytes`; not verified.
 pub(super) fn needed(bytes: &[u8]) -> Option<usize> {
     let mut header = Reader(bytes.get(4..12)?);
     let body = u32::from_le_bytes(header.array()?) as usize;
@@ -143,7 +143,7 @@ pub(super) fn needed(bytes: &[u8]) -> Option<usize> {
     plausible.then(|| (HEADER_BYTES + body + payload).next_multiple_of(ALIGN_BYTES))
 }
 
-/// Whether what may be a record at `offset` claims that the file was durable beyond `broken`; not verified.
+/// Whether a possible record at `offset` says that the file was durable beyond `broken`; not verified.
 pub(super) fn may_claim(bytes: &[u8], offset: u64, broken: u64) -> bool {
     let Some(header) = bytes.get(..HEADER_BYTES) else { return false };
     let claimed = u32::from_le_bytes(header[28..32].try_into().expect("four bytes"));
@@ -164,7 +164,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The record at `offset` of the log, whose bytes begin `bytes`; `None` when there is none, or not all of it.
+/// Decodes the record at `offset` of the log from the beginning of `bytes`; `None` if there is none, or it is
+/// incomplete.
 pub(super) fn decode(bytes: &[u8], log: LogId, offset: u64) -> Option<Record> {
     let mut header = Reader(bytes.get(..HEADER_BYTES)?);
     let crc = u32::from_le_bytes(header.array()?);
@@ -191,7 +192,7 @@ pub(super) fn decode(bytes: &[u8], log: LogId, offset: u64) -> Option<Record> {
     let writes = if is_end { Vec::new() } else { decode_body(body, count)? };
     let payload_end = body_end + payload_len as usize;
     let len = payload_end.next_multiple_of(ALIGN_BYTES);
-    // No checksum covers the padding, and it says nothing: damage of it is told all the same.
+    // No checksum covers the padding, and it carries no data; damage of it is reported all the same.
     if bytes.get(payload_end..len)?.iter().any(|byte| *byte != 0) {
         return None;
     }
@@ -209,7 +210,7 @@ pub(super) fn decode(bytes: &[u8], log: LogId, offset: u64) -> Option<Record> {
 
 fn decode_body(body: &[u8], count: usize) -> Option<Vec<Write>> {
     let mut body = Reader(body);
-    // A count is not trusted for an allocation.
+    // An untrusted count must not determine an allocation.
     let mut writes = Vec::with_capacity(count.min(1024));
     for _ in 0..count {
         let tag = body.take(1)?[0];

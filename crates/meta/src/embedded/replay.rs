@@ -1,13 +1,13 @@
-//! Opening: the tree as it was folded, plus the log that came after.
+//! Opening: reads the folded tree and replays the later log.
 //!
-//! Why:        after a crash the log's records are all there is of the newest commits.
-//! Invariants: Y1 replay stops at the first record that is not whole, if nothing says that it was durable once. Then
-//!                it and what follows was never acknowledged.
-//!             Y2 a record behind it that says so, or a later file that goes on after it, proves that synced bytes
-//!                were damaged: the engine refuses to open, and names the place.
-//!             Y3 after a failed sync the files are written again before they are read: what the kernel shows of them
-//!                need not be on the disk.
-//! Not here:   the records' bytes (record), payload (its CRC is checked, its use is volume's business).
+//! Why:        after a crash the newest commits exist only in the log.
+//! Invariants: Y1 replay stops at the first incomplete record, unless there is proof that it was durable; without
+//!                proof, it and all later records were never acknowledged.
+//!             Y2 a later record that says so, or a later file that continues after it, proves damage of synced bytes:
+//!                the engine refuses to open, and names the location.
+//!             Y3 after a failed sync the files are rewritten before they are read, because the page cache need not
+//!                match the disk.
+//! Not here:   the bytes of records (record), the use of payload (volume; its CRC is checked here).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -32,9 +32,9 @@ use super::tree::{Folded, Tree};
 use super::{Calls, Embedded, Options};
 use crate::{CommitError, Cursor, EngineError, Write};
 
-/// Bytes read from a log file at a time; grows when one record is larger.
+/// Bytes read from a log file at a time; more if one record is larger.
 const READ_BYTES: usize = 4 << 20;
-/// Bytes that are passed over at once when they are zero.
+/// Step of the search for proof; steps of zeros are skipped.
 const PROOF_STEP_BYTES: usize = 4096;
 
 pub(super) fn open(env: Env, store: Arc<Store>, options: Options) -> Result<Embedded, EngineError> {
@@ -94,15 +94,15 @@ pub(super) struct Replay {
     /// The nonce of the newest file with records, as its successor's header names it.
     pub(super) before: u64,
     pub(super) ended: Vec<Ended>,
-    /// Files that hold nothing.
+    /// Files without content.
     pub(super) unused: Vec<SegmentId>,
 }
 
 impl Replay {
-    /// Removes files that were made ready and never begun: on a full disk there may be room for the next one only so.
+    /// Removes files that were prepared and never used: on a full disk the next one may fit only then.
     fn remove_unused(&mut self, store: &Store) -> Result<(), EngineError> {
         for id in self.unused.drain(..) {
-            // The header is durable before the first record is written, so records without it are damage.
+            // The header is durable before the first record is written, so records without a header are damage.
             if !is_zero(store.file(id).map_err(segment_failed)?.as_ref())? {
                 return Err(EngineError::Corrupt(format!(
                     "segments/{:016x}.log has no header but is not empty: it is damaged, restore it from a backup",
@@ -114,7 +114,7 @@ impl Replay {
         Ok(())
     }
 
-    /// What a file says of the time when it was begun must hold of the files and the tree before it.
+    /// Verifies a header's statements about earlier files and the tree.
     fn check_header(&self, id: SegmentId, header: &FileHeader, folded: Folded) -> Result<(), EngineError> {
         if header.folded > folded.seq {
             return Err(EngineError::Corrupt(format!(
@@ -133,7 +133,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Takes the next file of the log, in the order of ids.
+    /// Replays the next file of the log, in the order of ids.
     pub(super) fn file(
         &mut self,
         id: SegmentId,
@@ -153,7 +153,7 @@ impl Replay {
         let mut has_records = false;
         let stop = read_records(file, &header, |record| {
             if record.seq <= folded.seq || record.seq <= self.last {
-                // In the tree already, or a leftover of a life whose end was cut off by a later file.
+                // Already in the tree, or left by an earlier process whose end a later file cut off.
                 has_records |= record.seq <= folded.seq;
                 return record.seq <= folded.seq;
             }
@@ -183,7 +183,8 @@ impl Replay {
         {
             return Err(damaged_record(id, at, self.last, &proof));
         }
-        // A killed process leaves records that only the kernel has: they are shown from now on, so they must last.
+        // A killed process leaves records that are only in the page cache. They become visible now, so they must be
+        // durable.
         file.sync_data()?;
         if has_records {
             self.before = header.log.nonce;
@@ -195,7 +196,7 @@ impl Replay {
     }
 }
 
-/// The records from byte `at` on were durable, and are damaged.
+/// The error for damaged records, from byte `at` on, that were durable.
 fn damaged_record(id: SegmentId, at: u64, last: Cursor, proof: &str) -> EngineError {
     EngineError::Corrupt(format!(
         "segments/{:016x}.log is damaged at byte {at}: commits after {} that were acknowledged cannot be read ({proof}). \
@@ -204,24 +205,24 @@ fn damaged_record(id: SegmentId, at: u64, last: Cursor, proof: &str) -> EngineEr
     ))
 }
 
-/// A record with its place in the file.
+/// A record with its location in the file.
 pub(super) struct Placed {
     pub(super) seq: Cursor,
     pub(super) writes: Vec<Write>,
     payload_len: u32,
-    /// Where the next record begins.
+    /// Offset of the next record.
     pub(super) end: u64,
 }
 
-/// Why the reading of a file ended.
+/// Reason for the end of reading a file.
 pub(super) enum Stop {
-    /// Behind the last record of a clean stop, or where the visitor wanted no more.
+    /// After the last record of a clean stop, or the visitor stopped.
     Done,
-    /// No whole record begins here: the end of what was written, or damage.
+    /// No complete record begins here: the end of the written part, or damage.
     Broken { at: u64 },
 }
 
-/// Gives each whole record to `visit`, in order, until it says `false` or a record is not whole.
+/// Passes each complete record to `visit`, in order, until it returns `false` or a record is incomplete.
 pub(super) fn read_records(
     file: &dyn File,
     header: &FileHeader,
@@ -243,14 +244,14 @@ pub(super) fn read_records(
                     return Ok(Stop::Done);
                 }
             }
-            // Perhaps only the buffer ends inside the record.
+            // The record may continue after the buffer.
             None => {
                 let left = usize::try_from(len - at).unwrap_or(usize::MAX);
                 if buffer_at == at && buffer.len() >= left.min(record::RECORD_BYTES_MAX) {
                     return Ok(Stop::Broken { at });
                 }
                 if buffer_at == at && !buffer.is_empty() {
-                    // A zeroed or broken header is not worth a larger buffer.
+                    // A zeroed or invalid header does not justify a larger buffer.
                     if record::needed(&buffer).is_none_or(|needed| needed <= buffer.len() || needed > left) {
                         return Ok(Stop::Broken { at });
                     }
@@ -265,7 +266,7 @@ pub(super) fn read_records(
     Ok(Stop::Broken { at })
 }
 
-/// Looks behind byte `broken` for a record that says that the file was durable beyond it; in words.
+/// Searches after byte `broken` for a record that says that the file was durable beyond it; the result is text.
 fn find_proof(file: &dyn File, header: &FileHeader, broken: u64) -> Result<Option<String>, EngineError> {
     let len = file.len()?;
     let zeros = vec![0; PROOF_STEP_BYTES];
@@ -297,26 +298,26 @@ fn find_proof(file: &dyn File, header: &FileHeader, broken: u64) -> Result<Optio
         if read <= PROOF_STEP_BYTES {
             break;
         }
-        // The last step is looked at again, since a record's header may have been cut off.
+        // The last step is read again, because the header of a record may have been cut off.
         at += (read - PROOF_STEP_BYTES).next_multiple_of(record::ALIGN_BYTES) as u64;
     }
     Ok(None)
 }
 
-/// Reads the log files that the tree does not have yet, as far as they are durable; what is wrong with them in words.
-/// `None` also when a fold lets files go meanwhile.
+/// Reads the durable part of the log files that the tree does not have yet; returns a description of damage. Returns
+/// `None` also when a fold releases files meanwhile.
 pub(super) fn check_logs(shared: &Embedded) -> Result<Option<String>, EngineError> {
     let (folded, durable) = (shared.tree.folded()?, shared.log.durable());
     let (mut last, mut stopped) = (folded.seq, "a log file is missing".to_owned());
     for info in shared.store.logs().iter().filter(|info| info.id.0 >= folded.first_log) {
-        // A log that was folded and set aside since it was listed stays in the quarantine.
+        // A log that was folded and set aside since the listing stays in quarantine.
         let Ok(SegmentCopy { file, .. }) = shared.store.source(info.id) else { continue };
         let header = match read_header(info.id, file.as_ref()) {
             Ok(Some(header)) => header,
             Ok(None) => continue,
             Err(error) => return Ok(Some(error.to_string())),
         };
-        // Commits in between are missing: their file is lost, or was still being written when this read it.
+        // Commits between them are missing: their file is lost, or it was still being written during this read.
         if header.first.0 > last.0 + 1 {
             break;
         }
@@ -325,7 +326,7 @@ pub(super) fn check_logs(shared: &Embedded) -> Result<Option<String>, EngineErro
             true
         });
         let stop = match read {
-            // A fold has cut the file meanwhile.
+            // A fold truncated the file meanwhile.
             Err(_) if shared.tree.folded()? != folded => return Ok(None),
             read => read?,
         };
@@ -336,7 +337,7 @@ pub(super) fn check_logs(shared: &Embedded) -> Result<Option<String>, EngineErro
     Ok((last < durable && shared.tree.folded()? == folded).then_some(stopped))
 }
 
-/// `None`: the file was never begun.
+/// `None` if nothing was written to the file.
 pub(super) fn read_header(id: SegmentId, file: &dyn File) -> Result<Option<FileHeader>, EngineError> {
     let len = file.len()?;
     let mut header = vec![0; FILE_HEADER_BYTES.min(len) as usize];
@@ -360,7 +361,7 @@ fn is_zero(file: &dyn File) -> Result<bool, EngineError> {
     Ok(true)
 }
 
-/// The records of a log can be read up to `end`, and none of them came with payload.
+/// Whether the records of a log are readable up to `end` and none of them has payload.
 pub(super) fn is_without_payload(store: &Store, id: SegmentId, end: u64) -> Result<bool, EngineError> {
     let file = match store.file(id) {
         Ok(file) => file,

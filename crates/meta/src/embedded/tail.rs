@@ -1,12 +1,11 @@
-//! The newest commits' keys, kept in memory while somebody follows the feed.
+//! Cache of the newest commits' keys, filled while somebody reads the feed.
 //!
-//! Why:        a follower that keeps up is answered from here; one that comes late reads the log (feed_logs).
-//! Invariants: T1 what is held is a gapless suffix of the commits.
-//!             T2 bounded in commits and in bytes of keys.
-//!             T3 asleep, it costs a commit one lock and no copy; it sleeps until somebody asks, and again when as many
-//!                commits as it may hold came without a question.
+//! Why:        a follower that keeps up is served from memory; a late one reads the log (feed_logs).
+//! Invariants: T1 the cached commits are a gapless suffix of all commits.  T2 their number and the bytes of their keys
+//!                are bounded.  T3 while inactive it costs a commit one lock and no copy. A request activates it; it
+//!                becomes inactive after a full cache of commits without a request.
 //! Locking:    its own mutex, taken last and briefly.
-//! Not here:   what is durable (log), older commits (feed_logs).
+//! Not here:   which commits are durable (log), older commits (feed_logs).
 
 use std::collections::VecDeque;
 
@@ -15,7 +14,7 @@ use parking_lot::Mutex;
 use crate::feed::{Change, FeedPage};
 use crate::{Cursor, Write};
 
-/// Bytes counted for each change beside its keys.
+/// Bytes counted for each change in addition to its keys.
 const CHANGE_OVERHEAD_BYTES: usize = 64;
 
 #[derive(Debug)]
@@ -27,12 +26,12 @@ pub(super) struct Tail {
 
 #[derive(Debug)]
 struct Held {
-    /// Changes up to this one are gone.
+    /// Changes up to this one are not cached.
     dropped: Cursor,
     changes: VecDeque<Change>,
     bytes: usize,
     asleep: bool,
-    /// Commits since somebody asked.
+    /// Commits since the last request.
     unasked: usize,
 }
 
@@ -72,7 +71,7 @@ impl Tail {
         }
     }
 
-    /// Changes behind `after`, of those up to `durable`; `None`: some of them are not held.
+    /// Changes after `after` and up to `durable`; `None` if some of them are not cached.
     pub(super) fn since(&self, after: Cursor, limit: usize, durable: Cursor) -> Option<FeedPage> {
         let mut held = self.held.lock();
         (held.asleep, held.unasked) = (false, 0);

@@ -1,13 +1,13 @@
 //! The long-term store of rows: a redb B-tree behind the few calls that the engine needs.
 //!
-//! Why:        a B-tree pays nothing for deleted rows; kept behind this small face so that it can be replaced.
+//! Why:        a B-tree has no cost for deleted rows; the narrow interface makes it replaceable.
 //! Layout:     `<data>/tree/rows.redb`, tables `rows` and `state`, and `rows.sums` beside it: docs/format/log.md.
-//! Invariants: T1 a file under the tree's own name is whole: it gets that name when its first transaction is durable.
-//!             T2 what cannot be read is an error that names the row or the keys around it, never an absence.
-//! Durability: `fold` is one durable redb transaction; a crash leaves the tree before or after it, and quick repair
-//!             keeps the reopening short.
-//! Locking:    `folding` is held by the one fold (the checkpointer) and while a walk begins; snapshots need no lock.
-//! Not here:   when to fold (checkpoint), what the newest rows are (overlay, layers), checksums of pages (page_file).
+//! Invariants: T1 a file gets the tree's own name once its first transaction is durable, so it is complete.
+//!             T2 unreadable data is an error that names the row or the keys around it, never an absence.
+//! Durability: `fold` is one durable redb transaction; a crash leaves the tree before or after it. Quick repair keeps
+//!             the reopening short.
+//! Locking:    `folding` is held by the one fold (the checkpointer) and at the begin of a walk; snapshots need no lock.
+//! Not here:   when to fold (checkpoint), the newest rows (overlay, layers), checksums of pages (page_file).
 
 use std::fmt;
 use std::io;
@@ -32,22 +32,22 @@ const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new(ROWS_N
 const STATE: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("state");
 const FOLDED: &str = "folded";
 const FILE_NAME: &str = "rows.redb";
-/// The file until it is whole and durable for the first time.
+/// Name of the file until it is complete and durable.
 const UNFINISHED_NAME: &str = "rows.redb.new";
-/// The whole file while its name is made anew.
+/// Name of the complete file while its own name is created again.
 const MOVED_NAME: &str = "rows.redb.moved";
 /// Version bytes before each value.
 const VERSION_BYTES: usize = 8;
-/// Set in the version of a row that has a checksum behind it.
+/// Flag in the version of a row that is followed by a checksum.
 const SUMMED: u64 = 1 << 63;
 /// Bytes before the value of such a row.
 const SUMMED_BYTES: usize = VERSION_BYTES + 4;
-/// Rows looked at on either side of damage for the keys around it.
+/// Rows examined on either side of damage to find the keys around it.
 const NEIGHBOURS_MAX: usize = 4096;
 /// Bytes of a key shown in an error.
 const KEY_SHOWN_BYTES: usize = 120;
 
-/// A key for people.
+/// Formats a key for people.
 pub(super) fn key_text(key: &[u8]) -> String {
     if key.is_empty() {
         return "the beginning".into();
@@ -61,7 +61,7 @@ fn row_sum(key: &[u8], version: u64, value: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(crc, key), value)
 }
 
-/// Where the value of a stored row begins; `None` when the row is not what was stored under this key.
+/// Offset of the value in a stored row; `None` if the row was not stored under this key.
 fn value_at(key: &[u8], stored: &[u8]) -> Option<usize> {
     let version = u64::from_le_bytes(stored.get(..VERSION_BYTES)?.try_into().ok()?);
     if version & SUMMED == 0 {
@@ -75,7 +75,7 @@ pub(super) fn row_is_right(key: &[u8], stored: &[u8]) -> bool {
     value_at(key, stored).is_some()
 }
 
-/// The row as it is stored: version, checksum, value.
+/// Encodes a row: version, checksum, value.
 fn store_row(stored: &mut Vec<u8>, key: &[u8], version: RowVersion, value: &[u8]) {
     assert!(version.bits() & SUMMED == 0, "there are fewer commits than that");
     let version = version.bits() | SUMMED;
@@ -85,17 +85,17 @@ fn store_row(stored: &mut Vec<u8>, key: &[u8], version: RowVersion, value: &[u8]
     stored.extend_from_slice(value);
 }
 
-/// Where the log begins that is not in the tree yet.
+/// Position up to which the log is in the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Folded {
     /// The newest commit in the tree.
     pub(super) seq: Cursor,
-    /// The first log segment that may hold newer commits; 0 when there was none.
+    /// The first log segment that may contain newer commits; 0 if there was none.
     pub(super) first_log: u64,
 }
 
 pub(super) struct Tree {
-    /// `None` only while it is dropped.
+    /// `None` only during drop.
     database: Option<redb::Database>,
     pages: Arc<PageFile>,
     folding: Mutex<()>,
@@ -156,9 +156,9 @@ fn checked(key: &[u8], stored: redb::AccessGuard<'static, &'static [u8]>) -> Res
     }
 }
 
-/// What redb says when it panics over a page that is none.
+/// The error when redb panics on a stand-in page.
 fn stopped(pages: &PageFile) -> EngineError {
-    // What it holds in memory may be half done.
+    // redb's memory may be half changed.
     pages.freeze();
     let text = format!("the tree does not decode ({})", damage_text(pages));
     match pages.only_refused() {
@@ -171,7 +171,7 @@ fn damage_text(pages: &PageFile) -> String {
     pages.damage().1.unwrap_or_else(|| "no page was found damaged by its checksum".into())
 }
 
-/// An error of redb, with the places of damage that it may be about.
+/// Adds the damaged locations that may have caused an error of redb.
 fn explained(pages: &PageFile, what: &str, error: impl Into<redb::Error>) -> EngineError {
     match storage_error(error) {
         EngineError::Corrupt(why) => {
@@ -186,14 +186,14 @@ fn explained(pages: &PageFile, what: &str, error: impl Into<redb::Error>) -> Eng
 }
 
 impl Tree {
-    /// Opens or makes the tree in `folder`; its pages use at most `cache_bytes` of memory. `after_fault`: see `Options`.
+    /// Opens or creates the tree in `folder`; its page cache uses at most `cache_bytes`. `after_fault`: see `Options`.
     pub(super) fn open(env: &Env, folder: &Path, cache_bytes: usize, after_fault: bool) -> Result<Tree, EngineError> {
         env.disk.create_dir_all(folder)?;
         let (path, moved) = (folder.join(FILE_NAME), folder.join(MOVED_NAME));
         if after_fault && env.disk.exists(&path)? {
             tracing::warn!(path = %path.display(), "written again, since a sync had failed");
             fault::rewrite(&*env.disk.open(&path, OpenMode::ReadWrite)?)?;
-            // The same for the name: only a name made since is written by the next sync of the folder.
+            // The same for the name: the next sync of the folder writes only a newly created name.
             env.disk.rename(&path, &moved)?;
             env.disk.sync_dir(folder)?;
         }
@@ -212,12 +212,12 @@ impl Tree {
             env.disk.rename(&folder.join(UNFINISHED_NAME), &path)?;
             tree
         };
-        // Also for a name that was found: a process that was killed may not have come this far.
+        // Also for an existing name: a killed process may not have reached this sync.
         env.disk.sync_dir(folder)?;
         Ok(tree)
     }
 
-    /// Makes an empty tree whole under another name: a half-made file would not open any more.
+    /// Creates a complete empty tree under another name: an incomplete file could not be opened again.
     fn make(env: &Env, unfinished: &Path, sums: PageSums, cache_bytes: usize) -> Result<Tree, EngineError> {
         if env.disk.exists(unfinished)? {
             env.disk.remove(unfinished)?;
@@ -270,8 +270,8 @@ impl Tree {
         Ok(Folded { seq: Cursor(word(0)), first_log: word(8) })
     }
 
-    /// Applies a sealed overlay: its intervals first, then its rows, each in key order. `progress` is told the
-    /// rows done so far. A failure leaves the file as it was.
+    /// Applies a sealed overlay: its intervals first, then its rows, each in key order. `progress` gets the number of
+    /// rows done. A failure leaves the file unchanged.
     pub(super) fn fold(&self, overlay: &Overlay, mark: Folded, progress: &dyn Fn(usize)) -> Result<(), EngineError> {
         let _folding = self.folding.lock();
         match catch_unwind(AssertUnwindSafe(|| self.fold_rows(overlay, mark, progress))) {
@@ -321,17 +321,17 @@ impl Tree {
         Ok(self.pages.file().len()?)
     }
 
-    /// Bytes of the disk that the tree occupies; its file is longer, with holes.
+    /// Disk space that the tree occupies; less than its length, because the file has holes.
     pub(super) fn allocated_bytes(&self) -> Result<u64, EngineError> {
         Ok(self.pages.file().allocated_bytes()?)
     }
 
-    /// Pages found damaged since the start, and whether every page has a checksum.
+    /// Number of damaged pages since the start, and whether every page has a checksum.
     pub(super) fn health(&self) -> (u64, bool) {
         (self.pages.damage().0 as u64, self.pages.sums.is_complete())
     }
 
-    /// Reads every page that can be reached from the disk, and compares its checksums: see `tree_walk`.
+    /// Reads every reachable page from the disk and verifies its checksums: see `tree_walk`.
     pub(super) fn check(
         &self,
         shown_max: usize,
@@ -339,7 +339,7 @@ impl Tree {
     ) -> Result<Checked, EngineError> {
         let mut checked = Checked::default();
         let (head, _pinned, flow) = {
-            // No fold: the head and the snapshot are of one commit, and redb's own pages stay as they are.
+            // No concurrent fold: the head and the snapshot are of one commit, and redb's internal pages do not change.
             let _folding = self.folding.lock();
             let head = Head::parse(&self.pages.head().map_err(head_failed)?)?;
             let pinned = self.database().begin_read().map_err(storage_error)?;
@@ -363,7 +363,7 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // Closing writes redb's own pages, which may be damaged too; the file then stays as after a crash.
+        // Closing writes redb's internal pages, which may be damaged too; the file then stays as after a crash.
         let database = self.database.take();
         let closed = catch_unwind(AssertUnwindSafe(|| drop(database)));
         let settled = self.pages.settle().and_then(|()| self.pages.sums.finish());
@@ -405,7 +405,7 @@ impl Snapshot {
         }
     }
 
-    /// The next row of a range as an owned key (page-backed) and row.
+    /// The next row of a range: an owned key (backed by its page) and the row.
     pub(super) fn next_row(&self, range: &mut TreeRange) -> Result<Option<(TreeKey, TreeRow)>, EngineError> {
         match range.rows.next() {
             None => Ok(None),
@@ -420,7 +420,7 @@ impl Snapshot {
         }
     }
 
-    /// The error for a range that cannot be read through, with the nearest keys around the damage.
+    /// The error for an unreadable range, with the nearest keys around the damage.
     fn damaged_between(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, error: redb::Error) -> EngineError {
         let text = |bound: Bound<&[u8]>, none: &str| match bound {
             Bound::Included(key) | Bound::Excluded(key) => key_text(key),
