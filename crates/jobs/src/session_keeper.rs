@@ -1,8 +1,8 @@
-//! Keeps this process's session alive where the engine is shared, and follows what other processes commit.
+//! Renews this process's session on a shared engine, and runs the follower of the change feed.
 //!
-//! Why:        others take a process for dead whose beat stands still, and its caches go stale by what they commit.
-//! Invariants: B1 a process that was taken for dead begins a new session with the next beat, and holds no lease then.
-//! Not here:   what a beat and a look at the feed do (margay-volume).
+//! Why:        other processes declare a process dead whose beat stands still, and their commits make its caches stale.
+//! Invariants: B1 a process that was declared dead opens a new session at its next beat, and then holds no lease.
+//! Not here:   the beat and the follower (margay-volume).
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,9 +12,9 @@ use margay_env::Env;
 use margay_volume::{Error, FOLLOW_EVERY_MAX, Volume};
 use parking_lot::{Condvar, Mutex};
 
-/// Between two beats.
+/// Period of beats.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
-/// Between two looks at the feed.
+/// Period of reads of the feed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 const _: () = assert!(LOOK_EVERY.as_millis() <= FOLLOW_EVERY_MAX.as_millis());
@@ -25,7 +25,7 @@ struct Stopping {
     changed: Condvar,
 }
 
-/// The thread that does it; none where nobody shares the engine. Ends the session when it is dropped.
+/// The thread; none if the engine is not shared. Dropping it ends the session.
 #[derive(Debug)]
 pub struct SessionKeeper {
     stopping: Arc<Stopping>,
@@ -44,13 +44,13 @@ impl SessionKeeper {
         Ok(SessionKeeper { stopping, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Ends the session; when no request reads anything any more.
+    /// Ends the session; call it when no request reads any more.
     pub fn end(&self) {
         *self.stopping.stop.lock() = true;
         self.stopping.changed.notify_all();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
-            // A thread that panicked has said so.
+            // A thread that panicked has reported it.
             let _ = thread.join();
         }
     }

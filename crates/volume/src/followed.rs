@@ -1,6 +1,6 @@
-//! How far a volume has followed the feed, and which of its commits were its own.
+//! The follower's position in the feed, and the recent own commits.
 //!
-//! Invariants: D1 an own commit that is not remembered is followed as another's: forgetting too much is always right.
+//! Invariants: D1 an own commit that is not recorded is treated as another's: dropping too much is always correct.
 //! Locking:    leaf locks.
 //! Not here:   reading the feed (follower).
 
@@ -10,20 +10,20 @@ use event_listener::Event;
 use margay_meta::Cursor;
 use parking_lot::Mutex;
 
-/// Own commits that are remembered until the follower has passed them.
+/// Maximum number of own commits that are recorded until the follower has passed them.
 const OWN_COMMITS_MAX: usize = 65_536;
 
 #[derive(Debug, Default)]
 pub(crate) struct FollowedFeed {
-    /// Everything up to here was followed.
+    /// Every commit up to this one was applied.
     pub(crate) at: Mutex<Cursor>,
     own: Mutex<BTreeSet<Cursor>>,
-    /// Told when an identity was changed by another process.
+    /// Signalled when another process changed an identity.
     pub(crate) identities: Event,
 }
 
 impl FollowedFeed {
-    /// This volume made a commit.
+    /// Records a commit of this volume.
     pub(crate) fn made(&self, cursor: Cursor) {
         let mut own = self.own.lock();
         own.insert(cursor);
@@ -36,7 +36,7 @@ impl FollowedFeed {
         self.own.lock().contains(&cursor)
     }
 
-    /// Everything up to `next` was followed.
+    /// Records that every commit up to `next` was applied.
     pub(crate) fn passed(&self, next: Cursor) {
         let mut own = self.own.lock();
         *own = own.split_off(&Cursor(next.0.saturating_add(1)));

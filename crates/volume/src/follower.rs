@@ -1,13 +1,13 @@
-//! The follower: what commits of other processes mean here, once for each process.
+//! The follower: applies commits of other processes to this process's caches.
 //!
-//! Why:        kernels, caches, identities and notifiers of this process go stale by what others commit.
-//! Invariants: W1 a fact is forgotten before the follower's cursor passes the commit that changed it; one that is read in
-//!                between is as new as that commit.
-//!             W2 what the feed cannot show any more ends in forgetting everything, from a cursor taken before.
-//!             W3 what is kept without being asserted (kept rows, quotas, kernels, identities) is stale for no longer than
-//!                `FOLLOW_EVERY_MAX` and the time of one page, while the follower runs and the engine answers.
-//! Locking:    leaf locks of what is forgotten, one after the other; one follower at a time.
-//! Not here:   who runs it (the jobs), what a notice means for a kernel (fuse), reading identities (margay-accounts).
+//! Why:        caches, kernels, identities and notifiers become stale when another process commits.
+//! Invariants: W1 a cached fact is dropped before the cursor passes the commit that changed it; a fact read in between
+//!                is at least as new as that commit.
+//!             W2 when the feed does not reach back far enough, everything is dropped, after a new cursor was taken.
+//!             W3 unasserted caches (kept rows, quotas, kernels, identities) are stale for at most `FOLLOW_EVERY_MAX`
+//!                and the time of one page, while the follower runs and the engine answers.
+//! Locking:    leaf locks of the caches, one at a time; one follower at a time.
+//! Not here:   the thread (the jobs), kernel invalidations (fuse), reading identities (margay-accounts).
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -23,24 +23,24 @@ use crate::quota::Quota;
 use crate::seen::Seen;
 use crate::watch::Notice;
 
-/// Commits of one page.
+/// Commits in one page.
 const PAGE_COMMITS: usize = 1024;
-/// The follower looks at the feed at least so often.
+/// Maximum time between two reads of the feed.
 pub const FOLLOW_EVERY_MAX: Duration = Duration::from_secs(1);
 
-/// What one look at the feed came to.
+/// Result of one read of the feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Followed {
-    /// Commits of others.
+    /// Number of commits of other processes.
     pub commits: u64,
-    /// The feed did not reach back far enough: everything was forgotten.
+    /// The feed did not reach back far enough, so everything was dropped.
     pub everything: bool,
-    /// There was nothing more.
+    /// The end of the feed was reached.
     pub is_newest: bool,
 }
 
 impl Volume {
-    /// Follows one page of the feed; blocks this thread. Nothing to do where nobody shares the engine.
+    /// Reads one page of the feed and applies it; blocks this thread. Does nothing if the engine is not shared.
     pub fn follow_once(&self) -> Result<Followed, Error> {
         if !self.engine.is_shared() {
             return Ok(Followed { is_newest: true, ..Followed::default() });
@@ -77,13 +77,13 @@ impl Volume {
         Ok(followed)
     }
 
-    /// Resolves when the feed has something that was not followed yet.
+    /// Resolves when the feed has changes that were not applied yet.
     pub async fn wait_to_follow(&self) -> Result<(), Error> {
         let at = *self.followed.at.lock();
         Ok(self.engine.wait_changes(at).await?)
     }
 
-    /// Resolves when another process changed who may call, after this call.
+    /// Resolves when another process changes identities after this call.
     pub fn identities_changed(&self) -> impl Future<Output = ()> + Send + use<> {
         self.followed.identities.listen()
     }

@@ -4,7 +4,7 @@ use super::{Range, SESSION, range, table};
 use crate::ino::Ino;
 use crate::record::Damaged;
 
-/// One process that has the volume open.
+/// The session of one process.
 pub fn session(number: Ino) -> Vec<u8> {
     table(SESSION, &[b"s", &number.0.to_be_bytes()])
 }
@@ -19,7 +19,7 @@ pub fn parse_session(key: &[u8]) -> Result<Ino, Damaged> {
     number.map(Ino).ok_or(Damaged("a session's key has a wrong length"))
 }
 
-/// Who does what the name says.
+/// The lease of a job by its name.
 pub fn lease(name: &str) -> Vec<u8> {
     table(SESSION, &[b"l", name.as_bytes()])
 }

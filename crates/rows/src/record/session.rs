@@ -1,22 +1,22 @@
-//! A process that has the volume open, and what it alone does.
+//! Records of sessions and leases.
 //!
-//! Layout:     session: 1, varint beat, varint oldest cursor, text host, varint process id, text program
-//!             lease: 1, varint number of its session (0: nobody's), varint epoch
-//! Invariants: the beat of a session and the epoch of a lease grow with each put.
-//! Not here:   when a session is taken for dead (volume).
+//! Layout:     session: 1, varint beat, varint oldest cursor, text host, varint process id, text program lease: 1,
+//!             varint number of its session (0: none), varint epoch
+//! Invariants: G1 the beat of a session and the epoch of a lease grow with each put.
+//! Not here:   when a session is declared dead (volume).
 
 use super::wire::{Damaged, Reader, Writer};
 use crate::ino::Ino;
 
 const LAYOUT: u8 = 1;
-/// Longest host and program name, in bytes; more is cut.
+/// Maximum length of the host and of the program name, in bytes; longer names are truncated.
 pub const SESSION_NAME_BYTES_MAX: usize = 255;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionRecord {
-    /// One more with each sign of life.
+    /// Incremented by each beat.
     pub beat: u64,
-    /// What it reads is no older than this cursor.
+    /// The process reads no state older than this cursor.
     pub oldest: u64,
     pub host: String,
     pub pid: u32,
@@ -25,9 +25,9 @@ pub struct SessionRecord {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaseRecord {
-    /// The session that has it; nobody's is 0.
+    /// The session that holds the lease; 0 if none.
     pub holder: Ino,
-    /// One more each time that it is taken.
+    /// Incremented each time the lease is taken.
     pub epoch: u64,
 }
 

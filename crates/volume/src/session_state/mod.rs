@@ -1,8 +1,8 @@
-//! What a volume remembers of its session and of others, and what it reads of their data.
+//! A volume's state in memory of its own session, of other sessions, and of its readers.
 //!
-//! Why:        the volume keeps it; what is done with it stands above the volume (sessions).
-//! Invariants: once fenced, every commit is refused until there is a new session.
-//! Locking:    leaf locks, never held over a call of the engine.
+//! Why:        the volume owns this state; the code that uses it is in a higher module (sessions).
+//! Invariants: F1 after fencing, every commit is refused until there is a new session.
+//! Locking:    leaf locks, never held during a call of the engine.
 //! Not here:   the rows (sessions).
 
 mod readers;
@@ -19,7 +19,7 @@ pub use self::readers::ReaderGuard;
 pub(crate) use self::readers::Readers;
 use crate::api::Error;
 
-/// Who a session is, for people.
+/// Description of a session for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionName {
     pub host: String,
@@ -35,7 +35,7 @@ pub(crate) struct OwnSession {
     pub(crate) beat: u64,
 }
 
-/// What is known of another session: its beat, and how many own beats saw it so.
+/// Known state of another session: its beat, and the number of own beats with that value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Neighbour {
     pub(crate) beat: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Asked before each commit.
+    /// Called before each commit.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.fenced.load(Ordering::Acquire) { Err(Error::Fenced) } else { Ok(()) }
     }

@@ -1,10 +1,10 @@
-//! What this process still reads of what others wrote, as the oldest cursor that it may rest on.
+//! Readers of bytes that other processes may remove, and the oldest cursor that they depend on.
 //!
-//! Why:        bytes may leave only when no session holds rows that name them.
-//! Invariants: R1 a reader begins before it reads the rows that name its bytes, so what it reads is no older than what was
-//!                said last; its cursor is never below that.
+//! Why:        bytes may be removed only when no session holds rows that refer to them.
+//! Invariants: R1 a reader begins before it reads the rows that refer to its bytes, so its cursor is never below the
+//!                last published one.
 //! Locking:    one leaf lock.
-//! Not here:   bytes of the own store, which pins hold (margay-segment).
+//! Not here:   bytes in the own store, which pins hold (margay-segment).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ pub(crate) struct Readers {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Said last.
+    /// The last published cursor.
     said: Cursor,
     running: BTreeMap<Cursor, usize>,
 }
 
-/// A reader; it ends when it is dropped.
+/// A registered reader, until it is dropped.
 #[derive(Debug)]
 pub struct ReaderGuard {
     readers: Arc<Readers>,
@@ -32,7 +32,7 @@ pub struct ReaderGuard {
 }
 
 impl Readers {
-    /// Begins a reader whose rows are no older than `cursor`; before it reads them (R1).
+    /// Begins a reader whose rows are no older than `cursor`; call it before reading them (R1).
     pub(crate) fn begin(self: &Arc<Self>, cursor: Cursor) -> ReaderGuard {
         let mut state = self.state.lock();
         let cursor = cursor.max(state.said);
@@ -40,7 +40,7 @@ impl Readers {
         ReaderGuard { readers: Arc::clone(self), cursor }
     }
 
-    /// The oldest reader's cursor; without any, the newest commit, which is asked for under the lock.
+    /// Publishes the oldest reader's cursor; without readers the newest commit, which is determined under the lock.
     pub(crate) fn publish(&self, newest: impl FnOnce() -> Cursor) -> Cursor {
         let mut state = self.state.lock();
         let newest = newest();

@@ -1,7 +1,7 @@
-//! Opening a session, keeping it alive, and taking others for dead.
+//! Opening a session, its heartbeat, and the removal of dead sessions.
 //!
-//! Invariants: see `sessions` S1 and S2. A row that is there is the own one whatever a beat was answered, since nobody else
-//!             puts it: a commit whose outcome is not known costs a look.
+//! Invariants: see `sessions` S1 and S2. An existing row is always the own one, because no other process puts it; so
+//!             after a commit with an unknown result the row is read.
 //! Not here:   leases of a session that is gone (lease).
 
 use std::collections::{HashMap, HashSet};
@@ -18,20 +18,21 @@ use crate::open::Volume;
 use crate::seen::Seen;
 use crate::session_state::{Neighbour, OwnSession, ReaderGuard};
 
-/// Own acknowledged beats over which another session's beat must have stood still before it is taken for dead.
+/// Number of own acknowledged beats during which another session's beat must not change before that session is declared
+/// dead.
 pub const STILL_BEATS_MAX: u32 = 5;
 
-/// What a beat found.
+/// Result of a beat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beat {
-    /// Other sessions that live, as far as is known.
+    /// Number of other known live sessions.
     pub others: usize,
-    /// Numbers of sessions that were taken for dead and removed.
+    /// Numbers of sessions that were declared dead and removed.
     pub fenced: Vec<u64>,
 }
 
 impl Volume {
-    /// Opens a session where the engine is shared; the first time, or after this one was fenced.
+    /// Opens a session if the engine is shared; at the start, or after the session was fenced.
     pub fn open_session(&self) -> Result<(), Error> {
         if !self.engine.is_shared() {
             return Ok(());
@@ -51,7 +52,7 @@ impl Volume {
         }
     }
 
-    /// Ends the session, so that nobody waits for it.
+    /// Ends the session, so that other processes need not wait until it is declared dead.
     pub fn close_session(&self) -> Result<(), Error> {
         let Some(own) = self.sessions.own.lock().take() else { return Ok(()) };
         let mut draft = Draft::default();
@@ -63,18 +64,18 @@ impl Volume {
         }
     }
 
-    /// The number of this volume's session; none where the engine is not shared, or when it was fenced.
+    /// The number of this volume's session; none if the engine is not shared, or after fencing.
     pub fn session(&self) -> Option<u64> {
         self.sessions.number().ok().map(|number| number.0)
     }
 
-    /// Why this volume commits nothing, when another process took it for dead.
+    /// Why this volume commits nothing, after another process declared it dead.
     pub fn session_fault(&self) -> Option<String> {
         self.sessions.check().err().map(|error| error.to_string())
     }
 
-    /// Says that this session lives, and looks whether the others do; blocks this thread. `Fenced` when another one took
-    /// it for dead: then `open_session` begins anew.
+    /// Renews this session and checks the others; blocks this thread. Returns `Fenced` if another process declared this
+    /// one dead; then `open_session` starts a new session.
     pub fn beat(&self) -> Result<Beat, Error> {
         if !self.engine.is_shared() {
             return Ok(Beat::default());
@@ -92,7 +93,7 @@ impl Volume {
         };
         match own {
             Ok(own) => *self.sessions.own.lock() = Some(own),
-            // Somebody beats for this session beside this thread; the next beat tells.
+            // Another thread beats for this session; the next beat shows the result.
             Err(Refused::Conflict) => return Err(Error::Busy),
             Err(Refused::Error(error)) => return Err(error),
         }
@@ -105,7 +106,7 @@ impl Volume {
         SessionRecord { beat, oldest: oldest.0, host: name.host.clone(), pid: name.pid, program: name.program.clone() }
     }
 
-    /// Counts only when it is durable.
+    /// The beat counts only once it is durable.
     fn put_beat(&self, own: OwnSession) -> Result<OwnSession, Refused> {
         let beat = own.beat + 1;
         let mut draft = Draft::default();
@@ -122,7 +123,7 @@ impl Volume {
         Ok(Some(OwnSession { version: row.version, beat: record.beat.max(own.beat), ..own }))
     }
 
-    /// All sessions but the own one.
+    /// All sessions except the own one.
     fn other_sessions(&self) -> Result<Vec<(Ino, RowVersion, SessionRecord)>, Error> {
         let own = self.sessions.number().ok();
         let mut others = Vec::new();
@@ -160,7 +161,7 @@ impl Volume {
                     );
                     fenced.push(number.0);
                 }
-                // It lives, or another one was faster.
+                // The session is alive, or another process removed it first.
                 Err(Refused::Conflict) => {}
                 Err(Refused::Error(error)) => return Err(error),
             }
@@ -168,13 +169,13 @@ impl Volume {
         Ok(Beat { others: others.len() - fenced.len(), fenced })
     }
 
-    /// Begins to read what other sessions may remove; before its rows are read.
+    /// Registers a reader of bytes that other sessions may remove; call it before reading their rows.
     pub fn begin_reader(&self) -> ReaderGuard {
         self.sessions.readers.begin(self.engine.last_cursor())
     }
 
-    /// What the other sessions still read is no older than this; `None` when there is no other session. Ask it behind the
-    /// commit that removed the last name of something, before its bytes go.
+    /// No other session reads a state older than this; `None` if there is no other session. Call it after the commit
+    /// that removed the last reference to bytes, before the bytes are removed.
     pub fn oldest_reader(&self) -> Result<Option<Cursor>, Error> {
         if !self.engine.is_shared() {
             return Ok(None);
@@ -183,13 +184,13 @@ impl Volume {
     }
 }
 
-/// One more own beat has passed; true when the other one's stood still over enough of them (S1).
+/// Counts one more own beat; true if the other session's beat did not change over enough of them (S1).
 fn stands_still(known: &mut HashMap<Ino, Neighbour>, number: Ino, beat: u64) -> bool {
     let neighbour = known.entry(number).or_insert(Neighbour { beat, seen: 0 });
     if neighbour.beat != beat {
         *neighbour = Neighbour { beat, seen: 0 };
     }
     neighbour.seen += 1;
-    // Between the first look and this one lies one own beat less than there were looks.
+    // The number of own beats since the first look is one less than the number of looks.
     neighbour.seen > STILL_BEATS_MAX
 }

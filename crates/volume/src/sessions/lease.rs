@@ -1,12 +1,12 @@
-//! Leases: what one session at a time does.
+//! Leases: jobs that one session at a time runs.
 //!
-//! Why:        a job runs once however many processes there are, and one that was stopped in the middle must not go on
-//!             when another one has taken over.
-//! Invariants: L1 a lease is taken from a session only when its row is gone, which the taking asserts.
-//!             L2 a batch under a lease asserts the row that its taking put, so it commits only before the next taking; its
-//!                conflict is told as `LeaseLost` and not tried again.
+//! Why:        a job runs once, however many processes there are, and a process that was paused must not continue a job
+//!             that another one has taken over.
+//! Invariants: L1 a lease is taken from a session only when that session's row is gone, which the batch asserts.
+//!             L2 a batch under a lease asserts the lease row of its taking, so it commits only before the next taking;
+//!                its conflict is reported as `LeaseLost` and not retried.
 //!             L3 an epoch is never used twice.
-//! Not here:   when a session is gone (beat), which jobs there are.
+//! Not here:   when a session is dead (beat), which jobs there are.
 
 use margay_meta::RowVersion;
 use margay_rows::key;
@@ -19,34 +19,34 @@ use crate::error::Refused;
 use crate::open::Volume;
 use crate::seen::Seen;
 
-/// The right to do what its name says, until another session takes it.
+/// The right to run the job of this name, until another session takes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The row as it was taken; none where nobody shares the engine.
+    /// The row as of the taking; none if the engine is not shared.
     row: Option<(Vec<u8>, RowVersion)>,
     epoch: u64,
 }
 
-/// What one try to take a lease came to.
+/// Result of one attempt to take a lease.
 enum Taking {
     Mine(Lease),
     Another,
-    /// Committed: the row is mine when it is read again.
+    /// Committed; the row is read again to learn its version.
     Taken,
 }
 
 impl Lease {
-    /// Of a volume whose engine nobody shares: it is never lost.
+    /// The lease of a volume whose engine is not shared: it is never lost.
     pub const fn alone() -> Lease {
         Lease { row: None, epoch: 0 }
     }
 
-    /// Larger than that of whoever had it before.
+    /// Larger than the epoch of any earlier holder.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The draft commits only while the lease is held (L2).
+    /// Makes the draft commit only while the lease is held (L2).
     pub(crate) fn assert_in(&self, draft: &mut Draft) {
         if let Some((key, version)) = &self.row {
             draft.assert_lease(key.clone(), *version);
@@ -55,8 +55,8 @@ impl Lease {
 }
 
 impl Volume {
-    /// Takes the lease of this name, or says that it is held already; `None`: another session has it. Where nobody shares
-    /// the engine nothing is read.
+    /// Takes the lease of this name, or returns it if this session holds it; `None` if another session holds it. Reads
+    /// nothing if the engine is not shared.
     pub async fn lease(&self, name: &str) -> Result<Option<Lease>, Error> {
         if !self.engine.is_shared() {
             return Ok(Some(Lease::alone()));
@@ -71,7 +71,7 @@ impl Volume {
         }
     }
 
-    /// As `lease`, on a thread that may wait.
+    /// As `lease`, on a thread that may block.
     pub fn lease_here(&self, name: &str) -> Result<Option<Lease>, Error> {
         if !self.engine.is_shared() {
             return Ok(Some(Lease::alone()));
@@ -116,8 +116,8 @@ impl Volume {
         self.finish(draft, Taking::Taken)
     }
 
-    /// Whether the lease was not taken by another session so far. What is outside of the volume can only be asked this
-    /// before it is done; what is inside asserts it.
+    /// Whether no other session has taken the lease so far. An effect outside the volume can only check this before it
+    /// happens; a commit asserts it.
     pub async fn still_holds(&self, lease: &Lease) -> Result<bool, Error> {
         let Some((key, version)) = &lease.row else { return Ok(true) };
         self.sessions.check()?;

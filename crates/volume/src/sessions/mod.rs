@@ -1,13 +1,13 @@
-//! Sessions: each open volume of a shared engine has a row that says that it lives, and takes others for dead by theirs.
+//! Sessions: each open volume of a shared engine has a row whose heartbeat shows others that it lives.
 //!
-//! Why:        what one process alone may do (jobs), and what none may remove while another reads it, needs to be known
-//!             of processes that stop, hang, or are away for an hour and come back.
-//! Layout:     rows `j` (docs/format/keys.md). A number is one of the volume's numbers, so it is never used twice.
-//! Invariants: S1 nobody is taken for dead by a clock: only who saw its beat stand still over `STILL_BEATS_MAX` of the own
-//!                acknowledged beats may remove its row, and asserts that beat. Where the engine answers nobody, nobody is fenced.
-//!             S2 a session without its row makes no commit once it knows: its next beat, or a batch under a lease, tells it.
-//!             S3 an engine that is not shared has no rows of sessions and leases, and pays nothing.
-//! Not here:   what is remembered (session_state), who calls `beat` and how often (the jobs).
+//! Why:        jobs that must run once, and bytes that others may be reading, must survive processes that stop, hang,
+//!             or pause for an hour and continue.
+//! Layout:     rows `j` (docs/format/keys.md). A session's number is a number of the volume, so it is never used twice.
+//! Invariants: S1 no clock declares a session dead: a process may remove the row only after its beat stood still over
+//!                `STILL_BEATS_MAX` own acknowledged beats, and asserts that beat.
+//!             S2 a session without its row commits nothing once it knows: from its next beat or leased batch.
+//!             S3 an engine that is not shared has no rows of sessions and leases, and no cost.
+//! Not here:   the state in memory (session_state), the caller of `beat` and its period (the jobs).
 
 mod beat;
 mod lease;
