@@ -1,14 +1,13 @@
-//! Who names which runs: the back rows that a draft writes.
+//! Back rows that a draft writes: which rows refer to which runs.
 //!
-//! Why:        a copy moves no data, it becomes one more owner of runs; reclaim asks a segment for its owners. A back row per
-//!             run and owner answers both, and no owner needs to know of another.
+//! Why:        a copy becomes another owner of runs, and reclaim must find all owners; owners need not know each other.
 //! Layout:     docs/format/keys.md, "Owners of runs".
-//! Invariants: H1 a row that names a run, and the back row of the run and that row's owner, come and go in one batch.
-//!             H2 a back row says where its owner's row is: whoever moves that row puts the back rows anew.
-//!             H3 who becomes an owner asserts the row of another one, or brings bytes that nobody named yet. So a run that
-//!                nobody names stays dead.
-//!             H4 the counters of a segment follow its back rows; they only choose what reclaim looks at.
-//! Not here:   a payload, whose back row the engine completes (draft); rows that are rebuilt (upgrade).
+//! Invariants: H1 a reference to a run, and the back row of that run and owner, are added and removed in one batch.
+//!             H2 a back row contains the key of its owner's row; whoever moves that row rewrites the back rows.
+//!             H3 a new owner asserts the row of an existing one, or brings new bytes; so a run without owners stays
+//!                dead.
+//!             H4 the counters of a segment follow its back rows; they only select segments for reclaim.
+//! Not here:   a payload, whose back row the engine completes (draft); rebuilding rows (upgrade).
 
 use margay_rows::Ino;
 use margay_rows::key::{self, Live, Table};
@@ -19,20 +18,20 @@ use margay_segment::{Extent, Run};
 
 use crate::draft::Draft;
 
-/// Whether a run had an owner before.
+/// Whether a run already has an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owning {
     First,
     OneMore,
 }
 
-/// The row that names the runs of a file or part with this data, whose own row is this; `None`: its extent rows.
+/// The key in the back rows of data whose own row is `row`; `None` if its extent rows refer to the runs.
 pub(crate) fn naming_row<'a>(data: &Data, row: &'a [u8]) -> Option<&'a [u8]> {
     (*data != Data::Rows).then_some(row)
 }
 
 impl Draft {
-    /// Drafts that `owner` names these runs, and did not before; `row` is that of [`naming_row`].
+    /// Drafts that `owner` starts to refer to these runs; `row` is the result of [`naming_row`].
     pub(crate) fn own_runs(&mut self, owner: Ino, row: Option<&[u8]>, runs: &[Run], owning: Owning) {
         for run in runs {
             self.put(key::back(run.segment, run.offset, owner), BackRow::encode(run, row));
@@ -41,7 +40,7 @@ impl Draft {
         }
     }
 
-    /// Drafts that these runs have one owner in the place of another.
+    /// Drafts that one owner of these runs replaces another.
     pub(crate) fn hand_over_runs(&mut self, from: Ino, (to, row): (Ino, Option<&[u8]>), runs: &[Run]) {
         for run in runs {
             self.delete(key::back(run.segment, run.offset, from));
@@ -49,7 +48,7 @@ impl Draft {
         self.relocate_runs(to, row, runs);
     }
 
-    /// Drafts that `owner` names these runs no more.
+    /// Drafts that `owner` no longer refers to these runs.
     pub(crate) fn disown_runs(&mut self, owner: Ino, runs: &[Run]) {
         for run in runs {
             self.delete(key::back(run.segment, run.offset, owner));
@@ -57,19 +56,19 @@ impl Draft {
         }
     }
 
-    /// Drafts that another row of the same owner names these runs.
+    /// Drafts that another row of the same owner refers to these runs.
     pub(crate) fn relocate_runs(&mut self, owner: Ino, row: Option<&[u8]>, runs: &[Run]) {
         for run in runs {
             self.put(key::back(run.segment, run.offset, owner), BackRow::encode(run, row));
         }
     }
 
-    /// Drafts that a file with extent rows is in this row.
+    /// Drafts the location of a file with extent rows.
     pub(crate) fn locate_extent_rows(&mut self, owner: Ino, row: &[u8]) {
         self.put(key::location(owner), encode_location(row));
     }
 
-    /// Drafts that a file, with the data that it has, is in this row from now on. A few rows, however large the file is.
+    /// Drafts the move of a file, with its data, to this row: a few rows, regardless of its size.
     pub(crate) fn relocate_file(&mut self, file: &FileEntry, row: &[u8]) {
         match &file.data {
             Data::Inline(_) => {}
@@ -79,7 +78,7 @@ impl Draft {
     }
 }
 
-/// The back rows, and the location, that follow from a row; none from a row that names no run.
+/// The back rows and the location that a row requires; none if it refers to no run.
 pub(crate) fn backs_of_row(key: &[u8], value: &[u8], mut show: impl FnMut(Vec<u8>, Vec<u8>)) -> Result<(), Damaged> {
     let mut show_all = |owner: Ino, row: Option<&[u8]>, extents: &[Extent]| {
         for run in distinct_runs(extents) {
@@ -105,7 +104,7 @@ pub(crate) fn backs_of_row(key: &[u8], value: &[u8], mut show: impl FnMut(Vec<u8
     Ok(())
 }
 
-/// Each run once; a file may name a run in several extents. Holes are no runs.
+/// Each run once, also if several extents refer to it. Holes are no runs.
 pub(crate) fn distinct_runs(extents: &[Extent]) -> Vec<Run> {
     let mut runs: Vec<Run> = extents.iter().filter(|extent| !is_hole(extent)).map(|extent| extent.run).collect();
     runs.sort_unstable_by_key(|run| (run.segment, run.offset));

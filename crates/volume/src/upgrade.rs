@@ -1,12 +1,12 @@
-//! Formats of volumes: which this program knows, and how rows that an earlier one lacks are made.
+//! Formats of volumes: which ones this program knows, and how an upgrade creates the rows that earlier formats lack.
 //!
-//! Why:        what opens a volume may rely on all rows of this format, so they are made before anything else reads them.
+//! Why:        the open volume relies on all rows of this format, so they are created before anything else reads them.
 //! Layout:     docs/format/keys.md, "Formats".
-//! Invariants: F1 the format row is raised in the first batch, with a row that says how far the upgrade is: an earlier
-//!                program refuses the volume from then on, and this one goes on wherever it was cut off.
-//!             F2 each batch asserts the progress as it was read and writes the next one, so two processes do not both go on.
-//!             F3 what is made follows from rows that the upgrade does not change, so a step that is done again is harmless.
-//! Durability: `check_format` returns when all of it is durable.
+//! Invariants: F1 the first batch raises the format row and puts a progress row: an earlier program then refuses the
+//!                volume, and this one continues after an interruption.
+//!             F2 each batch asserts the progress row and puts the next one, so only one process can continue.
+//!             F3 created rows depend only on rows that the upgrade does not change, so repeating a step is harmless.
+//! Durability: `check_format` returns when the whole upgrade is durable.
 //! Not here:   which rows an operation writes (back_rows).
 
 use std::collections::HashMap;
@@ -23,15 +23,15 @@ use crate::back_rows::backs_of_row;
 use crate::draft::Draft;
 use crate::error::Refused;
 
-/// The layout of rows that this program writes; it reads all earlier ones.
+/// The format that this program writes; it reads all earlier ones.
 pub const FORMAT_VERSION: u32 = 4;
-/// The layout that had no counters of subdirectories, the earliest one.
+/// The earliest format, which had no counters of subdirectories.
 const FORMAT_WITHOUT_SUBDIRECTORIES: u32 = 1;
-/// Rows that one batch reads, and about as many as it writes.
+/// Rows that one batch reads; it writes about as many.
 const ROWS_PER_BATCH: usize = 4096;
 /// Segments whose counters one batch writes.
 const SEGMENTS_PER_BATCH: usize = 1024;
-/// Batches between two lines in the log.
+/// Batches between two log messages.
 const BATCHES_PER_LINE: u64 = 64;
 
 #[derive(Debug, thiserror::Error)]
@@ -44,12 +44,12 @@ pub enum OpenError {
     Failed(#[from] Error),
 }
 
-/// What is done, in this order.
+/// Steps of an upgrade, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Counters of subdirectories, which format 1 lacks.
     Subdirectories,
-    /// Rows that are made anew, and those that only earlier formats have, go.
+    /// Removes rows that will be rebuilt, and rows that only earlier formats have.
     Clear,
     /// Back rows and locations.
     Name,
@@ -57,11 +57,11 @@ enum Step {
     Count,
 }
 
-/// How far an upgrade is.
+/// Progress of an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     step: Step,
-    /// Everything before it is done in this step.
+    /// Rows before this key are done in this step.
     next: Vec<u8>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn check_not_newer(engine: &dyn Engine) -> Result<(), OpenError> {
     }
 }
 
-/// Makes a volume of an earlier format, or nothing at all, one of this format.
+/// Upgrades a volume of an earlier format, or creates the rows of a new volume.
 pub(crate) fn check_format(engine: &dyn Engine) -> Result<(), OpenError> {
     loop {
         match try_format(engine) {
@@ -153,11 +153,12 @@ fn try_format(engine: &dyn Engine) -> Result<Option<Cursor>, Begun> {
         draft.put(key::upgrade(), Progress::begin(step).encode());
     }
     let done = draft.commit(engine)?;
-    // With an upgrade begun the format row is looked at again.
+    // If an upgrade has begun, the format row is read again.
     Ok(first.is_none().then_some(done.cursor))
 }
 
-/// Makes all back rows and counters of segments anew from the rows that name runs. Nothing else changes rows meanwhile.
+/// Rebuilds all back rows and counters of segments from the rows that refer to runs. Nothing else may change rows
+/// meanwhile.
 pub(crate) fn rebuild(engine: &dyn Engine) -> Result<(), Error> {
     let mut draft = Draft::default();
     draft.put(key::upgrade(), progress_of_rebuild());
@@ -169,12 +170,12 @@ pub(crate) fn rebuild(engine: &dyn Engine) -> Result<(), Error> {
     }
 }
 
-/// The row, at [`key::upgrade`], with which a volume is opened whose back rows are to be made anew.
+/// The progress row ([`key::upgrade`]) that makes the next opening rebuild the back rows.
 pub(crate) fn progress_of_rebuild() -> Vec<u8> {
     Progress::begin(Step::Clear).encode()
 }
 
-/// Goes on with an upgrade to its end; gives the commit with which it was done.
+/// Continues an upgrade to its end; returns its last commit.
 fn go_on(engine: &dyn Engine) -> Result<Cursor, Refused> {
     for batches in 1.. {
         let found = engine.get(&key::upgrade()).map_err(Error::from)?;
@@ -220,7 +221,7 @@ fn read(
     Ok(())
 }
 
-/// From the records of directories. A damaged one must not keep the volume from opening; fsck tells of it and counts again.
+/// From the records of directories. A damaged record must not prevent the opening; fsck reports it and counts again.
 fn count_subdirectories(engine: &dyn Engine, draft: &mut Draft, from: &[u8]) -> Result<Option<Vec<u8>>, Error> {
     let mut counts: HashMap<Ino, i64> = HashMap::new();
     read(engine, &key::directories(), |row| {
@@ -251,15 +252,15 @@ fn clear(engine: &dyn Engine, draft: &mut Draft) -> Result<Option<Vec<u8>>, Erro
             if rows < ROWS_PER_BATCH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         if rows >= ROWS_PER_BATCH {
-            // What was deleted is not found again.
+            // Deleted rows are not visited again.
             return Ok(Some(Vec::new()));
         }
     }
     Ok(None)
 }
 
-/// A row that does not decode must not keep the volume from opening: fsck tells of it, and the walk that comes before bytes
-/// leave ends at it.
+/// A row that does not decode must not prevent the opening: fsck reports it, and the walk that precedes any removal of
+/// bytes stops at it.
 fn name_runs(engine: &dyn Engine, draft: &mut Draft, from: &[u8]) -> Result<Option<Vec<u8>>, Error> {
     // In the order of their table bytes.
     let tables = [key::all_entries(), key::all_inodes(), key::all_parts(), key::all_versions(), key::all_extents()];
@@ -287,12 +288,12 @@ fn name_runs(engine: &dyn Engine, draft: &mut Draft, from: &[u8]) -> Result<Opti
     Ok(next)
 }
 
-/// Of one segment, by its back rows.
+/// Bytes of one segment, according to its back rows.
 #[derive(Default)]
 struct Bytes {
-    /// Each run for each owner.
+    /// Each run counted once per owner.
     owned: i64,
-    /// Each run once.
+    /// Each run counted once.
     named: i64,
     last: Option<u64>,
 }

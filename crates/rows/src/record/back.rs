@@ -1,9 +1,9 @@
-//! From a run back to the row that names it, and from a file with extent rows to its own row.
+//! Back rows: from a run to the row that refers to it; and location rows: from a file with extent rows to its own row.
 //!
-//! Why:        reclaim asks a segment who names its runs, and a segment that no back row names is dead.
-//! Layout:     back row: 1, run length varint, crc 4 BE, then the key of the naming row to the end; nothing: extent rows
-//!             location: 1, then the key of the row that holds the file
-//! Invariants: a back row changes in the batch that changes the row that names the run, or its key.
+//! Why:        reclaim reads from a segment which rows refer to its runs; a segment without back rows is dead.
+//! Layout:     back row: 1, run length varint, crc 4 BE, then the key of the referring row to the end; nothing: extent
+//!             rows location: 1, then the key of the row that holds the file
+//! Invariants: B1 a back row changes in the same batch as the referring row, or as that row's key.
 
 use margay_segment::{Run, SegmentId};
 
@@ -15,7 +15,8 @@ const LAYOUT: u8 = 1;
 pub struct BackRow {
     pub run_len: u64,
     pub run_crc: u32,
-    /// The key of the entry, inode record, version or part that names the run; `None`: extent rows of the owner do.
+    /// The key of the entry, inode record, version or part that refers to the run; `None` if extent rows of the owner
+    /// do.
     pub row: Option<Vec<u8>>,
 }
 
@@ -39,7 +40,7 @@ impl BackRow {
         Ok(BackRow { run_len, run_crc, row: (!row.is_empty()).then(|| row.to_vec()) })
     }
 
-    /// The run that its key names.
+    /// The run of a back row.
     pub fn run(&self, segment: SegmentId, offset: u64) -> Run {
         Run { segment, offset, len: self.run_len, crc: self.run_crc }
     }
@@ -50,7 +51,7 @@ pub fn encode_location(row: &[u8]) -> Vec<u8> {
     [&[LAYOUT], row].concat()
 }
 
-/// The key of the row that holds the file.
+/// Returns the key of the row that holds the file.
 pub fn decode_location(value: &[u8]) -> Result<&[u8], Damaged> {
     match value {
         [LAYOUT, row @ ..] if !row.is_empty() => Ok(row),

@@ -1,9 +1,9 @@
-//! Back rows against the rows that name runs.
+//! Compares back rows with the rows that refer to runs.
 //!
-//! Why:        both are as many as there are runs and in different orders, so they are compared by sums of digests, one for
-//!             each segment; which rows differ in it does not matter, since all of them are rebuilt.
-//! Invariants: a segment whose sums are equal has the back rows that follow from the naming rows, and no others.
-//! Not here:   making them anew (upgrade).
+//! Why:        there are as many of each as runs, in different orders, so sums of digests per segment are compared.
+//!             Which rows differ does not matter, because a repair rebuilds all of them.
+//! Invariants: B1 a segment with equal sums has exactly the back rows that its referring rows require.
+//! Not here:   rebuilding them (upgrade).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use super::{FindingKind, Findings, Repair};
 use crate::api::Error;
 use crate::open::Volume;
 
-/// Rows in any order.
+/// A sum over rows, independent of their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RowSum {
     rows: u64,
@@ -33,19 +33,19 @@ impl RowSum {
     }
 }
 
-/// What the back rows of a segment add up to.
+/// Sums over the back rows of a segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FoundBacks {
     sum: RowSum,
-    /// Of runs, once for each owner.
+    /// Bytes of runs, counted once per owner.
     owned: i64,
-    /// Of runs, each once.
+    /// Bytes of runs, each counted once.
     named: i64,
     last: Option<(u64, bool)>,
 }
 
 impl FoundBacks {
-    /// Of runs, each once.
+    /// Bytes of runs, each counted once.
     pub(super) fn named(&self) -> i64 {
         self.named
     }
