@@ -1,10 +1,10 @@
-//! Who a folder is: its identity, and the number under which its volume knows it.
+//! The identity of a folder, and its store number in the volume.
 //!
-//! Why:        a segment id begins with the number of the store that made it, so that no two stores make the same one;
-//!             a folder that is a copy must not go on with the number of the original.
-//! Layout:     the file `identity`, two slots of 64 bytes at 0 and 512, written in turn; docs/format/segment.md.
-//! Invariants: I3 the slot with the larger generation counts; one that does not decode is as if it was not there.
-//! Durability: what `write` was given is durable when it returns.
+//! Why:        a segment id begins with the number of its store, so that no two stores create the same id; a copied
+//!             folder must not continue with the original's number.
+//! Layout:     the file `identity`, two slots of 64 bytes at 0 and 512, written alternately; docs/format/segment.md.
+//! Invariants: I3 the slot with the larger generation is valid; a slot that does not decode is ignored.
+//! Durability: the content is durable when `write` returns.
 //! Not here:   whether the volume agrees (volume::stores).
 
 use std::io;
@@ -19,10 +19,10 @@ const FILE: &str = "identity";
 const MAGIC: [u8; 8] = *b"mgystor\n";
 const VERSION: u32 = 1;
 const SLOT_BYTES: usize = 64;
-/// Apart, so that a write that was torn in a sector leaves the other slot.
+/// In separate sectors, so that a torn write leaves the other slot intact.
 const SLOTS_AT: [u64; 2] = [0, 512];
 
-/// What the folder says; `None` when it was never attached, or that is lost.
+/// Reads the identity; `None` if the folder was never attached, or the identity is lost.
 pub(crate) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<StoreName>, SegmentError> {
     let file = match disk.open(&folder.join(FILE), OpenMode::Read) {
         Ok(file) => file,
@@ -47,13 +47,14 @@ pub(crate) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<StoreName>, 
         }
     }
     if newest.is_none() && written {
-        // The first write was cut off, and no row knows it; or it is damaged, and its row shows that it is another one.
+        // Either the first write was interrupted, and no row knows it; or it is damaged, and its row shows that this is
+        // another folder.
         tracing::warn!(path = %folder.join(FILE).display(), "the identity of the segment folder does not decode");
     }
     Ok(newest)
 }
 
-/// Writes what the folder says from now on; the slot that is older goes.
+/// Writes the identity over the older slot.
 pub(crate) fn write(disk: &dyn Disk, folder: &Path, name: &StoreName) -> Result<(), SegmentError> {
     let file = disk.open(&folder.join(FILE), OpenMode::OpenOrCreate)?;
     file.write_all_at(&encode(name), SLOTS_AT[(name.generation % 2) as usize])?;
@@ -78,7 +79,7 @@ fn encode(name: &StoreName) -> [u8; SLOT_BYTES] {
     slot
 }
 
-/// `None` for a slot that was not written whole.
+/// `None` for an incomplete slot.
 fn decode(slot: &[u8; SLOT_BYTES]) -> Result<Option<StoreName>, SegmentError> {
     let four = |at: usize| u32::from_le_bytes([slot[at], slot[at + 1], slot[at + 2], slot[at + 3]]);
     if slot[..8] != MAGIC || four(60) != crc32c::crc32c(&slot[..60]) {

@@ -1,6 +1,6 @@
-//! The folder of this machine behind the port.
+//! The local folder as an implementation of the port `Segments`.
 //!
-//! Not here:   how the folder does it (store).
+//! Not here:   the folder itself (store).
 
 use std::ops::ControlFlow;
 
@@ -137,7 +137,7 @@ impl Segments for Store {
     fn punch(&self, id: SegmentId, is_live: &dyn Fn(&Run) -> bool, walk: &Walk) -> Result<Holes, SegmentError> {
         let kind = self.listed(id)?.kind;
         let before = Store::allocated_bytes(self, id)?;
-        // Before it is looked for readers: those that come later see that bytes go, and read their row again.
+        // Before the check for readers: a later reader then notices the removal and reads its row again.
         self.begin_removal();
         let complete = match kind {
             Kind::Pack => self.punch_pack(id, is_live, walk)?,
@@ -149,7 +149,7 @@ impl Segments for Store {
 }
 
 impl Store {
-    /// False when somebody took hold of the pack before all dead runs were given back.
+    /// False when somebody pinned the pack before all dead runs were freed.
     fn punch_pack(&self, id: SegmentId, is_live: &dyn Fn(&Run) -> bool, walk: &Walk) -> Result<bool, SegmentError> {
         let mut dead = Vec::new();
         self.walk_pack(id, &mut |walked| {
@@ -157,8 +157,8 @@ impl Store {
             ControlFlow::Continue(())
         })?;
         for run in dead {
-            // A reader that came since may hold the pack: what is dead now it cannot have found, but one that was
-            // there before could have.
+            // A new pin may exist now. A reader that came later cannot have found these dead runs, but an earlier one
+            // could.
             if !self.is_settled(id) {
                 return Ok(false);
             }
@@ -167,7 +167,7 @@ impl Store {
         Ok(true)
     }
 
-    /// It takes no more runs, and nobody pins it.
+    /// Whether it is sealed and not pinned.
     fn is_settled(&self, id: SegmentId) -> bool {
         self.listed(id).is_ok_and(|info| !info.open)
     }

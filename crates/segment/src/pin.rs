@@ -1,7 +1,7 @@
-//! Holding a segment, wherever it is stored.
+//! Pins on segments of any store.
 //!
-//! Why:        who reads or writes a segment keeps it, and need not know how it is kept.
-//! Not here:   what a pin of this folder counts (segment), what another store is told (whoever makes such a pin).
+//! Why:        a reader or writer pins a segment without knowing how its store counts pins.
+//! Not here:   the counters of the local folder (segment), messages to another store (the implementor of `Hold`).
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::SegmentId;
 use crate::segment::LocalPin;
 
-/// Keeps a segment, so that reclaim leaves it alone; a clone keeps it too, and no later than this one began to.
+/// Keeps a segment from reclaim; so does each clone.
 #[derive(Clone, Debug)]
 pub struct SegmentPin(Held);
 
@@ -19,9 +19,9 @@ enum Held {
     Elsewhere(SegmentId, Arc<dyn Hold>),
 }
 
-/// Keeps a segment of another store until it is dropped.
+/// A pin at another store, until it is dropped.
 pub trait Hold: Send + Sync + Debug {
-    /// From which moment on it counts: it keeps all that one from a later moment keeps.
+    /// The moment from which it counts: it keeps everything that a pin from a later moment keeps.
     fn since(&self) -> u64;
 }
 
@@ -30,12 +30,12 @@ impl SegmentPin {
         SegmentPin(Held::Own(pin))
     }
 
-    /// A segment of another store, which `hold` keeps.
+    /// A pin on a segment of another store, held by `hold`.
     pub fn elsewhere(segment: SegmentId, hold: Arc<dyn Hold>) -> SegmentPin {
         SegmentPin(Held::Elsewhere(segment, hold))
     }
 
-    /// Keeps what either of two pins of the same segment keeps.
+    /// Combines two pins of the same segment: keeps what either of them keeps.
     pub fn join(&mut self, other: SegmentPin) {
         assert_eq!(self.segment(), other.segment(), "pins of one segment");
         if let (Held::Elsewhere(_, mine), Held::Elsewhere(_, others)) = (&self.0, &other.0)

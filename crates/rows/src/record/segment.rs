@@ -1,26 +1,26 @@
-//! What the volume says of a segment, and of a store.
+//! Records of segments and of stores.
 //!
-//! Layout:     segment: 1, state (1 open, 2 sealed, 3 removed), kind (1 log, 2 pack, 3 raw), varint length when sealed (else
-//!             0), varint session of its writer (0: not known), varint count, then varint numbers of stores
+//! Layout:     segment: 1, state (1 open, 2 sealed, 3 removed), kind (1 log, 2 pack, 3 raw), varint length when sealed
+//!             (else 0), varint session of its writer (0: not known), varint count, then varint numbers of stores
 //!             store: 1, 16 bytes identity, varint generation, varint session
-//! Invariants: stores of a segment ascend, and there is at least one.
-//! Not here:   what rests on them (volume::stores).
+//! Invariants: G1 the stores of a segment ascend, and there is at least one.
+//! Not here:   their use (volume::stores).
 
 use margay_segment::{Kind, StoreIdentity, StoreNumber};
 
 use super::wire::{Damaged, Reader, Writer};
 
 const LAYOUT: u8 = 1;
-/// Stores that may hold one segment.
+/// Maximum number of stores of one segment.
 pub const HOLDERS_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
-    /// Runs may be added to it.
+    /// Runs may be added.
     Open,
-    /// So long, and no longer.
+    /// It has this length for good.
     Sealed { len: u64 },
-    /// Nothing names it any more, for good; its file goes.
+    /// Nothing refers to it any more; its file will be removed.
     Removed,
 }
 
@@ -28,9 +28,9 @@ pub enum SegmentState {
 pub struct SegmentRecord {
     pub state: SegmentState,
     pub kind: Kind,
-    /// The session that writes or wrote it; 0 when that is not known.
+    /// The session of its writer; 0 if unknown.
     pub writer: u64,
-    /// The stores that hold it.
+    /// The stores that have the segment.
     pub stores: Vec<StoreNumber>,
 }
 
@@ -94,7 +94,7 @@ impl SegmentRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreRecord {
     pub identity: StoreIdentity,
-    /// As its folder has it.
+    /// The generation in its folder.
     pub generation: u64,
     /// The session that has it open, or had it open last.
     pub session: u64,

@@ -1,7 +1,7 @@
-//! Segment files of all stores that can be asked, and the rows that tell of them.
+//! Compares the segment files of all reachable stores with the rows of segments.
 //!
-//! Why:        a file that nothing names is found by reclaim; a row or a name without a file is found here only.
-//! Invariants: what a store holds that cannot be reached is not called lost.
+//! Why:        reclaim finds files without references; only this check finds rows or references without a file.
+//! Invariants: V1 the content of an unreachable store is not reported as lost.
 //! Not here:   which objects lost data (lost), the bytes in the files (scrub).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,12 +16,12 @@ use super::{FindingKind, Findings, Repair, lost};
 use crate::api::Error;
 use crate::open::Volume;
 
-/// What there is.
+/// The segments that exist.
 #[derive(Debug, Default)]
 struct Files {
     lens: BTreeMap<SegmentId, u64>,
     held: BTreeSet<SegmentId>,
-    /// Of these it is not known what they hold.
+    /// Stores whose content is unknown.
     unreachable: BTreeSet<StoreNumber>,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn check(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Re
     if missing.is_empty() { Ok(()) } else { lost::name(volume, &missing, findings) }
 }
 
-/// Rows of segments that this store should hold; `files` are its own.
+/// Checks the rows of segments that this store should hold; `files` are its own.
 fn check_rows(volume: &Volume, (rows, files): (&Rows, &Files), findings: &mut Findings) -> Result<(), Error> {
     let own = volume.stores.number;
     let mut here = BTreeSet::new();
@@ -67,7 +67,7 @@ fn check_rows(volume: &Volume, (rows, files): (&Rows, &Files), findings: &mut Fi
         };
         let is_here = record.stores.contains(&own);
         here.extend(is_here.then_some(id));
-        // Objects that lost data by it are named one by one. An engine removes logs by itself.
+        // Objects that lost data are named one by one. An engine removes logs itself.
         let is_expected = is_here && record.state != SegmentState::Removed && record.kind != Kind::Log;
         if is_expected && !files.has(id) && !rows.ends.contains_key(&id) {
             findings.note(FindingKind::Leftover, || format!("the row of segment {id:?}, whose file is not there"));
@@ -94,7 +94,7 @@ fn add_others(volume: &Volume, files: &mut Files, findings: &mut Findings) -> Re
         match volume.stores.store(number) {
             Some(store) => files.add(&*store),
             None if volume.stores.has_others() => drop(files.unreachable.insert(number)),
-            // There is no way to it at all: what it alone held is lost.
+            // The store is gone for good: data that only it held is lost.
             None => {}
         }
     }

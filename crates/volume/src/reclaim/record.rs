@@ -1,7 +1,7 @@
-//! Upkeep of the rows of own segments, and what this process tells others of its reads.
+//! Maintenance of the own segments' rows, and of the oldest commit that this process reads.
 //!
-//! Why:        a row that changes because a file was sealed or goes has no commit that it could join.
-//! Not here:   what the rows say (segment_rows).
+//! Why:        sealing or removing a file changes its row, but belongs to no commit.
+//! Not here:   the content of the rows (segment_rows).
 
 use margay_meta::Cursor;
 use margay_rows::key;
@@ -17,21 +17,21 @@ use crate::segment_rows::Rows;
 const ROWS_PER_BATCH: usize = 1024;
 
 impl Volume {
-    /// The commit from which on this process still reads segments of other stores; for the session alone, which publishes
-    /// it to them. What is read from now on was there at this commit.
+    /// The oldest commit from which this process still reads segments of other stores; only for the session, which
+    /// publishes it. Later reads see at least this commit.
     pub fn advance_readers(&self) -> Cursor {
         let now = self.engine.last_cursor();
         self.stores.readers.advance(now)
     }
 
-    /// Brings the rows of own segments up to date with their files.
+    /// Updates the rows of own segments from their files.
     pub(super) fn record_segments(&self) -> Result<(), Error> {
         let (rows, gone) = self.segment_rows.stale();
         unless_full(self.write_segment_rows(rows))?;
         unless_full(self.forget_counters(&gone)).map(|_| ())
     }
 
-    /// Nothing names these any more, for good. Returns when that is durable.
+    /// Records that nothing refers to these segments any more. Returns once that is durable.
     pub(super) fn record_removed(&self, segments: &[SegmentId]) -> Result<(), Error> {
         match unless_full(self.write_segment_rows(self.segment_rows.removed(segments)))? {
             Some(seq) => Ok(self.engine.wait_durable(seq)?),
@@ -55,7 +55,7 @@ impl Volume {
     }
 }
 
-/// On a disk without room for rows space is given back all the same: what rows do not say yet they will.
+/// On a disk too full for rows, space is freed all the same; the rows follow later.
 fn unless_full<T>(done: Result<T, Error>) -> Result<Option<T>, Error> {
     match done {
         Ok(value) => Ok(Some(value)),

@@ -1,10 +1,10 @@
-//! The number of a store in its volume: found by its identity, or taken from the rows.
+//! A store's number in its volume: found by the store's identity, or allocated from the rows.
 //!
-//! Why:        ids begin with it, so two folders must never have the same one; a folder that was lost is replaced by one with
-//!             another number, and so is one that is a copy, since its original may have gone on.
+//! Why:        segment ids begin with this number, so two folders must never have the same one. A folder that replaces
+//!             a lost one, or is a copy, gets a new number, because the original may have continued.
 //! Invariants: A1 a number is given to one identity only: the commit asserts that the row was absent.
-//!             A2 the folder says its new generation before the row does. So a folder that is the one the row means is
-//!                of the row's generation or one above it, and a copy that was made before the last start is not.
+//!             A2 the folder records its new generation before the row does. So the generation of the right folder
+//!                equals that of the row or is one higher; that of a copy from before the last start is lower.
 //!             A3 a store that another live session uses is refused.
 //! Not here:   the folder's file (margay-segment), sessions.
 
@@ -21,10 +21,10 @@ use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
 
-/// Tries to take a number while other processes take theirs.
+/// Attempts to allocate a number while other processes allocate theirs.
 const TRIES_MAX: usize = 1000;
 
-/// Why a store has no number.
+/// Why a store cannot get a number.
 #[derive(Debug)]
 pub(crate) enum NotAttached {
     InUse(StoreNumber),
@@ -52,7 +52,7 @@ pub(super) fn attach(
             record.identity == name.identity && (store.is_attached() || generations.contains(&name.generation))
         };
         match record {
-            // Opened once more in this process.
+            // Opened again in this process.
             Some(record) if is_same(&record) && store.is_attached() => return Ok(name.number),
             Some(record) if is_same(&record) => {
                 if record.session != processes.session() && processes.is_live(record.session)? {
@@ -87,7 +87,7 @@ pub(super) fn attach(
     Err(Error::Busy.into())
 }
 
-/// False when somebody was faster.
+/// False if another process was faster.
 fn take(
     engine: &dyn Engine,
     store: &dyn Segments,
@@ -110,7 +110,7 @@ fn take(
     }
 }
 
-/// Above every number that was given out.
+/// A number above all allocated ones.
 fn free_number(engine: &dyn Engine) -> Result<StoreNumber, NotAttached> {
     let (start, end) = key::all_stores();
     let mut last = None;

@@ -1,11 +1,11 @@
-//! The stores of a volume: its own, and those of other processes that share its rows.
+//! The stores of a volume: the own one, and those of other processes that share its rows.
 //!
-//! Why:        any process reads what any other has stored; each writes to its own store, and removes from that only.
-//! Invariants: T1 an id tells the store that made the segment, which is asked first; where the segment is not there, its row
-//!                tells which stores hold it.
-//!             T2 everything that is written, listed or removed is of the own store.
-//!             T3 a pin of a segment elsewhere is a note in `readers`, which its store waits for (reclaim).
-//! Not here:   rows of segments (segment_rows), when bytes leave (reclaim).
+//! Why:        a process reads what any other has stored; it writes to its own store, and removes from that only.
+//! Invariants: T1 an id names the store that created the segment, which is asked first; if it does not have the
+//!                segment, the segment's row lists the stores that do.
+//!             T2 all writes, listings and removals are of the own store.
+//!             T3 a pin of a segment in another store is an entry in `readers`, which that store waits for (reclaim).
+//! Not here:   rows of segments (segment_rows), when bytes are removed (reclaim).
 
 mod attach;
 mod processes;
@@ -27,7 +27,7 @@ pub(crate) use self::attach::NotAttached;
 pub use self::processes::{Alone, Peers, Processes};
 pub(crate) use self::readers::Readers;
 
-/// The own store and the way to others.
+/// The own store, and access to the others.
 #[derive(Debug)]
 pub(crate) struct Stores {
     own: Arc<dyn Segments>,
@@ -39,7 +39,7 @@ pub(crate) struct Stores {
 }
 
 impl Stores {
-    /// Gives the store its number in the volume.
+    /// Gives the own store its number in the volume.
     pub(crate) fn open(
         env: &Env,
         engine: &Arc<dyn Engine>,
@@ -52,12 +52,12 @@ impl Stores {
         Ok(Stores { own, number, engine: Arc::clone(engine), peers, processes, readers })
     }
 
-    /// What the file system works on: where there are no other stores, the own one itself.
+    /// The implementation that the volume uses: the own store itself if there are no others.
     pub(crate) fn segments(self: &Arc<Stores>) -> Arc<dyn Segments> {
         if self.has_others() { Arc::<Stores>::clone(self) } else { Arc::clone(&self.own) }
     }
 
-    /// The store was made by this process's own store.
+    /// Whether this process's own store created the segment.
     pub(crate) fn is_own(&self, id: SegmentId) -> bool {
         id.made_by() == self.number
     }
@@ -66,12 +66,12 @@ impl Stores {
         &*self.own
     }
 
-    /// There are stores of other processes.
+    /// Whether other processes have stores.
     pub(crate) fn has_others(&self) -> bool {
         self.peers.is_some()
     }
 
-    /// The store with this number; `None` when it cannot be reached.
+    /// The store with this number; `None` if it cannot be reached.
     pub(crate) fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>> {
         if number == self.number {
             return Some(Arc::clone(&self.own));
@@ -79,7 +79,7 @@ impl Stores {
         self.peers.as_ref()?.store(number)
     }
 
-    /// Asks the store that made a segment, and where that does not have it those that its row names.
+    /// Asks the store that created a segment, then the stores in its row.
     fn ask<T>(
         &self,
         id: SegmentId,
@@ -96,7 +96,7 @@ impl Stores {
                 continue;
             }
             match self.ask_one(id, number, &question) {
-                // One that cannot be asked may have it.
+                // An unreachable store may have it.
                 Err(SegmentError::Missing(_)) => {}
                 Err(error @ SegmentError::Unreachable(..)) => last = Err(error),
                 answer => return answer,
@@ -117,7 +117,7 @@ impl Stores {
         }
     }
 
-    /// The stores that hold a segment, by its row.
+    /// The stores of a segment, from its row.
     fn holders(&self, id: SegmentId) -> Result<Vec<StoreNumber>, SegmentError> {
         let failed = |error: String| SegmentError::Io(std::io::Error::other(error));
         let row = self.engine.get(&key::segment(id)).map_err(|error| failed(error.to_string()))?.value;
@@ -161,7 +161,7 @@ impl Segments for Stores {
     }
 
     fn read_cached(&self, extent: &Extent, skip: u64, len: u64) -> Result<Option<Bytes>, SegmentError> {
-        // Where it is not there, the read that may wait looks further.
+        // If the bytes are not here, the blocking read asks other stores.
         match self.store(extent.run.segment.made_by()).map(|store| store.read_cached(extent, skip, len)) {
             None | Some(Err(SegmentError::Missing(_) | SegmentError::Unreachable(..))) => Ok(None),
             Some(read) => read,
@@ -183,7 +183,8 @@ impl Segments for Stores {
         Ok(SegmentPin::elsewhere(id, self.readers.hold()))
     }
 
-    /// A hold counts from the newest generation, so a new one is like a removal to those who have read before it.
+    /// A pin counts from the newest generation, so for callers that read their rows before it a new generation is like
+    /// a removal.
     fn removals(&self) -> u64 {
         self.own.removals().wrapping_add(self.readers.generations())
     }

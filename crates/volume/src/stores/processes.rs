@@ -1,7 +1,7 @@
-//! What a volume asks about the other processes that share its rows.
+//! Ports to the other processes that share a volume's rows.
 //!
-//! Why:        sessions and the stores of others are reached in ways that the file system does not know.
-//! Not here:   how a session is kept alive, how another store is called.
+//! Why:        the file system does not know how their sessions and stores are reached.
+//! Not here:   keeping a session alive, calls to another store.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ pub trait Processes: Send + Sync + Debug {
     /// The number of this process's session.
     fn session(&self) -> u64;
 
-    /// Whether a session may still commit. One that ended, or that was fenced, may not, and never again.
+    /// Whether a session may still commit. An ended or fenced session never may again.
     fn is_live(&self, session: u64) -> Result<bool, Error>;
 
-    /// No live process still reads what no row of this commit or a later one leads to: the least of what each has
-    /// published, which it takes from [`crate::Volume::advance_readers`].
+    /// No live process still reads anything that only rows before this commit refer to: the minimum of the commits that
+    /// the processes published, from [`crate::Volume::advance_readers`].
     fn oldest_reader(&self) -> Result<Cursor, Error>;
 }
 
-/// No other process.
+/// There is no other process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 
@@ -44,6 +44,6 @@ impl Processes for Alone {
 
 /// Stores of other processes.
 pub trait Peers: Send + Sync + Debug {
-    /// `None`: it cannot be reached now.
+    /// `None` if it cannot be reached now.
     fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>>;
 }

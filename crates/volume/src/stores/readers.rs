@@ -1,12 +1,12 @@
-//! From which commit on this process still reads: what keeps other processes from removing what is read here.
+//! The oldest commit that this process still reads, which keeps other processes from removing segments.
 //!
-//! Why:        a pin of a segment of another store is not asked for there: that would be a call for each GET. It is noted
-//!             here, and the least of all notes is published now and then.
-//! Invariants: R1 a hold counts from a moment that is not behind the one at which its rows held: whoever takes one reads the
-//!                count of generations, reads the rows, takes the hold, and finds the count as it was, or reads its rows again.
-//!             R2 what `advance` gives never falls, and no hold counts from before it.
-//! Locking:    a leaf.
-//! Not here:   publishing it (the session), what waits for it (reclaim).
+//! Why:        pinning a segment at another store would cost a call per GET. Pins are recorded here instead, and their
+//!             minimum is published periodically.
+//! Invariants: R1 a pin counts from a commit at which its rows were valid: the caller reads the generation, reads the
+//!                rows, takes the pin, and reads the rows again if the generation changed.
+//!             R2 the result of `advance` never decreases, and no pin counts from before it.
+//! Locking:    a leaf lock.
+//! Not here:   publishing (the session), waiting for it (reclaim).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ pub(crate) struct Readers {
 
 #[derive(Debug)]
 struct Held {
-    /// Holds that are taken now count from here.
+    /// New pins count from here.
     since: Cursor,
-    /// How many holds count from where.
+    /// Number of pins by the commit from which they count.
     holds: BTreeMap<Cursor, u64>,
     /// What `advance` gave last.
     published: Cursor,
 }
 
-/// Keeps what any row leads to since it was taken.
+/// Keeps everything that any row refers to since it was taken.
 #[derive(Debug)]
 pub(crate) struct ReaderHold {
     readers: Arc<Readers>,
@@ -40,13 +40,13 @@ pub(crate) struct ReaderHold {
 }
 
 impl Readers {
-    /// `now`: a commit that was made before the first row was read.
+    /// `now`: a commit from before the first row was read.
     pub(crate) fn begin(now: Cursor) -> Readers {
         let state = Held { since: now, holds: BTreeMap::new(), published: Cursor(0) };
         Readers { generations: AtomicU64::new(0), state: Mutex::new(state) }
     }
 
-    /// Times that `advance` was called.
+    /// Number of calls of `advance`.
     pub(crate) fn generations(&self) -> u64 {
         self.generations.load(Ordering::SeqCst)
     }
@@ -59,7 +59,7 @@ impl Readers {
         Arc::new(ReaderHold { readers: Arc::clone(self), since })
     }
 
-    /// The commit from which on this process still reads. `now`: the newest commit at a moment before the call.
+    /// The oldest commit that this process still reads. `now`: the newest commit at a moment before the call.
     pub(crate) fn advance(&self, now: Cursor) -> Cursor {
         let mut state = self.state.lock();
         self.generations.fetch_add(1, Ordering::SeqCst);
