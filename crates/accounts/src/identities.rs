@@ -36,7 +36,7 @@ use crate::root_keys::{self, RootKeys};
 pub const ORDER_PATH: &str = "/identities";
 /// Maximum size of an order, in bytes.
 pub const ORDER_BYTES_MAX: usize = 64 * 1024;
-/// Pause before identities are read again after a failure.
+/// Pause before identities are read again after an error.
 const PAUSE_UNREAD: Duration = Duration::from_secs(1);
 /// How often an order is decided again after another process changed the identities.
 const TRIES_MAX: u32 = 16;
@@ -128,7 +128,7 @@ impl Identities {
         Ok(())
     }
 
-    /// Reads everything again whenever another process has changed something, for ever (W4).
+    /// Reads all identities again whenever another process has changed one; never returns (W4).
     pub async fn follow(self: Arc<Self>) {
         loop {
             let changed = self.volume.identities_changed();

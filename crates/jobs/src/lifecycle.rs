@@ -31,7 +31,7 @@ use self::clock::ClockGuard;
 use self::pass::Pass;
 use self::progress::{Progress, ProgressFile};
 
-/// Rounds are made by one process at a time.
+/// The lease of rounds: one process at a time makes them.
 const LEASE: &str = "lifecycle";
 /// Buckets read at a time.
 const PAGE_BUCKETS: usize = 1000;
@@ -183,7 +183,7 @@ impl Rounds {
         let Some(now) = self.clock.look() else { return };
         let lease = match self.volume.lease(LEASE).await {
             Ok(Some(lease)) => lease,
-            // Another process does it.
+            // Another process makes the rounds.
             Ok(None) => return,
             Err(error) => return self.failed("", &error),
         };

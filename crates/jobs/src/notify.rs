@@ -28,7 +28,7 @@ use self::post::Lane;
 
 /// Events of one target in flight, each of another lane.
 const LANES: usize = 8;
-/// How often a process to which a target does not belong looks whether it may have it.
+/// Pause between two attempts to take the lease of a target.
 const LEASE_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Events read at a time.
 const PAGE_EVENTS: usize = 256;
@@ -188,7 +188,7 @@ async fn round(
             for queued in &events {
                 match volume.still_holds(&lease).await {
                     Ok(true) => {}
-                    // Another process sends them, and others behind them, by now (N2).
+                    // Another process sends them now, and later ones of the lane (N2).
                     Ok(false) => return (lane, taken, Some(Error::LeaseLost.to_string())),
                     Err(error) => return (lane, taken, Some(error.to_string())),
                 }

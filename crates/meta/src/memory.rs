@@ -22,7 +22,7 @@ use crate::contract::{
 use crate::feed::{Change, FeedError, FeedPage};
 use crate::read::{Answers, Ask, Budget, ReadAnswer, ReadLimit};
 
-/// Commits that the feed can still show.
+/// Number of commits that the feed keeps.
 const CHANGES_HELD_MAX: usize = 65_536;
 
 /// The owner that payload runs of this engine carry in their headers.
@@ -71,7 +71,7 @@ impl Memory {
         Memory { payloads: Some((store, payload_bytes_max.min(PAYLOAD_BYTES_MAX))), ..Memory::default() }
     }
 
-    /// As one that several volumes use, whose feed holds so many commits.
+    /// An engine that several volumes share, whose feed keeps this many commits.
     pub fn shared(self, changes_held_max: usize) -> Memory {
         Memory { shared: true, changes_held_max, ..self }
     }

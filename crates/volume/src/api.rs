@@ -343,10 +343,10 @@ pub enum Error {
     /// Too many concurrent changes to the same names; retry.
     #[error("too much contention on this name")]
     Busy,
-    /// Another process took this one for dead: it has to begin a new session.
+    /// Another process declared this one dead: it must open a new session.
     #[error("another process took this one for dead")]
     Fenced,
-    /// Another process does now what a lease allowed this one.
+    /// Another process has taken over the lease.
     #[error("the lease was taken by another process")]
     LeaseLost,
     /// The metadata gave no answer in time; nothing was done.

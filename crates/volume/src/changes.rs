@@ -1,6 +1,6 @@
-//! What changed rows mean to this process: which of its caches and kernels have what is stale.
+//! Maps changed rows to the caches and kernels of this process that they make stale.
 //!
-//! Why:        the feed and a batch name keys; kernels think in directories and names, caches in buckets.
+//! Why:        the feed and batches name keys; kernels need directories and names, caches need buckets.
 //! Not here:   reading the feed (follower).
 
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use margay_rows::{Ino, numbered::Numbered};
 use crate::known::Known;
 use crate::watch::Notice;
 
-/// What kernels may know of these rows.
+/// Notices for kernels that may have cached these rows.
 pub(crate) fn notice<'k>(keys: impl Iterator<Item = &'k [u8]>, known: &Known) -> Notice {
     let mut notice = Notice::default();
     for key in keys {
@@ -32,14 +32,14 @@ pub(crate) fn notice<'k>(keys: impl Iterator<Item = &'k [u8]>, known: &Known) ->
     notice
 }
 
-/// What commits of others make stale.
+/// Stale caches after commits of other processes.
 #[derive(Debug, Default)]
 pub(crate) struct Stale {
-    /// Rows of buckets and of directories' entries, which paths lead over.
+    /// Rows of buckets and entries, which cached paths depend on.
     pub(crate) steps: HashSet<Vec<u8>>,
-    /// Rows that a directory's attributes are made of.
+    /// Rows that determine the attributes of a directory.
     pub(crate) attributes: Vec<Vec<u8>>,
-    /// A bucket was made or removed, or changed.
+    /// A bucket was created, removed or changed.
     pub(crate) buckets: bool,
     /// Roots of the buckets with changed settings.
     pub(crate) settings: HashSet<Ino>,
@@ -60,7 +60,7 @@ impl Stale {
                 Some(Table::Entry) => self.note_entry(key),
                 Some(Table::Directory | Table::Inode) => self.attributes.push(key),
                 Some(Table::Setting) => {
-                    // A damaged key is no setting's.
+                    // A damaged key belongs to no setting.
                     if let Ok((root, setting, _)) = key::parse_setting(&key) {
                         self.settings.insert(root);
                         if setting.number() == Setting::Quota.number() {
@@ -75,7 +75,7 @@ impl Stale {
         }
     }
 
-    /// The times and the count of its directory go with it, since blind writes are not in the feed.
+    /// Also covers the times and the counter of the entry's directory, because blind writes are not in the feed.
     fn note_entry(&mut self, key: Vec<u8>) {
         let Ok((parent, name)) = key::parse_entry(&key) else { return };
         self.attributes.push(key::times(parent));

@@ -30,7 +30,7 @@ pub(crate) struct Draft {
     /// Index of each key's write in `batch.writes`.
     places: HashMap<Vec<u8>, usize>,
     events: u64,
-    /// The first precondition is that of a lease.
+    /// Whether the first precondition is a lease's.
     leased: bool,
 }
 
@@ -39,7 +39,8 @@ impl Draft {
         self.batch.preconditions.push(Precondition::Version { key, version });
     }
 
-    /// The row of a lease is as it was taken; looked at first, so that a loss is told before anything else.
+    /// Asserts the lease row of the taking; as the first precondition, so that a lost lease is reported before any
+    /// other conflict.
     pub(crate) fn assert_lease(&mut self, key: Vec<u8>, version: RowVersion) {
         assert!(!self.leased, "a batch is under one lease");
         self.leased = true;

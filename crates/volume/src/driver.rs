@@ -59,7 +59,7 @@ impl Volume {
         Ok((value, self.place_of(done)))
     }
 
-    /// As `decide`; gives what was committed, if anything was.
+    /// As `decide`; returns the commit, if there was one.
     pub(crate) async fn decide_committed<T>(
         &self,
         mut seen: Seen,
@@ -90,7 +90,7 @@ impl Volume {
         }
     }
 
-    /// What an answer rests on that made this commit, or none.
+    /// The commit that an answer depends on: this one, or the newest.
     pub(crate) fn place_of(&self, done: Option<Committed>) -> Cursor {
         done.map_or_else(|| self.engine.last_cursor(), |done| done.cursor)
     }

@@ -1,14 +1,12 @@
-//! Rows of directories that kernels ask for again and again, kept where the engine waits.
+//! Cache of directory rows that kernels read repeatedly, for engines whose calls wait.
 //!
-//! Why:        a kernel asks for a directory's attributes before each create in it, since the create before changed its
-//!             times; with an engine a millisecond away that is a third of the time of a create.
-//! Invariants: K1 a kept row is as the newest commit left it that was answered: a commit raises or drops the rows that it
-//!                wrote before its answer, and a row is only kept if no commit of its stripe was answered since before it
-//!                was read.
-//!             K2 only rows that are raised (`Max`) are changed in place, since raising bears any order; all others are
-//!                dropped.
-//!             K3 bounded in rows for each stripe; a full stripe is emptied.
-//! Locking:    a leaf lock for each stripe of keys, never held over a call of the engine.
+//! Why:        a kernel reads a directory's attributes before each create in it, since the previous create changed its
+//!             times; with an engine a millisecond away that is a third of a create's time.
+//! Invariants: K1 a cached row reflects the newest answered commit: a commit updates or drops its rows before its
+//!                answer, and a row is cached only if no commit of its stripe was answered since before the read.
+//!             K2 only `Max` rows are updated in place, since their order does not matter; all others are dropped.
+//!             K3 the rows per stripe are bounded; a full stripe is emptied.
+//! Locking:    a leaf lock per stripe of keys, never held during a call of the engine.
 //! Not here:   commits of other processes (follower).
 
 use std::collections::HashMap;
@@ -101,7 +99,7 @@ impl KeptRows {
         }
     }
 
-    /// Others have changed these rows.
+    /// Other processes changed these rows.
     pub(crate) fn forget(&self, keys: Vec<Vec<u8>>) {
         self.changed(RowChanges(keys.into_iter().map(|key| (key, None)).collect()), true);
     }

@@ -31,7 +31,7 @@ pub(crate) struct Located {
     /// The row with its attributes: the entry, or the inode record of a file with several names.
     pub(crate) row_key: Vec<u8>,
     pub(crate) version: RowVersion,
-    /// The newest commit that what was read rests on: once it is durable a payload can be read.
+    /// The newest commit that the rows depend on: once it is durable, a payload can be read.
     pub(crate) observed: Cursor,
     pub(crate) file: FileEntry,
     /// Its version id for S3; `None` in a bucket that never had versioning, or where it is not needed.

@@ -41,7 +41,7 @@ use crate::stores::{Alone, NotAttached, Peers, Processes, Stores};
 use crate::upgrade::{self, OpenError};
 use crate::watch::{Notice, Watchers};
 
-/// Who gives space back and drains orphans.
+/// The lease for reclaim and for draining orphans.
 pub const RECLAIM_LEASE: &str = "reclaim";
 /// Latches for removals; each directory maps to one.
 const LATCHES: usize = 64;
@@ -75,7 +75,7 @@ pub struct Options {
     pub peers: Option<Arc<dyn Peers>>,
     /// The processes that share the rows.
     pub processes: Arc<dyn Processes>,
-    /// How people tell this process from others that share the engine.
+    /// Description of this process for people, among others that share the engine.
     pub session_name: SessionName,
 }
 
@@ -138,7 +138,7 @@ pub struct Volume {
     pub(crate) lock_time: LockTime,
     pub(crate) sessions: Sessions,
     pub(crate) followed: Arc<FollowedFeed>,
-    /// Held by whoever follows the feed.
+    /// Held by the follower of the feed.
     pub(crate) following: Mutex<()>,
 }
 
@@ -170,7 +170,7 @@ impl Volume {
         let stores = Arc::new(stores);
         let rows = Arc::new(SegmentRows::read(&*engine, &stores)?);
         let volume = Volume::assemble(env, engine, (stores, rows), options);
-        // Before anything is remembered that another process may change.
+        // Before caching anything that another process may change.
         volume.followed.passed(volume.engine.durable_cursor());
         volume.open_session()?;
         volume.read_quotas()?;

@@ -108,7 +108,7 @@ impl PathCache {
         }
     }
 
-    /// Forgets every path that leads over one of these rows.
+    /// Drops every cached path that depends on one of these rows.
     pub(crate) fn forget_over(&self, rows: &HashSet<Vec<u8>>) {
         let stale =
             |path: &Path| rows.contains(&path.bucket_key) || path.steps.iter().any(|step| rows.contains(&step.key));

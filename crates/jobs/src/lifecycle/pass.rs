@@ -28,7 +28,7 @@ pub(super) struct Pass<'a> {
     pub rules: &'a Lifecycle,
     pub days: Days,
     pub now: Timestamp,
-    /// Under which everything is removed.
+    /// The lease that every removal asserts.
     pub lease: &'a Lease,
     pub pace: Pace,
     pub counters: &'a Counters,

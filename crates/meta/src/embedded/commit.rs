@@ -341,7 +341,7 @@ fn burial(key: &[u8], fact: &Fact, active: &Overlay, lower: &Lower) -> Result<Op
     Ok(Some((before, after)))
 }
 
-/// A version of this engine is the place of its commit.
+/// In this engine a version is the cursor of its commit.
 fn version_of(cursor: Cursor) -> RowVersion {
     RowVersion::from_bits(cursor.0)
 }

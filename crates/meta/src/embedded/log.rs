@@ -69,7 +69,7 @@ pub(super) struct Serial {
     pub(super) active: Arc<LogFile>,
     /// Offset of the next record.
     pub(super) at: u64,
-    /// The nonce of the file with the records before the active one.
+    /// The nonce of the previous file that has records.
     pub(super) before: u64,
     /// Whether a record of the active file carries a payload.
     pub(super) payloads: bool,
@@ -204,7 +204,7 @@ impl Log {
             }
         }
         let folded = Cursor(self.folded.load(Ordering::Acquire));
-        // The feed goes back from file to file by these; one without records is no step.
+        // The feed follows these nonces backwards; a file without records is skipped.
         serial.before = if serial.at == FILE_HEADER_BYTES { serial.before } else { ended.nonce };
         let header = encode_file_header(next.log_id(), Cursor(serial.last.0 + 1), folded, serial.before).to_vec();
         serial.pending.push_back(Chunk { log: next, offset: 0, bytes: header, last: false });
@@ -252,7 +252,7 @@ impl Log {
         Ok(())
     }
 
-    /// Resolves when a commit behind `after` is durable, and asks for no sync.
+    /// Resolves when a commit after `after` is durable; does not request a sync.
     pub(super) async fn wait_beyond(&self, after: Cursor) -> Result<(), EngineError> {
         loop {
             let synced = self.synced.listen();

@@ -30,13 +30,13 @@ pub(super) struct FileHeader {
     pub(super) first: Cursor,
     /// The tree held the commits up to this one, durably.
     pub(super) folded: Cursor,
-    /// The nonce of the file with the records before, 0 if there is none or it is not said.
+    /// The nonce of the previous file that has records; 0 if there is none, or it is unknown.
     pub(super) before: u64,
     /// Where the records begin.
     pub(super) len: u64,
 }
 
-/// Magic, version, crc, segment id, first sequence number, folded sequence number, nonce, nonce of the file before.
+/// Magic, version, crc, segment id, first sequence number, folded sequence number, nonce, nonce of the previous file.
 pub(super) fn encode_file_header(
     log: LogId,
     first: Cursor,

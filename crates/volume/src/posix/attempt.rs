@@ -69,8 +69,8 @@ pub(crate) struct Try {
 }
 
 impl Mount {
-    /// Runs a change until it commits or is refused for good. `attempt` gives no commit when there was
-    /// nothing to change.
+    /// Runs a change until it commits or is refused definitively. `attempt` returns no commit if there was nothing to
+    /// change.
     pub(crate) fn change<T>(
         &self,
         mut attempt: impl FnMut(&mut Try) -> Result<(T, Option<Committed>), Attempt>,

@@ -97,7 +97,7 @@ impl Plan {
         self.payload_extents.binary_search(&extent).is_ok()
     }
 
-    /// The run of the payload, which the engine put here.
+    /// The run of the payload, where the engine placed it.
     pub(crate) fn payload_run(&self, at: PayloadLocation) -> Option<Run> {
         let (_, extent) = self.extents.get(*self.payload_extents.first()?)?;
         Some(Run { segment: at.segment, offset: at.offset, ..extent.run })

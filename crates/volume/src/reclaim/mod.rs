@@ -166,7 +166,7 @@ impl Volume {
             // Back rows are not complete.
             return Ok(done);
         }
-        // Another process gives space back.
+        // Another process runs reclaim.
         let Some(lease) = self.lease_here(RECLAIM_LEASE)? else { return Ok(done) };
         self.drain_orphans()?;
         self.record_segments()?;
