@@ -48,7 +48,7 @@ const DOCUMENT: u8 = b'k';
 const INODE: u8 = b'n';
 const LIVE: u8 = b'l';
 const FORMAT: u8 = b'm';
-/// Follows the table byte of the format.
+/// Follows the table byte of the format row.
 const UPGRADE: u8 = b'u';
 const ORPHAN: u8 = b'o';
 const PART: u8 = b'p';
@@ -99,7 +99,7 @@ pub fn format() -> Vec<u8> {
     vec![FORMAT]
 }
 
-/// How far an upgrade has come; absent when none is under way.
+/// Progress of an upgrade; absent if none is in progress.
 pub fn upgrade() -> Vec<u8> {
     vec![FORMAT, UPGRADE]
 }

@@ -1,11 +1,12 @@
-//! Append: an object that holds the old one's bytes and more behind them.
+//! Append: replaces an object by one with the same bytes and more after them.
 //!
-//! Why:        a log that grows must not be sent again; what is there stays where it is and is named by the new entry.
-//! Invariants: the old entry is asserted, so the bytes land behind those that the client knew. The new object has an
-//!             inode of its own, as after a PUT: who has the old file open keeps its content.
-//!             Each append is a part of the object, so that a stream of an encrypted one is a part too.
-//!             A bucket that keeps versions, and so any with object lock, is refused: what was there would have to stay.
-//! Not here:   the bytes (upload), who owns runs (back_rows).
+//! Why:        a growing log must not be sent again; existing data stays in place, and the new entry refers to it.
+//! Invariants: A1 the old entry is asserted, so the bytes are appended to the content that the client knew.
+//!             A2 the new object has an inode of its own, as after a PUT: an open old file keeps its content.
+//!             A3 each append is a part of the object, so that a stream of an encrypted object is a part too.
+//!             A4 buckets with versioning (so also object lock) are refused, because the old content would have to
+//!                stay.
+//! Not here:   the bytes (upload), owners of runs (back_rows).
 
 use bytes::Bytes;
 use margay_rows::event::EventKind;
@@ -40,7 +41,7 @@ const CHECKSUM_HEADERS: &str = "x-amz-checksum-";
 /// The extents of the new object, and the payload that travels with the commit.
 struct Grown {
     extents: Vec<Extent>,
-    /// Those of the staged body.
+    /// The runs of the staged body.
     runs: Vec<Run>,
     payload: Option<Payload>,
 }
@@ -118,8 +119,8 @@ impl Volume {
         self.finish(draft, outcome)
     }
 
-    /// The old file's runs are the new one's: beside it while that has other names, else in its place. Gives the old file as
-    /// it is to be let go of.
+    /// Drafts that the new file owns the old one's runs: as a second owner while the old file has other names, else
+    /// instead of it. Returns the old file in the form in which it is to be released.
     fn draft_old_rows(&self, draft: &mut Draft, old: &Located) -> Result<Located, Error> {
         old.assert_in(draft);
         if is_kept_by_others(old) {
@@ -135,7 +136,7 @@ impl Volume {
     }
 }
 
-/// The old file has other names, which keep it.
+/// Whether the old file has other names.
 fn is_kept_by_others(old: &Located) -> bool {
     old.linked() && old.file.links > 1
 }

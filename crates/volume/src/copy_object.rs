@@ -1,12 +1,11 @@
 //! CopyObject: a new object that shares the source's data.
 //!
-//! Why:        no byte is moved; only small inline bodies are copied with the entry.
-//! Invariants: the source's entry is asserted, so a copy is of what was there at its commit.
-//!             A copy keeps the source's ETag and what is known of its parts, and of its documents those that the
-//!             request says. A copy onto itself replaces headers, documents and time only, where no version of what was
-//!             there is to be kept.
-//!             An encrypted object's copy shares its bytes and its data key, which is encrypted anew for the copy, if
-//!             both are under keys of one kind.
+//! Why:        no data is moved; only small inline bodies are copied with the entry.
+//! Invariants: C1 the source's entry is asserted, so the copy equals the source at the commit.
+//!             C2 a copy keeps the source's ETag and part sizes, and the documents that the request names.
+//!             C3 a copy onto itself only replaces headers, documents and time, unless the old version must be kept.
+//!             C4 a copy of an encrypted object shares its bytes and its data key, which is encrypted again for the
+//!                copy, if both are under keys of one kind.
 //! Not here:   owners of runs (back_rows, release).
 
 use std::ops::ControlFlow;
@@ -127,7 +126,7 @@ impl Volume {
         self.check_added(walk, current, &file)?;
         self.bequeath(draft, current, &mut file)?;
         documents::draft_new(draft, &mut file, &stored.documents)?;
-        // Its runs are named by it as long as it is this version; what is inline is of one moment all the same.
+        // The source refers to its runs while it has this version; and inline bytes are of one moment too.
         source.assert_in(draft);
         let key = self.replace(walk, current, &mut file, draft, seen)?;
         let outcome = current.outcome(&file);

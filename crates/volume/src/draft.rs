@@ -145,9 +145,9 @@ impl Draft {
         self.places.get(key).copied()
     }
 
-    /// Sends bytes along: a run, and its checksums behind it if it needs any. The engine fills its position (segment, then
-    /// offset) into each of `extents` (a write, and where in its value), into the back row of its owner, which `row` names
-    /// as [`BackRow`] does, and into the counter of the segment where it lands.
+    /// Attaches a payload: a run, followed by its checksums if it needs any. The engine fills its location (segment,
+    /// then offset) into each of `extents` (a write, and a position in its value), into the back row of its owner,
+    /// whose `row` is as in [`BackRow`], and into the counter of its segment.
     pub(crate) fn attach_payload(
         &mut self,
         bytes: Bytes,

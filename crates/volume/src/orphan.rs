@@ -1,9 +1,9 @@
-//! Draining what is left of files and uploads that are gone.
+//! Drains orphans: rows of deleted files and uploads.
 //!
-//! Why:        a removal of very many rows is split: the name goes at once, the rest follows in bounded batches.
-//! Invariants: each batch asserts the orphan's row and makes its version new, so two drainers do not do the same
-//!             work; after a crash `open` and reclaim go on.
-//! Not here:   who becomes an orphan (release, multipart).
+//! Why:        removing very many rows is split: the name is removed at once, the rest in bounded batches.
+//! Invariants: O1 each batch asserts the orphan's row and changes its version, so two drainers cannot both release a
+//!                run; after a crash `open` and reclaim continue.
+//! Not here:   what becomes an orphan (release, multipart).
 
 use std::ops::ControlFlow;
 
@@ -77,7 +77,7 @@ impl Volume {
             Orphan::File => self.draft_extents(&mut draft, ino)?,
             Orphan::Parts => self.draft_parts(&mut draft, ino)?,
         };
-        // Put anew, so that another drainer that read the same rows conflicts: it would count their runs as lost twice.
+        // Rewritten, so that another drainer that read the same rows conflicts: it would subtract their runs twice.
         if done {
             draft.delete(key::orphan(ino));
         } else {
@@ -132,7 +132,7 @@ impl Volume {
     }
 }
 
-/// Drafts that a part, whose row the draft removes or replaces, names its runs no more.
+/// Drafts the release of a part's runs; the draft removes or replaces its row.
 pub(crate) fn release_part(draft: &mut Draft, part: &PartRecord) -> Result<(), Error> {
     draft.disown_runs(part.ino, &distinct_runs(part.extents()?));
     Ok(())

@@ -1,8 +1,8 @@
-//! A new file's or part's data as rows: inline, extents in its value, or extent rows.
+//! Chooses how a file's or part's data is stored: inline, as extents in its value, or as extent rows.
 //!
-//! Why:        PUT, multipart and copies give data its form in one place.
-//! Invariants: every run that becomes named gets a back row in the same batch; the engine completes that of a payload.
-//! Not here:   letting go of old data (release).
+//! Why:        PUT, multipart uploads and copies share this choice.
+//! Invariants: D1 a new reference to a run gets its back row in the same batch; the engine completes that of a payload.
+//! Not here:   releasing old data (release).
 
 use bytes::Bytes;
 use margay_rows::Ino;
@@ -16,19 +16,19 @@ use crate::back_rows::{Owning, naming_row};
 use crate::draft::Draft;
 use crate::upload::Body;
 
-/// The data of a value, and what it names.
+/// The data of a value, and the runs that it refers to.
 #[derive(Debug)]
 pub(crate) struct Placed {
     pub(crate) data: Data,
     pub(crate) named: NewRuns,
 }
 
-/// What a new file or part names.
+/// The runs of a new file or part.
 #[derive(Debug)]
 pub(crate) struct NewRuns {
-    /// It will be at the first extent.
+    /// The content of its first extent.
     pub(crate) payload: Option<Bytes>,
-    /// Runs that are stored already, each once.
+    /// Runs that are already stored, each once.
     pub(crate) runs: Vec<Run>,
     pub(crate) owning: Owning,
 }
@@ -53,7 +53,7 @@ fn payload_extent(bytes: &Bytes) -> Extent {
     Extent::whole(Run { segment: SegmentId(0), offset: 0, len, crc: Run::crc_of(bytes) })
 }
 
-/// Gives a staged body its form in an entry.
+/// Stores a staged body in an entry.
 pub(crate) fn place_body(draft: &mut Draft, ino: Ino, body: &Body) -> Placed {
     match body {
         Body::Small(bytes) if bytes.len() <= INLINE_BYTES_MAX => {
@@ -82,7 +82,7 @@ pub(crate) fn place_part(body: &Body) -> Placed {
     Placed { data: Data::Extents(extents), named }
 }
 
-/// Extents in the entry, or in rows when they are many. Who names them is the caller's to draft.
+/// Stores extents in the entry, or in rows if they are many. The caller drafts their owners.
 pub(crate) fn place_extents(draft: &mut Draft, ino: Ino, extents: Vec<Extent>) -> Data {
     if extents.len() <= ENTRY_EXTENTS_MAX {
         return Data::Extents(extents);
@@ -102,12 +102,12 @@ pub(crate) struct PutEntry {
     pub(crate) first_extent: Option<usize>,
 }
 
-/// Writes the row of a file whose data stays as it is.
+/// Writes the row of a file whose data does not change.
 pub(crate) fn put_file(draft: &mut Draft, key: Vec<u8>, mut file: FileEntry) -> Result<(), Error> {
     put_entry(draft, key, &mut file).map(|_| ())
 }
 
-/// Writes the row of a new file, which names these runs from now on.
+/// Writes the row of a new file, which owns these runs from now on.
 pub(crate) fn put_new_file(draft: &mut Draft, key: Vec<u8>, mut file: FileEntry, named: NewRuns) -> Result<(), Error> {
     if file.data == Data::Rows {
         draft.locate_extent_rows(file.ino, &key);

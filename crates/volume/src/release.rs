@@ -1,7 +1,8 @@
-//! Letting go of a file's, part's or directory's rows in the batch that removes its name.
+//! Releases a file's, part's or directory's rows in the batch that removes its name.
 //!
-//! Why:        a run is live as long as one owner names it, so what goes takes its own back rows along and asks for nobody else's.
-//! Invariants: R1 the row that named the runs is asserted by the batch, so what goes with it is what it named.
+//! Why:        a run is live while it has an owner, so a removed owner deletes its own back rows and ignores other
+//!             owners.
+//! Invariants: R1 the batch asserts the row that referred to the runs, so exactly its references are removed.
 //!             R2 more rows than `RELEASE_ROWS_MAX` become an orphan, drained in later batches.
 //! Not here:   removing segment files (reclaim), draining (orphan).
 

@@ -53,9 +53,9 @@ pub(crate) struct Punched {
     pub(crate) lost: BTreeMap<SegmentId, i64>,
 }
 
-/// What a segment's counters said when its named bytes were counted: gained, lost, shared.
+/// The counters of a segment when its referenced bytes were counted: gained, lost, shared.
 pub(crate) type CountersThen = (i64, i64, i64);
-/// Bytes that are named, of segments whose counters alone do not tell.
+/// Referenced bytes of segments whose counters alone do not determine them.
 pub(crate) type Counted = BTreeMap<SegmentId, (CountersThen, u64)>;
 
 /// Result of the last pass for room.

@@ -1,4 +1,4 @@
-//! Keys of rows about segments: who names a run, and how much a segment still holds.
+//! Keys of rows about segments: owners of runs, and counters of live bytes.
 
 use margay_segment::{SegmentId, StoreNumber};
 
@@ -9,11 +9,11 @@ use crate::record::Damaged;
 /// Position of the segment id in a live counter's key.
 pub const LIVE_SEGMENT_AT: usize = 1;
 
-/// Where the segment id begins in a back row's key, and where the offset does.
+/// Positions of the segment id and of the offset in a back row's key.
 pub const BACK_SEGMENT_AT: usize = 1;
 pub const BACK_OFFSET_AT: usize = 9;
 
-/// From a run to a file or part that names it.
+/// From a run to one of its owners, a file or part.
 pub fn back(segment: SegmentId, offset: u64, owner: Ino) -> Vec<u8> {
     table(BACK, &[&segment.0.to_be_bytes(), &offset.to_be_bytes(), &owner.0.to_be_bytes()])
 }
@@ -40,7 +40,7 @@ pub fn parse_back(key: &[u8]) -> Result<(SegmentId, u64, Ino), Damaged> {
     Ok((SegmentId(segment.0), u64::from_be_bytes(*offset), Ino(u64::from_be_bytes(owner))))
 }
 
-/// Which row a file with extent rows is in.
+/// The location of a file with extent rows: the key of its row.
 pub fn location(ino: Ino) -> Vec<u8> {
     table(LOCATION, &[&ino.0.to_be_bytes()])
 }
@@ -49,20 +49,20 @@ pub fn all_locations() -> Range {
     range(vec![LOCATION])
 }
 
-/// Rows of formats 1 to 3 that listed the owners of a run with several.
+/// Rows of formats 1 to 3, which listed the owners of shared runs.
 pub fn all_shares() -> Range {
     range(vec![SHARE])
 }
 
-/// The counters of a segment. They are apart because one batch may place a payload in a segment whose id it does not know
-/// yet, and change the owners of others in the same one.
+/// The counters of a segment. They are separate because one batch may place a payload in a segment whose id it does not
+/// know yet, and change the owners of other runs of the same segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Live {
     /// Bytes of runs that got their first owner.
     Gained,
-    /// Bytes of runs, once for each owner that they lost.
+    /// Bytes of runs, counted for each owner that they lost.
     Lost,
-    /// Bytes of runs, once for each owner that they got beside another one.
+    /// Bytes of runs, counted for each further owner.
     Shared,
 }
 

@@ -22,7 +22,7 @@ use crate::values::{Headers, PART_NUMBER_MAX};
 const LAYOUT: u8 = 1;
 const UPLOAD_LAYOUT: u8 = 2;
 const UPLOAD_LAYOUT_WITHOUT_DOCUMENTS: u8 = 1;
-/// Formats 1 to 3 said in this byte whether some run had other owners.
+/// In formats 1 to 3 this byte told whether a run had other owners.
 const NO_FLAGS: u8 = 0;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

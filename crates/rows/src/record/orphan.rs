@@ -6,7 +6,7 @@
 use super::wire::{Damaged, Reader};
 
 const LAYOUT: u8 = 1;
-/// Formats 1 to 3 said in this byte whether some run had other owners.
+/// In formats 1 to 3 this byte told whether a run had other owners.
 const NO_FLAGS: u8 = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
-//! Restoring one bucket, or the keys of it that begin with a prefix.
+//! Restores one bucket, or its keys with a prefix.
 //!
-//! Why:        one lost bucket should not take a restore of everything.
-//! Layout:     the rows are read twice: once to find what belongs to the part and what it owns, once to put it.
-//! Invariants: A1 rows of the part are put as they were, but for two: directories above the prefix become implicit, since
-//!                they are no keys of the part; a file of several names counts those that are left.
-//!             A2 counters are not taken over: they are added up from what is put. Back rows, locations and the counters of
-//!                segments are made when the volume is opened.
-//!             A3 what is no key is left out: uploads under way, events that wait, what is being drained, identities.
+//! Why:        one lost bucket should not need a restore of everything.
+//! Layout:     the rows are read twice: once to find those of the part and their owners, once to write them.
+//! Invariants: A1 rows of the part are written unchanged, with two exceptions: directories above the prefix become
+//!                implicit, and the link count of a hard-linked file counts the remaining links.
+//!             A2 counters are added up from the written rows. Opening the volume creates back rows, locations and the
+//!                counters of segments.
+//!             A3 rows that belong to no key are omitted: unfinished uploads, queued events, orphans, identities.
 //! Not here:   directories (part_tree), copies of segments (the caller).
 
 use std::collections::{HashMap, HashSet};
@@ -45,7 +45,7 @@ pub struct Part {
     tree: PartTree,
     /// Files of the part with rows besides their entry.
     with_rows: HashSet<Ino>,
-    /// Files whose extents are in rows.
+    /// Files with extent rows.
     large: HashSet<Ino>,
     /// Remaining names of hard-linked files.
     names: HashMap<Ino, u32>,
@@ -205,7 +205,7 @@ impl Part {
         }
     }
 
-    /// Notes how far the part needs the segments of an owner's runs.
+    /// Records how much of their segments the runs of an owner need.
     fn own(&mut self, extents: &[Extent]) {
         for run in distinct_runs(extents) {
             let end = self.ends.entry(run.segment).or_default();

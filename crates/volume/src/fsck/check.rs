@@ -143,7 +143,7 @@ fn check_live(
     backs: &BTreeMap<SegmentId, FoundBacks>,
     findings: &mut Findings,
 ) -> Result<(), Error> {
-    // By owners, and what is surely named by them.
+    // Bytes counted per owner, and the bytes that certainly have a reference.
     let mut stored: BTreeMap<SegmentId, (i64, i64)> = BTreeMap::new();
     visit(volume, &key::all_live(), |row| {
         if let (Ok((segment, side)), Ok(count)) = (key::parse_live(row.key), decode_counter(row.value)) {

@@ -1,7 +1,7 @@
 //! Reads every row once, and keeps what the checks need.
 //!
-//! Why:        memory grows with directories, segments, large files and files with several names, not with others.
-//! Invariants: an undecodable row is a finding and is left out.
+//! Why:        memory grows with directories, segments, large files and hard-linked files only.
+//! Invariants: G1 an undecodable row is reported and skipped.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -54,17 +54,17 @@ pub(super) struct Rows {
     pub(super) with_headers: HashSet<Ino>,
     pub(super) with_xattrs: HashSet<Ino>,
     pub(super) with_part_sizes: HashSet<Ino>,
-    /// Each with the key of its row.
+    /// With the keys of their rows.
     encrypted_parts: Vec<(Vec<u8>, FileEntry)>,
     /// Settings and documents found, by bucket and file.
     pub(super) settings: HashMap<Ino, SettingSet>,
     pub(super) documents: HashMap<Ino, DocumentSet>,
     pub(super) uploads: HashSet<Ino>,
     pub(super) orphans: HashMap<Ino, Orphan>,
-    /// Back rows that should be, by segment, and locations.
+    /// The expected back rows by segment, and the expected locations.
     pub(super) backs: BTreeMap<SegmentId, RowSum>,
     pub(super) locations: RowSum,
-    /// Bytes that are named, by segment, for each owner.
+    /// Referenced bytes by segment, counted per owner.
     pub(super) live: BTreeMap<SegmentId, i64>,
     /// The end of the last referenced run, by segment.
     pub(super) ends: BTreeMap<SegmentId, u64>,
@@ -80,7 +80,7 @@ impl Rows {
         self.largest = self.largest.max(ino);
     }
 
-    /// `row`: that of [`naming_row`].
+    /// `row`: the result of [`naming_row`].
     fn own(&mut self, owner: Ino, row: Option<&[u8]>, extents: &[Extent], findings: &mut Findings) {
         if extents.iter().any(|extent| is_hole(extent) && extent.run != hole(extent.run.len).run) {
             findings.note(FindingKind::MissingData, || format!("data of {} was never placed in a segment", owner.0));

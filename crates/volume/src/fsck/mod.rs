@@ -1,10 +1,10 @@
-//! fsck: does every row agree with the others and with the segment files.
+//! fsck: checks that all rows agree with each other and with the segment files.
 //!
-//! Why:        counters and mirrors (live bytes, usage, directory records, back rows) are kept by every operation; this
-//!             recomputes them from the entries and inode records, which are the truth.
-//! Invariants: reads only, unless told to repair; repairs change counters (the links of an inode record are one) and rows that nothing
-//!             names, never an entry. `check` reads a snapshot, so operations may go on; under `fsck` they should rest.
-//!             The engine's own storage is read first: on rows that cannot all be read, nothing else is decided.
+//! Why:        operations maintain counters and mirrors (live bytes, usage, directory records, back rows); this
+//!             recomputes them from the entries and inode records, which are taken as true.
+//! Invariants: K1 only reads, unless told to repair; repairs change counters (including link counts) and unreferenced
+//!                rows, never an entry. K2 `check` reads a snapshot, so operations may continue; `fsck` expects none.
+//!                K3 the engine's own storage is checked first: if not all rows are readable, nothing else is decided.
 //! Not here:   checksums of data (scrub in segment), of rows (the engine).
 
 mod backs;
@@ -71,7 +71,7 @@ pub enum FindingKind {
     MissingData,
     /// A segment in quarantine is referenced. Repaired by taking it back.
     Quarantine,
-    /// Back rows are not those that follow from the rows that name runs. Repaired by making all of them anew.
+    /// Back rows differ from the rows that refer to runs. The repair rebuilds all of them.
     Back,
     /// A number in use could be assigned again by the counter. Repaired.
     Numbers,
@@ -132,7 +132,7 @@ pub(crate) enum Repair {
     Delete(Vec<u8>),
     Add(Vec<u8>, i64),
     TakeBack(SegmentId),
-    /// Back rows, locations and counters of segments are made anew.
+    /// Rebuilds back rows, locations and counters of segments.
     Rebuild,
 }
 
@@ -257,7 +257,7 @@ impl Volume {
             })?;
         }
         if repairs.iter().any(|repair| matches!(repair, Repair::Rebuild)) {
-            // Last: from what the other repairs leave.
+            // Last, because it depends on the results of the other repairs.
             return upgrade::rebuild(&*self.engine);
         }
         Ok(self.engine.wait_durable(last)?)

@@ -116,7 +116,7 @@ impl Volume {
         let kind = EventKind::CompleteMultipartUpload;
         let told = Told { kind, key: wish.key, size: chosen.size, etag: chosen.etag, version: outcome.version };
         self.draft_event(&mut draft, &walk.path, &told)?;
-        // In the place of its parts.
+        // Replaces its parts as the owner.
         place::put_new_file(&mut draft, key, file, NewRuns::stored(runs, Owning::First))?;
         self.finish(draft, (outcome, Some(found.record.ino)))
     }

@@ -1,9 +1,9 @@
-//! `copy_file_range`: the target names the source's extents too.
+//! `copy_file_range`: the target refers to the source's extents.
 //!
-//! Why:        a copy inside the tree moves no bytes.
-//! Invariants: R1 what is shared was published before by its first owner, whose row the commit asserts.
+//! Why:        a copy inside the tree moves no data.
+//! Invariants: R1 shared data was published by its first owner before, whose row the commit asserts.
 //!             R2 where sharing is impossible (short, no name, being written) bytes are copied.
-//! Locking:    the turns of both files, then both states; nobody else holds two states.
+//! Locking:    the turns of both files, then both states; no other operation holds two states.
 //! Not here:   owners of runs (back_rows).
 
 use std::sync::Arc;

@@ -1,14 +1,13 @@
-//! Publishing: what was written becomes the object's next version, in one commit.
+//! Publishing: a file's unpublished changes become the object's next version, in one commit.
 //!
-//! Why:        readers of the object see whole versions; close costs no sync while its bytes fit the log.
-//! Invariants: U0 what is published is plain: who may write to an encrypted object (`check_plain`) makes it a plain one.
-//!             U1 the commit asserts the row that it was planned on; on a conflict the row is read again and the
-//!                pieces are laid over what others changed.
-//!             U2 a run that the commit names was synced before it; bytes that were not travel with it.
-//!             U3 a file whose name is gone keeps its pieces and is published no more.
-//! Locking:    the file's turn, then its state, over the commit; neither while bytes are synced.
-//! Durability: none by itself: `Mount::sync`.
-//! Not here:   the rows of a version (plan), who shares (copy_range), back rows (back_rows).
+//! Why:        readers of the object see whole versions; a close costs no sync while its bytes fit in the log.
+//! Invariants: U0 published data is unencrypted: writing to an encrypted object, where allowed, decrypts it.
+//!             U1 the commit asserts the row that it was planned on; on a conflict the pieces are rebased on the new
+//!                row.
+//!             U2 a run was synced before a commit refers to it; other bytes are part of the commit.
+//!             U3 a file without a name keeps its pieces, but is not published.
+//! Locking:    the file's turn, then its state, during the commit; neither while bytes are synced.
+//! Not here:   the rows of a version (plan), sharing (copy_range), back rows (back_rows), durability (`Mount::sync`).
 
 use margay_meta::Committed;
 use margay_rows::Ino;
@@ -287,7 +286,7 @@ impl Volume {
         Ok(())
     }
 
-    /// What the new version, which is in this row, names and the old one did not, and the reverse.
+    /// Drafts the runs that the new version, in this row, adds, and those that it drops.
     fn draft_runs(
         draft: &mut Draft,
         (state, kept): (&State, Option<&Kept>),
@@ -306,7 +305,7 @@ impl Volume {
         let in_rows = plan.data() == Data::Rows;
         let naming = (!in_rows).then_some(row);
         if in_rows != state.base.in_rows {
-            // One of both forms has few runs.
+            // Both forms have few runs.
             draft.relocate_runs(ino, naming, &both);
             match in_rows {
                 true => draft.locate_extent_rows(ino, row),

@@ -22,24 +22,24 @@ use crate::open_files::{OpenFile, State};
 use crate::place;
 use crate::seen::Seen;
 
-/// The version that an open file publishes, and what it was, if that is kept.
+/// The version that an open file publishes, and its old content, if that is kept.
 #[derive(Debug)]
 pub(crate) struct NextVersion {
     pub(crate) version: Version,
     pub(crate) kept: Option<Kept>,
 }
 
-/// What an open file was, under a number of its own.
+/// The old content of an open file, under a number of its own.
 #[derive(Debug)]
 pub(crate) struct Kept {
     ino: Ino,
-    /// Its version row, and whether its extents are in it.
+    /// Its version row, and whether it contains the extents.
     row: Vec<u8>,
     in_row: bool,
 }
 
 impl Kept {
-    /// Drafts that it owns its runs: `lost` are those that the file names no more, `both` the others.
+    /// Drafts the owners of the kept content's runs: `lost` are no longer in the file, `both` are shared.
     pub(crate) fn draft_runs(&self, draft: &mut Draft, file: Ino, lost: &[Run], both: &[Run]) {
         let row = self.in_row.then_some(self.row.as_slice());
         draft.hand_over_runs(file, (self.ino, row), lost);

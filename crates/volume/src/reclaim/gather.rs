@@ -1,8 +1,8 @@
-//! Who names the runs of some segments, by their back rows.
+//! Finds the owners of the runs of some segments by their back rows.
 //!
-//! Why:        it costs as many rows as the segments have runs that are named, however many others there are.
-//! Invariants: what is found is a hint: it may change right after it was read. Whoever moves a run reads the rows again and
-//!             asserts them (rewrite); whoever removes bytes rests on a walk over all rows too (walk).
+//! Why:        it reads as many rows as these segments have owners of runs, regardless of the size of the volume.
+//! Invariants: G1 the result is a hint, which may change right after it was read. Moving a run reads the rows again and
+//!                asserts them (rewrite); removing bytes also needs a walk over all rows (walk).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ use crate::api::Error;
 use crate::open::Volume;
 use crate::seen::Seen;
 
-/// Runs with more owners than this stay where they are.
+/// Runs with more owners are not moved.
 pub(super) const OWNERS_MAX: usize = 256;
 
 /// A row that refers to a run.
@@ -40,7 +40,7 @@ pub(super) enum Naming {
 pub(super) struct Named {
     pub(super) run: Run,
     pub(super) owners: Vec<(Ino, Naming)>,
-    /// Some owner has no row of its own (it is being drained), or a back row does not decode: leave the run alone.
+    /// Some owner has no row of its own (it is an orphan), or a back row does not decode: the run is not moved.
     pub(super) orphaned: bool,
 }
 
@@ -77,7 +77,7 @@ impl Volume {
         Ok(runs)
     }
 
-    /// Adds owners that name runs in their extent rows.
+    /// Adds owners whose extent rows refer to runs.
     fn add_extent_rows(&self, runs: &mut NamedRuns, in_rows: &[(SegmentId, u64, Ino)]) -> Result<(), Error> {
         let mut files: BTreeMap<Ino, Option<Vec<u8>>> = BTreeMap::new();
         for (segment, offset, owner) in in_rows {
@@ -99,7 +99,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Bytes of the runs of a segment that have a back row, each once.
+    /// Bytes of the runs of a segment that have a back row, each counted once.
     pub(super) fn named_bytes(&self, segment: SegmentId) -> Result<u64, Error> {
         let (mut bytes, mut last) = (0_u64, None);
         self.scan(&key::backs_of_segment(segment), &mut Seen::default(), |row| {

@@ -98,7 +98,7 @@ impl Default for ReclaimBudget {
 pub struct Reclaimed {
     /// Dead segments that were moved to quarantine.
     pub set_aside_segments: u64,
-    /// Segments that no back row leads from and some row names: they are kept.
+    /// Segments without back rows that a row refers to: they are kept.
     pub disputed_segments: u64,
     pub removed_segments: u64,
     /// Bytes of the device that the removed segments occupied.
@@ -128,19 +128,19 @@ impl Reclaimed {
     }
 }
 
-/// What was counted of a segment's bytes, for each owner of a run.
+/// Counters of a segment's bytes, per owner of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LiveBytes {
-    /// First owners that runs got.
+    /// For first owners.
     pub(crate) gained: i64,
-    /// Owners that runs lost.
+    /// For lost owners.
     pub(crate) lost: i64,
-    /// Owners that runs got beside others.
+    /// For further owners.
     pub(crate) shared: i64,
 }
 
 impl LiveBytes {
-    /// At most so many bytes are named: a run counts for each of its owners.
+    /// Upper limit of the referenced bytes: a run counts for each owner.
     pub(crate) fn live(self) -> u64 {
         self.gained.saturating_add(self.shared).saturating_sub(self.lost).max(0) as u64
     }
@@ -149,7 +149,7 @@ impl LiveBytes {
         (self.gained, self.lost, self.shared)
     }
 
-    /// At least so many bytes are named.
+    /// Lower limit of the referenced bytes.
     pub(crate) fn live_at_least(self) -> u64 {
         self.gained.saturating_sub(self.lost).max(0) as u64
     }
@@ -163,7 +163,7 @@ impl Volume {
         let _alone = self.upkeep.lock();
         let mut done = Reclaimed::default();
         if self.engine.get(&key::upgrade())?.value.is_some() {
-            // Back rows are not complete.
+            // The back rows are incomplete.
             return Ok(done);
         }
         // Another process runs reclaim.
@@ -183,8 +183,8 @@ impl Volume {
         Ok(done)
     }
 
-    /// Bytes in each segment that something names, at most: what several name counts for each of them, as far as the
-    /// segment has room for it. Segments without any are left out.
+    /// Upper limit of the referenced bytes of each segment: a shared run counts for each owner, up to the segment's
+    /// size. Segments without any are omitted.
     pub fn live_bytes(&self) -> Result<BTreeMap<SegmentId, u64>, Error> {
         let lens: BTreeMap<SegmentId, u64> = self.store.list().iter().map(|info| (info.id, info.len)).collect();
         let live = self.live_table()?.into_iter().map(|(segment, bytes)| {

@@ -1,10 +1,10 @@
-//! Giving back dead bytes inside packs and logs that are not rewritten.
+//! Punches holes for dead bytes in packs and logs that are not rewritten.
 //!
-//! Why:        on a full disk nothing can be copied, but holes cost nothing. Segments are looked at however much of them
-//!             lives, since every byte counts then, and when somebody asks for all dead space.
-//! Invariants: U1 a run goes when no back row leads from it, read after its segment had settled and made durable, and a
-//!                walk over all rows of a snapshot does not find it either.
-//!             U2 a segment is looked at again only after it has lost bytes since.
+//! Why:        on a full disk nothing can be copied, but a hole needs no space. All segments are considered, however
+//!             much of them is live, when the disk is full or when an operator requests a full compaction.
+//! Invariants: U1 a run is punched if it has no back row, read durably after its segment was settled, and if a walk
+//!                over all rows of a snapshot does not find it either.
+//!             U2 a segment is considered again only after it has lost bytes.
 //! Not here:   the holes and their last check (margay-segment).
 
 use std::collections::BTreeSet;
@@ -47,7 +47,7 @@ impl Volume {
             return Ok(());
         }
         tracing::info!(segments = candidates.len(), "giving back dead parts of segments in place");
-        // Settled first, back rows second: as for removal.
+        // First settled, then the back rows: as for removal.
         let settled = self.settled_segments(logs);
         let runs = self.named_runs(&candidates)?;
         let dead_at = self.engine.last_cursor().max(seen.cursor);
@@ -59,7 +59,7 @@ impl Volume {
         let walk = self.walk_named_runs(&runs)?;
         for info in settled.iter().filter(|info| candidates.contains(&info.id)) {
             if of_segment(&runs, info.id).any(|named| named.run.len == 0) {
-                // A back row that does not decode: how long its run is, is not known.
+                // This back row does not decode, so the length of its run is unknown.
                 continue;
             }
             let is_live = |run: &Run| runs.contains_key(&(run.segment, run.offset));

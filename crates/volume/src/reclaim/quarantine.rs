@@ -1,8 +1,9 @@
-//! Dead segments: set aside when no back row leads from them, removed when a walk agrees and their time is over.
+//! Quarantine of dead segments: set aside when they have no back row, removed when a walk agrees and their time is
+//! over.
 //!
-//! Why:        accounting was wrong once and live files were unlinked. A segment that is only renamed can be taken back.
-//! Invariants: Z1 nothing leaves unless both proofs agree; where they differ the segment is taken back and that is told.
-//!             Z2 on a short disk the time is cut, never the walk.
+//! Why:        wrong accounting once unlinked live files. A segment that is only renamed can be restored.
+//! Invariants: Z1 a segment is removed only if both proofs agree; if they differ it is restored, and that is reported.
+//!             Z2 on a full disk the time is shortened, never the walk skipped.
 //! Not here:   the renaming and the check itself (margay-segment), the walk (walk).
 
 use std::collections::BTreeSet;
@@ -20,13 +21,13 @@ use crate::open::Volume;
 use crate::rests::Walks;
 use crate::seen::Seen;
 
-/// Segments that are asked about in one call.
+/// Segments checked in one call.
 const SEGMENTS_PER_READ: usize = 256;
 /// On a full disk the pause between two walks is this many times the duration of a walk.
 const WALK_PAUSE_FACTOR: u32 = 9;
 
 impl Volume {
-    /// Sets aside every segment from which no back row leads.
+    /// Sets aside every segment without back rows.
     pub(super) fn set_dead_aside(&self, logs: &dyn LogRelease, done: &mut Reclaimed) -> Result<(), Error> {
         // The order matters: pins of uploads end after their commit, so a segment that is settled now has all its
         // owners in the rows read next.
@@ -61,7 +62,7 @@ impl Volume {
         self.forget_counters(&gone)
     }
 
-    /// Those of these segments from which no back row leads: one question each, many in one call.
+    /// Those of these segments that have no back row: one ask each, many in one call.
     fn unnamed(&self, segments: &[SegmentId], seen: &mut Seen) -> Result<BTreeSet<SegmentId>, Error> {
         let mut unnamed = BTreeSet::new();
         for some in segments.chunks(SEGMENTS_PER_READ) {

@@ -115,7 +115,7 @@ impl Volume {
         Ok(victims)
     }
 
-    /// Bytes of a segment that something names, by its back rows; read again when its counters have changed.
+    /// Referenced bytes of a segment according to its back rows; read again when its counters have changed.
     fn counted_bytes(&self, segment: SegmentId, counters: LiveBytes) -> Result<u64, Error> {
         if let Some((of, bytes)) = self.counted.lock().get(&segment)
             && *of == counters.all()
@@ -232,8 +232,8 @@ impl Volume {
     }
 }
 
-/// Moves the back rows of a run to its copy, and asserts that nobody else has one. That those who were found still name it is
-/// asserted by their rows.
+/// Moves the back rows of a run to its copy, and asserts that there is no other owner. The owners' rows assert that
+/// they still refer to it.
 fn draft_owners(draft: &mut Draft, copy: &Copied<'_>) {
     let (old, new) = (copy.named.run, copy.new);
     let owners: BTreeMap<Ino, &Naming> = copy.named.owners.iter().map(|(owner, naming)| (*owner, naming)).collect();
