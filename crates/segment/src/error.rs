@@ -15,7 +15,7 @@ pub enum SegmentError {
     Corrupt { segment: SegmentId, offset: u64, what: &'static str },
     #[error("segment {0:?} does not exist")]
     Missing(SegmentId),
-    /// It may exist: the store that holds it does not answer.
+    /// It may exist: its store does not answer.
     #[error("segment {0:?} is in store {number}, which cannot be reached", number = .1.0)]
     Unreachable(SegmentId, StoreNumber),
     /// A sync failed earlier; data can be read but not written until a restart.

@@ -2,7 +2,7 @@
 //!
 //! Why:        the store, its writers and its sync threads share this; it outlives none of them.
 //! Invariants: S3 ids are unique across restarts: a mark in the folder is above every id whose file was removed.
-//!             S5 a segment that is asked for and lies in the quarantine is taken back, with an alarm.
+//!             S5 a request for a segment in quarantine restores it, with an alarm.
 //! Durability: a new name is durable after `sync_names`; a removed name is not waited for (reclaim removes again).
 //! Locking:    `table`, `pack` and `names` may be held while the disk is touched; order: pack, names,
 //!             quarantine, table.
@@ -47,7 +47,7 @@ pub(crate) struct Folder {
     pub(crate) options: Options,
     next_id: AtomicU64,
     name: RwLock<StoreName>,
-    /// The volume has agreed to the name.
+    /// The volume has confirmed the name.
     attached: AtomicBool,
     table: RwLock<BTreeMap<SegmentId, Arc<Segment>>>,
     pub(crate) quarantine: Arc<Quarantine>,
@@ -147,8 +147,8 @@ impl Folder {
         self.attached.load(Ordering::Acquire)
     }
 
-    /// Takes the name that the volume knows the folder by; ids are of its number from now on. A number never falls, since
-    /// ids of log segments ascend.
+    /// Sets the name that the volume has for this folder; new ids use its number. A number never decreases, because ids
+    /// of log segments ascend.
     pub(crate) fn attach(&self, name: StoreName) -> Result<(), SegmentError> {
         let mut current = self.name.write();
         assert!(name.number >= current.number, "a store's number never falls");
@@ -385,7 +385,7 @@ impl Folder {
     /// Ensures that a restart finds a mark above `id`, before the file with that id is removed.
     fn cover_by_mark(&self, id: SegmentId) -> Result<(), SegmentError> {
         let mut names = self.names.lock();
-        // Another store keeps its own ids unique.
+        // Other stores keep their own ids unique.
         if id.0 < names.mark || id.made_by() != self.name().number {
             return Ok(());
         }
@@ -403,7 +403,7 @@ impl Folder {
     }
 }
 
-/// A folder that no volume has named yet. Numbers begin at 0, as those of a folder that is older than names.
+/// The name of a folder without a volume. Its number is 0, as for folders from before names existed.
 fn unnamed(env: &Env) -> StoreName {
     let mut identity = [0; 16];
     env.random.fill(&mut identity);

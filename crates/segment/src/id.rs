@@ -1,11 +1,11 @@
-//! References to stored bytes and to those who store them: stores, segment ids, runs and extents.
+//! References to stored bytes and to their stores: store numbers, segment ids, runs and extents.
 //!
 //! Why:        metadata refers to data by these values and never the reverse, so they are separate from the store.
 //! Invariants: I1 `skip + len <= run.len`.  I2 a run's checksum covers the whole run, whatever part is referenced.
 
 use std::fmt;
 
-/// Ids of one store; the number of the store is what is above these bits.
+/// Bits of an id within one store; the bits above are the store's number.
 pub const STORE_ID_BITS: u32 = 40;
 /// Payload bytes under one checksum, in bytes.
 pub const CHUNK_BYTES: u64 = 64 * 1024;
@@ -22,12 +22,12 @@ impl fmt::Debug for SegmentId {
     }
 }
 
-/// The number under which a volume knows a store.
+/// A store's number in its volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreNumber(pub u16);
 
 impl StoreNumber {
-    /// The ids that the store with this number makes: from the first one up to, not including, the second.
+    /// The ids of this store: from the first up to, but not including, the second.
     pub fn ids(self) -> (SegmentId, SegmentId) {
         let first = u64::from(self.0) << STORE_ID_BITS;
         // Id 0 is never valid.
@@ -36,13 +36,14 @@ impl StoreNumber {
 }
 
 impl SegmentId {
-    /// The store that made the segment. An id beyond the limit of the format is nobody's; it counts as the last store's.
+    /// The store that created the segment. An id above the format's limit belongs to nobody; it counts as the last
+    /// store's.
     pub fn made_by(self) -> StoreNumber {
         StoreNumber(u16::try_from(self.0 >> STORE_ID_BITS).unwrap_or(u16::MAX))
     }
 }
 
-/// A random number that tells a folder from every other one.
+/// A random number that distinguishes folders.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StoreIdentity(pub [u8; 16]);
 
@@ -52,12 +53,12 @@ impl fmt::Debug for StoreIdentity {
     }
 }
 
-/// What a folder says of itself.
+/// The name of a folder, as stored in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreName {
     pub identity: StoreIdentity,
     pub number: StoreNumber,
-    /// How often it was attached to its volume; 0: never.
+    /// Number of times that it was attached to its volume; 0: never.
     pub generation: u64,
 }
 

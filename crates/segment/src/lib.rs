@@ -1,9 +1,10 @@
-//! Append-only data: runs of bytes with checksums in numbered files.
+//! Append-only storage: runs of bytes with checksums in numbered files.
 //!
-//! Why:        random writes become sequential, a sealed segment never changes, space comes back file by file.
+//! Why:        random writes become sequential, a sealed segment never changes, and space is reclaimed file by file.
 //! Layout:     `<data>/segments/<id, 16 hex digits>.{log,pack,raw}`, see docs/format/segment.md.
-//! Invariants: S1 bytes that an extent names are never overwritten.  S2 a run is durable before metadata names it.
-//!             S3 a segment id is never reused, and begins with the number of its store.  S4 bytes leave by two proofs only (quarantine).
+//! Invariants: S1 referenced bytes are never overwritten.  S2 a run is durable before metadata refers to it.
+//!             S3 a segment id is never reused, and begins with the number of its store.
+//!             S4 bytes are removed by two proofs only (quarantine).
 //! Not here:   which runs are live (volume::reclaim), the metadata log's records (meta::log).
 
 mod buffers;

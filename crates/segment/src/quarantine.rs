@@ -61,7 +61,7 @@ pub(crate) struct Quarantine {
     pub(crate) taken_back: AtomicU64,
 }
 
-/// While it lives, nothing leaves the quarantine.
+/// While it lives, no segment leaves the quarantine.
 #[derive(Debug)]
 pub struct QuarantineHold(Arc<Quarantine>);
 

@@ -3,7 +3,7 @@
 //! Why:        the local folder implements it; folders on several disks or machines can implement it too.
 //! Invariants: S2 a run is durable on every store that must hold it once `sync` of its segment, called after `end`,
 //!                returned Ok.
-//!             P1 a call about a segment whose store cannot be reached never returns `Missing`.
+//!             P1 a call about a segment whose store cannot be reached returns `Unreachable`, never `Missing`.
 //! Not here:   the folder (store), which stores hold a segment (rows of the volume).
 
 use std::fmt::Debug;
@@ -86,13 +86,13 @@ pub trait RunWriter: Send + Sync + Debug {
 
 /// Stored segments. Cheap to share; all calls may run concurrently.
 pub trait Segments: Send + Sync + Debug {
-    /// What the store says of itself: ids that it makes begin with its number.
+    /// The name of the store; the ids that it creates begin with its number.
     fn name(&self) -> StoreName;
 
     /// Whether this process has called `attach`.
     fn is_attached(&self) -> bool;
 
-    /// Takes the name that the volume knows the store by, durably.
+    /// Sets the name that the volume has for the store, durably.
     fn attach(&self, name: StoreName) -> Result<(), SegmentError>;
 
     /// Reserves space for a run. `owner` goes into the run's header, for fsck.

@@ -44,7 +44,7 @@ impl Store {
         self.folder.next_id()
     }
 
-    /// What the folder says of itself.
+    /// The name of the folder.
     pub fn name(&self) -> StoreName {
         self.folder.name()
     }
@@ -54,7 +54,7 @@ impl Store {
         self.folder.is_attached()
     }
 
-    /// Takes the name that the volume knows the folder by, durably: ids are of its number from now on.
+    /// Sets the name that the volume has for the folder, durably: new ids use its number.
     pub fn attach(&self, name: StoreName) -> Result<(), SegmentError> {
         self.folder.attach(name)
     }
@@ -96,12 +96,12 @@ impl Store {
         self.folder.space.available()
     }
 
-    /// What is known of a segment; one in quarantine is taken back.
+    /// Information about a segment; one in quarantine is restored.
     pub fn state(&self, id: SegmentId) -> Result<SegmentInfo, SegmentError> {
         Ok(self.folder.segment(id)?.info())
     }
 
-    /// As `state`, of a segment that is not in quarantine.
+    /// As `state`, for segments outside quarantine.
     pub(crate) fn listed(&self, id: SegmentId) -> Result<SegmentInfo, SegmentError> {
         Ok(self.folder.listed(id)?.info())
     }
@@ -117,7 +117,7 @@ impl Store {
         writer::begin(&self.folder, len, owner, self.folder.options.raw_bytes_min)
     }
 
-    /// As `begin_run`, of a run whose length may show when it ends.
+    /// As `begin_run`, for a run of any kind of length.
     pub(crate) fn begin_of(&self, length: RunLength, owner: &[u8]) -> Result<FolderRun, SegmentError> {
         match length {
             RunLength::Exact(len) => self.begin_run(len, owner),

@@ -26,7 +26,7 @@ pub const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 /// Space that a file system may use for a run beyond its bytes, in bytes.
 const ROUNDING_BYTES: u64 = 4096;
 
-/// A run being written into a file of the folder.
+/// A run being written to a file of the folder.
 #[derive(Debug)]
 pub struct FolderRun {
     folder: Arc<Folder>,
@@ -38,7 +38,7 @@ pub struct FolderRun {
     offset: u64,
     /// Payload bytes that were reserved.
     len: u64,
-    /// Payload bytes taken so far.
+    /// Payload bytes written so far.
     taken: u64,
     buffer: Vec<u8>,
     sums: ChunkSums,
@@ -217,7 +217,7 @@ impl RunWriter for FolderRun {
 }
 
 impl FolderRun {
-    /// As `end`, of a run that nobody writes to any more.
+    /// As `end`, consuming the writer.
     pub fn finish(mut self) -> Result<Run, SegmentError> {
         self.end()
     }

@@ -71,7 +71,7 @@ pub struct Options {
     pub events: Option<Arc<dyn EventRouter>>,
     /// Maximum number of queued events.
     pub events_max: u64,
-    /// Stores of other processes that share the rows; without it every segment is looked for in the own one.
+    /// Stores of other processes that share the rows; without it every segment is expected in the own store.
     pub peers: Option<Arc<dyn Peers>>,
     /// The processes that share the rows.
     pub processes: Arc<dyn Processes>,
@@ -105,7 +105,7 @@ impl Default for Options {
 pub struct Volume {
     pub(crate) env: Env,
     pub(crate) engine: Arc<dyn Engine>,
-    /// Through which stored bytes are read and written.
+    /// The port to stored bytes.
     pub(crate) store: Arc<dyn Segments>,
     pub(crate) stores: Arc<Stores>,
     pub(crate) segment_rows: Arc<SegmentRows>,
@@ -153,7 +153,7 @@ impl Volume {
         Volume::open_over(env, engine, store, options)
     }
 
-    /// As `open`, over segments of any kind.
+    /// As `open`, with any implementation of segments.
     pub fn open_over(
         env: Env,
         engine: Arc<dyn Engine>,
@@ -239,7 +239,7 @@ impl Volume {
         &self.engine
     }
 
-    /// The stored segments below, for metrics and for tools.
+    /// The segments, for metrics and tools.
     pub fn store(&self) -> &Arc<dyn Segments> {
         &self.store
     }

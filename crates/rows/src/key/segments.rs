@@ -90,7 +90,7 @@ pub fn parse_live(key: &[u8]) -> Result<(SegmentId, Live), Damaged> {
     }
 }
 
-/// The segment whose counter of gained bytes this is, if it is one; 0 stands for the log that a payload goes to.
+/// The segment of a counter of gained bytes; `None` for other keys; 0 means the log that a payload goes to.
 pub fn gained_segment(key: &[u8]) -> Option<SegmentId> {
     let rest = key.strip_prefix(&[LIVE])?;
     let (segment, side) = rest.split_first_chunk::<8>()?;
@@ -101,12 +101,12 @@ pub fn gained_segment(key: &[u8]) -> Option<SegmentId> {
 const OF_SEGMENT: &[u8] = b"s";
 const OF_STORE: &[u8] = b"t";
 
-/// What is known of a segment.
+/// The record of a segment.
 pub fn segment(id: SegmentId) -> Vec<u8> {
     table(SEGMENT, &[OF_SEGMENT, &id.0.to_be_bytes()])
 }
 
-/// The segments that a store has made.
+/// The segments that a store created.
 pub fn segments_of(store: StoreNumber) -> Range {
     let (first, end) = store.ids();
     (segment(first), segment(end))
@@ -122,7 +122,7 @@ pub fn parse_segment(key: &[u8]) -> Result<SegmentId, Damaged> {
     Ok(SegmentId(u64::from_be_bytes(id)))
 }
 
-/// Who a store is.
+/// The record of a store.
 pub fn store(number: StoreNumber) -> Vec<u8> {
     table(SEGMENT, &[OF_STORE, &number.0.to_be_bytes()])
 }
@@ -137,7 +137,7 @@ pub fn parse_store(key: &[u8]) -> Result<StoreNumber, Damaged> {
     Ok(StoreNumber(u16::from_be_bytes(number)))
 }
 
-/// Whether the row says where segments are: it is true of these stores only, so a backup that is put back has none.
+/// Whether the row describes locations of segments: they hold only for these stores, so a restored backup omits them.
 pub fn is_segment(key: &[u8]) -> bool {
     key.first() == Some(&SEGMENT)
 }

@@ -152,7 +152,7 @@ impl Volume {
         let mut writer = RowsWriter::begin(to)?;
         let mut rests = Rests::new(&self.env.clock);
         self.scan(&(Vec::new(), vec![0xff]), &mut crate::seen::Seen::default(), |row| {
-            // They say where segments are in this folder.
+            // These rows hold locations in this folder.
             if !key::is_segment(row.key) {
                 writer.push(row.key, row.value)?;
             }

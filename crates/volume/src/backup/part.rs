@@ -273,7 +273,7 @@ impl Part {
             // A2 and A3.
             Table::Usage | Table::Subdirectories | Table::Live => false,
             Table::Back | Table::Location | Table::Share => false,
-            // They say where segments were.
+            // These rows hold former locations.
             Table::Segment => false,
             Table::Orphan | Table::Part | Table::Upload | Table::Event | Table::EventBase | Table::Session => false,
             // Users are left out, and a directory of one bucket may have keys of its own.

@@ -54,7 +54,7 @@ impl<'a, P: FnMut(u64)> Putting<'a, P> {
     }
 
     pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) -> Result<(), Error> {
-        // They say where segments were, not where they are put now.
+        // These rows hold former locations, not the new ones.
         if margay_rows::key::is_segment(&key) {
             return Ok(());
         }

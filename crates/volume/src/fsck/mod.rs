@@ -110,7 +110,7 @@ pub struct FsckReport {
     pub live_bytes: u64,
     /// Bytes of all segment files.
     pub segment_bytes: u64,
-    /// Segments that rows name and whose store cannot be reached; they were not looked at.
+    /// Referenced segments whose store cannot be reached; they were not checked.
     pub unreachable_segments: u64,
     pub findings: BTreeMap<FindingKind, u64>,
     /// The first findings.

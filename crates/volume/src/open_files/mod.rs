@@ -126,7 +126,7 @@ impl State {
         self.data_pending && self.pieces.encrypted() > 0
     }
 
-    /// Keeps a segment that pieces name, beside what is kept of it already: other pieces may rest on that.
+    /// Pins a segment that pieces refer to, in addition to an existing pin, which other pieces may need.
     pub(crate) fn keep(&mut self, pin: SegmentPin) {
         match self.pins.entry(pin.segment()) {
             Entry::Occupied(mut kept) => kept.get_mut().join(pin),

@@ -148,7 +148,7 @@ impl Volume {
         for (_, piece) in &shared {
             if let Some(extent) = piece.extent() {
                 let segment = extent.run.segment;
-                // The source's own pin: it may hold what no row names any more.
+                // The source's own pin: the segment may have no reference by a row any more.
                 let pin = source.pins.get(&segment).expect("every segment that a piece names is pinned (O2)");
                 target.keep(pin.clone());
             }

@@ -194,7 +194,7 @@ impl Volume {
         Ok(live.filter(|(_, bytes)| *bytes > 0).collect())
     }
 
-    /// Segments that take no more runs, that nobody pins, and that are this process's to reclaim.
+    /// Settled segments of this process: those that accept no more runs and have no pin.
     pub(crate) fn settled_segments(&self, logs: &dyn LogRelease) -> Vec<SegmentInfo> {
         let settled = |info: &SegmentInfo| !info.open && (info.kind != Kind::Log || logs.released(info.id));
         self.store.list().into_iter().filter(settled).filter(|info| self.segment_rows.may_reclaim(info.id)).collect()
@@ -204,7 +204,7 @@ impl Volume {
         self.live_table_at(&mut Seen::default())
     }
 
-    /// As `live_table`, and notes which commit it depends on.
+    /// As `live_table`, and records the commit that it depends on.
     pub(crate) fn live_table_at(&self, seen: &mut Seen) -> Result<LiveTable, Error> {
         let mut table = LiveTable::new();
         self.scan(&key::all_live(), seen, |row| {
@@ -234,7 +234,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Removes the rows of segments that are gone. Ids are never used again, so nobody counts there any more.
+    /// Removes the rows of segments that no longer exist. Ids are never reused, so these counters are not needed.
     fn forget_counters(&self, segments: &[SegmentId]) -> Result<(), Error> {
         self.counted.lock().retain(|segment, _| !segments.contains(segment));
         for some in segments.chunks(1024) {

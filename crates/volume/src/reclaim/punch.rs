@@ -53,7 +53,7 @@ impl Volume {
         let dead_at = self.engine.last_cursor().max(seen.cursor);
         self.engine.wait_durable(dead_at)?;
         if self.stores.processes.oldest_reader()? < dead_at {
-            // Another process may read what is dead here, and holes would come under its reads.
+            // Another process may be reading dead parts, which a hole would destroy.
             return Ok(());
         }
         let walk = self.walk_named_runs(&runs)?;
@@ -67,7 +67,7 @@ impl Volume {
             match self.store.punch(info.id, &is_live, &walk) {
                 Ok(given) => {
                     done.punched_bytes += given.bytes;
-                    // Else a reader took hold of it: a later pass tries again.
+                    // Otherwise a reader pinned it: a later pass tries again.
                     if given.complete {
                         punched.lost.insert(info.id, counted.lost);
                     }

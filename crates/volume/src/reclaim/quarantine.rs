@@ -56,7 +56,7 @@ impl Volume {
         // Counters first: a segment that begins in between has none among them.
         let mut gone: Vec<SegmentId> = self.live_table()?.into_keys().collect();
         let exists = self.existing_segments();
-        // Other stores look after their own.
+        // Other stores remove their own.
         gone.retain(|segment| self.stores.is_own(*segment) && !exists.contains(segment));
         let gone: Vec<SegmentId> = self.unnamed(&gone, &mut seen)?.into_iter().collect();
         self.forget_counters(&gone)
