@@ -51,7 +51,7 @@ pub struct ObjectInfo {
     /// Sizes of the parts of a multipart object, in order; empty for a simple one.
     pub part_sizes: Vec<u64>,
     pub documents: Documents,
-    /// `None` in a bucket that never kept versions.
+    /// `None` in a bucket that never had versioning.
     pub version: Option<VersionId>,
 }
 
@@ -86,7 +86,7 @@ pub struct PutRequest<'a> {
 pub struct PutOutcome {
     pub etag: ETag,
     pub modified: Timestamp,
-    /// `None` in a bucket that never kept versions.
+    /// `None` in a bucket that never had versioning.
     pub version: Option<VersionId>,
     /// The object is stored encrypted.
     pub encrypted: bool,

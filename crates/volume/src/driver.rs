@@ -388,7 +388,7 @@ fn show(rows: &RowBatch, from: &[u8], visit: &mut dyn FnMut(RowRef<'_>) -> Contr
     Some(rows.last().map_or_else(|| from.to_vec(), |row| key::after(row.key.to_vec())))
 }
 
-/// Rows have these versions.
+/// Whether the rows have these versions.
 fn same(now: Answers, versions: &[Option<RowVersion>]) -> bool {
     let now = now.answers.into_iter().map(|answer| answer.row().map(|row| row.version));
     now.eq(versions.iter().copied())

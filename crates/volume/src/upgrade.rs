@@ -127,7 +127,7 @@ impl<E: Into<Refused>> From<E> for Begun {
     }
 }
 
-/// `None`: look again.
+/// `None`: try again.
 fn try_format(engine: &dyn Engine) -> Result<Option<Cursor>, Begun> {
     let row = engine.get(&key::format()).map_err(Error::from)?.value;
     let mut draft = Draft::default();

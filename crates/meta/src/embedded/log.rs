@@ -1,14 +1,13 @@
-//! The log: where commits get their order, and how they reach the disk together.
+//! The log: gives commits their order, and makes them durable together.
 //!
 //! Why:        one sync serves every commit that waits, so a durable commit costs a share of a sync.
 //! Layout:     log segments of `segment`, each: `log_header`, then records (`record`); docs/format/log.md.
-//! Invariants: G1 records are written in the order of their sequence numbers.  G2 a file is synced whole before the
-//!             next one gets its first byte, so a record in a later file proves that the earlier ones are complete.
+//! Invariants: G1 records are written in the order of their sequence numbers.  G2 a file is synced completely before
+//!                the next one gets its first byte, so a record in a later file proves that earlier files are complete.
 //!             G3 after a failed write or sync nothing more is written: the engine is poisoned.
-//!             G4 each group says up to where its file was durable before; a clean stop leaves a mark behind the last.
-//! Durability: `durable` grows only after a successful sync of everything up to it.
+//!             G4 each group records up to where its file was durable before; a clean stop writes a mark at the end.
 //! Locking:    `serial` orders commits; the syncing thread takes it only to swap buffers, never during I/O.
-//! Not here:   what a commit does to the rows (commit), reading the log back (replay).
+//! Not here:   the effect of a commit on rows (commit), reading the log (replay).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -104,7 +103,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Begins a new log file after `last`, which is already durable; `before` is the nonce of the file that ends with it.
+    /// Starts a new log file after `last`, which is already durable; `before` is the nonce of the file with `last`.
     pub(super) fn begin(
         store: Arc<Store>,
         env: &Env,

@@ -1,17 +1,13 @@
-//! Giving space back: dead segments are set aside and removed later, mostly dead ones are rewritten first.
+//! Reclaim: moves dead segments to quarantine and removes them later; rewrites mostly dead ones first.
 //!
-//! Why:        segments are only appended to, so deleted bytes come back file by file.
-//! Invariants: C1 a segment is set aside when it takes no more runs, nobody pins it, and no back row leads from it at
-//!                a durable commit. New owners come only from owners, so it stays dead. It is removed when a walk over
-//!                all rows agrees and its time is over (quarantine).
-//!                Other processes may read it until each has published that it reads nothing from before it was dead.
-//!             C2 a run moves by one batch that asserts every owner and that there is no other one, and makes every
-//!                owner's version new; readers notice, or hold the old segment by a pin.
-//!             C4 counters only choose which segments are rewritten, sealed or punched; wrong ones cost work, never bytes.
-//!             C3 data is synced in its new place before a batch names it; the old file goes in a later pass at the
-//!                earliest when that batch is durable.
+//! Invariants: C1 a segment goes to quarantine when it accepts no more runs, has no pin, has no back row at a durable
+//!                commit, and no process reads anything older. New owners come only from existing ones, so it stays
+//!                dead. It is removed when a walk over all rows agrees and its time is over (quarantine).
+//!             C2 the batch that moves a run asserts all its owners and changes their versions, which readers notice.
+//!             C3 data is synced at its new location before a batch refers to it; a later pass removes the old file.
+//!             C4 counters only select segments to rewrite, seal or punch; wrong ones cost work, never bytes.
 //! Locking:    one pass at a time (`Volume::upkeep`).
-//! Not here:   when to run and how often (the server), which log files the engine still needs (`LogRelease`).
+//! Not here:   when to run (the server), which log files the engine still needs (`LogRelease`).
 
 mod gather;
 mod punch;

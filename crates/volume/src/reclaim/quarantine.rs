@@ -29,12 +29,12 @@ const WALK_PAUSE_FACTOR: u32 = 9;
 impl Volume {
     /// Sets aside every segment without back rows.
     pub(super) fn set_dead_aside(&self, logs: &dyn LogRelease, done: &mut Reclaimed) -> Result<(), Error> {
-        // The order matters: pins of uploads end after their commit, so a segment that is settled now has all its
-        // owners in the rows read next.
+        // The order matters: an upload's pin ends after its commit, so all owners in a segment that is settled now are
+        // in the rows read next.
         let settled: Vec<SegmentId> = self.settled_segments(logs).into_iter().map(|info| info.id).collect();
         let mut seen = Seen::default();
         let unnamed = self.unnamed(&settled, &mut seen)?;
-        // Not before the commits of others that the answers show.
+        // No older than the commits of other processes that the answers include.
         let now = self.engine.last_cursor().max(seen.cursor);
         self.engine.wait_durable(now)?;
         let oldest = self.stores.processes.oldest_reader()?;

@@ -1,13 +1,12 @@
-//! Moving the live runs of mostly dead segments into the open pack.
+//! Moves the live runs of mostly dead segments into the open pack, so that the old files can be removed.
 //!
-//! Why:        what is left of a segment is copied out, so that the file can go.
-//! Invariants: see `reclaim` C2 and C3. Checksums of a run do not change when it moves; a run that does not verify
-//!             stays where it is.
-//!             W1 the batch that moves a run is made only from rows that it asserts. Of a file with extent rows it asserts
-//!                the entry, which is read before the rows: every change of a file's extents puts its entry anew, so the
-//!                rows that were read are all that the file has. (What `gather` found is not asserted, so it decides
-//!                nothing: a write that splits an extent in between leaves one more row that names the run.)
-//!             W2 it asserts that no back row of the run is another one's: a copy since then conflicts, or its source does.
+//! Invariants: see `reclaim` C2 and C3. The checksums of a run do not change when it moves; a run that fails
+//!             verification is not moved.
+//!             W1 the batch that moves a run uses only rows that it asserts. For a file with extent rows it asserts the
+//!                entry, which is read before the extent rows: every change of the extents rewrites the entry, so the
+//!                rows are complete. (The result of `gather` is not asserted and decides nothing: a concurrent write
+//!                that splits an extent adds a row that refers to the run.)
+//!             W2 it asserts that the run has no other back row: a concurrent copy conflicts, or its source does.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;

@@ -1,13 +1,13 @@
-//! The second proof before bytes leave: every row of one snapshot that can name a run.
+//! The second proof before bytes are removed: reads every row of one snapshot that can refer to a run.
 //!
-//! Why:        back rows are kept by every operation, so one mistake in one of them makes live bytes look dead. This reads
-//!             the rows that they follow.
-//! Invariants: K1 the snapshot is taken after the walk began, so after its segments were set aside and after the commits
-//!                that moved or released their runs; it is durable.
-//!             K2 a row that does not decode ends the walk: what it names is not known, so nothing is proven.
-//!             K3 no run that the walk does not find can be named later: new owners come only from owners, and bytes that
-//!                are not named yet are pinned, which keeps their segment from being settled.
-//! Not here:   what is done with the proof (quarantine, punch, margay-segment).
+//! Why:        every operation maintains back rows, so one mistake makes live bytes look dead. This reads the rows that
+//!             back rows are derived from.
+//! Invariants: K1 the snapshot is durable and taken after the walk began, so after its segments were set aside and
+//!                after the commits that moved or released their runs.
+//!             K2 a row that does not decode ends the walk without a proof, because its references are unknown.
+//!             K3 a run that the walk does not find gets no owner later: new owners come only from existing ones, and
+//!                bytes without an owner yet are pinned, so their segment is not settled.
+//! Not here:   the use of the proof (quarantine, punch, margay-segment).
 
 use std::ops::ControlFlow;
 
@@ -23,8 +23,8 @@ use crate::rests::Rests;
 use crate::seen::Seen;
 
 impl Volume {
-    /// Blocks this thread for as long as it takes to read every row that can name a run; about half of that is rest. What is
-    /// known to be named counts as found: where bytes leave in parts, both proofs are in one.
+    /// Blocks this thread until every row that can refer to a run was read; about half of that time are pauses. `known`
+    /// references count as found: where parts of a segment are removed, this walk includes both proofs.
     pub(super) fn walk_named_runs(&self, known: &NamedRuns) -> Result<Walk, Error> {
         let mut walk = self.store.begin_walk();
         known.values().for_each(|named| walk.name(&named.run));

@@ -28,7 +28,7 @@ struct Held {
     since: Cursor,
     /// Number of pins by the commit from which they count.
     holds: BTreeMap<Cursor, u64>,
-    /// What `advance` gave last.
+    /// The last result of `advance`.
     published: Cursor,
 }
 
