@@ -1,9 +1,9 @@
-//! What is known of the queue of events without reading it: how many wait, where their order begins, the rules in force.
+//! The state of the event queue in memory: its length, where orders begin, cached rules.
 //!
-//! Invariants: E1 the order of an event is below that of each event of a change that has read its commit, in whatever
-//!             process: `order` of the newest commit before the one is below that of any commit from it on.
-//!             E2 no order is below that of an event that waited when the volume was opened (`base`), also where commits
-//!             are counted anew (a restored volume).
+//! Invariants: E1 the order of an event is below the orders of all changes that read its commit, in any process:
+//!                `order` of the newest commit before the change is below that of any later commit.
+//!             E2 no order is below that of an event that was queued when the volume was opened (`base`), even if
+//!                commits are counted from the start again (a restored volume).
 //! Locking:    a leaf lock on the rules.
 //! Not here:   the rows (events).
 
@@ -17,13 +17,13 @@ use parking_lot::Mutex;
 
 use crate::event::EventRules;
 
-/// Orders that the events of one commit have; those of more events share the last one.
+/// Number of orders per commit; a commit with more events uses the last one for the rest.
 const ORDERS_PER_COMMIT: u64 = 1 << 8;
 
 /// Rules by the bucket's root, with the version of the bucket's row under which they were read.
 pub(crate) type KnownRules = HashMap<Ino, (RowVersion, Arc<dyn EventRules>)>;
 
-/// What is known of the queue without reading it.
+/// The state of the queue in memory.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     pub(crate) rules: Mutex<KnownRules>,
@@ -34,7 +34,7 @@ pub(crate) struct EventQueue {
 }
 
 impl EventQueue {
-    /// The order of an event of a change that has read what it depends on (Q2), behind so many others of its batch.
+    /// The order of an event of a change that has read what it depends on (Q2), after `behind` others of its batch.
     pub(crate) fn order(&self, newest: Cursor, behind: u64) -> u64 {
         let of_commit = newest.0.saturating_mul(ORDERS_PER_COMMIT).saturating_add(behind.min(ORDERS_PER_COMMIT - 1));
         self.base.load(Ordering::Acquire).saturating_add(of_commit)

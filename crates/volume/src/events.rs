@@ -1,15 +1,13 @@
-//! Events: changes that a bucket's notifications ask for, queued until their targets have them.
+//! Events: changes that a bucket's notifications request, queued until they are delivered.
 //!
-//! Why:        an event that is written after its change is lost by a crash in between, and one that is written before
-//!             may tell of a change that never was; so its row is part of the change's batch.
-//! Layout:     rows `q` (docs/format/keys.md): target, then an order and a number that is used once; row `Q`: where orders begin.
-//! Invariants: Q1 the rules that decide are those of the bucket's row that the batch asserts.
-//!             Q2 an order is taken after the change has read what it replaces; of two changes of one key the later
-//!                one has read the earlier one's commit, so it has the larger order, whichever processes they are of.
-//!             Q3 only durable events are given out, and an event stays until it is forgotten: at least once.
-//!             Q4 at most `Options::events_max` wait; a change that would queue one more is refused.
-//!             Q5 no event is put over another: its row was absent, by a number of the volume's that is used once.
-//! Not here:   what the rules say (the S3 door), sending (the binary).
+//! Why:        in a batch of its own an event could be lost, or report a change that never happened: it joins the change's.
+//! Layout:     rows `q` (docs/format/keys.md): target, then an order and a unique number; row `Q`: the first order.
+//! Invariants: Q1 the applied rules are those of the bucket's row that the batch asserts.
+//!             Q2 an order is taken after the change read what it replaces: a key's later change has the larger one.
+//!             Q3 only durable events are returned, and an event stays until it is removed: at-least-once delivery.
+//!             Q4 at most `Options::events_max` are queued; a change that would queue one more is refused.
+//!             Q5 no event overwrites another: its row was absent, because its number is unique in the volume.
+//! Not here:   the meaning of rules (the S3 door), sending (margay-jobs).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -108,7 +106,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Counts what waits, and has orders begin above it; called when the volume is opened.
+    /// Counts the queued events, and makes new orders begin above theirs; called when the volume is opened.
     pub(crate) fn count_events(&self) -> Result<(), Error> {
         let (base, waiting) = self.retry(|seen| {
             let row = self.get(&key::event_base(), seen)?;
@@ -119,7 +117,7 @@ impl Volume {
                 Ok(ControlFlow::Continue(()))
             })?;
             let base = row.as_ref().map_or(Ok(0), |row| decode_base(&row.value))?;
-            // What a commit that was counted queued is below that, unless commits were counted anew since.
+            // Events of counted commits are below that, unless commits were counted from the start again meanwhile.
             let end = base.saturating_add(self.events.order(self.engine.last_cursor(), 0));
             match last.filter(|last| *last >= end) {
                 None => Ok((base, count)),
