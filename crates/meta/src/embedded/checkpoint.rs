@@ -274,6 +274,7 @@ impl Embedded {
                 continue;
             }
             self.store.seal(log).map_err(failed)?;
+            let _no_reader = self.feed_logs.hold_off();
             drop(pin);
             match self.store.remove_log(log, Proof::NoPayload) {
                 // Reclaim, which sees a segment without live payload, has removed it already.

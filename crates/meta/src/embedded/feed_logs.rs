@@ -6,7 +6,8 @@
 //!             L2 the commits of a page are consecutive; if one cannot be read the answer is `TooOld`.
 //!             L3 files kept only for the feed are bounded in bytes; the oldest is released first, with the proof that
 //!                releasing any log needs.
-//! Locking:    leaf locks for the kept files and the marks, never held while a file is read.
+//! Locking:    leaf locks for the kept files and the marks, never held while a file is read. `opening` is held while a
+//!             file is opened, which pins it, and while one is removed: a pinned log cannot be removed.
 //! Not here:   cached commits (tail), records (record, replay).
 
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use margay_env::File;
 use margay_segment::{Proof, SegmentError, SegmentId, SegmentPin, Store};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::log_header::{FILE_HEADER_BYTES, FileHeader};
 use super::replay::{self, Stop, segment_failed};
@@ -34,6 +35,7 @@ pub(super) struct FeedLogs {
     /// Oldest first.
     kept: Mutex<VecDeque<Kept>>,
     marks: Mutex<VecDeque<Mark>>,
+    opening: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -62,7 +64,12 @@ struct FeedFile {
 impl FeedLogs {
     /// Pins the files that an earlier process kept, going back from the file `before`.
     pub(super) fn open(store: &Store, before: u64, first_log: u64, options: &Options) -> Result<FeedLogs, EngineError> {
-        let logs = FeedLogs { bytes_max: options.feed_log_bytes_max, kept: Mutex::default(), marks: Mutex::default() };
+        let logs = FeedLogs {
+            bytes_max: options.feed_log_bytes_max,
+            kept: Mutex::default(),
+            marks: Mutex::default(),
+            opening: Mutex::default(),
+        };
         if logs.bytes_max == 0 {
             return Ok(logs);
         }
@@ -90,6 +97,11 @@ impl FeedLogs {
         end > FILE_HEADER_BYTES && end <= self.bytes_max
     }
 
+    /// No file is opened for the feed while this is held.
+    pub(super) fn hold_off(&self) -> MutexGuard<'_, ()> {
+        self.opening.lock()
+    }
+
     /// Keeps a retired file, and releases the oldest ones.
     pub(super) fn keep(&self, store: &Store, log: SegmentId, end: u64, pin: SegmentPin) -> Result<(), EngineError> {
         let mut kept = self.kept.lock();
@@ -105,6 +117,7 @@ impl FeedLogs {
         drop(kept);
         for Kept { log, end, pin } in gone {
             let is_empty = replay::is_without_payload(store, log, end)?;
+            let _no_reader = self.hold_off();
             drop(pin);
             if is_empty {
                 match store.remove_log(log, Proof::NoPayload) {
@@ -228,7 +241,11 @@ impl Embedded {
         let mut expected = before;
         let newest_first = self.store.logs().into_iter().rev().filter(|info| info.id <= active.id);
         for info in newest_first.take(FILES_LOOKED_AT_MAX) {
-            let Some(found) = open_file(&self.store, info.id)? else { continue };
+            let opened = {
+                let _opening = self.feed_logs.opening.lock();
+                open_file(&self.store, info.id)?
+            };
+            let Some(found) = opened else { continue };
             let wanted = if info.id == active.id { active.nonce } else { expected };
             if wanted == 0 || found.header.log.nonce != wanted {
                 continue;
