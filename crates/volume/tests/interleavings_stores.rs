@@ -37,6 +37,37 @@ const ACTIONS: [Action; 8] = [
     Complete("c"),
 ];
 
+/// What the first volume does.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Change(Action),
+    /// From the look at the rows to the last byte.
+    Read(&'static str),
+}
+
+const STEPS: [Step; 10] = [
+    Step::Change(ACTIONS[0]),
+    Step::Change(ACTIONS[1]),
+    Step::Change(ACTIONS[2]),
+    Step::Change(ACTIONS[3]),
+    Step::Change(ACTIONS[4]),
+    Step::Change(ACTIONS[5]),
+    Step::Change(ACTIONS[6]),
+    Step::Change(ACTIONS[7]),
+    Step::Read("a"),
+    Step::Read("b"),
+];
+
+fn do_step(volume: &Volume, given: &Given, step: Step) -> String {
+    match step {
+        Step::Change(action) => run(volume, given, action),
+        Step::Read(key) => {
+            let reader = wait(volume.get_object("b", key, &ReadCondition::default()));
+            format!("{:?}", reader.map(|reader| read_all(&reader)))
+        }
+    }
+}
+
 /// Who does it, and what.
 type Start = &'static [(usize, Action)];
 
@@ -56,7 +87,8 @@ struct Pair {
 
 type Stores = [(Env, Arc<Store>); 2];
 
-fn pair(stores: &Stores, start: Start) -> Pair {
+/// Readers are held unless the step is one: they would keep what it reads.
+fn pair(stores: &Stores, start: Start, step: Step) -> Pair {
     let engine = Arc::new(Interposed::on_both_sides(Arc::new(Memory::new())));
     let below: Arc<dyn Engine> = Arc::<Interposed>::clone(&engine);
     let volumes = two_stores::volumes(&below, stores, &Options::default(), false);
@@ -71,7 +103,8 @@ fn pair(stores: &Stores, start: Start) -> Pair {
         let _ = run(volume, &given, Delete("warm"));
     }
     let mut readers = Vec::new();
-    for volume in &volumes {
+    let holding = if matches!(step, Step::Read(_)) { &[] } else { volumes.as_slice() };
+    for volume in holding {
         for key in KEYS {
             if let Ok(reader) = wait(volume.get_object("b", key, &ReadCondition::default())) {
                 let bytes = read_all(&reader);
@@ -115,30 +148,32 @@ fn outcome(pair: &Pair, stores: &Stores, answers: [String; 2]) -> String {
     text
 }
 
-fn in_order(stores: &Stores, start: Start, [one, two]: [Action; 2], swap: bool) -> String {
-    let pair = pair(stores, start);
+fn in_order(stores: &Stores, start: Start, (one, two): (Step, Action), swap: bool) -> String {
+    let pair = pair(stores, start, one);
     let [first, second] = &pair.volumes;
     let answers = if swap {
         let answer = run(second, &pair.given, two);
-        [run(first, &pair.given, one), answer]
+        [do_step(first, &pair.given, one), answer]
     } else {
-        let answer = run(first, &pair.given, one);
+        let answer = do_step(first, &pair.given, one);
         [answer, run(second, &pair.given, two)]
     };
     outcome(&pair, stores, answers)
 }
 
 /// Runs `two` and reclaim of both at moment `at` of `one`; nothing when that has fewer moments.
-fn interleaved(stores: &Stores, start: Start, [one, two]: [Action; 2], at: usize) -> Option<String> {
-    let pair = pair(stores, start);
+fn interleaved(stores: &Stores, start: Start, (one, two): (Step, Action), at: usize) -> Option<String> {
+    let pair = pair(stores, start, one);
     let answer = Arc::new(Mutex::new(None));
     let (volumes, given, slot) = (pair.volumes.clone(), pair.given.clone(), Arc::clone(&answer));
     let hook: Hook = Box::new(move || {
         *slot.lock() = Some(run(&volumes[1], &given, two));
-        volumes.iter().for_each(|volume| reclaim(volume));
+        // A reader notices what its own process removes in another way.
+        let reclaiming = if matches!(one, Step::Read(_)) { &volumes[1..] } else { &volumes[..] };
+        reclaiming.iter().for_each(|volume| reclaim(volume));
     });
     pair.engine.arm(at, hook);
-    let first = run(&pair.volumes[0], &pair.given, one);
+    let first = do_step(&pair.volumes[0], &pair.given, one);
     if pair.engine.disarm() {
         return None;
     }
@@ -147,11 +182,11 @@ fn interleaved(stores: &Stores, start: Start, [one, two]: [Action; 2], at: usize
 }
 
 /// Runs the operation whole at moment `at` of a pass of the other's reclaim, which then goes on.
-fn inside_reclaim(stores: &Stores, start: Start, action: Action, at: usize) -> Option<String> {
-    let pair = pair(stores, start);
+fn inside_reclaim(stores: &Stores, start: Start, step: Step, at: usize) -> Option<String> {
+    let pair = pair(stores, start, step);
     let answer = Arc::new(Mutex::new(None));
     let (volume, given, slot) = (Arc::clone(&pair.volumes[0]), pair.given.clone(), Arc::clone(&answer));
-    pair.engine.arm(at, Box::new(move || *slot.lock() = Some(run(&volume, &given, action))));
+    pair.engine.arm(at, Box::new(move || *slot.lock() = Some(do_step(&volume, &given, step))));
     reclaim(&pair.volumes[1]);
     if pair.engine.disarm() {
         return None;
@@ -163,19 +198,19 @@ fn inside_reclaim(stores: &Stores, start: Start, action: Action, at: usize) -> O
 fn all_from(start: Start) -> usize {
     let stores = two_stores::stores();
     let mut runs = 0;
-    for one in ACTIONS {
+    for one in STEPS {
         for two in ACTIONS {
-            let orders = [false, true].map(|swap| in_order(&stores, start, [one, two], swap));
+            let orders = [false, true].map(|swap| in_order(&stores, start, (one, two), swap));
             for at in 0.. {
-                let Some(seen) = interleaved(&stores, start, [one, two], at) else { break };
+                let Some(seen) = interleaved(&stores, start, (one, two), at) else { break };
                 let told = format!("{one:?} with {two:?} at moment {at} from {start:?}");
                 assert!(orders.contains(&seen), "{told}:\n{seen}\nnot {orders:#?}");
                 runs += 1;
             }
         }
         let alone = {
-            let pair = pair(&stores, start);
-            let answer = run(&pair.volumes[0], &pair.given, one);
+            let pair = pair(&stores, start, one);
+            let answer = do_step(&pair.volumes[0], &pair.given, one);
             outcome(&pair, &stores, [answer, String::new()])
         };
         for at in 0.. {
