@@ -215,6 +215,37 @@ fn a_process_that_does_not_wait_for_the_reads_of_others_is_noticed() {
 }
 
 #[test]
+fn sessions_tell_what_each_still_reads() {
+    let stores = two_stores::stores();
+    let engine: Arc<dyn Engine> = Arc::new(Memory::new().shared(10_000));
+    let [one, two] = two_stores::in_sessions(&engine, &stores);
+    wait(one.create_bucket("b")).unwrap();
+    let body = body_of(1, 500);
+    put(&one, "a", &body);
+    put(&one, "large", &body_of(2, 40_000));
+    let reader = get(&two, "large").unwrap();
+    wait(two.delete_object("b", &DeleteRequest::of("large"))).unwrap();
+    let passes = || {
+        let mut removed = 0;
+        for _ in 0..3 {
+            one.beat().unwrap();
+            two.beat().unwrap();
+            removed += one.reclaim_once(&ALL, &SealedLogs).unwrap().removed_segments;
+        }
+        removed
+    };
+    passes();
+    assert!(read_all(&reader) == body_of(2, 40_000), "the other one waits for it");
+    drop(reader);
+    assert!(passes() > 0, "then it goes");
+    assert!(read_all(&get(&two, "a").unwrap()) == body);
+    assert_eq!(stores[0].1.taken_back(), 0);
+    for volume in [&one, &two] {
+        assert!(volume.fsck(FsckOptions::default()).unwrap().clean());
+    }
+}
+
+#[test]
 fn parts_written_by_two_processes_become_one_object() {
     let stores = two_stores::stores();
     let engine: Arc<dyn Engine> = Arc::new(Memory::new());

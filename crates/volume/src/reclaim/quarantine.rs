@@ -37,7 +37,7 @@ impl Volume {
         // No older than the commits of other processes that the answers include.
         let now = self.engine.last_cursor().max(seen.cursor);
         self.engine.wait_durable(now)?;
-        let oldest = self.stores.processes.oldest_reader()?;
+        let oldest = self.oldest_of_others()?;
         for segment in settled {
             if !unnamed.contains(&segment) {
                 self.segment_rows.is_named(segment);

@@ -24,6 +24,12 @@ impl Volume {
         self.stores.readers.advance(now)
     }
 
+    /// The oldest commit from which another process still reads, by its session or by the given `Processes`.
+    pub(super) fn oldest_of_others(&self) -> Result<Cursor, Error> {
+        let told = self.stores.processes.oldest_reader()?;
+        Ok(self.oldest_reader()?.map_or(told, |oldest| oldest.min(told)))
+    }
+
     /// Updates the rows of own segments from their files.
     pub(super) fn record_segments(&self) -> Result<(), Error> {
         let (rows, gone) = self.segment_rows.stale();

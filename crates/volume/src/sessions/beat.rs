@@ -102,7 +102,9 @@ impl Volume {
 
     fn session_record(&self, beat: u64) -> SessionRecord {
         let name = &self.options.session_name;
-        let oldest = self.sessions.readers.publish(|| self.engine.last_cursor());
+        let newest = self.engine.last_cursor();
+        let oldest = self.stores.readers.advance(newest);
+        let oldest = oldest.min(self.sessions.readers.publish(|| self.engine.last_cursor()));
         SessionRecord { beat, oldest: oldest.0, host: name.host.clone(), pid: name.pid, program: name.program.clone() }
     }
 

@@ -79,11 +79,25 @@ pub fn volumes(
     options: &Options,
     hasty: bool,
 ) -> [Arc<Volume>; 2] {
+    open(engine, stores, hasty, |member| Options { processes: member, ..options.clone() })
+}
+
+/// The same, where what each still reads is told by the rows of their sessions alone.
+pub fn in_sessions(engine: &Arc<dyn Engine>, stores: &[(Env, Arc<Store>); 2]) -> [Arc<Volume>; 2] {
+    open(engine, stores, false, |_| Options::default())
+}
+
+fn open(
+    engine: &Arc<dyn Engine>,
+    stores: &[(Env, Arc<Store>); 2],
+    hasty: bool,
+    options: impl Fn(Arc<Member>) -> Options,
+) -> [Arc<Volume>; 2] {
     let cluster = Arc::new(Cluster { hasty, ..Cluster::default() });
     [0, 1].map(|index| {
         let (env, store) = &stores[index];
         let member = Arc::new(Member { cluster: Arc::clone(&cluster), session: index as u64 + 1 });
-        let options = Options { peers: Some(Arc::<Member>::clone(&member)), processes: member, ..options.clone() };
+        let options = Options { peers: Some(Arc::<Member>::clone(&member)), ..options(member) };
         let volume = Volume::open(env.clone(), Arc::clone(engine), Arc::clone(store), options).unwrap();
         cluster.stores[index].set(Arc::clone(store)).unwrap();
         cluster.volumes[index].set(Arc::downgrade(&volume)).unwrap();
