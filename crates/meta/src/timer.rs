@@ -1,14 +1,19 @@
 //! Steps that run later, on a thread of their own: what waits for an answer holds no thread.
 //!
-//! Invariants: a step runs once, at its time or later; after `end` none runs any more.
-//! Locking:    one lock for the steps to come; nothing is held while the thread sleeps or a step runs.
+//! Why:        all steps that are due run in one go, under one lock and one reading of the clock: a wake of a waiting task costs
+//!             more than the step, and is cheap only for the tasks that are woken together.
+//! Invariants: T1 a step runs once, at its time or later.  T2 after `end` returned at most one more step begins, the one that
+//!                had been let through.
+//! Locking:    one lock for the steps to come, one for each slot; neither is held while the thread sleeps, a step runs or a
+//!             task is woken.
 //! Not here:   what the steps do (distant, patient).
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use event_listener::Event;
 use margay_env::Clock;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -58,11 +63,21 @@ impl Timer {
                     self.changed.wait_for(&mut due, (at - now).max(TICK));
                 }
                 Some(_) => {
-                    if let Some((_, step)) = due.steps.pop_first() {
-                        MutexGuard::unlocked(&mut due, step);
-                    }
+                    let later = due.steps.split_off(&(now, u64::MAX));
+                    let arrived = std::mem::replace(&mut due.steps, later);
+                    MutexGuard::unlocked(&mut due, || self.run_steps(arrived));
                 }
             }
+        }
+    }
+
+    fn run_steps(&self, steps: BTreeMap<(Duration, u64), TimedStep>) {
+        for step in steps.into_values() {
+            // The lock is free most of the time: only `end` and `add` take it, for one step.
+            if self.due.lock().ended {
+                return;
+            }
+            step();
         }
     }
 
@@ -100,30 +115,44 @@ impl Timer {
     }
 }
 
-/// Where an answer is left for the caller.
+/// Where an answer is left for the one task that waits for it.
 #[derive(Debug)]
-pub(crate) struct Slot<T> {
-    answer: Mutex<Option<T>>,
-    filled: Event,
+pub(crate) struct Slot<T>(Mutex<Waiting<T>>);
+
+#[derive(Debug)]
+struct Waiting<T> {
+    answer: Option<T>,
+    task: Option<Waker>,
 }
 
 impl<T> Slot<T> {
     pub(crate) fn new() -> Arc<Slot<T>> {
-        Arc::new(Slot { answer: Mutex::new(None), filled: Event::new() })
+        Arc::new(Slot(Mutex::new(Waiting { answer: None, task: None })))
     }
 
     pub(crate) fn fill(&self, answer: T) {
-        *self.answer.lock() = Some(answer);
-        self.filled.notify(usize::MAX);
+        let task = {
+            let mut waiting = self.0.lock();
+            assert!(waiting.answer.is_none(), "a slot is filled once");
+            waiting.answer = Some(answer);
+            waiting.task.take()
+        };
+        if let Some(task) = task {
+            task.wake();
+        }
     }
 
     pub(crate) async fn wait(&self) -> T {
-        loop {
-            let listener = self.filled.listen();
-            if let Some(answer) = self.answer.lock().take() {
-                return answer;
+        poll_fn(|context| {
+            let mut waiting = self.0.lock();
+            if let Some(answer) = waiting.answer.take() {
+                return Poll::Ready(answer);
             }
-            listener.await;
-        }
+            if !waiting.task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
+                waiting.task = Some(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
     }
 }
