@@ -5,12 +5,13 @@ A copy of the crates is changed once, so that every `assert_*`, `add` and `move_
 the environment whether it is left out (a counter also: whether it is off by one); then tests run without compiling again.
 
     tools/mutants.py list [PATTERN]         what there is, and what is known of it
-    tools/mutants.py run [PATTERN]          runs tests against what is not known yet, likely ones first; goes on where it stopped
+    tools/mutants.py run [PATTERN]          runs tests against what is not known or open, likely ones first; goes on where it stopped
     tools/mutants.py check [--part N/M]     what CI runs: known ones against the test that is known to notice, those of reclaim,
                                             publish, release, rename and put always, of the rest every M-th; all sites are known
     tools/mutants.py again PATTERN          as run, also for what is known
 
-tests/mutants/known.tsv holds for each mutant `BINARY TEST`, or `redundant: REASON`. The product's source has no trace of it.
+tests/mutants/known.tsv holds for each mutant `BINARY TEST`, or `redundant: REASON`, or `open` while its test has not been looked for: `run` looks for those
+first, `check` counts them aloud. The product's source has no trace of it.
 """
 
 import argparse
@@ -352,7 +353,7 @@ def check(mutants, files, known, part):
         print(f"not known: {name}: run tools/mutants.py run, or say in {KNOWN.relative_to(ROOT)} why it is redundant")
     rest = [mutant for mutant in mutants if not mutant.name.startswith(ALWAYS)]
     chosen = [mutant for mutant in mutants if mutant.name.startswith(ALWAYS)] + rest[number % of::of]
-    chosen = [mutant for mutant in chosen if not known.get(mutant.name, "redundant").startswith("redundant")]
+    chosen = [mutant for mutant in chosen if not known.get(mutant.name, "redundant").startswith(("redundant", "open"))]
     programs = build(files, {known[mutant.name].split(" ")[0] for mutant in chosen})
 
     def is_noticed(mutant):
@@ -367,6 +368,9 @@ def check(mutants, files, known, part):
                 bad.append(mutant.name)
                 print(f"not noticed any more: {mutant.name} by {known[mutant.name]}")
     redundant = sum(1 for name in known.values() if name.startswith("redundant"))
+    still_open = sum(1 for name in known.values() if name.startswith("open"))
+    if still_open:
+        print(f"skipped: {still_open} mutants, because their tests have not been looked for (tools/mutants.py run)")
     print(f"evidence: mutants: {len(mutants)} known, {redundant} redundant for a reason; {len(chosen)} tried, {len(bad)} not noticed")
     return not bad
 
@@ -397,7 +401,7 @@ def main():
         known.update({name: killer for name, killer in done.items() if killer != "SURVIVES"})
     chosen = [mutant for mutant in mutants if re.search(args.pattern, mutant.name)]
     if args.what == "run":
-        chosen = [mutant for mutant in chosen if mutant.name not in known and mutant.name not in done]
+        chosen = [mutant for mutant in chosen if known.get(mutant.name, "open") == "open" and mutant.name not in done]
     chosen.sort(key=lambda mutant: not mutant.name.startswith(ALWAYS))
     try:
         run(chosen, programs, known, args.results)
