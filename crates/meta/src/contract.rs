@@ -1,19 +1,13 @@
 //! The contract between the file system and a metadata engine.
 //!
-//! Why:        one commit must be one serial step in the embedded engine and one call to PostgreSQL, so a batch
-//!             carries its preconditions and blind counters with it and nobody holds a transaction open.
-//! Invariants: M1 a batch is applied whole or not at all, and only if every precondition holds at its place in
-//!                the order of commits.
-//!             M2 rows are ordered by key bytes; a scan sees each row at one moment between its start and end.
-//!             M3 each commit that puts a row gives it a version that no row had before. Versions are equal or not, and
-//!                nothing else. `Add` and `Max` keep the row's version, so they conflict with nobody.
-//!             M4 after `durable(c)` returned Ok, every commit up to cursor `c` survives a crash; a crash keeps a prefix
-//!                of the commits.
-//!             M5 after a storage fault every later commit fails with `Poisoned`; reads go on.
-//!             M6 a commit that was begun goes on without its future, and its caller is told how it ended.
-//!             M7 after `Unavailable` nothing was done. After `Unknown` a commit was applied or may be yet; once `outcome`
-//!                has said that it is void, it never will be. Only an engine that waits answers either.
-//! Not here:   how an engine does it.
+//! Why:        a commit is one serial step or one call to PostgreSQL: no transaction is held open (docs/design/0003).
+//! Invariants: M1 a batch is applied as a whole, and only if all preconditions hold at its position in the order.
+//!             M2 rows are ordered by key bytes; a scan sees each row as of one moment between its start and its end.
+//!             M3 each commit gives the rows that it puts a new version; `Add` and `Max` keep a row's version.
+//!             M4 after `durable(c)` returned Ok, a crash keeps every commit up to `c`; it always keeps a prefix.
+//!             M5 after a storage fault every commit fails with `Poisoned`; reads work.
+//!             M6 a commit continues when its future is dropped.  M7 after `Unavailable` nothing was done; after
+//!                `Unknown` the commit may be applied at any time, until `outcome` says that it is void.
 
 use std::fmt::Debug;
 use std::future::Future;
