@@ -197,6 +197,10 @@ fn one_process_gives_space_back() {
     let budget = world::maintenance::ALL;
     // The first that was opened drained the orphans, and has the lease since.
     assert_eq!(other.reclaim_once(&budget, &KeepLogs).unwrap(), Reclaimed::default());
+    // The other session's last beat is from before the deletion, so it may still read the segment.
+    let done = one.reclaim_once(&budget, &KeepLogs).unwrap();
+    assert_eq!(done.removed_segments, 0, "{done:?}");
+    other.beat().unwrap();
     let done = one.reclaim_once(&budget, &KeepLogs).unwrap();
     assert_eq!(done.removed_segments, 1, "{done:?}");
 }
