@@ -88,7 +88,7 @@ impl KeySet {
     pub fn parse(json: &[u8]) -> Result<KeySet, ProviderError> {
         ring_verifier::install();
         let mut set: Value = serde_json::from_slice(json).map_err(|_| ProviderError::KeySet)?;
-        let list = set["keys"].as_array_mut().ok_or(ProviderError::KeySet)?;
+        let list = set.get_mut("keys").and_then(Value::as_array_mut).ok_or(ProviderError::KeySet)?;
         let mut known = Vec::new();
         for key in list.iter_mut().take(PROVIDER_KEYS_MAX) {
             let Ok(jwk) = serde_json::from_value::<Jwk>(key.take()) else { continue };

@@ -239,6 +239,11 @@ mod tests {
         for keys in [
             "",
             "{}",
+            "5",
+            "null",
+            r#"["keys"]"#,
+            r#"{"keys":{"0":5}}"#,
+            r#"{"keys":[5,"x",null]}"#,
             r#"{"keys":[]}"#,
             r#"{"keys":[{"kty":"RSA","n":"AA"}]}"#,
             r#"{"keys":[{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}]}"#,
