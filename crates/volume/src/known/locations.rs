@@ -227,10 +227,11 @@ mod tests {
     fn one_file_too_many_wakes_who_waits() {
         let locations = Arc::new(Locations::default());
         (0..10).for_each(|number| locations.remember(Ino(number), Ino(1), "a"));
-        let waiting = Arc::clone(&locations);
-        let thread = std::thread::spawn(move || (waiting.wait_above(10, None), waiting.wait_above(11, None)));
         assert!(locations.wait_above(9, None));
         assert!(locations.wait_above(10, Some(Duration::ZERO)));
+        // Only now: one thread waits at a time, or the end of one wait would take the other's mark away.
+        let waiting = Arc::clone(&locations);
+        let thread = std::thread::spawn(move || (waiting.wait_above(10, None), waiting.wait_above(11, None)));
         locations.remember(Ino(10), Ino(1), "a");
         while locations.awaited.load(Ordering::SeqCst) != 11 {
             std::thread::yield_now();
