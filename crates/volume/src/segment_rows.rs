@@ -6,7 +6,7 @@
 //!                reused, so the row is removed after the file.
 //!             E3 a segment without a row (of an older format, a log of the embedded engine) has the state of its file,
 //!                and its store is the one that created it. Reclaim waits until it has a row.
-//! Locking:    leaf locks; the engine is not called under them.
+//! Locking:    leaf locks; the engine is not called under them, the store's lists are.
 //! Not here:   which segments are dead (reclaim), reading from other stores (stores).
 
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use margay_meta::{Cursor, Engine, Write};
 use margay_rows::key;
 use margay_rows::record::{SegmentRecord, SegmentState};
-use margay_segment::{InQuarantine, Kind, SegmentId, SegmentInfo};
+use margay_segment::{InQuarantine, SegmentId, SegmentInfo};
 use parking_lot::Mutex;
 
 use crate::api::Error;
@@ -94,30 +94,28 @@ impl SegmentRows {
         SegmentRecord { state, kind: info.kind, writer, stores: vec![self.stores.number] }
     }
 
-    /// Rows that differ from their files, and rows of logs that are gone.
+    /// Rows that differ from their files, and segments with a row but without a file: a log that the engine removed, or a
+    /// file that was removed while the disk was too full for rows.
     pub(crate) fn stale(&self) -> (Rows, Vec<SegmentId>) {
+        let known = self.known.lock();
+        // After the lock, since a row is known only once its file exists.
         let segments = self.stores.own().list();
         let held = self.stores.own().quarantined();
-        let mut known = self.known.lock();
         let there: HashSet<SegmentId> =
             segments.iter().map(|info| info.id).chain(held.iter().map(|held| held.id)).collect();
-        // The engine itself removes a log without payload.
-        let gone = known.iter().filter(|(id, row)| row.kind == Kind::Log && !there.contains(*id));
-        let gone = gone.map(|(id, _)| *id).collect();
-        known.retain(|id, row| there.contains(id) || row.kind == Kind::Log);
+        // A segment that returns from quarantine may be missing from both lists.
+        let is_gone = |id: &&SegmentId| !there.contains(*id) && self.stores.own().state(**id).is_err();
+        let gone: Vec<SegmentId> = known.keys().filter(is_gone).copied().collect();
         self.dead_since.lock().retain(|id, _| there.contains(id));
         let own = segments.iter().filter(|info| self.stores.is_own(info.id));
         let stale = own.filter_map(|info| {
             let row = known.get(&info.id);
-            let sealed = SegmentState::Sealed { len: info.len };
             let state = match row.map(|row| row.state) {
                 Some(SegmentState::Sealed { .. }) => return None,
-                Some(SegmentState::Open) if info.open => return None,
-                // The active log may be removed as soon as it is folded.
-                None if info.open && info.kind == Kind::Log => return None,
-                None if info.open => SegmentState::Open,
+                // Its file may not be durable yet (E1), and an active log may be removed as soon as it is folded.
+                Some(SegmentState::Open) | None if info.open => return None,
                 // A file whose removal was not durable exists again; that nothing refers to it must be proven again.
-                None | Some(SegmentState::Open | SegmentState::Removed) => sealed,
+                None | Some(SegmentState::Open | SegmentState::Removed) => SegmentState::Sealed { len: info.len },
             };
             let row = row.map_or_else(|| self.first_row(info, state), |row| SegmentRecord { state, ..row.clone() });
             Some((info.id, row))

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use margay_rows::key;
-use margay_rows::record::{SegmentRecord, SegmentState, StoreRecord};
-use margay_segment::{Kind, SegmentId, Segments, StoreNumber};
+use margay_rows::record::{SegmentRecord, StoreRecord};
+use margay_segment::{SegmentId, Segments, StoreNumber};
 
 use super::check::visit;
 use super::gather::Rows;
@@ -29,10 +29,6 @@ impl Files {
     fn add(&mut self, store: &dyn Segments) {
         self.lens.extend(store.list().into_iter().map(|segment| (segment.id, segment.len)));
         self.held.extend(store.quarantined().into_iter().map(|held| held.id));
-    }
-
-    fn has(&self, id: SegmentId) -> bool {
-        self.lens.contains_key(&id) || self.held.contains(&id)
     }
 }
 
@@ -66,13 +62,9 @@ fn check_rows(volume: &Volume, (rows, files): (&Rows, &Files), findings: &mut Fi
             return findings.note(FindingKind::Damaged, || format!("row of a segment {:02x?}", row.key));
         };
         let is_here = record.stores.contains(&own);
+        // A row whose file is gone is no finding: what it lost is named object by object, and reclaim removes a row that
+        // nothing needs.
         here.extend(is_here.then_some(id));
-        // Objects that lost data are named one by one. An engine removes logs itself.
-        let is_expected = is_here && record.state != SegmentState::Removed && record.kind != Kind::Log;
-        if is_expected && !files.has(id) && !rows.ends.contains_key(&id) {
-            findings.note(FindingKind::Leftover, || format!("the row of segment {id:?}, whose file is not there"));
-            findings.repairs.push(Repair::Delete(row.key.to_vec()));
-        }
     })?;
     let strange = |id: &&SegmentId| !volume.stores.is_own(**id) && !here.contains(*id) && !rows.ends.contains_key(*id);
     for id in files.lens.keys().filter(strange) {

@@ -63,7 +63,7 @@ impl Volume {
     }
 
     /// Those of these segments that have no back row: one ask each, many in one call.
-    fn unnamed(&self, segments: &[SegmentId], seen: &mut Seen) -> Result<BTreeSet<SegmentId>, Error> {
+    pub(super) fn unnamed(&self, segments: &[SegmentId], seen: &mut Seen) -> Result<BTreeSet<SegmentId>, Error> {
         let mut unnamed = BTreeSet::new();
         for some in segments.chunks(SEGMENTS_PER_READ) {
             let ask = |segment: &SegmentId| {

@@ -11,6 +11,7 @@ use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
+use crate::seen::Seen;
 use crate::segment_rows::Rows;
 
 /// Rows written in one batch.
@@ -34,6 +35,7 @@ impl Volume {
     pub(super) fn record_segments(&self) -> Result<(), Error> {
         let (rows, gone) = self.segment_rows.stale();
         unless_full(self.write_segment_rows(rows))?;
+        let gone: Vec<SegmentId> = self.unnamed(&gone, &mut Seen::default())?.into_iter().collect();
         unless_full(self.forget_counters(&gone)).map(|_| ())
     }
 
