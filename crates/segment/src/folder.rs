@@ -152,8 +152,10 @@ impl Folder {
     pub(crate) fn attach(&self, name: StoreName) -> Result<(), SegmentError> {
         let mut current = self.name.write();
         assert!(name.number >= current.number, "a store's number never falls");
-        if *current != name {
-            identity::write(&*self.env.disk, &self.options.folder, &name)?;
+        // Once in each process even if it reads the same: the sync of an earlier process may have failed, and then only
+        // the page cache has it.
+        if *current != name || !self.is_attached() {
+            identity::write(&self.env, &self.options.folder, &name)?;
             self.next_id.fetch_max(name.number.ids().0.0, Ordering::AcqRel);
             *current = name;
         }

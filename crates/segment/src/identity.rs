@@ -2,15 +2,16 @@
 //!
 //! Why:        a segment id begins with the number of its store, so that no two stores create the same id; a copied
 //!             folder must not continue with the original's number.
-//! Layout:     the file `identity`, two slots of 64 bytes at 0 and 512, written alternately; docs/format/segment.md.
-//! Invariants: I3 the slot with the larger generation is valid; a slot that does not decode is ignored.
+//! Layout:     the file `identity`, one slot of 64 bytes, at 0 or 512; docs/format/segment.md.
+//! Invariants: I3 the slot with the larger generation is valid, where an earlier version wrote both; a slot that does not
+//!                decode is ignored.
 //! Durability: the content is durable when `write` returns.
 //! Not here:   whether the volume agrees (volume::stores).
 
 use std::io;
 use std::path::Path;
 
-use margay_env::{Disk, OpenMode};
+use margay_env::{Disk, Env, OpenMode, files};
 
 use crate::error::invalid;
 use crate::{SegmentError, StoreIdentity, StoreName, StoreNumber};
@@ -19,7 +20,7 @@ const FILE: &str = "identity";
 const MAGIC: [u8; 8] = *b"mgystor\n";
 const VERSION: u32 = 1;
 const SLOT_BYTES: usize = 64;
-/// In separate sectors, so that a torn write leaves the other slot intact.
+/// By generation, even and odd. Earlier versions wrote in place, so the other slot may have an older generation.
 const SLOTS_AT: [u64; 2] = [0, 512];
 
 /// Reads the identity; `None` if the folder was never attached, or the identity is lost.
@@ -54,12 +55,13 @@ pub(crate) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<StoreName>, 
     Ok(newest)
 }
 
-/// Writes the identity over the older slot.
-pub(crate) fn write(disk: &dyn Disk, folder: &Path, name: &StoreName) -> Result<(), SegmentError> {
-    let file = disk.open(&folder.join(FILE), OpenMode::OpenOrCreate)?;
-    file.write_all_at(&encode(name), SLOTS_AT[(name.generation % 2) as usize])?;
-    file.sync_data()?;
-    Ok(disk.sync_dir(folder)?)
+/// Replaces the identity. The file is made anew: if the sync of an earlier process failed, only the page cache may have the
+/// old one, and syncing that again would not make it durable.
+pub(crate) fn write(env: &Env, folder: &Path, name: &StoreName) -> Result<(), SegmentError> {
+    let at = SLOTS_AT[(name.generation % 2) as usize] as usize;
+    let mut content = vec![0; at + SLOT_BYTES];
+    content[at..].copy_from_slice(&encode(name));
+    Ok(files::write_new(env, &folder.join(FILE), &content)?)
 }
 
 /// One slot:
