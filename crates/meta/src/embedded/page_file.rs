@@ -88,7 +88,7 @@ impl PageFile {
         self.file.as_ref()
     }
 
-    /// Stops all writes: redb's memory may contain data built from a stand-in.
+    /// Stops all writes: redb's memory may contain data built from a stand-in, or a sync has failed.
     pub(super) fn freeze(&self) {
         self.frozen.store(true, Ordering::SeqCst);
     }
@@ -133,7 +133,7 @@ impl PageFile {
         Ok(())
     }
 
-    /// From now on only the head in the file is valid.
+    /// From now on only the head in the file is valid. It is durable.
     pub(super) fn settle(&self) -> Result<(), EngineError> {
         if self.frozen.load(Ordering::SeqCst) || self.pending_head.lock().is_some() {
             return Ok(());
@@ -164,7 +164,9 @@ impl PageFile {
 
     fn check_frozen(&self) -> io::Result<()> {
         if self.frozen.load(Ordering::SeqCst) {
-            return Err(io::Error::other("the tree is not written any more, since a page of it is damaged"));
+            return Err(io::Error::other(
+                "the tree is not written any more, since a page of it is damaged or a sync failed",
+            ));
         }
         Ok(())
     }
@@ -214,7 +216,8 @@ impl StorageBackend for Backend {
             pages.sums.full_disk.write_all_at(pages.file.as_ref(), &head, 0)?;
             *pages.pending_head.lock() = None;
         }
-        pages.file.sync_data()
+        // A later sync could succeed without the bytes of this one, so the head in the file must never be settled.
+        pages.file.sync_data().inspect_err(|_| pages.freeze())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {

@@ -241,6 +241,8 @@ impl Tree {
             Ok(opened) => opened.map_err(|error| explained(&pages, "the tree", error))?,
             Err(_) => return Err(stopped(&pages)),
         };
+        // The head may be that of a process that was killed before its sync, and only the page cache may have it.
+        pages.file().sync_data()?;
         pages.settle()?;
         Ok(Tree { database: Some(database), pages, folding: Mutex::new(()) })
     }
