@@ -165,8 +165,9 @@ impl Volume {
         // Another process runs reclaim.
         let Some(lease) = self.lease_here(RECLAIM_LEASE)? else { return Ok(done) };
         self.drain_orphans()?;
-        self.record_segments()?;
         self.seal_mostly_dead(budget)?;
+        // After sealing, since a segment without a row stays.
+        self.record_segments()?;
         self.set_dead_aside(logs, &mut done)?;
         if self.rewrite_mostly_dead((budget, logs), &lease, &mut done)? {
             self.set_dead_aside(logs, &mut done)?;
