@@ -259,11 +259,12 @@ fn key(index: usize) -> String {
 }
 
 /// One pass; the rows that it read and those that there are.
-fn reclaim(world: &World, watched: &Watched) -> (Reclaimed, u64, u64) {
+/// A pass over segments with a smaller percentage of live bytes; the rows that it reads, of how many.
+fn reclaim(world: &World, watched: &Watched, live_percent_min: u64) -> (Reclaimed, u64, u64) {
     let rows = rows_of(watched).len() as u64;
     let before = watched.read_rows();
     let quarantine = std::time::Duration::from_secs(3600);
-    let budget = ReclaimBudget { live_percent_min: 30, quarantine, free_percent_min: 0, ..ReclaimBudget::default() };
+    let budget = ReclaimBudget { live_percent_min, quarantine, free_percent_min: 0, ..ReclaimBudget::default() };
     let done = world.volume.reclaim_once(&budget, &SealedLogs).unwrap();
     (done, watched.read_rows() - before, rows)
 }
@@ -273,7 +274,7 @@ fn a_pass_reads_the_segment_and_not_the_volume() {
     // About 1200 files to a log.
     let (watched, world) = watched(embedded(2 << 20), Segments::Default);
     mostly_dead(&world, 20_000, 8_000..10_600);
-    let (done, read, rows) = reclaim(&world, &watched);
+    let (done, read, rows) = reclaim(&world, &watched, 30);
     println!("{read} of {rows} rows read: {done:?}");
     assert!(done.moved_runs > 10 && done.set_aside_segments > 0, "{done:?}");
     assert!(read * 100 <= rows, "{read} of {rows} rows: {done:?}");
@@ -292,7 +293,9 @@ fn a_million_files() {
     mostly_dead(&world, files, files / 2..files / 2 + 100_000);
     println!("{files} files made in {:?}", clock.monotonic() - began);
     let began = clock.monotonic();
-    let (done, read, rows) = reclaim(&world, &watched);
+    // The segments at both ends of the dead files, of which a part lives, are left alone: each live run of a segment that is
+    // rewritten costs two rows, its back row and its owner.
+    let (done, read, rows) = reclaim(&world, &watched, 10);
     println!("{read} of {rows} rows read in {:?}: {done:?}", clock.monotonic() - began);
     assert!(done.moved_runs > 10 && done.set_aside_segments > 0, "{done:?}");
     assert!(read * 100 <= rows, "{read} of {rows} rows: {done:?}");
