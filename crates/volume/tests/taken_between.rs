@@ -1,0 +1,263 @@
+//! Between any two calls of an operation another process does what the operation must notice when it commits.
+
+#![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
+
+mod world;
+
+use std::sync::Arc;
+
+use margay_env::Env;
+use margay_meta::Engine;
+use margay_meta::memory::Memory;
+use margay_segment::Store;
+use margay_volume::posix::*;
+use margay_volume::*;
+use parking_lot::Mutex;
+use world::actions::{self, Action, Given, lines};
+use world::interposed::Interposed;
+use world::maintenance::ALL;
+use world::shared::{engine, fence, open};
+use world::tree::{NEW, plain};
+use world::*;
+
+/// Two processes; the first one's calls can be interrupted.
+struct Two {
+    one: Arc<Volume>,
+    other: Arc<Volume>,
+    interposed: Arc<Interposed>,
+    memory: Arc<Memory>,
+    _folder: tempfile::TempDir,
+}
+
+/// `shared`: the engine says that it is shared.
+fn two(shared: bool) -> Two {
+    let folder = tempfile::tempdir().unwrap();
+    let (memory, store) = if shared {
+        engine(folder.path(), 1000)
+    } else {
+        let store = Store::open(Env::real(), segment_options(folder.path())).unwrap();
+        (Arc::new(Memory::with_payloads(Arc::clone(&store), 4096)), store)
+    };
+    let interposed = Arc::new(Interposed::on_both_sides(Arc::clone(&memory)));
+    let one = open(Arc::clone(&interposed) as Arc<dyn Engine>, &store, Options::default());
+    let other = open(Arc::clone(&memory) as Arc<dyn Engine>, &store, Options::default());
+    wait(one.create_bucket("b")).unwrap();
+    Two { one, other, interposed, memory, _folder: folder }
+}
+
+fn run(volume: &Volume, action: Action) {
+    actions::run(volume, &Given { upload: String::new(), versions: Vec::new() }, action);
+}
+
+/// Runs `act` by one process, at every of its moments `beside` by the other one, and `judge` with what both answered.
+fn at_every_moment<S, A, B: Send + 'static>(
+    shared: bool,
+    prepare: impl Fn(&Two) -> S,
+    act: impl Fn(&Two, S) -> A,
+    beside: impl Fn(&Volume, &Volume) -> B + Clone + Send + 'static,
+    judge: impl Fn(&Two, usize, A, B),
+) {
+    for at in 0.. {
+        let two = two(shared);
+        let prepared = prepare(&two);
+        let found = Arc::new(Mutex::new(None));
+        let (noted, beside) = (Arc::clone(&found), beside.clone());
+        let (one, other) = (Arc::clone(&two.one), Arc::clone(&two.other));
+        two.interposed.arm(at, Box::new(move || *noted.lock() = Some(beside(&one, &other))));
+        let acted = act(&two, prepared);
+        if two.interposed.disarm() {
+            assert!(at > 1, "hardly a moment between");
+            return;
+        }
+        let found = found.lock().take().unwrap();
+        judge(&two, at, acted, found);
+    }
+}
+
+/// Deletes an object and removes its bytes.
+fn remove(_: &Volume, other: &Volume) {
+    run(other, Action::Delete("source"));
+    other.reclaim_once(&ALL, &KeepLogs).unwrap();
+}
+
+fn is_clean(two: &Two, at: usize) {
+    let report = two.other.fsck(FsckOptions::default()).unwrap();
+    assert!(report.clean(), "moment {at}: {report:#?}");
+}
+
+#[test]
+fn a_part_that_shares_an_objects_bytes_is_never_of_bytes_that_went() {
+    at_every_moment(
+        false,
+        |two| {
+            run(&two.one, Action::Put("source", 60_000));
+            wait(two.one.create_multipart("b", "to", Headers::new(), Documents::new())).unwrap().upload
+        },
+        |two, upload| {
+            let source = ("b", "source", None);
+            wait(two.one.copy_part("b", "to", &upload, 1, source, None, &ReadCondition::default()))
+        },
+        remove,
+        |two, at, done, ()| {
+            assert!(matches!(done, Ok(_) | Err(Error::NoSuchKey)), "moment {at}: {done:?}");
+            is_clean(two, at);
+        },
+    );
+}
+
+#[test]
+fn a_file_that_shares_another_ones_bytes_is_never_of_bytes_that_went() {
+    const BOTH: OpenFlags =
+        OpenFlags { read: true, write: true, append: false, truncate: false, exclusive: false, kill_privileges: false };
+    at_every_moment(
+        false,
+        |two| {
+            run(&two.one, Action::Put("source", 60_000));
+            let mount = Mount::open(Arc::clone(&two.one), "b", "", MountOptions::default()).unwrap();
+            let source = mount.lookup(mount.root(), &plain("source")).unwrap().ino;
+            let from = mount.open_file(source, BOTH).unwrap();
+            let (_, to) = mount.create(mount.root(), &plain("to"), &NEW, BOTH).unwrap();
+            assert_eq!(mount.copy_range(&from, 0, &to, 0, 60_000, false).unwrap(), 60_000);
+            (mount, from, to)
+        },
+        |_, (mount, from, to)| {
+            drop(from);
+            mount.sync(&to).map(|()| mount.read(&to, 0, 60_000).unwrap())
+        },
+        remove,
+        |two, at, done, ()| {
+            assert!(done.unwrap() == body_of(60_000, 60_000), "moment {at}");
+            is_clean(two, at);
+        },
+    );
+}
+
+fn prints(byte: u8) -> Fingerprints {
+    Fingerprints { salt: [byte; 16], of_secrets: Vec::new() }
+}
+
+fn keep(volume: &Volume, byte: u8) {
+    let known = volume.key_fingerprints(KeyFile::Root).unwrap();
+    volume.keep_key_fingerprints(KeyFile::Root, &known, &prints(byte)).unwrap();
+}
+
+fn kept(two: &Two) -> Option<Fingerprints> {
+    two.other.key_fingerprints(KeyFile::Root).unwrap().fingerprints
+}
+
+#[test]
+fn fingerprints_that_another_server_kept_meanwhile_stay() {
+    for is_known in [false, true] {
+        let two = two(false);
+        if is_known {
+            keep(&two.one, 1);
+        }
+        let known = two.one.key_fingerprints(KeyFile::Root).unwrap();
+        keep(&two.other, 2);
+        let late = two.one.keep_key_fingerprints(KeyFile::Root, &known, &prints(3));
+        assert!(matches!(late, Err(Error::PreconditionFailed)), "{late:?}");
+        assert_eq!(kept(&two), Some(prints(2)));
+    }
+    at_every_moment(
+        false,
+        |two| keep(&two.one, 1),
+        |two, ()| two.one.forget_key_fingerprints(KeyFile::Root),
+        |_, other| keep(other, 2),
+        |two, at, done, ()| match done {
+            Ok(true) => assert!(at == 0 || kept(two) == Some(prints(2)), "moment {at}"),
+            late => {
+                assert!(matches!(late, Err(Error::PreconditionFailed)), "moment {at}: {late:?}");
+                assert_eq!(kept(two), Some(prints(2)));
+            }
+        },
+    );
+}
+
+#[test]
+fn of_two_sessions_that_begin_at_once_each_has_a_number() {
+    at_every_moment(
+        true,
+        |two| [&two.one, &two.other].map(|volume| volume.close_session().unwrap()),
+        |two, _| two.one.open_session().unwrap(),
+        |_, other| other.open_session().unwrap(),
+        |two, at, (), ()| {
+            assert!(two.one.session().is_some() && two.one.session() != two.other.session(), "moment {at}");
+            assert_eq!(two.one.beat().unwrap(), Beat { others: 1, fenced: Vec::new() });
+            assert_eq!(two.other.beat().unwrap(), Beat { others: 1, fenced: Vec::new() });
+        },
+    );
+}
+
+#[test]
+fn a_session_that_beats_just_before_it_is_taken_for_dead_lives() {
+    at_every_moment(
+        true,
+        |two| (0..STILL_BEATS_MAX).for_each(|_| assert!(two.one.beat().unwrap().fenced.is_empty())),
+        |two, ()| two.one.beat().unwrap().fenced,
+        |_, other| other.beat().is_ok(),
+        |two, at, fenced, lives| {
+            assert_eq!(fenced.is_empty(), lives, "moment {at}");
+            assert_eq!(two.other.beat().is_ok(), lives, "moment {at}");
+        },
+    );
+}
+
+#[test]
+fn a_session_that_was_taken_for_dead_takes_no_lease() {
+    at_every_moment(
+        true,
+        |_| (),
+        |two, ()| wait(two.one.lease("job")),
+        |one, other| {
+            fence(other, one);
+            one.engine().last_cursor()
+        },
+        |two, at, done, fenced_at| {
+            assert_eq!(two.memory.last_cursor(), fenced_at, "moment {at}: {done:?}");
+            assert!(wait(two.other.lease("job")).unwrap().is_some(), "moment {at}");
+        },
+    );
+}
+
+#[test]
+fn expiry_by_a_holder_whose_lease_went_removes_no_version() {
+    at_every_moment(
+        true,
+        |two| {
+            for action in [Action::Set(Versioning::Enabled), Action::Put("a/x", 9), Action::Put("a/x", 10)] {
+                run(&two.one, action);
+            }
+            let (_, id, ..) = lines(&two.one).into_iter().rfind(|(key, ..)| key == "a/x").unwrap();
+            let info = wait(two.one.head_version("b", "a/x", Some(id), &ReadCondition::default())).unwrap();
+            (id, info.modified, wait(two.one.lease("job")).unwrap().unwrap())
+        },
+        |two, (id, judged, lease)| wait(two.one.expire_version("b", ("a/x", id, judged), DueVersion::Replaced, &lease)),
+        |one, other| {
+            fence(other, one);
+            assert!(wait(other.lease("job")).unwrap().is_some());
+            one.engine().last_cursor()
+        },
+        |two, at, done, taken_at| {
+            assert_eq!(two.memory.last_cursor(), taken_at, "moment {at}: {done:?} was committed behind the taking");
+        },
+    );
+}
+
+#[test]
+fn of_two_folders_that_are_attached_at_once_each_has_a_number() {
+    for at in 0.. {
+        let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let [first, second] =
+            folders.each_ref().map(|folder| Store::open(Env::real(), segment_options(folder.path())).unwrap());
+        let memory = Arc::new(Memory::new());
+        let interposed = Arc::new(Interposed::on_both_sides(Arc::clone(&memory)));
+        let (by, store) = (Arc::clone(&memory), Arc::clone(&second));
+        interposed.arm(at, Box::new(move || drop(open(by, &store, Options::default()))));
+        let volume = open(Arc::clone(&interposed) as Arc<dyn Engine>, &first, Options::default());
+        if interposed.disarm() {
+            break;
+        }
+        assert!(first.name().number != second.name().number, "moment {at}");
+        assert!(volume.fsck(FsckOptions::default()).unwrap().clean());
+    }
+}
