@@ -129,7 +129,7 @@ pub use reader::{READ_BYTES_MAX, Reader};
 pub use reclaim::{KeepLogs, LogRelease, ReclaimBudget, Reclaimed, SealedLogs};
 pub use request::{RequestRows, View};
 pub use scrub::{DamagedData, ScrubReport};
-pub use session_state::{ReaderGuard, SessionName};
+pub use session_state::SessionName;
 pub use sessions::{Beat, Lease, STILL_BEATS_MAX};
 pub use stores::{Alone, Peers, Processes};
 pub use upgrade::{FORMAT_VERSION, OpenError};

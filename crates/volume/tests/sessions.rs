@@ -171,11 +171,15 @@ fn of_two_that_want_a_lease_at_once_one_has_it() {
 
 #[test]
 fn readers_of_other_sessions_are_known_by_their_beats() {
-    let folder = tempfile::tempdir().unwrap();
-    let [one, other] = pair(folder.path(), 1000, &Options::default());
-    let reader = other.begin_reader();
-    let began = other.engine().last_cursor();
+    let stores = two_stores::stores();
+    let engine: Arc<dyn Engine> = Arc::new(Memory::new().shared(1000));
+    let [one, other] = two_stores::in_sessions(&engine, &stores);
+    wait(one.create_bucket("b")).unwrap();
+    run(&one, Action::Put("a/x", 2000));
     other.beat().unwrap();
+    // Its bytes are in the first one's store.
+    let reader = wait(other.get_object("b", "a/x", &ReadCondition::default())).unwrap();
+    let began = other.engine().last_cursor();
     run(&one, Action::Put("a/x", 200));
     other.beat().unwrap();
     let oldest = one.oldest_reader().unwrap().unwrap();

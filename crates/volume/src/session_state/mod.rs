@@ -1,22 +1,17 @@
-//! A volume's state in memory of its own session, of other sessions, and of its readers.
+//! A volume's state in memory of its own session and of other sessions.
 //!
 //! Why:        the volume owns this state; the code that uses it is in a higher module (sessions).
 //! Invariants: F1 after fencing, every commit is refused until there is a new session.
 //! Locking:    leaf locks, never held during a call of the engine.
-//! Not here:   the rows (sessions).
-
-mod readers;
+//! Not here:   the rows (sessions), readers (stores).
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use margay_meta::RowVersion;
 use margay_rows::Ino;
 use parking_lot::Mutex;
 
-pub use self::readers::ReaderGuard;
-pub(crate) use self::readers::Readers;
 use crate::api::Error;
 
 /// Description of a session for people.
@@ -47,7 +42,6 @@ pub(crate) struct Sessions {
     pub(crate) own: Mutex<Option<OwnSession>>,
     pub(crate) neighbours: Mutex<HashMap<Ino, Neighbour>>,
     fenced: AtomicBool,
-    pub(crate) readers: Arc<Readers>,
 }
 
 impl Sessions {

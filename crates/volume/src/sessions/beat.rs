@@ -16,7 +16,7 @@ use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::seen::Seen;
-use crate::session_state::{Neighbour, OwnSession, ReaderGuard};
+use crate::session_state::{Neighbour, OwnSession};
 
 /// Number of own acknowledged beats during which another session's beat must not change before that session is declared
 /// dead.
@@ -102,9 +102,7 @@ impl Volume {
 
     fn session_record(&self, beat: u64) -> SessionRecord {
         let name = &self.options.session_name;
-        let newest = self.engine.last_cursor();
-        let oldest = self.stores.readers.advance(newest);
-        let oldest = oldest.min(self.sessions.readers.publish(|| self.engine.last_cursor()));
+        let oldest = self.advance_readers();
         SessionRecord { beat, oldest: oldest.0, host: name.host.clone(), pid: name.pid, program: name.program.clone() }
     }
 
@@ -169,11 +167,6 @@ impl Volume {
             }
         }
         Ok(Beat { others: others.len() - fenced.len(), fenced })
-    }
-
-    /// Registers a reader of bytes that other sessions may remove; call it before reading their rows.
-    pub fn begin_reader(&self) -> ReaderGuard {
-        self.sessions.readers.begin(self.engine.last_cursor())
     }
 
     /// No other session reads a state older than this; `None` if there is no other session. Call it after the commit
