@@ -12,8 +12,6 @@ use margay_env::Env;
 use margay_volume::{Error, FOLLOW_EVERY_MAX, Volume};
 use parking_lot::{Condvar, Mutex};
 
-/// Period of beats.
-const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// Period of reads of the feed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -75,7 +73,7 @@ fn keep(stopping: &Stopping, env: &Env, volume: &Volume) {
             }
         }
         if env.clock.monotonic() >= beat_at {
-            beat_at = env.clock.monotonic() + BEAT_EVERY;
+            beat_at = env.clock.monotonic() + volume.beat_every();
             if let Err(error) = beat(volume) {
                 tracing::warn!(%error, "this process cannot say that it lives");
             }

@@ -7,6 +7,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use margay_env::{Env, Timestamp};
 use margay_meta::patient::{Patience, PatientEngine};
@@ -35,14 +36,14 @@ use crate::path::PathCache;
 use crate::quota::Quotas;
 use crate::rests::{Counted, Punched, Room, Walks};
 use crate::segment_rows::SegmentRows;
-use crate::session_state::{SessionName, Sessions};
+use crate::session_state::{STILL_BEATS_MAX, SessionName, Sessions};
 use crate::setting_documents::SettingDocuments;
 use crate::stores::{Alone, NotAttached, Peers, Processes, Stores};
 use crate::upgrade::{self, OpenError};
 use crate::watch::{Notice, Watchers};
 
-/// The lease for reclaim and for draining orphans.
-pub const RECLAIM_LEASE: &str = "reclaim";
+/// The lease for draining orphans.
+pub(crate) const ORPHANS_LEASE: &str = "orphans";
 /// Latches for removals; each directory maps to one.
 const LATCHES: usize = 64;
 /// Latches for changes of one key; each key maps to one.
@@ -73,10 +74,12 @@ pub struct Options {
     pub events_max: u64,
     /// Stores of other processes that share the rows; without it every segment is expected in the own store.
     pub peers: Option<Arc<dyn Peers>>,
-    /// The processes that share the rows.
-    pub processes: Arc<dyn Processes>,
+    /// The processes that share the rows, if their sessions do not tell.
+    pub processes: Option<Arc<dyn Processes>>,
     /// Description of this process for people, among others that share the engine.
     pub session_name: SessionName,
+    /// The time between two beats of the session.
+    pub beat_every: Duration,
 }
 
 impl Default for Options {
@@ -93,8 +96,9 @@ impl Default for Options {
             events: None,
             events_max: 1_000_000,
             peers: None,
-            processes: Arc::new(Alone),
+            processes: None,
             session_name: SessionName::default(),
+            beat_every: Duration::from_secs(1),
         }
     }
 }
@@ -136,7 +140,7 @@ pub struct Volume {
     pub(crate) counted: Mutex<Counted>,
     /// The time by which locks end, if the clock is watched.
     pub(crate) lock_time: LockTime,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Arc<Sessions>,
     pub(crate) followed: Arc<FollowedFeed>,
     /// Held by the follower of the feed.
     pub(crate) following: Mutex<()>,
@@ -162,36 +166,43 @@ impl Volume {
     ) -> Result<Arc<Volume>, OpenError> {
         let engine = patient(engine, &env);
         upgrade::check_format(&*engine)?;
-        let (peers, processes) = (options.peers.clone(), Arc::clone(&options.processes));
-        let stores = Stores::open(&env, &engine, store, peers, processes).map_err(|error| match error {
-            NotAttached::InUse(number) => OpenError::StoreInUse { number: number.0 },
-            NotAttached::Failed(error) => error.into(),
-        })?;
-        let stores = Arc::new(stores);
-        let rows = Arc::new(SegmentRows::read(&*engine, &stores)?);
-        let volume = Volume::assemble(env, engine, (stores, rows), options);
-        // Before caching anything that another process may change.
-        volume.followed.passed(volume.engine.durable_cursor());
-        volume.open_session()?;
-        volume.read_quotas()?;
-        volume.count_events()?;
-        if volume.lease_here(RECLAIM_LEASE)?.is_some() {
-            volume.drain_orphans()?;
+        let (inos, sessions) = (Inos::default(), Arc::new(Sessions::new(&engine, &options.session_name)));
+        if engine.is_shared() {
+            sessions.open(inos.next(&*engine)?, engine.last_cursor(), Draft::default())?;
         }
-        Ok(Arc::new(volume))
+        let opened = attach_store(&env, &engine, &store, &options, &sessions).and_then(|stores| {
+            let stores = Arc::new(stores);
+            let rows = Arc::new(SegmentRows::read(&*engine, &stores)?);
+            let shared = (stores, rows, Arc::clone(&sessions));
+            let volume = Volume { inos, ..Volume::assemble(env, engine, shared, options) };
+            // Before caching anything that another process may change.
+            volume.followed.passed(volume.engine.durable_cursor());
+            volume.read_quotas()?;
+            volume.count_events()?;
+            if let Some(lease) = volume.lease_here(ORPHANS_LEASE)? {
+                volume.drain_orphans(&lease)?;
+            }
+            Ok(volume)
+        });
+        if opened.is_err()
+            && let Err(error) = sessions.close()
+        {
+            tracing::warn!(%error, "the session stays behind; others take it for dead in a while");
+        }
+        opened.map(Arc::new)
     }
 
     /// A read-only copy of the volume over a snapshot of the rows, with the current segments.
     pub(crate) fn frozen(&self) -> Result<Volume, Error> {
         let rows = self.engine.snapshot()?;
-        let stored = (Arc::clone(&self.stores), Arc::clone(&self.segment_rows));
-        Ok(Volume::assemble(self.env.clone(), rows, stored, self.options.clone()))
+        let shared = (Arc::clone(&self.stores), Arc::clone(&self.segment_rows), Arc::clone(&self.sessions));
+        Ok(Volume::assemble(self.env.clone(), rows, shared, self.options.clone()))
     }
 
     fn assemble(
         env: Env,
         engine: Arc<dyn Engine>,
-        (stores, segment_rows): (Arc<Stores>, Arc<SegmentRows>),
+        (stores, segment_rows, sessions): (Arc<Stores>, Arc<SegmentRows>, Arc<Sessions>),
         options: Options,
     ) -> Volume {
         let store = stores.segments();
@@ -228,7 +239,7 @@ impl Volume {
             punched: Mutex::default(),
             counted: Mutex::default(),
             lock_time: LockTime::default(),
-            sessions: Sessions::default(),
+            sessions,
             followed: Arc::default(),
             following: Mutex::new(()),
         }
@@ -342,6 +353,38 @@ impl Volume {
     /// Files that kernels know.
     pub fn known_files(&self) -> usize {
         self.known.len()
+    }
+}
+
+/// Gives the own store its number. If the folder's last session has a row, beats until that session is dead, which may
+/// be one of a process that was killed; if it lives, the folder is in use.
+fn attach_store(
+    env: &Env,
+    engine: &Arc<dyn Engine>,
+    store: &Arc<dyn Segments>,
+    options: &Options,
+    sessions: &Arc<Sessions>,
+) -> Result<Stores, OpenError> {
+    let processes = match &options.processes {
+        Some(processes) => Arc::clone(processes),
+        None if engine.is_shared() => Arc::clone(sessions) as Arc<dyn Processes>,
+        None => Arc::new(Alone),
+    };
+    // Nothing is read yet.
+    let oldest = engine.last_cursor();
+    let mut looks = 0;
+    loop {
+        let number = match Stores::open(env, engine, Arc::clone(store), options.peers.clone(), Arc::clone(&processes)) {
+            Ok(stores) => return Ok(stores),
+            Err(NotAttached::InUse(number)) => number.0,
+            Err(NotAttached::Failed(error)) => return Err(error.into()),
+        };
+        if !engine.is_shared() || looks > STILL_BEATS_MAX {
+            return Err(OpenError::StoreInUse { number });
+        }
+        looks += 1;
+        sessions.beat(&|| oldest)?;
+        env.clock.sleep(options.beat_every);
     }
 }
 

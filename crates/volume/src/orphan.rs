@@ -19,6 +19,7 @@ use crate::error::Refused;
 use crate::open::Volume;
 use crate::release::RELEASE_ROWS_MAX;
 use crate::seen::Seen;
+use crate::sessions::Lease;
 
 /// Parts per batch; each may have many extents.
 const PARTS_MAX: usize = 16;
@@ -26,8 +27,8 @@ const PARTS_MAX: usize = 16;
 const ORPHANS_MAX: usize = 256;
 
 impl Volume {
-    /// Drains all orphans; returns their number.
-    pub(crate) fn drain_orphans(&self) -> Result<usize, Error> {
+    /// Drains all orphans under a lease; returns their number.
+    pub(crate) fn drain_orphans(&self, lease: &Lease) -> Result<usize, Error> {
         let mut range = key::orphans();
         let mut drained = 0;
         loop {
@@ -39,15 +40,15 @@ impl Volume {
             let Some(last) = found.last() else { return Ok(drained) };
             range.0 = key::after(key::orphan(*last));
             for ino in found {
-                self.drain_orphan(ino)?;
+                self.drain_orphan(ino, lease)?;
                 drained += 1;
             }
         }
     }
 
     /// Drains one orphan completely.
-    pub(crate) fn drain_orphan(&self, ino: Ino) -> Result<(), Error> {
-        while !self.retry(|seen| match self.try_drain(ino, seen)? {
+    fn drain_orphan(&self, ino: Ino, lease: &Lease) -> Result<(), Error> {
+        while !self.retry(|seen| match self.try_drain(ino, lease, seen)? {
             Decided::Committed(done, _) | Decided::Commit(_, done) | Decided::Nothing(done) => Ok(done),
         })? {}
         Ok(())
@@ -55,8 +56,10 @@ impl Volume {
 
     /// Drains the orphan of a committed operation; on failure the next reclaim continues.
     pub(crate) async fn drain_soon(&self, ino: Ino) {
+        // A part of that operation, and no job: O1 suffices.
+        let lease = Lease::alone();
         loop {
-            match self.decide(Seen::default(), |seen| self.try_drain(ino, seen)).await {
+            match self.decide(Seen::default(), |seen| self.try_drain(ino, &lease, seen)).await {
                 Ok((true, _)) => return,
                 Ok((false, _)) => {}
                 Err(error) => {
@@ -68,10 +71,11 @@ impl Volume {
     }
 
     /// Drains one batch; true when nothing is left.
-    fn try_drain(&self, ino: Ino, seen: &mut Seen) -> Result<Decided<bool>, Refused> {
+    fn try_drain(&self, ino: Ino, lease: &Lease, seen: &mut Seen) -> Result<Decided<bool>, Refused> {
         // Recorded in `seen`: rows that another drainer has removed since are not damage.
         let Some(row) = self.get(&key::orphan(ino), seen)? else { return Ok(Decided::Nothing(true)) };
         let mut draft = Draft::default();
+        lease.assert_in(&mut draft);
         draft.assert_version(key::orphan(ino), row.version);
         let done = match Orphan::decode(&row.value)? {
             Orphan::File => self.draft_extents(&mut draft, ino)?,

@@ -4,8 +4,11 @@
 
 mod world;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use margay_env::{Env, Timestamp};
 use margay_meta::Engine;
@@ -199,12 +202,174 @@ fn one_process_gives_space_back() {
     run(&one, Action::Put("a/x", 60_000));
     run(&one, Action::Delete("a/x"));
     let budget = world::maintenance::ALL;
-    // The first that was opened drained the orphans, and has the lease since.
-    assert_eq!(other.reclaim_once(&budget, &KeepLogs).unwrap(), Reclaimed::default());
     // The other session's last beat is from before the deletion, so it may still read the segment.
     let done = one.reclaim_once(&budget, &KeepLogs).unwrap();
     assert_eq!(done.removed_segments, 0, "{done:?}");
+    // The first one has the lease of the store that both have open here.
+    assert_eq!(other.reclaim_once(&budget, &KeepLogs).unwrap(), Reclaimed::default());
     other.beat().unwrap();
     let done = one.reclaim_once(&budget, &KeepLogs).unwrap();
     assert_eq!(done.removed_segments, 1, "{done:?}");
+}
+
+/// Dead and mostly dead segments, and an orphan: each kind of batch that a pass makes is due.
+fn fill(volume: &Volume, engine: &Interposed, other: &Volume) {
+    for (key, length) in [("a/x", 60_000), ("a/y", 20_000), ("a/z", 400)] {
+        run(volume, Action::Put(key, length));
+    }
+    run(volume, Action::Put("a/x", 300));
+    run(volume, Action::Delete("a/y"));
+    for at in 0.. {
+        let upload = wait(volume.create_multipart("b", "a/m", Headers::new(), Documents::new())).unwrap().upload;
+        let given = Given { upload, versions: Vec::new() };
+        assert_eq!(actions::run(volume, &given, Action::PutPart), "done");
+        engine.arm(at, Box::new(|| std::panic::resume_unwind(Box::new(()))));
+        let aborted = catch_unwind(AssertUnwindSafe(|| wait(volume.abort_multipart("b", "a/m", &given.upload))));
+        assert!(!engine.disarm() && aborted.is_err());
+        if other.fsck(FsckOptions::default()).unwrap().orphans == 1 {
+            return;
+        }
+        wait(volume.abort_multipart("b", "a/m", &given.upload)).unwrap();
+    }
+}
+
+/// The holder of a store's lease is stopped at every moment of a pass, past its lease, and goes on when another one has done the
+/// job: what it does late is refused, and nothing is lost.
+#[test]
+fn a_reclaim_that_was_stopped_past_its_lease_commits_nothing_late() {
+    let (mut finished, mut refused) = (0, 0);
+    for at in 0.. {
+        let folder = tempfile::tempdir().unwrap();
+        let (memory, store) = engine(folder.path(), 1000);
+        let interposed = Arc::new(Interposed::on_both_sides(Arc::clone(&memory)));
+        let one = open(Arc::clone(&interposed) as Arc<dyn Engine>, &store, Options::default());
+        let other = open(Arc::clone(&memory) as Arc<dyn Engine>, &store, Options::default());
+        wait(one.create_bucket("b")).unwrap();
+        fill(&one, &interposed, &other);
+        one.beat().unwrap();
+        other.beat().unwrap();
+        let resumed_at = Arc::new(Mutex::new(None));
+        let (noted, by, dead, rows) =
+            (Arc::clone(&resumed_at), Arc::clone(&other), Arc::clone(&one), Arc::clone(&memory));
+        interposed.arm(
+            at,
+            Box::new(move || {
+                fence(&by, &dead);
+                by.reclaim_once(&world::maintenance::ALL, &KeepLogs).unwrap();
+                *noted.lock() = Some(rows.last_cursor());
+            }),
+        );
+        let done = one.reclaim_once(&world::maintenance::ALL, &KeepLogs);
+        if interposed.disarm() {
+            break;
+        }
+        let resumed_at = resumed_at.lock().unwrap();
+        assert_eq!(memory.last_cursor(), resumed_at, "moment {at}: {done:?} committed behind the taking");
+        match done {
+            Ok(_) => finished += 1,
+            Err(Error::LeaseLost | Error::Fenced) => refused += 1,
+            Err(error) => panic!("moment {at}: {error:?}"),
+        }
+        for (key, length) in [("a/x", 300), ("a/z", 400)] {
+            let reader = wait(other.get_object("b", key, &ReadCondition::default())).unwrap();
+            assert_eq!(read_all(&reader).len(), length, "moment {at}");
+        }
+        let report = other.fsck(FsckOptions::default()).unwrap();
+        assert!(report.clean() && report.orphans == 0, "moment {at}: {report:#?}");
+    }
+    println!("evidence: {finished} passes had nothing left to commit, {refused} were refused");
+    assert!(refused > 10, "{refused}");
+}
+
+/// Opens a store's folder as another process does.
+fn open_folder(engine: &Arc<dyn Engine>, env: &Env, beat_every: Duration) -> Result<Arc<Volume>, OpenError> {
+    let store = Store::open(env.clone(), margay_segment::Options::new(Path::new("/segments"))).unwrap();
+    let options = Options { beat_every, ..Options::default() };
+    Volume::open(env.clone(), Arc::clone(engine), store, options)
+}
+
+#[test]
+fn a_folder_is_refused_while_its_session_lives_and_taken_over_when_it_is_dead() {
+    let env = two_stores::sim_env(1);
+    let memory = Arc::new(Memory::new().shared(1000));
+    let engine = Arc::clone(&memory) as Arc<dyn Engine>;
+    let one = open_folder(&engine, &env, Duration::ZERO).unwrap();
+    wait(one.create_bucket("b")).unwrap();
+    run(&one, Action::Put("a/x", 300));
+    let sessions = || memory.rows().keys().filter(|key| key.starts_with(b"js")).count();
+    let (stopped, period) = (AtomicBool::new(false), Duration::from_millis(100));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stopped.load(Ordering::SeqCst) {
+                one.beat().unwrap();
+                std::thread::sleep(period);
+            }
+        });
+        let refused = open_folder(&engine, &env, period);
+        stopped.store(true, Ordering::SeqCst);
+        assert!(matches!(refused, Err(OpenError::StoreInUse { number: 0 })), "{refused:?}");
+    });
+    assert_eq!(sessions(), 1, "the refused one left nothing");
+    // It was killed, or it is stopped: nobody can tell.
+    let other = open_folder(&engine, &env, Duration::ZERO).unwrap();
+    assert_eq!(wait(other.head_object("b", "a/x", &ReadCondition::default())).unwrap().size, 300);
+    assert!(other.reclaim_once(&world::maintenance::ALL, &KeepLogs).is_ok());
+    // It goes on: the folder is no longer its own, so it gets no new session.
+    assert!(matches!(one.beat(), Err(Error::Fenced)));
+    assert!(matches!(one.open_session(), Err(Error::Fenced)));
+    assert!(matches!(one.reclaim_once(&world::maintenance::ALL, &KeepLogs), Err(Error::Fenced)));
+    assert!(matches!(wait(one.create_bucket("c")), Err(Error::Fenced)));
+    other.close_session().unwrap();
+    // A process that ended is not waited for.
+    open_folder(&engine, &env, Duration::MAX).unwrap();
+}
+
+#[test]
+fn a_session_that_was_fenced_keeps_its_folder_in_a_new_one() {
+    let stores = two_stores::stores();
+    let engine: Arc<dyn Engine> = Arc::new(Memory::new().shared(1000));
+    let [one, other] = two_stores::in_sessions(&engine, &stores);
+    wait(one.create_bucket("b")).unwrap();
+    run(&one, Action::Put("a/x", 300));
+    fence(&other, &one);
+    assert!(matches!(one.beat(), Err(Error::Fenced)));
+    one.open_session().unwrap();
+    run(&one, Action::Put("a/x", 400));
+    for _ in 0..2 {
+        one.beat().unwrap();
+        other.beat().unwrap();
+        one.reclaim_once(&world::maintenance::ALL, &SealedLogs).unwrap();
+    }
+    let done = one.reclaim_once(&world::maintenance::ALL, &SealedLogs).unwrap();
+    assert_eq!(done.disputed_segments, 0);
+    assert_eq!(wait(other.head_object("b", "a/x", &ReadCondition::default())).unwrap().size, 400);
+    let row = engine.get(&[&b"St"[..], &0u16.to_be_bytes()].concat()).unwrap().value.unwrap();
+    // A varint of one byte.
+    assert_eq!(row.value.last().map(|last| u64::from(*last)), one.session(), "{row:?}");
+}
+
+#[test]
+fn a_session_that_beats_while_it_is_judged_lives() {
+    let (mut beaten, mut late) = (0, 0);
+    for at in 0.. {
+        let folder = tempfile::tempdir().unwrap();
+        let (memory, store) = engine(folder.path(), 1000);
+        let interposed = Arc::new(Interposed::on_both_sides(Arc::clone(&memory)));
+        let one = open(Arc::clone(&interposed) as Arc<dyn Engine>, &store, Options::default());
+        let other = open(memory, &store, Options::default());
+        (0..STILL_BEATS_MAX).for_each(|_| drop(one.beat().unwrap()));
+        let lives = Arc::new(AtomicBool::new(false));
+        let (noted, by) = (Arc::clone(&lives), Arc::clone(&other));
+        interposed.arm(at, Box::new(move || noted.store(by.beat().is_ok(), Ordering::SeqCst)));
+        let fenced = one.beat().unwrap().fenced;
+        if interposed.disarm() {
+            break;
+        }
+        let lives = lives.load(Ordering::SeqCst);
+        assert_eq!(other.beat().is_ok(), lives, "moment {at}: no beat that was taken is behind a death");
+        assert_eq!(fenced.is_empty(), lives, "moment {at}");
+        beaten += usize::from(lives);
+        late += usize::from(!lives);
+    }
+    assert!(beaten > 0 && late > 0);
 }

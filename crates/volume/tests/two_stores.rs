@@ -311,7 +311,7 @@ fn reopen(
         }
     }
     let store = Store::open(env.clone(), margay_segment::Options::new(Path::new(folder))).unwrap();
-    let options = Options { processes: Arc::new(Session(live)), ..Options::default() };
+    let options = Options { processes: Some(Arc::new(Session(live))), ..Options::default() };
     let volume = Volume::open(env.clone(), Arc::clone(engine), Arc::clone(&store), options);
     (store, volume)
 }

@@ -27,6 +27,7 @@ use crate::draft::Draft;
 use crate::error::Refused;
 use crate::open::Volume;
 use crate::rests::Rests;
+use crate::sessions::Lease;
 use crate::upgrade;
 
 /// Repairs in one batch.
@@ -176,7 +177,8 @@ impl Volume {
             return Ok(unreadable);
         }
         if options.repair {
-            self.drain_orphans()?;
+            // An operator asks for it, whoever has the lease.
+            self.drain_orphans(&Lease::alone())?;
         }
         let mut findings = self.find_all(options.shown_max, rows, None)?;
         if options.repair {

@@ -5,7 +5,9 @@
 //!                dead. It is removed when a walk over all rows agrees and its time is over (quarantine).
 //!             C2 the batch that moves a run asserts all its owners and changes their versions, which readers notice.
 //!             C3 data is synced at its new location before a batch refers to it; a later pass removes the old file.
-//!             C4 counters only select segments to rewrite, seal or punch; wrong ones cost work, never bytes.
+//!             C4 every batch asserts the lease of the store or of orphans, so a holder that was paused commits nothing late.
+//!                What it does to files late is harmless: a dead segment stays dead.
+//!             C5 counters only select segments to rewrite, seal or punch; wrong ones cost work, never bytes.
 //! Locking:    one pass at a time (`Volume::upkeep`).
 //! Not here:   when to run (the server), which log files the engine still needs (`LogRelease`).
 
@@ -29,9 +31,10 @@ use crate::api::Error;
 use crate::counters::decode_counter;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::open::{RECLAIM_LEASE, Volume};
+use crate::open::{ORPHANS_LEASE, Volume};
 use crate::rests::CountersThen;
 use crate::seen::Seen;
+use crate::sessions::Lease;
 use margay_rows::key::{self, Live};
 
 /// Tells which sealed log segments the engine has folded and no longer needs.
@@ -162,22 +165,29 @@ impl Volume {
             // The back rows are incomplete.
             return Ok(done);
         }
-        // Another process runs reclaim.
-        let Some(lease) = self.lease_here(RECLAIM_LEASE)? else { return Ok(done) };
-        self.drain_orphans()?;
+        // Another volume on this store runs reclaim.
+        let Some(lease) = self.reclaim_lease()? else { return Ok(done) };
+        if let Some(lease) = self.lease_here(ORPHANS_LEASE)? {
+            self.drain_orphans(&lease)?;
+        }
         self.seal_mostly_dead(budget)?;
         // After sealing, since a segment without a row stays.
-        self.record_segments()?;
-        self.set_dead_aside(logs, &mut done)?;
+        self.record_segments(&lease)?;
+        self.set_dead_aside(logs, &lease, &mut done)?;
         if self.rewrite_mostly_dead((budget, logs), &lease, &mut done)? {
-            self.set_dead_aside(logs, &mut done)?;
+            self.set_dead_aside(logs, &lease, &mut done)?;
         }
-        self.release_due(budget, &mut done)?;
+        self.release_due(budget, &lease, &mut done)?;
         // Freed space is better used to rewrite, in the next pass.
         if done.removed_segments == 0 {
             self.punch_dead(budget, logs, &mut done)?;
         }
         Ok(done)
+    }
+
+    /// The lease for reclaim of the own store.
+    fn reclaim_lease(&self) -> Result<Option<Lease>, Error> {
+        self.lease_here(&format!("reclaim/{}", self.stores.number.0))
     }
 
     /// Upper limit of the referenced bytes of each segment: a shared run counts for each owner, up to the segment's
@@ -232,11 +242,12 @@ impl Volume {
     }
 
     /// Removes the rows of segments that no longer exist. Ids are never reused, so these counters are not needed.
-    fn forget_counters(&self, segments: &[SegmentId]) -> Result<(), Error> {
+    fn forget_counters(&self, segments: &[SegmentId], lease: &Lease) -> Result<(), Error> {
         self.counted.lock().retain(|segment, _| !segments.contains(segment));
         for some in segments.chunks(1024) {
             self.retry(|_| -> Result<(), Refused> {
                 let mut draft = Draft::default();
+                lease.assert_in(&mut draft);
                 for segment in some {
                     for side in [Live::Gained, Live::Lost, Live::Shared] {
                         draft.delete(key::live(*segment, side));

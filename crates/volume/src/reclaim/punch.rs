@@ -52,7 +52,7 @@ impl Volume {
         let runs = self.named_runs(&candidates)?;
         let dead_at = self.engine.last_cursor().max(seen.cursor);
         self.engine.wait_durable(dead_at)?;
-        if self.oldest_of_others()? < dead_at {
+        if self.stores.processes.oldest_reader()? < dead_at {
             // Another process may be reading dead parts, which a hole would destroy.
             return Ok(());
         }

@@ -20,6 +20,7 @@ use crate::api::Error;
 use crate::open::Volume;
 use crate::rests::Walks;
 use crate::seen::Seen;
+use crate::sessions::Lease;
 
 /// Segments checked in one call.
 const SEGMENTS_PER_READ: usize = 256;
@@ -28,7 +29,12 @@ const WALK_PAUSE_FACTOR: u32 = 9;
 
 impl Volume {
     /// Sets aside every segment without back rows.
-    pub(super) fn set_dead_aside(&self, logs: &dyn LogRelease, done: &mut Reclaimed) -> Result<(), Error> {
+    pub(super) fn set_dead_aside(
+        &self,
+        logs: &dyn LogRelease,
+        lease: &Lease,
+        done: &mut Reclaimed,
+    ) -> Result<(), Error> {
         // The order matters: an upload's pin ends after its commit, so all owners in a segment that is settled now are
         // in the rows read next.
         let settled: Vec<SegmentId> = self.settled_segments(logs).into_iter().map(|info| info.id).collect();
@@ -37,7 +43,7 @@ impl Volume {
         // No older than the commits of other processes that the answers include.
         let now = self.engine.last_cursor().max(seen.cursor);
         self.engine.wait_durable(now)?;
-        let oldest = self.oldest_of_others()?;
+        let oldest = self.stores.processes.oldest_reader()?;
         for segment in settled {
             if !unnamed.contains(&segment) {
                 self.segment_rows.is_named(segment);
@@ -59,7 +65,7 @@ impl Volume {
         // Other stores remove their own.
         gone.retain(|segment| self.stores.is_own(*segment) && !exists.contains(segment));
         let gone: Vec<SegmentId> = self.unnamed(&gone, &mut seen)?.into_iter().collect();
-        self.forget_counters(&gone)
+        self.forget_counters(&gone, lease)
     }
 
     /// Those of these segments that have no back row: one ask each, many in one call.
@@ -97,11 +103,12 @@ impl Volume {
     pub fn release_quarantined(&self, budget: &ReclaimBudget) -> Result<Reclaimed, Error> {
         let _alone = self.upkeep.lock();
         let mut done = Reclaimed::default();
-        self.release_due(budget, &mut done)?;
+        let Some(lease) = self.reclaim_lease()? else { return Ok(done) };
+        self.release_due(budget, &lease, &mut done)?;
         Ok(done)
     }
 
-    pub(super) fn release_due(&self, budget: &ReclaimBudget, done: &mut Reclaimed) -> Result<(), Error> {
+    pub(super) fn release_due(&self, budget: &ReclaimBudget, lease: &Lease, done: &mut Reclaimed) -> Result<(), Error> {
         let held = self.store.quarantined();
         let in_time: Vec<bool> = held.iter().map(|held| is_over(held, self.now(), budget.quarantine)).collect();
         let waits = in_time.contains(&true);
@@ -129,7 +136,7 @@ impl Volume {
                 leaving.push(held);
             }
         }
-        self.record_removed(&leaving.iter().map(|held| held.id).collect::<Vec<_>>())?;
+        self.record_removed(&leaving.iter().map(|held| held.id).collect::<Vec<_>>(), lease)?;
         let mut gone = Vec::new();
         for held in leaving {
             match self.store.release(held.id, &walk) {
@@ -142,7 +149,7 @@ impl Volume {
                 Err(error) => tracing::debug!(segment = ?held.id, %error, "segment stays in quarantine"),
             }
         }
-        self.forget_counters(&gone)
+        self.forget_counters(&gone, lease)
     }
 
     fn is_disk_short(&self, budget: &ReclaimBudget) -> Result<bool, Error> {

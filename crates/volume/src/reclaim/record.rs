@@ -1,4 +1,4 @@
-//! Maintenance of the own segments' rows, and of the oldest commit that this process reads.
+//! Maintenance of the own segments' rows.
 //!
 //! Why:        sealing or removing a file changes its row, but belongs to no commit.
 //! Not here:   the content of the rows (segment_rows).
@@ -13,45 +13,34 @@ use crate::error::Refused;
 use crate::open::Volume;
 use crate::seen::Seen;
 use crate::segment_rows::Rows;
+use crate::sessions::Lease;
 
 /// Rows written in one batch.
 const ROWS_PER_BATCH: usize = 1024;
 
 impl Volume {
-    /// The oldest commit from which this process still reads segments of other stores; only for the session, which
-    /// publishes it. Later reads see at least this commit.
-    pub fn advance_readers(&self) -> Cursor {
-        let now = self.engine.last_cursor();
-        self.stores.readers.advance(now)
-    }
-
-    /// The oldest commit from which another process still reads, by its session or by the given `Processes`.
-    pub(super) fn oldest_of_others(&self) -> Result<Cursor, Error> {
-        let told = self.stores.processes.oldest_reader()?;
-        Ok(self.oldest_reader()?.map_or(told, |oldest| oldest.min(told)))
-    }
-
     /// Updates the rows of own segments from their files.
-    pub(super) fn record_segments(&self) -> Result<(), Error> {
+    pub(super) fn record_segments(&self, lease: &Lease) -> Result<(), Error> {
         let (rows, gone) = self.segment_rows.stale();
-        unless_full(self.write_segment_rows(rows))?;
+        unless_full(self.write_segment_rows(rows, lease))?;
         let gone: Vec<SegmentId> = self.unnamed(&gone, &mut Seen::default())?.into_iter().collect();
-        unless_full(self.forget_counters(&gone)).map(|_| ())
+        unless_full(self.forget_counters(&gone, lease)).map(|_| ())
     }
 
     /// Records that nothing refers to these segments any more. Returns once that is durable.
-    pub(super) fn record_removed(&self, segments: &[SegmentId]) -> Result<(), Error> {
-        match unless_full(self.write_segment_rows(self.segment_rows.removed(segments)))? {
+    pub(super) fn record_removed(&self, segments: &[SegmentId], lease: &Lease) -> Result<(), Error> {
+        match unless_full(self.write_segment_rows(self.segment_rows.removed(segments), lease))? {
             Some(seq) => Ok(self.engine.wait_durable(seq)?),
             None => Ok(()),
         }
     }
 
-    fn write_segment_rows(&self, rows: Rows) -> Result<Cursor, Error> {
+    fn write_segment_rows(&self, rows: Rows, lease: &Lease) -> Result<Cursor, Error> {
         let mut last = Cursor::default();
         for some in rows.chunks(ROWS_PER_BATCH) {
             last = self.retry(|_| -> Result<Cursor, Refused> {
                 let mut draft = Draft::default();
+                lease.assert_in(&mut draft);
                 for (id, record) in some {
                     draft.put(key::segment(*id), record.encode());
                 }

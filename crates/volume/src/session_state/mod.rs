@@ -1,18 +1,27 @@
-//! A volume's state in memory of its own session and of other sessions.
+//! This process's session, the other sessions of a shared engine, and what it knows of them in memory.
 //!
-//! Why:        the volume owns this state; the code that uses it is in a higher module (sessions).
+//! Why:        the store is attached under a session, before there is a volume; and the volume owns this state, which
+//!             code in a higher module uses (sessions).
 //! Invariants: F1 after fencing, every commit is refused until there is a new session.
+//!             F2 a session without a row never has one again, so its death is remembered.
 //! Locking:    leaf locks, never held during a call of the engine.
-//! Not here:   the rows (sessions), readers (stores).
+//! Not here:   leases and the volume's own calls (sessions), readers (stores).
 
-use std::collections::HashMap;
+mod beat;
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use margay_meta::RowVersion;
-use margay_rows::Ino;
+use margay_meta::{Cursor, Engine, RowVersion};
+use margay_rows::record::SessionRecord;
+use margay_rows::{Ino, key};
 use parking_lot::Mutex;
 
+pub use self::beat::{Beat, STILL_BEATS_MAX};
 use crate::api::Error;
+use crate::stores::Processes;
 
 /// Description of a session for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,14 +46,29 @@ pub(crate) struct Neighbour {
     pub(crate) seen: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sessions {
-    pub(crate) own: Mutex<Option<OwnSession>>,
-    pub(crate) neighbours: Mutex<HashMap<Ino, Neighbour>>,
+    engine: Arc<dyn Engine>,
+    name: SessionName,
+    own: Mutex<Option<OwnSession>>,
+    neighbours: Mutex<HashMap<Ino, Neighbour>>,
+    /// Sessions that are known to be gone (F2).
+    dead: Mutex<HashSet<u64>>,
     fenced: AtomicBool,
 }
 
 impl Sessions {
+    pub(crate) fn new(engine: &Arc<dyn Engine>, name: &SessionName) -> Sessions {
+        Sessions {
+            engine: Arc::clone(engine),
+            name: name.clone(),
+            own: Mutex::default(),
+            neighbours: Mutex::default(),
+            dead: Mutex::default(),
+            fenced: AtomicBool::new(false),
+        }
+    }
+
     /// Called before each commit.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.fenced.load(Ordering::Acquire) { Err(Error::Fenced) } else { Ok(()) }
@@ -55,16 +79,62 @@ impl Sessions {
         self.own.lock().map(|own| own.number).ok_or(Error::Fenced)
     }
 
-    pub(crate) fn begin(&self, own: OwnSession) {
+    fn begin(&self, own: OwnSession) {
         self.neighbours.lock().clear();
         *self.own.lock() = Some(own);
         self.fenced.store(false, Ordering::Release);
     }
 
-    pub(crate) fn fence(&self) {
+    fn fence(&self) {
         *self.own.lock() = None;
         if !self.fenced.swap(true, Ordering::AcqRel) {
             tracing::error!("another process took this one for dead; it commits nothing until it has a new session");
         }
+    }
+
+    /// All sessions except the own one.
+    pub(crate) fn others(&self) -> Result<Vec<(Ino, RowVersion, SessionRecord)>, Error> {
+        let own = self.number().ok();
+        let mut others = Vec::new();
+        let mut damaged = None;
+        let (start, end) = key::sessions();
+        self.engine.scan(&start, &end, &mut |row| {
+            let read = key::parse_session(row.key).and_then(|number| Ok((number, SessionRecord::decode(row.value)?)));
+            match read {
+                Ok((number, _)) if Some(number) == own => {}
+                Ok((number, record)) => others.push((number, row.version, record)),
+                Err(error) => {
+                    damaged = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+        match damaged {
+            Some(error) => Err(error.into()),
+            None => Ok(others),
+        }
+    }
+}
+
+impl Processes for Sessions {
+    fn session(&self) -> u64 {
+        self.number().map_or(0, |number| number.0)
+    }
+
+    fn is_live(&self, session: u64) -> Result<bool, Error> {
+        if session == 0 || self.dead.lock().contains(&session) {
+            return Ok(false);
+        }
+        let is_live = self.engine.get(&key::session(Ino(session)))?.value.is_some();
+        if !is_live {
+            self.dead.lock().insert(session);
+        }
+        Ok(is_live)
+    }
+
+    fn oldest_reader(&self) -> Result<Cursor, Error> {
+        let oldest = self.others()?.iter().map(|(.., record)| Cursor(record.oldest)).min();
+        Ok(oldest.unwrap_or(Cursor(u64::MAX)))
     }
 }

@@ -7,10 +7,10 @@
 //!                `STILL_BEATS_MAX` own acknowledged beats, and asserts that beat.
 //!             S2 a session without its row commits nothing once it knows: from its next beat or leased batch.
 //!             S3 an engine that is not shared has no rows of sessions and leases, and no cost.
-//! Not here:   the state in memory (session_state), the caller of `beat` and its period (the jobs).
+//!             S4 a store's row names the session that has its folder open; while that one lives, no other process opens it.
+//! Not here:   beats and the state in memory (session_state), the caller of `beat` and its period (the jobs).
 
-mod beat;
 mod lease;
+mod own;
 
-pub use self::beat::{Beat, STILL_BEATS_MAX};
 pub use self::lease::Lease;

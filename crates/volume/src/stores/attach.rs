@@ -12,8 +12,8 @@ use std::ops::ControlFlow;
 
 use margay_env::Env;
 use margay_meta::Engine;
-use margay_rows::key;
 use margay_rows::record::StoreRecord;
+use margay_rows::{Ino, key};
 use margay_segment::{Segments, StoreIdentity, StoreName, StoreNumber};
 
 use super::processes::Processes;
@@ -99,7 +99,11 @@ fn take(
     let mut draft = Draft::default();
     draft.assert_unchanged(key::store(next.number), version);
     let StoreName { identity, number, generation } = next;
-    draft.put(key::store(number), StoreRecord { identity, generation, session: processes.session() }.encode());
+    let session = processes.session();
+    if engine.is_shared() && session != 0 {
+        draft.assert_exists(key::session(Ino(session)));
+    }
+    draft.put(key::store(number), StoreRecord { identity, generation, session }.encode());
     match draft.commit(engine) {
         Ok(done) => {
             engine.wait_durable(done.cursor)?;

@@ -17,15 +17,18 @@ use bytes::Bytes;
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_rows::key;
-use margay_rows::record::{SegmentRecord, SegmentState};
+use margay_rows::record::{SegmentRecord, SegmentState, StoreRecord};
 use margay_segment::{
     Extent, Holes, InQuarantine, QuarantineHold, Quarantined, Run, RunLength, RunWriter, SegmentCopy, SegmentError,
     SegmentId, SegmentInfo, SegmentPin, Segments, StoreName, StoreNumber, StoreSpace, SyncFuture, Walk,
 };
 
 pub(crate) use self::attach::NotAttached;
-pub use self::processes::{Alone, Peers, Processes};
+pub(crate) use self::processes::Alone;
+pub use self::processes::{Peers, Processes};
 pub(crate) use self::readers::Readers;
+use crate::api::Error;
+use crate::draft::Draft;
 
 /// The own store, and access to the others.
 #[derive(Debug)]
@@ -64,6 +67,26 @@ impl Stores {
 
     pub(crate) fn own(&self) -> &dyn Segments {
         &*self.own
+    }
+
+    /// Names a new session of this process in the own store's row, in the draft that opens it. Refused if another
+    /// process has attached the folder since.
+    pub(crate) fn draft_session(&self, draft: &mut Draft, session: u64) -> Result<(), Error> {
+        let Some(row) = self.engine.get(&key::store(self.number))?.value else {
+            return Err(Error::Corrupt(format!("store {} has no row", self.number.0)));
+        };
+        let record = StoreRecord::decode(&row.value)?;
+        let name = self.own.name();
+        if (record.identity, record.generation) != (name.identity, name.generation) {
+            tracing::error!(store = self.number.0, "another process has the segment folder open now; stop this one");
+            return Err(Error::Fenced);
+        }
+        // Another volume of this process may have the same folder open.
+        if record.session == 0 || !self.processes.is_live(record.session)? {
+            draft.assert_version(key::store(self.number), row.version);
+            draft.put(key::store(self.number), StoreRecord { session, ..record }.encode());
+        }
+        Ok(())
     }
 
     /// Whether other processes have stores.

@@ -1,7 +1,7 @@
 //! Ports to the other processes that share a volume's rows.
 //!
 //! Why:        the file system does not know how their sessions and stores are reached.
-//! Not here:   keeping a session alive, calls to another store.
+//! Not here:   sessions, which are one implementation (session_state), calls to another store.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub trait Processes: Send + Sync + Debug {
 
 /// There is no other process.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Alone;
+pub(crate) struct Alone;
 
 impl Processes for Alone {
     fn session(&self) -> u64 {

@@ -72,6 +72,15 @@ pub fn stores() -> [(Env, Arc<Store>); 2] {
     })
 }
 
+/// The same, where what each still reads is told by the rows of their sessions alone; with options.
+pub fn in_sessions_with(
+    engine: &Arc<dyn Engine>,
+    stores: &[(Env, Arc<Store>); 2],
+    options: &Options,
+) -> [Arc<Volume>; 2] {
+    open(engine, stores, false, |_| options.clone())
+}
+
 /// A volume on each store.
 pub fn volumes(
     engine: &Arc<dyn Engine>,
@@ -79,12 +88,12 @@ pub fn volumes(
     options: &Options,
     hasty: bool,
 ) -> [Arc<Volume>; 2] {
-    open(engine, stores, hasty, |member| Options { processes: member, ..options.clone() })
+    open(engine, stores, hasty, |member| Options { processes: Some(member), ..options.clone() })
 }
 
 /// The same, where what each still reads is told by the rows of their sessions alone.
 pub fn in_sessions(engine: &Arc<dyn Engine>, stores: &[(Env, Arc<Store>); 2]) -> [Arc<Volume>; 2] {
-    open(engine, stores, false, |_| Options::default())
+    in_sessions_with(engine, stores, &Options::default())
 }
 
 fn open(

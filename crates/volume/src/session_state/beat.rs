@@ -2,21 +2,18 @@
 //!
 //! Invariants: see `sessions` S1 and S2. An existing row is always the own one, because no other process puts it; so
 //!             after a commit with an unknown result the row is read.
-//! Not here:   leases of a session that is gone (lease).
+//! Not here:   leases of a session that is gone (sessions).
 
 use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
 
-use margay_meta::{Cursor, RowVersion};
+use margay_meta::Cursor;
 use margay_rows::record::SessionRecord;
 use margay_rows::{Ino, key};
 
+use super::{Neighbour, OwnSession, Sessions};
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::error::Refused;
-use crate::open::Volume;
-use crate::seen::Seen;
-use crate::session_state::{Neighbour, OwnSession};
 
 /// Number of own acknowledged beats during which another session's beat must not change before that session is declared
 /// dead.
@@ -31,30 +28,25 @@ pub struct Beat {
     pub fenced: Vec<u64>,
 }
 
-impl Volume {
-    /// Opens a session if the engine is shared; at the start, or after the session was fenced.
-    pub fn open_session(&self) -> Result<(), Error> {
-        if !self.engine.is_shared() {
-            return Ok(());
-        }
-        let number = self.new_ino()?;
-        let mut draft = Draft::default();
+impl Sessions {
+    /// Opens a session of this number together with what `draft` has; at the start, or after the last one was fenced.
+    pub(crate) fn open(&self, number: Ino, oldest: Cursor, mut draft: Draft) -> Result<(), Error> {
         draft.assert_absent(key::session(number));
-        draft.put(key::session(number), self.session_record(1).encode());
+        draft.put(key::session(number), self.record(1, oldest).encode());
         match draft.commit(&*self.engine) {
             Ok(done) => {
                 self.engine.wait_durable(done.cursor)?;
-                self.sessions.begin(OwnSession { number, version: done.version, beat: 1 });
+                self.begin(OwnSession { number, version: done.version, beat: 1 });
                 Ok(())
             }
-            Err(Refused::Conflict) => Err(Error::Corrupt(format!("the number {} has a session already", number.0))),
+            Err(Refused::Conflict) => Err(Error::Busy),
             Err(Refused::Error(error)) => Err(error),
         }
     }
 
     /// Ends the session, so that other processes need not wait until it is declared dead.
-    pub fn close_session(&self) -> Result<(), Error> {
-        let Some(own) = self.sessions.own.lock().take() else { return Ok(()) };
+    pub(crate) fn close(&self) -> Result<(), Error> {
+        let Some(own) = self.own.lock().take() else { return Ok(()) };
         let mut draft = Draft::default();
         draft.delete(key::session(own.number));
         match draft.commit(&*self.engine) {
@@ -64,35 +56,22 @@ impl Volume {
         }
     }
 
-    /// The number of this volume's session; none if the engine is not shared, or after fencing.
-    pub fn session(&self) -> Option<u64> {
-        self.sessions.number().ok().map(|number| number.0)
-    }
-
-    /// Why this volume commits nothing, after another process declared it dead.
-    pub fn session_fault(&self) -> Option<String> {
-        self.sessions.check().err().map(|error| error.to_string())
-    }
-
-    /// Renews this session and checks the others; blocks this thread. Returns `Fenced` if another process declared this
-    /// one dead; then `open_session` starts a new session.
-    pub fn beat(&self) -> Result<Beat, Error> {
-        if !self.engine.is_shared() {
-            return Ok(Beat::default());
-        }
-        let own = self.sessions.own.lock().ok_or(Error::Fenced)?;
-        let own = match self.put_beat(own) {
+    /// Renews this session and checks the others; blocks this thread. `oldest` gives the oldest commit that this process
+    /// still reads.
+    pub(crate) fn beat(&self, oldest: &dyn Fn() -> Cursor) -> Result<Beat, Error> {
+        let own = self.own.lock().ok_or(Error::Fenced)?;
+        let own = match self.put_beat(own, oldest()) {
             Err(Refused::Conflict) => {
                 let found = self.own_row(own)?.ok_or_else(|| {
-                    self.sessions.fence();
+                    self.fence();
                     Error::Fenced
                 })?;
-                self.put_beat(found)
+                self.put_beat(found, oldest())
             }
             done => done,
         };
         match own {
-            Ok(own) => *self.sessions.own.lock() = Some(own),
+            Ok(own) => *self.own.lock() = Some(own),
             // Another thread beats for this session; the next beat shows the result.
             Err(Refused::Conflict) => return Err(Error::Busy),
             Err(Refused::Error(error)) => return Err(error),
@@ -100,47 +79,32 @@ impl Volume {
         self.look_at_others()
     }
 
-    fn session_record(&self, beat: u64) -> SessionRecord {
-        let name = &self.options.session_name;
-        let oldest = self.advance_readers();
+    fn record(&self, beat: u64, oldest: Cursor) -> SessionRecord {
+        let name = &self.name;
         SessionRecord { beat, oldest: oldest.0, host: name.host.clone(), pid: name.pid, program: name.program.clone() }
     }
 
     /// The beat counts only once it is durable.
-    fn put_beat(&self, own: OwnSession) -> Result<OwnSession, Refused> {
+    fn put_beat(&self, own: OwnSession, oldest: Cursor) -> Result<OwnSession, Refused> {
         let beat = own.beat + 1;
         let mut draft = Draft::default();
         draft.assert_version(key::session(own.number), own.version);
-        draft.put(key::session(own.number), self.session_record(beat).encode());
+        draft.put(key::session(own.number), self.record(beat, oldest).encode());
         let done = draft.commit(&*self.engine)?;
         self.engine.wait_durable(done.cursor)?;
         Ok(OwnSession { version: done.version, beat, ..own })
     }
 
     fn own_row(&self, own: OwnSession) -> Result<Option<OwnSession>, Error> {
-        let Some(row) = self.row(&key::session(own.number))?.value else { return Ok(None) };
+        let Some(row) = self.engine.get(&key::session(own.number))?.value else { return Ok(None) };
         let record = SessionRecord::decode(&row.value)?;
         Ok(Some(OwnSession { version: row.version, beat: record.beat.max(own.beat), ..own }))
     }
 
-    /// All sessions except the own one.
-    fn other_sessions(&self) -> Result<Vec<(Ino, RowVersion, SessionRecord)>, Error> {
-        let own = self.sessions.number().ok();
-        let mut others = Vec::new();
-        self.scan(&key::sessions(), &mut Seen::default(), |row| {
-            let number = key::parse_session(row.key)?;
-            if Some(number) != own {
-                others.push((number, row.version, SessionRecord::decode(row.value)?));
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(others)
-    }
-
     fn look_at_others(&self) -> Result<Beat, Error> {
-        let others = self.other_sessions()?;
+        let others = self.others()?;
         let dead: Vec<_> = {
-            let mut known = self.sessions.neighbours.lock();
+            let mut known = self.neighbours.lock();
             let listed: HashSet<Ino> = others.iter().map(|(number, ..)| *number).collect();
             known.retain(|number, _| listed.contains(number));
             others.iter().filter(|(number, _, record)| stands_still(&mut known, *number, record.beat)).collect()
@@ -167,15 +131,6 @@ impl Volume {
             }
         }
         Ok(Beat { others: others.len() - fenced.len(), fenced })
-    }
-
-    /// No other session reads a state older than this; `None` if there is no other session. Call it after the commit
-    /// that removed the last reference to bytes, before the bytes are removed.
-    pub fn oldest_reader(&self) -> Result<Option<Cursor>, Error> {
-        if !self.engine.is_shared() {
-            return Ok(None);
-        }
-        Ok(self.other_sessions()?.iter().map(|(.., record)| Cursor(record.oldest)).min())
     }
 }
 
