@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use margay_meta::Change;
+use margay_meta::{Change, Cursor};
 use margay_rows::key::{self, Table};
 use margay_rows::kinds::Setting;
 use margay_rows::{Ino, numbered::Numbered};
@@ -46,10 +46,26 @@ pub(crate) struct Stale {
     /// Roots of the buckets with changed quotas.
     pub(crate) quotas: HashSet<Ino>,
     pub(crate) identities: bool,
-    pub(crate) events: bool,
+    /// Commits that queued events (positive) or removed them.
+    pub(crate) events: Vec<(Cursor, i64)>,
+}
+
+/// How many events a commit queued, or removed (negative): one that removes them writes nothing else.
+fn events_of(change: &Change) -> i64 {
+    let events = change.keys.iter().filter(|key| Table::of(key) == Some(Table::Event)).count();
+    let count = i64::try_from(events).unwrap_or(i64::MAX);
+    if events == change.keys.len() { -count } else { count }
 }
 
 impl Stale {
+    /// What also matters if it is an own commit.
+    pub(crate) fn note_events(&mut self, change: &Change) {
+        match events_of(change) {
+            0 => {}
+            events => self.events.push((change.cursor, events)),
+        }
+    }
+
     pub(crate) fn note(&mut self, change: Change) {
         for key in change.keys {
             match Table::of(&key) {
@@ -69,7 +85,6 @@ impl Stale {
                     }
                 }
                 Some(Table::Identity) => self.identities = true,
-                Some(Table::Event) => self.events = true,
                 _ => {}
             }
         }

@@ -60,10 +60,10 @@ impl Effects {
         if let Some((changes, rows)) = self.rows {
             rows.changed(changes, matches!(made, CommitFate::Made(_)));
         }
-        match made {
+        let cursor = match made {
             CommitFate::NotMade => return,
             // What follows is harmless if it was not made. The feed shows whether it was.
-            CommitFate::Unknown => {}
+            CommitFate::Unknown => None,
             CommitFate::Made(cursor) => {
                 if let Some(followed) = self.followed {
                     followed.made(cursor);
@@ -71,10 +71,11 @@ impl Effects {
                 if let Some(segments) = self.segments {
                     segments.committed();
                 }
+                Some(cursor)
             }
-        }
+        };
         if let Some((count, events)) = self.events {
-            events.grew(count);
+            events.changed(i64::try_from(count).unwrap_or(i64::MAX), cursor);
         }
         if let Some((notice, watchers)) = self.notice {
             watchers.tell(notice);

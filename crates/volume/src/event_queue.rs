@@ -4,12 +4,15 @@
 //!                `order` of the newest commit before the change is below that of any later commit.
 //!             E2 no order is below that of an event that was queued when the volume was opened (`base`), even if
 //!                commits are counted from the start again (a restored volume).
-//! Locking:    a leaf lock on the rules.
+//!             E3 where processes share the engine, each commit's events count once: an own commit's when it is made,
+//!                any other's when the follower reads it (`at`, `own`). A batch that removes events writes nothing
+//!                else, and one that queues events writes more, so the keys in the feed tell which it was.
+//! Locking:    leaf locks on the rules and on the count.
 //! Not here:   the rows (events).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use margay_meta::{Cursor, RowVersion};
 use margay_rows::Ino;
@@ -29,8 +32,19 @@ pub(crate) struct EventQueue {
     pub(crate) rules: Mutex<KnownRules>,
     /// Where orders begin.
     pub(crate) base: AtomicU64,
-    pub(crate) waiting: AtomicU64,
+    /// Below zero while events are removed whose queueing the follower has not read yet.
+    waiting: AtomicI64,
+    followed: Mutex<Option<FollowedEvents>>,
     pub(crate) queued: event_listener::Event,
+}
+
+/// Which commits are counted, where processes share the engine (E3).
+#[derive(Debug, Default)]
+struct FollowedEvents {
+    /// All up to this one.
+    at: Cursor,
+    /// Own commits after that one.
+    own: BTreeSet<Cursor>,
 }
 
 impl EventQueue {
@@ -40,17 +54,80 @@ impl EventQueue {
         self.base.load(Ordering::Acquire).saturating_add(of_commit)
     }
 
-    /// Events were removed.
-    pub(crate) fn shrank(&self, count: u64) {
-        let less = |waiting: u64| Some(waiting.saturating_sub(count));
-        let _always = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    /// Number of queued events, as far as known.
+    pub(crate) fn waiting(&self) -> u64 {
+        u64::try_from(self.waiting.load(Ordering::Acquire)).unwrap_or(0)
     }
 
-    /// Events were committed.
-    pub(crate) fn grew(&self, count: u64) {
-        if count > 0 {
-            self.waiting.fetch_add(count, Ordering::AcqRel);
+    /// So many events were queued as of a commit; `follows`: commits after it are read from the feed.
+    pub(crate) fn counted(&self, waiting: i64, at: Cursor, follows: bool) {
+        let mut followed = self.followed.lock();
+        *followed = follows.then(|| FollowedEvents { at, own: BTreeSet::new() });
+        self.waiting.store(waiting, Ordering::Release);
+    }
+
+    /// An own commit queued (positive) or removed events; without a cursor it is not known whether it was made.
+    pub(crate) fn changed(&self, change: i64, made: Option<Cursor>) {
+        let counts = match (self.followed.lock().as_mut(), made) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(followed), Some(cursor)) => cursor > followed.at && followed.own.insert(cursor),
+        };
+        if counts {
+            self.add(change);
+        }
+        if change > 0 {
             self.queued.notify(usize::MAX);
         }
+    }
+
+    /// The follower has read all commits up to `next`; those in `changes` queued or removed events.
+    pub(crate) fn follow(&self, changes: &[(Cursor, i64)], next: Cursor) {
+        let mut held = self.followed.lock();
+        let Some(followed) = held.as_mut() else { return };
+        let is_new = |(cursor, _): &&(Cursor, i64)| *cursor > followed.at && !followed.own.contains(cursor);
+        let change: i64 = changes.iter().filter(is_new).map(|(_, change)| change).sum();
+        followed.own = followed.own.split_off(&Cursor(next.0.saturating_add(1)));
+        followed.at = followed.at.max(next);
+        self.add(change);
+        drop(held);
+        if !changes.is_empty() {
+            self.queued.notify(usize::MAX);
+        }
+    }
+
+    fn add(&self, change: i64) {
+        self.waiting.fetch_add(change, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_commit_counts_once_whoever_sees_it_first() {
+        let queue = EventQueue::default();
+        queue.counted(5, Cursor(10), true);
+        queue.changed(2, Some(Cursor(12)));
+        queue.follow(&[(Cursor(9), 7), (Cursor(11), 3), (Cursor(12), 2)], Cursor(12));
+        assert_eq!(queue.waiting(), 10);
+        // The follower was faster.
+        queue.follow(&[(Cursor(13), 1), (Cursor(14), -4)], Cursor(14));
+        queue.changed(1, Some(Cursor(13)));
+        assert_eq!(queue.waiting(), 7);
+        queue.changed(1, None);
+        assert_eq!(queue.waiting(), 7, "the feed shows whether it was made");
+        queue.changed(-9, Some(Cursor(15)));
+        queue.follow(&[(Cursor(16), 3)], Cursor(16));
+        assert_eq!(queue.waiting(), 1, "removed before the follower has read that it was queued");
+        queue.counted(0, Cursor(20), true);
+        queue.follow(&[(Cursor(15), 1)], Cursor(16));
+        assert_eq!(queue.waiting(), 0);
+        queue.counted(1, Cursor(0), false);
+        queue.changed(1, Some(Cursor(3)));
+        queue.changed(1, None);
+        queue.changed(-2, Some(Cursor(4)));
+        assert_eq!(queue.waiting(), 1);
     }
 }

@@ -5,7 +5,9 @@
 //! Invariants: Q1 the applied rules are those of the bucket's row that the batch asserts.
 //!             Q2 an order is taken after the change read what it replaces: a key's later change has the larger one.
 //!             Q3 only durable events are returned, and an event stays until it is removed: at-least-once delivery.
-//!             Q4 at most `Options::events_max` are queued; a change that would queue one more is refused.
+//!             Q4 at most `Options::events_max` are queued; a change that would queue one more is refused. Where processes
+//!                share the volume, that is as of what the follower has read: each may exceed it by what others queue
+//!                within `FOLLOW_EVERY_MAX`.
 //!             Q5 no event overwrites another: its row was absent, because its number is unique in the volume.
 //! Not here:   the meaning of rules (the S3 door), sending (margay-jobs).
 
@@ -42,7 +44,7 @@ impl Volume {
         let bucket = key::parse_bucket(&path.bucket_key)?.to_owned();
         let event = Event { kind, at: self.now(), bucket, key: key.to_owned(), size, etag, version };
         for route in rules.routes(event.kind, &event.key) {
-            if self.events.waiting.load(Ordering::Acquire) >= self.options.events_max {
+            if self.events.waiting() >= self.options.events_max {
                 tracing::warn!(bucket = event.bucket, "a change is refused: too many events wait for their targets");
                 return Err(Error::Busy);
             }
@@ -100,15 +102,15 @@ impl Volume {
                 some.iter().for_each(|number| draft.delete(key::event(target, *number)));
                 self.finish(draft, ())
             };
-            self.decide(Seen::default(), forget).await?;
-            self.events.shrank(some.len() as u64);
+            let ((), cursor) = self.decide(Seen::default(), forget).await?;
+            self.events.changed(-i64::try_from(some.len()).unwrap_or(0), Some(cursor));
         }
         Ok(())
     }
 
     /// Counts the queued events, and makes new orders begin above theirs; called when the volume is opened.
     pub(crate) fn count_events(&self) -> Result<(), Error> {
-        let (base, waiting) = self.retry(|seen| {
+        let (base, waiting, at) = self.retry(|seen| {
             let row = self.get(&key::event_base(), seen)?;
             let (mut count, mut last) = (0, None);
             self.scan(&key::all_events(), seen, |row| {
@@ -120,25 +122,25 @@ impl Volume {
             // Events of counted commits are below that, unless commits were counted from the start again meanwhile.
             let end = base.saturating_add(self.events.order(self.engine.last_cursor(), 0));
             match last.filter(|last| *last >= end) {
-                None => Ok((base, count)),
+                None => Ok((base, count, seen.cursor)),
                 Some(last) => {
                     let base = last.saturating_add(1);
                     let mut draft = Draft::default();
                     draft.assert_unchanged(key::event_base(), row.map(|row| row.version));
                     draft.put(key::event_base(), base.to_be_bytes().to_vec());
                     self.commit(draft)?;
-                    Ok((base, count))
+                    Ok((base, count, seen.cursor))
                 }
             }
         })?;
-        self.events.waiting.store(waiting, Ordering::Release);
+        self.events.counted(waiting, at, self.engine.is_shared());
         self.events.base.store(base, Ordering::Release);
         Ok(())
     }
 
-    /// Number of queued events of all targets.
+    /// Number of queued events of all targets, of all processes as far as the follower has read.
     pub fn events_waiting(&self) -> u64 {
-        self.events.waiting.load(Ordering::Acquire)
+        self.events.waiting()
     }
 
     /// Resolves when an event was queued after this call.

@@ -60,6 +60,7 @@ impl Volume {
         let (next, mut stale, mut followed) = (page.next, Stale::default(), Followed::default());
         followed.is_newest = page.changes.len() < PAGE_COMMITS;
         for change in page.changes {
+            stale.note_events(&change);
             if self.followed.is_own(change.cursor) {
                 continue;
             }
@@ -103,9 +104,7 @@ impl Volume {
         if stale.identities {
             self.followed.identities.notify(usize::MAX);
         }
-        if stale.events {
-            self.events.queued.notify(usize::MAX);
-        }
+        self.events.follow(&stale.events, next);
         Ok(())
     }
 
