@@ -6,7 +6,6 @@
 //! Not here:   what is written (the operations).
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry as Slot;
 
 use bytes::Bytes;
 use margay_meta::{
@@ -24,10 +23,13 @@ use crate::error::Refused;
 use crate::known::Known;
 use crate::watch::Notice;
 
+/// Up to so many writes, comparing with each key costs less than a table of copies of them.
+const COMPARED_WRITES_MAX: usize = 16;
+
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     batch: Batch,
-    /// Index of each key's write in `batch.writes`.
+    /// Index of each key's write in `batch.writes`, once there are more than `COMPARED_WRITES_MAX`.
     places: HashMap<Vec<u8>, usize>,
     events: u64,
     /// Whether the first precondition is a lease's.
@@ -94,17 +96,20 @@ impl Draft {
     }
 
     fn set(&mut self, write: Write) -> usize {
-        match self.places.entry(write.key().to_vec()) {
-            Slot::Occupied(place) => {
-                self.batch.writes[*place.get()] = write;
-                *place.get()
-            }
-            Slot::Vacant(place) => {
-                place.insert(self.batch.writes.len());
-                self.batch.writes.push(write);
-                self.batch.writes.len() - 1
-            }
+        if let Some(place) = self.write_of(write.key()) {
+            self.batch.writes[place] = write;
+            return place;
         }
+        let place = self.batch.writes.len();
+        if place == COMPARED_WRITES_MAX {
+            let keys = self.batch.writes.iter().map(|write| write.key().to_vec());
+            self.places = keys.zip(0..).collect();
+        }
+        if place >= COMPARED_WRITES_MAX {
+            self.places.insert(write.key().to_vec(), place);
+        }
+        self.batch.writes.push(write);
+        place
     }
 
     /// Returns the index of the write. A sum of zero is not written.
@@ -112,7 +117,7 @@ impl Draft {
         if more == 0 {
             return;
         }
-        match self.places.get(&key).map(|place| &mut self.batch.writes[*place]) {
+        match self.write_of(&key).map(|place| &mut self.batch.writes[place]) {
             Some(Write::Add { delta, .. }) => *delta += more,
             Some(_) => {}
             None => {
@@ -131,7 +136,7 @@ impl Draft {
     }
 
     pub(crate) fn max(&mut self, key: Vec<u8>, at_least: u64) {
-        match self.places.get(&key).map(|place| &mut self.batch.writes[*place]) {
+        match self.write_of(&key).map(|place| &mut self.batch.writes[place]) {
             Some(Write::Max { at_least: highest, .. }) => *highest = at_least.max(*highest),
             Some(_) => {}
             None => {
@@ -142,7 +147,10 @@ impl Draft {
 
     /// The index of the write to a key.
     pub(crate) fn write_of(&self, key: &[u8]) -> Option<usize> {
-        self.places.get(key).copied()
+        if self.batch.writes.len() > COMPARED_WRITES_MAX {
+            return self.places.get(key).copied();
+        }
+        self.batch.writes.iter().position(|write| write.key() == key)
     }
 
     /// Attaches a payload: a run, followed by its checksums if it needs any. The engine fills its location (segment,
@@ -197,12 +205,12 @@ impl Draft {
     }
 
     pub(crate) fn deletes(&self, key: &[u8]) -> bool {
-        self.places.get(key).is_some_and(|place| matches!(self.batch.writes[*place], Write::Delete { .. }))
+        self.write_of(key).is_some_and(|place| matches!(self.batch.writes[place], Write::Delete { .. }))
     }
 
     /// The value that this draft puts at a key.
     pub(crate) fn value(&self, key: &[u8]) -> Option<&[u8]> {
-        match &self.batch.writes[*self.places.get(key)?] {
+        match &self.batch.writes[self.write_of(key)?] {
             Write::Put { value, .. } => Some(value),
             Write::Delete { .. } | Write::Add { .. } | Write::Max { .. } => None,
         }
@@ -240,5 +248,50 @@ fn refused(error: CommitError, leased: bool) -> Refused {
     match error {
         CommitError::Conflict { precondition: 0 } if leased => Refused::Error(Error::LeaseLost),
         error => error.into(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Puts, additions and deletions of few keys, some of them again, beyond the number that is compared.
+    #[test]
+    fn each_key_is_written_once_however_many_there_are() {
+        for count in [COMPARED_WRITES_MAX - 1, COMPARED_WRITES_MAX, COMPARED_WRITES_MAX + 1, 3 * COMPARED_WRITES_MAX] {
+            let (mut draft, mut model) = (Draft::default(), BTreeMap::new());
+            for step in 0..3 * count {
+                let number = step * 7 % count;
+                let key = vec![number as u8, 1];
+                match number % 3 {
+                    0 => {
+                        let place = draft.put(key.clone(), vec![step as u8]);
+                        assert_eq!(draft.write_of(&key), Some(place));
+                        model.insert(key, Write::Put { key: vec![number as u8, 1], value: vec![step as u8] });
+                    }
+                    1 => {
+                        draft.add(key.clone(), 2);
+                        let delta = match model.get(&key) {
+                            Some(Write::Add { delta, .. }) => delta + 2,
+                            _ => 2,
+                        };
+                        model.insert(key.clone(), Write::Add { key, delta });
+                    }
+                    _ => {
+                        draft.put(key.clone(), vec![0]);
+                        draft.delete(key.clone());
+                        draft.add(key.clone(), 1);
+                        assert!(draft.deletes(&key));
+                        model.insert(key.clone(), Write::Delete { key });
+                    }
+                }
+            }
+            let mut writes = draft.writes().to_vec();
+            writes.sort_by(|one, other| one.key().cmp(other.key()));
+            assert_eq!(writes, model.into_values().collect::<Vec<_>>(), "{count} keys");
+        }
     }
 }
