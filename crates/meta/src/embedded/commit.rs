@@ -1,7 +1,8 @@
 //! One commit: facts about older layers are read outside the serial section, then it is decided and applied inside it.
 //!
 //! Why:        the serial section must not wait for the disk, so rows of the older layers are read before it; they
-//!             cannot change until an overlay is sealed, which changes the epoch.
+//!             cannot change until an overlay is sealed, which changes the epoch. What the active overlay has is read
+//!             with them, and once more inside only if another commit came between: most of a commit is looking keys up.
 //! Invariants: C1 preconditions are evaluated on exactly the rows that the batch is applied to.
 //!             C2 a batch is in the log's buffer before any reader sees it, and as a whole or not at all.
 //! Locking:    `serial`, then the active overlay (read to decide, write to apply). Facts are read under neither.
@@ -11,7 +12,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::layers::{Lower, Stored};
+use super::layers::Lower;
 use super::limits::LOG_FILE_BYTES_MIN;
 use super::log::Serial;
 use super::log_header::FILE_HEADER_BYTES;
@@ -22,22 +23,58 @@ use crate::{
     PayloadLocation, Position, Precondition, RowVersion, VALUE_BYTES_MAX, Write,
 };
 
-/// The older layers' row of a key, read once per epoch.
+/// What was read before the serial section, in the order of the batch.
+#[derive(Debug)]
+struct Facts {
+    /// The newest commit in the active overlay then.
+    as_of: Cursor,
+    conditions: Vec<Fact>,
+    writes: Vec<Fact>,
+}
+
+/// What was read of a key, once per epoch.
 #[derive(Debug, Default)]
-pub(super) struct Fact {
-    /// `None`: not read, since the active overlay had the key.
-    below: Option<Option<Below>>,
+struct Fact {
+    /// The active overlay's row; `None`: not read.
+    held: Option<Held>,
+    /// The older layers' row; `None`: not read, since the active overlay had the key.
+    below: Option<Option<State>>,
     /// For a deletion: the older layers have no live row between this key (the end of the preceding interval) and the
     /// deleted one; and the same after it.
     clear_from: Option<Box<[u8]>>,
     clear_to: Option<Box<[u8]>>,
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Below {
+/// What the active overlay knows of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Live(State),
+    Dead,
+    Unknown,
+}
+
+impl Held {
+    fn read(active: &Overlay, key: &[u8]) -> Held {
+        match active.find(key) {
+            Found::Live(live) => Held::Live(State::of(live.version, &live.value)),
+            Found::Dead => Held::Dead,
+            Found::Unknown => Held::Unknown,
+        }
+    }
+}
+
+/// What decisions need of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
     version: RowVersion,
-    /// Kept only for counters.
-    value: Vec<u8>,
+    /// The value, if it can be a counter's.
+    counter: Option<[u8; 8]>,
+}
+
+impl State {
+    fn of(version: RowVersion, value: &[u8]) -> State {
+        State { version, counter: value.try_into().ok() }
+    }
 }
 
 /// A write with all of its decisions made.
@@ -104,8 +141,7 @@ impl Embedded {
         loop {
             self.log.check_poison()?;
             let lower = self.lower.load_full();
-            let conditions = self.condition_facts(&batch.preconditions, &lower)?;
-            let facts = self.write_facts(&batch.writes, &lower)?;
+            let facts = self.facts(&batch, &lower)?;
             let mut serial = self.log.serial.lock();
             self.log.check_poison()?;
             if self.needs_room(&serial, record_bytes) && !self.make_room(&mut serial)? {
@@ -122,12 +158,13 @@ impl Embedded {
             });
             let resolved = {
                 let active = self.active.read();
+                let view = View::new(&active, &lower, &facts);
                 for (index, condition) in batch.preconditions.iter().enumerate() {
-                    if !holds(condition, &conditions[index], &active, &lower)? {
+                    if !view.holds(condition, &facts.conditions[index])? {
                         return Err(CommitError::Conflict { precondition: index });
                     }
                 }
-                resolve(&batch.writes, &facts, &active, &lower)?
+                view.resolve(&batch.writes, &facts.writes)?
             };
             let bytes = batch.payload.as_ref().map_or(&[][..], |payload| &payload.bytes);
             let seq = self.log.append(&mut serial, &batch.writes, bytes);
@@ -142,62 +179,65 @@ impl Embedded {
         }
     }
 
-    fn condition_facts(&self, conditions: &[Precondition], lower: &Lower) -> Result<Vec<Fact>, EngineError> {
-        conditions
-            .iter()
-            .map(|condition| match condition {
-                Precondition::Version { key, .. } | Precondition::Exists { key } | Precondition::Absent { key } => {
-                    self.fact(key, lower, false)
-                }
-                Precondition::RangeEmpty { start, end } => {
-                    // Loads the pages that the serial section will read into memory.
-                    lower.first_live(Bound::Included(start), Bound::Excluded(end))?;
-                    Ok(Fact::default())
-                }
-            })
-            .collect()
-    }
-
-    fn fact(&self, key: &[u8], lower: &Lower, counter: bool) -> Result<Fact, EngineError> {
-        if !matches!(self.active.read().find(key), Found::Unknown) {
-            return Ok(Fact::default());
-        }
-        Ok(Fact { below: Some(below(lower, key, counter)?), ..Fact::default() })
-    }
-
-    fn write_facts(&self, writes: &[Write], lower: &Lower) -> Result<Vec<Fact>, EngineError> {
-        writes
-            .iter()
-            .map(|write| match write {
-                Write::Put { .. } => Ok(Fact::default()),
-                Write::Add { key, .. } | Write::Max { key, .. } => self.fact(key, lower, true),
-                Write::Delete { key } => self.deletion_fact(key, lower),
-            })
-            .collect()
-    }
-
-    fn deletion_fact(&self, key: &[u8], lower: &Lower) -> Result<Fact, EngineError> {
-        let (before, after) = {
-            let active = self.active.read();
-            if active.covering(key).is_some() {
-                return Ok(Fact::default());
+    fn facts(&self, batch: &Batch, lower: &Lower) -> Result<Facts, EngineError> {
+        let mut facts = self.active_facts(batch);
+        let older = |fact: &mut Fact, key: &[u8]| {
+            if fact.held == Some(Held::Unknown) {
+                fact.below = Some(below(lower, key)?);
             }
-            (active.dead_before(key).map(Box::<[u8]>::from), active.dead_after(key).map(Box::<[u8]>::from))
+            Ok::<_, EngineError>(())
         };
-        let mut fact = Fact { below: Some(below(lower, key, false)?), ..Fact::default() };
-        if matches!(fact.below, Some(Some(_))) {
-            if let Some(end) = before
-                && gap_is_clear(lower, &end, key)?
-            {
-                fact.clear_from = Some(end);
-            }
-            if let Some(start) = after
-                && gap_is_clear(lower, key, &start)?
-            {
-                fact.clear_to = Some(start);
+        for (condition, fact) in batch.preconditions.iter().zip(&mut facts.conditions) {
+            match condition {
+                Precondition::Version { key, .. } | Precondition::Exists { key } | Precondition::Absent { key } => {
+                    older(fact, key)?;
+                }
+                // Loads the pages that the serial section will read into memory.
+                Precondition::RangeEmpty { start, end } => {
+                    lower.first_live(Bound::Included(start), Bound::Excluded(end))?;
+                }
             }
         }
-        Ok(fact)
+        for (write, fact) in batch.writes.iter().zip(&mut facts.writes) {
+            match write {
+                Write::Put { .. } => {}
+                Write::Add { key, .. } | Write::Max { key, .. } => older(fact, key)?,
+                Write::Delete { key } => deletion_fact(fact, key, lower)?,
+            }
+        }
+        Ok(facts)
+    }
+
+    /// The facts that the active overlay has, under one lock.
+    fn active_facts(&self, batch: &Batch) -> Facts {
+        let active = self.active.read();
+        let fact = |key: &[u8]| Fact { held: Some(Held::read(&active, key)), ..Fact::default() };
+        let conditions = batch.preconditions.iter().map(|condition| match condition {
+            Precondition::Version { key, .. } | Precondition::Exists { key } | Precondition::Absent { key } => {
+                fact(key)
+            }
+            Precondition::RangeEmpty { .. } => Fact::default(),
+        });
+        let conditions = conditions.collect();
+        let places = batch.payload.as_ref().map_or(&[][..], |payload| &payload.places);
+        let is_unplaced = |write| places.iter().any(|place| place.write == write && place.field == Field::Key);
+        let writes = batch.writes.iter().enumerate().map(|(index, write)| match write {
+            Write::Put { .. } => Fact::default(),
+            // The key gets the place of the payload in the active log, which is as new as the active overlay.
+            _ if is_unplaced(index) => Fact { below: Some(None), ..Fact::default() },
+            Write::Add { key, .. } | Write::Max { key, .. } => fact(key),
+            Write::Delete { key } if active.covering(key).is_some() => {
+                Fact { held: Some(Held::Dead), ..Fact::default() }
+            }
+            Write::Delete { key } => Fact {
+                held: Some(Held::Unknown),
+                clear_from: active.dead_before(key).map(Box::from),
+                clear_to: active.dead_after(key).map(Box::from),
+                ..Fact::default()
+            },
+        });
+        let writes = writes.collect();
+        Facts { as_of: active.last(), conditions, writes }
     }
 
     fn needs_room(&self, serial: &Serial, record_bytes: u64) -> bool {
@@ -211,11 +251,35 @@ fn gap_is_clear(lower: &Lower, from: &[u8], to: &[u8]) -> Result<bool, EngineErr
     Ok(lower.first_live(Bound::Excluded(from), Bound::Excluded(to))?.is_none())
 }
 
-fn below(lower: &Lower, key: &[u8], counter: bool) -> Result<Option<Below>, EngineError> {
-    Ok(lower.get(key)?.map(|stored: Stored| Below {
-        version: stored.version(),
-        value: if counter { stored.value().to_vec() } else { Vec::new() },
-    }))
+/// Completes what the active overlay said of a deletion: intervals are kept only if it may join them.
+fn deletion_fact(fact: &mut Fact, key: &[u8], lower: &Lower) -> Result<(), EngineError> {
+    let (before, after) = (fact.clear_from.take(), fact.clear_to.take());
+    if fact.held == Some(Held::Dead) {
+        return Ok(());
+    }
+    if let Some(around) = lower.around(key, before.as_deref(), after.as_deref())? {
+        fact.below = Some(Some(State { version: around.version, counter: None }));
+        (fact.clear_from, fact.clear_to) = (before.filter(|_| around.clear_from), after.filter(|_| around.clear_to));
+        return Ok(());
+    }
+    fact.below = Some(below(lower, key)?);
+    if matches!(fact.below, Some(Some(_))) {
+        if let Some(end) = before
+            && gap_is_clear(lower, &end, key)?
+        {
+            fact.clear_from = Some(end);
+        }
+        if let Some(start) = after
+            && gap_is_clear(lower, key, &start)?
+        {
+            fact.clear_to = Some(start);
+        }
+    }
+    Ok(())
+}
+
+fn below(lower: &Lower, key: &[u8]) -> Result<Option<State>, EngineError> {
+    Ok(lower.get(key)?.map(|stored| State::of(stored.version(), stored.value())))
 }
 
 fn fill_places(writes: &mut [Write], places: &[crate::PositionField], location: PayloadLocation) {
@@ -236,109 +300,113 @@ fn fill_places(writes: &mut [Write], places: &[crate::PositionField], location: 
     }
 }
 
-/// The current version of a key's row.
-fn current(key: &[u8], fact: &Fact, active: &Overlay, lower: &Lower) -> Result<Option<RowVersion>, EngineError> {
-    match active.find(key) {
-        Found::Live(live) => Ok(Some(live.version)),
-        Found::Dead => Ok(None),
-        Found::Unknown => match &fact.below {
-            Some(found) => Ok(found.as_ref().map(|below| below.version)),
+/// The rows that a batch is decided on.
+struct View<'v> {
+    active: &'v Overlay,
+    lower: &'v Lower,
+    /// Nothing was committed since the facts were read.
+    is_unchanged: bool,
+}
+
+impl<'v> View<'v> {
+    fn new(active: &'v Overlay, lower: &'v Lower, facts: &Facts) -> View<'v> {
+        View { active, lower, is_unchanged: active.last() == facts.as_of }
+    }
+
+    fn held(&self, key: &[u8], fact: &Fact) -> Held {
+        match fact.held {
+            Some(held) if self.is_unchanged => held,
+            _ => Held::read(self.active, key),
+        }
+    }
+
+    fn below(&self, key: &[u8], fact: &Fact) -> Result<Option<State>, EngineError> {
+        match fact.below {
+            Some(below) => Ok(below),
             // The active overlay had the key when the facts were read, and has dropped it since.
-            None => Ok(below(lower, key, false)?.map(|below| below.version)),
-        },
-    }
-}
-
-fn holds(condition: &Precondition, fact: &Fact, active: &Overlay, lower: &Lower) -> Result<bool, EngineError> {
-    Ok(match condition {
-        Precondition::Version { key, version } => current(key, fact, active, lower)? == Some(*version),
-        Precondition::Exists { key } => current(key, fact, active, lower)?.is_some(),
-        Precondition::Absent { key } => current(key, fact, active, lower)?.is_none(),
-        Precondition::RangeEmpty { start, end } => {
-            active.live_range(Bound::Included(start), Bound::Excluded(end)).next().is_none()
-                && lower.first_live_unmasked(start, end, active)?.is_none()
-        }
-    })
-}
-
-fn resolve<'a>(
-    writes: &'a [Write],
-    facts: &[Fact],
-    active: &Overlay,
-    lower: &Lower,
-) -> Result<Vec<Resolved<'a>>, CommitError> {
-    let mut resolved = Vec::with_capacity(writes.len());
-    for (write, fact) in writes.iter().zip(facts) {
-        resolved.push(match write {
-            Write::Put { key, value } => Resolved::Put { key, value },
-            Write::Delete { key } => Resolved::Delete { key, bury: burial(key, fact, active, lower)? },
-            Write::Add { key, delta } => {
-                let (old, version) = counter(key, fact, active, lower)?;
-                let sum = i64::from_le_bytes(old).checked_add(*delta);
-                let sum = sum.ok_or(CommitError::Invalid("a counter would overflow"))?;
-                Resolved::Counter { key, value: sum.to_le_bytes(), version }
-            }
-            Write::Max { key, at_least } => {
-                let (old, version) = counter(key, fact, active, lower)?;
-                let max = u64::from_le_bytes(old).max(*at_least);
-                Resolved::Counter { key, value: max.to_le_bytes(), version }
-            }
-        });
-    }
-    Ok(resolved)
-}
-
-/// A counter's bytes (zeros when absent) and its row's version.
-fn counter(
-    key: &[u8],
-    fact: &Fact,
-    active: &Overlay,
-    lower: &Lower,
-) -> Result<([u8; 8], Option<RowVersion>), EngineError> {
-    let checked = |value: &[u8]| {
-        <[u8; 8]>::try_from(value).map_err(|_| EngineError::Corrupt("a counter is not 8 bytes long".into()))
-    };
-    match active.find(key) {
-        Found::Live(live) => Ok((checked(&live.value)?, Some(live.version))),
-        Found::Dead => Ok(([0; 8], None)),
-        Found::Unknown => {
-            let found = match &fact.below {
-                Some(found) => found.clone(),
-                None => below(lower, key, true)?,
-            };
-            match found {
-                Some(below) => Ok((checked(&below.value)?, Some(below.version))),
-                None => Ok(([0; 8], None)),
-            }
+            None => below(self.lower, key),
         }
     }
-}
 
-/// Whether a deletion must mask the older layers, and which neighbouring intervals it may join.
-fn burial(key: &[u8], fact: &Fact, active: &Overlay, lower: &Lower) -> Result<Option<(bool, bool)>, EngineError> {
-    if active.covering(key).is_some() {
-        return Ok(None);
+    /// The key's row now.
+    fn current(&self, key: &[u8], fact: &Fact) -> Result<Option<State>, EngineError> {
+        match self.held(key, fact) {
+            Held::Live(state) => Ok(Some(state)),
+            Held::Dead => Ok(None),
+            Held::Unknown => self.below(key, fact),
+        }
     }
-    let exists_below = match &fact.below {
-        Some(found) => found.is_some(),
-        None => below(lower, key, false)?.is_some(),
-    };
-    if !exists_below {
-        return Ok(None);
+
+    fn holds(&self, condition: &Precondition, fact: &Fact) -> Result<bool, EngineError> {
+        Ok(match condition {
+            Precondition::Version { key, version } => {
+                self.current(key, fact)?.is_some_and(|row| row.version == *version)
+            }
+            Precondition::Exists { key } => self.current(key, fact)?.is_some(),
+            Precondition::Absent { key } => self.current(key, fact)?.is_none(),
+            Precondition::RangeEmpty { start, end } => {
+                self.active.live_range(Bound::Included(start), Bound::Excluded(end)).next().is_none()
+                    && self.lower.first_live_unmasked(start, end, self.active)?.is_none()
+            }
+        })
     }
-    // An interval that was clear up to its old end is clear up to its new one: intervals only grow. A neighbour that
-    // was not examined yet (two adjacent concurrent deletions) is examined now; its pages are in memory.
-    let before = match (active.dead_before(key), &fact.clear_from) {
-        (None, _) => false,
-        (Some(end), Some(cleared)) if end >= &**cleared => true,
-        (Some(end), _) => gap_is_clear(lower, end, key)?,
-    };
-    let after = match (active.dead_after(key), &fact.clear_to) {
-        (None, _) => false,
-        (Some(start), Some(cleared)) if start <= &**cleared => true,
-        (Some(start), _) => gap_is_clear(lower, key, start)?,
-    };
-    Ok(Some((before, after)))
+
+    fn resolve<'a>(&self, writes: &'a [Write], facts: &[Fact]) -> Result<Vec<Resolved<'a>>, CommitError> {
+        let mut resolved = Vec::with_capacity(writes.len());
+        for (write, fact) in writes.iter().zip(facts) {
+            resolved.push(match write {
+                Write::Put { key, value } => Resolved::Put { key, value },
+                Write::Delete { key } => Resolved::Delete { key, bury: self.burial(key, fact)? },
+                Write::Add { key, delta } => {
+                    let (old, version) = self.counter(key, fact)?;
+                    let sum = i64::from_le_bytes(old).checked_add(*delta);
+                    let sum = sum.ok_or(CommitError::Invalid("a counter would overflow"))?;
+                    Resolved::Counter { key, value: sum.to_le_bytes(), version }
+                }
+                Write::Max { key, at_least } => {
+                    let (old, version) = self.counter(key, fact)?;
+                    let max = u64::from_le_bytes(old).max(*at_least);
+                    Resolved::Counter { key, value: max.to_le_bytes(), version }
+                }
+            });
+        }
+        Ok(resolved)
+    }
+
+    /// A counter's bytes (zeros when absent) and its row's version.
+    fn counter(&self, key: &[u8], fact: &Fact) -> Result<([u8; 8], Option<RowVersion>), EngineError> {
+        let Some(State { version, counter }) = self.current(key, fact)? else { return Ok(([0; 8], None)) };
+        let counter = counter.ok_or_else(|| EngineError::Corrupt("a counter is not 8 bytes long".into()))?;
+        Ok((counter, Some(version)))
+    }
+
+    /// Whether a deletion must mask the older layers, and which neighbouring intervals it may join.
+    fn burial(&self, key: &[u8], fact: &Fact) -> Result<Option<(bool, bool)>, EngineError> {
+        let View { active, lower, is_unchanged } = *self;
+        let is_covered = match fact.held {
+            Some(held) if is_unchanged => held == Held::Dead,
+            _ => active.covering(key).is_some(),
+        };
+        if is_covered || self.below(key, fact)?.is_none() {
+            return Ok(None);
+        }
+        if is_unchanged && fact.held.is_some() {
+            return Ok(Some((fact.clear_from.is_some(), fact.clear_to.is_some())));
+        }
+        // An interval that was clear up to its old end is clear up to its new one: intervals only grow. A neighbour
+        // that was not examined yet (two adjacent concurrent deletions) is examined now; its pages are in memory.
+        let before = match (active.dead_before(key), &fact.clear_from) {
+            (None, _) => false,
+            (Some(end), Some(cleared)) if end >= &**cleared => true,
+            (Some(end), _) => gap_is_clear(lower, end, key)?,
+        };
+        let after = match (active.dead_after(key), &fact.clear_to) {
+            (None, _) => false,
+            (Some(start), Some(cleared)) if start <= &**cleared => true,
+            (Some(start), _) => gap_is_clear(lower, key, start)?,
+        };
+        Ok(Some((before, after)))
+    }
 }
 
 /// In this engine a version is the cursor of its commit.
@@ -347,11 +415,12 @@ fn version_of(cursor: Cursor) -> RowVersion {
 }
 
 fn apply(active: &mut Overlay, resolved: &[Resolved<'_>], seq: Cursor) {
+    active.rises_to(seq);
     for write in resolved {
         match write {
             Resolved::Put { key, value } => active.put(key, value, version_of(seq), seq),
             Resolved::Counter { key, value, version } => {
-                active.put(key, value, version.unwrap_or(version_of(seq)), seq)
+                active.count(key, value, version.unwrap_or(version_of(seq)), seq)
             }
             Resolved::Delete { key, bury } => {
                 active.forget(key);
@@ -372,7 +441,10 @@ pub(super) fn replay(
 ) -> Result<(), CommitError> {
     check_distinct(writes)?;
     let facts: Vec<Fact> = writes.iter().map(|_| Fact::default()).collect();
-    let resolved = resolve(writes, &facts, overlay, lower)?;
+    let resolved = View { active: overlay, lower, is_unchanged: false }.resolve(writes, &facts)?;
     apply(overlay, &resolved, seq);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use super::overlay::{Found, Live, LiveRange, Overlay};
-use super::tree::{Snapshot, TreeKey, TreeRange, TreeRow};
+use super::tree::{Around, Snapshot, TreeKey, TreeRange, TreeRow};
 use crate::{Cursor, EngineError, RowRef, RowVersion};
 
 /// Rows, and as many intervals, copied from the active overlay for the first window of a scan: most scans for a single
@@ -77,6 +77,19 @@ impl Lower {
             }
         }
         Ok(self.tree.get(key)?.map(Stored::Tree))
+    }
+
+    /// A live row and the gaps around it; `None`: there is no such row, or other layers than the tree have to be asked.
+    pub(super) fn around(
+        &self,
+        key: &[u8],
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+    ) -> Result<Option<Around>, EngineError> {
+        if (from.is_none() && to.is_none()) || self.sealed.iter().any(|overlay| !overlay.is_empty()) {
+            return Ok(None);
+        }
+        self.tree.around(key, from, to)
     }
 
     /// The first live key in a range.

@@ -42,6 +42,8 @@ pub(super) struct Overlay {
     /// Start of an interval to its end, both inclusive.
     dead: BTreeMap<Box<[u8]>, Box<[u8]>>,
     bytes: usize,
+    /// The newest commit that it has.
+    last: Cursor,
 }
 
 impl Overlay {
@@ -72,18 +74,37 @@ impl Overlay {
     }
 
     pub(super) fn put(&mut self, key: &[u8], value: &[u8], version: RowVersion, touched: Cursor) {
+        // Most rows are new, so one search with a key of its own is cheaper than a search before it.
         let row = Live { value: value.into(), version, touched };
-        let added = value.len();
-        match self.live.get_mut(key) {
-            Some(old) => {
-                self.bytes = self.bytes + added - old.value.len();
-                *old = row;
-            }
-            None => {
-                self.bytes += key.len() + added + ENTRY_OVERHEAD_BYTES;
-                self.live.insert(key.into(), row);
+        match self.live.insert(key.into(), row) {
+            Some(old) => self.bytes = self.bytes + value.len() - old.value.len(),
+            None => self.bytes += key.len() + value.len() + ENTRY_OVERHEAD_BYTES,
+        }
+    }
+
+    /// As `put`, of a counter: most are here already.
+    pub(super) fn count(&mut self, key: &[u8], value: &[u8; 8], version: RowVersion, touched: Cursor) {
+        let Some(old) = self.live.get_mut(key) else { return self.put(key, value, version, touched) };
+        (old.version, old.touched) = (version, touched);
+        match Arc::get_mut(&mut old.value) {
+            Some(bytes) if bytes.len() == value.len() => bytes.copy_from_slice(value),
+            // A reader has it, or it was no counter.
+            _ => {
+                self.bytes = self.bytes + value.len() - old.value.len();
+                old.value = Arc::from(&value[..]);
             }
         }
+    }
+
+    /// Its newest commit.
+    pub(super) fn last(&self) -> Cursor {
+        self.last
+    }
+
+    /// This commit is applied next.
+    pub(super) fn rises_to(&mut self, last: Cursor) {
+        assert!(self.last < last, "commits are applied in their order");
+        self.last = last;
     }
 
     /// Removes the row of this layer, if any.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use margay_env::{Env, File, OpenMode, fault};
 use parking_lot::Mutex;
-use redb::{ReadOnlyTable, ReadableDatabase, TableDefinition};
+use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::full_disk::FullDisk;
 use super::overlay::Overlay;
@@ -56,7 +56,24 @@ pub(super) fn key_text(key: &[u8]) -> String {
     format!("\"{}\"{more}", key[..key.len().min(KEY_SHOWN_BYTES)].escape_ascii())
 }
 
+/// Bytes of a row whose checksum is computed in one call: each call costs as much as a row of this size.
+const SHORT_BYTES: usize = 512;
+
+/// Aligned as the checksum is computed.
+#[repr(align(8))]
+struct Short([u8; SHORT_BYTES]);
+
 fn row_sum(key: &[u8], version: u64, value: &[u8]) -> u32 {
+    let (head, value_at) = (VERSION_BYTES + 4, VERSION_BYTES + 4 + key.len());
+    let len = value_at + value.len();
+    if len <= SHORT_BYTES {
+        let mut short = Short([0; SHORT_BYTES]);
+        short.0[..VERSION_BYTES].copy_from_slice(&version.to_le_bytes());
+        short.0[VERSION_BYTES..head].copy_from_slice(&(key.len() as u32).to_le_bytes());
+        short.0[head..value_at].copy_from_slice(key);
+        short.0[value_at..len].copy_from_slice(value);
+        return crc32c::crc32c(&short.0[..len]);
+    }
     let crc = crc32c::crc32c_append(crc32c::crc32c(&version.to_le_bytes()), &(key.len() as u32).to_le_bytes());
     crc32c::crc32c_append(crc32c::crc32c_append(crc, key), value)
 }
@@ -117,6 +134,21 @@ impl fmt::Debug for Snapshot {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Snapshot")
     }
+}
+
+/// A row, and whether no row is between one key and it, and between it and another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around {
+    pub(super) version: RowVersion,
+    pub(super) clear_from: bool,
+    pub(super) clear_to: bool,
+}
+
+/// The version of a stored row; `None` if the row was not stored under this key.
+fn version_of(key: &[u8], stored: &[u8]) -> Option<RowVersion> {
+    value_at(key, stored)?;
+    let bytes = stored[..VERSION_BYTES].try_into().expect("checked with the row");
+    Some(RowVersion::from_bits(u64::from_le_bytes(bytes) & !SUMMED))
 }
 
 /// A row's bytes inside a page of the tree.
@@ -395,6 +427,30 @@ impl Snapshot {
             Ok(row) => row.map(|row| checked(key, row)).transpose(),
             Err(error) => Err(explained(&self.pages, &format!("the row {}", key_text(key)), error)),
         }
+    }
+
+    /// A row and the gaps around it, by one descent.
+    pub(super) fn around(
+        &self,
+        key: &[u8],
+        from: Option<&[u8]>,
+        to: Option<&[u8]>,
+    ) -> Result<Option<Around>, EngineError> {
+        let around = || {
+            let mut cursor = self.rows.lower_bound(Bound::Included(key))?;
+            let clear_from = match from {
+                Some(from) => cursor.peek_prev()?.is_none_or(|(before, _)| before.value() <= from),
+                None => false,
+            };
+            let Some((_, row)) = cursor.next()?.filter(|(found, _)| found.value() == key) else { return Ok(None) };
+            let clear_to = match to {
+                Some(to) => cursor.peek_next()?.is_none_or(|(after, _)| after.value() >= to),
+                None => false,
+            };
+            let found = version_of(key, row.value()).map(|version| Around { version, clear_from, clear_to });
+            Ok::<_, redb::StorageError>(found)
+        };
+        around().map_err(|error| explained(&self.pages, &format!("the rows around {}", key_text(key)), error))
     }
 
     pub(super) fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Option<TreeRange>, EngineError> {
