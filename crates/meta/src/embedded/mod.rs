@@ -11,6 +11,7 @@
 mod checkpoint;
 mod commit;
 mod feed_logs;
+mod fold;
 mod full_disk;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

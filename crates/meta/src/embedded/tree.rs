@@ -20,6 +20,7 @@ use margay_env::{Env, File, OpenMode, fault};
 use parking_lot::Mutex;
 use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 
+use super::fold;
 use super::full_disk::FullDisk;
 use super::overlay::Overlay;
 use super::page_file::{Backend, PageFile, head_failed};
@@ -93,7 +94,7 @@ pub(super) fn row_is_right(key: &[u8], stored: &[u8]) -> bool {
 }
 
 /// Encodes a row: version, checksum, value.
-fn store_row(stored: &mut Vec<u8>, key: &[u8], version: RowVersion, value: &[u8]) {
+pub(super) fn store_row(stored: &mut Vec<u8>, key: &[u8], version: RowVersion, value: &[u8]) {
     assert!(version.bits() & SUMMED == 0, "there are fewer commits than that");
     let version = version.bits() | SUMMED;
     stored.clear();
@@ -330,13 +331,10 @@ impl Tree {
                 done += 1;
                 progress(done);
             }
-            let mut stored = Vec::with_capacity(512);
-            for (key, live) in overlay.live_rows() {
-                store_row(&mut stored, key, live.version, &live.value);
-                rows.insert(key, stored.as_slice())?;
+            fold::put_rows(&mut rows, overlay.live_rows(), || {
                 done += 1;
                 progress(done);
-            }
+            })?;
             let mut state = transaction.open_table(STATE)?;
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&mark.seq.0.to_le_bytes());
