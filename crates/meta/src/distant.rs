@@ -80,9 +80,9 @@ impl Engine for DistantEngine {
 
     fn begin_read(&self, asks: Vec<Ask>, limit: ReadLimit) -> EngineFuture<'_, Result<Answers, EngineError>> {
         Box::pin(async move {
-            let slot = Slot::new();
-            let filled = Arc::clone(&slot);
-            self.timer.add(self.arrives_at(), Box::new(move || filled.fill(())));
+            let (slot, now) = (Slot::new(), self.clock.monotonic());
+            self.timer.add_wake(now + self.round_trip(), Arc::clone(&slot));
+            self.timer.pass(now);
             slot.wait().await;
             self.engine.begin_read(asks, limit).await
         })

@@ -244,8 +244,7 @@ impl Engine for PatientEngine {
                     return Err(EngineError::Unavailable(why));
                 };
                 let slot = Slot::new();
-                let filled = Arc::clone(&slot);
-                below.later(pause, move || filled.fill(()));
+                below.timer.add_wake(below.clock.monotonic() + pause, Arc::clone(&slot));
                 slot.wait().await;
             }
         })

@@ -1,9 +1,10 @@
 //! Steps that run later, on a thread of their own: what waits for an answer holds no thread.
 //!
-//! Why:        all steps that are due run in one go, under one lock and one reading of the clock: a wake of a waiting task costs
-//!             more than the step, and is cheap only for the tasks that are woken together.
-//! Invariants: T1 a step runs once, at its time or later.  T2 after `end` returned at most one more step begins, the one that
-//!                had been let through.
+//! Why:        a wake costs more than the step: a thread that waits for work is woken with a system call, and the timer's
+//!             thread has to be woken itself. So what only wakes a task is left to threads that come by for a while (`pass`): they
+//!             wake it on their own runtime. All steps that are due run in one go.
+//! Invariants: T1 a step runs once, at its time or later.  T2 after `end` returned each thread begins at most one more step, the
+//!                one that had been let through.
 //! Locking:    one lock for the steps to come, one for each slot; neither is held while the thread sleeps, a step runs or a
 //!             task is woken.
 //! Not here:   what the steps do (distant, patient).
@@ -17,10 +18,15 @@ use std::time::Duration;
 use margay_env::Clock;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// The timer sleeps no shorter, so that it wakes several calls at once as a socket does.
+/// The timer sleeps no shorter, so that it wakes several calls at once as a socket does; and leaves a wake so long to others.
 const TICK: Duration = Duration::from_micros(100);
 
 pub(crate) type TimedStep = Box<dyn FnOnce() + Send>;
+
+enum Step {
+    Wake(Arc<Slot<()>>),
+    Run(TimedStep),
+}
 
 #[derive(Default)]
 pub(crate) struct Timer {
@@ -31,7 +37,7 @@ pub(crate) struct Timer {
 #[derive(Default)]
 struct Due {
     /// By when, and the number of the step.
-    steps: BTreeMap<(Duration, u64), TimedStep>,
+    steps: BTreeMap<(Duration, u64), Step>,
     count: u64,
     ended: bool,
 }
@@ -39,6 +45,32 @@ struct Due {
 impl std::fmt::Debug for Timer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Timer").field("steps", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Step {
+    fn run(self) {
+        match self {
+            Step::Wake(slot) => slot.fill(()),
+            Step::Run(step) => step(),
+        }
+    }
+}
+
+impl Due {
+    /// When the timer's thread runs the next step.
+    fn next_at(&self) -> Option<Duration> {
+        let (&(at, _), step) = self.steps.first_key_value()?;
+        Some(if matches!(step, Step::Wake(_)) { at + TICK } else { at })
+    }
+
+    fn take_wake(&mut self, now: Duration) -> Option<Arc<Slot<()>>> {
+        let first =
+            self.steps.first_entry().filter(|first| first.key().0 <= now && matches!(first.get(), Step::Wake(_)))?;
+        match first.remove() {
+            Step::Wake(slot) => Some(slot),
+            Step::Run(_) => None,
+        }
     }
 }
 
@@ -57,9 +89,9 @@ impl Timer {
         let mut due = self.due.lock();
         while !due.ended {
             let now = clock.monotonic();
-            match due.steps.first_key_value() {
+            match due.next_at() {
                 None => self.changed.wait(&mut due),
-                Some((&(at, _), _)) if at > now => {
+                Some(at) if at > now => {
                     self.changed.wait_for(&mut due, (at - now).max(TICK));
                 }
                 Some(_) => {
@@ -71,17 +103,35 @@ impl Timer {
         }
     }
 
-    fn run_steps(&self, steps: BTreeMap<(Duration, u64), TimedStep>) {
+    fn run_steps(&self, steps: BTreeMap<(Duration, u64), Step>) {
         for step in steps.into_values() {
             // The lock is free most of the time: only `end` and `add` take it, for one step.
             if self.due.lock().ended {
                 return;
             }
-            step();
+            step.run();
         }
     }
 
+    /// Wakes whom it is time for, up to the first step that does more.
+    pub(crate) fn pass(&self, now: Duration) {
+        loop {
+            let arrived = self.due.lock().take_wake(now);
+            let Some(slot) = arrived else { return };
+            slot.fill(());
+        }
+    }
+
+    /// Fills the slot then.
+    pub(crate) fn add_wake(&self, at: Duration, slot: Arc<Slot<()>>) {
+        self.insert(at, Step::Wake(slot));
+    }
+
     pub(crate) fn add(&self, at: Duration, step: TimedStep) {
+        self.insert(at, Step::Run(step));
+    }
+
+    fn insert(&self, at: Duration, step: Step) {
         let is_next = {
             let mut due = self.due.lock();
             if due.ended {
