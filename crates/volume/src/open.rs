@@ -210,7 +210,7 @@ impl Volume {
         let latches = |count| (0..count).map(|_| Mutex::new(())).collect();
         let (latches, key_latches) = (latches(LATCHES), latches(KEY_LATCHES));
         let (known, watchers, open_files, fresh) =
-            (Known::default(), Arc::default(), OpenFiles::default(), Fresh::default());
+            (Known::new(engine.waits()), Arc::default(), OpenFiles::default(), Fresh::default());
         let inos = Inos::default();
         Volume {
             env,

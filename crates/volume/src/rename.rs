@@ -7,18 +7,21 @@
 //!             N3 implicit directories that become empty are removed, as after DELETE.
 //!             N4 with versioning the object is a new version at its new key, and its old key keeps the old version
 //!                below a delete marker; directories are not renamed.
-//! Locking:    the file's turn, since mounts record its location; then the latch of the source's directory.
+//! Locking:    the file's turn, since mounts record its location; then the latch of the source's directory. Where the
+//!             engine waits, a claim instead of both, which goes with the draft; who finds the file claimed begins again.
 
 use margay_rows::event::EventKind;
 use margay_rows::record::{DirectoryRecord, Entry};
 use margay_rows::{Ino, key};
 
 use crate::api::{Error, Versioning, WriteCondition};
+use crate::at_hand;
 use crate::current::check_key;
 use crate::draft::Draft;
 use crate::driver::Decided;
 use crate::error::Refused;
 use crate::event::Told;
+use crate::known::{Claim, Turns};
 use crate::open::Volume;
 use crate::path::{Path, split};
 use crate::paths::Walk;
@@ -31,6 +34,8 @@ struct Moved {
     ino: Ino,
     directory: Ino,
     name: String,
+    /// Held until the mounts know the new location.
+    _claim: Option<Claim>,
 }
 
 impl Volume {
@@ -51,8 +56,16 @@ impl Volume {
         self.answer(done).await
     }
 
+    /// The turn of what is moved. Where the engine waits, this thread must not wait for those who do.
+    fn turn_to_move(&self, ino: Ino) -> Result<(Option<Turns<'_>>, Option<Claim>), Refused> {
+        if !at_hand::is_running() {
+            return Ok((Some(self.known.turn(ino)), None));
+        }
+        Ok((None, Some(self.known.claim(ino).ok_or(Refused::Conflict)?)))
+    }
+
     /// Tells the mounts the file's location while its turn is held. If the draft is handed to the driver, they are told
-    /// after the commit: a concurrent lookup then finds that something was moved, and looks again.
+    /// after the commit, and the claim goes with it.
     fn finish_move(&self, draft: Draft, moved: Moved) -> Result<Decided<Option<Moved>>, Refused> {
         match self.finish(draft, ())? {
             Decided::Commit(draft, ()) => Ok(Decided::Commit(draft, Some(moved))),
@@ -79,7 +92,7 @@ impl Volume {
         let ((from_dirs, _), (to_dirs, to_name)) = (split(from), split(to));
         let source_walk = self.walk(bucket, from_dirs, seen)?;
         let ino = self.current(&source_walk, from, seen)?.file.ok_or(Error::NoSuchKey)?.file.ino;
-        let _turns = (self.known.turn(ino), self.turn_in(source_walk.path.directory()));
+        let ((_turn, claim), _latch) = (self.turn_to_move(ino)?, self.turn_in(source_walk.path.directory()));
         let source = self.current(&source_walk, from, seen)?;
         let moved = source.file.as_ref().filter(|moved| moved.file.ino == ino).ok_or(Refused::Conflict)?;
         let walk = self.walk(bucket, to_dirs, seen)?;
@@ -115,7 +128,7 @@ impl Volume {
         self.draft_event(&mut draft, &walk.path, &Told { kind: EventKind::Copy, key: to, size, etag, version })?;
         let kind = if left.is_some() { EventKind::DeleteMarkerCreated } else { EventKind::Delete };
         self.draft_event(&mut draft, &walk.path, &Told { kind, key: from, size, etag, version: left })?;
-        self.finish_move(draft, Moved { ino, directory, name: to_name.to_owned() })
+        self.finish_move(draft, Moved { ino, directory, name: to_name.to_owned(), _claim: claim })
     }
 
     fn try_rename_directory(
@@ -135,7 +148,7 @@ impl Volume {
             return Err(Error::NoSuchKey.into());
         }
         let parent = above.last().map_or(source_walk.path.root, |step| step.entry.ino);
-        let _turns = (self.known.turn(moved.entry.ino), self.turn_in(parent));
+        let ((_turn, claim), _latch) = (self.turn_to_move(moved.entry.ino)?, self.turn_in(parent));
         let (to_dirs, to_name) = to.split_at(to[..to.len() - 1].rfind('/').map_or(0, |slash| slash + 1));
         let walk = self.walk(bucket, to_dirs, seen)?;
         if from == to {
@@ -158,7 +171,8 @@ impl Volume {
         draft.max(key::times(target_parent), self.now().0.max(0) as u64);
         let kept = directories_of(&walk.path);
         self.vacate(&mut draft, source_walk.path.root, above, (moved.key.clone(), &kept), seen)?;
-        self.finish_move(draft, Moved { ino: moved.entry.ino, directory: target_parent, name: to_name.to_owned() })
+        let (ino, name) = (moved.entry.ino, to_name.to_owned());
+        self.finish_move(draft, Moved { ino, directory: target_parent, name, _claim: claim })
     }
 
     /// Decides whether a directory may be moved here, and drafts the removal of an empty one.

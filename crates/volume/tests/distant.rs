@@ -8,12 +8,14 @@
 mod world;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use margay_env::Env;
 use margay_meta::Engine;
 use margay_meta::distant::DistantEngine;
 use margay_meta::memory::Memory;
 use margay_segment::Store;
+use margay_volume::posix::{AttributeChange, Mount, MountOptions, Name, NewFile, OpenFlags};
 use margay_volume::*;
 use world::{World, far, segment_options, wait};
 
@@ -80,4 +82,33 @@ fn no_operation_of_s3_holds_a_thread_while_it_waits_for_the_engine() {
         wait(volume.list_versions(&versions, &mut |_| {})).unwrap();
     }
     assert_eq!(engine.blocked() - before, 0);
+}
+
+#[test]
+fn a_rename_by_s3_does_not_wait_for_a_mount_that_waits_for_the_engine() {
+    const STALL: Duration = Duration::from_secs(2);
+    let (engine, world) = world();
+    let volume = &world.volume;
+    wait(volume.create_bucket("b")).unwrap();
+    let mount = Mount::open(Arc::clone(volume), "b", "", MountOptions::default()).unwrap();
+    let name = Name::Plain("file".to_owned());
+    let (made, _open) = mount.create(mount.root(), &name, &NewFile::default(), OpenFlags::default()).unwrap();
+    let blocked = engine.blocked();
+    engine.set_round_trip(STALL);
+    let change = AttributeChange { rights: Some(0o600), ..AttributeChange::default() };
+    let clock = Env::real().clock;
+    let began = clock.monotonic();
+    std::thread::scope(|scope| {
+        let changing = scope.spawn(|| mount.set_attributes(made.ino, &change).unwrap());
+        while engine.blocked() == blocked {
+            std::thread::yield_now();
+        }
+        engine.set_round_trip(Duration::ZERO);
+        let renamed = wait(volume.rename("b", "file", "renamed", &WriteCondition::None));
+        assert!(clock.monotonic() - began < STALL, "the thread of a request of S3 waited for a mount");
+        assert!(matches!(renamed, Err(Error::Busy)), "{renamed:?}");
+        changing.join().unwrap();
+    });
+    wait(volume.rename("b", "file", "renamed", &WriteCondition::None)).unwrap();
+    assert_eq!(mount.attributes(made.ino).unwrap().rights, 0o600, "the mount knows where it is");
 }

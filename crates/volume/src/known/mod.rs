@@ -7,14 +7,18 @@
 //!                longer has the number, the name was removed or given to another file.
 //!             N2 a location is recorded under the file's turn (unless already recorded), so a location that a
 //!                concurrent rename has left is never recorded.
-//! Locking:    a turn (the file's lock) is held over an operation that changes or relies on the file's location.
+//! Locking:    a turn (the file's lock) is held over an operation that changes or relies on the file's location. Where the
+//!             engine waits, a turn is a claim on that one file, and no lock is held over a call.
 
+mod claims;
 mod locations;
 mod pruning;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub(crate) use claims::Claim;
+use claims::Claims;
 pub(crate) use locations::{Location, Locations};
 use margay_rows::Ino;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -24,6 +28,8 @@ const TURNS: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Known {
     turns: Vec<Mutex<()>>,
+    /// Instead of `turns` where the engine waits.
+    claims: Option<Arc<Claims>>,
     /// Locations of open files, whoever opened them.
     open: Locations,
     mounts: RwLock<Vec<Arc<Locations>>>,
@@ -32,33 +38,48 @@ pub(crate) struct Known {
 
 /// The turns of one or two files.
 #[derive(Debug)]
-pub(crate) struct Turns<'a> {
-    #[allow(dead_code, reason = "holding them is what they are for")]
-    guards: (MutexGuard<'a, ()>, Option<MutexGuard<'a, ()>>),
+#[allow(dead_code, reason = "holding them is what they are for")]
+pub(crate) enum Turns<'a> {
+    Locked(MutexGuard<'a, ()>, Option<MutexGuard<'a, ()>>),
+    Claimed(Claim, Option<Claim>),
 }
 
-impl Default for Known {
-    fn default() -> Known {
+impl Known {
+    /// `waits`: calls of the engine may take long.
+    pub(crate) fn new(waits: bool) -> Known {
         Known {
             turns: (0..TURNS).map(|_| Mutex::default()).collect(),
+            claims: waits.then(Arc::default),
             open: Locations::default(),
             mounts: RwLock::default(),
             moves: AtomicU64::new(0),
         }
     }
-}
 
-impl Known {
+    /// Waits on this thread for the file's turn.
     pub(crate) fn turn(&self, ino: Ino) -> Turns<'_> {
-        Turns { guards: (self.turns[ino.0 as usize % TURNS].lock(), None) }
+        match &self.claims {
+            Some(claims) => Turns::Claimed(claims.wait(ino), None),
+            None => Turns::Locked(self.turns[ino.0 as usize % TURNS].lock(), None),
+        }
     }
 
     /// The turns of two files, which may be the same.
     pub(crate) fn turns(&self, one: Ino, other: Ino) -> Turns<'_> {
+        let (one, other) = (one.min(other), one.max(other));
+        if let Some(claims) = &self.claims {
+            let first = claims.wait(one);
+            return Turns::Claimed(first, (one != other).then(|| claims.wait(other)));
+        }
         let (low, high) = (one.0 as usize % TURNS, other.0 as usize % TURNS);
         let (low, high) = (low.min(high), low.max(high));
         let first = self.turns[low].lock();
-        Turns { guards: (first, (low != high).then(|| self.turns[high].lock())) }
+        Turns::Locked(first, (low != high).then(|| self.turns[high].lock()))
+    }
+
+    /// The file's turn where the engine waits, for a thread that must not; `None` if somebody has it.
+    pub(crate) fn claim(&self, ino: Ino) -> Option<Claim> {
+        self.claims.as_ref().expect("the engine waits").take(ino)
     }
 
     /// Starts the table of another kernel, until [`Known::end`].
@@ -124,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_a_kernel_knew_goes_with_it_and_with_nobody_else() {
-        let known = Known::default();
+        let known = Known::new(false);
         let (one, other) = (known.begin(), known.begin());
         one.remember(Ino(7), Ino(1), "a");
         one.remember(Ino(8), Ino(1), "b");
@@ -143,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_move_is_seen_wherever_the_file_is_kept() {
-        let known = Known::default();
+        let known = Known::new(false);
         let (one, other) = (known.begin(), known.begin());
         one.remember(Ino(7), Ino(1), "a");
         known.opened(Ino(7), Ino(1), "a");
@@ -158,8 +179,18 @@ mod tests {
 
     #[test]
     fn two_turns_on_one_file_do_not_wait_for_each_other() {
-        let known = Known::default();
+        let known = Known::new(false);
         drop(known.turns(Ino(3), Ino(3 + TURNS as u64)));
         drop(known.turns(Ino(9), Ino(3)));
+        let known = Known::new(true);
+        drop(known.turns(Ino(3), Ino(3)));
+        drop(known.turns(Ino(9), Ino(3)));
+    }
+
+    #[test]
+    fn where_the_engine_waits_no_two_files_share_a_turn() {
+        let known = Known::new(true);
+        let _held: Vec<_> = (0..2 * TURNS as u64).map(|number| known.turn(Ino(number))).collect();
+        assert!(known.claim(Ino(3)).is_none() && known.claim(Ino(2 * TURNS as u64)).is_some());
     }
 }
