@@ -139,6 +139,7 @@ impl MountChoice {
             dev: self.dev,
             no_exec: self.no_exec,
             threads: self.threads.unwrap_or(threads),
+            waits,
             known_files_max,
         }
     }

@@ -11,6 +11,7 @@ mod convert;
 mod reply;
 mod teller;
 mod waits;
+mod work;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,8 +28,8 @@ pub use crate::absent::KEEP_ABSENT_TIME_MAX;
 use crate::metrics::Metrics;
 use crate::mount_point;
 use crate::protocol::{Kernel, Operations};
-use adapter::Adapter;
 use teller::Teller;
+use work::Adapter;
 
 /// How long the kernel may cache names and attributes. Correctness needs no limit: changes by other doors are
 /// invalidated.
@@ -61,6 +62,8 @@ pub struct SessionOptions {
     /// No program on the mount can be executed.
     pub no_exec: bool,
     pub threads: usize,
+    /// Metadata is on another machine: any request may hold its thread for long.
+    pub waits: bool,
     /// Inodes that the kernel may know before the pruner asks it to forget some.
     pub known_files_max: usize,
 }
@@ -76,6 +79,7 @@ impl Default for SessionOptions {
             dev: false,
             no_exec: false,
             threads: THREADS,
+            waits: false,
             known_files_max: KNOWN_FILES_MAX,
         }
     }

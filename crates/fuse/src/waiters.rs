@@ -1,8 +1,8 @@
-//! A thread pool for requests that wait for a disk.
+//! A thread pool for requests that wait: for a disk, or for metadata of another machine.
 //!
 //! Why:        a session's few threads must stay free for lookups while other requests wait for a sync; and the more
 //!             requests wait together, the more of them share one sync.
-//! Invariants: T1 at most `THREADS_MAX` threads; further work is queued.  T2 no work is dropped.
+//! Invariants: T1 there are at most so many threads as were asked for; further work is queued.  T2 no work is dropped.
 //! Locking:    one lock over the queue, held for one step.
 //! Not here:   the work itself.
 
@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Requests that wait at once.
-const THREADS_MAX: usize = 64;
+/// Requests that wait at once for a disk.
+pub(crate) const THREADS_MAX: usize = 64;
+/// Requests that wait at once where metadata is on another machine: a thread costs a few pages while it waits.
+pub(crate) const FAR_THREADS_MAX: usize = 2048;
 /// An idle thread ends after this time.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
@@ -32,9 +34,10 @@ struct Shared {
     ready: Condvar,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Waiters {
     shared: Arc<Shared>,
+    threads_max: usize,
 }
 
 impl std::fmt::Debug for Waiters {
@@ -45,6 +48,10 @@ impl std::fmt::Debug for Waiters {
 }
 
 impl Waiters {
+    pub(crate) fn new(threads_max: usize) -> Waiters {
+        Waiters { shared: Arc::default(), threads_max }
+    }
+
     /// Runs the work on another thread, or on this one when no thread can be started.
     pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.state.lock();
@@ -54,7 +61,7 @@ impl Waiters {
             self.shared.ready.notify_one();
             return;
         }
-        if state.threads >= THREADS_MAX {
+        if state.threads >= self.threads_max {
             return;
         }
         state.threads += 1;
@@ -103,7 +110,7 @@ mod tests {
 
     #[test]
     fn works_wait_side_by_side() {
-        let waiters = Waiters::default();
+        let waiters = Waiters::new(THREADS_MAX);
         let barrier = Arc::new(Barrier::new(THREADS_MAX + 1));
         for _ in 0..THREADS_MAX {
             let barrier = Arc::clone(&barrier);

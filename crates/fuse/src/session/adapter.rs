@@ -1,15 +1,13 @@
 //! Turns fuser's requests into calls of `Operations`, and their results into replies.
 //!
-//! Why:        every call is timed here, once for all operations; calls that wait for a disk move to other threads.
+//! Why:        every call is timed here, once for all operations.
 //! Invariants: A1 every request is answered exactly once.
 //!             A2 the kernel handles file locks itself, because their FUSE capabilities are not requested.
-//! Not here:   any decision.
+//! Not here:   any decision; on which thread a call runs (work).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -18,19 +16,15 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
     TimeOrNow, WriteFlags,
 };
-use margay_env::{Clock, Env};
 
-use super::reply::{at, attributes, caller, data, empty, entry, keep_time, new, opened, written, xattr};
-use super::{BACKGROUND_MAX, KEEP_TIME_MAX, READ_AHEAD_BYTES, REQUEST_BYTES_MAX, SessionOptions, convert};
-use crate::absent::AbsentNames;
-use crate::metrics::{Metrics, Request};
-use crate::protocol::{Answer, AttributeChange, Errno, Operations, Side};
-use crate::waiters::Waiters;
+use super::reply::{
+    at, attributes, caller, created, data, empty, entry, keep_time, new, opened, statistics, written, xattr,
+};
+use super::work::Adapter;
+use super::{BACKGROUND_MAX, KEEP_TIME_MAX, READ_AHEAD_BYTES, REQUEST_BYTES_MAX, convert};
+use crate::metrics::Request;
+use crate::protocol::{AttributeChange, Errno, Operations, Side};
 
-/// Longest name that `statfs` reports, in bytes.
-const NAME_BYTES_MAX: u32 = 255;
-/// Block size that `statfs` reports, in bytes.
-const STATISTICS_BLOCK_BYTES: u32 = 4096;
 /// Capabilities that are requested if the kernel has them. Not FUSE_ASYNC_DIO: after an asynchronous direct write the
 /// kernel keeps the pages that were cached before it, and every later read returns them.
 const WANTED: [InitFlags; 13] = [
@@ -49,53 +43,6 @@ const WANTED: [InitFlags; 13] = [
     // A file is found by its name: a file handle could not be opened once the kernel has forgotten the inode.
     InitFlags::FUSE_NO_EXPORT_SUPPORT,
 ];
-
-#[derive(Debug)]
-pub(super) struct Adapter<O> {
-    pub(super) work: Arc<Work<O>>,
-    pub(super) waiters: Waiters,
-    writeback: bool,
-    suid: bool,
-    absent: Arc<AbsentNames>,
-}
-
-/// State that work on other threads needs too.
-#[derive(Debug)]
-pub(super) struct Work<O> {
-    pub(super) operations: Arc<O>,
-    /// Bytes of writes that wait for space.
-    pub(super) waiting_bytes: AtomicU64,
-    metrics: Arc<Metrics>,
-    clock: Arc<dyn Clock>,
-}
-
-impl<O: Operations> Work<O> {
-    pub(super) fn measured<T>(&self, request: Request, call: impl FnOnce(&O) -> Answer<T>) -> Answer<T> {
-        let begun = self.clock.monotonic();
-        let answer = call(&self.operations);
-        self.metrics.record(request, self.clock.monotonic().saturating_sub(begun), answer.is_err());
-        answer
-    }
-}
-
-impl<O: Operations> Adapter<O> {
-    pub(super) fn new(
-        operations: Arc<O>,
-        metrics: Arc<Metrics>,
-        options: &SessionOptions,
-        absent: Arc<AbsentNames>,
-        env: &Env,
-    ) -> Adapter<O> {
-        let (clock, waiting_bytes) = (Arc::clone(&env.clock), AtomicU64::default());
-        let work = Work { operations, waiting_bytes, metrics, clock };
-        let (writeback, suid) = (options.writeback, options.suid);
-        Adapter { work: Arc::new(work), waiters: Waiters::default(), writeback, suid, absent }
-    }
-
-    fn call<T>(&self, request: Request, call: impl FnOnce(&O) -> Answer<T>) -> Answer<T> {
-        self.work.measured(request, call)
-    }
-}
 
 impl<O: Operations> Filesystem for Adapter<O> {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> std::io::Result<()> {
@@ -122,25 +69,29 @@ impl<O: Operations> Filesystem for Adapter<O> {
     }
 
     fn lookup(&self, _: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.call(Request::Lookup, |operations| operations.lookup(at(parent, name))) {
-            Ok(Some(found)) => entry(reply, Ok(found)),
-            Ok(None) => {
-                let keep = self.absent.keep_time(parent.0, name.as_bytes());
-                reply.entry_with_ttls(&Duration::ZERO, &keep, &convert::absent(), Generation(0));
+        let name = name.to_owned();
+        self.serve(move |work| {
+            match work.measured(Request::Lookup, |operations| operations.lookup(at(parent, &name))) {
+                Ok(Some(found)) => entry(reply, Ok(found)),
+                Ok(None) => {
+                    let keep = work.absent.keep_time(parent.0, name.as_bytes());
+                    reply.entry_with_ttls(&Duration::ZERO, &keep, &convert::absent(), Generation(0));
+                }
+                Err(error) => reply.error(convert::errno(error)),
             }
-            Err(error) => reply.error(convert::errno(error)),
-        }
+        });
     }
 
     fn forget(&self, _: &fuser::Request, node: INodeNo, lookups: u64) {
-        let _ = self.call(Request::Forget, |operations| {
+        let _ = self.work.measured(Request::Forget, |operations| {
             operations.forget(node.0, lookups);
             Ok(())
         });
     }
 
     fn getattr(&self, _: &fuser::Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        attributes(reply, self.call(Request::GetAttributes, |operations| operations.attributes(node.0)));
+        let get = move |operations: &O| operations.attributes(node.0);
+        self.serve(move |work| attributes(reply, work.measured(Request::GetAttributes, get)));
     }
 
     fn setattr(
@@ -174,11 +125,13 @@ impl<O: Operations> Filesystem for Adapter<O> {
             // request without any change is chown(-1, -1).
             kill_privileges: nothing || owner || (size.is_some() && caller(request).kills_privileges()),
         };
-        attributes(reply, self.call(Request::SetAttributes, |operations| operations.set_attributes(node.0, &change)));
+        let set = move |operations: &O| operations.set_attributes(node.0, &change);
+        self.serve(move |work| attributes(reply, work.measured(Request::SetAttributes, set)));
     }
 
     fn readlink(&self, _: &fuser::Request, node: INodeNo, reply: ReplyData) {
-        data(reply, self.call(Request::ReadSymlink, |operations| operations.read_symlink(node.0)));
+        let read = move |operations: &O| operations.read_symlink(node.0);
+        self.serve(move |work| data(reply, work.measured(Request::ReadSymlink, read)));
     }
 
     fn mknod(
@@ -191,27 +144,33 @@ impl<O: Operations> Filesystem for Adapter<O> {
         device: u32,
         reply: ReplyEntry,
     ) {
-        let new = new(parent, name, mode, umask);
-        entry(reply, self.call(Request::MakeFile, |operations| operations.make_file(caller(request), new, device)));
+        let (name, caller) = (name.to_owned(), caller(request));
+        let make = move |operations: &O| operations.make_file(caller, new(parent, &name, mode, umask), device);
+        self.serve(move |work| entry(reply, work.measured(Request::MakeFile, make)));
     }
 
     fn mkdir(&self, request: &fuser::Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        let new = new(parent, name, mode, umask);
-        entry(reply, self.call(Request::MakeDirectory, |operations| operations.make_directory(caller(request), new)));
+        let (name, caller) = (name.to_owned(), caller(request));
+        let make = move |operations: &O| operations.make_directory(caller, new(parent, &name, mode, umask));
+        self.serve(move |work| entry(reply, work.measured(Request::MakeDirectory, make)));
     }
 
     fn unlink(&self, _: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(reply, self.call(Request::Unlink, |operations| operations.unlink(at(parent, name))));
+        let name = name.to_owned();
+        let unlink = move |operations: &O| operations.unlink(at(parent, &name));
+        self.serve(move |work| empty(reply, work.measured(Request::Unlink, unlink)));
     }
 
     fn rmdir(&self, _: &fuser::Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(reply, self.call(Request::RemoveDirectory, |operations| operations.remove_directory(at(parent, name))));
+        let name = name.to_owned();
+        let remove = move |operations: &O| operations.remove_directory(at(parent, &name));
+        self.serve(move |work| empty(reply, work.measured(Request::RemoveDirectory, remove)));
     }
 
     fn symlink(&self, request: &fuser::Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let target = target.as_os_str().as_bytes();
-        let make = |operations: &O| operations.make_symlink(caller(request), at(parent, name), target);
-        entry(reply, self.call(Request::MakeSymlink, make));
+        let (name, target, caller) = (name.to_owned(), target.as_os_str().as_bytes().to_vec(), caller(request));
+        let make = move |operations: &O| operations.make_symlink(caller, at(parent, &name), &target);
+        self.serve(move |work| entry(reply, work.measured(Request::MakeSymlink, make)));
     }
 
     fn rename(
@@ -224,12 +183,16 @@ impl<O: Operations> Filesystem for Adapter<O> {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let (from, to) = (at(parent, name), at(new_parent, new_name));
-        empty(reply, self.call(Request::Rename, |operations| operations.rename(from, to, flags.bits())));
+        let (name, new_name) = (name.to_owned(), new_name.to_owned());
+        let rename =
+            move |operations: &O| operations.rename(at(parent, &name), at(new_parent, &new_name), flags.bits());
+        self.serve(move |work| empty(reply, work.measured(Request::Rename, rename)));
     }
 
     fn link(&self, _: &fuser::Request, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        entry(reply, self.call(Request::Link, |operations| operations.link(node.0, at(parent, name))));
+        let name = name.to_owned();
+        let link = move |operations: &O| operations.link(node.0, at(parent, &name));
+        self.serve(move |work| entry(reply, work.measured(Request::Link, link)));
     }
 
     fn create(
@@ -242,22 +205,15 @@ impl<O: Operations> Filesystem for Adapter<O> {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let new = new(parent, name, mode, umask);
-        match self.call(Request::Create, |operations| operations.create(caller(request), new, flags)) {
-            Ok((made, handle)) => reply.created(
-                &keep_time(&made),
-                &convert::attributes(&made),
-                Generation(0),
-                FileHandle(handle),
-                FopenFlags::FOPEN_KEEP_CACHE,
-            ),
-            Err(error) => reply.error(convert::errno(error)),
-        }
+        let (name, caller) = (name.to_owned(), caller(request));
+        let create = move |operations: &O| operations.create(caller, new(parent, &name, mode, umask), flags);
+        self.serve(move |work| created(reply, work.measured(Request::Create, create)));
     }
 
     fn open(&self, request: &fuser::Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let answer = self.call(Request::Open, |operations| operations.open(caller(request), node.0, flags.0));
-        opened(reply, FopenFlags::FOPEN_KEEP_CACHE, answer);
+        let caller = caller(request);
+        let open = move |operations: &O| operations.open(caller, node.0, flags.0);
+        self.serve(move |work| opened(reply, FopenFlags::FOPEN_KEEP_CACHE, work.measured(Request::Open, open)));
     }
 
     fn read(
@@ -271,7 +227,8 @@ impl<O: Operations> Filesystem for Adapter<O> {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        data(reply, self.call(Request::Read, |operations| operations.read(handle.0, offset, size as usize)));
+        let read = move |operations: &O| operations.read(handle.0, offset, size as usize);
+        self.serve(move |work| data(reply, work.measured(Request::Read, read)));
     }
 
     fn write(
@@ -290,25 +247,28 @@ impl<O: Operations> Filesystem for Adapter<O> {
             kill_privileges: flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
             page: flags.contains(WriteFlags::FUSE_WRITE_CACHE),
         };
+        let Some(_seat) = self.work.seats.take() else {
+            return self.write_later(handle.0, offset, bytes, flags, reply, false);
+        };
         let mut reply = Some(reply);
         let mut taken = || written(&mut reply, bytes.len());
-        let answer =
-            self.call(Request::Write, |operations| operations.write(handle.0, offset, bytes, flags, &mut taken));
+        let write = |operations: &O| operations.write(handle.0, offset, bytes, flags, &mut taken);
+        let answer = self.work.measured(Request::Write, write);
         match (answer, reply) {
-            (Err(Errno::NOSPC), Some(reply)) => self.write_later(handle.0, offset, bytes, flags, reply),
+            (Err(Errno::NOSPC), Some(reply)) => self.write_later(handle.0, offset, bytes, flags, reply, true),
             (Err(error), Some(reply)) => reply.error(convert::errno(error)),
             _ => {}
         }
     }
 
     fn flush(&self, _: &fuser::Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        if self.work.operations.flush_waits(handle.0) {
-            return self.wait_for_room(Request::Flush, reply, move |operations| operations.flush(handle.0));
+        let flush = move |operations: &O| operations.flush(handle.0);
+        let seat = self.work.seats.take();
+        if seat.is_none() || self.work.operations.flush_waits(handle.0) {
+            return self.wait_for_room(Request::Flush, reply, flush);
         }
-        match self.call(Request::Flush, |operations| operations.flush(handle.0)) {
-            Err(Errno::NOSPC) => {
-                self.wait_for_room(Request::Flush, reply, move |operations| operations.flush(handle.0))
-            }
+        match self.work.measured(Request::Flush, flush) {
+            Err(Errno::NOSPC) => self.wait_for_room(Request::Flush, reply, flush),
             answer => empty(reply, answer),
         }
     }
@@ -323,10 +283,12 @@ impl<O: Operations> Filesystem for Adapter<O> {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        if self.work.operations.flush_waits(handle.0) {
-            self.wait(Request::Release, reply, move |operations| operations.release(handle.0));
+        let release = move |operations: &O| operations.release(handle.0);
+        let seat = self.work.seats.take();
+        if seat.is_none() || self.work.operations.flush_waits(handle.0) {
+            self.wait(Request::Release, reply, release);
         } else {
-            empty(reply, self.call(Request::Release, |operations| operations.release(handle.0)));
+            empty(reply, self.work.measured(Request::Release, release));
         }
     }
 
@@ -335,20 +297,22 @@ impl<O: Operations> Filesystem for Adapter<O> {
     }
 
     fn opendir(&self, _: &fuser::Request, node: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let answer = self.call(Request::OpenDirectory, |operations| operations.open_directory(node.0));
+        let answer = self.work.measured(Request::OpenDirectory, |operations| operations.open_directory(node.0));
         opened(reply, FopenFlags::empty(), answer);
     }
 
     fn readdir(&self, _: &fuser::Request, _: INodeNo, handle: FileHandle, cookie: u64, mut reply: ReplyDirectory) {
-        let answer = self.call(Request::ReadDirectory, |operations| {
-            operations.read_directory(handle.0, cookie, false, &mut |line| {
-                !reply.add(INodeNo(line.node), line.cookie, convert::kind(line.kind), OsStr::from_bytes(line.name))
-            })
+        self.serve(move |work| {
+            let answer = work.measured(Request::ReadDirectory, |operations| {
+                operations.read_directory(handle.0, cookie, false, &mut |line| {
+                    !reply.add(INodeNo(line.node), line.cookie, convert::kind(line.kind), OsStr::from_bytes(line.name))
+                })
+            });
+            match answer {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(convert::errno(error)),
+            }
         });
-        match answer {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(convert::errno(error)),
-        }
     }
 
     fn readdirplus(
@@ -359,19 +323,21 @@ impl<O: Operations> Filesystem for Adapter<O> {
         cookie: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let answer = self.call(Request::ReadDirectoryPlus, |operations| {
-            operations.read_directory(handle.0, cookie, true, &mut |line| {
-                // Without attributes the number stays 0, and the kernel looks the name up when it needs it.
-                let found = line.attributes.map_or_else(convert::absent, convert::attributes);
-                let keep = line.attributes.map_or(KEEP_TIME_MAX, keep_time);
-                let name = OsStr::from_bytes(line.name);
-                !reply.add(INodeNo(line.node), line.cookie, name, &keep, &found, Generation(0))
-            })
+        self.serve(move |work| {
+            let answer = work.measured(Request::ReadDirectoryPlus, |operations| {
+                operations.read_directory(handle.0, cookie, true, &mut |line| {
+                    // Without attributes the number stays 0, and the kernel looks the name up when it needs it.
+                    let found = line.attributes.map_or_else(convert::absent, convert::attributes);
+                    let keep = line.attributes.map_or(KEEP_TIME_MAX, keep_time);
+                    let name = OsStr::from_bytes(line.name);
+                    !reply.add(INodeNo(line.node), line.cookie, name, &keep, &found, Generation(0))
+                })
+            });
+            match answer {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(convert::errno(error)),
+            }
         });
-        match answer {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(convert::errno(error)),
-        }
     }
 
     fn releasedir(&self, _: &fuser::Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
@@ -379,7 +345,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
             operations.release_directory(handle.0);
             Ok(())
         };
-        empty(reply, self.call(Request::ReleaseDirectory, release));
+        empty(reply, self.work.measured(Request::ReleaseDirectory, release));
     }
 
     fn fsyncdir(&self, _: &fuser::Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
@@ -387,17 +353,9 @@ impl<O: Operations> Filesystem for Adapter<O> {
     }
 
     fn statfs(&self, _: &fuser::Request, _: INodeNo, reply: ReplyStatfs) {
-        match self.call(Request::Statistics, |operations| operations.statistics()) {
-            Ok(found) => {
-                let blocks = |bytes: u64| bytes / u64::from(STATISTICS_BLOCK_BYTES);
-                let (free, available) = (blocks(found.free_bytes), blocks(found.available_bytes));
-                // Files need no reserved inodes: as many more fit as there are free blocks.
-                let files = found.files.saturating_add(available);
-                let size = STATISTICS_BLOCK_BYTES;
-                reply.statfs(blocks(found.total_bytes), free, available, files, available, size, NAME_BYTES_MAX, size);
-            }
-            Err(error) => reply.error(convert::errno(error)),
-        }
+        self.serve(move |work| {
+            statistics(reply, work.measured(Request::Statistics, |operations| operations.statistics()))
+        });
     }
 
     fn setxattr(
@@ -410,23 +368,27 @@ impl<O: Operations> Filesystem for Adapter<O> {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        let set = |operations: &O| operations.set_xattr(caller(request), node.0, name.as_bytes(), value, flags);
-        empty(reply, self.call(Request::SetXattr, set));
+        let (caller, name, value) = (caller(request), name.as_bytes().to_vec(), value.to_vec());
+        let set = move |operations: &O| operations.set_xattr(caller, node.0, &name, &value, flags);
+        self.serve(move |work| empty(reply, work.measured(Request::SetXattr, set)));
     }
 
     fn getxattr(&self, _: &fuser::Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let answer = self.call(Request::GetXattr, |operations| operations.get_xattr(node.0, name.as_bytes()));
-        xattr(reply, size, answer);
+        let name = name.as_bytes().to_vec();
+        let get = move |operations: &O| operations.get_xattr(node.0, &name);
+        self.serve(move |work| xattr(reply, size, work.measured(Request::GetXattr, get)));
     }
 
     fn listxattr(&self, request: &fuser::Request, node: INodeNo, size: u32, reply: ReplyXattr) {
-        let answer = self.call(Request::ListXattrs, |operations| operations.list_xattrs(caller(request), node.0));
-        xattr(reply, size, answer);
+        let caller = caller(request);
+        let list = move |operations: &O| operations.list_xattrs(caller, node.0);
+        self.serve(move |work| xattr(reply, size, work.measured(Request::ListXattrs, list)));
     }
 
     fn removexattr(&self, _: &fuser::Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let remove = |operations: &O| operations.remove_xattr(node.0, name.as_bytes());
-        empty(reply, self.call(Request::RemoveXattr, remove));
+        let name = name.as_bytes().to_vec();
+        let remove = move |operations: &O| operations.remove_xattr(node.0, &name);
+        self.serve(move |work| empty(reply, work.measured(Request::RemoveXattr, remove)));
     }
 
     fn access(&self, _: &fuser::Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
@@ -458,20 +420,21 @@ impl<O: Operations> Filesystem for Adapter<O> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let allocate = |operations: &O| operations.allocate(caller(request), handle.0, mode, offset, len);
-        empty(reply, self.call(Request::Allocate, allocate));
+        let caller = caller(request);
+        let allocate = move |operations: &O| operations.allocate(caller, handle.0, mode, offset, len);
+        self.serve(move |work| empty(reply, work.measured(Request::Allocate, allocate)));
     }
 
     fn lseek(&self, _: &fuser::Request, _: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        let seek = |operations: &O| {
+        let seek = move |operations: &O| {
             let offset = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
             let found = operations.seek(handle.0, offset, whence)?;
             i64::try_from(found).map_err(|_| Errno::OVERFLOW)
         };
-        match self.call(Request::Seek, seek) {
+        self.serve(move |work| match work.measured(Request::Seek, seek) {
             Ok(offset) => reply.offset(offset),
             Err(error) => reply.error(convert::errno(error)),
-        }
+        });
     }
 
     fn copy_file_range(
@@ -491,9 +454,11 @@ impl<O: Operations> Filesystem for Adapter<O> {
         let len = len.min(u64::from(u32::MAX) & !0xfffff);
         let from = Side { handle: from.0, offset: from_offset };
         let to = Side { handle: to.0, offset: to_offset };
-        match self.call(Request::CopyRange, |operations| operations.copy_range(caller(request), from, to, len)) {
+        let caller = caller(request);
+        let copy = move |operations: &O| operations.copy_range(caller, from, to, len);
+        self.serve(move |work| match work.measured(Request::CopyRange, copy) {
             Ok(count) => reply.written(u32::try_from(count).unwrap_or(u32::MAX)),
             Err(error) => reply.error(convert::errno(error)),
-        }
+        });
     }
 }

@@ -7,13 +7,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use fuser::{
-    FileHandle, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
-    ReplyXattr,
+    FileHandle, FopenFlags, Generation, INodeNo, ReplyAttr, ReplyCreate, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr,
 };
 
 use super::{KEEP_TIME_MAX, convert};
-use crate::protocol::{Answer, At, Attributes, Caller, Errno, FileKind, NewNode};
+use crate::protocol::{Answer, At, Attributes, Caller, Errno, FileKind, NewNode, Statistics};
 
+/// Longest name that `statfs` reports, in bytes.
+const NAME_BYTES_MAX: u32 = 255;
+/// Block size that `statfs` reports, in bytes.
+const STATISTICS_BLOCK_BYTES: u32 = 4096;
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 
@@ -88,6 +92,33 @@ pub(super) fn xattr(reply: ReplyXattr, size: u32, answer: Answer<impl AsRef<[u8]
 pub(super) fn opened(reply: ReplyOpen, flags: FopenFlags, answer: Answer<u64>) {
     match answer {
         Ok(handle) => reply.opened(FileHandle(handle), flags),
+        Err(error) => reply.error(convert::errno(error)),
+    }
+}
+
+pub(super) fn created(reply: ReplyCreate, answer: Answer<(Attributes, u64)>) {
+    match answer {
+        Ok((made, handle)) => reply.created(
+            &keep_time(&made),
+            &convert::attributes(&made),
+            Generation(0),
+            FileHandle(handle),
+            FopenFlags::FOPEN_KEEP_CACHE,
+        ),
+        Err(error) => reply.error(convert::errno(error)),
+    }
+}
+
+pub(super) fn statistics(reply: ReplyStatfs, answer: Answer<Statistics>) {
+    match answer {
+        Ok(found) => {
+            let blocks = |bytes: u64| bytes / u64::from(STATISTICS_BLOCK_BYTES);
+            let (free, available) = (blocks(found.free_bytes), blocks(found.available_bytes));
+            // Files need no reserved inodes: as many more fit as there are free blocks.
+            let files = found.files.saturating_add(available);
+            let size = STATISTICS_BLOCK_BYTES;
+            reply.statfs(blocks(found.total_bytes), free, available, files, available, size, NAME_BYTES_MAX, size);
+        }
         Err(error) => reply.error(convert::errno(error)),
     }
 }

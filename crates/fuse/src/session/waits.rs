@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 
 use fuser::{ReplyEmpty, ReplyWrite};
 
-use super::adapter::{Adapter, Work};
 use super::convert;
 use super::reply::{empty, written};
+use super::work::{Adapter, Work};
 use crate::metrics::Request;
 use crate::protocol::{Answer, Errno, Operations, WriteFlags};
 
@@ -32,13 +32,22 @@ impl<O: Operations> Work<O> {
         answer
     }
 
-    fn write_again(&self, handle: u64, offset: u64, bytes: &[u8], flags: WriteFlags, reply: ReplyWrite) {
+    /// `is_full`: it has failed with ENOSPC once.
+    fn write_again(
+        &self,
+        (handle, offset): (u64, u64),
+        bytes: &[u8],
+        flags: WriteFlags,
+        reply: ReplyWrite,
+        is_full: bool,
+    ) {
         let mut reply = Some(reply);
-        let again = || {
+        let mut again = || {
             let mut taken = || written(&mut reply, bytes.len());
             self.measured(Request::Write, |operations| operations.write(handle, offset, bytes, flags, &mut taken))
         };
-        if let (Err(error), Some(reply)) = (self.with_room(Err(Errno::NOSPC), again), reply) {
+        let first = if is_full { Err(Errno::NOSPC) } else { again() };
+        if let (Err(error), Some(reply)) = (self.with_room(first, again), reply) {
             reply.error(convert::errno(error));
         }
     }
@@ -70,16 +79,24 @@ impl<O: Operations> Adapter<O> {
         });
     }
 
-    /// Retries a write that failed with ENOSPC on a thread that may wait for space.
-    pub(super) fn write_later(&self, handle: u64, offset: u64, bytes: &[u8], flags: WriteFlags, reply: ReplyWrite) {
+    /// Writes on a thread that may wait, also for space; `is_full`: it has failed with ENOSPC here.
+    pub(super) fn write_later(
+        &self,
+        handle: u64,
+        offset: u64,
+        bytes: &[u8],
+        flags: WriteFlags,
+        reply: ReplyWrite,
+        is_full: bool,
+    ) {
         let len = bytes.len() as u64;
         if self.work.waiting_bytes.fetch_add(len, Ordering::Relaxed) + len > WAITING_BYTES_MAX {
             self.work.waiting_bytes.fetch_sub(len, Ordering::Relaxed);
-            return self.work.write_again(handle, offset, bytes, flags, reply);
+            return self.work.write_again((handle, offset), bytes, flags, reply, is_full);
         }
         let (work, bytes) = (Arc::clone(&self.work), bytes.to_vec());
         self.waiters.run(move || {
-            work.write_again(handle, offset, &bytes, flags, reply);
+            work.write_again((handle, offset), &bytes, flags, reply, is_full);
             work.waiting_bytes.fetch_sub(len, Ordering::Relaxed);
         });
     }
