@@ -4,14 +4,15 @@
 //!             by a stand-in that redb itself cannot descend into, and other pages remain readable.
 //! Invariants: P1 the checksums of all pages that a head refers to are durable before the head is written.
 //!             P2 no byte of a damaged page reaches redb, and nothing built from a stand-in reaches the file.
+//!             P3 after a failed write or sync nothing reaches the file; older commits stay readable (M5).
 //! Durability: the head is written in `sync_data`, between the sync of the checksums and that of the file.
-//! Locking:    `pending_head` and `damage` are leaf locks.
+//! Locking:    `pending_head`, `damage` and the held blocks are leaf locks.
 //! Not here:   the checksum entries and their file (page_sums), the content of pages (tree, tree_walk).
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use margay_env::File;
 use parking_lot::Mutex;
@@ -39,6 +40,37 @@ pub(super) struct PageFile {
     /// Some page failed its checksum; otherwise all damage is read errors of the disk.
     mismatch: AtomicBool,
     frozen: AtomicBool,
+    is_open: AtomicBool,
+    /// Set by the first write or sync that fails once the tree is open.
+    held: OnceLock<Held>,
+}
+
+/// Takes what redb writes after a failed write or sync, which redb is not told of: it would refuse reads, too. Only the
+/// rest of one fold comes here.
+#[derive(Debug)]
+struct Held {
+    failed: io::ErrorKind,
+    why: String,
+    /// By their offset.
+    blocks: Mutex<BTreeMap<u64, Box<[u8]>>>,
+    file_bytes: AtomicU64,
+}
+
+impl Held {
+    fn write(&self, offset: u64, data: &[u8]) {
+        let mut blocks = self.blocks.lock();
+        for (at, block) in (offset..).step_by(BLOCK_BYTES).zip(data.chunks(BLOCK_BYTES)) {
+            blocks.insert(at, block.into());
+        }
+    }
+
+    /// Copies a block; false if it is in the file.
+    fn read(&self, offset: u64, out: &mut [u8]) -> bool {
+        let blocks = self.blocks.lock();
+        let Some(block) = blocks.get(&offset).filter(|block| block.len() == out.len()) else { return false };
+        out.copy_from_slice(block);
+        true
+    }
 }
 
 /// The storage backend given to redb.
@@ -81,6 +113,8 @@ impl PageFile {
             damage: Mutex::new(BTreeMap::new()),
             mismatch: AtomicBool::new(false),
             frozen: AtomicBool::new(false),
+            is_open: AtomicBool::new(false),
+            held: OnceLock::new(),
         }
     }
 
@@ -88,9 +122,35 @@ impl PageFile {
         self.file.as_ref()
     }
 
-    /// Stops all writes: redb's memory may contain data built from a stand-in, or a sync has failed.
+    /// Stops all writes: redb's memory may contain data built from a stand-in.
     pub(super) fn freeze(&self) {
         self.frozen.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on there are readers, which a failed write must not stop.
+    pub(super) fn opened(&self) {
+        self.is_open.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on redb's writes are held instead of written. Gives the error back if nobody reads yet.
+    fn hold(&self, error: io::Error) -> Result<&Held, io::Error> {
+        if !self.is_open.load(Ordering::SeqCst) {
+            return Err(error);
+        }
+        Ok(self.held.get_or_init(|| Held {
+            failed: error.kind(),
+            why: error.to_string(),
+            blocks: Mutex::default(),
+            file_bytes: AtomicU64::new(self.file.len().unwrap_or_default()),
+        }))
+    }
+
+    /// The failed write or sync, if there was one.
+    pub(super) fn check_failed(&self) -> Result<(), EngineError> {
+        match self.held.get() {
+            Some(held) => Err(EngineError::Io(io::Error::new(held.failed, held.why.clone()))),
+            None => Ok(()),
+        }
     }
 
     /// Number of damaged pages since the start, and a line about the first ones.
@@ -133,8 +193,9 @@ impl PageFile {
         Ok(())
     }
 
-    /// From now on only the head in the file is valid. It is durable.
+    /// From now on only the head in the file is valid. Fails if what redb wrote did not reach the file.
     pub(super) fn settle(&self) -> Result<(), EngineError> {
+        self.check_failed()?;
         if self.frozen.load(Ordering::SeqCst) || self.pending_head.lock().is_some() {
             return Ok(());
         }
@@ -162,11 +223,38 @@ impl PageFile {
         Ok(())
     }
 
+    /// As `read_blocks`, with what did not reach the file.
+    fn read_newest(&self, offset: u64, out: &mut [u8]) -> Result<(), String> {
+        let Some(held) = self.held.get() else { return self.read_blocks(offset, out) };
+        for (at, block) in (offset..).step_by(BLOCK_BYTES).zip(out.chunks_mut(BLOCK_BYTES)) {
+            if !held.read(at, block) {
+                self.read_blocks(at, block)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what was written durable, and then the head.
+    fn sync(&self) -> Result<(), io::Error> {
+        let head = self.pending_head.lock().clone();
+        if let Some(head) = &head {
+            // A commit writes the head once more with the other slot selected. Its checksum is stored now, so that
+            // write needs no sync of checksums.
+            let mut next = head.clone();
+            next[HEAD_FLAGS_AT] ^= HEAD_SLOT_FLAG;
+            self.sums.expect_heads(head, &next);
+        }
+        self.sums.flush().map_err(io::Error::other)?;
+        if let Some(head) = head {
+            self.sums.full_disk.write_all_at(self.file.as_ref(), &head, 0)?;
+            *self.pending_head.lock() = None;
+        }
+        self.file.sync_data()
+    }
+
     fn check_frozen(&self) -> io::Result<()> {
         if self.frozen.load(Ordering::SeqCst) {
-            return Err(io::Error::other(
-                "the tree is not written any more, since a page of it is damaged or a sync failed",
-            ));
+            return Err(io::Error::other("the tree is not written any more, since a page of it is damaged"));
         }
         Ok(())
     }
@@ -174,7 +262,10 @@ impl PageFile {
 
 impl StorageBackend for Backend {
     fn len(&self) -> Result<u64, io::Error> {
-        self.0.file.len()
+        match self.0.held.get() {
+            Some(held) => Ok(held.file_bytes.load(Ordering::SeqCst)),
+            None => self.0.file.len(),
+        }
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
@@ -187,7 +278,7 @@ impl StorageBackend for Backend {
             out.copy_from_slice(head.get(..out.len()).ok_or(io::ErrorKind::InvalidInput)?);
             return Ok(());
         }
-        if let Err(why) = self.0.read_blocks(offset, out) {
+        if let Err(why) = self.0.read_newest(offset, out) {
             self.0.note(offset, &why);
             stand_in(out);
         }
@@ -195,40 +286,50 @@ impl StorageBackend for Backend {
     }
 
     fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        self.0.check_frozen()?;
-        self.0.sums.set_len((len / BLOCK_BYTES as u64) as usize);
-        self.0.file.set_len(len)
+        let pages = &self.0;
+        pages.check_frozen()?;
+        let held = match pages.held.get() {
+            Some(held) => held,
+            None => {
+                pages.sums.set_len((len / BLOCK_BYTES as u64) as usize);
+                let Err(error) = pages.file.set_len(len) else { return Ok(()) };
+                pages.hold(error)?
+            }
+        };
+        held.file_bytes.store(len, Ordering::SeqCst);
+        Ok(())
     }
 
     fn sync_data(&self) -> Result<(), io::Error> {
         let pages = &self.0;
         pages.check_frozen()?;
-        let head = pages.pending_head.lock().clone();
-        if let Some(head) = &head {
-            // A commit writes the head once more with the other slot selected. Its checksum is stored now, so that
-            // write needs no sync of checksums.
-            let mut next = head.clone();
-            next[HEAD_FLAGS_AT] ^= HEAD_SLOT_FLAG;
-            pages.sums.expect_heads(head, &next);
+        if pages.held.get().is_none()
+            && let Err(error) = pages.sync()
+        {
+            pages.hold(error)?;
         }
-        pages.sums.flush().map_err(io::Error::other)?;
-        if let Some(head) = head {
-            pages.sums.full_disk.write_all_at(pages.file.as_ref(), &head, 0)?;
-            *pages.pending_head.lock() = None;
-        }
-        // A later sync could succeed without the bytes of this one, so the head in the file must never be settled.
-        pages.file.sync_data().inspect_err(|_| pages.freeze())
+        Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        self.0.check_frozen()?;
+        let pages = &self.0;
+        pages.check_frozen()?;
         if offset == 0 {
             assert_eq!(data.len(), HEAD_BYTES, "redb writes its head and whole pages");
-            *self.0.pending_head.lock() = Some(data.to_vec());
+            *pages.pending_head.lock() = Some(data.to_vec());
             return Ok(());
         }
         assert!(offset.is_multiple_of(BLOCK_BYTES as u64) && data.len().is_multiple_of(BLOCK_BYTES));
-        self.0.sums.set((offset / BLOCK_BYTES as u64) as usize, data);
-        self.0.sums.full_disk.write_all_at(self.0.file.as_ref(), data, offset)
+        let held = match pages.held.get() {
+            Some(held) => held,
+            None => {
+                pages.sums.set((offset / BLOCK_BYTES as u64) as usize, data);
+                let written = pages.sums.full_disk.write_all_at(pages.file.as_ref(), data, offset);
+                let Err(error) = written else { return Ok(()) };
+                pages.hold(error)?
+            }
+        };
+        held.write(offset, data);
+        Ok(())
     }
 }

@@ -193,6 +193,9 @@ fn checked(key: &[u8], stored: redb::AccessGuard<'static, &'static [u8]>) -> Res
 fn stopped(pages: &PageFile) -> EngineError {
     // redb's memory may be half changed.
     pages.freeze();
+    if let Err(failed) = pages.check_failed() {
+        return failed;
+    }
     let text = format!("the tree does not decode ({})", damage_text(pages));
     match pages.only_refused() {
         true => EngineError::Io(io::Error::other(text)),
@@ -277,6 +280,7 @@ impl Tree {
         // The head may be that of a process that was killed before its sync, and only the page cache may have it.
         pages.file().sync_data()?;
         pages.settle()?;
+        pages.opened();
         Ok(Tree { database: Some(database), pages, folding: Mutex::new(()) })
     }
 
@@ -369,6 +373,8 @@ impl Tree {
         shown_max: usize,
         pace: &mut dyn FnMut(&Checked) -> ControlFlow<()>,
     ) -> Result<Checked, EngineError> {
+        // redb's newest commit is not the one in the file then.
+        self.pages.check_failed()?;
         let mut checked = Checked::default();
         let (head, _pinned, flow) = {
             // No concurrent fold: the head and the snapshot are of one commit, and redb's internal pages do not change.
