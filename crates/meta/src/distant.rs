@@ -8,17 +8,17 @@
 //! Locking:    the timer's.
 //! Not here:   lost answers (unreliable).
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use margay_env::Clock;
 
+use crate::layer::{Call, Layer};
 use crate::timer::{Slot, Timer};
 use crate::{
-    Answers, Ask, Batch, Checked, CommitError, CommitOutcome, CommitToken, CommitTold, Committed, Cursor,
-    DurableFuture, Engine, EngineError, EngineFuture, FeedError, FeedPage, Observed, ReadLimit, Row, RowRef,
+    Answers, Ask, Batch, CommitError, CommitTold, Committed, Cursor, Engine, EngineError, EngineFuture, FeedError,
+    FeedPage, ReadLimit,
 };
 
 #[derive(Debug)]
@@ -73,7 +73,11 @@ impl Drop for DistantEngine {
     }
 }
 
-impl Engine for DistantEngine {
+impl Layer for DistantEngine {
+    fn below(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
     fn waits(&self) -> bool {
         true
     }
@@ -100,88 +104,22 @@ impl Engine for DistantEngine {
         Box::pin(async move { slot.wait().await })
     }
 
-    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
-        self.block().get(key)
-    }
-
-    fn scan(
+    fn call<T>(
         &self,
-        start: &[u8],
-        end: &[u8],
-        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<Observed<()>, EngineError> {
-        self.block().scan(start, end, visit)
-    }
-
-    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
-        self.block().read(asks, limit)
+        kind: Call,
+        call: &mut dyn FnMut(&dyn Engine) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        match kind {
+            Call::Read | Call::Outcome => call(self.block()),
+            Call::Snapshot | Call::Checkpoint => call(&*self.engine),
+        }
     }
 
     fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         self.block().commit(batch)
     }
 
-    fn outcome(&self, token: CommitToken) -> Result<CommitOutcome, EngineError> {
-        self.block().outcome(token)
-    }
-
-    fn durable(&self, seq: Cursor) -> DurableFuture<'_> {
-        self.engine.durable(seq)
-    }
-
-    fn wait_durable(&self, seq: Cursor) -> Result<(), EngineError> {
-        self.engine.wait_durable(seq)
-    }
-
-    fn last_cursor(&self) -> Cursor {
-        self.engine.last_cursor()
-    }
-
-    fn durable_cursor(&self) -> Cursor {
-        self.engine.durable_cursor()
-    }
-
-    fn unchanged_since(&self, cursor: Cursor) -> bool {
-        self.engine.unchanged_since(cursor)
-    }
-
     fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
         self.block().changes(after, limit)
-    }
-
-    fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {
-        self.engine.wait_changes(after)
-    }
-
-    fn is_shared(&self) -> bool {
-        self.engine.is_shared()
-    }
-
-    fn key_bytes_max(&self) -> usize {
-        self.engine.key_bytes_max()
-    }
-
-    fn payload_bytes_max(&self) -> usize {
-        self.engine.payload_bytes_max()
-    }
-
-    fn has_room(&self) -> bool {
-        self.engine.has_room()
-    }
-
-    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
-        self.engine.snapshot()
-    }
-
-    fn check_storage(
-        &self,
-        shown_max: usize,
-        pace: &mut dyn FnMut(&Checked) -> ControlFlow<()>,
-    ) -> Result<Checked, EngineError> {
-        self.engine.check_storage(shown_max, pace)
-    }
-
-    fn checkpoint(&self) -> Result<(), EngineError> {
-        self.engine.checkpoint()
     }
 }

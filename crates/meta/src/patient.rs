@@ -9,16 +9,16 @@
 //! Locking:    none over a call; the timer's lock for a step.
 //! Not here:   what an attempt does after a conflict, and what callers see (volume).
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use margay_env::Clock;
 
+use crate::layer::{Call, Layer};
 use crate::timer::{Slot, Timer};
 use crate::{
-    Answers, Ask, Batch, Checked, CommitError, CommitOutcome, CommitToken, CommitTold, Committed, Cursor,
-    DurableFuture, Engine, EngineError, EngineFuture, FeedError, FeedPage, Observed, ReadLimit, Row, RowRef,
+    Answers, Ask, Batch, CommitError, CommitOutcome, CommitToken, CommitTold, Committed, Engine, EngineError,
+    EngineFuture, ReadLimit,
 };
 
 /// How long a call is tried while the engine is unavailable, in milliseconds.
@@ -214,10 +214,6 @@ impl PatientEngine {
         let timer = Timer::start("patient-engine", Arc::clone(&clock));
         PatientEngine { below: Arc::new(Below { engine, clock, timer, patience }) }
     }
-
-    fn engine(&self) -> &dyn Engine {
-        &*self.below.engine
-    }
 }
 
 impl Drop for PatientEngine {
@@ -226,7 +222,11 @@ impl Drop for PatientEngine {
     }
 }
 
-impl Engine for PatientEngine {
+impl Layer for PatientEngine {
+    fn below(&self) -> &dyn Engine {
+        &*self.below.engine
+    }
+
     fn waits(&self) -> bool {
         true
     }
@@ -257,33 +257,16 @@ impl Engine for PatientEngine {
         Box::pin(async move { slot.wait().await })
     }
 
-    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
-        self.below.try_again(|| self.engine().get(key))
-    }
-
-    fn scan(
+    fn call<T>(
         &self,
-        start: &[u8],
-        end: &[u8],
-        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<Observed<()>, EngineError> {
-        let mut pauses = self.below.pauses(self.below.patience.unavailable);
-        loop {
-            let mut is_begun = false;
-            let scanned = self.engine().scan(start, end, &mut |row| {
-                is_begun = true;
-                visit(row)
-            });
-            match scanned {
-                // Rows that were shown cannot be taken back.
-                Err(EngineError::Unavailable(_)) if !is_begun && self.below.pause(&mut pauses) => {}
-                other => return other,
-            }
+        kind: Call,
+        call: &mut dyn FnMut(&dyn Engine) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        let engine = &*self.below.engine;
+        match kind {
+            Call::Read | Call::Snapshot | Call::Checkpoint => self.below.try_again(|| call(engine)),
+            Call::Outcome => call(engine),
         }
-    }
-
-    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
-        self.below.try_again(|| self.engine().read(asks, limit))
     }
 
     fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
@@ -292,65 +275,5 @@ impl Engine for PatientEngine {
 
     fn outcome(&self, token: CommitToken) -> Result<CommitOutcome, EngineError> {
         self.below.find_out(token)
-    }
-
-    fn durable(&self, cursor: Cursor) -> DurableFuture<'_> {
-        self.engine().durable(cursor)
-    }
-
-    fn wait_durable(&self, cursor: Cursor) -> Result<(), EngineError> {
-        self.engine().wait_durable(cursor)
-    }
-
-    fn last_cursor(&self) -> Cursor {
-        self.engine().last_cursor()
-    }
-
-    fn durable_cursor(&self) -> Cursor {
-        self.engine().durable_cursor()
-    }
-
-    fn unchanged_since(&self, cursor: Cursor) -> bool {
-        self.engine().unchanged_since(cursor)
-    }
-
-    fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
-        self.engine().changes(after, limit)
-    }
-
-    fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {
-        self.engine().wait_changes(after)
-    }
-
-    fn is_shared(&self) -> bool {
-        self.engine().is_shared()
-    }
-
-    fn key_bytes_max(&self) -> usize {
-        self.engine().key_bytes_max()
-    }
-
-    fn payload_bytes_max(&self) -> usize {
-        self.engine().payload_bytes_max()
-    }
-
-    fn has_room(&self) -> bool {
-        self.engine().has_room()
-    }
-
-    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
-        self.below.try_again(|| self.engine().snapshot())
-    }
-
-    fn check_storage(
-        &self,
-        shown_max: usize,
-        pace: &mut dyn FnMut(&Checked) -> ControlFlow<()>,
-    ) -> Result<Checked, EngineError> {
-        self.engine().check_storage(shown_max, pace)
-    }
-
-    fn checkpoint(&self) -> Result<(), EngineError> {
-        self.below.try_again(|| self.engine().checkpoint())
     }
 }

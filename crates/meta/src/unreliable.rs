@@ -8,14 +8,14 @@
 //! Not here:   delays (distant).
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::layer::{Call, Layer};
 use crate::{
-    Answers, Ask, Batch, Checked, CommitError, CommitOutcome, CommitToken, CommitTold, Committed, Cursor,
-    DurableFuture, Engine, EngineError, EngineFuture, FeedError, FeedPage, Observed, ReadLimit, Row, RowRef,
+    Answers, Ask, Batch, CommitError, CommitOutcome, CommitToken, CommitTold, Committed, Cursor, Engine, EngineError,
+    EngineFuture, ReadLimit,
 };
 
 /// How often what goes wrong, in percent of the calls.
@@ -164,13 +164,17 @@ impl UnreliableEngine {
     }
 }
 
-impl Engine for UnreliableEngine {
+impl Layer for UnreliableEngine {
+    fn below(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
     fn waits(&self) -> bool {
         true
     }
 
     fn begin_read(&self, asks: Vec<Ask>, limit: ReadLimit) -> EngineFuture<'_, Result<Answers, EngineError>> {
-        Box::pin(std::future::ready(self.read(&asks, limit)))
+        Box::pin(std::future::ready(Engine::read(self, &asks, limit)))
     }
 
     fn begin_commit(&self, batch: Batch, told: CommitTold) -> EngineFuture<'_, Result<Committed, CommitError>> {
@@ -179,21 +183,12 @@ impl Engine for UnreliableEngine {
         Box::pin(std::future::ready(done))
     }
 
-    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
-        self.begin_call()?.get(key)
-    }
-
-    fn scan(
+    fn call<T>(
         &self,
-        start: &[u8],
-        end: &[u8],
-        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<Observed<()>, EngineError> {
-        self.begin_call()?.scan(start, end, visit)
-    }
-
-    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
-        self.begin_call()?.read(asks, limit)
+        _kind: Call,
+        call: &mut dyn FnMut(&dyn Engine) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        call(self.begin_call()?)
     }
 
     fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
@@ -217,64 +212,8 @@ impl Engine for UnreliableEngine {
         Ok(CommitOutcome::Void)
     }
 
-    fn durable(&self, cursor: Cursor) -> DurableFuture<'_> {
-        self.engine.durable(cursor)
-    }
-
-    fn wait_durable(&self, cursor: Cursor) -> Result<(), EngineError> {
-        self.engine.wait_durable(cursor)
-    }
-
-    fn last_cursor(&self) -> Cursor {
-        self.engine.last_cursor()
-    }
-
-    fn durable_cursor(&self) -> Cursor {
-        self.engine.durable_cursor()
-    }
-
     /// As of an engine that cannot know.
     fn unchanged_since(&self, _cursor: Cursor) -> bool {
         false
-    }
-
-    fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
-        self.engine.changes(after, limit)
-    }
-
-    fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {
-        self.engine.wait_changes(after)
-    }
-
-    fn is_shared(&self) -> bool {
-        self.engine.is_shared()
-    }
-
-    fn key_bytes_max(&self) -> usize {
-        self.engine.key_bytes_max()
-    }
-
-    fn payload_bytes_max(&self) -> usize {
-        self.engine.payload_bytes_max()
-    }
-
-    fn has_room(&self) -> bool {
-        self.engine.has_room()
-    }
-
-    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
-        self.begin_call()?.snapshot()
-    }
-
-    fn check_storage(
-        &self,
-        shown_max: usize,
-        pace: &mut dyn FnMut(&Checked) -> ControlFlow<()>,
-    ) -> Result<Checked, EngineError> {
-        self.engine.check_storage(shown_max, pace)
-    }
-
-    fn checkpoint(&self) -> Result<(), EngineError> {
-        self.begin_call()?.checkpoint()
     }
 }

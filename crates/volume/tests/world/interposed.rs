@@ -1,8 +1,8 @@
 //! An engine that lets another operation run between two calls of the one that uses it.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use margay_meta::layer::{Call, Layer};
 use margay_meta::memory::Memory;
 use margay_meta::*;
 use parking_lot::Mutex;
@@ -72,55 +72,21 @@ impl Interposed {
     }
 }
 
-impl Engine for Interposed {
-    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
-        self.around(|engine| engine.get(key))
+impl Layer for Interposed {
+    fn below(&self) -> &dyn Engine {
+        &*self.engine
     }
-    fn scan(
+    fn call<T>(
         &self,
-        start: &[u8],
-        end: &[u8],
-        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<Observed<()>, EngineError> {
-        self.around(|engine| engine.scan(start, end, visit))
-    }
-    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
-        self.around(|engine| engine.read(asks, limit))
+        kind: Call,
+        call: &mut dyn FnMut(&dyn Engine) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        match kind {
+            Call::Read | Call::Snapshot => self.around(|engine| call(engine)),
+            Call::Outcome | Call::Checkpoint => call(&*self.engine),
+        }
     }
     fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         self.around(|engine| engine.commit(batch))
-    }
-    fn durable(&self, seq: Cursor) -> DurableFuture<'_> {
-        self.engine.durable(seq)
-    }
-    fn wait_durable(&self, seq: Cursor) -> Result<(), EngineError> {
-        self.engine.wait_durable(seq)
-    }
-    fn last_cursor(&self) -> Cursor {
-        self.engine.last_cursor()
-    }
-    fn durable_cursor(&self) -> Cursor {
-        self.engine.durable_cursor()
-    }
-    fn unchanged_since(&self, cursor: Cursor) -> bool {
-        self.engine.unchanged_since(cursor)
-    }
-    fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
-        self.engine.changes(after, limit)
-    }
-    fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {
-        self.engine.wait_changes(after)
-    }
-    fn is_shared(&self) -> bool {
-        self.engine.is_shared()
-    }
-    fn payload_bytes_max(&self) -> usize {
-        self.engine.payload_bytes_max()
-    }
-    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
-        self.around(|engine| engine.snapshot())
-    }
-    fn checkpoint(&self) -> Result<(), EngineError> {
-        self.engine.checkpoint()
     }
 }

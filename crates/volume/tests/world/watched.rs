@@ -1,9 +1,9 @@
 //! An engine that counts the rows it reads and writes, and whose power can be cut before a commit.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use margay_meta::layer::Layer;
 use margay_meta::*;
 
 #[derive(Debug)]
@@ -45,10 +45,6 @@ impl Watched {
         let after = now();
         (after[0] - before[0], after[1] - before[1])
     }
-
-    fn note(&self, rows: usize) {
-        self.read.fetch_add(rows as u64, Ordering::SeqCst);
-    }
 }
 
 fn bytes_of(write: &Write) -> usize {
@@ -60,30 +56,12 @@ fn bytes_of(write: &Write) -> usize {
     write.key().len() + value
 }
 
-impl Engine for Watched {
-    fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
-        self.note(1);
-        self.engine.get(key)
+impl Layer for Watched {
+    fn below(&self) -> &dyn Engine {
+        &*self.engine
     }
-    fn scan(
-        &self,
-        start: &[u8],
-        end: &[u8],
-        visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<Observed<()>, EngineError> {
-        self.engine.scan(start, end, &mut |row| {
-            self.note(1);
-            visit(row)
-        })
-    }
-    fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
-        let answers = self.engine.read(asks, limit)?;
-        let rows = |answer: &ReadAnswer| match answer {
-            ReadAnswer::Row(_) => 1,
-            ReadAnswer::Rows(rows) => rows.len(),
-        };
-        self.note(answers.answers.iter().map(rows).sum());
-        Ok(answers)
+    fn answered(&self, found: usize, absent: usize) {
+        self.read.fetch_add((found + absent) as u64, Ordering::SeqCst);
     }
     fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         let left = self.commits_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| match left {
@@ -97,38 +75,5 @@ impl Engine for Watched {
         let bytes: usize = batch.writes.iter().map(bytes_of).sum();
         self.written_bytes.fetch_add(bytes as u64, Ordering::SeqCst);
         self.engine.commit(batch)
-    }
-    fn durable(&self, cursor: Cursor) -> DurableFuture<'_> {
-        self.engine.durable(cursor)
-    }
-    fn wait_durable(&self, cursor: Cursor) -> Result<(), EngineError> {
-        self.engine.wait_durable(cursor)
-    }
-    fn last_cursor(&self) -> Cursor {
-        self.engine.last_cursor()
-    }
-    fn durable_cursor(&self) -> Cursor {
-        self.engine.durable_cursor()
-    }
-    fn unchanged_since(&self, cursor: Cursor) -> bool {
-        self.engine.unchanged_since(cursor)
-    }
-    fn changes(&self, after: Cursor, limit: usize) -> Result<FeedPage, FeedError> {
-        self.engine.changes(after, limit)
-    }
-    fn wait_changes(&self, after: Cursor) -> EngineFuture<'_, Result<(), EngineError>> {
-        self.engine.wait_changes(after)
-    }
-    fn payload_bytes_max(&self) -> usize {
-        self.engine.payload_bytes_max()
-    }
-    fn has_room(&self) -> bool {
-        self.engine.has_room()
-    }
-    fn snapshot(&self) -> Result<Arc<dyn Engine>, EngineError> {
-        self.engine.snapshot()
-    }
-    fn checkpoint(&self) -> Result<(), EngineError> {
-        self.engine.checkpoint()
     }
 }
