@@ -168,9 +168,9 @@ impl S3Door {
             let target = Target::parse(host, parts.uri.path(), &self.options.domains).ok();
             AccessSubject::of(&parts, host, target.as_ref(), self.options.secure)
         });
-        let mut name = UNKNOWN;
+        let (mut name, rows) = (UNKNOWN, RequestRows::default());
         let outcome = match &host {
-            Ok(host) => self.serve(Came { parts: &parts, host, peer, id: &id }, wire, &mut name).await,
+            Ok(host) => self.serve(Came { parts: &parts, host, peer, id: &id, rows: &rows }, wire, &mut name).await,
             Err(error) => Err(S3Error::invalid_request(error.to_string())),
         };
         let code = outcome.as_ref().err().map(|error| error.code.name());
@@ -179,8 +179,8 @@ impl S3Door {
             && parts.headers.contains_key(http::header::ORIGIN)
             && parts.method != Method::OPTIONS
         {
-            let host = host.as_written();
-            cors::decorate(&self.volume, &self.options.domains, host, &parts, &mut reply.headers).await;
+            let (host, read) = (host.as_written(), (&*self.volume, &rows));
+            cors::decorate(read, &self.options.domains, host, &parts, &mut reply.headers).await;
         }
         // Answered without the body that the client waits to send: the connection must close, and the response says so.
         let unread = parts.headers.contains_key(http::header::EXPECT) && received.load(Ordering::Relaxed) == 0;
@@ -245,10 +245,10 @@ impl S3Door {
             check_bucket_name(&target.bucket)?;
         }
         let circumstances = self.circumstances(came.peer, sender);
-        let rows = self.look(policy.op, target).await?;
+        self.look(policy.op, signed).await?;
         let call = Call {
             volume: &self.volume,
-            rows: &rows,
+            rows: came.rows,
             access: &self.access,
             asker: Asker { identity: signed.identity.as_deref(), circumstances },
             options: &self.options,
@@ -269,10 +269,17 @@ impl S3Door {
     }
 
     /// Reads in one call all rows that the operation and its authorization will need.
-    async fn look(&self, op: Op, target: &Target) -> Result<RequestRows, S3Error> {
+    async fn look(&self, op: Op, signed: &Signed<'_>) -> Result<(), S3Error> {
+        let Signed { target, came, .. } = signed;
         // A benchmark of the door alone reads nothing.
         if target.scope() == Scope::Service || self.fixed_object.is_some() {
-            return Ok(RequestRows::default());
+            return Ok(());
+        }
+        // A listing reads its own rows; for root nothing else is read, except for CORS.
+        let is_root = signed.identity.as_deref().is_some_and(Identity::is_root);
+        let lists = matches!(op, Op::ListObjects | Op::ListObjectsV2);
+        if lists && is_root && !came.parts.headers.contains_key(http::header::ORIGIN) {
+            return Ok(());
         }
         let key = target.key.as_str();
         let purpose = match op {
@@ -285,7 +292,7 @@ impl S3Door {
             Op::DeleteObject => Purpose::DeleteObject(key),
             _ => Purpose::Bucket,
         };
-        Ok(self.volume.look(&target.bucket, purpose).await?)
+        Ok(self.volume.look_into(came.rows, &target.bucket, purpose).await?)
     }
 
     /// Condition keys of a request.
@@ -373,6 +380,8 @@ struct Came<'r> {
     host: &'r Host,
     peer: SocketAddr,
     id: &'r str,
+    /// The rows that the request has read.
+    rows: &'r RequestRows,
 }
 
 /// A request with a valid signature: its operation and its caller.

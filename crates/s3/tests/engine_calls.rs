@@ -27,6 +27,18 @@ async fn calls(server: &Server, who: Option<&str>, method: &str, path: &str) -> 
     counted
 }
 
+/// What the engine is asked while this request is answered.
+async fn calls_of(server: &Server, who: Option<&str>, request: server::Request<'_>) -> (u64, u64) {
+    let before = server.engine.calls();
+    let answer = match who {
+        Some(who) => request.send_as(who).await,
+        None => request.send().await,
+    };
+    assert!((200..300).contains(&answer.status), "{}: {}", answer.status, answer.text());
+    let after = server.engine.calls();
+    (after.0 - before.0, after.1 - before.1)
+}
+
 #[tokio::test]
 async fn a_request_asks_the_engine_once_whoever_sends_it() {
     let server = Server::with_users(&[("alice", None, &[]), ("bob", Some("alice"), &[EVERYTHING])]).await;
@@ -59,5 +71,101 @@ async fn a_request_asks_the_engine_once_whoever_sends_it() {
             let after = server.engine.calls();
             assert_eq!((after.0 - before.0, after.1 - before.1), (1, 1), "DELETE by {told}");
         }
+    }
+}
+
+#[tokio::test]
+async fn an_object_with_documents_costs_no_call_more() {
+    let server = Server::with_users(&[("alice", None, &[]), ("bob", Some("alice"), &[EVERYTHING])]).await;
+    server
+        .request("PUT", "/bucket")
+        .header("x-amz-object-ownership", "ObjectWriter")
+        .send_as("alice")
+        .await
+        .expect(200);
+    let locked = server.request("PUT", "/locked").header("x-amz-bucket-object-lock-enabled", "true");
+    locked.send_as("alice").await.expect(200);
+    let (tags, long) = (("x-amz-tagging", "a=b&c=d"), "l".repeat(1900));
+    let until = "2099-01-01T00:00:00Z";
+    let retention = [tags, ("x-amz-object-lock-mode", "GOVERNANCE"), ("x-amz-object-lock-retain-until-date", until)];
+    let kinds: [(&str, &[(&str, &str)]); 4] = [
+        ("/bucket", &[tags]),
+        ("/bucket", &[("x-amz-acl", "public-read"), tags]),
+        ("/bucket", &[("x-amz-meta-long", &long)]),
+        ("/locked", &retention),
+    ];
+    for (bucket, headers) in kinds {
+        for directories in ["", "d/e/f/"] {
+            for who in [None, Some("alice"), Some("bob")] {
+                let path = format!("{bucket}/{directories}k");
+                let put = || {
+                    let put = server.request("PUT", &path).body("body");
+                    headers.iter().fold(put, |put, (name, value)| put.header(name, value))
+                };
+                // A neighbour keeps the directories, and the third request finds what the second one has left.
+                server
+                    .request("PUT", &format!("{bucket}/{directories}beside"))
+                    .body("")
+                    .send_as("alice")
+                    .await
+                    .expect(200);
+                let told = format!("{path} with {headers:?} by {who:?}");
+                let mut calls = (0, 0);
+                for _ in 0..3 {
+                    calls = calls_of(&server, who, put()).await;
+                }
+                assert_eq!(calls, (1, 1), "PUT of {told}");
+                for method in ["GET", "HEAD"] {
+                    let calls = calls_of(&server, who, server.request(method, &path)).await;
+                    assert_eq!(calls, (1, 0), "{method} of {told}");
+                }
+                let calls = calls_of(&server, who, server.request("DELETE", &path)).await;
+                assert_eq!(calls, (1, 1), "DELETE of {told}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn rules_of_cors_come_with_the_rows_of_the_request() {
+    let server = Server::with_bucket().await;
+    let cors = "<CORSConfiguration><CORSRule><AllowedOrigin>*</AllowedOrigin><AllowedMethod>GET</AllowedMethod>\
+        <AllowedMethod>PUT</AllowedMethod><AllowedMethod>DELETE</AllowedMethod></CORSRule></CORSConfiguration>";
+    server.request("PUT", "/bucket?cors").body(cors).send().await.expect(200);
+    let asked = |method, path| {
+        let request = server.request(method, path).header("origin", "http://page.test");
+        request.body(if method == "PUT" { "body" } else { "" })
+    };
+    for _ in 0..2 {
+        asked("PUT", "/bucket/d/k").send().await.expect(200);
+        asked("GET", "/bucket/d/k").send().await.expect(200);
+        asked("GET", "/bucket?list-type=2&delimiter=/").send().await.expect(200);
+    }
+    for (method, path, each) in [
+        ("PUT", "/bucket/d/k", (1, 1)),
+        ("GET", "/bucket/d/k", (1, 0)),
+        ("GET", "/bucket?list-type=2&delimiter=/", (2, 0)),
+        ("DELETE", "/bucket/d/k", (1, 1)),
+    ] {
+        let before = server.engine.calls();
+        let answer = asked(method, path).send().await;
+        let after = server.engine.calls();
+        assert_eq!(answer.header("access-control-allow-origin"), "*", "{method} {path}: {}", answer.text());
+        assert_eq!((after.0 - before.0, after.1 - before.1), each, "{method} {path}");
+    }
+    // A request that changes the rules is answered by the new ones.
+    let removed = server.request("DELETE", "/bucket?cors").header("origin", "http://page.test").send().await;
+    assert_eq!((removed.status, removed.header("access-control-allow-origin")), (204, ""));
+}
+
+#[tokio::test]
+async fn a_listing_by_root_reads_nothing_but_its_page() {
+    let server = Server::with_bucket().await;
+    for key in ["a", "d/b", "d/e/c"] {
+        server.request("PUT", &format!("/bucket/{key}")).body("body").send().await.expect(200);
+    }
+    for (prefix, reads) in [("", 1), ("d/", 1), ("d/e/", 1)] {
+        let path = format!("/bucket?list-type=2&delimiter=/&prefix={prefix}");
+        assert_eq!(calls(&server, None, "GET", &path).await, (reads, 0), "below {prefix:?}");
     }
 }

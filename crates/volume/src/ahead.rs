@@ -3,7 +3,7 @@
 //! Why:        an operation reads one row after another, each found through the last. If the path to its key is cached,
 //!             all of them are known in advance, and the engine can answer them together.
 //! Invariants: A1 a prediction is a hint: a row that was not prefetched is read when it is needed.
-//! Not here:   how prefetched rows are used (seen, driver), the cache of paths (path).
+//! Not here:   how prefetched rows are used (seen, driver), the caches (path, entry_hints).
 
 use margay_meta::Ask;
 use margay_rows::key;
@@ -48,7 +48,9 @@ impl Volume {
         let mut asks = Vec::with_capacity(path.steps.len() + 4);
         asks.push(bucket_row);
         asks.extend(path.steps.iter().map(|step| Ask::Get { key: step.key.clone() }));
-        asks.push(Ask::Get { key: key::entry(path.directory(), name.as_bytes()) });
+        let entry = key::entry(path.directory(), name.as_bytes());
+        self.entry_hints.asks(&entry, !matches!(purpose, Purpose::ReadObject(_)), &mut asks);
+        asks.push(Ask::Get { key: entry });
         if !matches!(purpose, Purpose::ReadObject(_)) && path.versioning != Versioning::Never {
             asks.push(first_row(key::versions_below(path.root, purpose.key(), u64::MAX)));
         }

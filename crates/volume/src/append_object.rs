@@ -100,7 +100,7 @@ impl Volume {
         documents.remove(&Document::Upload);
         let mut file = FileEntry::new(ino, old.size + staged.len, etag, self.now(), data, headers);
         self.check_added(walk, &current, &file)?;
-        self.bequeath(&mut draft, &current, &mut file)?;
+        self.bequeath(&mut draft, &current, &mut file, seen)?;
         documents::draft_new(&mut draft, &mut file, &documents)?;
         let kept = distinct_runs(kept.as_deref().unwrap_or_default());
         let replaced = self.draft_old_rows(&mut draft, located)?;

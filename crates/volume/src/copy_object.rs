@@ -124,7 +124,7 @@ impl Volume {
         let mut file = FileEntry::new(ino, from.size, from.etag, self.now(), data, stored.headers);
         file.part_rows = from.part_rows;
         self.check_added(walk, current, &file)?;
-        self.bequeath(draft, current, &mut file)?;
+        self.bequeath(draft, current, &mut file, seen)?;
         documents::draft_new(draft, &mut file, &stored.documents)?;
         // The source refers to its runs while it has this version; and inline bytes are of one moment too.
         source.assert_in(draft);

@@ -111,7 +111,7 @@ impl Volume {
             Reason::Due(modified, _) if self.modified_at(&current, walk, seen)? != Some(modified) => {
                 return Ok(Decided::Nothing(Deleted::default()));
             }
-            Reason::Due(..) => self.check_expiry(&current)?,
+            Reason::Due(..) => self.check_expiry(&current, seen)?,
         }
         let removed = current.file.is_some() || current.explicit(walk);
         if !removed && !key.keeps() {
@@ -156,9 +156,11 @@ impl Volume {
     }
 
     /// Refuses to expire a locked object, unless it stays as a version below a delete marker.
-    fn check_expiry(&self, current: &Current<'_>) -> Result<(), Error> {
+    fn check_expiry(&self, current: &Current<'_>, seen: &mut Seen) -> Result<(), Error> {
         match &current.file {
-            Some(old) if current.object.versioning != Versioning::Enabled => self.check_unlocked(&old.file, false),
+            Some(old) if current.object.versioning != Versioning::Enabled => {
+                self.check_unlocked(&old.file, false, seen)
+            }
             _ => Ok(()),
         }
     }

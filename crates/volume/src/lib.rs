@@ -36,6 +36,7 @@ mod driver;
 mod dump;
 mod effects;
 mod encryption;
+mod entry_hints;
 mod error;
 mod event;
 mod event_queue;

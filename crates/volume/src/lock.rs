@@ -29,17 +29,22 @@ impl Volume {
     }
 
     /// Refuses to remove or change a locked version.
-    pub(crate) fn check_unlocked(&self, file: &FileEntry, bypass_governance: bool) -> Result<(), Error> {
+    pub(crate) fn check_unlocked(
+        &self,
+        file: &FileEntry,
+        bypass_governance: bool,
+        seen: &mut Seen,
+    ) -> Result<(), Error> {
         let kinds = file.documents;
         if !kinds.contains(Document::Retention) && !kinds.contains(Document::LegalHold) {
             return Ok(());
         }
-        let documents = self.documents_of(file, &mut Seen::default())?;
+        let documents = self.documents_of(file, seen)?;
         if self.is_locked(&documents, bypass_governance)? { Err(Error::Locked) } else { Ok(()) }
     }
 
     pub(crate) fn is_file_locked(&self, file: &FileEntry) -> Result<bool, Error> {
-        match self.check_unlocked(file, false) {
+        match self.check_unlocked(file, false, &mut Seen::default()) {
             Ok(()) => Ok(false),
             Err(Error::Locked) => Ok(true),
             Err(error) => Err(error),

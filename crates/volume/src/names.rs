@@ -91,6 +91,7 @@ impl Volume {
             let Some(row) = self.get(&entry_key, seen)? else { return Ok(None) };
             let ino = match Entry::decode(&row.value)? {
                 Entry::File(file) => {
+                    self.entry_hints.note(&entry_key, &file, false);
                     return Ok(Some(Located::direct(parent, entry_key, row.version, seen.cursor, file)));
                 }
                 Entry::Directory(_) => return Err(Error::Corrupt("a directory has the name of a file".to_owned())),
@@ -100,6 +101,7 @@ impl Volume {
             if let Some(inode) = self.get(&row_key, seen)? {
                 let file = Entry::decode(&inode.value)?.file();
                 let file = file.ok_or_else(|| Error::Corrupt("an inode record holds no file".to_owned()))?;
+                self.entry_hints.note(&entry_key, &file, true);
                 let (entry_version, version) = (row.version, inode.version);
                 let version_id = None;
                 let observed = seen.cursor;
@@ -125,10 +127,10 @@ impl Volume {
 
     /// Drafts the removal of this name; with its last name the file is released. The caller removes or replaces the
     /// entry's row, and counts.
-    pub(crate) fn drop_name(&self, draft: &mut Draft, located: &Located) -> Result<(), Error> {
+    pub(crate) fn drop_name(&self, draft: &mut Draft, located: &Located, seen: &mut Seen) -> Result<(), Error> {
         located.assert_in(draft);
         if !located.linked() {
-            return self.release_file(draft, &located.file);
+            return self.release_file(draft, &located.file, seen);
         }
         match located.drafted(draft)? {
             Some(mut file) if file.links > 1 => {
@@ -139,7 +141,7 @@ impl Volume {
             }
             Some(file) => {
                 draft.delete(located.row_key.clone());
-                self.release_file(draft, &file)
+                self.release_file(draft, &file, seen)
             }
             None => Ok(()),
         }

@@ -22,6 +22,7 @@ use crate::bucket_states::BucketStates;
 use crate::draft::Draft;
 use crate::effects::Effects;
 use crate::encryption::MasterKeys;
+use crate::entry_hints::EntryHints;
 use crate::error::Refused;
 use crate::event::EventRouter;
 use crate::event_queue::EventQueue;
@@ -116,6 +117,7 @@ pub struct Volume {
     pub(crate) options: Options,
     pub(crate) inos: Inos,
     pub(crate) paths: PathCache,
+    pub(crate) entry_hints: EntryHints,
     /// Serialize removals in one directory, so that they do not conflict over which is the last.
     latches: Vec<Mutex<()>>,
     /// Serialize changes of one key, so that many writers of it do not exhaust their retries.
@@ -221,6 +223,7 @@ impl Volume {
             options,
             inos,
             paths,
+            entry_hints: EntryHints::default(),
             latches,
             key_latches,
             known,

@@ -107,8 +107,13 @@ pub(crate) fn put_file(draft: &mut Draft, key: Vec<u8>, mut file: FileEntry) -> 
     put_entry(draft, key, &mut file).map(|_| ())
 }
 
-/// Writes the row of a new file, which owns these runs from now on.
-pub(crate) fn put_new_file(draft: &mut Draft, key: Vec<u8>, mut file: FileEntry, named: NewRuns) -> Result<(), Error> {
+/// Writes the row of a new file, which owns these runs from now on; returns the file as it is stored.
+pub(crate) fn put_new_file(
+    draft: &mut Draft,
+    key: Vec<u8>,
+    mut file: FileEntry,
+    named: NewRuns,
+) -> Result<FileEntry, Error> {
     if file.data == Data::Rows {
         draft.locate_extent_rows(file.ino, &key);
     }
@@ -119,7 +124,7 @@ pub(crate) fn put_new_file(draft: &mut Draft, key: Vec<u8>, mut file: FileEntry,
         let at = put.first_extent.expect("a payload has an extent that names it");
         draft.attach_payload(bytes, &extents[0].run, (file.ino, back.as_deref()), [(put.write, at)]);
     }
-    Ok(())
+    Ok(file)
 }
 
 /// Writes the entry, with its headers inline as far as they fit.

@@ -77,7 +77,7 @@ impl Volume {
         );
         let mut file = FileEntry::new(ino, staged.len, request.etag, self.now(), data, request.headers.clone());
         self.check_added(walk, &current, &file)?;
-        self.bequeath(&mut draft, &current, &mut file)?;
+        self.bequeath(&mut draft, &current, &mut file, seen)?;
         documents::draft_new(&mut draft, &mut file, &request.documents)?;
         let key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
         let outcome = current.outcome(&file);
@@ -85,13 +85,21 @@ impl Volume {
         let kind = if request.is_copy { EventKind::Copy } else { EventKind::Put };
         let told = Told { kind, key: request.key, size: file.size, etag, version };
         self.draft_event(&mut draft, &walk.path, &told)?;
-        place::put_new_file(&mut draft, key, file, named)?;
+        let entry_key = key.clone();
+        let file = place::put_new_file(&mut draft, key, file, named)?;
+        self.entry_hints.note(&entry_key, &file, false);
         self.finish(draft, outcome)
     }
 
     /// Gives a new object the owner, permissions and access list of the file that it replaces. A symbolic link has no
     /// permissions of its own; a program's set-id bits were granted to the old bytes only.
-    pub(crate) fn bequeath(&self, draft: &mut Draft, current: &Current<'_>, new: &mut FileEntry) -> Result<(), Error> {
+    pub(crate) fn bequeath(
+        &self,
+        draft: &mut Draft,
+        current: &Current<'_>,
+        new: &mut FileEntry,
+        seen: &mut Seen,
+    ) -> Result<(), Error> {
         let Some(Located { file: old, .. }) = &current.file else { return Ok(()) };
         (new.uid, new.gid) = (old.uid, old.gid);
         if old.kind() == MODE_SYMLINK {
@@ -101,7 +109,7 @@ impl Volume {
         // With a list, the group bits of the mode are the list's mask: without the list they would be the group's
         // permissions.
         if old.xattrs
-            && let Some(row) = self.row(&key::xattr(old.ino, ACCESS_LIST))?.value
+            && let Some(row) = self.get(&key::xattr(old.ino, ACCESS_LIST), seen)?
         {
             new.xattrs = true;
             draft.put(key::xattr(new.ino, ACCESS_LIST), row.value.to_vec());

@@ -26,16 +26,16 @@ pub(crate) const RELEASE_ROWS_MAX: usize = 8192;
 
 impl Volume {
     /// Drafts the release of a file; the draft removes or replaces its entry and asserts the entry's version.
-    pub(crate) fn release_file(&self, draft: &mut Draft, file: &FileEntry) -> Result<(), Error> {
+    pub(crate) fn release_file(&self, draft: &mut Draft, file: &FileEntry, seen: &mut Seen) -> Result<(), Error> {
         if file.header_rows {
-            self.delete_rows(draft, &key::headers(file.ino))?;
+            self.delete_seen_rows(draft, &key::headers(file.ino), seen)?;
         }
         if file.xattrs {
-            self.delete_rows(draft, &key::xattrs(file.ino))?;
+            self.delete_seen_rows(draft, &key::xattrs(file.ino), seen)?;
         }
         documents::draft_removed(draft, file);
         if file.part_rows {
-            self.delete_rows(draft, &key::part_rows(file.ino))?;
+            self.delete_seen_rows(draft, &key::part_rows(file.ino), seen)?;
         }
         match &file.data {
             Data::Inline(_) => Ok(()),
@@ -44,7 +44,7 @@ impl Volume {
                 Ok(())
             }
             Data::Rows => {
-                let rows = self.extent_rows(file.ino, 0, RELEASE_ROWS_MAX + 1, &mut Seen::default())?;
+                let rows = self.extent_rows(file.ino, 0, RELEASE_ROWS_MAX + 1, seen)?;
                 draft.delete(key::location(file.ino));
                 if rows.len() > RELEASE_ROWS_MAX {
                     draft.put(key::orphan(file.ino), Orphan::File.encode());
@@ -98,7 +98,12 @@ impl Volume {
 
     /// Drafts the removal of a small range.
     pub(crate) fn delete_rows(&self, draft: &mut Draft, range: &key::Range) -> Result<(), Error> {
-        self.scan(range, &mut Seen::default(), |row| {
+        self.delete_seen_rows(draft, range, &mut Seen::default())
+    }
+
+    /// As `delete_rows`; the rows may have been prefetched.
+    fn delete_seen_rows(&self, draft: &mut Draft, range: &key::Range, seen: &mut Seen) -> Result<(), Error> {
+        self.scan(range, seen, |row| {
             draft.delete(row.key.to_vec());
             Ok(ControlFlow::Continue(()))
         })

@@ -104,7 +104,7 @@ impl Volume {
         let mut draft = Draft::default();
         source_walk.path.assert_in(&mut draft);
         // It would leave a locked version behind, and be one itself.
-        self.check_unlocked(&moved.file, false)?;
+        self.check_unlocked(&moved.file, false, seen)?;
         let left = self.draft_left(&mut draft, &source.object, moved, seen)?;
         let mut file = moved.file.clone();
         if source.object.keeps() {

@@ -29,9 +29,17 @@ pub struct View<'r> {
 impl Volume {
     /// Prefetches the rows of a request, in one call.
     pub async fn look(&self, bucket: &str, purpose: Purpose<'_>) -> Result<RequestRows, Error> {
+        let rows = RequestRows::default();
+        self.look_into(&rows, bucket, purpose).await?;
+        Ok(rows)
+    }
+
+    /// As `look`; into the rows of a request that has none yet.
+    pub async fn look_into(&self, rows: &RequestRows, bucket: &str, purpose: Purpose<'_>) -> Result<(), Error> {
         let mut seen = Seen::default();
         self.look_ahead(bucket, purpose, &mut seen).await?;
-        Ok(RequestRows(Mutex::new(seen)))
+        *rows.0.lock() = seen;
+        Ok(())
     }
 
     pub fn view<'r>(&'r self, rows: &'r RequestRows) -> View<'r> {

@@ -5,8 +5,8 @@
 //!                none.
 
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use margay_volume::{Setting, Volume};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use margay_volume::{RequestRows, Setting, View, Volume};
 
 use super::rules::{Rule, Rules};
 use crate::error::{Code, S3Error};
@@ -33,7 +33,7 @@ pub(crate) async fn preflight(volume: &Volume, target: &Target, headers: &Header
         let resource = if target.key.is_empty() { "BUCKET" } else { "OBJECT" };
         S3Error::new(Code::AccessForbidden, message).with("Method", method).with("ResourceType", resource)
     };
-    let rules = match rules_of(volume, &target.bucket).await {
+    let rules = match rules_of(volume.view(&RequestRows::default()), &target.bucket).await {
         Ok(rules) => rules.ok_or_else(|| forbidden("CORSResponse: CORS is not enabled for this bucket."))?,
         Err(margay_volume::Error::NoSuchBucket) => return Err(forbidden("CORSResponse: Bucket not found")),
         Err(error) => return Err(error.into()),
@@ -47,25 +47,34 @@ pub(crate) async fn preflight(volume: &Volume, target: &Target, headers: &Header
     Ok(reply)
 }
 
-/// Adds the headers that allow a browser to pass the response to the page.
-pub(crate) async fn decorate(volume: &Volume, domains: &[String], host: &str, parts: &Parts, answer: &mut HeaderMap) {
+/// Adds the headers that allow a browser to pass the response to the page. The rules are those that the request has
+/// read, unless it may have changed them.
+pub(crate) async fn decorate(
+    (volume, rows): (&Volume, &RequestRows),
+    domains: &[String],
+    host: &str,
+    parts: &Parts,
+    answer: &mut HeaderMap,
+) {
     let Ok(Some(origin)) = text(&parts.headers, "origin") else { return };
     let Ok(target) = Target::parse(host, parts.uri.path(), domains) else { return };
     if target.bucket.is_empty() {
         return;
     }
+    let (fresh, changes) = (RequestRows::default(), !matches!(parts.method, Method::GET | Method::HEAD));
+    let view = volume.view(if changes && target.key.is_empty() { &fresh } else { rows });
     // A client that names a method asks about that one, whatever method it uses itself.
     let asked = text(&parts.headers, "access-control-request-method").ok().flatten();
     let method = asked.unwrap_or(parts.method.as_str());
-    if let Ok(Some(rules)) = rules_of(volume, &target.bucket).await
+    if let Ok(Some(rules)) = rules_of(view, &target.bucket).await
         && let Some(rule) = rules.find(origin, method, &[])
     {
         tell(rule, origin, answer);
     }
 }
 
-async fn rules_of(volume: &Volume, bucket: &str) -> Result<Option<Rules>, margay_volume::Error> {
-    let stored = volume.bucket_setting(bucket, Setting::Cors).await?;
+async fn rules_of(view: View<'_>, bucket: &str) -> Result<Option<Rules>, margay_volume::Error> {
+    let stored = view.bucket_setting(bucket, Setting::Cors).await?;
     // A stored document was valid when it was set. If it cannot be parsed, it counts as none, and fsck reports it.
     Ok(stored.and_then(|document| Rules::from_xml(&document).ok()))
 }

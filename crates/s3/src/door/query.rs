@@ -27,7 +27,7 @@ impl S3Door {
     }
 
     async fn act(&self, came: Came<'_>, wire: Wire, service: &mut Service) -> Result<Reply, S3Error> {
-        let Came { parts, host, peer, id } = came;
+        let Came { parts, host, peer, id, .. } = came;
         let now = self.env.clock.now();
         let body = wire.whole(FORM_BYTES_MAX).await?;
         let form = query_api::read(&body)?;

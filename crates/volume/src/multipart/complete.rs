@@ -108,7 +108,7 @@ impl Volume {
         let data = place::place_extents(&mut draft, ino, extents);
         let mut file = FileEntry::new(ino, chosen.size, chosen.etag, self.now(), data, headers);
         self.check_added(walk, &current, &file)?;
-        self.bequeath(&mut draft, &current, &mut file)?;
+        self.bequeath(&mut draft, &current, &mut file, seen)?;
         documents::draft_new(&mut draft, &mut file, &documents)?;
         let key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
         let outcome = current.outcome(&file);

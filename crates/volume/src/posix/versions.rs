@@ -21,6 +21,7 @@ use crate::posix::api::PosixError;
 use crate::posix::attempt::{Attempt, Try};
 use crate::posix::handle::Handle;
 use crate::posix::mount::Mount;
+use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
 
 /// A name in a bucket with versioning, as a key.
@@ -73,7 +74,7 @@ impl Mount {
 
     /// A locked current version is read-only here.
     pub(crate) fn check_unlocked(&self, file: &FileEntry) -> Result<(), PosixError> {
-        match self.volume.check_unlocked(file, false) {
+        match self.volume.check_unlocked(file, false, &mut Seen::default()) {
             Err(Error::Locked) => Err(PosixError::NotPermitted),
             other => Ok(other?),
         }
@@ -129,7 +130,7 @@ impl Mount {
             }
             None => {
                 draft.add(key::usage(self.bucket_root, Counted::Bytes), -(located.file.size as i64));
-                self.volume.drop_name(draft, located)?;
+                self.volume.drop_name(draft, located, &mut one.seen)?;
             }
         }
         Ok(())

@@ -36,7 +36,7 @@ impl Volume {
         if current.id(walk) == Some(id) {
             request.condition.check(current.etag(walk))?;
             if let Some(located) = &current.file {
-                self.check_unlocked(&located.file, request.bypass_governance)?;
+                self.check_unlocked(&located.file, request.bypass_governance, seen)?;
             }
             self.draft_current_gone(&mut draft, walk, &current, seen)?;
             self.draft_version_event(&mut draft, walk, (request.key, version))?;
@@ -52,8 +52,8 @@ impl Volume {
         let marker = match &found.row {
             VersionRow::File(file) => {
                 request.condition.check(Some(file.etag))?;
-                self.check_unlocked(file, request.bypass_governance)?;
-                self.draft_end_of_version(&mut draft, &key, file)?;
+                self.check_unlocked(file, request.bypass_governance, seen)?;
+                self.draft_end_of_version(&mut draft, &key, file, seen)?;
                 false
             }
             VersionRow::Marker(_) => {
@@ -91,7 +91,7 @@ impl Volume {
         if let Some(located) = &current.file {
             draft.add(key::usage(key.root, Counted::Objects), -1);
             draft.add(key::usage(key.root, Counted::Bytes), -(located.file.size as i64));
-            self.drop_name(draft, located)?;
+            self.drop_name(draft, located, seen)?;
         }
         let next = if key.keeps() { self.newest_row(&key, seen)? } else { None };
         if key.keeps() {

@@ -42,11 +42,11 @@ impl Volume {
         }
         let Some(current) = current else { return Ok(()) };
         match key.versioning {
-            Versioning::Enabled => self.draft_kept(draft, key, current),
-            Versioning::Suspended if !is_null => self.draft_kept(draft, key, current),
+            Versioning::Enabled => self.draft_kept(draft, key, current, seen),
+            Versioning::Suspended if !is_null => self.draft_kept(draft, key, current, seen),
             Versioning::Suspended | Versioning::Never => {
                 draft.add(key::usage(key.root, Counted::Bytes), -(current.file.size as i64));
-                self.drop_name(draft, current)
+                self.drop_name(draft, current, seen)
             }
         }
     }
@@ -67,7 +67,7 @@ impl Volume {
         let row = draft.value(&found.row_key).map(VersionRow::decode).transpose()?;
         key.draft_row_gone(draft, &found);
         match row.unwrap_or(found.row).file() {
-            Some(file) => self.draft_end_of_version(draft, key, &file),
+            Some(file) => self.draft_end_of_version(draft, key, &file, seen),
             None => Ok(()),
         }
     }
@@ -78,9 +78,10 @@ impl Volume {
         draft: &mut Draft,
         key: &VersionedKey<'_>,
         file: &FileEntry,
+        seen: &mut Seen,
     ) -> Result<(), Error> {
         draft.add(key::usage(key.root, Counted::Bytes), -(file.size as i64));
-        self.release_file(draft, file)
+        self.release_file(draft, file, seen)
     }
 
     /// Renaming in a versioned bucket: the inode moves to the new key; a copy stays behind as a version under a delete
@@ -114,13 +115,19 @@ impl Volume {
     }
 
     /// Drafts that the current object becomes a version row.
-    fn draft_kept(&self, draft: &mut Draft, key: &VersionedKey<'_>, current: &Located) -> Result<(), Error> {
+    fn draft_kept(
+        &self,
+        draft: &mut Draft,
+        key: &VersionedKey<'_>,
+        current: &Located,
+        seen: &mut Seen,
+    ) -> Result<(), Error> {
         current.assert_in(draft);
         let file = current.drafted(draft)?.ok_or_else(|| Error::Corrupt("a file is kept that goes".to_owned()))?;
         if current.linked() {
             if file.links > 1 {
                 self.draft_kept_copy(draft, key, current)?;
-                return self.drop_name(draft, current);
+                return self.drop_name(draft, current, seen);
             }
             draft.delete(current.row_key.clone());
         }

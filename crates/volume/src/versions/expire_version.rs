@@ -72,8 +72,8 @@ impl Volume {
         }
         key.draft_row_gone(&mut draft, &found);
         if let VersionRow::File(file) = &found.row {
-            self.check_unlocked(file, false)?;
-            self.draft_end_of_version(&mut draft, key, file)?;
+            self.check_unlocked(file, false, seen)?;
+            self.draft_end_of_version(&mut draft, key, file, seen)?;
         }
         let told = Told { kind: EventKind::Expired, key: name, size: 0, etag: ETag::default(), version: Some(id) };
         self.draft_event(&mut draft, &walk.path, &told)?;

@@ -1,0 +1,140 @@
+//! Cache of the rows that files have besides their entries: hints for the prefetch.
+//!
+//! Why:        those rows (documents, long headers, part sizes) are found by the file's number, which is known only
+//!             with its entry; without a hint they would be one more engine call.
+//! Invariants: B1 a hint is only a hint: a wrong one costs the rows of another number, a missing one a call.
+//!             B2 at most `HINTS_MAX` files have hints, and only those that have such rows.
+//! Locking:    a leaf lock, for one operation.
+//! Not here:   which hints a request uses (ahead).
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use margay_meta::Ask;
+use margay_rows::record::FileEntry;
+use margay_rows::{Ino, key};
+use parking_lot::RwLock;
+
+use crate::put_object::ACCESS_LIST;
+
+/// Capacity (about 3 MiB); when exceeded, the cache is cleared.
+const HINTS_MAX: usize = 65_536;
+/// Rows of one kind that are prefetched; more are read when they are needed.
+const ROWS_AHEAD_MAX: usize = 64;
+
+const DOCUMENTS: u8 = 1;
+const HEADERS: u8 = 2;
+const PARTS: u8 = 4;
+const XATTRS: u8 = 8;
+/// The entry refers to an inode record.
+const RECORD: u8 = 16;
+
+/// A file's number, and the kinds of rows that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowsBeside {
+    ino: Ino,
+    kinds: u8,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct EntryHints {
+    /// False while there is no hint, so that volumes without such files do not hash and lock.
+    any: AtomicBool,
+    /// By the hash of the entry's key.
+    hints: RwLock<HashMap<u64, RowsBeside>>,
+}
+
+impl EntryHints {
+    /// Records what a file was last seen with. `linked`: its entry refers to an inode record.
+    pub(crate) fn note(&self, entry_key: &[u8], file: &FileEntry, linked: bool) {
+        let bit = |set: bool, bit| if set { bit } else { 0 };
+        let kinds = bit(!file.documents.is_empty(), DOCUMENTS)
+            | bit(file.header_rows, HEADERS)
+            | bit(file.part_rows, PARTS)
+            | bit(file.xattrs, XATTRS)
+            | bit(linked, RECORD);
+        if kinds == 0 && !self.any.load(Ordering::Acquire) {
+            return;
+        }
+        let (at, hint) = (hash(entry_key), RowsBeside { ino: file.ino, kinds });
+        let known = self.hints.read().get(&at).copied();
+        if kinds == 0 && known.is_some() {
+            self.hints.write().remove(&at);
+        } else if kinds != 0 && known != Some(hint) {
+            let mut hints = self.hints.write();
+            if hints.len() >= HINTS_MAX {
+                hints.clear();
+            }
+            hints.insert(at, hint);
+            self.any.store(true, Ordering::Release);
+        }
+    }
+
+    /// The rows that the file of an entry probably has. `changes`: it will be replaced or removed.
+    pub(crate) fn asks(&self, entry_key: &[u8], changes: bool, asks: &mut Vec<Ask>) {
+        if !self.any.load(Ordering::Acquire) {
+            return;
+        }
+        let Some(RowsBeside { ino, kinds }) = self.hints.read().get(&hash(entry_key)).copied() else { return };
+        let has = |kind| kinds & kind != 0;
+        if has(RECORD) {
+            asks.push(Ask::Get { key: key::inode(ino) });
+        }
+        if has(PARTS) {
+            asks.push(Ask::Get { key: key::part_sizes(ino) });
+        }
+        if has(XATTRS) && changes {
+            asks.push(Ask::Get { key: key::xattr(ino, ACCESS_LIST) });
+        }
+        let ranges = [
+            (has(DOCUMENTS), key::documents(ino)),
+            (has(HEADERS), key::headers(ino)),
+            (has(PARTS) && changes, key::part_rows(ino)),
+            (has(XATTRS) && changes, key::xattrs(ino)),
+        ];
+        asks.extend(ranges.into_iter().filter(|(asked, _)| *asked).map(|(_, (start, end))| Ask::Scan {
+            start,
+            end,
+            rows_max: ROWS_AHEAD_MAX,
+            keys_only: false,
+        }));
+    }
+}
+
+fn hash(entry_key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(entry_key);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use margay_env::Timestamp;
+    use margay_rows::record::Data;
+
+    use super::*;
+    use crate::api::{ETag, Headers};
+
+    #[test]
+    fn a_hint_follows_the_file_and_the_cache_stays_bounded() {
+        let hints = EntryHints::default();
+        let plain = FileEntry::new(Ino(7), 0, ETag::default(), Timestamp(0), Data::Inline(Vec::new()), Headers::new());
+        let asks = |key: &[u8], changes| {
+            let mut asks = Vec::new();
+            hints.asks(key, changes, &mut asks);
+            asks.len()
+        };
+        hints.note(b"plain", &plain, false);
+        assert!(!hints.any.load(Ordering::Acquire) && asks(b"plain", true) == 0);
+        let parts = FileEntry { part_rows: true, ..plain.clone() };
+        hints.note(b"parts", &parts, true);
+        assert_eq!((asks(b"parts", false), asks(b"parts", true), asks(b"plain", true)), (2, 3, 0));
+        hints.note(b"parts", &plain, false);
+        assert_eq!(asks(b"parts", true), 0);
+        for number in 0..=HINTS_MAX {
+            hints.note(&number.to_be_bytes(), &parts, false);
+        }
+        assert!(hints.hints.read().len() <= HINTS_MAX && asks(&HINTS_MAX.to_be_bytes(), false) == 1);
+    }
+}
