@@ -143,6 +143,8 @@ fn a_failed_sync_of_the_tree_and_a_close_after_it_leave_a_tree_that_opens() {
         let engine = open(&disk, &random).unwrap_or_else(|error| panic!("seed {seed}, after {folded:?}: {error}"));
         assert!(rows_if_running(&engine).unwrap().len() >= 19, "seed {seed}: rows are gone");
     }
+}
+
 fn row(number: u32) -> (Vec<u8>, Vec<u8>) {
     (format!("row-{number:04}").into_bytes(), vec![number as u8; 3000])
 }
