@@ -13,6 +13,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 const WAITING: usize = 1000;
+/// Half of all GETs of the other volume are answered within this time; single ones may meet a busy machine.
+const ANSWER_MAX: Duration = Duration::from_millis(20);
 /// Longer than the test may take.
 const STALL: Duration = Duration::from_secs(3600);
 
@@ -47,10 +49,15 @@ async fn a_thousand_requests_that_wait_hold_up_no_other() {
     while engine.waiting() < WAITING {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    let mut times = Vec::new();
     for number in 0..100 {
         near.put(&format!("/bucket/{number}"), "body").await.expect(200);
+        let began = near.env.clock.monotonic();
         near.get(&format!("/bucket/{number}")).await.expect(200);
+        times.push(near.env.clock.monotonic() - began);
     }
+    times.sort();
+    assert!(times[times.len() / 2] <= ANSWER_MAX, "{:?} for a GET of the other volume", times[times.len() / 2]);
     assert_eq!((engine.waiting(), engine.blocked()), (WAITING, blocked), "all still wait, and none on a thread");
     for stream in &waiting {
         let answered = stream.try_read(&mut [0]);

@@ -16,8 +16,8 @@ use margay_rows::record::FileEntry;
 use margay_rows::{Ino, key};
 use parking_lot::RwLock;
 
-use crate::put_object::ACCESS_LIST;
-
+/// The xattr with a file's POSIX access list, which a new object inherits.
+pub(crate) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// Capacity (about 3 MiB); when exceeded, the cache is cleared.
 const HINTS_MAX: usize = 65_536;
 /// Rows of one kind that are prefetched; more are read when they are needed.

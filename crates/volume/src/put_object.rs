@@ -17,6 +17,7 @@ use crate::current::{Current, check_key};
 use crate::documents;
 use crate::draft::Draft;
 use crate::driver::Decided;
+use crate::entry_hints::ACCESS_LIST;
 use crate::error::Refused;
 use crate::event::Told;
 use crate::names::Located;
@@ -27,9 +28,6 @@ use crate::place::{self, Placed};
 use crate::request::View;
 use crate::seen::Seen;
 use crate::upload::Staged;
-
-/// The xattr with a file's POSIX access list.
-pub(crate) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 impl View<'_> {
     pub async fn put_object(self, request: PutRequest<'_>, staged: Staged) -> Result<PutOutcome, Error> {
