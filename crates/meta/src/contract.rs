@@ -128,7 +128,19 @@ pub enum Precondition {
     RangeEmpty {
         start: Vec<u8>,
         end: Vec<u8>,
+        guard: Guard,
     },
+}
+
+/// What an engine without locks on ranges locks instead of a range, for this batch alone. Other batches lock what they
+/// assert together, and what they put, delete or name as a guard alone; so it sees every row that was created in the
+/// range. See docs/design/0027.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// Every batch that creates a row in the range asserts, writes or names this key. There need not be such a row.
+    Key(Vec<u8>),
+    /// Every batch that creates a row in the range asserts or writes one of the rows that this batch puts or deletes.
+    Written,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

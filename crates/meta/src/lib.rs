@@ -10,6 +10,7 @@ pub mod counted;
 pub mod distant;
 pub mod embedded;
 pub mod feed;
+mod guards;
 pub mod layer;
 pub mod memory;
 pub mod patient;

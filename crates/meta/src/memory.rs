@@ -1,7 +1,8 @@
 //! The reference engine: an ordered map behind one mutex, with nothing on disk.
 //!
 //! Why:        the contract in its shortest form, so that other engines can be compared with it step by step.
-//! Invariants: one mutex makes every call one moment; a batch is checked whole before its first write.
+//! Invariants: one mutex makes every call one moment; a batch is checked whole before its first write. A range that is
+//!             not empty any more is known by its guard, too (guards).
 //! Durability: none; `durable` resolves at once because there is nothing that a crash could keep.
 //! Not here:   speed, limits on memory.
 
@@ -20,6 +21,7 @@ use crate::contract::{
     RowVersion, VALUE_BYTES_MAX, Write,
 };
 use crate::feed::{Change, FeedError, FeedPage};
+use crate::guards::GuardWatch;
 use crate::read::{Answers, Ask, Budget, ReadAnswer, ReadLimit};
 
 /// Number of commits that the feed keeps.
@@ -35,6 +37,7 @@ struct State {
     changes: VecDeque<Change>,
     /// The newest commit that `changes` no longer holds.
     forgotten: Cursor,
+    guards: Option<GuardWatch>,
 }
 
 /// See the module's header.
@@ -51,7 +54,7 @@ pub struct Memory {
 impl Default for Memory {
     fn default() -> Memory {
         Memory {
-            state: Mutex::default(),
+            state: Mutex::new(State { guards: Some(GuardWatch::default()), ..State::default() }),
             committed: Event::new(),
             changes_held_max: CHANGES_HELD_MAX,
             shared: false,
@@ -74,6 +77,12 @@ impl Memory {
     /// An engine that several volumes share, whose feed keeps this many commits.
     pub fn shared(self, changes_held_max: usize) -> Memory {
         Memory { shared: true, changes_held_max, ..self }
+    }
+
+    /// For batches whose guards are made up.
+    pub fn without_guards(self) -> Memory {
+        self.state.lock().guards = None;
+        self
     }
 
     /// Every row, for comparing engines.
@@ -159,7 +168,19 @@ impl State {
             Precondition::Version { key, version } => self.rows.get(key).is_some_and(|row| row.version == *version),
             Precondition::Exists { key } => self.rows.contains_key(key),
             Precondition::Absent { key } => !self.rows.contains_key(key),
-            Precondition::RangeEmpty { start, end } => start >= end || self.range(start, end).next().is_none(),
+            Precondition::RangeEmpty { start, end, .. } => start >= end || self.range(start, end).next().is_none(),
+        }
+    }
+
+    /// Where only ranges are not empty, an engine that locks their guards must have seen it too.
+    fn check_guards(&self, batch: &Batch) {
+        let Some(guards) = &self.guards else { return };
+        let is_range = |one: &&Precondition| matches!(one, Precondition::RangeEmpty { .. });
+        if batch.preconditions.iter().all(|one| is_range(&one) || self.holds(one)) {
+            for one in batch.preconditions.iter().filter(is_range).filter(|one| !self.holds(one)) {
+                let Precondition::RangeEmpty { start, end, guard } = one else { continue };
+                self.range(start, end).for_each(|(key, _)| guards.check(key, guard, batch));
+            }
         }
     }
 
@@ -272,6 +293,7 @@ impl Engine for Memory {
         self.check_batch(&batch)?;
         let mut state = self.state.lock();
         if let Some(precondition) = batch.preconditions.iter().position(|one| !state.holds(one)) {
+            state.check_guards(&batch);
             return Err(CommitError::Conflict { precondition });
         }
         let mut location = None;
@@ -281,6 +303,10 @@ impl Engine for Memory {
         let cursor = Cursor(state.last.0 + 1);
         let version = RowVersion::from_bits(cursor.0);
         let counted = batch.writes.iter().map(|write| state.counted(write, version)).collect::<Result<Vec<_>, _>>()?;
+        let State { rows, guards, .. } = &mut *state;
+        if let Some(guards) = guards {
+            guards.committed(&batch, cursor, |key| rows.contains_key(key));
+        }
         state.apply(batch, counted, (cursor, version), self.changes_held_max);
         drop(state);
         self.committed.notify(usize::MAX);
@@ -349,6 +375,7 @@ impl Engine for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Guard;
 
     fn put(key: &[u8], value: &[u8]) -> Write {
         Write::Put { key: key.to_vec(), value: value.to_vec() }
@@ -360,7 +387,7 @@ mod tests {
         let first = engine.commit(Batch { writes: vec![put(b"a", b"1")], ..Batch::default() }).unwrap();
         let preconditions = vec![
             Precondition::Version { key: b"a".to_vec(), version: first.version },
-            Precondition::RangeEmpty { start: b"a".to_vec(), end: b"b".to_vec() },
+            Precondition::RangeEmpty { start: b"a".to_vec(), end: b"b".to_vec(), guard: Guard::Written },
         ];
         let batch = Batch { preconditions, writes: vec![put(b"b", b"2")], payload: None };
         assert!(matches!(engine.commit(batch), Err(CommitError::Conflict { precondition: 1 })));

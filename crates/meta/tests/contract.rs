@@ -77,7 +77,7 @@ fn batch(engine: &dyn Engine, conditions: &[(u8, Vec<u8>, Vec<u8>, bool)], write
         0 => Precondition::Version { key: key.clone(), version: version_of(engine, key, *right) },
         1 => Precondition::Exists { key: key.clone() },
         2 => Precondition::Absent { key: key.clone() },
-        _ => Precondition::RangeEmpty { start: key.clone(), end: other.clone() },
+        _ => Precondition::RangeEmpty { start: key.clone(), end: other.clone(), guard: Guard::Written },
     });
     let mut batch = Batch { preconditions: preconditions.collect(), ..Batch::default() };
     for (kind, key, value) in writes {
@@ -239,7 +239,7 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let mut opened = Some(open(folder.path()));
-        let (model, mut classes) = (Memory::new(), Classes::default());
+        let (model, mut classes) = (Memory::new().without_guards(), Classes::default());
         for step in steps {
             let engine = &opened.as_ref().expect("open between steps").engine;
             match step {
@@ -266,14 +266,14 @@ proptest! {
         seed in any::<u64>(),
         is_far in any::<bool>(),
     ) {
-        let unreliable = Arc::new(UnreliableEngine::new(Arc::new(Memory::new()), Faults::default(), seed));
+        let unreliable = Arc::new(UnreliableEngine::new(Arc::new(Memory::new().without_guards()), Faults::default(), seed));
         let clock = || Env::real().clock;
         let below: Arc<dyn Engine> = match is_far {
             true => Arc::new(DistantEngine::new(unreliable, clock(), std::time::Duration::ZERO)),
             false => unreliable,
         };
         let engine = PatientEngine::new(below, clock(), Patience::default());
-        let (model, mut classes) = (Memory::new(), Classes::default());
+        let (model, mut classes) = (Memory::new().without_guards(), Classes::default());
         for (index, step) in steps.into_iter().enumerate() {
             let Step::Commit { conditions, writes } = step else { continue };
             let mine = batch(&engine, &conditions, &writes);
@@ -287,7 +287,7 @@ proptest! {
 #[test]
 fn many_rows_over_many_logs() {
     let folder = tempfile::tempdir().unwrap();
-    let model = Memory::new();
+    let model = Memory::new().without_guards();
     {
         let opened = open(folder.path());
         for number in 0..5_000u64 {

@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow;
 
+use margay_meta::Guard;
 use margay_rows::Ino;
 use margay_rows::key::{self, Counted};
 use margay_rows::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
@@ -124,7 +125,8 @@ impl Volume {
         }
         let mut draft = Draft::default();
         draft.assert_version(key::bucket(name), version);
-        held.into_iter().for_each(|range| draft.assert_empty(range));
+        // S3 asserts the bucket's row, a mount the record of the root: both go.
+        held.into_iter().for_each(|range| draft.assert_empty(range, Guard::Written));
         draft.delete(key::bucket(name));
         let attributes = self.get(&key::inode(bucket.root), seen)?;
         draft.assert_unchanged(key::inode(bucket.root), attributes.as_ref().map(|row| row.version));

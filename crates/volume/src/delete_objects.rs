@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 
-use margay_meta::{Ask, Cursor};
+use margay_meta::{Ask, Cursor, Guard};
 use margay_rows::key::{self, Counted};
 use margay_rows::record::Version;
 use margay_rows::{Ino, event::EventKind};
@@ -181,7 +181,7 @@ impl Volume {
                 continue;
             }
             gone.sort_unstable();
-            draft.assert_only(&key::entries(ino), gone);
+            draft.assert_only(&key::entries(ino), gone, Guard::Key(step.key.clone()));
             draft.delete(step.key.clone());
             draft.add(key::subdirectories(parent), -1);
             self.release_directory(draft, &step.entry)?;

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use margay_meta::{
-    BATCH_WRITES_MAX, Batch, CommitError, CommitTold, Committed, Engine, Field, Payload, Position, PositionField,
-    Precondition, RowVersion, Write,
+    BATCH_WRITES_MAX, Batch, CommitError, CommitTold, Committed, Engine, Field, Guard, Payload, Position,
+    PositionField, Precondition, RowVersion, Write,
 };
 use margay_rows::record::BackRow;
 use margay_rows::{Ino, key};
@@ -65,25 +65,26 @@ impl Draft {
         }
     }
 
-    pub(crate) fn assert_empty(&mut self, (start, end): key::Range) {
+    /// Asserts that the range is empty; see [`Guard`].
+    pub(crate) fn assert_empty(&mut self, (start, end): key::Range, guard: Guard) {
         if start < end {
-            self.batch.preconditions.push(Precondition::RangeEmpty { start, end });
+            self.batch.preconditions.push(Precondition::RangeEmpty { start, end, guard });
         }
     }
 
     /// Asserts that the range is empty except perhaps for `but`.
-    pub(crate) fn assert_empty_but(&mut self, range: &key::Range, but: &[u8]) {
-        self.assert_only(range, [but.to_vec()]);
+    pub(crate) fn assert_empty_but(&mut self, range: &key::Range, but: &[u8], guard: Guard) {
+        self.assert_only(range, [but.to_vec()], guard);
     }
 
     /// Asserts that the range has no rows except perhaps these, given in ascending order.
-    pub(crate) fn assert_only(&mut self, range: &key::Range, rows: impl IntoIterator<Item = Vec<u8>>) {
+    pub(crate) fn assert_only(&mut self, range: &key::Range, rows: impl IntoIterator<Item = Vec<u8>>, guard: Guard) {
         let mut start = range.0.clone();
         for row in rows {
-            self.assert_empty((start, row.clone()));
+            self.assert_empty((start, row.clone()), guard.clone());
             start = key::after(row);
         }
-        self.assert_empty((start, range.1.clone()));
+        self.assert_empty((start, range.1.clone()), guard);
     }
 
     /// Returns the index of the write.

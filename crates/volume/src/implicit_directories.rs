@@ -11,6 +11,7 @@
 
 use std::ops::ControlFlow;
 
+use margay_meta::Guard;
 use margay_rows::record::DirectoryEntry;
 use margay_rows::{Ino, key};
 
@@ -69,7 +70,7 @@ impl Volume {
                 draft.max(key::times(ino), now);
                 return Ok(());
             }
-            draft.assert_empty_but(&key::entries(ino), &gone);
+            draft.assert_empty_but(&key::entries(ino), &gone, Guard::Key(step.key.clone()));
             draft.delete(step.key.clone());
             let parent = if depth == 0 { root } else { steps[depth - 1].entry.ino };
             draft.add(key::subdirectories(parent), -1);

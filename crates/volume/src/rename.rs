@@ -10,6 +10,7 @@
 //! Locking:    the file's turn, since mounts record its location; then the latch of the source's directory. Where the
 //!             engine waits, a claim instead of both, which goes with the draft; who finds the file claimed begins again.
 
+use margay_meta::Guard;
 use margay_rows::event::EventKind;
 use margay_rows::record::{DirectoryRecord, Entry};
 use margay_rows::{Ino, key};
@@ -204,7 +205,7 @@ impl Volume {
             return Err(Error::PreconditionFailed);
         }
         draft.assert_version(target.to_vec(), row.version);
-        draft.assert_empty(key::entries(ino));
+        draft.assert_empty(key::entries(ino), Guard::Key(target.to_vec()));
         draft.add(key::subdirectories(key::parse_entry(target)?.0), -1);
         self.release_directory(draft, &replaced)
     }

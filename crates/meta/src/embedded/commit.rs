@@ -193,7 +193,7 @@ impl Embedded {
                     older(fact, key)?;
                 }
                 // Loads the pages that the serial section will read into memory.
-                Precondition::RangeEmpty { start, end } => {
+                Precondition::RangeEmpty { start, end, .. } => {
                     lower.first_live(Bound::Included(start), Bound::Excluded(end))?;
                 }
             }
@@ -344,7 +344,7 @@ impl<'v> View<'v> {
             }
             Precondition::Exists { key } => self.current(key, fact)?.is_some(),
             Precondition::Absent { key } => self.current(key, fact)?.is_none(),
-            Precondition::RangeEmpty { start, end } => {
+            Precondition::RangeEmpty { start, end, .. } => {
                 self.active.live_range(Bound::Included(start), Bound::Excluded(end)).next().is_none()
                     && self.lower.first_live_unmasked(start, end, self.active)?.is_none()
             }

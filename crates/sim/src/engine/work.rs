@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use margay_env::sim::SimRandom;
 use margay_meta::embedded::EmbeddedEngine;
 use margay_meta::{
-    Batch, CommitError, Cursor, Engine, Field, Payload, Position, PositionField, Precondition, RowVersion, Write,
+    Batch, CommitError, Cursor, Engine, Field, Guard, Payload, Position, PositionField, Precondition, RowVersion, Write,
 };
 use margay_segment::{Run, RunWriter, SegmentError, SegmentId, Store};
 use parking_lot::Mutex;
@@ -187,7 +187,7 @@ impl Thread<'_> {
             0 => Precondition::Absent { key },
             1 => Precondition::Exists { key },
             2 => Precondition::Version { key, version: RowVersion::from_bits(version) },
-            _ => Precondition::RangeEmpty { end: [&key, &b"~"[..]].concat(), start: key },
+            _ => Precondition::RangeEmpty { end: [&key, &b"~"[..]].concat(), start: key, guard: Guard::Written },
         }]
     }
 
@@ -198,7 +198,7 @@ impl Thread<'_> {
             Precondition::Absent { key } => rows.contains_key(key),
             Precondition::Exists { key } => !rows.contains_key(key),
             Precondition::Version { key, version } => rows.get(key).is_none_or(|row| row.version != version.bits()),
-            Precondition::RangeEmpty { start, end } => rows.range(start.clone()..end.clone()).next().is_some(),
+            Precondition::RangeEmpty { start, end, .. } => rows.range(start.clone()..end.clone()).next().is_some(),
         })
     }
 

@@ -8,6 +8,7 @@
 
 use std::ops::ControlFlow;
 
+use margay_meta::Guard;
 use margay_rows::{Ino, key};
 
 use crate::draft::Draft;
@@ -76,6 +77,7 @@ impl Mount {
             // moment.
             return Err(PosixError::NotEmpty.into());
         }
+        let guard = Guard::Key(directory.entry_key.clone());
         if body {
             let located = self.read_file(ino, b"", &mut one.seen)?.ok_or(Attempt::Conflict)?;
             if located.file.size > 0 {
@@ -83,9 +85,9 @@ impl Mount {
             }
             self.draft_end_of_name(draft, (ino, ""), &located, one)?;
             draft.delete(body_key.clone());
-            draft.assert_empty_but(&entries, &body_key);
+            draft.assert_empty_but(&entries, &body_key, guard);
         } else {
-            draft.assert_empty(entries);
+            draft.assert_empty(entries, guard);
         }
         self.volume.release_directory(draft, &directory.entry)?;
         Ok(())

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
+use margay_meta::Guard;
 use margay_rows::Ino;
 use margay_rows::key;
 use margay_rows::record::data::{decode_extent_row, extent_row};
@@ -237,7 +238,8 @@ fn draft_owners(draft: &mut Draft, copy: &Copied<'_>) {
     let (old, new) = (copy.named.run, copy.new);
     let owners: BTreeMap<Ino, &Naming> = copy.named.owners.iter().map(|(owner, naming)| (*owner, naming)).collect();
     let backs = owners.keys().map(|owner| key::back(old.segment, old.offset, *owner));
-    draft.assert_only(&key::backs_of_run(old.segment, old.offset), backs);
+    // A new owner asserts the row of an existing one, which this draft puts.
+    draft.assert_only(&key::backs_of_run(old.segment, old.offset), backs, Guard::Written);
     let mut owning = Owning::First;
     for (owner, naming) in owners {
         let row = match naming {

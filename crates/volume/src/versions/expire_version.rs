@@ -105,7 +105,7 @@ impl Volume {
             DueVersion::LoneMarker => {
                 let below = self.newest_below(key, found.sequence, seen)?;
                 key.assert_newest(draft, found.sequence + 1);
-                draft.assert_empty(key::versions_below(key.root, key.key, found.sequence));
+                draft.assert_empty(key::versions_below(key.root, key.key, found.sequence), key.guard());
                 let is_marker = matches!(found.row, VersionRow::Marker(_));
                 Ok(is_marker && !is_replaced && below.is_none() && !current.explicit(walk))
             }

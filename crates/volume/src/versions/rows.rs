@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use margay_meta::RowVersion;
+use margay_meta::{Guard, RowVersion};
 use margay_rows::key::{self, Counted};
 use margay_rows::record::version::decode_sequence;
 use margay_rows::record::{DeleteMarker, Version, VersionRow};
@@ -36,9 +36,15 @@ impl VersionedKey<'_> {
         key::version(self.root, self.key, sequence)
     }
 
+    /// Guards the version rows of this key: whoever adds one also asserts that it is the newest. The entry cannot guard
+    /// them, as its directory may be missing; and the bucket's row would make one queue of all its keys.
+    pub(crate) fn guard(&self) -> Guard {
+        Guard::Key(key::null_version(self.root, self.key))
+    }
+
     /// Y4: asserts that this sequence is the newest.
     pub(crate) fn assert_newest(&self, draft: &mut Draft, sequence: u64) {
-        draft.assert_empty(key::versions_from(self.root, self.key, sequence));
+        draft.assert_empty(key::versions_from(self.root, self.key, sequence), self.guard());
     }
 
     pub(crate) fn draft_marker(&self, draft: &mut Draft, sequence: u64, marker: DeleteMarker) {
