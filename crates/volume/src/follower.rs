@@ -51,6 +51,7 @@ impl Volume {
             Ok(page) => page,
             Err(FeedError::TooOld { .. }) => {
                 let from = self.engine.durable_cursor();
+                self.trails.all_lost(from);
                 self.forget_everything()?;
                 self.followed.passed(from);
                 return Ok(Followed { everything: true, ..Followed::default() });
@@ -59,6 +60,8 @@ impl Volume {
         };
         let (next, mut stale, mut followed) = (page.next, Stale::default(), Followed::default());
         followed.is_newest = page.changes.len() < PAGE_COMMITS;
+        // Own ones too: another process moves on what this one has moved.
+        self.trails.follow(&page.changes, next);
         for change in page.changes {
             stale.note_events(&change);
             if self.followed.is_own(change.cursor) {

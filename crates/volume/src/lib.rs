@@ -84,6 +84,7 @@ mod session_state;
 mod sessions;
 mod setting_documents;
 mod stores;
+mod trails;
 mod tree;
 mod tree_ahead;
 mod upgrade;

@@ -40,6 +40,7 @@ use crate::segment_rows::SegmentRows;
 use crate::session_state::{STILL_BEATS_MAX, SessionName, Sessions};
 use crate::setting_documents::SettingDocuments;
 use crate::stores::{Alone, NotAttached, Peers, Processes, Stores};
+use crate::trails::Trails;
 use crate::upgrade::{self, OpenError};
 use crate::watch::{Notice, Watchers};
 
@@ -127,6 +128,7 @@ pub struct Volume {
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) kept_rows: Arc<KeptRows>,
     pub(crate) open_files: OpenFiles,
+    pub(crate) trails: Trails,
     pub(crate) fresh: Fresh,
     pub(crate) quotas: Quotas,
     pub(crate) bucket_states: BucketStates,
@@ -229,6 +231,7 @@ impl Volume {
             known,
             watchers,
             open_files,
+            trails: Trails::default(),
             fresh,
             quotas: Quotas::default(),
             bucket_states: BucketStates::default(),

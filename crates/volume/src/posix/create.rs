@@ -115,7 +115,7 @@ impl Mount {
             let _turn = self.volume.known.turn(file.ino);
             let done = self.commit(draft)?;
             self.known.remember(file.ino, parent, &resolved.name);
-            let handle = open.map(|flags| self.open_new(parent, &resolved.name, &file, done.version, flags));
+            let handle = open.map(|flags| self.open_new(parent, &resolved.name, &file, &done, flags));
             Ok((Made::New(Box::new(file), handle), Some(done)))
         })
     }

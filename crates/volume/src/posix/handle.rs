@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use margay_meta::RowVersion;
+use margay_meta::Committed;
 use margay_rows::record::data::is_hole;
 use margay_rows::record::{Data, FileEntry, Version};
 use margay_rows::{Ino, key};
@@ -92,23 +92,24 @@ impl Mount {
         Handle { file, flags, volume: Arc::clone(&self.volume), closed: false }
     }
 
-    /// Opens an empty file created by commit `version`, which nobody else can have open yet.
+    /// Opens an empty file created by this commit, which nobody else can have open yet.
     pub(crate) fn open_new(
         &self,
         parent: Ino,
         sort_name: &str,
         file: &FileEntry,
-        version: RowVersion,
+        done: &Committed,
         flags: OpenFlags,
     ) -> Handle {
         let mut state = State::new(file.clone());
-        state.base.version = Some(version);
+        state.base.version = Some(done.version);
         state.base.row = Some((key::entry(parent, sort_name.as_bytes()), without_data(file)));
         state.own_version = (file.version != Version::OLD).then_some(file.version);
         self.volume.known.opened(file.ino, parent, sort_name);
         let file =
             Arc::new(OpenFile { ino: file.ino, root: self.bucket_root, written: true.into(), state: state.into() });
         self.volume.open_files.insert(Arc::clone(&file));
+        self.volume.note_open(file.ino, parent, sort_name, done.cursor);
         self.handle(file, flags)
     }
 
@@ -132,6 +133,7 @@ impl Volume {
             self.open_files.memory_changed(0, state.pieces.memory());
             let file = Arc::new(OpenFile { ino, root, written: false.into(), state: state.into() });
             self.open_files.insert(Arc::clone(&file));
+            self.note_open(ino, location.parent, &location.sort_name, located.observed);
             return Ok(file);
         }
         Err(Error::Busy.into())
@@ -193,6 +195,7 @@ impl Volume {
         if self.open_files.leave(file.ino) {
             self.open_files.memory_changed(file.state.read().pieces.memory(), 0);
             self.known.closed(file.ino);
+            self.trails.closed(file.ino);
         }
         published.and(locked.map_err(PosixError::from))
     }

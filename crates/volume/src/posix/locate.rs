@@ -86,10 +86,14 @@ impl Volume {
     }
 
     fn locate_at(&self, ino: Ino, location: &Location) -> Result<Option<Located>, Error> {
-        let found = self.file_at(location.parent, location.sort_name.as_bytes(), &mut Seen::default())?;
-        match found.filter(|found| found.file.ino == ino) {
+        let mut seen = Seen::default();
+        let found = self.file_at(location.parent, location.sort_name.as_bytes(), &mut seen)?;
+        if let Some(found) = found.filter(|found| found.file.ino == ino) {
+            return Ok(Some(found));
+        }
+        match self.locate_record(ino)? {
             Some(found) => Ok(Some(found)),
-            None => self.locate_record(ino),
+            None => self.locate_moved(ino, seen.cursor),
         }
     }
 

@@ -27,6 +27,7 @@ mod locate;
 mod lookup;
 mod make_directory;
 mod mount;
+mod moved;
 mod opened;
 mod piece_limit;
 mod plan;
