@@ -27,7 +27,6 @@ use margay_iam::registry::{Account, Identity};
 use margay_volume::{Purpose, RequestRows, Volume};
 
 use crate::access::context::Circumstances;
-use crate::access::rules::RulesCache;
 use crate::access::{Access, Asker};
 use crate::access_subject::AccessSubject;
 use crate::auth::{
@@ -36,7 +35,6 @@ use crate::auth::{
 use crate::cors;
 use crate::error::{Code, S3Error, request_id};
 use crate::identities::{self, Identities, RootOnly};
-use crate::lifecycle::KnownLifecycles;
 use crate::observer::{Observer, RequestDone, Silent};
 use crate::op::{self, Call, RecentRenames};
 use crate::options::Options;
@@ -72,7 +70,6 @@ pub struct S3Door {
     iam_verifier: Verifier,
     providers: Vec<sts::Provider>,
     renames: RecentRenames,
-    lifecycles: KnownLifecycles,
     observer: Arc<dyn Observer>,
     /// The object that GetObject returns without asking the volume (benchmarks).
     fixed_object: Option<Bytes>,
@@ -99,7 +96,7 @@ impl S3Door {
         let (sts_verifier, iam_verifier) = (of_service("sts"), of_service("iam"));
         let providers = Vec::new();
         let observer = Arc::new(Silent);
-        let (renames, lifecycles, fixed_object) = (RecentRenames::default(), KnownLifecycles::default(), None);
+        let (renames, fixed_object) = (RecentRenames::default(), None);
         let root = Arc::new(Account {
             id: options.account_id.clone(),
             canonical_id: options.owner_id.clone(),
@@ -108,7 +105,7 @@ impl S3Door {
             short_arns: false,
         });
         let identities = Arc::new(RootOnly { credentials, account: Arc::clone(&root) });
-        let access = Access { identities, rules: RulesCache::default(), root };
+        let access = Access { identities, root };
         S3Door {
             volume,
             access,
@@ -119,7 +116,6 @@ impl S3Door {
             iam_verifier,
             providers,
             renames,
-            lifecycles,
             observer,
             fixed_object,
             host_id,
@@ -253,7 +249,6 @@ impl S3Door {
             asker: Asker { identity: signed.identity.as_deref(), circumstances },
             options: &self.options,
             renames: &self.renames,
-            lifecycles: &self.lifecycles,
             op: policy.op,
             target,
             query,

@@ -1,8 +1,7 @@
 //! Reading a bucket's row and the documents of its settings.
 //!
 //! Why:        every operation starts with these reads; modules that change them build on this one.
-//! Not here:   changes (bucket, bucket_settings, bucket_object_lock), the mount's cache of bucket facts
-//!             (bucket_states).
+//! Not here:   changes (bucket, bucket_settings, bucket_object_lock), the cache (bucket_facts).
 
 use std::ops::ControlFlow;
 

@@ -8,12 +8,15 @@
 //!             G2 settings are removed with their bucket.
 //! Not here:   the meaning of a setting and its form in requests (the S3 door).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use margay_meta::VALUE_BYTES_MAX;
 use margay_rows::kinds::{SETTING_BYTES_MAX, Setting};
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
+use crate::bucket_facts::BucketFact;
 use crate::draft::Draft;
 use crate::driver::Decided;
 use crate::error::Refused;
@@ -32,7 +35,7 @@ impl View<'_> {
             if !row.settings.contains(setting) {
                 return Ok(None);
             }
-            if let Some(document) = volume.setting_documents.get(row.root, setting, version) {
+            if let Some(document) = volume.bucket_facts.document(row.root, version, setting) {
                 return Ok(Some(document));
             }
             let document = volume.setting_document(row.root, setting, seen)?;
@@ -41,7 +44,38 @@ impl View<'_> {
         });
         let found = found.await?;
         if let Some((root, version, document)) = read {
-            self.volume.setting_documents.keep(root, setting, version, document);
+            self.volume.bucket_facts.keep_document(root, version, setting, document);
+        }
+        Ok(found)
+    }
+
+    /// A fact of the bucket as its row is now; read and parsed once for each version of the row.
+    pub async fn bucket_fact<T: BucketFact>(self, bucket: &str) -> Result<Arc<T>, Error> {
+        let mut read = None;
+        let found = self.read(|volume, seen| {
+            read = None;
+            let (row, version) = volume.bucket_row(bucket, seen)?;
+            if let Some(fact) = volume.bucket_facts.fact::<T>(row.root, version) {
+                return Ok(fact);
+            }
+            let mut documents = Vec::new();
+            for setting in T::SETTINGS.iter().copied().filter(|setting| row.settings.contains(*setting)) {
+                let known = volume.bucket_facts.document(row.root, version, setting);
+                let document = known.map_or_else(|| volume.setting_document(row.root, setting, seen), Ok)?;
+                documents.push((setting, document));
+            }
+            let fact = Arc::new(T::parse(&row.info(bucket, version), &documents));
+            read = Some((
+                row.root,
+                version,
+                Arc::clone(&fact),
+                documents.iter().map(|(_, bytes)| bytes.len()).sum::<usize>(),
+            ));
+            Ok(fact)
+        });
+        let found = found.await?;
+        if let Some((root, version, fact, bytes)) = read {
+            self.volume.bucket_facts.keep_fact(root, version, fact, bytes);
         }
         Ok(found)
     }

@@ -35,7 +35,7 @@ impl Volume {
     /// Makes this process's mounts use the new state at once, even if they commit nothing.
     pub(crate) fn with_new_state(&self, done: Result<(Ino, Cursor), Error>) -> Result<((), Cursor), Error> {
         let (root, seq) = done?;
-        self.bucket_states.forget(root);
+        self.bucket_facts.forget(root);
         Ok(((), seq))
     }
 

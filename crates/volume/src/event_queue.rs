@@ -1,4 +1,4 @@
-//! The state of the event queue in memory: its length, where orders begin, cached rules.
+//! The state of the event queue in memory: its length, and where orders begin.
 //!
 //! Invariants: E1 the order of an event is below the orders of all changes that read its commit, in any process:
 //!                `order` of the newest commit before the change is below that of any later commit.
@@ -7,29 +7,22 @@
 //!             E3 where processes share the engine, each commit's events count once: an own commit's when it is made,
 //!                any other's when the follower reads it (`at`, `own`). A batch that removes events writes nothing
 //!                else, and one that queues events writes more, so the keys in the feed tell which it was.
-//! Locking:    leaf locks on the rules and on the count.
-//! Not here:   the rows (events).
+//! Locking:    a leaf lock on the count.
+//! Not here:   the rows (events), cached rules (bucket_facts).
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use margay_meta::{Cursor, RowVersion};
-use margay_rows::Ino;
 use parking_lot::Mutex;
 
-use crate::event::EventRules;
+use margay_meta::Cursor;
 
 /// Number of orders per commit; a commit with more events uses the last one for the rest.
 const ORDERS_PER_COMMIT: u64 = 1 << 8;
 
-/// Rules by the bucket's root, with the version of the bucket's row under which they were read.
-pub(crate) type KnownRules = HashMap<Ino, (RowVersion, Arc<dyn EventRules>)>;
-
 /// The state of the queue in memory.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
-    pub(crate) rules: Mutex<KnownRules>,
     /// Where orders begin.
     pub(crate) base: AtomicU64,
     /// Below zero while events are removed whose queueing the follower has not read yet.

@@ -29,10 +29,12 @@ use crate::request::RequestRows;
 use crate::seen::Seen;
 use crate::sessions::Lease;
 
-/// Buckets whose rules are cached; the next one clears the cache.
-const RULES_KEPT_MAX: usize = 1024;
 /// Events that one commit removes.
 const FORGET_MAX: usize = 1024;
+
+/// A bucket's rules as a cached fact.
+#[derive(Debug)]
+struct KnownRules(Arc<dyn EventRules>);
 
 impl Volume {
     /// Drafts an event for every target that the bucket's rules select. The draft asserts the path.
@@ -58,20 +60,15 @@ impl Volume {
     }
 
     fn event_rules(&self, path: &Path, router: &dyn EventRouter) -> Result<Arc<dyn EventRules>, Error> {
-        if let Some((version, rules)) = self.events.rules.lock().get(&path.root)
-            && *version == path.bucket_version
-        {
-            return Ok(Arc::clone(rules));
+        if let Some(known) = self.bucket_facts.fact::<KnownRules>(path.root, path.bucket_version) {
+            return Ok(Arc::clone(&known.0));
         }
         // Read after the row: if the setting has changed since, the batch conflicts, and this version of the row is
         // never looked up again.
         let document = self.setting_document(path.root, Setting::Notification, &mut Seen::default())?;
         let rules = router.read(&document);
-        let mut known = self.events.rules.lock();
-        if known.len() >= RULES_KEPT_MAX {
-            known.clear();
-        }
-        known.insert(path.root, (path.bucket_version, Arc::clone(&rules)));
+        let known = Arc::new(KnownRules(Arc::clone(&rules)));
+        self.bucket_facts.keep_fact(path.root, path.bucket_version, known, document.len());
         Ok(rules)
     }
 

@@ -98,9 +98,9 @@ impl Volume {
             self.paths.forget_over(&stale.steps);
         }
         if stale.buckets {
-            self.bucket_states.forget_all();
+            self.bucket_facts.forget_all();
         }
-        stale.settings.iter().for_each(|root| self.bucket_states.forget(*root));
+        stale.settings.iter().for_each(|root| self.bucket_facts.forget(*root));
         for root in stale.quotas {
             self.quotas.set(root, self.stored_quota(root)?, next);
         }
@@ -126,7 +126,7 @@ impl Volume {
         );
         self.kept_rows.forget_all();
         self.paths.forget_all();
-        self.bucket_states.forget_all();
+        self.bucket_facts.forget_all();
         self.quotas.forget_all();
         self.read_quotas()?;
         self.count_events()?;

@@ -15,6 +15,7 @@ mod back_rows;
 mod backup;
 mod blocking;
 mod bucket;
+mod bucket_facts;
 mod bucket_object_lock;
 mod bucket_quota;
 mod bucket_row;
@@ -82,7 +83,6 @@ mod seen;
 mod segment_rows;
 mod session_state;
 mod sessions;
-mod setting_documents;
 mod stores;
 mod trails;
 mod tree;
@@ -100,6 +100,7 @@ pub use backup::{
     prune, restore_rows, segments_of,
 };
 pub use blocking::{Blocking, OnThisThread};
+pub use bucket_facts::BucketFact;
 pub use dump::{
     DUMP_HEADER_BYTES, DumpHeader, DumpReport, DumpRequest, DumpSink, PIECE_BYTES_MAX, PiecePlace, decode_dump_header,
     read_dump, read_dump_header,

@@ -18,7 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::api::Error;
 use crate::blocking::{Blocking, OnThisThread};
-use crate::bucket_states::BucketStates;
+use crate::bucket_facts::BucketFacts;
 use crate::draft::Draft;
 use crate::effects::Effects;
 use crate::encryption::MasterKeys;
@@ -38,7 +38,6 @@ use crate::quota::Quotas;
 use crate::rests::{Counted, Punched, Room, Walks};
 use crate::segment_rows::SegmentRows;
 use crate::session_state::{STILL_BEATS_MAX, SessionName, Sessions};
-use crate::setting_documents::SettingDocuments;
 use crate::stores::{Alone, NotAttached, Peers, Processes, Stores};
 use crate::trails::Trails;
 use crate::upgrade::{self, OpenError};
@@ -131,8 +130,7 @@ pub struct Volume {
     pub(crate) trails: Trails,
     pub(crate) fresh: Fresh,
     pub(crate) quotas: Quotas,
-    pub(crate) bucket_states: BucketStates,
-    pub(crate) setting_documents: SettingDocuments,
+    pub(crate) bucket_facts: BucketFacts,
     pub(crate) events: Arc<EventQueue>,
     /// Held by any task that removes bytes or compares rows with segments.
     pub(crate) upkeep: Mutex<()>,
@@ -234,8 +232,7 @@ impl Volume {
             trails: Trails::default(),
             fresh,
             quotas: Quotas::default(),
-            bucket_states: BucketStates::default(),
-            setting_documents: SettingDocuments::default(),
+            bucket_facts: BucketFacts::default(),
             events: Arc::default(),
             kept_rows: Arc::default(),
             upkeep: Mutex::new(()),

@@ -28,7 +28,7 @@ use margay_volume::{Document, Error, ReadCondition, RequestRows, View, Volume};
 
 use self::asked::{Asked, On, asked};
 use self::context::{Circumstances, RequestContext};
-use self::rules::{BucketRules, RulesCache};
+use self::rules::BucketRules;
 use crate::error::{Code, S3Error};
 use crate::identities::{AccountName, Identities};
 use crate::route::policy::Op;
@@ -38,7 +38,6 @@ use crate::route::target::Target;
 /// The authorizer; one per door.
 pub(crate) struct Access {
     pub identities: Arc<dyn Identities>,
-    pub rules: RulesCache,
     /// The account of the root keys.
     pub root: Arc<Account>,
 }
@@ -129,7 +128,7 @@ impl Access {
         if asked.on == On::Service {
             return self.require_of_service(call, asked);
         }
-        let rules = self.rules.of(call.view(), &asked.bucket).await?;
+        let rules = BucketRules::of(call.view(), &asked.bucket).await?;
         let bucket_owner = self.owner(&rules.owner);
         let object = self.object(call, asked, &rules).await?;
         let of_object = object.acl.as_ref().filter(|_| rules.has_lists());

@@ -25,7 +25,7 @@ async fn of_new_object(call: &Ask<'_>) -> Result<Option<Acl>, S3Error> {
     if wish.is_none() && call.asker.is_root() {
         return Ok(None);
     }
-    let rules = access.rules.of(call.view(), call.bucket()).await?;
+    let rules = BucketRules::of(call.view(), call.bucket()).await?;
     let bucket_owner = access.owner(&rules.owner);
     let writer = match call.asker.identity {
         Some(identity) if !identity.is_root() => Arc::clone(&identity.account),

@@ -4,9 +4,12 @@
 //!             C2 every response to a request with `Origin`, errors included, gets CORS headers if a rule matches, else
 //!                none.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use margay_volume::{RequestRows, Setting, View, Volume};
+use margay_volume::{BucketFact, BucketInfo, RequestRows, Setting, View, Volume};
 
 use super::rules::{Rule, Rules};
 use crate::error::{Code, S3Error};
@@ -33,11 +36,13 @@ pub(crate) async fn preflight(volume: &Volume, target: &Target, headers: &Header
         let resource = if target.key.is_empty() { "BUCKET" } else { "OBJECT" };
         S3Error::new(Code::AccessForbidden, message).with("Method", method).with("ResourceType", resource)
     };
-    let rules = match rules_of(volume.view(&RequestRows::default()), &target.bucket).await {
-        Ok(rules) => rules.ok_or_else(|| forbidden("CORSResponse: CORS is not enabled for this bucket."))?,
+    let known = match rules_of(volume.view(&RequestRows::default()), &target.bucket).await {
+        Ok(known) => known,
         Err(margay_volume::Error::NoSuchBucket) => return Err(forbidden("CORSResponse: Bucket not found")),
         Err(error) => return Err(error.into()),
     };
+    let rules = known.0.as_ref();
+    let rules = rules.ok_or_else(|| forbidden("CORSResponse: CORS is not enabled for this bucket."))?;
     let rule = rules.find(origin, method, &asked).ok_or_else(|| forbidden(NOT_ALLOWED))?;
     let mut reply = Reply::empty(StatusCode::OK);
     tell(rule, origin, &mut reply.headers);
@@ -66,17 +71,28 @@ pub(crate) async fn decorate(
     // A client that names a method asks about that one, whatever method it uses itself.
     let asked = text(&parts.headers, "access-control-request-method").ok().flatten();
     let method = asked.unwrap_or(parts.method.as_str());
-    if let Ok(Some(rules)) = rules_of(view, &target.bucket).await
+    if let Ok(known) = rules_of(view, &target.bucket).await
+        && let Some(rules) = &known.0
         && let Some(rule) = rules.find(origin, method, &[])
     {
         tell(rule, origin, answer);
     }
 }
 
-async fn rules_of(view: View<'_>, bucket: &str) -> Result<Option<Rules>, margay_volume::Error> {
-    let stored = view.bucket_setting(bucket, Setting::Cors).await?;
-    // A stored document was valid when it was set. If it cannot be parsed, it counts as none, and fsck reports it.
-    Ok(stored.and_then(|document| Rules::from_xml(&document).ok()))
+/// A bucket's rules; `None`: it has none.
+struct KnownRules(Option<Rules>);
+
+impl BucketFact for KnownRules {
+    const SETTINGS: &'static [Setting] = &[Setting::Cors];
+
+    fn parse(_: &BucketInfo, documents: &[(Setting, Bytes)]) -> KnownRules {
+        // A stored document was valid when it was set. If it cannot be parsed, it counts as none, and fsck reports it.
+        KnownRules(documents.first().and_then(|(_, document)| Rules::from_xml(document).ok()))
+    }
+}
+
+async fn rules_of(view: View<'_>, bucket: &str) -> Result<Arc<KnownRules>, margay_volume::Error> {
+    view.bucket_fact(bucket).await
 }
 
 fn tell(rule: &Rule, origin: &str, headers: &mut HeaderMap) {

@@ -131,7 +131,6 @@ impl Visit<'_> {
             asker: Asker { identity: None, circumstances: door.circumstances(self.peer, &Sender::Anonymous) },
             options: &door.options,
             renames: &door.renames,
-            lifecycles: &door.lifecycles,
             op: if self.is_head { Op::HeadObject } else { Op::GetObject },
             target: &target,
             query: &Query::default(),

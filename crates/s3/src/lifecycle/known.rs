@@ -1,51 +1,30 @@
-//! A cache of parsed lifecycle rules, for the header `x-amz-expiration`.
+//! The header `x-amz-expiration`: when a rule will expire an object, and by which rule.
 //!
-//! Invariants: K1 rules are used only for the bucket's current generation, which each response reads.
-//!             K2 at most `KNOWN_MAX` buckets are cached.
+//! Not here: the cache of parsed rules (margay-volume's facts of buckets).
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use bytes::BytesMut;
-use margay_volume::{Setting, View};
-use parking_lot::Mutex;
+use bytes::{Bytes, BytesMut};
+use margay_volume::{BucketFact, BucketInfo, Setting, View};
 
 use super::{Days, Lifecycle, Subject, read};
 use crate::time::http_date;
 use crate::xml::write::percent_encode;
 
-/// Capacity of the cache; the next bucket clears it.
-const KNOWN_MAX: usize = 256;
+impl BucketFact for Lifecycle {
+    const SETTINGS: &'static [Setting] = &[Setting::Lifecycle];
 
-#[derive(Debug, Default)]
-pub(crate) struct KnownLifecycles(Mutex<HashMap<String, (u64, Arc<Lifecycle>)>>);
-
-impl KnownLifecycles {
-    /// The header of an object that a rule will expire: when, and by which rule. Uses real days, even when tests
-    /// shorten those of the background job.
-    pub(crate) async fn header(&self, view: View<'_>, bucket: &str, subject: &Subject<'_>) -> Option<String> {
-        // The response is valid without the header: its operation has already succeeded.
-        let info = view.head_bucket(bucket).await.ok()?;
-        if !info.settings.contains(Setting::Lifecycle) {
-            return None;
-        }
-        let known = self.0.lock().get(bucket).filter(|(generation, _)| *generation == info.generation).cloned();
-        let rules = match known {
-            Some((_, rules)) => rules,
-            None => {
-                let stored = view.bucket_setting(bucket, Setting::Lifecycle).await.ok()??;
-                let rules = Arc::new(read(&stored).unwrap_or_default());
-                let mut known = self.0.lock();
-                if known.len() >= KNOWN_MAX {
-                    known.clear();
-                }
-                known.insert(bucket.to_owned(), (info.generation, Arc::clone(&rules)));
-                rules
-            }
-        };
-        let due = rules.current(subject, Days::REAL)?;
-        let mut rule = BytesMut::new();
-        percent_encode(&mut rule, &due.rule.id);
-        Some(format!("expiry-date=\"{}\", rule-id=\"{}\"", http_date(due.at), String::from_utf8_lossy(&rule)))
+    /// Without rules if it has none, or if they cannot be read.
+    fn parse(_: &BucketInfo, documents: &[(Setting, Bytes)]) -> Lifecycle {
+        documents.first().and_then(|(_, document)| read(document).ok()).unwrap_or_default()
     }
+}
+
+/// The header of an object that a rule will expire. Uses real days, even when tests shorten those of the background
+/// job.
+pub(crate) async fn expiration(view: View<'_>, bucket: &str, subject: &Subject<'_>) -> Option<String> {
+    // The response is valid without the header: its operation has already succeeded.
+    let rules = view.bucket_fact::<Lifecycle>(bucket).await.ok()?;
+    let due = rules.current(subject, Days::REAL)?;
+    let mut rule = BytesMut::new();
+    percent_encode(&mut rule, &due.rule.id);
+    Some(format!("expiry-date=\"{}\", rule-id=\"{}\"", http_date(due.at), String::from_utf8_lossy(&rule)))
 }

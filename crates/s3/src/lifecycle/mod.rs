@@ -16,7 +16,7 @@ use margay_env::Timestamp;
 use margay_volume::{Document, Documents};
 
 pub use self::due::{Days, Due, Subject};
-pub(crate) use self::known::KnownLifecycles;
+pub(crate) use self::known::expiration;
 pub use self::read::read;
 use crate::route::query::Query;
 

@@ -19,7 +19,7 @@ use crate::xml::write::Writer;
 
 /// The access rules of the bucket, and its owner's canonical id.
 async fn bucket(call: &Call<'_>) -> Result<(Arc<BucketRules>, String), S3Error> {
-    let rules = call.access.rules.of(call.view(), call.bucket()).await?;
+    let rules = BucketRules::of(call.view(), call.bucket()).await?;
     let owner = call.access.owner(&rules.owner).canonical_id.clone();
     Ok((rules, owner))
 }

@@ -6,6 +6,7 @@ use margay_iam::{Kind, POLICY_BYTES_MAX, Policy};
 use margay_volume::Setting;
 
 use super::Call;
+use crate::access::rules::BucketRules;
 use crate::error::{Code, S3Error};
 use crate::payload::Payload;
 use crate::reply::Reply;
@@ -13,7 +14,7 @@ use crate::stream::S3Body;
 use crate::xml::write::Writer;
 
 pub(crate) async fn put(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
-    let rules = call.access.rules.of(call.view(), call.bucket()).await?;
+    let rules = BucketRules::of(call.view(), call.bucket()).await?;
     let document = payload.document(call.headers, true).await?;
     if document.len() > POLICY_BYTES_MAX {
         return Err(S3Error::new(Code::PolicyTooLarge, format!("A policy has at most {POLICY_BYTES_MAX} bytes")));
@@ -42,7 +43,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> Result<Reply, S3Error> {
 
 /// Whether the policy or the access list grants public access.
 pub(crate) async fn status(call: &Call<'_>) -> Result<Reply, S3Error> {
-    let rules = call.access.rules.of(call.view(), call.bucket()).await?;
+    let rules = BucketRules::of(call.view(), call.bucket()).await?;
     let by_policy = rules.policy.as_ref().is_some_and(Policy::is_public);
     let listed = rules.has_lists() && !rules.block.ignore_acls;
     let by_list = listed && rules.acl.as_ref().is_some_and(margay_iam::acl::Acl::is_public);

@@ -7,6 +7,7 @@ use margay_volume::{NewBucket, RequestRows, Setting};
 
 use super::Call;
 use crate::access::ownership::Ownership;
+use crate::access::rules::BucketRules;
 use crate::access::{acl_document, grants};
 use crate::error::{Code, S3Error};
 use crate::headers::text;
@@ -64,7 +65,7 @@ fn new_bucket(call: &Call<'_>) -> Result<NewBucket, S3Error> {
 /// access list. Here a different list is refused, since nobody expects a creation to change access.
 async fn exists(call: &Call<'_>, new: &NewBucket) -> Result<(), S3Error> {
     let refused = |code: Code| Err(S3Error::from(code).with("BucketName", call.bucket()));
-    let rules = call.access.rules.of(call.volume.view(&RequestRows::default()), call.bucket()).await?;
+    let rules = BucketRules::of(call.volume.view(&RequestRows::default()), call.bucket()).await?;
     if call.access.owner(&rules.owner).id != call.account().id {
         return refused(Code::BucketAlreadyExists);
     }

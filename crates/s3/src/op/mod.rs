@@ -63,11 +63,12 @@ use margay_iam::registry::Account;
 use margay_volume::{Document, Documents, RequestRows, Setting, View, Volume};
 
 pub(crate) use self::rename_object::RecentRenames;
+use crate::access::rules::BucketRules;
 use crate::access::{Access, Ask, Asker, acl_document};
 use crate::auth::Host;
 use crate::error::{Code, S3Error};
 use crate::headers::copy_source::parse_copy_source;
-use crate::lifecycle::{self, KnownLifecycles, Subject};
+use crate::lifecycle::{self, Subject};
 use crate::options::Options;
 use crate::payload::Payload;
 use crate::reply::Reply;
@@ -85,7 +86,6 @@ pub(crate) struct Call<'r> {
     pub asker: Asker<'r>,
     pub options: &'r Options,
     pub renames: &'r RecentRenames,
-    pub lifecycles: &'r KnownLifecycles,
     pub op: Op,
     pub target: &'r Target,
     pub query: &'r Query,
@@ -130,7 +130,7 @@ impl Call<'_> {
 
     /// The owner of the bucket as an XML element.
     pub(crate) async fn owner(&self, element: &str) -> Result<String, S3Error> {
-        let rules = self.access.rules.of(self.view(), self.bucket()).await?;
+        let rules = BucketRules::of(self.view(), self.bucket()).await?;
         Ok(account(element, &self.access.owner(&rules.owner)))
     }
 
@@ -143,7 +143,7 @@ impl Call<'_> {
     ) -> Result<(), S3Error> {
         let tags = lifecycle::tags(documents);
         let subject = Subject { key: self.key(), size, modified, tags: Some(&tags) };
-        if let Some(value) = self.lifecycles.header(self.view(), self.bucket(), &subject).await {
+        if let Some(value) = lifecycle::expiration(self.view(), self.bucket(), &subject).await {
             let value = HeaderValue::from_str(&value).map_err(|error| S3Error::internal(&error))?;
             headers.insert(HeaderName::from_static("x-amz-expiration"), value);
         }
@@ -187,7 +187,7 @@ impl Call<'_> {
 
     async fn check_owner_of(&self, header: &str, bucket: &str) -> Result<(), S3Error> {
         let Some(expected) = self.headers.get(header) else { return Ok(()) };
-        let owner = match self.access.rules.of(self.view(), bucket).await {
+        let owner = match BucketRules::of(self.view(), bucket).await {
             Ok(rules) => self.access.owner(&rules.owner),
             // The caller will own the bucket.
             Err(margay_volume::Error::NoSuchBucket) if self.op == Op::CreateBucket => self.account(),

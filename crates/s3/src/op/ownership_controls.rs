@@ -7,6 +7,7 @@ use margay_volume::Setting;
 
 use super::Call;
 use crate::access::ownership::Ownership;
+use crate::access::rules::BucketRules;
 use crate::error::{Code, S3Error};
 use crate::payload::Payload;
 use crate::reply::Reply;
@@ -14,7 +15,7 @@ use crate::xml::write::Writer;
 
 pub(crate) async fn put(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
     let ownership = Ownership::parse(&payload.document(call.headers, true).await?)?;
-    let rules = call.access.rules.of(call.view(), call.bucket()).await?;
+    let rules = BucketRules::of(call.view(), call.bucket()).await?;
     let owner = call.access.owner(&rules.owner);
     let shared = rules.acl.as_ref().is_some_and(|acl| *acl != Acl::private(&owner.canonical_id));
     if ownership == Ownership::BucketOwnerEnforced && shared {

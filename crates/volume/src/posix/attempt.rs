@@ -82,7 +82,7 @@ impl Mount {
             let before = self.volume.engine.last_cursor();
             let mut one = Try { seen: Seen::default(), fresh: tries > 1 };
             if one.fresh {
-                self.volume.bucket_states.forget(self.bucket_root);
+                self.volume.bucket_facts.forget(self.bucket_root);
             }
             match attempt(&mut one) {
                 // Nothing to change: valid only if rows read at several moments were all current at one.

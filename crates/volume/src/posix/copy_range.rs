@@ -161,7 +161,7 @@ impl Volume {
             // The source lost its name, or reclaim moved it: references must match the current row.
             let located = located.ok_or(Refused::Error(Error::PreconditionFailed))?;
             self.try_publish(to, &mut target, Some(Sharing { source: &located, state: &source }), seen)
-                .inspect_err(|_| self.bucket_states.forget(to.root))
+                .inspect_err(|_| self.bucket_facts.forget(to.root))
         });
         match done {
             Ok(()) if target.named => Ok(true),

@@ -132,7 +132,7 @@ impl Volume {
         let done = self.retry(|seen| {
             let tried = self.try_publish(file, state, None, seen);
             tried.inspect_err(|_| {
-                self.bucket_states.forget(file.root);
+                self.bucket_facts.forget(file.root);
                 state.base.row = None;
             })
         });

@@ -112,7 +112,7 @@ impl Volume {
             self.draft_locks(&mut draft, bucket.object_lock, bucket.retention, &mut new)?;
             place::put_file(&mut draft, located.row_key.clone(), new)?;
             let done: Result<_, Refused> = self.commit_from_mount(draft).map(|_| ());
-            done.inspect_err(|_| self.bucket_states.forget(file.root))
+            done.inspect_err(|_| self.bucket_facts.forget(file.root))
         })
     }
 }

@@ -14,7 +14,7 @@ use crate::seen::Seen;
 impl Volume {
     /// From the cache if possible; its user must assert it.
     pub(crate) fn bucket_state(&self, root: Ino) -> Result<Arc<BucketState>, Error> {
-        if let Some(state) = self.bucket_states.get(root) {
+        if let Some(state) = self.bucket_facts.newest(root) {
             return Ok(state);
         }
         let record = self.row(&key::directory(root))?.value.ok_or(Error::NoSuchBucket)?;
@@ -27,7 +27,8 @@ impl Volume {
         let encrypts = row.settings.contains(Setting::Encryption);
         let Bucket { versioning, object_lock, .. } = row;
         let row_key = key::bucket(&name);
-        let state = BucketState { row_key, version, root, versioning, object_lock, retention, encrypts };
-        Ok(self.bucket_states.keep(state))
+        let state = Arc::new(BucketState { row_key, version, root, versioning, object_lock, retention, encrypts });
+        self.bucket_facts.keep_fact(root, version, Arc::clone(&state), 0);
+        Ok(state)
     }
 }
