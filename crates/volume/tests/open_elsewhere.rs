@@ -164,6 +164,30 @@ fn pair(stores: &Stores, case: &Case) -> Pair {
     Pair { engine, volumes, mounts }
 }
 
+/// Each name has what it should in both processes.
+fn compare(stores: &Stores, volumes: &[Arc<Volume>; 2], case: &Case, content: &[u8], told: &str) {
+    let (name, at_f) = case.act.leads_to();
+    for volume in volumes {
+        while !volume.follow_once().unwrap().is_newest {}
+        for key in ["f", "g", "h", "x", "d/g"] {
+            let expected = match key {
+                _ if name == Some(key) => Some(content.to_vec()),
+                "f" => at_f.clone(),
+                "x" if case.act != Act::RenameOver => Some(body_of(9, OTHER)),
+                _ => None,
+            };
+            let found = get(volume, key);
+            let lengths = (found.as_ref().map(Vec::len), expected.as_ref().map(Vec::len));
+            assert!(found == expected, "{told}: {key} has {lengths:?} bytes (found, expected)");
+        }
+        let report = volume.fsck(FsckOptions::default()).unwrap();
+        assert!(report.clean() && report.orphans == 0 && report.unreachable_segments == 0, "{told}: {report:#?}");
+    }
+    for (_, store) in stores {
+        assert_eq!(store.taken_back(), 0, "{told}: nothing was set aside that somebody reads");
+    }
+}
+
 /// False when the first one's part has fewer moments.
 fn interleaved(stores: &Stores, case: &Case, at: usize) -> bool {
     let Pair { engine, volumes, mounts } = pair(stores, case);
@@ -222,26 +246,7 @@ fn interleaved(stores: &Stores, case: &Case, at: usize) -> bool {
     if let Some(handle) = opened {
         mounts[0].release(handle).unwrap();
     }
-    let (name, at_f) = case.act.leads_to();
-    for volume in &volumes {
-        while !volume.follow_once().unwrap().is_newest {}
-        for key in ["f", "g", "h", "x", "d/g"] {
-            let expected = match key {
-                _ if name == Some(key) => Some(content.clone()),
-                "f" => at_f.clone(),
-                "x" if case.act != Act::RenameOver => Some(body_of(9, OTHER)),
-                _ => None,
-            };
-            let found = get(volume, key);
-            let lengths = (found.as_ref().map(Vec::len), expected.as_ref().map(Vec::len));
-            assert!(found == expected, "{told}: {key} has {lengths:?} bytes (found, expected)");
-        }
-        let report = volume.fsck(FsckOptions::default()).unwrap();
-        assert!(report.clean() && report.orphans == 0 && report.unreachable_segments == 0, "{told}: {report:#?}");
-    }
-    for (_, store) in stores {
-        assert_eq!(store.taken_back(), 0, "{told}: nothing was set aside that somebody reads");
-    }
+    compare(stores, &volumes, case, &content, &told);
     true
 }
 
