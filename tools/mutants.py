@@ -35,12 +35,15 @@ KNOWN = ROOT / "tests/mutants/known.tsv"
 SOURCE = pathlib.Path("crates/volume/src")
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 COPY = TARGET / "mutants"
-# Not operations: the draft itself, and what tests use.
-LEFT_OUT = ("draft.rs", "fuzzing.rs", "tests.rs", "mutant.rs")
+# Not operations: what tests use, and the draft itself.
+LEFT_OUT = ("fuzzing.rs", "tests.rs", "mutant.rs")
+DRAFT = "draft/mod.rs"
 CALL = re.compile(r"[\w.]*\b(\w+)\.(assert_\w+|add|move_subdirectories|own_runs|disown_runs|hand_over_runs|relocate_runs|relocate_file|locate_extent_rows)\(")
 # Their value is a result.
 FALLIBLE = ("assert_no_circle", "assert_not_below")
-ALWAYS = ("reclaim/", "posix/publish", "release.rs", "back_rows.rs", "rename.rs", "posix/rename.rs", "put_object.rs", "place.rs")
+ALWAYS = (
+    "upkeep/reclaim/", "posix/publish", "entry/release.rs", "draft/back_rows.rs", "object/rename.rs", "posix/rename.rs", "object/put_object.rs", "upload/place.rs",
+)
 # Processor time of a program in which nothing is left out, times this and with so much on top, is a hang; a deadlock takes none.
 CPU_FACTOR, CPU_MORE, STILL_SECONDS_MAX = 4, 30, 120
 # In a check nothing is known of a program's time.
@@ -69,16 +72,16 @@ pub(crate) fn off(number: usize) -> i64 {
 '''
 # Where a mutant is likely noticed, by the beginning of its file; then all others.
 LIKELY = [
-    ("reclaim/", ["interleavings_reclaim", "reclaim", "posix_data", "churn"]),
-    ("bucket_states", ["interleavings_open"]),
-    ("bucket", ["interleavings_settings", "interleavings", "documents"]),
-    ("change_documents", ["remembered", "interleavings_settings", "documents"]),
-    ("identities", ["interleavings_settings"]),
-    ("inos", ["interleavings_settings"]),
-    ("implicit_directories", ["interleavings", "documents"]),
-    ("names", ["interleavings_settings", "interleavings", "interleavings_mount", "versions"]),
-    ("multipart/create", ["interleavings_settings", "interleavings"]),
-    ("multipart/", ["orphans", "interleavings", "mixed", "interleavings_reclaim"]),
+    ("upkeep/reclaim/", ["interleavings_reclaim", "reclaim", "posix_data", "churn"]),
+    ("cache/bucket_states", ["interleavings_open"]),
+    ("bucket/", ["interleavings_settings", "interleavings", "documents"]),
+    ("object/change_documents", ["remembered", "interleavings_settings", "documents"]),
+    ("keys/identities", ["interleavings_settings"]),
+    ("cache/inos", ["interleavings_settings"]),
+    ("entry/implicit_directories", ["interleavings", "documents"]),
+    ("entry/names", ["interleavings_settings", "interleavings", "interleavings_mount", "versions"]),
+    ("object/multipart/create", ["interleavings_settings", "interleavings"]),
+    ("object/multipart/", ["orphans", "interleavings", "mixed", "interleavings_reclaim"]),
     ("posix/rename", ["interleavings_mount", "posix_model", "posix_names"]),
     ("posix/publish", ["remembered", "interleavings_open", "posix_data", "versions_mount", "interleavings_reclaim"]),
     ("posix/versions", ["interleavings_open", "versions_mount", "interleavings_mount"]),
@@ -86,8 +89,8 @@ LIKELY = [
     ("posix/", ["interleavings_mount", "posix_model", "posix_data", "posix_attributes", "posix_names"]),
     ("versions/expire", ["remembered", "interleavings"]),
     ("versions/", ["versions", "interleavings", "versions_mount"]),
-    ("orphan.rs", ["orphans", "posix_data", "mixed"]),
-    ("copy_object", ["interleavings_settings"]),
+    ("entry/orphan.rs", ["orphans", "posix_data", "mixed"]),
+    ("object/copy_object", ["interleavings_settings"]),
     # Not `races`: real threads do not meet each time.
     ("", ["interleavings", "mixed", "versions", "posix_model", "objects", "documents"]),
 ]
@@ -132,7 +135,7 @@ def rewrite(relative, text, number, mutants, seen):
         receiver, method = found[1], found[2]
         end = closing(code, found.end() - 1)
         call = code[found.start(): end]
-        drafts = ("draft", "self") if relative == "back_rows.rs" else ("draft",)
+        drafts = ("draft", "self") if relative == "draft/back_rows.rs" else ("draft",)
         if method == "add" and receiver not in drafts or code[: found.start()].rstrip().endswith("fn"):
             continue
         if found.start() < last:
@@ -161,9 +164,9 @@ def sites():
     """All mutants, and the changed sources by path."""
     mutants, files, number, seen = [], {}, 0, {}
     for path in sorted((ROOT / SOURCE).rglob("*.rs")):
-        if path.name in LEFT_OUT:
-            continue
         relative = path.relative_to(ROOT / SOURCE).as_posix()
+        if path.name in LEFT_OUT or relative == DRAFT:
+            continue
         files[path.relative_to(ROOT)], number = rewrite(relative, path.read_text(), number, mutants, seen)
     return mutants, files
 

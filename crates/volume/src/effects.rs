@@ -11,11 +11,10 @@ use std::sync::Arc;
 use margay_meta::{CommitError, Committed, Cursor};
 
 use crate::api::Error;
+use crate::cache::{FollowedFeed, KeptRows, RowChanges};
 use crate::error::Refused;
-use crate::event_queue::EventQueue;
-use crate::followed::FollowedFeed;
-use crate::kept_rows::{KeptRows, RowChanges};
-use crate::segment_rows::DraftedRows;
+use crate::event::EventQueue;
+use crate::stores::DraftedRows;
 use crate::watch::{Notice, Watchers};
 
 #[derive(Debug)]

@@ -17,10 +17,10 @@ use margay_rows::kinds::Setting;
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
+use crate::cache::Quota;
 use crate::changes::{self, Stale};
+use crate::draft::Seen;
 use crate::open::Volume;
-use crate::quota::Quota;
-use crate::seen::Seen;
 use crate::watch::Notice;
 
 /// Commits in one page.

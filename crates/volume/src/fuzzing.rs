@@ -24,10 +24,11 @@ use margay_rows::record::{
 use margay_segment::{Extent, Run, SegmentId};
 
 use crate::api::{ETag, Error, Headers, Versioning};
-use crate::dump::{self, DumpSink, PiecePlace};
+use crate::cache::{Quota, inos};
+use crate::driver::counters;
 use crate::encryption::Envelope;
-use crate::quota::Quota;
-use crate::{backup, counters, inos};
+use crate::upkeep::backup;
+use crate::upkeep::dump::{self, DumpSink, PiecePlace};
 
 /// A key of any table.
 pub fn row_key(bytes: &[u8]) {

@@ -19,8 +19,7 @@ use margay_rows::record::{BackRow, Damaged, DirectoryRecord};
 use margay_segment::SegmentId;
 
 use crate::api::Error;
-use crate::back_rows::backs_of_row;
-use crate::draft::Draft;
+use crate::draft::{Draft, backs_of_row};
 use crate::error::Refused;
 
 /// The format that this program writes; it reads all earlier ones.

@@ -25,7 +25,7 @@ use super::full_disk::FullDisk;
 use super::overlay::Overlay;
 use super::page_file::{Backend, PageFile, head_failed};
 use super::page_sums::PageSums;
-use super::tree_walk::{Head, Walk};
+use super::tree_walk::{Head, Walk, key_text};
 use crate::{Checked, Cursor, EngineError, RowVersion};
 
 pub(super) const ROWS_NAME: &str = "rows";
@@ -45,17 +45,6 @@ const SUMMED: u64 = 1 << 63;
 const SUMMED_BYTES: usize = VERSION_BYTES + 4;
 /// Rows examined on either side of damage to find the keys around it.
 const NEIGHBOURS_MAX: usize = 4096;
-/// Bytes of a key shown in an error.
-const KEY_SHOWN_BYTES: usize = 120;
-
-/// Formats a key for people.
-pub(super) fn key_text(key: &[u8]) -> String {
-    if key.is_empty() {
-        return "the beginning".into();
-    }
-    let more = if key.len() > KEY_SHOWN_BYTES { "..." } else { "" };
-    format!("\"{}\"{more}", key[..key.len().min(KEY_SHOWN_BYTES)].escape_ascii())
-}
 
 /// Bytes of a row whose checksum is computed in one call: each call costs as much as a row of this size.
 const SHORT_BYTES: usize = 512;

@@ -14,9 +14,11 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::page_file::{HEAD_BYTES, PageFile};
 use super::page_sums::BLOCK_BYTES;
-use super::tree::{ROWS_NAME, key_text, row_is_right};
+use super::tree::{ROWS_NAME, row_is_right};
 use crate::{Checked, EngineError};
 
+/// Bytes of a key shown in an error.
+const KEY_SHOWN_BYTES: usize = 120;
 const LEAF: u8 = 1;
 const BRANCH: u8 = 2;
 /// Bytes of a root as tables and commit slots name it: page, checksum, count of rows.
@@ -27,6 +29,15 @@ const DEPTH_MAX: usize = 128;
 const ORDER_MAX: u64 = 20;
 /// A table of rows, in the list of tables.
 const NORMAL_TABLE: u8 = 3;
+
+/// Formats a key for people.
+pub(super) fn key_text(key: &[u8]) -> String {
+    if key.is_empty() {
+        return "the beginning".into();
+    }
+    let more = if key.len() > KEY_SHOWN_BYTES { "..." } else { "" };
+    format!("\"{}\"{more}", key[..key.len().min(KEY_SHOWN_BYTES)].escape_ascii())
+}
 
 /// Widths of keys and values, where they are fixed.
 #[derive(Clone, Copy, Debug, Default)]

@@ -13,12 +13,11 @@ use margay_meta::{Committed, Cursor, EngineError};
 use margay_rows::record::Damaged;
 
 use crate::api::Error;
-use crate::draft::Draft;
+use crate::draft::{Draft, Seen};
 use crate::driver::TRIES_MAX;
 use crate::error::Refused;
 use crate::posix::api::PosixError;
 use crate::posix::mount::Mount;
-use crate::seen::Seen;
 
 /// Why an attempt did not commit.
 #[derive(Debug)]

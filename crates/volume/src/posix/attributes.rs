@@ -11,11 +11,11 @@ use margay_rows::record::entry::{MODE_KIND, MODE_RIGHTS};
 use margay_rows::record::{Data, DirectoryEntry, FileEntry};
 use margay_rows::{Ino, key};
 
+use crate::draft::Seen;
 use crate::posix::api::{Attributes, FileKind, PosixError};
 use crate::posix::locate::Located;
 use crate::posix::mount::Mount;
 use crate::posix::opened::Opened;
-use crate::seen::Seen;
 
 const SYMLINK: u32 = 0o120_000;
 const FIFO: u32 = 0o010_000;

@@ -13,9 +13,9 @@ use margay_segment::Store;
 
 use super::*;
 use crate::api::{ETag, Error, Headers, PutRequest, ReadCondition};
+use crate::draft::Seen;
 use crate::open::{Options, Volume};
-use crate::reclaim::{ReclaimBudget, SealedLogs};
-use crate::seen::Seen;
+use crate::upkeep::{ReclaimBudget, SealedLogs};
 
 fn wait<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
@@ -99,7 +99,7 @@ impl World {
     }
 
     fn clean(&self) {
-        let report = self.volume.fsck(crate::fsck::FsckOptions::default()).unwrap();
+        let report = self.volume.fsck(crate::upkeep::FsckOptions::default()).unwrap();
         assert!(report.clean(), "{report:?}");
     }
 }

@@ -16,8 +16,7 @@ use margay_rows::record::{Data, FileEntry, Version};
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
-use crate::names::Located;
-use crate::object_keys::needed_lock;
+use crate::entry::{Located, needed_lock};
 use crate::open::Volume;
 use crate::open_files::pieces::Piece;
 use crate::open_files::{Base, OpenFile, State, without_data};

@@ -8,9 +8,9 @@
 use margay_rows::Ino;
 
 use crate::draft::Draft;
+use crate::object::count;
 use crate::posix::api::{Attributes, FileKind, LINKS_MAX, Name, PosixError};
 use crate::posix::mount::Mount;
-use crate::put_object::count;
 
 impl Mount {
     /// Adds a name to a file. Counts one lookup.

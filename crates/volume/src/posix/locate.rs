@@ -8,12 +8,12 @@ use margay_meta::RowVersion;
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
+use crate::draft::Seen;
+pub(crate) use crate::entry::Located;
 use crate::known::Location;
-pub(crate) use crate::names::Located;
 use crate::open::Volume;
 use crate::posix::api::PosixError;
 use crate::posix::mount::Mount;
-use crate::seen::Seen;
 use margay_rows::record::{DirectoryEntry, DirectoryRecord, Entry};
 
 #[derive(Clone, Debug)]

@@ -7,12 +7,12 @@
 
 use margay_rows::Ino;
 
+use crate::draft::Seen;
 use crate::posix::api::{Attributes, Name, PosixError};
 use crate::posix::attributes::stored_attributes;
 use crate::posix::locate::Located;
 use crate::posix::mount::Mount;
 use crate::posix::resolve::Found;
-use crate::seen::Seen;
 
 impl Mount {
     /// Counts one lookup on success.

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use margay_rows::Ino;
 
 use crate::api::Error;
+use crate::draft::Seen;
 use crate::known::Locations;
 use crate::open::Volume;
 use crate::posix::api::{MountOptions, PosixError};
 use crate::posix::directories::Directories;
 use crate::posix::removed::RemovedDirectories;
-use crate::seen::Seen;
 use crate::watch::Watcher;
 
 #[derive(Debug)]

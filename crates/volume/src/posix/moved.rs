@@ -13,9 +13,9 @@ use margay_rows::record::Entry;
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
-use crate::names::Located;
+use crate::draft::Seen;
+use crate::entry::Located;
 use crate::open::Volume;
-use crate::seen::Seen;
 
 impl Volume {
     /// Notes where a file is that is open now, as of a read or commit.

@@ -14,7 +14,7 @@ use margay_segment::{Extent, Run, SegmentId, add_checksums};
 use crate::api::Error;
 use crate::draft::Draft;
 use crate::open_files::pieces::{Content, Pieces};
-use crate::place::PutEntry;
+use crate::upload::place::PutEntry;
 
 #[derive(Debug)]
 pub(crate) struct Plan {

@@ -19,20 +19,18 @@ use margay_segment::{Extent, InQuarantine, Run, SegmentId, SegmentPin};
 use md5::{Digest, Md5};
 
 use crate::api::{ETag, Error};
-use crate::back_rows::Owning;
-use crate::draft::Draft;
+use crate::draft::{Draft, Owning, Seen};
+use crate::entry::Located;
 use crate::error::Refused;
-use crate::names::Located;
 use crate::open::Volume;
 use crate::open_files::{Base, OpenFile, State};
-use crate::place;
 use crate::posix::api::PosixError;
 use crate::posix::handle::Handle;
 use crate::posix::mount::Mount;
 use crate::posix::plan::{Plan, plan};
 use crate::posix::publish_version::Kept;
 use crate::posix::write::name_memory;
-use crate::seen::Seen;
+use crate::upload::place;
 
 /// Buffered bytes that travel with the commit; more go to a segment, which is synced first.
 pub(crate) const PUBLISH_IN_LOG_BYTES_MAX: u64 = 1 << 20;

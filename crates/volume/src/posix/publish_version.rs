@@ -13,14 +13,12 @@ use margay_rows::record::{Data, FileEntry, Version};
 use margay_segment::Run;
 
 use crate::api::{Error, Versioning};
-use crate::back_rows::Owning;
-use crate::draft::Draft;
+use crate::draft::{Draft, Owning, Seen};
+use crate::entry::Located;
 use crate::error::Refused;
-use crate::names::Located;
 use crate::open::Volume;
 use crate::open_files::{OpenFile, State};
-use crate::place;
-use crate::seen::Seen;
+use crate::upload::place;
 
 /// The version that an open file publishes, and its old content, if that is kept.
 #[derive(Debug)]

@@ -19,11 +19,11 @@ use margay_rows::{Ino, key};
 use parking_lot::Mutex;
 
 use crate::api::Error;
-use crate::counters::{count_of, time_of};
+use crate::draft::Seen;
+use crate::driver::counters::{count_of, time_of};
 use crate::posix::api::{Attributes, DirectoryItem, FileKind, PosixError};
 use crate::posix::attributes::{directory_attributes, stored_attributes};
 use crate::posix::mount::Mount;
-use crate::seen::Seen;
 
 /// Entries whose names are recorded exactly.
 const RECENT_MAX: usize = 4096;

@@ -11,12 +11,11 @@ use std::ops::ControlFlow;
 use margay_meta::Guard;
 use margay_rows::{Ino, key};
 
-use crate::draft::Draft;
+use crate::draft::{Draft, Seen};
 use crate::posix::api::{Name, PosixError};
 use crate::posix::attempt::{Attempt, Try};
 use crate::posix::mount::Mount;
 use crate::posix::resolve::{Found, Subdirectory};
-use crate::seen::Seen;
 use crate::watch::Notice;
 
 impl Mount {

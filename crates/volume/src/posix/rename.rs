@@ -6,7 +6,7 @@
 //!                so no cycle can form: of two renames that would create one, the later one conflicts.
 //!             R3 a file's location is updated under its turn, before anybody can ask for it under the old name (N1).
 //! Locking:    the turns of the moved file and of the replaced or exchanged one.
-//! Not here:   S3's rename, by keys (crate::rename).
+//! Not here:   S3's rename, by keys (crate::object::rename).
 
 use margay_env::Timestamp;
 use margay_meta::Committed;

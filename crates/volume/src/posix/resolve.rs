@@ -12,12 +12,11 @@ use margay_rows::record::{DirectoryEntry, Entry};
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
-use crate::draft::Draft;
+use crate::draft::{Draft, Seen};
 use crate::posix::api::{FileKind, NAME_BYTES_MAX, Name, PosixError, long_name_hash, may_be_long};
 use crate::posix::attempt::Try;
 use crate::posix::locate::{Located, LocatedDirectory};
 use crate::posix::mount::Mount;
-use crate::seen::Seen;
 
 /// The prefix and length of an escape for a byte that is not UTF-8; it counts as one byte.
 const ESCAPE: &str = "@{x";

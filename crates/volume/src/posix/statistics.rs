@@ -4,9 +4,9 @@
 //! Not here:   the source of the numbers (env's disk, the engine's counters).
 
 use crate::api::Error;
+use crate::draft::Seen;
 use crate::posix::api::{PosixError, Statistics};
 use crate::posix::mount::Mount;
-use crate::seen::Seen;
 
 impl Mount {
     pub fn statistics(&self) -> Result<Statistics, PosixError> {

@@ -13,12 +13,12 @@ use md5::{Digest, Md5};
 
 use crate::api::{ETag, Error};
 use crate::draft::Draft;
-use crate::place::{self, Placed};
 use crate::posix::api::{Attributes, FileKind, Name, NewFile, PosixError, SYMLINK_BYTES_MAX};
 use crate::posix::attributes::stored_attributes;
 use crate::posix::mount::Mount;
 use crate::reader::Content;
 use crate::upload::Body;
+use crate::upload::place::{self, Placed};
 
 /// The permissions of every symbolic link.
 const RIGHTS: u32 = 0o777;

@@ -14,14 +14,13 @@ use margay_rows::key::{self, Counted};
 use margay_rows::record::{FileEntry, Version};
 
 use crate::api::Error;
-use crate::bucket_states::BucketState;
-use crate::draft::Draft;
-use crate::names::Located;
+use crate::cache::BucketState;
+use crate::draft::{Draft, Seen};
+use crate::entry::Located;
 use crate::posix::api::PosixError;
 use crate::posix::attempt::{Attempt, Try};
 use crate::posix::handle::Handle;
 use crate::posix::mount::Mount;
-use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
 
 /// A name in a bucket with versioning, as a key.

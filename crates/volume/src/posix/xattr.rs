@@ -16,15 +16,14 @@ use margay_rows::record::{DirectoryEntry, FileEntry};
 use margay_rows::{Ino, key};
 
 use crate::api::{Error, Headers};
-use crate::draft::Draft;
-use crate::names::Located;
-use crate::place;
+use crate::draft::{Draft, Seen};
+use crate::entry::Located;
 use crate::posix::acl::{self, Acl, RIGHTS_BITS};
 use crate::posix::api::{PosixError, SetXattr, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::posix::attempt::{Attempt, Try};
 use crate::posix::mount::Mount;
 use crate::posix::xattr_headers;
-use crate::seen::Seen;
+use crate::upload::place;
 
 /// Maximum size of a file's attribute names: the kernel lists no more.
 const LIST_BYTES_MAX: usize = 64 * 1024;

@@ -13,11 +13,10 @@ use margay_rows::key;
 use margay_rows::record::{LeaseRecord, SessionRecord};
 
 use crate::api::Error;
-use crate::draft::Draft;
+use crate::draft::{Draft, Seen};
 use crate::driver::Decided;
 use crate::error::Refused;
 use crate::open::Volume;
-use crate::seen::Seen;
 
 /// The right to run the job of this name, until another session takes it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,6 +7,10 @@
 //!             T3 a pin of a segment in another store is an entry in `readers`, which that store waits for (reclaim).
 //! Not here:   rows of segments (segment_rows), when bytes are removed (reclaim).
 
+mod segment_rows;
+
+pub(crate) use self::segment_rows::{DraftedRows, Rows, SegmentRows};
+
 mod attach;
 mod processes;
 mod readers;

@@ -7,9 +7,9 @@ use margay_rows::record::{Bucket, DirectoryRecord};
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
-use crate::bucket_states::BucketState;
+use crate::cache::BucketState;
+use crate::draft::Seen;
 use crate::open::Volume;
-use crate::seen::Seen;
 
 impl Volume {
     /// From the cache if possible; its user must assert it.

@@ -12,14 +12,12 @@ use margay_rows::record::VersionRow;
 
 use super::rows::FoundVersion;
 use crate::api::{DeleteRequest, Deleted, ETag, Error, VersionId};
-use crate::current::Current;
-use crate::draft::Draft;
+use crate::draft::{Draft, Seen};
 use crate::driver::Decided;
+use crate::entry::{Current, Walk};
 use crate::error::Refused;
 use crate::event::Told;
 use crate::open::Volume;
-use crate::paths::Walk;
-use crate::seen::Seen;
 
 impl Volume {
     pub(crate) fn try_delete_version(

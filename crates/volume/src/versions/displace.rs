@@ -14,12 +14,10 @@ use margay_rows::key::{self, Counted};
 use margay_rows::record::{Data, DeleteMarker, FileEntry, Version, VersionRow};
 
 use crate::api::{Error, VersionId, Versioning};
-use crate::back_rows::{Owning, distinct_runs, naming_row};
-use crate::draft::Draft;
-use crate::names::Located;
+use crate::draft::{Draft, Owning, Seen, distinct_runs, naming_row};
+use crate::entry::Located;
 use crate::open::Volume;
-use crate::place;
-use crate::seen::Seen;
+use crate::upload::place;
 use crate::versioned_key::VersionedKey;
 
 impl Volume {

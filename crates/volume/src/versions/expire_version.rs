@@ -12,15 +12,13 @@ use margay_rows::record::VersionRow;
 
 use super::rows::FoundVersion;
 use crate::api::{ETag, Error, VersionId};
-use crate::current::Current;
-use crate::draft::Draft;
+use crate::cache::split;
+use crate::draft::{Draft, Seen};
 use crate::driver::Decided;
+use crate::entry::{Current, Walk};
 use crate::error::Refused;
 use crate::event::Told;
 use crate::open::Volume;
-use crate::path::split;
-use crate::paths::Walk;
-use crate::seen::Seen;
 use crate::sessions::Lease;
 
 /// What the lifecycle evaluated as due.

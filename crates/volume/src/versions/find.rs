@@ -3,9 +3,9 @@
 use margay_rows::record::VersionRow;
 
 use crate::api::{Error, VersionId};
-use crate::names::Located;
+use crate::draft::Seen;
+use crate::entry::Located;
 use crate::open::Volume;
-use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
 
 impl Volume {

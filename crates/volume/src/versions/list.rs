@@ -16,10 +16,9 @@ use margay_rows::{Ino, key};
 use crate::api::{
     ETag, Error, ListVersionsOutcome, ListVersionsRequest, VersionId, VersionItem, Versioning, VersionsAfter,
 };
-use crate::list::{end_of, text};
+use crate::draft::Seen;
+use crate::entry::{Next, Shown, Tree, end_of, text};
 use crate::open::Volume;
-use crate::seen::Seen;
-use crate::tree::{Next, Shown, Tree};
 
 /// Rows of the first window where common prefixes are skipped, and of the largest one.
 const WINDOW_FIRST: usize = 16;

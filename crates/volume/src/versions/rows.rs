@@ -10,10 +10,9 @@ use margay_rows::record::version::decode_sequence;
 use margay_rows::record::{DeleteMarker, Version, VersionRow};
 
 use crate::api::{Error, VersionId};
-use crate::draft::Draft;
-use crate::names::Located;
+use crate::draft::{Draft, Seen};
+use crate::entry::Located;
 use crate::open::Volume;
-use crate::seen::Seen;
 use crate::versioned_key::VersionedKey;
 
 /// A noncurrent version or a delete marker, as read.

@@ -1,0 +1,149 @@
+//! CopyObject: a new object that shares the source's data.
+//!
+//! Why:        no data is moved; only small inline bodies are copied with the entry.
+//! Invariants: C1 the source's entry is asserted, so the copy equals the source at the commit.
+//!             C2 a copy keeps the source's ETag and part sizes, and the documents that the request names.
+//!             C3 a copy onto itself only replaces headers, documents and time, unless the old version must be kept.
+//!             C4 a copy of an encrypted object shares its bytes and its data key, which is encrypted again for the
+//!                copy, if both are under keys of one kind.
+//! Not here:   owners of runs (back_rows, release).
+
+use std::ops::ControlFlow;
+
+use margay_rows::event::EventKind;
+use margay_rows::key;
+use margay_rows::kinds::{Document, Documents};
+use margay_rows::record::{Data, FileEntry};
+
+use crate::api::{CopyRequest, Error, Headers, PutOutcome, Versioning};
+use crate::cache::split;
+use crate::draft::{Draft, Owning, Seen, distinct_runs};
+use crate::driver::Decided;
+use crate::entry::{Current, Located, Walk, check_key, documents};
+use crate::error::Refused;
+use crate::event::Told;
+use crate::open::Volume;
+use crate::upload::place::{self, NewRuns};
+
+/// Metadata stored with the copy.
+struct Stored {
+    headers: Headers,
+    documents: Documents,
+}
+
+impl Volume {
+    pub async fn copy_object(&self, request: CopyRequest<'_>) -> Result<PutOutcome, Error> {
+        check_key(request.key)?;
+        self.check_room()?;
+        let done = self.change(request.bucket, split(request.key), |walk, seen| self.try_copy(walk, &request, seen));
+        self.answer(done.await).await
+    }
+
+    fn try_copy(
+        &self,
+        walk: &Walk<'_>,
+        request: &CopyRequest<'_>,
+        seen: &mut Seen,
+    ) -> Result<Decided<PutOutcome>, Refused> {
+        let source = self.find(request.source_bucket, request.source_key, request.source_version, seen)?;
+        request.source_condition.check_source(source.file.etag, source.file.modified)?;
+        let current = self.current(walk, request.key, seen)?;
+        request.condition.check(current.etag(walk))?;
+        let headers = match &request.headers {
+            Some(headers) => headers.clone(),
+            None => self.info(&source, seen)?.headers,
+        };
+        let mut documents = self.documents_of(&source.file, seen)?;
+        let key = self.copied_key(documents.get(&Document::Encryption), &request.encryption)?;
+        documents.retain(|kind, _| request.documents_kept.contains(*kind) && *kind != Document::Encryption);
+        documents.extend(request.documents.clone());
+        documents.extend(key.map(|document| (Document::Encryption, document)));
+        let stored = Stored { headers, documents };
+        let mut draft = Draft::default();
+        let outcome = match &current.file {
+            Some(old) if source.entry_key == current.entry_key && current.stays(old) => {
+                if (old.entry_version, old.version) != (source.entry_version, source.version) {
+                    return Err(Refused::Conflict);
+                }
+                self.draft_onto_itself(&mut draft, walk, &source, &current, stored)?
+            }
+            _ => self.draft_copy(&mut draft, walk, &source, &current, stored, seen)?,
+        };
+        let PutOutcome { etag, version, .. } = outcome;
+        let told = Told { kind: EventKind::Copy, key: request.key, size: source.file.size, etag, version };
+        self.draft_event(&mut draft, &walk.path, &told)?;
+        self.finish(draft, outcome)
+    }
+
+    fn draft_onto_itself(
+        &self,
+        draft: &mut Draft,
+        walk: &Walk<'_>,
+        source: &Located,
+        current: &Current<'_>,
+        stored: Stored,
+    ) -> Result<PutOutcome, Error> {
+        walk.path.assert_in(draft);
+        source.assert_in(draft);
+        if source.file.header_rows {
+            self.delete_rows(draft, &key::headers(source.file.ino))?;
+        }
+        let now = self.now();
+        let mut file = FileEntry { modified: now, changed: now, header_rows: false, ..source.file.clone() };
+        file.headers = stored.headers;
+        documents::draft_changed(draft, &mut file, &stored.documents)?;
+        self.draft_locks(draft, walk.path.object_lock, walk.path.retention, &mut file)?;
+        let outcome = current.outcome(&file);
+        place::put_file(draft, source.row_key.clone(), file)?;
+        Ok(outcome)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what a copy is made from and where it goes")]
+    fn draft_copy(
+        &self,
+        draft: &mut Draft,
+        walk: &Walk<'_>,
+        source: &Located,
+        current: &Current<'_>,
+        stored: Stored,
+        seen: &mut Seen,
+    ) -> Result<PutOutcome, Error> {
+        let ino = self.new_ino()?;
+        let from = &source.file;
+        let extents = self.extents_of(from)?;
+        let data = match &extents {
+            None => from.data.clone(),
+            Some(extents) => place::place_extents(draft, ino, extents.clone()),
+        };
+        debug_assert!(matches!(data, Data::Inline(_)) == extents.is_none());
+        let mut file = FileEntry::new(ino, from.size, from.etag, self.now(), data, stored.headers);
+        file.part_rows = from.part_rows;
+        self.check_added(walk, current, &file)?;
+        self.bequeath(draft, current, &mut file, seen)?;
+        documents::draft_new(draft, &mut file, &stored.documents)?;
+        // The source refers to its runs while it has this version; and inline bytes are of one moment too.
+        source.assert_in(draft);
+        let key = self.replace(walk, current, &mut file, draft, seen)?;
+        let outcome = current.outcome(&file);
+        if from.part_rows {
+            self.scan(&key::part_rows(from.ino), &mut Seen::default(), |row| {
+                draft.put(key::part_row(ino, key::parse_ino(row.key)?.1), row.value.to_vec());
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        let runs = distinct_runs(extents.as_deref().unwrap_or_default());
+        place::put_new_file(draft, key, file, NewRuns::stored(runs, Owning::OneMore))?;
+        Ok(outcome)
+    }
+}
+
+impl Current<'_> {
+    /// Whether a copy of the file onto itself changes it in place, because no version of it is kept.
+    fn stays(&self, old: &Located) -> bool {
+        match self.object.versioning {
+            Versioning::Never => true,
+            Versioning::Enabled => false,
+            Versioning::Suspended => old.file.version.is_null,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The operations on objects, one a file.
+//!
+//! Not here:   buckets (bucket), versions (versions), files (posix), what the operations share (entry).
+
+mod append_object;
+mod change_documents;
+mod change_locks;
+mod copy_object;
+mod delete_object;
+mod delete_objects;
+mod get_object;
+mod make_directory;
+mod multipart;
+mod put_object;
+pub(crate) mod rename;
+
+pub(crate) use self::put_object::count;
