@@ -4,6 +4,7 @@
 
 mod world;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use margay_env::Env;
@@ -175,12 +176,16 @@ fn fingerprints_that_another_server_kept_meanwhile_stay() {
 
 #[test]
 fn of_two_sessions_that_begin_at_once_each_has_a_number() {
+    let refused = Cell::new(0);
     at_every_moment(
         true,
         |two| [&two.one, &two.other].map(|volume| volume.close_session().unwrap()),
         // Both are of one store here, whose row names the newest session.
         |two, _| match two.one.open_session() {
-            Err(Error::Busy) => two.one.open_session().unwrap(),
+            Err(Error::Busy) => {
+                refused.set(refused.get() + 1);
+                two.one.open_session().unwrap();
+            }
             done => done.unwrap(),
         },
         |_, other| other.open_session().unwrap(),
@@ -190,6 +195,42 @@ fn of_two_sessions_that_begin_at_once_each_has_a_number() {
             assert_eq!(two.other.beat().unwrap(), Beat { others: 1, fenced: Vec::new() });
         },
     );
+    assert!(refused.get() > 0, "the row of the store was taken from another session");
+}
+
+#[test]
+fn a_session_that_was_taken_for_dead_attaches_no_folder() {
+    let mut refused = 0;
+    for at in 0.. {
+        let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let (memory, store) = engine(folders[0].path(), 1000);
+        let other = open(Arc::clone(&memory) as Arc<dyn Engine>, &store, Options::default());
+        let interposed = Arc::new(Interposed::on_both_sides(Arc::clone(&memory)));
+        let fenced_at = Arc::new(Mutex::new(None));
+        let (noted, by, rows) = (Arc::clone(&fenced_at), other, Arc::clone(&memory));
+        let beside = move || {
+            let fenced = (0..=STILL_BEATS_MAX).any(|_| !by.beat().unwrap().fenced.is_empty());
+            *noted.lock() = fenced.then(|| rows.last_cursor());
+        };
+        interposed.arm(at, Box::new(beside));
+        let below = Arc::clone(&interposed) as Arc<dyn Engine>;
+        let new = Store::open(Env::real(), segment_options(folders[1].path())).unwrap();
+        let opened = Volume::open(Env::real(), below, new, Options::default());
+        if interposed.disarm() {
+            break;
+        }
+        if let Some(fenced_at) = *fenced_at.lock() {
+            match opened {
+                Ok(_) => assert_eq!(memory.last_cursor(), fenced_at, "moment {at}: committed behind the fencing"),
+                Err(_) => {
+                    let (start, end) = margay_rows::key::all_stores();
+                    assert_eq!(memory.rows().range(start..end).count(), 1, "moment {at}: attached all the same");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 0);
 }
 
 #[test]
@@ -264,4 +305,29 @@ fn of_two_folders_that_are_attached_at_once_each_has_a_number() {
         assert!(first.name().number != second.name().number, "moment {at}");
         assert!(volume.fsck(FsckOptions::default()).unwrap().clean());
     }
+}
+
+#[test]
+fn a_pass_whose_lease_went_moves_no_run_though_nothing_else_changed() {
+    let nothing = ReclaimBudget { move_bytes_max: 0, live_percent_min: 0, ..ALL };
+    at_every_moment(
+        true,
+        |two| {
+            for (key, length) in [("a/x", 20_000), ("a/y", 20_000), ("a/z", 20_000)] {
+                run(&two.one, Action::Put(key, length));
+            }
+            run(&two.one, Action::Delete("a/x"));
+            two.other.beat().unwrap();
+        },
+        |two, ()| two.one.reclaim_once(&ALL, &KeepLogs),
+        move |one, other| {
+            fence(other, one);
+            other.reclaim_once(&nothing, &KeepLogs).unwrap();
+            one.engine().last_cursor()
+        },
+        |two, at, done, taken_at| {
+            assert_eq!(two.memory.last_cursor(), taken_at, "moment {at}: {done:?} committed behind the taking");
+            is_clean(two, at);
+        },
+    );
 }
