@@ -48,8 +48,8 @@ pub(crate) fn read(disk: &dyn Disk, folder: &Path) -> Result<Option<StoreName>, 
         }
     }
     if newest.is_none() && written {
-        // Either the first write was interrupted, and no row knows it; or it is damaged, and its row shows that this is
-        // another folder.
+        // Either an earlier version's first write was interrupted, and no row knows it; or it is damaged, and its row shows
+        // that this is another folder.
         tracing::warn!(path = %folder.join(FILE).display(), "the identity of the segment folder does not decode");
     }
     Ok(newest)
