@@ -106,6 +106,35 @@ fn a_part_that_shares_an_objects_bytes_is_never_of_bytes_that_went() {
     );
 }
 
+/// A small body is copied: its ETag and its bytes are of the same object.
+#[test]
+fn a_part_copied_while_its_source_is_replaced_is_of_either() {
+    let is_new = [Cell::new(0), Cell::new(0)];
+    at_every_moment(
+        false,
+        |two| {
+            run(&two.one, Action::Put("source", 100));
+            wait(two.one.create_multipart("b", "to", Headers::new(), Documents::new())).unwrap().upload
+        },
+        |two, upload| {
+            let (source, all) = (("b", "source", None), ReadCondition::default());
+            let part = wait(two.one.copy_part("b", "to", &upload, 1, source, None, &all)).unwrap();
+            assert_eq!(part.etag, etag_of(&body_of(part.size as usize, part.size as usize)));
+            let (parts, none) = ([PartChoice { number: 1, etag: part.etag }], WriteCondition::None);
+            wait(two.one.complete_multipart("b", "to", &upload, &parts, Headers::new(), &none)).unwrap();
+            read_all(&wait(two.one.get_object("b", "to", &all)).unwrap())
+        },
+        |_, other| run(other, Action::Put("source", 90)),
+        |two, at, body, ()| {
+            assert!(body == body_of(body.len(), body.len()), "moment {at}");
+            let is_newer = &is_new[usize::from(body.len() == 90)];
+            is_newer.set(is_newer.get() + 1);
+            is_clean(two, at);
+        },
+    );
+    assert!(is_new.iter().all(|count| count.get() > 0), "{is_new:?}");
+}
+
 #[test]
 fn a_file_that_shares_another_ones_bytes_is_never_of_bytes_that_went() {
     const BOTH: OpenFlags =

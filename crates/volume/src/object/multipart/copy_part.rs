@@ -16,7 +16,7 @@ use md5::{Digest, Md5};
 use super::put_part::part_info;
 use crate::api::{ETag, Error, Headers, ObjectName, PartInfo, ReadCondition};
 use crate::draft::{Draft, Owning, Seen, distinct_runs};
-use crate::driver::Decided;
+use crate::driver::{Decided, TRIES_MAX};
 use crate::error::Refused;
 use crate::object::multipart::put_part::{PartName, check_part};
 use crate::open::Volume;
@@ -47,15 +47,18 @@ impl Volume {
         self.check_room()?;
         let name = PartName { bucket, key, upload, number };
         let range = range.as_ref();
-        let tried = |seen: &mut Seen| self.try_copy_part(name, source, range, source_condition, seen);
-        match self.decide(Seen::default(), tried).await {
-            Ok((Try::Shared(info), seq)) => self.answer(Ok((info, seq))).await,
-            Ok((Try::Copy(slice, digest), _)) => {
-                let staged = self.stage_slice(source, slice, digest, source_condition).await?;
-                self.put_staged_part(name, digest, Headers::new(), staged).await
+        for _ in 0..TRIES_MAX {
+            let tried = |seen: &mut Seen| self.try_copy_part(name, source, range, source_condition, seen);
+            let (slice, digest) = match self.decide(Seen::default(), tried).await {
+                Ok((Try::Shared(info), seq)) => return self.answer(Ok((info, seq))).await,
+                Ok((Try::Copy(slice, digest), _)) => (slice, digest),
+                Err(error) => return self.answer(Err(error)).await,
+            };
+            if let Some(staged) = self.stage_slice(source, slice, digest, source_condition).await? {
+                return self.put_staged_part(name, digest, Headers::new(), staged).await;
             }
-            Err(error) => self.answer(Err(error)).await,
         }
+        Err(Error::Busy)
     }
 
     fn try_copy_part(
@@ -91,20 +94,20 @@ impl Volume {
         self.finish(draft, Try::Shared(part_info(&part, name.number)))
     }
 
+    /// `None` if the source was replaced since the slice was chosen, so that the digest would belong to other bytes.
     async fn stage_slice(
         &self,
         source: ObjectName<'_>,
         slice: Range<u64>,
         digest: [u8; 16],
         condition: &ReadCondition,
-    ) -> Result<Staged, Error> {
-        let check = |file: &FileEntry| {
-            condition.check_source(file.etag, file.modified)?;
-            // If the source was replaced since the slice was chosen, the digest would belong to other bytes.
-            let same = slice.end <= file.size && slice_digest(file.etag, &slice, file.size) == digest;
-            if same { Ok(()) } else { Err(Error::Busy) }
-        };
+    ) -> Result<Option<Staged>, Error> {
+        let check = |file: &FileEntry| condition.check_source(file.etag, file.modified);
         let reader = self.read_now(&mut Seen::default(), |seen| self.open_now(source, seen, check)).await?;
+        let (etag, size) = (reader.info.etag, reader.info.size);
+        if slice.end > size || slice_digest(etag, &slice, size) != digest {
+            return Ok(None);
+        }
         let mut upload = self.stage(margay_rows::Ino(0), slice.end - slice.start, None)?;
         let mut offset = slice.start;
         while offset < slice.end {
@@ -112,7 +115,7 @@ impl Volume {
             offset += bytes.len() as u64;
             upload.write(bytes).await?;
         }
-        upload.finish().await
+        upload.finish().await.map(Some)
     }
 }
 
