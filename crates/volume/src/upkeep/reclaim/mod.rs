@@ -1,8 +1,9 @@
 //! Reclaim: moves dead segments to quarantine and removes them later; rewrites mostly dead ones first.
 //!
 //! Invariants: C1 a segment goes to quarantine when it accepts no more runs, has no pin, has no back row at a durable
-//!                commit, and no process reads anything older. New owners come only from existing ones, so it stays
-//!                dead. It is removed when a walk over all rows agrees and its time is over (quarantine).
+//!                commit, and no process reads anything older. New owners come only from existing ones, and from
+//!                readers whose session lives, so it stays dead. It is removed when a walk over all rows agrees and its
+//!                time is over (quarantine).
 //!             C2 the batch that moves a run asserts all its owners and changes their versions, which readers notice.
 //!             C3 data is synced at its new location before a batch refers to it; a later pass removes the old file.
 //!             C4 every batch asserts the lease of the store or of orphans, so a holder that was paused commits nothing late.

@@ -38,12 +38,14 @@ impl Volume {
         // The order matters: an upload's pin ends after its commit, so all owners in a segment that is settled now are
         // in the rows read next.
         let settled: Vec<SegmentId> = self.settled_segments(logs).into_iter().map(|info| info.id).collect();
+        // A process that lives now may make a row refer to a segment again after the look, and be declared dead then.
+        let oldest_before = self.stores.processes.oldest_reader()?;
         let mut seen = Seen::default();
         let unnamed = self.unnamed(&settled, &mut seen)?;
         // No older than the commits of other processes that the answers include.
         let now = self.engine.last_cursor().max(seen.cursor);
         self.engine.wait_durable(now)?;
-        let oldest = self.stores.processes.oldest_reader()?;
+        let oldest = self.stores.processes.oldest_reader()?.min(oldest_before);
         for segment in settled {
             if !unnamed.contains(&segment) {
                 self.segment_rows.is_named(segment);
