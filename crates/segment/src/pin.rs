@@ -45,6 +45,14 @@ impl SegmentPin {
         }
     }
 
+    /// The moment from which a pin at another store counts; none for the own store.
+    pub fn since(&self) -> Option<u64> {
+        match &self.0 {
+            Held::Own(_) => None,
+            Held::Elsewhere(_, hold) => Some(hold.since()),
+        }
+    }
+
     pub fn segment(&self) -> SegmentId {
         match &self.0 {
             Held::Own(pin) => pin.segment(),

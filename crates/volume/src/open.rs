@@ -30,7 +30,7 @@ use crate::lock_time::LockTime;
 use crate::open_files::OpenFiles;
 use crate::rests::{Counted, Punched, Room, Walks};
 use crate::session_state::{STILL_BEATS_MAX, SessionName, Sessions};
-use crate::stores::{Alone, NotAttached, Peers, Processes, SegmentRows, Stores};
+use crate::stores::{Alone, DraftedRows, NotAttached, Peers, Processes, SegmentRows, Stores};
 use crate::trails::Trails;
 use crate::upgrade::{self, OpenError};
 use crate::watch::{Notice, Watchers};
@@ -304,10 +304,16 @@ impl Volume {
         Effects { notice: None, events, rows, segments: None, followed }
     }
 
+    /// Adds to a draft what it must assert, and the rows of segments that it is the first to refer to.
+    fn complete(&self, draft: &mut Draft) -> Result<Option<DraftedRows>, Refused> {
+        self.sessions.check()?;
+        self.sessions.assert_in(draft)?;
+        Ok(self.segment_rows.add_to(draft))
+    }
+
     /// Commits, and notifies the mounts.
     pub(crate) fn commit(&self, mut draft: Draft) -> Result<Committed, Refused> {
-        self.sessions.check()?;
-        let segments = self.segment_rows.add_to(&mut draft);
+        let segments = self.complete(&mut draft)?;
         let effects = Effects { segments, ..self.effects_of(&draft) };
         let done = draft.commit(&*self.engine);
         effects.settle((&done).into());
@@ -316,8 +322,7 @@ impl Volume {
 
     /// As `commit`, without blocking the thread. The effects run even if the future is dropped.
     pub(crate) async fn commit_later(&self, mut draft: Draft) -> Result<Committed, Refused> {
-        self.sessions.check()?;
-        let segments = self.segment_rows.add_to(&mut draft);
+        let segments = self.complete(&mut draft)?;
         let effects = Effects { segments, ..self.effects_of(&draft) };
         let told = move |done: &Result<Committed, CommitError>| effects.settle(done.into());
         draft.commit_later(&*self.engine, Box::new(told)).await
@@ -325,8 +330,7 @@ impl Volume {
 
     /// Commits a change that came from the mount, whose kernel knows of it.
     pub(crate) fn commit_from_mount(&self, mut draft: Draft) -> Result<Committed, Refused> {
-        self.sessions.check()?;
-        let segments = self.segment_rows.add_to(&mut draft);
+        let segments = self.complete(&mut draft)?;
         let effects = Effects { segments, ..self.effects_at_mount(&draft) };
         let done = draft.commit(&*self.engine);
         effects.settle((&done).into());

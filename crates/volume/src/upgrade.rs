@@ -180,7 +180,7 @@ fn go_on(engine: &dyn Engine) -> Result<Cursor, Refused> {
         let found = engine.get(&key::upgrade()).map_err(Error::from)?;
         let Some(row) = found.value else { return Ok(found.observed) };
         let progress = Progress::decode(&row.value).map_err(Error::from)?;
-        let mut draft = Draft::default();
+        let mut draft = Draft::rebuilding();
         draft.assert_version(key::upgrade(), row.version);
         let next = match progress.step {
             Step::Subdirectories => count_subdirectories(engine, &mut draft, &progress.next)?,

@@ -4,8 +4,8 @@
 //! Layout:     docs/format/keys.md, "Owners of runs".
 //! Invariants: H1 a reference to a run, and the back row of that run and owner, are added and removed in one batch.
 //!             H2 a back row contains the key of its owner's row; whoever moves that row rewrites the back rows.
-//!             H3 a new owner asserts the row of an existing one, or brings new bytes; so a run without owners stays
-//!                dead.
+//!             H3 a new owner asserts the row of an existing one, or has the run pinned and asserts the session (stored_runs);
+//!                so a run without owners and pins of live sessions stays dead.
 //!             H4 the counters of a segment follow its back rows; they only select segments for reclaim.
 //! Not here:   a payload, whose back row the engine completes (draft); rebuilding rows (upgrade).
 

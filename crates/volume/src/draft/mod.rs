@@ -8,6 +8,7 @@
 pub(crate) mod at_hand;
 mod back_rows;
 mod seen;
+mod stored_runs;
 
 pub(crate) use self::back_rows::{Owning, backs_of_row, distinct_runs, naming_row};
 pub(crate) use self::seen::Seen;
@@ -38,8 +39,20 @@ pub(crate) struct Draft {
     /// Index of each key's write in `batch.writes`, once there are more than `COMPARED_WRITES_MAX`.
     places: HashMap<Vec<u8>, usize>,
     events: u64,
-    /// Whether the first precondition is a lease's.
-    leased: bool,
+    asserted: Asserted,
+    /// The session whose pins alone keep runs that the draft makes a row refer to (K2).
+    pinned_in: Option<Ino>,
+    /// It puts back rows anew of references that there are.
+    rebuilds: bool,
+}
+
+/// Preconditions whose conflict has a meaning of its own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asserted {
+    /// The first one is a lease's.
+    lease: bool,
+    /// The index of a session's.
+    session: Option<usize>,
 }
 
 impl Draft {
@@ -50,8 +63,9 @@ impl Draft {
     /// Asserts the lease row of the taking; as the first precondition, so that a lost lease is reported before any
     /// other conflict.
     pub(crate) fn assert_lease(&mut self, key: Vec<u8>, version: RowVersion) {
-        assert!(!self.leased, "a batch is under one lease");
-        self.leased = true;
+        assert!(!self.asserted.lease, "a batch is under one lease");
+        assert!(self.asserted.session.is_none(), "a session is asserted last");
+        self.asserted.lease = true;
         self.batch.preconditions.insert(0, Precondition::Version { key, version });
     }
 
@@ -225,14 +239,14 @@ impl Draft {
 
     pub(crate) fn commit(self, engine: &dyn Engine) -> Result<Committed, Refused> {
         assert!(!at_hand::is_running(), "an attempt hands its draft over (H3)");
-        let leased = self.leased;
-        engine.commit(self.checked(engine)?).map_err(|error| refused(error, leased))
+        let asserted = self.asserted;
+        engine.commit(self.checked(engine)?).map_err(|error| refused(error, asserted))
     }
 
     /// As `commit`, without blocking the thread.
     pub(crate) async fn commit_later(self, engine: &dyn Engine, told: CommitTold) -> Result<Committed, Refused> {
-        let leased = self.leased;
-        engine.begin_commit(self.checked(engine)?, told).await.map_err(|error| refused(error, leased))
+        let asserted = self.asserted;
+        engine.begin_commit(self.checked(engine)?, told).await.map_err(|error| refused(error, asserted))
     }
 
     pub(crate) fn writes(&self) -> &[Write] {
@@ -240,6 +254,7 @@ impl Draft {
     }
 
     fn checked(self, engine: &dyn Engine) -> Result<Batch, Refused> {
+        self.check_session(engine);
         let key_bytes_max = engine.key_bytes_max();
         if self.batch.writes.iter().any(|write| write.key().len() > key_bytes_max) {
             return Err(Refused::Error(Error::KeyTooLong));
@@ -251,9 +266,12 @@ impl Draft {
     }
 }
 
-fn refused(error: CommitError, leased: bool) -> Refused {
+fn refused(error: CommitError, asserted: Asserted) -> Refused {
     match error {
-        CommitError::Conflict { precondition: 0 } if leased => Refused::Error(Error::LeaseLost),
+        CommitError::Conflict { precondition: 0 } if asserted.lease => Refused::Error(Error::LeaseLost),
+        CommitError::Conflict { precondition } if asserted.session == Some(precondition) => {
+            Refused::Error(Error::Fenced)
+        }
         error => error.into(),
     }
 }

@@ -140,6 +140,7 @@ fn is_fault(error: &PosixError) -> bool {
                 | Error::ReadOnly(_)
                 | Error::Io(_)
                 | Error::Busy
+                | Error::Fenced
                 | Error::Unavailable(_)
                 | Error::OutcomeUnknown
         )

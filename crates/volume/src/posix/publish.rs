@@ -6,10 +6,12 @@
 //!                row.
 //!             U2 a run was synced before a commit refers to it; other bytes are part of the commit.
 //!             U3 a file without a name keeps its pieces, but is not published.
+//!             U4 a run of another store that the row does not refer to is published only in the session in which the file
+//!                has pinned it (`draft::stored_runs`, K2).
 //! Locking:    the file's turn, then its state, during the commit; neither while bytes are synced.
 //! Not here:   the rows of a version (plan), sharing (copy_range), back rows (back_rows), durability (`Mount::sync`).
 
-use margay_meta::Committed;
+use margay_meta::{Committed, Cursor};
 use margay_rows::Ino;
 use margay_rows::key::{self, Counted};
 use margay_rows::kinds::Document;
@@ -172,7 +174,9 @@ impl Volume {
             self.draft_locks_left(&mut draft, &mut new);
         }
         let row = located.row_key.as_slice();
-        Volume::draft_runs(&mut draft, (state, next.kept.as_ref()), &plan, (new.ino, row), sharing.as_ref());
+        let brought =
+            Volume::draft_runs(&mut draft, (state, next.kept.as_ref()), &plan, (new.ino, row), sharing.as_ref());
+        self.rest_on_pins(&mut draft, state, &brought)?;
         new.data = self.draft_extents_changed(&mut draft, state, &plan);
         let delta = (new.size as i64 - located.file.size as i64) * i64::from(new.links.max(1));
         draft.add(key::usage(file.root, Counted::Bytes), delta);
@@ -284,14 +288,28 @@ impl Volume {
         Ok(())
     }
 
-    /// Drafts the runs that the new version, in this row, adds, and those that it drops.
+    /// Runs of other stores that the file's row does not refer to, because another process has replaced them there, are
+    /// kept by the file's pins alone (U4).
+    fn rest_on_pins(&self, draft: &mut Draft, state: &State, runs: &[Run]) -> Result<(), Error> {
+        if !self.engine.is_shared() {
+            return Ok(());
+        }
+        let pin = |run: &Run| state.pins.get(&run.segment).expect("every segment that a piece names is pinned (O2)");
+        if let Some(oldest) = runs.iter().filter_map(|run| pin(run).since()).min() {
+            draft.rest_on(self.sessions.of_pin(Cursor(oldest))?);
+        }
+        Ok(())
+    }
+
+    /// Drafts the runs that the new version, in this row, adds, and those that it drops. Gives the added ones that no row
+    /// is asserted to refer to.
     fn draft_runs(
         draft: &mut Draft,
         (state, kept): (&State, Option<&Kept>),
         plan: &Plan,
         (ino, row): (Ino, &[u8]),
         sharing: Option<&Sharing<'_>>,
-    ) {
+    ) -> Vec<Run> {
         let old = runs_of(&state.base.extents);
         let next = runs_of(&plan.extents);
         let (both, lost): (Vec<Run>, Vec<Run>) =
@@ -319,6 +337,7 @@ impl Volume {
         if let Some(sharing) = sharing {
             sharing.source.assert_in(draft);
         }
+        new
     }
 
     /// Writes the changed extent rows, and returns the data of the entry.

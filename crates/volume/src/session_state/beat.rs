@@ -36,7 +36,7 @@ impl Sessions {
         match draft.commit(&*self.engine) {
             Ok(done) => {
                 self.engine.wait_durable(done.cursor)?;
-                self.begin(OwnSession { number, version: done.version, beat: 1 });
+                self.begin(OwnSession { number, version: done.version, beat: 1, since: done.cursor });
                 Ok(())
             }
             Err(Refused::Conflict) => Err(Error::Busy),

@@ -4,6 +4,7 @@
 //!             code in a higher module uses (sessions).
 //! Invariants: F1 after fencing, every commit is refused until there is a new session.
 //!             F2 a session without a row never has one again, so its death is remembered.
+//!             F3 what only a pin keeps is named under the session of the pin (`draft::stored_runs`).
 //! Locking:    leaf locks, never held during a call of the engine.
 //! Not here:   leases and the volume's own calls (sessions), readers (stores).
 
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 
 pub use self::beat::{Beat, STILL_BEATS_MAX};
 use crate::api::Error;
+use crate::draft::Draft;
 use crate::stores::Processes;
 
 /// Description of a session for people.
@@ -37,6 +39,8 @@ pub(crate) struct OwnSession {
     pub(crate) number: Ino,
     pub(crate) version: RowVersion,
     pub(crate) beat: u64,
+    /// The commit that began it.
+    pub(crate) since: Cursor,
 }
 
 /// Known state of another session: its beat, and the number of own beats with that value.
@@ -77,6 +81,23 @@ impl Sessions {
     /// The number of the own session.
     pub(crate) fn number(&self) -> Result<Ino, Error> {
         self.own.lock().map(|own| own.number).ok_or(Error::Fenced)
+    }
+
+    /// Makes the draft commit only while the session lives, if it makes a row refer to stored runs (K1 of
+    /// `draft::stored_runs`).
+    pub(crate) fn assert_in(&self, draft: &mut Draft) -> Result<(), Error> {
+        if !self.engine.is_shared() || !draft.refers_to_stored_runs() {
+            return Ok(());
+        }
+        let session = draft.rests_on().map_or_else(|| self.number(), Ok)?;
+        draft.assert_session(session);
+        Ok(())
+    }
+
+    /// The session that has kept, since then, what a pin at another store keeps; `Fenced` if it began later (K2).
+    pub(crate) fn of_pin(&self, since: Cursor) -> Result<Ino, Error> {
+        let own = self.own.lock().filter(|own| own.since <= since);
+        own.map(|own| own.number).ok_or(Error::Fenced)
     }
 
     fn begin(&self, own: OwnSession) {

@@ -22,7 +22,10 @@ impl Volume {
         let number = self.new_ino()?;
         let mut draft = Draft::default();
         self.stores.draft_session(&mut draft, number.0)?;
-        self.sessions.open(number, self.advance_readers(), draft)
+        self.sessions.open(number, self.advance_readers(), draft)?;
+        // What was read before is read again, so that its pins count from a moment of this session (K2).
+        self.advance_readers();
+        Ok(())
     }
 
     /// Ends the session, so that other processes need not wait until it is declared dead.
