@@ -19,6 +19,8 @@ mod licences;
 mod metadata;
 #[path = "tidy/names.rs"]
 mod names;
+#[path = "tidy/siblings.rs"]
+mod siblings;
 #[path = "tidy/sources.rs"]
 mod sources;
 

@@ -4,8 +4,14 @@ use std::borrow::Cow;
 
 use super::date::AmzDate;
 use super::key::TERMINATOR;
-use super::v4::{ACCESS_KEY_BYTES_MAX, REGION_BYTES_MAX, SIGNED_HEADERS_MAX};
 use super::{AuthError, CredentialSource, PayloadForm};
+
+/// Maximum size of an access key, in bytes.
+pub const ACCESS_KEY_BYTES_MAX: usize = 128;
+/// Maximum size of a region's name, in bytes.
+pub const REGION_BYTES_MAX: usize = 64;
+/// Maximum number of signed headers.
+pub const SIGNED_HEADERS_MAX: usize = 128;
 
 /// A signature and everything that it covers besides the request itself.
 #[derive(Debug)]

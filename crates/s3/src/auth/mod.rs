@@ -33,13 +33,13 @@ use margay_env::Timestamp;
 
 pub(crate) use canonical::decode;
 pub use chain::ChunkChain;
+pub use claim::{ACCESS_KEY_BYTES_MAX, REGION_BYTES_MAX, SIGNED_HEADERS_MAX};
 pub use code::Code;
 pub use error::{AuthError, CredentialSource, Mismatch};
 pub use host::{Host, HostError};
 pub use key::{KEY_SLOTS, Scope, Secret, SigningKey};
 pub use payload::PayloadForm;
 pub use presigned::EXPIRES_SECONDS_MAX;
-pub use v4::{ACCESS_KEY_BYTES_MAX, REGION_BYTES_MAX, SIGNED_HEADERS_MAX};
 
 /// Default tolerance for a client's clock, in seconds.
 pub const SKEW_SECONDS_MAX: u32 = 15 * 60;

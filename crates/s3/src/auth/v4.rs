@@ -13,13 +13,6 @@ use super::claim::Claim;
 use super::key::{Scope, SigningKey};
 use super::{AuthError, ChunkChain, Credentials, Head, Mismatch, Sender, Verified, Verifier, Version, hex};
 
-/// Maximum size of an access key, in bytes.
-pub const ACCESS_KEY_BYTES_MAX: usize = 128;
-/// Maximum size of a region's name, in bytes.
-pub const REGION_BYTES_MAX: usize = 64;
-/// Maximum number of signed headers.
-pub const SIGNED_HEADERS_MAX: usize = 128;
-
 /// Verifies a claim whose time was already checked.
 pub(crate) fn verify(
     verifier: &Verifier,

@@ -21,7 +21,7 @@ use crate::form::{self, Form, FormError, PolicyDocument};
 use crate::identities;
 use crate::payload::{Payload, Wire};
 use crate::reply::Reply;
-use crate::route::operation::Operation;
+use crate::route;
 use crate::route::query::Query;
 use crate::route::target::Target;
 use crate::tags::{Tagged, Tags};
@@ -62,7 +62,7 @@ impl S3Door {
             options: self.options.decoder,
             len_max: Some(len_max),
         };
-        let operation = Operation::named("PutObject");
+        let operation = route::named("PutObject");
         let signed = Signed { sender, identity, operation, target: &target, query: &query, headers: &headers, came };
         let stored = self.run(&signed, payload).await?;
         answer(stored, &form, &target, &came.host.origin())

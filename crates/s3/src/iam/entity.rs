@@ -62,13 +62,18 @@ pub(super) fn role(work: &Work<'_>, writer: &mut Writer<'_>, role: &Role) {
     tags(writer, &role.tags);
 }
 
+/// The name of a managed policy's version for clients.
+pub(super) fn version_name(number: u32) -> String {
+    format!("v{number}")
+}
+
 /// A policy, and its number of attachments.
 pub(super) fn policy(work: &Work<'_>, writer: &mut Writer<'_>, policy: &StoredPolicy, holders: usize) {
     writer.text("PolicyName", &policy.name);
     writer.text("PolicyId", &policy.id);
     writer.text("Arn", &work.shown(policy.arn()));
     writer.text("Path", &policy.path);
-    writer.text("DefaultVersionId", &super::policy_versions::name(policy.version));
+    writer.text("DefaultVersionId", &version_name(policy.version));
     writer.number("AttachmentCount", holders as u64);
     writer.flag("IsAttachable", true);
     writer.optional("Description", Some(policy.description.as_str()).filter(|text| !text.is_empty()));

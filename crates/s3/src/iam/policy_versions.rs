@@ -19,11 +19,6 @@ struct Shown<'p> {
     created: i64,
 }
 
-/// The version's name for clients.
-pub(super) fn name(number: u32) -> String {
-    format!("v{number}")
-}
-
 /// The number in `VersionId`.
 fn asked(work: &Work<'_>) -> Result<u32, S3Error> {
     let text = work.required("VersionId")?;
@@ -44,7 +39,7 @@ fn versions(policy: &StoredPolicy) -> impl Iterator<Item = Shown<'_>> {
 }
 
 fn write(writer: &mut Writer<'_>, version: &Shown<'_>) {
-    writer.text("VersionId", &name(version.number));
+    writer.text("VersionId", &entity::version_name(version.number));
     writer.flag("IsDefaultVersion", version.is_default);
     entity::date(writer, "CreateDate", version.created);
 }

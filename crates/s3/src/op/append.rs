@@ -7,7 +7,7 @@
 use http::{HeaderName, StatusCode};
 use margay_volume::{AppendRequest, Document, Error, ReadCondition, Versioning};
 
-use super::put_object::{body_len, md5};
+use super::sent_body::{body_len, md5};
 use super::{Call, checksum};
 use crate::body::Want;
 use crate::error::{Code, S3Error};

@@ -7,7 +7,7 @@ use margay_volume::{
 };
 
 use super::move_bytes::move_bytes;
-use super::put_object::md5;
+use super::sent_body::md5;
 use super::{Call, checksum, object_tagging};
 use crate::access::new_list;
 use crate::body::{Algorithm, Checksum};

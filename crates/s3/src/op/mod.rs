@@ -49,6 +49,7 @@ mod put_object;
 mod remove_setting;
 mod rename_object;
 mod select_object_content;
+mod sent_body;
 pub(crate) mod token;
 mod unset;
 mod upload_part;

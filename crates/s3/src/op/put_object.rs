@@ -1,16 +1,17 @@
 //! PutObject.
 
 use http::{HeaderName, StatusCode};
-use margay_volume::{ETag, PART_BYTES_MAX, PutRequest, ReadCondition, WriteCondition};
+use margay_volume::{PutRequest, ReadCondition, WriteCondition};
 
+use super::sent_body::{body_length, md5};
 use super::{Call, append, checksum, object_tagging};
 use crate::access::new_list;
-use crate::body::{Computed, Want};
+use crate::body::Want;
 use crate::error::{Code, S3Error};
 use crate::headers::condition::write_condition;
 use crate::headers::{content, etag, lock, version};
 use crate::op::encryption::WriteKey;
-use crate::payload::{Length, Payload};
+use crate::payload::Payload;
 use crate::reply::Reply;
 
 pub(crate) async fn run(call: &Call<'_>, mut payload: Payload) -> Result<Reply, S3Error> {
@@ -60,30 +61,6 @@ pub(crate) async fn run(call: &Call<'_>, mut payload: Payload) -> Result<Reply, 
             .header(HeaderName::from_static(checksum::TYPE), checksum::Kind::FullObject.name())?;
     }
     Ok(reply)
-}
-
-/// The length of the body, which must be within the limit.
-fn body_length(call: &Call<'_>, payload: &Payload) -> Result<Length, S3Error> {
-    match payload.length(call.headers)?.ok_or(Code::MissingContentLength)? {
-        Length::Exactly(len) if len > PART_BYTES_MAX => Err(S3Error::from(Code::EntityTooLarge)
-            .with("ProposedSize", len.to_string())
-            .with("MaxSizeAllowed", PART_BYTES_MAX.to_string())),
-        length => Ok(length),
-    }
-}
-
-/// The length of the body, which must be announced and within the limit.
-pub(super) fn body_len(call: &Call<'_>, payload: &Payload) -> Result<u64, S3Error> {
-    match body_length(call, payload)? {
-        Length::Exactly(len) => Ok(len),
-        Length::AtMost(_) => Err(Code::MissingContentLength.into()),
-    }
-}
-
-/// The ETag of a simple object or a part.
-pub(super) fn md5(computed: &Computed) -> Result<ETag, S3Error> {
-    let digest = computed.md5.ok_or_else(|| S3Error::internal(&"a body was received without its MD5"))?;
-    Ok(ETag { digest, parts: 0 })
 }
 
 /// Refuses a write whose condition already fails, before its body is sent. The write itself evaluates it again.

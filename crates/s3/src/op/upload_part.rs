@@ -3,7 +3,7 @@
 use http::{HeaderName, StatusCode};
 use margay_volume::Headers;
 
-use super::put_object::{body_len, md5};
+use super::sent_body::{body_len, md5};
 use super::{Call, checksum};
 use crate::body::{Algorithm, DigestPlan, Want};
 use crate::error::S3Error;

@@ -7,7 +7,7 @@ use margay_volume::{Error, Headers, ObjectInfo, PART_BYTES_MAX, PartInfo, ReadCo
 
 use super::copy_object::{head, source_error};
 use super::move_bytes::move_bytes;
-use super::put_object::md5;
+use super::sent_body::md5;
 use super::upload_part::promised_algorithm;
 use super::{Call, checksum};
 use crate::body::Algorithm;

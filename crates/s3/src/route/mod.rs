@@ -21,6 +21,12 @@ use self::operation::{Method, Operation, Scope};
 use self::query::Query;
 use crate::error::{Code, S3Error};
 
+/// An operation of the model.
+pub(crate) fn named(name: &'static str) -> &'static Operation {
+    let found = model::OPERATIONS.iter().find(|operation| operation.name == name);
+    found.expect("only names of the model are asked for")
+}
+
 /// Finds the operation of a request; the method is one of S3's.
 pub(crate) fn find(
     method: Method,

@@ -51,12 +51,6 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    /// An operation of the model.
-    pub(crate) fn named(name: &'static str) -> &'static Operation {
-        let found = super::model::OPERATIONS.iter().find(|operation| operation.name == name);
-        found.expect("only names of the model are asked for")
-    }
-
     /// Number of conditions that a request must meet. A request is the most specific operation that it matches.
     pub(crate) fn conditions(&self) -> usize {
         self.fixed_query.len() + self.required_query.len() + self.required_headers.len()

@@ -12,7 +12,8 @@ use ring::signature::{
 };
 
 use super::key_set::KeySet;
-use super::web_identity::{Provider, ProviderError, TOKEN_BYTES_MAX, check};
+use super::provider_error::ProviderError;
+use super::web_identity::{Provider, TOKEN_BYTES_MAX, check};
 
 const NOW_SECONDS: i64 = 1500;
 const CLAIMS: &str = r#"{"iss":"https://id","aud":"margay","sub":"Ann","exp":2000,"nbf":1000}"#;

@@ -12,8 +12,8 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, P
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode};
 use serde_json::Value;
 
+use super::provider_error::ProviderError;
 use super::ring_verifier;
-use super::web_identity::ProviderError;
 
 /// Maximum number of keys of a provider.
 pub const PROVIDER_KEYS_MAX: usize = 100;

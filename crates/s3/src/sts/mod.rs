@@ -13,6 +13,7 @@ pub(crate) mod fuzzing;
 #[cfg(test)]
 mod hostile_tokens;
 mod key_set;
+mod provider_error;
 mod ring_verifier;
 mod tags;
 mod web_identity;
@@ -24,7 +25,8 @@ use margay_iam::{Caller, Context, Kind, Lookup, POLICY_BYTES_MAX, Policy, Reques
 
 use self::answer::Begun;
 pub use self::key_set::{KeySet, KeySource, PROVIDER_KEYS_MAX, Waited};
-pub use self::web_identity::{Provider, ProviderError};
+pub use self::provider_error::ProviderError;
+pub use self::web_identity::Provider;
 use crate::error::{Code, S3Error};
 use crate::identities::{Identities, NewSession};
 use crate::query_api::{invalid, required};

@@ -7,7 +7,7 @@ use margay_iam::registry::SessionTags;
 use serde_json::Value;
 
 use super::invalid;
-use super::web_identity::ProviderError;
+use super::provider_error::ProviderError;
 use crate::error::{Code, S3Error};
 use crate::route::query::Query;
 

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use super::super::claim::ACCESS_KEY_BYTES_MAX;
 use super::super::date::AmzDate;
 use super::super::header::{check_skew, single};
-use super::super::v4::ACCESS_KEY_BYTES_MAX;
 use super::super::{AuthError, CredentialSource, Head, Options};
 use super::Claim;
 

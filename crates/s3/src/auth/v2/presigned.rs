@@ -5,9 +5,9 @@
 use std::borrow::Cow;
 
 use super::super::canonical::{decode, pairs};
+use super::super::claim::ACCESS_KEY_BYTES_MAX;
 use super::super::date::AmzDate;
 use super::super::header::single;
-use super::super::v4::ACCESS_KEY_BYTES_MAX;
 use super::super::{AuthError, CredentialSource, Head};
 use super::Claim;
 
