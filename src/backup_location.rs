@@ -193,7 +193,7 @@ impl Opened {
         let Some(disk) = &self.bucket else { return Ok(None) };
         let mut chance = [0; MARK_BYTES];
         self.env.random.fill(&mut chance);
-        let name: String = chance.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = base16ct::lower::encode_string(&chance);
         let key = disk.key(&self.path.join(format!("mark-{name}"))).map_err(|error| error.to_string())?;
         let put = disk.bucket().put(&key, Bytes::new(), Condition::Absent);
         put.map_err(|error| disk.bucket().explain(&error))?;

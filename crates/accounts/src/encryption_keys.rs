@@ -5,7 +5,7 @@
 //! Invariants: F1 the keys of an existing file are never changed: data encrypted with a lost key is lost.
 //! Not here:   the encryption itself (margay-volume).
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::path::Path;
 
 use margay_env::{Env, checksum_line, files};
@@ -80,7 +80,7 @@ fn make(env: &Env, path: &Path) -> Result<Lines, AccountsError> {
          # objects are lost, and who has them and the data directory can read them. A new first line is used\n\
          # for new objects from the next start on; the old lines must stay. A name and a key make a key for aws:kms.\n",
     );
-    key.iter().for_each(|byte| write!(text, "{byte:02x}").expect("a text takes everything"));
+    text.push_str(&base16ct::lower::encode_string(&key));
     text.push('\n');
     checksum_line::write(env, path, text.into_bytes()).map_err(|error| {
         let (path, remedy) = (path.display(), files::remedy(&error));
@@ -107,14 +107,9 @@ fn is_name(name: &str) -> bool {
 }
 
 fn digits(line: &str) -> Option<[u8; MASTER_KEY_BYTES]> {
-    if line.len() != 2 * MASTER_KEY_BYTES || !line.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
     let mut key = [0; MASTER_KEY_BYTES];
-    for (index, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&line[2 * index..2 * index + 2], 16).ok()?;
-    }
-    Some(key)
+    let decoded = base16ct::mixed::decode(line, &mut key).ok()?;
+    (decoded.len() == MASTER_KEY_BYTES).then_some(key)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use margay_s3::percent::escape;
 use md5::{Digest, Md5};
 
 use crate::connection::Connection;
@@ -146,14 +147,11 @@ impl<'a> Call<'a> {
 
 /// Percent-encodes as V4 signatures require: everything except letters, digits and `-._~`, and `/` as a separator.
 pub fn encode_into(out: &mut String, text: &str, keep_slash: bool) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || (keep_slash && byte == b'/') {
             out.push(byte as char);
         } else {
-            out.push('%');
-            out.push(DIGITS[usize::from(byte >> 4)] as char);
-            out.push(DIGITS[usize::from(byte & 15)] as char);
+            out.extend(escape(byte).map(char::from));
         }
     }
 }

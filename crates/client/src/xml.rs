@@ -2,11 +2,10 @@
 //!
 //! Why:        pages, errors and delete requests are parsed without a schema: unknown elements are skipped.
 //! Invariants: X1 any bytes give a value or an error, never a panic.
-//! Not here:   documents of the server (crates/s3).
+//! Not here:   walking a document, documents of the server (margay-s3).
 
-use quick_xml::Reader;
-use quick_xml::escape::{escape, resolve_predefined_entity};
-use quick_xml::events::Event;
+use margay_s3::xml::read::{Malformed, walk};
+use quick_xml::escape::escape;
 
 /// One object of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,50 +33,9 @@ pub struct BucketEntry {
     pub created: String,
 }
 
-/// Walks a document. `visit(path, Some(text))` is called for each element without children, with the names above it,
-/// and `visit(path, None)` at the end of every other element.
-fn walk(document: &[u8], mut visit: impl FnMut(&[String], Option<&str>)) -> Result<(), String> {
-    let mut reader = Reader::from_reader(document);
-    let mut path: Vec<String> = Vec::new();
-    let mut text = String::new();
-    let mut leaf = false;
-    loop {
-        match reader.read_event().map_err(|error| error.to_string())? {
-            Event::Start(start) => {
-                path.push(String::from_utf8_lossy(start.local_name().as_ref()).into_owned());
-                text.clear();
-                leaf = true;
-            }
-            Event::Empty(start) => {
-                path.push(String::from_utf8_lossy(start.local_name().as_ref()).into_owned());
-                visit(&path, Some(""));
-                path.pop();
-                leaf = false;
-            }
-            Event::Text(piece) => text.push_str(&piece.decode().map_err(|error| error.to_string())?),
-            Event::CData(piece) => text.push_str(&piece.decode().map_err(|error| error.to_string())?),
-            Event::GeneralRef(name) => {
-                if let Some(character) = name.resolve_char_ref().map_err(|error| error.to_string())? {
-                    text.push(character);
-                } else {
-                    let name = name.decode().map_err(|error| error.to_string())?;
-                    text.push_str(resolve_predefined_entity(&name).ok_or_else(|| format!("unknown entity &{name};"))?);
-                }
-            }
-            Event::End(_) => {
-                visit(&path, leaf.then_some(text.as_str()));
-                path.pop();
-                leaf = false;
-            }
-            Event::Eof => break,
-            _ => {}
-        }
-    }
-    if path.is_empty() { Ok(()) } else { Err(format!("the document ends inside <{}>", path.join("><"))) }
-}
-
-fn names(path: &[String]) -> Vec<&str> {
-    path.iter().map(String::as_str).collect()
+/// Whether a path of element names ends with these.
+fn is_below(path: &str, names: &str) -> bool {
+    path.strip_suffix(names).is_some_and(|above| above.is_empty() || above.ends_with('/'))
 }
 
 /// Reads a page of ListObjectsV2 or V1; keys come decoded when the page says that it encoded them.
@@ -86,28 +44,27 @@ pub fn parse_page(document: &[u8]) -> Result<Page, String> {
     let mut entry = Entry::default();
     let mut encoded = false;
     let mut seen = false;
-    let mut wrong = None;
-    walk(document, |path, text| match (names(path).as_slice(), text) {
-        (["ListBucketResult"], _) => seen = true,
-        (["ListBucketResult", "Contents"], None) => page.entries.push(std::mem::take(&mut entry)),
-        (["ListBucketResult", "Contents", "Key"], Some(text)) => entry.key = text.to_owned(),
-        (["ListBucketResult", "Contents", "Size"], Some(text)) => match text.parse() {
-            Ok(size) => entry.size = size,
-            Err(_) => wrong = Some(format!("a size of {text:?}")),
-        },
-        (["ListBucketResult", "Contents", "ETag"], Some(text)) => entry.etag = text.to_owned(),
-        (["ListBucketResult", "Contents", "LastModified"], Some(text)) => entry.modified = text.to_owned(),
-        (["ListBucketResult", "CommonPrefixes", "Prefix"], Some(text)) => page.prefixes.push(text.to_owned()),
-        (["ListBucketResult", "IsTruncated"], Some(text)) => page.truncated = text == "true",
-        (["ListBucketResult", "NextContinuationToken" | "NextMarker"], Some(text)) => {
-            page.next_token = Some(text.to_owned());
+    walk(document, &mut |path, text| {
+        match path {
+            "ListBucketResult" => seen = true,
+            "ListBucketResult/Contents" => page.entries.push(std::mem::take(&mut entry)),
+            "ListBucketResult/Contents/Key" => entry.key = text.to_owned(),
+            "ListBucketResult/Contents/Size" => {
+                entry.size = text.parse().map_err(|_| Malformed::because(format!("a size of {text:?}")))?;
+            }
+            "ListBucketResult/Contents/ETag" => entry.etag = text.to_owned(),
+            "ListBucketResult/Contents/LastModified" => entry.modified = text.to_owned(),
+            "ListBucketResult/CommonPrefixes/Prefix" => page.prefixes.push(text.to_owned()),
+            "ListBucketResult/IsTruncated" => page.truncated = text == "true",
+            "ListBucketResult/NextContinuationToken" | "ListBucketResult/NextMarker" => {
+                page.next_token = Some(text.to_owned())
+            }
+            "ListBucketResult/EncodingType" => encoded = text == "url",
+            _ => {}
         }
-        (["ListBucketResult", "EncodingType"], Some(text)) => encoded = text == "url",
-        _ => {}
-    })?;
-    if let Some(wrong) = wrong {
-        return Err(wrong);
-    }
+        Ok(())
+    })
+    .map_err(|malformed| malformed.to_string())?;
     if !seen {
         return Err("not a ListBucketResult".to_owned());
     }
@@ -129,12 +86,16 @@ pub fn parse_page(document: &[u8]) -> Result<Page, String> {
 pub fn parse_buckets(document: &[u8]) -> Result<Vec<BucketEntry>, String> {
     let mut buckets = Vec::new();
     let mut bucket = BucketEntry::default();
-    walk(document, |path, text| match (names(path).as_slice(), text) {
-        ([.., "Buckets", "Bucket", "Name"], Some(text)) => bucket.name = text.to_owned(),
-        ([.., "Buckets", "Bucket", "CreationDate"], Some(text)) => bucket.created = text.to_owned(),
-        ([.., "Buckets", "Bucket"], None) => buckets.push(std::mem::take(&mut bucket)),
-        _ => {}
-    })?;
+    walk(document, &mut |path, text| {
+        match path {
+            path if is_below(path, "Buckets/Bucket/Name") => bucket.name = text.to_owned(),
+            path if is_below(path, "Buckets/Bucket/CreationDate") => bucket.created = text.to_owned(),
+            path if is_below(path, "Buckets/Bucket") => buckets.push(std::mem::take(&mut bucket)),
+            _ => {}
+        }
+        Ok(())
+    })
+    .map_err(|malformed| malformed.to_string())?;
     Ok(buckets)
 }
 
@@ -142,10 +103,13 @@ pub fn parse_buckets(document: &[u8]) -> Result<Vec<BucketEntry>, String> {
 pub fn parse_error(document: &[u8]) -> (String, String) {
     let (mut code, mut message) = (String::new(), String::new());
     // What was read of a damaged document still helps.
-    let _ = walk(document, |path, text| match (names(path).as_slice(), text) {
-        ([.., "Error", "Code"], Some(text)) => code = text.to_owned(),
-        ([.., "Error", "Message"], Some(text)) => message = text.to_owned(),
-        _ => {}
+    let _ = walk(String::from_utf8_lossy(document).as_bytes(), &mut |path, text| {
+        match path {
+            path if is_below(path, "Error/Code") => code = text.to_owned(),
+            path if is_below(path, "Error/Message") => message = text.to_owned(),
+            _ => {}
+        }
+        Ok(())
     });
     (code, message)
 }
@@ -154,27 +118,32 @@ pub fn parse_error(document: &[u8]) -> (String, String) {
 pub fn parse_delete_failure(document: &[u8]) -> Result<Option<(String, String)>, String> {
     let mut failure = None;
     let (mut key, mut code) = (String::new(), String::new());
-    walk(document, |path, text| match (names(path).as_slice(), text) {
-        (["DeleteResult", "Error", "Key"], Some(text)) => key = text.to_owned(),
-        (["DeleteResult", "Error", "Code"], Some(text)) => code = text.to_owned(),
-        (["DeleteResult", "Error"], None) if failure.is_none() => {
-            failure = Some((std::mem::take(&mut key), std::mem::take(&mut code)));
+    walk(document, &mut |path, text| {
+        match path {
+            "DeleteResult/Error/Key" => key = text.to_owned(),
+            "DeleteResult/Error/Code" => code = text.to_owned(),
+            "DeleteResult/Error" if failure.is_none() => {
+                failure = Some((std::mem::take(&mut key), std::mem::take(&mut code)));
+            }
+            _ => {}
         }
-        _ => {}
-    })?;
+        Ok(())
+    })
+    .map_err(|malformed| malformed.to_string())?;
     Ok(failure)
 }
 
 /// The text of the element `name` right below the document's root element `root`.
 pub fn parse_field(document: &[u8], root: &str, name: &str) -> Result<String, String> {
+    let wanted = format!("{root}/{name}");
     let mut found = None;
-    walk(document, |path, text| {
-        if let (&[first, second], Some(text)) = (names(path).as_slice(), text)
-            && (first, second) == (root, name)
-        {
+    walk(document, &mut |path, text| {
+        if path == wanted {
             found = Some(text.to_owned());
         }
-    })?;
+        Ok(())
+    })
+    .map_err(|malformed| malformed.to_string())?;
     found.filter(|text| !text.is_empty()).ok_or_else(|| format!("no {name} in a {root}"))
 }
 
@@ -260,6 +229,7 @@ mod tests {
             "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
             "<ListBucketResult><Contents><Size>x</Size></Contents></ListBucketResult>",
             "<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>%zz</Key></Contents></ListBucketResult>",
+            "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult><ListBucketResult/>",
         ] {
             assert!(parse_page(wrong.as_bytes()).is_err(), "{wrong}");
         }

@@ -3,10 +3,12 @@
 //! Why:        S3 allows keys that POSIX does not, and the other way round. Each name has exactly one form on either
 //!                side, so a name that `ls` shows always leads back to the stored one.
 //! Layout:     the table of docs/design/0005-posix-door.md.
-//! Invariants: M1 `stored(shown(n)) == n` for every stored name that is not too long.
-//!             M2 `shown(stored(b)) == b` for every byte name that is not refused and is no shortened long name.
+//! Invariants: M1 `stored(shown(n)) == n` for every stored name that is not too long (`what_is_shown_leads_back`).
+//!             M2 `shown(stored(b)) == b` for every byte name that is not refused and is no shortened long name
+//!                (`what_is_made_is_shown_as_it_was_made`).
 //! Not here:   finding a long name by its hash (volume).
 
+use base16ct::lower;
 use margay_volume::posix::{NAME_BYTES_MAX, Name, long_name_hash};
 
 /// Bytes of a long name's prefix that are shown at most.
@@ -93,10 +95,9 @@ fn pieces(name: &[u8]) -> Result<String, NameError> {
 }
 
 fn push_byte(out: &mut String, byte: u8) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut digits = [0; 2];
     out.push_str("@{x");
-    out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-    out.push(char::from(DIGITS[usize::from(byte & 15)]));
+    out.push_str(lower::encode_str(&[byte], &mut digits).expect("two digits fit"));
     out.push('}');
 }
 
@@ -114,6 +115,7 @@ pub fn shown(name: &str, beside: bool, out: &mut Vec<u8>) {
             out.extend_from_slice(BESIDE);
         }
     }
+    assert!(out.len() - begin <= NAME_BYTES_MAX, "a kernel takes every name that is shown");
 }
 
 fn show_whole(name: &str, out: &mut Vec<u8>) {
@@ -161,13 +163,9 @@ fn byte_run(text: &str) -> Vec<u8> {
     let mut rest = text.as_bytes();
     while let Some((escape, next)) = rest.split_at_checked("@{x00}".len()) {
         let Some(digits) = escape.strip_prefix(b"@{x").and_then(|rest| rest.strip_suffix(b"}")) else { break };
-        let digit = |digit: u8| match digit {
-            b'0'..=b'9' => Some(digit - b'0'),
-            b'a'..=b'f' => Some(digit - b'a' + 10),
-            _ => None,
-        };
-        let (Some(high), Some(low)) = (digit(digits[0]), digit(digits[1])) else { break };
-        run.push(high << 4 | low);
+        let mut byte = [0];
+        let Ok(byte) = lower::decode(digits, &mut byte) else { break };
+        run.extend_from_slice(byte);
         if run.len() == 4 {
             break;
         }

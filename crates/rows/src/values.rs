@@ -22,11 +22,8 @@ impl std::fmt::Display for ETag {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // In one piece: every answer about an object has one.
         let mut digits = [0; 32];
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.digest) {
-            let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
-            pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
-        }
-        formatter.write_str(std::str::from_utf8(&digits).map_err(|_| std::fmt::Error)?)?;
+        let digits = base16ct::lower::encode_str(&self.digest, &mut digits).expect("32 digits fit");
+        formatter.write_str(digits)?;
         if self.parts > 0 { write!(formatter, "-{}", self.parts) } else { Ok(()) }
     }
 }

@@ -4,8 +4,8 @@
 //!             without a whole chunk in memory, and a list page costs little more than its bytes (docs/design/0002).
 //! Layout:     `door` handles a request; `auth` and `identities` authenticate, `access` authorizes; `route` finds the
 //!             operation; `op` has one file per operation; `body` decodes payloads, `form` parses browser forms;
-//!             `headers`, `xml`, `time` are wire formats; `error` maps causes to codes; `iam`, `sts` are the endpoint's
-//!             other services.
+//!             `headers`, `xml`, `percent`, `time` are wire formats; `error` maps causes to codes; `iam`, `sts` are
+//!             the endpoint's other services.
 //! Invariants: R1 nothing of a request is silently ignored.  R2 every check that needs no body precedes reading it.
 //! Not here:   what operations mean (margay-volume), listeners and TLS (margay-listener), metrics (margay-metrics).
 
@@ -32,6 +32,7 @@ mod observer;
 mod op;
 mod options;
 mod payload;
+pub mod percent;
 mod query_api;
 mod reply;
 pub mod route;
@@ -40,7 +41,7 @@ pub mod sts;
 mod tags;
 mod time;
 mod website;
-mod xml;
+pub mod xml;
 
 pub use access_line::{access_line, log_object_name};
 pub use access_subject::AccessSubject;

@@ -296,7 +296,7 @@ impl Identities {
     fn new_canonical_id(&self) -> String {
         let mut bytes = [0; 32];
         self.env.random.fill(&mut bytes);
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        base16ct::lower::encode_string(&bytes)
     }
 
     /// The stored state, without secrets.

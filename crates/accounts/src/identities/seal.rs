@@ -74,7 +74,7 @@ impl SealKey {
     fn make(env: &Env, path: &Path) -> Result<[u8; KEY_BYTES], AccountsError> {
         let mut key = [0; KEY_BYTES];
         env.random.fill(&mut key);
-        let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits = base16ct::lower::encode_string(&key);
         checksum_line::write(env, path, digits.into_bytes()).map_err(|error| {
             let (path, remedy) = (path.display(), files::remedy(&error));
             AccountsError::File(format!("the key file {path} cannot be made: {error}; {remedy}"))
@@ -128,14 +128,8 @@ impl SealKey {
 fn decode(file: &[u8]) -> Option<[u8; KEY_BYTES]> {
     let digits = file.trim_ascii();
     let mut key = [0; KEY_BYTES];
-    if digits.len() != 2 * KEY_BYTES {
-        return None;
-    }
-    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
-        let digit = |at: usize| char::from(pair[at]).to_digit(16).map(|digit| digit as u8);
-        *byte = digit(0)? << 4 | digit(1)?;
-    }
-    Some(key)
+    let decoded = base16ct::mixed::decode(digits, &mut key).ok()?;
+    (decoded.len() == KEY_BYTES).then_some(key)
 }
 
 #[cfg(test)]

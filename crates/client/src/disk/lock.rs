@@ -102,7 +102,7 @@ pub(super) fn take(root: &Arc<Root>, key: &str) -> io::Result<BucketLock> {
 fn text(root: &Root) -> String {
     let mut nonce = [0; NONCE_BYTES];
     root.random.fill(&mut nonce);
-    let nonce: String = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
+    let nonce = base16ct::lower::encode_string(&nonce);
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("margay, process {} of {host}\n{nonce}\n", std::process::id())
 }

@@ -8,6 +8,7 @@
 use http::HeaderMap;
 
 use super::{AuthError, hex};
+use crate::percent::escape;
 
 /// The query parameter with the signature, which it cannot cover.
 pub(crate) const SIGNATURE_PARAMETER: &str = "X-Amz-Signature";
@@ -186,13 +187,12 @@ pub(crate) enum Slash {
 /// Decodes percent escapes and re-encodes the result in the form of signatures: only letters, digits and `-._~` stay
 /// unencoded. A `%` that starts no escape is encoded like any other byte.
 pub(crate) fn reencode(text: &str, plus: Plus, slash: Slash, out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
         let (byte, after) = match (first, after) {
-            (b'%', [high, low, after @ ..]) => match (hex::nibble(*high), hex::nibble(*low)) {
-                (Some(high), Some(low)) => (high << 4 | low, after),
-                _ => (b'%', &rest[1..]),
+            (b'%', [high, low, after @ ..]) => match hex::byte(&[*high, *low]) {
+                Some(byte) => (byte, after),
+                None => (b'%', &rest[1..]),
             },
             (b'+', after) if plus == Plus::Space => (b' ', after),
             (byte, after) => (*byte, after),
@@ -201,7 +201,7 @@ pub(crate) fn reencode(text: &str, plus: Plus, slash: Slash, out: &mut Vec<u8>) 
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte),
             b'/' if slash == Slash::Kept => out.push(byte),
-            _ => out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]),
+            _ => out.extend_from_slice(&escape(byte)),
         }
     }
 }
@@ -212,7 +212,7 @@ pub(crate) fn decode(text: &str) -> Option<String> {
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
         let (byte, after) = match (first, after) {
-            (b'%', [high, low, after @ ..]) => (hex::nibble(*high)? << 4 | hex::nibble(*low)?, after),
+            (b'%', [high, low, after @ ..]) => (hex::byte(&[*high, *low])?, after),
             (b'%', _) => return None,
             (b'+', after) => (b' ', after),
             (byte, after) => (*byte, after),

@@ -218,7 +218,8 @@ fn parse_header(line: &[u8]) -> Result<(u64, Option<[u8; 32]>), BodyError> {
     if digits.is_empty() || digits.len() > 16 {
         return Err(BodyError::BadChunk("a chunk size is not a hex number"));
     }
-    let size = digits.iter().try_fold(0u64, |size, digit| Some(size << 4 | u64::from(hex::nibble(*digit)?)));
+    let size =
+        digits.iter().try_fold(0u64, |size, digit| Some(size << 4 | u64::from(char::from(*digit).to_digit(16)?)));
     let size = size.ok_or(BodyError::BadChunk("a chunk size is not a hex number"))?;
     let mut signature = None;
     for part in parts {

@@ -19,14 +19,8 @@ pub(crate) fn parse(text: &str) -> Option<ETag> {
         None => (text, 0),
     };
     let mut digest = [0; 16];
-    // `from_str_radix` alone would accept a sign.
-    if hex.len() != 32 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (at, byte) in digest.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(ETag { digest, parts })
+    let decoded = base16ct::mixed::decode(hex, &mut digest).ok()?;
+    (decoded.len() == 16).then_some(ETag { digest, parts })
 }
 
 /// Parses the list of `If-Match` or `If-None-Match`.

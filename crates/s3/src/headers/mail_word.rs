@@ -62,9 +62,9 @@ fn quoted_printable(payload: &str) -> Option<Vec<u8>> {
         bytes.push(match byte {
             b'_' => b' ',
             b'=' => {
-                let high = char::from(rest.next()?).to_digit(16)?;
-                let low = char::from(rest.next()?).to_digit(16)?;
-                (high << 4 | low) as u8
+                let mut byte = [0];
+                base16ct::mixed::decode([rest.next()?, rest.next()?], &mut byte).ok()?;
+                byte[0]
             }
             b' ' | b'?' => return None,
             other => other,

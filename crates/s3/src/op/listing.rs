@@ -150,7 +150,6 @@ pub(crate) async fn collect(
 }
 
 fn put_object(out: &mut BytesMut, page: &Page<'_>, owner: &str, times: &mut IsoTimes, item: &ListItem<'_>) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
     let ListItem::Object { key, size, etag, modified } = item else { return };
     out.put_slice(b"<Contents><Key>");
     page.name(out, key);
@@ -158,11 +157,7 @@ fn put_object(out: &mut BytesMut, page: &Page<'_>, owner: &str, times: &mut IsoT
     times.put(out, *modified);
     out.put_slice(b"</LastModified><ETag>&quot;");
     let mut digits = [0; 32];
-    for (at, byte) in etag.digest.iter().enumerate() {
-        digits[2 * at] = HEX[usize::from(byte >> 4)];
-        digits[2 * at + 1] = HEX[usize::from(byte & 15)];
-    }
-    out.put_slice(&digits);
+    out.put_slice(base16ct::lower::encode(&etag.digest, &mut digits).expect("32 digits fit"));
     if etag.parts > 0 {
         out.put_u8(b'-');
         decimal(out, u64::from(etag.parts));

@@ -3,5 +3,5 @@
 //! Why: responses are written directly as bytes, and requests are walked without building a tree, so the cost of both
 //!      is proportional to their size.
 
-pub(crate) mod read;
+pub mod read;
 pub(crate) mod write;

@@ -1,4 +1,4 @@
-//! Walks the XML of requests element by element.
+//! Walks an XML document element by element: requests here, answers in margay-client.
 //!
 //! Why:        a list of 10,000 parts needs no tree, and a hostile document must cost no more than its size.
 //! Invariants: X1 no DTD and no entity except XML's five is expanded; depth and attributes are bounded.
@@ -13,23 +13,20 @@ use quick_xml::events::{BytesRef, BytesStart, Event};
 /// Why a document was refused.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Malformed(pub String);
+pub struct Malformed(pub String);
 
 impl Malformed {
-    pub(crate) fn because(reason: impl Display) -> Malformed {
+    pub fn because(reason: impl Display) -> Malformed {
         Malformed(reason.to_string())
     }
 }
 
-/// Deepest nesting of elements.
-pub(crate) const XML_DEPTH_MAX: usize = 8;
+/// Maximum nesting of elements.
+pub const XML_DEPTH_MAX: usize = 8;
 
 /// Walks a document. `leave` is called at the end of every element with the names from the root to it, joined by `/`
 /// and without namespace prefixes, and its direct text.
-pub(crate) fn walk(
-    document: &[u8],
-    leave: &mut dyn FnMut(&str, &str) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
+pub fn walk(document: &[u8], leave: &mut dyn FnMut(&str, &str) -> Result<(), Malformed>) -> Result<(), Malformed> {
     let text = std::str::from_utf8(document).map_err(|_| Malformed::because("not UTF-8"))?;
     // Other control characters are equally invalid, but the response can represent a key with one as a reference.
     if text.contains('\0') {

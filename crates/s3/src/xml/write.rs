@@ -4,7 +4,11 @@
 //! Invariants: X1 text is always escaped; characters that XML 1.0 cannot contain (control bytes) become character
 //!                references, as at AWS.
 
+use std::fmt::Write as _;
+
 use bytes::{BufMut, BytesMut};
+
+use crate::percent;
 
 pub(crate) const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
 
@@ -102,9 +106,7 @@ pub(crate) fn escape(out: &mut BytesMut, text: &str) {
         out.put_slice(&bytes[done..at]);
         done = at + 1;
         if reference.is_empty() {
-            out.put_slice(b"&#x");
-            hexadecimal(out, *byte);
-            out.put_u8(b';');
+            write!(out, "&#x{byte:X};").expect("a buffer grows");
         } else {
             out.put_slice(reference);
         }
@@ -118,14 +120,6 @@ pub(crate) fn carries(text: &str) -> bool {
     let suspicious = |byte: u8| (byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r')) || byte == 0xef;
     let lacks = |one: char| matches!(one, '\0'..'\t' | '\u{b}' | '\u{c}' | '\u{e}'..' ' | '\u{fffe}' | '\u{ffff}');
     !text.bytes().any(suspicious) || !text.contains(lacks)
-}
-
-fn hexadecimal(out: &mut BytesMut, byte: u8) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    if byte >= 16 {
-        out.put_u8(DIGITS[usize::from(byte >> 4)]);
-    }
-    out.put_u8(DIGITS[usize::from(byte & 15)]);
 }
 
 /// Appends a number in decimal.
@@ -145,12 +139,11 @@ pub(crate) fn decimal(out: &mut BytesMut, mut number: u64) {
 
 /// Appends text percent-encoded for `encoding-type=url`: everything but letters, digits and `-_.~/`.
 pub(crate) fn percent_encode(out: &mut BytesMut, text: &str) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in text.as_bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b'/') {
             out.put_u8(byte);
         } else {
-            out.put_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+            out.put_slice(&percent::escape(byte));
         }
     }
 }
