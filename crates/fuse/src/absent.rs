@@ -3,8 +3,10 @@
 //! Why:        a file that S3 creates must be visible in a mount at once, so the kernel is told to drop the cached
 //!             name. Some kernels (Linux 6.19 and newer, as reported) keep negative entries all the same, so each mount
 //!             probes.
-//! Invariants: B1 until the probe has shown that the kernel drops negative entries, it may cache none.
-//!             B2 no file can have the probe's name: it looks like an escape, but is none that `names` knows.
+//! Invariants: B1 until the probe has shown that the kernel drops negative entries, it may cache none
+//!                (`a_kernel_that_forgets_may_keep_them_and_no_other`).
+//!             B2 no file can have the probe's name: it looks like an escape, but is none that `names` knows
+//!                (`nothing_can_have_the_name_that_is_tried`).
 //! Not here:   sending invalidations (notifier).
 
 use std::io;

@@ -41,6 +41,7 @@ impl<T> Handles<T> {
         let value = Some(Arc::new(value));
         let place = match shard.free.pop() {
             Some(place) => {
+                assert!(shard.places[place].is_none(), "a free number has no handle (H1)");
                 shard.places[place] = value;
                 place
             }
@@ -62,6 +63,7 @@ impl<T> Handles<T> {
         let mut shard = self.shards[index].lock();
         let value = shard.places.get_mut(place)?.take()?;
         shard.free.push(place);
+        assert!(shard.free.len() <= shard.places.len(), "a number is free once (H1)");
         Some(value)
     }
 

@@ -1,7 +1,7 @@
 //! Counts and latencies of the kernel's requests.
 //!
 //! Why:        a request costs two clock readings and three additions without a lock.
-//! Invariants: N1 the set of operations is fixed, so memory is bounded.
+//! Invariants: N1 the set of operations is fixed, so memory is bounded (`every_request_has_its_own_place`).
 //! Not here:   the text of /metrics (the binary).
 
 use std::sync::atomic::{AtomicU64, Ordering};

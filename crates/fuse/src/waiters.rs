@@ -65,6 +65,7 @@ impl Waiters {
             return;
         }
         state.threads += 1;
+        assert!(state.threads <= self.threads_max && state.idle < state.threads, "threads are counted (T1)");
         let shared = Arc::clone(&self.shared);
         if std::thread::Builder::new().name("fuse-wait".to_owned()).spawn(move || shared.serve()).is_ok() {
             return;
@@ -95,6 +96,7 @@ impl Shared {
             let late = self.ready.wait_for(&mut state, IDLE_MAX).timed_out();
             state.idle -= 1;
             if late && state.line.is_empty() {
+                assert!(state.idle < state.threads, "a thread that ends is not idle (T1)");
                 state.threads -= 1;
                 return;
             }

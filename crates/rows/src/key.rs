@@ -4,7 +4,7 @@
 //! Layout:     one table byte, then fixed-width big-endian numbers, then a name to the end; docs/format/keys.md.
 //! Invariants: K1 no key of one table is a prefix of another table's.
 //!             K2 sort names contain `/` only at the end, so the keys below a directory are one range in byte order.
-//!             K3 an escaped string ends in 00 01 and sorts like its bytes.
+//!             K3 an escaped string ends in 00 01 and sorts like its bytes (`escaped_keys_round_trip_in_order`).
 
 mod escape;
 mod events;

@@ -1,7 +1,8 @@
 //! Sets of numbered kinds, as bits: the settings of a bucket, the documents of an object.
 //!
 //! Why:        a row that is read anyway lists what else exists, so absent rows are never looked up.
-//! Invariants: N1 a kind keeps its number for ever; a decoded set contains only kinds that this program knows.
+//! Invariants: N1 a kind keeps its number for ever (`a_kind_has_its_place_as_number`); a decoded set contains only
+//!                kinds that this program knows.
 //! Not here:   the kinds (kinds).
 
 use std::marker::PhantomData;
@@ -70,6 +71,7 @@ impl<T: Numbered> FromIterator<T> for SetOf<T> {
 }
 
 fn bit<T: Numbered>(kind: T) -> u64 {
+    const { assert!(T::ALL.len() <= 64, "a kind has a bit") };
     1 << kind.number()
 }
 

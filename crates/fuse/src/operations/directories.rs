@@ -34,6 +34,7 @@ impl Door {
         let mut name = Vec::with_capacity(64);
         let visited =
             self.mount.read_directory(&open.handle, cookie.saturating_sub(OWN_COOKIES), with_attributes, &mut |item| {
+                assert!(item.cookie > 0, "the volume's cookies begin at 1 (C1)");
                 name.clear();
                 names::shown(item.name, item.beside, &mut name);
                 let attributes = item.attributes.map(|found| self.shown(found));

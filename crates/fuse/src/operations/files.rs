@@ -78,7 +78,8 @@ impl Door {
         let flags = posix::WriteFlags { kill_privileges, page };
         let done = answer(self.mount.write_taken(&file.handle, offset, bytes, flags, counted));
         if early {
-            self.early_answers.fetch_sub(1, Ordering::Relaxed);
+            let before = self.early_answers.fetch_sub(1, Ordering::Relaxed);
+            assert!((1..=EARLY_ANSWERS_MAX).contains(&before), "a write that was answered early is counted once");
         } else if done.is_ok() {
             taken();
         }

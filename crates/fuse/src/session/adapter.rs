@@ -254,6 +254,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
         let mut taken = || written(&mut reply, bytes.len());
         let write = |operations: &O| operations.write(handle.0, offset, bytes, flags, &mut taken);
         let answer = self.work.measured(Request::Write, write);
+        assert!(answer.is_err() || reply.is_none(), "a write that succeeded was answered (A1)");
         match (answer, reply) {
             (Err(Errno::NOSPC), Some(reply)) => self.write_later(handle.0, offset, bytes, flags, reply, true),
             (Err(error), Some(reply)) => reply.error(convert::errno(error)),

@@ -52,6 +52,7 @@ fn prune_message(nodes: &[Node]) -> Answer<Vec<u8>> {
     message.extend(fits(nodes.len())?.to_ne_bytes());
     message.resize(HEADER_BYTES + PRUNE_BYTES, 0);
     nodes.iter().for_each(|node| message.extend(node.to_ne_bytes()));
+    assert_eq!(message.len(), len, "a message is as long as its header says");
     Ok(message)
 }
 

@@ -47,9 +47,16 @@ impl<O: Operations> Work<O> {
             self.measured(Request::Write, |operations| operations.write(handle, offset, bytes, flags, &mut taken))
         };
         let first = if is_full { Err(Errno::NOSPC) } else { again() };
-        if let (Err(error), Some(reply)) = (self.with_room(first, again), reply) {
+        let answer = self.with_room(first, again);
+        assert!(answer.is_err() || reply.is_none(), "a write that succeeded was answered (A1 of the adapter)");
+        if let (Err(error), Some(reply)) = (answer, reply) {
             reply.error(convert::errno(error));
         }
+    }
+
+    fn waits_no_more(&self, len: u64) {
+        let before = self.waiting_bytes.fetch_sub(len, Ordering::Relaxed);
+        assert!(before >= len, "bytes that wait were counted");
     }
 }
 
@@ -91,13 +98,13 @@ impl<O: Operations> Adapter<O> {
     ) {
         let len = bytes.len() as u64;
         if self.work.waiting_bytes.fetch_add(len, Ordering::Relaxed) + len > WAITING_BYTES_MAX {
-            self.work.waiting_bytes.fetch_sub(len, Ordering::Relaxed);
+            self.work.waits_no_more(len);
             return self.work.write_again((handle, offset), bytes, flags, reply, is_full);
         }
         let (work, bytes) = (Arc::clone(&self.work), bytes.to_vec());
         self.waiters.run(move || {
             work.write_again((handle, offset), &bytes, flags, reply, is_full);
-            work.waiting_bytes.fetch_sub(len, Ordering::Relaxed);
+            work.waits_no_more(len);
         });
     }
 }

@@ -43,7 +43,10 @@ pub(super) struct Work<O> {
 
 /// How many more threads of the session may wait; `None` where no request waits long.
 #[derive(Debug)]
-pub(super) struct Seats(Option<AtomicUsize>);
+pub(super) struct Seats {
+    free: Option<AtomicUsize>,
+    most: usize,
+}
 
 /// A request that runs on a thread of the session.
 #[derive(Debug)]
@@ -51,12 +54,13 @@ pub(super) struct Seat<'s>(&'s Seats);
 
 impl Seats {
     fn new(options: &SessionOptions) -> Seats {
-        Seats(options.waits.then(|| AtomicUsize::new(options.threads.saturating_sub(SPARE))))
+        let most = options.threads.saturating_sub(SPARE);
+        Seats { free: options.waits.then(|| AtomicUsize::new(most)), most }
     }
 
     /// `None` if the request must run on another thread.
     pub(super) fn take(&self) -> Option<Seat<'_>> {
-        if let Some(free) = &self.0 {
+        if let Some(free) = &self.free {
             let less = |free: usize| free.checked_sub(1);
             free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok()?;
         }
@@ -66,8 +70,10 @@ impl Seats {
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
-        if let Some(free) = &self.0.0 {
-            free.fetch_add(1, Ordering::Relaxed);
+        let Seats { free, most } = self.0;
+        if let Some(free) = free {
+            let before = free.fetch_add(1, Ordering::Relaxed);
+            assert!(before < *most, "a thread that waited was counted (W1)");
         }
     }
 }

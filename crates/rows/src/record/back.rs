@@ -23,6 +23,7 @@ pub struct BackRow {
 impl BackRow {
     /// The value of a back row.
     pub fn encode(run: &Run, row: Option<&[u8]>) -> Vec<u8> {
+        assert!(row.is_none_or(|row| !row.is_empty()), "a row that refers to a run has a key");
         let row = row.unwrap_or_default();
         let mut writer = Writer::new(1 + 10 + 4 + row.len());
         writer.byte(LAYOUT);
@@ -48,6 +49,7 @@ impl BackRow {
 
 /// The value of a location row.
 pub fn encode_location(row: &[u8]) -> Vec<u8> {
+    assert!(!row.is_empty(), "a row that holds a file has a key");
     [&[LAYOUT], row].concat()
 }
 

@@ -3,7 +3,8 @@
 //! Why:        small files are stored in their entry, others refer to a few extents there or to many in rows.
 //! Layout:     tag 0: length, bytes | tag 1: count, extents | tag 2: extents are in rows. extent: segment 8 BE, offset
 //!             8 BE, run length varint, crc 4 BE, skip varint, length varint.
-//! Invariants: D1 segment and offset have fixed positions and widths, so that an engine can fill them in.
+//! Invariants: D1 segment and offset have fixed positions and widths, so that an engine can fill them in
+//!                (asserted where a payload is attached: the volume's draft).
 
 use margay_segment::{Extent, Run, SegmentId};
 
@@ -49,6 +50,7 @@ impl Data {
                 None
             }
             Data::Extents(extents) => {
+                assert!(extents.len() <= PART_EXTENTS_MAX, "no more extents are read back");
                 writer.byte(1);
                 writer.varint(extents.len() as u64);
                 let first = writer.position();
@@ -79,7 +81,8 @@ impl Data {
 }
 
 pub fn encode_extent(extent: &Extent, writer: &mut Writer) {
-    debug_assert!(extent.skip + extent.len <= extent.run.len, "an extent lies inside its run");
+    let end = extent.skip.checked_add(extent.len);
+    assert!(end.is_some_and(|end| end <= extent.run.len), "an extent lies inside its run");
     writer.raw(&extent.run.segment.0.to_be_bytes());
     writer.raw(&extent.run.offset.to_be_bytes());
     writer.varint(extent.run.len);

@@ -6,7 +6,8 @@
 //!                16 version)
 //!             1, kind 2 = directory: flags, ino, mode, uid, gid, with flag 2: time changed, time accessed
 //!             1, kind 3 = link: ino. The file is in an inode record, in the layout of kind 1.
-//! Invariants: a file entry is at most `ENTRY_BYTES_MAX` bytes: headers that do not fit are in rows.
+//! Invariants: a file entry is at most `ENTRY_BYTES_MAX` bytes: headers that do not fit are in rows
+//!             (`files_round_trip_and_stay_small`).
 //!             A directory entry changes only on rename, removal, chmod and a change of its flags.
 
 use margay_env::Timestamp;
@@ -186,6 +187,7 @@ impl FileEntry {
     }
 
     pub fn encode(&self) -> EncodedFile {
+        assert!(self.etag.parts > 0 || !self.part_rows, "only an object of parts has rows of them");
         let mut writer = Writer::new(192);
         writer.byte(LAYOUT);
         writer.byte(KIND_FILE);
@@ -238,6 +240,7 @@ impl FileEntry {
             writer.varint(self.documents.bits());
         }
         if self.version != Version::OLD {
+            assert!(self.version.sequence <= u64::MAX >> 1, "a sequence leaves a bit free");
             writer.varint(self.version.sequence << 1 | u64::from(self.version.is_null));
         }
     }

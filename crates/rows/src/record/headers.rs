@@ -26,6 +26,7 @@ const NAMES: [&str; 13] = [
 const HEADERS_MAX: usize = 4096;
 
 pub fn encode<'a>(headers: impl ExactSizeIterator<Item = (&'a str, &'a str)>, writer: &mut Writer) {
+    assert!(headers.len() <= HEADERS_MAX, "no more headers are read back");
     writer.varint(headers.len() as u64);
     for (name, value) in headers {
         match NAMES.iter().position(|known| *known == name) {

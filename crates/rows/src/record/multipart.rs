@@ -96,6 +96,7 @@ impl PartRecord {
 
     /// The value, and where its first extent's segment field is.
     pub fn encode(&self) -> (Vec<u8>, Option<usize>) {
+        assert!(matches!(self.data, Data::Extents(_)), "a part's bytes are never inline");
         let mut writer = Writer::new(96);
         writer.byte(LAYOUT);
         writer.byte(NO_FLAGS);
@@ -121,11 +122,13 @@ impl PartRecord {
             headers: headers::decode(&mut reader)?,
         };
         reader.end()?;
+        record.extents()?;
         Ok(record)
     }
 }
 
 pub fn encode_part_sizes(sizes: &[u64]) -> Vec<u8> {
+    assert!(sizes.len() <= usize::from(PART_NUMBER_MAX), "no more sizes are read back");
     let mut writer = Writer::new(16);
     writer.byte(LAYOUT);
     for stretch in sizes.chunk_by(|left, right| left == right) {

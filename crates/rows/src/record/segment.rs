@@ -36,7 +36,8 @@ pub struct SegmentRecord {
 
 impl SegmentRecord {
     pub fn encode(&self) -> Vec<u8> {
-        assert!(!self.stores.is_empty() && self.stores.len() <= HOLDERS_MAX && self.stores.is_sorted());
+        assert!((1..=HOLDERS_MAX).contains(&self.stores.len()), "a segment has a store, and not too many (G1)");
+        assert!(self.stores.is_sorted_by(|one, next| one < next), "the stores of a segment ascend (G1)");
         let mut writer = Writer::new(16);
         let (state, len) = match self.state {
             SegmentState::Open => (1, 0),

@@ -3,7 +3,7 @@
 //! Why:        values are small and many, so numbers take the bytes they need; stored bytes are not trusted.
 //! Layout:     varint = little-endian groups of 7 bits, the top bit set on all but the last; signed numbers
 //!             are zigzag varints; text and bytes have a varint length before them.
-//! Invariants: every read is total: it gives a value or `Damaged`, on any bytes.
+//! Invariants: every read is total: it gives a value or `Damaged`, on any bytes (`decoders_are_total`).
 
 use margay_env::Timestamp;
 

@@ -14,7 +14,7 @@ use margay_rows::key::{self, Live, Table};
 use margay_rows::record::back::encode_location;
 use margay_rows::record::data::{decode_extent_row, is_hole};
 use margay_rows::record::{BackRow, Damaged, Data, FileEntry, PartRecord, file_of_row};
-use margay_segment::{Extent, Run};
+use margay_segment::{Extent, Run, SegmentId};
 
 use crate::draft::Draft;
 
@@ -34,6 +34,7 @@ impl Draft {
     /// Drafts that `owner` starts to refer to these runs; `row` is the result of [`naming_row`].
     pub(crate) fn own_runs(&mut self, owner: Ino, row: Option<&[u8]>, runs: &[Run], owning: Owning) {
         for run in runs {
+            assert_ne!(run.segment, SegmentId(0), "a run that gets an owner is stored, and no hole");
             self.put(key::back(run.segment, run.offset, owner), BackRow::encode(run, row));
             let side = if owning == Owning::First { Live::Gained } else { Live::Shared };
             self.add(key::live(run.segment, side), run.len as i64);
@@ -51,6 +52,7 @@ impl Draft {
     /// Drafts that `owner` no longer refers to these runs.
     pub(crate) fn disown_runs(&mut self, owner: Ino, runs: &[Run]) {
         for run in runs {
+            assert_ne!(run.segment, SegmentId(0), "a hole has no owner that could leave it");
             self.delete(key::back(run.segment, run.offset, owner));
             self.add(key::live(run.segment, Live::Lost), run.len as i64);
         }

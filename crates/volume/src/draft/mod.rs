@@ -130,6 +130,8 @@ impl Draft {
             self.places.insert(write.key().to_vec(), place);
         }
         self.batch.writes.push(write);
+        let listed = self.places.len();
+        assert!(listed == 0 || listed == self.batch.writes.len(), "each key has one write (B1)");
         place
     }
 
@@ -186,6 +188,7 @@ impl Draft {
     ) {
         assert!(self.batch.payload.is_none(), "a batch carries one payload");
         assert_eq!((run.segment, run.offset), (SegmentId(0), 0), "a payload has no place yet");
+        assert!(bytes.len() as u64 >= run.len, "a payload holds its run");
         let counter = key::live(run.segment, key::Live::Gained);
         let counter = self.set(Write::Add { key: counter, delta: run.len as i64 });
         let back = key::back(run.segment, run.offset, owner);
@@ -197,6 +200,11 @@ impl Draft {
             field(back, Field::Key, key::BACK_OFFSET_AT, Position::Offset),
         ];
         for (write, at) in extents {
+            let value = match &self.batch.writes[write] {
+                Write::Put { value, .. } => value.as_slice(),
+                Write::Delete { .. } | Write::Add { .. } | Write::Max { .. } => &[],
+            };
+            assert!(value.len() >= at + 16, "the value has room for a segment and an offset");
             places.push(field(write, Field::Value, at, Position::Segment));
             places.push(field(write, Field::Value, at + 8, Position::Offset));
         }
@@ -255,6 +263,7 @@ impl Draft {
 
     fn checked(self, engine: &dyn Engine) -> Result<Batch, Refused> {
         self.check_session(engine);
+        assert!(self.events <= self.batch.writes.len() as u64, "each event is a row");
         let key_bytes_max = engine.key_bytes_max();
         if self.batch.writes.iter().any(|write| write.key().len() > key_bytes_max) {
             return Err(Refused::Error(Error::KeyTooLong));

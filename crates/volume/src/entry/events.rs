@@ -50,7 +50,9 @@ impl Volume {
                 return Err(Error::Busy);
             }
             let order = self.events.order(self.engine.last_cursor(), draft.events());
-            let row = key::event(&route.target, key::event_number(order, self.new_ino()?.0));
+            let unique = self.new_ino()?.0;
+            assert!(unique > 0, "an event has a number of its own (Q5)");
+            let row = key::event(&route.target, key::event_number(order, unique));
             draft.assert_absent(row.clone());
             draft.put(row, event::encode(&event, &route.rule));
             draft.count_event();

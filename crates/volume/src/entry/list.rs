@@ -83,6 +83,7 @@ impl Volume {
         let done = tree.run(&start, &mut |shown| lister.row(&shown)).await;
         seen.rises_to(tree.seen.cursor);
         done?;
+        assert!(!lister.more || lister.last.is_some(), "a page that more follow names its last item (L1)");
         Ok(ListOutcome { next: lister.last.filter(|_| lister.more) })
     }
 }
@@ -145,6 +146,7 @@ impl Lister<'_> {
             return false;
         }
         self.items += 1;
+        assert!(self.items <= self.max, "a page holds no more than was asked for (L1)");
         if self.items == self.max {
             self.last = Some(match item {
                 ListItem::Object { key, .. } => (key.to_owned(), false),

@@ -56,8 +56,10 @@ impl Located {
 
     /// Asserts that the name leads to this file, and that its attributes are as read.
     pub(crate) fn assert_in(&self, draft: &mut Draft) {
+        let linked = self.linked();
+        assert!(linked || self.entry_key == self.row_key, "a file with one name has its attributes in its entry");
         draft.assert_version(self.entry_key.clone(), self.entry_version);
-        if self.linked() {
+        if linked {
             draft.assert_version(self.row_key.clone(), self.version);
         }
     }

@@ -47,7 +47,7 @@ impl Batch {
 
     /// Whether the directory has an object of its own name, which a batch from the start visits first.
     pub(crate) fn has_object(&self) -> Result<bool, Damaged> {
-        debug_assert!(self.start.is_empty(), "it begins at the start");
+        assert!(self.start.is_empty(), "it begins at the start");
         match self.rows.get(0) {
             Some(row) => Ok(key::parse_ino(row.key)?.1.is_empty()),
             None => Ok(false),

@@ -118,7 +118,7 @@ impl Locations {
             return;
         }
         shard.remove(&ino);
-        self.count.fetch_sub(1, Ordering::SeqCst);
+        assert!(self.count.fetch_sub(1, Ordering::SeqCst) > 0, "a node that goes was counted (L2)");
         if shard.capacity() > ROOM_KEPT && shard.len() < shard.capacity() / ROOM_FACTOR_MAX {
             let room = shard.len() * 2;
             shard.shrink_to(room);

@@ -115,7 +115,7 @@ impl Volume {
             None => from.data.clone(),
             Some(extents) => place::place_extents(draft, ino, extents.clone()),
         };
-        debug_assert!(matches!(data, Data::Inline(_)) == extents.is_none());
+        assert_eq!(matches!(data, Data::Inline(_)), extents.is_none(), "a copy is stored as its source is");
         let mut file = FileEntry::new(ino, from.size, from.etag, self.now(), data, stored.headers);
         file.part_rows = from.part_rows;
         self.check_added(walk, current, &file)?;

@@ -309,7 +309,8 @@ impl OpenFiles {
         if after >= before {
             self.memory.fetch_add(after - before, Ordering::Relaxed);
         } else {
-            self.memory.fetch_sub(before - after, Ordering::Relaxed);
+            let all = self.memory.fetch_sub(before - after, Ordering::Relaxed);
+            assert!(all >= before - after, "buffered bytes that go were counted");
         }
     }
 }

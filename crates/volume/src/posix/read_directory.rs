@@ -128,6 +128,8 @@ impl Reader {
         name.clear();
         name.push_str(sort_name);
         self.recent.push_back(name);
+        let recent = self.recent.len() as u64;
+        assert!(recent <= self.newest.min(RECENT_MAX as u64), "recent names are those of the last cookies (E1)");
     }
 
     /// Seeks back or forward to the entry with this number.

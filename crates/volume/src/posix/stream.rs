@@ -32,6 +32,7 @@ impl Volume {
     /// Appends to the stream. The write was already answered: bytes that the store refuses stay buffered.
     pub(crate) fn put_into_stream(&self, file: &OpenFile, state: &mut State, offset: u64, bytes: &[u8]) {
         let Some(stream) = &mut state.stream else { return self.put_into_memory(state, offset, bytes) };
+        assert_eq!((stream.end(), state.pieces.end()), (offset, offset), "a stream continues at the file's end (S2)");
         let skip = stream.writer.taken();
         if let Err(error) = stream.writer.write(bytes) {
             tracing::warn!(ino = file.ino.0, offset, %error, "written bytes wait in memory, the store did not take them");
@@ -68,6 +69,7 @@ impl Volume {
         state.pins.insert(segment, stream.writer.pin());
         state.pieces.replace(start, Piece::stored(Extent { run: stream.run(), skip: 0, len: memory }));
         state.stream = Some(Box::new(stream));
+        assert_eq!(state.pieces.memory(), 0, "a stream begins with all that was in memory");
         self.open_files.memory_changed(memory, 0);
         Ok(())
     }

@@ -119,6 +119,8 @@ pub(crate) fn put_new_file(
     draft.own_runs(file.ino, naming_row(&file.data, &key), &named.runs, named.owning);
     let back = named.payload.is_some().then(|| key.clone());
     let put = put_entry(draft, key, &mut file)?;
+    let is_named = named.payload.is_none() || matches!(&file.data, Data::Extents(extents) if extents.len() == 1);
+    assert!(is_named, "a payload has one extent that names it");
     if let (Some(bytes), Data::Extents(extents)) = (named.payload, &file.data) {
         let at = put.first_extent.expect("a payload has an extent that names it");
         draft.attach_payload(bytes, &extents[0].run, (file.ino, back.as_deref()), [(put.write, at)]);

@@ -41,6 +41,7 @@ pub(super) fn ranges_of(kind: Kind, runs: &BTreeMap<u64, Run>, len: u64) -> Vec<
     }
     ranges.iter_mut().for_each(|range| range.end = range.end.min(len));
     ranges.retain(|range| range.start < range.end);
+    assert!(ranges.is_sorted_by(|one, next| one.end < next.start), "ranges ascend and do not touch (G1)");
     ranges
 }
 

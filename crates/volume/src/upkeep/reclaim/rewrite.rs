@@ -132,9 +132,11 @@ impl Volume {
         let mut offset = 0;
         while offset < old.len {
             let bytes = self.store.read(&Extent::whole(old), offset, COPY_BYTES.min(old.len - offset))?;
+            assert!(!bytes.is_empty(), "a read within a run returns bytes");
             writer.write(&bytes)?;
             offset += bytes.len() as u64;
         }
+        assert_eq!(offset, old.len, "a copy has the length of its run");
         let pin = writer.pin();
         let new = writer.end()?;
         assert_eq!((new.len, new.crc), (old.len, old.crc), "the same bytes have the same checksum");
@@ -244,6 +246,7 @@ fn draft_owners(draft: &mut Draft, copy: &Copied<'_>) {
             Naming::Entry { key } | Naming::Part { key } => Some(key.as_slice()),
             Naming::Rows { .. } => None,
         };
+        assert_ne!(place(&old), place(&new), "a copy is elsewhere");
         draft.disown_runs(owner, &[old]);
         draft.own_runs(owner, row, &[new], owning);
         owning = Owning::OneMore;
