@@ -1,7 +1,7 @@
 //! Every record comes back as it was written, and no bytes make a decoder panic.
 
 use margay_env::Timestamp;
-use margay_segment::{Extent, Run, SegmentId};
+use margay_segment::{Extent, Kind, Run, SegmentId, StoreNumber};
 use proptest::prelude::*;
 
 use super::back::{decode_location, encode_location};
@@ -12,7 +12,7 @@ use super::*;
 use crate::ino::Ino;
 use crate::kinds::{Document, Documents, Setting};
 use crate::numbered::Numbered;
-use crate::values::{ETag, Headers, Versioning};
+use crate::values::{ETag, Headers, PART_NUMBER_MAX, Versioning};
 
 prop_compose! {
     fn extents()(segment in 1u64.., offset: u64, skip: u32, len: u32, tail: u32, crc: u32) -> Extent {
@@ -179,4 +179,39 @@ proptest! {
             let _ = decode_part_checksums(&bytes);
         }
     }
+}
+
+fn is_refused<T>(encode: impl FnOnce() -> T) -> bool {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(encode)).is_err()
+}
+
+#[test]
+fn what_no_decoder_takes_is_not_written() {
+    let run = Run { segment: SegmentId(1), offset: 0, len: 4, crc: 0 };
+    assert!(is_refused(|| extent_row(&Extent { run, skip: 2, len: 3 })));
+    assert!(is_refused(|| extent_row(&Extent { run, skip: u64::MAX, len: 2 })));
+    assert!(is_refused(|| BackRow::encode(&run, Some(b""))) && is_refused(|| encode_location(b"")));
+    assert!(is_refused(|| encode_part_sizes(&vec![1; usize::from(PART_NUMBER_MAX) + 1])));
+    for stores in [vec![], vec![2, 2], vec![2, 1]] {
+        let stores = stores.into_iter().map(StoreNumber).collect();
+        let record = SegmentRecord { state: SegmentState::Open, kind: Kind::Pack, writer: 0, stores };
+        assert!(is_refused(|| record.encode()));
+    }
+    let (data, etag, time) = (Data::Inline(Vec::new()), ETag::default(), Timestamp(0));
+    let mut file = FileEntry::new(Ino(1), 0, etag, time, data, Headers::new());
+    file.part_rows = true;
+    assert!(is_refused(|| file.encode()));
+}
+
+#[test]
+fn an_inline_part_is_neither_written_nor_read() {
+    let (data, headers) = (Data::Extents(Vec::new()), Headers::new());
+    let mut part = PartRecord { ino: Ino(1), size: 0, modified: Timestamp(0), digest: [0; 16], data, headers };
+    let mut value = part.encode().0;
+    let tag = value.len() - 3;
+    assert_eq!(value[tag..], [1, 0, 0]);
+    value[tag] = 0;
+    assert!(PartRecord::decode(&value).is_err());
+    part.data = Data::Inline(Vec::new());
+    assert!(is_refused(|| part.encode()));
 }
