@@ -3,11 +3,12 @@
 //! Why:        a commit is one serial step or one call to PostgreSQL: no transaction is held open (docs/design/0003).
 //! Invariants: M1 a batch is applied as a whole, and only if all preconditions hold at its position in the order.
 //!             M2 rows are ordered by key bytes; a scan sees each row as of one moment between its start and its end.
-//!             M3 each commit gives the rows that it puts a new version; `Add` and `Max` keep a row's version.
+//!             M3 each commit gives the rows that it puts a new version; the version of a counter means nothing.
 //!             M4 after `durable(c)` returned Ok, a crash keeps every commit up to `c`; it always keeps a prefix.
 //!             M5 after a storage fault every commit fails with `Poisoned`; reads work.
 //!             M6 a commit continues when its future is dropped.  M7 after `Unavailable` nothing was done; after
 //!                `Unknown` the commit may be applied at any time, until `outcome` says that it is void.
+//!             M8 each write fits the kind of its row, and preconditions are about plain rows (kind).
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -92,6 +93,7 @@ pub const PAYLOAD_BYTES_MAX: usize = (1 << 20) + 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub value: Bytes,
+    /// Means nothing if the row is a counter.
     pub version: RowVersion,
 }
 
@@ -100,6 +102,7 @@ pub struct Row {
 pub struct RowRef<'a> {
     pub key: &'a [u8],
     pub value: &'a [u8],
+    /// As in [`Row`].
     pub version: RowVersion,
 }
 
@@ -111,6 +114,7 @@ pub struct Observed<T> {
     pub observed: Cursor,
 }
 
+/// About plain rows only (M8).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Precondition {
     /// The row exists and has this version.
@@ -133,8 +137,8 @@ pub enum Precondition {
 }
 
 /// What an engine without locks on ranges locks instead of a range, for this batch alone. Other batches lock what they
-/// assert together, and what they put, delete or name as a guard alone; so it sees every row that was created in the
-/// range. See docs/design/0027.
+/// assert together, and what they put, set, delete or name as a guard alone; so it sees every row that was created in
+/// the range. See docs/design/0027.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guard {
     /// Every batch that creates a row in the range asserts, writes or names this key. There need not be such a row.
@@ -145,32 +149,44 @@ pub enum Guard {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    Put {
-        key: Vec<u8>,
-        value: Vec<u8>,
-    },
+    /// Of a plain row.
+    Put { key: Vec<u8>, value: Vec<u8> },
     /// Does nothing if the row is absent.
-    Delete {
-        key: Vec<u8>,
-    },
-    /// Adds to a row that holds an `i64` in 8 little-endian bytes; an absent row counts as 0. A sum of 0 does not
+    Delete { key: Vec<u8> },
+    /// Replaces a counter, whatever it was.
+    Set { key: Vec<u8>, value: [u8; 8] },
+    /// Adds to a counter that holds an `i64` in 8 little-endian bytes; an absent row counts as 0. A sum of 0 does not
     /// remove the row. An overflow is an engine error.
-    Add {
-        key: Vec<u8>,
-        delta: i64,
-    },
-    /// Raises a row that holds a `u64` in 8 little-endian bytes; an absent row counts as 0.
-    Max {
-        key: Vec<u8>,
-        at_least: u64,
-    },
+    Add { key: Vec<u8>, delta: i64 },
+    /// Raises a counter that holds a `u64` in 8 little-endian bytes; an absent row counts as 0.
+    Max { key: Vec<u8>, at_least: u64 },
 }
 
 impl Write {
     pub fn key(&self) -> &[u8] {
         match self {
-            Write::Put { key, .. } | Write::Delete { key } | Write::Add { key, .. } | Write::Max { key, .. } => key,
+            Write::Put { key, .. }
+            | Write::Delete { key }
+            | Write::Set { key, .. }
+            | Write::Add { key, .. }
+            | Write::Max { key, .. } => key,
         }
+    }
+
+    pub fn key_mut(&mut self) -> &mut [u8] {
+        match self {
+            Write::Put { key, .. }
+            | Write::Delete { key }
+            | Write::Set { key, .. }
+            | Write::Add { key, .. }
+            | Write::Max { key, .. } => key,
+        }
+    }
+
+    /// Whether the feed shows it, and other batches wait for it: all but the changes that any number of batches make to
+    /// one counter at the same time.
+    pub fn is_exclusive(&self) -> bool {
+        !matches!(self, Write::Add { .. } | Write::Max { .. })
     }
 }
 
@@ -190,7 +206,7 @@ pub struct PositionField {
     /// Index into `Batch::writes`.
     pub write: usize,
     pub field: Field,
-    /// Index of the first of the eight bytes in the key or value.
+    /// Index of the first of the eight bytes in the key, behind its table, or in the value of a `Put`.
     pub at: usize,
     pub what: Position,
 }
@@ -306,6 +322,8 @@ pub trait Engine: Send + Sync + Debug {
         Box::pin(std::future::ready(done))
     }
 
+    /// One row. Beside [`Engine::read`], which does the same for an engine that waits, because on the spot neither this
+    /// nor a scan has to copy keys, or rows that are only looked at.
     fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError>;
 
     /// Visits rows of `start..end` in key order until the visitor breaks. The visitor must not call the engine.

@@ -16,7 +16,7 @@ pub const FEED_PAGE_BYTES_MAX: usize = 4 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub cursor: Cursor,
-    /// Keys that were put or deleted (not counters).
+    /// Keys that were put, set or deleted, but not those that were only added to or raised.
     pub keys: Vec<Vec<u8>>,
 }
 
@@ -40,7 +40,7 @@ pub enum FeedError {
 
 impl Change {
     pub(crate) fn of(cursor: Cursor, writes: &[Write]) -> Change {
-        let changed = writes.iter().filter(|write| matches!(write, Write::Put { .. } | Write::Delete { .. }));
+        let changed = writes.iter().filter(|write| write.is_exclusive());
         Change { cursor, keys: changed.map(|write| write.key().to_vec()).collect() }
     }
 

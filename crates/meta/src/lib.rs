@@ -11,6 +11,7 @@ pub mod distant;
 pub mod embedded;
 pub mod feed;
 mod guards;
+pub mod kind;
 pub mod layer;
 pub mod memory;
 pub mod patient;
@@ -23,4 +24,5 @@ pub use contract::*;
 #[doc(hidden)]
 pub use embedded::fuzzing;
 pub use feed::{Change, FEED_PAGE_BYTES_MAX, FeedError, FeedPage};
+pub use kind::{RowKind, has_counters, is_plain};
 pub use read::{Answers, Ask, ReadAnswer, ReadLimit, RowBatch};

@@ -94,6 +94,7 @@ impl Memory {
         if batch.writes.len() > BATCH_WRITES_MAX {
             return Err(CommitError::Invalid("too many writes"));
         }
+        batch.check_kinds()?;
         let mut keys = BTreeSet::new();
         for write in &batch.writes {
             if write.key().len() > KEY_BYTES_MAX {
@@ -143,11 +144,8 @@ fn place_payload(store: &Store, batch: &mut Batch, payload: &Payload) -> Result<
             Position::Offset => location.offset.to_be_bytes(),
         };
         let field = match (&mut batch.writes[place.write], place.field) {
-            (Write::Put { value, .. }, Field::Value) => value,
-            (
-                Write::Put { key, .. } | Write::Delete { key } | Write::Add { key, .. } | Write::Max { key, .. },
-                Field::Key,
-            ) => key,
+            (Write::Put { value, .. }, Field::Value) => value.as_mut_slice(),
+            (write, Field::Key) => write.key_mut(),
             (_, Field::Value) => return Err(CommitError::Invalid("a payload place names no field")),
         };
         field[place.at..place.at + 8].copy_from_slice(&bytes);
@@ -189,27 +187,24 @@ impl State {
         self.rows.range::<[u8], _>((Bound::Included(start), Bound::Excluded(end)))
     }
 
-    fn eight_bytes(&self, key: &[u8]) -> Result<Option<([u8; 8], RowVersion)>, CommitError> {
-        let Some(row) = self.rows.get(key) else { return Ok(None) };
-        match <[u8; 8]>::try_from(row.value.as_ref()) {
-            Ok(bytes) => Ok(Some((bytes, row.version))),
-            Err(_) => Err(CommitError::Failed(EngineError::Corrupt("a counter is not eight bytes".to_owned()))),
-        }
+    /// A counter's bytes; zeros without one.
+    fn eight_bytes(&self, key: &[u8]) -> Result<[u8; 8], CommitError> {
+        let Some(row) = self.rows.get(key) else { return Ok([0; 8]) };
+        let bytes = row.value.as_ref().try_into();
+        bytes.map_err(|_| EngineError::Corrupt("a counter is not eight bytes".to_owned()).into())
     }
 
-    /// The row that a counter write leaves, or `None` for another kind of write.
-    fn counted(&self, write: &Write, new: RowVersion) -> Result<Option<Row>, CommitError> {
-        let (value, version) = match write {
+    /// The row that a write leaves in a counter, or `None` for a write of another kind. Each write gives it a new
+    /// version, so that whoever compares versions of counters finds out here.
+    fn counted(&self, write: &Write, version: RowVersion) -> Result<Option<Row>, CommitError> {
+        let value = match write {
             Write::Put { .. } | Write::Delete { .. } => return Ok(None),
+            Write::Set { value, .. } => *value,
             Write::Add { key, delta } => {
-                let (old, version) = self.eight_bytes(key)?.unwrap_or(([0; 8], new));
-                let sum = i64::from_le_bytes(old).checked_add(*delta);
-                (sum.ok_or(CommitError::Invalid("a counter would wrap"))?.to_le_bytes(), version)
+                let sum = i64::from_le_bytes(self.eight_bytes(key)?).checked_add(*delta);
+                sum.ok_or(CommitError::Invalid("a counter would wrap"))?.to_le_bytes()
             }
-            Write::Max { key, at_least } => {
-                let (old, version) = self.eight_bytes(key)?.unwrap_or(([0; 8], new));
-                (u64::from_le_bytes(old).max(*at_least).to_le_bytes(), version)
-            }
+            Write::Max { key, at_least } => u64::from_le_bytes(self.eight_bytes(key)?).max(*at_least).to_le_bytes(),
         };
         Ok(Some(Row { value: Bytes::copy_from_slice(&value), version }))
     }
@@ -221,25 +216,22 @@ impl State {
         (cursor, version): (Cursor, RowVersion),
         changes_held_max: usize,
     ) {
-        let mut keys = Vec::new();
+        let change = Change::of(cursor, &batch.writes);
         for (write, counted) in batch.writes.into_iter().zip(counted) {
             match (write, counted) {
                 (Write::Put { key, value }, _) => {
-                    keys.push(key.clone());
                     self.rows.insert(key, Row { value: Bytes::from(value), version });
                 }
                 (Write::Delete { key }, _) => {
                     self.rows.remove(&key);
-                    keys.push(key);
                 }
-                (Write::Add { key, .. } | Write::Max { key, .. }, Some(row)) => {
-                    self.rows.insert(key, row);
+                (Write::Set { key, .. } | Write::Add { key, .. } | Write::Max { key, .. }, row) => {
+                    self.rows.insert(key, row.expect("every write of a counter was computed"));
                 }
-                (Write::Add { .. } | Write::Max { .. }, None) => unreachable!("every counter write was computed"),
             }
         }
         self.last = cursor;
-        self.changes.push_back(Change { cursor, keys });
+        self.changes.push_back(change);
         while self.changes.len() > changes_held_max {
             if let Some(change) = self.changes.pop_front() {
                 self.forgotten = change.cursor;
@@ -395,15 +387,13 @@ mod tests {
     }
 
     #[test]
-    fn counters_keep_the_version_of_their_row() {
+    fn a_sum_that_would_wrap_is_refused() {
         let engine = Memory::new();
-        let add = |delta| Batch { writes: vec![Write::Add { key: b"n".to_vec(), delta }], ..Batch::default() };
+        let add = |delta| Batch { writes: vec![Write::Add { key: b"c".to_vec(), delta }], ..Batch::default() };
         engine.commit(add(5)).unwrap();
-        let version = engine.get(b"n").unwrap().value.unwrap().version;
         engine.commit(add(-7)).unwrap();
-        let row = engine.get(b"n").unwrap().value.unwrap();
-        assert_eq!((row.version, row.value.as_ref()), (version, (-2i64).to_le_bytes().as_slice()));
         assert!(matches!(engine.commit(add(i64::MIN)), Err(CommitError::Invalid(_))));
+        assert_eq!(engine.get(b"c").unwrap().value.unwrap().value.as_ref(), (-2i64).to_le_bytes());
     }
 
     #[test]
@@ -413,11 +403,13 @@ mod tests {
     }
 
     #[test]
-    fn changes_name_puts_and_deletes_but_not_counters() {
+    fn changes_name_what_was_put_or_set_but_not_what_was_raised() {
         let engine = Memory::new();
-        let writes = vec![put(b"a", b"1"), Write::Max { key: b"m".to_vec(), at_least: 3 }];
+        let set = Write::Set { key: b"c".to_vec(), value: [0; 8] };
+        let writes = vec![put(b"a", b"1"), Write::Max { key: b"t".to_vec(), at_least: 3 }, set];
         let cursor = engine.commit(Batch { writes, ..Batch::default() }).unwrap().cursor;
-        let page = FeedPage { changes: vec![Change { cursor, keys: vec![b"a".to_vec()] }], next: cursor };
+        let page =
+            FeedPage { changes: vec![Change { cursor, keys: vec![b"a".to_vec(), b"c".to_vec()] }], next: cursor };
         assert_eq!(engine.changes(Cursor(0), 9).unwrap(), page);
         assert_eq!(engine.changes(cursor, 9).unwrap(), FeedPage { changes: Vec::new(), next: cursor });
     }

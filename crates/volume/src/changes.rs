@@ -90,7 +90,8 @@ impl Stale {
         }
     }
 
-    /// Also covers the times and the counter of the entry's directory, because blind writes are not in the feed.
+    /// Also covers the times and the counter of the entry's directory, because the feed does not show what was added to or
+    /// raised.
     fn note_entry(&mut self, key: Vec<u8>) {
         let Ok((parent, name)) = key::parse_entry(&key) else { return };
         self.attributes.push(key::times(parent));

@@ -237,7 +237,7 @@ fn count_subdirectories(engine: &dyn Engine, draft: &mut Draft, from: &[u8]) -> 
     rows.sort_unstable();
     let next = rows.get(ROWS_PER_BATCH).map(|(key, _)| key.clone());
     for (key, count) in rows.into_iter().take(ROWS_PER_BATCH) {
-        draft.put(key, count.to_le_bytes().to_vec());
+        draft.set(key, count.to_le_bytes());
     }
     Ok(next)
 }
@@ -323,9 +323,9 @@ fn count_segments(engine: &dyn Engine, draft: &mut Draft, from: &[u8]) -> Result
     })?;
     for (segment, bytes) in counted {
         let shared = bytes.owned - bytes.named;
-        draft.put(key::live(segment, Live::Gained), bytes.named.to_le_bytes().to_vec());
+        draft.set(key::live(segment, Live::Gained), bytes.named.to_le_bytes());
         if shared > 0 {
-            draft.put(key::live(segment, Live::Shared), shared.to_le_bytes().to_vec());
+            draft.set(key::live(segment, Live::Shared), shared.to_le_bytes());
         }
     }
     Ok(next)

@@ -102,6 +102,7 @@ pub(super) fn validate(batch: &Batch, log_file_bytes: u64) -> Result<(), CommitE
             return invalid("a value is too long");
         }
     }
+    batch.check_kinds()?;
     check_distinct(&batch.writes)?;
     let payload = batch.payload.as_ref().map_or(0, |payload| payload.bytes.len());
     if payload > PAYLOAD_BYTES_MAX {
@@ -200,7 +201,7 @@ impl Embedded {
         }
         for (write, fact) in batch.writes.iter().zip(&mut facts.writes) {
             match write {
-                Write::Put { .. } => {}
+                Write::Put { .. } | Write::Set { .. } => {}
                 Write::Add { key, .. } | Write::Max { key, .. } => older(fact, key)?,
                 Write::Delete { key } => deletion_fact(fact, key, lower)?,
             }
@@ -222,7 +223,7 @@ impl Embedded {
         let places = batch.payload.as_ref().map_or(&[][..], |payload| &payload.places);
         let is_unplaced = |write| places.iter().any(|place| place.write == write && place.field == Field::Key);
         let writes = batch.writes.iter().enumerate().map(|(index, write)| match write {
-            Write::Put { .. } => Fact::default(),
+            Write::Put { .. } | Write::Set { .. } => Fact::default(),
             // The key gets the place of the payload in the active log, which is as new as the active overlay.
             _ if is_unplaced(index) => Fact { below: Some(None), ..Fact::default() },
             Write::Add { key, .. } | Write::Max { key, .. } => fact(key),
@@ -285,11 +286,8 @@ fn below(lower: &Lower, key: &[u8]) -> Result<Option<State>, EngineError> {
 fn fill_places(writes: &mut [Write], places: &[crate::PositionField], location: PayloadLocation) {
     for place in places {
         let bytes = match (&mut writes[place.write], place.field) {
-            (Write::Put { value, .. }, Field::Value) => value,
-            (
-                Write::Put { key, .. } | Write::Delete { key } | Write::Add { key, .. } | Write::Max { key, .. },
-                Field::Key,
-            ) => key,
+            (Write::Put { value, .. }, Field::Value) => value.as_mut_slice(),
+            (write, Field::Key) => write.key_mut(),
             _ => unreachable!("places were validated"),
         };
         let value = match place.what {
@@ -356,6 +354,7 @@ impl<'v> View<'v> {
         for (write, fact) in writes.iter().zip(facts) {
             resolved.push(match write {
                 Write::Put { key, value } => Resolved::Put { key, value },
+                Write::Set { key, value } => Resolved::Put { key, value },
                 Write::Delete { key } => Resolved::Delete { key, bury: self.burial(key, fact)? },
                 Write::Add { key, delta } => {
                     let (old, version) = self.counter(key, fact)?;
@@ -432,7 +431,7 @@ fn apply(active: &mut Overlay, resolved: &[Resolved<'_>], seq: Cursor) {
     }
 }
 
-/// Applies a replayed record: its preconditions held when it was written.
+/// Applies a replayed record: its preconditions held when it was written. A counter that was set comes back as a put.
 pub(super) fn replay(
     overlay: &mut Overlay,
     lower: &Arc<Lower>,

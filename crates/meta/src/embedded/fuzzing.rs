@@ -171,6 +171,7 @@ fn apply(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, file: &[u8], id: u64, before: Cu
             match write {
                 Write::Put { key, value } => drop(rows.insert(key, value)),
                 Write::Delete { key } => drop(rows.remove(&key)),
+                Write::Set { .. } => unreachable!("a record says put"),
                 Write::Add { key, delta } => {
                     let sum = i64::from_le_bytes(word(rows, &key)) + delta;
                     rows.insert(key, sum.to_le_bytes().to_vec());

@@ -6,7 +6,7 @@
 //!               4  body bytes (u32)     8  payload bytes (u32)    12  crc32c of the payload (u32)
 //!              16  sequence number (u64)                          24  writes in the body (u32)   28  durable before (u32)
 //!              32  body: per write a tag byte, key length (u16), key, then by tag: put: value length (u32), value;
-//!                  delete: nothing; add: i64; max: u64
+//!                  delete: nothing; add: i64; max: u64; a counter that is set is a put
 //!                  payload, then zeros up to a multiple of 8
 //! Invariants: R1 a record read at another place, or after a torn write, does not decode.
 //!             R2 what a record says was durable before it was durable before its first byte was written.
@@ -39,6 +39,7 @@ pub(super) fn body_bytes(writes: &[Write]) -> usize {
                 + match write {
                     Write::Put { value, .. } => 4 + value.len(),
                     Write::Delete { .. } => 0,
+                    Write::Set { value, .. } => 4 + value.len(),
                     Write::Add { .. } | Write::Max { .. } => 8,
                 }
         })
@@ -83,7 +84,7 @@ pub(super) fn encode(out: &mut Vec<u8>, log: LogId, offset: u64, seq: Cursor, wr
     out.resize(start + HEADER_BYTES, 0);
     for write in writes {
         let tag = match write {
-            Write::Put { .. } => TAG_PUT,
+            Write::Put { .. } | Write::Set { .. } => TAG_PUT,
             Write::Delete { .. } => TAG_DELETE,
             Write::Add { .. } => TAG_ADD,
             Write::Max { .. } => TAG_MAX,
@@ -92,11 +93,13 @@ pub(super) fn encode(out: &mut Vec<u8>, log: LogId, offset: u64, seq: Cursor, wr
         out.push(tag);
         out.extend_from_slice(&u16::try_from(key.len()).expect("keys are limited before").to_le_bytes());
         out.extend_from_slice(key);
+        let mut put = |value: &[u8]| {
+            out.extend_from_slice(&u32::try_from(value.len()).expect("values are limited before").to_le_bytes());
+            out.extend_from_slice(value);
+        };
         match write {
-            Write::Put { value, .. } => {
-                out.extend_from_slice(&u32::try_from(value.len()).expect("values are limited before").to_le_bytes());
-                out.extend_from_slice(value);
-            }
+            Write::Put { value, .. } => put(value),
+            Write::Set { value, .. } => put(value),
             Write::Delete { .. } => {}
             Write::Add { delta, .. } => out.extend_from_slice(&delta.to_le_bytes()),
             Write::Max { at_least, .. } => out.extend_from_slice(&at_least.to_le_bytes()),

@@ -77,7 +77,7 @@ impl KeptRows {
     pub(crate) fn changes(writes: &[Write]) -> RowChanges {
         let changes = writes.iter().filter(|write| is_of_directory(write.key())).map(|write| match write {
             Write::Max { key, at_least } => (key.clone(), Some(*at_least)),
-            Write::Put { key, .. } | Write::Delete { key } | Write::Add { key, .. } => (key.clone(), None),
+            write => (write.key().to_vec(), None),
         });
         RowChanges(changes.collect())
     }

@@ -1,8 +1,10 @@
 //! A draft: a batch under construction, with each key written at most once.
 //!
 //! Why:        an operation is composed of steps (replace, release, count) that may touch the same rows.
-//! Invariants: B1 one write per key: additions are summed, the later of two puts wins, a delete overrides counters.
+//! Invariants: B1 one write per key: additions are summed, the later of two puts wins, setting or deleting a counter
+//!                overrides other changes of it.
 //!             B2 nothing is written before `commit`.
+//!             B3 plain rows are asserted and put, counters are added to, raised or set (design/0028).
 //! Not here:   what is written (the operations).
 
 pub(crate) mod at_hand;
@@ -18,7 +20,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use margay_meta::{
     BATCH_WRITES_MAX, Batch, CommitError, CommitTold, Committed, Engine, Field, Guard, Payload, Position,
-    PositionField, Precondition, RowVersion, Write,
+    PositionField, Precondition, RowVersion, Write, has_counters, is_plain,
 };
 use margay_rows::record::BackRow;
 use margay_rows::{Ino, key};
@@ -55,8 +57,15 @@ struct Asserted {
     session: Option<usize>,
 }
 
+/// The key of a row that a draft asserts (B3).
+fn plain(key: Vec<u8>) -> Vec<u8> {
+    assert!(is_plain(&key), "a draft asserts a counter: {}", key.escape_ascii());
+    key
+}
+
 impl Draft {
     pub(crate) fn assert_version(&mut self, key: Vec<u8>, version: RowVersion) {
+        let key = plain(key);
         self.batch.preconditions.push(Precondition::Version { key, version });
     }
 
@@ -66,15 +75,15 @@ impl Draft {
         assert!(!self.asserted.lease, "a batch is under one lease");
         assert!(self.asserted.session.is_none(), "a session is asserted last");
         self.asserted.lease = true;
-        self.batch.preconditions.insert(0, Precondition::Version { key, version });
+        self.batch.preconditions.insert(0, Precondition::Version { key: plain(key), version });
     }
 
     pub(crate) fn assert_exists(&mut self, key: Vec<u8>) {
-        self.batch.preconditions.push(Precondition::Exists { key });
+        self.batch.preconditions.push(Precondition::Exists { key: plain(key) });
     }
 
     pub(crate) fn assert_absent(&mut self, key: Vec<u8>) {
-        self.batch.preconditions.push(Precondition::Absent { key });
+        self.batch.preconditions.push(Precondition::Absent { key: plain(key) });
     }
 
     /// Asserts that the row has this version, or is absent.
@@ -87,6 +96,7 @@ impl Draft {
 
     /// Asserts that the range is empty; see [`Guard`].
     pub(crate) fn assert_empty(&mut self, (start, end): key::Range, guard: Guard) {
+        assert!(!has_counters(&start, &end), "a draft asserts a range of counters");
         if start < end {
             self.batch.preconditions.push(Precondition::RangeEmpty { start, end, guard });
         }
@@ -109,14 +119,20 @@ impl Draft {
 
     /// Returns the index of the write.
     pub(crate) fn put(&mut self, key: Vec<u8>, value: Vec<u8>) -> usize {
-        self.set(Write::Put { key, value })
+        self.write(Write::Put { key, value })
     }
 
     pub(crate) fn delete(&mut self, key: Vec<u8>) {
-        self.set(Write::Delete { key });
+        self.write(Write::Delete { key });
     }
 
-    fn set(&mut self, write: Write) -> usize {
+    /// Replaces a counter.
+    pub(crate) fn set(&mut self, key: Vec<u8>, value: [u8; 8]) {
+        self.write(Write::Set { key, value });
+    }
+
+    fn write(&mut self, write: Write) -> usize {
+        assert!(write.fits_row(), "a draft takes a row for one of another kind: {}", write.key().escape_ascii());
         if let Some(place) = self.write_of(write.key()) {
             self.batch.writes[place] = write;
             return place;
@@ -144,7 +160,7 @@ impl Draft {
             Some(Write::Add { delta, .. }) => *delta += more,
             Some(_) => {}
             None => {
-                self.set(Write::Add { key, delta: more });
+                self.write(Write::Add { key, delta: more });
             }
         }
     }
@@ -163,7 +179,7 @@ impl Draft {
             Some(Write::Max { at_least: highest, .. }) => *highest = at_least.max(*highest),
             Some(_) => {}
             None => {
-                self.set(Write::Max { key, at_least });
+                self.write(Write::Max { key, at_least });
             }
         }
     }
@@ -190,9 +206,9 @@ impl Draft {
         assert_eq!((run.segment, run.offset), (SegmentId(0), 0), "a payload has no place yet");
         assert!(bytes.len() as u64 >= run.len, "a payload holds its run");
         let counter = key::live(run.segment, key::Live::Gained);
-        let counter = self.set(Write::Add { key: counter, delta: run.len as i64 });
+        let counter = self.write(Write::Add { key: counter, delta: run.len as i64 });
         let back = key::back(run.segment, run.offset, owner);
-        let back = self.set(Write::Put { key: back, value: BackRow::encode(run, row) });
+        let back = self.write(Write::Put { key: back, value: BackRow::encode(run, row) });
         let field = |write, field, at, what| PositionField { write, field, at, what };
         let mut places = vec![
             field(counter, Field::Key, key::LIVE_SEGMENT_AT, Position::Segment),
@@ -213,8 +229,7 @@ impl Draft {
 
     /// What this draft changes that a kernel may have cached.
     pub(crate) fn notice(&self, known: &Known) -> Notice {
-        let changed =
-            self.batch.writes.iter().filter(|write| matches!(write, Write::Put { .. } | Write::Delete { .. }));
+        let changed = self.batch.writes.iter().filter(|write| write.is_exclusive());
         changes::notice(changed.map(Write::key), known)
     }
 
@@ -241,7 +256,7 @@ impl Draft {
     pub(crate) fn value(&self, key: &[u8]) -> Option<&[u8]> {
         match &self.batch.writes[self.write_of(key)?] {
             Write::Put { value, .. } => Some(value),
-            Write::Delete { .. } | Write::Add { .. } | Write::Max { .. } => None,
+            Write::Delete { .. } | Write::Set { .. } | Write::Add { .. } | Write::Max { .. } => None,
         }
     }
 
@@ -292,6 +307,41 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_counter_that_is_set_or_deleted_is_not_changed_besides() {
+        let (sum, highest) = (|| b"c".to_vec(), || b"t".to_vec());
+        let mut draft = Draft::default();
+        draft.add(sum(), 5);
+        draft.max(highest(), 5);
+        draft.set(sum(), [1; 8]);
+        draft.set(highest(), [2; 8]);
+        draft.add(sum(), 1);
+        draft.max(highest(), 9);
+        let set = [Write::Set { key: sum(), value: [1; 8] }, Write::Set { key: highest(), value: [2; 8] }];
+        assert_eq!(draft.writes(), set);
+        draft.delete(sum());
+        draft.add(sum(), 1);
+        assert!(draft.deletes(&sum()));
+    }
+
+    #[test]
+    #[should_panic(expected = "asserts a counter")]
+    fn a_counter_is_not_asserted() {
+        Draft::default().assert_unchanged(key::times(Ino(7)), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "a row for one of another kind")]
+    fn a_counter_is_not_put() {
+        Draft::default().put(key::times(Ino(7)), vec![0; 8]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a range of counters")]
+    fn a_range_of_counters_is_not_asserted() {
+        Draft::default().assert_empty(key::all_usage(), Guard::Written);
+    }
+
     /// Puts, additions and deletions of few keys, some of them again, beyond the number that is compared.
     #[test]
     fn each_key_is_written_once_however_many_there_are() {
@@ -299,12 +349,13 @@ mod tests {
             let (mut draft, mut model) = (Draft::default(), BTreeMap::new());
             for step in 0..3 * count {
                 let number = step * 7 % count;
-                let key = vec![number as u8, 1];
+                let table = if number % 3 == 1 { b'c' } else { b'k' };
+                let key = vec![table, number as u8];
                 match number % 3 {
                     0 => {
                         let place = draft.put(key.clone(), vec![step as u8]);
                         assert_eq!(draft.write_of(&key), Some(place));
-                        model.insert(key, Write::Put { key: vec![number as u8, 1], value: vec![step as u8] });
+                        model.insert(key, Write::Put { key: vec![table, number as u8], value: vec![step as u8] });
                     }
                     1 => {
                         draft.add(key.clone(), 2);
@@ -317,7 +368,6 @@ mod tests {
                     _ => {
                         draft.put(key.clone(), vec![0]);
                         draft.delete(key.clone());
-                        draft.add(key.clone(), 1);
                         assert!(draft.deletes(&key));
                         model.insert(key.clone(), Write::Delete { key });
                     }

@@ -2,12 +2,13 @@
 //!
 //! Why:        a commit asserts its reads; a refusal or a read commits nothing, so its rows must have been current at
 //!             one moment. Rows of one engine call were; others are read again, all together.
-//! Invariants: W1 a version is never reused, so an equal version means that the row was unchanged all the time.
+//! Invariants: W1 a version is never reused, so an equal version means that the row was unchanged all the time. Counters have
+//!                none: they are not recorded (design/0028).
 //!             W2 `is_of_one_moment` only if everything that was used came from one call.
 //!             W3 prefetched rows answer for their keys until the attempt is restarted.
 //! Not here:   engine calls (driver). Scanned rows are not read again: they belong to a row that is recorded here.
 
-use margay_meta::{Answers, Ask, Cursor, Row, RowBatch, RowVersion};
+use margay_meta::{Answers, Ask, Cursor, Row, RowBatch, RowVersion, is_plain};
 use margay_rows::key;
 
 use crate::draft::at_hand;
@@ -46,21 +47,27 @@ impl Seen {
         self.cursor = self.cursor.max(cursor);
     }
 
+    fn record(&mut self, key: &[u8], version: Option<RowVersion>) {
+        if is_plain(key) {
+            self.rows.push((key.to_vec(), version));
+        }
+    }
+
     /// Records a row that was read by a call of its own.
     pub(crate) fn read(&mut self, key: &[u8], version: Option<RowVersion>) {
         self.moments += 1;
-        self.rows.push((key.to_vec(), version));
+        self.record(key, version);
     }
 
     /// Records a row of the same moment as a range that was read.
     pub(crate) fn in_range(&mut self, key: &[u8], version: RowVersion) {
-        self.rows.push((key.to_vec(), Some(version)));
+        self.record(key, Some(version));
     }
 
     /// Records a row that came from a cache.
     pub(crate) fn remembered(&mut self, key: &[u8], version: RowVersion) {
         self.moments += 2;
-        self.rows.push((key.to_vec(), Some(version)));
+        self.record(key, Some(version));
     }
 
     /// Records that a range was read by a call of its own.
@@ -139,7 +146,7 @@ impl Seen {
             Ahead::Row { key, row } if key == wanted => Some(row.clone()),
             _ => None,
         })?;
-        self.rows.push((wanted.to_vec(), row.as_ref().map(|row| row.version)));
+        self.record(wanted, row.as_ref().map(|row| row.version));
         Some(row)
     }
 

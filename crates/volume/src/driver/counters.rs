@@ -1,4 +1,4 @@
-//! Rows that batches add to or raise without reading them: counters, and modification times of directories.
+//! Counters: what batches add up, and modification times of directories, which batches raise. See [`margay_meta::kind`].
 //!
 //! Not here:   writing them (draft).
 
@@ -39,6 +39,10 @@ pub(crate) fn count_of(row: Option<&Row>) -> Result<u64, Error> {
 
 /// The value of a row that `Add` writes.
 pub(crate) fn decode_counter(value: &[u8]) -> Result<i64, Error> {
-    let bytes = value.try_into().map_err(|_| Error::Corrupt("a counter is not eight bytes".to_owned()))?;
-    Ok(i64::from_le_bytes(bytes))
+    Ok(i64::from_le_bytes(eight_bytes(value)?))
+}
+
+/// The value of any counter.
+pub(crate) fn eight_bytes(value: &[u8]) -> Result<[u8; 8], Error> {
+    value.try_into().map_err(|_| Error::Corrupt("a counter is not eight bytes".to_owned()))
 }

@@ -140,7 +140,7 @@ impl Mount {
                     entry.accessed = Some(self.volume.modified(ino, &mut one.seen)?);
                 }
                 let modified = u64::try_from(time(modified, now).0).unwrap_or(0);
-                draft.put(key::times(ino), modified.to_le_bytes().to_vec());
+                draft.set(key::times(ino), modified.to_le_bytes());
             }
             if change.rights.is_some() && entry.xattrs {
                 self.draft_list(&mut draft, ino, entry.mode)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use margay_meta::{Batch, CommitError, Engine, Precondition, RowVersion, Write};
+use margay_meta::{Batch, CommitError, Engine, Precondition, RowVersion, Write, is_plain};
 use margay_volume::Volume;
 
 pub const SYMLINK: u64 = 0o120_000;
@@ -238,8 +238,12 @@ pub fn write(engine: &Arc<dyn Engine>, writes: Vec<Write>) {
     engine.commit(Batch { writes, ..Batch::default() }).unwrap();
 }
 
+/// Sets the row if it is a counter.
 pub fn put(key: Vec<u8>, value: Vec<u8>) -> Write {
-    Write::Put { key, value }
+    match is_plain(&key) {
+        true => Write::Put { key, value },
+        false => Write::Set { key, value: value.try_into().expect("a counter has eight bytes") },
+    }
 }
 
 /// Changes the row with the attributes of a file, whatever they were.

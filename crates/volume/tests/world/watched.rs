@@ -51,7 +51,7 @@ fn bytes_of(write: &Write) -> usize {
     let value = match write {
         Write::Put { value, .. } => value.len(),
         Write::Delete { .. } => 0,
-        Write::Add { .. } | Write::Max { .. } => 8,
+        Write::Set { .. } | Write::Add { .. } | Write::Max { .. } => 8,
     };
     write.key().len() + value
 }

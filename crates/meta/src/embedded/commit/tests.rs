@@ -30,7 +30,7 @@ fn what_another_commit_changed_since_the_facts_is_read_again() {
     let engine = EmbeddedEngine::open(Env::real(), store, Options::new(folder.path().join("tree"))).unwrap();
     let row = commit(&engine, vec![put(b"row"), put(b"a1"), put(b"a2"), put(b"a3")]).version;
     engine.checkpoint().unwrap();
-    let add = |delta| Write::Add { key: b"sum".to_vec(), delta };
+    let add = |delta| Write::Add { key: b"count".to_vec(), delta };
     commit(&engine, vec![add(5), delete(b"a1")]);
     let batch = Batch {
         preconditions: vec![

@@ -10,11 +10,12 @@
 use std::path::Path;
 
 use margay_env::Env;
-use margay_meta::{Batch, Engine, Write};
+use margay_meta::{Batch, Engine, Write, is_plain};
 
 use super::rows::read_rows;
 use super::rows_of;
 use crate::api::Error;
+use crate::driver::counters::eight_bytes;
 use crate::error::Refused;
 
 /// Rows put in one batch.
@@ -59,7 +60,10 @@ impl<'a, P: FnMut(u64)> Putting<'a, P> {
             return Ok(());
         }
         self.bytes += key.len() + value.len();
-        self.batch.writes.push(Write::Put { key, value });
+        self.batch.writes.push(match is_plain(&key) {
+            true => Write::Put { key, value },
+            false => Write::Set { key, value: eight_bytes(&value)? },
+        });
         if self.batch.writes.len() >= RESTORED_ROWS_PER_BATCH || self.bytes >= BATCH_BYTES {
             self.commit()?;
             (self.pace)(self.rows);
