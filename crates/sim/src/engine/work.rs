@@ -148,7 +148,7 @@ impl Thread<'_> {
     }
 
     fn key(&self) -> Vec<u8> {
-        let letters = b"abc/";
+        let letters = b"abd/";
         (0..1 + self.random.below(3)).map(|_| letters[self.random.below(4) as usize]).collect()
     }
 
@@ -163,10 +163,16 @@ impl Thread<'_> {
                     Write::Put { key, value: Blob { tag, len }.bytes() }
                 }
                 5..7 if adds => {
-                    Write::Add { key: [b"n", &key[..1]].concat(), delta: self.random.below(2000) as i64 - 1000 }
+                    Write::Add { key: [b"c", &key[..1]].concat(), delta: self.random.below(2000) as i64 - 1000 }
                 }
-                7 if adds => Write::Max { key: [b"m", &key[..1]].concat(), at_least: self.random.below(1 << 40) },
-                8 => Write::Delete { key: [b"n", &key[..1]].concat() },
+                7 if adds => {
+                    let (key, value) = ([b"t", &key[..1]].concat(), self.random.below(1 << 40));
+                    match value % 4 {
+                        0 => Write::Set { key, value: value.to_le_bytes() },
+                        _ => Write::Max { key, at_least: value },
+                    }
+                }
+                8 => Write::Delete { key: [b"c", &key[..1]].concat() },
                 _ => Write::Delete { key },
             };
             if !writes.iter().any(|other| other.key() == write.key()) {
