@@ -6,40 +6,26 @@ mod world;
 
 use std::sync::Arc;
 
-use margay_env::Env;
-use margay_meta::memory::Memory;
 use margay_meta::{Batch, Engine, Write};
-use margay_segment::Store;
 use margay_volume::*;
+use parking_lot::Mutex;
 use world::interposed::Interposed;
-use world::{World, segment_options, wait};
+use world::shared::{Routed, Two, open, two};
+use world::{World, wait};
 
 /// Everything but keys with `quiet` goes to the target `t`.
-#[derive(Debug)]
-struct Everything;
-
-impl EventRules for Everything {
-    fn routes(&self, _: EventKind, key: &str) -> Vec<Route> {
-        let wanted = !key.contains("quiet");
-        wanted.then(|| Route { target: "t".to_owned(), rule: "r".to_owned() }).into_iter().collect()
-    }
-}
-
-impl EventRouter for Everything {
-    fn read(&self, document: &[u8]) -> Arc<dyn EventRules> {
-        assert_eq!(document, b"rules");
-        Arc::new(Everything)
-    }
+fn targets(key: &str) -> Vec<&'static str> {
+    if key.contains("quiet") { Vec::new() } else { vec!["t"] }
 }
 
 fn options(events_max: u64) -> Options {
-    Options { events: Some(Arc::new(Everything)), events_max, ..Options::default() }
+    Options { events: Some(Arc::new(Routed(targets))), events_max, ..Options::default() }
 }
 
 fn world(events_max: u64) -> World {
     let world = World::with_options(64 << 10, options(events_max));
-    wait(world.volume.create_bucket("bucket")).unwrap();
-    wait(world.volume.set_bucket_setting("bucket", Setting::Notification, b"rules")).unwrap();
+    wait(world.volume.create_bucket("b")).unwrap();
+    wait(world.volume.set_bucket_setting("b", Setting::Notification, b"rules")).unwrap();
     world
 }
 
@@ -48,8 +34,8 @@ fn put(world: &World, key: &str) -> Result<PutOutcome, Error> {
 }
 
 fn put_as(world: &World, key: &str, etag: ETag) -> Result<PutOutcome, Error> {
-    let staged = world.stage("bucket", b"hello");
-    wait(world.volume.put_object(PutRequest { bucket: "bucket", key, etag, ..PutRequest::default() }, staged))
+    let staged = world.stage("b", b"hello");
+    wait(world.volume.put_object(PutRequest { bucket: "b", key, etag, ..PutRequest::default() }, staged))
 }
 
 fn told(volume: &Volume) -> Vec<(EventKind, String)> {
@@ -67,12 +53,11 @@ fn each_change_is_told_once_and_survives_a_restart() {
     let world = world(100);
     put(&world, "a/b").unwrap();
     put(&world, "quiet").unwrap();
-    let copy =
-        CopyRequest { source_bucket: "bucket", source_key: "a/b", bucket: "bucket", key: "c", ..Default::default() };
+    let copy = CopyRequest { source_bucket: "b", source_key: "a/b", bucket: "b", key: "c", ..Default::default() };
     wait(world.volume.copy_object(copy)).unwrap();
-    wait(world.volume.rename("bucket", "c", "d", &WriteCondition::None)).unwrap();
-    world.delete("bucket", "a/b").unwrap();
-    world.delete("bucket", "a/b").unwrap();
+    wait(world.volume.rename("b", "c", "d", &WriteCondition::None)).unwrap();
+    world.delete("b", "a/b").unwrap();
+    world.delete("b", "a/b").unwrap();
     let expected = [
         one(EventKind::Put, "a/b"),
         one(EventKind::Copy, "c"),
@@ -98,14 +83,14 @@ fn an_event_says_what_the_object_was() {
     let world = world(100);
     put(&world, "k").unwrap();
     let queued = wait(world.volume.queued_events("t", 9)).unwrap().remove(0);
-    assert_eq!((queued.event.bucket.as_str(), queued.event.size, queued.rule.as_str()), ("bucket", 5, "r"));
+    assert_eq!((queued.event.bucket.as_str(), queued.event.size, queued.rule.as_str()), ("b", 5, "r"));
     assert_eq!(queued.event.etag, ETag { digest: [7; 16], parts: 0 });
 }
 
 #[test]
 fn without_rules_nothing_is_told() {
     let world = world(100);
-    wait(world.volume.remove_bucket_setting("bucket", Setting::Notification)).unwrap();
+    wait(world.volume.remove_bucket_setting("b", Setting::Notification)).unwrap();
     put(&world, "k").unwrap();
     assert_eq!(told(&world.volume), []);
 }
@@ -116,7 +101,7 @@ fn when_too_many_wait_changes_are_refused_and_nothing_is_half_done() {
     put(&world, "a").unwrap();
     put(&world, "b").unwrap();
     assert!(matches!(put(&world, "c"), Err(Error::Busy)));
-    assert!(matches!(wait(world.volume.head_object("bucket", "c", &Default::default())), Err(Error::NoSuchKey)));
+    assert!(matches!(wait(world.volume.head_object("b", "c", &Default::default())), Err(Error::NoSuchKey)));
     put(&world, "quiet").unwrap();
     let numbers: Vec<EventNumber> =
         wait(world.volume.queued_events("t", 1)).unwrap().iter().map(|queued| queued.number).collect();
@@ -142,7 +127,7 @@ fn writers_side_by_side_are_told_in_the_order_of_their_commits() {
     });
     let queued = wait(world.volume.queued_events("t", 1000)).unwrap();
     assert_eq!(queued.len(), 200);
-    let current = wait(world.volume.head_object("bucket", "k", &Default::default())).unwrap().etag;
+    let current = wait(world.volume.head_object("b", "k", &Default::default())).unwrap().etag;
     assert_eq!(queued.last().unwrap().event.etag, current);
     for writer in 0..4u8 {
         let of_one: Vec<u8> =
@@ -161,23 +146,23 @@ fn an_append_is_told_with_the_whole_size() {
         let request = AppendRequest { bucket, key: "k", offset, etag, encryption: None, condition };
         wait(world.volume.append_object(request, world.stage(bucket, b"more")))
     };
-    assert!(matches!(append("bucket", 4), Err(Error::WrongOffset(5))));
-    let grown = append("bucket", 5).unwrap();
+    assert!(matches!(append("b", 4), Err(Error::WrongOffset(5))));
+    let grown = append("b", 5).unwrap();
     let queued = wait(world.volume.queued_events("t", 9)).unwrap();
     let told: Vec<_> = queued.iter().map(|queued| (queued.event.kind, queued.event.size, queued.event.etag)).collect();
     assert_eq!(told[1..], [(EventKind::Put, 9, grown.etag)]);
     for versioning in [Versioning::Enabled, Versioning::Suspended] {
-        wait(world.volume.set_versioning("bucket", versioning)).unwrap();
-        assert!(matches!(append("bucket", 9), Err(Error::KeepsVersions)));
+        wait(world.volume.set_versioning("b", versioning)).unwrap();
+        assert!(matches!(append("b", 9), Err(Error::KeepsVersions)));
     }
 }
 
 #[test]
 fn versions_and_delete_markers_are_told_with_their_ids() {
     let world = world(100);
-    wait(world.volume.set_versioning("bucket", Versioning::Enabled)).unwrap();
+    wait(world.volume.set_versioning("b", Versioning::Enabled)).unwrap();
     let made = put(&world, "k").unwrap().version.unwrap();
-    let deleted = |request: DeleteRequest<'_>| wait(world.volume.delete_object("bucket", &request)).unwrap();
+    let deleted = |request: DeleteRequest<'_>| wait(world.volume.delete_object("b", &request)).unwrap();
     let marker = deleted(DeleteRequest::of("k")).version.unwrap();
     for version in [marker, made, made] {
         deleted(DeleteRequest { version: Some(version), ..DeleteRequest::of("k") });
@@ -200,16 +185,16 @@ fn versions_and_delete_markers_are_told_with_their_ids() {
 fn expiry_of_a_kept_object_makes_a_delete_marker() {
     let world = world(100);
     put(&world, "plain").unwrap();
-    let modified = |key| wait(world.volume.head_object("bucket", key, &Default::default())).unwrap().modified;
-    let expire = |key, modified| wait(world.volume.expire_object("bucket", key, modified, &Lease::alone()));
+    let modified = |key| wait(world.volume.head_object("b", key, &Default::default())).unwrap().modified;
+    let expire = |key, modified| wait(world.volume.expire_object("b", key, modified, &Lease::alone()));
     assert!(expire("plain", modified("plain")).unwrap());
-    wait(world.volume.set_versioning("bucket", Versioning::Enabled)).unwrap();
+    wait(world.volume.set_versioning("b", Versioning::Enabled)).unwrap();
     let made = put(&world, "k").unwrap().version;
     let judged = modified("k");
     assert!(!expire("k", margay_env::Timestamp(judged.0 - 1)).unwrap());
     assert!(expire("k", judged).unwrap());
     assert!(!expire("k", judged).unwrap());
-    let find = |version| wait(world.volume.head_version("bucket", "k", version, &Default::default()));
+    let find = |version| wait(world.volume.head_version("b", "k", version, &Default::default()));
     assert!(find(None).is_err() && find(made).is_ok());
     let expected = [
         one(EventKind::Put, "plain"),
@@ -220,35 +205,28 @@ fn expiry_of_a_kept_object_makes_a_delete_marker() {
     assert_eq!(told(&world.volume), expected);
 }
 
-/// Two processes over one engine, as two volumes.
-fn two() -> (Arc<Interposed>, World, World) {
-    let folder = || tempfile::tempdir().unwrap();
-    let first = folder();
-    let store = Store::open(Env::real(), segment_options(&first.path().join("segments"))).unwrap();
-    let memory = Arc::new(Memory::with_payloads(Arc::clone(&store), 4096));
-    let interposed = Arc::new(Interposed::new(memory));
-    let world = |folder| {
-        let engine = Arc::clone(&interposed) as Arc<dyn Engine>;
-        let volume = Volume::open(Env::real(), Arc::clone(&engine), Arc::clone(&store), options(1000)).unwrap();
+/// Two processes over one engine, as two volumes; the first one's calls can be interrupted.
+fn two_worlds() -> (Arc<Interposed>, World, World) {
+    let Two { one, other, interposed, store, folder, .. } = two(false, &options(1000));
+    wait(one.set_bucket_setting("b", Setting::Notification, b"rules")).unwrap();
+    let world = |volume: Arc<Volume>, folder| {
+        let engine = Arc::clone(volume.engine());
         World { volume, engine, store: Arc::clone(&store), folder }
     };
-    let (one, other) = (world(first), world(folder()));
-    wait(one.volume.create_bucket("bucket")).unwrap();
-    wait(one.volume.set_bucket_setting("bucket", Setting::Notification, b"rules")).unwrap();
-    (interposed, one, other)
+    (interposed, world(one, folder), world(other, tempfile::tempdir().unwrap()))
 }
 
 #[test]
 fn two_processes_that_change_at_once_lose_no_event() {
     // The other one's change lies whole between two calls of the first one's, each of them.
-    for moment in 0..20 {
-        let (engine, one, other) = two();
+    for moment in 0..40 {
+        let (engine, one, other) = two_worlds();
         put(&one, "warm").unwrap();
         put(&other, "warm").unwrap();
         let between = Arc::clone(&other.volume);
-        let staged = other.stage("bucket", b"hello");
+        let staged = other.stage("b", b"hello");
         let beside = move || {
-            let request = PutRequest { bucket: "bucket", key: "b/other", ..PutRequest::default() };
+            let request = PutRequest { bucket: "b", key: "b/other", ..PutRequest::default() };
             wait(between.put_object(request, staged)).unwrap();
         };
         engine.arm(moment, Box::new(beside));
@@ -268,7 +246,7 @@ fn two_processes_that_change_at_once_lose_no_event() {
 
 #[test]
 fn two_processes_that_change_one_key_in_turns_are_told_in_order() {
-    let (_, one, other) = two();
+    let (_, one, other) = two_worlds();
     for turn in 0..100u8 {
         // One of them queues more for other keys, so that what it counted last says nothing.
         for more in 0..turn % 3 {
@@ -283,28 +261,35 @@ fn two_processes_that_change_one_key_in_turns_are_told_in_order() {
     assert_eq!(of_key, (0..100).collect::<Vec<u8>>());
 }
 
+/// As an earlier version wrote the one queued event, in a volume that had made a million commits and was restored into this one;
+/// gives its order.
+fn restore(volume: &Volume) -> u64 {
+    let queued = wait(volume.queued_events("t", 9)).unwrap().remove(0);
+    let order: u64 = 256 * 1_000_000 + 77;
+    let key = |end: &[&[u8]]| [&[&b"qt\0\x01"[..]], end].concat().concat();
+    let old = key(&[&((queued.number >> 64) as u64).to_be_bytes(), &(queued.number as u64).to_be_bytes()]);
+    let value = volume.engine().get(&old).unwrap().value.unwrap().value.to_vec();
+    let writes = vec![Write::Delete { key: old }, Write::Put { key: key(&[&order.to_be_bytes()]), value }];
+    volume.engine().commit(Batch { writes, ..Batch::default() }).unwrap();
+    order
+}
+
 #[test]
 fn events_of_before_and_of_a_volume_that_counted_further_go_first() {
     let world = world(100);
     put(&world, "old").unwrap();
-    let queued = wait(world.volume.queued_events("t", 9)).unwrap().remove(0);
-    // As an earlier version wrote it, in a volume that had made a million commits and was restored into this one.
-    let order: u64 = 256 * 1_000_000 + 77;
-    let key = |end: &[&[u8]]| [&[&b"qt\0\x01"[..]], end].concat().concat();
-    let old = key(&[&((queued.number >> 64) as u64).to_be_bytes(), &(queued.number as u64).to_be_bytes()]);
-    let value = world.engine.get(&old).unwrap().value.unwrap().value.to_vec();
-    let writes = vec![Write::Delete { key: old }, Write::Put { key: key(&[&order.to_be_bytes()]), value }];
-    world.engine.commit(Batch { writes, ..Batch::default() }).unwrap();
+    let order = restore(&world.volume);
     let reopen = || {
-        let again = Volume::open(Env::real(), Arc::clone(&world.engine), Arc::clone(&world.store), options(100));
+        let again =
+            Volume::open(margay_env::Env::real(), Arc::clone(&world.engine), Arc::clone(&world.store), options(100));
         again.unwrap()
     };
     // The second one does not raise what the first one raised.
     let volumes = [reopen(), reopen()];
     for (turn, key) in ["a", "b", "a", "b"].into_iter().enumerate() {
-        let staged = world.stage("bucket", b"hello");
+        let staged = world.stage("b", b"hello");
         let etag = ETag { digest: [turn as u8; 16], parts: 0 };
-        wait(volumes[turn % 2].put_object(PutRequest { bucket: "bucket", key, etag, ..PutRequest::default() }, staged))
+        wait(volumes[turn % 2].put_object(PutRequest { bucket: "b", key, etag, ..PutRequest::default() }, staged))
             .unwrap();
     }
     let queued = wait(volumes[1].queued_events("t", 9)).unwrap();
@@ -314,4 +299,55 @@ fn events_of_before_and_of_a_volume_that_counted_further_go_first() {
     let numbers: Vec<EventNumber> = queued.iter().map(|one| one.number).collect();
     wait(volumes[0].forget_events("t", &numbers, &Lease::alone())).unwrap();
     assert_eq!(told(&volumes[0]), []);
+}
+
+fn put_turn(volume: &Arc<Volume>, turn: u8) {
+    let staged = wait(async {
+        let mut upload = volume.begin_upload("b", 1).await.unwrap();
+        upload.write(vec![turn].into()).await.unwrap();
+        upload.finish().await.unwrap()
+    });
+    let etag = ETag { digest: [turn; 16], parts: 0 };
+    wait(volume.put_object(PutRequest { bucket: "b", key: "k", etag, ..PutRequest::default() }, staged)).unwrap();
+}
+
+/// While one process opens a restored volume, at this moment, another one opens it, makes a change, and sends all events or
+/// none. False when opening has fewer moments.
+fn opened_at_once(sends: bool, at: usize) -> bool {
+    let two = two(false, &options(100));
+    wait(two.one.set_bucket_setting("b", Setting::Notification, b"rules")).unwrap();
+    put_turn(&two.one, 0);
+    restore(&two.one);
+    let (memory, store, opened) = (Arc::clone(&two.memory), Arc::clone(&two.store), Arc::new(Mutex::new(None)));
+    let slot = Arc::clone(&opened);
+    let beside = move || {
+        let other = open(memory, &store, options(100));
+        put_turn(&other, 1);
+        if sends {
+            let queued = wait(other.queued_events("t", 9)).unwrap();
+            let numbers: Vec<EventNumber> = queued.iter().map(|one| one.number).collect();
+            wait(other.forget_events("t", &numbers, &Lease::alone())).unwrap();
+        }
+        *slot.lock() = Some(other);
+    };
+    two.interposed.arm(at, Box::new(beside));
+    let one = open(Arc::clone(&two.interposed) as Arc<dyn Engine>, &two.store, options(100));
+    if two.interposed.disarm() {
+        return false;
+    }
+    let other = opened.lock().take().unwrap();
+    [(&one, 2), (&other, 3), (&one, 4), (&other, 5)].into_iter().for_each(|(volume, turn)| put_turn(volume, turn));
+    let queued = wait(one.queued_events("t", 9)).unwrap();
+    let turns: Vec<u8> = queued.iter().map(|one| one.event.etag.digest[0]).collect();
+    let first = if sends { 2 } else { 0 };
+    assert_eq!(turns, (first..6).collect::<Vec<u8>>(), "moment {at}, the other one sends: {sends}");
+    true
+}
+
+#[test]
+fn two_processes_that_open_a_restored_volume_at_once_count_from_one_place() {
+    for sends in [false, true] {
+        let moments = (0..).take_while(|at| opened_at_once(sends, *at)).count();
+        assert!(moments > 5, "{moments}");
+    }
 }

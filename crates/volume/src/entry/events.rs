@@ -24,6 +24,7 @@ use crate::api::Error;
 use crate::cache::Path;
 use crate::draft::{Draft, Seen};
 use crate::driver::RequestRows;
+use crate::error::Refused;
 use crate::event::{EventRouter, EventRules, QueuedEvent, Told};
 use crate::open::Volume;
 use crate::sessions::Lease;
@@ -120,6 +121,8 @@ impl Volume {
             // Events of counted commits are below that, unless commits were counted from the start again meanwhile.
             let end = base.saturating_add(self.events.order(self.engine.last_cursor(), 0));
             match last.filter(|last| *last >= end) {
+                // Another process may have raised the base, and sent what it queued, between these reads.
+                None if !self.still(seen)? => Err(Refused::Conflict),
                 None => Ok((base, count, seen.cursor)),
                 Some(last) => {
                     let base = last.saturating_add(1);
