@@ -3,10 +3,12 @@
 //! Why:        a session's few threads must stay free for lookups while other requests wait for a sync; and the more
 //!             requests wait together, the more of them share one sync.
 //! Invariants: T1 there are at most so many threads as were asked for; further work is queued.  T2 no work is dropped.
+//!             T3 work that panics ends alone: its thread goes on with the next.
 //! Locking:    one lock over the queue, held for one step.
 //! Not here:   the work itself.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,7 +90,8 @@ impl Shared {
         loop {
             if let Some(work) = state.line.pop_front() {
                 drop(state);
-                work();
+                // The panic was reported where it happened, and the dropped reply tells the kernel of an error (T3).
+                let _ = catch_unwind(AssertUnwindSafe(work));
                 state = self.state.lock();
                 continue;
             }
@@ -131,5 +134,15 @@ mod tests {
         done.sort_unstable();
         assert_eq!(done, (0..1000).collect::<Vec<_>>());
         assert!(waiters.shared.state.lock().threads <= THREADS_MAX);
+    }
+
+    #[test]
+    fn work_that_panics_leaves_the_thread() {
+        let waiters = Waiters::new(1);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        waiters.run(|| panic!("as the test wants"));
+        waiters.run(move || sender.send(()).unwrap());
+        receiver.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!(waiters.shared.state.lock().threads, 1);
     }
 }
