@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use margay_meta::RowVersion;
 use margay_rows::Ino;
+use margay_rows::object_lock::DefaultRetention;
 use margay_rows::record::DirectoryEntry;
 use parking_lot::RwLock;
 
-use crate::cache::BucketState;
+use crate::api::Versioning;
 use crate::draft::Draft;
 use crate::versioned_key::VersionedKey;
 
@@ -30,8 +31,15 @@ pub(crate) struct Step {
 /// The path from a bucket to a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
-    /// Under the version of the bucket's row at which it was walked.
-    pub(crate) bucket: Arc<BucketState>,
+    pub(crate) bucket_key: Vec<u8>,
+    pub(crate) bucket_version: RowVersion,
+    pub(crate) root: Ino,
+    pub(crate) versioning: Versioning,
+    pub(crate) object_lock: bool,
+    /// The default retention of a new version.
+    pub(crate) retention: Option<DefaultRetention>,
+    /// The bucket has notification rules.
+    pub(crate) notifies: bool,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -42,24 +50,24 @@ pub(crate) fn split(key: &str) -> (&str, &str) {
 
 impl Path {
     pub(crate) fn directory(&self) -> Ino {
-        self.steps.last().map_or(self.bucket.root, |step| step.entry.ino)
+        self.steps.last().map_or(self.root, |step| step.entry.ino)
     }
 
     /// A key of this bucket.
     pub(crate) fn versioned<'k>(&self, key: &'k str) -> VersionedKey<'k> {
-        self.bucket.object(key)
+        VersionedKey { root: self.root, key, versioning: self.versioning }
     }
 
     /// Asserts that every step is unchanged.
     pub(crate) fn assert_in(&self, draft: &mut Draft) {
-        self.bucket.assert_in(draft);
+        draft.assert_version(self.bucket_key.clone(), self.bucket_version);
         for step in &self.steps {
             draft.assert_version(step.key.clone(), step.version);
         }
     }
 
     pub(crate) fn passes(&self, directory: Ino) -> bool {
-        self.bucket.root == directory || self.steps.iter().any(|step| step.entry.ino == directory)
+        self.root == directory || self.steps.iter().any(|step| step.entry.ino == directory)
     }
 }
 
@@ -103,7 +111,7 @@ impl PathCache {
     /// Drops every cached path that depends on one of these rows.
     pub(crate) fn forget_over(&self, rows: &HashSet<Vec<u8>>) {
         let stale =
-            |path: &Path| rows.contains(&path.bucket.row_key) || path.steps.iter().any(|step| rows.contains(&step.key));
+            |path: &Path| rows.contains(&path.bucket_key) || path.steps.iter().any(|step| rows.contains(&step.key));
         self.shards.iter().for_each(|shard| shard.write().retain(|_, path| !stale(path)));
     }
 

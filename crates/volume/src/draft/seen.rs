@@ -8,8 +8,6 @@
 //!             W3 prefetched rows answer for their keys until the attempt is restarted.
 //! Not here:   engine calls (driver). Scanned rows are not read again: they belong to a row that is recorded here.
 
-use std::time::Duration;
-
 use margay_meta::{Answers, Ask, Cursor, Row, RowBatch, RowVersion, is_plain};
 use margay_rows::key;
 
@@ -22,8 +20,6 @@ pub(crate) struct Seen {
     /// Keys and versions, in reading order.
     rows: Vec<(Vec<u8>, Option<RowVersion>)>,
     ahead: Vec<Ahead>,
-    /// When the prefetched rows were asked for, by the monotonic clock.
-    ahead_at: Option<Duration>,
     /// Number of moments at which something was read.
     moments: u32,
     /// The store's removal count before the first row was read.
@@ -89,20 +85,6 @@ impl Seen {
             (Ask::Get { key }, answer) => Ahead::Row { key, row: answer.row() },
             (Ask::Scan { start, end, .. }, answer) => Ahead::Rows { range: (start, end), rows: answer.rows() },
         }));
-    }
-
-    /// Rows are prefetched from now on.
-    pub(crate) fn looks_ahead_at(&mut self, now: Duration) {
-        self.ahead_at = Some(now);
-    }
-
-    /// A prefetched counter, if it is not older than that. It is not recorded: additions do not change its version.
-    pub(crate) fn counter_ahead(&self, wanted: &[u8], now: Duration, age_max: Duration) -> Option<Option<&Row>> {
-        self.ahead_at.filter(|at| now.saturating_sub(*at) <= age_max)?;
-        self.ahead.iter().find_map(|ahead| match ahead {
-            Ahead::Row { key, row } if key == wanted => Some(row.as_ref()),
-            _ => None,
-        })
     }
 
     /// One of the prefetched rows, alone.

@@ -1,8 +1,7 @@
-//! The state of a bucket that changes depend on: by its row, or by the number of its root.
+//! The versioning state of a bucket, by the number of its root.
 
 use std::sync::Arc;
 
-use margay_meta::RowVersion;
 use margay_rows::kinds::Setting;
 use margay_rows::record::{Bucket, DirectoryRecord};
 use margay_rows::{Ino, key};
@@ -24,33 +23,12 @@ impl Volume {
         if row.root != root {
             return Err(Error::NoSuchBucket);
         }
-        self.state_under(&name, &row, version, &mut Seen::default())
-    }
-
-    /// The state under a version of the bucket's row that was read. What it holds besides the row may be newer, so
-    /// only what asserts the row may use it.
-    pub(crate) fn state_under(
-        &self,
-        bucket: &str,
-        row: &Bucket,
-        version: RowVersion,
-        seen: &mut Seen,
-    ) -> Result<Arc<BucketState>, Error> {
-        if let Some(state) = self.bucket_facts.fact(row.root, version) {
-            return Ok(state);
-        }
-        let state = Arc::new(BucketState {
-            row_key: key::bucket(bucket),
-            version,
-            root: row.root,
-            versioning: row.versioning,
-            object_lock: row.object_lock,
-            retention: self.default_retention(row, seen)?,
-            quota: self.quota_under(bucket, row, seen)?,
-            notifies: row.settings.contains(Setting::Notification),
-            encrypts: row.settings.contains(Setting::Encryption),
-        });
-        self.bucket_facts.keep_fact(row.root, version, Arc::clone(&state), 0);
+        let retention = self.default_retention(&row, &mut Seen::default())?;
+        let encrypts = row.settings.contains(Setting::Encryption);
+        let Bucket { versioning, object_lock, .. } = row;
+        let row_key = key::bucket(&name);
+        let state = Arc::new(BucketState { row_key, version, root, versioning, object_lock, retention, encrypts });
+        self.bucket_facts.keep_fact(root, version, Arc::clone(&state), 0);
         Ok(state)
     }
 }

@@ -35,14 +35,13 @@ impl Volume {
         upload: &str,
         seen: &mut Seen,
     ) -> Result<FoundUpload, Error> {
-        let row_key = key::upload(self.walk(bucket, "", seen)?.path.bucket.root, key, upload);
+        let (bucket, _) = self.bucket_row(bucket, seen)?;
+        let row_key = key::upload(bucket.root, key, upload);
         if row_key.len() > margay_meta::KEY_BYTES_MAX {
             return Err(Error::NoSuchUpload);
         }
         let row = self.get(&row_key, seen)?.ok_or(Error::NoSuchUpload)?;
-        let record = UploadRecord::decode(&row.value)?;
-        self.entry_hints.note_upload(&row_key, record.ino);
-        Ok(FoundUpload { key: row_key, version: row.version, record })
+        Ok(FoundUpload { key: row_key, version: row.version, record: UploadRecord::decode(&row.value)? })
     }
 }
 
