@@ -144,7 +144,7 @@ fn pair(store: &Arc<Store>, start: &[Action], with_upload: bool) -> Pair {
     } else {
         "none".to_owned()
     };
-    let mut given = Given { upload, versions: Vec::new() };
+    let mut given = Given { upload, ..Given::default() };
     for action in start {
         run(&first, &given, *action);
         // Both have numbers and paths in memory.

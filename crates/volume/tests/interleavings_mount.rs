@@ -22,35 +22,13 @@ use margay_segment::Store;
 use margay_volume::posix::*;
 use margay_volume::*;
 use parking_lot::Mutex;
-use world::actions::{self, Action, Given};
+use world::actions::{Action, Given};
+use world::calls::Call::*;
+use world::calls::*;
 use world::interposed::Interposed;
-use world::tree::{NEW, plain, show_tree};
+use world::tree::show_tree;
 use world::*;
 
-const BOTH: OpenFlags =
-    OpenFlags { read: true, write: true, append: false, truncate: false, exclusive: false, kill_privileges: false };
-
-#[derive(Clone, Copy, Debug)]
-enum Call {
-    File(&'static str),
-    Directory(&'static str),
-    Symlink(&'static str),
-    Unlink(&'static str),
-    RemoveDirectory(&'static str),
-    Rename(&'static str, &'static str, RenameMode),
-    Link(&'static str, &'static str),
-    /// Opened, written, published and closed.
-    Write(&'static str, usize),
-    Chmod(&'static str),
-    Xattr(&'static str),
-    /// Beside a directory of this name.
-    FileBeside(&'static str),
-    /// Of a directory, and a look at its name.
-    RemoveAndLook(&'static str),
-    S3(Action),
-}
-
-use Call::*;
 use RenameMode::{Exchange, NoReplace, Replace};
 
 const CALLS: [Call; 25] = [
@@ -97,88 +75,10 @@ const OTHERS: [Call; 12] = [
     RemoveAndLook("e"),
 ];
 
-struct Side {
-    volume: Arc<Volume>,
-    mount: Arc<Mount>,
-}
-
 struct Pair {
     engine: Arc<Interposed>,
     sides: [Side; 2],
     given: Given,
-}
-
-/// What a kernel has looked up before it calls: parents, names and numbers.
-struct Prepared {
-    places: Vec<(Ino, Name)>,
-    found: Option<Attributes>,
-}
-
-fn name_of(error: &PosixError) -> String {
-    let text = format!("{error:?}");
-    // A number of something that was removed says the same as its name.
-    text.replace("Stale", "NotFound")
-}
-
-fn prepare(side: &Side, call: Call) -> Result<Prepared, PosixError> {
-    let paths: &[&str] = match &call {
-        File(path) | Directory(path) | Symlink(path) | Unlink(path) | RemoveDirectory(path) => &[path],
-        Write(path, _) | Chmod(path) | Xattr(path) | FileBeside(path) | RemoveAndLook(path) => &[path],
-        Rename(from, to, _) | Link(from, to) => &[from, to],
-        S3(_) => &[],
-    };
-    let mut places = Vec::new();
-    for path in paths {
-        let mut parent = side.mount.root();
-        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-        for step in above.split('/').filter(|step| !step.is_empty()) {
-            parent = side.mount.lookup(parent, &plain(step))?.ino;
-        }
-        let beside = matches!(call, FileBeside(_));
-        places.push((parent, if beside { Name::Beside(name.to_owned()) } else { plain(name) }));
-    }
-    let by_number = matches!(call, Link(..) | Write(..) | Chmod(_) | Xattr(_));
-    let found = by_number.then(|| side.mount.lookup(places[0].0, &places[0].1)).transpose()?;
-    Ok(Prepared { places, found })
-}
-
-fn execute(side: &Side, given: &Given, call: Call, prepared: &Prepared) -> Result<String, PosixError> {
-    let mount = &side.mount;
-    let number = || prepared.found.map(|found| found.ino).unwrap();
-    let place = |which: usize| (prepared.places[which].0, &prepared.places[which].1);
-    match call {
-        S3(action) => return Ok(actions::run(&side.volume, given, action)),
-        RemoveAndLook(_) => {
-            mount.remove_directory(place(0).0, place(0).1)?;
-            let found = mount.lookup(place(0).0, place(0).1).map(|found| found.kind);
-            return Ok(format!("{found:?}"));
-        }
-        File(_) | FileBeside(_) => drop(mount.make_file(place(0).0, place(0).1, &NEW, FileKind::Regular, 0)?),
-        Directory(_) => drop(mount.make_directory(place(0).0, place(0).1, &NEW)?),
-        Symlink(_) => drop(mount.make_symlink(place(0).0, place(0).1, b"target", &NEW)?),
-        Unlink(_) => mount.unlink(place(0).0, place(0).1)?,
-        RemoveDirectory(_) => mount.remove_directory(place(0).0, place(0).1)?,
-        Rename(_, _, mode) => mount.rename(place(0).0, place(0).1, place(1).0, place(1).1, mode)?,
-        Link(..) => drop(mount.link(number(), place(1).0, place(1).1)?),
-        Write(_, len) => {
-            let handle = mount.open_file(number(), BOTH)?;
-            mount.write(&handle, 3, &body_of(len, len), false)?;
-            mount.sync(&handle)?;
-            mount.release(handle)?;
-        }
-        Chmod(_) | Xattr(_) if prepared.found.is_none() => {}
-        Chmod(_) => {
-            let change = AttributeChange { rights: Some(0o711), ..AttributeChange::default() };
-            mount.set_attributes(number(), &change)?;
-        }
-        Xattr(_) => mount.set_xattr(number(), b"user.x", b"1", SetXattr::Any, false)?,
-    }
-    Ok("done".to_owned())
-}
-
-fn run(side: &Side, given: &Given, call: Call) -> String {
-    let prepared = prepare(side, call);
-    prepared.and_then(|one| execute(side, given, call, &one)).unwrap_or_else(|error| name_of(&error))
 }
 
 fn pair(store: &Arc<Store>, env: &Env, linked: bool) -> Pair {
@@ -193,7 +93,7 @@ fn pair(store: &Arc<Store>, env: &Env, linked: bool) -> Pair {
         let mount = Mount::open(Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
         Side { volume, mount }
     };
-    let pair = Pair { sides: [side(), side()], engine, given: Given { upload: String::new(), versions: Vec::new() } };
+    let pair = Pair { sides: [side(), side()], engine, given: Given::default() };
     let one = &pair.sides[0];
     for call in [
         Directory("a"),
@@ -244,8 +144,7 @@ fn all_pairs(ones: &[Call], twos: &[Call], linked: bool) -> (usize, Vec<String>)
                 let [first, second] = &pair.sides;
                 let prepared = prepare(first, one);
                 let before = swap.then(|| run(second, &pair.given, two));
-                let done = prepared.and_then(|prepared| execute(first, &pair.given, one, &prepared));
-                let done = done.unwrap_or_else(|error| name_of(&error));
+                let done = finish(first, &pair.given, one, prepared);
                 let other = before.unwrap_or_else(|| run(second, &pair.given, two));
                 let seen = outcome(&pair, [done, other]);
                 assert!(seen.contains(" [] "), "{one:?}, {two:?}: {seen}");
@@ -257,11 +156,10 @@ fn all_pairs(ones: &[Call], twos: &[Call], linked: bool) -> (usize, Vec<String>)
                 let answer = Arc::new(Mutex::new(None));
                 let (inner, slot) = (Arc::clone(&pair), Arc::clone(&answer));
                 pair.engine.arm(at, Box::new(move || *slot.lock() = Some(run(&inner.sides[1], &inner.given, two))));
-                let done = execute(&pair.sides[0], &pair.given, one, &prepared);
+                let done = finish(&pair.sides[0], &pair.given, one, Ok(prepared));
                 if pair.engine.disarm() {
                     break;
                 }
-                let done = done.unwrap_or_else(|error| name_of(&error));
                 let other = answer.lock().take().unwrap();
                 let seen = outcome(&pair, [done, other]);
                 runs += 1;

@@ -176,7 +176,7 @@ fn pair(store: &Arc<Store>, env: &Env, start: &[Action]) -> Pair {
         let mount = Mount::open(Arc::clone(&volume), "b", "", options).unwrap();
         Side { volume, mount }
     };
-    let given = Given { upload: String::new(), versions: Vec::new() };
+    let given = Given::default();
     let first = open();
     wait(first.create_bucket("b")).unwrap();
     for action in start.iter().chain([&Action::Put("y", 302)]) {
@@ -360,7 +360,7 @@ fn a_look_beside_the_last_close_shows_what_was_written() {
             let below: Arc<dyn Engine> = Arc::<Interposed>::clone(&engine);
             let volume = Volume::open(env.clone(), below, Arc::clone(&store), options()).unwrap();
             wait(volume.create_bucket("b")).unwrap();
-            actions::run(&volume, &Given { upload: String::new(), versions: Vec::new() }, Action::Put("a/x", 200));
+            actions::run(&volume, &Given::default(), Action::Put("a/x", 200));
             let mount = Mount::open(Arc::clone(&volume), "b", "", MountOptions::default()).unwrap();
             let ino = find(&mount, "a/x").unwrap().1.ino;
             let handle = mount.open_file(ino, BOTH).unwrap();

@@ -295,7 +295,7 @@ fn pair(store: &Arc<Store>, start: Start, hold: bool) -> Pair {
     }
     let mount = Mount::open(Arc::clone(&first), "b", "", MountOptions::default()).unwrap();
     let upload = wait(first.create_multipart("b", "a/m", Headers::new(), Documents::new())).unwrap().upload;
-    let given = Given { upload, versions: Vec::new() };
+    let given = Given { upload, ..Given::default() };
     let mut pair = Pair { engine, first, mount, second, held: None, given };
     actions::run(&pair.first, &pair.given, PutPart);
     for (name, len) in [("f", LARGE), ("g", 70_000)] {

@@ -151,7 +151,7 @@ fn run(volume: &Arc<Volume>, generation: u64, step: Step) -> String {
             mount.set_attributes(mount.root(), &change).map(drop)
         }),
         Xattr => of_root(volume, |mount| mount.set_xattr(mount.root(), b"user.a", b"1", SetXattr::Any, false)),
-        Object(action) => actions::run(volume, &Given { upload: String::new(), versions: Vec::new() }, action),
+        Object(action) => actions::run(volume, &Given::default(), action),
     }
 }
 

@@ -93,8 +93,8 @@ fn pair(stores: &Stores, start: Start, step: Step) -> Pair {
     let below: Arc<dyn Engine> = Arc::<Interposed>::clone(&engine);
     let volumes = two_stores::volumes(&below, stores, &Options::default(), false);
     wait(volumes[0].create_bucket("b")).unwrap();
-    let upload = wait(volumes[0].create_multipart("b", "a/m", Headers::new(), Documents::new())).unwrap().upload;
-    let given = Given { upload, versions: Vec::new() };
+    let upload = wait(volumes[0].create_multipart("b", "c", Headers::new(), Documents::new())).unwrap().upload;
+    let given = Given { upload, upload_key: "c", ..Given::default() };
     for (who, action) in start {
         run(&volumes[*who], &given, *action);
     }

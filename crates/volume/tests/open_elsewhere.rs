@@ -11,6 +11,7 @@
 mod world;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use margay_env::Env;
 use margay_meta::Engine;
@@ -280,4 +281,67 @@ fn an_open_file_keeps_what_was_written_whatever_another_process_does_with_its_na
     });
     println!("evidence: files open in another process: {runs} interleavings");
     assert!(runs > 1000, "{runs}");
+}
+
+/// The other one renames the file before this one looks for it, and twice more at two moments of the search. Gives how often it was
+/// renamed.
+fn renamed_meanwhile(stores: &Stores, names: [&'static str; 4], held: usize, (at, later): (usize, usize)) -> usize {
+    let case = Case { act: Act::Rename, start: (250, 0), more: 20, opening: false, follows: false, held };
+    let Pair { engine, volumes, mounts } = pair(stores, &case);
+    let found = mounts[0].lookup(mounts[0].root(), &plain("f")).unwrap();
+    let handle = mounts[0].open_file(found.ino, BOTH).unwrap();
+    let mut content = body_of(1, 250);
+    content[10..30].copy_from_slice(&body_of(5, 20));
+    mounts[0].write(&handle, 10, &content[10..30], false).unwrap();
+    let (by, renames) = (Arc::clone(&mounts[1]), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&renames);
+    let rename = move || {
+        let step = count.fetch_add(1, Ordering::SeqCst);
+        by.rename(by.root(), &plain(names[step]), by.root(), &plain(names[step + 1]), RenameMode::Replace).unwrap();
+    };
+    rename();
+    let again = Arc::clone(&engine);
+    engine.arm(
+        at,
+        Box::new(move || {
+            rename();
+            again.arm(later, Box::new(rename));
+        }),
+    );
+    mounts[0].sync(&handle).unwrap();
+    engine.disarm();
+    let renames = renames.load(Ordering::SeqCst);
+    let told = format!("{names:?}, {held} commits held, renamed {renames} times, at moment {at} and {later} behind it");
+    for volume in &volumes {
+        while !volume.follow_once().unwrap().is_newest {}
+        for key in ["f", "g", "h", "i"] {
+            let (found, expected) = (get(volume, key), (key == names[renames]).then(|| content.clone()));
+            assert!(found == expected, "{told}: {key} has {:?} bytes", found.map(|found| found.len()));
+        }
+    }
+    assert!(mounts[0].read(&handle, 0, 1 << 20).unwrap() == content, "{told}: the descriptor reads what was written");
+    mounts[0].release(handle).unwrap();
+    assert!(volumes[0].fsck(FsckOptions::default()).unwrap().clean(), "{told}");
+    renames
+}
+
+/// N1 of posix/moved.rs: to where the search has been already, back and forth, and on.
+#[test]
+fn a_search_finds_a_file_that_is_renamed_again_meanwhile() {
+    let stores = two_stores::stores();
+    let mut runs = 0;
+    for names in [["f", "g", "f", "g"], ["f", "g", "f", "h"], ["f", "g", "h", "f"], ["f", "g", "h", "i"]] {
+        for held in [1000, 2] {
+            for at in 0.. {
+                let renames = |later| renamed_meanwhile(&stores, names, held, (at, later));
+                let twice = (0..).take_while(|later| renames(*later) == 3).count();
+                runs += twice;
+                if twice == 0 && renames(0) == 1 {
+                    break;
+                }
+            }
+        }
+    }
+    println!("evidence: files renamed twice while they are searched for: {runs} interleavings");
+    assert!(runs > 500, "{runs}");
 }

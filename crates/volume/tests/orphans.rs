@@ -84,7 +84,7 @@ fn uploaded() -> Uploaded {
     });
     wait(volumes[0].create_bucket("b")).unwrap();
     let upload = wait(volumes[0].create_multipart("b", "a/m", Headers::new(), Documents::new())).unwrap().upload;
-    let given = Given { upload, versions: Vec::new() };
+    let given = Given { upload, ..Given::default() };
     assert_eq!(actions::run(&volumes[0], &given, Action::PutPart), "done");
     Uploaded { engines, volumes, given, _folder: folder }
 }

@@ -199,7 +199,7 @@ fn no_alarm_from(read: impl Fn(&Volume)) {
         };
         let (first, second) = (open(), open());
         wait(first.create_bucket("b")).unwrap();
-        let given = Given { upload: String::new(), versions: Vec::new() };
+        let given = Given::default();
         actions::run(&first, &given, Action::Put("k", 66_500));
         let removed = Arc::new(AtomicU64::new(0));
         let slot = Arc::clone(&removed);

@@ -31,7 +31,7 @@ fn sides(folder: &std::path::Path) -> [Arc<Volume>; 2] {
 }
 
 fn run(side: &Volume, action: Action) {
-    let given = Given { upload: String::new(), versions: Vec::new() };
+    let given = Given::default();
     actions::run(side, &given, action);
 }
 

@@ -23,7 +23,7 @@ use world::shared::{engine, fence, open, pair};
 use world::*;
 
 fn run(volume: &Volume, action: Action) {
-    let given = Given { upload: String::new(), versions: Vec::new() };
+    let given = Given::default();
     actions::run(volume, &given, action);
 }
 
@@ -221,7 +221,7 @@ fn fill(volume: &Volume, engine: &Interposed, other: &Volume) {
     run(volume, Action::Delete("a/y"));
     for at in 0.. {
         let upload = wait(volume.create_multipart("b", "a/m", Headers::new(), Documents::new())).unwrap().upload;
-        let given = Given { upload, versions: Vec::new() };
+        let given = Given { upload, ..Given::default() };
         assert_eq!(actions::run(volume, &given, Action::PutPart), "done");
         engine.arm(at, Box::new(|| std::panic::resume_unwind(Box::new(()))));
         let aborted = catch_unwind(AssertUnwindSafe(|| wait(volume.abort_multipart("b", "a/m", &given.upload))));

@@ -17,37 +17,12 @@ use parking_lot::Mutex;
 use world::actions::{self, Action, Given, lines};
 use world::interposed::Interposed;
 use world::maintenance::ALL;
-use world::shared::{engine, fence, open};
+use world::shared::{Two, engine, fence, open, two};
 use world::tree::{NEW, plain};
 use world::*;
 
-/// Two processes; the first one's calls can be interrupted.
-struct Two {
-    one: Arc<Volume>,
-    other: Arc<Volume>,
-    interposed: Arc<Interposed>,
-    memory: Arc<Memory>,
-    _folder: tempfile::TempDir,
-}
-
-/// `shared`: the engine says that it is shared.
-fn two(shared: bool) -> Two {
-    let folder = tempfile::tempdir().unwrap();
-    let (memory, store) = if shared {
-        engine(folder.path(), 1000)
-    } else {
-        let store = Store::open(Env::real(), segment_options(folder.path())).unwrap();
-        (Arc::new(Memory::with_payloads(Arc::clone(&store), 4096)), store)
-    };
-    let interposed = Arc::new(Interposed::on_both_sides(Arc::clone(&memory)));
-    let one = open(Arc::clone(&interposed) as Arc<dyn Engine>, &store, Options::default());
-    let other = open(Arc::clone(&memory) as Arc<dyn Engine>, &store, Options::default());
-    wait(one.create_bucket("b")).unwrap();
-    Two { one, other, interposed, memory, _folder: folder }
-}
-
 fn run(volume: &Volume, action: Action) {
-    actions::run(volume, &Given { upload: String::new(), versions: Vec::new() }, action);
+    actions::run(volume, &Given::default(), action);
 }
 
 /// Runs `act` by one process, at every of its moments `beside` by the other one, and `judge` with what both answered.
@@ -59,7 +34,7 @@ fn at_every_moment<S, A, B: Send + 'static>(
     judge: impl Fn(&Two, usize, A, B),
 ) {
     for at in 0.. {
-        let two = two(shared);
+        let two = two(shared, &Options::default());
         let prepared = prepare(&two);
         let found = Arc::new(Mutex::new(None));
         let (noted, beside) = (Arc::clone(&found), beside.clone());
@@ -178,7 +153,7 @@ fn kept(two: &Two) -> Option<Fingerprints> {
 #[test]
 fn fingerprints_that_another_server_kept_meanwhile_stay() {
     for is_known in [false, true] {
-        let two = two(false);
+        let two = two(false, &Options::default());
         if is_known {
             keep(&two.one, 1);
         }
@@ -260,20 +235,6 @@ fn a_session_that_was_taken_for_dead_attaches_no_folder() {
         }
     }
     assert!(refused > 0);
-}
-
-#[test]
-fn a_session_that_beats_just_before_it_is_taken_for_dead_lives() {
-    at_every_moment(
-        true,
-        |two| (0..STILL_BEATS_MAX).for_each(|_| assert!(two.one.beat().unwrap().fenced.is_empty())),
-        |two, ()| two.one.beat().unwrap().fenced,
-        |_, other| other.beat().is_ok(),
-        |two, at, fenced, lives| {
-            assert_eq!(fenced.is_empty(), lives, "moment {at}");
-            assert_eq!(two.other.beat().is_ok(), lives, "moment {at}");
-        },
-    );
 }
 
 #[test]

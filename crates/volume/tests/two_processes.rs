@@ -21,6 +21,7 @@ use margay_segment::Store;
 use margay_volume::posix::*;
 use margay_volume::*;
 use world::maintenance::ALL;
+use world::shared::{Routed, follow};
 use world::tree::{NEW, plain};
 use world::*;
 
@@ -33,22 +34,6 @@ const EVENTS_MAX: u64 = 12;
 
 const WRITE: OpenFlags =
     OpenFlags { read: true, write: true, append: false, truncate: true, exclusive: false, kill_privileges: false };
-
-/// Everything goes to the target `t`.
-#[derive(Debug)]
-struct Everything;
-
-impl EventRules for Everything {
-    fn routes(&self, _: EventKind, _: &str) -> Vec<Route> {
-        vec![Route { target: "t".to_owned(), rule: "r".to_owned() }]
-    }
-}
-
-impl EventRouter for Everything {
-    fn read(&self, _: &[u8]) -> Arc<dyn EventRules> {
-        Arc::new(Everything)
-    }
-}
 
 type Stores = [(Env, Arc<Store>); 2];
 
@@ -83,9 +68,7 @@ impl Run<'_> {
 
     /// Both have read what the other one did, within the time that they have for it.
     fn follow(&self) {
-        for volume in &self.volumes {
-            while !volume.follow_once().unwrap().is_newest {}
-        }
+        self.volumes.iter().for_each(|volume| follow(volume));
         let waiting = self.volumes.each_ref().map(|volume| volume.events_waiting());
         assert_eq!(waiting, [self.unsent.len() as u64; 2], "both know how many events wait");
     }
@@ -330,7 +313,7 @@ fn run(stores: &Stores, seed: u64, evidence: &mut Evidence) {
     let engine: Arc<dyn Engine> = Arc::new(Memory::new().shared(10_000));
     let options = Options {
         run_bytes_max: 300,
-        events: Some(Arc::new(Everything)),
+        events: Some(Arc::new(Routed(|_| vec!["t"]))),
         events_max: EVENTS_MAX,
         ..Options::default()
     };

@@ -218,7 +218,7 @@ impl Draft {
         for (write, at) in extents {
             let value = match &self.batch.writes[write] {
                 Write::Put { value, .. } => value.as_slice(),
-                Write::Delete { .. } | Write::Add { .. } | Write::Max { .. } => &[],
+                Write::Delete { .. } | Write::Set { .. } | Write::Add { .. } | Write::Max { .. } => &[],
             };
             assert!(value.len() >= at + 16, "the value has room for a segment and an offset");
             places.push(field(write, Field::Value, at, Position::Segment));

@@ -7,16 +7,19 @@ use margay_rows::Ino;
 
 use crate::open::Volume;
 use crate::open_files::OpenFile;
-use crate::posix::api::{OpenFlags, PosixError};
+use crate::posix::api::{Attributes, OpenFlags, PosixError};
 use crate::posix::mount::Mount;
 use crate::posix::write::FILE_BYTES_MAX;
 
 impl Mount {
-    /// Sets the size of a file, open or not; no turn is held. Published at once unless the file is open.
-    pub(crate) fn set_size(&self, ino: Ino, size: u64, kill_privileges: bool) -> Result<(), PosixError> {
+    /// Sets the size of a file, open or not; no turn is held. Published at once unless the file is open. Returns the
+    /// attributes that it has then, whatever another process does with its name.
+    pub(crate) fn set_size(&self, ino: Ino, size: u64, kill_privileges: bool) -> Result<Attributes, PosixError> {
         let handle = self.open_file(ino, OpenFlags { write: true, ..OpenFlags::default() })?;
         self.volume.resize(&handle.file, size, kill_privileges)?;
-        self.release(handle)
+        let resized = self.file_attributes(&handle.file.entry().0);
+        self.release(handle)?;
+        Ok(resized)
     }
 }
 

@@ -69,14 +69,16 @@ impl Mount {
                 other => other.and_then(|()| self.attributes(ino)),
             };
         }
-        if let Some(size) = change.size {
-            self.set_size(ino, size, change.kill_privileges)?;
-        }
+        let resized = change.size.map(|size| self.set_size(ino, size, change.kill_privileges)).transpose()?;
         let rest = AttributeChange { size: None, ..*change };
         let nothing = AttributeChange { kill_privileges: rest.kill_privileges, ..AttributeChange::default() };
         let changed =
             if change.size.is_none() || rest != nothing { self.set_file_attributes(ino, &rest)? } else { None };
-        changed.map_or_else(|| self.attributes(ino), Ok)
+        match (changed.map_or_else(|| self.attributes(ino), Ok), resized) {
+            // Another process moved the file after it got its size.
+            (Err(PosixError::NotFound | PosixError::Stale), Some(resized)) if rest == nothing => Ok(resized),
+            (answer, _) => answer,
+        }
     }
 
     /// The file's row afterwards; `None` if the change was made in the open file.

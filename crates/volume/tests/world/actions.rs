@@ -42,8 +42,16 @@ pub const PART: usize = 206;
 #[derive(Clone)]
 pub struct Given {
     pub upload: String,
+    /// The key that the upload is for.
+    pub upload_key: &'static str,
     /// Of `a/x`, the oldest first.
     pub versions: Vec<VersionId>,
+}
+
+impl Default for Given {
+    fn default() -> Given {
+        Given { upload: String::new(), upload_key: "a/m", versions: Vec::new() }
+    }
 }
 
 pub fn ok<T>(done: Result<T, Error>) -> String {
@@ -150,7 +158,7 @@ pub fn run(volume: &Volume, given: &Given, action: Action) -> String {
             let len = if matches!(action, PutPart) { PART } else { PART + 1 };
             ok(stage(len).and_then(|staged| {
                 let etag = etag_of(&body_of(len, len));
-                wait(volume.put_part("b", "a/m", upload, 1, etag, Headers::new(), staged))
+                wait(volume.put_part("b", given.upload_key, upload, 1, etag, Headers::new(), staged))
             }))
         }
         Complete(key) => {
@@ -158,7 +166,7 @@ pub fn run(volume: &Volume, given: &Given, action: Action) -> String {
             let none = WriteCondition::None;
             ok(wait(volume.complete_multipart("b", key, upload, &choice, Headers::new(), &none)))
         }
-        Abort => ok(wait(volume.abort_multipart("b", "a/m", upload))),
+        Abort => ok(wait(volume.abort_multipart("b", given.upload_key, upload))),
         DeleteBucket => ok(wait(volume.delete_bucket("b"))),
     }
 }

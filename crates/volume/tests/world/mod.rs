@@ -4,6 +4,7 @@
 
 pub mod actions;
 pub mod backups;
+pub mod calls;
 pub mod flips;
 pub mod interposed;
 pub mod machine;
