@@ -423,13 +423,7 @@ impl<O: Operations> Filesystem for Adapter<O> {
     ) {
         let caller = caller(request);
         let allocate = move |operations: &O| operations.allocate(caller, handle.0, mode, offset, len);
-        let Some(_seat) = self.work.seats.take() else {
-            return self.wait_for_room(Request::Allocate, reply, allocate);
-        };
-        match self.work.measured(Request::Allocate, allocate) {
-            Err(Errno::NOSPC) => self.wait_for_room(Request::Allocate, reply, allocate),
-            answer => empty(reply, answer),
-        }
+        self.serve(move |work| empty(reply, work.measured(Request::Allocate, allocate)));
     }
 
     fn lseek(&self, _: &fuser::Request, _: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
