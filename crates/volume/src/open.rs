@@ -307,7 +307,7 @@ impl Volume {
     /// Adds to a draft what it must assert, and the rows of segments that it is the first to refer to.
     fn complete(&self, draft: &mut Draft) -> Result<Option<DraftedRows>, Refused> {
         self.sessions.check()?;
-        self.sessions.assert_in(draft)?;
+        self.sessions.bind(draft)?;
         Ok(self.segment_rows.add_to(draft))
     }
 

@@ -83,9 +83,9 @@ impl Sessions {
         self.own.lock().map(|own| own.number).ok_or(Error::Fenced)
     }
 
-    /// Makes the draft commit only while the session lives, if it makes a row refer to stored runs (K1 of
+    /// Binds the draft to the session: it commits only while that lives, if it makes a row refer to stored runs (K1 of
     /// `draft::stored_runs`).
-    pub(crate) fn assert_in(&self, draft: &mut Draft) -> Result<(), Error> {
+    pub(crate) fn bind(&self, draft: &mut Draft) -> Result<(), Error> {
         if !self.engine.is_shared() || !draft.refers_to_stored_runs() {
             return Ok(());
         }
