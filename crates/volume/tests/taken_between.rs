@@ -313,6 +313,9 @@ fn a_pass_whose_lease_went_moves_no_run_though_nothing_else_changed() {
         move |one, other| {
             fence(other, one);
             other.reclaim_once(&nothing, &KeepLogs).unwrap();
+            // It has a live session again: now only the lease binds what its pass still commits.
+            assert!(matches!(one.beat(), Err(Error::Fenced)));
+            one.open_session().unwrap();
             one.engine().last_cursor()
         },
         |two, at, done, taken_at| {
