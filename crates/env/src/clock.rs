@@ -28,4 +28,7 @@ pub trait Clock: Send + Sync + Debug {
     fn monotonic(&self) -> Duration;
     /// Blocks this thread; a simulated clock may return at once.
     fn sleep(&self, length: Duration);
+    /// From now on this thread's sleeps end as close to their time as the system can. Linux lets them end 50 us later
+    /// otherwise, so that it wakes several threads at once.
+    fn sleep_exactly(&self) {}
 }

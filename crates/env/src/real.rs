@@ -204,6 +204,12 @@ impl Clock for RealClock {
     fn sleep(&self, length: Duration) {
         std::thread::sleep(length);
     }
+
+    fn sleep_exactly(&self) {
+        if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
+            tracing::debug!(%error, "this thread's sleeps may end later");
+        }
+    }
 }
 
 #[derive(Debug)]

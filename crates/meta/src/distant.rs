@@ -62,6 +62,7 @@ impl DistantEngine {
 
     fn block(&self) -> &dyn Engine {
         self.blocked.fetch_add(1, Ordering::Relaxed);
+        self.clock.sleep_exactly();
         self.clock.sleep(self.round_trip());
         &*self.engine
     }

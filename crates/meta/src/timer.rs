@@ -86,6 +86,7 @@ impl Timer {
     }
 
     fn run(&self, clock: &dyn Clock) {
+        clock.sleep_exactly();
         let mut due = self.due.lock();
         while !due.ended {
             let now = clock.monotonic();

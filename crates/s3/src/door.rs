@@ -53,6 +53,8 @@ use crate::sts;
 /// Maximum size of an error document's resource element, in bytes.
 const RESOURCE_BYTES_MAX: usize = 2048;
 const UNKNOWN: &str = "Unknown";
+/// Odd, so that all 2^64 numbers come before one comes again; of many digits, so that ids that follow one another look different.
+const REQUEST_ID_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 /// A CORS preflight is not an operation of S3's model.
 const PREFLIGHT: &str = "Preflight";
 /// Neither is a website request.
@@ -75,6 +77,8 @@ pub struct S3Door {
     fixed_object: Option<Bytes>,
     /// Sent to clients as `x-amz-id-2`: identifies this process.
     host_id: String,
+    /// The number of the next request's id.
+    next_id: AtomicU64,
 }
 
 impl std::fmt::Debug for S3Door {
@@ -90,7 +94,7 @@ impl S3Door {
         }
         // Website domains name buckets too, and may be below the other domains.
         options.domains.splice(0..0, options.website_domains.iter().cloned());
-        let host_id = request_id(env.random.next_u64());
+        let (host_id, next_id) = (request_id(env.random.next_u64()), AtomicU64::new(env.random.next_u64()));
         let verifier = Verifier::new(options.auth);
         let of_service = |service| Verifier::new(auth::Options { service, version_2: false, ..options.auth });
         let (sts_verifier, iam_verifier) = (of_service("sts"), of_service("iam"));
@@ -119,7 +123,13 @@ impl S3Door {
             observer,
             fixed_object,
             host_id,
+            next_id,
         }
+    }
+
+    /// No secret, so no call of the operating system: from a random start on, in steps that reach each number once.
+    fn new_request_id(&self) -> String {
+        request_id(self.next_id.fetch_add(REQUEST_ID_STEP, Ordering::Relaxed))
     }
 
     /// Reports every request to `observer`.
@@ -154,7 +164,7 @@ impl S3Door {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let began = self.env.clock.monotonic();
-        let id = request_id(self.env.random.next_u64());
+        let id = self.new_request_id();
         let (parts, body) = request.into_parts();
         let received = Arc::new(AtomicU64::new(0));
         let wire = Wire::new(Box::new(body.map_err(Into::into)), &parts.headers, Arc::clone(&received));

@@ -300,7 +300,7 @@ impl Log {
     /// Waits until a sync is due and takes everything that is pending.
     fn next_group(&self, options: &Options, company: &mut Company) -> Option<(VecDeque<Chunk>, Cursor)> {
         let mut serial = self.serial.lock();
-        let deadline = self.clock.monotonic() + options.sync_interval;
+        let mut deadline = self.clock.monotonic() + options.sync_interval;
         loop {
             // Set before `wanted` is read: a later request sees it and wakes this thread.
             self.idle.store(true, Ordering::SeqCst);
@@ -313,8 +313,11 @@ impl Log {
             if serial.stopping {
                 return None;
             }
-            let patience = deadline.saturating_sub(now).max(Duration::from_millis(1));
-            self.work.wait_for(&mut serial, patience);
+            // Nothing is pending: what comes from here on has the whole interval.
+            if now >= deadline {
+                deadline = now + options.sync_interval;
+            }
+            self.work.wait_for(&mut serial, (deadline - now).max(Duration::from_millis(1)));
         }
         self.idle.store(false, Ordering::SeqCst);
         self.gather(&mut serial, options.group_wait_max, company);
