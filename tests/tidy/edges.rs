@@ -9,6 +9,7 @@ use crate::metadata::{packages, workspace};
 const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("margay-iam", &[], &[]),
     ("margay-select", &[], &[]),
+    ("margay-upstream", &[], &[]),
     ("margay-env", &[], &[]),
     ("margay-segment", &["margay-env"], &[]),
     ("margay-meta", &["margay-env", "margay-segment"], &[]),

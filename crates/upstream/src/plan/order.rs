@@ -1,0 +1,177 @@
+//! The requests that may start now.
+//!
+//! Invariants: those of `plan`. The caller's requests in progress are taken into account, so that it may ask again whenever one ends.
+//! Not here:   what a request changes when it is done (finish).
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Action, Dirty, FileNumber, Leftover, Occupant, PlannedRequest, Required, TEMPORARY_PREFIX, occupants};
+
+/// Files that wait, by the file that they wait for.
+type Waits = HashMap<FileNumber, FileNumber>;
+
+struct Plan<'a> {
+    files: HashMap<FileNumber, &'a Dirty>,
+    occupants: HashMap<&'a str, Occupant<'a>>,
+    /// Keys that requests in progress write.
+    written: HashSet<&'a str>,
+    /// Keys that requests in progress read.
+    read: HashSet<&'a str>,
+    /// Files with a request in progress.
+    busy: HashSet<FileNumber>,
+    requests: Vec<PlannedRequest>,
+}
+
+/// Requests that may start beside those in progress, oldest change first: a file at most one, a key at most one. Empty while
+/// nothing is due, or everything due waits for what is in progress or refused.
+pub fn plan(dirty: &[Dirty], in_progress: &[PlannedRequest]) -> Vec<PlannedRequest> {
+    let mut plan = Plan {
+        files: dirty.iter().map(|one| (one.file, one)).collect(),
+        occupants: occupants(dirty),
+        written: in_progress.iter().map(|request| request.key.as_str()).collect(),
+        read: in_progress.iter().filter_map(PlannedRequest::source).collect(),
+        // A removal is of a key; the file may do something else meanwhile.
+        busy: in_progress.iter().filter(|one| one.action != Action::Delete).map(|one| one.file).collect(),
+        requests: Vec::new(),
+    };
+    assert_eq!(plan.files.len(), dirty.len(), "a file is dirty once");
+    let waits = plan.waits();
+    plan.writes(&waits);
+    plan.circles(&waits);
+    plan.removals(dirty);
+    plan.requests
+}
+
+impl<'a> Plan<'a> {
+    /// For each file whose key another one still needs, which one (W4).
+    fn waits(&self) -> Waits {
+        let mut waits = Waits::new();
+        for one in self.files.values().filter(|one| one.lacks()) {
+            let Some(local) = &one.local else { continue };
+            if let Some(occupant) = self.occupants.get(local.key.as_str())
+                && occupant.is_needed
+                && occupant.by.file != one.file
+            {
+                waits.insert(one.file, occupant.by.file);
+            }
+        }
+        waits
+    }
+
+    /// Files that are due, and those that they wait for, oldest first.
+    fn due(&self, waits: &Waits) -> Vec<&'a Dirty> {
+        let mut due = HashSet::new();
+        for one in self.files.values().filter(|one| one.is_due) {
+            let mut next = Some(one.file);
+            while let Some(file) = next
+                && due.insert(file)
+            {
+                next = waits.get(&file).copied();
+            }
+        }
+        let mut due: Vec<_> = due.iter().map(|file| self.files[file]).collect();
+        due.sort_unstable_by_key(|one| (one.since, one.file));
+        due
+    }
+
+    fn writes(&mut self, waits: &Waits) {
+        for one in self.due(waits) {
+            if !one.lacks() || one.is_refused || waits.contains_key(&one.file) || self.busy.contains(&one.file) {
+                continue;
+            }
+            let Some(local) = &one.local else { continue };
+            if self.is_touched(&local.key) {
+                continue;
+            }
+            let occupant = self.occupants.get(local.key.as_str());
+            let required = occupant.map_or(Required::Absent, |there| Required::Etag(there.etag.to_owned()));
+            let replaces = occupant.map(|there| there.by.file);
+            let action = match &one.base {
+                Some(base) if base.content == local.content => {
+                    Action::Copy { from: base.key.clone(), etag: base.etag.clone() }
+                }
+                _ => Action::Put,
+            };
+            self.written.insert(&local.key);
+            if let Some(base) = &one.base
+                && action != Action::Put
+            {
+                self.read.insert(&base.key);
+            }
+            self.busy.insert(one.file);
+            let (file, key) = (one.file, local.key.clone());
+            let (content, attributes, changed) = (local.content, local.attributes, one.changed);
+            self.requests.push(PlannedRequest { file, key, action, required, content, attributes, changed, replaces });
+        }
+    }
+
+    /// Whether a request in progress uses the key (W2).
+    fn is_touched(&self, key: &str) -> bool {
+        self.written.contains(key) || self.read.contains(key)
+    }
+
+    /// Each file waits for at most one, so a walk finds the circle that it leads into; one file of it is set aside.
+    fn circles(&mut self, waits: &Waits) {
+        let mut done = HashSet::new();
+        for one in self.due(waits) {
+            let (mut path, mut at) = (Vec::new(), one.file);
+            while done.insert(at) {
+                path.push(at);
+                let Some(next) = waits.get(&at) else { break };
+                at = *next;
+            }
+            let Some(begin) = path.iter().position(|file| *file == at) else { continue };
+            let circle = &path[begin..];
+            if !waits.contains_key(&at) || circle.iter().any(|file| self.busy.contains(file)) {
+                continue;
+            }
+            let first = circle.iter().min().map(|file| self.files[file]);
+            if let Some(request) = first.and_then(|first| self.set_aside(first)) {
+                self.busy.insert(request.file);
+                self.requests.push(request);
+            }
+        }
+    }
+
+    fn set_aside(&self, one: &Dirty) -> Option<PlannedRequest> {
+        let base = one.base.as_ref()?;
+        Some(PlannedRequest {
+            file: one.file,
+            key: format!("{TEMPORARY_PREFIX}{}-{}", one.file, one.changed),
+            action: Action::SetAside { from: base.key.clone(), etag: base.etag.clone() },
+            required: Required::Absent,
+            content: base.content,
+            attributes: base.attributes,
+            changed: one.changed,
+            replaces: None,
+        })
+    }
+
+    fn removals(&mut self, dirty: &'a [Dirty]) {
+        // A write that was begun is not done.
+        let oldest = dirty.iter().filter(|one| one.lacks() && !one.is_refused).map(|one| one.since).min();
+        let wanted: HashSet<&str> = dirty
+            .iter()
+            .filter(|one| one.lacks())
+            .filter_map(|one| one.local.as_ref())
+            .map(|local| local.key.as_str())
+            .collect();
+        for one in dirty.iter().filter(|one| one.is_due) {
+            for (key, etag, since) in one.removals() {
+                let waits = oldest.is_some_and(|oldest| oldest <= since) || wanted.contains(key);
+                if waits || self.is_touched(key) {
+                    continue;
+                }
+                self.written.insert(key);
+                self.requests.push(removal(one.file, &Leftover { key: key.into(), etag: etag.into(), since }));
+            }
+        }
+    }
+}
+
+fn removal(file: FileNumber, left: &Leftover) -> PlannedRequest {
+    let (content, attributes, changed) = (0, 0, left.since);
+    let required = Required::Etag(left.etag.clone());
+    let (key, replaces) = (left.key.clone(), Some(file));
+    PlannedRequest { file, key, action: Action::Delete, required, content, attributes, changed, replaces }
+}
