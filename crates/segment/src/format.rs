@@ -115,6 +115,11 @@ impl RunPlace {
         (next <= i64::MAX as u64).then_some(RunPlace { header, payload, len, next })
     }
 
+    /// Bytes that such a run takes in a pack, its frame included.
+    pub fn bytes_in_pack(owner_bytes: usize, len: u64) -> Option<u64> {
+        RunPlace::at(0, owner_bytes, len).map(|place| place.next)
+    }
+
     /// Offset of the end mark.
     pub fn end_mark(&self) -> u64 {
         self.payload + self.len + table_bytes(self.len)

@@ -55,8 +55,17 @@ pub(crate) struct Punched {
 
 /// The counters of a segment when its referenced bytes were counted: gained, lost, shared.
 pub(crate) type CountersThen = (i64, i64, i64);
-/// Referenced bytes of segments whose counters alone do not determine them.
-pub(crate) type Counted = BTreeMap<SegmentId, (CountersThen, u64)>;
+/// What the back rows of a segment said when its counters were these.
+pub(crate) type Counted = BTreeMap<SegmentId, (CountersThen, NamedBytes)>;
+
+/// Bytes of the runs of a segment that have a back row, each counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NamedBytes {
+    /// Payload alone.
+    pub(crate) payload: u64,
+    /// What copies of them take in a pack.
+    pub(crate) in_pack: u64,
+}
 
 /// Result of the last pass for room.
 #[derive(Debug, Default)]

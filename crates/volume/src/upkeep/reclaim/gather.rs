@@ -11,12 +11,16 @@ use margay_rows::Ino;
 use margay_rows::key::{self, Table};
 use margay_rows::record::BackRow;
 use margay_rows::record::back::decode_location;
+use margay_segment::format::RunPlace;
 use margay_segment::{Run, SegmentId};
 
 use crate::api::Error;
 use crate::draft::Seen;
 use crate::open::Volume;
+use crate::rests::NamedBytes;
 
+/// A copy's frame has the number of its first owner.
+const OWNER_BYTES: usize = 8;
 /// Runs with more owners are not moved.
 pub(super) const OWNERS_MAX: usize = 256;
 
@@ -99,13 +103,16 @@ impl Volume {
         Ok(())
     }
 
-    /// Bytes of the runs of a segment that have a back row, each counted once.
-    pub(super) fn named_bytes(&self, segment: SegmentId) -> Result<u64, Error> {
-        let (mut bytes, mut last) = (0_u64, None);
+    /// Reads the back rows of a segment.
+    pub(super) fn named_bytes(&self, segment: SegmentId) -> Result<NamedBytes, Error> {
+        let (mut bytes, mut last) = (NamedBytes::default(), None);
         self.scan(&key::backs_of_segment(segment), &mut Seen::default(), |row| {
             let (_, offset, _) = key::parse_back(row.key)?;
             if last.replace(offset) != Some(offset) {
-                bytes = bytes.saturating_add(BackRow::decode(row.value)?.run_len);
+                let run = BackRow::decode(row.value)?.run_len;
+                bytes.payload = bytes.payload.saturating_add(run);
+                bytes.in_pack =
+                    bytes.in_pack.saturating_add(RunPlace::bytes_in_pack(OWNER_BYTES, run).unwrap_or(u64::MAX));
             }
             Ok(ControlFlow::Continue(()))
         })?;

@@ -16,6 +16,7 @@ use margay_rows::Ino;
 use margay_rows::key;
 use margay_rows::record::data::{decode_extent_row, extent_row};
 use margay_rows::record::{Data, PartRecord, file_of_row};
+use margay_segment::format::PACK_HEADER_BYTES;
 use margay_segment::{Extent, Kind, Run, RunLength, SegmentError, SegmentId, SegmentPin};
 
 use super::gather::{Named, Naming, OWNERS_MAX};
@@ -24,12 +25,15 @@ use crate::api::Error;
 use crate::draft::{Draft, Owning, Seen};
 use crate::error::Refused;
 use crate::open::Volume;
+use crate::rests::NamedBytes;
 use crate::sessions::Lease;
 
 /// Runs of one file moved in one batch: its rows are read once for all of them.
 const RUNS_PER_BATCH_MAX: usize = 256;
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
+/// A file occupies whole pages of the device.
+const PAGE_BYTES: u64 = 4096;
 
 /// A run and its copy, which nothing refers to yet.
 #[derive(Debug)]
@@ -74,7 +78,7 @@ impl Volume {
         Ok(!copied.is_empty())
     }
 
-    /// The most dead ones first, within the budget.
+    /// The most dead ones first, within the budget; none if their copies would take as much of the device.
     fn victims(
         &self,
         budget: &ReclaimBudget,
@@ -87,34 +91,46 @@ impl Volume {
                 continue;
             }
             let used = self.store.allocated_bytes(info.id).unwrap_or(info.len).max(1);
-            let percent = |live: u64| live.saturating_mul(100) / used;
             let counters = table.get(&info.id).copied().unwrap_or_default();
             let mut live = counters.live();
             // A run with several owners counts for each of them.
-            if percent(live) >= budget.live_percent_min && percent(counters.live_at_least()) < budget.live_percent_min {
-                live = self.counted_bytes(info.id, counters)?;
+            if percent(live, used) >= budget.live_percent_min
+                && percent(counters.live_at_least(), used) < budget.live_percent_min
+            {
+                live = self.counted_bytes(info.id, counters)?.payload;
             }
-            if live > 0 && percent(live) < budget.live_percent_min {
-                candidates.push((percent(live), info.id, live));
+            if live > 0 && percent(live, used) < budget.live_percent_min {
+                candidates.push((percent(live, used), info.id, live, used));
             }
         }
         candidates.sort_unstable();
+        let is_all_wanted = budget.live_percent_min > 100;
         let mut left = budget.move_bytes_max;
-        let mut victims = BTreeSet::new();
-        for (_, segment, live) in candidates {
+        let (mut victims, mut taken, mut given) = (BTreeSet::new(), PACK_HEADER_BYTES as u64, 0);
+        for (_, segment, live, used) in candidates {
+            // Frames of small runs are no dead bytes: their copies have them too.
+            let needed = self.counted_bytes(segment, table.get(&segment).copied().unwrap_or_default())?.in_pack;
+            if !is_all_wanted && percent(needed, used) >= budget.live_percent_min {
+                continue;
+            }
             match left.checked_sub(live) {
                 Some(rest) => left = rest,
                 // At least one, or a small budget would never make progress.
                 None if victims.is_empty() => left = 0,
                 None => break,
             }
+            (taken, given) = (taken + needed, given + used);
             victims.insert(segment);
+        }
+        // A small pack would else be rewritten again and again: the rest of its last page counts as dead.
+        if !is_all_wanted && given <= taken.next_multiple_of(PAGE_BYTES) {
+            victims.clear();
         }
         Ok(victims)
     }
 
     /// Referenced bytes of a segment according to its back rows; read again when its counters have changed.
-    fn counted_bytes(&self, segment: SegmentId, counters: LiveBytes) -> Result<u64, Error> {
+    fn counted_bytes(&self, segment: SegmentId, counters: LiveBytes) -> Result<NamedBytes, Error> {
         if let Some((of, bytes)) = self.counted.lock().get(&segment)
             && *of == counters.all()
         {
@@ -230,6 +246,10 @@ impl Volume {
         })?;
         Ok(())
     }
+}
+
+fn percent(part: u64, whole: u64) -> u64 {
+    part.saturating_mul(100) / whole
 }
 
 /// Moves the back rows of a run to its copy, and asserts that there is no other owner. The owners' rows assert that
