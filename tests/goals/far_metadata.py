@@ -11,7 +11,6 @@ import argparse
 import http.client
 import json
 import os
-import pathlib
 import select
 import shutil
 import tempfile

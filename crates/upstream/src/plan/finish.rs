@@ -10,14 +10,22 @@ use super::{Action, Base, Dirty, FileNumber, Leftover, PlannedRequest};
 /// some may be clean now. The caller stores all of them in one commit.
 pub fn finish(files: &mut HashMap<FileNumber, Dirty>, request: &PlannedRequest, etag: &str) -> Vec<FileNumber> {
     let mut changed = vec![request.file];
-    if let Some(other) = request.replaces.filter(|other| *other != request.file) {
-        take_object(files, other, &request.key);
-        changed.push(other);
+    changed.extend(request.replaces.filter(|other| *other != request.file));
+    for file in &changed {
+        // The object that the key had is no more, whoever it belonged to.
+        if let Some(one) = files.get_mut(file) {
+            one.leftovers.retain(|left| left.key != request.key);
+        }
     }
-    take_leftover(files, request);
+    for file in &changed[1..] {
+        if let Some(base) = files.get_mut(file).and_then(|one| one.take_base(&request.key)) {
+            let is_gone = files[file].local.is_none();
+            assert!(is_gone, "{} replaced the only object of a file that exists (W4)", base.key);
+        }
+    }
     let Some(one) = files.get_mut(&request.file) else { return changed };
     if request.action == Action::Delete {
-        one.base.take_if(|base| base.key == request.key);
+        one.take_base(&request.key);
         return changed;
     }
     let (key, etag) = (request.key.clone(), etag.to_owned());
@@ -31,18 +39,8 @@ pub fn finish(files: &mut HashMap<FileNumber, Dirty>, request: &PlannedRequest, 
     changed
 }
 
-/// The object of another file was replaced.
-fn take_object(files: &mut HashMap<FileNumber, Dirty>, file: FileNumber, key: &str) {
-    let Some(other) = files.get_mut(&file) else { return };
-    other.leftovers.retain(|left| left.key != key);
-    if let Some(base) = other.base.take_if(|base| base.key == key) {
-        assert!(other.local.is_none(), "{} replaced the only object of a file that exists (W4)", base.key);
-    }
-}
-
-/// A leftover of the file itself was removed, or replaced by its own object.
-fn take_leftover(files: &mut HashMap<FileNumber, Dirty>, request: &PlannedRequest) {
-    if let Some(one) = files.get_mut(&request.file) {
-        one.leftovers.retain(|left| left.key != request.key);
+impl Dirty {
+    fn take_base(&mut self, key: &str) -> Option<Base> {
+        self.base.take_if(|base| base.key == key)
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Action, Dirty, FileNumber, Leftover, Occupant, PlannedRequest, Required, TEMPORARY_PREFIX, occupants};
+use super::{Action, Dirty, FileNumber, Occupant, PlannedRequest, Required, Sequence, TEMPORARY_PREFIX, occupants};
 
 /// Files that wait, by the file that they wait for.
 type Waits = HashMap<FileNumber, FileNumber>;
@@ -36,8 +36,9 @@ pub fn plan(dirty: &[Dirty], in_progress: &[PlannedRequest]) -> Vec<PlannedReque
     };
     assert_eq!(plan.files.len(), dirty.len(), "a file is dirty once");
     let waits = plan.waits();
-    plan.writes(&waits);
-    plan.circles(&waits);
+    let due = plan.due(&waits);
+    plan.writes(&due, &waits);
+    plan.circles(&due, &waits);
     plan.removals(dirty);
     plan.requests
 }
@@ -74,8 +75,8 @@ impl<'a> Plan<'a> {
         due
     }
 
-    fn writes(&mut self, waits: &Waits) {
-        for one in self.due(waits) {
+    fn writes(&mut self, due: &[&'a Dirty], waits: &Waits) {
+        for one in due {
             if !one.lacks() || one.is_refused || waits.contains_key(&one.file) || self.busy.contains(&one.file) {
                 continue;
             }
@@ -111,9 +112,9 @@ impl<'a> Plan<'a> {
     }
 
     /// Each file waits for at most one, so a walk finds the circle that it leads into; one file of it is set aside.
-    fn circles(&mut self, waits: &Waits) {
+    fn circles(&mut self, due: &[&'a Dirty], waits: &Waits) {
         let mut done = HashSet::new();
-        for one in self.due(waits) {
+        for one in due {
             let (mut path, mut at) = (Vec::new(), one.file);
             while done.insert(at) {
                 path.push(at);
@@ -148,14 +149,11 @@ impl<'a> Plan<'a> {
     }
 
     fn removals(&mut self, dirty: &'a [Dirty]) {
+        let lacking = || dirty.iter().filter(|one| one.lacks());
         // A write that was begun is not done.
-        let oldest = dirty.iter().filter(|one| one.lacks() && !one.is_refused).map(|one| one.since).min();
-        let wanted: HashSet<&str> = dirty
-            .iter()
-            .filter(|one| one.lacks())
-            .filter_map(|one| one.local.as_ref())
-            .map(|local| local.key.as_str())
-            .collect();
+        let oldest = lacking().filter(|one| !one.is_refused).map(|one| one.since).min();
+        let wanted: HashSet<&str> =
+            lacking().filter_map(|one| one.local.as_ref()).map(|local| local.key.as_str()).collect();
         for one in dirty.iter().filter(|one| one.is_due) {
             for (key, etag, since) in one.removals() {
                 let waits = oldest.is_some_and(|oldest| oldest <= since) || wanted.contains(key);
@@ -163,15 +161,21 @@ impl<'a> Plan<'a> {
                     continue;
                 }
                 self.written.insert(key);
-                self.requests.push(removal(one.file, &Leftover { key: key.into(), etag: etag.into(), since }));
+                self.requests.push(removal(one.file, key, etag, since));
             }
         }
     }
 }
 
-fn removal(file: FileNumber, left: &Leftover) -> PlannedRequest {
-    let (content, attributes, changed) = (0, 0, left.since);
-    let required = Required::Etag(left.etag.clone());
-    let (key, replaces) = (left.key.clone(), Some(file));
-    PlannedRequest { file, key, action: Action::Delete, required, content, attributes, changed, replaces }
+fn removal(file: FileNumber, key: &str, etag: &str, since: Sequence) -> PlannedRequest {
+    PlannedRequest {
+        file,
+        key: key.to_owned(),
+        action: Action::Delete,
+        required: Required::Etag(etag.to_owned()),
+        content: 0,
+        attributes: 0,
+        changed: since,
+        replaces: Some(file),
+    }
 }

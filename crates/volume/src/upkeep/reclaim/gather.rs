@@ -20,7 +20,7 @@ use crate::open::Volume;
 use crate::rests::NamedBytes;
 
 /// A copy's frame has the number of its first owner.
-const OWNER_BYTES: usize = 8;
+const OWNER_BYTES: usize = size_of::<u64>();
 /// Runs with more owners are not moved.
 pub(super) const OWNERS_MAX: usize = 256;
 

@@ -119,11 +119,11 @@ impl Volume {
                 None if victims.is_empty() => left = 0,
                 None => break,
             }
-            (taken, given) = (taken + needed, given + used);
+            (taken, given) = (needed.saturating_add(taken), used.saturating_add(given));
             victims.insert(segment);
         }
         // A small pack would else be rewritten again and again: the rest of its last page counts as dead.
-        if !is_all_wanted && given <= taken.next_multiple_of(PAGE_BYTES) {
+        if !is_all_wanted && given.div_ceil(PAGE_BYTES) <= taken.div_ceil(PAGE_BYTES) {
             victims.clear();
         }
         Ok(victims)
