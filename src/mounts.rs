@@ -31,7 +31,7 @@ const BUSY_RETRY: Duration = Duration::from_millis(50);
 /// How long a session that somebody else unmounted gets to publish written data.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// A requested mount.
+/// A requested mount, of a bucket that can exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountWish {
     pub bucket: String,
@@ -48,6 +48,11 @@ impl MountWish {
         let (bucket, prefix) = what.trim_end_matches('/').split_once('/').unwrap_or((what.trim_end_matches('/'), ""));
         if bucket.is_empty() {
             return Err(format!("{what:?} names no bucket; write BUCKET or BUCKET/PREFIX"));
+        }
+        if !margay_s3::route::fits_bucket_name(bucket) {
+            return Err(format!(
+                "{bucket:?} is no name of a bucket: it has 3 to 63 characters, lower-case letters, digits, dots and hyphens"
+            ));
         }
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         let path = std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -274,7 +279,7 @@ mod tests {
         assert_eq!(wish.source(), "margay:photos/2026/");
         let whole = MountWish::parse("photos/=/no/where", MountChoice::default()).unwrap();
         assert_eq!((&*whole.bucket, &*whole.prefix), ("photos", ""));
-        for wrong in ["photos", "photos=", "=/mnt", "/=/mnt"] {
+        for wrong in ["photos", "photos=", "=/mnt", "/=/mnt", "Photos=/mnt", "ab/photos=/mnt"] {
             assert!(MountWish::parse(wrong, MountChoice::default()).is_err(), "{wrong}");
         }
     }

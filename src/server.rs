@@ -63,9 +63,6 @@ impl Server {
 
     /// Mounts a bucket, which is created if absent. The error is one line.
     pub async fn mount(self: &Arc<Server>, wish: MountWish) -> Result<(), String> {
-        if !margay_s3::route::fits_bucket_name(&wish.bucket) {
-            return Err(format!("{} is no name of a bucket", wish.bucket));
-        }
         // On a full disk no bucket can be created, but an existing one must still be mountable, so that files can be
         // removed.
         let volume = &self.storage.volume;

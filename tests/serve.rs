@@ -161,6 +161,16 @@ fn wrong_settings_name_their_place() {
     ends(2, &["serve", "--set", "nothing=1"]);
     ends(2, &["serve", "--metadata", "mysql"]);
     ends(2, &["serve", "--tls-key", "key.pem"]);
+    // Refused before anything is made or bound.
+    let data = folder.path().join("data");
+    for (wrong, wish) in [("No_Bucket", "No_Bucket=/no/where"), ("ab", "ab/prefix=/no/where")] {
+        let line = ends(2, &["serve", "--data", data.to_str().unwrap(), "--mount", wish]);
+        assert!(
+            line.contains(&format!("{wrong:?} is no name of a bucket")) && line.trim().lines().count() == 1,
+            "{line}"
+        );
+    }
+    assert!(!data.exists());
     ends(2, &["nonsense"]);
 }
 

@@ -6,7 +6,7 @@
 //!                or its own `rows_max` ended it before the last row of its range.
 //!             R3 the first row of a read always fits, so continuing a read always makes progress.
 //!             R4 `one_moment`: all answers show the same position in the order of commits. An engine may violate this
-//!                for scans only; rows read by key are always of one moment.
+//!                for scans only, whose rows are then newer than those read by key; these are always of one moment.
 //! Not here:   how an engine finds rows.
 
 use std::ops::ControlFlow;

@@ -8,6 +8,7 @@
 //! Not here:   listeners, connections and their limits (margay-listener).
 
 mod form;
+mod looked_for;
 mod query;
 mod website;
 
@@ -24,7 +25,7 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use margay_env::Env;
 use margay_iam::registry::{Account, Identity};
-use margay_volume::{Purpose, RequestRows, Volume};
+use margay_volume::{RequestRows, Volume};
 
 use crate::access::context::Circumstances;
 use crate::access::{Access, Asker};
@@ -33,6 +34,7 @@ use crate::auth::{
     self, CredentialSource, Credentials, Head, Host, Sender, Verified, Verifier, Version, hoisted, presigned,
 };
 use crate::cors;
+use crate::door::looked_for::LookedFor;
 use crate::error::{Code, S3Error, request_id};
 use crate::identities::{self, Identities, RootOnly};
 use crate::observer::{Observer, RequestDone, Silent};
@@ -286,18 +288,8 @@ impl S3Door {
         if lists && is_root && !came.parts.headers.contains_key(http::header::ORIGIN) {
             return Ok(());
         }
-        let key = target.key.as_str();
-        let purpose = match op {
-            Op::GetObject
-            | Op::HeadObject
-            | Op::GetObjectAttributes
-            | Op::GetObjectTagging
-            | Op::SelectObjectContent => Purpose::ReadObject(key),
-            Op::PutObject => Purpose::PutObject(key),
-            Op::DeleteObject => Purpose::DeleteObject(key),
-            _ => Purpose::Bucket,
-        };
-        Ok(self.volume.look_into(came.rows, &target.bucket, purpose).await?)
+        let looked_for = LookedFor::of(op, signed);
+        Ok(self.volume.look_into(came.rows, &target.bucket, looked_for.purpose()).await?)
     }
 
     /// Condition keys of a request.

@@ -29,6 +29,11 @@ async fn calls(server: &Server, who: Option<&str>, method: &str, path: &str) -> 
 
 /// What the engine is asked while this request is answered.
 async fn calls_of(server: &Server, who: Option<&str>, request: server::Request<'_>) -> (u64, u64) {
+    answered(server, who, request).await.0
+}
+
+/// As `calls_of`, and the answer.
+async fn answered(server: &Server, who: Option<&str>, request: server::Request<'_>) -> ((u64, u64), server::Answer) {
     let before = server.engine.calls();
     let answer = match who {
         Some(who) => request.send_as(who).await,
@@ -36,7 +41,7 @@ async fn calls_of(server: &Server, who: Option<&str>, request: server::Request<'
     };
     assert!((200..300).contains(&answer.status), "{}: {}", answer.status, answer.text());
     let after = server.engine.calls();
-    (after.0 - before.0, after.1 - before.1)
+    ((after.0 - before.0, after.1 - before.1), answer)
 }
 
 #[tokio::test]
@@ -167,5 +172,94 @@ async fn a_listing_by_root_reads_nothing_but_its_page() {
     for (prefix, reads) in [("", 1), ("d/", 1), ("d/e/", 1)] {
         let path = format!("/bucket?list-type=2&delimiter=/&prefix={prefix}");
         assert_eq!(calls(&server, None, "GET", &path).await, (reads, 0), "below {prefix:?}");
+    }
+}
+
+/// Copies, renames and multipart uploads: the rows of both keys, of the upload and of its parts come with the request's look.
+#[tokio::test]
+async fn requests_that_name_two_keys_or_an_upload_ask_once_too() {
+    let server = Server::with_users(&[("alice", None, &[]), ("bob", Some("alice"), &[EVERYTHING])]).await;
+    for bucket in ["/bucket", "/source"] {
+        server.request("PUT", bucket).send_as("alice").await.expect(200);
+    }
+    for directories in ["", "d/e/f/"] {
+        for who in [None, Some("alice"), Some("bob")] {
+            let told = format!("by {who:?} below {directories:?}");
+            let path = format!("/bucket/{directories}k");
+            let from = format!("/source/{directories}k");
+            for path in [&path, &from, &format!("/bucket/{directories}beside"), &format!("/source/{directories}beside")]
+            {
+                server.request("PUT", path).body("body").send_as("alice").await.expect(200);
+            }
+            let copy = || server.request("PUT", &path).header("x-amz-copy-source", &from);
+            for _ in 0..2 {
+                assert_eq!(calls_of(&server, who, copy()).await, (1, 1), "CopyObject {told}");
+            }
+            let replaces = copy().header("x-amz-metadata-directive", "REPLACE");
+            assert_eq!(calls_of(&server, who, replaces).await, (1, 1), "CopyObject with new metadata {told}");
+            let renamed = format!("/bucket/{directories}renamed?renameObject");
+            let rename = server.request("PUT", &renamed).header("x-amz-rename-source", &path);
+            assert_eq!(calls_of(&server, who, rename).await, (1, 1), "RenameObject {told}");
+
+            let create = server.request("POST", &format!("{path}?uploads"));
+            let (calls, answer) = answered(&server, who, create).await;
+            assert_eq!(calls, (1, 1), "CreateMultipartUpload {told}");
+            let upload = answer.element("UploadId").to_owned();
+            let part = |number: u32| format!("{path}?partNumber={number}&uploadId={upload}");
+            let mut etag = String::new();
+            for _ in 0..2 {
+                let (calls, answer) = answered(&server, who, server.request("PUT", &part(1)).body("part")).await;
+                assert_eq!(calls, (1, 1), "UploadPart {told}");
+                etag = answer.header("etag").to_owned();
+            }
+            let shared = server.request("PUT", &part(2)).header("x-amz-copy-source", &from);
+            let calls = calls_of(&server, who, shared).await;
+            // A small body is read, and stored in a part of its own.
+            assert!(calls.0 <= 4 && calls.1 == 1, "UploadPartCopy {told}: {calls:?}");
+            let parts = format!("{path}?uploadId={upload}");
+            let listed = server.request("GET", &parts);
+            assert!(calls_of(&server, who, listed).await.0 <= 2, "ListParts {told}");
+            let aborted = server.request("DELETE", &parts);
+            assert!(calls_of(&server, who, aborted).await.0 <= 3, "AbortMultipartUpload {told}");
+
+            let upload = server.request("POST", &format!("{path}?uploads")).send_as("alice").await.expect(200);
+            let upload = upload.element("UploadId").to_owned();
+            let part = format!("{path}?partNumber=1&uploadId={upload}");
+            server.request("PUT", &part).body("part").send_as("alice").await.expect(200);
+            let document = format!(
+                "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part>\
+                 </CompleteMultipartUpload>"
+            );
+            let complete = server.request("POST", &format!("{path}?uploadId={upload}")).body(document);
+            assert_eq!(calls_of(&server, who, complete).await, (1, 1), "CompleteMultipartUpload {told}");
+            server.request("GET", &path).send_as("alice").await.expect(200);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_version_or_a_quota_costs_no_call_more() {
+    let server = Server::with_users(&[("alice", None, &[]), ("bob", Some("alice"), &[EVERYTHING])]).await;
+    server.request("PUT", "/bucket").send_as("alice").await.expect(200);
+    let versioning = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    server.request("PUT", "/bucket?versioning").body(versioning).send_as("alice").await.expect(200);
+    server.volume.set_quota("bucket", margay_volume::Quota { objects: Some(100), bytes: Some(1 << 20) }).await.unwrap();
+    for directories in ["", "d/e/f/"] {
+        for who in [None, Some("alice"), Some("bob")] {
+            let (path, told) = (format!("/bucket/{directories}k"), format!("by {who:?} below {directories:?}"));
+            server.request("PUT", &path).body("body").send_as("alice").await.expect(200);
+            let put = server.request("PUT", &path).header("x-amz-tagging", "a=b").body("body").send_as("alice").await;
+            let old = put.expect(200).header("x-amz-version-id").to_owned();
+            // An old version with documents is known once it was read.
+            assert_eq!(calls(&server, who, "PUT", &path).await, (1, 1), "PUT {told}");
+            for method in ["GET", "HEAD"] {
+                let of_old = format!("{path}?versionId={old}");
+                assert_eq!(calls(&server, who, method, &of_old).await, (1, 0), "{method} of a version {told}");
+            }
+            let copy = server.request("PUT", &path).header("x-amz-copy-source", &format!("{path}?versionId={old}"));
+            assert_eq!(calls_of(&server, who, copy).await, (1, 1), "CopyObject of a version {told}");
+            let delete = server.request("DELETE", &format!("{path}?versionId={old}"));
+            assert_eq!(calls_of(&server, who, delete).await, (1, 1), "DELETE of a version {told}");
+        }
     }
 }

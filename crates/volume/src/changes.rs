@@ -6,9 +6,8 @@
 use std::collections::HashSet;
 
 use margay_meta::{Change, Cursor};
+use margay_rows::Ino;
 use margay_rows::key::{self, Table};
-use margay_rows::kinds::Setting;
-use margay_rows::{Ino, numbered::Numbered};
 
 use crate::known::Known;
 use crate::watch::Notice;
@@ -43,8 +42,6 @@ pub(crate) struct Stale {
     pub(crate) buckets: bool,
     /// Roots of the buckets with changed settings.
     pub(crate) settings: HashSet<Ino>,
-    /// Roots of the buckets with changed quotas.
-    pub(crate) quotas: HashSet<Ino>,
     pub(crate) identities: bool,
     /// Commits that queued events (positive) or removed them.
     pub(crate) events: Vec<(Cursor, i64)>,
@@ -77,11 +74,8 @@ impl Stale {
                 Some(Table::Directory | Table::Inode) => self.attributes.push(key),
                 Some(Table::Setting) => {
                     // A damaged key belongs to no setting.
-                    if let Ok((root, setting, _)) = key::parse_setting(&key) {
+                    if let Ok((root, ..)) = key::parse_setting(&key) {
                         self.settings.insert(root);
-                        if setting.number() == Setting::Quota.number() {
-                            self.quotas.insert(root);
-                        }
                     }
                 }
                 Some(Table::Identity) => self.identities = true,

@@ -4,7 +4,7 @@
 //!             that is not notified would show stale data for a day. So effects run even then.
 //! Invariants: F1 effects are prepared before the commit, and applied before anybody receives its answer.
 //! Locking:    the leaf locks of the notified parts, one after the other.
-//! Not here:   what an operation itself caches (quotas, paths): preconditions check that, or a time limit bounds it.
+//! Not here:   what an operation itself caches (paths, facts of buckets): preconditions check that, or a time limit bounds it.
 
 use std::sync::Arc;
 

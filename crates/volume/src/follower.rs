@@ -4,24 +4,18 @@
 //! Invariants: W1 a cached fact is dropped before the cursor passes the commit that changed it; a fact read in between
 //!                is at least as new as that commit.
 //!             W2 when the feed does not reach back far enough, everything is dropped, after a new cursor was taken.
-//!             W3 unasserted caches (kept rows, quotas, kernels, identities) are stale for at most `FOLLOW_EVERY_MAX`
+//!             W3 unasserted caches (kept rows, quotas of open files, kernels, identities) are stale for at most `FOLLOW_EVERY_MAX`
 //!                and the time of one page, while the follower runs and the engine answers.
 //! Locking:    leaf locks of the caches, one at a time; one follower at a time.
 //! Not here:   the thread (the jobs), kernel invalidations (fuse), reading identities (margay-accounts).
 
-use std::ops::ControlFlow;
 use std::time::Duration;
 
-use margay_meta::{Cursor, FeedError};
-use margay_rows::kinds::Setting;
-use margay_rows::{Ino, key};
-
 use crate::api::Error;
-use crate::cache::Quota;
 use crate::changes::{self, Stale};
-use crate::draft::Seen;
 use crate::open::Volume;
 use crate::watch::Notice;
+use margay_meta::{Cursor, FeedError};
 
 /// Commits in one page.
 const PAGE_COMMITS: usize = 1024;
@@ -76,7 +70,7 @@ impl Volume {
             }
             stale.note(change);
         }
-        self.forget(stale, next)?;
+        self.forget(stale, next);
         self.followed.passed(next);
         Ok(followed)
     }
@@ -92,7 +86,7 @@ impl Volume {
         self.followed.identities.listen()
     }
 
-    fn forget(&self, stale: Stale, next: Cursor) -> Result<(), Error> {
+    fn forget(&self, stale: Stale, next: Cursor) {
         self.kept_rows.forget(stale.attributes);
         if !stale.steps.is_empty() {
             self.paths.forget_over(&stale.steps);
@@ -101,23 +95,10 @@ impl Volume {
             self.bucket_facts.forget_all();
         }
         stale.settings.iter().for_each(|root| self.bucket_facts.forget(*root));
-        for root in stale.quotas {
-            self.quotas.set(root, self.stored_quota(root)?, next);
-        }
         if stale.identities {
             self.followed.identities.notify(usize::MAX);
         }
         self.events.follow(&stale.events, next);
-        Ok(())
-    }
-
-    fn stored_quota(&self, root: Ino) -> Result<Quota, Error> {
-        let mut quota = Quota::default();
-        self.scan(&key::setting(root, Setting::Quota), &mut Seen::default(), |row| {
-            quota = Quota::decode(row.value)?;
-            Ok(ControlFlow::Break(()))
-        })?;
-        Ok(quota)
     }
 
     fn forget_everything(&self) -> Result<(), Error> {
@@ -127,8 +108,6 @@ impl Volume {
         self.kept_rows.forget_all();
         self.paths.forget_all();
         self.bucket_facts.forget_all();
-        self.quotas.forget_all();
-        self.read_quotas()?;
         self.count_events()?;
         if self.watchers.any() {
             self.watchers.tell(Notice { everything: true, ..Notice::default() });

@@ -19,7 +19,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::api::Error;
 use crate::blocking::{Blocking, OnThisThread};
 use crate::cache::inos::Inos;
-use crate::cache::{BucketFacts, EntryHints, FollowedFeed, Fresh, KeptRows, PathCache, Quotas};
+use crate::cache::{BucketFacts, EntryHints, FollowedFeed, Fresh, KeptRows, PathCache};
 use crate::draft::Draft;
 use crate::effects::Effects;
 use crate::encryption::MasterKeys;
@@ -121,7 +121,6 @@ pub struct Volume {
     pub(crate) open_files: OpenFiles,
     pub(crate) trails: Trails,
     pub(crate) fresh: Fresh,
-    pub(crate) quotas: Quotas,
     pub(crate) bucket_facts: BucketFacts,
     pub(crate) events: Arc<EventQueue>,
     /// Held by any task that removes bytes or compares rows with segments.
@@ -171,7 +170,6 @@ impl Volume {
             let volume = Volume { inos, ..Volume::assemble(env, engine, shared, options) };
             // Before caching anything that another process may change.
             volume.followed.passed(volume.engine.durable_cursor());
-            volume.read_quotas()?;
             volume.count_events()?;
             if let Some(lease) = volume.lease_here(ORPHANS_LEASE)? {
                 volume.drain_orphans(&lease)?;
@@ -223,7 +221,6 @@ impl Volume {
             open_files,
             trails: Trails::default(),
             fresh,
-            quotas: Quotas::default(),
             bucket_facts: BucketFacts::default(),
             events: Arc::default(),
             kept_rows: Arc::default(),

@@ -20,12 +20,16 @@ use margay_volume::*;
 use world::{World, etag_of, segment_options, wait};
 
 fn counted() -> (Arc<CountedEngine>, World) {
+    counted_with(Options::default())
+}
+
+fn counted_with(options: Options) -> (Arc<CountedEngine>, World) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(Env::real(), segment_options(&folder.path().join("segments"))).unwrap();
     let engine = Memory::with_payloads(Arc::clone(&store), 64 << 10);
     let counted = Arc::new(CountedEngine::new(Arc::new(engine)));
     let engine = Arc::clone(&counted) as Arc<dyn Engine>;
-    let volume = Volume::open(Env::real(), Arc::clone(&engine), Arc::clone(&store), Options::default()).unwrap();
+    let volume = Volume::open(Env::real(), Arc::clone(&engine), Arc::clone(&store), options).unwrap();
     wait(volume.create_bucket("b")).unwrap();
     (counted, World { volume, engine, store, folder })
 }
@@ -60,6 +64,196 @@ fn operations_of_s3_make_so_many_calls() {
     });
     let each = [("PUT", (1, 1)), ("HEAD", (1, 0)), ("GET", (1, 0)), ("DELETE", (1, 1))];
     assert_eq!(calls, [each; 2], "reads and commits at depth 0 and 3");
+}
+
+/// The directories of a key are made, and the way to them is remembered.
+fn warm(world: &World, key: &str) {
+    let directory = &key[..key.rfind('/').map_or(0, |slash| slash + 1)];
+    for _ in 0..2 {
+        world.put("b", &format!("{directory}beside"), b"x").unwrap();
+    }
+}
+
+/// Puts with the rows that the door has looked for.
+fn put_looked_for(world: &World, counted: &CountedEngine, key: &str) -> (u64, u64) {
+    let staged = world.stage("b", b"body");
+    let request = PutRequest { bucket: "b", key, etag: etag_of(b"body"), ..PutRequest::default() };
+    counted.of(|| {
+        let rows = wait(world.volume.look("b", Purpose::PutObject(key))).unwrap();
+        wait(world.volume.view(&rows).put_object(request, staged)).unwrap()
+    })
+}
+
+#[test]
+fn operations_on_two_keys_make_one_read_and_one_commit() {
+    let (counted, world) = counted();
+    let none = WriteCondition::None;
+    for (from, to) in [("from", "to"), ("a/b/c/from", "a/d/e/to"), ("a/b/c/from", "to")] {
+        let source = || {
+            world.put("b", from, b"body").unwrap();
+            // Neighbours keep the directories.
+            [from, to].iter().for_each(|key| warm(&world, key));
+        };
+        let copy =
+            || CopyRequest { source_bucket: "b", source_key: from, bucket: "b", key: to, ..CopyRequest::default() };
+        // To a free key, over an object, and onto itself.
+        for _ in 0..2 {
+            source();
+            assert_eq!(counted.of(|| wait(world.volume.copy_object(copy())).unwrap()), (1, 1), "copy {from} {to}");
+        }
+        let onto_itself = CopyRequest { key: from, headers: Some(Headers::new()), ..copy() };
+        assert_eq!(counted.of(|| wait(world.volume.copy_object(onto_itself)).unwrap()), (1, 1), "copy {from}");
+        for _ in 0..2 {
+            source();
+            let rename = || wait(world.volume.rename("b", from, to, &none)).unwrap();
+            assert_eq!(counted.of(rename), (1, 1), "rename {from} {to}");
+        }
+        world.put("b", from, b"body").unwrap();
+        wait(world.volume.delete_object("b", &DeleteRequest::of(to))).unwrap();
+    }
+    ["p/q/k", "p/k"].iter().for_each(|key| warm(&world, key));
+    assert_eq!(counted.of(|| wait(world.volume.rename("b", "p/q/", "p/r/", &none)).unwrap()), (1, 1), "a directory");
+    assert!(world.volume.fsck(FsckOptions::default()).unwrap().clean());
+}
+
+#[test]
+fn uploads_in_parts_make_one_read_and_one_commit_each() {
+    let (counted, world) = counted();
+    world.put("b", "source", &[7; 100_000]).unwrap();
+    for key in ["k", "d/e/k", "d/e/k"] {
+        warm(&world, key);
+        let (volume, mut upload) = (&world.volume, String::new());
+        let create =
+            || upload = wait(volume.create_multipart("b", key, Headers::new(), Documents::new())).unwrap().upload;
+        assert_eq!(counted.of(create), (1, 1), "create {key}");
+        for number in [1, 1, 2] {
+            let staged = world.stage("b", b"part");
+            let put = || wait(volume.put_part("b", key, &upload, number, etag_of(b"part"), Headers::new(), staged));
+            assert_eq!(counted.of(|| put().unwrap()), (1, 1), "part {number} of {key}");
+        }
+        let (source, plain) = (("b", "source", None), ReadCondition::default());
+        let copy = || wait(volume.copy_part("b", key, &upload, 3, source, None, &plain)).unwrap();
+        assert_eq!(counted.of(copy), (1, 1), "a copied part of {key}");
+        assert_eq!(counted.of(|| wait(volume.abort_multipart("b", key, &upload)).unwrap()).1, 2, "abort {key}");
+
+        let upload = wait(volume.create_multipart("b", key, Headers::new(), Documents::new())).unwrap().upload;
+        let part = |number| {
+            let staged = world.stage("b", b"part");
+            wait(volume.put_part("b", key, &upload, number, etag_of(b"part"), Headers::new(), staged)).unwrap();
+        };
+        part(1);
+        let choice = [PartChoice { number: 1, etag: etag_of(b"part") }];
+        let complete = || {
+            wait(volume.complete_multipart("b", key, &upload, &choice, Headers::new(), &WriteCondition::None)).unwrap()
+        };
+        assert_eq!(counted.of(complete), (1, 1), "complete {key}");
+
+        // A part that is not chosen is drained.
+        let upload = wait(volume.create_multipart("b", key, Headers::new(), Documents::new())).unwrap().upload;
+        for number in [1, 2] {
+            let staged = world.stage("b", b"part");
+            wait(volume.put_part("b", key, &upload, number, etag_of(b"part"), Headers::new(), staged)).unwrap();
+        }
+        let complete = || {
+            wait(volume.complete_multipart("b", key, &upload, &choice, Headers::new(), &WriteCondition::None)).unwrap()
+        };
+        assert_eq!(counted.of(complete), (3, 2), "complete {key} with a part left");
+    }
+    assert!(world.volume.fsck(FsckOptions::default()).unwrap().clean());
+}
+
+#[test]
+fn a_version_is_read_in_one_call() {
+    let (counted, world) = counted();
+    let plain = ReadCondition::default();
+    for key in ["k", "d/e/k"] {
+        warm(&world, key);
+        let old = world.put("b", key, &[1; 9000]).unwrap();
+        wait(world.volume.set_versioning("b", Versioning::Enabled)).unwrap();
+        let ids = [old, world.put("b", key, &[2; 9000]).unwrap(), world.put("b", key, b"3").unwrap()]
+            .map(|put| put.version.unwrap_or(VersionId::Null));
+        for id in ids {
+            // A row that says which one is the null version is read first.
+            let reads = if id == VersionId::Null { 3 } else { 1 };
+            let get = || wait(world.volume.get_version("b", key, Some(id), &plain)).unwrap();
+            assert_eq!(counted.of(|| drop(get())), (reads, 0), "GET {id} of {key}");
+            let head = || wait(world.volume.head_version("b", key, Some(id), &plain)).unwrap();
+            assert_eq!(counted.of(|| drop(head())), (reads, 0), "HEAD {id} of {key}");
+        }
+        // Also if the directories have gone, once the bucket is known.
+        assert_eq!(put_looked_for(&world, &counted, key), (1, 1), "PUT {key}");
+        wait(world.volume.delete_object("b", &DeleteRequest::of(key))).unwrap();
+        let get = || wait(world.volume.get_version("b", key, Some(ids[1]), &plain)).unwrap();
+        assert_eq!(counted.of(|| drop(get())), (1, 0), "GET of {key}, which is deleted");
+        let delete = DeleteRequest { version: Some(ids[1]), ..DeleteRequest::of(key) };
+        assert_eq!(counted.of(|| wait(world.volume.delete_object("b", &delete)).unwrap()), (1, 1), "DELETE {key}");
+    }
+    assert!(world.volume.fsck(FsckOptions::default()).unwrap().clean());
+}
+
+#[test]
+fn extents_in_rows_come_with_the_entry() {
+    let options = Options { payload_bytes_max: 128, run_bytes_max: 128, ..Options::default() };
+    let (counted, world) = counted_with(options);
+    let plain = ReadCondition::default();
+    warm(&world, "d/many");
+    // Those behind the first 2048 are read by themselves, and then the entry once more.
+    for (extents, reads) in [(5, 1), (2048, 1), (2049, 3)] {
+        let body: Vec<u8> = (0..extents * 128).map(|at| (at / 128) as u8).collect();
+        world.put("b", "d/many", &body).unwrap();
+        assert_eq!(counted.of(|| wait(world.volume.head_object("b", "d/many", &plain)).unwrap()), (1, 0), "HEAD");
+        let get = || wait(world.volume.get_object("b", "d/many", &plain)).unwrap();
+        assert_eq!(counted.of(|| drop(get())), (reads, 0), "GET of {extents} extents");
+        assert_eq!(world.get("b", "d/many").unwrap(), body);
+        let copy = CopyRequest {
+            source_bucket: "b",
+            source_key: "d/many",
+            bucket: "b",
+            key: "d/copy",
+            ..CopyRequest::default()
+        };
+        let copied = counted.of(|| wait(world.volume.copy_object(copy)).unwrap());
+        assert!(copied.0 <= 4 && copied.1 == 1, "copy of {extents} extents: {copied:?}");
+        assert_eq!(world.get("b", "d/copy").unwrap(), body);
+        world.put("b", "d/small", b"x").unwrap();
+        let over = CopyRequest {
+            source_bucket: "b",
+            source_key: "d/small",
+            bucket: "b",
+            key: "d/copy",
+            ..CopyRequest::default()
+        };
+        let copied = counted.of(|| wait(world.volume.copy_object(over)).unwrap());
+        assert!(copied.0 <= reads && copied.1 == 1, "copy over {extents} extents: {copied:?}");
+    }
+    assert!(world.volume.fsck(FsckOptions::default()).unwrap().clean());
+}
+
+#[test]
+fn a_quota_costs_no_call_more() {
+    let (counted, world) = counted();
+    for directories in ["", "d/e/"] {
+        for quota in [(Some(100), None), (None, Some(1000)), (Some(100), Some(1000))] {
+            wait(world.volume.set_quota("b", Quota { objects: quota.0, bytes: quota.1 })).unwrap();
+            warm(&world, directories);
+            let key = format!("{directories}k-{quota:?}");
+            assert_eq!(put_looked_for(&world, &counted, &key), (1, 1), "PUT {key}");
+            assert_eq!(put_looked_for(&world, &counted, &key), (1, 1), "PUT {key} again");
+        }
+    }
+    // Counters that were fetched ahead only admit; a refusal rests on those of now.
+    let used = wait(world.volume.usage("b")).unwrap();
+    wait(world.volume.set_quota("b", Quota { objects: Some(used.objects), bytes: None })).unwrap();
+    world.put("b", "beside", b"x").unwrap();
+    let rows = wait(world.volume.look("b", Purpose::PutObject("more"))).unwrap();
+    world.delete("b", "beside").unwrap();
+    let request = || PutRequest { bucket: "b", key: "more", etag: etag_of(b"body"), ..PutRequest::default() };
+    let staged = world.stage("b", b"body");
+    wait(world.volume.view(&rows).put_object(request(), staged)).unwrap();
+    let rows = wait(world.volume.look("b", Purpose::PutObject("even more"))).unwrap();
+    let staged = world.stage("b", b"body");
+    let refused = wait(world.volume.view(&rows).put_object(PutRequest { key: "even more", ..request() }, staged));
+    assert!(matches!(refused, Err(Error::QuotaExceeded)), "{refused:?}");
 }
 
 #[test]

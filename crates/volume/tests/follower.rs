@@ -70,18 +70,37 @@ fn a_kernel_is_told_of_what_another_process_changed_and_only_of_that() {
 }
 
 #[test]
-fn a_quota_of_another_process_holds_behind_the_follower() {
+fn a_quota_of_another_process_holds_with_the_bucket_s_row_and_for_open_files_behind_the_follower() {
     let folder = tempfile::tempdir().unwrap();
     let [one, other] = pair(folder.path(), 1000, &Options::default());
-    wait(one.set_quota("b", Quota { objects: Some(1), bytes: None })).unwrap();
-    put(&other, "x", 10).unwrap();
-    put(&other, "y", 10).unwrap();
+    let set = |objects, bytes| wait(one.set_quota("b", Quota { objects, bytes })).unwrap();
+    let over = |done: Result<PutOutcome, Error>| assert!(matches!(done, Err(Error::QuotaExceeded)), "{done:?}");
+    put(&other, "d/x", 10).unwrap();
+    // What is cached is of another version of the row, which each commit and each refusal asserts.
+    set(Some(1), None);
+    over(put(&other, "d/y", 10));
+    set(None, Some(25));
+    put(&other, "d/y", 10).unwrap();
+    over(put(&other, "d/z", 10));
+    set(None, None);
+    put(&other, "d/z", 10).unwrap();
+    assert_eq!(wait(other.usage("b")).unwrap().objects, 3);
+
+    let mount = Mount::open(Arc::clone(&other), "b", "", MountOptions::default()).unwrap();
+    let flags = OpenFlags { write: true, ..OpenFlags::default() };
+    let is_over = |error: PosixError| matches!(error, PosixError::Failed(Error::QuotaExceeded));
+    let (_, handle) = mount.create(mount.root(), &plain("file"), &NEW, flags).unwrap();
+    mount.write(&handle, 0, b"0123456789", false).unwrap();
+    set(Some(4), Some(35));
+    assert!(is_over(mount.create(mount.root(), &plain("another"), &NEW, flags).map(drop).unwrap_err()));
+    set(None, None);
     follow(&other);
-    assert!(matches!(put(&other, "z", 10), Err(Error::QuotaExceeded)));
-    wait(one.set_quota("b", Quota::default())).unwrap();
-    assert!(matches!(put(&other, "z", 10), Err(Error::QuotaExceeded)), "stale");
+    mount.write(&handle, 10, b"0123456789", false).unwrap();
+    set(None, Some(35));
+    mount.write(&handle, 20, b"0123456789", false).expect("the quota that it knows is stale");
     follow(&other);
-    put(&other, "z", 10).unwrap();
+    assert!(is_over(mount.write(&handle, 30, b"0123456789", false).unwrap_err()));
+    mount.release(handle).unwrap();
 }
 
 #[test]
@@ -149,7 +168,6 @@ fn a_follower_that_fell_behind_forgets_everything() {
     let watcher = mount.watch();
     (0..10).for_each(|number| drop(put(&one, &format!("k{number}"), 10)));
     wait(one.set_quota("b", Quota { objects: Some(3), bytes: None })).unwrap();
-    put(&other, "more", 10).unwrap();
     let followed = follow(&other);
     assert!(followed.everything, "{followed:?}");
     assert!(notices(&watcher).iter().any(|notice| notice.everything));

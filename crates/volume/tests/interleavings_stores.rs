@@ -229,5 +229,5 @@ fn two_processes_with_two_stores_never_remove_what_the_other_wrote_or_reads() {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     println!("evidence: two stores: {runs} interleavings");
-    assert!(runs > 2000, "{runs} runs");
+    assert!(runs > 1500, "{runs} runs");
 }

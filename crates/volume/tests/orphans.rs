@@ -193,7 +193,7 @@ fn a_part_that_reclaim_moves_is_counted_out_where_it_lies() {
 fn an_upload_that_was_aborted_is_not_completed() {
     for broken_off_at in 0..6 {
         let moments = (0..).take_while(|at| completed_beside_abort(*at, broken_off_at)).count();
-        assert!(moments > 5, "{moments} moments");
+        assert!(moments > 1, "{moments} moments");
     }
 }
 

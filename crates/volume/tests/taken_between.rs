@@ -111,6 +111,41 @@ fn a_part_copied_while_its_source_is_replaced_is_of_either() {
 }
 
 #[test]
+fn a_part_that_comes_while_its_upload_is_completed_goes_with_it() {
+    let part = |volume: &Volume, upload: &str, number| {
+        let body = body_of(3, 9000);
+        let staged = wait(async {
+            let mut upload = volume.begin_upload("b", body.len() as u64).await.unwrap();
+            upload.write(body.clone().into()).await.unwrap();
+            upload.finish().await.unwrap()
+        });
+        wait(volume.put_part("b", "to", upload, number, etag_of(&body), Headers::new(), staged))
+    };
+    at_every_moment(
+        false,
+        |two| {
+            let upload = wait(two.one.create_multipart("b", "to", Headers::new(), Documents::new())).unwrap().upload;
+            part(&two.one, &upload, 1).unwrap();
+            upload
+        },
+        |two, upload| {
+            let chosen = [PartChoice { number: 1, etag: etag_of(&body_of(3, 9000)) }];
+            wait(two.one.complete_multipart("b", "to", &upload, &chosen, Headers::new(), &WriteCondition::None))
+                .unwrap()
+        },
+        move |_, other| {
+            let (uploads, _) = wait(other.list_multipart("b", "", None, 10)).unwrap();
+            uploads.first().is_some_and(|found| part(other, &found.upload, 2).is_ok())
+        },
+        |two, at, _, _| {
+            // fsck finds parts of no upload.
+            assert!(wait(two.other.list_multipart("b", "", None, 10)).unwrap().0.is_empty());
+            is_clean(two, at);
+        },
+    );
+}
+
+#[test]
 fn a_file_that_shares_another_ones_bytes_is_never_of_bytes_that_went() {
     const BOTH: OpenFlags =
         OpenFlags { read: true, write: true, append: false, truncate: false, exclusive: false, kill_privileges: false };

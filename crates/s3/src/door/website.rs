@@ -123,7 +123,7 @@ impl Visit<'_> {
         let target = Target { key: key.to_owned(), ..self.target.clone() };
         target.check_key()?;
         let door = self.door;
-        let rows = door.volume.look(&target.bucket, Purpose::ReadObject(&target.key)).await?;
+        let rows = door.volume.look(&target.bucket, Purpose::GetObject(&target.key, None)).await?;
         let call = Call {
             volume: &door.volume,
             rows: &rows,

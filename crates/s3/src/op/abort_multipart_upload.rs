@@ -7,6 +7,6 @@ use crate::error::S3Error;
 use crate::reply::Reply;
 
 pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
-    call.volume.abort_multipart(call.bucket(), call.key(), call.required("uploadId")?).await?;
+    call.view().abort_multipart(call.bucket(), call.key(), call.required("uploadId")?).await?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }

@@ -16,8 +16,6 @@ use crate::reply::Reply;
 use crate::xml::read::{Malformed, walk};
 use crate::xml::write::{Writer, percent_encode};
 
-const PARTS_PAGE: usize = 1000;
-
 /// A part as the client lists it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
@@ -29,7 +27,7 @@ pub(crate) struct Listed {
 pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Error> {
     let upload = call.required("uploadId")?;
     let condition = write_condition(call.headers)?;
-    let found = call.volume.head_multipart(call.bucket(), call.key(), upload).await;
+    let found = call.view().head_multipart(call.bucket(), call.key(), upload).await;
     let listed = parse(&payload.document(call.headers, false).await?)?;
     let choices = choices(&listed);
     let info = match found {
@@ -46,7 +44,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         false => Headers::new(),
     };
     let outcome =
-        call.volume.complete_multipart(call.bucket(), call.key(), upload, &choices, extra.clone(), &condition).await?;
+        call.view().complete_multipart(call.bucket(), call.key(), upload, &choices, extra.clone(), &condition).await?;
     let mut reply = reply(call, &outcome, &extra);
     encryption::tell(encryption.as_ref(), &mut reply.headers);
     Ok(reply)
@@ -147,17 +145,8 @@ fn needs_parts(call: &Call<'_>, upload: &Headers, listed: &[Listed]) -> bool {
 }
 
 async fn stored_parts(call: &Call<'_>, upload: &str) -> Result<HashMap<u16, PartInfo>, S3Error> {
-    let mut all = HashMap::new();
-    let mut after = 0;
-    loop {
-        let (parts, more) = call.volume.list_parts(call.bucket(), call.key(), upload, after, PARTS_PAGE).await?;
-        let Some(last) = parts.last() else { return Ok(all) };
-        after = last.number;
-        all.extend(parts.into_iter().map(|part| (part.number, part)));
-        if !more {
-            return Ok(all);
-        }
-    }
+    let parts = call.view().parts(call.bucket(), call.key(), upload).await?;
+    Ok(parts.into_iter().map(|part| (part.number, part)).collect())
 }
 
 /// Compares the client's claims about the parts and the whole; returns the headers of the whole's checksum.

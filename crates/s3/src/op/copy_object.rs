@@ -88,9 +88,12 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         return Ok(reply(&copied, &source, None, &wish));
     }
     // New metadata keeps the checksum of the bytes. So the source is read first, and the copy made conditional on it.
-    for _ in 0..ATTEMPTS_MAX {
+    for attempt in 0..ATTEMPTS_MAX {
         let asked = read_condition(call.headers, "x-amz-copy-source-")?;
-        let info = head(call, &source, &asked).await.map_err(source_error)?;
+        // The rows of the request are from before the attempt that failed.
+        let info =
+            if attempt == 0 { head(call, &source, &asked).await } else { head_anew(call, &source, &asked).await };
+        let info = info.map_err(source_error)?;
         let mut headers = own.clone();
         keep_checksum(&info.headers, &mut headers);
         request.headers = Some(headers);
@@ -107,7 +110,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
 /// Shares the source's bytes, or copies them if the target's key does not permit sharing.
 async fn copy(call: &Call<'_>, request: &CopyRequest<'_>, wish: &Wish) -> Result<Copied, S3Error> {
     if wish.checksum.is_none() {
-        match call.volume.copy_object(request.clone()).await {
+        match call.view().copy_object(request.clone()).await {
             Err(Error::NotShareable) => {}
             outcome => return Ok(Copied { outcome: outcome.map_err(source_error)?, checksum: None }),
         }
@@ -155,11 +158,15 @@ async fn copy(call: &Call<'_>, request: &CopyRequest<'_>, wish: &Wish) -> Result
 }
 
 pub(super) async fn head(call: &Call<'_>, source: &CopySource, condition: &ReadCondition) -> Result<ObjectInfo, Error> {
+    call.view().head_version(&source.bucket, &source.key, source.version, condition).await
+}
+
+async fn head_anew(call: &Call<'_>, source: &CopySource, condition: &ReadCondition) -> Result<ObjectInfo, Error> {
     call.volume.head_version(&source.bucket, &source.key, source.version, condition).await
 }
 
 async fn call_again(call: &Call<'_>, source: &CopySource, seen: &margay_volume::ETag) -> bool {
-    let now = head(call, source, &ReadCondition::default()).await;
+    let now = head_anew(call, source, &ReadCondition::default()).await;
     now.is_ok_and(|info| info.etag != *seen)
 }
 

@@ -34,7 +34,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     new_list::store(&call.ask(), &mut documents).await?;
     let write_key = WriteKey::of_request(call).await?;
     write_key.keep(&mut documents);
-    let upload = call.volume.create_multipart(call.bucket(), call.key(), headers, documents).await?;
+    let upload = call.view().create_multipart(call.bucket(), call.key(), headers, documents).await?;
     let mut out = BytesMut::with_capacity(512);
     let mut writer = Writer::new(&mut out);
     writer.root("InitiateMultipartUploadResult");

@@ -17,7 +17,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
     let upload_id = call.required("uploadId")?;
     let after = call.query.number("part-number-marker", 0)?.min(u64::from(PART_NUMBER_MAX)) as u16;
     let max = call.query.number("max-parts", PARTS_MAX)?.min(PARTS_MAX);
-    let upload = call.volume.head_multipart(call.bucket(), call.key(), upload_id).await?;
+    let upload = call.view().head_multipart(call.bucket(), call.key(), upload_id).await?;
     let (parts, is_truncated) = match max {
         0 => (Vec::new(), false),
         _ => call.volume.list_parts(call.bucket(), call.key(), upload_id, after, max as usize).await?,

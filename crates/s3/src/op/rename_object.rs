@@ -78,7 +78,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
             return Ok(Reply::empty(StatusCode::OK));
         }
     }
-    call.volume.rename(call.bucket(), &from, call.key(), &condition).await?;
+    call.view().rename(call.bucket(), &from, call.key(), &condition).await?;
     if let Some(done) = done {
         call.renames.remember(done);
     }

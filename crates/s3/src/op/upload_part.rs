@@ -16,7 +16,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
     let number = call.part_number()?;
     let upload_id = call.required("uploadId")?;
     let len = body_len(call, &payload)?;
-    let info = call.volume.head_multipart(call.bucket(), call.key(), upload_id).await?;
+    let info = call.view().head_multipart(call.bucket(), call.key(), upload_id).await?;
     let promised = promised_algorithm(&info.headers);
     let want = Want { md5: true, fallback: promised };
     let chosen = DigestPlan::read(call.headers, &payload.form, want)?.chosen();
@@ -37,7 +37,7 @@ pub(crate) async fn run(call: &Call<'_>, payload: Payload) -> Result<Reply, S3Er
         checksum::store(&mut headers, sum);
     }
     let etag = write_key.etag(md5(&computed)?);
-    let part = call.volume.put_part(call.bucket(), call.key(), upload_id, number, etag, headers, staged).await?;
+    let part = call.view().put_part(call.bucket(), call.key(), upload_id, number, etag, headers, staged).await?;
     let mut reply = Reply::empty(StatusCode::OK).header(http::header::ETAG, &etag::quoted(&part.etag))?;
     if let Some(sum) = &computed.checksum {
         reply = reply.header(HeaderName::from_static(sum.algorithm().header()), &sum.base64())?;

@@ -44,7 +44,7 @@ pub(crate) async fn run(call: &Call<'_>) -> Result<Reply, S3Error> {
         customer: Customer::of(call, customer::SOURCE)?,
     };
     check_bucket_name(&wanted.source.bucket)?;
-    let info = call.volume.head_multipart(call.bucket(), call.key(), upload).await?;
+    let info = call.view().head_multipart(call.bucket(), call.key(), upload).await?;
     let write_key = WriteKey::of_part(call, &info.documents)?;
     let part = copy(call, (upload, number), &wanted, &write_key, promised_algorithm(&info.headers)).await?;
     let mut out = BytesMut::with_capacity(320);
@@ -74,7 +74,7 @@ async fn copy(
         // The bytes are shared with the source, not copied.
         let (upload, number) = part;
         let (bucket, key) = (call.bucket(), call.key());
-        let shared = call.volume.copy_part(bucket, key, upload, number, source.name(), range.clone(), condition);
+        let shared = call.view().copy_part(bucket, key, upload, number, source.name(), range.clone(), condition);
         match shared.await {
             Err(Error::NotShareable) => {}
             shared => return shared.map_err(source_error),

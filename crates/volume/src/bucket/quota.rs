@@ -1,24 +1,27 @@
 //! Quotas of buckets: setting them, and refusing what would exceed them.
 //!
 //! Why:        one bucket must not fill the disk for all others.
-//! Invariants: Q1 a change that adds to a bucket reads its counters before it commits, so a bucket exceeds its quota by
-//!                at most the changes in flight.
+//! Invariants: Q1 a change that adds to a bucket reads its counters at most `COUNTERS_AGE_MAX` before it commits, so a
+//!                bucket exceeds its quota by at most the changes in flight and those of that time.
 //!             Q2 a change that removes or adds nothing is never refused, nor is publishing data that was already
 //!                written.
-//! Not here:   the encoding of a quota (quota), counting (put_object and other changes).
+//!             Q3 a change is under the quota of the version of the bucket's row that its commit asserts.
+//! Not here:   the encoding of a quota (cache/quota), counting (put_object and other changes).
 
-use std::ops::ControlFlow;
+use std::time::Duration;
 
-use margay_meta::Cursor;
 use margay_rows::Ino;
 use margay_rows::key::{self, Counted};
 use margay_rows::kinds::Setting;
-use margay_rows::numbered::Numbered;
 
 use crate::api::Error;
-use crate::cache::Quota;
+use crate::cache::{BucketState, Quota};
 use crate::draft::Seen;
+use crate::driver::counters::count_of;
 use crate::open::Volume;
+
+/// How old a prefetched counter may be that admits a change: a body may take an hour to arrive.
+const COUNTERS_AGE_MAX: Duration = Duration::from_secs(1);
 
 impl Volume {
     /// The bucket's quota; no limits when none is set.
@@ -36,35 +39,38 @@ impl Volume {
         }
     }
 
-    /// Reads all quotas when the volume opens.
-    pub(crate) fn read_quotas(&self) -> Result<(), Error> {
-        self.scan(&key::all_settings(), &mut Seen::default(), |row| {
-            // A damaged one must not prevent opening.
-            if row.key.get(9) == Some(&Setting::Quota.number())
-                && let (Ok((root, ..)), Ok(quota)) = (key::parse_setting(row.key), Quota::decode(row.value))
-            {
-                self.quotas.set(root, quota, Cursor::default());
-            }
-            Ok(ControlFlow::Continue(()))
-        })
-    }
-
-    /// Refuses a body larger than the whole bucket's quota before it is received.
-    pub(crate) fn check_fits(&self, root: Ino, bytes: u64) -> Result<(), Error> {
-        let most = self.quotas.of(root).and_then(|quota| quota.bytes);
-        if most.is_some_and(|most| bytes > most) { Err(Error::QuotaExceeded) } else { Ok(()) }
-    }
-
-    /// Refuses to add objects or bytes beyond the quota (Q1, Q2).
-    pub(crate) fn check_quota(&self, root: Ino, objects: i64, bytes: i64) -> Result<(), Error> {
-        let Some(quota) = self.quotas.of(root) else { return Ok(()) };
-        for (most, more, what) in [(quota.objects, objects, Counted::Objects), (quota.bytes, bytes, Counted::Bytes)] {
+    /// Refuses to add objects or bytes beyond the quota (Q1, Q2). Counters that were fetched ahead can be too old to
+    /// refuse, so then they are read again.
+    pub(crate) fn check_quota(
+        &self,
+        bucket: &BucketState,
+        (objects, bytes): (i64, i64),
+        seen: &Seen,
+    ) -> Result<(), Error> {
+        let Quota { objects: objects_max, bytes: bytes_max } = bucket.quota;
+        for (most, more, what) in [(objects_max, objects, Counted::Objects), (bytes_max, bytes, Counted::Bytes)] {
             let (Some(most), true) = (most, more > 0) else { continue };
-            let used = self.counter(&key::usage(root, what), &mut Seen::default())?;
-            if used.saturating_add(more as u64) > most {
+            let fits = |used: u64| used.saturating_add(more as u64) <= most;
+            let key = key::usage(bucket.root, what);
+            if let Some(row) = seen.counter_ahead(&key, self.env.clock.monotonic(), COUNTERS_AGE_MAX)
+                && fits(count_of(row)?)
+            {
+                continue;
+            }
+            if !fits(self.counter(&key, &mut Seen::default())?) {
                 return Err(Error::QuotaExceeded);
             }
         }
         Ok(())
+    }
+
+    /// As `check_quota`, by the newest cached quota (bucket_states, S2).
+    pub(crate) fn check_newest_quota(&self, root: Ino, objects: i64, bytes: i64) -> Result<(), Error> {
+        match self.bucket_state(root) {
+            Ok(bucket) => self.check_quota(&bucket, (objects, bytes), &Seen::default()),
+            // A file that is open still can be written.
+            Err(Error::NoSuchBucket) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }

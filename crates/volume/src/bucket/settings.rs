@@ -16,7 +16,7 @@ use margay_rows::kinds::{SETTING_BYTES_MAX, Setting};
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
-use crate::cache::{BucketFact, Quota};
+use crate::cache::BucketFact;
 use crate::draft::{Draft, Seen};
 use crate::driver::{Decided, RequestRows, View};
 use crate::error::Refused;
@@ -97,10 +97,6 @@ impl Volume {
 
     async fn change_setting(&self, bucket: &str, setting: Setting, document: Option<&[u8]>) -> Result<(), Error> {
         let done = self.decide(Seen::default(), |seen| self.try_set(bucket, setting, document, seen)).await;
-        if let (Ok((root, seq)), Setting::Quota) = (&done, setting) {
-            let quota = document.map(Quota::decode).transpose()?.unwrap_or_default();
-            self.quotas.set(*root, quota, *seq);
-        }
         self.answer(self.with_new_state(done)).await
     }
 

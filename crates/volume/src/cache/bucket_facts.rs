@@ -45,7 +45,15 @@ struct OfBucket {
     version: RowVersion,
     /// By the setting's number.
     documents: Vec<(u8, Bytes)>,
-    parsed: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
+    parsed: Vec<Parsed>,
+    bytes: usize,
+}
+
+/// A fact, and the bytes that it counts for.
+#[derive(Debug)]
+struct Parsed {
+    of: TypeId,
+    fact: Arc<dyn Any + Send + Sync>,
     bytes: usize,
 }
 
@@ -80,10 +88,7 @@ impl BucketFacts {
     }
 
     pub(crate) fn keep_document(&self, root: Ino, version: RowVersion, setting: Setting, document: Bytes) {
-        self.keep(root, version, FACT_BYTES + document.len(), |kept| {
-            kept.documents.retain(|(number, _)| *number != setting.number());
-            kept.documents.push((setting.number(), document));
-        });
+        self.keep(root, version, |kept| kept.set_document(setting.number(), document));
     }
 
     /// `bytes`: the size of the documents that it was parsed from.
@@ -94,10 +99,8 @@ impl BucketFacts {
         fact: Arc<T>,
         bytes: usize,
     ) {
-        self.keep(root, version, FACT_BYTES + PARSED_FACTOR * bytes, |kept| {
-            kept.parsed.retain(|(of, _)| *of != TypeId::of::<T>());
-            kept.parsed.push((TypeId::of::<T>(), fact));
-        });
+        let bytes = FACT_BYTES + PARSED_FACTOR * bytes;
+        self.keep(root, version, |kept| kept.set_parsed(Parsed { of: TypeId::of::<T>(), fact, bytes }));
     }
 
     pub(crate) fn forget_all(&self) {
@@ -123,7 +126,7 @@ impl BucketFacts {
         Some(found)
     }
 
-    fn keep(&self, root: Ino, version: RowVersion, bytes: usize, add: impl FnOnce(&mut OfBucket)) {
+    fn keep(&self, root: Ino, version: RowVersion, add: impl FnOnce(&mut OfBucket)) {
         let mut kept = self.kept.write();
         let mut of = kept.take(root).filter(|of| of.version == version).unwrap_or_else(|| OfBucket {
             version,
@@ -131,7 +134,6 @@ impl BucketFacts {
             parsed: Vec::new(),
             bytes: FACT_BYTES,
         });
-        of.bytes += bytes;
         add(&mut of);
         kept.insert(root, of);
     }
@@ -162,8 +164,27 @@ impl OfBucket {
     }
 
     fn parsed<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        let (_, fact) = self.parsed.iter().find(|(of, _)| *of == TypeId::of::<T>())?;
-        Arc::clone(fact).downcast().ok()
+        let parsed = self.parsed.iter().find(|parsed| parsed.of == TypeId::of::<T>())?;
+        Arc::clone(&parsed.fact).downcast().ok()
+    }
+
+    /// Requests side by side read and keep the same one: it counts once.
+    fn set_document(&mut self, number: u8, document: Bytes) {
+        let counted = |document: &Bytes| FACT_BYTES + document.len();
+        if let Some(at) = self.documents.iter().position(|(kept, _)| *kept == number) {
+            self.bytes -= counted(&self.documents.swap_remove(at).1);
+        }
+        self.bytes += counted(&document);
+        self.documents.push((number, document));
+    }
+
+    /// As `set_document`.
+    fn set_parsed(&mut self, parsed: Parsed) {
+        if let Some(at) = self.parsed.iter().position(|kept| kept.of == parsed.of) {
+            self.bytes -= self.parsed.swap_remove(at).bytes;
+        }
+        self.bytes += parsed.bytes;
+        self.parsed.push(parsed);
     }
 }
 
@@ -202,6 +223,27 @@ mod tests {
         assert_eq!(facts.newest::<u32>(Ino(8)), None);
         facts.forget(ROOT);
         assert_eq!(facts.newest::<u32>(ROOT), None);
+    }
+
+    #[test]
+    fn what_is_kept_again_counts_once() {
+        let facts = BucketFacts::default();
+        let keep = |len: usize| {
+            facts.keep_document(ROOT, version(1), Setting::Policy, vec![0; len].into());
+            facts.keep_fact(ROOT, version(1), Arc::new(1u32), len);
+            facts.keep_fact(ROOT, version(1), Arc::new(1u8), len);
+            facts.kept.read().young_bytes
+        };
+        let once = keep(1000);
+        assert_eq!(once, 4 * FACT_BYTES + 1000 + 2 * PARSED_FACTOR * 1000);
+        assert_eq!((keep(1000), keep(1000)), (once, once));
+        assert_eq!(keep(10), 4 * FACT_BYTES + 10 + 2 * PARSED_FACTOR * 10);
+        // As many requests as it takes to fill the cache, if each counted, leave another bucket in it.
+        facts.keep_fact(Ino(8), version(1), Arc::new(1u32), 1);
+        for _ in 0..BYTES_MAX / 1000 {
+            assert_eq!(keep(1000), once + 2 * FACT_BYTES + PARSED_FACTOR);
+        }
+        assert!(facts.kept.read().old.is_empty());
     }
 
     #[test]

@@ -10,11 +10,10 @@ use std::sync::Arc;
 
 use margay_meta::RowVersion;
 use margay_rows::Ino;
-use margay_rows::object_lock::DefaultRetention;
 use margay_rows::record::DirectoryEntry;
 use parking_lot::RwLock;
 
-use crate::api::Versioning;
+use crate::cache::BucketState;
 use crate::draft::Draft;
 use crate::versioned_key::VersionedKey;
 
@@ -31,15 +30,8 @@ pub(crate) struct Step {
 /// The path from a bucket to a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
-    pub(crate) bucket_key: Vec<u8>,
-    pub(crate) bucket_version: RowVersion,
-    pub(crate) root: Ino,
-    pub(crate) versioning: Versioning,
-    pub(crate) object_lock: bool,
-    /// The default retention of a new version.
-    pub(crate) retention: Option<DefaultRetention>,
-    /// The bucket has notification rules.
-    pub(crate) notifies: bool,
+    /// Under the version of the bucket's row at which it was walked.
+    pub(crate) bucket: Arc<BucketState>,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -50,24 +42,24 @@ pub(crate) fn split(key: &str) -> (&str, &str) {
 
 impl Path {
     pub(crate) fn directory(&self) -> Ino {
-        self.steps.last().map_or(self.root, |step| step.entry.ino)
+        self.steps.last().map_or(self.bucket.root, |step| step.entry.ino)
     }
 
     /// A key of this bucket.
     pub(crate) fn versioned<'k>(&self, key: &'k str) -> VersionedKey<'k> {
-        VersionedKey { root: self.root, key, versioning: self.versioning }
+        self.bucket.object(key)
     }
 
     /// Asserts that every step is unchanged.
     pub(crate) fn assert_in(&self, draft: &mut Draft) {
-        draft.assert_version(self.bucket_key.clone(), self.bucket_version);
+        self.bucket.assert_in(draft);
         for step in &self.steps {
             draft.assert_version(step.key.clone(), step.version);
         }
     }
 
     pub(crate) fn passes(&self, directory: Ino) -> bool {
-        self.root == directory || self.steps.iter().any(|step| step.entry.ino == directory)
+        self.bucket.root == directory || self.steps.iter().any(|step| step.entry.ino == directory)
     }
 }
 
@@ -111,7 +103,7 @@ impl PathCache {
     /// Drops every cached path that depends on one of these rows.
     pub(crate) fn forget_over(&self, rows: &HashSet<Vec<u8>>) {
         let stale =
-            |path: &Path| rows.contains(&path.bucket_key) || path.steps.iter().any(|step| rows.contains(&step.key));
+            |path: &Path| rows.contains(&path.bucket.row_key) || path.steps.iter().any(|step| rows.contains(&step.key));
         self.shards.iter().for_each(|shard| shard.write().retain(|_, path| !stale(path)));
     }
 

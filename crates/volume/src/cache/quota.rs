@@ -1,16 +1,9 @@
 //! A quota: limits of a bucket's objects and bytes.
 //!
 //! Layout:     the setting `Quota`: layout, varint of bits, varint for each bit: 1 = objects, 2 = bytes.
-//! Invariants: Q3 quotas are cached, so nothing is read for a bucket without one.
-//! Not here:   setting and enforcing them (bucket_quota).
+//! Not here:   setting and enforcing them (bucket/quota), the cache (bucket_states).
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use margay_meta::Cursor;
-use margay_rows::Ino;
 use margay_rows::record::wire::{Damaged, Reader, Writer};
-use parking_lot::RwLock;
 
 const LAYOUT: u8 = 1;
 const OBJECTS: u64 = 1;
@@ -44,37 +37,6 @@ impl Quota {
         let quota = Quota { objects: most(OBJECTS)?, bytes: most(BYTES)? };
         reader.end()?;
         Ok(quota)
-    }
-}
-
-/// Quotas by the root of their bucket.
-#[derive(Debug, Default)]
-pub(crate) struct Quotas {
-    any: AtomicBool,
-    /// With the commit that set each. A removed quota stays, without limits.
-    by_root: RwLock<HashMap<Ino, (Quota, Cursor)>>,
-}
-
-impl Quotas {
-    pub(crate) fn of(&self, root: Ino) -> Option<Quota> {
-        if !self.any.load(Ordering::Acquire) {
-            return None;
-        }
-        self.by_root.read().get(&root).map(|(quota, _)| *quota)
-    }
-
-    pub(crate) fn forget_all(&self) {
-        self.by_root.write().clear();
-        self.any.store(false, Ordering::Release);
-    }
-
-    /// Records the quota set by commit `seq`; calls may come in any order, and the last commit counts.
-    pub(crate) fn set(&self, root: Ino, quota: Quota, seq: Cursor) {
-        let mut by_root = self.by_root.write();
-        if by_root.get(&root).is_none_or(|(_, before)| *before <= seq) {
-            by_root.insert(root, (quota, seq));
-        }
-        self.any.store(by_root.values().any(|(quota, _)| *quota != Quota::default()), Ordering::Release);
     }
 }
 

@@ -6,7 +6,11 @@
 //!                none: they are not recorded (design/0028).
 //!             W2 `is_of_one_moment` only if everything that was used came from one call.
 //!             W3 prefetched rows answer for their keys until the attempt is restarted.
+//!             W4 prefetched ranges answer only while everything was read at their moment: they belong to a row that is
+//!                recorded, and must not be older than it.
 //! Not here:   engine calls (driver). Scanned rows are not read again: they belong to a row that is recorded here.
+
+use std::time::Duration;
 
 use margay_meta::{Answers, Ask, Cursor, Row, RowBatch, RowVersion, is_plain};
 use margay_rows::key;
@@ -20,6 +24,8 @@ pub(crate) struct Seen {
     /// Keys and versions, in reading order.
     rows: Vec<(Vec<u8>, Option<RowVersion>)>,
     ahead: Vec<Ahead>,
+    /// When the prefetched rows were asked for, by the monotonic clock.
+    ahead_at: Option<Duration>,
     /// Number of moments at which something was read.
     moments: u32,
     /// The store's removal count before the first row was read.
@@ -87,6 +93,20 @@ impl Seen {
         }));
     }
 
+    /// Rows are prefetched from now on.
+    pub(crate) fn looks_ahead_at(&mut self, now: Duration) {
+        self.ahead_at = Some(now);
+    }
+
+    /// A prefetched counter, if it is not older than that. It is not recorded: additions do not change its version.
+    pub(crate) fn counter_ahead(&self, wanted: &[u8], now: Duration, age_max: Duration) -> Option<Option<&Row>> {
+        self.ahead_at.filter(|at| now.saturating_sub(*at) <= age_max)?;
+        self.ahead.iter().find_map(|ahead| match ahead {
+            Ahead::Row { key, row } if key == wanted => Some(row.as_ref()),
+            _ => None,
+        })
+    }
+
     /// One of the prefetched rows, alone.
     pub(crate) fn only(&self, wanted: &[u8]) -> Seen {
         let row = self.ahead.iter().find_map(|ahead| match ahead {
@@ -150,8 +170,11 @@ impl Seen {
         Some(row)
     }
 
-    /// The rows of a range, as far as they were prefetched.
+    /// The rows of a range, as far as they were prefetched (W4).
     pub(crate) fn rows_ahead(&self, wanted: &key::Range) -> Option<&RowBatch> {
+        if !self.is_of_one_moment() {
+            return None;
+        }
         self.ahead.iter().find_map(|ahead| match ahead {
             Ahead::Rows { range, rows } if range == wanted => Some(rows),
             _ => None,
@@ -160,6 +183,9 @@ impl Seen {
 
     /// As `rows_ahead`; they are returned once.
     pub(crate) fn take_rows_ahead(&mut self, wanted: &key::Range) -> Option<RowBatch> {
+        if !self.is_of_one_moment() {
+            return None;
+        }
         let is_wanted = |ahead: &Ahead| matches!(ahead, Ahead::Rows { range, .. } if range == wanted);
         let at = self.ahead.iter().position(is_wanted)?;
         match self.ahead.swap_remove(at) {

@@ -13,6 +13,7 @@
 
 mod ahead;
 mod bucket_row;
+mod bucket_state;
 pub(crate) mod counters;
 mod request;
 

@@ -21,7 +21,7 @@ use margay_rows::kinds::Setting;
 use margay_rows::record::event;
 
 use crate::api::Error;
-use crate::cache::Path;
+use crate::cache::{BucketState, Path};
 use crate::draft::{Draft, Seen};
 use crate::driver::RequestRows;
 use crate::error::Refused;
@@ -39,11 +39,11 @@ struct KnownRules(Arc<dyn EventRules>);
 impl Volume {
     /// Drafts an event for every target that the bucket's rules select. The draft asserts the path.
     pub(crate) fn draft_event(&self, draft: &mut Draft, path: &Path, told: &Told<'_>) -> Result<(), Error> {
-        let Some(router) = self.options.events.as_ref().filter(|_| path.notifies) else { return Ok(()) };
-        let rules = self.event_rules(path, &**router)?;
+        let Some(router) = self.options.events.as_ref().filter(|_| path.bucket.notifies) else { return Ok(()) };
+        let rules = self.event_rules(&path.bucket, &**router)?;
         let Told { kind, key, size, etag, version } = *told;
         let version = version.map(|version| version.to_string()).unwrap_or_default();
-        let bucket = key::parse_bucket(&path.bucket_key)?.to_owned();
+        let bucket = key::parse_bucket(&path.bucket.row_key)?.to_owned();
         let event = Event { kind, at: self.now(), bucket, key: key.to_owned(), size, etag, version };
         for route in rules.routes(event.kind, &event.key) {
             if self.events.waiting() >= self.options.events_max {
@@ -61,16 +61,16 @@ impl Volume {
         Ok(())
     }
 
-    fn event_rules(&self, path: &Path, router: &dyn EventRouter) -> Result<Arc<dyn EventRules>, Error> {
-        if let Some(known) = self.bucket_facts.fact::<KnownRules>(path.root, path.bucket_version) {
+    fn event_rules(&self, bucket: &BucketState, router: &dyn EventRouter) -> Result<Arc<dyn EventRules>, Error> {
+        if let Some(known) = self.bucket_facts.fact::<KnownRules>(bucket.root, bucket.version) {
             return Ok(Arc::clone(&known.0));
         }
         // Read after the row: if the setting has changed since, the batch conflicts, and this version of the row is
         // never looked up again.
-        let document = self.setting_document(path.root, Setting::Notification, &mut Seen::default())?;
+        let document = self.setting_document(bucket.root, Setting::Notification, &mut Seen::default())?;
         let rules = router.read(&document);
         let known = Arc::new(KnownRules(Arc::clone(&rules)));
-        self.bucket_facts.keep_fact(path.root, path.bucket_version, known, document.len());
+        self.bucket_facts.keep_fact(bucket.root, bucket.version, known, document.len());
         Ok(rules)
     }
 

@@ -44,7 +44,7 @@ impl Volume {
             }
             _ => {}
         }
-        self.vacate(draft, walk.path.root, &steps, (current.entry_key.clone(), &[]), seen)
+        self.vacate(draft, walk.path.bucket.root, &steps, (current.entry_key.clone(), &[]), seen)
     }
 
     /// Drafts the removal of implicit directories that contain nothing but `gone`, from the last step upwards;

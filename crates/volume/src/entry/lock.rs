@@ -14,10 +14,11 @@ use std::time::Duration;
 use margay_env::Timestamp;
 use margay_rows::key;
 use margay_rows::kinds::{Document, Documents};
-use margay_rows::object_lock::{DefaultRetention, Retention, RetentionMode, legal_hold_is_on};
+use margay_rows::object_lock::{Retention, RetentionMode, legal_hold_is_on};
 use margay_rows::record::FileEntry;
 
 use crate::api::Error;
+use crate::cache::BucketState;
 use crate::draft::{Draft, Seen};
 use crate::open::Volume;
 
@@ -64,12 +65,11 @@ impl Volume {
     pub(crate) fn draft_locks(
         &self,
         draft: &mut Draft,
-        object_lock: bool,
-        default: Option<DefaultRetention>,
+        bucket: &BucketState,
         file: &mut FileEntry,
     ) -> Result<(), Error> {
         let own = file.documents.contains(Document::Retention);
-        if !object_lock && (own || file.documents.contains(Document::LegalHold)) {
+        if !bucket.object_lock && (own || file.documents.contains(Document::LegalHold)) {
             return Err(Error::NoObjectLock);
         }
         if own
@@ -78,7 +78,7 @@ impl Volume {
         {
             return Err(Error::RetentionOver);
         }
-        if let Some(default) = default.filter(|_| object_lock && !own) {
+        if let Some(default) = bucket.retention.filter(|_| bucket.object_lock && !own) {
             file.documents.insert(Document::Retention);
             draft.put(
                 key::document(file.ino, Document::Retention),

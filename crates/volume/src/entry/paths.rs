@@ -10,8 +10,7 @@
 use std::sync::Arc;
 
 use margay_meta::Cursor;
-use margay_rows::kinds::Setting;
-use margay_rows::record::{Bucket, DirectoryEntry, DirectoryRecord, Entry};
+use margay_rows::record::{DirectoryEntry, DirectoryRecord, Entry};
 use margay_rows::{Ino, key};
 
 use crate::api::Error;
@@ -61,13 +60,22 @@ impl Volume {
         if walk.complete() && walk.path.steps.len() <= STEPS_KEPT_MAX {
             self.paths.keep(name, Arc::clone(&walk.path));
         }
+        self.keep_root(bucket, &walk.path);
         Ok(walk)
+    }
+
+    /// The path without steps tells the root to requests whose own path is not cached (ahead).
+    fn keep_root(&self, bucket: &str, path: &Path) {
+        let name = PathCache::name(bucket, "");
+        if self.paths.get(&name).is_none_or(|kept| kept.bucket.version != path.bucket.version) {
+            self.paths.keep(name, Arc::new(Path { bucket: Arc::clone(&path.bucket), steps: Vec::new() }));
+        }
     }
 
     /// Reads the rows of a cached path; true when it is still valid.
     fn leads_on(&self, path: &Path, seen: &mut Seen) -> Result<bool, Error> {
         let steps = path.steps.iter().map(|step| (&step.key, step.version));
-        for (key, version) in std::iter::once((&path.bucket_key, path.bucket_version)).chain(steps) {
+        for (key, version) in std::iter::once((&path.bucket.row_key, path.bucket.version)).chain(steps) {
             if self.get(key, seen)?.is_none_or(|row| row.version != version) {
                 return Ok(false);
             }
@@ -76,13 +84,8 @@ impl Volume {
     }
 
     fn walk_anew<'a>(&self, bucket: &str, directories: &'a str, seen: &mut Seen) -> Result<Walk<'a>, Error> {
-        let (row, bucket_version) = self.bucket_row(bucket, seen)?;
-        let retention = self.default_retention(&row, seen)?;
-        let notifies = row.settings.contains(Setting::Notification);
-        let Bucket { root, versioning, object_lock, .. } = row;
-        let bucket_key = key::bucket(bucket);
-        let steps = Vec::new();
-        let mut path = Path { bucket_key, bucket_version, root, versioning, object_lock, retention, notifies, steps };
+        let (row, version) = self.bucket_row(bucket, seen)?;
+        let mut path = Path { bucket: self.state_under(bucket, &row, version, seen)?, steps: Vec::new() };
         let mut missing = directories;
         for name in directories.split_inclusive('/') {
             let key = key::entry(path.directory(), name.as_bytes());

@@ -66,12 +66,12 @@ impl Volume {
     }
 
     /// All extents of a file, in order; `None` when its bytes are inline.
-    pub(crate) fn extents_of(&self, file: &FileEntry) -> Result<Option<Vec<Extent>>, Error> {
+    pub(crate) fn extents_of(&self, file: &FileEntry, seen: &mut Seen) -> Result<Option<Vec<Extent>>, Error> {
         match &file.data {
             Data::Inline(_) => Ok(None),
             Data::Extents(extents) => Ok(Some(extents.clone())),
             Data::Rows => {
-                let rows = self.extent_rows(file.ino, 0, OBJECT_EXTENTS_MAX + 1, &mut Seen::default())?;
+                let rows = self.extent_rows(file.ino, 0, OBJECT_EXTENTS_MAX + 1, seen)?;
                 Ok(Some(rows.into_iter().map(|(_, extent)| extent).collect()))
             }
         }
@@ -100,7 +100,7 @@ impl Volume {
     }
 
     /// As `delete_rows`; the rows may have been prefetched.
-    fn delete_seen_rows(&self, draft: &mut Draft, range: &key::Range, seen: &mut Seen) -> Result<(), Error> {
+    pub(crate) fn delete_seen_rows(&self, draft: &mut Draft, range: &key::Range, seen: &mut Seen) -> Result<(), Error> {
         self.scan(range, seen, |row| {
             draft.delete(row.key.to_vec());
             Ok(ControlFlow::Continue(()))

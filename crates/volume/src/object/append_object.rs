@@ -86,14 +86,14 @@ impl Volume {
 
         let mut draft = Draft::default();
         let ino = self.new_ino()?;
-        let kept = self.extents_of(old)?;
+        let kept = self.extents_of(old, seen)?;
         let grown = grow(old, kept.clone(), &staged.body)?;
         let data = place::place_extents(&mut draft, ino, grown.extents.clone());
         let ObjectInfo { mut headers, mut documents, .. } = info;
         headers.retain(|name, _| !name.starts_with(CHECKSUM_HEADERS));
         documents.remove(&Document::Upload);
         let mut file = FileEntry::new(ino, old.size + staged.len, etag, self.now(), data, headers);
-        self.check_added(walk, &current, &file)?;
+        self.check_added(walk, &current, &file, seen)?;
         self.bequeath(&mut draft, &current, &mut file, seen)?;
         documents::draft_new(&mut draft, &mut file, &documents)?;
         let kept = distinct_runs(kept.as_deref().unwrap_or_default());

@@ -18,7 +18,7 @@ use margay_rows::record::{Data, FileEntry};
 use crate::api::{CopyRequest, Error, Headers, PutOutcome, Versioning};
 use crate::cache::split;
 use crate::draft::{Draft, Owning, Seen, distinct_runs};
-use crate::driver::Decided;
+use crate::driver::{Decided, Purpose, View};
 use crate::entry::{Current, Located, Walk, check_key, documents};
 use crate::error::Refused;
 use crate::event::Told;
@@ -31,12 +31,27 @@ struct Stored {
     documents: Documents,
 }
 
+impl View<'_> {
+    pub async fn copy_object(self, request: CopyRequest<'_>) -> Result<PutOutcome, Error> {
+        let rows = self.take_for_change(request.bucket);
+        self.volume.copy_from(rows, request).await
+    }
+}
+
 impl Volume {
     pub async fn copy_object(&self, request: CopyRequest<'_>) -> Result<PutOutcome, Error> {
+        let source = (request.source_bucket, request.source_key, request.source_version);
+        let rows = self.look(request.bucket, Purpose::CopyObject { key: request.key, source }).await?;
+        self.view(&rows).copy_object(request).await
+    }
+
+    /// The first attempt uses these rows.
+    async fn copy_from(&self, rows: Seen, request: CopyRequest<'_>) -> Result<PutOutcome, Error> {
         check_key(request.key)?;
         self.check_room()?;
-        let done = self.change(request.bucket, split(request.key), |walk, seen| self.try_copy(walk, &request, seen));
-        self.answer(done.await).await
+        let tried = |walk: &Walk<'_>, seen: &mut Seen| self.try_copy(walk, &request, seen);
+        let done = self.change_from(rows, request.bucket, split(request.key), tried).await;
+        self.answer(done).await
     }
 
     fn try_copy(
@@ -65,7 +80,7 @@ impl Volume {
                 if (old.entry_version, old.version) != (source.entry_version, source.version) {
                     return Err(Refused::Conflict);
                 }
-                self.draft_onto_itself(&mut draft, walk, &source, &current, stored)?
+                self.draft_onto_itself(&mut draft, walk, &source, &current, stored, seen)?
             }
             _ => self.draft_copy(&mut draft, walk, &source, &current, stored, seen)?,
         };
@@ -82,17 +97,18 @@ impl Volume {
         source: &Located,
         current: &Current<'_>,
         stored: Stored,
+        seen: &mut Seen,
     ) -> Result<PutOutcome, Error> {
         walk.path.assert_in(draft);
         source.assert_in(draft);
         if source.file.header_rows {
-            self.delete_rows(draft, &key::headers(source.file.ino))?;
+            self.delete_seen_rows(draft, &key::headers(source.file.ino), seen)?;
         }
         let now = self.now();
         let mut file = FileEntry { modified: now, changed: now, header_rows: false, ..source.file.clone() };
         file.headers = stored.headers;
         documents::draft_changed(draft, &mut file, &stored.documents)?;
-        self.draft_locks(draft, walk.path.object_lock, walk.path.retention, &mut file)?;
+        self.draft_locks(draft, &walk.path.bucket, &mut file)?;
         let outcome = current.outcome(&file);
         place::put_file(draft, source.row_key.clone(), file)?;
         Ok(outcome)
@@ -110,7 +126,7 @@ impl Volume {
     ) -> Result<PutOutcome, Error> {
         let ino = self.new_ino()?;
         let from = &source.file;
-        let extents = self.extents_of(from)?;
+        let extents = self.extents_of(from, seen)?;
         let data = match &extents {
             None => from.data.clone(),
             Some(extents) => place::place_extents(draft, ino, extents.clone()),
@@ -118,7 +134,7 @@ impl Volume {
         assert_eq!(matches!(data, Data::Inline(_)), extents.is_none(), "a copy is stored as its source is");
         let mut file = FileEntry::new(ino, from.size, from.etag, self.now(), data, stored.headers);
         file.part_rows = from.part_rows;
-        self.check_added(walk, current, &file)?;
+        self.check_added(walk, current, &file, seen)?;
         self.bequeath(draft, current, &mut file, seen)?;
         documents::draft_new(draft, &mut file, &stored.documents)?;
         // The source refers to its runs while it has this version; and inline bytes are of one moment too.
@@ -126,13 +142,15 @@ impl Volume {
         let key = self.replace(walk, current, &mut file, draft, seen)?;
         let outcome = current.outcome(&file);
         if from.part_rows {
-            self.scan(&key::part_rows(from.ino), &mut Seen::default(), |row| {
+            self.scan(&key::part_rows(from.ino), seen, |row| {
                 draft.put(key::part_row(ino, key::parse_ino(row.key)?.1), row.value.to_vec());
                 Ok(ControlFlow::Continue(()))
             })?;
         }
         let runs = distinct_runs(extents.as_deref().unwrap_or_default());
-        place::put_new_file(draft, key, file, NewRuns::stored(runs, Owning::OneMore))?;
+        let entry_key = key.clone();
+        let file = place::put_new_file(draft, key, file, NewRuns::stored(runs, Owning::OneMore))?;
+        self.entry_hints.note(&entry_key, &file, false);
         Ok(outcome)
     }
 }

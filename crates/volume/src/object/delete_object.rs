@@ -45,7 +45,7 @@ impl View<'_> {
 impl Volume {
     /// Succeeds if there is nothing to delete, but fails with `NoSuchKey` if the condition requires an object.
     pub async fn delete_object(&self, bucket: &str, request: &DeleteRequest<'_>) -> Result<Deleted, Error> {
-        let rows = self.look(bucket, Purpose::DeleteObject(request.key)).await?;
+        let rows = self.look(bucket, Purpose::DeleteObject(request.key, request.version)).await?;
         self.view(&rows).delete_object(bucket, request).await
     }
 

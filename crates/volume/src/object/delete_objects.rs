@@ -110,7 +110,7 @@ impl Volume {
         let mut root = Ino(0);
         for request in requests {
             let walk = self.walk(bucket, split(request.key).0, seen)?;
-            root = walk.path.root;
+            root = walk.path.bucket.root;
             deleted.push(self.draft_deletion(&mut draft, &walk, request.key, &mut ways, seen)?);
         }
         self.draft_emptied(&mut draft, root, ways, seen)?;
@@ -221,7 +221,7 @@ impl Volume {
             rows.insert(key::entry(path.directory(), name.as_bytes()));
             directories.extend(path.steps.iter().filter(|step| !step.entry.explicit).map(|step| step.entry.ino));
             if path.versioned(request.key).keeps() {
-                let (start, end) = key::versions_below(path.root, request.key, u64::MAX);
+                let (start, end) = key::versions_below(path.bucket.root, request.key, u64::MAX);
                 asks.push(Ask::Scan { start, end, rows_max: 1, keys_only: false });
             }
         }
@@ -240,7 +240,7 @@ impl Ways {
     /// Records the removal of an entry from the last directory of a walk; directories above are recorded too, since
     /// that one may be removed.
     fn lose(&mut self, walk: &Walk<'_>, entry_key: Vec<u8>) {
-        let mut parent = walk.path.root;
+        let mut parent = walk.path.bucket.root;
         for (depth, step) in walk.path.steps.iter().enumerate() {
             let ino = step.entry.ino;
             let new = || Emptied { step: step.clone(), parent, gone: Vec::new() };

@@ -81,7 +81,7 @@ impl Volume {
         version: Option<VersionId>,
         condition: &ReadCondition,
     ) -> Result<ObjectInfo, Error> {
-        let rows = self.look(bucket, Purpose::ReadObject(key)).await?;
+        let rows = self.look(bucket, Purpose::HeadObject(key, version)).await?;
         self.view(&rows).head_version(bucket, key, version, condition).await
     }
 
@@ -110,7 +110,7 @@ impl Volume {
         version: Option<VersionId>,
         condition: &ReadCondition,
     ) -> Result<Reader, Error> {
-        let rows = self.look(bucket, Purpose::ReadObject(key)).await?;
+        let rows = self.look(bucket, Purpose::GetObject(key, version)).await?;
         self.view(&rows).get_version(bucket, key, version, condition).await
     }
 
@@ -150,7 +150,8 @@ impl Volume {
         Ok(parts)
     }
 
-    /// The file at a key, the empty object of an explicit directory, or a version.
+    /// The file at a key, the empty object of an explicit directory, or a version, of one moment: from prefetched rows,
+    /// or looked for until it is.
     pub(crate) fn find(
         &self,
         bucket: &str,
@@ -158,6 +159,14 @@ impl Volume {
         version: Option<VersionId>,
         seen: &mut Seen,
     ) -> Result<Located, Error> {
+        if seen.is_ahead() {
+            let found = self.find_once(bucket, key, version, seen);
+            if seen.is_of_one_moment() {
+                return found;
+            }
+            // They may be older than what is found now.
+            seen.forget_ahead();
+        }
         let mut now = Seen::default();
         let found = self.consistent(&mut now, |seen| self.find_once(bucket, key, version, seen));
         seen.absorb(now);

@@ -68,7 +68,7 @@ impl Volume {
             "an object has the key that its bytes are encrypted with, or they are plain"
         );
         let mut file = FileEntry::new(ino, staged.len, request.etag, self.now(), data, request.headers.clone());
-        self.check_added(walk, &current, &file)?;
+        self.check_added(walk, &current, &file, seen)?;
         self.bequeath(&mut draft, &current, &mut file, seen)?;
         documents::draft_new(&mut draft, &mut file, &request.documents)?;
         let key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
@@ -110,13 +110,19 @@ impl Volume {
     }
 
     /// Refuses a new object that would exceed the bucket's quota.
-    pub(crate) fn check_added(&self, walk: &Walk<'_>, current: &Current<'_>, new: &FileEntry) -> Result<(), Error> {
+    pub(crate) fn check_added(
+        &self,
+        walk: &Walk<'_>,
+        current: &Current<'_>,
+        new: &FileEntry,
+        seen: &Seen,
+    ) -> Result<(), Error> {
         let (objects, mut bytes) = growth(current.file.as_ref().map(|old| &old.file), Some(new));
         if current.object.keeps() {
             // With versioning, the displaced object usually stays.
             bytes = new.size as i64;
         }
-        self.check_quota(walk.path.root, objects, bytes)
+        self.check_quota(&walk.path.bucket, (objects, bytes), seen)
     }
 
     /// Drafts a whole replacement except the new entry itself: preconditions, directories, counters, and what happens
@@ -137,11 +143,11 @@ impl Volume {
             }
             draft.max(key::times(directory), new.modified.0.max(0) as u64);
         }
-        self.draft_locks(draft, walk.path.object_lock, walk.path.retention, new)?;
+        self.draft_locks(draft, &walk.path.bucket, new)?;
         new.version = self.newest_version(&current.object, current.file.as_ref(), seen)?;
         self.draft_displaced(draft, &current.object, current.file.as_ref(), new.version, seen)?;
-        draft.add(key::usage(walk.path.root, Counted::Objects), i64::from(current.file.is_none()));
-        draft.add(key::usage(walk.path.root, Counted::Bytes), new.size as i64);
+        draft.add(key::usage(walk.path.bucket.root, Counted::Objects), i64::from(current.file.is_none()));
+        draft.add(key::usage(walk.path.bucket.root, Counted::Bytes), new.size as i64);
         Ok(key::entry(directory, current.name.as_bytes()))
     }
 }

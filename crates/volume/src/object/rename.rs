@@ -18,7 +18,7 @@ use margay_rows::{Ino, key};
 use crate::api::{Error, Versioning, WriteCondition};
 use crate::cache::{Path, split};
 use crate::draft::{Draft, Seen, at_hand};
-use crate::driver::Decided;
+use crate::driver::{Decided, Purpose, View};
 use crate::entry::{Walk, check_key};
 use crate::error::Refused;
 use crate::event::Told;
@@ -36,11 +36,30 @@ struct Moved {
     _claim: Option<Claim>,
 }
 
+impl View<'_> {
+    /// Renames one object, or with keys that end in `/` a whole directory; O(1).
+    pub async fn rename(self, bucket: &str, from: &str, to: &str, condition: &WriteCondition) -> Result<(), Error> {
+        let rows = self.take_for_change(bucket);
+        self.volume.rename_from(rows, (bucket, from, to), condition).await
+    }
+}
+
 impl Volume {
     /// Renames one object, or with keys that end in `/` a whole directory; O(1).
     pub async fn rename(&self, bucket: &str, from: &str, to: &str, condition: &WriteCondition) -> Result<(), Error> {
+        let rows = self.look(bucket, Purpose::RenameObject { from, to }).await?;
+        self.view(&rows).rename(bucket, from, to, condition).await
+    }
+
+    /// The first attempt uses these rows.
+    async fn rename_from(
+        &self,
+        rows: Seen,
+        (bucket, from, to): (&str, &str, &str),
+        condition: &WriteCondition,
+    ) -> Result<(), Error> {
         check_key(to)?;
-        let done = self.decide(Seen::default(), |seen| match (from.ends_with('/'), to.ends_with('/')) {
+        let done = self.decide(rows, |seen| match (from.ends_with('/'), to.ends_with('/')) {
             (false, false) => self.try_rename_file(bucket, from, to, condition, seen),
             (true, true) => self.try_rename_directory(bucket, from, to, condition, seen),
             _ => Err(Error::PreconditionFailed.into()),
@@ -112,12 +131,12 @@ impl Volume {
         let directory = key::parse_entry(&target)?.0;
         draft.max(key::times(directory), self.now().0.max(0) as u64);
         // The moved file was counted as new.
-        count(&mut draft, walk.path.root, Some(&moved.file), None);
+        count(&mut draft, walk.path.bucket.root, Some(&moved.file), None);
         self.move_name(&mut draft, moved, target, &file)?;
         let steps = &source_walk.path.steps;
         self.vacate(
             &mut draft,
-            source_walk.path.root,
+            source_walk.path.bucket.root,
             steps,
             (source.entry_key.clone(), &directories_of(&walk.path)),
             seen,
@@ -138,14 +157,14 @@ impl Volume {
         seen: &mut Seen,
     ) -> Result<Decided<Option<Moved>>, Refused> {
         let source_walk = self.walk(bucket, from, seen)?;
-        if source_walk.path.versioning != Versioning::Never {
+        if source_walk.path.bucket.versioning != Versioning::Never {
             return Err(Error::KeepsVersions.into());
         }
         let [above @ .., moved] = source_walk.path.steps.as_slice() else { return Err(Error::NoSuchKey.into()) };
         if !source_walk.complete() {
             return Err(Error::NoSuchKey.into());
         }
-        let parent = above.last().map_or(source_walk.path.root, |step| step.entry.ino);
+        let parent = above.last().map_or(source_walk.path.bucket.root, |step| step.entry.ino);
         let ((_turn, claim), _latch) = (self.turn_to_move(moved.entry.ino)?, self.turn_in(parent));
         let (to_dirs, to_name) = to.split_at(to[..to.len() - 1].rfind('/').map_or(0, |slash| slash + 1));
         let walk = self.walk(bucket, to_dirs, seen)?;
@@ -168,7 +187,7 @@ impl Volume {
         draft.put(key::directory(moved.entry.ino), record.encode());
         draft.max(key::times(target_parent), self.now().0.max(0) as u64);
         let kept = directories_of(&walk.path);
-        self.vacate(&mut draft, source_walk.path.root, above, (moved.key.clone(), &kept), seen)?;
+        self.vacate(&mut draft, source_walk.path.bucket.root, above, (moved.key.clone(), &kept), seen)?;
         let (ino, name) = (moved.entry.ino, to_name.to_owned());
         self.finish_move(draft, Moved { ino, directory: target_parent, name, _claim: claim })
     }

@@ -95,7 +95,7 @@ impl Mount {
                 Some(_) => return Err(PosixError::Exists.into()),
                 None => {}
             }
-            self.volume.check_quota(self.bucket_root, 1, 0)?;
+            self.volume.check_newest_quota(self.bucket_root, 1, 0)?;
             if open.is_some_and(|flags| flags.write) {
                 self.check_plain(self.volume.bucket_state(self.bucket_root)?.encrypts)?;
             }

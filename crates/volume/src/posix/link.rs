@@ -29,7 +29,7 @@ impl Mount {
             if resolved.found.is_some() {
                 return Err(PosixError::Exists.into());
             }
-            self.volume.check_quota(self.bucket_root, 1, located.file.size as i64)?;
+            self.volume.check_newest_quota(self.bucket_root, 1, located.file.size as i64)?;
             let directory = self.directory(parent, one)?;
             let mut draft = Draft::default();
             if self.bucket_state(&mut draft)?.keeps() {

@@ -53,7 +53,7 @@ impl Mount {
         let root = walk.path.directory();
         let known = volume.known.begin();
         known.remember(root, Ino(0), "");
-        let (bucket, bucket_root) = (bucket.to_owned(), walk.path.root);
+        let (bucket, bucket_root) = (bucket.to_owned(), walk.path.bucket.root);
         let (directories, removed) = (Directories::default(), RemovedDirectories::default());
         let told_of_encryption = AtomicBool::default();
         let mount =

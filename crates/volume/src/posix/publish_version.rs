@@ -107,7 +107,7 @@ impl Volume {
             bucket.assert_in(&mut draft);
             located.assert_in(&mut draft);
             let mut new = located.file.clone();
-            self.draft_locks(&mut draft, bucket.object_lock, bucket.retention, &mut new)?;
+            self.draft_locks(&mut draft, &bucket, &mut new)?;
             place::put_file(&mut draft, located.row_key.clone(), new)?;
             let done: Result<_, Refused> = self.commit_from_mount(draft).map(|_| ());
             done.inspect_err(|_| self.bucket_facts.forget(file.root))

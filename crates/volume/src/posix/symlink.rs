@@ -41,7 +41,7 @@ impl Mount {
             return Err(PosixError::NotFound);
         }
         self.volume.check_room()?;
-        self.volume.check_quota(self.bucket_root, 1, target.len() as i64)?;
+        self.volume.check_newest_quota(self.bucket_root, 1, target.len() as i64)?;
         let (body, _pin) = self.stage_target(target)?;
         let etag = ETag { digest: Md5::digest(target).into(), parts: 0 };
         let file = self.change(|one| {

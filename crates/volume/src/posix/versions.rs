@@ -168,7 +168,7 @@ impl Mount {
     /// Drafts the bucket's default retention of a new version. An open file gets it at its last close.
     pub(crate) fn draft_default_retention(&self, draft: &mut Draft, file: &mut FileEntry) -> Result<(), Attempt> {
         let bucket = self.bucket_state(draft)?;
-        Ok(self.volume.draft_locks(draft, bucket.object_lock, bucket.retention, file)?)
+        Ok(self.volume.draft_locks(draft, &bucket, file)?)
     }
 
     /// Drafts that the new file is the newest version of a key, and displaces the current one.

@@ -112,7 +112,7 @@ impl Volume {
             return Ok(());
         }
         let published = state.base.extents.last().map_or(0, |(offset, extent)| offset + extent.len);
-        self.check_quota(file.root, 0, end.saturating_sub(published) as i64)
+        self.check_newest_quota(file.root, 0, end.saturating_sub(published) as i64)
     }
 
     /// Records that the content changed.

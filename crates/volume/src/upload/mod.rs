@@ -138,10 +138,11 @@ impl Volume {
 
     /// Refuses early what exceeds a limit.
     pub(crate) fn owner_of_upload(&self, bucket: &str, len: u64, seen: &mut Seen) -> Result<Ino, Error> {
-        let (row, _) = self.bucket_row(bucket, seen)?;
+        let (row, version) = self.bucket_row(bucket, seen)?;
         self.check_room()?;
-        self.check_fits(row.root, len)?;
-        Ok(row.root)
+        // Whatever the bucket has now.
+        let most = self.state_under(bucket, &row, version, seen)?.quota.bytes;
+        if most.is_some_and(|most| len > most) { Err(Error::QuotaExceeded) } else { Ok(row.root) }
     }
 
     /// `owner` is written into the headers of the runs.

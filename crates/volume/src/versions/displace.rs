@@ -104,7 +104,7 @@ impl Volume {
             if version.is_null {
                 self.draft_end_of_null_row(draft, key, seen)?;
             }
-            self.draft_kept_copy(draft, key, current)?;
+            self.draft_kept_copy(draft, key, current, seen)?;
             draft.add(key::usage(key.root, Counted::Bytes), current.file.size as i64);
         }
         let marker = DeleteMarker { is_null: version.is_null, modified: self.now() };
@@ -124,7 +124,7 @@ impl Volume {
         let file = current.drafted(draft)?.ok_or_else(|| Error::Corrupt("a file is kept that goes".to_owned()))?;
         if current.linked() {
             if file.links > 1 {
-                self.draft_kept_copy(draft, key, current)?;
+                self.draft_kept_copy(draft, key, current, seen)?;
                 return self.drop_name(draft, current, seen);
             }
             draft.delete(current.row_key.clone());
@@ -140,9 +140,10 @@ impl Volume {
         draft: &mut Draft,
         key: &VersionedKey<'_>,
         current: &Located,
+        seen: &mut Seen,
     ) -> Result<(), Error> {
         let ino = self.new_ino()?;
-        let extents = self.extents_of(&current.file)?.unwrap_or_default();
+        let extents = self.extents_of(&current.file, seen)?.unwrap_or_default();
         current.assert_in(draft);
         let mut kept = FileEntry { ino, links: 1, ..current.file.clone() };
         let runs = distinct_runs(&extents);

@@ -23,7 +23,10 @@ impl Volume {
         let found = if key.keeps() { self.version_row(key, id, seen)? } else { None };
         let found = found.ok_or(Error::NoSuchVersion)?;
         match found.row {
-            VersionRow::File(file) => Ok(Located::of_version(found.row_key, found.row_version, seen.cursor, file)),
+            VersionRow::File(file) => {
+                self.entry_hints.note(&found.row_key, &file, false);
+                Ok(Located::of_version(found.row_key, found.row_version, seen.cursor, file))
+            }
             VersionRow::Marker(marker) => Err(Error::DeleteMarker { version: id, modified: marker.modified }),
         }
     }

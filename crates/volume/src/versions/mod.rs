@@ -9,7 +9,6 @@
 //!             Y4 sequences are numbers of the volume, never reused. A commit that creates one asserts that no version
 //!                row of its key has a larger one.
 
-mod bucket_state;
 mod delete_version;
 mod displace;
 mod expire_version;

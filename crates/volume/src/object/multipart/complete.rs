@@ -2,14 +2,14 @@
 //!
 //! Why:        the object's extents are those of its parts in order; no data is read or moved.
 //! Invariants: C1 the upload's row and each chosen part's row are asserted and removed. Other parts are left to the
-//!                upload's orphan, which the same batch writes.
+//!                upload's orphan, which the same batch writes, unless it asserts that there are none.
 //!             C2 the ETag is the MD5 of the parts' MD5s, with their count. The object records the upload: completing
 //!                it again with the same parts gives the same answer while the object exists.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use margay_meta::{RowVersion, VALUE_BYTES_MAX};
+use margay_meta::{Guard, RowVersion, VALUE_BYTES_MAX};
 use margay_rows::event::EventKind;
 use margay_rows::kinds::Document;
 use margay_rows::record::data::OBJECT_EXTENTS_MAX;
@@ -24,7 +24,7 @@ use crate::api::{
 };
 use crate::cache::split;
 use crate::draft::{Draft, Owning, Seen, distinct_runs};
-use crate::driver::Decided;
+use crate::driver::{Decided, Purpose, View};
 use crate::entry::{Located, Walk, documents, release_part};
 use crate::error::Refused;
 use crate::event::Told;
@@ -46,8 +46,30 @@ struct Wish<'a> {
 /// The chosen parts in order, as read.
 struct Chosen {
     parts: Vec<(u16, RowVersion, PartRecord)>,
+    /// The upload had no others.
+    are_all: bool,
     size: u64,
     etag: ETag,
+}
+
+/// Up to so many parts, asserting that there are no others costs less than draining an orphan.
+const PARTS_ASSERTED_MAX: usize = 1000;
+
+impl View<'_> {
+    /// As that of the volume, with the rows of the request.
+    pub async fn complete_multipart(
+        self,
+        bucket: &str,
+        key: &str,
+        upload: &str,
+        parts: &[PartChoice],
+        extra: Headers,
+        condition: &WriteCondition,
+    ) -> Result<PutOutcome, Error> {
+        let rows = self.take_for_change(bucket);
+        let wish = Wish { bucket, key, upload, parts, extra: &extra, condition };
+        self.volume.complete_from(rows, wish).await
+    }
 }
 
 impl Volume {
@@ -61,9 +83,14 @@ impl Volume {
         extra: Headers,
         condition: &WriteCondition,
     ) -> Result<PutOutcome, Error> {
-        let wish = Wish { bucket, key, upload, parts, extra: &extra, condition };
-        let done = self.change(bucket, split(key), |walk, seen| self.try_complete(walk, wish, seen));
-        match done.await {
+        let rows = self.look(bucket, Purpose::CompleteUpload { key, upload }).await?;
+        self.view(&rows).complete_multipart(bucket, key, upload, parts, extra, condition).await
+    }
+
+    /// The first attempt uses these rows.
+    async fn complete_from(&self, rows: Seen, wish: Wish<'_>) -> Result<PutOutcome, Error> {
+        let tried = |walk: &Walk<'_>, seen: &mut Seen| self.try_complete(walk, wish, seen);
+        match self.change_from(rows, wish.bucket, split(wish.key), tried).await {
             Ok(((outcome, orphan), seq)) => {
                 if let Some(orphan) = orphan {
                     self.drain_soon(orphan).await;
@@ -88,7 +115,7 @@ impl Volume {
             }
             Err(error) => return Err(error.into()),
         };
-        let chosen = self.choose(&found, wish.parts)?;
+        let chosen = self.choose(&found, wish.parts, seen)?;
         let current = self.current(walk, wish.key, seen)?;
         wish.condition.check(current.etag(walk))?;
         let extents = chosen.extents()?;
@@ -102,18 +129,20 @@ impl Volume {
         let runs = distinct_runs(&extents);
         let data = place::place_extents(&mut draft, ino, extents);
         let mut file = FileEntry::new(ino, chosen.size, chosen.etag, self.now(), data, headers);
-        self.check_added(walk, &current, &file)?;
+        self.check_added(walk, &current, &file, seen)?;
         self.bequeath(&mut draft, &current, &mut file, seen)?;
         documents::draft_new(&mut draft, &mut file, &documents)?;
         let key = self.replace(walk, &current, &mut file, &mut draft, seen)?;
         let outcome = current.outcome(&file);
-        self.draft_end_of_upload(&mut draft, &found, &chosen, ino)?;
+        let orphan = self.draft_end_of_upload(&mut draft, &found, &chosen, ino)?;
         let kind = EventKind::CompleteMultipartUpload;
         let told = Told { kind, key: wish.key, size: chosen.size, etag: chosen.etag, version: outcome.version };
         self.draft_event(&mut draft, &walk.path, &told)?;
         // Replaces its parts as the owner.
-        place::put_new_file(&mut draft, key, file, NewRuns::stored(runs, Owning::First))?;
-        self.finish(draft, (outcome, Some(found.record.ino)))
+        let entry_key = key.clone();
+        let file = place::put_new_file(&mut draft, key, file, NewRuns::stored(runs, Owning::First))?;
+        self.entry_hints.note(&entry_key, &file, false);
+        self.finish(draft, (outcome, orphan))
     }
 
     /// The answer of an earlier completion of this upload, if its object is still at the key and unchanged.
@@ -127,7 +156,7 @@ impl Volume {
     }
 
     /// Checks the client's list against the stored parts.
-    fn choose(&self, found: &FoundUpload, wanted: &[PartChoice]) -> Result<Chosen, Error> {
+    fn choose(&self, found: &FoundUpload, wanted: &[PartChoice], seen: &mut Seen) -> Result<Chosen, Error> {
         if wanted.is_empty() || wanted.len() > usize::from(PART_NUMBER_MAX) {
             return Err(Error::InvalidPartOrder);
         }
@@ -135,11 +164,12 @@ impl Volume {
             return Err(Error::InvalidPartOrder);
         }
         let mut stored = BTreeMap::new();
-        self.scan(&key::parts(found.record.ino), &mut Seen::default(), |row| {
+        self.scan(&key::parts(found.record.ino), seen, |row| {
             stored.insert(key::parse_part(row.key)?.1, (row.version, PartRecord::decode(row.value)?));
             Ok(ControlFlow::Continue(()))
         })?;
-        let mut chosen = Chosen { parts: Vec::new(), size: 0, etag: ETag { digest: [0; 16], parts: 0 } };
+        let etag = ETag { digest: [0; 16], parts: 0 };
+        let mut chosen = Chosen { parts: Vec::new(), are_all: false, size: 0, etag };
         for (index, PartChoice { number, etag }) in wanted.iter().enumerate() {
             let (version, part) = stored.remove(number).ok_or(Error::InvalidPart(*number))?;
             if *etag != (ETag { digest: part.digest, parts: 0 }) {
@@ -154,21 +184,31 @@ impl Volume {
         if chosen.size > OBJECT_BYTES_MAX {
             return Err(Error::TooLarge);
         }
+        chosen.are_all = stored.is_empty();
         chosen.etag = etag_of(wanted.iter().map(|part| &part.etag.digest), wanted.len());
         Ok(chosen)
     }
 
+    /// Returns the number of the orphan that is left to drain, if any.
     fn draft_end_of_upload(
         &self,
         draft: &mut Draft,
         found: &FoundUpload,
         chosen: &Chosen,
         object: Ino,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Ino>, Error> {
         let upload = found.record.ino;
         draft.assert_version(found.key.clone(), found.version);
         draft.delete(found.key.clone());
-        draft.put(key::orphan(upload), Orphan::Parts.encode());
+        self.entry_hints.forget_upload(&found.key);
+        let orphan = (!chosen.are_all || chosen.parts.len() > PARTS_ASSERTED_MAX).then_some(upload);
+        if orphan.is_some() {
+            draft.put(key::orphan(upload), Orphan::Parts.encode());
+        } else {
+            // Whoever adds a part asserts the upload's row (M1).
+            let chosen = chosen.parts.iter().map(|(number, ..)| key::part(upload, *number));
+            draft.assert_only(&key::parts(upload), chosen, Guard::Written);
+        }
         for (number, version, part) in &chosen.parts {
             draft.assert_version(key::part(upload, *number), *version);
             draft.delete(key::part(upload, *number));
@@ -176,7 +216,8 @@ impl Volume {
         }
         let sizes: Vec<u64> = chosen.parts.iter().map(|(_, _, part)| part.size).collect();
         draft.put(key::part_sizes(object), encode_part_sizes(&sizes));
-        draft_checksums(draft, object, &chosen.parts)
+        draft_checksums(draft, object, &chosen.parts)?;
+        Ok(orphan)
     }
 }
 

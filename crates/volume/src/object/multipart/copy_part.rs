@@ -16,7 +16,7 @@ use md5::{Digest, Md5};
 use super::put_part::part_info;
 use crate::api::{ETag, Error, Headers, ObjectName, PartInfo, ReadCondition};
 use crate::draft::{Draft, Owning, Seen, distinct_runs};
-use crate::driver::{Decided, TRIES_MAX};
+use crate::driver::{Decided, Purpose, TRIES_MAX, View};
 use crate::error::Refused;
 use crate::object::multipart::put_part::{PartName, check_part};
 use crate::open::Volume;
@@ -28,6 +28,24 @@ enum Try {
     Shared(PartInfo),
     /// The bytes must be copied: the slice, and the digest of its ETag.
     Copy(Range<u64>, [u8; 16]),
+}
+
+impl View<'_> {
+    /// As that of the volume, with the rows of the request.
+    #[allow(clippy::too_many_arguments, reason = "they are what S3 names a part and its source by")]
+    pub async fn copy_part(
+        self,
+        bucket: &str,
+        key: &str,
+        upload: &str,
+        number: u16,
+        source: ObjectName<'_>,
+        range: Option<Range<u64>>,
+        source_condition: &ReadCondition,
+    ) -> Result<PartInfo, Error> {
+        let (name, rows) = (PartName { bucket, key, upload, number }, self.take_for_change(bucket));
+        self.volume.copy_part_from(rows, name, source, range.as_ref(), source_condition).await
+    }
 }
 
 impl Volume {
@@ -44,18 +62,32 @@ impl Volume {
         range: Option<Range<u64>>,
         source_condition: &ReadCondition,
     ) -> Result<PartInfo, Error> {
+        let rows = self.look(bucket, Purpose::CopyPart { key, upload, number, source }).await?;
+        self.view(&rows).copy_part(bucket, key, upload, number, source, range, source_condition).await
+    }
+
+    /// The first attempt uses these rows.
+    async fn copy_part_from(
+        &self,
+        mut rows: Seen,
+        name: PartName<'_>,
+        source: ObjectName<'_>,
+        range: Option<&Range<u64>>,
+        source_condition: &ReadCondition,
+    ) -> Result<PartInfo, Error> {
         self.check_room()?;
-        let name = PartName { bucket, key, upload, number };
-        let range = range.as_ref();
         for _ in 0..TRIES_MAX {
             let tried = |seen: &mut Seen| self.try_copy_part(name, source, range, source_condition, seen);
-            let (slice, digest) = match self.decide(Seen::default(), tried).await {
+            let (slice, digest) = match self.decide(std::mem::take(&mut rows), tried).await {
                 Ok((Try::Shared(info), seq)) => return self.answer(Ok((info, seq))).await,
                 Ok((Try::Copy(slice, digest), _)) => (slice, digest),
                 Err(error) => return self.answer(Err(error)).await,
             };
             if let Some(staged) = self.stage_slice(source, slice, digest, source_condition).await? {
-                return self.put_staged_part(name, digest, Headers::new(), staged).await;
+                let mut rows = Seen::default();
+                let PartName { bucket, key, upload, number } = name;
+                self.look_ahead(bucket, Purpose::PutPart { key, upload, number }, &mut rows).await?;
+                return self.put_staged_part(rows, name, digest, Headers::new(), staged).await;
             }
         }
         Err(Error::Busy)
@@ -78,7 +110,7 @@ impl Volume {
         let range = checked_range(range, found.file.size)?;
         check_part(name.number, range.end - range.start)?;
         let digest = slice_digest(found.file.etag, &range, found.file.size);
-        let Some(extents) = self.extents_of(&found.file)?.map(|extents| slice(&extents, &range)) else {
+        let Some(extents) = self.extents_of(&found.file, seen)?.map(|extents| slice(&extents, &range)) else {
             return Ok(Decided::Nothing(Try::Copy(range, digest)));
         };
         if extents.len() > PART_EXTENTS_MAX {
@@ -90,7 +122,7 @@ impl Volume {
         let named = NewRuns::stored(distinct_runs(&extents), Owning::OneMore);
         let (size, modified, headers) = (range.end - range.start, self.now(), Headers::new());
         let part = PartRecord { ino, size, modified, digest, data: Data::Extents(extents), headers };
-        self.draft_part(&mut draft, &upload, name.number, &part, named)?;
+        self.draft_part(&mut draft, &upload, name.number, &part, named, seen)?;
         self.finish(draft, Try::Shared(part_info(&part, name.number)))
     }
 
@@ -103,7 +135,9 @@ impl Volume {
         condition: &ReadCondition,
     ) -> Result<Option<Staged>, Error> {
         let check = |file: &FileEntry| condition.check_source(file.etag, file.modified);
-        let reader = self.read_now(&mut Seen::default(), |seen| self.open_now(source, seen, check)).await?;
+        let mut seen = Seen::default();
+        self.look_ahead(source.0, Purpose::GetObject(source.1, source.2), &mut seen).await?;
+        let reader = self.read_now(&mut seen, |seen| self.open_now(source, seen, check)).await?;
         let (etag, size) = (reader.info.etag, reader.info.size);
         if slice.end > size || slice_digest(etag, &slice, size) != digest {
             return Ok(None);

@@ -10,8 +10,19 @@ use margay_rows::record::{PartRecord, UploadRecord};
 use super::put_part::part_info;
 use crate::api::{Error, PartInfo, UploadInfo};
 use crate::draft::Seen;
-use crate::driver::RequestRows;
+use crate::driver::{Purpose, RequestRows, View};
 use crate::open::Volume;
+
+impl View<'_> {
+    /// All parts of an upload: at most 10,000.
+    pub async fn parts(self, bucket: &str, key: &str, upload: &str) -> Result<Vec<PartInfo>, Error> {
+        self.read(|volume, seen| {
+            let ino = volume.find_upload(bucket, key, upload, seen)?.record.ino;
+            volume.parts_in(&key::parts(ino), usize::MAX, seen).map(|(parts, _)| parts)
+        })
+        .await
+    }
+}
 
 impl Volume {
     /// Parts with numbers after `after`, and whether more follow.
@@ -23,7 +34,7 @@ impl Volume {
         after: u16,
         max: usize,
     ) -> Result<(Vec<PartInfo>, bool), Error> {
-        let rows = RequestRows::default();
+        let rows = self.look(bucket, Purpose::ListParts { key, upload, after, max }).await?;
         self.view(&rows).read(|volume, seen| volume.list_parts_now((bucket, key, upload), after, max, seen)).await
     }
 
@@ -35,9 +46,12 @@ impl Volume {
         seen: &mut Seen,
     ) -> Result<(Vec<PartInfo>, bool), Error> {
         let ino = self.find_upload(bucket, key, upload, seen)?.record.ino;
-        let range = (key::after(key::part(ino, after)), key::parts(ino).1);
+        self.parts_in(&(key::after(key::part(ino, after)), key::parts(ino).1), max, seen)
+    }
+
+    fn parts_in(&self, range: &key::Range, max: usize, seen: &mut Seen) -> Result<(Vec<PartInfo>, bool), Error> {
         let (mut parts, mut more) = (Vec::new(), false);
-        self.scan(&range, seen, |row| {
+        self.scan(range, seen, |row| {
             if parts.len() >= max {
                 more = max > 0;
                 return Ok(ControlFlow::Break(()));

@@ -35,13 +35,14 @@ impl Volume {
         upload: &str,
         seen: &mut Seen,
     ) -> Result<FoundUpload, Error> {
-        let (bucket, _) = self.bucket_row(bucket, seen)?;
-        let row_key = key::upload(bucket.root, key, upload);
+        let row_key = key::upload(self.walk(bucket, "", seen)?.path.bucket.root, key, upload);
         if row_key.len() > margay_meta::KEY_BYTES_MAX {
             return Err(Error::NoSuchUpload);
         }
         let row = self.get(&row_key, seen)?.ok_or(Error::NoSuchUpload)?;
-        Ok(FoundUpload { key: row_key, version: row.version, record: UploadRecord::decode(&row.value)? })
+        let record = UploadRecord::decode(&row.value)?;
+        self.entry_hints.note_upload(&row_key, record.ino);
+        Ok(FoundUpload { key: row_key, version: row.version, record })
     }
 }
 

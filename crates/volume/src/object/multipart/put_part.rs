@@ -11,7 +11,7 @@ use margay_rows::record::data::PART_EXTENTS_MAX;
 
 use crate::api::{ETag, Error, Headers, PART_BYTES_MAX, PART_NUMBER_MAX, PartInfo};
 use crate::draft::{Draft, Seen};
-use crate::driver::Decided;
+use crate::driver::{Decided, Purpose, View};
 use crate::entry::release_part;
 use crate::error::Refused;
 use crate::object::multipart::FoundUpload;
@@ -28,6 +28,23 @@ pub(crate) struct PartName<'a> {
     pub(crate) number: u16,
 }
 
+impl View<'_> {
+    #[allow(clippy::too_many_arguments, reason = "they are what S3 names a part by")]
+    pub async fn put_part(
+        self,
+        bucket: &str,
+        key: &str,
+        upload: &str,
+        number: u16,
+        etag: ETag,
+        headers: Headers,
+        staged: Staged,
+    ) -> Result<PartInfo, Error> {
+        let (name, rows) = (PartName { bucket, key, upload, number }, self.take_for_change(bucket));
+        self.volume.put_staged_part(rows, name, etag.digest, headers, staged).await
+    }
+}
+
 impl Volume {
     #[allow(clippy::too_many_arguments, reason = "they are what S3 names a part by")]
     pub async fn put_part(
@@ -40,12 +57,14 @@ impl Volume {
         headers: Headers,
         staged: Staged,
     ) -> Result<PartInfo, Error> {
-        let name = PartName { bucket, key, upload, number };
-        self.put_staged_part(name, etag.digest, headers, staged).await
+        let rows = self.look(bucket, Purpose::PutPart { key, upload, number }).await?;
+        self.view(&rows).put_part(bucket, key, upload, number, etag, headers, staged).await
     }
 
+    /// The first attempt uses these rows.
     pub(crate) async fn put_staged_part(
         &self,
+        rows: Seen,
         name: PartName<'_>,
         digest: [u8; 16],
         headers: Headers,
@@ -57,7 +76,7 @@ impl Volume {
             return Err(Error::TooLarge);
         }
         let staged = self.without_inline(staged).await?;
-        let done = self.decide(Seen::default(), |seen| self.try_put_part(name, digest, &headers, &staged, seen));
+        let done = self.decide(rows, |seen| self.try_put_part(name, digest, &headers, &staged, seen));
         self.answer(done.await).await
     }
 
@@ -91,7 +110,7 @@ impl Volume {
         let (ino, modified) = (self.new_ino()?, self.now());
         let headers = headers.clone();
         let part = PartRecord { ino, size: staged.len, modified, digest, data, headers };
-        self.draft_part(&mut draft, &found, name.number, &part, named)?;
+        self.draft_part(&mut draft, &found, name.number, &part, named, seen)?;
         self.finish(draft, part_info(&part, name.number))
     }
 
@@ -103,9 +122,10 @@ impl Volume {
         number: u16,
         part: &PartRecord,
         named: NewRuns,
+        seen: &mut Seen,
     ) -> Result<(), Refused> {
         let row_key = key::part(found.record.ino, number);
-        let old = self.row(&row_key)?.value;
+        let old = self.get(&row_key, seen)?;
         draft.assert_version(found.key.clone(), found.version);
         draft.assert_unchanged(row_key.clone(), old.as_ref().map(|row| row.version));
         if let Some(row) = old {
