@@ -173,17 +173,24 @@ impl BackupLocation {
             }
             BackupLocation::Bucket(place) => place,
         };
-        let wrong = |error: ClientError| format!("{place}: {error}");
-        let (host, port, secure, authority) = parse_endpoint(&place.endpoint).map_err(wrong)?;
-        let tls = secure.then(|| tls::Connector::new(&host, place.ca.as_deref())).transpose().map_err(wrong)?;
-        let (region, credentials) = (place.region.clone(), place.credentials.clone());
-        let target = Arc::new(Target { authority, host, port, region, credentials, tls });
+        let target = place.target()?;
         let bucket = Bucket::new(target, place.session_token.as_deref(), &place.bucket);
         let bucket = bucket.map_err(|error| format!("{place}: {error}"))?;
         bucket.check().map_err(|error| format!("{place}: {}", bucket.explain(&error)))?;
         let disk = BucketDisk::new(env, bucket, &place.prefix);
         let env = Env { disk: Arc::new(disk.clone()), ..env.clone() };
         Ok(Opened { env, path: PathBuf::new(), bucket: Some(disk) })
+    }
+}
+
+impl BucketLocation {
+    /// The store, and the keys for it.
+    pub fn target(&self) -> Result<Arc<Target>, String> {
+        let wrong = |error: ClientError| format!("{self}: {error}");
+        let (host, port, secure, authority) = parse_endpoint(&self.endpoint).map_err(wrong)?;
+        let tls = secure.then(|| tls::Connector::new(&host, self.ca.as_deref())).transpose().map_err(wrong)?;
+        let (region, credentials) = (self.region.clone(), self.credentials.clone());
+        Ok(Arc::new(Target { authority, host, port, region, credentials, tls }))
     }
 }
 

@@ -45,6 +45,8 @@ enum Command {
     Clock(clock::Args),
     /// Mount a bucket of a running server as a file system
     Mount(mount::Mount),
+    /// Send what a mount of a far bucket left in its cache
+    Sync(mount::Sync),
     /// Unmount it
     Unmount(mount::Unmount),
     /// Show what a running server has mounted
@@ -109,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Status(args) => status::run(&args),
         Command::Clock(args) => clock::run(&args),
         Command::Mount(args) => mount::run_mount(&args),
+        Command::Sync(args) => mount::run_sync(&args),
         Command::Unmount(args) => mount::run_unmount(&args),
         Command::Mounts(args) => mount::run_mounts(&args),
         Command::User(args) => identity::run_user(&args),

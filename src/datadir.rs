@@ -23,11 +23,27 @@ use crate::exit::Failure;
 
 /// The newest format that this program reads and writes.
 pub const FORMAT_VERSION: u32 = 1;
+/// The format of a directory that is the cache of a far bucket. Its changes are on their way to the bucket, so only a program
+/// that notes them may open it; older ones refuse the number.
+const CACHE_FORMAT_VERSION: u32 = 2;
+/// Names the bucket of a cache.
+const CACHE_FILE: &str = "upstream";
+/// The log of a mount in the background.
+pub const CACHE_LOG_FILE: &str = "log";
 /// First words of the format file.
 const FORMAT_MAGIC: &str = "margay data directory, format ";
 /// Names that an unmarked directory may hold: from an interrupted first start, of a fresh file system, or keys placed
 /// there in advance.
-const HARMLESS: [&str; 5] = ["lock", "format.new", "lost+found", FAULT_NOTE, margay_accounts::encryption_keys::FILE];
+const HARMLESS: [&str; 8] = [
+    "lock",
+    "format.new",
+    "lost+found",
+    FAULT_NOTE,
+    margay_accounts::encryption_keys::FILE,
+    CACHE_FILE,
+    "upstream.new",
+    CACHE_LOG_FILE,
+];
 /// Exists after a failed sync.
 const FAULT_NOTE: &str = "sync-failed";
 /// Files of the program that a failed sync may have kept from the disk.
@@ -51,6 +67,10 @@ pub enum DataDirError {
          choose an empty or new directory with --data DIR"
     )]
     Foreign(PathBuf, String),
+    #[error("{0} is the cache of {1}; use it with: margay mount {1} DIR --cache {0}")]
+    Cache(PathBuf, String),
+    #[error("{path} is the cache of {of}, not of {wanted}; choose another directory with --cache DIR")]
+    OtherCache { path: PathBuf, of: String, wanted: String },
     #[error("{0} has format {1}, this margay reads up to {FORMAT_VERSION}; start it with a newer margay")]
     Newer(PathBuf, u32),
     #[error(
@@ -92,9 +112,35 @@ impl DataDir {
         check_owner(env, path)?;
         let dir = lock(env, path)?;
         if !env.disk.exists(&path.join("format")).map_err(fail)? {
-            mark(&dir.env, path).map_err(fail)?;
+            mark(&dir.env, path, FORMAT_VERSION).map_err(fail)?;
         }
         Ok(dir)
+    }
+
+    /// Creates or locks the cache of a bucket. Returns a text of its own, the same each time.
+    pub fn open_cache(env: &Env, path: &Path, source: &str) -> Result<(DataDir, String), DataDirError> {
+        let fail = |error| DataDirError::Io { path: path.to_owned(), error };
+        env.disk.create_private_dir(path).map_err(fail)?;
+        let format = check_format(env, path)?;
+        if format == Some(FORMAT_VERSION) {
+            return Err(DataDirError::Foreign(path.to_owned(), "a volume of its own".to_owned()));
+        }
+        let dir = lock(env, path)?;
+        let file = path.join(CACHE_FILE);
+        if !env.disk.exists(&file).map_err(fail)? {
+            let mut id = [0; 8];
+            env.random.fill(&mut id);
+            let text = format!("{source}\n{}\n", base16ct::lower::encode_string(&id));
+            files::write_new(&dir.env, &file, text.as_bytes()).map_err(fail)?;
+        }
+        let (of, id) = cache_of(env, path).map_err(fail)?;
+        if of != source {
+            return Err(DataDirError::OtherCache { path: path.to_owned(), of, wanted: source.to_owned() });
+        }
+        if format.is_none() {
+            mark(&dir.env, path, CACHE_FORMAT_VERSION).map_err(fail)?;
+        }
+        Ok((dir, id))
     }
 
     /// Called once all doubtful data after a failed sync was rewritten; removes the note.
@@ -126,8 +172,27 @@ impl DataDir {
     }
 }
 
-/// Refuses a foreign directory before a byte is written to it.
+/// The bucket of a cache, and its own text.
+fn cache_of(env: &Env, path: &Path) -> io::Result<(String, String)> {
+    let text = files::read(env, &path.join(CACHE_FILE), SMALL_FILE_BYTES_MAX)?;
+    let text = String::from_utf8_lossy(&text);
+    let mut lines = text.lines().map(str::to_owned);
+    Ok((lines.next().unwrap_or_default(), lines.next().unwrap_or_default()))
+}
+
+/// Refuses a foreign directory, and a cache, before a byte is written to it.
 fn check_owner(env: &Env, path: &Path) -> Result<(), DataDirError> {
+    match check_format(env, path)? {
+        Some(CACHE_FORMAT_VERSION) => {
+            let of = cache_of(env, path).map(|(of, _)| of).unwrap_or_default();
+            Err(DataDirError::Cache(path.to_owned(), of.split_whitespace().next().unwrap_or_default().to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The format of a directory; `None`: it is new.
+fn check_format(env: &Env, path: &Path) -> Result<Option<u32>, DataDirError> {
     let fail = |error| DataDirError::Io { path: path.to_owned(), error };
     let format = path.join("format");
     if !env.disk.exists(&format).map_err(fail)? {
@@ -135,7 +200,7 @@ fn check_owner(env: &Env, path: &Path) -> Result<(), DataDirError> {
         let foreign = entries.iter().map(|entry| entry.name.as_str()).filter(|name| !HARMLESS.contains(name)).min();
         return match foreign {
             Some(name) => Err(DataDirError::Foreign(path.to_owned(), name.to_owned())),
-            None => Ok(()),
+            None => Ok(None),
         };
     }
     let bytes = files::read(env, &format, 4096).map_err(fail)?;
@@ -143,8 +208,8 @@ fn check_owner(env: &Env, path: &Path) -> Result<(), DataDirError> {
     let version = text.strip_prefix(FORMAT_MAGIC).and_then(|rest| rest.trim_end().parse::<u32>().ok());
     match version {
         None | Some(0) => Err(DataDirError::Unreadable(path.to_owned(), text.chars().take(40).collect())),
-        Some(version) if version > FORMAT_VERSION => Err(DataDirError::Newer(path.to_owned(), version)),
-        Some(_) => Ok(()),
+        Some(version) if version > CACHE_FORMAT_VERSION => Err(DataDirError::Newer(path.to_owned(), version)),
+        Some(version) => Ok(Some(version)),
     }
 }
 
@@ -200,8 +265,8 @@ fn watch(env: &Env, path: &Path, lock: Box<dyn LockHandle>) -> io::Result<DataDi
     Ok(DataDir { path: path.to_owned(), env, note, after_fault: found.is_some(), _lock: lock })
 }
 
-fn mark(env: &Env, path: &Path) -> io::Result<()> {
-    files::write_new(env, &path.join("format"), format!("{FORMAT_MAGIC}{FORMAT_VERSION}\n").as_bytes())?;
+fn mark(env: &Env, path: &Path, version: u32) -> io::Result<()> {
+    files::write_new(env, &path.join("format"), format!("{FORMAT_MAGIC}{version}\n").as_bytes())?;
     // The directory's own name, so that a power loss does not remove it.
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => env.disk.sync_dir(parent),
@@ -268,11 +333,26 @@ mod tests {
     }
 
     #[test]
+    fn a_cache_belongs_to_one_bucket_and_no_server_serves_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |source| DataDir::open_cache(&Env::real(), folder.path(), source).map(|(_, id)| id);
+        let id = open("s3://b/p https://s3.example").unwrap();
+        assert_eq!((id.len(), open("s3://b/p https://s3.example").unwrap()), (16, id));
+        assert!(matches!(open("s3://other"), Err(DataDirError::OtherCache { .. })));
+        let refused = start(folder.path()).unwrap_err().to_string();
+        assert!(refused.contains("margay mount s3://b/p DIR --cache"), "{refused}");
+        let served = tempfile::tempdir().unwrap();
+        drop(start(served.path()).unwrap());
+        let cached = DataDir::open_cache(&Env::real(), served.path(), "s3://b");
+        assert!(matches!(cached, Err(DataDirError::Foreign(..))));
+    }
+
+    #[test]
     fn newer_and_unreadable_formats_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let mark = |text: &str| std::fs::write(folder.path().join("format"), text).unwrap();
-        mark("margay data directory, format 2\n");
-        assert!(matches!(start(folder.path()), Err(DataDirError::Newer(_, 2))));
+        mark("margay data directory, format 3\n");
+        assert!(matches!(start(folder.path()), Err(DataDirError::Newer(_, 3))));
         for text in ["", "margay data directory, format 0\n", "PK\u{3}\u{4}", "margay data directory, format x"] {
             mark(text);
             assert!(matches!(start(folder.path()), Err(DataDirError::Unreadable(..))), "{text:?}");

@@ -13,6 +13,7 @@ pub mod control;
 pub mod datadir;
 pub mod dump;
 pub mod exit;
+pub mod far_mount;
 pub mod front;
 pub mod inventory;
 pub mod load;

@@ -19,7 +19,7 @@ use margay_env::Env;
 use margay_fuse::mount_point::{self, MOUNT_KIND};
 use margay_fuse::{Mounted, names};
 use margay_volume::Volume;
-use margay_volume::posix::{Mount, MountOptions, PosixError};
+use margay_volume::posix::{Mount, MountOptions, PosixError, UpstreamSync};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -99,13 +99,28 @@ pub struct Mounts {
     known_files_max: usize,
     sessions: Mutex<Vec<MountedSession>>,
     record: Mutex<Record>,
+    /// A store that `fsync` waits for.
+    upstream: Option<Arc<dyn UpstreamSync>>,
 }
 
 impl Mounts {
     /// `data`: the data directory, where connections are recorded for the case that this server dies.
     pub fn new(env: &Env, data: &Path, volume: &Arc<Volume>, known_files_max: usize) -> Mounts {
         let record = Mutex::new(Record::new(env, data));
-        Mounts { env: env.clone(), volume: Arc::clone(volume), known_files_max, sessions: Mutex::default(), record }
+        let (volume, sessions) = (Arc::clone(volume), Mutex::default());
+        Mounts { env: env.clone(), volume, known_files_max, sessions, record, upstream: None }
+    }
+
+    /// `fsync` waits for this store too.
+    pub fn with_upstream(self, upstream: Arc<dyn UpstreamSync>) -> Mounts {
+        Mounts { upstream: Some(upstream), ..self }
+    }
+
+    /// Whether nothing is mounted any more, whoever unmounted it.
+    pub fn is_empty(&self) -> bool {
+        let mut sessions = self.sessions.lock();
+        self.drop_ended(&mut sessions);
+        sessions.is_empty()
     }
 
     /// Mounts; creates the directory if it is absent. Blocks; the error is one line. The bucket must exist.
@@ -122,8 +137,12 @@ impl Mounts {
         if let Some(session) = sessions.iter_mut().find(|session| session.wish.bucket == wish.bucket) {
             return add_view(session, wish);
         }
-        let options =
-            MountOptions { sync: wish.choice.sync, read_only: wish.choice.read_only, plain: wish.choice.plain };
+        let options = MountOptions {
+            sync: wish.choice.sync,
+            read_only: wish.choice.read_only,
+            plain: wish.choice.plain,
+            upstream: self.upstream.clone(),
+        };
         let mount =
             Mount::open(Arc::clone(&self.volume), &wish.bucket, &wish.prefix, options).map_err(
                 |error| match error {
@@ -131,7 +150,7 @@ impl Mounts {
                     error => format!("{}: {error}", wish.bucket),
                 },
             )?;
-        let waits = self.volume.engine().waits();
+        let waits = self.volume.engine().waits() || self.upstream.is_some();
         let session = wish.choice.session(wish.source(), self.known_files_max, waits);
         let made = || self.record.lock().add(&wish.path);
         let mounted = Mounted::new(&mount, &wish.path, wish.choice.ownership(), &session, &self.env, &made)

@@ -16,6 +16,7 @@ use margay_meta::distant::DistantEngine;
 use margay_meta::embedded::{self, EmbeddedEngine};
 use margay_metrics::{Exposition, Kind};
 use margay_segment::{Kind as Segment, SegmentInfo, Store};
+use margay_upstream::{Far, FarOptions};
 use margay_volume::{Blocking, KeyFile, KnownFingerprints, MasterKeys, SessionName, Volume, stored_key_fingerprints};
 use serde_json::{Value, json};
 
@@ -61,10 +62,44 @@ impl Storage {
         Storage::open_with(dir, limits, |_, _| Ok(CheckedKeys { keys: MasterKeys::default(), keep: None }))
     }
 
+    /// Opens the cache of a far bucket; the second one sends and fetches once it is told to begin. Must be called inside a
+    /// tokio runtime.
+    pub fn open_cache(dir: DataDir, limits: &StorageLimits, far: FarOptions) -> Result<(Storage, Arc<Far>), Failure> {
+        let mut opened = None;
+        let storage = Storage::open_below(
+            dir,
+            limits,
+            |_, _| Ok(CheckedKeys { keys: MasterKeys::default(), keep: None }),
+            |env, engine, options| {
+                let far = Arc::new(Far::open(env.clone(), engine, far)?);
+                (options.peers, options.local_before_write) = (Some(far.peers()), true);
+                let engine = far.engine();
+                opened = Some(far);
+                Ok(engine)
+            },
+        )?;
+        let far = opened.ok_or_else(|| Failure::failed("the cache was opened without its bucket".to_owned()))?;
+        Ok((storage, far))
+    }
+
     fn open_with(
         dir: DataDir,
         limits: &StorageLimits,
         keys: impl FnOnce(&DataDir, &KnownFingerprints) -> Result<CheckedKeys<MasterKeys>, Failure>,
+    ) -> Result<Storage, Failure> {
+        Storage::open_below(dir, limits, keys, |_, engine, _| Ok(engine))
+    }
+
+    /// `above` puts something between the volume and its engine.
+    fn open_below(
+        dir: DataDir,
+        limits: &StorageLimits,
+        keys: impl FnOnce(&DataDir, &KnownFingerprints) -> Result<CheckedKeys<MasterKeys>, Failure>,
+        above: impl FnOnce(
+            &Env,
+            Arc<dyn Engine>,
+            &mut margay_volume::Options,
+        ) -> Result<Arc<dyn Engine>, margay_meta::EngineError>,
     ) -> Result<Storage, Failure> {
         let env = dir.env.clone();
         let fail = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", dir.path.display()));
@@ -75,7 +110,7 @@ impl Storage {
         let engine = Arc::new(engine);
         let known = stored_key_fingerprints(&*engine, KeyFile::Encryption).map_err(|error| fail(&error))?;
         let keys = keys(&dir, &known)?;
-        let options = margay_volume::Options {
+        let mut options = margay_volume::Options {
             master_keys: keys.keys.clone(),
             blocking: Arc::new(RuntimeThreads(tokio::runtime::Handle::current())),
             paths_max: limits.paths_max,
@@ -94,6 +129,7 @@ impl Storage {
         if !limits.metadata_round_trip.is_zero() {
             below = Arc::new(DistantEngine::new(below, Arc::clone(&env.clock), limits.metadata_round_trip));
         }
+        let below = above(&env, below, &mut options).map_err(|error| fail(&error))?;
         let volume = Volume::open(env.clone(), below, Arc::clone(&segments), options).map_err(|error| fail(&error))?;
         fingerprint::keep(&volume, KeyFile::Encryption, &known, keys)?;
         Ok(Storage {

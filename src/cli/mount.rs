@@ -12,7 +12,10 @@ use margay_fuse::mount_point;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
+mod far;
+
 use super::arguments::DataArgs;
+use crate::backup_location::StoreArgs;
 use crate::control;
 use crate::exit::{Code, Failure};
 use crate::mounts::options::MountChoice;
@@ -21,11 +24,17 @@ const MOUNT_EXAMPLES: &str = "Examples:
   margay mount photos /mnt/photos
   margay mount photos/2026 /mnt/2026 -o ro,uid=1000,gid=1000,umask=027
   margay mount photos /mnt/photos --data /srv/margay --foreground
+  margay mount s3://photos/2026 /mnt/far --endpoint https://s3.example --cache /var/cache/photos
 
 A line of /etc/fstab, with /sbin/mount.margay a link to this program:
   photos  /mnt/photos  margay  data=/srv/margay,_netdev,nofail,x-systemd.requires=margay.service  0 0
 
 Options: ro, sync, writeback, plain, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec. The bucket is made when it is absent.";
+
+const SYNC_EXAMPLES: &str = "Examples:
+  margay sync s3://photos/2026 --endpoint https://s3.example --cache /var/cache/photos
+
+Nothing is mounted. It is for a cache whose mount ended before everything was in the bucket.";
 
 const UNMOUNT_EXAMPLES: &str = "Examples:
   margay unmount /mnt/photos
@@ -45,7 +54,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Mount {
     #[command(flatten)]
     data: DataArgs,
-    /// BUCKET or BUCKET/PREFIX
+    /// BUCKET or BUCKET/PREFIX of a running server, or s3://BUCKET/PREFIX of any store
     bucket: String,
     /// Mount point; created if absent
     directory: PathBuf,
@@ -61,6 +70,25 @@ pub(super) struct Mount {
     /// Wait until it is unmounted; Ctrl-C unmounts
     #[arg(long)]
     foreground: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Where an s3:// mount keeps what it read and what it has not sent [default: below ~/.cache/margay]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = SYNC_EXAMPLES)]
+pub(super) struct Sync {
+    #[command(flatten)]
+    data: DataArgs,
+    /// s3://BUCKET/PREFIX as it was mounted
+    bucket: String,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// The cache of the mount [default: as that of `margay mount`]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -85,6 +113,12 @@ pub(super) struct Mounts {
 }
 
 pub(super) fn run_mount(args: &Mount) -> Result<(), Failure> {
+    if args.bucket.starts_with("s3://") {
+        return far::run(args);
+    }
+    if args.cache.is_some() || args.store.endpoint.is_some() {
+        return Err(Failure::usage("--cache and --endpoint belong to s3://BUCKET/PREFIX".to_owned()));
+    }
     let mut options = args.options.join(",");
     if args.read_only {
         options.push_str(",ro");
@@ -99,6 +133,10 @@ pub(super) fn run_mount(args: &Mount) -> Result<(), Failure> {
         ask_to_mount(&data, &args.bucket, &path, &options).await?;
         if args.foreground { stay(&data, &path).await } else { Ok(()) }
     })
+}
+
+pub(super) fn run_sync(args: &Sync) -> Result<(), Failure> {
+    far::run_sync(args)
 }
 
 pub(super) fn run_unmount(args: &Unmount) -> Result<(), Failure> {

@@ -63,15 +63,15 @@ fn parts_of_a_grid_are_read_back_as_they_were_sent() {
     with_store(Limits { bytes_max: 20 << 20, ..Limits::default() }, async |upstream| {
         for size in [0, 5, (16 << 20) + 7] {
             let (key, grid) = (format!("big-{size}"), Grid::of(size));
-            let etag = upstream.upload(&key, grid, Pattern, Condition::Absent).await.unwrap();
+            let etag = upstream.upload(&key, grid, Pattern, Condition::Absent, &Vec::new()).await.unwrap();
             let there = upstream.describe(&key).await.unwrap().unwrap();
             assert_eq!((there.size, &there.etag), (size, &etag));
             for number in (1..=grid.parts()).filter(|_| size > 0) {
                 let fetched = upstream.get(&key, grid.part(number), Wanted::Same(&etag)).await.unwrap().unwrap();
                 assert!(fetched.bytes == content(grid.part(number)), "part {number} of {size}");
             }
-            assert_eq!(refused(upstream.upload(&key, grid, Pattern, Condition::Absent).await), Some(412));
-            upstream.upload(&key, grid, Pattern, Condition::Same(&etag)).await.unwrap();
+            assert_eq!(refused(upstream.upload(&key, grid, Pattern, Condition::Absent, &Vec::new()).await), Some(412));
+            upstream.upload(&key, grid, Pattern, Condition::Same(&etag), &Vec::new()).await.unwrap();
         }
     });
 }

@@ -9,7 +9,6 @@ use crate::metadata::{packages, workspace};
 const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("margay-iam", &[], &[]),
     ("margay-select", &[], &[]),
-    ("margay-upstream", &[], &[]),
     ("margay-env", &[], &[]),
     ("margay-segment", &["margay-env"], &[]),
     ("margay-meta", &["margay-env", "margay-segment"], &[]),
@@ -18,6 +17,11 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("margay-s3", &["margay-env", "margay-iam", "margay-select", "margay-volume"], &["margay-meta", "margay-segment"]),
     ("margay-fuse", &["margay-env", "margay-volume"], &["margay-meta", "margay-segment"]),
     ("margay-client", &["margay-env", "margay-s3"], &[]),
+    (
+        "margay-upstream",
+        &["margay-client", "margay-env", "margay-meta", "margay-rows", "margay-segment", "margay-volume"],
+        &[],
+    ),
     ("margay-metrics", &[], &[]),
     ("margay-listener", &["margay-env", "margay-metrics"], &[]),
     (
@@ -70,6 +74,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
             "margay-jobs",
             "margay-listener",
             "margay-metrics",
+            "margay-upstream",
         ],
         &[],
     ),

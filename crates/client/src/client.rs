@@ -94,7 +94,11 @@ impl Ask {
 
     /// Deletes up to [`DELETE_KEYS_MAX`] keys.
     pub fn delete_many<'a>(bucket: &str, keys: impl IntoIterator<Item = &'a str>) -> Ask {
-        let body = xml::delete_request(keys);
+        Ask::delete_documents(bucket, xml::delete_request(keys))
+    }
+
+    /// DeleteObjects with this body.
+    pub(crate) fn delete_documents(bucket: &str, body: String) -> Ask {
         let digest = BASE64_STANDARD.encode(Md5::digest(body.as_bytes()));
         let digest = HeaderValue::from_str(&digest).expect("base64 is plain ASCII");
         let headers = vec![(HeaderName::from_static("content-md5"), digest)];

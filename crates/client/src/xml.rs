@@ -114,23 +114,26 @@ pub fn parse_error(document: &[u8]) -> (String, String) {
     (code, message)
 }
 
-/// The first key that a DeleteObjects answer reports as not deleted, with its code.
-pub fn parse_delete_failure(document: &[u8]) -> Result<Option<(String, String)>, String> {
-    let mut failure = None;
+/// The keys that a DeleteObjects answer reports as not deleted, each with its code.
+pub fn parse_delete_failures(document: &[u8]) -> Result<Vec<(String, String)>, String> {
+    let mut failures = Vec::new();
     let (mut key, mut code) = (String::new(), String::new());
     walk(document, &mut |path, text| {
         match path {
             "DeleteResult/Error/Key" => key = text.to_owned(),
             "DeleteResult/Error/Code" => code = text.to_owned(),
-            "DeleteResult/Error" if failure.is_none() => {
-                failure = Some((std::mem::take(&mut key), std::mem::take(&mut code)));
-            }
+            "DeleteResult/Error" => failures.push((std::mem::take(&mut key), std::mem::take(&mut code))),
             _ => {}
         }
         Ok(())
     })
     .map_err(|malformed| malformed.to_string())?;
-    Ok(failure)
+    Ok(failures)
+}
+
+/// The first of `parse_delete_failures`.
+pub fn parse_delete_failure(document: &[u8]) -> Result<Option<(String, String)>, String> {
+    Ok(parse_delete_failures(document)?.into_iter().next())
 }
 
 /// The text of the element `name` right below the document's root element `root`.
@@ -159,11 +162,24 @@ pub fn complete_request(etags: &[String]) -> String {
 
 /// The body of a quiet DeleteObjects request.
 pub fn delete_request<'a>(keys: impl IntoIterator<Item = &'a str>) -> String {
+    delete_body(keys.into_iter().map(|key| (key, None)))
+}
+
+/// As `delete_request`; each key is deleted only if its object has this ETag, where the store supports that.
+pub fn delete_states_request<'a>(states: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    delete_body(states.into_iter().map(|(key, etag)| (key, Some(etag))))
+}
+
+fn delete_body<'a>(objects: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> String {
     let mut body = String::from("<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>");
-    for key in keys {
+    for (key, etag) in objects {
         body.push_str("<Object><Key>");
         body.push_str(&escape(key));
-        body.push_str("</Key></Object>");
+        body.push_str("</Key>");
+        if let Some(etag) = etag {
+            body.push_str(&format!("<ETag>{}</ETag>", escape(etag)));
+        }
+        body.push_str("</Object>");
     }
     body.push_str("</Delete>");
     body

@@ -152,13 +152,14 @@ fn large_objects_are_sent_as_parts_of_a_grid() {
         let (store, upstream) = open(Limits { bytes_max: 20 << 20, ..Limits::default() }).await;
         let grid = Grid::of((20 << 20) + 1);
         store.fail([Fault::None, Fault::Refuse(500), Fault::LostAfter]);
-        let etag = upstream.upload("big", grid, WHOLE, Condition::Absent).await.unwrap();
+        let etag = upstream.upload("big", grid, WHOLE, Condition::Absent, &Vec::new()).await.unwrap();
         assert!(store.content("big") == content(0..grid.size()), "the parts are not in their order");
         assert_eq!((grid.parts(), upstream.describe("big").await.unwrap().unwrap().etag), (3, etag.clone()));
         assert!(store.bytes_at_once_max.load(Ordering::SeqCst) <= 20 << 20);
-        let refused = upstream.upload("big", grid, WHOLE, Condition::Absent).await.unwrap_err();
+        let refused = upstream.upload("big", grid, WHOLE, Condition::Absent, &Vec::new()).await.unwrap_err();
         assert_eq!((refused.status(), store.uploads()), (Some(412), 0), "it is taken back");
-        let unread = upstream.upload("big", grid, Counted { fails_from: 9 << 20 }, Condition::Always).await;
+        let unread =
+            upstream.upload("big", grid, Counted { fails_from: 9 << 20 }, Condition::Always, &Vec::new()).await;
         assert!(matches!(unread, Err(ClientError::Source(_))) && store.uploads() == 0);
         assert_eq!(upstream.describe("big").await.unwrap().unwrap().etag, etag);
     });
@@ -170,12 +171,12 @@ fn an_upload_whose_end_was_lost_has_ended() {
         let (store, upstream) = open(Limits::default()).await;
         for (key, condition) in [("always", Condition::Always), ("absent", Condition::Absent)] {
             store.fail([Fault::None, Fault::None, Fault::LostAfter]);
-            let etag = upstream.upload(key, Grid::of(5), WHOLE, condition).await.unwrap();
+            let etag = upstream.upload(key, Grid::of(5), WHOLE, condition, &Vec::new()).await.unwrap();
             assert_eq!((store.content(key), store.uploads()), (content(0..5), 0));
             assert_eq!(upstream.describe(key).await.unwrap().unwrap().etag, etag);
         }
         store.fail([Fault::None, Fault::None, Fault::ErrorInside]);
-        let refused = upstream.upload("late", Grid::of(5), WHOLE, Condition::Always).await.unwrap_err();
+        let refused = upstream.upload("late", Grid::of(5), WHOLE, Condition::Always, &Vec::new()).await.unwrap_err();
         assert!(refused.kind().contains("InternalError"), "{refused}");
         assert_eq!(store.uploads(), 0);
     });

@@ -44,7 +44,7 @@ impl DistantEngine {
 
     /// Number of calls so far that blocked their thread until the result arrived.
     pub fn blocked(&self) -> u64 {
-        self.blocked.load(Ordering::Relaxed)
+        self.blocked.load(Ordering::Acquire)
     }
 
     /// Number of pending calls that block no thread.
@@ -61,9 +61,11 @@ impl DistantEngine {
     }
 
     fn block(&self) -> &dyn Engine {
-        self.blocked.fetch_add(1, Ordering::Relaxed);
+        // Read first: who sees the count may change it.
+        let length = self.round_trip();
+        self.blocked.fetch_add(1, Ordering::Release);
         self.clock.sleep_exactly();
-        self.clock.sleep(self.round_trip());
+        self.clock.sleep(length);
         &*self.engine
     }
 }

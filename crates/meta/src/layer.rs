@@ -26,6 +26,14 @@ pub enum Call {
     Checkpoint,
 }
 
+/// Rows that a call reads.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked<'a> {
+    Row(&'a [u8]),
+    /// Those of `start..end`.
+    Range(&'a [u8], &'a [u8]),
+}
+
 /// See the module's header.
 pub trait Layer: Send + Sync + Debug {
     /// The engine that calls are passed on to.
@@ -42,6 +50,11 @@ pub trait Layer: Send + Sync + Debug {
         call: &mut dyn FnMut(&dyn Engine) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         call(self.below())
+    }
+
+    /// Rows are about to be read, by a call that may block; an error is the answer of the read.
+    fn will_read(&self, _asked: Asked<'_>) -> Result<(), EngineError> {
+        Ok(())
     }
 
     /// A blocking read was answered, with rows that exist and the number of rows that do not.
@@ -109,6 +122,7 @@ impl<L: Layer> Engine for L {
     }
 
     fn get(&self, key: &[u8]) -> Result<Observed<Option<Row>>, EngineError> {
+        self.will_read(Asked::Row(key))?;
         let read = self.call(Call::Read, &mut |engine| engine.get(key))?;
         let found = usize::from(read.value.is_some());
         self.answered(found, 1 - found);
@@ -121,6 +135,7 @@ impl<L: Layer> Engine for L {
         end: &[u8],
         visit: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<Observed<()>, EngineError> {
+        self.will_read(Asked::Range(start, end))?;
         let mut shown = 0;
         // Rows that were shown cannot be taken back: a later failure is no reason to scan again.
         let scanned = self.call(Call::Read, &mut |engine| {
@@ -138,6 +153,12 @@ impl<L: Layer> Engine for L {
     }
 
     fn read(&self, asks: &[Ask], limit: ReadLimit) -> Result<Answers, EngineError> {
+        for ask in asks {
+            self.will_read(match ask {
+                Ask::Get { key } => Asked::Row(key),
+                Ask::Scan { start, end, .. } => Asked::Range(start, end),
+            })?;
+        }
         let answers = self.call(Call::Read, &mut |engine| engine.read(asks, limit))?;
         let (found, absent) = rows_of(&answers);
         self.answered(found, absent);

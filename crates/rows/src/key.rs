@@ -14,6 +14,7 @@ mod lengths;
 mod segments;
 mod sessions;
 mod table;
+mod upstream;
 
 use margay_meta::RowKind;
 
@@ -34,6 +35,10 @@ pub use self::segments::{
 };
 pub use self::sessions::{lease, parse_session, session, sessions};
 pub use self::table::Table;
+pub use self::upstream::{
+    all_upstream_dirty, all_upstream_unlisted, parse_upstream, upstream_bytes, upstream_dirty, upstream_object,
+    upstream_objects, upstream_unlisted,
+};
 
 const BUCKET: u8 = b'b';
 const EVENT: u8 = b'q';
@@ -67,6 +72,7 @@ const LOCATION: u8 = b'X';
 const EXTENT: u8 = b'x';
 const IDENTITY: u8 = b'y';
 const PART_SIZES: u8 = b'z';
+const UPSTREAM: u8 = b'U';
 
 /// The tables of counters, which the engine knows by these bytes.
 const _: () = {

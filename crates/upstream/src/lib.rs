@@ -1,8 +1,20 @@
 //! A volume whose objects are also in a bucket of another store: what that bucket has, and what it does not have yet.
 //!
 //! Why:        a mount of a far bucket changes its local volume at once and sends the changes later, in an order that is safe
-//!             at every instant, whatever crashes (docs/design/0029).
-//! Layout:     `plan` decides which requests are due.
-//! Not here:   requests themselves (margay-client), rows and bytes of the local volume (margay-volume). No I/O.
+//!             at every instant, whatever crashes (docs/design/0029, 0030).
+//! Layout:     `far` puts the parts together. `tracked` is the engine that the volume uses: it lists a directory before its
+//!             rows are read, and notes changes. `bytes` reads objects, `list` enters a listing, `plan` decides which requests
+//!             are due, `send` makes them, `attributes` are the headers, `runtime` the threads.
+//! Invariants: F1 what is dirty is a row that is written in the batch of the change: a crash loses neither or both.
+//! Not here:   requests (margay-client), the file system (margay-volume), mounting (margay-fuse).
 
+mod attributes;
+mod bytes;
+pub mod far;
+mod list;
 pub mod plan;
+mod runtime;
+mod send;
+mod tracked;
+
+pub use self::far::{Backlog, Far, FarOptions};

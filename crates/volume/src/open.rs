@@ -67,6 +67,8 @@ pub struct Options {
     pub events_max: u64,
     /// Stores of other processes that share the rows; without it every segment is expected in the own store.
     pub peers: Option<Arc<dyn Peers>>,
+    /// A mount copies bytes that are in other stores to the own one before it writes to their file.
+    pub local_before_write: bool,
     /// The processes that share the rows, if their sessions do not tell.
     pub processes: Option<Arc<dyn Processes>>,
     /// Description of this process for people, among others that share the engine.
@@ -89,6 +91,7 @@ impl Default for Options {
             events: None,
             events_max: 1_000_000,
             peers: None,
+            local_before_write: false,
             processes: None,
             session_name: SessionName::default(),
             beat_every: Duration::from_secs(1),

@@ -2,7 +2,7 @@
 //!
 //! Why:        a remote file store has many requests in progress; their memory and the load on the store must be
 //!             limited.
-//! Layout:     `room` limits concurrency, `multipart` sends large objects by a `grid`.
+//! Layout:     `room` limits concurrency, `multipart` sends large objects by a `grid`, `objects` writes and copies with metadata.
 //! Invariants: U1 at most `Limits` requests and bytes are in progress; a response's bytes count until it is dropped.
 //!             U2 a request that waits for its retry holds no slot.
 //!             U3 a range that was read is of one state of the object, and its ETag is returned.
@@ -10,6 +10,7 @@
 
 mod grid;
 mod multipart;
+mod objects;
 mod room;
 
 use std::ops::Range;
@@ -17,12 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use http::Method;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use http::{HeaderMap, Method};
 use md5::{Digest, Md5};
 
 pub use self::grid::Grid;
 pub use self::multipart::Source;
+pub use self::objects::{Metadata, StateOf, WRITE_ID};
 use self::room::Room;
 pub use self::room::{Held, Limits};
 use crate::calls::Calls;
@@ -76,6 +78,7 @@ pub struct Fetched {
 pub struct Described {
     pub etag: String,
     pub size: u64,
+    pub headers: HeaderMap,
 }
 
 impl Upstream {
@@ -97,7 +100,7 @@ impl Upstream {
         match self.send(&ask).await {
             Ok(answer) => {
                 let size = number(&answer, CONTENT_LENGTH).ok_or_else(|| nonsense(&ask, "no length"))?;
-                Ok(Some(Described { etag: answer.etag(), size }))
+                Ok(Some(Described { etag: answer.etag(), size, headers: answer.headers }))
             }
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),

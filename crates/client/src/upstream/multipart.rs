@@ -14,7 +14,7 @@ use http::Method;
 use md5::{Digest, Md5};
 use tokio::task::JoinSet;
 
-use super::{Grid, Upstream, nonsense};
+use super::{Grid, Metadata, Upstream, nonsense};
 use crate::client::{Ask, encode_into};
 use crate::condition::Condition;
 use crate::error::{ClientError, Refusal};
@@ -37,8 +37,10 @@ impl Upstream {
         grid: Grid,
         source: impl Source,
         condition: Condition<'_>,
+        metadata: &Metadata,
     ) -> Result<String, ClientError> {
-        let ask = Ask { query: "uploads=".to_owned(), ..self.ask(Method::POST, key) };
+        let mut ask = Ask { query: "uploads=".to_owned(), ..self.ask(Method::POST, key) };
+        ask.headers.extend(metadata.iter().cloned());
         let begun = self.send(&ask).await?;
         let id = xml::parse_field(&begun.body, "InitiateMultipartUploadResult", "UploadId");
         let id = id.map_err(|reason| nonsense(&ask, &reason))?;

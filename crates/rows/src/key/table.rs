@@ -39,6 +39,8 @@ pub enum Table {
     Extent,
     Identity,
     PartSizes,
+    /// What a bucket of another store has and lacks.
+    Upstream,
 }
 
 impl Table {
@@ -75,6 +77,7 @@ impl Table {
             EXTENT => Table::Extent,
             IDENTITY => Table::Identity,
             PART_SIZES => Table::PartSizes,
+            UPSTREAM => Table::Upstream,
             _ => return None,
         })
     }

@@ -16,6 +16,7 @@ pub mod multipart;
 pub mod orphan;
 pub mod segment;
 pub mod session;
+pub mod upstream;
 pub mod version;
 pub mod wire;
 
@@ -32,5 +33,6 @@ pub use multipart::{PartRecord, UploadRecord};
 pub use orphan::Orphan;
 pub use segment::{SegmentRecord, SegmentState, StoreRecord};
 pub use session::{LeaseRecord, SessionRecord};
+pub use upstream::{UpstreamDirty, UpstreamLeftover, UpstreamObject};
 pub use version::{DeleteMarker, Version, VersionRow, file_of_row};
 pub use wire::Damaged;

@@ -161,7 +161,9 @@ proptest! {
                 if let Some(second) = bytes.get_mut(1) {
                     *second = kind;
                 }
-                let _ = Entry::decode(&bytes);
+                let _ = UpstreamObject::decode(&bytes);
+        let _ = UpstreamDirty::decode(&bytes);
+        let _ = Entry::decode(&bytes);
                 let _ = Summary::decode(&bytes);
                 let _ = Line::decode(&bytes);
                 let _ = VersionRow::decode(&bytes);

@@ -9,9 +9,11 @@ mod copy_object;
 mod delete_object;
 mod delete_objects;
 mod get_object;
+mod import;
 mod make_directory;
 mod multipart;
 mod put_object;
 pub(crate) mod rename;
 
+pub use self::import::{Imported, ImportedKind};
 pub(crate) use self::put_object::count;

@@ -43,6 +43,7 @@ impl Volume {
         kill_privileges: bool,
     ) -> Result<(), PosixError> {
         let mut state = file.state.write();
+        self.make_local(file, &mut state)?;
         let size = state.pieces.end();
         let grows = end > size && matches!(how, Allocate::Reserve { keep_size: false });
         if grows || !matches!(how, Allocate::Reserve { .. }) {

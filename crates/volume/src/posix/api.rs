@@ -2,6 +2,9 @@
 //!
 //! Not here: the operations (one file each, as `impl Mount` blocks), errno (the door's table).
 
+use std::fmt::Debug;
+use std::sync::Arc;
+
 use margay_env::Timestamp;
 use margay_rows::Ino;
 
@@ -191,6 +194,14 @@ pub struct MountOptions {
     /// Written data is stored unencrypted even if it replaces an encrypted object or the bucket encrypts by default.
     /// Without this, such files cannot be opened for writing.
     pub plain: bool,
+    /// `fsync` waits for it too. A mount with one has no hard links: an object has one key.
+    pub upstream: Option<Arc<dyn UpstreamSync>>,
+}
+
+/// A store that gets what the volume has.
+pub trait UpstreamSync: Send + Sync + Debug {
+    /// Blocks until it has the state of the file at the call, or of everything.
+    fn sync(&self, file: Option<Ino>) -> Result<(), Error>;
 }
 
 /// Why a POSIX operation failed.

@@ -49,6 +49,7 @@ impl Mount {
             return Err(PosixError::FileTooLarge);
         }
         let volume = &self.volume;
+        volume.make_local(&to.file, &mut to.file.state.write())?;
         if from.file.ino == to.file.ino {
             let apart = from_offset + len <= to_offset || to_offset + len <= from_offset;
             return if apart {
@@ -57,7 +58,9 @@ impl Mount {
                 Err(PosixError::Invalid)
             };
         }
-        if len >= SHARE_BYTES_MIN
+        // A file whose bytes are elsewhere shares none: each goes its own way there.
+        if !volume.options.local_before_write
+            && len >= SHARE_BYTES_MIN
             && volume.share_range((&from.file, from_offset), (&to.file, to_offset), len, kill_privileges)?
         {
             return Ok(len);

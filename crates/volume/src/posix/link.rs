@@ -16,7 +16,7 @@ impl Mount {
     /// Adds a name to a file. Counts one lookup.
     pub fn link(&self, ino: Ino, parent: Ino, name: &Name) -> Result<Attributes, PosixError> {
         self.volume.check_room()?;
-        if self.is_directory(ino)? {
+        if self.options.upstream.is_some() || self.is_directory(ino)? {
             return Err(PosixError::NotPermitted);
         }
         let _turn = self.volume.known.turn(ino);

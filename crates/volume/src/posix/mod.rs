@@ -26,6 +26,7 @@ mod link;
 mod locate;
 mod lookup;
 mod make_directory;
+mod make_local;
 mod mount;
 mod moved;
 mod opened;

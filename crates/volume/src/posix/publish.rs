@@ -65,7 +65,16 @@ impl Mount {
     /// Publishes unpublished changes and waits until they are durable.
     pub fn sync(&self, handle: &Handle) -> Result<(), PosixError> {
         self.volume.publish(&handle.file)?;
-        Ok(self.volume.engine.wait_durable(self.volume.engine.last_cursor()).map_err(Error::from)?)
+        self.volume.engine.wait_durable(self.volume.engine.last_cursor()).map_err(Error::from)?;
+        self.sync_upstream(Some(handle.ino()))
+    }
+
+    /// Waits until the upstream has a file, or everything.
+    pub(crate) fn sync_upstream(&self, file: Option<Ino>) -> Result<(), PosixError> {
+        match &self.options.upstream {
+            Some(upstream) => Ok(upstream.sync(file)?),
+            None => Ok(()),
+        }
     }
 }
 

@@ -29,6 +29,9 @@ impl Volume {
             return Err(PosixError::FileTooLarge);
         }
         let mut state = file.state.write();
+        if size > 0 {
+            self.make_local(file, &mut state)?;
+        }
         self.check_growth(file, &state, size)?;
         if size > state.pieces.end() {
             self.make_room_for_pieces(file, &mut state, 1)?;

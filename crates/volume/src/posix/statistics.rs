@@ -23,6 +23,7 @@ impl Mount {
     /// `fsync` of a directory: all changes so far are durable.
     pub fn sync_directory(&self) -> Result<(), PosixError> {
         let engine = &self.volume.engine;
-        Ok(engine.wait_durable(engine.last_cursor()).map_err(Error::from)?)
+        engine.wait_durable(engine.last_cursor()).map_err(Error::from)?;
+        self.sync_upstream(None)
     }
 }

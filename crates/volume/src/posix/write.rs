@@ -59,6 +59,7 @@ impl Mount {
             return Ok(());
         }
         let mut state = handle.file.state.write();
+        self.volume.make_local(&handle.file, &mut state)?;
         let offset = if handle.flags.append && !flags.page { state.pieces.end() } else { offset };
         self.volume.put_bytes(&handle.file, &mut state, offset, bytes, taken)?;
         self.volume.touched(&mut state, flags.kill_privileges);

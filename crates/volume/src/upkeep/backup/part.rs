@@ -278,6 +278,8 @@ impl Part {
             Table::Orphan | Table::Part | Table::Upload | Table::Event | Table::EventBase | Table::Session => false,
             // Users are left out, and a directory of one bucket may have keys of its own.
             Table::Identity | Table::Fingerprint => false,
+            // A part stands alone.
+            Table::Upstream => false,
         };
         Ok(kept.then(|| value.to_vec()))
     }

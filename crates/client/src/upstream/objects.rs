@@ -1,0 +1,120 @@
+//! Objects with their metadata: what a file system keeps of a file besides its bytes.
+//!
+//! Why:        a rename is a copy that keeps the bytes, a `chmod` a copy of an object onto itself with other headers.
+//! Invariants: O1 a copy is of one state of its source, which the caller names by its ETag.
+//!             O2 an answer 200 with an error inside is an error.
+//!             O3 an outcome that was lost counts as success only if the object has the write id that was sent.
+//! Not here:   bodies in parts (multipart), listings.
+
+use bytes::Bytes;
+use http::Method;
+use http::header::{HeaderName, HeaderValue};
+
+use super::{Upstream, nonsense};
+use crate::client::{Answer, Ask, encode_into};
+use crate::condition::{Condition, etag_value};
+use crate::error::{ClientError, Refusal};
+use crate::xml;
+
+/// Headers of an object.
+pub type Metadata = Vec<(HeaderName, HeaderValue)>;
+
+/// A random text that belongs to one write, so that it recognizes its object when the answer was lost.
+pub const WRITE_ID: HeaderName = HeaderName::from_static("x-amz-meta-margay-w");
+
+const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
+const COPY_SOURCE_IF_MATCH: HeaderName = HeaderName::from_static("x-amz-copy-source-if-match");
+const DIRECTIVE: HeaderName = HeaderName::from_static("x-amz-metadata-directive");
+
+/// A state of an object.
+#[derive(Clone, Copy, Debug)]
+pub struct StateOf<'a> {
+    pub key: &'a str,
+    pub etag: &'a str,
+}
+
+impl Upstream {
+    /// Puts an object with its metadata in one request; returns its ETag.
+    pub async fn put_object(
+        &self,
+        key: &str,
+        body: Bytes,
+        condition: Condition<'_>,
+        metadata: &Metadata,
+    ) -> Result<String, ClientError> {
+        let _held = self.0.room.hold(body.len() as u64).await?;
+        let mut ask = Ask { body, ..self.ask(Method::PUT, key) };
+        ask.headers.extend(metadata.iter().cloned());
+        ask.headers.extend(condition.header()?);
+        self.written(&ask, key, metadata, |answer| Ok(answer.etag())).await
+    }
+
+    /// Copies a state of an object to a key; `metadata` replaces that of the source. Returns the ETag of the copy.
+    pub async fn copy_object(
+        &self,
+        source: StateOf<'_>,
+        key: &str,
+        condition: Condition<'_>,
+        metadata: Option<&Metadata>,
+    ) -> Result<String, ClientError> {
+        let mut path = format!("/{}/", self.0.bucket);
+        encode_into(&mut path, source.key, true);
+        let path = HeaderValue::from_str(&path).expect("an encoded path is plain ASCII");
+        let mut ask = self.ask(Method::PUT, key);
+        ask.headers.push((COPY_SOURCE, path));
+        ask.headers.push((COPY_SOURCE_IF_MATCH, etag_value(source.etag)?));
+        if let Some(metadata) = metadata {
+            ask.headers.push((DIRECTIVE, HeaderValue::from_static("REPLACE")));
+            ask.headers.extend(metadata.iter().cloned());
+        }
+        ask.headers.extend(condition.header()?);
+        let sent = metadata.cloned().unwrap_or_default();
+        self.written(&ask, key, &sent, |answer| copied(&ask, &answer)).await
+    }
+
+    /// Deletes up to [`crate::client::DELETE_KEYS_MAX`] objects, each if it still has this ETag; returns the keys that
+    /// were not deleted, with the code of the reason. A store may ignore the ETags.
+    pub async fn delete_objects(&self, states: &[StateOf<'_>]) -> Result<Vec<(String, String)>, ClientError> {
+        let body = xml::delete_states_request(states.iter().map(|state| (state.key, state.etag)));
+        let ask = Ask::delete_documents(&self.0.bucket, body);
+        let answer = self.send(&ask).await?;
+        xml::parse_delete_failures(&answer.body).map_err(|reason| nonsense(&ask, &reason))
+    }
+
+    /// Sends a write. If its answer was lost and its condition no longer holds, the object may be this write's (O3).
+    async fn written(
+        &self,
+        ask: &Ask,
+        key: &str,
+        metadata: &Metadata,
+        etag_of: impl Fn(Answer) -> Result<String, ClientError>,
+    ) -> Result<String, ClientError> {
+        let (outcome, unsure) = self.send_unsure(ask).await;
+        match outcome {
+            Ok(answer) => etag_of(answer),
+            Err(error) if unsure && matches!(error.status(), Some(404 | 412)) => {
+                let own = metadata.iter().find(|(name, _)| *name == WRITE_ID).map(|(_, id)| id);
+                let there = self.describe(key).await?;
+                let is_own = |headers: &http::HeaderMap| own.is_some() && headers.get(WRITE_ID) == own;
+                there.filter(|there| is_own(&there.headers)).map(|there| there.etag).ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The ETag of a copy. A long one is answered 200 before its result is known.
+fn copied(ask: &Ask, answer: &Answer) -> Result<String, ClientError> {
+    let (code, message) = xml::parse_error(&answer.body);
+    if !code.is_empty() {
+        let request = format!("PUT {} as a copy", ask.key);
+        return Err(ClientError::Refused(Box::new(Refusal {
+            request,
+            status: 200,
+            code,
+            message,
+            region: String::new(),
+        })));
+    }
+    xml::parse_field(&answer.body, "CopyObjectResult", "ETag").map_err(|reason| nonsense(ask, &reason))
+}

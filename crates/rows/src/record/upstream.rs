@@ -1,0 +1,167 @@
+//! What a bucket of another store has of a volume, and what it lacks.
+//!
+//! Layout:     object: 1, text key, text ETag, varint size, varint number of its bytes, varint content, varint
+//!             attributes | dirty: 1, flags, if it has a name: varint directory and text sort name; varint since,
+//!             varint changed, varint count of leftovers, each text key, text ETag, varint since; with a flag: text key of
+//!             the write whose outcome is not known
+//! Invariants: U1 keys and ETags are texts as the bucket gave them.
+//! Not here:   when a row changes (margay-upstream).
+
+use super::wire::{Damaged, Reader, Writer};
+use crate::ino::Ino;
+
+const LAYOUT: u8 = 1;
+const FLAG_NAMED: u8 = 1;
+const FLAG_MOVED: u8 = 2;
+const FLAG_SENT: u8 = 4;
+/// Objects of one file that wait for their removal.
+const LEFTOVERS_MAX: usize = 65_536;
+
+/// The object of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamObject {
+    pub key: String,
+    pub etag: String,
+    pub size: u64,
+    /// By which extents refer to its bytes; 0: none do.
+    pub number: u64,
+    /// Which content and which attributes of the file it has.
+    pub content: u64,
+    pub attributes: u64,
+}
+
+/// An object that is to be removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamLeftover {
+    pub key: String,
+    pub etag: String,
+    pub since: u64,
+}
+
+/// A file or directory of which the bucket does not have the local state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamDirty {
+    /// Its directory and sort name; `None`: it was removed.
+    pub name: Option<(Ino, String)>,
+    /// A directory: the keys of everything below changed with its name.
+    pub moved: bool,
+    /// The first change that the bucket lacks, and the last one.
+    pub since: u64,
+    pub changed: u64,
+    pub leftovers: Vec<UpstreamLeftover>,
+    /// A write of it to this key may have succeeded.
+    pub sent: Option<String>,
+}
+
+impl UpstreamObject {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(64 + self.key.len() + self.etag.len());
+        writer.byte(LAYOUT);
+        writer.bytes(self.key.as_bytes());
+        writer.bytes(self.etag.as_bytes());
+        for number in [self.size, self.number, self.content, self.attributes] {
+            writer.varint(number);
+        }
+        writer.finish()
+    }
+
+    pub fn decode(value: &[u8]) -> Result<UpstreamObject, Damaged> {
+        let mut reader = Reader::new(value);
+        reader.layout(LAYOUT)?;
+        let (key, etag) = (reader.text()?.to_owned(), reader.text()?.to_owned());
+        let (size, number) = (reader.varint()?, reader.varint()?);
+        let object =
+            UpstreamObject { key, etag, size, number, content: reader.varint()?, attributes: reader.varint()? };
+        reader.end()?;
+        Ok(object)
+    }
+}
+
+impl UpstreamDirty {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(64);
+        writer.byte(LAYOUT);
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let sent = flag(self.sent.is_some(), FLAG_SENT);
+        writer.byte(flag(self.name.is_some(), FLAG_NAMED) | flag(self.moved, FLAG_MOVED) | sent);
+        if let Some((directory, name)) = &self.name {
+            writer.varint(directory.0);
+            writer.bytes(name.as_bytes());
+        }
+        writer.varint(self.since);
+        writer.varint(self.changed);
+        writer.varint(self.leftovers.len() as u64);
+        for left in &self.leftovers {
+            writer.bytes(left.key.as_bytes());
+            writer.bytes(left.etag.as_bytes());
+            writer.varint(left.since);
+        }
+        if let Some(key) = &self.sent {
+            writer.bytes(key.as_bytes());
+        }
+        writer.finish()
+    }
+
+    pub fn decode(value: &[u8]) -> Result<UpstreamDirty, Damaged> {
+        let mut reader = Reader::new(value);
+        reader.layout(LAYOUT)?;
+        let flags = reader.byte()?;
+        if flags & !(FLAG_NAMED | FLAG_MOVED | FLAG_SENT) != 0 {
+            return Err(Damaged("unknown flags of a dirty file"));
+        }
+        let name = match flags & FLAG_NAMED {
+            0 => None,
+            _ => Some((Ino(reader.varint()?), reader.text()?.to_owned())),
+        };
+        let (since, changed) = (reader.varint()?, reader.varint()?);
+        let count = reader.small::<usize>()?;
+        if count > LEFTOVERS_MAX {
+            return Err(Damaged("too many leftovers"));
+        }
+        let mut leftovers = Vec::new();
+        for _ in 0..count {
+            let (key, etag) = (reader.text()?.to_owned(), reader.text()?.to_owned());
+            leftovers.push(UpstreamLeftover { key, etag, since: reader.varint()? });
+        }
+        let sent = match flags & FLAG_SENT {
+            0 => None,
+            _ => Some(reader.text()?.to_owned()),
+        };
+        reader.end()?;
+        Ok(UpstreamDirty { name, moved: flags & FLAG_MOVED != 0, since, changed, leftovers, sent })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_an_upstream_round_trip() {
+        let object = UpstreamObject {
+            key: "ä/b".to_owned(),
+            etag: "\"0-2\"".to_owned(),
+            size: 1 << 40,
+            number: 7,
+            content: u64::MAX,
+            attributes: 3,
+        };
+        assert_eq!(UpstreamObject::decode(&object.encode()), Ok(object.clone()));
+        let left = UpstreamLeftover { key: "old".to_owned(), etag: "e".to_owned(), since: 9 };
+        let dirty = UpstreamDirty {
+            name: Some((Ino(5), "n".to_owned())),
+            moved: true,
+            since: 1,
+            changed: 300,
+            leftovers: vec![left.clone(), left],
+            sent: Some("k".to_owned()),
+        };
+        assert_eq!(UpstreamDirty::decode(&dirty.encode()), Ok(dirty));
+        let gone = UpstreamDirty::default();
+        assert_eq!(UpstreamDirty::decode(&gone.encode()), Ok(gone));
+        for wrong in [&[1, 8, 0, 0, 0][..], &[2], &[1, 0, 0, 0, 255, 255, 255, 1]] {
+            assert!(UpstreamDirty::decode(wrong).is_err());
+        }
+        assert!(UpstreamObject::decode(&object.encode()[1..]).is_err());
+    }
+}

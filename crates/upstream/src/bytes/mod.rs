@@ -1,0 +1,316 @@
+//! Bytes that are in the bucket and not here, as a store of segments of its own number.
+//!
+//! Why:        a file whose bytes were never read has extents as any other file: they are in a store that fetches them. So
+//!             reading, sharing and copying such files is what it is for any file.
+//! Invariants: B1 a segment stands for the bytes of an object as it was listed. A file that is sent keeps the number, and its
+//!                new object has the same bytes wherever an extent of the file still names it. Each request asks for the ETag
+//!                of the object that the rows name now, so a change by somebody else is an error and no other bytes.
+//!             B2 this store is read only: nothing is written here, set aside or removed.
+//!             B3 memory for fetched bytes is bounded (`cache`).
+//! Not here:   which object a number stands for (the caller's `Objects`), when a file gets local bytes.
+
+mod cache;
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use margay_client::ClientError;
+use margay_client::upstream::{Upstream, Wanted};
+use margay_segment::{
+    Extent, Holes, InQuarantine, QuarantineHold, Quarantined, Run, RunLength, RunWriter, SegmentCopy, SegmentError,
+    SegmentId, SegmentInfo, SegmentPin, Segments, StoreName, StoreNumber, StoreSpace, SyncFuture, Walk,
+};
+use margay_volume::Peers;
+
+use self::cache::{BLOCK_BYTES, BlockCache, Slot};
+use crate::runtime::Requests;
+
+/// The number of this store; real ones count up from 1.
+pub(crate) const FAR_STORE: StoreNumber = StoreNumber(0xfffe);
+/// Blocks that are fetched ahead of a sequential reader.
+const AHEAD_BLOCKS: u64 = 16;
+/// A rename in the bucket may move an object between finding and reading it.
+const TRIES_MAX: usize = 3;
+
+/// The segment of the bytes with this number.
+pub(crate) fn segment_of(number: u64) -> SegmentId {
+    let (first, end) = FAR_STORE.ids();
+    let id = SegmentId(first.0 + number);
+    assert!(id < end, "fewer objects than a store has segments were ever seen");
+    id
+}
+
+/// A state of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FarObject {
+    pub(crate) key: String,
+    pub(crate) etag: String,
+    pub(crate) size: u64,
+}
+
+/// What numbers stand for.
+pub(crate) trait Objects: Send + Sync + Debug {
+    /// `None`: nothing any more.
+    fn find(&self, number: u64) -> Result<Option<FarObject>, SegmentError>;
+}
+
+#[derive(Debug)]
+pub(crate) struct FarStore {
+    bucket: Upstream,
+    requests: Arc<Requests>,
+    objects: Arc<dyn Objects>,
+    cache: Arc<BlockCache>,
+}
+
+/// The far store as the only other one of a volume.
+#[derive(Clone, Debug)]
+pub(crate) struct FarPeers(pub(crate) Arc<FarStore>);
+
+impl Peers for FarPeers {
+    fn store(&self, number: StoreNumber) -> Option<Arc<dyn Segments>> {
+        (number == FAR_STORE).then(|| Arc::clone(&self.0) as Arc<dyn Segments>)
+    }
+}
+
+impl FarStore {
+    pub(crate) fn new(bucket: Upstream, requests: Arc<Requests>, objects: Arc<dyn Objects>) -> FarStore {
+        FarStore { bucket, requests, objects, cache: Arc::default() }
+    }
+
+    fn object(&self, id: SegmentId) -> Result<FarObject, SegmentError> {
+        let number = id.0 - FAR_STORE.ids().0.0;
+        self.objects.find(number)?.ok_or(SegmentError::Missing(id))
+    }
+
+    /// Bytes of an object, which has them.
+    fn bytes(&self, id: SegmentId, range: Range<u64>) -> Result<Bytes, SegmentError> {
+        let (first, last) = (range.start / BLOCK_BYTES, (range.end - 1) / BLOCK_BYTES);
+        let within = |index: u64, block: &Bytes| {
+            let start = index * BLOCK_BYTES;
+            let from = range.start.max(start) - start;
+            let to = (range.end - start).min(BLOCK_BYTES);
+            (to <= block.len() as u64).then(|| block.slice(from as usize..to as usize))
+        };
+        let short = || SegmentError::Corrupt { segment: id, offset: range.start, what: "the object has fewer bytes" };
+        self.fetch_ahead(id, first, last)?;
+        if first == last {
+            return within(first, &self.block(id, first)?).ok_or_else(short);
+        }
+        let mut bytes = BytesMut::with_capacity((range.end - range.start) as usize);
+        for index in first..=last {
+            bytes.extend_from_slice(&within(index, &self.block(id, index)?).ok_or_else(short)?);
+        }
+        Ok(bytes.freeze())
+    }
+
+    /// Begins to fetch what is needed, and more if the block before was read.
+    fn fetch_ahead(&self, id: SegmentId, first: u64, last: u64) -> Result<(), SegmentError> {
+        let is_sequential = first > 0 && self.cache.has(id, first - 1);
+        let end = if is_sequential || first == 0 && last > 0 { last + 1 + AHEAD_BLOCKS } else { last + 1 };
+        if (first..end).all(|index| self.cache.has(id, index)) {
+            return Ok(());
+        }
+        let blocks = self.object(id)?.size.div_ceil(BLOCK_BYTES);
+        (first..end.min(blocks)).for_each(|index| drop(self.begin(id, index)));
+        Ok(())
+    }
+
+    fn begin(&self, id: SegmentId, index: u64) -> Arc<Slot> {
+        let (slot, is_new) = self.cache.slot(id, index);
+        if is_new {
+            let (own, bucket) = (Filling(Arc::clone(&slot)), self.bucket.clone());
+            let (objects, cache) = (Arc::clone(&self.objects), Arc::clone(&self.cache));
+            self.requests.spawn(async move {
+                let fetched = fetch(&bucket, &*objects, id, index).await;
+                if fetched.is_err() {
+                    // The next reader asks again.
+                    cache.forget(id, index);
+                }
+                own.0.fill(fetched);
+            });
+        }
+        slot
+    }
+
+    fn block(&self, id: SegmentId, index: u64) -> Result<Bytes, SegmentError> {
+        self.begin(id, index).wait().map_err(|error| SegmentError::Io(std::io::Error::new(error.0, error.1)))
+    }
+}
+
+/// A slot that somebody fills: with an error, if the request ends without an answer.
+struct Filling(Arc<Slot>);
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        self.0.fill_if_empty(Err((std::io::ErrorKind::Interrupted, "the mount ends".to_owned())));
+    }
+}
+
+/// Why a block could not be fetched; every reader that waits for it is told.
+type Failed = (std::io::ErrorKind, String);
+
+async fn fetch(bucket: &Upstream, objects: &dyn Objects, id: SegmentId, index: u64) -> Result<Bytes, Failed> {
+    let number = id.0 - FAR_STORE.ids().0.0;
+    let mut last = None;
+    for _ in 0..TRIES_MAX {
+        let found = objects.find(number).map_err(|error| (std::io::ErrorKind::Other, error.to_string()))?;
+        let Some(object) = found.filter(|found| last.as_ref() != Some(found)) else { break };
+        let start = index * BLOCK_BYTES;
+        let range = start..object.size.min(start + BLOCK_BYTES);
+        match bucket.get(&object.key, range, Wanted::Same(&object.etag)).await {
+            Ok(Some(fetched)) => return Ok(fetched.bytes),
+            Ok(None) => return Err((std::io::ErrorKind::InvalidData, "an answer without bytes".to_owned())),
+            // It may have moved since.
+            Err(error) if matches!(error.status(), Some(404 | 412)) => last = Some(object),
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+    Err((std::io::ErrorKind::StaleNetworkFileHandle, "the object was changed or removed in the bucket".to_owned()))
+}
+
+fn failed(error: &ClientError) -> Failed {
+    let kind = match error.status() {
+        Some(403) => std::io::ErrorKind::PermissionDenied,
+        _ => std::io::ErrorKind::Other,
+    };
+    (kind, error.to_string())
+}
+
+fn read_only<T>(what: &str) -> Result<T, SegmentError> {
+    let error = std::io::Error::new(std::io::ErrorKind::Unsupported, format!("bytes in the bucket: {what}"));
+    Err(SegmentError::Io(error))
+}
+
+impl Segments for FarStore {
+    fn name(&self) -> StoreName {
+        StoreName { identity: margay_segment::StoreIdentity([0xff; 16]), number: FAR_STORE, generation: 1 }
+    }
+
+    fn is_attached(&self) -> bool {
+        true
+    }
+
+    fn attach(&self, _name: StoreName) -> Result<(), SegmentError> {
+        read_only("they need no folder")
+    }
+
+    fn begin(&self, _length: RunLength, _owner: &[u8]) -> Result<Box<dyn RunWriter>, SegmentError> {
+        read_only("nothing is written to them")
+    }
+
+    fn start_sync(&self, _id: SegmentId) -> Result<(), SegmentError> {
+        Ok(())
+    }
+
+    fn sync(&self, _id: SegmentId) -> SyncFuture<'_> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn sync_blocking(&self, _id: SegmentId) -> Result<(), SegmentError> {
+        Ok(())
+    }
+
+    fn read(&self, extent: &Extent, skip: u64, len: u64) -> Result<Bytes, SegmentError> {
+        assert!(skip + len <= extent.len, "a read is within its extent");
+        if len == 0 {
+            return Ok(Bytes::new());
+        }
+        let start = extent.run.offset + extent.skip + skip;
+        self.bytes(extent.run.segment, start..start + len)
+    }
+
+    fn read_cached(&self, extent: &Extent, skip: u64, len: u64) -> Result<Option<Bytes>, SegmentError> {
+        let (start, id) = (extent.run.offset + extent.skip + skip, extent.run.segment);
+        if len == 0 {
+            return Ok(Some(Bytes::new()));
+        }
+        let is_ready =
+            (start / BLOCK_BYTES..=(start + len - 1) / BLOCK_BYTES).all(|index| self.cache.is_ready(id, index));
+        if is_ready { self.bytes(id, start..start + len).map(Some) } else { Ok(None) }
+    }
+
+    fn will_read(&self, extent: &Extent) -> Result<(), SegmentError> {
+        let first = (extent.run.offset + extent.skip) / BLOCK_BYTES;
+        self.fetch_ahead(extent.run.segment, first, first)
+    }
+
+    /// The store has checksums of its own.
+    fn verify(&self, extent: &Extent) -> Result<(), SegmentError> {
+        self.object(extent.run.segment).map(drop)
+    }
+
+    fn pin(&self, id: SegmentId, _quarantined: InQuarantine) -> Result<SegmentPin, SegmentError> {
+        Err(SegmentError::Missing(id))
+    }
+
+    fn removals(&self) -> u64 {
+        0
+    }
+
+    fn state(&self, id: SegmentId) -> Result<SegmentInfo, SegmentError> {
+        let len = self.object(id)?.size;
+        Ok(SegmentInfo { id, kind: margay_segment::Kind::Raw, len, open: false })
+    }
+
+    fn list(&self) -> Vec<SegmentInfo> {
+        Vec::new()
+    }
+
+    fn source(&self, id: SegmentId) -> Result<SegmentCopy, SegmentError> {
+        Err(SegmentError::Unreachable(id, FAR_STORE))
+    }
+
+    fn seal(&self, _id: SegmentId) -> Result<(), SegmentError> {
+        Ok(())
+    }
+
+    fn space(&self) -> Result<StoreSpace, SegmentError> {
+        read_only("nobody knows their space")
+    }
+
+    fn check_space(&self, _bytes: u64) -> Result<(), SegmentError> {
+        Ok(())
+    }
+
+    fn refused(&self) -> u64 {
+        0
+    }
+
+    fn allocated_bytes(&self, _id: SegmentId) -> Result<u64, SegmentError> {
+        Ok(0)
+    }
+
+    fn set_aside(&self, _id: SegmentId) -> Result<bool, SegmentError> {
+        Ok(false)
+    }
+
+    fn quarantined(&self) -> Vec<Quarantined> {
+        Vec::new()
+    }
+
+    fn take_back(&self, _id: SegmentId) -> Result<bool, SegmentError> {
+        Ok(false)
+    }
+
+    fn taken_back(&self) -> u64 {
+        0
+    }
+
+    fn hold_quarantine(&self) -> QuarantineHold {
+        unreachable!("only the own store has a quarantine (T2 of the volume's stores)")
+    }
+
+    fn begin_walk(&self) -> Walk {
+        unreachable!("only the own store is walked (T2 of the volume's stores)")
+    }
+
+    fn release(&self, id: SegmentId, _walk: &Walk) -> Result<Quarantined, SegmentError> {
+        Err(SegmentError::Missing(id))
+    }
+
+    fn punch(&self, _id: SegmentId, _is_live: &dyn Fn(&Run) -> bool, _walk: &Walk) -> Result<Holes, SegmentError> {
+        Ok(Holes::default())
+    }
+}

@@ -1,0 +1,209 @@
+//! Puts the parts together: the engine and the peers of a volume, the task that sends, and waiting for it.
+//!
+//! Examples:   `Far::open` with the engine of the cache, then `Volume::open` with `Far::engine` and `Far::peers`, then
+//!             `Far::begin`.
+//! Invariants: A1 one volume, one bucket, one process: the caller holds the lock of the directory.
+//! Not here:   mounting, the command line.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use margay_client::upstream::Upstream;
+use margay_env::Env;
+use margay_meta::{Engine, EngineError};
+use margay_rows::record::Bucket;
+use margay_rows::{Ino, key};
+use margay_volume::posix::UpstreamSync;
+use margay_volume::{Error, Peers, Volume};
+
+use crate::bytes::{FarPeers, FarStore, Objects};
+use crate::list::Listing;
+use crate::runtime::Requests;
+use crate::send::Sender;
+use crate::tracked::{Lister, Paths, Tracked};
+
+/// Time without progress after which somebody who waits is told that the bucket does not answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often progress is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// What a volume is to be with a bucket.
+#[derive(Debug)]
+pub struct FarOptions {
+    pub upstream: Upstream,
+    /// Empty, or ends in `/`.
+    pub prefix: String,
+    /// Of this cache directory: begins its write ids.
+    pub id: String,
+    pub host: String,
+}
+
+/// What the bucket lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    pub files: u64,
+    pub bytes: u64,
+    pub in_progress: u64,
+    /// Keys that the bucket does not take, with the reason; at most some.
+    pub failures: Vec<(u64, String)>,
+    /// Names of what was changed here and in the bucket.
+    pub conflicts: Vec<String>,
+}
+
+/// Why waiting ended before everything was sent.
+#[derive(Debug, thiserror::Error)]
+pub enum NotSent {
+    #[error("the bucket refuses a change: {0}")]
+    Refused(String),
+    #[error("the bucket does not answer; what was written is kept here")]
+    Unanswered,
+}
+
+#[derive(Debug)]
+pub struct Far {
+    env: Env,
+    options: FarOptions,
+    requests: Arc<Requests>,
+    tracked: Arc<Tracked>,
+    store: Arc<FarStore>,
+    listing: OnceLock<Arc<Listing>>,
+    sender: OnceLock<Arc<Sender>>,
+}
+
+impl Far {
+    pub fn open(env: Env, engine: Arc<dyn Engine>, options: FarOptions) -> Result<Far, EngineError> {
+        let requests = Arc::new(Requests::begin()?);
+        let paths = Paths::below(&options.prefix);
+        let tracked = Arc::new(Tracked::open(engine, paths, Arc::clone(&env.clock))?);
+        let objects = Arc::clone(&tracked) as Arc<dyn Objects>;
+        let store = Arc::new(FarStore::new(options.upstream.clone(), Arc::clone(&requests), objects));
+        let (listing, sender) = (OnceLock::new(), OnceLock::new());
+        Ok(Far { env, options, requests, tracked, store, listing, sender })
+    }
+
+    /// The engine of the volume.
+    pub fn engine(&self) -> Arc<dyn Engine> {
+        Arc::clone(&self.tracked) as Arc<dyn Engine>
+    }
+
+    /// The other store of the volume.
+    pub fn peers(&self) -> Arc<dyn Peers> {
+        Arc::new(FarPeers(Arc::clone(&self.store)))
+    }
+
+    /// Begins to send. The bucket of the volume exists; if the volume is new, nothing of the far one is listed yet.
+    pub fn begin(&self, volume: &Arc<Volume>, bucket: &str, is_new: bool) -> Result<(), EngineError> {
+        let row = self.tracked.below.get(&key::bucket(bucket))?.value;
+        let row = row.ok_or_else(|| EngineError::Corrupt(format!("bucket {bucket} is missing")))?;
+        let root = Bucket::decode(&row.value).map_err(|error| EngineError::Corrupt(error.to_string()))?.root;
+        {
+            let mut files = self.tracked.files.lock();
+            files.paths.set_root(root);
+            files.suspect(&*self.tracked.below)?;
+        }
+        if is_new {
+            self.tracked.mark_unlisted(root)?;
+        }
+        let (upstream, requests) = (self.options.upstream.clone(), Arc::clone(&self.requests));
+        let tracked = || Arc::clone(&self.tracked);
+        let listing = Arc::new(Listing::new(tracked(), Arc::clone(volume), bucket, upstream.clone(), requests));
+        let lister: Arc<dyn Lister> = Arc::clone(&listing) as Arc<dyn Lister>;
+        self.tracked.set_lister(Arc::downgrade(&lister));
+        let sender = Arc::new(Sender {
+            tracked: tracked(),
+            volume: Arc::clone(volume),
+            bucket: bucket.to_owned(),
+            upstream,
+            id: self.options.id.clone(),
+            host: self.options.host.clone(),
+            clock: Arc::clone(&self.env.clock),
+            listing: Arc::clone(&listing),
+            conflicts: parking_lot::Mutex::default(),
+        });
+        let is_first = self.listing.set(listing).is_ok() && self.sender.set(Arc::clone(&sender)).is_ok();
+        assert!(is_first, "it begins once");
+        self.requests.spawn(sender.run());
+        Ok(())
+    }
+
+    /// Blocks until the bucket has what the volume had at the call, of one file or of all; `progress` is told now and then
+    /// and ends the wait with false.
+    pub fn flush(&self, file: Option<Ino>, progress: &mut dyn FnMut(&Backlog) -> bool) -> Result<(), NotSent> {
+        let mut files = self.tracked.files.lock();
+        let sequence = files.sequence;
+        for one in files.by_ino.iter_mut().filter(|(ino, _)| file.is_none_or(|file| file == **ino)) {
+            one.1.now = true;
+        }
+        self.tracked.wake.notify_one();
+        let (mut least, mut since) = (usize::MAX, files.now());
+        loop {
+            let open = files
+                .by_ino
+                .iter()
+                .filter(|(ino, one)| file.is_none_or(|file| file == **ino) && one.dirty.since <= sequence);
+            let (mut count, mut refused) = (0, None);
+            for (_, one) in open {
+                count += 1;
+                if one.is_refused {
+                    refused = one.failure.clone();
+                }
+            }
+            if count == 0 {
+                return Ok(());
+            }
+            if let Some(refused) = refused {
+                return Err(NotSent::Refused(refused));
+            }
+            if count < least {
+                (least, since) = (count, files.now());
+            } else if files.now().saturating_sub(since) > PATIENCE {
+                return Err(NotSent::Unanswered);
+            }
+            self.tracked.settled.wait_for(&mut files, LOOK_EVERY);
+            drop(files);
+            if !progress(&self.backlog()) {
+                return Err(NotSent::Unanswered);
+            }
+            files = self.tracked.files.lock();
+        }
+    }
+
+    /// Everything about what is left, for people who look for a fault.
+    pub fn details(&self) -> String {
+        format!("{:#?}", self.tracked.files.lock().by_ino)
+    }
+
+    pub fn backlog(&self) -> Backlog {
+        const SHOWN_MAX: usize = 10;
+        let files = self.tracked.files.lock();
+        let mut backlog = Backlog { files: files.by_ino.len() as u64, ..Backlog::default() };
+        for (ino, file) in &files.by_ino {
+            backlog.bytes += file.state.map_or(0, |state| state.size);
+            backlog.in_progress += u64::from(file.in_progress);
+            if let Some(failure) = file.failure.as_ref().filter(|_| backlog.failures.len() < SHOWN_MAX) {
+                backlog.failures.push((ino.0, failure.clone()));
+            }
+        }
+        drop(files);
+        if let Some(sender) = self.sender.get() {
+            backlog.conflicts.clone_from(&sender.conflicts.lock());
+        }
+        backlog
+    }
+}
+
+impl Drop for Far {
+    /// Nothing is sent any more; the rows say what is left.
+    fn drop(&mut self) {
+        self.requests.stop();
+    }
+}
+
+impl UpstreamSync for Far {
+    fn sync(&self, file: Option<Ino>) -> Result<(), Error> {
+        self.flush(file, &mut |_| true).map_err(|error| {
+            tracing::error!(%error, "an fsync did not reach the bucket");
+            Error::Io(std::io::Error::other(error))
+        })
+    }
+}

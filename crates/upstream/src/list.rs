@@ -1,0 +1,285 @@
+//! Lists a directory of the bucket and enters what is there.
+//!
+//! Why:        a directory's rows are read for the first time long after the mount began, and a bucket may have more of them
+//!             than anybody reads.
+//! Invariants: L1 a directory counts as listed when its last page is entered; after a crash before that it is listed again, and
+//!                names that are there stay as they are.
+//!             L2 one listing of a directory at a time, for all who wait.
+//!             L3 attributes that a listing does not have come from a HEAD of each object.
+//! Not here:   who waits (tracked), bytes (bytes).
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use margay_client::ClientError;
+use margay_client::client::{ListQuery, PAGE_KEYS_MAX};
+use margay_client::upstream::{Described, Upstream};
+use margay_env::Timestamp;
+use margay_meta::EngineError;
+use margay_rows::record::entry::EMPTY_ETAG;
+use margay_rows::record::{Data, DirectoryEntry, FileEntry, UpstreamObject};
+use margay_rows::{Ino, key};
+use margay_volume::{ETag, Imported, ImportedKind, Volume};
+use md5::{Digest, Md5};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+
+use crate::attributes::{self, kept_headers};
+use crate::bytes::segment_of;
+use crate::plan::TEMPORARY_PREFIX;
+use crate::runtime::Requests;
+use crate::tracked::{Lister, State, Tracked, entering};
+
+/// Entries of one batch.
+const ENTRIES_PER_BATCH: usize = 500;
+
+/// A name in a listing, and what a HEAD says of it.
+struct Found {
+    sort_name: String,
+    key: String,
+    /// `None`: a directory without a marker.
+    there: Option<Described>,
+}
+
+/// A key's rows, as they are entered.
+type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+#[derive(Debug)]
+pub(crate) struct Listing {
+    tracked: Arc<Tracked>,
+    volume: Arc<Volume>,
+    bucket: String,
+    upstream: Upstream,
+    requests: Arc<Requests>,
+    /// Directories that are being listed (L2).
+    turns: Mutex<HashMap<Ino, Arc<Mutex<()>>>>,
+}
+
+/// The ETag of an object as an entry has it: 16 bytes and a number of parts, whatever the store's looks like.
+pub(crate) fn parse_etag(text: &str) -> ETag {
+    let plain = text.trim_matches('"');
+    let (digits, parts) = plain.split_once('-').unwrap_or((plain, "0"));
+    let mut digest = [0; 16];
+    let byte = |index: usize| u8::from_str_radix(digits.get(2 * index..2 * index + 2)?, 16).ok();
+    let is_hex = digits.len() == 32 && (0..16).all(|index| byte(index).map(|byte| digest[index] = byte).is_some());
+    match parts.parse() {
+        Ok(parts) if is_hex => ETag { digest, parts },
+        _ => ETag { digest: Md5::digest(plain).into(), parts: 0 },
+    }
+}
+
+impl Listing {
+    pub(crate) fn new(
+        tracked: Arc<Tracked>,
+        volume: Arc<Volume>,
+        bucket: &str,
+        upstream: Upstream,
+        requests: Arc<Requests>,
+    ) -> Listing {
+        Listing { tracked, volume, bucket: bucket.to_owned(), upstream, requests, turns: Mutex::default() }
+    }
+
+    fn list_now(&self, directory: Ino) -> Result<(), String> {
+        let path = self.tracked.files.lock().paths.of(&*self.tracked.below, directory);
+        let path = path.map_err(|error| error.to_string())?.ok_or("the directory is gone")?;
+        let taken = self.names_in(directory)?;
+        let mut token = None;
+        loop {
+            let (upstream, own, from) = (self.upstream.clone(), path.clone(), token.take());
+            let page = self.requests.wait(async move { page(&upstream, &own, from).await });
+            let (found, next) = page.ok_or("the mount ends")?.map_err(|error| error.to_string())?;
+            let new: Vec<Found> = found.into_iter().filter(|one| !taken.contains(&one.sort_name)).collect();
+            for some in new.chunks(ENTRIES_PER_BATCH) {
+                self.enter(directory, some, false)?;
+            }
+            match next {
+                Some(next) => token = Some(next),
+                None => break,
+            }
+        }
+        self.enter(directory, &[], true)?;
+        self.tracked.unlisted.write().remove(&directory);
+        Ok(())
+    }
+
+    /// Names that an earlier listing, which was cut off, has entered.
+    fn names_in(&self, directory: Ino) -> Result<HashSet<String>, String> {
+        let ((start, end), mut names) = (key::entries(directory), HashSet::new());
+        let read = self.tracked.below.scan(&start, &end, &mut |row| {
+            names.extend(key::parse_entry(row.key).map(|(_, name)| name.to_owned()));
+            ControlFlow::Continue(())
+        });
+        read.map(|_| names).map_err(|error| error.to_string())
+    }
+
+    /// `is_last`: the directory is listed with this.
+    fn enter(&self, directory: Ino, found: &[Found], is_last: bool) -> Result<(), String> {
+        let (mut entries, mut rows, mut below) = (Vec::with_capacity(found.len()), Rows::new(), Vec::new());
+        for one in found {
+            let ino = self.volume.new_number().map_err(|error| error.to_string())?;
+            let entry = imported(ino, one);
+            if let Some(there) = &one.there {
+                let object = object_of(one, &entry, there);
+                rows.push((key::upstream_object(ino), Some(object.encode())));
+                rows.push((key::upstream_bytes(ino.0), Some(ino.0.to_be_bytes().to_vec())));
+            }
+            if matches!(entry.kind, ImportedKind::Directory { .. }) {
+                rows.push((key::upstream_unlisted(ino), Some(vec![1])));
+                below.push(ino);
+            }
+            entries.push(entry);
+        }
+        if is_last {
+            rows.push((key::upstream_unlisted(directory), None));
+        }
+        // Before anybody can find them.
+        self.tracked.unlisted.write().extend(&below);
+        match entering(|| self.volume.import(&self.bucket, directory, &entries, &rows)) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("the directory or a name in it is not free".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Enters one object whose directory was listed.
+    pub(crate) fn enter_object(
+        &self,
+        directory: Ino,
+        sort_name: &str,
+        key: &str,
+        there: &Described,
+    ) -> Result<(), String> {
+        let (sort_name, key) = (sort_name.to_owned(), key.to_owned());
+        self.enter(directory, &[Found { sort_name, key, there: Some(there.clone()) }], false)
+    }
+
+    /// As `enter_object`, by its key alone.
+    pub(crate) fn enter_key(&self, object_key: &str, there: &Described) -> Result<(), String> {
+        let (root, local) = {
+            let files = self.tracked.files.lock();
+            (files.paths.root(), files.paths.local(object_key).to_owned())
+        };
+        let split = local[..local.len().saturating_sub(1)].rfind('/').map_or(0, |slash| slash + 1);
+        let (path, name) = local.split_at(split);
+        let mut directory = root;
+        for part in path.split_inclusive('/') {
+            let entry = crate::tracked::entry_at(&*self.tracked.below, &key::entry(directory, part.as_bytes()));
+            match entry.map_err(|error| error.to_string())? {
+                Some(margay_rows::record::Entry::Directory(entry)) => directory = entry.ino,
+                _ => return Err("its directory is not here".to_owned()),
+            }
+        }
+        if self.tracked.unlisted.read().contains(&directory) {
+            return Ok(());
+        }
+        self.enter_object(directory, name, object_key, there)
+    }
+}
+
+impl Lister for Listing {
+    fn list(&self, directory: Ino) -> Result<(), EngineError> {
+        let turn = Arc::clone(self.turns.lock().entry(directory).or_default());
+        let mine = turn.lock();
+        let listed = match self.tracked.unlisted.read().contains(&directory) {
+            false => Ok(()),
+            true => Err(()),
+        };
+        let listed = listed.or_else(|()| self.list_now(directory));
+        drop(mine);
+        self.turns.lock().remove(&directory);
+        listed.map_err(EngineError::Unavailable)
+    }
+}
+
+/// One page, and where the next one begins.
+async fn page(
+    upstream: &Upstream,
+    path: &str,
+    token: Option<String>,
+) -> Result<(Vec<Found>, Option<String>), ClientError> {
+    let query = ListQuery {
+        prefix: path,
+        delimiter: Some("/"),
+        token: token.as_deref(),
+        keys_max: PAGE_KEYS_MAX,
+        encoded: true,
+        ..ListQuery::default()
+    };
+    let page = upstream.list(&query).await?;
+    let own = TEMPORARY_PREFIX.split_inclusive('/').next().unwrap_or_default();
+    let objects = page.entries.iter().map(|entry| (entry.key.clone(), false));
+    let prefixes = page.prefixes.iter().filter(|prefix| *prefix != own).map(|prefix| (prefix.clone(), true));
+    let mut heads = JoinSet::new();
+    for (key, is_directory) in objects.chain(prefixes).filter(|(key, _)| key != path) {
+        let upstream = upstream.clone();
+        heads.spawn(async move { upstream.describe(&key).await.map(|there| (key, is_directory, there)) });
+    }
+    let mut found = Vec::with_capacity(heads.len());
+    while let Some(head) = heads.join_next().await {
+        let (key, is_directory, there) = head.map_err(|error| ClientError::Source(std::io::Error::other(error)))??;
+        // An object without an answer was removed since.
+        if let Some(name) = key.strip_prefix(path).filter(|_| is_directory || there.is_some()) {
+            found.push(Found { sort_name: name.to_owned(), there, key });
+        }
+    }
+    found.sort_unstable_by(|one, other| one.sort_name.cmp(&other.sort_name));
+    Ok((found, page.next_token.filter(|_| page.truncated)))
+}
+
+fn imported(ino: Ino, one: &Found) -> Imported {
+    let described = one.there.as_ref().map(|there| attributes::Described::of(&there.headers)).unwrap_or_default();
+    let (uid, gid) = (described.uid.unwrap_or_default(), described.gid.unwrap_or_default());
+    let modified = described.modified.unwrap_or(Timestamp(0));
+    let sort_name = one.sort_name.clone();
+    if one.sort_name.ends_with('/') {
+        let kind = ImportedKind::Directory { explicit: one.there.is_some() };
+        return Imported { ino, sort_name, mode: described.rights_of_directory(), uid, gid, modified, kind };
+    }
+    let (size, etag) = one.there.as_ref().map_or((0, EMPTY_ETAG), |there| (there.size, parse_etag(&there.etag)));
+    let headers = one.there.as_ref().map(|there| kept_headers(&there.headers)).unwrap_or_default();
+    let device = described.device.unwrap_or_default();
+    let kind = ImportedKind::File { size, etag, device, headers, bytes: segment_of(ino.0) };
+    Imported { ino, sort_name, mode: described.file_mode(), uid, gid, modified, kind }
+}
+
+/// The object of an entry that has just come from it: nothing differs.
+fn object_of(one: &Found, entry: &Imported, there: &Described) -> UpstreamObject {
+    let state = match &entry.kind {
+        ImportedKind::File { size, etag, device, headers, .. } => {
+            let none = Data::Inline(Vec::new());
+            let mut file = FileEntry::new(entry.ino, *size, *etag, entry.modified, none, headers.clone());
+            (file.mode, file.uid, file.gid, file.device) = (entry.mode, entry.uid, entry.gid, *device);
+            State::of_file(&file)
+        }
+        ImportedKind::Directory { explicit } => {
+            let mut directory = DirectoryEntry { explicit: *explicit, ..DirectoryEntry::implicit(entry.ino) };
+            (directory.mode, directory.uid, directory.gid) = (entry.mode, entry.uid, entry.gid);
+            State::of_directory(&directory)
+        }
+    };
+    UpstreamObject {
+        key: one.key.clone(),
+        etag: there.etag.clone(),
+        size: there.size,
+        number: entry.ino.0,
+        content: state.content,
+        attributes: state.attributes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_etag_is_one_of_ours() {
+        let md5 = parse_etag("\"0cc175b9c0f1b6a831c399e269772661\"");
+        assert_eq!((md5.digest[0], md5.parts), (0x0c, 0));
+        assert_eq!(parse_etag("\"0cc175b9c0f1b6a831c399e269772661-7\"").parts, 7);
+        for odd in ["\"x\"", "", "\"0cc175b9c0f1b6a831c399e26977266g\"", "\"0cc175b9c0f1b6a831c399e269772661-x\""] {
+            assert_eq!(parse_etag(odd).parts, 0, "{odd}");
+        }
+        assert_ne!(parse_etag("\"a\""), parse_etag("\"b\""));
+    }
+}

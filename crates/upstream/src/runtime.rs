@@ -1,0 +1,58 @@
+//! The threads on which requests to the bucket run, and waiting for one from any thread.
+//!
+//! Why:        the kernel's requests and the rows' readers are plain threads, or threads of another runtime that must not be
+//!             entered again.
+//! Invariants: R1 `wait` never runs the future on the caller's thread.
+//!             R2 the tasks refer to what refers to the threads, so somebody must call `stop`.
+
+use std::future::Future;
+use std::io;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+const THREADS: usize = 2;
+
+/// How long the end of a request that has just been answered is waited for.
+const STOP_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Owns the threads.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    runtime: Mutex<Option<Runtime>>,
+    handle: Handle,
+}
+
+impl Requests {
+    pub(crate) fn begin() -> io::Result<Requests> {
+        let runtime =
+            Builder::new_multi_thread().worker_threads(THREADS).thread_name("margay-upstream").enable_all().build()?;
+        let handle = runtime.handle().clone();
+        Ok(Requests { runtime: Mutex::new(Some(runtime)), handle })
+    }
+
+    pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(future);
+    }
+
+    /// Runs a future and blocks this thread until it has ended; `None` if the threads have ended.
+    pub(crate) fn wait<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        self.handle.spawn(async move {
+            // The caller waits for it.
+            let _ = sender.send(future.await);
+        });
+        receiver.recv().ok()
+    }
+
+    /// Breaks off requests in progress; nothing runs any more when it returns. What they did at the bucket is found out by the
+    /// next process.
+    pub(crate) fn stop(&self) {
+        let Some(runtime) = self.runtime.lock().take() else { return };
+        // On a thread of its own: the caller may be a thread of another runtime.
+        let stopping = std::thread::spawn(move || runtime.shutdown_timeout(STOP_TIME_MAX));
+        assert!(stopping.join().is_ok(), "the threads of requests end");
+    }
+}

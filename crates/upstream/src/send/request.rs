@@ -1,0 +1,189 @@
+//! One request of the plan.
+//!
+//! Invariants: R1 what is sent is the state that was planned: another one of the file is left to the next plan.
+//! Not here:   what its outcome changes (outcome).
+
+use std::future::Future;
+use std::io;
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use margay_client::client::DELETE_KEYS_MAX;
+use margay_client::upstream::{Grid, Metadata, Source, StateOf};
+use margay_client::{ClientError, Condition};
+use margay_rows::record::Entry;
+use margay_rows::{Ino, key};
+use margay_volume::{ReadCondition, Reader};
+
+use super::Sender;
+use crate::attributes;
+use crate::plan::{Action, PlannedRequest, Required};
+use crate::tracked::{MARKER, State, content_of};
+
+/// Larger objects are sent in parts.
+const ONE_PUT_BYTES_MAX: u64 = 16 << 20;
+
+/// The object that a request made.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sent {
+    pub(super) etag: String,
+    /// Of the content, if that was sent.
+    pub(super) size: Option<u64>,
+}
+
+impl Sent {
+    /// A copy has the size of its source.
+    fn copy(etag: String) -> Sent {
+        Sent { etag, size: None }
+    }
+}
+
+/// Why a request was not made, or failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unsent {
+    /// The file has another state by now.
+    #[error("the file has changed")]
+    Changed,
+    #[error("{0}")]
+    Local(String),
+    #[error(transparent)]
+    Bucket(#[from] ClientError),
+}
+
+impl Sender {
+    /// Makes one request, or several removals in one, and takes the outcome into the rows.
+    pub(super) async fn send(&self, requests: Vec<PlannedRequest>) {
+        assert!(requests.len() <= DELETE_KEYS_MAX, "one request removes no more");
+        let [request] = requests.as_slice() else { return self.remove(&requests).await };
+        let sent = match &request.action {
+            Action::Delete => return self.remove(&requests).await,
+            Action::Put => self.put(request).await,
+            Action::Copy { from, etag } => self.copy(request, StateOf { key: from, etag }).await,
+            Action::SetAside { from, etag } => {
+                let source = StateOf { key: from, etag };
+                let copied = self.upstream.copy_object(source, &request.key, condition(request), None).await;
+                copied.map(Sent::copy).map_err(Unsent::from)
+            }
+        };
+        match sent {
+            Ok(sent) => self.finished(request, &sent),
+            Err(unsent) => self.failed(request, unsent).await,
+        }
+    }
+
+    async fn remove(&self, requests: &[PlannedRequest]) {
+        if let Err(error) = self.tracked.below.wait_durable(self.tracked.below.last_cursor()) {
+            tracing::error!(%error, "nothing is removed: rows cannot be made durable");
+            return requests.iter().for_each(|request| self.postponed(request, &error.to_string(), false));
+        }
+        let states = requests.iter().map(|request| StateOf { key: &request.key, etag: etag_of(request) });
+        match self.upstream.delete_objects(&states.collect::<Vec<_>>()).await {
+            Ok(kept) => {
+                for request in requests {
+                    match kept.iter().find(|(key, _)| *key == request.key).map(|(_, code)| code.as_str()) {
+                        None | Some("NoSuchKey") => self.finished(request, &Sent::default()),
+                        Some("PreconditionFailed") => self.changed_there(request).await,
+                        Some(code) => self.postponed(request, code, code == "AccessDenied"),
+                    }
+                }
+            }
+            Err(error) => requests.iter().for_each(|request| self.postponed(request, &error.to_string(), false)),
+        }
+    }
+
+    pub(super) fn write_id(&self, request: &PlannedRequest) -> String {
+        format!("{}-{}-{}", self.id, request.file, request.changed)
+    }
+
+    async fn copy(&self, request: &PlannedRequest, source: StateOf<'_>) -> Result<Sent, Unsent> {
+        let (metadata, _) = self.metadata(request)?;
+        let copied = self.upstream.copy_object(source, &request.key, condition(request), Some(&metadata)).await;
+        Ok(Sent::copy(copied?))
+    }
+
+    async fn put(&self, request: &PlannedRequest) -> Result<Sent, Unsent> {
+        let (metadata, state) = self.metadata(request)?;
+        if request.content == MARKER && request.key.ends_with('/') {
+            let etag = self.upstream.put_object(&request.key, Bytes::new(), condition(request), &metadata).await?;
+            return Ok(Sent { etag, size: Some(0) });
+        }
+        let local = self.tracked.files.lock().paths.local(&request.key).to_owned();
+        let reader = self.volume.get_object(&self.bucket, &local, &ReadCondition::default()).await;
+        let reader = reader.map_err(|error| match error {
+            margay_volume::Error::NoSuchKey => Unsent::Changed,
+            error => Unsent::Local(error.to_string()),
+        })?;
+        let (size, etag) = (reader.info().size, reader.info().etag);
+        if content_of(&etag, size) != state.content {
+            return Err(Unsent::Changed);
+        }
+        if size > ONE_PUT_BYTES_MAX {
+            let (grid, source) = (Grid::of(size), FileSource(reader));
+            let etag = self.upstream.upload(&request.key, grid, source, condition(request), &metadata).await?;
+            return Ok(Sent { etag, size: Some(size) });
+        }
+        let body = read_whole(&reader, 0..size).await.map_err(|error| Unsent::Local(error.to_string()))?;
+        let etag = self.upstream.put_object(&request.key, body, condition(request), &metadata).await?;
+        Ok(Sent { etag, size: Some(size) })
+    }
+
+    /// The headers of the planned state, if it is still the file's.
+    fn metadata(&self, request: &PlannedRequest) -> Result<(Metadata, State), Unsent> {
+        let files = self.tracked.files.lock();
+        let file = files.by_ino.get(&Ino(request.file)).ok_or(Unsent::Changed)?;
+        let is_same = |state: &State| (state.content, state.attributes) == (request.content, request.attributes);
+        let state = file.state.filter(is_same).ok_or(Unsent::Changed)?;
+        let (directory, name) = file.dirty.name.clone().ok_or(Unsent::Changed)?;
+        let row = self.tracked.below.get(&key::entry(directory, name.as_bytes()));
+        drop(files);
+        let row = row.map_err(|error| Unsent::Local(error.to_string()))?.value.ok_or(Unsent::Changed)?;
+        let id = self.write_id(request);
+        match Entry::decode(&row.value).map_err(|error| Unsent::Local(error.to_string()))? {
+            Entry::File(file) if State::of_file(&file) == state => Ok((attributes::of_file(&file, &id), state)),
+            Entry::Directory(entry) if State::of_directory(&entry) == state => {
+                Ok((attributes::of_directory(&entry, &id), state))
+            }
+            _ => Err(Unsent::Changed),
+        }
+    }
+}
+
+fn etag_of(request: &PlannedRequest) -> &str {
+    match &request.required {
+        Required::Etag(etag) => etag,
+        Required::Absent => unreachable!("a removal names what it removes"),
+    }
+}
+
+fn condition(request: &PlannedRequest) -> Condition<'_> {
+    match &request.required {
+        Required::Absent => Condition::Absent,
+        Required::Etag(etag) => Condition::Same(etag),
+    }
+}
+
+/// A file's content, which does not change while it is open.
+struct FileSource(Reader);
+
+impl Source for FileSource {
+    fn read(&self, range: Range<u64>) -> impl Future<Output = io::Result<Bytes>> + Send {
+        read_whole(&self.0, range)
+    }
+}
+
+async fn read_whole(reader: &Reader, range: Range<u64>) -> io::Result<Bytes> {
+    let mut body = BytesMut::with_capacity((range.end - range.start) as usize);
+    let mut offset = range.start;
+    while offset < range.end {
+        let bytes = reader.read(offset, range.end - offset).await.map_err(io::Error::other)?;
+        if bytes.is_empty() {
+            break;
+        }
+        offset += bytes.len() as u64;
+        if offset == range.end && body.is_empty() {
+            return Ok(bytes);
+        }
+        body.extend_from_slice(&bytes);
+    }
+    Ok(body.freeze())
+}

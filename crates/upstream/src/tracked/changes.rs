@@ -1,0 +1,163 @@
+//! What a batch changes of files and directories.
+//!
+//! Invariants: C1 a file that a batch removes under one name and makes under another one has moved; one that it only
+//!                removes is gone.
+//! Not here:   what becomes of it (files).
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use margay_meta::{Batch, Engine, EngineError, Write};
+use margay_rows::record::{Damaged, DirectoryEntry, Entry, FileEntry};
+use margay_rows::{Ino, key};
+use margay_volume::ETag;
+use md5::{Digest, Md5};
+
+/// A directory, and a sort name in it.
+pub(crate) type Name = (Ino, String);
+
+/// A file or directory that a batch changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Changed {
+    pub(crate) ino: Ino,
+    /// Where it should be in the bucket; `None`: nowhere.
+    pub(crate) name: Option<Name>,
+    /// Its content and its attributes.
+    pub(crate) state: Option<State>,
+    pub(crate) is_directory: bool,
+    pub(crate) moved: bool,
+}
+
+/// Numbers that differ after each change of the content, and of the attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) content: u64,
+    pub(crate) attributes: u64,
+    pub(crate) size: u64,
+}
+
+/// The content of each marker.
+pub(crate) const MARKER: u64 = 1;
+
+fn number(digest: Md5) -> u64 {
+    u64::from_be_bytes(std::array::from_fn(|index| digest.clone().finalize()[index]))
+}
+
+pub(crate) fn content_of(etag: &ETag, size: u64) -> u64 {
+    let mut digest = Md5::new();
+    digest.update(etag.digest);
+    digest.update(etag.parts.to_be_bytes());
+    digest.update(size.to_be_bytes());
+    number(digest)
+}
+
+impl State {
+    pub(crate) fn of_file(file: &FileEntry) -> State {
+        let mut digest = Md5::new();
+        digest.update(format!("{:o} {} {} {} {}", file.mode, file.uid, file.gid, file.modified.0, file.device));
+        for (name, value) in file.headers.iter().filter(|(name, _)| !name.starts_with("x-amz-checksum-")) {
+            digest.update(format!("\n{name}: {value}"));
+        }
+        State { content: content_of(&file.etag, file.size), attributes: number(digest), size: file.size }
+    }
+
+    pub(crate) fn of_directory(entry: &DirectoryEntry) -> State {
+        let digest = Md5::new_with_prefix(format!("{:o} {} {}", entry.mode, entry.uid, entry.gid));
+        State { content: MARKER, attributes: number(digest), size: 0 }
+    }
+}
+
+pub(crate) fn damaged(error: Damaged) -> EngineError {
+    EngineError::Corrupt(error.to_string())
+}
+
+impl Changed {
+    /// The file or directory under a name; `None` for a name that no bucket has (a hard link).
+    pub(crate) fn at((directory, name): (Ino, &str), entry: &Entry) -> Option<Changed> {
+        let name = || (directory, name.to_owned());
+        Some(match entry {
+            Entry::File(file) => Changed {
+                ino: file.ino,
+                name: Some(name()),
+                state: Some(State::of_file(file)),
+                is_directory: false,
+                moved: false,
+            },
+            // An implicit one is there as long as there is something in it.
+            Entry::Directory(entry) => Changed {
+                ino: entry.ino,
+                name: entry.explicit.then(name),
+                state: entry.explicit.then(|| State::of_directory(entry)),
+                is_directory: true,
+                moved: false,
+            },
+            Entry::Link(_) => return None,
+        })
+    }
+}
+
+pub(crate) fn entry_at(engine: &dyn Engine, entry_key: &[u8]) -> Result<Option<Entry>, EngineError> {
+    let row = engine.get(entry_key)?.value;
+    row.map(|row| Entry::decode(&row.value)).transpose().map_err(damaged)
+}
+
+/// Numbers of the directories in a directory, as far as they are here.
+pub(crate) fn directories_in(engine: &dyn Engine, directory: Ino) -> Result<Vec<Ino>, EngineError> {
+    let mut found = Vec::new();
+    visit_entries(engine, directory, &mut |changed| {
+        if changed.is_directory {
+            found.push(changed.ino);
+        }
+    })?;
+    Ok(found)
+}
+
+/// Everything in a directory, as far as it is here.
+pub(crate) fn visit_entries(
+    engine: &dyn Engine,
+    directory: Ino,
+    visit: &mut dyn FnMut(Changed),
+) -> Result<(), EngineError> {
+    let ((start, end), mut failed) = (key::entries(directory), None);
+    engine.scan(&start, &end, &mut |row| {
+        let read = key::parse_entry(row.key).and_then(|name| Ok(Changed::at(name, &Entry::decode(row.value)?)));
+        match read {
+            Ok(changed) => changed.into_iter().for_each(&mut *visit),
+            Err(error) => failed = Some(damaged(error)),
+        }
+        ControlFlow::Continue(())
+    })?;
+    failed.map_or(Ok(()), Err)
+}
+
+/// What the batch changes, if it is committed now.
+pub(crate) fn changes_of(engine: &dyn Engine, batch: &Batch) -> Result<Vec<Changed>, EngineError> {
+    let (mut before, mut after) = (HashMap::new(), HashMap::new());
+    for write in batch.writes.iter().filter(|write| key::is_entry(write.key())) {
+        let (directory, name) = key::parse_entry(write.key()).map_err(damaged)?;
+        if let Some(old) = entry_at(engine, write.key())?.and_then(|entry| Changed::at((directory, name), &entry)) {
+            before.insert(old.ino, ((directory, name.to_owned()), old.is_directory));
+        }
+        if let Write::Put { value, .. } = write {
+            let entry = Entry::decode(value).map_err(damaged)?;
+            if let Some(new) = Changed::at((directory, name), &entry) {
+                after.insert(new.ino, ((directory, name.to_owned()), new));
+            }
+        }
+    }
+    let gone = before.iter().filter(|(ino, _)| !after.contains_key(ino));
+    let gone = gone.map(|(ino, (_, is_directory))| Changed {
+        ino: *ino,
+        name: None,
+        state: None,
+        is_directory: *is_directory,
+        moved: false,
+    });
+    let mut changed: Vec<Changed> = gone.collect();
+    for (ino, (name, mut new)) in after {
+        new.moved = before.get(&ino).is_some_and(|(old, _)| *old != name);
+        changed.push(new);
+    }
+    changed.sort_unstable_by_key(|one| one.ino);
+    Ok(changed)
+}

@@ -1,0 +1,273 @@
+//! The files and directories of which the bucket does not have the local state.
+//!
+//! Invariants: D1 memory has what the rows say, between two calls.
+//!             D2 a file that the bucket never had and that is gone is forgotten. While a write of it may have succeeded
+//!                (`UpstreamDirty::sent`) it is not: the bucket is asked first.
+//!             D3 what is below a moved directory is dirty before anybody plans (`follow_moves`).
+//! Locking:    the caller's (tracked).
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use margay_env::Clock;
+use margay_meta::{Batch, Engine, EngineError, Write};
+use margay_rows::record::{UpstreamDirty, UpstreamLeftover, UpstreamObject};
+use margay_rows::{Ino, key};
+
+use super::changes::{Changed, State, damaged, entry_at, visit_entries};
+use super::paths::Paths;
+use crate::plan;
+
+/// A change is sent after this time, unless somebody waits for it: most files change again at once.
+const DUE_AFTER: Duration = Duration::from_millis(250);
+/// The same of a removal: others that follow go with it.
+const REMOVED_AFTER: Duration = Duration::from_secs(1);
+/// Rows of one batch.
+const ROWS_PER_BATCH: usize = 1000;
+
+#[derive(Clone, Debug)]
+pub(crate) struct File {
+    pub(crate) dirty: UpstreamDirty,
+    pub(crate) object: Option<UpstreamObject>,
+    pub(crate) state: Option<State>,
+    /// The first change since the request in progress was made.
+    pub(crate) since_sent: Option<u64>,
+    pub(crate) in_progress: bool,
+    /// The key that a write in progress makes.
+    pub(crate) sending: Option<String>,
+    /// By the monotonic clock.
+    pub(crate) due_at: Duration,
+    /// Somebody waits for it.
+    pub(crate) now: bool,
+    pub(crate) tries: u32,
+    /// Why the bucket does not take it; it is tried again at `due_at`.
+    pub(crate) failure: Option<String>,
+    pub(crate) is_refused: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) by_ino: HashMap<Ino, File>,
+    pub(crate) paths: Paths,
+    /// The last change.
+    pub(crate) sequence: u64,
+    clock: Arc<dyn Clock>,
+}
+
+fn object_row(engine: &dyn Engine, ino: Ino) -> Result<Option<UpstreamObject>, EngineError> {
+    let row = engine.get(&key::upstream_object(ino))?.value;
+    row.map(|row| UpstreamObject::decode(&row.value)).transpose().map_err(damaged)
+}
+
+impl File {
+    fn new(object: Option<UpstreamObject>, dirty: UpstreamDirty, due_at: Duration) -> File {
+        File {
+            dirty,
+            object,
+            state: None,
+            since_sent: None,
+            in_progress: false,
+            sending: None,
+            due_at,
+            now: false,
+            tries: 0,
+            failure: None,
+            is_refused: false,
+        }
+    }
+
+    /// Whether nothing of it needs a row.
+    pub(crate) fn is_nothing(&self) -> bool {
+        !self.in_progress && !self.dirty.moved && self.dirty.sent.is_none() && self.is_clean()
+    }
+
+    /// Whether all that is left of it is to be removed.
+    pub(crate) fn is_removal(&self) -> bool {
+        self.dirty.name.is_none() && !self.is_refused
+    }
+
+    /// Whether the bucket has what is here, under its key or not at all.
+    fn is_clean(&self) -> bool {
+        self.dirty.leftovers.is_empty() && self.dirty.name.is_none() && self.object.is_none()
+    }
+
+    /// As the planner sees it; `key` is that of its name.
+    pub(crate) fn planned(&self, ino: Ino, key: Option<String>, is_due: bool) -> plan::Dirty {
+        let local = key.zip(self.state);
+        plan::Dirty {
+            file: ino.0,
+            base: self.object.as_ref().map(|object| plan::Base {
+                key: object.key.clone(),
+                etag: object.etag.clone(),
+                content: object.content,
+                attributes: object.attributes,
+            }),
+            local: local.map(|(key, state)| plan::Local { key, content: state.content, attributes: state.attributes }),
+            leftovers: self.dirty.leftovers.iter().map(leftover).collect(),
+            since: self.dirty.since,
+            since_sent: self.since_sent,
+            changed: self.dirty.changed,
+            is_due,
+            is_refused: self.is_refused,
+        }
+    }
+}
+
+fn leftover(left: &UpstreamLeftover) -> plan::Leftover {
+    plan::Leftover { key: left.key.clone(), etag: left.etag.clone(), since: left.since }
+}
+
+impl Files {
+    /// Reads what is dirty.
+    pub(crate) fn read(engine: &dyn Engine, paths: Paths, clock: Arc<dyn Clock>) -> Result<Files, EngineError> {
+        let (mut rows, mut failed) = (Vec::new(), None);
+        let (start, end) = key::all_upstream_dirty();
+        engine.scan(&start, &end, &mut |row| {
+            match key::parse_upstream(row.key).and_then(|ino| Ok((ino, UpstreamDirty::decode(row.value)?))) {
+                Ok(read) => rows.push(read),
+                Err(error) => failed = Some(damaged(error)),
+            }
+            ControlFlow::Continue(())
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let mut files = Files { by_ino: HashMap::new(), paths, sequence: 0, clock };
+        for (ino, dirty) in rows {
+            files.sequence = files.sequence.max(dirty.changed);
+            let mut file = File::new(object_row(engine, ino)?, dirty, files.clock.monotonic());
+            if let Some((directory, name)) = &file.dirty.name {
+                let entry = entry_at(engine, &key::entry(*directory, name.as_bytes()))?;
+                let found = entry.and_then(|entry| Changed::at((*directory, name), &entry));
+                let found = found.filter(|found| found.ino == ino);
+                let Some(found) = found else {
+                    return Err(EngineError::Corrupt(format!("file {} is not where its dirty row says", ino.0)));
+                };
+                file.state = found.state;
+            }
+            files.by_ino.insert(ino, file);
+        }
+        Ok(files)
+    }
+
+    /// A process that ended may have sent any of them under their names.
+    pub(crate) fn suspect(&mut self, engine: &dyn Engine) -> Result<(), EngineError> {
+        for file in self.by_ino.values_mut().filter(|file| file.dirty.sent.is_none()) {
+            if let Some((directory, name)) = &file.dirty.name {
+                file.dirty.sent = self.paths.key(engine, (*directory, name))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    /// What becomes of changed files when the batch is committed.
+    pub(super) fn note(&mut self, engine: &dyn Engine, changed: &[Changed]) -> Result<Vec<(Ino, File)>, EngineError> {
+        self.sequence += 1;
+        self.note_at(engine, changed, self.sequence)
+    }
+
+    fn note_at(
+        &self,
+        engine: &dyn Engine,
+        changed: &[Changed],
+        sequence: u64,
+    ) -> Result<Vec<(Ino, File)>, EngineError> {
+        let now = self.now();
+        let mut noted = Vec::with_capacity(changed.len());
+        for one in changed {
+            let due_at = now + if one.name.is_some() { DUE_AFTER } else { REMOVED_AFTER };
+            let mut file = match self.by_ino.get(&one.ino) {
+                Some(file) => file.clone(),
+                None => {
+                    let dirty = UpstreamDirty { since: sequence, ..UpstreamDirty::default() };
+                    File::new(object_row(engine, one.ino)?, dirty, due_at)
+                }
+            };
+            if file.in_progress {
+                file.since_sent.get_or_insert(sequence);
+            }
+            if file.sending.is_some() {
+                file.dirty.sent.clone_from(&file.sending);
+            }
+            (file.dirty.name, file.state) = (one.name.clone(), one.state);
+            file.dirty.moved |= one.is_directory && one.moved;
+            (file.dirty.changed, file.due_at) = (sequence, due_at);
+            (file.tries, file.failure, file.is_refused) = (0, None, false);
+            noted.push((one.ino, file));
+        }
+        Ok(noted)
+    }
+
+    /// They are committed.
+    pub(super) fn take(&mut self, noted: Vec<(Ino, File)>) {
+        for (ino, file) in noted {
+            if file.is_nothing() {
+                self.by_ino.remove(&ino);
+            } else {
+                self.by_ino.insert(ino, file);
+            }
+        }
+    }
+
+    /// Drops files of which the bucket has the state: they were changed back, or removed while a request for them was in
+    /// progress that came to nothing.
+    pub(crate) fn drop_clean(&mut self, engine: &dyn Engine, clean: &[Ino]) -> Result<(), EngineError> {
+        if clean.is_empty() {
+            return Ok(());
+        }
+        commit(engine, clean.iter().map(|ino| Write::Delete { key: key::upstream_dirty(*ino) }).collect())?;
+        clean.iter().for_each(|ino| drop(self.by_ino.remove(ino)));
+        Ok(())
+    }
+
+    /// Everything below directories that moved is dirty now (D3).
+    pub(super) fn follow_moves(&mut self, engine: &dyn Engine) -> Result<(), EngineError> {
+        let moved = self.by_ino.iter().filter(|(_, file)| file.dirty.moved);
+        let moved: Vec<(Ino, u64)> = moved.map(|(ino, file)| (*ino, file.dirty.changed)).collect();
+        for (directory, sequence) in moved {
+            self.paths.forget();
+            let (mut open, mut below) = (vec![directory], Vec::new());
+            while let Some(directory) = open.pop() {
+                visit_entries(engine, directory, &mut |changed| {
+                    open.extend(changed.is_directory.then_some(changed.ino));
+                    below.push(changed);
+                })?;
+            }
+            for some in below.chunks(ROWS_PER_BATCH) {
+                let noted = self.note_at(engine, some, sequence)?;
+                commit(engine, noted.iter().map(|(ino, file)| dirty_write(*ino, file)).collect())?;
+                self.take(noted);
+            }
+            let mut file = self.by_ino[&directory].clone();
+            file.dirty.moved = false;
+            commit(engine, vec![dirty_write(directory, &file)])?;
+            self.take(vec![(directory, file)]);
+        }
+        Ok(())
+    }
+}
+
+/// The write of a dirty row, or its removal.
+pub(crate) fn dirty_write(ino: Ino, file: &File) -> Write {
+    let key = key::upstream_dirty(ino);
+    match file.is_nothing() {
+        true => Write::Delete { key },
+        false => Write::Put { key, value: file.dirty.encode() },
+    }
+}
+
+/// Commits rows that nobody else writes.
+pub(crate) fn commit(engine: &dyn Engine, writes: Vec<Write>) -> Result<(), EngineError> {
+    let batch = Batch { preconditions: Vec::new(), writes, payload: None };
+    match engine.commit(batch) {
+        Ok(_) => Ok(()),
+        Err(margay_meta::CommitError::Failed(error)) => Err(error),
+        Err(error) => Err(EngineError::Io(std::io::Error::other(error.to_string()))),
+    }
+}

@@ -1,0 +1,243 @@
+//! The engine of a volume with an upstream: rows of a directory are read only when it was listed, and each change is noted.
+//!
+//! Why:        every operation of both doors reads and writes entries through the engine, so here is one place that none of
+//!             them can pass by.
+//! Invariants: T1 a row of a directory that was not listed is neither read nor written before it is (`Lister`), except by the
+//!                thread that enters the listing.
+//!             T2 a batch that makes, replaces, moves or removes an entry also puts the dirty row of each file and directory
+//!                concerned; memory has the same after the commit.
+//!             T3 a directory moves only when everything below it was listed: its keys are known.
+//! Locking:    `files` is held over the commit of a batch with entries, so memory and rows agree. Listing is done before it
+//!             is taken. Below it only the engine is called.
+//! Not here:   listing (list), sending (send), which request is due (plan).
+
+mod changes;
+mod files;
+mod paths;
+
+pub(crate) use self::changes::{MARKER, State, content_of, entry_at};
+pub(crate) use self::files::{File, Files, commit, dirty_write};
+pub(crate) use self::paths::Paths;
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::ops::ControlFlow;
+use std::sync::{Arc, OnceLock, Weak};
+
+use margay_env::Clock;
+use margay_meta::layer::{Asked, Layer};
+use margay_meta::{Batch, CommitError, Committed, Engine, EngineError, Precondition, Write};
+use margay_rows::record::UpstreamObject;
+use margay_rows::{Ino, key};
+use margay_segment::SegmentError;
+use parking_lot::{Condvar, Mutex, RwLock};
+use tokio::sync::Notify;
+
+use self::changes::{Changed, changes_of};
+use crate::bytes::{FarObject, Objects};
+
+/// Lists a directory, so that its rows are there.
+pub(crate) trait Lister: Send + Sync + Debug {
+    /// Blocks until the directory is listed, by whomever.
+    fn list(&self, directory: Ino) -> Result<(), EngineError>;
+}
+
+thread_local! {
+    /// This thread enters a listing.
+    static ENTERING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `enter` as part of a listing: its rows are read and written as they are, and its changes are not noted.
+pub(crate) fn entering<T>(enter: impl FnOnce() -> T) -> T {
+    struct Ends(bool);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            ENTERING.set(self.0);
+        }
+    }
+    let _ends = Ends(ENTERING.replace(true));
+    enter()
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Tracked {
+    pub(crate) below: Arc<dyn Engine>,
+    pub(crate) files: Mutex<Files>,
+    /// Directories that were not listed.
+    pub(crate) unlisted: RwLock<HashSet<Ino>>,
+    /// A file became clean, or refused.
+    pub(crate) settled: Condvar,
+    /// Something may be due.
+    pub(crate) wake: Notify,
+    lister: OnceLock<Weak<dyn Lister>>,
+}
+
+impl Tracked {
+    /// Reads what is dirty and what is not listed.
+    pub(crate) fn open(below: Arc<dyn Engine>, paths: Paths, clock: Arc<dyn Clock>) -> Result<Tracked, EngineError> {
+        let mut unlisted = HashSet::new();
+        let (start, end) = key::all_upstream_unlisted();
+        let mut damaged = None;
+        below.scan(&start, &end, &mut |row| {
+            match key::parse_upstream(row.key) {
+                Ok(directory) => drop(unlisted.insert(directory)),
+                Err(error) => damaged = Some(error),
+            }
+            ControlFlow::Continue(())
+        })?;
+        if let Some(error) = damaged {
+            return Err(EngineError::Corrupt(error.to_string()));
+        }
+        let mut files = Files::read(&*below, paths, clock)?;
+        files.follow_moves(&*below)?;
+        Ok(Tracked {
+            below,
+            files: Mutex::new(files),
+            unlisted: RwLock::new(unlisted),
+            settled: Condvar::new(),
+            wake: Notify::new(),
+            lister: OnceLock::new(),
+        })
+    }
+
+    /// The directory is listed when its rows are needed.
+    pub(crate) fn mark_unlisted(&self, directory: Ino) -> Result<(), EngineError> {
+        let row = Write::Put { key: key::upstream_unlisted(directory), value: vec![1] };
+        commit(&*self.below, vec![row])?;
+        self.unlisted.write().insert(directory);
+        Ok(())
+    }
+
+    pub(crate) fn set_lister(&self, lister: Weak<dyn Lister>) {
+        assert!(self.lister.set(lister).is_ok(), "a volume has one lister");
+    }
+
+    /// Lists the directory, unless it was listed (T1).
+    fn gate(&self, directory: Ino) -> Result<(), EngineError> {
+        if ENTERING.get() || !self.unlisted.read().contains(&directory) {
+            return Ok(());
+        }
+        let lister = self.lister.get().and_then(Weak::upgrade);
+        let lister = lister.ok_or_else(|| EngineError::Unavailable("the bucket cannot be listed".to_owned()))?;
+        lister.list(directory)
+    }
+
+    fn gate_key(&self, key: &[u8]) -> Result<(), EngineError> {
+        match key::is_entry(key).then(|| key::parse_ino(key)) {
+            Some(Ok((directory, _))) => self.gate(directory),
+            _ => Ok(()),
+        }
+    }
+
+    /// A range of one directory; a range over many directories is a walk over what is here.
+    fn gate_range(&self, start: &[u8], end: &[u8]) -> Result<(), EngineError> {
+        match key::is_entry(start).then(|| key::parse_ino(start)) {
+            Some(Ok((directory, _))) if end <= key::entries(directory).1.as_slice() => self.gate(directory),
+            _ => Ok(()),
+        }
+    }
+
+    fn gate_batch(&self, batch: &Batch) -> Result<(), EngineError> {
+        for precondition in &batch.preconditions {
+            match precondition {
+                Precondition::Version { key, .. } | Precondition::Exists { key } | Precondition::Absent { key } => {
+                    self.gate_key(key)?
+                }
+                Precondition::RangeEmpty { start, end, .. } => self.gate_range(start, end)?,
+            }
+        }
+        batch.writes.iter().try_for_each(|write| self.gate_key(write.key()))
+    }
+
+    /// Lists everything below a directory (T3).
+    fn gate_below(&self, directory: Ino) -> Result<(), EngineError> {
+        let mut open = vec![directory];
+        while let Some(directory) = open.pop() {
+            self.gate(directory)?;
+            open.extend(changes::directories_in(&*self.below, directory)?);
+        }
+        Ok(())
+    }
+
+    /// Commits a batch that changes entries, with the dirty rows (T2).
+    fn commit_noted(&self, mut batch: Batch) -> Result<Committed, CommitError> {
+        loop {
+            let mut files = self.files.lock();
+            let changed = changes_of(&*self.below, &batch).map_err(CommitError::Failed)?;
+            let moved = |one: &&Changed| one.is_directory && one.moved;
+            let unlisted = changed.iter().filter(moved).map(|one| one.ino).find(|ino| !self.is_listed_below(*ino));
+            if let Some(directory) = unlisted {
+                drop(files);
+                self.gate_below(directory).map_err(CommitError::Failed)?;
+                continue;
+            }
+            let noted = files.note(&*self.below, &changed).map_err(CommitError::Failed)?;
+            batch.writes.extend(noted.iter().map(|(ino, file)| dirty_write(*ino, file)));
+            let done = self.below.commit(batch)?;
+            files.take(noted);
+            let followed = files.follow_moves(&*self.below);
+            drop(files);
+            self.wake.notify_one();
+            if let Err(error) = followed {
+                tracing::error!(%error, "what is below a moved directory is sent after a restart");
+            }
+            return Ok(done);
+        }
+    }
+
+    fn is_listed_below(&self, directory: Ino) -> bool {
+        let unlisted = self.unlisted.read();
+        if unlisted.is_empty() {
+            return true;
+        }
+        let mut open = vec![directory];
+        while let Some(directory) = open.pop() {
+            if unlisted.contains(&directory) {
+                return false;
+            }
+            match changes::directories_in(&*self.below, directory) {
+                Ok(below) => open.extend(below),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
+
+impl Layer for Tracked {
+    fn below(&self) -> &dyn Engine {
+        &*self.below
+    }
+
+    fn will_read(&self, asked: Asked<'_>) -> Result<(), EngineError> {
+        match asked {
+            Asked::Row(key) => self.gate_key(key),
+            Asked::Range(start, end) => self.gate_range(start, end),
+        }
+    }
+
+    fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
+        if ENTERING.get() {
+            return self.below.commit(batch);
+        }
+        self.gate_batch(&batch).map_err(CommitError::Failed)?;
+        match batch.writes.iter().any(|write| key::is_entry(write.key())) {
+            true => self.commit_noted(batch),
+            false => self.below.commit(batch),
+        }
+    }
+}
+
+impl Objects for Tracked {
+    fn find(&self, number: u64) -> Result<Option<FarObject>, SegmentError> {
+        let failed = |error: String| SegmentError::Io(std::io::Error::other(error));
+        let get = |key: &[u8]| self.below.get(key).map_err(|error| failed(error.to_string()));
+        let Some(row) = get(&key::upstream_bytes(number))?.value else { return Ok(None) };
+        let ino = row.value.as_ref().try_into().map(u64::from_be_bytes).map_err(|_| failed("a number".to_owned()))?;
+        let Some(row) = get(&key::upstream_object(Ino(ino)))?.value else { return Ok(None) };
+        let object = UpstreamObject::decode(&row.value).map_err(|error| failed(error.to_string()))?;
+        Ok(Some(FarObject { key: object.key, etag: object.etag, size: object.size }))
+    }
+}

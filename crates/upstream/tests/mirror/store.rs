@@ -1,0 +1,323 @@
+//! A simulated store: objects with metadata, conditions, copies, listings and multi-object deletes, in memory.
+//!
+//! It loses requests and answers, and refuses some, by a seed. At each change it asserts that no file is missing (W1 of the
+//! planner): an object has the number of its file in its write id.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use margay_client::{Credentials, REGION_DEFAULT, Target};
+use md5::{Digest, Md5};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    pub(crate) body: Bytes,
+    pub(crate) headers: BTreeMap<String, String>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Object>,
+    /// Files that were here, and those of them that need not be any more.
+    seen: BTreeSet<String>,
+    removed: BTreeSet<String>,
+    chance: u64,
+    /// One request of so many fails; 0: none does.
+    fails_one_in: u64,
+    requests: u64,
+    violations: Vec<String>,
+}
+
+#[derive(Default)]
+pub(crate) struct Store(Mutex<State>);
+
+/// Breaks the connection.
+#[derive(Debug)]
+struct Lost;
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("lost")
+    }
+}
+
+impl std::error::Error for Lost {}
+
+type Answer = Response<Full<Bytes>>;
+
+fn answer(status: u16, body: impl Into<Bytes>) -> Answer {
+    Response::builder().status(status).body(Full::new(body.into())).unwrap()
+}
+
+fn refusal(status: u16, code: &str) -> Answer {
+    answer(status, format!("<Error><Code>{code}</Code><Message>-</Message></Error>"))
+}
+
+impl Object {
+    pub(crate) fn etag(&self) -> String {
+        format!("\"{:x}\"", Md5::digest(&self.body))
+    }
+
+    /// The file that it belongs to, if this program wrote it.
+    fn file(&self) -> Option<String> {
+        let id = self.headers.get("x-amz-meta-margay-w")?;
+        id.rsplit_once('-').map(|(file, _)| file.to_owned())
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).map(|value| value.to_str().unwrap())
+}
+
+fn holds(headers: &HeaderMap, there: Option<&Object>) -> bool {
+    let etag = there.map(Object::etag);
+    text(headers, "if-match").is_none_or(|wanted| etag.as_deref() == Some(wanted))
+        && text(headers, "if-none-match").is_none_or(|_| etag.is_none())
+}
+
+fn metadata(headers: &HeaderMap) -> BTreeMap<String, String> {
+    let kept = headers.iter().filter(|(name, _)| name.as_str().starts_with("x-amz-meta-") || *name == "content-type");
+    kept.map(|(name, value)| (name.as_str().to_owned(), value.to_str().unwrap().to_owned())).collect()
+}
+
+fn decoded(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), text.bytes());
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(rest.next().unwrap()).to_digit(16).unwrap() as u8;
+                digit() * 16 + digit()
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+impl Store {
+    pub(crate) async fn start() -> (Arc<Store>, Arc<Target>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let store = Arc::new(Store::default());
+        let shared = Arc::clone(&store);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let store = Arc::clone(&shared);
+                let service = service_fn(move |request| {
+                    let store = Arc::clone(&store);
+                    async move { store.serve(request).await }
+                });
+                let connection = hyper::server::conn::http1::Builder::new();
+                tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        let credentials = Credentials { access_key: "key".to_owned(), secret_key: "secret".to_owned() };
+        let (authority, host, port) = (address.to_string(), address.ip().to_string(), address.port());
+        let region = REGION_DEFAULT.to_owned();
+        (store, Arc::new(Target { authority, host, port, region, credentials, tls: None }))
+    }
+
+    pub(crate) fn fail(&self, one_in: u64, seed: u64) {
+        let mut state = self.0.lock().unwrap();
+        (state.fails_one_in, state.chance) = (one_in, seed | 1);
+    }
+
+    pub(crate) fn objects(&self) -> BTreeMap<String, Object> {
+        self.0.lock().unwrap().objects.clone()
+    }
+
+    pub(crate) fn requests(&self) -> u64 {
+        self.0.lock().unwrap().requests
+    }
+
+    /// Somebody else puts an object.
+    pub(crate) fn put(&self, key: &str, body: &'static [u8]) {
+        let mut state = self.0.lock().unwrap();
+        if let Some(file) = state.objects.get(key).and_then(Object::file) {
+            state.removed.insert(file);
+        }
+        state.objects.insert(key.to_owned(), Object { body: Bytes::from_static(body), headers: BTreeMap::new() });
+    }
+
+    /// Somebody else removes one.
+    pub(crate) fn remove(&self, key: &str) {
+        let mut state = self.0.lock().unwrap();
+        if let Some(file) = state.objects.remove(key).as_ref().and_then(Object::file) {
+            state.removed.insert(file);
+        }
+    }
+
+    /// The volume with this write id is about to remove a file.
+    pub(crate) fn may_lose(&self, id: &str, file: u64) {
+        self.0.lock().unwrap().removed.insert(format!("{id}-{file}"));
+    }
+
+    pub(crate) fn assert_nothing_was_missing(&self) {
+        let violations = &self.0.lock().unwrap().violations;
+        assert!(violations.is_empty(), "{violations:#?}");
+    }
+
+    async fn serve(&self, request: Request<Incoming>) -> Result<Answer, Lost> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let mut state = self.0.lock().unwrap();
+        state.requests += 1;
+        let fault = if state.fails_one_in == 0 { u64::MAX } else { state.next() % (3 * state.fails_one_in) };
+        match fault {
+            0 => return Err(Lost),
+            1 => return Ok(refusal(503, "SlowDown")),
+            _ => {}
+        }
+        let answer = state.answer(&head, body);
+        state.look();
+        if fault == 2 { Err(Lost) } else { Ok(answer) }
+    }
+}
+
+impl State {
+    fn next(&mut self) -> u64 {
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        self.chance
+    }
+
+    /// W1 of the planner.
+    fn look(&mut self) {
+        let now: BTreeSet<String> = self.objects.values().filter_map(Object::file).collect();
+        let missing = self.seen.iter().filter(|file| !now.contains(*file) && !self.removed.contains(*file));
+        let missing: Vec<String> =
+            missing.map(|file| format!("{file} is missing: {:?}", self.objects.keys())).collect();
+        self.violations.extend(missing);
+        self.seen.extend(now);
+    }
+
+    fn answer(&mut self, head: &http::request::Parts, body: Bytes) -> Answer {
+        let path = decoded(head.uri.path());
+        let key = path.strip_prefix("/far").unwrap().trim_start_matches('/').to_owned();
+        let query = head.uri.query().unwrap_or_default();
+        let query: HashMap<&str, String> = query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(name, value)| (name, decoded(value)))
+            .collect();
+        match head.method {
+            Method::GET if key.is_empty() => self.list(&query),
+            Method::POST => self.delete(std::str::from_utf8(&body).unwrap()),
+            Method::PUT => self.put(head, key, body),
+            _ => match self.objects.get(&key) {
+                None => refusal(404, "NoSuchKey"),
+                Some(object) => read(head, object),
+            },
+        }
+    }
+
+    fn put(&mut self, head: &http::request::Parts, key: String, body: Bytes) -> Answer {
+        if !holds(&head.headers, self.objects.get(&key)) {
+            return refusal(412, "PreconditionFailed");
+        }
+        let mut object = Object { body, headers: metadata(&head.headers) };
+        let source = text(&head.headers, "x-amz-copy-source").map(decoded);
+        if let Some(source) = &source {
+            let Some(from) = self.objects.get(source.strip_prefix("/far/").unwrap()) else {
+                return refusal(404, "NoSuchKey");
+            };
+            if text(&head.headers, "x-amz-copy-source-if-match").is_some_and(|wanted| wanted != from.etag()) {
+                return refusal(412, "PreconditionFailed");
+            }
+            object.body = from.body.clone();
+            if text(&head.headers, "x-amz-metadata-directive") != Some("REPLACE") {
+                object.headers = from.headers.clone();
+            }
+        }
+        let etag = object.etag();
+        self.objects.insert(key, object);
+        let document = match source {
+            Some(_) => format!("<CopyObjectResult><ETag>{}</ETag></CopyObjectResult>", etag.replace('"', "&quot;")),
+            None => String::new(),
+        };
+        let mut answer = answer(200, document);
+        answer.headers_mut().insert("etag", etag.parse().unwrap());
+        answer
+    }
+
+    fn delete(&mut self, document: &str) -> Answer {
+        let mut out = String::from("<DeleteResult>");
+        for object in document.split("<Object>").skip(1) {
+            let between = |start: &str, end: &str| {
+                object.split_once(start).and_then(|(_, rest)| rest.split_once(end)).map(|(text, _)| text)
+            };
+            let key = between("<Key>", "</Key>").unwrap();
+            let wanted = between("<ETag>", "</ETag>").map(|etag| etag.replace("&quot;", "\""));
+            match self.objects.get(key) {
+                Some(there) if wanted.is_some_and(|wanted| wanted != there.etag()) => {
+                    out += &format!("<Error><Key>{key}</Key><Code>PreconditionFailed</Code></Error>");
+                }
+                _ => drop(self.objects.remove(key)),
+            }
+        }
+        answer(200, out + "</DeleteResult>")
+    }
+
+    fn list(&self, query: &HashMap<&str, String>) -> Answer {
+        let (prefix, empty) = (&query["prefix"], String::new());
+        let after = query.get("continuation-token").unwrap_or(&empty);
+        let mut out = String::from("<ListBucketResult>");
+        let (mut count, mut last) = (0, String::new());
+        for (key, object) in self.objects.iter().filter(|(key, _)| key.starts_with(prefix.as_str())) {
+            let rest = &key[prefix.len()..];
+            let shown = rest.find('/').map_or(key.as_str(), |slash| &key[..=prefix.len() + slash]);
+            if shown <= after.as_str() || shown == last {
+                continue;
+            }
+            // Small pages, so that their seams are tested.
+            if count == 3 {
+                out += &format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{last}</NextContinuationToken>");
+                break;
+            }
+            (count, last) = (count + 1, shown.to_owned());
+            out += &match shown == key {
+                true => format!(
+                    "<Contents><Key>{key}</Key><Size>{}</Size><ETag>{}</ETag></Contents>",
+                    object.body.len(),
+                    object.etag().replace('"', "&quot;")
+                ),
+                false => format!("<CommonPrefixes><Prefix>{shown}</Prefix></CommonPrefixes>"),
+            };
+        }
+        answer(200, out + "</ListBucketResult>")
+    }
+}
+
+fn read(head: &http::request::Parts, object: &Object) -> Answer {
+    let etag = object.etag();
+    if text(&head.headers, "if-match").is_some_and(|wanted| wanted != etag) {
+        return refusal(412, "PreconditionFailed");
+    }
+    let mut out = if head.method == Method::HEAD {
+        let mut out = answer(200, "");
+        out.headers_mut().insert("content-length", object.body.len().into());
+        out
+    } else {
+        let range = text(&head.headers, "range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+        let (first, last): (usize, usize) =
+            range.map(|(one, two)| (one.parse().unwrap(), two.parse().unwrap())).unwrap();
+        let end = object.body.len().min(last + 1);
+        let mut out = answer(206, object.body.slice(first..end));
+        let range = format!("bytes {first}-{}/{}", end - 1, object.body.len());
+        out.headers_mut().insert("content-range", range.parse().unwrap());
+        out
+    };
+    for (name, value) in &object.headers {
+        out.headers_mut()
+            .insert(http::header::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+    }
+    out.headers_mut().insert("etag", etag.parse().unwrap());
+    out
+}

@@ -1,0 +1,127 @@
+//! Enters objects of another store into a directory, with the caller's rows about them in the same batch.
+//!
+//! Why:        a directory of a far bucket gets its entries when it is listed; their bytes stay there until they are read.
+//! Invariants: I1 an entry is made only where there is none: what a listing says never replaces what is here.
+//!             I2 a file owns the runs that stand for its bytes, as any file; so they are counted and found by the walk.
+//! Not here:   listing, reading such bytes (the store of another number: stores), what differs later (margay-upstream).
+
+use margay_env::Timestamp;
+use margay_rows::key::{self, Counted};
+use margay_rows::record::{Data, DirectoryEntry, DirectoryRecord, FileEntry};
+use margay_rows::{Ino, record};
+use margay_segment::{Extent, RUN_BYTES_MAX, Run, SegmentId};
+
+use crate::api::{ETag, Error, Headers};
+use crate::draft::{Draft, Owning, Seen};
+use crate::error::Refused;
+use crate::open::Volume;
+use crate::upload::place::{NewRuns, put_new_file};
+
+/// An entry to make.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// From [`Volume::new_number`].
+    pub ino: Ino,
+    /// A directory's ends in `/`.
+    pub sort_name: String,
+    /// Rights; of a file also its kind.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub modified: Timestamp,
+    pub kind: ImportedKind,
+}
+
+#[derive(Clone, Debug)]
+pub enum ImportedKind {
+    File {
+        size: u64,
+        etag: ETag,
+        device: u32,
+        headers: Headers,
+        /// The segment that stands for its bytes.
+        bytes: SegmentId,
+    },
+    /// `explicit`: it stays when it is empty.
+    Directory { explicit: bool },
+}
+
+impl Volume {
+    /// A number for a new file or directory; none is given twice.
+    pub fn new_number(&self) -> Result<Ino, Error> {
+        self.new_ino()
+    }
+
+    /// Makes entries in a directory, and writes the caller's rows (`None` removes one) in the same batch; false if
+    /// the directory or one of the names is not free for it. Durable later.
+    pub fn import(
+        &self,
+        bucket: &str,
+        directory: Ino,
+        entries: &[Imported],
+        rows: &[(Vec<u8>, Option<Vec<u8>>)],
+    ) -> Result<bool, Error> {
+        let root = self.bucket_row(bucket, &mut Seen::default())?.0.root;
+        let mut draft = Draft::default();
+        draft.assert_exists(key::directory(directory));
+        for one in entries {
+            draft.assert_absent(key::entry(directory, one.sort_name.as_bytes()));
+            match &one.kind {
+                ImportedKind::File { .. } => draft_file(&mut draft, directory, root, one)?,
+                ImportedKind::Directory { explicit } => draft_directory(&mut draft, directory, one, *explicit),
+            }
+        }
+        for (key, value) in rows {
+            match value {
+                Some(value) => drop(draft.put(key.clone(), value.clone())),
+                None => draft.delete(key.clone()),
+            }
+        }
+        match self.commit(draft) {
+            Ok(_) => Ok(true),
+            Err(Refused::Conflict) => Ok(false),
+            Err(Refused::Error(error)) => Err(error),
+        }
+    }
+}
+
+fn draft_file(draft: &mut Draft, directory: Ino, root: Ino, one: &Imported) -> Result<(), Error> {
+    let ImportedKind::File { size, etag, device, headers, bytes } = &one.kind else { return Ok(()) };
+    assert!(!one.sort_name.ends_with('/'), "the name of a file has no slash at its end");
+    let runs = runs_of(*bytes, *size);
+    let data = match runs.is_empty() {
+        true => Data::Inline(Vec::new()),
+        false => Data::Extents(runs.iter().copied().map(Extent::whole).collect()),
+    };
+    let mut file = FileEntry::new(one.ino, *size, *etag, one.modified, data, headers.clone());
+    (file.mode, file.uid, file.gid, file.device) = (one.mode, one.uid, one.gid, *device);
+    // The rows of its parts are at the other store.
+    file.part_rows = false;
+    let entry = key::entry(directory, one.sort_name.as_bytes());
+    put_new_file(draft, entry, file, NewRuns::stored(runs, Owning::First))?;
+    draft.add(key::usage(root, Counted::Objects), 1);
+    draft.add(key::usage(root, Counted::Bytes), *size as i64);
+    Ok(())
+}
+
+fn draft_directory(draft: &mut Draft, directory: Ino, one: &Imported, explicit: bool) {
+    assert!(one.sort_name.ends_with('/'), "the sort name of a directory ends in a slash");
+    let mut entry = DirectoryEntry { explicit, ..DirectoryEntry::implicit(one.ino) };
+    (entry.mode, entry.uid, entry.gid) = (one.mode, one.uid, one.gid);
+    let record = DirectoryRecord { parent: directory, sort_name: one.sort_name.clone() };
+    draft.add(key::subdirectories(directory), 1);
+    draft.put(key::entry(directory, one.sort_name.as_bytes()), entry.encode());
+    draft.put(key::directory(one.ino), record.encode());
+    draft.max(key::times(one.ino), one.modified.0.max(0) as u64);
+}
+
+/// An object of 5 TiB has 80 runs; the record of a file holds as many as a part's.
+fn runs_of(segment: SegmentId, size: u64) -> Vec<Run> {
+    let count = size.div_ceil(RUN_BYTES_MAX);
+    assert!(count <= record::data::PART_EXTENTS_MAX as u64, "no store has an object of so many bytes");
+    let run = |index: u64| {
+        let offset = index * RUN_BYTES_MAX;
+        Run { segment, offset, len: RUN_BYTES_MAX.min(size - offset), crc: 0 }
+    };
+    (0..count).map(run).collect()
+}

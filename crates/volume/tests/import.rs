@@ -1,0 +1,54 @@
+//! Entries that come from another store: where there is room for them, and counted as any other.
+
+#![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
+
+mod world;
+
+use margay_env::Timestamp;
+use margay_segment::{SegmentId, StoreNumber};
+use margay_volume::posix::{Mount, MountOptions};
+use margay_volume::*;
+use world::*;
+
+fn entry(world: &World, name: &str, size: u64) -> Imported {
+    let ino = world.volume.new_number().unwrap();
+    let kind = match name.ends_with('/') {
+        true => ImportedKind::Directory { explicit: false },
+        false => ImportedKind::File {
+            size,
+            etag: etag_of(b""),
+            device: 0,
+            headers: Headers::new(),
+            bytes: SegmentId(StoreNumber(0xfffe).ids().0.0 + ino.0),
+        },
+    };
+    let (sort_name, modified) = (name.to_owned(), Timestamp(5));
+    Imported { ino, sort_name, mode: 0o600, uid: 1, gid: 2, modified, kind }
+}
+
+#[test]
+fn entries_are_made_where_there_are_none_and_are_counted() {
+    let world = World::new(EMBEDDED);
+    wait(world.volume.create_bucket("b")).unwrap();
+    let mount = Mount::open(std::sync::Arc::clone(&world.volume), "b", "", MountOptions::default()).unwrap();
+    let root = mount.root();
+    let import = |directory, entries: &[Imported]| world.volume.import("b", directory, entries, &[]).unwrap();
+    world.put("b", "taken", b"x").unwrap();
+    let both = [entry(&world, "new", 0), entry(&world, "taken", 0)];
+    assert!(!import(root, &both), "one of the names is taken");
+    assert_eq!(world.get("b", "taken").unwrap(), b"x");
+    assert!(world.get("b", "new").is_err(), "all or nothing");
+    let below = entry(&world, "d/", 0);
+    assert!(!import(below.ino, &[entry(&world, "f", 0)]), "the directory is not there");
+    assert!(import(root, &[entry(&world, "new", 0), below.clone()]));
+    assert!(import(below.ino, &[entry(&world, "f", 0)]));
+    assert_eq!(world.get("b", "d/f").unwrap(), b"");
+    assert_eq!(mount.attributes(below.ino).unwrap().rights, 0o600);
+    assert_eq!(wait(world.volume.usage("b")).unwrap(), Usage { objects: 3, bytes: 1, versions: 0 });
+    assert!(world.volume.fsck(FsckOptions::default()).unwrap().clean());
+    // What is elsewhere counts too; this world has no such store, so its bytes cannot be checked.
+    assert!(import(root, &[entry(&world, "far", 70 << 30)]));
+    assert_eq!(wait(world.volume.usage("b")).unwrap(), Usage { objects: 4, bytes: 1 + (70 << 30), versions: 0 });
+    let reader = wait(world.volume.get_object("b", "far", &ReadCondition::default()));
+    assert!(reader.is_err(), "no such store");
+}

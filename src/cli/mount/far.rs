@@ -1,0 +1,110 @@
+//! `margay mount s3://...`: this process is the mount, in the foreground or left behind.
+//!
+//! Not here:   mounting (far_mount).
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use margay_env::{Env, files};
+use margay_fuse::mount_point::{self, MOUNT_KIND};
+
+use super::{Mount, Sync, absolute};
+use crate::backup_location::{BackupLocation, BucketLocation, StoreArgs};
+use crate::cli::arguments::DataArgs;
+use crate::datadir::CACHE_LOG_FILE;
+use crate::exit::Failure;
+use crate::far_mount::FarMount;
+use crate::logging;
+use crate::mounts::options::MountChoice;
+use crate::settings::Settings;
+
+/// How often the one that waits looks whether the mount is there.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Of the log that is read for an error, in bytes.
+const LOG_BYTES_MAX: u64 = 16 << 20;
+
+pub(super) fn run(args: &Mount) -> Result<(), Failure> {
+    let env = Env::real();
+    let (place, cache) = parse(&args.bucket, &args.store, args.cache.as_deref())?;
+    let path = absolute(&args.directory)?;
+    let mut options = args.options.join(",");
+    if args.read_only {
+        options.push_str(",ro");
+    }
+    let choice = MountChoice::parse(&options).map_err(Failure::usage)?;
+    if !args.foreground {
+        return leave_behind(&env, &path, &cache);
+    }
+    let settings = begin(&args.data, &env)?;
+    let threads = settings.storage.io_threads_max;
+    let mount = FarMount { place, cache, limits: settings.storage };
+    crate::cli::runtime(threads)?.block_on(mount.run(&env, &path, &choice))
+}
+
+pub(super) fn run_sync(args: &Sync) -> Result<(), Failure> {
+    let env = Env::real();
+    let (place, cache) = parse(&args.bucket, &args.store, args.cache.as_deref())?;
+    let settings = begin(&args.data, &env)?;
+    let threads = settings.storage.io_threads_max;
+    let mount = FarMount { place, cache, limits: settings.storage };
+    crate::cli::runtime(threads)?.block_on(mount.send_backlog(&env))
+}
+
+fn begin(data: &DataArgs, env: &Env) -> Result<Settings, Failure> {
+    let settings = Settings::build(&data.resolve(env)?).map_err(Failure::usage)?;
+    logging::start(&settings.log_level, &settings.log_format)?;
+    crate::cli::keep_private();
+    Ok(settings)
+}
+
+/// The bucket and the directory of its cache.
+fn parse(bucket: &str, store: &StoreArgs, cache: Option<&Path>) -> Result<(BucketLocation, PathBuf), Failure> {
+    let place = BackupLocation::parse(Path::new(bucket), store, |name| std::env::var(name).ok());
+    let BackupLocation::Bucket(place) = place.map_err(Failure::usage)? else {
+        return Err(Failure::usage(format!("{bucket} names no bucket: write s3://BUCKET or s3://BUCKET/PREFIX")));
+    };
+    let cache = match cache {
+        Some(cache) => absolute(cache)?,
+        None => default_cache(&place)?,
+    };
+    Ok((place, cache))
+}
+
+/// One directory for each bucket, prefix and store.
+fn default_cache(place: &BucketLocation) -> Result<PathBuf, Failure> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let caches = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
+    let caches = caches.ok_or_else(|| Failure::usage("no HOME: name the cache with --cache DIR".to_owned()))?;
+    let plain = |text: &str| text.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
+    let store = place.endpoint.split("://").last().unwrap_or_default();
+    let name = format!("{}-{}-{}", plain(store), plain(&place.bucket), plain(&place.prefix));
+    Ok(caches.join("margay").join(name.trim_end_matches('-')))
+}
+
+/// Starts the same command in the foreground, apart from this terminal, and waits until it has mounted.
+fn leave_behind(env: &Env, path: &Path, cache: &Path) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("the mount cannot be started: {error}"));
+    env.disk.create_private_dir(cache).map_err(|error| failed(&error))?;
+    let log = cache.join(CACHE_LOG_FILE);
+    let program = std::env::current_exe().map_err(|error| failed(&error))?;
+    let mut command = Command::new("sh");
+    command.args(["-c", "log=$1; shift; exec \"$@\" >>\"$log\" 2>&1", "margay"]).arg(&log).arg(program);
+    command.args(std::env::args_os().skip(1)).arg("--foreground").stdin(Stdio::null()).process_group(0);
+    let mut started = command.spawn().map_err(|error| failed(&error))?;
+    loop {
+        let mounts = mount_point::mounts(env).map_err(|error| failed(&error))?;
+        if mounts.iter().any(|line| line.path == path && line.kind == MOUNT_KIND) {
+            return Ok(());
+        }
+        if let Some(status) = started.try_wait().map_err(|error| failed(&error))? {
+            let text = files::read(env, &log, LOG_BYTES_MAX).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            let last = text.trim_end().lines().last().unwrap_or_default();
+            let message = last.strip_prefix("margay: ").unwrap_or(last);
+            return Err(Failure::failed(format!("{message} ({status}; the log is {})", log.display())));
+        }
+        env.clock.sleep(LOOK_EVERY);
+    }
+}

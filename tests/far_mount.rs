@@ -1,0 +1,194 @@
+//! A bucket of a server, mounted by another process with a cache of its own: real kernel, real requests.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that it does not expect")]
+#![allow(clippy::disallowed_methods, reason = "tests measure time and lay out files themselves")]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+#[path = "server/fuse.rs"]
+mod fuse;
+mod server;
+
+use server::{Server, margay};
+
+/// A server with a bucket, and a folder for caches and mount points.
+struct World {
+    server: Server,
+    folder: tempfile::TempDir,
+}
+
+/// A mount in the foreground of a child.
+struct Far {
+    child: Child,
+    path: PathBuf,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::start(&folder.path().join("data"));
+        server.client(&["mb", "s3://bucket"]);
+        World { server, folder }
+    }
+
+    fn command(&self) -> Command {
+        let keys = fs::read_to_string(self.server.data.join("keys")).unwrap();
+        let value = |name: &str| {
+            let line = keys.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split(" = ").nth(1).unwrap().to_owned()
+        };
+        let mut command = margay();
+        command.env("AWS_ACCESS_KEY_ID", value("aws_access_key_id"));
+        command.env("AWS_SECRET_ACCESS_KEY", value("aws_secret_access_key"));
+        command.env("AWS_ENDPOINT_URL", &self.server.endpoint);
+        command
+    }
+
+    fn mount(&self, cache: &str) -> Far {
+        let path = self.folder.path().join("mount");
+        let mut command = self.command();
+        command.args(["mount", "s3://bucket/sub", "--foreground", "--cache"]).arg(self.folder.path().join(cache));
+        let child = command.arg(&path).stderr(Stdio::null()).spawn().unwrap();
+        let mut far = Far { child, path };
+        let begun = Instant::now();
+        while !far.is_mounted() {
+            assert!(far.child.try_wait().unwrap().is_none(), "the mount ended");
+            assert!(begun.elapsed() < Duration::from_secs(60), "it does not mount");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        far
+    }
+
+    fn keys(&self, prefix: &str) -> String {
+        self.server.client(&["ls", &format!("s3://bucket/{prefix}")])
+    }
+}
+
+impl Far {
+    fn is_mounted(&self) -> bool {
+        let line = format!(" {} ", self.path.display());
+        fs::read_to_string("/proc/self/mountinfo").unwrap().lines().any(|one| one.contains(&line))
+    }
+
+    /// `fsync` of the top directory: everything is in the bucket.
+    fn sync(&self) {
+        fs::File::open(&self.path).unwrap().sync_all().unwrap();
+    }
+
+    fn kill(&mut self) {
+        kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), Signal::KILL).unwrap();
+        self.child.wait().unwrap();
+        Command::new("umount").arg("-l").arg(&self.path).stderr(Stdio::null()).status().unwrap();
+    }
+
+    /// Unmounts as umount(8) does; the process ends when everything is in the bucket.
+    fn end(mut self) -> Option<i32> {
+        assert!(Command::new("umount").arg(&self.path).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        if self.child.try_wait().unwrap().is_none() {
+            self.kill();
+        }
+    }
+}
+
+fn content(number: usize) -> Vec<u8> {
+    (0..number * 977 % 300_000).map(|index| (index * number % 251) as u8).collect()
+}
+
+fn fill(directory: &Path, files: usize) {
+    fs::create_dir_all(directory.join("deep/er")).unwrap();
+    for number in 0..files {
+        let name = if number % 3 == 0 { format!("deep/er/{number}") } else { format!("{number}") };
+        fs::write(directory.join(name), content(number)).unwrap();
+    }
+}
+
+fn check(directory: &Path, files: usize) {
+    for number in 0..files {
+        let name = if number % 3 == 0 { format!("deep/er/{number}") } else { format!("{number}") };
+        assert!(fs::read(directory.join(&name)).unwrap() == content(number), "{name}");
+    }
+}
+
+#[test]
+fn a_far_bucket_is_a_file_system() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    let file = server::body(world.folder.path(), "body", 3 << 20);
+    world.server.client(&["put", file.to_str().unwrap(), "s3://bucket/sub/there/already"]);
+    let far = world.mount("cache");
+    assert!(fs::read(far.path.join("there/already")).unwrap() == fs::read(&file).unwrap());
+    fill(&far.path.join("tree"), 60);
+    fs::set_permissions(far.path.join("tree/1"), fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink("tree/1", far.path.join("link")).unwrap();
+    fs::rename(far.path.join("tree"), far.path.join("moved")).unwrap();
+    fs::rename(far.path.join("there"), far.path.join("here")).unwrap();
+    // A byte in the middle of what was never read here as a whole.
+    let near = fs::OpenOptions::new().write(true).open(far.path.join("here/already")).unwrap();
+    std::os::unix::fs::FileExt::write_at(&near, b"!", 1 << 20).unwrap();
+    // It is in the bucket when fsync returns.
+    near.sync_all().unwrap();
+    drop(near);
+    assert!(world.keys("sub/here/").contains("already"));
+    far.sync();
+    assert!(!world.keys("sub/").contains("tree") && world.keys("sub/").contains("moved"));
+    let linked = fs::hard_link(far.path.join("moved/1"), far.path.join("other"));
+    assert_eq!(linked.unwrap_err().raw_os_error(), Some(1), "an object has one key");
+    fs::remove_file(far.path.join("moved/2")).unwrap();
+    assert_eq!(far.end(), Some(0));
+    assert!(!world.keys("sub/moved/").contains(" s3://bucket/sub/moved/2\n"), "what was unmounted is in the bucket");
+    // A new cache knows what the bucket has.
+    let far = world.mount("other-cache");
+    fs::write(far.path.join("moved/2"), content(2)).unwrap();
+    check(&far.path.join("moved"), 60);
+    let mut expected = fs::read(&file).unwrap();
+    expected[1 << 20] = b'!';
+    assert!(fs::read(far.path.join("here/already")).unwrap() == expected);
+    let found = fs::metadata(far.path.join("moved/1")).unwrap();
+    assert_eq!((found.mode() & 0o7777, found.len()), (0o640, content(1).len() as u64));
+    assert_eq!(fs::read_link(far.path.join("link")).unwrap(), Path::new("tree/1"));
+    fs::remove_dir_all(far.path.join("moved")).unwrap();
+    assert_eq!(far.end(), Some(0));
+    assert!(!world.keys("sub/").contains("moved"));
+}
+
+#[test]
+fn what_was_not_sent_survives_a_kill() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    for round in 0..5 {
+        let mut far = world.mount("cache");
+        if round > 0 {
+            check(&far.path.join("tree"), 60);
+            fs::remove_dir_all(far.path.join("tree")).unwrap();
+        }
+        fill(&far.path.join("tree"), 60);
+        // Durable here, wherever its way to the bucket is.
+        std::thread::sleep(Duration::from_millis(150 * round));
+        let last = fs::File::create(far.path.join("last")).unwrap();
+        last.sync_all().unwrap();
+        far.kill();
+    }
+    let mut sync = world.command();
+    sync.args(["sync", "s3://bucket/sub", "--cache"]).arg(world.folder.path().join("cache"));
+    assert!(sync.stderr(Stdio::null()).status().unwrap().success());
+    let far = world.mount("new-cache");
+    check(&far.path.join("tree"), 60);
+    assert_eq!(far.end(), Some(0));
+    println!("evidence: far mounts: 5 kills, nothing lost");
+}
