@@ -142,19 +142,7 @@ impl Listing {
         }
     }
 
-    /// Enters one object whose directory was listed.
-    pub(crate) fn enter_object(
-        &self,
-        directory: Ino,
-        sort_name: &str,
-        key: &str,
-        there: &Described,
-    ) -> Result<(), String> {
-        let (sort_name, key) = (sort_name.to_owned(), key.to_owned());
-        self.enter(directory, &[Found { sort_name, key, there: Some(there.clone()) }], false)
-    }
-
-    /// As `enter_object`, by its key alone.
+    /// Enters one object, if its directory is here and was listed.
     pub(crate) fn enter_key(&self, object_key: &str, there: &Described) -> Result<(), String> {
         let (root, local) = {
             let files = self.tracked.files.lock();
@@ -173,7 +161,8 @@ impl Listing {
         if self.tracked.unlisted.read().contains(&directory) {
             return Ok(());
         }
-        self.enter_object(directory, name, object_key, there)
+        let (sort_name, key, there) = (name.to_owned(), object_key.to_owned(), Some(there.clone()));
+        self.enter(directory, &[Found { sort_name, key, there }], false)
     }
 }
 

@@ -9,18 +9,19 @@ mod store;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use margay_client::Target;
 use margay_client::upstream::{Limits, Upstream};
-use margay_env::Env;
 use margay_env::real::RealClock;
 use margay_env::sim::{SimDisk, SimRandom};
+use margay_env::{Clock, Env};
 use margay_meta::Engine;
 use margay_meta::memory::Memory;
 use margay_segment::Store as Segments;
 use margay_upstream::{Far, FarOptions};
 use margay_volume::posix::*;
-use margay_volume::{Ino, Options, Volume};
+use margay_volume::{Ino, Options, ReclaimBudget, SealedLogs, Volume};
 use store::Store;
 
 const BOTH: OpenFlags =
@@ -90,6 +91,16 @@ impl Chance {
         names[self.below(names.len() as u64) as usize]
     }
 }
+
+/// Everything is sealed, everything that is named moves, everything else goes.
+const ALL: ReclaimBudget = ReclaimBudget {
+    move_bytes_max: u64::MAX,
+    live_percent_min: 1_000_000,
+    seal_dead_bytes_min: 0,
+    quarantine: Duration::ZERO,
+    free_percent_min: 0,
+    punch: true,
+};
 
 /// Directories in which things happen, and names.
 const DIRECTORIES: [&str; 5] = ["", "d", "e", "d/d", "e/d"];
@@ -188,6 +199,14 @@ impl World {
         tree
     }
 
+    /// A pass that moves all that it can, and a check of all rows.
+    fn reclaim(&self) {
+        let done = self.mount.volume().reclaim_once(&ALL, &SealedLogs).unwrap();
+        assert_eq!((done.damaged_runs, done.disputed_segments), (0, 0));
+        let report = self.mount.volume().check(5, &Arc::default()).unwrap();
+        assert!(report.clean(), "{report:#?}");
+    }
+
     fn flush(&self) {
         self.far.flush(None, &mut |_| true).unwrap_or_else(|error| panic!("{error}: {}", self.far.details()));
     }
@@ -218,16 +237,18 @@ fn mirrored(seed: u64) {
             // Refusals are part of it.
             let _ = world.change(&mut chance, round * 100 + number, &store, &cache.id);
         }
+        world.reclaim();
         match chance.below(3) {
             0 => world.flush(),
             1 => {
                 drop(world);
                 world = cache.open(&target, "");
             }
-            _ => std::thread::sleep(std::time::Duration::from_millis(chance.below(300))),
+            _ => std::thread::sleep(Duration::from_millis(chance.below(300))),
         }
     }
     world.flush();
+    world.reclaim();
     store.assert_nothing_was_missing();
     let (here, there) = (world.shown(), in_bucket(&store));
     assert!(here == there, "seed {seed}: here {:#?}\nthere {:#?}", keys(&here), keys(&there));
@@ -327,7 +348,7 @@ fn a_created_file_costs_one_request_and_a_thousand_removed_ones_few() {
     let (store, target) = runtime().block_on(Store::start());
     let world = Cache::new(3).open(&target, "");
     world.shown();
-    let before = store.requests();
+    let (before, clock) = (store.requests(), RealClock::new());
     for number in 0..1000 {
         world.write("", &format!("f{number}"), 0, b"content").unwrap();
     }
@@ -346,5 +367,7 @@ fn a_created_file_costs_one_request_and_a_thousand_removed_ones_few() {
     world.flush();
     let removed = store.requests() - before - made;
     println!("evidence: far mounts: {made} requests for 1000 files made, {removed} for 1000 removed");
-    assert!(removed <= 3 && store.objects().is_empty(), "{removed} requests, {:?}", store.objects().keys());
+    // Removals wait a second for others, so a slow machine makes more of them.
+    let seconds = clock.monotonic().as_secs();
+    assert!(removed <= 3 + seconds && store.objects().is_empty(), "{removed} requests, {:?}", store.objects().keys());
 }

@@ -88,19 +88,16 @@ impl Sender {
 
     /// What is here gets another name; what is there comes in under the name.
     async fn step_aside(&self, request: &PlannedRequest, there: &Described) -> Result<(), String> {
-        let name = {
-            let files = self.tracked.files.lock();
-            files.by_ino.get(&Ino(request.file)).and_then(|file| file.dirty.name.clone())
-        };
         let local = self.tracked.files.lock().paths.local(&request.key).to_owned();
-        let Some((directory, name)) = name else { return Ok(()) };
         for number in 1..100u32 {
             let aside = format!("{local}{}", self.mark(number));
             match self.volume.rename(&self.bucket, &local, &aside, &WriteCondition::Absent).await {
                 Ok(_) => {
                     tracing::warn!(key = request.key, kept_as = aside, "changed here and in the bucket: both are kept");
-                    self.listing.enter_object(directory, &name, &request.key, there)?;
                     self.conflicts.lock().push(aside);
+                    if let Err(error) = self.listing.enter_key(&request.key, there) {
+                        tracing::warn!(error, key = request.key, "what is in the bucket is not shown here");
+                    }
                     return Ok(());
                 }
                 Err(margay_volume::Error::PreconditionFailed) => {}

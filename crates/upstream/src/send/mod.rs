@@ -12,7 +12,7 @@ mod conflict;
 mod outcome;
 mod request;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 
 use crate::list::Listing;
 use crate::plan::{self, Action, PlannedRequest};
-use crate::tracked::{File, Tracked};
+use crate::tracked::Tracked;
 
 /// Requests in progress.
 const WIDTH: usize = 64;
@@ -122,14 +122,14 @@ impl Sender {
 
     fn plan(&self, queue: &Queue) -> Vec<Work> {
         let mut files = self.tracked.files.lock();
-        let now = files.now();
-        if !files.by_ino.values().any(|file| file.now || file.due_at <= now) {
+        let inos: Vec<Ino> = files.by_ino.keys().copied().collect();
+        let due = inos.iter().filter(|ino| files.is_due(**ino, |ino| self.volume.is_open(ino))).copied();
+        let due: HashSet<Ino> = due.collect();
+        if due.is_empty() {
             return Vec::new();
         }
-        let is_due = |file: &File| file.due_at <= now || file.now && !file.is_refused;
         // One request removes a thousand: when one removal is due, all go.
-        let removes = files.by_ino.values().any(|file| file.is_removal() && is_due(file));
-        let inos: Vec<Ino> = files.by_ino.keys().copied().collect();
+        let removes = due.iter().any(|ino| files.by_ino[ino].is_removal());
         let (mut dirty, mut clean, mut unsure) = (Vec::with_capacity(inos.len()), Vec::new(), Vec::new());
         for ino in inos {
             let name = files.by_ino[&ino].dirty.name.clone();
@@ -148,7 +148,7 @@ impl Sender {
             if name.is_some() && key.is_none() {
                 continue;
             }
-            let planned = file.planned(ino, key, is_due(file) || removes && file.is_removal());
+            let planned = file.planned(ino, key, due.contains(&ino) || removes && file.is_removal());
             // Where it is written again, the condition of that write tells.
             let tells =
                 |sent: &&String| planned.lacks() && planned.local.as_ref().is_some_and(|local| local.key == **sent);

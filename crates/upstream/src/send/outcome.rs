@@ -75,33 +75,25 @@ impl Sender {
             set_object(&mut file, Ino(ino), one, sent.size, &mut writes);
             finished.push((Ino(ino), file));
         }
-        for (ino, file) in &mut finished {
-            let is_done = self.is_done(files, file)?;
-            match is_done {
-                true => writes.push(Write::Delete { key: key::upstream_dirty(*ino) }),
-                false => writes.push(dirty_write(*ino, file)),
-            }
-            file.now &= !is_done;
-            if is_done {
-                file.dirty.name = None;
+        let mut done = Vec::new();
+        for (ino, file) in &finished {
+            if self.is_done(files, file)? {
+                writes.push(Write::Delete { key: key::upstream_dirty(*ino) });
+                done.push(*ino);
+            } else {
+                writes.push(dirty_write(*ino, file));
             }
         }
         commit(&*self.tracked.below, writes)?;
-        for (ino, file) in finished {
-            let is_done = file.dirty.name.is_none() && !file.in_progress && file.dirty.leftovers.is_empty();
-            let is_gone = file.object.is_none() || file.state.is_some();
-            if is_done && is_gone {
-                files.by_ino.remove(&ino);
-            } else {
-                files.by_ino.insert(ino, file);
-            }
-        }
+        files.by_ino.extend(finished);
+        done.iter().for_each(|ino| drop(files.by_ino.remove(ino)));
         Ok(())
     }
 
     /// Whether the bucket has what is here, and no more.
     fn is_done(&self, files: &mut Files, file: &File) -> Result<bool, margay_meta::EngineError> {
-        if file.in_progress || file.dirty.moved || !file.dirty.leftovers.is_empty() {
+        let is_open = file.in_progress || file.dirty.moved || file.dirty.sent.is_some();
+        if is_open || !file.dirty.leftovers.is_empty() {
             return Ok(false);
         }
         let Some((directory, name)) = file.dirty.name.clone() else { return Ok(file.object.is_none()) };
@@ -142,7 +134,9 @@ impl Sender {
         let mut files = self.tracked.files.lock();
         if let Some(file) = files.by_ino.get_mut(&Ino(request.file)).filter(|_| request.action != Action::Delete) {
             (file.in_progress, file.since_sent, file.sending) = (false, None, None);
-            file.dirty.sent = may_be_done.then(|| request.key.clone());
+            if may_be_done {
+                file.dirty.sent = Some(request.key.clone());
+            }
         }
     }
 

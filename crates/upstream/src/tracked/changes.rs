@@ -136,7 +136,7 @@ pub(crate) fn changes_of(engine: &dyn Engine, batch: &Batch) -> Result<Vec<Chang
     for write in batch.writes.iter().filter(|write| key::is_entry(write.key())) {
         let (directory, name) = key::parse_entry(write.key()).map_err(damaged)?;
         if let Some(old) = entry_at(engine, write.key())?.and_then(|entry| Changed::at((directory, name), &entry)) {
-            before.insert(old.ino, ((directory, name.to_owned()), old.is_directory));
+            before.insert(old.ino, ((directory, name.to_owned()), old));
         }
         if let Write::Put { value, .. } = write {
             let entry = Entry::decode(value).map_err(damaged)?;
@@ -146,17 +146,22 @@ pub(crate) fn changes_of(engine: &dyn Engine, batch: &Batch) -> Result<Vec<Chang
         }
     }
     let gone = before.iter().filter(|(ino, _)| !after.contains_key(ino));
-    let gone = gone.map(|(ino, (_, is_directory))| Changed {
+    let gone = gone.map(|(ino, (_, old))| Changed {
         ino: *ino,
         name: None,
         state: None,
-        is_directory: *is_directory,
+        is_directory: old.is_directory,
         moved: false,
     });
     let mut changed: Vec<Changed> = gone.collect();
     for (ino, (name, mut new)) in after {
-        new.moved = before.get(&ino).is_some_and(|(old, _)| *old != name);
-        changed.push(new);
+        let old = before.get(&ino);
+        new.moved = old.is_some_and(|(old, _)| *old != name);
+        // Reclaim moves bytes, a read raises a time: the bucket has neither.
+        let is_same = old.is_some_and(|(_, old)| (&old.name, old.state) == (&new.name, new.state));
+        if new.moved || !is_same {
+            changed.push(new);
+        }
     }
     changed.sort_unstable_by_key(|one| one.ino);
     Ok(changed)

@@ -22,6 +22,8 @@ use crate::plan;
 
 /// A change is sent after this time, unless somebody waits for it: most files change again at once.
 const DUE_AFTER: Duration = Duration::from_millis(250);
+/// A file that is open is sent after this time: it probably changes again.
+const OPEN_SENT_AFTER: Duration = Duration::from_secs(5);
 /// The same of a removal: others that follow go with it.
 const REMOVED_AFTER: Duration = Duration::from_secs(1);
 /// Rows of one batch.
@@ -37,7 +39,8 @@ pub(crate) struct File {
     pub(crate) in_progress: bool,
     /// The key that a write in progress makes.
     pub(crate) sending: Option<String>,
-    /// By the monotonic clock.
+    /// Of the last change and of the next request, by the monotonic clock.
+    pub(crate) changed_at: Duration,
     pub(crate) due_at: Duration,
     /// Somebody waits for it.
     pub(crate) now: bool,
@@ -70,6 +73,7 @@ impl File {
             since_sent: None,
             in_progress: false,
             sending: None,
+            changed_at: due_at,
             due_at,
             now: false,
             tries: 0,
@@ -197,7 +201,7 @@ impl Files {
             }
             (file.dirty.name, file.state) = (one.name.clone(), one.state);
             file.dirty.moved |= one.is_directory && one.moved;
-            (file.dirty.changed, file.due_at) = (sequence, due_at);
+            (file.dirty.changed, file.changed_at, file.due_at) = (sequence, now, due_at);
             (file.tries, file.failure, file.is_refused) = (0, None, false);
             noted.push((one.ino, file));
         }
@@ -213,6 +217,19 @@ impl Files {
                 self.by_ino.insert(ino, file);
             }
         }
+    }
+
+    /// Whether a file should be sent now. One that is open waits longer.
+    pub(crate) fn is_due(&mut self, ino: Ino, is_open: impl Fn(Ino) -> bool) -> bool {
+        let now = self.now();
+        let Some(file) = self.by_ino.get_mut(&ino) else { return false };
+        if file.now && !file.is_refused {
+            return true;
+        }
+        if file.due_at <= now && file.changed_at + OPEN_SENT_AFTER > now && is_open(ino) {
+            file.due_at = now + DUE_AFTER;
+        }
+        file.due_at <= now
     }
 
     /// Drops files of which the bucket has the state: they were changed back, or removed while a request for them was in

@@ -8,6 +8,7 @@ use margay_meta::RowVersion;
 use margay_rows::Ino;
 use margay_rows::record::FileEntry;
 
+use crate::open::Volume;
 use crate::posix::mount::Mount;
 
 /// An open file's attributes.
@@ -17,6 +18,13 @@ pub(crate) struct Opened {
     pub(crate) stored: u64,
     /// They differ from the row's, or there is no row: attribute changes are made here.
     pub(crate) differs: bool,
+}
+
+impl Volume {
+    /// Whether a mount has the file open.
+    pub fn is_open(&self, ino: Ino) -> bool {
+        self.open_files.handles(ino) > 0
+    }
 }
 
 impl Mount {
