@@ -112,6 +112,20 @@ pub(super) struct Mounts {
     json: bool,
 }
 
+impl Mount {
+    /// The options as mount(8) takes them, those with a flag of their own included.
+    fn words(&self) -> String {
+        let mut options = self.options.join(",");
+        if self.read_only {
+            options.push_str(",ro");
+        }
+        if self.sync {
+            options.push_str(",sync");
+        }
+        options
+    }
+}
+
 pub(super) fn run_mount(args: &Mount) -> Result<(), Failure> {
     if args.bucket.starts_with("s3://") {
         return far::run(args);
@@ -119,13 +133,7 @@ pub(super) fn run_mount(args: &Mount) -> Result<(), Failure> {
     if args.cache.is_some() || args.store.endpoint.is_some() {
         return Err(Failure::usage("--cache and --endpoint belong to s3://BUCKET/PREFIX".to_owned()));
     }
-    let mut options = args.options.join(",");
-    if args.read_only {
-        options.push_str(",ro");
-    }
-    if args.sync {
-        options.push_str(",sync");
-    }
+    let options = args.words();
     MountChoice::parse(&options).map_err(Failure::usage)?;
     let data = args.data.settings(&Env::real())?.data;
     let path = absolute(&args.directory)?;

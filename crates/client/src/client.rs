@@ -23,6 +23,7 @@ use crate::xml::{self, BucketEntry, Page};
 pub const DELETE_KEYS_MAX: usize = 1000;
 /// Maximum number of keys in a page.
 pub const PAGE_KEYS_MAX: u32 = 1000;
+const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 /// Bytes of an error document that are read at most.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 /// Maximum size of a response that is read whole, in bytes: a piece of a backup, a page of a listing.
@@ -82,6 +83,17 @@ impl Answer {
     pub fn etag(&self) -> String {
         self.headers.get(ETAG).and_then(|etag| etag.to_str().ok()).unwrap_or_default().to_owned()
     }
+
+    /// A long copy or completion is answered 200 before its result is known; the body says whether it failed. `request`
+    /// names it in the error.
+    pub(crate) fn check_body(&self, request: &str) -> Result<(), ClientError> {
+        let (code, message) = xml::parse_error(&self.body);
+        if code.is_empty() {
+            return Ok(());
+        }
+        let (request, region) = (request.to_owned(), String::new());
+        Err(ClientError::Refused(Box::new(Refusal { request, status: 200, code, message, region })))
+    }
 }
 
 impl Ask {
@@ -90,6 +102,14 @@ impl Ask {
         let (bucket, key) = (bucket.to_owned(), key.to_owned());
         let (query, headers, body) = (String::new(), Vec::new(), Bytes::new());
         Ask { method, bucket, key, query, headers, body, answer_bytes_max: ANSWER_BYTES_MAX }
+    }
+
+    /// A copy of an object of the bucket to `key`.
+    pub(crate) fn copy(bucket: &str, from: &str, key: &str) -> Ask {
+        let mut source = format!("/{bucket}/");
+        encode_into(&mut source, from, true);
+        let source = HeaderValue::from_str(&source).expect("an encoded path is plain ASCII");
+        Ask { headers: vec![(COPY_SOURCE, source)], ..Ask::new(Method::PUT, bucket, key) }
     }
 
     /// Deletes up to [`DELETE_KEYS_MAX`] keys.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first thing that it does not expect")]
 
+#[path = "upstream/listen.rs"]
+mod listen;
 #[path = "upstream/store.rs"]
 mod store;
 

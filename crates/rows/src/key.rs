@@ -37,7 +37,7 @@ pub use self::sessions::{lease, parse_session, session, sessions};
 pub use self::table::Table;
 pub use self::upstream::{
     all_upstream_dirty, all_upstream_unlisted, parse_upstream, upstream_bytes, upstream_dirty, upstream_object,
-    upstream_objects, upstream_unlisted,
+    upstream_unlisted,
 };
 
 const BUCKET: u8 = b'b';

@@ -23,7 +23,7 @@ const USER: &str = "x-amz-meta-";
 
 /// Attributes of an object; what it does not say is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Described {
+pub(crate) struct ObjectAttributes {
     /// Kind and rights.
     pub(crate) mode: Option<u32>,
     pub(crate) uid: Option<u32>,
@@ -54,20 +54,20 @@ fn parse_time(text: &str) -> Option<Timestamp> {
     seconds.checked_mul(NANOSECONDS)?.checked_add(fraction).map(Timestamp)
 }
 
-impl Described {
-    pub(crate) fn of(headers: &HeaderMap) -> Described {
-        let number = |names: [&str; 2]| names.iter().find_map(|name| text(headers, name)?.parse().ok());
+impl ObjectAttributes {
+    pub(crate) fn of(headers: &HeaderMap) -> ObjectAttributes {
+        let number = |name: &str| text(headers, name)?.parse().ok();
         let octal = text(headers, "file-permissions").and_then(|mode| u32::from_str_radix(mode, 8).ok());
         let nanoseconds = text(headers, "file-mtime").and_then(|time| time.trim_end_matches("ns").parse().ok());
         let written = headers.get(LAST_MODIFIED).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
         let written = written.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
         let mode = octal.or_else(|| parse_mode(text(headers, "mode")?));
         let is_link = headers.contains_key("x-amz-meta---symlink-target");
-        Described {
+        ObjectAttributes {
             mode: if is_link { Some(MODE_SYMLINK | 0o777) } else { mode },
-            uid: number(["file-owner", "uid"]),
-            gid: number(["file-group", "gid"]),
-            device: number(["rdev", "rdev"]),
+            uid: number("file-owner").or_else(|| number("uid")),
+            gid: number("file-group").or_else(|| number("gid")),
+            device: number("rdev"),
             modified: nanoseconds
                 .map(Timestamp)
                 .or_else(|| parse_time(text(headers, "mtime")?))
@@ -106,7 +106,7 @@ pub(crate) fn kept_headers(headers: &HeaderMap) -> Headers {
     ];
     let is_kept = |name: &str| match name.strip_prefix(USER) {
         Some(own) => !OWN.contains(&own) && name != WRITE_ID.as_str(),
-        None => matches!(name, "content-type" | "content-encoding" | "content-disposition" | "cache-control"),
+        None => is_plain(name),
     };
     let kept = headers.iter().filter(|(name, _)| is_kept(name.as_str()));
     kept.filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))).collect()
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn headers_of_other_mounts_are_read() {
-        let mode = |text: &'static str| Described::of(&headers(&[("x-amz-meta-mode", text)])).mode;
+        let mode = |text: &'static str| ObjectAttributes::of(&headers(&[("x-amz-meta-mode", text)])).mode;
         assert_eq!(mode("0100644"), Some(0o100_644));
         assert_eq!(mode("33188"), Some(0o100_644), "decimal, as s3fs writes it");
         assert_eq!(mode("100755"), Some(0o100_755), "octal, as rclone writes it");
@@ -182,14 +182,14 @@ mod tests {
             ("x-amz-meta-file-group", "8"),
             ("x-amz-meta-file-mtime", "1500000000000000001ns"),
         ]);
-        let read = Described::of(&aws);
+        let read = ObjectAttributes::of(&aws);
         assert_eq!((read.mode, read.uid, read.gid), (Some(0o100_600), Some(7), Some(8)));
         assert_eq!(read.modified, Some(Timestamp(1_500_000_000_000_000_001)));
-        let time = |text: &'static str| Described::of(&headers(&[("x-amz-meta-mtime", text)])).modified;
+        let time = |text: &'static str| ObjectAttributes::of(&headers(&[("x-amz-meta-mtime", text)])).modified;
         assert_eq!(time("1500000000.5"), Some(Timestamp(1_500_000_000_500_000_000)));
         assert_eq!(time("1500000000"), Some(Timestamp(1_500_000_000_000_000_000)));
         let dated = headers(&[("last-modified", "Fri, 14 Jul 2017 02:40:00 GMT")]);
-        assert_eq!(Described::of(&dated).modified, Some(Timestamp(1_500_000_000_000_000_000)));
+        assert_eq!(ObjectAttributes::of(&dated).modified, Some(Timestamp(1_500_000_000_000_000_000)));
     }
 
     #[test]
@@ -200,12 +200,12 @@ mod tests {
         file.headers.insert("x-amz-meta-color".to_owned(), "red".to_owned());
         file.headers.insert("content-type".to_owned(), "text/plain".to_owned());
         let sent: HeaderMap = of_file(&file, "w").into_iter().collect();
-        let read = Described::of(&sent);
+        let read = ObjectAttributes::of(&sent);
         assert_eq!((read.file_mode(), read.uid, read.gid), (0o640, Some(1000), Some(100)));
         assert_eq!(read.modified, Some(now));
         assert_eq!(kept_headers(&sent), file.headers);
         let entry = DirectoryEntry { mode: 0o700, ..DirectoryEntry::implicit(Ino(2)) };
         let sent: HeaderMap = of_directory(&entry, "w").into_iter().collect();
-        assert_eq!(Described::of(&sent).rights_of_directory(), 0o700);
+        assert_eq!(ObjectAttributes::of(&sent).rights_of_directory(), 0o700);
     }
 }

@@ -66,7 +66,6 @@ pub struct Far {
     requests: Arc<Requests>,
     tracked: Arc<Tracked>,
     store: Arc<FarStore>,
-    listing: OnceLock<Arc<Listing>>,
     sender: OnceLock<Arc<Sender>>,
 }
 
@@ -77,8 +76,7 @@ impl Far {
         let tracked = Arc::new(Tracked::open(engine, paths, Arc::clone(&env.clock))?);
         let objects = Arc::clone(&tracked) as Arc<dyn Objects>;
         let store = Arc::new(FarStore::new(options.upstream.clone(), Arc::clone(&requests), objects));
-        let (listing, sender) = (OnceLock::new(), OnceLock::new());
-        Ok(Far { env, options, requests, tracked, store, listing, sender })
+        Ok(Far { env, options, requests, tracked, store, sender: OnceLock::new() })
     }
 
     /// The engine of the volume.
@@ -117,11 +115,10 @@ impl Far {
             id: self.options.id.clone(),
             host: self.options.host.clone(),
             clock: Arc::clone(&self.env.clock),
-            listing: Arc::clone(&listing),
+            listing,
             conflicts: parking_lot::Mutex::default(),
         });
-        let is_first = self.listing.set(listing).is_ok() && self.sender.set(Arc::clone(&sender)).is_ok();
-        assert!(is_first, "it begins once");
+        assert!(self.sender.set(Arc::clone(&sender)).is_ok(), "it begins once");
         self.requests.spawn(sender.run());
         Ok(())
     }

@@ -18,14 +18,14 @@ use margay_client::upstream::{Described, Upstream};
 use margay_env::Timestamp;
 use margay_meta::EngineError;
 use margay_rows::record::entry::EMPTY_ETAG;
-use margay_rows::record::{Data, DirectoryEntry, FileEntry, UpstreamObject};
+use margay_rows::record::{Data, UpstreamObject};
 use margay_rows::{Ino, key};
 use margay_volume::{ETag, Imported, ImportedKind, Volume};
 use md5::{Digest, Md5};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use crate::attributes::{self, kept_headers};
+use crate::attributes::{ObjectAttributes, kept_headers};
 use crate::bytes::segment_of;
 use crate::plan::TEMPORARY_PREFIX;
 use crate::runtime::Requests;
@@ -170,11 +170,9 @@ impl Lister for Listing {
     fn list(&self, directory: Ino) -> Result<(), EngineError> {
         let turn = Arc::clone(self.turns.lock().entry(directory).or_default());
         let mine = turn.lock();
-        let listed = match self.tracked.unlisted.read().contains(&directory) {
-            false => Ok(()),
-            true => Err(()),
-        };
-        let listed = listed.or_else(|()| self.list_now(directory));
+        // Somebody else may have listed it since.
+        let is_unlisted = self.tracked.unlisted.read().contains(&directory);
+        let listed = if is_unlisted { self.list_now(directory) } else { Ok(()) };
         drop(mine);
         self.turns.lock().remove(&directory);
         listed.map_err(EngineError::Unavailable)
@@ -217,7 +215,7 @@ async fn page(
 }
 
 fn imported(ino: Ino, one: &Found) -> Imported {
-    let described = one.there.as_ref().map(|there| attributes::Described::of(&there.headers)).unwrap_or_default();
+    let described = one.there.as_ref().map(|there| ObjectAttributes::of(&there.headers)).unwrap_or_default();
     let (uid, gid) = (described.uid.unwrap_or_default(), described.gid.unwrap_or_default());
     let modified = described.modified.unwrap_or(Timestamp(0));
     let sort_name = one.sort_name.clone();
@@ -234,19 +232,9 @@ fn imported(ino: Ino, one: &Found) -> Imported {
 
 /// The object of an entry that has just come from it: nothing differs.
 fn object_of(one: &Found, entry: &Imported, there: &Described) -> UpstreamObject {
-    let state = match &entry.kind {
-        ImportedKind::File { size, etag, device, headers, .. } => {
-            let none = Data::Inline(Vec::new());
-            let mut file = FileEntry::new(entry.ino, *size, *etag, entry.modified, none, headers.clone());
-            (file.mode, file.uid, file.gid, file.device) = (entry.mode, entry.uid, entry.gid, *device);
-            State::of_file(&file)
-        }
-        ImportedKind::Directory { explicit } => {
-            let mut directory = DirectoryEntry { explicit: *explicit, ..DirectoryEntry::implicit(entry.ino) };
-            (directory.mode, directory.uid, directory.gid) = (entry.mode, entry.uid, entry.gid);
-            State::of_directory(&directory)
-        }
-    };
+    let file = entry.file(Data::Inline(Vec::new())).map(|file| State::of_file(&file));
+    let state = file.or_else(|| entry.directory().map(|directory| State::of_directory(&directory)));
+    let state = state.expect("an entry is a file or a directory");
     UpstreamObject {
         key: one.key.clone(),
         etag: there.etag.clone(),

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
 
+#[path = "../../client/tests/upstream/listen.rs"]
+mod listen;
 #[path = "mirror/store.rs"]
 mod store;
 

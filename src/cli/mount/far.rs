@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use margay_env::{Env, files};
 use margay_fuse::mount_point::{self, MOUNT_KIND};
+use tokio::runtime::Runtime;
 
 use super::{Mount, Sync, absolute};
 use crate::backup_location::{BackupLocation, BucketLocation, StoreArgs};
@@ -29,34 +30,27 @@ pub(super) fn run(args: &Mount) -> Result<(), Failure> {
     let env = Env::real();
     let (place, cache) = parse(&args.bucket, &args.store, args.cache.as_deref())?;
     let path = absolute(&args.directory)?;
-    let mut options = args.options.join(",");
-    if args.read_only {
-        options.push_str(",ro");
-    }
-    let choice = MountChoice::parse(&options).map_err(Failure::usage)?;
+    let choice = MountChoice::parse(&args.words()).map_err(Failure::usage)?;
     if !args.foreground {
         return leave_behind(&env, &path, &cache);
     }
-    let settings = begin(&args.data, &env)?;
-    let threads = settings.storage.io_threads_max;
-    let mount = FarMount { place, cache, limits: settings.storage };
-    crate::cli::runtime(threads)?.block_on(mount.run(&env, &path, &choice))
+    let (mount, runtime) = begin(&args.data, &env, place, cache)?;
+    runtime.block_on(mount.run(&env, &path, &choice))
 }
 
 pub(super) fn run_sync(args: &Sync) -> Result<(), Failure> {
     let env = Env::real();
     let (place, cache) = parse(&args.bucket, &args.store, args.cache.as_deref())?;
-    let settings = begin(&args.data, &env)?;
-    let threads = settings.storage.io_threads_max;
-    let mount = FarMount { place, cache, limits: settings.storage };
-    crate::cli::runtime(threads)?.block_on(mount.send_backlog(&env))
+    let (mount, runtime) = begin(&args.data, &env, place, cache)?;
+    runtime.block_on(mount.send_backlog(&env))
 }
 
-fn begin(data: &DataArgs, env: &Env) -> Result<Settings, Failure> {
+fn begin(data: &DataArgs, env: &Env, place: BucketLocation, cache: PathBuf) -> Result<(FarMount, Runtime), Failure> {
     let settings = Settings::build(&data.resolve(env)?).map_err(Failure::usage)?;
     logging::start(&settings.log_level, &settings.log_format)?;
     crate::cli::keep_private();
-    Ok(settings)
+    let runtime = crate::cli::runtime(settings.storage.io_threads_max)?;
+    Ok((FarMount { place, cache, limits: settings.storage }, runtime))
 }
 
 /// The bucket and the directory of its cache.

@@ -15,11 +15,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
-use http::header::{HeaderName, HeaderValue};
 use tokio::runtime::Runtime;
 
 use crate::calls::Calls;
-use crate::client::{Answer, Ask, DELETE_KEYS_MAX, ListQuery, PAGE_KEYS_MAX, encode_into};
+use crate::client::{Answer, Ask, DELETE_KEYS_MAX, ListQuery, PAGE_KEYS_MAX};
 use crate::condition::{Condition, range_header};
 use crate::error::{ClientError, Refusal};
 use crate::retry;
@@ -30,7 +29,6 @@ use crate::xml;
 const THREADS: usize = 1;
 /// Idle connections kept for reuse.
 const IDLE_MAX: usize = 8;
-const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 
 /// A bucket of a store, and the credentials for it.
 pub struct Bucket {
@@ -110,18 +108,8 @@ impl Bucket {
 
     /// Copies an object within the store.
     pub fn copy(&self, from: &str, to: &str) -> Result<(), ClientError> {
-        let mut source = format!("/{}/", self.name);
-        encode_into(&mut source, from, true);
-        let source = HeaderValue::from_str(&source).expect("an encoded path is plain ASCII");
-        let ask = Ask { headers: vec![(COPY_SOURCE, source)], ..self.ask(Method::PUT, to) };
-        let answer = self.call(ask)?;
-        // A long copy is answered 200 before it has finished; the body says whether it failed.
-        let (code, message) = xml::parse_error(&answer.body);
-        if code.is_empty() {
-            return Ok(());
-        }
-        let request = format!("PUT {to} as a copy of {from}");
-        Err(ClientError::Refused(Box::new(Refusal { request, status: 200, code, message, region: String::new() })))
+        let answer = self.call(Ask::copy(&self.name, from, to))?;
+        answer.check_body(&format!("PUT {to} as a copy of {from}"))
     }
 
     /// Succeeds if the object does not exist.

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::{Grid, Metadata, Upstream, nonsense};
 use crate::client::{Ask, encode_into};
 use crate::condition::Condition;
-use crate::error::{ClientError, Refusal};
+use crate::error::ClientError;
 use crate::xml;
 
 /// Parts of one object that are sent concurrently.
@@ -123,13 +123,7 @@ impl Upstream {
             }
             Err(error) => Err(error),
             Ok(answer) => {
-                // A long completion is answered 200 before its result is known.
-                let (code, message) = xml::parse_error(&answer.body);
-                if !code.is_empty() {
-                    let request = format!("POST {key} to complete it");
-                    let refusal = Refusal { request, status: 200, code, message, region: String::new() };
-                    return Err(ClientError::Refused(Box::new(refusal)));
-                }
+                answer.check_body(&format!("POST {key} to complete it"))?;
                 xml::parse_field(&answer.body, "CompleteMultipartUploadResult", "ETag")
                     .map_err(|reason| nonsense(&ask, &reason))
             }

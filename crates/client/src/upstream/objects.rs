@@ -11,18 +11,17 @@ use http::Method;
 use http::header::{HeaderName, HeaderValue};
 
 use super::{Upstream, nonsense};
-use crate::client::{Answer, Ask, encode_into};
+use crate::client::{Answer, Ask};
 use crate::condition::{Condition, etag_value};
-use crate::error::{ClientError, Refusal};
+use crate::error::ClientError;
 use crate::xml;
 
 /// Headers of an object.
 pub type Metadata = Vec<(HeaderName, HeaderValue)>;
 
-/// A random text that belongs to one write, so that it recognizes its object when the answer was lost.
+/// A text of the caller that belongs to one write, so that it recognizes its object when the answer was lost.
 pub const WRITE_ID: HeaderName = HeaderName::from_static("x-amz-meta-margay-w");
 
-const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 const COPY_SOURCE_IF_MATCH: HeaderName = HeaderName::from_static("x-amz-copy-source-if-match");
 const DIRECTIVE: HeaderName = HeaderName::from_static("x-amz-metadata-directive");
 
@@ -57,11 +56,7 @@ impl Upstream {
         condition: Condition<'_>,
         metadata: Option<&Metadata>,
     ) -> Result<String, ClientError> {
-        let mut path = format!("/{}/", self.0.bucket);
-        encode_into(&mut path, source.key, true);
-        let path = HeaderValue::from_str(&path).expect("an encoded path is plain ASCII");
-        let mut ask = self.ask(Method::PUT, key);
-        ask.headers.push((COPY_SOURCE, path));
+        let mut ask = Ask::copy(&self.0.bucket, source.key, key);
         ask.headers.push((COPY_SOURCE_IF_MATCH, etag_value(source.etag)?));
         if let Some(metadata) = metadata {
             ask.headers.push((DIRECTIVE, HeaderValue::from_static("REPLACE")));
@@ -103,18 +98,7 @@ impl Upstream {
     }
 }
 
-/// The ETag of a copy. A long one is answered 200 before its result is known.
 fn copied(ask: &Ask, answer: &Answer) -> Result<String, ClientError> {
-    let (code, message) = xml::parse_error(&answer.body);
-    if !code.is_empty() {
-        let request = format!("PUT {} as a copy", ask.key);
-        return Err(ClientError::Refused(Box::new(Refusal {
-            request,
-            status: 200,
-            code,
-            message,
-            region: String::new(),
-        })));
-    }
+    answer.check_body(&format!("PUT {} as a copy", ask.key))?;
     xml::parse_field(&answer.body, "CopyObjectResult", "ETag").map_err(|reason| nonsense(ask, &reason))
 }

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use margay_client::{Credentials, REGION_DEFAULT, Target};
+use margay_client::Target;
 use md5::{Digest, Md5};
+
+use crate::listen::{Answer, Lost, answer, listen, refusal, text};
 
 /// What happens to one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,59 +45,16 @@ pub(crate) struct Store {
     pub(crate) bytes_at_once_max: AtomicUsize,
 }
 
-/// Breaks the connection.
-#[derive(Debug)]
-struct Lost;
-
-impl std::fmt::Display for Lost {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("lost")
-    }
-}
-
-impl std::error::Error for Lost {}
-
-type Answer = Response<Full<Bytes>>;
-
-fn answer(status: u16, body: impl Into<Bytes>) -> Answer {
-    Response::builder().status(status).body(Full::new(body.into())).unwrap()
-}
-
-fn refusal(status: u16, code: &str) -> Answer {
-    answer(status, format!("<Error><Code>{code}</Code><Message>-</Message></Error>"))
-}
-
 fn with_etag(mut answer: Answer, etag: &str) -> Answer {
     answer.headers_mut().insert("etag", etag.parse().unwrap());
     answer
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name).map(|value| value.to_str().unwrap())
-}
-
 impl Store {
     pub(crate) async fn start() -> (Arc<Store>, Arc<Target>) {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let store = Arc::new(Store::default());
-        let shared = Arc::clone(&store);
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let store = Arc::clone(&shared);
-                let service = service_fn(move |request| {
-                    let store = Arc::clone(&store);
-                    async move { store.serve(request).await }
-                });
-                tokio::spawn(
-                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
-                );
-            }
-        });
-        let credentials = Credentials { access_key: "key".to_owned(), secret_key: "secret".to_owned() };
-        let (authority, host, port) = (address.to_string(), address.ip().to_string(), address.port());
-        let region = REGION_DEFAULT.to_owned();
-        (store, Arc::new(Target { authority, host, port, region, credentials, tls: None }))
+        let target = listen(Arc::clone(&store), |store, request| async move { store.serve(request).await }).await;
+        (store, target)
     }
 
     /// What happens to the next requests, one by one.

@@ -44,17 +44,13 @@ impl Sender {
         sent: &Sent,
     ) -> Result<(), margay_meta::EngineError> {
         let inos: Vec<Ino> = [Some(request.file), request.replaces].into_iter().flatten().map(Ino).collect();
-        let planned = inos.iter().filter_map(|ino| Some((ino.0, files.by_ino.get(ino)?.planned(*ino, None, false))));
-        let mut planned: HashMap<u64, plan::Dirty> = planned.collect();
         // The name matters to `finish` only as being there.
-        for (ino, one) in &mut planned {
-            let file = &files.by_ino[&Ino(*ino)];
-            one.local = file.state.zip(file.dirty.name.as_ref()).map(|(state, _)| plan::Local {
-                key: String::new(),
-                content: state.content,
-                attributes: state.attributes,
-            });
-        }
+        let named = |file: &File| file.dirty.name.is_some().then(String::new);
+        let planned = inos.iter().filter_map(|ino| {
+            let file = files.by_ino.get(ino)?;
+            Some((ino.0, file.planned(*ino, named(file), false)))
+        });
+        let mut planned: HashMap<u64, plan::Dirty> = planned.collect();
         let changed = plan::finish(&mut planned, request, &sent.etag);
         let mut writes = Vec::new();
         let mut finished = Vec::new();

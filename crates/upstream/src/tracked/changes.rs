@@ -40,7 +40,8 @@ pub(crate) struct State {
 pub(crate) const MARKER: u64 = 1;
 
 fn number(digest: Md5) -> u64 {
-    u64::from_be_bytes(std::array::from_fn(|index| digest.clone().finalize()[index]))
+    let digest = digest.finalize();
+    u64::from_be_bytes(std::array::from_fn(|index| digest[index]))
 }
 
 pub(crate) fn content_of(etag: &ETag, size: u64) -> u64 {

@@ -22,10 +22,10 @@ use crate::plan;
 
 /// A change is sent after this time, unless somebody waits for it: most files change again at once.
 const DUE_AFTER: Duration = Duration::from_millis(250);
+/// A removal is sent after this time: others that follow go with it.
+const REMOVED_AFTER: Duration = Duration::from_secs(1);
 /// A file that is open is sent after this time: it probably changes again.
 const OPEN_SENT_AFTER: Duration = Duration::from_secs(5);
-/// The same of a removal: others that follow go with it.
-const REMOVED_AFTER: Duration = Duration::from_secs(1);
 /// Rows of one batch.
 const ROWS_PER_BATCH: usize = 1000;
 
@@ -82,19 +82,15 @@ impl File {
         }
     }
 
-    /// Whether nothing of it needs a row.
+    /// Whether it needs no row: it is nowhere, and no write of it may have succeeded (D2).
     pub(crate) fn is_nothing(&self) -> bool {
-        !self.in_progress && !self.dirty.moved && self.dirty.sent.is_none() && self.is_clean()
+        let is_nowhere = self.dirty.name.is_none() && self.object.is_none() && self.dirty.leftovers.is_empty();
+        is_nowhere && !self.in_progress && !self.dirty.moved && self.dirty.sent.is_none()
     }
 
     /// Whether all that is left of it is to be removed.
     pub(crate) fn is_removal(&self) -> bool {
         self.dirty.name.is_none() && !self.is_refused
-    }
-
-    /// Whether the bucket has what is here, under its key or not at all.
-    fn is_clean(&self) -> bool {
-        self.dirty.leftovers.is_empty() && self.dirty.name.is_none() && self.object.is_none()
     }
 
     /// As the planner sees it; `key` is that of its name.

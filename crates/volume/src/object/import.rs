@@ -46,6 +46,26 @@ pub enum ImportedKind {
     Directory { explicit: bool },
 }
 
+impl Imported {
+    /// The entry of a file, with this data; `None` for a directory.
+    pub fn file(&self, data: Data) -> Option<FileEntry> {
+        let ImportedKind::File { size, etag, device, headers, .. } = &self.kind else { return None };
+        let mut file = FileEntry::new(self.ino, *size, *etag, self.modified, data, headers.clone());
+        (file.mode, file.uid, file.gid, file.device) = (self.mode, self.uid, self.gid, *device);
+        // The rows of its parts are at the other store.
+        file.part_rows = false;
+        Some(file)
+    }
+
+    /// The entry of a directory; `None` for a file.
+    pub fn directory(&self) -> Option<DirectoryEntry> {
+        let ImportedKind::Directory { explicit } = self.kind else { return None };
+        let mut entry = DirectoryEntry { explicit, ..DirectoryEntry::implicit(self.ino) };
+        (entry.mode, entry.uid, entry.gid) = (self.mode, self.uid, self.gid);
+        Some(entry)
+    }
+}
+
 impl Volume {
     /// A number for a new file or directory; none is given twice.
     pub fn new_number(&self) -> Result<Ino, Error> {
@@ -67,8 +87,10 @@ impl Volume {
         for one in entries {
             draft.assert_absent(key::entry(directory, one.sort_name.as_bytes()));
             match &one.kind {
-                ImportedKind::File { .. } => draft_file(&mut draft, directory, root, one)?,
-                ImportedKind::Directory { explicit } => draft_directory(&mut draft, directory, one, *explicit),
+                ImportedKind::File { size, bytes, .. } => {
+                    draft_file(&mut draft, (directory, root), one, runs_of(*bytes, *size))?
+                }
+                ImportedKind::Directory { .. } => draft_directory(&mut draft, directory, one),
             }
         }
         for (key, value) in rows {
@@ -85,29 +107,23 @@ impl Volume {
     }
 }
 
-fn draft_file(draft: &mut Draft, directory: Ino, root: Ino, one: &Imported) -> Result<(), Error> {
-    let ImportedKind::File { size, etag, device, headers, bytes } = &one.kind else { return Ok(()) };
+fn draft_file(draft: &mut Draft, (directory, root): (Ino, Ino), one: &Imported, runs: Vec<Run>) -> Result<(), Error> {
     assert!(!one.sort_name.ends_with('/'), "the name of a file has no slash at its end");
-    let runs = runs_of(*bytes, *size);
     let data = match runs.is_empty() {
         true => Data::Inline(Vec::new()),
         false => Data::Extents(runs.iter().copied().map(Extent::whole).collect()),
     };
-    let mut file = FileEntry::new(one.ino, *size, *etag, one.modified, data, headers.clone());
-    (file.mode, file.uid, file.gid, file.device) = (one.mode, one.uid, one.gid, *device);
-    // The rows of its parts are at the other store.
-    file.part_rows = false;
-    let entry = key::entry(directory, one.sort_name.as_bytes());
+    let file = one.file(data).expect("it is a file");
+    let (entry, size) = (key::entry(directory, one.sort_name.as_bytes()), file.size);
     put_new_file(draft, entry, file, NewRuns::stored(runs, Owning::First))?;
     draft.add(key::usage(root, Counted::Objects), 1);
-    draft.add(key::usage(root, Counted::Bytes), *size as i64);
+    draft.add(key::usage(root, Counted::Bytes), size as i64);
     Ok(())
 }
 
-fn draft_directory(draft: &mut Draft, directory: Ino, one: &Imported, explicit: bool) {
+fn draft_directory(draft: &mut Draft, directory: Ino, one: &Imported) {
     assert!(one.sort_name.ends_with('/'), "the sort name of a directory ends in a slash");
-    let mut entry = DirectoryEntry { explicit, ..DirectoryEntry::implicit(one.ino) };
-    (entry.mode, entry.uid, entry.gid) = (one.mode, one.uid, one.gid);
+    let entry = one.directory().expect("it is a directory");
     let record = DirectoryRecord { parent: directory, sort_name: one.sort_name.clone() };
     draft.add(key::subdirectories(directory), 1);
     draft.put(key::entry(directory, one.sort_name.as_bytes()), entry.encode());
