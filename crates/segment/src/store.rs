@@ -24,6 +24,9 @@ use crate::{
     StoreName, WalkedRun, punch, raw, scrub, walk, writer,
 };
 
+/// A log leaves this part of its own length of the disk free.
+const LOG_LEAVES_PART: u64 = 64;
+
 /// Cheap to share; all calls may run concurrently.
 #[derive(Debug)]
 pub struct Store {
@@ -60,7 +63,12 @@ impl Store {
     }
 
     /// Makes the file of a log segment for `meta`: allocated to `len` bytes, its name durable. Open until `seal`.
+    /// `Full` without an attempt if that would leave less than `len / LOG_LEAVES_PART` bytes: a file system allocates what
+    /// it has before it refuses, so that a small write at the same time would find nothing.
     pub fn create_log(&self, len: u64) -> Result<(SegmentId, Arc<dyn File>), SegmentError> {
+        if self.folder.space.now()?.free_bytes < len.saturating_add(len / LOG_LEAVES_PART) {
+            return Err(SegmentError::Full);
+        }
         let (segment, file) = self.folder.create(Kind::Log, |_, file| Ok(file.allocate(0, len)?))?;
         self.sync_blocking(segment.id)?;
         Ok((segment.id, file))

@@ -293,6 +293,12 @@ fn a_disk_without_room_is_full_whoever_notices() {
     assert!(matches!(result, Err(SegmentError::Full)), "{result:?}");
     assert!(matches!(store.create_log(1 << 20), Err(SegmentError::Full)));
     assert!(store.logs().is_empty());
+    // What a log cannot get is not taken from others even for a moment.
+    let used = disk.space(Path::new(FOLDER)).unwrap();
+    disk.set_capacity(used.total_bytes - used.free_bytes + (1 << 20) + (8 << 10));
+    assert!(matches!(store.create_log(1 << 20), Err(SegmentError::Full)), "nearly all that is free");
+    disk.set_capacity(used.total_bytes - used.free_bytes + (1 << 20) + (64 << 10));
+    store.create_log(1 << 20).unwrap();
 }
 
 #[test]
