@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use margay_client::bucket::Bucket;
@@ -14,7 +15,7 @@ use margay_client::upstream::{Limits, Upstream};
 use margay_env::Env;
 use margay_jobs::reclaimer::Reclaimer;
 use margay_upstream::{Backlog, Far, FarOptions};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::backup_location::BucketLocation;
 use crate::datadir::DataDir;
@@ -71,15 +72,13 @@ impl FarMount {
         let options = tokio::task::block_in_place(|| self.far_options(id)).map_err(Failure::failed)?;
         let (storage, far) = Storage::open_cache(dir, &self.limits, options)?;
         let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", self.cache.display()));
-        let is_new = match storage.volume.head_bucket(CACHED).await {
-            Err(margay_volume::Error::NoSuchBucket) => true,
-            Ok(_) => false,
-            Err(error) => return Err(failed(&error)),
-        };
-        if is_new {
-            storage.volume.create_bucket(CACHED).await.map_err(|error| failed(&error))?;
+        match storage.volume.head_bucket(CACHED).await {
+            Err(margay_volume::Error::NoSuchBucket) => {
+                storage.volume.create_bucket(CACHED).await.map_err(|error| failed(&error))?;
+            }
+            found => drop(found.map_err(|error| failed(&error))?),
         }
-        far.begin(&storage.volume, CACHED, is_new).map_err(|error| failed(&error))?;
+        far.begin(&storage.volume, CACHED).map_err(|error| failed(&error))?;
         let volume = Arc::clone(&storage.volume);
         let reclaimer =
             Reclaimer::start(&storage.env, volume, self.limits.reclaim()).map_err(|error| failed(&error))?;
@@ -88,8 +87,7 @@ impl FarMount {
 
     /// Mounts at an absolute path, and returns when it was unmounted and everything is in the bucket.
     pub async fn run(&self, env: &Env, path: &Path, choice: &MountChoice) -> Result<(), Failure> {
-        let listen = |kind| signal(kind).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")));
-        let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        let (mut terminate, mut interrupt) = signals()?;
         let opened = self.open(env).await?;
         let wish = MountWish::new(CACHED, path, choice.clone()).map_err(Failure::failed)?;
         let mounts = Mounts::new(env, &self.cache, &opened.storage.volume, self.limits.known_files_max);
@@ -107,24 +105,46 @@ impl FarMount {
                 break false;
             }
         };
+        let stopped = stop_at(terminate, interrupt);
         tokio::task::block_in_place(|| {
             if is_asked {
                 mounts.unmount_all(UNMOUNT_TIME_MAX);
             }
-            opened.end(&self.cache)
+            opened.end(&self.cache, &stopped)
         })
     }
 
     /// Sends what an earlier mount left in the cache, without mounting.
     pub async fn send_backlog(&self, env: &Env) -> Result<(), Failure> {
+        let (terminate, interrupt) = signals()?;
         let opened = self.open(env).await?;
-        tokio::task::block_in_place(|| opened.end(&self.cache))
+        let stopped = stop_at(terminate, interrupt);
+        tokio::task::block_in_place(|| opened.end(&self.cache, &stopped))
     }
 }
 
+fn signals() -> Result<(Signal, Signal), Failure> {
+    let listen = |kind| signal(kind).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")));
+    Ok((listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?))
+}
+
+/// Is set by the next signal.
+fn stop_at(mut terminate: Signal, mut interrupt: Signal) -> Arc<AtomicBool> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    let own = Arc::clone(&stopped);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        own.store(true, Ordering::SeqCst);
+    });
+    stopped
+}
+
 impl Opened {
-    /// Waits until the bucket has everything.
-    fn end(self, cache: &Path) -> Result<(), Failure> {
+    /// Waits until the bucket has everything, or until it is stopped.
+    fn end(self, cache: &Path, stopped: &AtomicBool) -> Result<(), Failure> {
         let mut told = String::new();
         let sent = self.far.flush(None, &mut |backlog| {
             let line = line(backlog);
@@ -132,7 +152,7 @@ impl Opened {
                 eprintln!("margay: {line}");
                 told = line;
             }
-            true
+            !stopped.load(Ordering::SeqCst)
         });
         self.reclaimer.stop();
         self.storage.close()?;

@@ -192,3 +192,34 @@ fn what_was_not_sent_survives_a_kill() {
     assert_eq!(far.end(), Some(0));
     println!("evidence: far mounts: 5 kills, nothing lost");
 }
+
+#[test]
+fn a_path_is_mounted_once_and_a_second_signal_ends_the_wait() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    let mut far = world.mount("cache");
+    let mut again = world.command();
+    again.args(["mount", "s3://bucket/sub", "--cache"]).arg(world.folder.path().join("other")).arg(&far.path);
+    let again = again.output().unwrap();
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(again.status.code() == Some(2) && said.contains("is a mount already"), "{said}");
+    assert_eq!(fs::read_dir(&far.path).unwrap().count(), 0, "what is listed needs no bucket");
+    world.server.signal(Signal::STOP);
+    fs::write(far.path.join("file"), "content").unwrap();
+    let pid = Pid::from_raw(far.child.id() as i32).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    while far.is_mounted() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(far.child.try_wait().unwrap().is_none(), "it waits until the bucket has it");
+    kill_process(pid, Signal::TERM).unwrap();
+    let code = far.child.wait().unwrap().code();
+    world.server.signal(Signal::CONT);
+    assert_eq!(code, Some(1), "something is left");
+    let far = world.mount("cache");
+    assert_eq!(fs::read_to_string(far.path.join("file")).unwrap(), "content");
+    assert_eq!(far.end(), Some(0));
+    assert!(world.keys("sub/").contains("file"));
+}

@@ -9,7 +9,7 @@
 
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LAST_MODIFIED};
-use margay_client::upstream::{Metadata, WRITE_ID};
+use margay_client::upstream::{Described, Metadata, WRITE_ID};
 use margay_env::Timestamp;
 use margay_rows::record::{DirectoryEntry, FileEntry};
 use margay_volume::Headers;
@@ -87,6 +87,11 @@ impl ObjectAttributes {
     pub(crate) fn rights_of_directory(&self) -> u32 {
         self.mode.map_or(0o755, |mode| mode & !MODE_KIND)
     }
+}
+
+/// Which write made an object, by its metadata; empty if that does not say.
+pub(crate) fn write_id_of(there: &Described) -> &str {
+    there.headers.get(WRITE_ID).and_then(|id| id.to_str().ok()).unwrap_or_default()
 }
 
 /// The headers of an object that an entry keeps beside its attributes.

@@ -5,6 +5,7 @@
 //! Invariants: A1 one volume, one bucket, one process: the caller holds the lock of the directory.
 //! Not here:   mounting, the command line.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ pub enum NotSent {
     Refused(String),
     #[error("the bucket does not answer; what was written is kept here")]
     Unanswered,
+    #[error("it was stopped; what was written is kept here")]
+    Stopped,
 }
 
 #[derive(Debug)]
@@ -64,6 +67,8 @@ pub struct Far {
     env: Env,
     options: FarOptions,
     requests: Arc<Requests>,
+    /// Threads of their own: a request that sends waits for bytes that are fetched.
+    fetches: Arc<Requests>,
     tracked: Arc<Tracked>,
     store: Arc<FarStore>,
     sender: OnceLock<Arc<Sender>>,
@@ -71,12 +76,12 @@ pub struct Far {
 
 impl Far {
     pub fn open(env: Env, engine: Arc<dyn Engine>, options: FarOptions) -> Result<Far, EngineError> {
-        let requests = Arc::new(Requests::begin()?);
+        let (requests, fetches) = (Arc::new(Requests::begin()?), Arc::new(Requests::begin()?));
         let paths = Paths::below(&options.prefix);
         let tracked = Arc::new(Tracked::open(engine, paths, Arc::clone(&env.clock))?);
         let objects = Arc::clone(&tracked) as Arc<dyn Objects>;
-        let store = Arc::new(FarStore::new(options.upstream.clone(), Arc::clone(&requests), objects));
-        Ok(Far { env, options, requests, tracked, store, sender: OnceLock::new() })
+        let store = Arc::new(FarStore::new(options.upstream.clone(), Arc::clone(&fetches), objects));
+        Ok(Far { env, options, requests, fetches, tracked, store, sender: OnceLock::new() })
     }
 
     /// The engine of the volume.
@@ -89,8 +94,8 @@ impl Far {
         Arc::new(FarPeers(Arc::clone(&self.store)))
     }
 
-    /// Begins to send. The bucket of the volume exists; if the volume is new, nothing of the far one is listed yet.
-    pub fn begin(&self, volume: &Arc<Volume>, bucket: &str, is_new: bool) -> Result<(), EngineError> {
+    /// Begins to send. The bucket of the volume exists.
+    pub fn begin(&self, volume: &Arc<Volume>, bucket: &str) -> Result<(), EngineError> {
         let row = self.tracked.below.get(&key::bucket(bucket))?.value;
         let row = row.ok_or_else(|| EngineError::Corrupt(format!("bucket {bucket} is missing")))?;
         let root = Bucket::decode(&row.value).map_err(|error| EngineError::Corrupt(error.to_string()))?.root;
@@ -99,9 +104,7 @@ impl Far {
             files.paths.set_root(root);
             files.suspect(&*self.tracked.below)?;
         }
-        if is_new {
-            self.tracked.mark_unlisted(root)?;
-        }
+        self.tracked.begin(root)?;
         let (upstream, requests) = (self.options.upstream.clone(), Arc::clone(&self.requests));
         let tracked = || Arc::clone(&self.tracked);
         let listing = Arc::new(Listing::new(tracked(), Arc::clone(volume), bucket, upstream.clone(), requests));
@@ -113,6 +116,7 @@ impl Far {
             bucket: bucket.to_owned(),
             upstream,
             id: self.options.id.clone(),
+            process: self.env.random.next_u64(),
             host: self.options.host.clone(),
             clock: Arc::clone(&self.env.clock),
             listing,
@@ -124,42 +128,37 @@ impl Far {
     }
 
     /// Blocks until the bucket has what the volume had at the call, of one file or of all; `progress` is told now and then
-    /// and ends the wait with false.
+    /// and ends the wait with false. Of one file its content, its attributes and its name are waited for; of all also that
+    /// nothing is left under an old name.
     pub fn flush(&self, file: Option<Ino>, progress: &mut dyn FnMut(&Backlog) -> bool) -> Result<(), NotSent> {
         let mut files = self.tracked.files.lock();
         let sequence = files.sequence;
         for one in files.by_ino.iter_mut().filter(|(ino, _)| file.is_none_or(|file| file == **ino)) {
-            one.1.now = true;
+            (one.1.now, one.1.is_read) = (true, false);
         }
         self.tracked.wake.notify_one();
-        let (mut least, mut since) = (usize::MAX, files.now());
+        let (mut last, mut since) = (None, files.now());
         loop {
-            let open = files
-                .by_ino
-                .iter()
-                .filter(|(ino, one)| file.is_none_or(|file| file == **ino) && one.dirty.since <= sequence);
-            let (mut count, mut refused) = (0, None);
-            for (_, one) in open {
-                count += 1;
-                if one.is_refused {
-                    refused = one.failure.clone();
-                }
-            }
+            let (count, refused) = match file {
+                Some(ino) => files.lacks_of(&*self.tracked.below, ino, sequence),
+                None => files.lacks(sequence),
+            };
             if count == 0 {
                 return Ok(());
             }
             if let Some(refused) = refused {
                 return Err(NotSent::Refused(refused));
             }
-            if count < least {
-                (least, since) = (count, files.now());
+            let now = Some((count, self.tracked.answers.load(Ordering::Relaxed)));
+            if now != last {
+                (last, since) = (now, files.now());
             } else if files.now().saturating_sub(since) > PATIENCE {
                 return Err(NotSent::Unanswered);
             }
             self.tracked.settled.wait_for(&mut files, LOOK_EVERY);
             drop(files);
             if !progress(&self.backlog()) {
-                return Err(NotSent::Unanswered);
+                return Err(NotSent::Stopped);
             }
             files = self.tracked.files.lock();
         }
@@ -193,6 +192,7 @@ impl Drop for Far {
     /// Nothing is sent any more; the rows say what is left.
     fn drop(&mut self) {
         self.requests.stop();
+        self.fetches.stop();
     }
 }
 

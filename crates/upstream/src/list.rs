@@ -25,9 +25,8 @@ use md5::{Digest, Md5};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use crate::attributes::{ObjectAttributes, kept_headers};
+use crate::attributes::{ObjectAttributes, kept_headers, write_id_of};
 use crate::bytes::segment_of;
-use crate::plan::TEMPORARY_PREFIX;
 use crate::runtime::Requests;
 use crate::tracked::{Lister, State, Tracked, entering};
 
@@ -81,13 +80,17 @@ impl Listing {
     }
 
     fn list_now(&self, directory: Ino) -> Result<(), String> {
-        let path = self.tracked.files.lock().paths.of(&*self.tracked.below, directory);
+        let (path, hidden) = {
+            let mut files = self.tracked.files.lock();
+            (files.paths.of(&*self.tracked.below, directory), files.paths.temporary_directory())
+        };
         let path = path.map_err(|error| error.to_string())?.ok_or("the directory is gone")?;
         let taken = self.names_in(directory)?;
         let mut token = None;
         loop {
-            let (upstream, own, from) = (self.upstream.clone(), path.clone(), token.take());
-            let page = self.requests.wait(async move { page(&upstream, &own, from).await });
+            let (upstream, from) = (self.upstream.clone(), token.take());
+            let (own, hidden) = (path.clone(), hidden.clone());
+            let page = self.requests.wait(async move { page(&upstream, &own, &hidden, from).await });
             let (found, next) = page.ok_or("the mount ends")?.map_err(|error| error.to_string())?;
             let new: Vec<Found> = found.into_iter().filter(|one| !taken.contains(&one.sort_name)).collect();
             for some in new.chunks(ENTRIES_PER_BATCH) {
@@ -183,6 +186,7 @@ impl Lister for Listing {
 async fn page(
     upstream: &Upstream,
     path: &str,
+    hidden: &str,
     token: Option<String>,
 ) -> Result<(Vec<Found>, Option<String>), ClientError> {
     let query = ListQuery {
@@ -194,13 +198,24 @@ async fn page(
         ..ListQuery::default()
     };
     let page = upstream.list(&query).await?;
-    let own = TEMPORARY_PREFIX.split_inclusive('/').next().unwrap_or_default();
-    let objects = page.entries.iter().map(|entry| (entry.key.clone(), false));
-    let prefixes = page.prefixes.iter().filter(|prefix| *prefix != own).map(|prefix| (prefix.clone(), true));
+    let objects = page.entries.iter().map(|entry| (entry.key.clone(), Some((entry.size, entry.etag.clone()))));
+    let prefixes = page.prefixes.iter().filter(|prefix| *prefix != hidden).map(|prefix| (prefix.clone(), None));
     let mut heads = JoinSet::new();
-    for (key, is_directory) in objects.chain(prefixes).filter(|(key, _)| key != path) {
+    for (key, listed) in objects.chain(prefixes).filter(|(key, _)| key != path) {
         let upstream = upstream.clone();
-        heads.spawn(async move { upstream.describe(&key).await.map(|there| (key, is_directory, there)) });
+        heads.spawn(async move {
+            let is_directory = listed.is_none();
+            match (upstream.describe(&key).await, listed) {
+                // It may be listed and not be read: it is shown, and reading it says so.
+                (Err(error), Some((size, etag))) if error.status() == Some(403) => {
+                    let there = Described { etag, size, headers: http::HeaderMap::new() };
+                    Ok((key, is_directory, Some(there)))
+                }
+                // Where missing keys are refused, too.
+                (Err(error), None) if error.status() == Some(403) => Ok((key, is_directory, None)),
+                (there, _) => there.map(|there| (key, is_directory, there)),
+            }
+        });
     }
     let mut found = Vec::with_capacity(heads.len());
     while let Some(head) = heads.join_next().await {
@@ -238,6 +253,7 @@ fn object_of(one: &Found, entry: &Imported, there: &Described) -> UpstreamObject
     UpstreamObject {
         key: one.key.clone(),
         etag: there.etag.clone(),
+        write_id: write_id_of(there).to_owned(),
         size: there.size,
         number: entry.ino.0,
         content: state.content,

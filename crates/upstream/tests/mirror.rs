@@ -1,82 +1,25 @@
-//! A far volume and a simulated bucket: any changes of a mount, with requests and answers lost, ends of the process and
-//! another client, and at the end the bucket has what the tree has, and a new mount shows it.
+//! A far volume and a simulated bucket: any changes of a mount, with requests and answers lost, ends of the process, power cuts
+//! and another client, and at the end the bucket has what the tree has, and a new mount shows it.
 
 #![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
 
+#[path = "mirror/faults.rs"]
+mod faults;
 #[path = "../../client/tests/upstream/listen.rs"]
 mod listen;
 #[path = "mirror/store.rs"]
 mod store;
+#[path = "mirror/world.rs"]
+mod world;
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use margay_client::Target;
-use margay_client::upstream::{Limits, Upstream};
+use margay_env::Clock;
 use margay_env::real::RealClock;
-use margay_env::sim::{SimDisk, SimRandom};
-use margay_env::{Clock, Env};
-use margay_meta::Engine;
-use margay_meta::memory::Memory;
-use margay_segment::Store as Segments;
-use margay_upstream::{Far, FarOptions};
 use margay_volume::posix::*;
-use margay_volume::{Ino, Options, ReclaimBudget, SealedLogs, Volume};
 use store::Store;
-
-const BOTH: OpenFlags =
-    OpenFlags { read: true, write: true, append: false, truncate: false, exclusive: false, kill_privileges: false };
-const NEW: NewFile = NewFile { rights: 0o644, umask: 0, uid: 7, gid: 8 };
-
-/// Runs the store and what is asynchronous of a volume.
-fn runtime() -> &'static tokio::runtime::Runtime {
-    static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
-    RUNTIME.get_or_init(|| tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap())
-}
-
-/// What a process has: its engine and segments stay when it ends.
-struct Cache {
-    engine: Arc<Memory>,
-    segments: Arc<Segments>,
-    env: Env,
-    id: String,
-}
-
-struct World {
-    far: Arc<Far>,
-    mount: Arc<Mount>,
-}
-
-impl Cache {
-    fn new(seed: u64) -> Cache {
-        let (disk, random) = (SimDisk::new(seed), SimRandom::new(seed));
-        let env = Env { disk: Arc::new(disk), clock: Arc::new(RealClock::new()), random: Arc::new(random) };
-        let mut options = margay_segment::Options::new(Path::new("/segments"));
-        options.reserve_bytes = 0;
-        let segments = Segments::open(env.clone(), options).unwrap();
-        let engine = Arc::new(Memory::with_payloads(Arc::clone(&segments), 4096));
-        Cache { engine, segments, env, id: format!("{seed:x}") }
-    }
-
-    fn open(&self, target: &Arc<Target>, prefix: &str) -> World {
-        let upstream = Upstream::new(Arc::clone(target), None, "far", Limits::default()).unwrap();
-        let options = FarOptions { upstream, prefix: prefix.to_owned(), id: self.id.clone(), host: "here".to_owned() };
-        let engine = Arc::clone(&self.engine) as Arc<dyn Engine>;
-        let far = Arc::new(Far::open(self.env.clone(), engine, options).unwrap());
-        let options = Options { peers: Some(far.peers()), local_before_write: true, ..Options::default() };
-        let volume = Volume::open(self.env.clone(), far.engine(), Arc::clone(&self.segments), options).unwrap();
-        let is_new = runtime().block_on(volume.head_bucket("b")).is_err();
-        if is_new {
-            runtime().block_on(volume.create_bucket("b")).unwrap();
-        }
-        far.begin(&volume, "b", is_new).unwrap();
-        let upstream = Some(Arc::clone(&far) as Arc<dyn UpstreamSync>);
-        let mount = Mount::open(volume, "b", "", MountOptions { upstream, ..MountOptions::default() }).unwrap();
-        World { far, mount }
-    }
-}
+use world::*;
 
 /// Numbers by a seed.
 struct Chance(u64);
@@ -94,156 +37,32 @@ impl Chance {
     }
 }
 
-/// Everything is sealed, everything that is named moves, everything else goes.
-const ALL: ReclaimBudget = ReclaimBudget {
-    move_bytes_max: u64::MAX,
-    live_percent_min: 1_000_000,
-    seal_dead_bytes_min: 0,
-    quarantine: Duration::ZERO,
-    free_percent_min: 0,
-    punch: true,
-};
-
-/// Directories in which things happen, and names.
-const DIRECTORIES: [&str; 5] = ["", "d", "e", "d/d", "e/d"];
-const NAMES: [&str; 4] = ["a", "b", "d", "e"];
-
-type Done<T> = Result<T, PosixError>;
-
-impl World {
-    fn at(&self, path: &str) -> Done<Ino> {
-        let names = path.split('/').filter(|name| !name.is_empty());
-        let mut at = self.mount.root();
-        for name in names {
-            at = self.mount.lookup(at, &Name::Plain(name.to_owned()))?.ino;
-        }
-        Ok(at)
-    }
-
-    fn write(&self, directory: &str, name: &str, offset: u64, bytes: &[u8]) -> Done<()> {
-        let (_, handle) = self.mount.create(self.at(directory)?, &Name::Plain(name.to_owned()), &NEW, BOTH)?;
-        self.mount.write(&handle, offset, bytes, false)?;
-        self.mount.flush(&handle)?;
-        self.mount.release(handle)
-    }
-
-    /// One change; whether it succeeds depends on what is there.
-    fn change(&self, chance: &mut Chance, number: u64, store: &Store, id: &str) -> Done<()> {
-        let (from, to) = (chance.of(&DIRECTORIES), chance.of(&DIRECTORIES));
-        let (one, two) = (Name::Plain(chance.of(&NAMES).to_owned()), Name::Plain(chance.of(&NAMES).to_owned()));
-        let Name::Plain(name) = &one else { unreachable!() };
-        let may_lose = |directory: Ino, name: &Name| {
-            if let Ok(found) = self.mount.lookup(directory, name) {
-                store.may_lose(id, found.ino.0);
-            }
-        };
-        match chance.below(12) {
-            0..4 => {
-                let len = [0, 1, 100, 5000, 3 << 20][chance.below(5) as usize];
-                let body: Vec<u8> = (0..len).map(|at: u64| (at ^ number) as u8).collect();
-                self.write(from, name, chance.below(2) * 50, &body)
-            }
-            4 => {
-                let change = AttributeChange { size: Some(chance.below(8000)), ..AttributeChange::default() };
-                self.mount.set_attributes(self.mount.lookup(self.at(from)?, &one)?.ino, &change).map(drop)
-            }
-            5 => {
-                let rights = 0o600 + chance.below(0o100) as u32;
-                let change = AttributeChange { rights: Some(rights), ..AttributeChange::default() };
-                self.mount.set_attributes(self.mount.lookup(self.at(from)?, &one)?.ino, &change).map(drop)
-            }
-            6..9 => {
-                let (from, to) = (self.at(from)?, self.at(to)?);
-                may_lose(to, &two);
-                self.mount.rename(from, &one, to, &two, RenameMode::Replace)
-            }
-            9 => self.mount.make_directory(self.at(from)?, &one, &NEW).map(drop),
-            10 => {
-                let directory = self.at(from)?;
-                may_lose(directory, &one);
-                self.mount.unlink(directory, &one)
-            }
-            _ => {
-                let directory = self.at(from)?;
-                may_lose(directory, &one);
-                self.mount.remove_directory(directory, &one)
-            }
-        }
-    }
-
-    /// Keys, rights and contents of everything below a directory.
-    fn tree(&self, directory: Ino, path: &str, into: &mut BTreeMap<String, (u32, Vec<u8>)>) {
-        let handle = self.mount.open_directory(directory).unwrap();
-        let mut items = Vec::new();
-        let mut visit = |item: &DirectoryItem<'_>| {
-            items.push((item.name.to_owned(), item.attributes.unwrap()));
-            true
-        };
-        self.mount.read_directory(&handle, 0, true, &mut visit).unwrap();
-        for (name, found) in items {
-            let key = format!("{path}{name}");
-            if found.kind == FileKind::Directory {
-                self.tree(found.ino, &format!("{key}/"), into);
-                into.insert(key + "/", (found.rights, Vec::new()));
-                continue;
-            }
-            let handle = self.mount.open_file(found.ino, OpenFlags { read: true, ..OpenFlags::default() }).unwrap();
-            let bytes = self.mount.read(&handle, 0, 16 << 20).unwrap();
-            assert_eq!(bytes.len() as u64, found.size, "{key}");
-            into.insert(key, (found.rights, bytes.to_vec()));
-            self.mount.release(handle).unwrap();
-        }
-    }
-
-    fn shown(&self) -> BTreeMap<String, (u32, Vec<u8>)> {
-        let mut tree = BTreeMap::new();
-        self.tree(self.mount.root(), "", &mut tree);
-        tree
-    }
-
-    /// A pass that moves all that it can, and a check of all rows.
-    fn reclaim(&self) {
-        let done = self.mount.volume().reclaim_once(&ALL, &SealedLogs).unwrap();
-        assert_eq!((done.damaged_runs, done.disputed_segments), (0, 0));
-        let report = self.mount.volume().check(5, &Arc::default()).unwrap();
-        assert!(report.clean(), "{report:#?}");
-    }
-
-    fn flush(&self) {
-        self.far.flush(None, &mut |_| true).unwrap_or_else(|error| panic!("{error}: {}", self.far.details()));
-    }
-}
-
-fn in_bucket(store: &Store) -> BTreeMap<String, (u32, Vec<u8>)> {
-    let objects = store.objects().into_iter().map(|(key, object)| {
-        let mode = object.headers.get("x-amz-meta-mode").map_or(0, |mode| u32::from_str_radix(mode, 8).unwrap());
-        (key, (mode & 0o7777, object.body.to_vec()))
-    });
-    objects.collect()
-}
-
-fn keys(tree: &BTreeMap<String, (u32, Vec<u8>)>) -> Vec<String> {
-    tree.iter().map(|(key, (mode, bytes))| format!("{key} {mode:o} {}", bytes.len())).collect()
-}
-
 /// Changes, losses and ends of the process; then the bucket has what is here, and a new cache shows it.
 fn mirrored(seed: u64) {
-    let (store, target) = runtime().block_on(Store::start());
+    let (store, mut target) = runtime().block_on(Store::start());
     println!("seed {seed}");
     let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let cache = Cache::new(seed);
+    let mut cache = Cache::new(seed);
     let mut world = cache.open(&target, "");
     store.fail([0, 20, 5][(seed % 3) as usize], seed);
     for round in 0..6 {
         for number in 0..12 {
             // Refusals are part of it.
-            let _ = world.change(&mut chance, round * 100 + number, &store, &cache.id);
+            let _ = world.change(&mut chance, round * 100 + number, &store, &cache.id());
         }
-        world.reclaim();
-        match chance.below(3) {
+        // It makes rows durable.
+        if chance.below(2) == 0 {
+            world.reclaim();
+        }
+        match chance.below(4) {
             0 => world.flush(),
             1 => {
-                drop(world);
+                target = cache.end(world, &store);
+                world = cache.open(&target, "");
+            }
+            2 => {
+                std::thread::sleep(Duration::from_millis(chance.below(600)));
+                target = cache.cut_power(world, &store, seed + round);
                 world = cache.open(&target, "");
             }
             _ => std::thread::sleep(Duration::from_millis(chance.below(300))),
@@ -254,7 +73,8 @@ fn mirrored(seed: u64) {
     store.assert_nothing_was_missing();
     let (here, there) = (world.shown(), in_bucket(&store));
     assert!(here == there, "seed {seed}: here {:#?}\nthere {:#?}", keys(&here), keys(&there));
-    assert_eq!(world.far.backlog().files, 0, "seed {seed}");
+    let backlog = world.far.backlog();
+    assert!(backlog.files == 0 && backlog.conflicts.is_empty(), "seed {seed}: nobody else was there: {backlog:?}");
     store.fail(0, 0);
     let fresh = Cache::new(seed + 1).open(&target, "");
     let shown = fresh.shown();
@@ -273,15 +93,15 @@ fn a_bucket_gets_what_a_mount_changes() {
 /// Somebody else writes and removes objects while the mount does; nobody's content is lost.
 fn shared_with_another(seed: u64) {
     println!("seed {seed} with another client");
-    let (store, target) = runtime().block_on(Store::start());
+    let (store, mut target) = runtime().block_on(Store::start());
     let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let cache = Cache::new(seed);
+    let mut cache = Cache::new(seed);
     let mut world = cache.open(&target, "");
     let mut theirs: BTreeMap<String, &'static [u8]> = BTreeMap::new();
     store.fail([0, 10][(seed % 2) as usize], seed);
     for round in 0..6 {
         for number in 0..8 {
-            let _ = world.change(&mut chance, round * 100 + number, &store, &cache.id);
+            let _ = world.change(&mut chance, round * 100 + number, &store, &cache.id());
         }
         // Theirs is never written again by them, so it must be there at the end.
         let key = format!("{}{}", chance.of(&["", "d/", "e/"]), chance.of(&["a", "b"]));
@@ -295,7 +115,7 @@ fn shared_with_another(seed: u64) {
         match chance.below(4) {
             0 => world.flush(),
             1 => {
-                drop(world);
+                target = cache.end(world, &store);
                 world = cache.open(&target, "");
             }
             _ => {}

@@ -6,9 +6,12 @@
 #[path = "plan/world.rs"]
 mod world;
 
-use margay_upstream::plan::{Action, Base, Dirty, Local, TEMPORARY_PREFIX, plan};
+use margay_upstream::plan::{Action, Base, Dirty, Local, plan};
 use proptest::prelude::*;
 use world::{NAMES, Step, World, blank};
+
+/// Begins temporary keys.
+const TEMPORARY: &str = ".margay-tmp/";
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let name = || 0..NAMES.len();
@@ -58,15 +61,13 @@ fn requests(before: &[Step], steps: &[Step]) -> Vec<String> {
             Action::Put => format!("put {}", request.key),
             Action::Copy { from, .. } => format!("copy {from} {}", request.key),
             Action::SetAside { from, .. } => format!("set {from} aside"),
-            Action::Delete if request.key.starts_with(TEMPORARY_PREFIX) => "delete what was set aside".to_owned(),
+            Action::Delete if request.key.starts_with(TEMPORARY) => "delete what was set aside".to_owned(),
             Action::Delete => format!("delete {}", request.key),
         });
         world.answer(0);
     }
     world.is_as_the_tree();
-    told.iter()
-        .map(|text| if text.contains(TEMPORARY_PREFIX) { "copy it back".to_owned() } else { text.clone() })
-        .collect()
+    told.iter().map(|text| if text.contains(TEMPORARY) { "copy it back".to_owned() } else { text.clone() }).collect()
 }
 
 const A: usize = 0;
@@ -111,7 +112,7 @@ fn a_removal_waits_for_a_write_of_the_same_commit() {
     let row = |file, local, base| Dirty { file, base, local, ..blank(7) };
     let base = Some(Base { key: "d/f".into(), etag: "e".into(), content: 1, attributes: 1 });
     let directory = row(2, Some(Local { key: "d/".into(), content: 2, attributes: 2 }), None);
-    let found = plan(&[row(1, None, base), directory], &[]);
+    let found = plan(&[row(1, None, base), directory], &[], TEMPORARY);
     assert_eq!(found.iter().map(|one| (&*one.key, &one.action)).collect::<Vec<_>>(), [("d/", &Action::Put)]);
 }
 
@@ -127,7 +128,7 @@ fn what_is_refused_holds_up_no_removal() {
     let refused = Dirty { is_refused: true, ..dirty(1, local("a")) };
     let base = Some(Base { key: "b".into(), etag: "e".into(), content: 2, attributes: 2 });
     let gone = Dirty { base, ..dirty(2, None) };
-    let found = plan(&[refused, gone], &[]);
+    let found = plan(&[refused, gone], &[], TEMPORARY);
     assert_eq!(found.iter().map(|one| (&*one.key, &one.action)).collect::<Vec<_>>(), [("b", &Action::Delete)]);
 }
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use margay_env::{Env, files};
-use margay_fuse::mount_point::{self, MOUNT_KIND};
+use margay_fuse::mount_point::{self, MOUNT_KIND, MountLine};
 use tokio::runtime::Runtime;
 
 use super::{Mount, Sync, absolute};
@@ -80,6 +80,12 @@ fn default_cache(place: &BucketLocation) -> Result<PathBuf, Failure> {
 /// Starts the same command in the foreground, apart from this terminal, and waits until it has mounted.
 fn leave_behind(env: &Env, path: &Path, cache: &Path) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("the mount cannot be started: {error}"));
+    mount_point::clear_dead(path).map_err(|error| failed(&error))?;
+    let mounts = || mount_point::mounts(env).map_err(|error| failed(&error));
+    let is_mounted = |mounts: Vec<MountLine>| mounts.iter().any(|line| line.path == path && line.kind == MOUNT_KIND);
+    if is_mounted(mounts()?) {
+        return Err(Failure::usage(format!("{} is a mount already; umount it first", path.display())));
+    }
     env.disk.create_private_dir(cache).map_err(|error| failed(&error))?;
     let log = cache.join(CACHE_LOG_FILE);
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
@@ -88,8 +94,7 @@ fn leave_behind(env: &Env, path: &Path, cache: &Path) -> Result<(), Failure> {
     command.args(std::env::args_os().skip(1)).arg("--foreground").stdin(Stdio::null()).process_group(0);
     let mut started = command.spawn().map_err(|error| failed(&error))?;
     loop {
-        let mounts = mount_point::mounts(env).map_err(|error| failed(&error))?;
-        if mounts.iter().any(|line| line.path == path && line.kind == MOUNT_KIND) {
+        if is_mounted(mounts()?) {
             return Ok(());
         }
         if let Some(status) = started.try_wait().map_err(|error| failed(&error))? {

@@ -12,6 +12,8 @@ const DIRTY: &[u8] = b"d";
 const UNLISTED: &[u8] = b"u";
 /// Which file an object belongs to, by the number of its bytes.
 const BYTES: &[u8] = b"b";
+/// The volume belongs to a bucket, and its root was marked as not listed.
+const BEGUN: &[u8] = b"g";
 
 fn numbered(kind: &[u8], number: u64) -> Vec<u8> {
     table(UPSTREAM, &[kind, &number.to_be_bytes()])
@@ -39,6 +41,10 @@ pub fn all_upstream_unlisted() -> Range {
 
 pub fn upstream_bytes(number: u64) -> Vec<u8> {
     numbered(BYTES, number)
+}
+
+pub fn upstream_begun() -> Vec<u8> {
+    table(UPSTREAM, &[BEGUN])
 }
 
 /// The number at the end of any of these keys.

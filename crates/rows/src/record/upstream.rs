@@ -1,7 +1,7 @@
 //! What a bucket of another store has of a volume, and what it lacks.
 //!
-//! Layout:     object: 1, text key, text ETag, varint size, varint number of its bytes, varint content, varint
-//!             attributes | dirty: 1, flags, if it has a name: varint directory and text sort name; varint since,
+//! Layout:     object: 1, text key, text ETag, text write id, varint size, varint number of its bytes, varint content,
+//!             varint attributes | dirty: 1, flags, if it has a name: varint directory and text sort name; varint since,
 //!             varint changed, varint count of leftovers, each text key, text ETag, varint since; with a flag: text key of
 //!             the write whose outcome is not known
 //! Invariants: U1 keys and ETags are texts as the bucket gave them.
@@ -22,6 +22,8 @@ const LEFTOVERS_MAX: usize = 65_536;
 pub struct UpstreamObject {
     pub key: String,
     pub etag: String,
+    /// What its metadata says of the write that made it; empty if nothing.
+    pub write_id: String,
     pub size: u64,
     /// By which extents refer to its bytes; 0: none do.
     pub number: u64,
@@ -55,10 +57,11 @@ pub struct UpstreamDirty {
 
 impl UpstreamObject {
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(64 + self.key.len() + self.etag.len());
+        let mut writer = Writer::new(64 + self.key.len() + self.etag.len() + self.write_id.len());
         writer.byte(LAYOUT);
         writer.bytes(self.key.as_bytes());
         writer.bytes(self.etag.as_bytes());
+        writer.bytes(self.write_id.as_bytes());
         for number in [self.size, self.number, self.content, self.attributes] {
             writer.varint(number);
         }
@@ -69,9 +72,10 @@ impl UpstreamObject {
         let mut reader = Reader::new(value);
         reader.layout(LAYOUT)?;
         let (key, etag) = (reader.text()?.to_owned(), reader.text()?.to_owned());
+        let write_id = reader.text()?.to_owned();
         let (size, number) = (reader.varint()?, reader.varint()?);
-        let object =
-            UpstreamObject { key, etag, size, number, content: reader.varint()?, attributes: reader.varint()? };
+        let (content, attributes) = (reader.varint()?, reader.varint()?);
+        let object = UpstreamObject { key, etag, write_id, size, number, content, attributes };
         reader.end()?;
         Ok(object)
     }
@@ -141,6 +145,7 @@ mod tests {
         let object = UpstreamObject {
             key: "ä/b".to_owned(),
             etag: "\"0-2\"".to_owned(),
+            write_id: "w".to_owned(),
             size: 1 << 40,
             number: 7,
             content: u64::MAX,

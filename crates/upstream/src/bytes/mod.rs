@@ -42,6 +42,12 @@ pub(crate) fn segment_of(number: u64) -> SegmentId {
     id
 }
 
+/// The number of the bytes of a segment; `None` for one that is here.
+pub(crate) fn number_of(segment: SegmentId) -> Option<u64> {
+    let (first, end) = FAR_STORE.ids();
+    (first..end).contains(&segment).then(|| segment.0 - first.0)
+}
+
 /// A state of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FarObject {
@@ -80,7 +86,7 @@ impl FarStore {
     }
 
     fn object(&self, id: SegmentId) -> Result<FarObject, SegmentError> {
-        let number = id.0 - FAR_STORE.ids().0.0;
+        let number = number_of(id).ok_or(SegmentError::Missing(id))?;
         self.objects.find(number)?.ok_or(SegmentError::Missing(id))
     }
 

@@ -29,9 +29,6 @@ pub type FileNumber = u64;
 /// Position of a change in the order of local commits.
 pub type Sequence = u64;
 
-/// Temporary keys begin with this; no file of the tree has one.
-pub const TEMPORARY_PREFIX: &str = ".margay/tmp/";
-
 /// An object of the bucket: the state of a file that was sent last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
@@ -121,7 +118,7 @@ pub struct PlannedRequest {
 
 impl PlannedRequest {
     /// The key that is only read.
-    fn source(&self) -> Option<&str> {
+    pub(crate) fn source(&self) -> Option<&str> {
         match &self.action {
             Action::Copy { from, .. } | Action::SetAside { from, .. } => Some(from),
             Action::Put | Action::Delete => None,

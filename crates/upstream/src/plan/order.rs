@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Action, Dirty, FileNumber, Occupant, PlannedRequest, Required, Sequence, TEMPORARY_PREFIX, occupants};
+use super::{Action, Dirty, FileNumber, Occupant, PlannedRequest, Required, Sequence, occupants};
 
 /// Files that wait, by the file that they wait for.
 type Waits = HashMap<FileNumber, FileNumber>;
@@ -20,11 +20,13 @@ struct Plan<'a> {
     /// Files with a request in progress.
     busy: HashSet<FileNumber>,
     requests: Vec<PlannedRequest>,
+    temporary: &'a str,
 }
 
 /// Requests that may start beside those in progress, oldest change first: a file at most one, a key at most one. Empty while
-/// nothing is due, or everything due waits for what is in progress or refused.
-pub fn plan(dirty: &[Dirty], in_progress: &[PlannedRequest]) -> Vec<PlannedRequest> {
+/// nothing is due, or everything due waits for what is in progress or refused. `temporary` begins temporary keys, which no
+/// file of the tree has.
+pub fn plan(dirty: &[Dirty], in_progress: &[PlannedRequest], temporary: &str) -> Vec<PlannedRequest> {
     let mut plan = Plan {
         files: dirty.iter().map(|one| (one.file, one)).collect(),
         occupants: occupants(dirty),
@@ -33,6 +35,7 @@ pub fn plan(dirty: &[Dirty], in_progress: &[PlannedRequest]) -> Vec<PlannedReque
         // A removal is of a key; the file may do something else meanwhile.
         busy: in_progress.iter().filter(|one| one.action != Action::Delete).map(|one| one.file).collect(),
         requests: Vec::new(),
+        temporary,
     };
     assert_eq!(plan.files.len(), dirty.len(), "a file is dirty once");
     let waits = plan.waits();
@@ -138,7 +141,7 @@ impl<'a> Plan<'a> {
         let base = one.base.as_ref()?;
         Some(PlannedRequest {
             file: one.file,
-            key: format!("{TEMPORARY_PREFIX}{}-{}", one.file, one.changed),
+            key: format!("{}{}-{}", self.temporary, one.file, one.changed),
             action: Action::SetAside { from: base.key.clone(), etag: base.etag.clone() },
             required: Required::Absent,
             content: base.content,

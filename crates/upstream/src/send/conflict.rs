@@ -1,65 +1,161 @@
 //! The bucket has something else under a key than what was sent there last.
 //!
 //! Why:        somebody else changed the object, or an answer of ours was lost.
-//! Invariants: C1 no content is lost: the object stays under its name, and what is here gets another name beside it.
-//!             C2 an object with the write id of this request is its own, whatever became of the answer.
+//! Invariants: C1 no content is lost: the object stays under its name, and what is here gets another name beside it. A file that
+//!                was only renamed here, or got other attributes, and whose bytes are gone there, goes here too.
+//!             C2 an object with the write id of this request, or of one whose outcome is not in the rows, is its own.
+//!             C3 a key counts as gone only when the store says so of the key (`NoSuchKey`).
 //! Not here:   clocks: they decide nothing.
 
-use margay_client::upstream::{Described, WRITE_ID};
+use margay_client::ClientError;
+use margay_client::upstream::{Described, Wanted};
 use margay_env::Timestamp;
 use margay_meta::Write;
+use margay_rows::record::Entry;
 use margay_rows::{Ino, key};
-use margay_volume::WriteCondition;
+use margay_volume::{DeleteRequest, WriteCondition};
 
 use super::Sender;
-use super::request::Sent;
+use super::outcome::take_found;
+use super::request::{Sent, Unsent};
+use crate::attributes::write_id_of;
 use crate::list::parse_etag;
 use crate::plan::{Action, PlannedRequest};
 use crate::tracked::{MARKER, commit, content_of, dirty_write};
 
 impl Sender {
-    /// A condition of a write did not hold.
-    pub(super) async fn conflict(&self, request: &PlannedRequest) {
-        let there = match self.upstream.describe(&request.key).await {
-            Ok(there) => there,
-            Err(error) => return self.postponed(request, &error.to_string(), false),
-        };
-        let Some(there) = there else {
-            // Removed there, changed here: it is made again.
-            self.forget_objects(request);
-            return;
-        };
-        if let Some((content, attributes)) = self.own_state(request, &there) {
-            let own = PlannedRequest { content, attributes, ..request.clone() };
-            return self.finished(&own, &Sent { etag: there.etag, size: Some(there.size) });
+    /// A condition of a write did not hold, or the source of a copy is gone; `is_lost`: the bytes of the file are known to be.
+    /// The request is in progress until this returns.
+    pub(super) async fn conflict(&self, request: &PlannedRequest, is_lost: bool) {
+        if let Some(file) = self.tracked.files.lock().by_ino.get_mut(&Ino(request.file)) {
+            // Nothing was made.
+            file.sending = None;
         }
-        self.forget_objects(request);
-        if let Err(error) = self.step_aside(request, &there).await {
-            self.postponed(request, &error, false);
+        let decided = match is_lost {
+            true => self.remove_here(request, None).await.map(|()| true),
+            false => self.check_source(request).await,
+        };
+        match decided {
+            Ok(true) => self.ended(request),
+            Ok(false) => self.check_target(request).await,
+            Err(unsent) => self.postponed(request, &unsent.to_string(), false),
+        }
+    }
+
+    /// True if the source of a copy was removed or replaced, and what follows is done.
+    async fn check_source(&self, request: &PlannedRequest) -> Result<bool, Unsent> {
+        let (Action::Copy { from, etag } | Action::SetAside { from, etag }) = &request.action else { return Ok(false) };
+        let there = self.upstream.describe(from).await?;
+        if there.as_ref().is_some_and(|there| there.etag == *etag) {
+            return Ok(false);
+        }
+        if let Some(there) = there.as_ref().filter(|there| self.is_unknown_own(request, there)) {
+            self.take_own(&PlannedRequest { key: from.clone(), ..request.clone() }, there);
+            return Ok(true);
+        }
+        if there.is_none() {
+            self.check_gone(from).await?;
+        }
+        if self.is_far(request.file)? {
+            self.remove_here(request, Some((from, there.as_ref()))).await?;
+            return Ok(true);
+        }
+        if *from == request.key && there.is_some() {
+            return Ok(false);
+        }
+        // The bytes are here, so they are sent.
+        self.forget_objects(&PlannedRequest { key: from.clone(), replaces: None, ..request.clone() });
+        if let Some(there) = &there {
+            self.show(from, there);
+        }
+        Ok(true)
+    }
+
+    async fn check_target(&self, request: &PlannedRequest) {
+        let decided = match self.upstream.describe(&request.key).await {
+            Ok(Some(there)) => match self.own_state(request, &there) {
+                Some((content, attributes)) => {
+                    let own = PlannedRequest { content, attributes, ..request.clone() };
+                    let write_id = Some(write_id_of(&there).to_owned());
+                    return self.finished(&own, &Sent { etag: there.etag, size: Some(there.size), write_id });
+                }
+                None => {
+                    self.forget_objects(request);
+                    self.step_aside(request, &there).await.map_err(Unsent::Local)
+                }
+            },
+            // Removed there, changed here: it is made again.
+            Ok(None) => self.check_gone(&request.key).await.map(|()| self.forget_objects(request)),
+            Err(error) => Err(error.into()),
+        };
+        match decided {
+            Ok(()) => self.ended(request),
+            Err(unsent) => self.postponed(request, &unsent.to_string(), false),
+        }
+    }
+
+    /// A HEAD says nothing else of a bucket that is gone, or of a gateway that is misled.
+    async fn check_gone(&self, key: &str) -> Result<(), Unsent> {
+        match self.upstream.get(key, 0..1, Wanted::Any).await {
+            Err(ClientError::Refused(refusal)) if refusal.code == "NoSuchKey" => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(_) => Err(Unsent::Local(format!("{key} comes and goes"))),
         }
     }
 
     /// The content and attributes that the object has of this file; 0 for what is not known. `None`: it is somebody else's.
     fn own_state(&self, request: &PlannedRequest, there: &Described) -> Option<(u64, u64)> {
-        let id = there.headers.get(WRITE_ID).and_then(|id| id.to_str().ok()).unwrap_or_default();
-        if id == self.write_id(request) {
+        // A temporary key is of one copy.
+        let is_aside = matches!(request.action, Action::SetAside { .. });
+        if is_aside || write_id_of(there) == self.write_id(request) {
             return Some((request.content, request.attributes));
         }
         if request.content == MARKER && request.key.ends_with('/') {
             // Two made the same directory, or an earlier state of ours is there.
             return Some((MARKER, 0));
         }
-        if self.is_of_file(request, there) {
+        if self.is_unknown_own(request, there) {
             return Some((0, 0));
         }
-        let is_equal = content_of(&parse_etag(&there.etag), there.size) == request.content;
-        (is_equal && !matches!(request.action, Action::SetAside { .. })).then_some((request.content, 0))
+        (content_of(&parse_etag(&there.etag), there.size) == request.content).then_some((request.content, 0))
     }
 
-    /// Whether this volume wrote the object as one of the file.
-    pub(super) fn is_of_file(&self, request: &PlannedRequest, there: &Described) -> bool {
-        let id = there.headers.get(WRITE_ID).and_then(|id| id.to_str().ok()).unwrap_or_default();
-        id.starts_with(&format!("{}-{}-", self.id, request.file))
+    /// Whether the object is of a write of the file whose outcome is not in the rows. One with the write id that they have was
+    /// changed since by somebody who kept its metadata.
+    pub(super) fn is_unknown_own(&self, request: &PlannedRequest, there: &Described) -> bool {
+        let id = write_id_of(there);
+        let files = self.tracked.files.lock();
+        let known = files.by_ino.get(&Ino(request.file)).and_then(|file| file.object.as_ref());
+        id.starts_with(&format!("{}-{}-", self.id, request.file)) && known.is_none_or(|known| known.write_id != id)
+    }
+
+    fn take_own(&self, request: &PlannedRequest, there: &Described) {
+        let ino = Ino(request.file);
+        let (mut files, mut writes) = (self.tracked.files.lock(), Vec::new());
+        take_found(&mut files, request, there, &mut writes);
+        writes.extend(files.by_ino.get(&ino).map(|file| dirty_write(ino, file)));
+        if let Err(error) = commit(&*self.tracked.below, writes) {
+            tracing::error!(%error, "what the bucket has could not be noted");
+        }
+    }
+
+    /// It is not in progress any more, and may be planned again.
+    fn ended(&self, request: &PlannedRequest) {
+        let ino = Ino(request.file);
+        let mut files = self.tracked.files.lock();
+        if let Some(file) = files.by_ino.get_mut(&ino) {
+            (file.in_progress, file.since_sent) = (false, None);
+            if file.is_nothing() {
+                let row = dirty_write(ino, file);
+                files.by_ino.remove(&ino);
+                if let Err(error) = commit(&*self.tracked.below, vec![row]) {
+                    tracing::error!(%error, "the row of a file that is gone stays");
+                }
+            }
+        }
+        drop(files);
+        self.tracked.settled.notify_all();
+        self.tracked.wake.notify_one();
     }
 
     /// What the rows say of the key is no longer so.
@@ -68,22 +164,49 @@ impl Sender {
         let mut writes = Vec::new();
         for ino in [Some(request.file), request.replaces].into_iter().flatten().map(Ino) {
             let Some(file) = files.by_ino.get_mut(&ino) else { continue };
-            if file.object.as_ref().is_some_and(|object| object.key == request.key) {
-                file.object = None;
+            if let Some(object) = file.object.take_if(|object| object.key == request.key) {
                 writes.push(Write::Delete { key: key::upstream_object(ino) });
+                writes.extend((object.number != 0).then(|| Write::Delete { key: key::upstream_bytes(object.number) }));
             }
             file.dirty.leftovers.retain(|left| left.key != request.key);
-            if ino.0 == request.file {
-                (file.in_progress, file.since_sent) = (false, None);
-            }
             writes.push(dirty_write(ino, file));
         }
         files.by_ino.retain(|_, file| !file.is_nothing());
         if let Err(error) = commit(&*self.tracked.below, writes) {
             tracing::error!(%error, "a conflict could not be noted");
         }
-        drop(files);
-        self.tracked.wake.notify_one();
+    }
+
+    /// The file has no bytes any more: somebody removed or replaced the object that had them, and here it was renamed or got
+    /// other attributes at most. It is removed here too; what is there, under its key, is shown.
+    async fn remove_here(
+        &self,
+        request: &PlannedRequest,
+        source: Option<(&str, Option<&Described>)>,
+    ) -> Result<(), Unsent> {
+        let Some((local, Entry::File(entry))) = self.entry_of(request.file)? else { return Ok(()) };
+        if let Some((from, _)) = source {
+            self.forget_objects(&PlannedRequest { key: from.to_owned(), replaces: None, ..request.clone() });
+        }
+        tracing::warn!(key = local, "removed or replaced in the bucket, and only renamed here: removed here too");
+        let condition = WriteCondition::Matches(vec![entry.etag]);
+        let gone = DeleteRequest { condition, ..DeleteRequest::of(&local) };
+        match self.volume.delete_object(&self.bucket, &gone).await {
+            // Somebody here was faster.
+            Ok(_) | Err(margay_volume::Error::NoSuchKey | margay_volume::Error::PreconditionFailed) => {}
+            Err(error) => return Err(Unsent::Local(error.to_string())),
+        }
+        if let Some((from, Some(there))) = source {
+            self.show(from, there);
+        }
+        Ok(())
+    }
+
+    /// Enters an object of somebody else, if its name is free.
+    fn show(&self, object_key: &str, there: &Described) {
+        if let Err(error) = self.listing.enter_key(object_key, there) {
+            tracing::warn!(error, key = object_key, "what is in the bucket is not shown here");
+        }
     }
 
     /// What is here gets another name; what is there comes in under the name.
@@ -95,9 +218,7 @@ impl Sender {
                 Ok(_) => {
                     tracing::warn!(key = request.key, kept_as = aside, "changed here and in the bucket: both are kept");
                     self.conflicts.lock().push(aside);
-                    if let Err(error) = self.listing.enter_key(&request.key, there) {
-                        tracing::warn!(error, key = request.key, "what is in the bucket is not shown here");
-                    }
+                    self.show(&request.key, there);
                     return Ok(());
                 }
                 Err(margay_volume::Error::PreconditionFailed) => {}
@@ -121,14 +242,12 @@ impl Sender {
             Ok(there) => there,
             Err(error) => return self.postponed(request, &error.to_string(), false),
         };
-        if let Some(there) = there.as_ref().filter(|there| self.is_of_file(request, there)) {
+        if let Some(there) = there.as_ref().filter(|there| self.is_unknown_own(request, there)) {
             return self.removes_instead(request, &there.etag);
         }
         if let Some(there) = &there {
             tracing::warn!(key = request.key, "removed here, changed in the bucket: what is there stays");
-            if let Err(error) = self.listing.enter_key(&request.key, there) {
-                tracing::warn!(error, key = request.key, "it is not shown here");
-            }
+            self.show(&request.key, there);
         }
         self.finished(request, &Sent::default());
     }
@@ -145,21 +264,6 @@ impl Sender {
         }
         drop(files);
         self.tracked.wake.notify_one();
-    }
-
-    /// The source of a copy is not there: what is here is sent instead.
-    pub(super) fn source_gone(&self, request: &PlannedRequest) {
-        let mut files = self.tracked.files.lock();
-        let mut writes = Vec::new();
-        if let Some(file) = files.by_ino.get_mut(&Ino(request.file)) {
-            file.object = None;
-            (file.in_progress, file.since_sent) = (false, None);
-            writes.push(Write::Delete { key: key::upstream_object(Ino(request.file)) });
-            writes.push(dirty_write(Ino(request.file), file));
-        }
-        if let Err(error) = commit(&*self.tracked.below, writes) {
-            tracing::error!(%error, "a missing object could not be noted");
-        }
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Invariants: S1 a request is in progress from when it is planned until its outcome is in the rows; so the planner never sees
 //!                a key twice.
-//!             S2 removals are sent when the rows of what replaced them are durable: after a crash nothing is looked for under a
-//!                removed key.
+//!             S2 a request is sent when the rows that it follows from are durable: after a crash nothing is looked for under a
+//!                removed key, and what was written is known to be ours.
 //!             S3 nothing is given up: what the bucket refuses is tried again, ever more seldom, and told.
 //! Locking:    the table of files (tracked) for planning and outcomes, never over a request.
 //! Not here:   which request is due (plan), conflicts (conflict).
@@ -41,6 +41,8 @@ pub(crate) struct Sender {
     pub(crate) upstream: Upstream,
     /// Begins the write ids of this volume.
     pub(crate) id: String,
+    /// In the write ids of this process: numbers of changes begin again with each.
+    pub(crate) process: u64,
     /// Names conflict copies.
     pub(crate) host: String,
     pub(crate) clock: Arc<dyn Clock>,
@@ -166,7 +168,7 @@ impl Sender {
         self.tracked.settled.notify_all();
         let mut in_progress: Vec<PlannedRequest> = queue.in_progress.values().cloned().collect();
         in_progress.extend(unsure.iter().cloned());
-        let planned = plan::plan(&dirty, &in_progress);
+        let planned = plan::plan(&dirty, &in_progress, &files.paths.temporary(&self.id, self.process));
         for request in planned.iter().filter(|request| request.action != Action::Delete) {
             if let Some(file) = files.by_ino.get_mut(&Ino(request.file)) {
                 (file.in_progress, file.sending) = (true, Some(request.key.clone()));
@@ -183,7 +185,8 @@ impl Sender {
     fn next_due(&self) -> Duration {
         let files = self.tracked.files.lock();
         let now = files.now();
-        let due = files.by_ino.values().filter(|file| !file.in_progress).map(|file| file.due_at).min();
+        // What is due and not in progress waits for something that ends, or is due later.
+        let due = files.by_ino.values().map(|file| file.due_at).filter(|due| *due > now).min();
         let wait = due.map_or(IDLE, |due| due.saturating_sub(now));
         wait.clamp(Duration::from_millis(5), IDLE)
     }

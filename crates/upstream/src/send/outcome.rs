@@ -6,6 +6,7 @@
 //! Locking:    the table of files, over the commit.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use margay_client::upstream::Described;
@@ -15,18 +16,22 @@ use margay_rows::{Ino, key};
 
 use super::Sender;
 use super::request::{Sent, Unsent};
+use crate::attributes::write_id_of;
 use crate::plan::{self, Action, PlannedRequest};
 use crate::tracked::{File, Files, commit, dirty_write};
 
 /// Wait after the first failure; it doubles.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+/// A file that cannot be read counts as refused after so many tries.
+const UNREADABLE_TRIES_MAX: u32 = 4;
 /// Wait after a refusal.
 const REFUSED_AFTER: Duration = Duration::from_secs(300);
 
 impl Sender {
     /// The request succeeded.
     pub(super) fn finished(&self, request: &PlannedRequest, sent: &Sent) {
+        self.tracked.answers.fetch_add(1, Ordering::Relaxed);
         let mut files = self.tracked.files.lock();
         if let Err(error) = self.take_outcome(&mut files, request, sent) {
             // The object is there; the next try finds it by its write id.
@@ -58,8 +63,10 @@ impl Sender {
             let (Some(one), Some(file)) = (planned.get(&ino), files.by_ino.get(&Ino(ino))) else { continue };
             let mut file = file.clone();
             if ino == request.file && request.action != Action::Delete {
-                (file.in_progress, file.now, file.tries, file.failure) = (false, false, 0, None);
-                (file.sending, file.dirty.sent) = (None, None);
+                // Who waits for a change since then still waits.
+                file.now &= file.since_sent.is_some();
+                (file.in_progress, file.tries, file.failure) = (false, 0, None);
+                (file.sending, file.dirty.sent, file.lacks_since) = (None, None, files.now());
             }
             (file.dirty.since, file.since_sent) = (one.since, one.since_sent);
             let left = |left: &plan::Leftover| UpstreamLeftover {
@@ -68,7 +75,8 @@ impl Sender {
                 since: left.since,
             };
             file.dirty.leftovers = one.leftovers.iter().map(left).collect();
-            set_object(&mut file, Ino(ino), one, sent.size, &mut writes);
+            let sent = (ino == request.file && request.action != Action::Delete).then_some(sent);
+            set_object(&mut file, Ino(ino), one, sent, &mut writes);
             finished.push((Ino(ino), file));
         }
         let mut done = Vec::new();
@@ -110,23 +118,31 @@ impl Sender {
                 self.tracked.wake.notify_one();
                 return;
             }
+            Unsent::Lost => return self.conflict(request, true).await,
             Unsent::Local(_) => None,
             Unsent::Bucket(error) => error.status(),
         };
+        match status {
+            // It stays in progress until it is decided.
+            Some(412) => return self.conflict(request, false).await,
+            Some(404) if !matches!(request.action, Action::Put) => return self.conflict(request, false).await,
+            _ => {}
+        }
         // A refusal is an answer; anything else may have been done.
         let may_be_done = matches!(unsent, Unsent::Bucket(_)) && status.is_none_or(|status| status >= 500);
         self.let_go(request, may_be_done);
-        match status {
-            Some(412) => self.conflict(request).await,
-            // The source of a copy is gone: the bytes are sent.
-            Some(404) if !matches!(request.action, Action::Put) => self.source_gone(request),
-            Some(400 | 401 | 403 | 405 | 413 | 501) => self.postponed(request, &unsent.to_string(), true),
-            _ => self.postponed(request, &unsent.to_string(), false),
-        }
+        let is_refused = matches!(status, Some(400 | 401 | 403 | 405 | 413 | 501));
+        // What cannot be read here must not hold up others for ever.
+        let is_unreadable = matches!(unsent, Unsent::Local(_)) && self.tries(request) >= UNREADABLE_TRIES_MAX;
+        self.postponed(request, &unsent.to_string(), is_refused || is_unreadable);
+    }
+
+    fn tries(&self, request: &PlannedRequest) -> u32 {
+        self.tracked.files.lock().by_ino.get(&Ino(request.file)).map_or(0, |file| file.tries)
     }
 
     /// The request is over.
-    fn let_go(&self, request: &PlannedRequest, may_be_done: bool) {
+    pub(super) fn let_go(&self, request: &PlannedRequest, may_be_done: bool) {
         let mut files = self.tracked.files.lock();
         if let Some(file) = files.by_ino.get_mut(&Ino(request.file)).filter(|_| request.action != Action::Delete) {
             (file.in_progress, file.since_sent, file.sending) = (false, None, None);
@@ -142,16 +158,17 @@ impl Sender {
             Ok(there) => there,
             Err(error) => return self.postponed(request, &error.to_string(), false),
         };
-        let own = there.filter(|there| self.is_of_file(request, there));
+        self.tracked.answers.fetch_add(1, Ordering::Relaxed);
+        let own = there.filter(|there| self.is_unknown_own(request, there));
         let ino = Ino(request.file);
         let mut files = self.tracked.files.lock();
         let Some(file) = files.by_ino.get_mut(&ino) else { return };
         (file.in_progress, file.since_sent, file.dirty.sent) = (false, None, None);
         let mut writes = Vec::new();
         if let Some(there) = own {
-            take_found(file, ino, request, &there, &mut writes);
+            take_found(&mut files, request, &there, &mut writes);
         }
-        writes.push(dirty_write(ino, file));
+        writes.extend(files.by_ino.get(&ino).map(|file| dirty_write(ino, file)));
         if let Err(error) = commit(&*self.tracked.below, writes) {
             tracing::error!(%error, "what the bucket has could not be noted");
         }
@@ -180,8 +197,11 @@ fn postpone(files: &mut Files, request: &PlannedRequest, why: &str, is_refused: 
     file.now = false;
 }
 
-/// An object of the file was found that the rows did not know.
-fn take_found(file: &mut File, ino: Ino, request: &PlannedRequest, there: &Described, writes: &mut Vec<Write>) {
+/// An object of the file was found that the rows did not know. Whoever had the key before has it no more.
+pub(super) fn take_found(files: &mut Files, request: &PlannedRequest, there: &Described, writes: &mut Vec<Write>) {
+    let ino = Ino(request.file);
+    forget_others(files, request, writes);
+    let Some(file) = files.by_ino.get_mut(&ino) else { return };
     match &mut file.object {
         Some(object) if object.key != request.key => {
             let (key, etag) = (request.key.clone(), there.etag.clone());
@@ -192,15 +212,35 @@ fn take_found(file: &mut File, ino: Ino, request: &PlannedRequest, there: &Descr
             let number = object.as_ref().map_or(0, |object| object.number);
             let (key, etag, size) = (request.key.clone(), there.etag.clone(), there.size);
             // Which of its states it has is not known, so it is sent again.
-            let found = UpstreamObject { key, etag, size, number, content: 0, attributes: 0 };
+            let write_id = write_id_of(there).to_owned();
+            let found = UpstreamObject { key, etag, write_id, size, number, content: 0, attributes: 0 };
             writes.push(Write::Put { key: key::upstream_object(ino), value: found.encode() });
             *object = Some(found);
         }
     }
 }
 
-/// Drafts the object of a file as the planner left it; `size`: of the content that was sent.
-fn set_object(file: &mut File, ino: Ino, one: &plan::Dirty, size: Option<u64>, writes: &mut Vec<Write>) {
+/// Files that were removed or moved away, and whose object under the key the found one has replaced.
+fn forget_others(files: &mut Files, request: &PlannedRequest, writes: &mut Vec<Write>) {
+    let others = files.by_ino.iter_mut().filter(|(ino, _)| ino.0 != request.file);
+    for (ino, file) in others {
+        let left = file.dirty.leftovers.len();
+        file.dirty.leftovers.retain(|left| left.key != request.key);
+        let is_gone = file.dirty.name.is_none();
+        let old = file.object.take_if(|object| is_gone && object.key == request.key);
+        if old.is_some() || left != file.dirty.leftovers.len() {
+            writes.push(dirty_write(*ino, file));
+        }
+        if let Some(old) = old {
+            writes.push(Write::Delete { key: key::upstream_object(*ino) });
+            writes.push(Write::Delete { key: key::upstream_bytes(old.number) });
+        }
+    }
+    files.by_ino.retain(|ino, file| ino.0 == request.file || !file.is_nothing());
+}
+
+/// Drafts the object of a file as the planner left it; `sent`: if it was made now.
+fn set_object(file: &mut File, ino: Ino, one: &plan::Dirty, sent: Option<&Sent>, writes: &mut Vec<Write>) {
     let old = file.object.take();
     let Some(base) = &one.base else {
         if let Some(old) = old {
@@ -209,10 +249,13 @@ fn set_object(file: &mut File, ino: Ino, one: &plan::Dirty, size: Option<u64>, w
         }
         return;
     };
+    let write_id = sent.and_then(|sent| sent.write_id.clone()).or_else(|| Some(old.as_ref()?.write_id.clone()));
+    let size = sent.and_then(|sent| sent.size).or_else(|| Some(old.as_ref()?.size));
     let object = UpstreamObject {
         key: base.key.clone(),
         etag: base.etag.clone(),
-        size: size.or(old.as_ref().map(|old| old.size)).unwrap_or_default(),
+        write_id: write_id.unwrap_or_default(),
+        size: size.unwrap_or_default(),
         number: old.as_ref().map_or(0, |old| old.number),
         content: base.content,
         attributes: base.attributes,

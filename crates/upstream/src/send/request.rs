@@ -6,22 +6,27 @@
 use std::future::Future;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::{Bytes, BytesMut};
 use margay_client::client::DELETE_KEYS_MAX;
 use margay_client::upstream::{Grid, Metadata, Source, StateOf};
 use margay_client::{ClientError, Condition};
-use margay_rows::record::Entry;
+use margay_rows::record::{Data, Entry};
 use margay_rows::{Ino, key};
 use margay_volume::{ReadCondition, Reader};
 
 use super::Sender;
 use crate::attributes;
+use crate::bytes::{Objects, number_of};
 use crate::plan::{Action, PlannedRequest, Required};
-use crate::tracked::{MARKER, State, content_of};
+use crate::tracked::{MARKER, State, Tracked, content_of, entry_at};
 
 /// Larger objects are sent in parts.
 const ONE_PUT_BYTES_MAX: u64 = 16 << 20;
+/// S3 copies no larger object in one request; its bytes are sent again.
+const COPY_BYTES_MAX: u64 = 5 << 30;
 
 /// The object that a request made.
 #[derive(Clone, Debug, Default)]
@@ -29,13 +34,8 @@ pub(super) struct Sent {
     pub(super) etag: String,
     /// Of the content, if that was sent.
     pub(super) size: Option<u64>,
-}
-
-impl Sent {
-    /// A copy has the size of its source.
-    fn copy(etag: String) -> Sent {
-        Sent { etag, size: None }
-    }
+    /// `None`: the object has that of its source.
+    pub(super) write_id: Option<String>,
 }
 
 /// Why a request was not made, or failed.
@@ -44,6 +44,9 @@ pub(super) enum Unsent {
     /// The file has another state by now.
     #[error("the file has changed")]
     Changed,
+    /// Its bytes were in the bucket only, and are not there any more.
+    #[error("somebody else removed or replaced the only object with its bytes")]
+    Lost,
     #[error("{0}")]
     Local(String),
     #[error(transparent)]
@@ -54,6 +57,11 @@ impl Sender {
     /// Makes one request, or several removals in one, and takes the outcome into the rows.
     pub(super) async fn send(&self, requests: Vec<PlannedRequest>) {
         assert!(requests.len() <= DELETE_KEYS_MAX, "one request removes no more");
+        // Of both, the old and the new rows (S2).
+        if let Err(error) = self.tracked.below.durable(self.tracked.below.last_cursor()).await {
+            tracing::error!(%error, "nothing is sent: rows cannot be made durable");
+            return requests.iter().for_each(|request| self.postponed(request, &error.to_string(), false));
+        }
         let [request] = requests.as_slice() else { return self.remove(&requests).await };
         let sent = match &request.action {
             Action::Delete => return self.remove(&requests).await,
@@ -62,7 +70,7 @@ impl Sender {
             Action::SetAside { from, etag } => {
                 let source = StateOf { key: from, etag };
                 let copied = self.upstream.copy_object(source, &request.key, condition(request), None).await;
-                copied.map(Sent::copy).map_err(Unsent::from)
+                copied.map(|etag| Sent { etag, ..Sent::default() }).map_err(Unsent::from)
             }
         };
         match sent {
@@ -72,10 +80,6 @@ impl Sender {
     }
 
     async fn remove(&self, requests: &[PlannedRequest]) {
-        if let Err(error) = self.tracked.below.wait_durable(self.tracked.below.last_cursor()) {
-            tracing::error!(%error, "nothing is removed: rows cannot be made durable");
-            return requests.iter().for_each(|request| self.postponed(request, &error.to_string(), false));
-        }
         let states = requests.iter().map(|request| StateOf { key: &request.key, etag: etag_of(request) });
         match self.upstream.delete_objects(&states.collect::<Vec<_>>()).await {
             Ok(kept) => {
@@ -92,20 +96,26 @@ impl Sender {
     }
 
     pub(super) fn write_id(&self, request: &PlannedRequest) -> String {
-        format!("{}-{}-{}", self.id, request.file, request.changed)
+        format!("{}-{}-{:x}.{}", self.id, request.file, self.process, request.changed)
     }
 
     async fn copy(&self, request: &PlannedRequest, source: StateOf<'_>) -> Result<Sent, Unsent> {
-        let (metadata, _) = self.metadata(request)?;
+        let (metadata, state) = self.metadata(request)?;
+        if state.size > COPY_BYTES_MAX {
+            return self.put(request).await;
+        }
         let copied = self.upstream.copy_object(source, &request.key, condition(request), Some(&metadata)).await;
-        Ok(Sent::copy(copied?))
+        Ok(Sent { etag: copied?, size: None, write_id: Some(self.write_id(request)) })
     }
 
     async fn put(&self, request: &PlannedRequest) -> Result<Sent, Unsent> {
         let (metadata, state) = self.metadata(request)?;
         if request.content == MARKER && request.key.ends_with('/') {
             let etag = self.upstream.put_object(&request.key, Bytes::new(), condition(request), &metadata).await?;
-            return Ok(Sent { etag, size: Some(0) });
+            return Ok(Sent { etag, size: Some(0), write_id: Some(self.write_id(request)) });
+        }
+        if self.has_lost_bytes(request)? {
+            return Err(Unsent::Lost);
         }
         let local = self.tracked.files.lock().paths.local(&request.key).to_owned();
         let reader = self.volume.get_object(&self.bucket, &local, &ReadCondition::default()).await;
@@ -118,13 +128,48 @@ impl Sender {
             return Err(Unsent::Changed);
         }
         if size > ONE_PUT_BYTES_MAX {
-            let (grid, source) = (Grid::of(size), FileSource(reader));
+            let (grid, source) = (Grid::of(size), FileSource { reader, tracked: Arc::clone(&self.tracked) });
             let etag = self.upstream.upload(&request.key, grid, source, condition(request), &metadata).await?;
-            return Ok(Sent { etag, size: Some(size) });
+            return Ok(Sent { etag, size: Some(size), write_id: Some(self.write_id(request)) });
         }
         let body = read_whole(&reader, 0..size).await.map_err(|error| Unsent::Local(error.to_string()))?;
         let etag = self.upstream.put_object(&request.key, body, condition(request), &metadata).await?;
-        Ok(Sent { etag, size: Some(size) })
+        Ok(Sent { etag, size: Some(size), write_id: Some(self.write_id(request)) })
+    }
+
+    /// The entry of a file as the volume has it now; `None` if it has no name.
+    pub(super) fn entry_of(&self, file: u64) -> Result<Option<(String, Entry)>, Unsent> {
+        let local = |error: margay_meta::EngineError| Unsent::Local(error.to_string());
+        let mut files = self.tracked.files.lock();
+        let Some((directory, name)) = files.by_ino.get(&Ino(file)).and_then(|file| file.dirty.name.clone()) else {
+            return Ok(None);
+        };
+        let below = &*self.tracked.below;
+        let Some(key) = files.paths.key(below, (directory, &name)).map_err(local)? else { return Ok(None) };
+        let entry = entry_at(below, &key::entry(directory, name.as_bytes())).map_err(local)?;
+        Ok(entry.map(|entry| (files.paths.local(&key).to_owned(), entry)))
+    }
+
+    /// Whether bytes of the file are in the bucket only.
+    pub(super) fn is_far(&self, file: u64) -> Result<bool, Unsent> {
+        Ok(!self.far_numbers(file)?.is_empty())
+    }
+
+    fn has_lost_bytes(&self, request: &PlannedRequest) -> Result<bool, Unsent> {
+        for number in self.far_numbers(request.file)? {
+            if self.tracked.find(number).map_err(|error| Unsent::Local(error.to_string()))?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Numbers of bytes in the bucket that the file has.
+    fn far_numbers(&self, file: u64) -> Result<Vec<u64>, Unsent> {
+        let Some((_, Entry::File(entry))) = self.entry_of(file)? else { return Ok(Vec::new()) };
+        // A file with extents in rows was written here, and so brought here before.
+        let Data::Extents(extents) = &entry.data else { return Ok(Vec::new()) };
+        Ok(extents.iter().filter_map(|extent| number_of(extent.run.segment)).collect())
     }
 
     /// The headers of the planned state, if it is still the file's.
@@ -163,11 +208,16 @@ fn condition(request: &PlannedRequest) -> Condition<'_> {
 }
 
 /// A file's content, which does not change while it is open.
-struct FileSource(Reader);
+struct FileSource {
+    reader: Reader,
+    tracked: Arc<Tracked>,
+}
 
 impl Source for FileSource {
     fn read(&self, range: Range<u64>) -> impl Future<Output = io::Result<Bytes>> + Send {
-        read_whole(&self.0, range)
+        // A part is asked for when one before it was answered.
+        self.tracked.answers.fetch_add(1, Ordering::Relaxed);
+        read_whole(&self.reader, range)
     }
 }
 

@@ -26,6 +26,9 @@ const DUE_AFTER: Duration = Duration::from_millis(250);
 const REMOVED_AFTER: Duration = Duration::from_secs(1);
 /// A file that is open is sent after this time: it probably changes again.
 const OPEN_SENT_AFTER: Duration = Duration::from_secs(5);
+/// A file is sent at the latest so long after the first change that the bucket lacks, and longer by its size.
+const SENT_AFTER_MAX: Duration = Duration::from_secs(30);
+const SENT_AFTER_MAX_BYTES_PER_SECOND: u64 = 8 << 20;
 /// Rows of one batch.
 const ROWS_PER_BATCH: usize = 1000;
 
@@ -41,6 +44,8 @@ pub(crate) struct File {
     pub(crate) sending: Option<String>,
     /// Of the last change and of the next request, by the monotonic clock.
     pub(crate) changed_at: Duration,
+    /// Of the first change that the bucket lacks.
+    pub(crate) lacks_since: Duration,
     pub(crate) due_at: Duration,
     /// Somebody waits for it.
     pub(crate) now: bool,
@@ -48,6 +53,8 @@ pub(crate) struct File {
     /// Why the bucket does not take it; it is tried again at `due_at`.
     pub(crate) failure: Option<String>,
     pub(crate) is_refused: bool,
+    /// It is removed, and somebody still reads its bytes, which are in the bucket only.
+    pub(crate) is_read: bool,
 }
 
 #[derive(Debug)]
@@ -65,7 +72,7 @@ fn object_row(engine: &dyn Engine, ino: Ino) -> Result<Option<UpstreamObject>, E
 }
 
 impl File {
-    fn new(object: Option<UpstreamObject>, dirty: UpstreamDirty, due_at: Duration) -> File {
+    fn new(object: Option<UpstreamObject>, dirty: UpstreamDirty, now: Duration) -> File {
         File {
             dirty,
             object,
@@ -73,12 +80,14 @@ impl File {
             since_sent: None,
             in_progress: false,
             sending: None,
-            changed_at: due_at,
-            due_at,
+            changed_at: now,
+            lacks_since: now,
+            due_at: now,
             now: false,
             tries: 0,
             failure: None,
             is_refused: false,
+            is_read: false,
         }
     }
 
@@ -90,7 +99,7 @@ impl File {
 
     /// Whether all that is left of it is to be removed.
     pub(crate) fn is_removal(&self) -> bool {
-        self.dirty.name.is_none() && !self.is_refused
+        self.dirty.name.is_none() && !self.is_refused && !self.is_read
     }
 
     /// As the planner sees it; `key` is that of its name.
@@ -154,12 +163,52 @@ impl Files {
 
     /// A process that ended may have sent any of them under their names.
     pub(crate) fn suspect(&mut self, engine: &dyn Engine) -> Result<(), EngineError> {
-        for file in self.by_ino.values_mut().filter(|file| file.dirty.sent.is_none()) {
+        let mut writes = Vec::new();
+        for (ino, file) in self.by_ino.iter_mut().filter(|(_, file)| file.dirty.sent.is_none()) {
             if let Some((directory, name)) = &file.dirty.name {
                 file.dirty.sent = self.paths.key(engine, (*directory, name))?;
+                writes.push(dirty_write(*ino, file));
+            }
+        }
+        writes.chunks(ROWS_PER_BATCH).try_for_each(|some| commit(engine, some.to_vec()))
+    }
+
+    /// Adds files below a directory that moves, of which a write to the old key may succeed: after a crash nothing else would
+    /// tell of that key.
+    pub(super) fn note_sent_below(
+        &mut self,
+        engine: &dyn Engine,
+        directory: Ino,
+        noted: &mut Vec<(Ino, File)>,
+    ) -> Result<(), EngineError> {
+        let Some(path) = self.paths.of(engine, directory)? else { return Ok(()) };
+        for (ino, file) in &self.by_ino {
+            let Some(key) = file.sending.as_ref().filter(|key| key.starts_with(&path)) else { continue };
+            if noted.iter().all(|(other, _)| other != ino) {
+                let mut file = file.clone();
+                file.dirty.sent = Some(key.clone());
+                noted.push((*ino, file));
             }
         }
         Ok(())
+    }
+
+    /// How many files the bucket lacks something of that was changed up to this number, and why it refuses one of them.
+    pub(crate) fn lacks(&self, sequence: u64) -> (u64, Option<String>) {
+        let lacking = || self.by_ino.values().filter(|one| one.dirty.since <= sequence && !one.is_read);
+        let refused = lacking().find(|one| one.is_refused).and_then(|one| one.failure.clone());
+        (lacking().count() as u64, refused)
+    }
+
+    /// As `lacks`, of one file: what is left under its old names does not count.
+    pub(crate) fn lacks_of(&mut self, engine: &dyn Engine, ino: Ino, sequence: u64) -> (u64, Option<String>) {
+        let Some(file) = self.by_ino.get(&ino).filter(|file| file.dirty.since <= sequence) else { return (0, None) };
+        let Some((directory, name)) = file.dirty.name.clone() else { return (0, None) };
+        let is_refused = file.is_refused.then(|| file.failure.clone()).flatten();
+        // A name that cannot be read counts as lacking.
+        let Ok(key) = self.paths.key(engine, (directory, &name)) else { return (1, is_refused) };
+        let lacks = key.is_some() && self.by_ino[&ino].planned(ino, key, false).lacks();
+        (u64::from(lacks), is_refused.filter(|_| lacks))
     }
 
     pub(crate) fn now(&self) -> Duration {
@@ -186,7 +235,7 @@ impl Files {
                 Some(file) => file.clone(),
                 None => {
                     let dirty = UpstreamDirty { since: sequence, ..UpstreamDirty::default() };
-                    File::new(object_row(engine, one.ino)?, dirty, due_at)
+                    File::new(object_row(engine, one.ino)?, dirty, now)
                 }
             };
             if file.in_progress {
@@ -197,7 +246,8 @@ impl Files {
             }
             (file.dirty.name, file.state) = (one.name.clone(), one.state);
             file.dirty.moved |= one.is_directory && one.moved;
-            (file.dirty.changed, file.changed_at, file.due_at) = (sequence, now, due_at);
+            (file.dirty.changed, file.changed_at) = (sequence, now);
+            file.due_at = due_at.min(file.lacks_since + SENT_AFTER_MAX);
             (file.tries, file.failure, file.is_refused) = (0, None, false);
             noted.push((one.ino, file));
         }
@@ -215,15 +265,31 @@ impl Files {
         }
     }
 
-    /// Whether a file should be sent now. One that is open waits longer.
+    /// Whether a file should be sent now. One that is open waits longer; one whose bytes are read after its removal is removed
+    /// when it is closed.
     pub(crate) fn is_due(&mut self, ino: Ino, is_open: impl Fn(Ino) -> bool) -> bool {
         let now = self.now();
         let Some(file) = self.by_ino.get_mut(&ino) else { return false };
+        let is_far = file.object.as_ref().is_some_and(|object| object.number != 0);
+        file.is_read = file.dirty.name.is_none() && is_far && is_open(ino);
+        if file.is_read {
+            file.due_at = now + OPEN_SENT_AFTER;
+            return false;
+        }
         if file.now && !file.is_refused {
             return true;
         }
-        if file.due_at <= now && file.changed_at + OPEN_SENT_AFTER > now && is_open(ino) {
+        let extra = file.state.map_or(0, |state| state.size / SENT_AFTER_MAX_BYTES_PER_SECOND);
+        if file.lacks_since + SENT_AFTER_MAX + Duration::from_secs(extra) > now
+            && file.due_at <= now
+            && file.changed_at + OPEN_SENT_AFTER > now
+            && is_open(ino)
+        {
             file.due_at = now + DUE_AFTER;
+        }
+        if file.due_at <= now {
+            // It is tried again.
+            file.is_refused = false;
         }
         file.due_at <= now
     }

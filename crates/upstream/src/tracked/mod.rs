@@ -23,6 +23,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
 
 use margay_env::Clock;
@@ -71,6 +72,8 @@ pub(crate) struct Tracked {
     pub(crate) settled: Condvar,
     /// Something may be due.
     pub(crate) wake: Notify,
+    /// Answers of the bucket: who waits sees that it lives.
+    pub(crate) answers: AtomicU64,
     lister: OnceLock<Weak<dyn Lister>>,
 }
 
@@ -98,15 +101,19 @@ impl Tracked {
             unlisted: RwLock::new(unlisted),
             settled: Condvar::new(),
             wake: Notify::new(),
+            answers: AtomicU64::new(0),
             lister: OnceLock::new(),
         })
     }
 
-    /// The directory is listed when its rows are needed.
-    pub(crate) fn mark_unlisted(&self, directory: Ino) -> Result<(), EngineError> {
-        let row = Write::Put { key: key::upstream_unlisted(directory), value: vec![1] };
-        commit(&*self.below, vec![row])?;
-        self.unlisted.write().insert(directory);
+    /// The root of a new volume is listed when its rows are needed.
+    pub(crate) fn begin(&self, root: Ino) -> Result<(), EngineError> {
+        if self.below.get(&key::upstream_begun())?.value.is_some() {
+            return Ok(());
+        }
+        let put = |key| Write::Put { key, value: vec![1] };
+        commit(&*self.below, vec![put(key::upstream_unlisted(root)), put(key::upstream_begun())])?;
+        self.unlisted.write().insert(root);
         Ok(())
     }
 
@@ -173,7 +180,10 @@ impl Tracked {
                 self.gate_below(directory).map_err(CommitError::Failed)?;
                 continue;
             }
-            let noted = files.note(&*self.below, &changed).map_err(CommitError::Failed)?;
+            let mut noted = files.note(&*self.below, &changed).map_err(CommitError::Failed)?;
+            for directory in changed.iter().filter(moved).map(|one| one.ino) {
+                files.note_sent_below(&*self.below, directory, &mut noted).map_err(CommitError::Failed)?;
+            }
             batch.writes.extend(noted.iter().map(|(ino, file)| dirty_write(*ino, file)));
             let done = self.below.commit(batch)?;
             files.take(noted);

@@ -9,6 +9,8 @@ use margay_meta::{Engine, EngineError};
 use margay_rows::record::DirectoryRecord;
 use margay_rows::{Ino, key};
 
+/// The directory of temporary keys below the prefix; it is not shown.
+const TEMPORARY: &str = ".margay-tmp/";
 /// Paths that are kept.
 const KEPT_MAX: usize = 65_536;
 /// A longer chain of parents is taken for a circle.
@@ -46,6 +48,16 @@ impl Paths {
     /// The part of a key below the prefix: the key of the same object in the volume.
     pub(crate) fn local<'k>(&self, key: &'k str) -> &'k str {
         key.strip_prefix(&self.prefix).unwrap_or(key)
+    }
+
+    /// The directory of temporary keys, beside the files: what may write below the prefix may write it.
+    pub(crate) fn temporary_directory(&self) -> String {
+        format!("{}{TEMPORARY}", self.prefix)
+    }
+
+    /// Begins the temporary keys of a process.
+    pub(crate) fn temporary(&self, id: &str, process: u64) -> String {
+        format!("{}{id}-{process:x}-", self.temporary_directory())
     }
 
     /// The key of a name; `None` if its directory is not there.

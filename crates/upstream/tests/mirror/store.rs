@@ -32,10 +32,31 @@ struct State {
     fails_one_in: u64,
     requests: u64,
     violations: Vec<String>,
+    /// The newest process; nothing of an older one arrives any more.
+    process: u64,
+    script: Option<Script>,
 }
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    Lost,
+    /// It is done, and the answer is lost.
+    Unanswered,
+    Refused(u16, &'static str),
+}
+
+/// Decides by the method, the key and the headers of a request.
+type Script = Box<dyn FnMut(&Method, &str, &HeaderMap) -> Option<Fault> + Send>;
 
 #[derive(Default)]
 pub(crate) struct Store(Mutex<State>);
+
+/// What one process reaches it by.
+struct Door {
+    store: Arc<Store>,
+    process: u64,
+}
 
 impl Object {
     pub(crate) fn etag(&self) -> String {
@@ -77,8 +98,19 @@ fn decoded(text: &str) -> String {
 impl Store {
     pub(crate) async fn start() -> (Arc<Store>, Arc<Target>) {
         let store = Arc::new(Store::default());
-        let target = listen(Arc::clone(&store), |store, request| async move { store.serve(request).await }).await;
+        let target = store.door().await;
         (store, target)
+    }
+
+    /// For the next process: what the last one sent and was not done is lost.
+    pub(crate) async fn door(self: &Arc<Store>) -> Arc<Target> {
+        let process = {
+            let mut state = self.0.lock().unwrap();
+            state.process += 1;
+            state.process
+        };
+        let door = Arc::new(Door { store: Arc::clone(self), process });
+        listen(door, |door, request| async move { door.store.serve(request, door.process).await }).await
     }
 
     pub(crate) fn fail(&self, one_in: u64, seed: u64) {
@@ -92,6 +124,22 @@ impl Store {
 
     pub(crate) fn requests(&self) -> u64 {
         self.0.lock().unwrap().requests
+    }
+
+    /// From now on this decides what happens to each request.
+    pub(crate) fn script(&self, script: impl FnMut(&Method, &str, &HeaderMap) -> Option<Fault> + Send + 'static) {
+        self.0.lock().unwrap().script = Some(Box::new(script));
+    }
+
+    /// Nothing arrives any more, or everything again.
+    pub(crate) fn set_reachable(&self, reachable: bool) {
+        self.0.lock().unwrap().script =
+            (!reachable).then(|| Box::new(|_: &Method, _: &str, _: &HeaderMap| Some(Fault::Lost)) as Script);
+    }
+
+    /// Somebody else puts an object and keeps the metadata that it had.
+    pub(crate) fn replace_body(&self, key: &str, body: &'static [u8]) {
+        self.0.lock().unwrap().objects.get_mut(key).unwrap().body = Bytes::from_static(body);
     }
 
     /// Somebody else puts an object.
@@ -121,24 +169,44 @@ impl Store {
         assert!(violations.is_empty(), "{violations:#?}");
     }
 
-    async fn serve(&self, request: Request<Incoming>) -> Result<Answer, Lost> {
+    async fn serve(&self, request: Request<Incoming>, process: u64) -> Result<Answer, Lost> {
         let (head, body) = request.into_parts();
         let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
         let mut state = self.0.lock().unwrap();
+        if process < state.process {
+            return Err(Lost);
+        }
         state.requests += 1;
-        let fault = if state.fails_one_in == 0 { u64::MAX } else { state.next() % (3 * state.fails_one_in) };
+        let fault = state.fault(&head);
         match fault {
-            0 => return Err(Lost),
-            1 => return Ok(refusal(503, "SlowDown")),
+            Some(Fault::Lost) => return Err(Lost),
+            Some(Fault::Refused(status, _)) if head.method == Method::HEAD => return Ok(answer(status, "")),
+            Some(Fault::Refused(status, code)) => return Ok(refusal(status, code)),
             _ => {}
         }
         let answer = state.answer(&head, body);
         state.look();
-        if fault == 2 { Err(Lost) } else { Ok(answer) }
+        if matches!(fault, Some(Fault::Unanswered)) { Err(Lost) } else { Ok(answer) }
     }
 }
 
 impl State {
+    fn fault(&mut self, head: &http::request::Parts) -> Option<Fault> {
+        if let Some(script) = &mut self.script {
+            let path = decoded(head.uri.path());
+            return script(&head.method, path.trim_start_matches("/far").trim_start_matches('/'), &head.headers);
+        }
+        match self.fails_one_in {
+            0 => None,
+            one_in => match self.next() % (3 * one_in) {
+                0 => Some(Fault::Lost),
+                1 => Some(Fault::Refused(503, "SlowDown")),
+                2 => Some(Fault::Unanswered),
+                _ => None,
+            },
+        }
+    }
+
     fn next(&mut self) -> u64 {
         self.chance ^= self.chance << 13;
         self.chance ^= self.chance >> 7;

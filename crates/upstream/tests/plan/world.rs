@@ -186,7 +186,7 @@ impl World {
         let mut dirty: Vec<_> = self.dirty.values().cloned().collect();
         dirty.sort_by_key(|one| one.file);
         let flying: Vec<_> = self.flying.iter().map(|flying| flying.request.clone()).collect();
-        let planned = plan(&dirty, &flying);
+        let planned = plan(&dirty, &flying, crate::TEMPORARY);
         for (at, request) in planned.iter().enumerate() {
             let others = flying.iter().chain(&planned[..at]);
             for other in others {

@@ -1,0 +1,275 @@
+//! Faults of send and list, one by one: each was there once.
+
+use std::time::Duration;
+
+use http::Method;
+use margay_upstream::far::NotSent;
+use margay_volume::posix::*;
+
+use crate::store::{Fault, Store};
+use crate::world::*;
+use crate::{in_bucket, keys};
+
+fn bodies(store: &Store) -> Vec<(String, String)> {
+    let objects = in_bucket(store).into_iter();
+    objects.map(|(key, (_, body))| (key, String::from_utf8_lossy(&body).into_owned())).collect()
+}
+
+fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
+    of.iter().map(|(key, body)| ((*key).to_owned(), (*body).to_owned())).collect()
+}
+
+fn here(world: &World) -> Vec<(String, String)> {
+    world.shown().into_iter().map(|(key, (_, body))| (key, String::from_utf8_lossy(&body).into_owned())).collect()
+}
+
+fn change_rights(world: &World, path: &str) {
+    let change = AttributeChange { rights: Some(0o600), ..AttributeChange::default() };
+    world.mount.set_attributes(world.at(path).unwrap(), &change).unwrap();
+}
+
+/// A bucket with these objects of somebody else, mounted and listed.
+fn listed(seed: u64, objects: &[(&'static str, &'static [u8])]) -> (std::sync::Arc<Store>, World, Cache) {
+    let (store, target) = runtime().block_on(Store::start());
+    objects.iter().for_each(|(key, body)| store.put(key, body));
+    let cache = Cache::new(seed);
+    let world = cache.open(&target, "");
+    let handle = world.mount.open_directory(world.mount.root()).unwrap();
+    world.mount.read_directory(&handle, 0, true, &mut |_: &DirectoryItem<'_>| true).unwrap();
+    (store, world, cache)
+}
+
+#[test]
+fn a_file_renamed_here_and_replaced_there_is_theirs_under_its_old_name() {
+    let (store, world, _cache) = listed(11, &[("a", b"first"), ("other", b"x")]);
+    world.rename("a", "b", RenameMode::Replace).unwrap();
+    store.put("a", b"theirs");
+    world.mount.unlink(world.mount.root(), &Name::Plain("other".to_owned())).unwrap();
+    world.flush();
+    assert_eq!(bodies(&store), pairs(&[("a", "theirs")]));
+    assert_eq!(here(&world), pairs(&[("a", "theirs")]));
+}
+
+#[test]
+fn a_file_renamed_here_and_removed_there_is_gone() {
+    let (store, world, _cache) = listed(12, &[("a", b"first"), ("other", b"x")]);
+    world.rename("a", "b", RenameMode::Replace).unwrap();
+    change_rights(&world, "other");
+    store.remove("a");
+    store.remove("other");
+    world.flush();
+    assert_eq!((bodies(&store), here(&world)), (pairs(&[]), pairs(&[])));
+}
+
+#[test]
+fn a_file_written_and_renamed_here_and_replaced_there_is_both() {
+    let (store, world, _cache) = listed(13, &[]);
+    world.write("", "a", 0, b"mine").unwrap();
+    world.flush();
+    store.put("a", b"theirs");
+    world.rename("a", "b", RenameMode::Replace).unwrap();
+    world.flush();
+    let both = pairs(&[("a", "theirs"), ("b", "mine")]);
+    assert_eq!((bodies(&store), here(&world)), (both.clone(), both));
+}
+
+#[test]
+fn what_somebody_changed_and_kept_the_metadata_of_is_theirs() {
+    let (store, world, _cache) = listed(14, &[]);
+    world.write("", "a", 0, b"mine").unwrap();
+    world.flush();
+    store.replace_body("a", b"theirs");
+    world.write("", "a", 4, b" again").unwrap();
+    world.flush();
+    let there = bodies(&store);
+    assert_eq!(there[0], ("a".to_owned(), "theirs".to_owned()));
+    assert!(there[1].0.starts_with("a.conflict-") && there[1].1 == "mine again", "{there:?}");
+}
+
+#[test]
+fn a_bucket_that_is_gone_takes_nothing_with_it() {
+    let (store, world, _cache) = listed(15, &[("a", b"first")]);
+    store.script(|_, _, _| Some(Fault::Refused(404, "NoSuchBucket")));
+    world.rename("a", "b", RenameMode::Replace).unwrap();
+    std::thread::sleep(Duration::from_millis(800));
+    store.set_reachable(true);
+    world.flush();
+    assert_eq!((bodies(&store), here(&world)), (pairs(&[("b", "first")]), pairs(&[("b", "first")])));
+}
+
+#[test]
+fn a_refused_file_is_tried_again_later() {
+    let (store, world, cache) = listed(16, &[]);
+    store
+        .script(|method, key, _| (*method == Method::PUT && key == "a").then_some(Fault::Refused(403, "AccessDenied")));
+    world.write("", "a", 0, b"mine").unwrap();
+    let refused = world.far.flush(None, &mut |_| true);
+    assert!(matches!(refused, Err(NotSent::Refused(_))), "{refused:?}");
+    store.set_reachable(true);
+    cache.clock().jump(Duration::from_secs(301));
+    let mut tries = 0;
+    while bodies(&store).is_empty() {
+        std::thread::sleep(Duration::from_millis(20));
+        tries += 1;
+        assert!(tries < 3000, "{}", world.far.details());
+    }
+}
+
+#[test]
+fn exchanged_files_arrive_though_answers_are_lost() {
+    let (store, world, _cache) = listed(17, &[("a", b"one"), ("b", b"two")]);
+    let mut lost = 0;
+    store.script(move |method, key, _| {
+        // One more than the client's own tries.
+        let is_lost = *method == Method::PUT && key.contains("-tmp/") && lost < 12;
+        lost += u32::from(is_lost);
+        is_lost.then_some(Fault::Unanswered)
+    });
+    world.rename("a", "b", RenameMode::Exchange).unwrap();
+    world.flush();
+    let both = pairs(&[("a", "two"), ("b", "one")]);
+    assert_eq!((bodies(&store), here(&world)), (both.clone(), both));
+}
+
+#[test]
+fn temporary_keys_are_below_the_prefix() {
+    let (store, target) = runtime().block_on(Store::start());
+    store.put("in/a", b"one");
+    store.put("in/b", b"two");
+    store.script(|method, key, _| {
+        (*method == Method::PUT && !key.starts_with("in/")).then_some(Fault::Refused(403, "AccessDenied"))
+    });
+    let world = Cache::new(18).open(&target, "in/");
+    world.shown();
+    world.rename("a", "b", RenameMode::Exchange).unwrap();
+    world.flush();
+    assert_eq!(bodies(&store), pairs(&[("in/a", "two"), ("in/b", "one")]));
+}
+
+#[test]
+fn a_file_that_is_changed_all_the_time_is_sent() {
+    let (store, world, cache) = listed(19, &[]);
+    let handle = world.create("", "log").unwrap();
+    let mut lines = 0;
+    while bodies(&store).is_empty() {
+        world.mount.write(&handle, lines * 5, b"line\n", false).unwrap();
+        world.mount.flush(&handle).unwrap();
+        cache.clock().jump(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(5));
+        lines += 1;
+        assert!(lines < 2000, "{}", world.far.details());
+    }
+    world.mount.release(handle).unwrap();
+    world.flush();
+}
+
+#[test]
+fn fsync_of_a_renamed_file_waits_for_no_removal() {
+    let (store, world, _cache) = listed(20, &[]);
+    world.write("", "a", 0, b"mine").unwrap();
+    world.flush();
+    store.script(|method, _, _| (*method == Method::POST).then_some(Fault::Refused(503, "SlowDown")));
+    world.rename("a", "b", RenameMode::Replace).unwrap();
+    let ino = world.at("b").unwrap();
+    world.far.flush(Some(ino), &mut |_| true).unwrap();
+    assert!(bodies(&store).contains(&("b".to_owned(), "mine".to_owned())));
+    let stopped = world.far.flush(None, &mut |_| false);
+    assert!(matches!(stopped, Err(NotSent::Stopped)), "{stopped:?}");
+    store.set_reachable(true);
+    world.flush();
+    assert_eq!(keys(&in_bucket(&store)), ["b 644 4"]);
+}
+
+#[test]
+fn an_open_file_that_was_removed_has_its_bytes() {
+    let (store, world, _cache) = listed(21, &[("a", b"first"), ("b", b"x")]);
+    let read = OpenFlags { read: true, ..OpenFlags::default() };
+    let handle = world.mount.open_file(world.at("a").unwrap(), read).unwrap();
+    for name in ["a", "b"] {
+        world.mount.unlink(world.mount.root(), &Name::Plain(name.to_owned())).unwrap();
+    }
+    world.flush();
+    assert_eq!(bodies(&store), pairs(&[("a", "first")]), "the other one is gone");
+    assert_eq!(world.mount.read(&handle, 0, 100).unwrap(), b"first".as_slice());
+    world.mount.release(handle).unwrap();
+    let mut tries = 0;
+    while !bodies(&store).is_empty() {
+        world.flush();
+        std::thread::sleep(Duration::from_millis(20));
+        tries += 1;
+        assert!(tries < 3000, "{}", world.far.details());
+    }
+}
+
+#[test]
+fn a_volume_whose_first_start_was_cut_off_shows_the_bucket() {
+    let (store, target) = runtime().block_on(Store::start());
+    store.put("a", b"first");
+    let cache = Cache::new(22);
+    let (volume, far) = cache.volume(&target, "");
+    runtime().block_on(volume.create_bucket("b")).unwrap();
+    drop((volume, far));
+    assert_eq!(here(&cache.open(&target, "")), pairs(&[("a", "first")]));
+}
+
+#[test]
+fn a_write_id_is_of_one_write() {
+    let (store, mut target) = runtime().block_on(Store::start());
+    let mut cache = Cache::new(23);
+    let mut seen = std::collections::BTreeSet::new();
+    for number in 0..4u8 {
+        let world = cache.open(&target, "");
+        world.write("", "a", 0, &[number; 8]).unwrap();
+        world.flush();
+        assert!(seen.insert(store.objects()["a"].headers["x-amz-meta-margay-w"].clone()), "{seen:?}");
+        target = cache.end(world, &store);
+    }
+}
+
+#[test]
+fn an_object_that_may_not_be_read_is_shown() {
+    let (store, target) = runtime().block_on(Store::start());
+    store.put("a", b"first");
+    store.put("d/b", b"second");
+    store.script(|method, _, _| (*method == Method::HEAD).then_some(Fault::Refused(403, "AccessDenied")));
+    let world = Cache::new(24).open(&target, "");
+    assert_eq!(here(&world), pairs(&[("a", "first"), ("d/", ""), ("d/b", "second")]));
+}
+
+/// The first PUT of each process is done and not answered.
+fn lose_answers(store: &Store) {
+    store.script(|method, _, _| (*method == Method::PUT).then_some(Fault::Unanswered));
+}
+
+#[test]
+fn a_file_that_was_sent_by_a_process_that_ended_and_renamed_is_there_once() {
+    for replaced in [false, true] {
+        let (store, target) = runtime().block_on(Store::start());
+        let mut cache = Cache::new(25);
+        let world = cache.open(&target, "");
+        if replaced {
+            // Its object is replaced by that of the next one, and both rows say so after the end.
+            world.write("", "a", 0, b"same").unwrap();
+            world.flush();
+            store.may_lose(&cache.id(), world.at("a").unwrap().0);
+            world.mount.unlink(world.mount.root(), &Name::Plain("a".to_owned())).unwrap();
+        }
+        lose_answers(&store);
+        world.write("", "a", 0, b"same").unwrap();
+        let id = format!("{}-{}-", cache.id(), world.at("a").unwrap().0);
+        let is_sent = || store.objects().get("a").is_some_and(|a| a.headers["x-amz-meta-margay-w"].starts_with(&id));
+        let mut tries = 0;
+        while !is_sent() {
+            std::thread::sleep(Duration::from_millis(5));
+            tries += 1;
+            assert!(tries < 12_000, "{}", world.far.details());
+        }
+        let target = cache.end(world, &store);
+        let world = cache.open(&target, "");
+        world.rename("a", "b", RenameMode::Replace).unwrap();
+        store.set_reachable(true);
+        world.flush();
+        assert_eq!(bodies(&store), pairs(&[("b", "same")]), "replaced: {replaced}");
+        store.assert_nothing_was_missing();
+    }
+}

@@ -1,0 +1,278 @@
+//! A machine with a cache, and what a process on it does.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use margay_client::Target;
+use margay_client::upstream::{Limits, Upstream};
+use margay_env::real::RealClock;
+use margay_env::sim::{SimDisk, SimRandom};
+use margay_env::{Clock, Env, Timestamp};
+use margay_meta::Engine;
+use margay_meta::embedded::EmbeddedEngine;
+use margay_segment::Store as Segments;
+use margay_upstream::{Far, FarOptions};
+use margay_volume::posix::*;
+use margay_volume::{Ino, Options, ReclaimBudget, SealedLogs, Volume};
+
+use crate::store::Store;
+
+pub(crate) const BOTH: OpenFlags =
+    OpenFlags { read: true, write: true, append: false, truncate: false, exclusive: false, kill_privileges: false };
+pub(crate) const NEW: NewFile = NewFile { rights: 0o644, umask: 0, uid: 7, gid: 8 };
+
+/// Runs the store and what is asynchronous of a volume.
+pub(crate) fn runtime() -> &'static tokio::runtime::Runtime {
+    static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap())
+}
+
+/// What a machine has: its disk and its clock stay when a process ends.
+pub(crate) struct Cache {
+    disk: SimDisk,
+    clock: Arc<Jumping>,
+    seed: u64,
+}
+
+/// A process.
+pub(crate) struct World {
+    pub(crate) far: Arc<Far>,
+    pub(crate) mount: Arc<Mount>,
+}
+
+/// The time of the machine, and what a test adds to it.
+#[derive(Debug)]
+pub(crate) struct Jumping(RealClock, AtomicU64);
+
+impl Jumping {
+    pub(crate) fn jump(&self, time: Duration) {
+        self.1.fetch_add(time.as_nanos() as u64, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Jumping {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic() + Duration::from_nanos(self.1.load(Ordering::SeqCst))
+    }
+
+    fn sleep(&self, length: Duration) {
+        self.0.sleep(length);
+    }
+}
+
+impl Cache {
+    pub(crate) fn new(seed: u64) -> Cache {
+        let clock = Arc::new(Jumping(RealClock::new(), AtomicU64::new(0)));
+        Cache { disk: SimDisk::new(seed), clock, seed }
+    }
+
+    /// Begins the write ids.
+    pub(crate) fn id(&self) -> String {
+        format!("{:x}", self.seed)
+    }
+
+    pub(crate) fn clock(&self) -> &Jumping {
+        &self.clock
+    }
+
+    /// The process is killed; returns by what the next one reaches the store.
+    pub(crate) fn end(&mut self, world: World, store: &Arc<Store>) -> Arc<Target> {
+        let target = runtime().block_on(store.door());
+        self.disk = self.disk.kill(self.seed);
+        drop(world);
+        target
+    }
+
+    /// The power is cut: what was not synced is lost or torn, by the seed.
+    pub(crate) fn cut_power(&mut self, world: World, store: &Arc<Store>, seed: u64) -> Arc<Target> {
+        let target = runtime().block_on(store.door());
+        self.disk = self.disk.crash(seed);
+        drop(world);
+        target
+    }
+
+    /// The engine and segments of one process, over those of the one before.
+    pub(crate) fn storage(&self, random: u64) -> (Env, Arc<dyn Engine>, Arc<Segments>) {
+        let random = Arc::new(SimRandom::new(self.seed.wrapping_mul(1000).wrapping_add(random)));
+        let env = Env { disk: Arc::new(self.disk.clone()), clock: Arc::clone(&self.clock) as Arc<dyn Clock>, random };
+        let mut options = margay_segment::Options::new(Path::new("/data/segments"));
+        (options.pack_bytes_max, options.raw_bytes_min, options.reserve_bytes) = (128 << 10, 48 << 10, 0);
+        let segments = Segments::open(env.clone(), options).unwrap();
+        let mut tree = margay_meta::embedded::Options::new("/data/tree".into());
+        (tree.log_file_bytes, tree.tree_cache_bytes) = (256 << 10, 1 << 20);
+        // Nothing is durable by itself, so that what must be is asked for.
+        tree.sync_interval = Duration::from_secs(2);
+        let engine = Arc::new(EmbeddedEngine::open(env.clone(), Arc::clone(&segments), tree).unwrap());
+        (env, engine, segments)
+    }
+
+    pub(crate) fn open(&self, target: &Arc<Target>, prefix: &str) -> World {
+        let (volume, far) = self.volume(target, prefix);
+        if runtime().block_on(volume.head_bucket("b")).is_err() {
+            runtime().block_on(volume.create_bucket("b")).unwrap();
+        }
+        far.begin(&volume, "b").unwrap();
+        let upstream = Some(Arc::clone(&far) as Arc<dyn UpstreamSync>);
+        let mount = Mount::open(volume, "b", "", MountOptions { upstream, ..MountOptions::default() }).unwrap();
+        World { far, mount }
+    }
+
+    /// Without a bucket, and nothing is sent yet.
+    pub(crate) fn volume(&self, target: &Arc<Target>, prefix: &str) -> (Arc<Volume>, Arc<Far>) {
+        static PROCESSES: AtomicU64 = AtomicU64::new(0);
+        let (env, engine, segments) = self.storage(PROCESSES.fetch_add(1, Ordering::SeqCst));
+        let upstream = Upstream::new(Arc::clone(target), None, "far", Limits::default()).unwrap();
+        let options = FarOptions { upstream, prefix: prefix.to_owned(), id: self.id(), host: "here".to_owned() };
+        let far = Arc::new(Far::open(env.clone(), engine, options).unwrap());
+        let options = Options { peers: Some(far.peers()), local_before_write: true, ..Options::default() };
+        (Volume::open(env, far.engine(), segments, options).unwrap(), far)
+    }
+}
+
+/// Everything is sealed, everything that is named moves, everything else goes.
+pub(crate) const ALL: ReclaimBudget = ReclaimBudget {
+    move_bytes_max: u64::MAX,
+    live_percent_min: 1_000_000,
+    seal_dead_bytes_min: 0,
+    quarantine: Duration::ZERO,
+    free_percent_min: 0,
+    punch: true,
+};
+
+/// Directories in which things happen, and names.
+pub(crate) const DIRECTORIES: [&str; 5] = ["", "d", "e", "d/d", "e/d"];
+pub(crate) const NAMES: [&str; 4] = ["a", "b", "d", "e"];
+
+pub(crate) type Done<T> = Result<T, PosixError>;
+
+impl World {
+    pub(crate) fn at(&self, path: &str) -> Done<Ino> {
+        let names = path.split('/').filter(|name| !name.is_empty());
+        let mut at = self.mount.root();
+        for name in names {
+            at = self.mount.lookup(at, &Name::Plain(name.to_owned()))?.ino;
+        }
+        Ok(at)
+    }
+
+    pub(crate) fn create(&self, directory: &str, name: &str) -> Done<Handle> {
+        Ok(self.mount.create(self.at(directory)?, &Name::Plain(name.to_owned()), &NEW, BOTH)?.1)
+    }
+
+    pub(crate) fn rename(&self, from: &str, to: &str, mode: RenameMode) -> Done<()> {
+        let (from, to) = (Name::Plain(from.to_owned()), Name::Plain(to.to_owned()));
+        self.mount.rename(self.mount.root(), &from, self.mount.root(), &to, mode)
+    }
+
+    pub(crate) fn write(&self, directory: &str, name: &str, offset: u64, bytes: &[u8]) -> Done<()> {
+        let handle = self.create(directory, name)?;
+        self.mount.write(&handle, offset, bytes, false)?;
+        self.mount.flush(&handle)?;
+        self.mount.release(handle)
+    }
+
+    /// One change; whether it succeeds depends on what is there.
+    pub(crate) fn change(&self, chance: &mut crate::Chance, number: u64, store: &Store, id: &str) -> Done<()> {
+        let (from, to) = (chance.of(&DIRECTORIES), chance.of(&DIRECTORIES));
+        let (one, two) = (Name::Plain(chance.of(&NAMES).to_owned()), Name::Plain(chance.of(&NAMES).to_owned()));
+        let Name::Plain(name) = &one else { unreachable!() };
+        let may_lose = |directory: Ino, name: &Name| {
+            if let Ok(found) = self.mount.lookup(directory, name) {
+                store.may_lose(id, found.ino.0);
+            }
+        };
+        match chance.below(12) {
+            0..4 => {
+                let len = [0, 1, 100, 5000, 3 << 20][chance.below(5) as usize];
+                let body: Vec<u8> = (0..len).map(|at: u64| (at ^ number) as u8).collect();
+                self.write(from, name, chance.below(2) * 50, &body)
+            }
+            4 => {
+                let change = AttributeChange { size: Some(chance.below(8000)), ..AttributeChange::default() };
+                self.mount.set_attributes(self.mount.lookup(self.at(from)?, &one)?.ino, &change).map(drop)
+            }
+            5 => {
+                let rights = 0o600 + chance.below(0o100) as u32;
+                let change = AttributeChange { rights: Some(rights), ..AttributeChange::default() };
+                self.mount.set_attributes(self.mount.lookup(self.at(from)?, &one)?.ino, &change).map(drop)
+            }
+            6..9 => {
+                let (from, to) = (self.at(from)?, self.at(to)?);
+                may_lose(to, &two);
+                self.mount.rename(from, &one, to, &two, RenameMode::Replace)
+            }
+            9 => self.mount.make_directory(self.at(from)?, &one, &NEW).map(drop),
+            10 => {
+                let directory = self.at(from)?;
+                may_lose(directory, &one);
+                self.mount.unlink(directory, &one)
+            }
+            _ => {
+                let directory = self.at(from)?;
+                may_lose(directory, &one);
+                self.mount.remove_directory(directory, &one)
+            }
+        }
+    }
+
+    /// Keys, rights and contents of everything below a directory.
+    pub(crate) fn tree(&self, directory: Ino, path: &str, into: &mut BTreeMap<String, (u32, Vec<u8>)>) {
+        let handle = self.mount.open_directory(directory).unwrap();
+        let mut items = Vec::new();
+        let mut visit = |item: &DirectoryItem<'_>| {
+            items.push((item.name.to_owned(), item.attributes.unwrap()));
+            true
+        };
+        self.mount.read_directory(&handle, 0, true, &mut visit).unwrap();
+        for (name, found) in items {
+            let key = format!("{path}{name}");
+            if found.kind == FileKind::Directory {
+                self.tree(found.ino, &format!("{key}/"), into);
+                into.insert(key + "/", (found.rights, Vec::new()));
+                continue;
+            }
+            let handle = self.mount.open_file(found.ino, OpenFlags { read: true, ..OpenFlags::default() }).unwrap();
+            let bytes = self.mount.read(&handle, 0, 16 << 20).unwrap();
+            assert_eq!(bytes.len() as u64, found.size, "{key}");
+            into.insert(key, (found.rights, bytes.to_vec()));
+            self.mount.release(handle).unwrap();
+        }
+    }
+
+    pub(crate) fn shown(&self) -> BTreeMap<String, (u32, Vec<u8>)> {
+        let mut tree = BTreeMap::new();
+        self.tree(self.mount.root(), "", &mut tree);
+        tree
+    }
+
+    /// A pass that moves all that it can, and a check of all rows.
+    pub(crate) fn reclaim(&self) {
+        let done = self.mount.volume().reclaim_once(&ALL, &SealedLogs).unwrap();
+        assert_eq!((done.damaged_runs, done.disputed_segments), (0, 0));
+        let report = self.mount.volume().check(5, &Arc::default()).unwrap();
+        assert!(report.clean(), "{report:#?}");
+    }
+
+    pub(crate) fn flush(&self) {
+        self.far.flush(None, &mut |_| true).unwrap_or_else(|error| panic!("{error}: {}", self.far.details()));
+    }
+}
+
+pub(crate) fn in_bucket(store: &Store) -> BTreeMap<String, (u32, Vec<u8>)> {
+    let objects = store.objects().into_iter().map(|(key, object)| {
+        let mode = object.headers.get("x-amz-meta-mode").map_or(0, |mode| u32::from_str_radix(mode, 8).unwrap());
+        (key, (mode & 0o7777, object.body.to_vec()))
+    });
+    objects.collect()
+}
+
+pub(crate) fn keys(tree: &BTreeMap<String, (u32, Vec<u8>)>) -> Vec<String> {
+    tree.iter().map(|(key, (mode, bytes))| format!("{key} {mode:o} {}", bytes.len())).collect()
+}
