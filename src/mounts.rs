@@ -83,6 +83,9 @@ struct View {
     read_only: bool,
 }
 
+/// Kernels ask again so often where nobody tells of changes: as often as a listing of the other store counts at least.
+const UPSTREAM_KEEP_TIME_MAX: Duration = Duration::from_secs(3);
+
 /// A session and its mount points; the first is the original one.
 #[derive(Debug)]
 struct MountedSession {
@@ -151,7 +154,10 @@ impl Mounts {
                 },
             )?;
         let waits = self.volume.engine().waits() || self.upstream.is_some();
-        let session = wish.choice.session(wish.source(), self.known_files_max, waits);
+        let mut session = wish.choice.session(wish.source(), self.known_files_max, waits);
+        if self.upstream.is_some() {
+            session.keep_time_max = UPSTREAM_KEEP_TIME_MAX;
+        }
         let made = || self.record.lock().add(&wish.path);
         let mounted = Mounted::new(&mount, &wish.path, wish.choice.ownership(), &session, &self.env, &made)
             .map_err(|error| error.to_string())?;

@@ -223,3 +223,43 @@ fn a_path_is_mounted_once_and_a_second_signal_ends_the_wait() {
     assert_eq!(far.end(), Some(0));
     assert!(world.keys("sub/").contains("file"));
 }
+
+#[test]
+fn what_others_do_in_the_bucket_is_seen() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    let put = |name: &str, bytes: usize| {
+        let file = server::body(world.folder.path(), "body", bytes);
+        world.server.client(&["put", file.to_str().unwrap(), &format!("s3://bucket/sub/{name}")]);
+        fs::read(file).unwrap()
+    };
+    put("old", 1000);
+    put("gone", 1000);
+    let far = world.mount("cache");
+    assert_eq!(fs::metadata(far.path.join("old")).unwrap().len(), 1000);
+    assert!(fs::metadata(far.path.join("gone")).is_ok() && fs::metadata(far.path.join("new/er")).is_err());
+    let (old, new) = (put("old", 70_000), put("new/er", 2000));
+    world.server.client(&["rm", "s3://bucket/sub/gone"]);
+    let begun = Instant::now();
+    loop {
+        let seen = |name: &str| fs::read(far.path.join(name)).unwrap_or_default();
+        if seen("old") == old && seen("new/er") == new && fs::metadata(far.path.join("gone")).is_err() {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(120), "it is not seen");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let names = |directory: &Path| {
+        let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|one| one.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&far.path), ["new", "old"]);
+    // Changed here again, and nobody's is lost.
+    fs::write(far.path.join("old"), "mine").unwrap();
+    far.sync();
+    assert_eq!(names(&far.path), ["new", "old"]);
+    assert_eq!(far.end(), Some(0));
+}

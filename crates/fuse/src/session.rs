@@ -64,6 +64,8 @@ pub struct SessionOptions {
     pub threads: usize,
     /// Metadata is on another machine: any request may hold its thread for long.
     pub waits: bool,
+    /// How long the kernel may cache names and attributes without asking: as long as it likes, where it is told of changes.
+    pub keep_time_max: Duration,
     /// Inodes that the kernel may know before the pruner asks it to forget some.
     pub known_files_max: usize,
 }
@@ -80,6 +82,7 @@ impl Default for SessionOptions {
             no_exec: false,
             threads: THREADS,
             waits: false,
+            keep_time_max: KEEP_TIME_MAX,
             known_files_max: KNOWN_FILES_MAX,
         }
     }

@@ -3,8 +3,9 @@
 //! Why:        a mount of a far bucket changes its local volume at once and sends the changes later, in an order that is safe
 //!             at every instant, whatever crashes (docs/design/0029, 0030).
 //! Layout:     `far` puts the parts together. `tracked` is the engine that the volume uses: it lists a directory before its
-//!             rows are read, and notes changes. `bytes` reads objects, `list` enters a listing, `plan` decides which requests
-//!             are due, `send` makes them, `attributes` are the headers, `runtime` the threads.
+//!             rows are read, and notes changes. `bytes` reads objects, `list` enters a listing and `refresh` what differs from an
+//!             older one, `plan` decides which requests are due, `send` makes them, `attributes` are the headers, `runtime` the
+//!             threads.
 //! Invariants: F1 what is dirty is a row that is written in the batch of the change: a crash loses neither or both.
 //! Not here:   requests (margay-client), the file system (margay-volume), mounting (margay-fuse).
 
@@ -13,6 +14,7 @@ mod bytes;
 pub mod far;
 mod list;
 pub mod plan;
+mod refresh;
 mod runtime;
 mod send;
 mod tracked;

@@ -34,23 +34,33 @@ use crate::tracked::{Lister, State, Tracked, entering};
 const ENTRIES_PER_BATCH: usize = 500;
 
 /// A name in a listing, and what a HEAD says of it.
-struct Found {
-    sort_name: String,
-    key: String,
+#[derive(Clone)]
+pub(crate) struct Found {
+    pub(crate) sort_name: String,
+    pub(crate) key: String,
     /// `None`: a directory without a marker.
-    there: Option<Described>,
+    pub(crate) there: Option<Described>,
 }
 
+/// What a listing says of a key: size and ETag, or that there is something below it.
+pub(crate) type Listed = Option<(u64, String)>;
+
+/// A page, and where the next one begins.
+pub(crate) type Page = (Vec<(String, Listed)>, Option<String>);
+
+/// What an entry replaces, and which files go without being replaced: names and numbers.
+pub(crate) type Gone = Vec<(String, Ino)>;
+
 /// A key's rows, as they are entered.
-type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+pub(crate) type Rows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 #[derive(Debug)]
 pub(crate) struct Listing {
-    tracked: Arc<Tracked>,
-    volume: Arc<Volume>,
+    pub(crate) tracked: Arc<Tracked>,
+    pub(crate) volume: Arc<Volume>,
     bucket: String,
-    upstream: Upstream,
-    requests: Arc<Requests>,
+    pub(crate) upstream: Upstream,
+    pub(crate) requests: Arc<Requests>,
     /// Directories that are being listed (L2).
     turns: Mutex<HashMap<Ino, Arc<Mutex<()>>>>,
 }
@@ -90,8 +100,11 @@ impl Listing {
         loop {
             let (upstream, from) = (self.upstream.clone(), token.take());
             let (own, hidden) = (path.clone(), hidden.clone());
-            let page = self.requests.wait(async move { page(&upstream, &own, &hidden, from).await });
-            let (found, next) = page.ok_or("the mount ends")?.map_err(|error| error.to_string())?;
+            let page = self.requests.wait(async move {
+                let (listed, next) = page(&upstream, &own, &hidden, from).await?;
+                Ok((described(&upstream, &own, listed).await?, next))
+            });
+            let (found, next) = page.ok_or("the mount ends")?.map_err(|error: ClientError| error.to_string())?;
             let new: Vec<Found> = found.into_iter().filter(|one| !taken.contains(&one.sort_name)).collect();
             for some in new.chunks(ENTRIES_PER_BATCH) {
                 self.enter(directory, some, false)?;
@@ -102,6 +115,7 @@ impl Listing {
             }
         }
         self.enter(directory, &[], true)?;
+        self.tracked.ages.was_listed(directory);
         self.tracked.unlisted.write().remove(&directory);
         Ok(())
     }
@@ -118,7 +132,22 @@ impl Listing {
 
     /// `is_last`: the directory is listed with this.
     fn enter(&self, directory: Ino, found: &[Found], is_last: bool) -> Result<(), String> {
-        let (mut entries, mut rows, mut below) = (Vec::with_capacity(found.len()), Rows::new(), Vec::new());
+        let rows = if is_last { vec![(key::upstream_unlisted(directory), None)] } else { Rows::new() };
+        match self.enter_over(directory, (&[], rows), found)? {
+            true => Ok(()),
+            false => Err("the directory or a name in it is not free".to_owned()),
+        }
+    }
+
+    /// Enters what was found in place of files that go, and writes these rows too; false if the names are not as the caller
+    /// saw them.
+    pub(crate) fn enter_over(
+        &self,
+        directory: Ino,
+        (gone, mut rows): (&[(String, Ino)], Rows),
+        found: &[Found],
+    ) -> Result<bool, String> {
+        let (mut entries, mut below) = (Vec::with_capacity(found.len()), Vec::new());
         for one in found {
             let ino = self.volume.new_number().map_err(|error| error.to_string())?;
             let entry = imported(ino, one);
@@ -133,16 +162,10 @@ impl Listing {
             }
             entries.push(entry);
         }
-        if is_last {
-            rows.push((key::upstream_unlisted(directory), None));
-        }
         // Before anybody can find them.
         self.tracked.unlisted.write().extend(&below);
-        match entering(|| self.volume.import(&self.bucket, directory, &entries, &rows)) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err("the directory or a name in it is not free".to_owned()),
-            Err(error) => Err(error.to_string()),
-        }
+        let entered = entering(|| self.volume.import_over(&self.bucket, directory, gone, &entries, &rows));
+        entered.map_err(|error| error.to_string())
     }
 
     /// Enters one object, if its directory is here and was listed.
@@ -170,6 +193,10 @@ impl Listing {
 }
 
 impl Lister for Listing {
+    fn refresh(self: Arc<Self>, directory: Ino) {
+        self.refresh_for_a_while(directory);
+    }
+
     fn list(&self, directory: Ino) -> Result<(), EngineError> {
         let turn = Arc::clone(self.turns.lock().entry(directory).or_default());
         let mine = turn.lock();
@@ -182,13 +209,13 @@ impl Lister for Listing {
     }
 }
 
-/// One page, and where the next one begins.
-async fn page(
+/// One page of the names directly below a path.
+pub(crate) async fn page(
     upstream: &Upstream,
     path: &str,
     hidden: &str,
     token: Option<String>,
-) -> Result<(Vec<Found>, Option<String>), ClientError> {
+) -> Result<Page, ClientError> {
     let query = ListQuery {
         prefix: path,
         delimiter: Some("/"),
@@ -200,8 +227,18 @@ async fn page(
     let page = upstream.list(&query).await?;
     let objects = page.entries.iter().map(|entry| (entry.key.clone(), Some((entry.size, entry.etag.clone()))));
     let prefixes = page.prefixes.iter().filter(|prefix| *prefix != hidden).map(|prefix| (prefix.clone(), None));
+    let listed = objects.chain(prefixes).filter(|(key, _)| key != path).collect();
+    Ok((listed, page.next_token.filter(|_| page.truncated)))
+}
+
+/// Asks for each object of a listing, and for the marker of each directory; objects that are gone by now are left out.
+pub(crate) async fn described(
+    upstream: &Upstream,
+    path: &str,
+    listed: Vec<(String, Listed)>,
+) -> Result<Vec<Found>, ClientError> {
     let mut heads = JoinSet::new();
-    for (key, listed) in objects.chain(prefixes).filter(|(key, _)| key != path) {
+    for (key, listed) in listed {
         let upstream = upstream.clone();
         heads.spawn(async move {
             let is_directory = listed.is_none();
@@ -226,7 +263,7 @@ async fn page(
         }
     }
     found.sort_unstable_by(|one, other| one.sort_name.cmp(&other.sort_name));
-    Ok((found, page.next_token.filter(|_| page.truncated)))
+    Ok(found)
 }
 
 fn imported(ino: Ino, one: &Found) -> Imported {

@@ -37,6 +37,11 @@ impl Requests {
         self.handle.spawn(future);
     }
 
+    /// Runs something that may block, on a thread of its own.
+    pub(crate) fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) {
+        self.handle.spawn_blocking(work);
+    }
+
     /// Runs a future and blocks this thread until it has ended; `None` if the threads have ended.
     pub(crate) fn wait<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
         let (sender, receiver) = mpsc::sync_channel(1);

@@ -5,6 +5,8 @@
 
 #[path = "mirror/faults.rs"]
 mod faults;
+#[path = "mirror/fresh.rs"]
+mod fresh;
 #[path = "../../client/tests/upstream/listen.rs"]
 mod listen;
 #[path = "mirror/store.rs"]
@@ -97,40 +99,59 @@ fn shared_with_another(seed: u64) {
     let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut cache = Cache::new(seed);
     let mut world = cache.open(&target, "");
-    let mut theirs: BTreeMap<String, &'static [u8]> = BTreeMap::new();
     store.fail([0, 10][(seed % 2) as usize], seed);
     for round in 0..6 {
         for number in 0..8 {
             let _ = world.change(&mut chance, round * 100 + number, &store, &cache.id());
         }
-        // Theirs is never written again by them, so it must be there at the end.
+        // Nothing here has seen it, so it is there whatever was changed here before.
         let key = format!("{}{}", chance.of(&["", "d/", "e/"]), chance.of(&["a", "b"]));
-        if chance.below(2) == 0 {
-            let body: &'static [u8] = format!("theirs {round}").leak().as_bytes();
-            store.put(&key, body);
-            theirs.insert(key, body);
-        } else if !theirs.contains_key(&key) {
-            store.remove(&key);
+        let theirs = (chance.below(3) > 0).then(|| -> &'static [u8] { format!("theirs {round}").leak().as_bytes() });
+        match theirs {
+            Some(body) => store.put(&key, body),
+            None => store.remove(&key),
         }
         match chance.below(4) {
-            0 => world.flush(),
             1 => {
                 target = cache.end(world, &store);
                 world = cache.open(&target, "");
             }
-            _ => {}
+            2 => cache.clock().jump(Duration::from_secs(chance.below(30))),
+            _ => {
+                world.flush();
+                let there = in_bucket(&store).get(&key).map(|(_, bytes)| bytes.clone());
+                assert!(theirs.is_none_or(|body| there.as_deref() == Some(body)), "seed {seed}: {key} is theirs");
+            }
         }
     }
     world.flush();
-    let there = in_bucket(&store);
-    for (key, body) in &theirs {
-        assert_eq!(there.get(key).map(|(_, bytes)| bytes.as_slice()), Some(*body), "seed {seed}: {key} is theirs");
+    // What they did is seen here, and nothing else is.
+    store.fail(0, 0);
+    let files = |tree: BTreeMap<String, (u32, Vec<u8>)>| {
+        let files = tree.into_iter().filter(|(key, _)| !key.ends_with('/'));
+        files.map(|(key, (_, body))| (key, body)).collect::<BTreeMap<_, _>>()
+    };
+    let there = files(in_bucket(&store));
+    for tries in 1.. {
+        cache.clock().jump(Duration::from_secs(61));
+        let here = files(world.shown());
+        if here == there {
+            break;
+        }
+        let names = |tree: &BTreeMap<String, Vec<u8>>| format!("{:?}", tree.keys());
+        assert!(tries < 100, "seed {seed}: here {}, there {}", names(&here), names(&there));
+        std::thread::sleep(Duration::from_millis(10));
     }
+    assert_eq!(world.far.backlog().files, 0, "seed {seed}");
+    assert_eq!(files(in_bucket(&store)), there, "seed {seed}: looking changes nothing");
 }
 
 #[test]
 fn what_another_client_writes_stays() {
-    (1..=16).for_each(shared_with_another);
+    let seeds = std::env::var("MARGAY_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(24);
+    let first = std::env::var("MARGAY_TEST_FIRST").ok().and_then(|first| first.parse().ok()).unwrap_or(1);
+    (first..first + seeds).for_each(shared_with_another);
+    println!("evidence: far mounts beside another client: {seeds} seeds");
 }
 
 #[test]

@@ -52,3 +52,33 @@ fn entries_are_made_where_there_are_none_and_are_counted() {
     let reader = wait(world.volume.get_object("b", "far", &ReadCondition::default()));
     assert!(reader.is_err(), "no such store");
 }
+
+#[test]
+fn an_entry_takes_the_place_of_the_file_that_is_named() {
+    let world = World::new(EMBEDDED);
+    wait(world.volume.create_bucket("b")).unwrap();
+    let mount = Mount::open(std::sync::Arc::clone(&world.volume), "b", "", MountOptions::default()).unwrap();
+    let root = mount.root();
+    for name in ["replaced", "gone", "kept"] {
+        world.put("b", name, b"content").unwrap();
+    }
+    let ino = |name: &str| mount.lookup(root, &posix::Name::Plain(name.to_owned())).unwrap().ino;
+    let gone = [("replaced".to_owned(), ino("replaced")), ("gone".to_owned(), ino("gone"))];
+    let new = [entry(&world, "replaced", 0), entry(&world, "new", 0)];
+    let import =
+        |gone: &[(String, Ino)], new: &[Imported]| world.volume.import_over("b", root, gone, new, &[]).unwrap();
+    assert!(!import(&[("gone".to_owned(), ino("kept"))], &[]), "another file has the name");
+    assert!(!import(&gone, &[entry(&world, "kept", 0)]), "a name that is not to go");
+    assert!(!import(&[("absent".to_owned(), ino("kept"))], &[]));
+    let before = mount.attributes(root).unwrap().modified;
+    assert!(import(&gone, &new));
+    assert!(mount.attributes(root).unwrap().modified > before, "the directory has changed");
+    assert_eq!(ino("replaced"), new[0].ino);
+    assert_eq!(
+        (world.get("b", "replaced").unwrap(), world.get("b", "kept").unwrap()),
+        (Vec::new(), b"content".to_vec())
+    );
+    assert!(world.get("b", "gone").is_err() && world.get("b", "new").is_ok());
+    assert_eq!(wait(world.volume.usage("b")).unwrap(), Usage { objects: 3, bytes: 7, versions: 0 });
+    assert!(world.volume.fsck(FsckOptions::default()).unwrap().clean());
+}

@@ -11,7 +11,7 @@ use fuser::{
     ReplyStatfs, ReplyWrite, ReplyXattr,
 };
 
-use super::{KEEP_TIME_MAX, convert};
+use super::convert;
 use crate::protocol::{Answer, At, Attributes, Caller, Errno, FileKind, NewNode, Statistics};
 
 /// Longest name that `statfs` reports, in bytes.
@@ -33,11 +33,11 @@ pub(super) fn new(parent: INodeNo, name: &OsStr, mode: u32, umask: u32) -> NewNo
     NewNode { parent: parent.0, name: name.as_bytes(), mode, umask }
 }
 
-/// How long the kernel may cache attributes: not at all for a file with set-id bits, because a write clears them and
+/// How long the kernel may cache attributes, `most` at most: not at all for a file with set-id bits, because a write clears them and
 /// its reply cannot say so.
-pub(super) fn keep_time(found: &Attributes) -> Duration {
+pub(super) fn keep_time(found: &Attributes, most: Duration) -> Duration {
     let set_id = found.kind == FileKind::Regular && found.rights & (SET_USER_ID | SET_GROUP_ID) != 0;
-    if set_id { Duration::ZERO } else { KEEP_TIME_MAX }
+    if set_id { Duration::ZERO } else { most }
 }
 
 pub(super) fn empty(reply: ReplyEmpty, answer: Answer<()>) {
@@ -54,18 +54,18 @@ pub(super) fn written(reply: &mut Option<ReplyWrite>, len: usize) {
     }
 }
 
-pub(super) fn entry(reply: ReplyEntry, answer: Answer<Attributes>) {
+pub(super) fn entry(reply: ReplyEntry, keep: Duration, answer: Answer<Attributes>) {
     match answer {
         Ok(found) => {
-            reply.entry_with_ttls(&keep_time(&found), &KEEP_TIME_MAX, &convert::attributes(&found), Generation(0))
+            reply.entry_with_ttls(&keep_time(&found, keep), &keep, &convert::attributes(&found), Generation(0))
         }
         Err(error) => reply.error(convert::errno(error)),
     }
 }
 
-pub(super) fn attributes(reply: ReplyAttr, answer: Answer<Attributes>) {
+pub(super) fn attributes(reply: ReplyAttr, keep: Duration, answer: Answer<Attributes>) {
     match answer {
-        Ok(found) => reply.attr(&keep_time(&found), &convert::attributes(&found)),
+        Ok(found) => reply.attr(&keep_time(&found, keep), &convert::attributes(&found)),
         Err(error) => reply.error(convert::errno(error)),
     }
 }
@@ -96,10 +96,10 @@ pub(super) fn opened(reply: ReplyOpen, flags: FopenFlags, answer: Answer<u64>) {
     }
 }
 
-pub(super) fn created(reply: ReplyCreate, answer: Answer<(Attributes, u64)>) {
+pub(super) fn created(reply: ReplyCreate, keep: Duration, answer: Answer<(Attributes, u64)>) {
     match answer {
         Ok((made, handle)) => reply.created(
-            &keep_time(&made),
+            &keep_time(&made, keep),
             &convert::attributes(&made),
             Generation(0),
             FileHandle(handle),

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use margay_env::{Clock, Env};
 
@@ -37,6 +38,7 @@ pub(super) struct Work<O> {
     pub(super) waiting_bytes: AtomicU64,
     pub(super) seats: Seats,
     pub(super) absent: Arc<AbsentNames>,
+    pub(super) keep_time_max: Duration,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
 }
@@ -96,7 +98,8 @@ impl<O: Operations> Adapter<O> {
         env: &Env,
     ) -> Adapter<O> {
         let (clock, waiting_bytes, seats) = (Arc::clone(&env.clock), AtomicU64::default(), Seats::new(options));
-        let work = Work { operations, waiting_bytes, seats, absent, metrics, clock };
+        let keep_time_max = options.keep_time_max;
+        let work = Work { operations, waiting_bytes, seats, absent, keep_time_max, metrics, clock };
         let waiters = Waiters::new(if options.waits { FAR_THREADS_MAX } else { THREADS_MAX });
         Adapter { work: Arc::new(work), waiters, writeback: options.writeback, suid: options.suid }
     }

@@ -89,6 +89,7 @@ impl Sender {
             }
         }
         commit(&*self.tracked.below, writes)?;
+        files.note_recent(&request.key);
         files.by_ino.extend(finished);
         done.iter().for_each(|ino| drop(files.by_ino.remove(ino)));
         Ok(())
@@ -162,6 +163,7 @@ impl Sender {
         let own = there.filter(|there| self.is_unknown_own(request, there));
         let ino = Ino(request.file);
         let mut files = self.tracked.files.lock();
+        files.note_recent(&request.key);
         let Some(file) = files.by_ino.get_mut(&ino) else { return };
         (file.in_progress, file.since_sent, file.dirty.sent) = (false, None, None);
         let mut writes = Vec::new();

@@ -6,7 +6,7 @@
 //!             D3 what is below a moved directory is dirty before anybody plans (`follow_moves`).
 //! Locking:    the caller's (tracked).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +29,10 @@ const OPEN_SENT_AFTER: Duration = Duration::from_secs(5);
 /// A file is sent at the latest so long after the first change that the bucket lacks, and longer by its size.
 const SENT_AFTER_MAX: Duration = Duration::from_secs(30);
 const SENT_AFTER_MAX_BYTES_PER_SECOND: u64 = 8 << 20;
+/// A listing that began this long after a write shows it.
+const SHOWN_AFTER: Duration = Duration::from_secs(2);
+/// Keys of writes that are kept for listings in progress.
+const RECENT_MAX: usize = 100_000;
 /// Rows of one batch.
 const ROWS_PER_BATCH: usize = 1000;
 
@@ -63,10 +67,12 @@ pub(crate) struct Files {
     pub(crate) paths: Paths,
     /// The last change.
     pub(crate) sequence: u64,
+    /// Keys that this process has just written or removed, with the time.
+    recent: VecDeque<(Duration, String)>,
     clock: Arc<dyn Clock>,
 }
 
-fn object_row(engine: &dyn Engine, ino: Ino) -> Result<Option<UpstreamObject>, EngineError> {
+pub(crate) fn object_row(engine: &dyn Engine, ino: Ino) -> Result<Option<UpstreamObject>, EngineError> {
     let row = engine.get(&key::upstream_object(ino))?.value;
     row.map(|row| UpstreamObject::decode(&row.value)).transpose().map_err(damaged)
 }
@@ -143,7 +149,7 @@ impl Files {
         if let Some(error) = failed {
             return Err(error);
         }
-        let mut files = Files { by_ino: HashMap::new(), paths, sequence: 0, clock };
+        let mut files = Files { by_ino: HashMap::new(), paths, sequence: 0, recent: VecDeque::new(), clock };
         for (ino, dirty) in rows {
             files.sequence = files.sequence.max(dirty.changed);
             let mut file = File::new(object_row(engine, ino)?, dirty, files.clock.monotonic());
@@ -213,6 +219,39 @@ impl Files {
 
     pub(crate) fn now(&self) -> Duration {
         self.clock.monotonic()
+    }
+
+    /// This process has written or removed the object of this key.
+    pub(crate) fn note_recent(&mut self, key: &str) {
+        if self.recent.len() >= RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((self.now(), key.to_owned()));
+    }
+
+    /// Keys with this beginning of which a listing that began then may not show what the rows say: they are dirty, or were
+    /// written since.
+    pub(crate) fn touched(
+        &mut self,
+        engine: &dyn Engine,
+        beginning: &str,
+        began: Duration,
+    ) -> Result<BTreeSet<String>, EngineError> {
+        let since = began.saturating_sub(SHOWN_AFTER);
+        let recent = self.recent.iter().rev().take_while(|(at, _)| *at >= since).map(|(_, key)| key.as_str());
+        let mut touched: BTreeSet<String> =
+            recent.filter(|key| key.starts_with(beginning)).map(str::to_owned).collect();
+        for file in self.by_ino.values() {
+            let named = match &file.dirty.name {
+                Some((directory, name)) => self.paths.key(engine, (*directory, name))?,
+                None => None,
+            };
+            let object = file.object.as_ref().map(|object| &object.key);
+            let keys = [named.as_ref(), object, file.dirty.sent.as_ref(), file.sending.as_ref()].into_iter().flatten();
+            let keys = keys.chain(file.dirty.leftovers.iter().map(|left| &left.key));
+            touched.extend(keys.filter(|key| key.starts_with(beginning)).cloned());
+        }
+        Ok(touched)
     }
 
     /// What becomes of changed files when the batch is committed.

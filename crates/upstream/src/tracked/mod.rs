@@ -11,12 +11,14 @@
 //!             is taken. Below it only the engine is called.
 //! Not here:   listing (list), sending (send), which request is due (plan).
 
+mod ages;
 mod changes;
 mod files;
 mod paths;
 
+use self::ages::Ages;
 pub(crate) use self::changes::{MARKER, State, content_of, entry_at};
-pub(crate) use self::files::{File, Files, commit, dirty_write};
+pub(crate) use self::files::{File, Files, commit, dirty_write, object_row};
 pub(crate) use self::paths::Paths;
 
 use std::cell::Cell;
@@ -42,6 +44,9 @@ use crate::bytes::{FarObject, Objects};
 pub(crate) trait Lister: Send + Sync + Debug {
     /// Blocks until the directory is listed, by whomever.
     fn list(&self, directory: Ino) -> Result<(), EngineError>;
+
+    /// Compares a directory with the bucket again; blocks for a while at most. Ends with `Ages::ended`.
+    fn refresh(self: Arc<Self>, directory: Ino);
 }
 
 thread_local! {
@@ -74,6 +79,8 @@ pub(crate) struct Tracked {
     pub(crate) wake: Notify,
     /// Answers of the bucket: who waits sees that it lives.
     pub(crate) answers: AtomicU64,
+    /// How old the listing of each directory is.
+    pub(crate) ages: Ages,
     lister: OnceLock<Weak<dyn Lister>>,
 }
 
@@ -93,7 +100,7 @@ impl Tracked {
         if let Some(error) = damaged {
             return Err(EngineError::Corrupt(error.to_string()));
         }
-        let mut files = Files::read(&*below, paths, clock)?;
+        let mut files = Files::read(&*below, paths, Arc::clone(&clock))?;
         files.follow_moves(&*below)?;
         Ok(Tracked {
             below,
@@ -102,6 +109,7 @@ impl Tracked {
             settled: Condvar::new(),
             wake: Notify::new(),
             answers: AtomicU64::new(0),
+            ages: Ages::new(clock),
             lister: OnceLock::new(),
         })
     }
@@ -121,14 +129,21 @@ impl Tracked {
         assert!(self.lister.set(lister).is_ok(), "a volume has one lister");
     }
 
-    /// Lists the directory, unless it was listed (T1).
+    /// Lists the directory, unless it was listed (T1), and not too long ago.
     fn gate(&self, directory: Ino) -> Result<(), EngineError> {
-        if ENTERING.get() || !self.unlisted.read().contains(&directory) {
+        if ENTERING.get() {
             return Ok(());
         }
-        let lister = self.lister.get().and_then(Weak::upgrade);
-        let lister = lister.ok_or_else(|| EngineError::Unavailable("the bucket cannot be listed".to_owned()))?;
-        lister.list(directory)
+        let lister = || self.lister.get().and_then(Weak::upgrade);
+        if self.unlisted.read().contains(&directory) {
+            let lister = lister().ok_or_else(|| EngineError::Unavailable("the bucket cannot be listed".to_owned()))?;
+            lister.list(directory)?;
+        } else if let Some(lister) = lister()
+            && self.ages.begin(directory)
+        {
+            lister.refresh(directory);
+        }
+        Ok(())
     }
 
     fn gate_key(&self, key: &[u8]) -> Result<(), EngineError> {
@@ -187,6 +202,8 @@ impl Tracked {
             batch.writes.extend(noted.iter().map(|(ino, file)| dirty_write(*ino, file)));
             let done = self.below.commit(batch)?;
             files.take(noted);
+            // A new one is as it was made.
+            changed.iter().filter(|one| one.is_directory).for_each(|one| self.ages.made(one.ino));
             let followed = files.follow_moves(&*self.below);
             drop(files);
             self.wake.notify_one();

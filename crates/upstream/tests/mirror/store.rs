@@ -34,6 +34,8 @@ struct State {
     violations: Vec<String>,
     /// The newest process; nothing of an older one arrives any more.
     process: u64,
+    /// A key that no listing shows.
+    hidden: Option<String>,
     script: Option<Script>,
 }
 
@@ -135,6 +137,10 @@ impl Store {
     pub(crate) fn set_reachable(&self, reachable: bool) {
         self.0.lock().unwrap().script =
             (!reachable).then(|| Box::new(|_: &Method, _: &str, _: &HeaderMap| Some(Fault::Lost)) as Script);
+    }
+
+    pub(crate) fn hide(&self, key: &str) {
+        self.0.lock().unwrap().hidden = Some(key.to_owned());
     }
 
     /// Somebody else puts an object and keeps the metadata that it had.
@@ -299,7 +305,7 @@ impl State {
         for (key, object) in self.objects.iter().filter(|(key, _)| key.starts_with(prefix.as_str())) {
             let rest = &key[prefix.len()..];
             let shown = rest.find('/').map_or(key.as_str(), |slash| &key[..=prefix.len() + slash]);
-            if shown <= after.as_str() || shown == last {
+            if shown <= after.as_str() || shown == last || self.hidden.as_ref() == Some(key) {
                 continue;
             }
             // Small pages, so that their seams are tested.

@@ -14,6 +14,7 @@ mod claims;
 mod locations;
 mod pruning;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -75,6 +76,30 @@ impl Known {
         let (low, high) = (low.min(high), low.max(high));
         let first = self.turns[low].lock();
         Turns::Locked(first, (low != high).then(|| self.turns[high].lock()))
+    }
+
+    /// The turns of those files of which nobody has them now, without waiting.
+    pub(crate) fn try_turns<'k>(&'k self, files: &[Ino]) -> (Vec<Turns<'k>>, HashSet<Ino>) {
+        let (mut turns, mut slots, mut had) = (Vec::new(), HashMap::new(), HashSet::new());
+        let mut keep = |turn: Option<Turns<'k>>| {
+            let is_had = turn.is_some();
+            turns.extend(turn);
+            is_had
+        };
+        for ino in files {
+            let slot = ino.0 as usize % TURNS;
+            let is_had = match &self.claims {
+                Some(claims) => keep(claims.take(*ino).map(|claim| Turns::Claimed(claim, None))),
+                // Several files may have one turn.
+                None => *slots
+                    .entry(slot)
+                    .or_insert_with(|| keep(self.turns[slot].try_lock().map(|turn| Turns::Locked(turn, None)))),
+            };
+            if is_had {
+                had.insert(*ino);
+            }
+        }
+        (turns, had)
     }
 
     /// The file's turn where the engine waits, for a thread that must not; `None` if somebody has it.
@@ -141,6 +166,19 @@ mod tests {
 
     fn location(sort_name: &str) -> Option<Location> {
         Some(Location { parent: Ino(1), sort_name: sort_name.into() })
+    }
+
+    #[test]
+    fn turns_that_somebody_has_are_not_waited_for() {
+        for waits in [false, true] {
+            let known = Known::new(waits);
+            let held = known.turn(Ino(5));
+            let files = [Ino(4), Ino(5), Ino(6), Ino(6 + TURNS as u64)];
+            let (turns, had) = known.try_turns(&files);
+            assert_eq!(had, HashSet::from([files[0], files[2], files[3]]), "waits: {waits}");
+            drop((turns, held));
+            assert_eq!(known.try_turns(&files).1.len(), 4);
+        }
     }
 
     #[test]

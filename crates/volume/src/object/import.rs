@@ -1,7 +1,8 @@
 //! Enters objects of another store into a directory, with the caller's rows about them in the same batch.
 //!
 //! Why:        a directory of a far bucket gets its entries when it is listed; their bytes stay there until they are read.
-//! Invariants: I1 an entry is made only where there is none: what a listing says never replaces what is here.
+//! Invariants: I1 an entry is made only where there is none, or where the file is that the caller names: it knows that nothing of
+//!                that one is only here.
 //!             I2 a file owns the runs that stand for its bytes, as any file; so they are counted and found by the walk.
 //! Not here:   listing, reading such bytes (the store of another number: stores), what differs later (margay-upstream).
 
@@ -14,6 +15,7 @@ use margay_segment::{Extent, RUN_BYTES_MAX, Run, SegmentId};
 use crate::api::{ETag, Error, Headers};
 use crate::draft::{Draft, Owning, Seen};
 use crate::error::Refused;
+use crate::object::put_object::count;
 use crate::open::Volume;
 use crate::upload::place::{NewRuns, put_new_file};
 
@@ -81,11 +83,37 @@ impl Volume {
         entries: &[Imported],
         rows: &[(Vec<u8>, Option<Vec<u8>>)],
     ) -> Result<bool, Error> {
-        let root = self.bucket_row(bucket, &mut Seen::default())?.0.root;
+        self.import_over(bucket, directory, &[], entries, rows)
+    }
+
+    /// As `import`; these files (sort name and number) go first, and entries may have their names. False also if one of
+    /// them is not under its name.
+    pub fn import_over(
+        &self,
+        bucket: &str,
+        directory: Ino,
+        gone: &[(String, Ino)],
+        entries: &[Imported],
+        rows: &[(Vec<u8>, Option<Vec<u8>>)],
+    ) -> Result<bool, Error> {
+        let mut seen = Seen::default();
+        let root = self.bucket_row(bucket, &mut seen)?.0.root;
         let mut draft = Draft::default();
         draft.assert_exists(key::directory(directory));
+        for (sort_name, ino) in gone {
+            let found = self.file_at(directory, sort_name.as_bytes(), &mut seen)?;
+            let Some(found) = found.filter(|found| found.file.ino == *ino && !found.linked()) else { return Ok(false) };
+            self.drop_name(&mut draft, &found, &mut seen)?;
+            count(&mut draft, root, Some(&found.file), None);
+            if entries.iter().all(|one| one.sort_name != *sort_name) {
+                draft.delete(found.entry_key);
+            }
+            draft.max(key::times(directory), self.now().0.max(0) as u64);
+        }
         for one in entries {
-            draft.assert_absent(key::entry(directory, one.sort_name.as_bytes()));
+            if gone.iter().all(|(sort_name, _)| *sort_name != one.sort_name) {
+                draft.assert_absent(key::entry(directory, one.sort_name.as_bytes()));
+            }
             match &one.kind {
                 ImportedKind::File { size, bytes, .. } => {
                     draft_file(&mut draft, (directory, root), one, runs_of(*bytes, *size))?

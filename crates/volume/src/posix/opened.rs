@@ -4,10 +4,13 @@
 //! Locking:    the file's turn, held by the caller where attributes are changed.
 //! Not here:   the state of open files (open_files).
 
+use std::collections::HashSet;
+
 use margay_meta::RowVersion;
 use margay_rows::Ino;
 use margay_rows::record::FileEntry;
 
+use crate::known::Turns;
 use crate::open::Volume;
 use crate::posix::mount::Mount;
 
@@ -20,10 +23,23 @@ pub(crate) struct Opened {
     pub(crate) differs: bool,
 }
 
+/// The turns of files.
+#[derive(Debug)]
+#[allow(dead_code, reason = "holding them is what they are for")]
+pub struct HeldFiles<'v>(Vec<Turns<'v>>);
+
 impl Volume {
     /// Whether a mount has the file open.
     pub fn is_open(&self, ino: Ino) -> bool {
         self.open_files.handles(ino) > 0
+    }
+
+    /// Those of these files that no mount has open, and that nobody is working on now. None of them is opened or moved by a
+    /// mount until the first part is dropped; a caller must not wait for the kernel meanwhile.
+    pub fn hold_closed(&self, files: &[Ino]) -> (HeldFiles<'_>, HashSet<Ino>) {
+        let (turns, mut held) = self.known.try_turns(files);
+        held.retain(|ino| !self.is_open(*ino));
+        (HeldFiles(turns), held)
     }
 }
 

@@ -47,10 +47,17 @@ pub(super) fn check(volume: &Volume, rows: &Rows, findings: &mut Findings) -> Re
                 findings.repairs.push(Repair::TakeBack(*segment));
             }
             None if files.unreachable.contains(&segment.made_by()) => findings.report.unreachable_segments += 1,
+            None if has_bytes(volume, *segment, *end) => {}
             found => drop(missing.insert(*segment, found.copied().unwrap_or(0))),
         }
     }
     if missing.is_empty() { Ok(()) } else { lost::name(volume, &missing, findings) }
+}
+
+/// Whether another store, which may not list what it has, has a segment up to this end.
+fn has_bytes(volume: &Volume, segment: SegmentId, end: u64) -> bool {
+    let store = volume.stores.store(segment.made_by()).filter(|_| !volume.stores.is_own(segment));
+    store.is_some_and(|store| store.state(segment).is_ok_and(|found| found.len >= end))
 }
 
 /// Checks the rows of segments that this store should hold; `files` are its own.

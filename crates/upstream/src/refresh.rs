@@ -1,0 +1,235 @@
+//! Compares a directory with the bucket again, and enters what others changed there.
+//!
+//! Why:        a directory that was listed once would never show what other programs do.
+//! Examples:   an object that somebody put is a new file; one that somebody replaced is a new file under the same name, and
+//!             who has the old one open keeps it; one that somebody removed is gone.
+//! Invariants: E1 nothing that is only here is touched: no name that is dirty, that this process has just written, or that is
+//!                open.
+//!             E2 a difference counts only if a HEAD after the listing shows it too: listings may be late.
+//!             E3 one whole listing, or nothing: a name that a page did not reach is not gone.
+//! Locking:    the turns of the files that go, without waiting for them: who has one may wait for this directory. Then the table
+//!             of dirty files, from the last look at what is dirty until the entries are committed. Kernels are told later.
+//! Not here:   directories that are gone (they stay, empty); attributes that somebody changed without the content.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use margay_client::ClientError;
+use margay_rows::record::Entry;
+use margay_rows::{Ino, key};
+
+use crate::list::{Found, Gone, Listed, Listing, Rows, described, page};
+use crate::tracked::{Files, entry_at, object_row};
+
+/// Who needs the directory waits so long; then it uses what is here.
+const WAIT: Duration = Duration::from_secs(1);
+/// Names of one batch.
+const NAMES_PER_BATCH: usize = 200;
+
+/// What differs under a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Difference {
+    /// Not here.
+    New,
+    /// This file is another one there.
+    Replaced(Ino),
+    Gone(Ino),
+}
+
+impl Difference {
+    /// The file that goes.
+    fn file(self) -> Option<Ino> {
+        match self {
+            Difference::New => None,
+            Difference::Replaced(ino) | Difference::Gone(ino) => Some(ino),
+        }
+    }
+}
+
+/// A directory under comparison.
+struct Compared {
+    directory: Ino,
+    /// Its key.
+    path: String,
+    /// When the listing began.
+    began: Duration,
+}
+
+impl Listing {
+    /// Compares the directory on another thread, and returns when that is done or takes long.
+    pub(crate) fn refresh_for_a_while(self: Arc<Self>, directory: Ino) {
+        let (done, wait) = mpsc::sync_channel(1);
+        let own = Arc::clone(&self);
+        self.requests.spawn_blocking(move || {
+            let differed = own.refresh_now(directory).map_err(|error| {
+                tracing::info!(error, directory = directory.0, "a directory could not be compared with the bucket");
+            });
+            own.tracked.ages.ended(directory, differed.ok());
+            // Nobody may wait any more.
+            let _ = done.send(());
+        });
+        let _ = wait.recv_timeout(WAIT);
+    }
+
+    /// Whether something differed.
+    fn refresh_now(&self, directory: Ino) -> Result<bool, String> {
+        let (compared, hidden) = {
+            let mut files = self.tracked.files.lock();
+            let path = files.paths.of(&*self.tracked.below, directory).map_err(|error| error.to_string())?;
+            let Some(path) = path else { return Ok(false) };
+            (Compared { directory, path, began: files.now() }, files.paths.temporary_directory())
+        };
+        let mut there = BTreeMap::new();
+        let mut token = None;
+        loop {
+            let (upstream, own, hidden, from) =
+                (self.upstream.clone(), compared.path.clone(), hidden.clone(), token.take());
+            let page = self.requests.wait(async move { page(&upstream, &own, &hidden, from).await });
+            let (listed, next) = page.ok_or("the mount ends")?.map_err(|error| error.to_string())?;
+            there.extend(
+                listed
+                    .into_iter()
+                    .filter_map(|(key, listed)| Some((key.strip_prefix(compared.path.as_str())?.to_owned(), listed))),
+            );
+            match next {
+                Some(next) => token = Some(next),
+                None => break,
+            }
+        }
+        let names = self.differing(&compared, &there)?;
+        for some in names.chunks(NAMES_PER_BATCH) {
+            self.take_over(&compared, &there, some)?;
+        }
+        Ok(!names.is_empty())
+    }
+
+    /// Names under which something differs.
+    fn differing(&self, compared: &Compared, there: &BTreeMap<String, Listed>) -> Result<Vec<String>, String> {
+        let mut here = BTreeMap::new();
+        let ((start, end), mut damaged) = (key::entries(compared.directory), None);
+        let read = self.tracked.below.scan(&start, &end, &mut |row| {
+            match key::parse_entry(row.key).and_then(|(_, name)| Ok((name.to_owned(), Entry::decode(row.value)?))) {
+                Ok((name, entry)) => drop(here.insert(name, entry)),
+                Err(error) => damaged = Some(error.to_string()),
+            }
+            ControlFlow::Continue(())
+        });
+        read.map_err(|error| error.to_string())?;
+        if let Some(damaged) = damaged {
+            return Err(damaged);
+        }
+        let touched = self.touched(&mut self.tracked.files.lock(), compared)?;
+        let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
+        let mut differing = Vec::new();
+        for name in names {
+            let difference = self.difference(compared, &touched, name, here.get(name), there.get(name))?;
+            if difference.is_some_and(|one| one.file().is_none_or(|ino| !self.volume.is_open(ino))) {
+                differing.push(name.clone());
+            }
+        }
+        Ok(differing)
+    }
+
+    fn touched(&self, files: &mut Files, compared: &Compared) -> Result<BTreeSet<String>, String> {
+        files.touched(&*self.tracked.below, &compared.path, compared.began).map_err(|error| error.to_string())
+    }
+
+    /// What differs under one name that is not dirty.
+    fn difference(
+        &self,
+        compared: &Compared,
+        touched: &BTreeSet<String>,
+        name: &str,
+        here: Option<&Entry>,
+        there: Option<&Listed>,
+    ) -> Result<Option<Difference>, String> {
+        let object_key = format!("{}{name}", compared.path);
+        let is_touched = match name.ends_with('/') {
+            true => touched.range(object_key.clone()..).next().is_some_and(|key| key.starts_with(&object_key)),
+            false => touched.contains(&object_key),
+        };
+        if is_touched {
+            return Ok(None);
+        }
+        let file = match here {
+            None => return Ok(there.map(|_| Difference::New)),
+            Some(Entry::File(file)) => file,
+            Some(_) => return Ok(None),
+        };
+        let object = object_row(&*self.tracked.below, file.ino).map_err(|error| error.to_string())?;
+        let Some(object) = object.filter(|object| object.key == object_key) else { return Ok(None) };
+        let difference = match there {
+            Some(Some((size, etag))) if is_same_etag(etag, &object.etag) && *size == object.size => return Ok(None),
+            // Something else is below it than an object.
+            Some(None) => return Ok(None),
+            Some(Some(_)) => Difference::Replaced(file.ino),
+            None => Difference::Gone(file.ino),
+        };
+        Ok(Some(difference))
+    }
+
+    /// Looks at these names once more (E2), and enters what is there.
+    fn take_over(
+        &self,
+        compared: &Compared,
+        listed: &BTreeMap<String, Listed>,
+        names: &[String],
+    ) -> Result<(), String> {
+        let asked = names.iter().map(|name| {
+            // Those that are not listed are asked for as objects.
+            let listed = listed.get(name).cloned().unwrap_or_else(|| Some((0, String::new())));
+            (format!("{}{name}", compared.path), listed)
+        });
+        let (upstream, path, asked) = (self.upstream.clone(), compared.path.clone(), asked.collect());
+        let found = self.requests.wait(async move { described(&upstream, &path, asked).await });
+        let found = found.ok_or("the mount ends")?.map_err(|error: ClientError| error.to_string())?;
+        if found.iter().any(|one| one.there.as_ref().is_some_and(|there| there.etag.is_empty())) {
+            return Err("an object that was not listed may not be asked for".to_owned());
+        }
+        let found: BTreeMap<String, Found> = found.into_iter().map(|one| (one.sort_name.clone(), one)).collect();
+        let entry = |name: &String| {
+            let row_key = key::entry(compared.directory, name.as_bytes());
+            entry_at(&*self.tracked.below, &row_key).map_err(|error| error.to_string())
+        };
+        let mut inos = Vec::with_capacity(names.len());
+        for name in names {
+            inos.extend(entry(name)?.and_then(|entry| entry.file()).map(|file| file.ino));
+        }
+        let (_held, closed) = self.volume.hold_closed(&inos);
+        let mut files = self.tracked.files.lock();
+        let touched = self.touched(&mut files, compared)?;
+        let (mut gone, mut rows, mut come) = (Gone::new(), Rows::new(), Vec::new());
+        for name in names {
+            let here = entry(name)?;
+            let there = found.get(name).map(|one| match name.ends_with('/') {
+                true => None,
+                false => one.there.as_ref().map(|there| (there.size, there.etag.clone())),
+            });
+            let difference = self.difference(compared, &touched, name, here.as_ref(), there.as_ref())?;
+            let difference = difference.filter(|one| one.file().is_none_or(|ino| closed.contains(&ino)));
+            if let Some(ino) = difference.and_then(Difference::file) {
+                let object = object_row(&*self.tracked.below, ino).map_err(|error| error.to_string())?;
+                rows.push((key::upstream_object(ino), None));
+                rows.extend(object.filter(|one| one.number != 0).map(|one| (key::upstream_bytes(one.number), None)));
+                gone.push((name.clone(), ino));
+            }
+            if matches!(difference, Some(Difference::New | Difference::Replaced(_))) {
+                come.push(name);
+            }
+        }
+        let come: Vec<Found> = come.into_iter().filter_map(|name| found.get(name)).map(Found::clone).collect();
+        if !gone.is_empty() || !come.is_empty() {
+            // Where somebody here was faster, the next comparison tells.
+            self.enter_over(compared.directory, (&gone, rows), &come)?;
+        }
+        drop(files);
+        Ok(())
+    }
+}
+
+/// Some stores quote ETags in headers alone.
+fn is_same_etag(one: &str, other: &str) -> bool {
+    one.trim_matches('"') == other.trim_matches('"')
+}

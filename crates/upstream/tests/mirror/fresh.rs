@@ -1,0 +1,102 @@
+//! What other programs do in the bucket is seen, and what is only here stays.
+
+use std::time::Duration;
+
+use http::Method;
+use margay_volume::posix::*;
+
+use crate::store::{Fault, Store};
+use crate::world::*;
+use crate::{in_bucket, keys};
+
+/// Longer than any listing counts.
+const LATER: Duration = Duration::from_secs(61);
+
+fn listed(seed: u64, objects: &[(&'static str, &'static [u8])]) -> (std::sync::Arc<Store>, World, Cache) {
+    let (store, target) = runtime().block_on(Store::start());
+    objects.iter().for_each(|(key, body)| store.put(key, body));
+    let cache = Cache::new(seed);
+    let world = cache.open(&target, "");
+    world.shown();
+    (store, world, cache)
+}
+
+fn lines(world: &World) -> Vec<String> {
+    let lines = world.shown().into_iter();
+    lines.map(|(key, (_, body))| format!("{key} {}", String::from_utf8_lossy(&body))).collect()
+}
+
+#[test]
+fn what_others_put_replace_and_remove_is_seen() {
+    let (store, world, cache) = listed(31, &[("same", b"1"), ("replaced", b"1"), ("removed", b"1"), ("d/a", b"1")]);
+    let before = store.requests();
+    assert_eq!(lines(&world), ["d/ ", "d/a 1", "removed 1", "replaced 1", "same 1"]);
+    store.put("new", b"2");
+    store.put("replaced", b"22");
+    store.put("d/b", b"2");
+    store.put("n/e/w", b"2");
+    store.remove("removed");
+    store.remove("d/a");
+    lines(&world);
+    assert_eq!(store.requests(), before, "what was just listed and read is neither again");
+    let old = world.at("replaced").unwrap();
+    cache.clock().jump(LATER);
+    assert_eq!(lines(&world), ["d/ ", "d/b 2", "n/ ", "n/e/ ", "n/e/w 2", "new 2", "replaced 22", "same 1"]);
+    assert!(world.mount.attributes(old).is_err(), "another object is another file");
+    let backlog = world.far.backlog();
+    assert!(backlog.files == 0 && backlog.conflicts.is_empty(), "{backlog:?}");
+    world.reclaim();
+}
+
+#[test]
+fn what_does_not_change_is_listed_ever_more_seldom() {
+    let (store, world, cache) = listed(32, &[("a", b"1")]);
+    lines(&world);
+    let before = store.requests();
+    for _ in 0..120 {
+        cache.clock().jump(Duration::from_secs(1));
+        lines(&world);
+    }
+    let asked = store.requests() - before;
+    assert!((3..=6).contains(&asked), "{asked} listings in two minutes");
+}
+
+#[test]
+fn what_is_only_here_stays() {
+    let (store, world, cache) = listed(33, &[("gone", b"1"), ("moved", b"1"), ("written", b"1"), ("open", b"1")]);
+    let open = world.mount.open_file(world.at("open").unwrap(), BOTH).unwrap();
+    // Nothing is sent for now.
+    store.script(|method, _, _| {
+        matches!(*method, Method::PUT | Method::POST).then_some(Fault::Refused(503, "SlowDown"))
+    });
+    world.mount.unlink(world.mount.root(), &Name::Plain("gone".to_owned())).unwrap();
+    world.rename("moved", "there", RenameMode::Replace).unwrap();
+    world.write("", "written", 0, b"mine").unwrap();
+    world.write("", "made", 0, b"mine").unwrap();
+    store.put("open", b"theirs");
+    cache.clock().jump(LATER);
+    assert_eq!(lines(&world), ["made mine", "open 1", "there 1", "written mine"]);
+    world.mount.release(open).unwrap();
+    store.set_reachable(true);
+    world.flush();
+    cache.clock().jump(LATER);
+    assert_eq!(lines(&world), ["made mine", "open theirs", "there 1", "written mine"]);
+    assert_eq!(keys(&in_bucket(&store)), ["made 644 4", "open 0 6", "there 644 1", "written 644 4"]);
+}
+
+#[test]
+fn without_the_bucket_what_was_listed_is_shown() {
+    let (store, world, cache) = listed(34, &[("a", b"1"), ("b", b"1")]);
+    store.set_reachable(false);
+    cache.clock().jump(LATER);
+    assert_eq!(lines(&world), ["a 1", "b 1"]);
+}
+
+#[test]
+fn a_late_listing_takes_nothing_away() {
+    let (store, world, cache) = listed(35, &[("a", b"1"), ("b", b"1")]);
+    // Its listings do not show what is there.
+    store.hide("a");
+    cache.clock().jump(LATER);
+    assert_eq!(lines(&world), ["a 1", "b 1"]);
+}
