@@ -25,6 +25,8 @@ use crate::tracked::{Files, entry_at, object_row};
 
 /// Who needs the directory waits so long; then it uses what is here.
 const WAIT: Duration = Duration::from_secs(1);
+/// What somebody was working on is tried again after these times.
+const AGAIN_AFTER: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(200), Duration::from_secs(1)];
 /// Names of one batch.
 const NAMES_PER_BATCH: usize = 200;
 
@@ -55,6 +57,10 @@ struct Compared {
     path: String,
     /// When the listing began.
     began: Duration,
+    there: BTreeMap<String, Listed>,
+    /// Names that somebody here is working on.
+    left: Vec<String>,
+    differed: bool,
 }
 
 impl Listing {
@@ -63,23 +69,40 @@ impl Listing {
         let (done, wait) = mpsc::sync_channel(1);
         let own = Arc::clone(&self);
         self.requests.spawn_blocking(move || {
-            let differed = own.refresh_now(directory).map_err(|error| {
+            let compared = own.refresh_now(directory);
+            // Nobody may wait any more.
+            let _ = done.send(());
+            let differed = compared.and_then(|compared| own.take_over_later(compared)).map_err(|error| {
                 tracing::info!(error, directory = directory.0, "a directory could not be compared with the bucket");
             });
             own.tracked.ages.ended(directory, differed.ok());
-            // Nobody may wait any more.
-            let _ = done.send(());
         });
         let _ = wait.recv_timeout(WAIT);
     }
 
-    /// Whether something differed.
-    fn refresh_now(&self, directory: Ino) -> Result<bool, String> {
-        let (compared, hidden) = {
+    /// Tries again what somebody was working on: often the one who waited. Whether something differed.
+    fn take_over_later(&self, compared: Option<Compared>) -> Result<bool, String> {
+        let Some(mut compared) = compared else { return Ok(false) };
+        for pause in AGAIN_AFTER {
+            if compared.left.is_empty() {
+                break;
+            }
+            self.tracked.ages.pause(pause);
+            let left = std::mem::take(&mut compared.left);
+            self.take_over_all(&mut compared, &left)?;
+        }
+        Ok(compared.differed)
+    }
+
+    /// `None`: the directory is gone.
+    fn refresh_now(&self, directory: Ino) -> Result<Option<Compared>, String> {
+        let (mut compared, hidden) = {
             let mut files = self.tracked.files.lock();
             let path = files.paths.of(&*self.tracked.below, directory).map_err(|error| error.to_string())?;
-            let Some(path) = path else { return Ok(false) };
-            (Compared { directory, path, began: files.now() }, files.paths.temporary_directory())
+            let Some(path) = path else { return Ok(None) };
+            let (there, left) = (BTreeMap::new(), Vec::new());
+            let compared = Compared { directory, path, began: files.now(), there, left, differed: false };
+            (compared, files.paths.temporary_directory())
         };
         let mut there = BTreeMap::new();
         let mut token = None;
@@ -88,25 +111,33 @@ impl Listing {
                 (self.upstream.clone(), compared.path.clone(), hidden.clone(), token.take());
             let page = self.requests.wait(async move { page(&upstream, &own, &hidden, from).await });
             let (listed, next) = page.ok_or("the mount ends")?.map_err(|error| error.to_string())?;
-            there.extend(
-                listed
-                    .into_iter()
-                    .filter_map(|(key, listed)| Some((key.strip_prefix(compared.path.as_str())?.to_owned(), listed))),
-            );
+            let names = listed
+                .into_iter()
+                .filter_map(|(key, listed)| Some((key.strip_prefix(compared.path.as_str())?.to_owned(), listed)));
+            there.extend(names);
             match next {
                 Some(next) => token = Some(next),
                 None => break,
             }
         }
-        let names = self.differing(&compared, &there)?;
+        compared.there = there;
+        let names = self.differing(&compared)?;
+        compared.differed = !names.is_empty();
+        self.take_over_all(&mut compared, &names)?;
+        Ok(Some(compared))
+    }
+
+    fn take_over_all(&self, compared: &mut Compared, names: &[String]) -> Result<(), String> {
         for some in names.chunks(NAMES_PER_BATCH) {
-            self.take_over(&compared, &there, some)?;
+            let left = self.take_over(compared, some)?;
+            compared.left.extend(left);
         }
-        Ok(!names.is_empty())
+        Ok(())
     }
 
     /// Names under which something differs.
-    fn differing(&self, compared: &Compared, there: &BTreeMap<String, Listed>) -> Result<Vec<String>, String> {
+    fn differing(&self, compared: &Compared) -> Result<Vec<String>, String> {
+        let there = &compared.there;
         let mut here = BTreeMap::new();
         let ((start, end), mut damaged) = (key::entries(compared.directory), None);
         let read = self.tracked.below.scan(&start, &end, &mut |row| {
@@ -170,16 +201,11 @@ impl Listing {
         Ok(Some(difference))
     }
 
-    /// Looks at these names once more (E2), and enters what is there.
-    fn take_over(
-        &self,
-        compared: &Compared,
-        listed: &BTreeMap<String, Listed>,
-        names: &[String],
-    ) -> Result<(), String> {
+    /// Looks at these names once more (E2), and enters what is there; returns those that somebody here is working on.
+    fn take_over(&self, compared: &Compared, names: &[String]) -> Result<Vec<String>, String> {
         let asked = names.iter().map(|name| {
             // Those that are not listed are asked for as objects.
-            let listed = listed.get(name).cloned().unwrap_or_else(|| Some((0, String::new())));
+            let listed = compared.there.get(name).cloned().unwrap_or_else(|| Some((0, String::new())));
             (format!("{}{name}", compared.path), listed)
         });
         let (upstream, path, asked) = (self.upstream.clone(), compared.path.clone(), asked.collect());
@@ -200,7 +226,7 @@ impl Listing {
         let (_held, closed) = self.volume.hold_closed(&inos);
         let mut files = self.tracked.files.lock();
         let touched = self.touched(&mut files, compared)?;
-        let (mut gone, mut rows, mut come) = (Gone::new(), Rows::new(), Vec::new());
+        let (mut gone, mut rows, mut come, mut left) = (Gone::new(), Rows::new(), Vec::new(), Vec::new());
         for name in names {
             let here = entry(name)?;
             let there = found.get(name).map(|one| match name.ends_with('/') {
@@ -208,7 +234,10 @@ impl Listing {
                 false => one.there.as_ref().map(|there| (there.size, there.etag.clone())),
             });
             let difference = self.difference(compared, &touched, name, here.as_ref(), there.as_ref())?;
-            let difference = difference.filter(|one| one.file().is_none_or(|ino| closed.contains(&ino)));
+            if difference.and_then(Difference::file).is_some_and(|ino| !closed.contains(&ino)) {
+                left.push(name.clone());
+                continue;
+            }
             if let Some(ino) = difference.and_then(Difference::file) {
                 let object = object_row(&*self.tracked.below, ino).map_err(|error| error.to_string())?;
                 rows.push((key::upstream_object(ino), None));
@@ -225,7 +254,7 @@ impl Listing {
             self.enter_over(compared.directory, (&gone, rows), &come)?;
         }
         drop(files);
-        Ok(())
+        Ok(left)
     }
 }
 

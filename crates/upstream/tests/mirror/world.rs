@@ -223,33 +223,40 @@ impl World {
     }
 
     /// Keys, rights and contents of everything below a directory.
-    pub(crate) fn tree(&self, directory: Ino, path: &str, into: &mut BTreeMap<String, (u32, Vec<u8>)>) {
-        let handle = self.mount.open_directory(directory).unwrap();
+    fn tree(&self, directory: Ino, path: &str, into: &mut BTreeMap<String, (u32, Vec<u8>)>) -> Done<()> {
+        let handle = self.mount.open_directory(directory)?;
         let mut items = Vec::new();
         let mut visit = |item: &DirectoryItem<'_>| {
             items.push((item.name.to_owned(), item.attributes.unwrap()));
             true
         };
-        self.mount.read_directory(&handle, 0, true, &mut visit).unwrap();
+        self.mount.read_directory(&handle, 0, true, &mut visit)?;
         for (name, found) in items {
             let key = format!("{path}{name}");
             if found.kind == FileKind::Directory {
-                self.tree(found.ino, &format!("{key}/"), into);
+                self.tree(found.ino, &format!("{key}/"), into)?;
                 into.insert(key + "/", (found.rights, Vec::new()));
                 continue;
             }
-            let handle = self.mount.open_file(found.ino, OpenFlags { read: true, ..OpenFlags::default() }).unwrap();
-            let bytes = self.mount.read(&handle, 0, 16 << 20).unwrap();
+            let handle = self.mount.open_file(found.ino, OpenFlags { read: true, ..OpenFlags::default() })?;
+            let bytes = self.mount.read(&handle, 0, 16 << 20);
+            self.mount.release(handle)?;
+            let bytes = bytes?;
             assert_eq!(bytes.len() as u64, found.size, "{key}");
             into.insert(key, (found.rights, bytes.to_vec()));
-            self.mount.release(handle).unwrap();
         }
+        Ok(())
     }
 
     pub(crate) fn shown(&self) -> BTreeMap<String, (u32, Vec<u8>)> {
+        self.try_shown().unwrap()
+    }
+
+    /// Fails if somebody else changes what is read.
+    pub(crate) fn try_shown(&self) -> Done<BTreeMap<String, (u32, Vec<u8>)>> {
         let mut tree = BTreeMap::new();
-        self.tree(self.mount.root(), "", &mut tree);
-        tree
+        self.tree(self.mount.root(), "", &mut tree)?;
+        Ok(tree)
     }
 
     /// A pass that moves all that it can, and a check of all rows.
