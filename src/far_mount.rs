@@ -146,7 +146,7 @@ impl Opened {
     /// Waits until the bucket has everything, or until it is stopped.
     fn end(self, cache: &Path, stopped: &AtomicBool) -> Result<(), Failure> {
         let mut told = String::new();
-        let sent = self.far.flush(None, &mut |backlog| {
+        let sent = self.far.drain(&mut |backlog| {
             let line = line(backlog);
             if line != told {
                 eprintln!("margay: {line}");

@@ -120,6 +120,7 @@ impl Far {
             host: self.options.host.clone(),
             clock: Arc::clone(&self.env.clock),
             listing,
+            honoured: parking_lot::Mutex::default(),
             conflicts: parking_lot::Mutex::default(),
         });
         assert!(self.sender.set(Arc::clone(&sender)).is_ok(), "it begins once");
@@ -161,6 +162,17 @@ impl Far {
                 return Err(NotSent::Stopped);
             }
             files = self.tracked.files.lock();
+        }
+    }
+
+    /// As `flush` of all, and of what sending changes: what was changed on both sides gets another name here, and is sent
+    /// under it.
+    pub fn drain(&self, progress: &mut dyn FnMut(&Backlog) -> bool) -> Result<(), NotSent> {
+        loop {
+            self.flush(None, progress)?;
+            if self.tracked.files.lock().lacks(u64::MAX).0 == 0 {
+                return Ok(());
+            }
         }
     }
 

@@ -66,23 +66,30 @@ struct Compared {
 impl Listing {
     /// Compares the directory on another thread, and returns when that is done or takes long.
     pub(crate) fn refresh_for_a_while(self: Arc<Self>, directory: Ino) {
-        let (done, wait) = mpsc::sync_channel(1);
+        let (done, wait) = mpsc::sync_channel(2);
         let own = Arc::clone(&self);
         self.requests.spawn_blocking(move || {
-            let compared = own.refresh_now(directory);
-            // Nobody may wait any more.
-            let _ = done.send(());
-            let differed = compared.and_then(|compared| own.take_over_later(compared)).map_err(|error| {
-                tracing::info!(error, directory = directory.0, "a directory could not be compared with the bucket");
-            });
+            let mut compared = own.refresh_now(directory);
+            if let Ok(Some(open)) = &compared
+                && !open.left.is_empty()
+            {
+                // Nobody may wait any more.
+                let _ = done.send(());
+                compared = compared.and_then(|compared| own.take_over_later(compared));
+            }
+            let differed =
+                compared.map(|compared| compared.is_some_and(|compared| compared.differed)).map_err(|error| {
+                    tracing::info!(error, directory = directory.0, "a directory could not be compared with the bucket");
+                });
             own.tracked.ages.ended(directory, differed.ok());
+            let _ = done.send(());
         });
         let _ = wait.recv_timeout(WAIT);
     }
 
-    /// Tries again what somebody was working on: often the one who waited. Whether something differed.
-    fn take_over_later(&self, compared: Option<Compared>) -> Result<bool, String> {
-        let Some(mut compared) = compared else { return Ok(false) };
+    /// Tries again what somebody was working on: often the one who waited.
+    fn take_over_later(&self, compared: Option<Compared>) -> Result<Option<Compared>, String> {
+        let Some(mut compared) = compared else { return Ok(None) };
         for pause in AGAIN_AFTER {
             if compared.left.is_empty() {
                 break;
@@ -91,7 +98,7 @@ impl Listing {
             let left = std::mem::take(&mut compared.left);
             self.take_over_all(&mut compared, &left)?;
         }
-        Ok(compared.differed)
+        Ok(Some(compared))
     }
 
     /// `None`: the directory is gone.

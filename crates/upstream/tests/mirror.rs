@@ -191,6 +191,7 @@ fn a_created_file_costs_one_request_and_a_thousand_removed_ones_few() {
     let (store, target) = runtime().block_on(Store::start());
     let world = Cache::new(3).open(&target, "");
     world.shown();
+    store.wait_probed();
     let (before, clock) = (store.requests(), RealClock::new());
     for number in 0..1000 {
         world.write("", &format!("f{number}"), 0, b"content").unwrap();

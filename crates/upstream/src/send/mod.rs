@@ -10,6 +10,7 @@
 
 mod conflict;
 mod outcome;
+mod probe;
 mod request;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -24,6 +25,7 @@ use margay_volume::Volume;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
+pub(crate) use self::probe::Honoured;
 use crate::list::Listing;
 use crate::plan::{self, Action, PlannedRequest};
 use crate::tracked::Tracked;
@@ -47,6 +49,8 @@ pub(crate) struct Sender {
     pub(crate) host: String,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) listing: Arc<Listing>,
+    /// What the store is known to check.
+    pub(crate) honoured: Mutex<Honoured>,
     /// Keys of the volume that hold what was changed here and in the bucket.
     pub(crate) conflicts: Mutex<Vec<String>>,
 }
@@ -77,6 +81,7 @@ enum Work {
 impl Sender {
     /// Sends until the task is dropped.
     pub(crate) async fn run(self: Arc<Self>) {
+        self.probe().await;
         let (mut queue, mut tasks) = (Queue::default(), JoinSet::new());
         loop {
             let woken = self.tracked.wake.notified();

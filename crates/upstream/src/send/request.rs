@@ -63,6 +63,13 @@ impl Sender {
             return requests.iter().for_each(|request| self.postponed(request, &error.to_string(), false));
         }
         let [request] = requests.as_slice() else { return self.remove(&requests).await };
+        if request.action != Action::Delete {
+            match self.holds(request).await {
+                Ok(true) => {}
+                Ok(false) => return self.conflict(request, false).await,
+                Err(error) => return self.failed(request, error.into()).await,
+            }
+        }
         let sent = match &request.action {
             Action::Delete => return self.remove(&requests).await,
             Action::Put => self.put(request).await,
@@ -79,7 +86,22 @@ impl Sender {
         }
     }
 
+    /// Asks for each key first, if the store would remove whatever is there.
     async fn remove(&self, requests: &[PlannedRequest]) {
+        let mut left = Vec::with_capacity(requests.len());
+        for (request, holds) in self.all_hold(requests).await {
+            match holds {
+                Ok(true) => left.push(request),
+                Ok(false) => self.changed_there(&request).await,
+                Err(error) => self.postponed(&request, &error.to_string(), false),
+            }
+        }
+        if !left.is_empty() {
+            self.remove_now(&left).await;
+        }
+    }
+
+    async fn remove_now(&self, requests: &[PlannedRequest]) {
         let states = requests.iter().map(|request| StateOf { key: &request.key, etag: etag_of(request) });
         match self.upstream.delete_objects(&states.collect::<Vec<_>>()).await {
             Ok(kept) => {

@@ -36,6 +36,7 @@ fn listed(seed: u64, objects: &[(&'static str, &'static [u8])]) -> (std::sync::A
     let world = cache.open(&target, "");
     let handle = world.mount.open_directory(world.mount.root()).unwrap();
     world.mount.read_directory(&handle, 0, true, &mut |_: &DirectoryItem<'_>| true).unwrap();
+    store.wait_probed();
     (store, world, cache)
 }
 
@@ -272,4 +273,52 @@ fn a_file_that_was_sent_by_a_process_that_ended_and_renamed_is_there_once() {
         assert_eq!(bodies(&store), pairs(&[("b", "same")]), "replaced: {replaced}");
         store.assert_nothing_was_missing();
     }
+}
+
+#[test]
+fn a_store_that_ignores_conditions_is_asked_first() {
+    let (store, target) = runtime().block_on(Store::start());
+    for name in ["replaced", "removed", "renamed"] {
+        store.put(name, b"first");
+    }
+    store.ignore_conditions();
+    let world = Cache::new(26).open(&target, "");
+    world.shown();
+    store.wait_probed();
+    for name in ["made", "replaced", "removed", "there"] {
+        store.put(name, b"theirs");
+    }
+    world.write("", "made", 0, b"mine").unwrap();
+    world.write("", "replaced", 0, b"mine").unwrap();
+    world.rename("renamed", "there", RenameMode::Replace).unwrap();
+    world.mount.unlink(world.mount.root(), &Name::Plain("removed".to_owned())).unwrap();
+    world.flush();
+    let there = bodies(&store);
+    let found = |name: &str| {
+        let found = there.iter().filter(|(key, _)| key.starts_with(name));
+        found.map(|(_, body)| body.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(found("made"), ["theirs", "mine"], "{there:?}");
+    assert_eq!(found("replaced"), ["theirs", "minet"], "{there:?}");
+    assert_eq!(found("there"), ["theirs", "first"], "{there:?}");
+    assert_eq!((found("removed"), found("renamed")), (vec!["theirs"], vec![]), "{there:?}");
+}
+
+#[test]
+fn what_an_earlier_process_left_at_temporary_keys_goes() {
+    let (store, target) = runtime().block_on(Store::start());
+    let cache = Cache::new(27);
+    let own: &'static str = format!(".margay-tmp/{}-0-5-6", cache.id()).leak();
+    store.put(own, b"left");
+    store.put(".margay-tmp/another-0-5-6", b"in use");
+    let world = cache.open(&target, "");
+    store.wait_probed();
+    let mut tries = 0;
+    while store.objects().contains_key(own) {
+        std::thread::sleep(Duration::from_millis(5));
+        tries += 1;
+        assert!(tries < 12_000, "{:?}", store.objects().keys());
+    }
+    assert!(here(&world).is_empty(), "the directory is not shown");
+    assert_eq!(store.objects().keys().collect::<Vec<_>>(), [".margay-tmp/another-0-5-6"]);
 }

@@ -18,6 +18,7 @@ fn listed(seed: u64, objects: &[(&'static str, &'static [u8])]) -> (std::sync::A
     let cache = Cache::new(seed);
     let world = cache.open(&target, "");
     world.shown();
+    store.wait_probed();
     (store, world, cache)
 }
 

@@ -1,0 +1,208 @@
+//! Which conditions a store honours, found out at each start; and objects that an earlier process has left behind.
+//!
+//! Why:        a store that ignores a condition answers 200 and overwrites: silence is the trap.
+//! Examples:   AWS, margay: all. Garage, LeoFS: none. MinIO: no removal and no copy.
+//! Invariants: B1 what is not known to be honoured is not relied on: the key is asked for before the request. Between the two
+//!                somebody else may change it; nothing better can be had there.
+//!             B2 only temporary keys are written, and removed.
+//! Not here:   what a condition that does not hold leads to (conflict).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use margay_client::client::{DELETE_KEYS_MAX, ListQuery, PAGE_KEYS_MAX};
+use margay_client::upstream::{Metadata, StateOf, Upstream};
+use margay_client::{ClientError, Condition};
+use margay_meta::EngineError;
+use tokio::task::JoinSet;
+
+use super::Sender;
+use crate::plan::{Action, PlannedRequest, Required};
+
+/// An ETag that no object of the probe has.
+const WRONG: &str = "\"00000000000000000000000000000000\"";
+
+/// A store that did not answer is asked again after this time.
+const AGAIN_AFTER: Duration = Duration::from_secs(30);
+
+/// Conditions of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Honoured {
+    /// A PUT of a key without an object.
+    create: bool,
+    /// A PUT in place of an object.
+    replace: bool,
+    copy: bool,
+    delete: bool,
+}
+
+impl Honoured {
+    fn all(self) -> bool {
+        self.create && self.replace && self.copy && self.delete
+    }
+
+    /// Whether the request may rely on its condition.
+    pub(super) fn covers(self, request: &PlannedRequest) -> bool {
+        match (&request.action, &request.required) {
+            // Nobody else writes temporary keys.
+            (Action::SetAside { .. }, _) => true,
+            (Action::Delete, _) => self.delete,
+            (Action::Copy { .. }, _) => self.copy,
+            (Action::Put, Required::Absent) => self.create,
+            (Action::Put, Required::Etag(_)) => self.replace,
+        }
+    }
+}
+
+/// Whether an answer refuses by the condition.
+fn is_refused<T>(answer: Result<T, ClientError>) -> Result<bool, ClientError> {
+    match answer {
+        Ok(_) => Ok(false),
+        Err(error) if error.status() == Some(412) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+impl Sender {
+    /// Asks the store, and again later if it does not answer; meanwhile nothing is assumed.
+    pub(super) async fn probe(self: &Arc<Self>) {
+        if self.probe_once().await {
+            return;
+        }
+        let own = Arc::clone(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(AGAIN_AFTER).await;
+                if own.probe_once().await {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Whether the store has answered.
+    async fn probe_once(&self) -> bool {
+        let found = match self.probe_now().await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(%error, "what the bucket honours is not known yet: each key is asked for before it is changed");
+                return false;
+            }
+        };
+        if !found.all() {
+            tracing::warn!(
+                ?found,
+                "this store ignores conditions: a change by somebody else within one round trip of ours can be overwritten"
+            );
+        }
+        *self.honoured.lock() = found;
+        if let Err(error) = self.tidy().await {
+            tracing::info!(error, "temporary objects of earlier processes stay in the bucket");
+        }
+        true
+    }
+
+    async fn probe_now(&self) -> Result<Honoured, ClientError> {
+        let key = format!("{}probe", self.temporary());
+        let (none, upstream) = (Metadata::new(), &self.upstream);
+        let put =
+            |body: &'static [u8], condition| upstream.put_object(&key, Bytes::from_static(body), condition, &none);
+        put(b"1", Condition::Always).await?;
+        let create = is_refused(put(b"2", Condition::Absent).await)?;
+        let replace = is_refused(put(b"3", Condition::Same(WRONG)).await)?;
+        let mut copy = false;
+        if let Some(there) = upstream.describe(&key).await? {
+            let from = StateOf { key: &key, etag: &there.etag };
+            let to = format!("{key}-copy");
+            let aside = upstream.copy_object(from, &to, Condition::Always, None).await;
+            // A store that cannot copy will say so again.
+            if aside.is_ok() {
+                copy = is_refused(upstream.copy_object(from, &to, Condition::Absent, None).await).unwrap_or(false);
+            }
+            upstream.delete(&to).await?;
+        }
+        let kept = upstream.delete_objects(&[StateOf { key: &key, etag: WRONG }]).await?;
+        let delete = kept.iter().any(|(_, code)| code == "PreconditionFailed");
+        upstream.delete(&key).await?;
+        Ok(Honoured { create, replace, copy, delete })
+    }
+
+    /// Begins the temporary keys of this process.
+    pub(super) fn temporary(&self) -> String {
+        self.tracked.files.lock().paths.temporary(&self.id, self.process)
+    }
+
+    /// Removes temporary objects of earlier processes of this cache that no row names.
+    async fn tidy(&self) -> Result<(), String> {
+        let own = {
+            let files = self.tracked.files.lock();
+            format!("{}{}-", files.paths.temporary_directory(), self.id)
+        };
+        let mut token = None;
+        loop {
+            let query = ListQuery {
+                prefix: &own,
+                token: token.as_deref(),
+                keys_max: PAGE_KEYS_MAX,
+                encoded: true,
+                ..ListQuery::default()
+            };
+            let page = self.upstream.list(&query).await.map_err(|error| error.to_string())?;
+            let named = self.named_below(&own).map_err(|error| error.to_string())?;
+            let left = page.entries.iter().filter(|entry| !named.contains(&entry.key));
+            let left: Vec<_> = left.map(|entry| StateOf { key: &entry.key, etag: &entry.etag }).collect();
+            for some in left.chunks(DELETE_KEYS_MAX) {
+                self.upstream.delete_objects(some).await.map_err(|error| error.to_string())?;
+            }
+            match page.next_token.filter(|_| page.truncated) {
+                Some(next) => token = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Keys with this beginning that rows name.
+    fn named_below(&self, beginning: &str) -> Result<BTreeSet<String>, EngineError> {
+        let mut files = self.tracked.files.lock();
+        let began = files.now();
+        files.touched(&*self.tracked.below, beginning, began)
+    }
+
+    /// Whether the key of a request has what the request requires, asked before it where the store does not check that.
+    pub(super) async fn holds(&self, request: &PlannedRequest) -> Result<bool, ClientError> {
+        if self.honoured.lock().covers(request) {
+            return Ok(true);
+        }
+        is_as_required(&self.upstream, request).await
+    }
+
+    /// As `holds`, of many at once.
+    pub(super) async fn all_hold(
+        &self,
+        requests: &[PlannedRequest],
+    ) -> Vec<(PlannedRequest, Result<bool, ClientError>)> {
+        let honoured = *self.honoured.lock();
+        if requests.iter().all(|request| honoured.covers(request)) {
+            return requests.iter().map(|request| (request.clone(), Ok(true))).collect();
+        }
+        let mut asked = JoinSet::new();
+        for request in requests {
+            let (upstream, request) = (self.upstream.clone(), request.clone());
+            asked.spawn(async move {
+                let holds = is_as_required(&upstream, &request).await;
+                (request, holds)
+            });
+        }
+        asked.join_all().await
+    }
+}
+
+async fn is_as_required(upstream: &Upstream, request: &PlannedRequest) -> Result<bool, ClientError> {
+    let there = upstream.describe(&request.key).await?;
+    Ok(match &request.required {
+        Required::Absent => there.is_none(),
+        Required::Etag(etag) => there.is_some_and(|there| there.etag == *etag),
+    })
+}
