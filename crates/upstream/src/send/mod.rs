@@ -130,7 +130,8 @@ impl Sender {
     fn plan(&self, queue: &Queue) -> Vec<Work> {
         let mut files = self.tracked.files.lock();
         let inos: Vec<Ino> = files.by_ino.keys().copied().collect();
-        let due = inos.iter().filter(|ino| files.is_due(**ino, |ino| self.volume.is_open(ino))).copied();
+        let now = files.now();
+        let due = inos.iter().filter(|ino| files.is_due(**ino, now, |ino| self.volume.is_open(ino))).copied();
         let due: HashSet<Ino> = due.collect();
         if due.is_empty() {
             return Vec::new();

@@ -306,8 +306,7 @@ impl Files {
 
     /// Whether a file should be sent now. One that is open waits longer; one whose bytes are read after its removal is removed
     /// when it is closed.
-    pub(crate) fn is_due(&mut self, ino: Ino, is_open: impl Fn(Ino) -> bool) -> bool {
-        let now = self.now();
+    pub(crate) fn is_due(&mut self, ino: Ino, now: Duration, is_open: impl Fn(Ino) -> bool) -> bool {
         let Some(file) = self.by_ino.get_mut(&ino) else { return false };
         let is_far = file.object.as_ref().is_some_and(|object| object.number != 0);
         file.is_read = file.dirty.name.is_none() && is_far && is_open(ino);
