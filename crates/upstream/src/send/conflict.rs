@@ -20,7 +20,7 @@ use super::outcome::take_found;
 use super::request::{Sent, Unsent};
 use crate::attributes::write_id_of;
 use crate::list::parse_etag;
-use crate::plan::{Action, PlannedRequest};
+use crate::plan::{Action, PlannedRequest, Required};
 use crate::tracked::{MARKER, commit, content_of, dirty_write};
 
 impl Sender {
@@ -72,7 +72,10 @@ impl Sender {
     }
 
     async fn check_target(&self, request: &PlannedRequest) {
+        let now = || Unsent::Local("the bucket has what the request required: it is sent again".to_owned());
         let decided = match self.upstream.describe(&request.key).await {
+            Ok(Some(there)) if matches!(&request.required, Required::Etag(etag) if *etag == there.etag) => Err(now()),
+            Ok(None) if request.required == Required::Absent => Err(now()),
             Ok(Some(there)) => match self.own_state(request, &there) {
                 Some((content, attributes)) => {
                     let own = PlannedRequest { content, attributes, ..request.clone() };
@@ -162,7 +165,8 @@ impl Sender {
     fn forget_objects(&self, request: &PlannedRequest) {
         let mut files = self.tracked.files.lock();
         let mut writes = Vec::new();
-        for ino in [Some(request.file), request.replaces].into_iter().flatten().map(Ino) {
+        let other = request.replaces.filter(|other| *other != request.file);
+        for ino in [Some(request.file), other].into_iter().flatten().map(Ino) {
             let Some(file) = files.by_ino.get_mut(&ino) else { continue };
             if let Some(object) = file.object.take_if(|object| object.key == request.key) {
                 writes.push(Write::Delete { key: key::upstream_object(ino) });

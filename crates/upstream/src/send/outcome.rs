@@ -123,11 +123,9 @@ impl Sender {
             Unsent::Local(_) => None,
             Unsent::Bucket(error) => error.status(),
         };
-        match status {
-            // It stays in progress until it is decided.
-            Some(412) => return self.conflict(request, false).await,
-            Some(404) if !matches!(request.action, Action::Put) => return self.conflict(request, false).await,
-            _ => {}
+        // It stays in progress until it is decided. With If-Match, stores say of a missing object that it is missing.
+        if matches!(status, Some(404 | 412)) {
+            return self.conflict(request, false).await;
         }
         // A refusal is an answer; anything else may have been done.
         let may_be_done = matches!(unsent, Unsent::Bucket(_)) && status.is_none_or(|status| status >= 500);
@@ -235,7 +233,7 @@ fn forget_others(files: &mut Files, request: &PlannedRequest, writes: &mut Vec<W
         }
         if let Some(old) = old {
             writes.push(Write::Delete { key: key::upstream_object(*ino) });
-            writes.push(Write::Delete { key: key::upstream_bytes(old.number) });
+            writes.extend((old.number != 0).then(|| Write::Delete { key: key::upstream_bytes(old.number) }));
         }
     }
     files.by_ino.retain(|ino, file| ino.0 == request.file || !file.is_nothing());
@@ -247,7 +245,7 @@ fn set_object(file: &mut File, ino: Ino, one: &plan::Dirty, sent: Option<&Sent>,
     let Some(base) = &one.base else {
         if let Some(old) = old {
             writes.push(Write::Delete { key: key::upstream_object(ino) });
-            writes.push(Write::Delete { key: key::upstream_bytes(old.number) });
+            writes.extend((old.number != 0).then(|| Write::Delete { key: key::upstream_bytes(old.number) }));
         }
         return;
     };

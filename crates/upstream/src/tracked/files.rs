@@ -6,7 +6,7 @@
 //!             D3 what is below a moved directory is dirty before anybody plans (`follow_moves`).
 //! Locking:    the caller's (tracked).
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +33,10 @@ const SENT_AFTER_MAX_BYTES_PER_SECOND: u64 = 8 << 20;
 const SHOWN_AFTER: Duration = Duration::from_secs(2);
 /// Keys of writes that are kept for listings in progress.
 const RECENT_MAX: usize = 100_000;
+/// The longest key of S3, in bytes.
+const KEY_BYTES_MAX: usize = 1024;
+/// ENAMETOOLONG of Linux.
+const NAME_TOO_LONG: i32 = 36;
 /// Rows of one batch.
 const ROWS_PER_BATCH: usize = 1000;
 
@@ -254,6 +258,17 @@ impl Files {
         Ok(touched)
     }
 
+    /// Refuses names with keys that are too long for every store.
+    pub(super) fn check_keys(&mut self, engine: &dyn Engine, changed: &[Changed]) -> Result<(), EngineError> {
+        for (directory, name) in changed.iter().filter_map(|one| one.name.as_ref()) {
+            let key = self.paths.key(engine, (*directory, name))?;
+            if key.is_some_and(|key| key.len() > KEY_BYTES_MAX) {
+                return Err(EngineError::Io(std::io::Error::from_raw_os_error(NAME_TOO_LONG)));
+            }
+        }
+        Ok(())
+    }
+
     /// What becomes of changed files when the batch is committed.
     pub(super) fn note(&mut self, engine: &dyn Engine, changed: &[Changed]) -> Result<Vec<(Ino, File)>, EngineError> {
         self.sequence += 1;
@@ -381,6 +396,10 @@ pub(crate) fn dirty_write(ino: Ino, file: &File) -> Write {
 
 /// Commits rows that nobody else writes.
 pub(crate) fn commit(engine: &dyn Engine, writes: Vec<Write>) -> Result<(), EngineError> {
+    debug_assert!(
+        writes.iter().map(Write::key).collect::<HashSet<_>>().len() == writes.len(),
+        "a row is written once, or the engine refuses all"
+    );
     let batch = Batch { preconditions: Vec::new(), writes, payload: None };
     match engine.commit(batch) {
         Ok(_) => Ok(()),

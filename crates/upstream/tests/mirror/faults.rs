@@ -322,3 +322,18 @@ fn what_an_earlier_process_left_at_temporary_keys_goes() {
     assert!(here(&world).is_empty(), "the directory is not shown");
     assert_eq!(store.objects().keys().collect::<Vec<_>>(), [".margay-tmp/another-0-5-6"]);
 }
+
+#[test]
+fn a_name_that_no_store_takes_is_refused_at_the_call() {
+    let (store, world, _cache) = listed(28, &[]);
+    let (name, mut at, mut depth) = (Name::Plain("d".repeat(250)), world.mount.root(), 0);
+    let refused = loop {
+        match world.mount.make_directory(at, &name, &NEW) {
+            Ok(made) => (at, depth) = (made.ino, depth + 1),
+            Err(error) => break error,
+        }
+    };
+    assert!(depth == 4 && format!("{refused:?}").contains("36"), "{depth}: {refused:?}");
+    world.flush();
+    assert_eq!(store.objects().len(), 4);
+}

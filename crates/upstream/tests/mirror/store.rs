@@ -274,7 +274,10 @@ impl State {
 
     fn put(&mut self, head: &http::request::Parts, key: String, body: Bytes) -> Answer {
         if !self.ignores_conditions && !holds(&head.headers, self.objects.get(&key)) {
-            return refusal(412, "PreconditionFailed");
+            // As AWS: nothing there is not another state.
+            let is_missing = head.headers.contains_key("if-match") && !self.objects.contains_key(&key);
+            let (status, code) = if is_missing { (404, "NoSuchKey") } else { (412, "PreconditionFailed") };
+            return refusal(status, code);
         }
         let mut object = Object { body, headers: metadata(&head.headers) };
         let source = text(&head.headers, "x-amz-copy-source").map(decoded);
