@@ -266,5 +266,10 @@ fn what_others_do_in_the_bucket_is_seen() {
     fs::write(far.path.join("old"), "mine").unwrap();
     far.sync();
     assert_eq!(names(&far.path), ["new", "old"]);
+    // Removed there and changed here: it is made again.
+    world.server.client(&["rm", "s3://bucket/sub/old"]);
+    fs::write(far.path.join("old"), "mine again").unwrap();
+    far.sync();
+    assert!(world.keys("sub/").contains("old"));
     assert_eq!(far.end(), Some(0));
 }
