@@ -210,6 +210,10 @@ fn a_path_is_mounted_once_and_a_second_signal_ends_the_wait() {
     let again = again.output().unwrap();
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(again.status.code() == Some(2) && said.contains("is a mount already"), "{said}");
+    let inside = world.folder.path().join("inside");
+    let mut within = world.command();
+    within.args(["mount", "s3://bucket/sub", "--cache"]).arg(inside.join("cache")).arg(&inside);
+    assert_eq!(within.output().unwrap().status.code(), Some(2), "a cache in its own mount point");
     assert_eq!(fs::read_dir(&far.path).unwrap().count(), 0, "what is listed needs no bucket");
     world.server.signal(Signal::STOP);
     fs::write(far.path.join("file"), "content").unwrap();

@@ -30,6 +30,12 @@ pub(super) fn run(args: &Mount) -> Result<(), Failure> {
     let env = Env::real();
     let (place, cache) = parse(&args.bucket, &args.store, args.cache.as_deref())?;
     let path = absolute(&args.directory)?;
+    if cache.starts_with(&path) {
+        let (cache, path) = (cache.display(), path.display());
+        return Err(Failure::usage(format!(
+            "the cache {cache} lies in the mount point {path}: name another --cache DIR"
+        )));
+    }
     let choice = MountChoice::parse(&args.words()).map_err(Failure::usage)?;
     if !args.foreground {
         return leave_behind(&env, &path, &cache);

@@ -176,7 +176,9 @@ impl Files {
         let mut writes = Vec::new();
         for (ino, file) in self.by_ino.iter_mut().filter(|(_, file)| file.dirty.sent.is_none()) {
             if let Some((directory, name)) = &file.dirty.name {
-                file.dirty.sent = self.paths.key(engine, (*directory, name))?;
+                // No store has an object under a longer key.
+                let key = self.paths.key(engine, (*directory, name))?;
+                file.dirty.sent = key.filter(|key| key.len() <= KEY_BYTES_MAX);
                 writes.push(dirty_write(*ino, file));
             }
         }
