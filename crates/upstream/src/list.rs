@@ -59,7 +59,7 @@ pub(crate) struct Listing {
     pub(crate) tracked: Arc<Tracked>,
     pub(crate) volume: Arc<Volume>,
     bucket: String,
-    pub(crate) upstream: Upstream,
+    upstream: Upstream,
     pub(crate) requests: Arc<Requests>,
     /// Directories that are being listed (L2).
     turns: Mutex<HashMap<Ino, Arc<Mutex<()>>>>,
@@ -98,13 +98,8 @@ impl Listing {
         let taken = self.names_in(directory)?;
         let mut token = None;
         loop {
-            let (upstream, from) = (self.upstream.clone(), token.take());
-            let (own, hidden) = (path.clone(), hidden.clone());
-            let page = self.requests.wait(async move {
-                let (listed, next) = page(&upstream, &own, &hidden, from).await?;
-                Ok((described(&upstream, &own, listed).await?, next))
-            });
-            let (found, next) = page.ok_or("the mount ends")?.map_err(|error: ClientError| error.to_string())?;
+            let (listed, next) = self.page(&path, &hidden, token.take())?;
+            let found = self.described(&path, listed)?;
             let new: Vec<Found> = found.into_iter().filter(|one| !taken.contains(&one.sort_name)).collect();
             for some in new.chunks(ENTRIES_PER_BATCH) {
                 self.enter(directory, some, false)?;
@@ -118,6 +113,21 @@ impl Listing {
         self.tracked.ages.was_listed(directory);
         self.tracked.unlisted.write().remove(&directory);
         Ok(())
+    }
+
+    /// One page of the names directly below a path; blocks.
+    pub(crate) fn page(&self, path: &str, hidden: &str, token: Option<String>) -> Result<Page, String> {
+        let (upstream, path, hidden) = (self.upstream.clone(), path.to_owned(), hidden.to_owned());
+        let page = self.requests.wait(async move { page(&upstream, &path, &hidden, token).await });
+        page.ok_or("the mount ends")?.map_err(|error| error.to_string())
+    }
+
+    /// Asks for each object of a listing, and for the marker of each directory; objects that are gone by now are left out.
+    /// Blocks.
+    pub(crate) fn described(&self, path: &str, listed: Vec<(String, Listed)>) -> Result<Vec<Found>, String> {
+        let (upstream, path) = (self.upstream.clone(), path.to_owned());
+        let found = self.requests.wait(async move { described(&upstream, &path, listed).await });
+        found.ok_or("the mount ends")?.map_err(|error| error.to_string())
     }
 
     /// Names that an earlier listing, which was cut off, has entered.
@@ -209,13 +219,7 @@ impl Lister for Listing {
     }
 }
 
-/// One page of the names directly below a path.
-pub(crate) async fn page(
-    upstream: &Upstream,
-    path: &str,
-    hidden: &str,
-    token: Option<String>,
-) -> Result<Page, ClientError> {
+async fn page(upstream: &Upstream, path: &str, hidden: &str, token: Option<String>) -> Result<Page, ClientError> {
     let query = ListQuery {
         prefix: path,
         delimiter: Some("/"),
@@ -231,12 +235,7 @@ pub(crate) async fn page(
     Ok((listed, page.next_token.filter(|_| page.truncated)))
 }
 
-/// Asks for each object of a listing, and for the marker of each directory; objects that are gone by now are left out.
-pub(crate) async fn described(
-    upstream: &Upstream,
-    path: &str,
-    listed: Vec<(String, Listed)>,
-) -> Result<Vec<Found>, ClientError> {
+async fn described(upstream: &Upstream, path: &str, listed: Vec<(String, Listed)>) -> Result<Vec<Found>, ClientError> {
     let mut heads = JoinSet::new();
     for (key, listed) in listed {
         let upstream = upstream.clone();

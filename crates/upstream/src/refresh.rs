@@ -13,15 +13,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
-use margay_client::ClientError;
 use margay_rows::record::Entry;
 use margay_rows::{Ino, key};
 
-use crate::list::{Found, Gone, Listed, Listing, Rows, described, page};
-use crate::tracked::{Files, entry_at, object_row};
+use crate::list::{Found, Gone, Listed, Listing, Rows};
+use crate::tracked::{Files, entry_at, object_row, rows_of_object};
 
 /// Who needs the directory waits so long; then it uses what is here.
 const WAIT: Duration = Duration::from_secs(1);
@@ -69,36 +69,30 @@ impl Listing {
         let (done, wait) = mpsc::sync_channel(2);
         let own = Arc::clone(&self);
         self.requests.spawn_blocking(move || {
-            let mut compared = own.refresh_now(directory);
-            if let Ok(Some(open)) = &compared
-                && !open.left.is_empty()
-            {
-                // Nobody may wait any more.
-                let _ = done.send(());
-                compared = compared.and_then(|compared| own.take_over_later(compared));
-            }
-            let differed =
-                compared.map(|compared| compared.is_some_and(|compared| compared.differed)).map_err(|error| {
-                    tracing::info!(error, directory = directory.0, "a directory could not be compared with the bucket");
-                });
+            let differed = own.compare(directory, &done).map_err(|error| {
+                tracing::info!(error, directory = directory.0, "a directory could not be compared with the bucket");
+            });
             own.tracked.ages.ended(directory, differed.ok());
             let _ = done.send(());
         });
         let _ = wait.recv_timeout(WAIT);
     }
 
-    /// Tries again what somebody was working on: often the one who waited.
-    fn take_over_later(&self, compared: Option<Compared>) -> Result<Option<Compared>, String> {
-        let Some(mut compared) = compared else { return Ok(None) };
+    /// Whether something differed. What somebody was working on, often the one who waits, is tried again after telling `done`.
+    fn compare(&self, directory: Ino, done: &SyncSender<()>) -> Result<bool, String> {
+        let Some(mut compared) = self.refresh_now(directory)? else { return Ok(false) };
+        if !compared.left.is_empty() {
+            let _ = done.send(());
+        }
         for pause in AGAIN_AFTER {
             if compared.left.is_empty() {
                 break;
             }
-            self.tracked.ages.pause(pause);
+            std::thread::sleep(pause);
             let left = std::mem::take(&mut compared.left);
             self.take_over_all(&mut compared, &left)?;
         }
-        Ok(Some(compared))
+        Ok(compared.differed)
     }
 
     /// `None`: the directory is gone.
@@ -114,10 +108,7 @@ impl Listing {
         let mut there = BTreeMap::new();
         let mut token = None;
         loop {
-            let (upstream, own, hidden, from) =
-                (self.upstream.clone(), compared.path.clone(), hidden.clone(), token.take());
-            let page = self.requests.wait(async move { page(&upstream, &own, &hidden, from).await });
-            let (listed, next) = page.ok_or("the mount ends")?.map_err(|error| error.to_string())?;
+            let (listed, next) = self.page(&compared.path, &hidden, token.take())?;
             let names = listed
                 .into_iter()
                 .filter_map(|(key, listed)| Some((key.strip_prefix(compared.path.as_str())?.to_owned(), listed)));
@@ -215,9 +206,7 @@ impl Listing {
             let listed = compared.there.get(name).cloned().unwrap_or_else(|| Some((0, String::new())));
             (format!("{}{name}", compared.path), listed)
         });
-        let (upstream, path, asked) = (self.upstream.clone(), compared.path.clone(), asked.collect());
-        let found = self.requests.wait(async move { described(&upstream, &path, asked).await });
-        let found = found.ok_or("the mount ends")?.map_err(|error: ClientError| error.to_string())?;
+        let found = self.described(&compared.path, asked.collect())?;
         if found.iter().any(|one| one.there.as_ref().is_some_and(|there| there.etag.is_empty())) {
             return Err("an object that was not listed may not be asked for".to_owned());
         }
@@ -247,8 +236,7 @@ impl Listing {
             }
             if let Some(ino) = difference.and_then(Difference::file) {
                 let object = object_row(&*self.tracked.below, ino).map_err(|error| error.to_string())?;
-                rows.push((key::upstream_object(ino), None));
-                rows.extend(object.filter(|one| one.number != 0).map(|one| (key::upstream_bytes(one.number), None)));
+                rows.extend(object.iter().flat_map(|one| rows_of_object(ino, one)).map(|row| (row, None)));
                 gone.push((name.clone(), ino));
             }
             if matches!(difference, Some(Difference::New | Difference::Replaced(_))) {

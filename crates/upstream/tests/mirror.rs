@@ -86,8 +86,8 @@ fn mirrored(seed: u64) {
 
 #[test]
 fn a_bucket_gets_what_a_mount_changes() {
-    let seeds = std::env::var("MARGAY_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(24);
-    let first = std::env::var("MARGAY_TEST_FIRST").ok().and_then(|first| first.parse().ok()).unwrap_or(1);
+    let seeds = number("MARGAY_TEST_SEEDS", 24);
+    let first = number("MARGAY_TEST_FIRST", 1);
     (first..first + seeds).for_each(mirrored);
     println!("evidence: far mounts: {seeds} seeds");
 }
@@ -148,8 +148,8 @@ fn shared_with_another(seed: u64) {
 
 #[test]
 fn what_another_client_writes_stays() {
-    let seeds = std::env::var("MARGAY_TEST_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(24);
-    let first = std::env::var("MARGAY_TEST_FIRST").ok().and_then(|first| first.parse().ok()).unwrap_or(1);
+    let seeds = number("MARGAY_TEST_SEEDS", 24);
+    let first = number("MARGAY_TEST_FIRST", 1);
     (first..first + seeds).for_each(shared_with_another);
     println!("evidence: far mounts beside another client: {seeds} seeds");
 }

@@ -33,8 +33,8 @@ pub(super) fn new(parent: INodeNo, name: &OsStr, mode: u32, umask: u32) -> NewNo
     NewNode { parent: parent.0, name: name.as_bytes(), mode, umask }
 }
 
-/// How long the kernel may cache attributes, `most` at most: not at all for a file with set-id bits, because a write clears them and
-/// its reply cannot say so.
+/// How long the kernel may cache attributes, up to `most`: not at all for a file with set-id bits, because a write clears
+/// them and its reply cannot say so.
 pub(super) fn keep_time(found: &Attributes, most: Duration) -> Duration {
     let set_id = found.kind == FileKind::Regular && found.rights & (SET_USER_ID | SET_GROUP_ID) != 0;
     if set_id { Duration::ZERO } else { most }

@@ -118,7 +118,7 @@ pub struct PlannedRequest {
 
 impl PlannedRequest {
     /// The key that is only read.
-    pub(crate) fn source(&self) -> Option<&str> {
+    fn source(&self) -> Option<&str> {
         match &self.action {
             Action::Copy { from, .. } | Action::SetAside { from, .. } => Some(from),
             Action::Put | Action::Delete => None,

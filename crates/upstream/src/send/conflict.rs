@@ -10,18 +10,16 @@
 use margay_client::ClientError;
 use margay_client::upstream::{Described, Wanted};
 use margay_env::Timestamp;
-use margay_meta::Write;
+use margay_rows::Ino;
 use margay_rows::record::Entry;
-use margay_rows::{Ino, key};
 use margay_volume::{DeleteRequest, WriteCondition};
 
 use super::Sender;
-use super::outcome::take_found;
 use super::request::{Sent, Unsent};
 use crate::attributes::write_id_of;
 use crate::list::parse_etag;
 use crate::plan::{Action, PlannedRequest, Required};
-use crate::tracked::{MARKER, commit, content_of, dirty_write};
+use crate::tracked::{MARKER, commit, content_of, dirty_write, object_gone};
 
 impl Sender {
     /// A condition of a write did not hold, or the source of a copy is gone; `is_lost`: the bytes of the file are known to be.
@@ -50,7 +48,8 @@ impl Sender {
             return Ok(false);
         }
         if let Some(there) = there.as_ref().filter(|there| self.is_unknown_own(request, there)) {
-            self.take_own(&PlannedRequest { key: from.clone(), ..request.clone() }, there);
+            let of_source = PlannedRequest { key: from.clone(), ..request.clone() };
+            self.note_found(&mut self.tracked.files.lock(), &of_source, Some(there));
             return Ok(true);
         }
         if there.is_none() {
@@ -132,16 +131,6 @@ impl Sender {
         id.starts_with(&format!("{}-{}-", self.id, request.file)) && known.is_none_or(|known| known.write_id != id)
     }
 
-    fn take_own(&self, request: &PlannedRequest, there: &Described) {
-        let ino = Ino(request.file);
-        let (mut files, mut writes) = (self.tracked.files.lock(), Vec::new());
-        take_found(&mut files, request, there, &mut writes);
-        writes.extend(files.by_ino.get(&ino).map(|file| dirty_write(ino, file)));
-        if let Err(error) = commit(&*self.tracked.below, writes) {
-            tracing::error!(%error, "what the bucket has could not be noted");
-        }
-    }
-
     /// It is not in progress any more, and may be planned again.
     fn ended(&self, request: &PlannedRequest) {
         let ino = Ino(request.file);
@@ -169,8 +158,7 @@ impl Sender {
         for ino in [Some(request.file), other].into_iter().flatten().map(Ino) {
             let Some(file) = files.by_ino.get_mut(&ino) else { continue };
             if let Some(object) = file.object.take_if(|object| object.key == request.key) {
-                writes.push(Write::Delete { key: key::upstream_object(ino) });
-                writes.extend((object.number != 0).then(|| Write::Delete { key: key::upstream_bytes(object.number) }));
+                writes.extend(object_gone(ino, &object));
             }
             file.dirty.leftovers.retain(|left| left.key != request.key);
             writes.push(dirty_write(ino, file));

@@ -18,7 +18,7 @@ use super::Sender;
 use super::request::{Sent, Unsent};
 use crate::attributes::write_id_of;
 use crate::plan::{self, Action, PlannedRequest};
-use crate::tracked::{File, Files, commit, dirty_write};
+use crate::tracked::{File, Files, commit, dirty_write, object_gone};
 
 /// Wait after the first failure; it doubles.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -141,7 +141,7 @@ impl Sender {
     }
 
     /// The request is over.
-    pub(super) fn let_go(&self, request: &PlannedRequest, may_be_done: bool) {
+    fn let_go(&self, request: &PlannedRequest, may_be_done: bool) {
         let mut files = self.tracked.files.lock();
         if let Some(file) = files.by_ino.get_mut(&Ino(request.file)).filter(|_| request.action != Action::Delete) {
             (file.in_progress, file.since_sent, file.sending) = (false, None, None);
@@ -159,21 +159,25 @@ impl Sender {
         };
         self.tracked.answers.fetch_add(1, Ordering::Relaxed);
         let own = there.filter(|there| self.is_unknown_own(request, there));
-        let ino = Ino(request.file);
         let mut files = self.tracked.files.lock();
         files.note_recent(&request.key);
-        let Some(file) = files.by_ino.get_mut(&ino) else { return };
+        let Some(file) = files.by_ino.get_mut(&Ino(request.file)) else { return };
         (file.in_progress, file.since_sent, file.dirty.sent) = (false, None, None);
-        let mut writes = Vec::new();
-        if let Some(there) = own {
-            take_found(&mut files, request, &there, &mut writes);
+        self.note_found(&mut files, request, own.as_ref());
+        drop(files);
+        self.tracked.wake.notify_one();
+    }
+
+    /// Stores a file, with the object of it that was found, if any.
+    pub(super) fn note_found(&self, files: &mut Files, request: &PlannedRequest, there: Option<&Described>) {
+        let (ino, mut writes) = (Ino(request.file), Vec::new());
+        if let Some(there) = there {
+            take_found(files, request, there, &mut writes);
         }
         writes.extend(files.by_ino.get(&ino).map(|file| dirty_write(ino, file)));
         if let Err(error) = commit(&*self.tracked.below, writes) {
             tracing::error!(%error, "what the bucket has could not be noted");
         }
-        drop(files);
-        self.tracked.wake.notify_one();
     }
 
     pub(super) fn postponed(&self, request: &PlannedRequest, why: &str, is_refused: bool) {
@@ -198,7 +202,7 @@ fn postpone(files: &mut Files, request: &PlannedRequest, why: &str, is_refused: 
 }
 
 /// An object of the file was found that the rows did not know. Whoever had the key before has it no more.
-pub(super) fn take_found(files: &mut Files, request: &PlannedRequest, there: &Described, writes: &mut Vec<Write>) {
+fn take_found(files: &mut Files, request: &PlannedRequest, there: &Described, writes: &mut Vec<Write>) {
     let ino = Ino(request.file);
     forget_others(files, request, writes);
     let Some(file) = files.by_ino.get_mut(&ino) else { return };
@@ -231,10 +235,7 @@ fn forget_others(files: &mut Files, request: &PlannedRequest, writes: &mut Vec<W
         if old.is_some() || left != file.dirty.leftovers.len() {
             writes.push(dirty_write(*ino, file));
         }
-        if let Some(old) = old {
-            writes.push(Write::Delete { key: key::upstream_object(*ino) });
-            writes.extend((old.number != 0).then(|| Write::Delete { key: key::upstream_bytes(old.number) }));
-        }
+        writes.extend(old.iter().flat_map(|old| object_gone(*ino, old)));
     }
     files.by_ino.retain(|ino, file| ino.0 == request.file || !file.is_nothing());
 }
@@ -243,10 +244,7 @@ fn forget_others(files: &mut Files, request: &PlannedRequest, writes: &mut Vec<W
 fn set_object(file: &mut File, ino: Ino, one: &plan::Dirty, sent: Option<&Sent>, writes: &mut Vec<Write>) {
     let old = file.object.take();
     let Some(base) = &one.base else {
-        if let Some(old) = old {
-            writes.push(Write::Delete { key: key::upstream_object(ino) });
-            writes.extend((old.number != 0).then(|| Write::Delete { key: key::upstream_bytes(old.number) }));
-        }
+        writes.extend(old.iter().flat_map(|old| object_gone(ino, old)));
         return;
     };
     let write_id = sent.and_then(|sent| sent.write_id.clone()).or_else(|| Some(old.as_ref()?.write_id.clone()));

@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use margay_client::client::DELETE_KEYS_MAX;
 use margay_client::upstream::{Grid, Metadata, Source, StateOf};
 use margay_client::{ClientError, Condition};
-use margay_rows::record::{Data, Entry};
+use margay_rows::record::{Data, Entry, FileEntry};
 use margay_rows::{Ino, key};
 use margay_volume::{ReadCondition, Reader};
 
@@ -122,21 +122,23 @@ impl Sender {
     }
 
     async fn copy(&self, request: &PlannedRequest, source: StateOf<'_>) -> Result<Sent, Unsent> {
-        let (metadata, state) = self.metadata(request)?;
+        let (entry, state) = self.planned_entry(request)?;
         if state.size > COPY_BYTES_MAX {
             return self.put(request).await;
         }
+        let metadata = self.metadata(request, &entry);
         let copied = self.upstream.copy_object(source, &request.key, condition(request), Some(&metadata)).await;
         Ok(Sent { etag: copied?, size: None, write_id: Some(self.write_id(request)) })
     }
 
     async fn put(&self, request: &PlannedRequest) -> Result<Sent, Unsent> {
-        let (metadata, state) = self.metadata(request)?;
+        let (entry, state) = self.planned_entry(request)?;
+        let metadata = self.metadata(request, &entry);
         if request.content == MARKER && request.key.ends_with('/') {
             let etag = self.upstream.put_object(&request.key, Bytes::new(), condition(request), &metadata).await?;
             return Ok(Sent { etag, size: Some(0), write_id: Some(self.write_id(request)) });
         }
-        if self.has_lost_bytes(request)? {
+        if self.has_lost_bytes(&entry)? {
             return Err(Unsent::Lost);
         }
         let local = self.tracked.files.lock().paths.local(&request.key).to_owned();
@@ -174,11 +176,11 @@ impl Sender {
 
     /// Whether bytes of the file are in the bucket only.
     pub(super) fn is_far(&self, file: u64) -> Result<bool, Unsent> {
-        Ok(!self.far_numbers(file)?.is_empty())
+        Ok(self.entry_of(file)?.is_some_and(|(_, entry)| far_numbers(&entry).next().is_some()))
     }
 
-    fn has_lost_bytes(&self, request: &PlannedRequest) -> Result<bool, Unsent> {
-        for number in self.far_numbers(request.file)? {
+    fn has_lost_bytes(&self, entry: &Entry) -> Result<bool, Unsent> {
+        for number in far_numbers(entry) {
             if self.tracked.find(number).map_err(|error| Unsent::Local(error.to_string()))?.is_none() {
                 return Ok(true);
             }
@@ -186,33 +188,37 @@ impl Sender {
         Ok(false)
     }
 
-    /// Numbers of bytes in the bucket that the file has.
-    fn far_numbers(&self, file: u64) -> Result<Vec<u64>, Unsent> {
-        let Some((_, Entry::File(entry))) = self.entry_of(file)? else { return Ok(Vec::new()) };
-        // A file with extents in rows was written here, and so brought here before.
-        let Data::Extents(extents) = &entry.data else { return Ok(Vec::new()) };
-        Ok(extents.iter().filter_map(|extent| number_of(extent.run.segment)).collect())
+    /// The entry of the planned state, if it is still the file's.
+    fn planned_entry(&self, request: &PlannedRequest) -> Result<(Entry, State), Unsent> {
+        let state = self.tracked.files.lock().by_ino.get(&Ino(request.file)).and_then(|file| file.state);
+        let is_same = |state: &State| (state.content, state.attributes) == (request.content, request.attributes);
+        let state = state.filter(is_same).ok_or(Unsent::Changed)?;
+        let (_, entry) = self.entry_of(request.file)?.ok_or(Unsent::Changed)?;
+        let now = match &entry {
+            Entry::File(file) => State::of_file(file),
+            Entry::Directory(entry) => State::of_directory(entry),
+            Entry::Link(_) => return Err(Unsent::Changed),
+        };
+        if now == state { Ok((entry, state)) } else { Err(Unsent::Changed) }
     }
 
-    /// The headers of the planned state, if it is still the file's.
-    fn metadata(&self, request: &PlannedRequest) -> Result<(Metadata, State), Unsent> {
-        let files = self.tracked.files.lock();
-        let file = files.by_ino.get(&Ino(request.file)).ok_or(Unsent::Changed)?;
-        let is_same = |state: &State| (state.content, state.attributes) == (request.content, request.attributes);
-        let state = file.state.filter(is_same).ok_or(Unsent::Changed)?;
-        let (directory, name) = file.dirty.name.clone().ok_or(Unsent::Changed)?;
-        let row = self.tracked.below.get(&key::entry(directory, name.as_bytes()));
-        drop(files);
-        let row = row.map_err(|error| Unsent::Local(error.to_string()))?.value.ok_or(Unsent::Changed)?;
+    fn metadata(&self, request: &PlannedRequest, entry: &Entry) -> Metadata {
         let id = self.write_id(request);
-        match Entry::decode(&row.value).map_err(|error| Unsent::Local(error.to_string()))? {
-            Entry::File(file) if State::of_file(&file) == state => Ok((attributes::of_file(&file, &id), state)),
-            Entry::Directory(entry) if State::of_directory(&entry) == state => {
-                Ok((attributes::of_directory(&entry, &id), state))
-            }
-            _ => Err(Unsent::Changed),
+        match entry {
+            Entry::File(file) => attributes::of_file(file, &id),
+            Entry::Directory(entry) => attributes::of_directory(entry, &id),
+            Entry::Link(_) => unreachable!("no bucket has a hard link (planned_entry)"),
         }
     }
+}
+
+/// Numbers of bytes in the bucket that the file has. One with extents in rows was written here, and so brought here before.
+fn far_numbers(entry: &Entry) -> impl Iterator<Item = u64> {
+    let extents = match entry {
+        Entry::File(FileEntry { data: Data::Extents(extents), .. }) => extents.as_slice(),
+        _ => &[],
+    };
+    extents.iter().filter_map(|extent| number_of(extent.run.segment))
 }
 
 fn etag_of(request: &PlannedRequest) -> &str {

@@ -55,11 +55,6 @@ impl Ages {
         *one = Listed { at: now, age, in_progress: false };
     }
 
-    /// Blocks this thread.
-    pub(crate) fn pause(&self, time: Duration) {
-        self.clock.sleep(time);
-    }
-
     /// It was listed as a whole.
     pub(crate) fn was_listed(&self, directory: Ino) {
         let at = self.clock.monotonic();

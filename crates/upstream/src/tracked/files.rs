@@ -81,6 +81,17 @@ pub(crate) fn object_row(engine: &dyn Engine, ino: Ino) -> Result<Option<Upstrea
     row.map(|row| UpstreamObject::decode(&row.value)).transpose().map_err(damaged)
 }
 
+/// The rows of an object that a file has no more.
+pub(crate) fn rows_of_object(ino: Ino, object: &UpstreamObject) -> impl Iterator<Item = Vec<u8>> + use<> {
+    let bytes = (object.number != 0).then(|| key::upstream_bytes(object.number));
+    std::iter::once(key::upstream_object(ino)).chain(bytes)
+}
+
+/// As `rows_of_object`, as their removal.
+pub(crate) fn object_gone(ino: Ino, object: &UpstreamObject) -> impl Iterator<Item = Write> + use<> {
+    rows_of_object(ino, object).map(|key| Write::Delete { key })
+}
+
 impl File {
     fn new(object: Option<UpstreamObject>, dirty: UpstreamDirty, now: Duration) -> File {
         File {

@@ -20,7 +20,7 @@ mod paths;
 
 use self::ages::Ages;
 pub(crate) use self::changes::{MARKER, State, content_of, entry_at};
-pub(crate) use self::files::{File, Files, commit, dirty_write, object_row};
+pub(crate) use self::files::{File, Files, commit, dirty_write, object_gone, object_row, rows_of_object};
 pub(crate) use self::paths::Paths;
 
 use std::cell::Cell;

@@ -28,18 +28,6 @@ fn change_rights(world: &World, path: &str) {
     world.mount.set_attributes(world.at(path).unwrap(), &change).unwrap();
 }
 
-/// A bucket with these objects of somebody else, mounted and listed.
-fn listed(seed: u64, objects: &[(&'static str, &'static [u8])]) -> (std::sync::Arc<Store>, World, Cache) {
-    let (store, target) = runtime().block_on(Store::start());
-    objects.iter().for_each(|(key, body)| store.put(key, body));
-    let cache = Cache::new(seed);
-    let world = cache.open(&target, "");
-    let handle = world.mount.open_directory(world.mount.root()).unwrap();
-    world.mount.read_directory(&handle, 0, true, &mut |_: &DirectoryItem<'_>| true).unwrap();
-    store.wait_probed();
-    (store, world, cache)
-}
-
 #[test]
 fn a_file_renamed_here_and_replaced_there_is_theirs_under_its_old_name() {
     let (store, world, _cache) = listed(11, &[("a", b"first"), ("other", b"x")]);

@@ -12,13 +12,10 @@ use crate::{in_bucket, keys};
 /// Longer than any listing counts.
 const LATER: Duration = Duration::from_secs(61);
 
-fn listed(seed: u64, objects: &[(&'static str, &'static [u8])]) -> (std::sync::Arc<Store>, World, Cache) {
-    let (store, target) = runtime().block_on(Store::start());
-    objects.iter().for_each(|(key, body)| store.put(key, body));
-    let cache = Cache::new(seed);
-    let world = cache.open(&target, "");
+/// As `listed`, and each object was read.
+fn read(seed: u64, objects: &[(&'static str, &'static [u8])]) -> (std::sync::Arc<Store>, World, Cache) {
+    let (store, world, cache) = listed(seed, objects);
     world.shown();
-    store.wait_probed();
     (store, world, cache)
 }
 
@@ -29,7 +26,7 @@ fn lines(world: &World) -> Vec<String> {
 
 #[test]
 fn what_others_put_replace_and_remove_is_seen() {
-    let (store, world, cache) = listed(31, &[("same", b"1"), ("replaced", b"1"), ("removed", b"1"), ("d/a", b"1")]);
+    let (store, world, cache) = read(31, &[("same", b"1"), ("replaced", b"1"), ("removed", b"1"), ("d/a", b"1")]);
     let before = store.requests();
     assert_eq!(lines(&world), ["d/ ", "d/a 1", "removed 1", "replaced 1", "same 1"]);
     store.put("new", b"2");
@@ -51,7 +48,7 @@ fn what_others_put_replace_and_remove_is_seen() {
 
 #[test]
 fn what_does_not_change_is_listed_ever_more_seldom() {
-    let (store, world, cache) = listed(32, &[("a", b"1")]);
+    let (store, world, cache) = read(32, &[("a", b"1")]);
     lines(&world);
     let before = store.requests();
     for _ in 0..120 {
@@ -64,7 +61,7 @@ fn what_does_not_change_is_listed_ever_more_seldom() {
 
 #[test]
 fn what_is_only_here_stays() {
-    let (store, world, cache) = listed(33, &[("gone", b"1"), ("moved", b"1"), ("written", b"1"), ("open", b"1")]);
+    let (store, world, cache) = read(33, &[("gone", b"1"), ("moved", b"1"), ("written", b"1"), ("open", b"1")]);
     let open = world.mount.open_file(world.at("open").unwrap(), BOTH).unwrap();
     // Nothing is sent for now.
     store.script(|method, _, _| {
@@ -87,7 +84,7 @@ fn what_is_only_here_stays() {
 
 #[test]
 fn without_the_bucket_what_was_listed_is_shown() {
-    let (store, world, cache) = listed(34, &[("a", b"1"), ("b", b"1")]);
+    let (store, world, cache) = read(34, &[("a", b"1"), ("b", b"1")]);
     store.set_reachable(false);
     cache.clock().jump(LATER);
     assert_eq!(lines(&world), ["a 1", "b 1"]);
@@ -95,7 +92,7 @@ fn without_the_bucket_what_was_listed_is_shown() {
 
 #[test]
 fn a_late_listing_takes_nothing_away() {
-    let (store, world, cache) = listed(35, &[("a", b"1"), ("b", b"1")]);
+    let (store, world, cache) = read(35, &[("a", b"1"), ("b", b"1")]);
     // Its listings do not show what is there.
     store.hide("a");
     cache.clock().jump(LATER);

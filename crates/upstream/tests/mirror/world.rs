@@ -285,3 +285,20 @@ pub(crate) fn in_bucket(store: &Store) -> BTreeMap<String, (u32, Vec<u8>)> {
 pub(crate) fn keys(tree: &BTreeMap<String, (u32, Vec<u8>)>) -> Vec<String> {
     tree.iter().map(|(key, (mode, bytes))| format!("{key} {mode:o} {}", bytes.len())).collect()
 }
+
+/// A bucket with these objects of somebody else, mounted and listed.
+pub(crate) fn listed(seed: u64, objects: &[(&'static str, &'static [u8])]) -> (Arc<Store>, World, Cache) {
+    let (store, target) = runtime().block_on(Store::start());
+    objects.iter().for_each(|(key, body)| store.put(key, body));
+    let cache = Cache::new(seed);
+    let world = cache.open(&target, "");
+    let handle = world.mount.open_directory(world.mount.root()).unwrap();
+    world.mount.read_directory(&handle, 0, true, &mut |_: &DirectoryItem<'_>| true).unwrap();
+    store.wait_probed();
+    (store, world, cache)
+}
+
+/// A number from the environment: a night's seeds.
+pub(crate) fn number(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(usual)
+}
