@@ -134,23 +134,23 @@ impl Far {
     pub fn flush(&self, file: Option<Ino>, progress: &mut dyn FnMut(&Backlog) -> bool) -> Result<(), NotSent> {
         let mut files = self.tracked.files.lock();
         let sequence = files.sequence;
-        for one in files.by_ino.iter_mut().filter(|(ino, _)| file.is_none_or(|file| file == **ino)) {
-            (one.1.now, one.1.is_read) = (true, false);
+        for ino in file.map_or_else(|| files.table.inos(), |ino| vec![ino]) {
+            files.table.edit(ino, |one| (one.now, one.is_read) = (true, false));
         }
         self.tracked.wake.notify_one();
         let (mut last, mut since) = (None, files.now());
         loop {
-            let (count, refused) = match file {
-                Some(ino) => files.lacks_of(&*self.tracked.below, ino, sequence),
+            let (lacks, refused) = match file {
+                Some(ino) => files.lacks_of(ino, sequence),
                 None => files.lacks(sequence),
             };
-            if count == 0 {
+            if !lacks {
                 return Ok(());
             }
             if let Some(refused) = refused {
                 return Err(NotSent::Refused(refused));
             }
-            let now = Some((count, self.tracked.answers.load(Ordering::Relaxed)));
+            let now = Some((files.table.len(), self.tracked.answers.load(Ordering::Relaxed)));
             if now != last {
                 (last, since) = (now, files.now());
             } else if files.now().saturating_sub(since) > PATIENCE {
@@ -170,7 +170,7 @@ impl Far {
     pub fn drain(&self, progress: &mut dyn FnMut(&Backlog) -> bool) -> Result<(), NotSent> {
         loop {
             self.flush(None, progress)?;
-            if self.tracked.files.lock().lacks(u64::MAX).0 == 0 {
+            if !self.tracked.files.lock().lacks(u64::MAX).0 {
                 return Ok(());
             }
         }
@@ -178,20 +178,17 @@ impl Far {
 
     /// Everything about what is left, for people who look for a fault.
     pub fn details(&self) -> String {
-        format!("{:#?}", self.tracked.files.lock().by_ino)
+        format!("{:#?}", self.tracked.files.lock().table)
     }
 
     pub fn backlog(&self) -> Backlog {
         const SHOWN_MAX: usize = 10;
         let files = self.tracked.files.lock();
-        let mut backlog = Backlog { files: files.by_ino.len() as u64, ..Backlog::default() };
-        for (ino, file) in &files.by_ino {
-            backlog.bytes += file.state.map_or(0, |state| state.size);
-            backlog.in_progress += u64::from(file.in_progress);
-            if let Some(failure) = file.failure.as_ref().filter(|_| backlog.failures.len() < SHOWN_MAX) {
-                backlog.failures.push((ino.0, failure.clone()));
-            }
-        }
+        let (bytes, in_progress) = files.table.totals();
+        let failures = files.table.failing().filter_map(|(ino, file)| Some((ino.0, file.failure.clone()?)));
+        let failures = failures.take(SHOWN_MAX).collect();
+        let files_left = files.table.len() as u64;
+        let mut backlog = Backlog { files: files_left, bytes, in_progress, failures, conflicts: Vec::new() };
         drop(files);
         if let Some(sender) = self.sender.get() {
             backlog.conflicts.clone_from(&sender.conflicts.lock());

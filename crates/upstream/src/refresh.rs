@@ -21,7 +21,7 @@ use margay_rows::record::Entry;
 use margay_rows::{Ino, key};
 
 use crate::list::{Found, Gone, Listed, Listing, Rows};
-use crate::tracked::{Files, entry_at, object_row, rows_of_object};
+use crate::tracked::{entry_at, object_row, rows_of_object};
 
 /// Who needs the directory waits so long; then it uses what is here.
 const WAIT: Duration = Duration::from_secs(1);
@@ -149,7 +149,7 @@ impl Listing {
         if let Some(damaged) = damaged {
             return Err(damaged);
         }
-        let touched = self.touched(&mut self.tracked.files.lock(), compared)?;
+        let touched = self.tracked.files.lock().touched(&compared.path, compared.began);
         let names: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
         let mut differing = Vec::new();
         for name in names {
@@ -159,10 +159,6 @@ impl Listing {
             }
         }
         Ok(differing)
-    }
-
-    fn touched(&self, files: &mut Files, compared: &Compared) -> Result<BTreeSet<String>, String> {
-        files.touched(&*self.tracked.below, &compared.path, compared.began).map_err(|error| error.to_string())
     }
 
     /// What differs under one name that is not dirty.
@@ -220,8 +216,8 @@ impl Listing {
             inos.extend(entry(name)?.and_then(|entry| entry.file()).map(|file| file.ino));
         }
         let (_held, closed) = self.volume.hold_closed(&inos);
-        let mut files = self.tracked.files.lock();
-        let touched = self.touched(&mut files, compared)?;
+        let files = self.tracked.files.lock();
+        let touched = files.touched(&compared.path, compared.began);
         let (mut gone, mut rows, mut come, mut left) = (Gone::new(), Rows::new(), Vec::new(), Vec::new());
         for name in names {
             let here = entry(name)?;

@@ -6,7 +6,7 @@
 #[path = "plan/world.rs"]
 mod world;
 
-use margay_upstream::plan::{Action, Base, Dirty, Local, plan};
+use margay_upstream::plan::{Action, Base, Dirty, Local, first_write, plan};
 use proptest::prelude::*;
 use world::{NAMES, Step, World, blank};
 
@@ -112,7 +112,8 @@ fn a_removal_waits_for_a_write_of_the_same_commit() {
     let row = |file, local, base| Dirty { file, base, local, ..blank(7) };
     let base = Some(Base { key: "d/f".into(), etag: "e".into(), content: 1, attributes: 1 });
     let directory = row(2, Some(Local { key: "d/".into(), content: 2, attributes: 2 }), None);
-    let found = plan(&[row(1, None, base), directory], &[], TEMPORARY);
+    let dirty = [row(1, None, base), directory];
+    let found = plan(&dirty, first_write(&dirty), &[], TEMPORARY);
     assert_eq!(found.iter().map(|one| (&*one.key, &one.action)).collect::<Vec<_>>(), [("d/", &Action::Put)]);
 }
 
@@ -128,7 +129,8 @@ fn what_is_refused_holds_up_no_removal() {
     let refused = Dirty { is_refused: true, ..dirty(1, local("a")) };
     let base = Some(Base { key: "b".into(), etag: "e".into(), content: 2, attributes: 2 });
     let gone = Dirty { base, ..dirty(2, None) };
-    let found = plan(&[refused, gone], &[], TEMPORARY);
+    let dirty = [refused, gone];
+    let found = plan(&dirty, first_write(&dirty), &[], TEMPORARY);
     assert_eq!(found.iter().map(|one| (&*one.key, &one.action)).collect::<Vec<_>>(), [("b", &Action::Delete)]);
 }
 

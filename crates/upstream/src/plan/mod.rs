@@ -15,13 +15,15 @@
 //! Not here:   when a file is due (the caller), how many requests are in progress at once (the caller), renames of whole
 //!             directories, conflicts with other clients.
 
+mod closed;
 mod finish;
 mod order;
 
 use std::collections::HashMap;
 
+pub use self::closed::close;
 pub use self::finish::finish;
-pub use self::order::plan;
+pub use self::order::{first_write, plan};
 
 /// The number of a file of the local volume.
 pub type FileNumber = u64;

@@ -11,6 +11,7 @@ use super::{Action, Dirty, FileNumber, Occupant, PlannedRequest, Required, Seque
 type Waits = HashMap<FileNumber, FileNumber>;
 
 struct Plan<'a> {
+    first_write: Option<Sequence>,
     files: HashMap<FileNumber, &'a Dirty>,
     occupants: HashMap<&'a str, Occupant<'a>>,
     /// Keys that requests in progress write.
@@ -23,15 +24,27 @@ struct Plan<'a> {
     temporary: &'a str,
 }
 
+/// The first change that the bucket lacks a write of, of all dirty files.
+pub fn first_write<'a>(dirty: impl IntoIterator<Item = &'a Dirty>) -> Option<Sequence> {
+    // A write that was begun is not done.
+    dirty.into_iter().filter(|one| one.lacks() && !one.is_refused).map(|one| one.since).min()
+}
+
 /// Requests that may start beside those in progress, oldest change first: a file at most one, a key at most one. Empty while
-/// nothing is due, or everything due waits for what is in progress or refused. `temporary` begins temporary keys, which no
-/// file of the tree has.
-pub fn plan(dirty: &[Dirty], in_progress: &[PlannedRequest], temporary: &str) -> Vec<PlannedRequest> {
+/// nothing is due, or everything due waits for what is in progress or refused. `dirty` is a closed set (`close`), and
+/// `first_write` that of all files. `temporary` begins temporary keys, which no file of the tree has.
+pub fn plan(
+    dirty: &[Dirty],
+    first_write: Option<Sequence>,
+    in_progress: &[&PlannedRequest],
+    temporary: &str,
+) -> Vec<PlannedRequest> {
     let mut plan = Plan {
+        first_write,
         files: dirty.iter().map(|one| (one.file, one)).collect(),
         occupants: occupants(dirty),
         written: in_progress.iter().map(|request| request.key.as_str()).collect(),
-        read: in_progress.iter().filter_map(PlannedRequest::source).collect(),
+        read: in_progress.iter().filter_map(|request| request.source()).collect(),
         // A removal is of a key; the file may do something else meanwhile.
         busy: in_progress.iter().filter(|one| one.action != Action::Delete).map(|one| one.file).collect(),
         requests: Vec::new(),
@@ -152,14 +165,12 @@ impl<'a> Plan<'a> {
     }
 
     fn removals(&mut self, dirty: &'a [Dirty]) {
-        let lacking = || dirty.iter().filter(|one| one.lacks());
-        // A write that was begun is not done.
-        let oldest = lacking().filter(|one| !one.is_refused).map(|one| one.since).min();
+        let lacking = dirty.iter().filter(|one| one.lacks());
         let wanted: HashSet<&str> =
-            lacking().filter_map(|one| one.local.as_ref()).map(|local| local.key.as_str()).collect();
+            lacking.filter_map(|one| one.local.as_ref()).map(|local| local.key.as_str()).collect();
         for one in dirty.iter().filter(|one| one.is_due) {
             for (key, etag, since) in one.removals() {
-                let waits = oldest.is_some_and(|oldest| oldest <= since) || wanted.contains(key);
+                let waits = self.first_write.is_some_and(|first| first <= since) || wanted.contains(key);
                 if waits || self.is_touched(key) {
                     continue;
                 }

@@ -25,10 +25,8 @@ impl Sender {
     /// A condition of a write did not hold, or the source of a copy is gone; `is_lost`: the bytes of the file are known to be.
     /// The request is in progress until this returns.
     pub(super) async fn conflict(&self, request: &PlannedRequest, is_lost: bool) {
-        if let Some(file) = self.tracked.files.lock().by_ino.get_mut(&Ino(request.file)) {
-            // Nothing was made.
-            file.sending = None;
-        }
+        // Nothing was made.
+        self.tracked.files.lock().table.edit(Ino(request.file), |file| file.sending = None);
         let decided = match is_lost {
             true => self.remove_here(request, None).await.map(|()| true),
             false => self.check_source(request).await,
@@ -127,7 +125,7 @@ impl Sender {
     pub(super) fn is_unknown_own(&self, request: &PlannedRequest, there: &Described) -> bool {
         let id = write_id_of(there);
         let files = self.tracked.files.lock();
-        let known = files.by_ino.get(&Ino(request.file)).and_then(|file| file.object.as_ref());
+        let known = files.table.get(Ino(request.file)).and_then(|file| file.object.as_ref());
         id.starts_with(&format!("{}-{}-", self.id, request.file)) && known.is_none_or(|known| known.write_id != id)
     }
 
@@ -135,14 +133,14 @@ impl Sender {
     fn ended(&self, request: &PlannedRequest) {
         let ino = Ino(request.file);
         let mut files = self.tracked.files.lock();
-        if let Some(file) = files.by_ino.get_mut(&ino) {
+        let gone = files.table.edit(ino, |file| {
             (file.in_progress, file.since_sent) = (false, None);
-            if file.is_nothing() {
-                let row = dirty_write(ino, file);
-                files.by_ino.remove(&ino);
-                if let Err(error) = commit(&*self.tracked.below, vec![row]) {
-                    tracing::error!(%error, "the row of a file that is gone stays");
-                }
+            file.is_nothing().then(|| dirty_write(ino, file))
+        });
+        if let Some(row) = gone.flatten() {
+            files.table.remove(ino);
+            if let Err(error) = commit(&*self.tracked.below, vec![row]) {
+                tracing::error!(%error, "the row of a file that is gone stays");
             }
         }
         drop(files);
@@ -156,14 +154,15 @@ impl Sender {
         let mut writes = Vec::new();
         let other = request.replaces.filter(|other| *other != request.file);
         for ino in [Some(request.file), other].into_iter().flatten().map(Ino) {
-            let Some(file) = files.by_ino.get_mut(&ino) else { continue };
-            if let Some(object) = file.object.take_if(|object| object.key == request.key) {
-                writes.extend(object_gone(ino, &object));
-            }
-            file.dirty.leftovers.retain(|left| left.key != request.key);
-            writes.push(dirty_write(ino, file));
+            files.table.edit(ino, |file| {
+                if let Some(object) = file.object.take_if(|object| object.key == request.key) {
+                    writes.extend(object_gone(ino, &object));
+                }
+                file.dirty.leftovers.retain(|left| left.key != request.key);
+                writes.push(dirty_write(ino, file));
+            });
+            files.table.remove_nothing(ino);
         }
-        files.by_ino.retain(|_, file| !file.is_nothing());
         if let Err(error) = commit(&*self.tracked.below, writes) {
             tracing::error!(%error, "a conflict could not be noted");
         }
@@ -246,15 +245,13 @@ impl Sender {
 
     /// The object is of this file, from a write whose answer was lost: it is removed under its ETag of now.
     fn removes_instead(&self, request: &PlannedRequest, etag: &str) {
-        let mut files = self.tracked.files.lock();
-        if let Some(file) = files.by_ino.get_mut(&Ino(request.file)) {
+        self.tracked.files.lock().table.edit(Ino(request.file), |file| {
             let left = file.dirty.leftovers.iter_mut().filter(|left| left.key == request.key);
             left.for_each(|left| etag.clone_into(&mut left.etag));
             if let Some(object) = file.object.as_mut().filter(|object| object.key == request.key) {
                 etag.clone_into(&mut object.etag);
             }
-        }
-        drop(files);
+        });
         self.tracked.wake.notify_one();
     }
 }

@@ -6,20 +6,22 @@
 //!                removed key, and what was written is known to be ours.
 //!             S3 nothing is given up: what the bucket refuses is tried again, ever more seldom, and told.
 //! Locking:    the table of files (tracked) for planning and outcomes, never over a request.
-//! Not here:   which request is due (plan), conflicts (conflict).
+//! Not here:   which request may start (wave), conflicts (conflict).
 
 mod conflict;
 mod outcome;
 mod probe;
 mod request;
+mod wave;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use margay_client::client::DELETE_KEYS_MAX;
 use margay_client::upstream::Upstream;
 use margay_env::Clock;
+use margay_meta::Cursor;
 use margay_rows::Ino;
 use margay_volume::Volume;
 use parking_lot::Mutex;
@@ -27,7 +29,7 @@ use tokio::task::JoinSet;
 
 pub(crate) use self::probe::Honoured;
 use crate::list::Listing;
-use crate::plan::{self, Action, PlannedRequest};
+use crate::plan::{Action, PlannedRequest};
 use crate::tracked::Tracked;
 
 /// Requests in progress.
@@ -69,6 +71,8 @@ struct Queue {
     next: Ticket,
     in_progress: HashMap<Ticket, PlannedRequest>,
     waiting: VecDeque<(Ticket, Work)>,
+    /// All rows that the last wave follows from.
+    rows: Cursor,
 }
 
 /// What is to be done next.
@@ -76,6 +80,13 @@ enum Work {
     Request(PlannedRequest),
     /// Ask whether a write to this key succeeded. In progress like a write to it.
     Ask(PlannedRequest),
+}
+
+impl Work {
+    fn request(&self) -> &PlannedRequest {
+        let (Work::Request(request) | Work::Ask(request)) = self;
+        request
+    }
 }
 
 impl Sender {
@@ -86,23 +97,25 @@ impl Sender {
         loop {
             let woken = self.tracked.wake.notified();
             if queue.waiting.is_empty() {
-                queue.extend(self.plan(&queue));
+                let wave = self.next_wave(&queue);
+                queue.rows = self.tracked.below.last_cursor();
+                queue.extend(wave);
             }
             while tasks.len() < WIDTH {
                 let some = queue.next_together();
                 if some.is_empty() {
                     break;
                 }
-                let own = Arc::clone(&self);
+                let (own, rows) = (Arc::clone(&self), queue.rows);
                 tasks.spawn(async move {
                     let (tickets, work): (Vec<Ticket>, Vec<Work>) = some.into_iter().unzip();
-                    own.work(work).await;
+                    own.work(work, rows).await;
                     tickets
                 });
             }
             tokio::select! {
                 Some(done) = tasks.join_next() => match done {
-                    Ok(tickets) => tickets.iter().for_each(|ticket| drop(queue.in_progress.remove(ticket))),
+                    Ok(tickets) => self.ended_all(&mut queue, &tickets),
                     Err(error) => {
                         tracing::error!(%error, "a request ended without an outcome; nothing more is sent");
                         return;
@@ -114,7 +127,24 @@ impl Sender {
         }
     }
 
-    async fn work(&self, work: Vec<Work>) {
+    /// Their outcomes are in the rows.
+    fn ended_all(&self, queue: &mut Queue, tickets: &[Ticket]) {
+        let mut files = self.tracked.files.lock();
+        let ended = tickets.iter().filter_map(|ticket| queue.in_progress.remove(ticket));
+        for request in ended.filter(|request| request.action == Action::Delete) {
+            files.table.edit(Ino(request.file), |file| file.removing = file.removing.saturating_sub(1));
+        }
+    }
+
+    fn next_due(&self) -> Duration {
+        let files = self.tracked.files.lock();
+        let now = files.now();
+        // What is due and not in progress waits for something that ends, or is due later.
+        let wait = files.table.next_due(now).map_or(IDLE, |due| due.saturating_sub(now));
+        wait.clamp(Duration::from_millis(5), IDLE)
+    }
+
+    async fn work(&self, work: Vec<Work>, rows: Cursor) {
         let mut requests = Vec::with_capacity(work.len());
         for one in work {
             match one {
@@ -123,101 +153,16 @@ impl Sender {
             }
         }
         if !requests.is_empty() {
-            self.send(requests).await;
+            self.send(requests, rows).await;
         }
-    }
-
-    fn plan(&self, queue: &Queue) -> Vec<Work> {
-        let mut files = self.tracked.files.lock();
-        let inos: Vec<Ino> = files.by_ino.keys().copied().collect();
-        let now = files.now();
-        let due = inos.iter().filter(|ino| files.is_due(**ino, now, |ino| self.volume.is_open(ino))).copied();
-        let due: HashSet<Ino> = due.collect();
-        if due.is_empty() {
-            return Vec::new();
-        }
-        // One request removes a thousand: when one removal is due, all go.
-        let removes = due.iter().any(|ino| files.by_ino[ino].is_removal());
-        let (mut dirty, mut clean, mut unsure) = (Vec::with_capacity(inos.len()), Vec::new(), Vec::new());
-        for ino in inos {
-            let name = files.by_ino[&ino].dirty.name.clone();
-            let key = match &name {
-                None => None,
-                Some((directory, name)) => match files.paths.key(&*self.tracked.below, (*directory, name)) {
-                    Ok(key) => key,
-                    Err(error) => {
-                        tracing::error!(%error, "nothing is sent: names cannot be read");
-                        return Vec::new();
-                    }
-                },
-            };
-            let file = &files.by_ino[&ino];
-            // A directory that is being removed: it is dirty again when it is gone.
-            if name.is_some() && key.is_none() {
-                continue;
-            }
-            let planned = file.planned(ino, key, due.contains(&ino) || removes && file.is_removal());
-            // Where it is written again, the condition of that write tells.
-            let tells =
-                |sent: &&String| planned.lacks() && planned.local.as_ref().is_some_and(|local| local.key == **sent);
-            if let Some(sent) = file.dirty.sent.as_ref().filter(|sent| !tells(sent) && !file.in_progress) {
-                unsure.push(write_to(ino, sent, file.dirty.changed));
-            }
-            match planned.is_clean() && !file.in_progress && !file.dirty.moved && file.dirty.sent.is_none() {
-                true => clean.push(ino),
-                false => dirty.push(planned),
-            }
-        }
-        if let Err(error) = files.drop_clean(&*self.tracked.below, &clean) {
-            tracing::error!(%error, "rows of files that are clean stay");
-        }
-        self.tracked.settled.notify_all();
-        let mut in_progress: Vec<PlannedRequest> = queue.in_progress.values().cloned().collect();
-        in_progress.extend(unsure.iter().cloned());
-        let planned = plan::plan(&dirty, &in_progress, &files.paths.temporary(&self.id, self.process));
-        for request in planned.iter().filter(|request| request.action != Action::Delete) {
-            if let Some(file) = files.by_ino.get_mut(&Ino(request.file)) {
-                (file.in_progress, file.sending) = (true, Some(request.key.clone()));
-            }
-        }
-        for request in &unsure {
-            if let Some(file) = files.by_ino.get_mut(&Ino(request.file)) {
-                file.in_progress = true;
-            }
-        }
-        unsure.into_iter().map(Work::Ask).chain(planned.into_iter().map(Work::Request)).collect()
-    }
-
-    fn next_due(&self) -> Duration {
-        let files = self.tracked.files.lock();
-        let now = files.now();
-        // What is due and not in progress waits for something that ends, or is due later.
-        let due = files.by_ino.values().map(|file| file.due_at).filter(|due| *due > now).min();
-        let wait = due.map_or(IDLE, |due| due.saturating_sub(now));
-        wait.clamp(Duration::from_millis(5), IDLE)
-    }
-}
-
-/// As the planner sees a write whose outcome is asked for.
-fn write_to(ino: Ino, key: &str, changed: u64) -> PlannedRequest {
-    PlannedRequest {
-        file: ino.0,
-        key: key.to_owned(),
-        action: Action::Put,
-        required: plan::Required::Absent,
-        content: 0,
-        attributes: 0,
-        changed,
-        replaces: None,
     }
 }
 
 impl Queue {
     fn extend(&mut self, work: Vec<Work>) {
         for one in work {
-            let (Work::Request(request) | Work::Ask(request)) = &one;
             self.next += 1;
-            self.in_progress.insert(self.next, request.clone());
+            self.in_progress.insert(self.next, one.request().clone());
             self.waiting.push_back((self.next, one));
         }
     }

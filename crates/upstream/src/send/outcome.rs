@@ -49,18 +49,23 @@ impl Sender {
         sent: &Sent,
     ) -> Result<(), margay_meta::EngineError> {
         let inos: Vec<Ino> = [Some(request.file), request.replaces].into_iter().flatten().map(Ino).collect();
-        // The name matters to `finish` only as being there.
-        let named = |file: &File| file.dirty.name.is_some().then(String::new);
         let planned = inos.iter().filter_map(|ino| {
-            let file = files.by_ino.get(ino)?;
-            Some((ino.0, file.planned(*ino, named(file), false)))
+            let file = files.table.get(*ino)?;
+            let mut planned = file.planned(*ino, false);
+            // The name matters to `finish` only as being there.
+            planned.local = file.state.filter(|_| file.dirty.name.is_some()).map(|state| plan::Local {
+                key: String::new(),
+                content: state.content,
+                attributes: state.attributes,
+            });
+            Some((ino.0, planned))
         });
         let mut planned: HashMap<u64, plan::Dirty> = planned.collect();
         let changed = plan::finish(&mut planned, request, &sent.etag);
         let mut writes = Vec::new();
         let mut finished = Vec::new();
         for ino in changed {
-            let (Some(one), Some(file)) = (planned.get(&ino), files.by_ino.get(&Ino(ino))) else { continue };
+            let (Some(one), Some(file)) = (planned.get(&ino), files.table.get(Ino(ino))) else { continue };
             let mut file = file.clone();
             if ino == request.file && request.action != Action::Delete {
                 // Who waits for a change since then still waits.
@@ -81,7 +86,7 @@ impl Sender {
         }
         let mut done = Vec::new();
         for (ino, file) in &finished {
-            if self.is_done(files, file)? {
+            if file.is_done() {
                 writes.push(Write::Delete { key: key::upstream_dirty(*ino) });
                 done.push(*ino);
             } else {
@@ -90,25 +95,9 @@ impl Sender {
         }
         commit(&*self.tracked.below, writes)?;
         files.note_recent(&request.key);
-        files.by_ino.extend(finished);
-        done.iter().for_each(|ino| drop(files.by_ino.remove(ino)));
+        finished.into_iter().for_each(|(ino, file)| files.table.put(ino, file));
+        done.iter().for_each(|ino| drop(files.table.remove(*ino)));
         Ok(())
-    }
-
-    /// Whether the bucket has what is here, and no more.
-    fn is_done(&self, files: &mut Files, file: &File) -> Result<bool, margay_meta::EngineError> {
-        let is_open = file.in_progress || file.dirty.moved || file.dirty.sent.is_some();
-        if is_open || !file.dirty.leftovers.is_empty() {
-            return Ok(false);
-        }
-        let Some((directory, name)) = file.dirty.name.clone() else { return Ok(file.object.is_none()) };
-        let key = files.paths.key(&*self.tracked.below, (directory, &name))?;
-        Ok(file.object.as_ref().is_some_and(|object| {
-            Some(&object.key) == key.as_ref()
-                && file
-                    .state
-                    .is_some_and(|state| (state.content, state.attributes) == (object.content, object.attributes))
-        }))
     }
 
     /// The request failed.
@@ -137,18 +126,20 @@ impl Sender {
     }
 
     fn tries(&self, request: &PlannedRequest) -> u32 {
-        self.tracked.files.lock().by_ino.get(&Ino(request.file)).map_or(0, |file| file.tries)
+        self.tracked.files.lock().table.get(Ino(request.file)).map_or(0, |file| file.tries)
     }
 
     /// The request is over.
     fn let_go(&self, request: &PlannedRequest, may_be_done: bool) {
-        let mut files = self.tracked.files.lock();
-        if let Some(file) = files.by_ino.get_mut(&Ino(request.file)).filter(|_| request.action != Action::Delete) {
+        if request.action == Action::Delete {
+            return;
+        }
+        self.tracked.files.lock().table.edit(Ino(request.file), |file| {
             (file.in_progress, file.since_sent, file.sending) = (false, None, None);
             if may_be_done {
                 file.dirty.sent = Some(request.key.clone());
             }
-        }
+        });
     }
 
     /// Whether the write of a file to a key, where it is no longer wanted, succeeded.
@@ -161,8 +152,10 @@ impl Sender {
         let own = there.filter(|there| self.is_unknown_own(request, there));
         let mut files = self.tracked.files.lock();
         files.note_recent(&request.key);
-        let Some(file) = files.by_ino.get_mut(&Ino(request.file)) else { return };
-        (file.in_progress, file.since_sent, file.dirty.sent) = (false, None, None);
+        let ended = |file: &mut File| (file.in_progress, file.since_sent, file.dirty.sent) = (false, None, None);
+        if files.table.edit(Ino(request.file), ended).is_none() {
+            return;
+        }
         self.note_found(&mut files, request, own.as_ref());
         drop(files);
         self.tracked.wake.notify_one();
@@ -174,7 +167,7 @@ impl Sender {
         if let Some(there) = there {
             take_found(files, request, there, &mut writes);
         }
-        writes.extend(files.by_ino.get(&ino).map(|file| dirty_write(ino, file)));
+        writes.extend(files.table.get(ino).map(|file| dirty_write(ino, file)));
         if let Err(error) = commit(&*self.tracked.below, writes) {
             tracing::error!(%error, "what the bucket has could not be noted");
         }
@@ -189,55 +182,55 @@ impl Sender {
 
 fn postpone(files: &mut Files, request: &PlannedRequest, why: &str, is_refused: bool) {
     let now = files.now();
-    let Some(file) = files.by_ino.get_mut(&Ino(request.file)) else { return };
-    if request.action != Action::Delete {
-        (file.in_progress, file.since_sent, file.sending) = (false, None, None);
-    }
-    let wait = (RETRY_AFTER * 2u32.saturating_pow(file.tries.min(16))).min(RETRY_AFTER_MAX);
-    file.due_at = now + if is_refused { REFUSED_AFTER } else { wait };
-    file.tries += 1;
-    file.is_refused = is_refused;
-    file.failure = Some(why.to_owned());
-    file.now = false;
+    files.table.edit(Ino(request.file), |file| {
+        if request.action != Action::Delete {
+            (file.in_progress, file.since_sent, file.sending) = (false, None, None);
+        }
+        let wait = (RETRY_AFTER * 2u32.saturating_pow(file.tries.min(16))).min(RETRY_AFTER_MAX);
+        file.due_at = now + if is_refused { REFUSED_AFTER } else { wait };
+        file.tries += 1;
+        file.is_refused = is_refused;
+        file.failure = Some(why.to_owned());
+        file.now = false;
+    });
 }
 
 /// An object of the file was found that the rows did not know. Whoever had the key before has it no more.
 fn take_found(files: &mut Files, request: &PlannedRequest, there: &Described, writes: &mut Vec<Write>) {
     let ino = Ino(request.file);
     forget_others(files, request, writes);
-    let Some(file) = files.by_ino.get_mut(&ino) else { return };
-    match &mut file.object {
+    let (key, etag) = (request.key.clone(), there.etag.clone());
+    files.table.edit(ino, |file| match &mut file.object {
         Some(object) if object.key != request.key => {
-            let (key, etag) = (request.key.clone(), there.etag.clone());
             file.dirty.leftovers.retain(|left| left.key != key);
             file.dirty.leftovers.push(UpstreamLeftover { key, etag, since: file.dirty.changed });
         }
         object => {
             let number = object.as_ref().map_or(0, |object| object.number);
-            let (key, etag, size) = (request.key.clone(), there.etag.clone(), there.size);
             // Which of its states it has is not known, so it is sent again.
-            let write_id = write_id_of(there).to_owned();
+            let (write_id, size) = (write_id_of(there).to_owned(), there.size);
             let found = UpstreamObject { key, etag, write_id, size, number, content: 0, attributes: 0 };
             writes.push(Write::Put { key: key::upstream_object(ino), value: found.encode() });
             *object = Some(found);
         }
-    }
+    });
 }
 
 /// Files that were removed or moved away, and whose object under the key the found one has replaced.
 fn forget_others(files: &mut Files, request: &PlannedRequest, writes: &mut Vec<Write>) {
-    let others = files.by_ino.iter_mut().filter(|(ino, _)| ino.0 != request.file);
-    for (ino, file) in others {
-        let left = file.dirty.leftovers.len();
-        file.dirty.leftovers.retain(|left| left.key != request.key);
-        let is_gone = file.dirty.name.is_none();
-        let old = file.object.take_if(|object| is_gone && object.key == request.key);
-        if old.is_some() || left != file.dirty.leftovers.len() {
-            writes.push(dirty_write(*ino, file));
-        }
-        writes.extend(old.iter().flat_map(|old| object_gone(*ino, old)));
+    for ino in files.table.with_key(&request.key).into_iter().filter(|ino| ino.0 != request.file) {
+        files.table.edit(ino, |file| {
+            let left = file.dirty.leftovers.len();
+            file.dirty.leftovers.retain(|left| left.key != request.key);
+            let is_gone = file.dirty.name.is_none();
+            let old = file.object.take_if(|object| is_gone && object.key == request.key);
+            if old.is_some() || left != file.dirty.leftovers.len() {
+                writes.push(dirty_write(ino, file));
+            }
+            writes.extend(old.iter().flat_map(|old| object_gone(ino, old)));
+        });
+        files.table.remove_nothing(ino);
     }
-    files.by_ino.retain(|ino, file| ino.0 == request.file || !file.is_nothing());
 }
 
 /// Drafts the object of a file as the planner left it; `sent`: if it was made now.

@@ -15,7 +15,6 @@ use bytes::Bytes;
 use margay_client::client::{DELETE_KEYS_MAX, ListQuery, PAGE_KEYS_MAX};
 use margay_client::upstream::{Metadata, StateOf, Upstream};
 use margay_client::{ClientError, Condition};
-use margay_meta::EngineError;
 use tokio::task::JoinSet;
 
 use super::Sender;
@@ -150,7 +149,7 @@ impl Sender {
                 ..ListQuery::default()
             };
             let page = self.upstream.list(&query).await.map_err(|error| error.to_string())?;
-            let named = self.named_below(&own).map_err(|error| error.to_string())?;
+            let named = self.named_below(&own);
             let left = page.entries.iter().filter(|entry| !named.contains(&entry.key));
             let left: Vec<_> = left.map(|entry| StateOf { key: &entry.key, etag: &entry.etag }).collect();
             for some in left.chunks(DELETE_KEYS_MAX) {
@@ -164,10 +163,9 @@ impl Sender {
     }
 
     /// Keys with this beginning that rows name.
-    fn named_below(&self, beginning: &str) -> Result<BTreeSet<String>, EngineError> {
-        let mut files = self.tracked.files.lock();
-        let began = files.now();
-        files.touched(&*self.tracked.below, beginning, began)
+    fn named_below(&self, beginning: &str) -> BTreeSet<String> {
+        let files = self.tracked.files.lock();
+        files.touched(beginning, files.now())
     }
 
     /// Whether the key of a request has what the request requires, asked before it where the store does not check that.

@@ -13,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use margay_client::client::DELETE_KEYS_MAX;
 use margay_client::upstream::{Grid, Metadata, Source, StateOf};
 use margay_client::{ClientError, Condition};
+use margay_meta::Cursor;
 use margay_rows::record::{Data, Entry, FileEntry};
 use margay_rows::{Ino, key};
 use margay_volume::{ReadCondition, Reader};
@@ -54,11 +55,11 @@ pub(super) enum Unsent {
 }
 
 impl Sender {
-    /// Makes one request, or several removals in one, and takes the outcome into the rows.
-    pub(super) async fn send(&self, requests: Vec<PlannedRequest>) {
+    /// Makes one request, or several removals in one, and takes the outcome into the rows. They follow from rows up to `rows`.
+    pub(super) async fn send(&self, requests: Vec<PlannedRequest>, rows: Cursor) {
         assert!(requests.len() <= DELETE_KEYS_MAX, "one request removes no more");
         // Of both, the old and the new rows (S2).
-        if let Err(error) = self.tracked.below.durable(self.tracked.below.last_cursor()).await {
+        if let Err(error) = self.tracked.below.durable(rows).await {
             tracing::error!(%error, "nothing is sent: rows cannot be made durable");
             return requests.iter().for_each(|request| self.postponed(request, &error.to_string(), false));
         }
@@ -165,7 +166,7 @@ impl Sender {
     pub(super) fn entry_of(&self, file: u64) -> Result<Option<(String, Entry)>, Unsent> {
         let local = |error: margay_meta::EngineError| Unsent::Local(error.to_string());
         let mut files = self.tracked.files.lock();
-        let Some((directory, name)) = files.by_ino.get(&Ino(file)).and_then(|file| file.dirty.name.clone()) else {
+        let Some((directory, name)) = files.table.get(Ino(file)).and_then(|file| file.dirty.name.clone()) else {
             return Ok(None);
         };
         let below = &*self.tracked.below;
@@ -190,7 +191,7 @@ impl Sender {
 
     /// The entry of the planned state, if it is still the file's.
     fn planned_entry(&self, request: &PlannedRequest) -> Result<(Entry, State), Unsent> {
-        let state = self.tracked.files.lock().by_ino.get(&Ino(request.file)).and_then(|file| file.state);
+        let state = self.tracked.files.lock().table.get(Ino(request.file)).and_then(|file| file.state);
         let is_same = |state: &State| (state.content, state.attributes) == (request.content, request.attributes);
         let state = state.filter(is_same).ok_or(Unsent::Changed)?;
         let (_, entry) = self.entry_of(request.file)?.ok_or(Unsent::Changed)?;

@@ -6,29 +6,25 @@
 //!             D3 what is below a moved directory is dirty before anybody plans (`follow_moves`).
 //! Locking:    the caller's (tracked).
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use margay_env::Clock;
 use margay_meta::{Batch, Engine, EngineError, Write};
-use margay_rows::record::{UpstreamDirty, UpstreamLeftover, UpstreamObject};
+use margay_rows::record::{UpstreamDirty, UpstreamObject};
 use margay_rows::{Ino, key};
 
-use super::changes::{Changed, State, damaged, entry_at, visit_entries};
+use super::changes::{Changed, damaged, entry_at, visit_entries};
+use super::file::{File, OPEN_SENT_AFTER, SENT_AFTER_MAX};
 use super::paths::Paths;
-use crate::plan;
+use super::table::Table;
 
 /// A change is sent after this time, unless somebody waits for it: most files change again at once.
 const DUE_AFTER: Duration = Duration::from_millis(250);
 /// A removal is sent after this time: others that follow go with it.
 const REMOVED_AFTER: Duration = Duration::from_secs(1);
-/// A file that is open is sent after this time: it probably changes again.
-const OPEN_SENT_AFTER: Duration = Duration::from_secs(5);
-/// A file is sent at the latest so long after the first change that the bucket lacks, and longer by its size.
-const SENT_AFTER_MAX: Duration = Duration::from_secs(30);
-const SENT_AFTER_MAX_BYTES_PER_SECOND: u64 = 8 << 20;
 /// A listing that began this long after a write shows it.
 const SHOWN_AFTER: Duration = Duration::from_secs(2);
 /// Keys of writes that are kept for listings in progress.
@@ -40,34 +36,9 @@ const NAME_TOO_LONG: i32 = 36;
 /// Rows of one batch.
 const ROWS_PER_BATCH: usize = 1000;
 
-#[derive(Clone, Debug)]
-pub(crate) struct File {
-    pub(crate) dirty: UpstreamDirty,
-    pub(crate) object: Option<UpstreamObject>,
-    pub(crate) state: Option<State>,
-    /// The first change since the request in progress was made.
-    pub(crate) since_sent: Option<u64>,
-    pub(crate) in_progress: bool,
-    /// The key that a write in progress makes.
-    pub(crate) sending: Option<String>,
-    /// Of the last change and of the next request, by the monotonic clock.
-    pub(crate) changed_at: Duration,
-    /// Of the first change that the bucket lacks.
-    pub(crate) lacks_since: Duration,
-    pub(crate) due_at: Duration,
-    /// Somebody waits for it.
-    pub(crate) now: bool,
-    pub(crate) tries: u32,
-    /// Why the bucket does not take it; it is tried again at `due_at`.
-    pub(crate) failure: Option<String>,
-    pub(crate) is_refused: bool,
-    /// It is removed, and somebody still reads its bytes, which are in the bucket only.
-    pub(crate) is_read: bool,
-}
-
 #[derive(Debug)]
 pub(crate) struct Files {
-    pub(crate) by_ino: HashMap<Ino, File>,
+    pub(crate) table: Table,
     pub(crate) paths: Paths,
     /// The last change.
     pub(crate) sequence: u64,
@@ -92,63 +63,6 @@ pub(crate) fn object_gone(ino: Ino, object: &UpstreamObject) -> impl Iterator<It
     rows_of_object(ino, object).map(|key| Write::Delete { key })
 }
 
-impl File {
-    fn new(object: Option<UpstreamObject>, dirty: UpstreamDirty, now: Duration) -> File {
-        File {
-            dirty,
-            object,
-            state: None,
-            since_sent: None,
-            in_progress: false,
-            sending: None,
-            changed_at: now,
-            lacks_since: now,
-            due_at: now,
-            now: false,
-            tries: 0,
-            failure: None,
-            is_refused: false,
-            is_read: false,
-        }
-    }
-
-    /// Whether it needs no row: it is nowhere, and no write of it may have succeeded (D2).
-    pub(crate) fn is_nothing(&self) -> bool {
-        let is_nowhere = self.dirty.name.is_none() && self.object.is_none() && self.dirty.leftovers.is_empty();
-        is_nowhere && !self.in_progress && !self.dirty.moved && self.dirty.sent.is_none()
-    }
-
-    /// Whether all that is left of it is to be removed.
-    pub(crate) fn is_removal(&self) -> bool {
-        self.dirty.name.is_none() && !self.is_refused && !self.is_read
-    }
-
-    /// As the planner sees it; `key` is that of its name.
-    pub(crate) fn planned(&self, ino: Ino, key: Option<String>, is_due: bool) -> plan::Dirty {
-        let local = key.zip(self.state);
-        plan::Dirty {
-            file: ino.0,
-            base: self.object.as_ref().map(|object| plan::Base {
-                key: object.key.clone(),
-                etag: object.etag.clone(),
-                content: object.content,
-                attributes: object.attributes,
-            }),
-            local: local.map(|(key, state)| plan::Local { key, content: state.content, attributes: state.attributes }),
-            leftovers: self.dirty.leftovers.iter().map(leftover).collect(),
-            since: self.dirty.since,
-            since_sent: self.since_sent,
-            changed: self.dirty.changed,
-            is_due,
-            is_refused: self.is_refused,
-        }
-    }
-}
-
-fn leftover(left: &UpstreamLeftover) -> plan::Leftover {
-    plan::Leftover { key: left.key.clone(), etag: left.etag.clone(), since: left.since }
-}
-
 impl Files {
     /// Reads what is dirty.
     pub(crate) fn read(engine: &dyn Engine, paths: Paths, clock: Arc<dyn Clock>) -> Result<Files, EngineError> {
@@ -164,7 +78,7 @@ impl Files {
         if let Some(error) = failed {
             return Err(error);
         }
-        let mut files = Files { by_ino: HashMap::new(), paths, sequence: 0, recent: VecDeque::new(), clock };
+        let mut files = Files { table: Table::default(), paths, sequence: 0, recent: VecDeque::new(), clock };
         for (ino, dirty) in rows {
             files.sequence = files.sequence.max(dirty.changed);
             let mut file = File::new(object_row(engine, ino)?, dirty, files.clock.monotonic());
@@ -177,7 +91,7 @@ impl Files {
                 };
                 file.state = found.state;
             }
-            files.by_ino.insert(ino, file);
+            files.table.put(ino, file);
         }
         Ok(files)
     }
@@ -185,15 +99,37 @@ impl Files {
     /// A process that ended may have sent any of them under their names.
     pub(crate) fn suspect(&mut self, engine: &dyn Engine) -> Result<(), EngineError> {
         let mut writes = Vec::new();
-        for (ino, file) in self.by_ino.iter_mut().filter(|(_, file)| file.dirty.sent.is_none()) {
-            if let Some((directory, name)) = &file.dirty.name {
+        for ino in self.table.inos() {
+            self.find_key(engine, ino)?;
+            let suspected = self.table.edit(ino, |file| {
+                if file.dirty.sent.is_some() || file.dirty.name.is_none() {
+                    return None;
+                }
                 // No store has an object under a longer key.
-                let key = self.paths.key(engine, (*directory, name))?;
-                file.dirty.sent = key.filter(|key| key.len() <= KEY_BYTES_MAX);
-                writes.push(dirty_write(*ino, file));
-            }
+                file.dirty.sent = file.key.clone().filter(|key| key.len() <= KEY_BYTES_MAX);
+                Some(dirty_write(ino, file))
+            });
+            writes.extend(suspected.flatten());
         }
         writes.chunks(ROWS_PER_BATCH).try_for_each(|some| commit(engine, some.to_vec()))
+    }
+
+    /// None is known any more.
+    pub(super) fn forget_keys(&mut self) {
+        for ino in self.table.inos() {
+            self.table.edit(ino, |file| file.key = None);
+        }
+    }
+
+    /// Sets the key of a name whose directory was not there before.
+    pub(crate) fn find_key(&mut self, engine: &dyn Engine, ino: Ino) -> Result<(), EngineError> {
+        let Some(file) = self.table.get(ino).filter(|file| file.key.is_none()) else { return Ok(()) };
+        if let Some((directory, name)) = &file.dirty.name
+            && let Some(key) = self.paths.key(engine, (*directory, name))?
+        {
+            self.table.edit(ino, |file| file.key = Some(key));
+        }
+        Ok(())
     }
 
     /// Adds files below a directory that moves, of which a write to the old key may succeed: after a crash nothing else would
@@ -205,33 +141,28 @@ impl Files {
         noted: &mut Vec<(Ino, File)>,
     ) -> Result<(), EngineError> {
         let Some(path) = self.paths.of(engine, directory)? else { return Ok(()) };
-        for (ino, file) in &self.by_ino {
-            let Some(key) = file.sending.as_ref().filter(|key| key.starts_with(&path)) else { continue };
-            if noted.iter().all(|(other, _)| other != ino) {
+        for (key, ino) in self.table.with_keys_below(&path) {
+            let sending = self.table.get(ino).filter(|file| file.sending.as_deref() == Some(key));
+            if let Some(file) = sending.filter(|_| noted.iter().all(|(other, _)| *other != ino)) {
                 let mut file = file.clone();
-                file.dirty.sent = Some(key.clone());
-                noted.push((*ino, file));
+                file.dirty.sent = Some(key.to_owned());
+                noted.push((ino, file));
             }
         }
         Ok(())
     }
 
-    /// How many files the bucket lacks something of that was changed up to this number, and why it refuses one of them.
-    pub(crate) fn lacks(&self, sequence: u64) -> (u64, Option<String>) {
-        let lacking = || self.by_ino.values().filter(|one| one.dirty.since <= sequence && !one.is_read);
-        let refused = lacking().find(|one| one.is_refused).and_then(|one| one.failure.clone());
-        (lacking().count() as u64, refused)
+    /// Whether the bucket lacks something that was changed up to this number, and why it refuses one of them.
+    pub(crate) fn lacks(&self, sequence: u64) -> (bool, Option<String>) {
+        let lacks = self.table.first_lacking().is_some_and(|first| first <= sequence);
+        (lacks, self.table.refused(sequence).and_then(|one| one.failure.clone()))
     }
 
     /// As `lacks`, of one file: what is left under its old names does not count.
-    pub(crate) fn lacks_of(&mut self, engine: &dyn Engine, ino: Ino, sequence: u64) -> (u64, Option<String>) {
-        let Some(file) = self.by_ino.get(&ino).filter(|file| file.dirty.since <= sequence) else { return (0, None) };
-        let Some((directory, name)) = file.dirty.name.clone() else { return (0, None) };
-        let is_refused = file.is_refused.then(|| file.failure.clone()).flatten();
-        // A name that cannot be read counts as lacking.
-        let Ok(key) = self.paths.key(engine, (directory, &name)) else { return (1, is_refused) };
-        let lacks = key.is_some() && self.by_ino[&ino].planned(ino, key, false).lacks();
-        (u64::from(lacks), is_refused.filter(|_| lacks))
+    pub(crate) fn lacks_of(&self, ino: Ino, sequence: u64) -> (bool, Option<String>) {
+        let lacking = self.table.get(ino).filter(|file| file.dirty.since <= sequence && file.lacks());
+        let refused = lacking.filter(|file| file.is_refused).and_then(|file| file.failure.clone());
+        (lacking.is_some(), refused)
     }
 
     pub(crate) fn now(&self) -> Duration {
@@ -248,27 +179,13 @@ impl Files {
 
     /// Keys with this beginning of which a listing that began then may not show what the rows say: they are dirty, or were
     /// written since.
-    pub(crate) fn touched(
-        &mut self,
-        engine: &dyn Engine,
-        beginning: &str,
-        began: Duration,
-    ) -> Result<BTreeSet<String>, EngineError> {
+    pub(crate) fn touched(&self, beginning: &str, began: Duration) -> BTreeSet<String> {
         let since = began.saturating_sub(SHOWN_AFTER);
         let recent = self.recent.iter().rev().take_while(|(at, _)| *at >= since).map(|(_, key)| key.as_str());
         let mut touched: BTreeSet<String> =
             recent.filter(|key| key.starts_with(beginning)).map(str::to_owned).collect();
-        for file in self.by_ino.values() {
-            let named = match &file.dirty.name {
-                Some((directory, name)) => self.paths.key(engine, (*directory, name))?,
-                None => None,
-            };
-            let object = file.object.as_ref().map(|object| &object.key);
-            let keys = [named.as_ref(), object, file.dirty.sent.as_ref(), file.sending.as_ref()].into_iter().flatten();
-            let keys = keys.chain(file.dirty.leftovers.iter().map(|left| &left.key));
-            touched.extend(keys.filter(|key| key.starts_with(beginning)).cloned());
-        }
-        Ok(touched)
+        touched.extend(self.table.with_keys_below(beginning).map(|(key, _)| key.to_owned()));
+        touched
     }
 
     /// Refuses names with keys that are too long for every store.
@@ -289,7 +206,7 @@ impl Files {
     }
 
     fn note_at(
-        &self,
+        &mut self,
         engine: &dyn Engine,
         changed: &[Changed],
         sequence: u64,
@@ -298,7 +215,7 @@ impl Files {
         let mut noted = Vec::with_capacity(changed.len());
         for one in changed {
             let due_at = now + if one.name.is_some() { DUE_AFTER } else { REMOVED_AFTER };
-            let mut file = match self.by_ino.get(&one.ino) {
+            let mut file = match self.table.get(one.ino) {
                 Some(file) => file.clone(),
                 None => {
                     let dirty = UpstreamDirty { since: sequence, ..UpstreamDirty::default() };
@@ -311,6 +228,10 @@ impl Files {
             if file.sending.is_some() {
                 file.dirty.sent.clone_from(&file.sending);
             }
+            file.key = match &one.name {
+                Some((directory, name)) => self.paths.key(engine, (*directory, name))?,
+                None => None,
+            };
             (file.dirty.name, file.state) = (one.name.clone(), one.state);
             file.dirty.moved |= one.is_directory && one.moved;
             (file.dirty.changed, file.changed_at) = (sequence, now);
@@ -322,42 +243,42 @@ impl Files {
     }
 
     /// They are committed.
-    pub(super) fn take(&mut self, noted: Vec<(Ino, File)>) {
+    pub(super) fn take(&mut self, engine: &dyn Engine, noted: Vec<(Ino, File)>) -> Result<(), EngineError> {
         for (ino, file) in noted {
             if file.is_nothing() {
-                self.by_ino.remove(&ino);
+                self.table.remove(ino);
             } else {
-                self.by_ino.insert(ino, file);
+                self.table.put(ino, file);
+                // Its directory may have come with the same batch.
+                self.find_key(engine, ino)?;
             }
         }
+        Ok(())
     }
 
     /// Whether a file should be sent now. One that is open waits longer; one whose bytes are read after its removal is removed
     /// when it is closed.
     pub(crate) fn is_due(&mut self, ino: Ino, now: Duration, is_open: impl Fn(Ino) -> bool) -> bool {
-        let Some(file) = self.by_ino.get_mut(&ino) else { return false };
+        let Some(file) = self.table.get(ino) else { return false };
         let is_far = file.object.as_ref().is_some_and(|object| object.number != 0);
-        file.is_read = file.dirty.name.is_none() && is_far && is_open(ino);
-        if file.is_read {
-            file.due_at = now + OPEN_SENT_AFTER;
+        let is_read = file.dirty.name.is_none() && is_far && is_open(ino);
+        if is_read {
+            self.table.edit(ino, |file| (file.is_read, file.now, file.due_at) = (true, false, now + OPEN_SENT_AFTER));
             return false;
         }
-        if file.now && !file.is_refused {
-            return true;
+        let wait = (!file.now || file.is_refused) && file.waits_open(now) && is_open(ino);
+        if wait || file.is_read || file.is_refused && file.due_at <= now {
+            self.table.edit(ino, |file| {
+                file.is_read = false;
+                if wait {
+                    file.due_at = now + DUE_AFTER;
+                }
+                // It is tried again.
+                file.is_refused &= file.due_at > now;
+            });
         }
-        let extra = file.state.map_or(0, |state| state.size / SENT_AFTER_MAX_BYTES_PER_SECOND);
-        if file.lacks_since + SENT_AFTER_MAX + Duration::from_secs(extra) > now
-            && file.due_at <= now
-            && file.changed_at + OPEN_SENT_AFTER > now
-            && is_open(ino)
-        {
-            file.due_at = now + DUE_AFTER;
-        }
-        if file.due_at <= now {
-            // It is tried again.
-            file.is_refused = false;
-        }
-        file.due_at <= now
+        let file = self.table.get(ino);
+        file.is_some_and(|file| file.now && !file.is_refused || file.due_at <= now)
     }
 
     /// Drops files of which the bucket has the state: they were changed back, or removed while a request for them was in
@@ -367,16 +288,15 @@ impl Files {
             return Ok(());
         }
         commit(engine, clean.iter().map(|ino| Write::Delete { key: key::upstream_dirty(*ino) }).collect())?;
-        clean.iter().for_each(|ino| drop(self.by_ino.remove(ino)));
+        clean.iter().for_each(|ino| drop(self.table.remove(*ino)));
         Ok(())
     }
 
     /// Everything below directories that moved is dirty now (D3).
     pub(super) fn follow_moves(&mut self, engine: &dyn Engine) -> Result<(), EngineError> {
-        let moved = self.by_ino.iter().filter(|(_, file)| file.dirty.moved);
-        let moved: Vec<(Ino, u64)> = moved.map(|(ino, file)| (*ino, file.dirty.changed)).collect();
-        for (directory, sequence) in moved {
+        for directory in self.table.moved() {
             self.paths.forget();
+            let Some(sequence) = self.table.get(directory).map(|file| file.dirty.changed) else { continue };
             let (mut open, mut below) = (vec![directory], Vec::new());
             while let Some(directory) = open.pop() {
                 visit_entries(engine, directory, &mut |changed| {
@@ -387,12 +307,12 @@ impl Files {
             for some in below.chunks(ROWS_PER_BATCH) {
                 let noted = self.note_at(engine, some, sequence)?;
                 commit(engine, noted.iter().map(|(ino, file)| dirty_write(*ino, file)).collect())?;
-                self.take(noted);
+                self.take(engine, noted)?;
             }
-            let mut file = self.by_ino[&directory].clone();
+            let Some(mut file) = self.table.get(directory).cloned() else { continue };
             file.dirty.moved = false;
             commit(engine, vec![dirty_write(directory, &file)])?;
-            self.take(vec![(directory, file)]);
+            self.take(engine, vec![(directory, file)])?;
         }
         Ok(())
     }

@@ -15,12 +15,15 @@
 
 mod ages;
 mod changes;
+mod file;
 mod files;
 mod paths;
+mod table;
 
 use self::ages::Ages;
 pub(crate) use self::changes::{MARKER, State, content_of, entry_at};
-pub(crate) use self::files::{File, Files, commit, dirty_write, object_gone, object_row, rows_of_object};
+pub(crate) use self::file::File;
+pub(crate) use self::files::{Files, commit, dirty_write, object_gone, object_row, rows_of_object};
 pub(crate) use self::paths::Paths;
 
 use std::cell::Cell;
@@ -204,10 +207,13 @@ impl Tracked {
             }
             batch.writes.extend(noted.iter().map(|(ino, file)| dirty_write(*ino, file)));
             let done = self.below.commit(batch)?;
-            files.take(noted);
             // A new one is as it was made.
             changed.iter().filter(|one| one.is_directory).for_each(|one| self.ages.made(one.ino));
-            let followed = files.follow_moves(&*self.below);
+            let followed = files.take(&*self.below, noted).and_then(|()| files.follow_moves(&*self.below));
+            if followed.is_err() {
+                // Some may be those from before the move.
+                files.forget_keys();
+            }
             drop(files);
             self.wake.notify_one();
             if let Err(error) = followed {

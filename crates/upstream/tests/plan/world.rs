@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use margay_upstream::plan::{Action, Dirty, FileNumber, Local, PlannedRequest, Required, Sequence, finish, plan};
+use margay_upstream::plan::{
+    Action, Dirty, FileNumber, Local, PlannedRequest, Required, Sequence, close, finish, first_write, plan,
+};
 
 pub(crate) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -186,7 +188,9 @@ impl World {
         let mut dirty: Vec<_> = self.dirty.values().cloned().collect();
         dirty.sort_by_key(|one| one.file);
         let flying: Vec<_> = self.flying.iter().map(|flying| flying.request.clone()).collect();
-        let planned = plan(&dirty, &flying, crate::TEMPORARY);
+        let in_progress: Vec<_> = flying.iter().collect();
+        let planned = plan(&dirty, first_write(&dirty), &in_progress, crate::TEMPORARY);
+        closed_sets_are_planned_alike(&dirty, &in_progress);
         for (at, request) in planned.iter().enumerate() {
             let others = flying.iter().chain(&planned[..at]);
             for other in others {
@@ -306,6 +310,23 @@ impl World {
         let of_bucket: BTreeMap<_, _> =
             self.bucket.iter().map(|(key, object)| (key.clone(), (object.content, object.attributes))).collect();
         assert_eq!(of_bucket, of_tree);
+    }
+}
+
+/// A plan for one file needs only the files that share keys with it.
+fn closed_sets_are_planned_alike(dirty: &[Dirty], in_progress: &[&PlannedRequest]) {
+    for due in dirty.iter().map(|one| one.file) {
+        let dirty: Vec<Dirty> = dirty.iter().map(|one| Dirty { is_due: one.file == due, ..one.clone() }).collect();
+        let touches = |one: &Dirty, key: &str| {
+            let keys = one.base.iter().map(|base| &base.key).chain(one.local.iter().map(|local| &local.key));
+            keys.chain(one.leftovers.iter().map(|left| &left.key)).any(|other| other == key)
+        };
+        let with_key = |key: &str| dirty.iter().filter(|one| touches(one, key)).cloned().collect();
+        let closed = close(dirty.iter().filter(|one| one.is_due).cloned().collect(), with_key);
+        let first = first_write(&dirty);
+        let all = plan(&dirty, first, in_progress, crate::TEMPORARY);
+        let some = plan(&closed, first, in_progress, crate::TEMPORARY);
+        assert_eq!(some, all, "file {due} of {dirty:#?}");
     }
 }
 

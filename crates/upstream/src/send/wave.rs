@@ -1,0 +1,145 @@
+//! The requests that may start now.
+//!
+//! Why:        a wave has as many as can soon be in progress: who calls `fsync` meanwhile comes next, and a plan costs what its
+//!             wave costs, however many files are dirty.
+//! Invariants: V1 what is planned is in progress before the lock is let go: no file and no key is planned twice.
+//! Locking:    the table of files.
+//! Not here:   the order of requests (plan), when a file is due (tracked).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use margay_meta::EngineError;
+use margay_rows::Ino;
+
+use super::{Queue, Sender, WIDTH, Work};
+use crate::plan::{self, Action, PlannedRequest};
+use crate::tracked::Files;
+
+/// Files that are planned together.
+const FILES_MAX: usize = 256;
+
+/// Dirty files up to which tests check the table before each wave.
+const CHECKED_MAX: usize = 200;
+
+/// Files under plan.
+#[derive(Default)]
+struct Gathered {
+    planned: Vec<plan::Dirty>,
+    clean: Vec<Ino>,
+    /// Writes that may have succeeded at a key where they are not wanted.
+    unsure: Vec<PlannedRequest>,
+}
+
+impl Sender {
+    /// Empty while nothing is due, or all that is due waits for what is in progress.
+    pub(super) fn next_wave(&self, queue: &Queue) -> Vec<Work> {
+        let mut files = self.tracked.files.lock();
+        debug_assert!(files.table.len() > CHECKED_MAX || files.table.is_consistent(), "I1 of the table");
+        let (now, mut at, mut wave) = (files.now(), (Duration::ZERO, Ino(0)), Vec::new());
+        loop {
+            let some = files.table.due_after(at, now, FILES_MAX);
+            let Some(last) = some.last() else { break };
+            at = *last;
+            let due = some.iter().map(|(_, ino)| *ino);
+            let due = due.filter(|ino| files.is_due(*ino, now, |ino| self.volume.is_open(ino))).collect();
+            match self.plan(&mut files, queue, &wave, due) {
+                Ok(work) => wave.extend(work),
+                Err(error) => {
+                    tracing::error!(%error, "nothing is sent: rows cannot be read or written");
+                    break;
+                }
+            }
+            if wave.len() >= 2 * WIDTH {
+                break;
+            }
+        }
+        self.tracked.settled.notify_all();
+        wave
+    }
+
+    fn plan(
+        &self,
+        files: &mut Files,
+        queue: &Queue,
+        wave: &[Work],
+        mut due: Vec<Ino>,
+    ) -> Result<Vec<Work>, EngineError> {
+        let first_write = files.table.first_write();
+        let is_removal = |ino: &Ino| files.table.get(*ino).is_some_and(|file| file.is_removal());
+        // One request removes a thousand: when one removal is due, all go.
+        if due.iter().any(is_removal) {
+            due.retain(|ino| !is_removal(ino));
+            due.extend(files.table.removals());
+        }
+        // What older writes hold up needs no plan.
+        due.retain(|ino| files.table.get(*ino).is_some_and(|file| !file.is_held_up(first_write)));
+        if due.is_empty() {
+            return Ok(Vec::new());
+        }
+        let gathered = self.gather(files, &due)?;
+        files.drop_clean(&*self.tracked.below, &gathered.clean)?;
+        let in_progress = queue.in_progress.values().chain(wave.iter().map(Work::request));
+        let in_progress: Vec<&PlannedRequest> = in_progress.chain(&gathered.unsure).collect();
+        let temporary = files.paths.temporary(&self.id, self.process);
+        let planned = plan::plan(&gathered.planned, files.table.first_write(), &in_progress, &temporary);
+        for request in &planned {
+            files.table.edit(Ino(request.file), |file| match request.action {
+                Action::Delete => file.removing += 1,
+                _ => (file.in_progress, file.sending) = (true, Some(request.key.clone())),
+            });
+        }
+        for request in &gathered.unsure {
+            files.table.edit(Ino(request.file), |file| file.in_progress = true);
+        }
+        Ok(gathered.unsure.into_iter().map(Work::Ask).chain(planned.into_iter().map(Work::Request)).collect())
+    }
+
+    /// What the plan of these files needs.
+    fn gather(&self, files: &mut Files, due: &[Ino]) -> Result<Gathered, EngineError> {
+        for ino in due {
+            files.find_key(&*self.tracked.below, *ino)?;
+        }
+        let row = |ino: Ino, is_due| {
+            let file = files.table.get(ino)?;
+            // A directory that is being removed: what was in it is dirty again when it is gone.
+            (file.dirty.name.is_none() || file.key.is_some()).then(|| file.planned(ino, is_due))
+        };
+        let asked = due.iter().filter_map(|ino| row(*ino, true)).collect();
+        let is_due: HashMap<Ino, ()> = due.iter().map(|ino| (*ino, ())).collect();
+        let closed = plan::close(asked, |key| {
+            let sharing = files.table.with_key(key).into_iter();
+            sharing.filter(|ino| !is_due.contains_key(ino)).filter_map(|ino| row(ino, false)).collect()
+        });
+        let mut gathered = Gathered::default();
+        for planned in closed {
+            let ino = Ino(planned.file);
+            let Some(file) = files.table.get(ino) else { continue };
+            // Where it is written again, the condition of that write tells.
+            let tells =
+                |sent: &&String| planned.lacks() && planned.local.as_ref().is_some_and(|local| local.key == **sent);
+            if let Some(sent) = file.dirty.sent.as_ref().filter(|sent| !tells(sent) && !file.in_progress) {
+                gathered.unsure.push(write_to(ino, sent, file.dirty.changed));
+            }
+            match planned.is_clean() && !file.in_progress && !file.dirty.moved && file.dirty.sent.is_none() {
+                true => gathered.clean.push(ino),
+                false => gathered.planned.push(planned),
+            }
+        }
+        Ok(gathered)
+    }
+}
+
+/// As the planner sees a write whose outcome is asked for.
+fn write_to(ino: Ino, key: &str, changed: u64) -> PlannedRequest {
+    PlannedRequest {
+        file: ino.0,
+        key: key.to_owned(),
+        action: Action::Put,
+        required: plan::Required::Absent,
+        content: 0,
+        attributes: 0,
+        changed,
+        replaces: None,
+    }
+}

@@ -1,0 +1,153 @@
+//! A file or directory of which the bucket does not have the local state.
+//!
+//! Not here:   many of them, and their rows (files).
+
+use std::time::Duration;
+
+use margay_rows::Ino;
+use margay_rows::record::{UpstreamDirty, UpstreamLeftover, UpstreamObject};
+
+use super::changes::State;
+use crate::plan;
+
+/// A file that is open is sent after this time: it probably changes again.
+pub(super) const OPEN_SENT_AFTER: Duration = Duration::from_secs(5);
+/// A file is sent at the latest so long after the first change that the bucket lacks, and longer by its size.
+pub(super) const SENT_AFTER_MAX: Duration = Duration::from_secs(30);
+const SENT_AFTER_MAX_BYTES_PER_SECOND: u64 = 8 << 20;
+
+#[derive(Clone, Debug)]
+pub(crate) struct File {
+    pub(crate) dirty: UpstreamDirty,
+    pub(crate) object: Option<UpstreamObject>,
+    pub(crate) state: Option<State>,
+    /// The key of its name; `None` without a name, and while its directory is not there.
+    pub(crate) key: Option<String>,
+    /// The first change since the request in progress was made.
+    pub(crate) since_sent: Option<u64>,
+    pub(crate) in_progress: bool,
+    /// Removals in progress of its objects.
+    pub(crate) removing: u32,
+    /// The key that a write in progress makes.
+    pub(crate) sending: Option<String>,
+    /// Of the last change and of the next request, by the monotonic clock.
+    pub(crate) changed_at: Duration,
+    /// Of the first change that the bucket lacks.
+    pub(crate) lacks_since: Duration,
+    pub(crate) due_at: Duration,
+    /// Somebody waits for it.
+    pub(crate) now: bool,
+    pub(crate) tries: u32,
+    /// Why the bucket does not take it; it is tried again at `due_at`.
+    pub(crate) failure: Option<String>,
+    pub(crate) is_refused: bool,
+    /// It is removed, and somebody still reads its bytes, which are in the bucket only.
+    pub(crate) is_read: bool,
+}
+
+impl File {
+    pub(super) fn new(object: Option<UpstreamObject>, dirty: UpstreamDirty, now: Duration) -> File {
+        File {
+            dirty,
+            object,
+            state: None,
+            key: None,
+            since_sent: None,
+            in_progress: false,
+            removing: 0,
+            sending: None,
+            changed_at: now,
+            lacks_since: now,
+            due_at: now,
+            now: false,
+            tries: 0,
+            failure: None,
+            is_refused: false,
+            is_read: false,
+        }
+    }
+
+    /// Whether it needs no row: it is nowhere, and no write of it may have succeeded (D2).
+    pub(crate) fn is_nothing(&self) -> bool {
+        let is_nowhere = self.dirty.name.is_none() && self.object.is_none() && self.dirty.leftovers.is_empty();
+        is_nowhere && !self.in_progress && !self.dirty.moved && self.dirty.sent.is_none()
+    }
+
+    /// Whether it waits until it is closed, should it be open.
+    pub(super) fn waits_open(&self, now: Duration) -> bool {
+        let extra = self.state.map_or(0, |state| state.size / SENT_AFTER_MAX_BYTES_PER_SECOND);
+        self.lacks_since + SENT_AFTER_MAX + Duration::from_secs(extra) > now
+            && self.due_at <= now
+            && self.changed_at + OPEN_SENT_AFTER > now
+    }
+
+    /// Whether all that is left of it are removals that wait for writes that were due before them.
+    pub(crate) fn is_held_up(&self, first_write: Option<u64>) -> bool {
+        let Some(first) = first_write.filter(|_| self.is_removal() && self.dirty.sent.is_none()) else { return false };
+        let mut removals = self.dirty.leftovers.iter().map(|left| left.since);
+        removals.all(|since| first <= since) && (self.object.is_none() || first <= self.dirty.changed)
+    }
+
+    /// Whether all that is left of it is to be removed.
+    pub(crate) fn is_removal(&self) -> bool {
+        self.dirty.name.is_none() && !self.is_refused && !self.is_read
+    }
+
+    /// Every key at which the bucket has, gets or loses something of it.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        let object = self.object.as_ref().map(|object| &object.key);
+        let keys = [self.key.as_ref(), object, self.dirty.sent.as_ref(), self.sending.as_ref()].into_iter().flatten();
+        keys.chain(self.dirty.leftovers.iter().map(|left| &left.key)).map(String::as_str)
+    }
+
+    /// When the planner is to look at it; `None` while its request is in progress.
+    pub(super) fn looked_at(&self) -> Option<Duration> {
+        let waits = self.in_progress || self.removing > 0 && !self.lacks();
+        (!waits).then_some(if self.now && !self.is_refused { Duration::ZERO } else { self.due_at })
+    }
+
+    /// Whether removals that became due later wait for it.
+    pub(super) fn holds_removals(&self) -> bool {
+        !self.is_refused && self.lacks()
+    }
+
+    /// As `plan::Dirty::lacks`.
+    pub(super) fn lacks(&self) -> bool {
+        let Some((key, state)) = self.key.as_ref().zip(self.state) else { return false };
+        self.object.as_ref().is_none_or(|object| {
+            (&object.key, object.content, object.attributes) != (key, state.content, state.attributes)
+        })
+    }
+
+    /// Whether the bucket has what is here, and no more.
+    pub(crate) fn is_done(&self) -> bool {
+        let is_open = self.in_progress || self.dirty.moved || self.dirty.sent.is_some();
+        let is_gone = self.dirty.name.is_none() && self.object.is_none();
+        !is_open && self.dirty.leftovers.is_empty() && (is_gone || self.key.is_some() && !self.lacks())
+    }
+
+    /// As the planner sees it.
+    pub(crate) fn planned(&self, ino: Ino, is_due: bool) -> plan::Dirty {
+        let local = self.key.clone().zip(self.state);
+        plan::Dirty {
+            file: ino.0,
+            base: self.object.as_ref().map(|object| plan::Base {
+                key: object.key.clone(),
+                etag: object.etag.clone(),
+                content: object.content,
+                attributes: object.attributes,
+            }),
+            local: local.map(|(key, state)| plan::Local { key, content: state.content, attributes: state.attributes }),
+            leftovers: self.dirty.leftovers.iter().map(leftover).collect(),
+            since: self.dirty.since,
+            since_sent: self.since_sent,
+            changed: self.dirty.changed,
+            is_due,
+            is_refused: self.is_refused,
+        }
+    }
+}
+
+fn leftover(left: &UpstreamLeftover) -> plan::Leftover {
+    plan::Leftover { key: left.key.clone(), etag: left.etag.clone(), since: left.since }
+}
