@@ -14,7 +14,7 @@ use margay_client::bucket::Bucket;
 use margay_client::upstream::{Limits, Upstream};
 use margay_env::Env;
 use margay_jobs::reclaimer::Reclaimer;
-use margay_upstream::{Backlog, Far, FarOptions};
+use margay_upstream::{Backlog, CacheOptions, Far, FarOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::backup_location::BucketLocation;
@@ -27,6 +27,8 @@ use crate::wiring::Storage;
 
 /// The bucket of the cache's volume.
 const CACHED: &str = "upstream";
+/// The directory of fetched blocks in the cache.
+const BLOCKS: &str = "blocks";
 /// How often it is looked whether the mount is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Users of the mount get this long when a signal ends it.
@@ -39,6 +41,8 @@ pub struct FarMount {
     /// Absolute.
     pub cache: PathBuf,
     pub limits: StorageLimits,
+    /// See [`CacheOptions`].
+    pub cache_bytes_max: u64,
 }
 
 /// An opened cache that sends.
@@ -64,7 +68,8 @@ impl FarMount {
         let upstream = upstream.map_err(|error| format!("{}: {error}", self.place))?;
         let prefix = if self.place.prefix.is_empty() { String::new() } else { format!("{}/", self.place.prefix) };
         let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
-        Ok(FarOptions { upstream, prefix, id, host: host.unwrap_or_else(|| "here".to_owned()) })
+        let cache = CacheOptions { blocks: self.cache.join(BLOCKS), bytes_max: self.cache_bytes_max };
+        Ok(FarOptions { upstream, prefix, id, host: host.unwrap_or_else(|| "here".to_owned()), cache })
     }
 
     async fn open(&self, env: &Env) -> Result<Opened, Failure> {

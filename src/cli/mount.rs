@@ -75,6 +75,9 @@ pub(super) struct Mount {
     /// Where an s3:// mount keeps what it read and what it has not sent [default: below ~/.cache/margay]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
+    /// Bytes that the cache takes of the disk, such as 50GiB; what is not in the bucket yet counts but stays [default: 10GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    cache_size: Option<u64>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -110,6 +113,11 @@ pub(super) struct Mounts {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    crate::settings::parse::parse_bytes(text)
+        .ok_or_else(|| format!("{text} is no number of bytes: write 500MiB or 50GiB"))
 }
 
 impl Mount {

@@ -5,6 +5,7 @@
 //! Invariants: A1 one volume, one bucket, one process: the caller holds the lock of the directory.
 //! Not here:   mounting, the command line.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,9 +16,10 @@ use margay_meta::{Engine, EngineError};
 use margay_rows::record::Bucket;
 use margay_rows::{Ino, key};
 use margay_volume::posix::UpstreamSync;
-use margay_volume::{Error, Peers, Volume};
+use margay_volume::{Error, Evict, Peers, Volume};
 
-use crate::bytes::{FarPeers, FarStore, Objects};
+use crate::bytes::{DiskBlocks, FarPeers, FarStore, Objects};
+use crate::evict::{Evictor, keep_within};
 use crate::list::Listing;
 use crate::runtime::Requests;
 use crate::send::Sender;
@@ -37,6 +39,16 @@ pub struct FarOptions {
     /// Of this cache directory: begins its write ids.
     pub id: String,
     pub host: String,
+    pub cache: CacheOptions,
+}
+
+/// How much of the disk the cache takes. What was not sent yet is not limited by it.
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// Where fetched blocks are kept.
+    pub blocks: PathBuf,
+    /// Half of it for what was written and sent, half for what was fetched.
+    pub bytes_max: u64,
 }
 
 /// What the bucket lacks.
@@ -71,6 +83,8 @@ pub struct Far {
     fetches: Arc<Requests>,
     tracked: Arc<Tracked>,
     store: Arc<FarStore>,
+    disk: Arc<DiskBlocks>,
+    evictor: Arc<Evictor>,
     sender: OnceLock<Arc<Sender>>,
 }
 
@@ -80,8 +94,12 @@ impl Far {
         let paths = Paths::below(&options.prefix);
         let tracked = Arc::new(Tracked::open(engine, paths, Arc::clone(&env.clock))?);
         let objects = Arc::clone(&tracked) as Arc<dyn Objects>;
-        let store = Arc::new(FarStore::new(options.upstream.clone(), Arc::clone(&fetches), objects));
-        Ok(Far { env, options, requests, fetches, tracked, store, sender: OnceLock::new() })
+        let disk = DiskBlocks::open(env.clone(), &options.cache.blocks, options.cache.bytes_max / 2)?;
+        let disk = Arc::new(disk);
+        let kept = Some(Arc::clone(&disk));
+        let store = Arc::new(FarStore::new(options.upstream.clone(), Arc::clone(&fetches), objects, kept));
+        let evictor = Arc::new(Evictor::new(Arc::clone(&tracked), Arc::clone(&env.clock)));
+        Ok(Far { env, options, requests, fetches, tracked, store, disk, evictor, sender: OnceLock::new() })
     }
 
     /// The engine of the volume.
@@ -92,6 +110,21 @@ impl Far {
     /// The other store of the volume.
     pub fn peers(&self) -> Arc<dyn Peers> {
         Arc::new(FarPeers(Arc::clone(&self.store)))
+    }
+
+    /// What the volume asks for room.
+    pub fn evict(&self) -> Arc<dyn Evict> {
+        Arc::clone(&self.evictor) as Arc<dyn Evict>
+    }
+
+    /// Lets about so many bytes go that the bucket has too; returns how many went.
+    pub fn evict_sent(&self, bytes: u64) -> Result<u64, String> {
+        self.evictor.evict_sent(bytes)
+    }
+
+    /// Bytes of fetched blocks on disk.
+    pub fn fetched_bytes(&self) -> u64 {
+        self.disk.bytes()
     }
 
     /// Begins to send. The bucket of the volume exists.
@@ -124,7 +157,9 @@ impl Far {
             conflicts: parking_lot::Mutex::default(),
         });
         assert!(self.sender.set(Arc::clone(&sender)).is_ok(), "it begins once");
+        self.evictor.begin(volume);
         self.requests.spawn(sender.run());
+        self.requests.spawn(keep_within(Arc::clone(&self.evictor), self.options.cache.bytes_max / 2));
         Ok(())
     }
 

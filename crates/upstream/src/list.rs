@@ -9,8 +9,10 @@
 //! Not here:   who waits (tracked), bytes (bytes).
 
 use std::collections::{HashMap, HashSet};
+use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use margay_client::ClientError;
 use margay_client::client::{ListQuery, PAGE_KEYS_MAX};
@@ -30,6 +32,8 @@ use crate::bytes::segment_of;
 use crate::runtime::Requests;
 use crate::tracked::{Lister, State, Tracked, entering};
 
+/// A page of a listing, or its HEADs, take no longer; requests are tried again meanwhile.
+const PAGE_TIME_MAX: Duration = Duration::from_secs(60);
 /// Entries of one batch.
 const ENTRIES_PER_BATCH: usize = 500;
 
@@ -118,16 +122,25 @@ impl Listing {
     /// One page of the names directly below a path; blocks.
     pub(crate) fn page(&self, path: &str, hidden: &str, token: Option<String>) -> Result<Page, String> {
         let (upstream, path, hidden) = (self.upstream.clone(), path.to_owned(), hidden.to_owned());
-        let page = self.requests.wait(async move { page(&upstream, &path, &hidden, token).await });
-        page.ok_or("the mount ends")?.map_err(|error| error.to_string())
+        self.wait(async move { page(&upstream, &path, &hidden, token).await })
     }
 
     /// Asks for each object of a listing, and for the marker of each directory; objects that are gone by now are left out.
     /// Blocks.
     pub(crate) fn described(&self, path: &str, listed: Vec<(String, Listed)>) -> Result<Vec<Found>, String> {
         let (upstream, path) = (self.upstream.clone(), path.to_owned());
-        let found = self.requests.wait(async move { described(&upstream, &path, listed).await });
-        found.ok_or("the mount ends")?.map_err(|error| error.to_string())
+        self.wait(async move { described(&upstream, &path, listed).await })
+    }
+
+    /// Somebody's `ls` waits for it, and cannot be interrupted.
+    fn wait<T: Send + 'static>(
+        &self,
+        asked: impl Future<Output = Result<T, ClientError>> + Send + 'static,
+    ) -> Result<T, String> {
+        let limited = async move { tokio::time::timeout(PAGE_TIME_MAX, asked).await };
+        let answer = self.requests.wait(limited).ok_or("the mount ends")?;
+        let answer = answer.map_err(|_| format!("no answer within {} s", PAGE_TIME_MAX.as_secs()))?;
+        answer.map_err(|error| error.to_string())
     }
 
     /// Names that an earlier listing, which was cut off, has entered.

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
 
+#[path = "mirror/cache.rs"]
+mod cache;
 #[path = "mirror/faults.rs"]
 mod faults;
 #[path = "mirror/fresh.rs"]
@@ -52,6 +54,9 @@ fn mirrored(seed: u64) {
             // Refusals are part of it.
             let _ = world.change(&mut chance, round * 100 + number, &store, &cache.id());
         }
+        if chance.below(3) == 0 {
+            world.far.evict_sent(u64::MAX).unwrap();
+        }
         // It makes rows durable.
         if chance.below(2) == 0 {
             world.reclaim();
@@ -75,6 +80,11 @@ fn mirrored(seed: u64) {
     store.assert_nothing_was_missing();
     let (here, there) = (world.shown(), in_bucket(&store));
     assert!(here == there, "seed {seed}: here {:#?}\nthere {:#?}", keys(&here), keys(&there));
+    world.far.evict_sent(u64::MAX).unwrap();
+    assert_eq!(world.mount.volume().own_bytes().unwrap(), 0, "seed {seed}: the bucket has all of it");
+    world.reclaim();
+    let here = world.shown();
+    assert!(here == there, "seed {seed}: after eviction here {:#?}\nthere {:#?}", keys(&here), keys(&there));
     let backlog = world.far.backlog();
     assert!(backlog.files == 0 && backlog.conflicts.is_empty(), "seed {seed}: nobody else was there: {backlog:?}");
     store.fail(0, 0);
@@ -103,6 +113,9 @@ fn shared_with_another(seed: u64) {
     for round in 0..6 {
         for number in 0..8 {
             let _ = world.change(&mut chance, round * 100 + number, &store, &cache.id());
+        }
+        if chance.below(3) == 0 {
+            world.far.evict_sent(u64::MAX).unwrap();
         }
         // Nothing here has seen it, so it is there whatever was changed here before.
         let key = format!("{}{}", chance.of(&["", "d/", "e/"]), chance.of(&["a", "b"]));

@@ -70,12 +70,12 @@ pub use margay_rows::object_lock::{
     encode_legal_hold, legal_hold_is_on,
 };
 pub use margay_rows::record::{Fingerprints, KeyFile};
-pub use object::{Imported, ImportedKind};
+pub use object::{Imported, ImportedKind, NamedFile};
 pub use open::{Options, Volume};
 pub use reader::{READ_BYTES_MAX, Reader};
 pub use session_state::{Beat, STILL_BEATS_MAX, SessionName};
 pub use sessions::Lease;
-pub use stores::{Peers, Processes};
+pub use stores::{Evict, Peers, Processes};
 pub use upgrade::{FORMAT_VERSION, OpenError};
 pub use upkeep::{
     BackupError, BackupReport, Ends, Part, PartName, Pruned, Putting, RESTORED_ROWS_PER_BATCH, moments, named_segments,

@@ -30,7 +30,7 @@ use crate::lock_time::LockTime;
 use crate::open_files::OpenFiles;
 use crate::rests::{Counted, Punched, Room, Walks};
 use crate::session_state::{STILL_BEATS_MAX, SessionName, Sessions};
-use crate::stores::{Alone, DraftedRows, NotAttached, Peers, Processes, SegmentRows, Stores};
+use crate::stores::{Alone, DraftedRows, Evict, NotAttached, Peers, Processes, SegmentRows, Stores};
 use crate::trails::Trails;
 use crate::upgrade::{self, OpenError};
 use crate::watch::{Notice, Watchers};
@@ -69,6 +69,8 @@ pub struct Options {
     pub peers: Option<Arc<dyn Peers>>,
     /// A mount copies bytes that are in other stores to the own one before it writes to their file.
     pub local_before_write: bool,
+    /// Lets bytes go that are elsewhere too, when a write finds no room.
+    pub evict: Option<Arc<dyn Evict>>,
     /// The processes that share the rows, if their sessions do not tell.
     pub processes: Option<Arc<dyn Processes>>,
     /// Description of this process for people, among others that share the engine.
@@ -92,6 +94,7 @@ impl Default for Options {
             events_max: 1_000_000,
             peers: None,
             local_before_write: false,
+            evict: None,
             processes: None,
             session_name: SessionName::default(),
             beat_every: Duration::from_secs(1),

@@ -23,6 +23,10 @@ use crate::settings::Settings;
 
 /// How often the one that waits looks whether the mount is there.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Of a cache, unless the command says another size.
+const CACHE_BYTES_MAX: u64 = 10 << 30;
+/// Of dead segments of a cache in quarantine.
+const QUARANTINE_TIME_MAX: Duration = Duration::from_secs(60);
 /// Of the log that is read for an error, in bytes.
 const LOG_BYTES_MAX: u64 = 16 << 20;
 
@@ -40,23 +44,32 @@ pub(super) fn run(args: &Mount) -> Result<(), Failure> {
     if !args.foreground {
         return leave_behind(&env, &path, &cache);
     }
-    let (mount, runtime) = begin(&args.data, &env, place, cache)?;
+    let (mount, runtime) = begin(&args.data, &env, (place, cache), args.cache_size)?;
     runtime.block_on(mount.run(&env, &path, &choice))
 }
 
 pub(super) fn run_sync(args: &Sync) -> Result<(), Failure> {
     let env = Env::real();
     let (place, cache) = parse(&args.bucket, &args.store, args.cache.as_deref())?;
-    let (mount, runtime) = begin(&args.data, &env, place, cache)?;
+    let (mount, runtime) = begin(&args.data, &env, (place, cache), None)?;
     runtime.block_on(mount.send_backlog(&env))
 }
 
-fn begin(data: &DataArgs, env: &Env, place: BucketLocation, cache: PathBuf) -> Result<(FarMount, Runtime), Failure> {
+fn begin(
+    data: &DataArgs,
+    env: &Env,
+    (place, cache): (BucketLocation, PathBuf),
+    cache_size: Option<u64>,
+) -> Result<(FarMount, Runtime), Failure> {
     let settings = Settings::build(&data.resolve(env)?).map_err(Failure::usage)?;
     logging::start(&settings.log_level, &settings.log_format)?;
     crate::cli::keep_private();
     let runtime = crate::cli::runtime(settings.storage.io_threads_max)?;
-    Ok((FarMount { place, cache, limits: settings.storage }, runtime))
+    let mut limits = settings.storage;
+    // What is let go is in the bucket, so it need not be kept long beside that.
+    limits.quarantine_time = limits.quarantine_time.min(QUARANTINE_TIME_MAX);
+    let cache_bytes_max = cache_size.unwrap_or(CACHE_BYTES_MAX);
+    Ok((FarMount { place, cache, limits, cache_bytes_max }, runtime))
 }
 
 /// The bucket and the directory of its cache.

@@ -23,6 +23,10 @@ pub fn upstream_object(ino: Ino) -> Vec<u8> {
     numbered(OBJECT, ino.0)
 }
 
+pub fn all_upstream_objects() -> Range {
+    range(table(UPSTREAM, &[OBJECT]))
+}
+
 pub fn upstream_dirty(ino: Ino) -> Vec<u8> {
     numbered(DIRTY, ino.0)
 }

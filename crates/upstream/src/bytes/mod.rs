@@ -6,10 +6,11 @@
 //!                new object has the same bytes wherever an extent of the file still names it. Each request asks for the ETag
 //!                of the object that the rows name now, so a change by somebody else is an error and no other bytes.
 //!             B2 this store is read only: nothing is written here, set aside or removed.
-//!             B3 memory for fetched bytes is bounded (`cache`).
+//!             B3 memory for fetched bytes is bounded (`cache`), and what they take of the disk (`disk`).
 //! Not here:   which object a number stands for (the caller's `Objects`), when a file gets local bytes.
 
 mod cache;
+mod disk;
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -25,6 +26,7 @@ use margay_segment::{
 use margay_volume::Peers;
 
 use self::cache::{BLOCK_BYTES, BlockCache, Slot};
+pub(crate) use self::disk::DiskBlocks;
 use crate::runtime::Requests;
 
 /// The number of this store; real ones count up from 1.
@@ -68,6 +70,7 @@ pub(crate) struct FarStore {
     requests: Arc<Requests>,
     objects: Arc<dyn Objects>,
     cache: Arc<BlockCache>,
+    disk: Option<Arc<DiskBlocks>>,
 }
 
 /// The far store as the only other one of a volume.
@@ -81,8 +84,13 @@ impl Peers for FarPeers {
 }
 
 impl FarStore {
-    pub(crate) fn new(bucket: Upstream, requests: Arc<Requests>, objects: Arc<dyn Objects>) -> FarStore {
-        FarStore { bucket, requests, objects, cache: Arc::default() }
+    pub(crate) fn new(
+        bucket: Upstream,
+        requests: Arc<Requests>,
+        objects: Arc<dyn Objects>,
+        disk: Option<Arc<DiskBlocks>>,
+    ) -> FarStore {
+        FarStore { bucket, requests, objects, cache: Arc::default(), disk }
     }
 
     fn object(&self, id: SegmentId) -> Result<FarObject, SegmentError> {
@@ -127,9 +135,9 @@ impl FarStore {
         let (slot, is_new) = self.cache.slot(id, index);
         if is_new {
             let (own, bucket) = (Filling(Arc::clone(&slot)), self.bucket.clone());
-            let (objects, cache) = (Arc::clone(&self.objects), Arc::clone(&self.cache));
+            let (objects, cache, disk) = (Arc::clone(&self.objects), Arc::clone(&self.cache), self.disk.clone());
             self.requests.spawn(async move {
-                let fetched = fetch(&bucket, &*objects, id, index).await;
+                let fetched = fetch(&bucket, &*objects, disk, id, index).await;
                 if fetched.is_err() {
                     // The next reader asks again.
                     cache.forget(id, index);
@@ -157,16 +165,28 @@ impl Drop for Filling {
 /// Why a block could not be fetched; every reader that waits for it is told.
 type Failed = (std::io::ErrorKind, String);
 
-async fn fetch(bucket: &Upstream, objects: &dyn Objects, id: SegmentId, index: u64) -> Result<Bytes, Failed> {
+async fn fetch(
+    bucket: &Upstream,
+    objects: &dyn Objects,
+    disk: Option<Arc<DiskBlocks>>,
+    id: SegmentId,
+    index: u64,
+) -> Result<Bytes, Failed> {
     let number = id.0 - FAR_STORE.ids().0.0;
     let mut last = None;
     for _ in 0..TRIES_MAX {
         let found = objects.find(number).map_err(|error| (std::io::ErrorKind::Other, error.to_string()))?;
         let Some(object) = found.filter(|found| last.as_ref() != Some(found)) else { break };
+        if let Some(block) = kept(disk.as_ref(), (number, index), &object).await {
+            return Ok(block);
+        }
         let start = index * BLOCK_BYTES;
         let range = start..object.size.min(start + BLOCK_BYTES);
         match bucket.get(&object.key, range, Wanted::Same(&object.etag)).await {
-            Ok(Some(fetched)) => return Ok(fetched.bytes),
+            Ok(Some(fetched)) => {
+                keep(disk, (number, index), object, fetched.bytes.clone());
+                return Ok(fetched.bytes);
+            }
             Ok(None) => return Err((std::io::ErrorKind::InvalidData, "an answer without bytes".to_owned())),
             // It may have moved since.
             Err(error) if matches!(error.status(), Some(404 | 412)) => last = Some(object),
@@ -174,6 +194,21 @@ async fn fetch(bucket: &Upstream, objects: &dyn Objects, id: SegmentId, index: u
         }
     }
     Err((std::io::ErrorKind::StaleNetworkFileHandle, "the object was changed or removed in the bucket".to_owned()))
+}
+
+/// A block of this state of the object that is on disk.
+async fn kept(disk: Option<&Arc<DiskBlocks>>, block: (u64, u64), object: &FarObject) -> Option<Bytes> {
+    let (disk, etag) = (Arc::clone(disk?), object.etag.clone());
+    let found = tokio::task::spawn_blocking(move || disk.get(block, &etag)).await.ok()??;
+    let wanted = (object.size - block.1 * BLOCK_BYTES).min(BLOCK_BYTES);
+    (found.len() as u64 == wanted).then_some(found)
+}
+
+/// Writes a fetched block to disk, later.
+fn keep(disk: Option<Arc<DiskBlocks>>, block: (u64, u64), object: FarObject, bytes: Bytes) {
+    if let Some(disk) = disk.filter(|disk| disk.takes(object.size)) {
+        tokio::task::spawn_blocking(move || disk.put(block, &object.etag, &bytes));
+    }
 }
 
 fn failed(error: &ClientError) -> Failed {

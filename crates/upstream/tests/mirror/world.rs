@@ -14,7 +14,7 @@ use margay_env::{Clock, Env, Timestamp};
 use margay_meta::Engine;
 use margay_meta::embedded::EmbeddedEngine;
 use margay_segment::Store as Segments;
-use margay_upstream::{Far, FarOptions};
+use margay_upstream::{CacheOptions, Far, FarOptions};
 use margay_volume::posix::*;
 use margay_volume::{Ino, Options, ReclaimBudget, SealedLogs, Volume};
 
@@ -129,9 +129,15 @@ impl Cache {
         static PROCESSES: AtomicU64 = AtomicU64::new(0);
         let (env, engine, segments) = self.storage(PROCESSES.fetch_add(1, Ordering::SeqCst));
         let upstream = Upstream::new(Arc::clone(target), None, "far", Limits::default()).unwrap();
-        let options = FarOptions { upstream, prefix: prefix.to_owned(), id: self.id(), host: "here".to_owned() };
+        let cache = CacheOptions { blocks: "/data/blocks".into(), bytes_max: 32 << 20 };
+        let options = FarOptions { upstream, prefix: prefix.to_owned(), id: self.id(), host: "here".to_owned(), cache };
         let far = Arc::new(Far::open(env.clone(), engine, options).unwrap());
-        let options = Options { peers: Some(far.peers()), local_before_write: true, ..Options::default() };
+        let options = Options {
+            peers: Some(far.peers()),
+            local_before_write: true,
+            evict: Some(far.evict()),
+            ..Options::default()
+        };
         (Volume::open(env, far.engine(), segments, options).unwrap(), far)
     }
 }

@@ -24,4 +24,5 @@ pub use self::object_keys::NewKey;
 pub(crate) use self::object_keys::{needed_lock, stored_len_by_itself};
 pub(crate) use self::orphan::release_part;
 pub(crate) use self::paths::Walk;
+pub(crate) use self::release::RELEASE_ROWS_MAX;
 pub(crate) use self::tree::{Next, Shown, Tree};

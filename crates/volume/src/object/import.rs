@@ -160,7 +160,7 @@ fn draft_directory(draft: &mut Draft, directory: Ino, one: &Imported) {
 }
 
 /// An object of 5 TiB has 80 runs; the record of a file holds as many as a part's.
-fn runs_of(segment: SegmentId, size: u64) -> Vec<Run> {
+pub(super) fn runs_of(segment: SegmentId, size: u64) -> Vec<Run> {
     let count = size.div_ceil(RUN_BYTES_MAX);
     assert!(count <= record::data::PART_EXTENTS_MAX as u64, "no store has an object of so many bytes");
     let run = |index: u64| {

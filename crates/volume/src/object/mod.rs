@@ -8,6 +8,7 @@ mod change_locks;
 mod copy_object;
 mod delete_object;
 mod delete_objects;
+mod evict;
 mod get_object;
 mod import;
 mod make_directory;
@@ -15,5 +16,6 @@ mod multipart;
 mod put_object;
 pub(crate) mod rename;
 
+pub use self::evict::NamedFile;
 pub use self::import::{Imported, ImportedKind};
 pub(crate) use self::put_object::count;

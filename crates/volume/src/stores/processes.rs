@@ -42,6 +42,12 @@ impl Processes for Alone {
     }
 }
 
+/// Lets bytes go that another store has too.
+pub trait Evict: Send + Sync + Debug {
+    /// About so many of them; may wait until the other store has some that are only here.
+    fn evict(&self, bytes: u64);
+}
+
 /// Stores of other processes.
 pub trait Peers: Send + Sync + Debug {
     /// `None` if it cannot be reached now.

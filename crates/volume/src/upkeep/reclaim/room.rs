@@ -19,6 +19,8 @@ use crate::rests::Room;
 
 /// Fewer bytes do not count as room: the next write would use them up.
 const ROOM_BYTES_MIN: u64 = 16 << 20;
+/// Bytes that are evicted at once, where some are elsewhere too.
+const EVICT_BYTES: u64 = 256 << 20;
 /// After a pass this long, the next wait is delayed.
 const LONG: Duration = Duration::from_secs(10);
 /// After a pass that freed too little or was long, the pause is this many times its duration, and at least:
@@ -42,6 +44,9 @@ impl Volume {
         let began_at = self.env.clock.monotonic();
         if began_at < room.next_at {
             return false;
+        }
+        if let Some(evict) = &self.options.evict {
+            evict.evict(EVICT_BYTES);
         }
         // The maximum time: it is cut, since a write was refused.
         let budget = ReclaimBudget { quarantine: Duration::MAX, ..ReclaimBudget::default() };
