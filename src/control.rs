@@ -3,11 +3,12 @@
 //! Why:        `margay status` and other commands must work while the server holds the directory. File permissions
 //!             control access, so no password is sent.
 //! Invariants: R1 the socket is readable and writable by its owner only.
-//! Not here:   what the commands do (`works`).
+//! Not here:   what the commands do (`works`), the commands to a far mount (`far_mount`).
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use margay_env::Env;
 use margay_listener::answer;
 use margay_listener::body::{RequestBody, ResponseBody};
 use margay_listener::{AnswerFuture, Handler};
+use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -39,6 +41,8 @@ use crate::works::Work;
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Name of the socket in the data directory.
 pub const NAME: &str = "control";
+/// Linux takes no longer path of a socket, in bytes.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Answers the commands, and everything that the admin port answers.
 #[derive(Debug)]
@@ -93,7 +97,7 @@ async fn identities(server: &Server, request: Request<RequestBody>) -> Result<Va
     server.identities.answer_json(&body).await
 }
 
-fn done(outcome: Result<Value, String>) -> Response<ResponseBody> {
+pub(crate) fn done(outcome: Result<Value, String>) -> Response<ResponseBody> {
     match outcome {
         Ok(value) => answer::json(StatusCode::OK, &value),
         Err(error) => answer::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error })),
@@ -101,7 +105,7 @@ fn done(outcome: Result<Value, String>) -> Response<ResponseBody> {
 }
 
 /// The JSON body of a command.
-async fn wish(request: Request<RequestBody>) -> Result<Value, String> {
+pub(crate) async fn wish(request: Request<RequestBody>) -> Result<Value, String> {
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
     let body = body.map_err(|error| format!("the request cannot be read: {error}"))?.to_bytes();
     serde_json::from_slice(&body).map_err(|error| format!("the request is no JSON: {error}"))
@@ -149,12 +153,22 @@ async fn mounts(server: &Arc<Server>, request: Request<RequestBody>) -> Result<V
 
 /// Creates the socket; replaces one left by a dead server (the caller holds the directory's lock).
 pub fn bind(env: &Env, data: &Path) -> io::Result<UnixListener> {
-    let path = data.join(NAME);
-    match env.disk.remove(&path) {
+    match env.disk.remove(&data.join(NAME)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
+    let (path, _directory) = socket_path(data)?;
     UnixListener::bind(path)
+}
+
+/// The path of the socket, and what keeps it valid. A long one leads over the number of the open directory.
+fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<OwnedFd>)> {
+    let path = data.join(NAME);
+    if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
+        return Ok((path, None));
+    }
+    let directory = rustix::fs::open(data, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok((PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(NAME), Some(directory)))
 }
 
 /// Sends a request to the server of `data`; `Ok(None)` when none runs.
@@ -192,7 +206,11 @@ async fn send(
     body: Option<&Value>,
 ) -> Result<Option<Response<Incoming>>, Failure> {
     let fail = |what: &dyn std::fmt::Display| no_answer(data, what);
-    let stream = match UnixStream::connect(data.join(NAME)).await {
+    let connected = match socket_path(data) {
+        Ok((path, _directory)) => UnixStream::connect(path).await,
+        Err(error) => Err(error),
+    };
+    let stream = match connected {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             return Ok(None);
@@ -220,5 +238,26 @@ async fn answered(data: &Path, response: Response<Incoming>) -> Result<Value, Fa
         (true, _) => Ok(value),
         (false, Some(error)) => Err(Failure::failed(error.to_owned())),
         (false, None) => Err(fail(&status)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_path_has_a_socket_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("long".repeat(40));
+        let env = Env::real();
+        env.disk.create_dir_all(&data).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let socket = bind(&env, &data).unwrap();
+            let (path, _directory) = socket_path(&data).unwrap();
+            let (asked, answered) = tokio::join!(UnixStream::connect(path), socket.accept());
+            assert!(asked.is_ok() && answered.is_ok());
+        });
+        assert!(env.disk.exists(&data.join(NAME)).unwrap());
     }
 }

@@ -180,6 +180,16 @@ fn cache_of(env: &Env, path: &Path) -> io::Result<(String, String)> {
     Ok((lines.next().unwrap_or_default(), lines.next().unwrap_or_default()))
 }
 
+/// The bucket of a cache and its endpoint, as it was given to `open_cache`.
+pub fn cache_source(env: &Env, path: &Path) -> io::Result<String> {
+    Ok(cache_of(env, path)?.0)
+}
+
+/// Whether a process has the directory open.
+pub fn is_in_use(env: &Env, path: &Path) -> bool {
+    matches!(env.disk.lock(&path.join("lock")), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
 /// Refuses a foreign directory, and a cache, before a byte is written to it.
 fn check_owner(env: &Env, path: &Path) -> Result<(), DataDirError> {
     match check_format(env, path)? {

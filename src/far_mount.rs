@@ -3,7 +3,16 @@
 //! Why:        no server is needed: this process opens the cache directory, mounts it, and sends what changes.
 //! Invariants: R1 what was written and is not in the bucket is in the cache: a process that ends early says so, and the next
 //!                one goes on.
+//! Layout:     `running` is what commands and pages see (`commands`, `metrics`), `registry` names the caches of this user, `text`
+//!             is for people, `at_rest` reads a cache that nobody has open.
 //! Not here:   the order of sending (margay-upstream), options of a mount (mounts::options).
+
+pub mod at_rest;
+mod commands;
+mod metrics;
+pub mod registry;
+pub mod running;
+pub mod text;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,9 +23,16 @@ use margay_client::bucket::Bucket;
 use margay_client::upstream::{Limits, Upstream};
 use margay_env::Env;
 use margay_jobs::reclaimer::Reclaimer;
-use margay_upstream::{Backlog, CacheOptions, Far, FarOptions};
+use margay_listener::ConnectionLimits;
+use margay_upstream::{CacheOptions, Far, FarOptions};
+use margay_volume::posix::UpstreamSync;
+use serde_json::json;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::commands::Doors;
+use self::registry::KnownCache;
+use self::running::{Ending, Running};
 use crate::backup_location::BucketLocation;
 use crate::datadir::DataDir;
 use crate::exit::Failure;
@@ -26,11 +42,13 @@ use crate::settings::StorageLimits;
 use crate::wiring::Storage;
 
 /// The bucket of the cache's volume.
-const CACHED: &str = "upstream";
+pub(crate) const CACHED: &str = "upstream";
 /// The directory of fetched blocks in the cache.
 const BLOCKS: &str = "blocks";
 /// How often it is looked whether the mount is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often a terminal or the log is told what is left at the end.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Users of the mount get this long when a signal ends it.
 const UNMOUNT_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -43,11 +61,14 @@ pub struct FarMount {
     pub limits: StorageLimits,
     /// See [`CacheOptions`].
     pub cache_bytes_max: u64,
+    pub connection: ConnectionLimits,
+    /// Where metrics are told, without a password.
+    pub metrics_address: Option<String>,
 }
 
 /// An opened cache that sends.
 struct Opened {
-    storage: Storage,
+    storage: Arc<Storage>,
     far: Arc<Far>,
     reclaimer: Reclaimer,
 }
@@ -87,44 +108,87 @@ impl FarMount {
         let volume = Arc::clone(&storage.volume);
         let reclaimer =
             Reclaimer::start(&storage.env, volume, self.limits.reclaim()).map_err(|error| failed(&error))?;
-        Ok(Opened { storage, far, reclaimer })
+        Ok(Opened { storage: Arc::new(storage), far, reclaimer })
     }
 
     /// Mounts at an absolute path, and returns when it was unmounted and everything is in the bucket.
     pub async fn run(&self, env: &Env, path: &Path, choice: &MountChoice) -> Result<(), Failure> {
         let (mut terminate, mut interrupt) = signals()?;
+        let page = self.bind_page().await?;
         let opened = self.open(env).await?;
         let wish = MountWish::new(CACHED, path, choice.clone()).map_err(Failure::failed)?;
-        let mounts = Mounts::new(env, &self.cache, &opened.storage.volume, self.limits.known_files_max);
-        let far = Arc::clone(&opened.far);
-        let mounts = mounts.with_upstream(far);
-        tokio::task::block_in_place(|| mounts.mount(&wish)).map_err(Failure::failed)?;
+        let running = self.running(env, &opened, Some(wish.path.clone()));
+        // Before the mount: who sees that may ask at once.
+        let doors = Doors::open(&running, page, self.connection);
+        let mounted = tokio::task::block_in_place(|| {
+            self.entry(&running).enter(env);
+            running.mounts.mount(&wish)
+        });
+        if let Err(error) = mounted {
+            doors.close(&running).await;
+            return Err(Failure::failed(error));
+        }
         crate::ready::tell();
-        let is_asked = loop {
+        let wait = loop {
             tokio::select! {
-                _ = terminate.recv() => break true,
-                _ = interrupt.recv() => break true,
+                _ = terminate.recv() => break Some(UNMOUNT_TIME_MAX),
+                _ = interrupt.recv() => break Some(UNMOUNT_TIME_MAX),
+                wait = running.ending.wished() => break Some(wait),
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
-            if tokio::task::block_in_place(|| mounts.is_empty()) {
-                break false;
+            if tokio::task::block_in_place(|| running.mounts.is_empty()) {
+                break None;
             }
         };
-        let stopped = stop_at(terminate, interrupt);
-        tokio::task::block_in_place(|| {
-            if is_asked {
-                mounts.unmount_all(UNMOUNT_TIME_MAX);
+        stop_at(terminate, interrupt, &running.ending.stopped);
+        let ended = tokio::task::block_in_place(|| {
+            if let Some(wait) = wait {
+                running.mounts.unmount_all(wait);
             }
-            opened.end(&self.cache, &stopped)
-        })
+            opened.end(&running)
+        });
+        doors.close(&running).await;
+        ended
     }
 
     /// Sends what an earlier mount left in the cache, without mounting.
     pub async fn send_backlog(&self, env: &Env) -> Result<(), Failure> {
         let (terminate, interrupt) = signals()?;
         let opened = self.open(env).await?;
-        let stopped = stop_at(terminate, interrupt);
-        tokio::task::block_in_place(|| opened.end(&self.cache, &stopped))
+        let running = self.running(env, &opened, None);
+        let doors = Doors::open(&running, None, self.connection);
+        stop_at(terminate, interrupt, &running.ending.stopped);
+        let ended = tokio::task::block_in_place(|| opened.end(&running));
+        doors.close(&running).await;
+        ended
+    }
+
+    async fn bind_page(&self) -> Result<Option<TcpListener>, Failure> {
+        let Some(address) = &self.metrics_address else { return Ok(None) };
+        Ok(Some(margay_listener::bind(address, "--metrics-address").await?))
+    }
+
+    fn running(&self, env: &Env, opened: &Opened, path: Option<PathBuf>) -> Arc<Running> {
+        let (far, storage) = (Arc::clone(&opened.far), Arc::clone(&opened.storage));
+        let mounts = Mounts::new(env, &self.cache, &storage.volume, self.limits.known_files_max);
+        let mounts = mounts.with_upstream(Arc::clone(&far) as Arc<dyn UpstreamSync>, self.place.to_string());
+        Arc::new(Running {
+            env: env.clone(),
+            source: self.place.to_string(),
+            endpoint: self.place.endpoint.clone(),
+            cache: self.cache.clone(),
+            path,
+            far,
+            storage,
+            mounts: Arc::new(mounts),
+            begun: (env.clock.monotonic(), env.clock.now()),
+            ending: Ending::default(),
+        })
+    }
+
+    fn entry(&self, running: &Running) -> KnownCache {
+        let (source, endpoint) = (running.source.clone(), running.endpoint.clone());
+        KnownCache { cache: running.cache.clone(), source, endpoint, path: running.path.clone() }
     }
 }
 
@@ -133,10 +197,9 @@ fn signals() -> Result<(Signal, Signal), Failure> {
     Ok((listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?))
 }
 
-/// Is set by the next signal.
-fn stop_at(mut terminate: Signal, mut interrupt: Signal) -> Arc<AtomicBool> {
-    let stopped = Arc::new(AtomicBool::new(false));
-    let own = Arc::clone(&stopped);
+/// The next signal sets it.
+fn stop_at(mut terminate: Signal, mut interrupt: Signal, stopped: &Arc<AtomicBool>) {
+    let own = Arc::clone(stopped);
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -144,33 +207,38 @@ fn stop_at(mut terminate: Signal, mut interrupt: Signal) -> Arc<AtomicBool> {
         }
         own.store(true, Ordering::SeqCst);
     });
-    stopped
 }
 
 impl Opened {
-    /// Waits until the bucket has everything, or until it is stopped.
-    fn end(self, cache: &Path, stopped: &AtomicBool) -> Result<(), Failure> {
-        let mut told = String::new();
-        let sent = self.far.drain(&mut |backlog| {
-            let line = line(backlog);
-            if line != told {
-                eprintln!("margay: {line}");
-                told = line;
+    /// Waits until the bucket has everything, or until it is stopped; tells who waits for it.
+    fn end(self, running: &Running) -> Result<(), Failure> {
+        let (mut told, clock) = (None, &running.env.clock);
+        let sent = self.far.drain(&mut |_| {
+            let now = clock.monotonic();
+            // Its first second is no news.
+            if now.saturating_sub(*told.get_or_insert(now)) >= TELL_EVERY {
+                eprintln!("margay: sending: {}", text::waiting(&running.status(false)));
+                told = Some(now);
             }
-            !stopped.load(Ordering::SeqCst)
+            !running.ending.stopped.load(Ordering::SeqCst)
         });
         self.reclaimer.stop();
-        self.storage.close()?;
-        sent.map_err(|error| {
-            let left = self.far.backlog().files;
-            Failure::failed(format!(
-                "{left} changes are not in the bucket yet, and are kept in {}: {error}; mount it again, or use: margay sync",
-                cache.display()
-            ))
-        })
+        let closed = self.storage.close();
+        let left = self.far.backlog();
+        let error = sent.as_ref().err().map(ToString::to_string).or(closed.as_ref().err().map(ToString::to_string));
+        if error.is_none() {
+            registry::remove(&running.env, &running.cache);
+        }
+        running.ending.ended(json!({
+            "sent": sent.is_ok(),
+            "files": left.files,
+            "bytes": left.bytes,
+            "source": running.source,
+            "cache": running.cache.display().to_string(),
+            "error": error,
+        }));
+        closed?;
+        let kept = at_rest::left(&running.cache, left.files, left.bytes);
+        sent.map_err(|error| Failure::failed(format!("{kept}: {error}")))
     }
-}
-
-fn line(backlog: &Backlog) -> String {
-    format!("sending: {} files with {} bytes are left", backlog.files, backlog.bytes)
 }

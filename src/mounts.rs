@@ -102,8 +102,8 @@ pub struct Mounts {
     known_files_max: usize,
     sessions: Mutex<Vec<MountedSession>>,
     record: Mutex<Record>,
-    /// A store that `fsync` waits for.
-    upstream: Option<Arc<dyn UpstreamSync>>,
+    /// A store that `fsync` waits for, and the source that the kernel shows for it.
+    upstream: Option<(Arc<dyn UpstreamSync>, String)>,
 }
 
 impl Mounts {
@@ -114,9 +114,9 @@ impl Mounts {
         Mounts { env: env.clone(), volume, known_files_max, sessions, record, upstream: None }
     }
 
-    /// `fsync` waits for this store too.
-    pub fn with_upstream(self, upstream: Arc<dyn UpstreamSync>) -> Mounts {
-        Mounts { upstream: Some(upstream), ..self }
+    /// `fsync` waits for this store too. The kernel shows its mounts as those of `source`.
+    pub fn with_upstream(self, upstream: Arc<dyn UpstreamSync>, source: String) -> Mounts {
+        Mounts { upstream: Some((upstream, source)), ..self }
     }
 
     /// Whether nothing is mounted any more, whoever unmounted it.
@@ -144,7 +144,7 @@ impl Mounts {
             sync: wish.choice.sync,
             read_only: wish.choice.read_only,
             plain: wish.choice.plain,
-            upstream: self.upstream.clone(),
+            upstream: self.upstream.as_ref().map(|(upstream, _)| Arc::clone(upstream)),
         };
         let mount =
             Mount::open(Arc::clone(&self.volume), &wish.bucket, &wish.prefix, options).map_err(
@@ -154,14 +154,15 @@ impl Mounts {
                 },
             )?;
         let waits = self.volume.engine().waits() || self.upstream.is_some();
-        let mut session = wish.choice.session(wish.source(), self.known_files_max, waits);
+        let source = self.upstream.as_ref().map_or_else(|| wish.source(), |(_, source)| source.clone());
+        let mut session = wish.choice.session(source.clone(), self.known_files_max, waits);
         if self.upstream.is_some() {
             session.keep_time_max = UPSTREAM_KEEP_TIME_MAX;
         }
         let made = || self.record.lock().add(&wish.path);
         let mounted = Mounted::new(&mount, &wish.path, wish.choice.ownership(), &session, &self.env, &made)
             .map_err(|error| error.to_string())?;
-        tracing::info!(path = %shown, source = %wish.source(), "mounted");
+        tracing::info!(path = %shown, source, "mounted");
         let views =
             vec![View { path: wish.path.clone(), prefix: wish.prefix.clone(), read_only: wish.choice.read_only }];
         sessions.push(MountedSession { wish: wish.clone(), mounted, views });

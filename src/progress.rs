@@ -66,12 +66,14 @@ impl Drop for Running<'_> {
 }
 
 /// Progress of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Far {
     /// Done, and in total.
     Bytes(u64, u64),
     /// Read so far.
     Rows(u64),
+    /// What is left, in words.
+    Left(String),
 }
 
 impl Far {
@@ -90,6 +92,7 @@ impl Far {
                 format!("{label}: {done} of {total} ({percent} %), {rate}/s")
             }
             Far::Rows(rows) => format!("{label}: {rows} rows read, {}/s", rate(rows)),
+            Far::Left(what) => format!("{label}: {what}"),
         }
     }
 }
@@ -140,7 +143,7 @@ mod tests {
         let running = progress.begin(4 << 30);
         running.at(3 << 30);
         let far = progress.now().unwrap();
-        assert_eq!(Far::from_json(&progress.to_json()), Some(far));
+        assert_eq!(Far::from_json(&progress.to_json()), Some(far.clone()));
         assert_eq!(far.text("scrub", Duration::from_secs(30)), "scrub: 3GiB of 4GiB (75 %), 102MiB/s");
         assert_eq!(Far::Bytes(7, 0).text("x", Duration::ZERO), "x: 7 of 0 (99 %), 7000/s");
         assert_eq!(Far::Rows(100).text("fsck", Duration::from_secs(2)), "fsck: 100 rows read, 50/s");

@@ -98,10 +98,7 @@ impl Server {
         self.notifier.write_metrics(&mut out);
         self.access_log.write_metrics(&mut out);
         self.mounts.write_metrics(&mut out);
-        if let Ok(memory) = memory(&self.env) {
-            out.value("process_resident_memory_bytes", Kind::Gauge, "Resident memory.", memory.resident_bytes);
-            out.value("process_resident_memory_max_bytes", Kind::Gauge, "Largest so far.", memory.resident_bytes_max);
-        }
+        write_memory(&self.env, &mut out);
         out.finish()
     }
 
@@ -171,6 +168,14 @@ impl Server {
 struct Memory {
     resident_bytes: u64,
     resident_bytes_max: u64,
+}
+
+/// Memory of this process on its page of metrics.
+pub fn write_memory(env: &Env, out: &mut Exposition) {
+    if let Ok(memory) = memory(env) {
+        out.value("process_resident_memory_bytes", Kind::Gauge, "Resident memory.", memory.resident_bytes);
+        out.value("process_resident_memory_max_bytes", Kind::Gauge, "Largest so far.", memory.resident_bytes_max);
+    }
 }
 
 fn memory(env: &Env) -> io::Result<Memory> {

@@ -5,8 +5,8 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,97 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 mod fuse;
 mod server;
 
-use server::{Server, margay};
-
-/// A server with a bucket, and a folder for caches and mount points.
-struct World {
-    server: Server,
-    folder: tempfile::TempDir,
-}
-
-/// A mount in the foreground of a child.
-struct Far {
-    child: Child,
-    path: PathBuf,
-}
-
-impl World {
-    fn new() -> World {
-        let folder = tempfile::tempdir().unwrap();
-        let server = Server::start(&folder.path().join("data"));
-        server.client(&["mb", "s3://bucket"]);
-        World { server, folder }
-    }
-
-    fn command(&self) -> Command {
-        let keys = fs::read_to_string(self.server.data.join("keys")).unwrap();
-        let value = |name: &str| {
-            let line = keys.lines().find(|line| line.starts_with(name)).unwrap();
-            line.split(" = ").nth(1).unwrap().to_owned()
-        };
-        let mut command = margay();
-        command.env("AWS_ACCESS_KEY_ID", value("aws_access_key_id"));
-        command.env("AWS_SECRET_ACCESS_KEY", value("aws_secret_access_key"));
-        command.env("AWS_ENDPOINT_URL", &self.server.endpoint);
-        command
-    }
-
-    fn mount(&self, cache: &str) -> Far {
-        let path = self.folder.path().join("mount");
-        let mut command = self.command();
-        command.args(["mount", "s3://bucket/sub", "--foreground", "--cache"]).arg(self.folder.path().join(cache));
-        let child = command.arg(&path).stderr(Stdio::null()).spawn().unwrap();
-        let mut far = Far { child, path };
-        let begun = Instant::now();
-        while !far.is_mounted() {
-            assert!(far.child.try_wait().unwrap().is_none(), "the mount ended");
-            assert!(begun.elapsed() < Duration::from_secs(60), "it does not mount");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        far
-    }
-
-    fn keys(&self, prefix: &str) -> String {
-        self.server.client(&["ls", &format!("s3://bucket/{prefix}")])
-    }
-}
-
-impl Far {
-    fn is_mounted(&self) -> bool {
-        let line = format!(" {} ", self.path.display());
-        fs::read_to_string("/proc/self/mountinfo").unwrap().lines().any(|one| one.contains(&line))
-    }
-
-    /// `fsync` of the top directory: everything is in the bucket.
-    fn sync(&self) {
-        fs::File::open(&self.path).unwrap().sync_all().unwrap();
-    }
-
-    fn kill(&mut self) {
-        kill_process(Pid::from_raw(self.child.id() as i32).unwrap(), Signal::KILL).unwrap();
-        self.child.wait().unwrap();
-        Command::new("umount").arg("-l").arg(&self.path).stderr(Stdio::null()).status().unwrap();
-    }
-
-    /// Unmounts as umount(8) does; the process ends when everything is in the bucket.
-    fn end(mut self) -> Option<i32> {
-        // A child that another test forks has a copy of each open file until it runs its program.
-        let begun = Instant::now();
-        while !Command::new("umount").arg(&self.path).status().unwrap().success() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "it stays busy");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Far {
-    fn drop(&mut self) {
-        if self.child.try_wait().unwrap().is_none() {
-            self.kill();
-        }
-    }
-}
+use server::far::World;
 
 fn content(number: usize) -> Vec<u8> {
     (0..number * 977 % 300_000).map(|index| (index * number % 251) as u8).collect()

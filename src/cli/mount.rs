@@ -1,6 +1,6 @@
 //! `margay mount`, `unmount` and `mounts`: requests to the server of a data directory; and the helper of mount(8).
 //!
-//! Not here: mounting (`mounts`).
+//! Not here: mounting (`mounts`), mounts of far buckets (far, far_commands).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,13 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 mod far;
+mod far_commands;
 
 use super::arguments::DataArgs;
 use crate::backup_location::StoreArgs;
 use crate::control;
 use crate::exit::{Code, Failure};
+use crate::far_mount::text;
 use crate::mounts::options::MountChoice;
 
 const MOUNT_EXAMPLES: &str = "Examples:
@@ -32,15 +34,20 @@ A line of /etc/fstab, with /sbin/mount.margay a link to this program:
 Options: ro, sync, writeback, plain, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec. The bucket is made when it is absent.";
 
 const SYNC_EXAMPLES: &str = "Examples:
+  margay sync /mnt/photos/holidays/beach.jpg
+  margay sync /mnt/photos
   margay sync s3://photos/2026 --endpoint https://s3.example --cache /var/cache/photos
 
-Nothing is mounted. It is for a cache whose mount ended before everything was in the bucket.";
+It ends with 0 when the bucket has the file; of a directory or a bucket, when it has everything of the mount. A mount that
+runs is asked to send; what was refused is tried again at once. Otherwise the cache is opened and sent without a mount.";
 
 const UNMOUNT_EXAMPLES: &str = "Examples:
   margay unmount /mnt/photos
   margay unmount /mnt/photos --wait 60
+  margay unmount /mnt/far --now
 
-What was written is published first. umount(8) does the same.";
+What was written is published first. umount(8) does the same. Of an s3:// mount it waits until the bucket has everything and
+the process has ended; with --now what is left stays in the cache, and `margay sync` or the next mount sends it.";
 
 const MOUNTS_EXAMPLES: &str = "Examples:
   margay mounts
@@ -78,6 +85,9 @@ pub(super) struct Mount {
     /// Bytes that the cache takes of the disk, such as 50GiB; what is not in the bucket yet counts but stays [default: 10GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     cache_size: Option<u64>,
+    /// Where an s3:// mount tells /health and /metrics, without a password
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics_address: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -85,11 +95,12 @@ pub(super) struct Mount {
 pub(super) struct Sync {
     #[command(flatten)]
     data: DataArgs,
-    /// s3://BUCKET/PREFIX as it was mounted
-    bucket: String,
+    /// A path in a mount, or s3://BUCKET/PREFIX as it was mounted
+    #[arg(required_unless_present = "cache")]
+    place: Option<String>,
     #[command(flatten)]
     store: StoreArgs,
-    /// The cache of the mount [default: as that of `margay mount`]
+    /// The cache of the mount [default: that of the place]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }
@@ -103,6 +114,9 @@ pub(super) struct Unmount {
     /// Seconds to wait for programs that use it, before it is detached
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     wait: u64,
+    /// Of an s3:// mount: do not wait until the bucket has everything
+    #[arg(long)]
+    now: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -138,8 +152,10 @@ pub(super) fn run_mount(args: &Mount) -> Result<(), Failure> {
     if args.bucket.starts_with("s3://") {
         return far::run(args);
     }
-    if args.cache.is_some() || args.store.endpoint.is_some() {
-        return Err(Failure::usage("--cache and --endpoint belong to s3://BUCKET/PREFIX".to_owned()));
+    if args.cache.is_some() || args.store.endpoint.is_some() || args.metrics_address.is_some() {
+        return Err(Failure::usage(
+            "--cache, --endpoint and --metrics-address belong to s3://BUCKET/PREFIX".to_owned(),
+        ));
     }
     let options = args.words();
     MountChoice::parse(&options).map_err(Failure::usage)?;
@@ -152,30 +168,45 @@ pub(super) fn run_mount(args: &Mount) -> Result<(), Failure> {
 }
 
 pub(super) fn run_sync(args: &Sync) -> Result<(), Failure> {
-    far::run_sync(args)
+    match far_commands::sync(args)? {
+        Some(cache) => far::run_sync(args, &cache),
+        None => Ok(()),
+    }
 }
 
 pub(super) fn run_unmount(args: &Unmount) -> Result<(), Failure> {
     let data = args.data.settings(&Env::real())?.data;
     let path = absolute(&args.directory)?;
+    if far_commands::unmount(args, &path)? {
+        return Ok(());
+    }
     super::runtime(1)?.block_on(ask_to_unmount(&data, &path, args.wait))
 }
 
 pub(super) fn run_mounts(args: &Mounts) -> Result<(), Failure> {
-    let data = args.data.settings(&Env::real())?.data;
-    let answer = super::runtime(1)?.block_on(control::ask(&data, Method::GET, "/mounts"))?;
-    let mounts = answer.ok_or_else(|| no_server(&data))?;
+    let settings = args.data.settings(&Env::real())?;
+    let far = far_commands::rows(&settings)?;
+    let served = super::runtime(1)?.block_on(control::ask(&settings.data, Method::GET, "/mounts"))?;
+    let mut rows = match served {
+        Some(Value::Array(rows)) => rows,
+        _ if far.is_empty() => return Err(no_server(&settings.data)),
+        _ => Vec::new(),
+    };
     if args.json {
-        println!("{mounts:#}");
+        rows.extend(far);
+        println!("{:#}", Value::Array(rows));
         return Ok(());
     }
-    for row in mounts.as_array().into_iter().flatten() {
+    for row in &rows {
         let text = |name: &str| row[name].as_str().unwrap_or_default();
         let way = if row["read_only"] == true { "ro" } else { "rw" };
         println!("{}/{} on {} ({way})", text("bucket"), text("prefix"), text("path"));
     }
+    far.iter().for_each(|row| print!("{}", text::row(row)));
     Ok(())
 }
+
+pub(super) use far_commands::status;
 
 /// Called by mount(8): `mount.margay BUCKET DIR [-sfnv] [-o WORDS] [-t KIND]`.
 pub(super) fn run_helper(arguments: &[OsString]) -> Result<(), Failure> {

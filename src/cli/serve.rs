@@ -338,9 +338,7 @@ impl Doors {
                 Some(Listener::start_unix(socket, Arc::new(Control(Arc::clone(server))), unseen(), side_limits))
             }
             Err(error) => {
-                let why =
-                    "`margay status` will not find this server; is the data directory's path over 100 bytes long?";
-                tracing::warn!(%error, "no control socket: {why}");
+                tracing::warn!(%error, "no control socket: `margay status` will not find this server");
                 None
             }
         };

@@ -92,7 +92,12 @@ where
         match send().await {
             Err(error) if tries < tries_max && is_worth_another(&error) && budget.is_none_or(Budget::take) => {
                 let wait = longest_wait(tries).mul_f64(random_share());
-                tracing::info!(%error, tries, wait_ms = wait.as_millis() as u64, "a request to a store is sent again");
+                let wait_ms = wait.as_millis() as u64;
+                match budget {
+                    // Who has many requests in progress tells once that the store does not answer (`Meter`).
+                    Some(_) => tracing::debug!(%error, tries, wait_ms, "a request to a store is sent again"),
+                    None => tracing::info!(%error, tries, wait_ms, "a request to a store is sent again"),
+                }
                 pause(wait).await;
                 tries += 1;
             }

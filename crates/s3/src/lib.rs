@@ -39,7 +39,7 @@ pub mod route;
 mod stream;
 pub mod sts;
 mod tags;
-mod time;
+pub mod time;
 mod website;
 pub mod xml;
 

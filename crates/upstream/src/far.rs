@@ -3,14 +3,14 @@
 //! Examples:   `Far::open` with the engine of the cache, then `Volume::open` with `Far::engine` and `Far::peers`, then
 //!             `Far::begin`.
 //! Invariants: A1 one volume, one bucket, one process: the caller holds the lock of the directory.
-//! Not here:   mounting, the command line.
+//! Not here:   what is left (backlog), mounting, the command line.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use margay_client::upstream::Upstream;
+use margay_client::upstream::{Meter, Upstream};
 use margay_env::Env;
 use margay_meta::{Engine, EngineError};
 use margay_rows::record::Bucket;
@@ -18,12 +18,14 @@ use margay_rows::{Ino, key};
 use margay_volume::posix::UpstreamSync;
 use margay_volume::{Error, Evict, Peers, Volume};
 
+use crate::backlog::{Backlog, backlog_of, conflict_keys, conflict_names, forgive, state_of};
 use crate::bytes::{DiskBlocks, FarPeers, FarStore, Objects};
 use crate::evict::{Evictor, keep_within};
 use crate::list::Listing;
 use crate::runtime::Requests;
 use crate::send::Sender;
 use crate::tracked::{Lister, Paths, Tracked};
+use crate::watch::watch;
 
 /// Time without progress after which somebody who waits is told that the bucket does not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,18 +51,6 @@ pub struct CacheOptions {
     pub blocks: PathBuf,
     /// Half of it for what was written and sent, half for what was fetched.
     pub bytes_max: u64,
-}
-
-/// What the bucket lacks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Backlog {
-    pub files: u64,
-    pub bytes: u64,
-    pub in_progress: u64,
-    /// Keys that the bucket does not take, with the reason; at most some.
-    pub failures: Vec<(u64, String)>,
-    /// Names of what was changed here and in the bucket.
-    pub conflicts: Vec<String>,
 }
 
 /// Why waiting ended before everything was sent.
@@ -160,6 +150,7 @@ impl Far {
         self.evictor.begin(volume);
         self.requests.spawn(sender.run());
         self.requests.spawn(keep_within(Arc::clone(&self.evictor), self.options.cache.bytes_max / 2));
+        self.requests.spawn(watch(self.options.upstream.clone()));
         Ok(())
     }
 
@@ -217,18 +208,38 @@ impl Far {
     }
 
     pub fn backlog(&self) -> Backlog {
-        const SHOWN_MAX: usize = 10;
-        let files = self.tracked.files.lock();
-        let (bytes, in_progress) = files.table.totals();
-        let failures = files.table.failing().filter_map(|(ino, file)| Some((ino.0, file.failure.clone()?)));
-        let failures = failures.take(SHOWN_MAX).collect();
-        let files_left = files.table.len() as u64;
-        let mut backlog = Backlog { files: files_left, bytes, in_progress, failures, conflicts: Vec::new() };
-        drop(files);
+        let mut backlog = backlog_of(&self.tracked.files.lock());
         if let Some(sender) = self.sender.get() {
             backlog.conflicts.clone_from(&sender.conflicts.lock());
         }
         backlog
+    }
+
+    /// Names of conflicts of all times, as far as they are here; reads every name.
+    pub fn conflicts(&self) -> Result<Vec<String>, EngineError> {
+        let names = conflict_names(&*self.tracked.below)?;
+        conflict_keys(&mut self.tracked.files.lock(), &*self.tracked.below, &names)
+    }
+
+    /// Sends a file by its number, or everything, and blocks until the bucket has it; `progress` as for `flush`. What was
+    /// refused is tried again at once: who asks may have removed the cause.
+    pub fn send(&self, file: Option<u64>, progress: &mut dyn FnMut(&Backlog) -> bool) -> Result<(), NotSent> {
+        let file = file.map(Ino);
+        forgive(&mut self.tracked.files.lock(), file);
+        match file {
+            Some(_) => self.flush(file, progress),
+            None => self.drain(progress),
+        }
+    }
+
+    /// Counters of the requests.
+    pub fn meter(&self) -> &Meter {
+        self.options.upstream.meter()
+    }
+
+    /// The conditions that the store honours; `None`: it has not answered yet.
+    pub fn honoured(&self) -> Option<[(&'static str, bool); 4]> {
+        self.sender.get().and_then(|sender| sender.honoured.lock().named())
     }
 }
 
@@ -243,8 +254,14 @@ impl Drop for Far {
 impl UpstreamSync for Far {
     fn sync(&self, file: Option<Ino>) -> Result<(), Error> {
         self.flush(file, &mut |_| true).map_err(|error| {
-            tracing::error!(%error, "an fsync did not reach the bucket");
+            if let Some(left_out) = self.tracked.told.is_news(self.env.clock.monotonic(), "fsync", &error.to_string()) {
+                tracing::error!(%error, left_out, "an fsync did not reach the bucket");
+            }
             Error::Io(std::io::Error::other(error))
         })
+    }
+
+    fn state(&self, file: Ino) -> String {
+        state_of(&self.tracked.files.lock(), file)
     }
 }

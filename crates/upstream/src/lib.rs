@@ -5,19 +5,24 @@
 //! Layout:     `far` puts the parts together. `tracked` is the engine that the volume uses: it lists a directory before its
 //!             rows are read, and notes changes. `bytes` reads objects, `evict` keeps the cache within its size, `list` enters a listing and `refresh` what differs from an
 //!             older one, `plan` decides which requests are due, `send` makes them, `attributes` are the headers, `runtime` the
-//!             threads.
+//!             threads. `backlog` says what is left, `reason` why, `told` and `watch` tell the log.
 //! Invariants: F1 what is dirty is a row that is written in the batch of the change: a crash loses neither or both.
 //! Not here:   requests (margay-client), the file system (margay-volume), mounting (margay-fuse).
 
 mod attributes;
+mod backlog;
 mod bytes;
 mod evict;
 pub mod far;
 mod list;
 pub mod plan;
+pub mod reason;
 mod refresh;
 mod runtime;
 mod send;
+mod told;
 mod tracked;
+mod watch;
 
-pub use self::far::{Backlog, CacheOptions, Far, FarOptions};
+pub use self::backlog::{Backlog, Failing, at_rest};
+pub use self::far::{CacheOptions, Far, FarOptions, NotSent};

@@ -70,7 +70,11 @@ impl Listing {
         let own = Arc::clone(&self);
         self.requests.spawn_blocking(move || {
             let differed = own.compare(directory, &done).map_err(|error| {
-                tracing::info!(error, directory = directory.0, "a directory could not be compared with the bucket");
+                let now = own.tracked.files.lock().now();
+                if let Some(left_out) = own.tracked.told.is_news(now, "compare", &error) {
+                    let directory = directory.0;
+                    tracing::info!(error, directory, left_out, "a directory could not be compared with the bucket");
+                }
             });
             own.tracked.ages.ended(directory, differed.ok());
             let _ = done.send(());

@@ -11,6 +11,7 @@ use margay_env::{Env, files};
 use margay_fuse::mount_point::{self, MOUNT_KIND, MountLine};
 use tokio::runtime::Runtime;
 
+use super::far_commands::Cache;
 use super::{Mount, Sync, absolute};
 use crate::backup_location::{BackupLocation, BucketLocation, StoreArgs};
 use crate::cli::arguments::DataArgs;
@@ -44,13 +45,20 @@ pub(super) fn run(args: &Mount) -> Result<(), Failure> {
     if !args.foreground {
         return leave_behind(&env, &path, &cache);
     }
-    let (mount, runtime) = begin(&args.data, &env, (place, cache), args.cache_size)?;
+    let (mut mount, runtime) = begin(&args.data, &env, (place, cache), args.cache_size)?;
+    mount.metrics_address.clone_from(&args.metrics_address);
     runtime.block_on(mount.run(&env, &path, &choice))
 }
 
-pub(super) fn run_sync(args: &Sync) -> Result<(), Failure> {
+/// Sends what is in a cache that nobody has open.
+pub(super) fn run_sync(args: &Sync, cache: &Cache) -> Result<(), Failure> {
     let env = Env::real();
-    let (place, cache) = parse(&args.bucket, &args.store, args.cache.as_deref())?;
+    // The cache names its bucket, unless it is new.
+    let place = args.place.clone().filter(|place| place.starts_with("s3://")).or_else(|| cache.source.clone());
+    let place = place.ok_or_else(|| Failure::usage("name the bucket: margay sync s3://BUCKET/PREFIX --cache DIR"))?;
+    let mut store = args.store.clone();
+    store.endpoint = store.endpoint.or_else(|| cache.endpoint.clone());
+    let (place, cache) = parse(&place, &store, cache.path.as_deref())?;
     let (mount, runtime) = begin(&args.data, &env, (place, cache), None)?;
     runtime.block_on(mount.send_backlog(&env))
 }
@@ -69,7 +77,8 @@ fn begin(
     // What is let go is in the bucket, so it need not be kept long beside that.
     limits.quarantine_time = limits.quarantine_time.min(QUARANTINE_TIME_MAX);
     let cache_bytes_max = cache_size.unwrap_or(CACHE_BYTES_MAX);
-    Ok((FarMount { place, cache, limits, cache_bytes_max }, runtime))
+    let connection = settings.connection;
+    Ok((FarMount { place, cache, limits, cache_bytes_max, connection, metrics_address: None }, runtime))
 }
 
 /// The bucket and the directory of its cache.

@@ -2,13 +2,15 @@
 //!
 //! Why:        a remote file store has many requests in progress; their memory and the load on the store must be
 //!             limited.
-//! Layout:     `room` limits concurrency, `multipart` sends large objects by a `grid`, `objects` writes and copies with metadata.
+//! Layout:     `room` limits concurrency, `multipart` sends large objects by a `grid`, `objects` writes and copies with metadata,
+//!             `meter` counts requests.
 //! Invariants: U1 at most `Limits` requests and bytes are in progress; a response's bytes count until it is dropped.
 //!             U2 a request that waits for its retry holds no slot.
 //!             U3 a range that was read is of one state of the object, and its ETag is returned.
 //! Not here:   blocking calls (`bucket`), retries (`retry`).
 
 mod grid;
+mod meter;
 mod multipart;
 mod objects;
 mod room;
@@ -20,9 +22,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, Method};
+use margay_env::Env;
 use md5::{Digest, Md5};
 
 pub use self::grid::Grid;
+pub use self::meter::{Contact, Meter, Metered, Rate, Silence};
 pub use self::multipart::Source;
 pub use self::objects::{Metadata, StateOf, WRITE_ID};
 use self::room::Room;
@@ -44,6 +48,7 @@ struct Inner {
     bucket: String,
     room: Room,
     budget: Budget,
+    meter: Meter,
 }
 
 impl std::fmt::Debug for Upstream {
@@ -91,7 +96,13 @@ impl Upstream {
     ) -> Result<Upstream, ClientError> {
         let calls = Calls::new(target, token, limits.requests_max)?;
         let (bucket, room) = (bucket.to_owned(), Room::new(limits));
-        Ok(Upstream(Arc::new(Inner { calls, bucket, room, budget: Budget::default() })))
+        let meter = Meter::new(Env::real().clock);
+        Ok(Upstream(Arc::new(Inner { calls, bucket, room, budget: Budget::default(), meter })))
+    }
+
+    /// Counters of all its requests.
+    pub fn meter(&self) -> &Meter {
+        &self.0.meter
     }
 
     /// `None` if the object does not exist.
@@ -184,10 +195,12 @@ impl Upstream {
 
     /// Also returns whether an earlier attempt may have succeeded although its response was lost.
     async fn send_unsure(&self, ask: &Ask) -> (Result<Answer, ClientError>, bool) {
-        let (inner, unsure) = (&*self.0, AtomicBool::new(false));
+        let (inner, unsure, is_again) = (&*self.0, AtomicBool::new(false), AtomicBool::new(false));
         let once = || async {
             let _slot = inner.room.slot().await;
+            let begun = inner.meter.begin(ask, is_again.swap(true, Ordering::Relaxed));
             let outcome = inner.calls.once(ask).await;
+            begun.ended(&outcome);
             let lost = matches!(outcome, Err(ClientError::Transport { .. } | ClientError::Timeout { .. }));
             // A server that answers 500 or 503 may have executed the request.
             let broken = matches!(&outcome, Err(error) if error.status().is_some_and(|status| status >= 500));

@@ -73,7 +73,9 @@ impl Upstream {
         let body = xml::delete_states_request(states.iter().map(|state| (state.key, state.etag)));
         let ask = Ask::delete_documents(&self.0.bucket, body);
         let answer = self.send(&ask).await?;
-        xml::parse_delete_failures(&answer.body).map_err(|reason| nonsense(&ask, &reason))
+        let kept = xml::parse_delete_failures(&answer.body).map_err(|reason| nonsense(&ask, &reason))?;
+        self.0.meter.removed(states.len().saturating_sub(kept.len()));
+        Ok(kept)
     }
 
     /// Sends a write. If its answer was lost and its condition no longer holds, the object may be this write's (O3).

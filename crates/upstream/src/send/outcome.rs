@@ -174,8 +174,12 @@ impl Sender {
     }
 
     pub(super) fn postponed(&self, request: &PlannedRequest, why: &str, is_refused: bool) {
-        tracing::warn!(key = request.key, why, is_refused, "a change is not in the bucket yet");
-        postpone(&mut self.tracked.files.lock(), request, why, is_refused);
+        let now = {
+            let mut files = self.tracked.files.lock();
+            postpone(&mut files, request, why, is_refused);
+            files.now()
+        };
+        self.tracked.told.tell(now, &request.key, why, is_refused);
         self.tracked.settled.notify_all();
     }
 }

@@ -29,6 +29,8 @@ const AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// Conditions of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Honoured {
+    /// The store has answered.
+    is_known: bool,
     /// A PUT of a key without an object.
     create: bool,
     /// A PUT in place of an object.
@@ -40,6 +42,12 @@ pub(crate) struct Honoured {
 impl Honoured {
     fn all(self) -> bool {
         self.create && self.replace && self.copy && self.delete
+    }
+
+    /// By name; `None`: not known yet.
+    pub(crate) fn named(self) -> Option<[(&'static str, bool); 4]> {
+        let named = [("create", self.create), ("replace", self.replace), ("copy", self.copy), ("remove", self.delete)];
+        self.is_known.then_some(named)
     }
 
     /// Whether the request may rely on its condition.
@@ -86,7 +94,9 @@ impl Sender {
         let found = match self.probe_now().await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(%error, "what the bucket honours is not known yet: each key is asked for before it is changed");
+                if let Some(left_out) = self.tracked.told.is_news(self.clock.monotonic(), "probe", &error.to_string()) {
+                    tracing::warn!(%error, left_out, "what the bucket honours is not known yet: each key is asked for before it is changed");
+                }
                 return false;
             }
         };
@@ -125,7 +135,7 @@ impl Sender {
         let kept = upstream.delete_objects(&[StateOf { key: &key, etag: WRONG }]).await?;
         let delete = kept.iter().any(|(_, code)| code == "PreconditionFailed");
         upstream.delete(&key).await?;
-        Ok(Honoured { create, replace, copy, delete })
+        Ok(Honoured { is_known: true, create, replace, copy, delete })
     }
 
     /// Begins the temporary keys of this process.

@@ -111,6 +111,12 @@ impl File {
         !self.is_refused && self.lacks()
     }
 
+    /// Of its content, if the bucket does not have that.
+    pub(super) fn bytes_to_send(&self) -> u64 {
+        let has = |content: u64| self.object.as_ref().is_some_and(|object| object.content == content);
+        self.state.filter(|state| !has(state.content)).map_or(0, |state| state.size)
+    }
+
     /// As `plan::Dirty::lacks`.
     pub(super) fn lacks(&self) -> bool {
         let Some((key, state)) = self.key.as_ref().zip(self.state) else { return false };

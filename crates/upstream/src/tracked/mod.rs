@@ -44,6 +44,7 @@ use tokio::sync::Notify;
 
 use self::changes::{Changed, changes_of};
 use crate::bytes::{FarObject, Objects};
+use crate::told::Told;
 
 /// Lists a directory, so that its rows are there.
 pub(crate) trait Lister: Send + Sync + Debug {
@@ -86,6 +87,8 @@ pub(crate) struct Tracked {
     pub(crate) answers: AtomicU64,
     /// How old the listing of each directory is.
     pub(crate) ages: Ages,
+    /// What was said of requests that fail.
+    pub(crate) told: Told,
     lister: OnceLock<Weak<dyn Lister>>,
 }
 
@@ -115,6 +118,7 @@ impl Tracked {
             wake: Notify::new(),
             answers: AtomicU64::new(0),
             ages: Ages::new(clock),
+            told: Told::default(),
             lister: OnceLock::new(),
         })
     }

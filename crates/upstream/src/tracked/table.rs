@@ -56,7 +56,7 @@ impl Orders {
         set(&mut self.moved, file.dirty.moved.then_some(ino), is_in);
         set(&mut self.failing, file.failure.is_some().then_some(ino), is_in);
         file.keys().for_each(|key| set(&mut self.keys, Some((key.to_owned(), ino)), is_in));
-        let (bytes, in_progress) = (file.state.map_or(0, |state| state.size), u64::from(file.in_progress));
+        let (bytes, in_progress) = (file.bytes_to_send(), u64::from(file.in_progress));
         if is_in {
             (self.bytes, self.in_progress) = (self.bytes + bytes, self.in_progress + in_progress);
         } else {
@@ -125,6 +125,11 @@ impl Table {
         self.orders.lacking.first().map(|(since, _)| *since)
     }
 
+    /// The file with that change.
+    pub(crate) fn oldest(&self) -> Option<&File> {
+        self.orders.lacking.first().map(|(_, ino)| &self.files[ino])
+    }
+
     /// A file that the bucket refuses, and that was changed up to this number.
     pub(crate) fn refused(&self, sequence: u64) -> Option<&File> {
         self.orders.refused.first().filter(|(since, _)| *since <= sequence).map(|(_, ino)| &self.files[ino])
@@ -150,6 +155,10 @@ impl Table {
         self.orders.failing.iter().map(|ino| (*ino, &self.files[ino]))
     }
 
+    pub(crate) fn failing_count(&self) -> u64 {
+        self.orders.failing.len() as u64
+    }
+
     /// Files that have, want, make or leave an object under this key.
     pub(crate) fn with_key(&self, key: &str) -> Vec<Ino> {
         let from = (key.to_owned(), Ino(0));
@@ -163,7 +172,7 @@ impl Table {
         below.map(|(key, ino)| (key.as_str(), *ino))
     }
 
-    /// Bytes of all of them, and how many have a request in progress.
+    /// Bytes that are to be sent, and how many have a request in progress.
     pub(crate) fn totals(&self) -> (u64, u64) {
         (self.orders.bytes, self.orders.in_progress)
     }

@@ -202,7 +202,14 @@ pub struct MountOptions {
 pub trait UpstreamSync: Send + Sync + Debug {
     /// Blocks until it has the state of the file at the call, or of everything.
     fn sync(&self, file: Option<Ino>) -> Result<(), Error>;
+
+    /// What it has of a file, in a line: the value of [`UPSTREAM_STATE`].
+    fn state(&self, file: Ino) -> String;
 }
+
+/// The extended attribute that tells what the upstream has of a file. It can be read only, and is not listed: programs that
+/// copy attributes do not see it.
+pub const UPSTREAM_STATE: &[u8] = b"user.margay.status";
 
 /// Why a POSIX operation failed.
 #[derive(Debug, thiserror::Error)]

@@ -19,7 +19,7 @@ use crate::api::{Error, Headers};
 use crate::draft::{Draft, Seen};
 use crate::entry::Located;
 use crate::posix::acl::{self, Acl, RIGHTS_BITS};
-use crate::posix::api::{PosixError, SetXattr, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use crate::posix::api::{PosixError, SetXattr, UPSTREAM_STATE, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::posix::attempt::{Attempt, Try};
 use crate::posix::mount::Mount;
 use crate::posix::xattr_headers;
@@ -61,6 +61,12 @@ fn check_name(name: &[u8]) -> Result<(), PosixError> {
 impl Mount {
     pub fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Bytes, PosixError> {
         check_name(name)?;
+        if let Some(upstream) = self.options.upstream.as_ref().filter(|_| name == UPSTREAM_STATE) {
+            // What is not published yet, the upstream does not know.
+            let open = self.volume.open_files.get(ino).filter(|file| file.state.read().dirty());
+            let unpublished = open.map(|file| format!("dirty {} bytes", file.entry().0.size));
+            return Ok(unpublished.unwrap_or_else(|| upstream.state(ino)).into());
+        }
         if let Some(header) = xattr_headers::header_of(name)
             && !self.is_directory(ino)?
             && let Some(value) = self.headers(ino)?.remove(&header)
@@ -128,6 +134,9 @@ impl Mount {
 
     fn change_xattr(&self, ino: Ino, change: &Change<'_>) -> Result<(), PosixError> {
         check_name(change.name)?;
+        if self.options.upstream.is_some() && change.name == UPSTREAM_STATE {
+            return Err(PosixError::NotPermitted);
+        }
         if self.is_directory(ino)? {
             return self.change(|one| Ok(((), Some(self.change_of_directory(ino, change, one)?))));
         }

@@ -1,0 +1,126 @@
+//! The control socket and the page of metrics of a far mount.
+//!
+//! Why:        the cache is held by one process, so other commands ask it.
+//! Invariants: C1 the socket is of the owner only, as a server's (control); the page of metrics changes nothing and names no file.
+//! Not here:   what is told (running), who asks (cli).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use margay_listener::answer;
+use margay_listener::body::{RequestBody, ResponseBody};
+use margay_listener::{AnswerFuture, ConnectionLimits, Handler, Listener, Traffic};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::running::Running;
+use crate::control;
+
+/// Connections at once on each of the two.
+const CONNECTIONS_MAX: usize = 64;
+/// Who was told the end reads it in this time.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
+
+struct Commands(Arc<Running>);
+
+/// `/health` and `/metrics` only.
+struct Page(Arc<Running>);
+
+impl Handler for Commands {
+    fn handle(&self, request: Request<RequestBody>, _peer: Option<SocketAddr>) -> AnswerFuture {
+        let running = Arc::clone(&self.0);
+        Box::pin(async move {
+            match (request.method(), request.uri().path()) {
+                (&Method::GET, "/status") => {
+                    let names = request.uri().query() == Some("names");
+                    let work = tokio::task::spawn_blocking(move || running.status(names));
+                    control::done(work.await.map_err(|error| error.to_string()))
+                }
+                (&Method::POST, "/sync") => control::done(sync(&running, request).await),
+                (&Method::POST, "/unmount") => control::done(unmount(&running, request).await),
+                (method, path) => page(&running, method, path),
+            }
+        })
+    }
+}
+
+impl Handler for Page {
+    fn handle(&self, request: Request<RequestBody>, _peer: Option<SocketAddr>) -> AnswerFuture {
+        let running = Arc::clone(&self.0);
+        Box::pin(async move { page(&running, request.method(), request.uri().path()) })
+    }
+}
+
+fn page(running: &Running, method: &Method, path: &str) -> Response<ResponseBody> {
+    match (method, path) {
+        (&Method::GET | &Method::HEAD, "/metrics") => {
+            answer::text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", running.metrics())
+        }
+        (&Method::GET | &Method::HEAD, "/health") => match running.storage.health() {
+            Ok(()) => answer::plain(StatusCode::OK, "ok"),
+            Err(reason) => answer::plain(StatusCode::SERVICE_UNAVAILABLE, &reason),
+        },
+        _ => answer::plain(StatusCode::NOT_FOUND, "there are /health and /metrics"),
+    }
+}
+
+/// Sets its flag when the one who waits is gone.
+struct Waits(Arc<AtomicBool>);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Answers when the bucket has the file, or everything.
+async fn sync(running: &Arc<Running>, request: Request<RequestBody>) -> Result<Value, String> {
+    let file = control::wish(request).await?["file"].as_u64();
+    let (far, waits) = (Arc::clone(&running.far), Waits(Arc::default()));
+    let gone = Arc::clone(&waits.0);
+    let work = tokio::task::spawn_blocking(move || far.send(file, &mut |_| !gone.load(Ordering::SeqCst)));
+    let sent = work.await.map_err(|error| format!("sending broke off: {error}"))?;
+    drop(waits);
+    sent.map(|()| json!({ "sent": true })).map_err(|error| error.to_string())
+}
+
+/// Answers when everything is sent or left in the cache, which is closed then.
+async fn unmount(running: &Arc<Running>, request: Request<RequestBody>) -> Result<Value, String> {
+    let wish = control::wish(request).await?;
+    let wait = Duration::from_secs(wish["seconds"].as_u64().unwrap_or(0));
+    Ok(running.ending.ask(wait, wish["now"] == true).await)
+}
+
+/// The open sockets of a far mount.
+pub(super) struct Doors {
+    commands: Option<Listener>,
+    page: Option<Listener>,
+}
+
+impl Doors {
+    pub(super) fn open(running: &Arc<Running>, page: Option<TcpListener>, limits: ConnectionLimits) -> Doors {
+        let limits = ConnectionLimits { connections_max: CONNECTIONS_MAX, ..limits };
+        let (unseen, own) = (|| Arc::new(Traffic::default()), || Arc::clone(running));
+        let page = page.map(|socket| Listener::start_tcp(socket, None, Arc::new(Page(own())), unseen(), limits));
+        let commands = control::bind(&running.env, &running.cache).map_err(|error| {
+            tracing::warn!(%error, "no control socket: `margay status` and `margay sync` will not find this mount");
+        });
+        let commands = commands.ok();
+        let commands = commands.map(|socket| Listener::start_unix(socket, Arc::new(Commands(own())), unseen(), limits));
+        if let Some(address) = page.as_ref().and_then(|page| page.address) {
+            tracing::info!(%address, "metrics");
+        }
+        Doors { commands, page }
+    }
+
+    pub(super) async fn close(self, running: &Running) {
+        for one in [self.commands, self.page].into_iter().flatten() {
+            one.stop(DRAIN_TIME_MAX).await;
+        }
+        // One that is left does no harm: the next process replaces it.
+        let _ = running.env.disk.remove(&running.cache.join(control::NAME));
+    }
+}

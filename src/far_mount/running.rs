@@ -1,0 +1,211 @@
+//! A far mount's process, as its commands and pages see it.
+//!
+//! Invariants: R1 the outcome is told when nothing is sent any more and the cache is closed.
+//! Not here:   mounting and ending (far_mount), the texts for people (text).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use margay_env::{Env, Timestamp};
+use margay_upstream::{Backlog, Far, reason};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+
+use crate::mounts::Mounts;
+use crate::wiring::Storage;
+
+/// What pages and commands read.
+#[derive(Debug)]
+pub struct Running {
+    pub env: Env,
+    /// `s3://BUCKET/PREFIX`.
+    pub source: String,
+    pub endpoint: String,
+    pub cache: PathBuf,
+    /// `None`: it only sends.
+    pub path: Option<PathBuf>,
+    pub far: Arc<Far>,
+    pub storage: Arc<Storage>,
+    pub mounts: Arc<Mounts>,
+    /// Start of the process, on both clocks.
+    pub begun: (Duration, Timestamp),
+    pub ending: Ending,
+}
+
+/// The end of a mount: who wants it, and how it went.
+#[derive(Debug)]
+pub struct Ending {
+    /// How long users of the mount may go on.
+    wish: Mutex<Option<Duration>>,
+    asked: Notify,
+    /// Nothing is waited for any more.
+    pub stopped: Arc<AtomicBool>,
+    outcome: watch::Sender<Option<Value>>,
+}
+
+impl Default for Ending {
+    fn default() -> Ending {
+        let (wish, asked, stopped) = (Mutex::default(), Notify::new(), Arc::default());
+        Ending { wish, asked, stopped, outcome: watch::channel(None).0 }
+    }
+}
+
+impl Ending {
+    /// Returns when somebody wants the end.
+    pub async fn wished(&self) -> Duration {
+        loop {
+            let asked = self.asked.notified();
+            if let Some(wait) = *self.wish.lock() {
+                return wait;
+            }
+            asked.await;
+        }
+    }
+
+    /// Ends it and returns how it went; `now`: what is left stays in the cache.
+    pub async fn ask(&self, wait: Duration, now: bool) -> Value {
+        if now {
+            self.stopped.store(true, Ordering::SeqCst);
+        }
+        let mut outcome = self.outcome.subscribe();
+        self.wish.lock().get_or_insert(wait);
+        self.asked.notify_one();
+        let ended = outcome.wait_for(Option::is_some).await;
+        ended.ok().and_then(|ended| ended.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn ended(&self, outcome: Value) {
+        self.outcome.send_replace(Some(outcome));
+    }
+}
+
+impl Running {
+    /// The content of `margay status`; with `names` all conflicts are looked for.
+    pub fn status(&self, names: bool) -> Value {
+        let backlog = self.far.backlog();
+        let conflicts = if names { self.far.conflicts().unwrap_or_default() } else { backlog.conflicts.clone() };
+        let is_mounted = self.path.is_some() && !self.mounts.is_empty();
+        let mut status = json!({
+            "far": true,
+            "version": env!("CARGO_PKG_VERSION"),
+            "process": std::process::id(),
+            "source": self.source,
+            "bucket": self.bucket().0,
+            "prefix": self.bucket().1,
+            "endpoint": self.endpoint,
+            "cache": self.cache.display().to_string(),
+            "path": self.path.as_ref().map(|path| path.display().to_string()),
+            "mounted": is_mounted,
+            "read_only": self.mounts.status()[0]["read_only"] == true,
+            "began": iso(self.begun.1),
+            "uptime_seconds": self.uptime().as_secs(),
+            "health": self.storage.health().err().unwrap_or_else(|| "ok".to_owned()),
+            "conflicts": conflicts,
+            "honoured": self.far.honoured().map(|known| known.into_iter().collect::<std::collections::BTreeMap<_, _>>()),
+            "connection": self.connection(),
+        });
+        let more = self.waiting(&backlog);
+        if let (Some(status), Value::Object(more)) = (status.as_object_mut(), more) {
+            status.extend(more);
+        }
+        status
+    }
+
+    fn bucket(&self) -> (&str, &str) {
+        let place = self.source.strip_prefix("s3://").unwrap_or(&self.source);
+        place.split_once('/').unwrap_or((place, ""))
+    }
+
+    fn waiting(&self, backlog: &Backlog) -> Value {
+        let rate = self.far.meter().rate();
+        let is_old = backlog.oldest.is_some_and(|oldest| oldest + Duration::from_secs(1) >= self.uptime());
+        let mut waiting = waiting_json(backlog);
+        waiting["waiting"]["oldest_since"] = json!(backlog.oldest.map(|oldest| iso(self.before(oldest))));
+        waiting["waiting"]["oldest_is_of_an_earlier_process"] = json!(is_old);
+        waiting["waiting"]["bytes_per_second"] = json!(rate.bytes as u64);
+        waiting["waiting"]["objects_per_second"] = json!((rate.objects * 10.0).round() / 10.0);
+        let is_silent = self.far.meter().contact().silent.is_some();
+        let left = left_seconds(backlog, rate.bytes, rate.objects).filter(|_| !is_silent);
+        waiting["waiting"]["left_seconds"] = json!(left);
+        waiting
+    }
+
+    fn connection(&self) -> Value {
+        let contact = self.far.meter().contact();
+        let silent = contact.silent.as_ref();
+        json!({
+            "answers": silent.is_none(),
+            "last_answer_seconds": contact.last_answer.map(|age| age.as_secs()),
+            "offline_since": silent.map(|silence| iso(self.before(silence.since))),
+            "offline_seconds": silent.map(|silence| silence.since.as_secs()),
+            "error": silent.map(|silence| silence.error.clone().unwrap_or_else(|| "a request waits".to_owned())),
+        })
+    }
+
+    fn before(&self, age: Duration) -> Timestamp {
+        Timestamp(self.env.clock.now().0.saturating_sub(age.as_nanos() as i64))
+    }
+
+    pub fn uptime(&self) -> Duration {
+        self.env.clock.monotonic().saturating_sub(self.begun.0)
+    }
+}
+
+/// What waits and what fails.
+pub fn waiting_json(backlog: &Backlog) -> Value {
+    let failures = backlog.failures.iter().map(|one| {
+        let code = reason::code_of(&one.reason);
+        json!({
+            "key": one.key,
+            "code": code,
+            "reason": one.reason,
+            "refused": one.is_refused,
+            "again_seconds": one.again_after.as_secs(),
+            "advice": reason::advice(code),
+        })
+    });
+    json!({
+        "waiting": {
+            "files": backlog.files,
+            "bytes": backlog.bytes,
+            "in_progress": backlog.in_progress,
+            "oldest_seconds": backlog.oldest.map(|oldest| oldest.as_secs()),
+        },
+        "failing": backlog.failing,
+        "failures": failures.collect::<Vec<_>>(),
+    })
+}
+
+/// `None`: nothing moves, so nobody knows.
+fn left_seconds(backlog: &Backlog, bytes_per_second: f64, objects_per_second: f64) -> Option<u64> {
+    let time = |left: u64, rate: f64| match (left, rate > 0.0) {
+        (0, _) => Some(0.0),
+        (left, true) => Some(left as f64 / rate),
+        (_, false) => None,
+    };
+    let (bytes, objects) = (time(backlog.bytes, bytes_per_second)?, time(backlog.files, objects_per_second)?);
+    Some(bytes.max(objects).ceil() as u64)
+}
+
+/// To the second.
+fn iso(at: Timestamp) -> String {
+    margay_s3::time::iso(Timestamp(at.seconds() * 1_000_000_000)).replace(".000Z", "Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_that_of_the_slower_one() {
+        let backlog = Backlog { files: 100, bytes: 1000, ..Backlog::default() };
+        assert_eq!(left_seconds(&backlog, 10.0, 50.0), Some(100));
+        assert_eq!(left_seconds(&backlog, 1000.0, 1.0), Some(100));
+        assert_eq!(left_seconds(&backlog, 0.0, 1.0), None);
+        assert_eq!(left_seconds(&Backlog::default(), 0.0, 0.0), Some(0));
+        assert_eq!(iso(Timestamp(1_763_710_764_123_000_000)), "2025-11-21T07:39:24Z");
+    }
+}

@@ -1,0 +1,240 @@
+//! The state of a far mount, for people: what is wrong comes first, with what to do.
+//!
+//! Not here:   the values (running).
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+/// Conflicts that are named without being asked for.
+const CONFLICTS_SHOWN: usize = 5;
+
+fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+    value[name].as_str().unwrap_or_default()
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap_or_default()
+}
+
+/// `1.5 MiB`.
+pub fn bytes(count: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    if count < 1 << 10 {
+        return format!("{count} bytes");
+    }
+    let mut size = count as f64 / 1024.0;
+    let mut unit = 0;
+    while size >= 1024.0 && unit + 1 < units.len() {
+        (size, unit) = (size / 1024.0, unit + 1);
+    }
+    format!("{size:.1} {}", units[unit])
+}
+
+/// `3 min`: to about two digits.
+pub fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+pub fn count(number: u64, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
+/// What waits, in a line.
+pub fn waiting(status: &Value) -> String {
+    let waiting = &status["waiting"];
+    let files = number(waiting, "files");
+    if files == 0 {
+        return "everything is in the bucket".to_owned();
+    }
+    let mut line = format!("{}, {} to send", count(files, "file"), bytes(number(waiting, "bytes")));
+    let (speed, objects) = (number(waiting, "bytes_per_second"), waiting["objects_per_second"].as_f64().unwrap_or(0.0));
+    if speed >= 1 << 10 {
+        let _ = write!(line, ", {}/s", bytes(speed));
+    } else if objects >= 1.0 {
+        let _ = write!(line, ", {objects:.0} files/s");
+    }
+    if let Some(left) = waiting["left_seconds"].as_u64() {
+        let _ = write!(line, ", about {} left", span(left));
+    }
+    line
+}
+
+/// What is wrong, each with what to do about it.
+pub fn troubles(status: &Value) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let health = text(status, "health");
+    if !matches!(health, "" | "ok") {
+        found.push((health.to_owned(), "unmount and mount again; what is in the cache is kept".to_owned()));
+    }
+    if let Some(path) = status["dead"].as_str() {
+        let next = format!("margay unmount {path} frees it; mount again, and what is in the cache is sent");
+        found.push((format!("the process of the mount at {path} is gone"), next));
+    }
+    let connection = &status["connection"];
+    if connection["answers"] == false {
+        let (since, age) = (text(connection, "offline_since"), span(number(connection, "offline_seconds")));
+        found.push((
+            format!("the bucket has not answered since {since} ({age}): {}", text(connection, "error")),
+            "look at the network and at the endpoint; what is written is kept in the cache and sent later".to_owned(),
+        ));
+    }
+    for failure in status["failures"].as_array().into_iter().flatten() {
+        let (key, code, reason) = (text(failure, "key"), text(failure, "code"), text(failure, "reason"));
+        let verb = if failure["refused"] == true { "is refused" } else { "is not sent" };
+        let again = span(number(failure, "again_seconds"));
+        found.push((format!("{key} {verb}: {code}: {reason} (again in {again})"), text(failure, "advice").to_owned()));
+    }
+    let shown = status["failures"].as_array().map_or(0, Vec::len) as u64;
+    let failing = number(status, "failing");
+    if failing > shown {
+        let more = format!("and {} more fail", count(failing - shown, "file"));
+        found.push((more, "the log names them".to_owned()));
+    }
+    found
+}
+
+/// All of it; `names`: every conflict.
+pub fn status(status: &Value, names: bool) -> String {
+    let mut out = String::new();
+    for (what, advice) in troubles(status) {
+        let _ = writeln!(out, "WRONG: {what}\n       {advice}");
+    }
+    let conflicts: Vec<&str> = status["conflicts"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !conflicts.is_empty() {
+        let many = count(conflicts.len() as u64, "file");
+        let _ = writeln!(out, "CONFLICT: {many} changed here and in the bucket: both are kept");
+        let shown = if names { conflicts.len() } else { CONFLICTS_SHOWN.min(conflicts.len()) };
+        for name in &conflicts[..shown] {
+            let _ = writeln!(out, "       {name}");
+        }
+        if shown < conflicts.len() {
+            let _ = writeln!(out, "       and more: margay status --conflicts");
+        }
+        out.push_str("       merge each with the file of the name before `.conflict-`, then remove it\n");
+    }
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(out, "{name:<13} {value}");
+    };
+    line("source", text(status, "source").to_owned());
+    line("endpoint", text(status, "endpoint").to_owned());
+    line("cache", text(status, "cache").to_owned());
+    let path = text(status, "path");
+    match status["running"] == false {
+        true if path.is_empty() => {}
+        true => line("was at", path.to_owned()),
+        false => {
+            let gone = if status["mounted"] == true { "" } else { " (unmounted, sending what is left)" };
+            line(
+                "mount point",
+                if path.is_empty() { "none: it only sends".to_owned() } else { format!("{path}{gone}") },
+            );
+            let up = span(number(status, "uptime_seconds"));
+            line("process", format!("{}, up since {} ({up})", number(status, "process"), text(status, "began")));
+        }
+    }
+    line("waiting", waiting(status));
+    let waits = &status["waiting"];
+    if let Some(since) = waits["oldest_since"].as_str() {
+        let earlier = if waits["oldest_is_of_an_earlier_process"] == true { " or earlier" } else { "" };
+        line("oldest", format!("since {since}{earlier}; {} in progress", number(waits, "in_progress")));
+    }
+    if status["running"] == false {
+        let next = match number(waits, "files") {
+            0 => String::new(),
+            _ => format!(": margay sync --cache {} sends what waits", text(status, "cache")),
+        };
+        line("process", format!("none runs{next}"));
+        return out;
+    }
+    line("store", honoured(&status["honoured"]));
+    let last = status["connection"]["last_answer_seconds"].as_u64();
+    line("last answer", last.map_or("none yet".to_owned(), |seconds| format!("{} ago", span(seconds))));
+    out
+}
+
+fn honoured(known: &Value) -> String {
+    let Some(known) = known.as_object() else {
+        return "has not told yet which conditions it honours: each key is asked for before it is changed".to_owned();
+    };
+    let names = |wanted: bool| {
+        let some: Vec<&str> = known.iter().filter(|(_, is)| **is == wanted).map(|(name, _)| name.as_str()).collect();
+        some.join(", ")
+    };
+    match (names(true), names(false)) {
+        (yes, no) if no.is_empty() => format!("honours conditions of: {yes}"),
+        (yes, no) => {
+            let yes = if yes.is_empty() { "none".to_owned() } else { yes };
+            format!("honours conditions of: {yes}; ignores those of: {no} (each key is asked for before)")
+        }
+    }
+}
+
+/// A line of `margay mounts`, and what is wrong below it.
+pub fn row(status: &Value) -> String {
+    let way = if status["read_only"] == true { "ro" } else { "rw" };
+    let (source, path) = (text(status, "source"), text(status, "path"));
+    if let Some(why) = status["unknown"].as_str() {
+        return format!("{source} on {path}: {why}\n");
+    }
+    let place = match (status["running"] == false, status["mounted"] == true) {
+        (true, _) => format!("{source} has no process (cache {})", text(status, "cache")),
+        (false, true) => format!("{source} on {path} ({way}, process {})", number(status, "process")),
+        (false, false) => format!("{source} was on {path}, process {} sends the rest", number(status, "process")),
+    };
+    let mut out = format!("{place}: {}\n", waiting(status));
+    for (what, advice) in troubles(status) {
+        let _ = writeln!(out, "  WRONG: {what}; {advice}");
+    }
+    if status["running"] == false && number(&status["waiting"], "files") > 0 {
+        let _ = writeln!(out, "  send it with: margay sync --cache {}", text(status, "cache"));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_wrong_comes_first() {
+        let value = json!({
+            "source": "s3://b/p", "endpoint": "http://h", "cache": "/c", "path": "/m", "mounted": true, "process": 7,
+            "began": "2026-11-26T10:00:00Z", "uptime_seconds": 300, "health": "ok",
+            "conflicts": ["a.conflict-20261122T101500Z-h"],
+            "honoured": { "create": true, "remove": false },
+            "connection": { "answers": false, "offline_since": "2026-11-26T10:01:00Z", "offline_seconds": 240, "error": "refused" },
+            "waiting": { "files": 2, "bytes": 1536, "in_progress": 1, "bytes_per_second": 1024, "left_seconds": 2,
+                         "oldest_since": "2026-11-26T10:00:30Z" },
+            "failing": 3,
+            "failures": [{ "key": "p/a", "code": "AccessDenied", "reason": "no", "refused": true, "again_seconds": 250,
+                           "advice": "ask for rights" }],
+        });
+        let shown = status(&value, false);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(
+            lines[0].starts_with("WRONG: the bucket has not answered since 2026-11-26T10:01:00Z (4 min)"),
+            "{shown}"
+        );
+        assert_eq!(lines[2], "WRONG: p/a is refused: AccessDenied: no (again in 4 min)");
+        assert_eq!(lines[3].trim(), "ask for rights");
+        for line in [
+            "waiting       2 files, 1.5 KiB to send, 1.0 KiB/s, about 2 s left",
+            "store         honours conditions of: create; ignores those of: remove (each key is asked for before)",
+            "process       7, up since 2026-11-26T10:00:00Z (5 min)",
+        ] {
+            assert!(lines.contains(&line), "{line} is missing in\n{shown}");
+        }
+        assert!(row(&value).starts_with("s3://b/p on /m (rw, process 7): 2 files, 1.5 KiB to send"));
+        let rest =
+            json!({ "running": false, "source": "s3://b", "cache": "/c", "waiting": { "files": 1, "bytes": 0 } });
+        assert!(status(&rest, false).contains("margay sync --cache /c sends what waits"));
+        assert!(row(&rest).contains("s3://b has no process (cache /c): 1 file, 0 bytes to send\n  send it with"));
+    }
+}
