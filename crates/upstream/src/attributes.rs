@@ -1,28 +1,64 @@
 //! Attributes of files as headers of objects, in the conventions of other mounts.
 //!
 //! Why:        what is written here is read by s3fs, TigrisFS, GeeseFS and rclone, and the other way round.
-//! Source:     the headers of s3fs (mode, uid, gid, mtime), GeeseFS (rdev, --symlink-target) and AWS' gateways
-//!             (file-permissions, file-owner, file-group, file-mtime), from their documentation and sources.
+//! Source:     the headers of s3fs (mode, uid, gid, mtime), GeeseFS (rdev, --symlink-target), AWS' gateways (file-permissions,
+//!             file-owner, file-group, file-mtime), mc and s3cmd (mc-attrs, s3cmd-attrs) and gsutil (goog-reserved-*), from
+//!             their documentation and sources.
 //! Invariants: N1 `mode` is written as `0` and the octal `st_mode`: s3fs and GeeseFS read it by its prefix, rclone as octal.
+//!                `mtime` has a fraction only if it is not zero: GeeseFS reads none.
 //!             N2 what does not parse is as if it was not there.
-//! Not here:   which of a file's headers are kept as they are.
+//! Not here:   which of a file's headers are kept as they are; extended attributes (xattrs).
 
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LAST_MODIFIED};
 use margay_client::upstream::{Described, Metadata, WRITE_ID};
 use margay_env::Timestamp;
-use margay_rows::record::{DirectoryEntry, FileEntry};
+use margay_rows::record::{Data, DirectoryEntry, FileEntry};
 use margay_volume::Headers;
+
+use crate::xattrs::{self, Xattr, decoded, escaped};
 
 const MODE_KIND: u32 = 0o170_000;
 const MODE_REGULAR: u32 = 0o100_000;
 const MODE_DIRECTORY: u32 = 0o040_000;
 const MODE_SYMLINK: u32 = 0o120_000;
+/// Pipe, character device, directory, block device, file, link, socket.
+const MODE_KINDS: [u32; 7] = [0o010_000, 0o020_000, MODE_DIRECTORY, 0o060_000, MODE_REGULAR, MODE_SYMLINK, 0o140_000];
+const MODE_MAX: u32 = 0o177_777;
 const NANOSECONDS: i64 = 1_000_000_000;
-const USER: &str = "x-amz-meta-";
+pub(crate) const USER: &str = "x-amz-meta-";
+/// The target of a link, percent-encoded.
+const TARGET: &str = "--symlink-target";
+/// Longer targets are in the body only: user metadata has 2 KB.
+const TARGET_BYTES_MAX: usize = 1024;
+/// Attributes of a file in one header each.
+const LISTS: [&str; 2] = ["mc-attrs", "s3cmd-attrs"];
+/// Metadata that stands for attributes of a file.
+const OWN: [&str; 20] = [
+    "mode",
+    "uid",
+    "gid",
+    "mtime",
+    "ctime",
+    "atime",
+    "rdev",
+    "file-permissions",
+    "file-owner",
+    "file-group",
+    "file-mtime",
+    "file-atime",
+    LISTS[0],
+    LISTS[1],
+    "goog-reserved-posix-mode",
+    "goog-reserved-posix-uid",
+    "goog-reserved-posix-gid",
+    "goog-reserved-file-mtime",
+    xattrs::PACKED,
+    xattrs::PACKED_BY_S3FS,
+];
 
 /// Attributes of an object; what it does not say is `None`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObjectAttributes {
     /// Kind and rights.
     pub(crate) mode: Option<u32>,
@@ -30,6 +66,8 @@ pub(crate) struct ObjectAttributes {
     pub(crate) gid: Option<u32>,
     pub(crate) device: Option<u32>,
     pub(crate) modified: Option<Timestamp>,
+    /// Of a link whose body is not its target.
+    pub(crate) target: Option<Vec<u8>>,
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -38,40 +76,73 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// `mode`: octal with a leading 0; decimal if it is a valid `st_mode`; else octal.
 fn parse_mode(text: &str) -> Option<u32> {
-    let is_valid = |mode: &u32| *mode <= 0o177_777 && matches!(mode & MODE_KIND, 0 | 0o010_000..=0o140_000);
+    let is_valid = |mode: &u32| {
+        let kind = mode & MODE_KIND;
+        *mode <= MODE_MAX && (kind == 0 || MODE_KINDS.contains(&kind))
+    };
+    let octal = || u32::from_str_radix(text, 8).ok().filter(is_valid);
     if text.starts_with('0') {
-        return u32::from_str_radix(text, 8).ok().filter(is_valid);
+        return octal();
     }
-    text.parse().ok().filter(is_valid).or_else(|| u32::from_str_radix(text, 8).ok().filter(is_valid))
+    text.parse().ok().filter(is_valid).or_else(octal)
 }
 
-/// `seconds[.fraction]`.
+/// `seconds[.fraction]`, or with whole nanoseconds behind a `#`, as mc has it.
 fn parse_time(text: &str) -> Option<Timestamp> {
-    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let (seconds, fraction) = match text.split_once('#') {
+        Some((seconds, nanoseconds)) => (seconds, nanoseconds.parse().ok().filter(|count| *count < NANOSECONDS)?),
+        None => {
+            let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+            let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
+            (seconds, digits.parse().ok()?)
+        }
+    };
     let seconds: i64 = seconds.parse().ok()?;
-    let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
-    let fraction: i64 = digits.parse().ok()?;
     seconds.checked_mul(NANOSECONDS)?.checked_add(fraction).map(Timestamp)
+}
+
+/// An attribute in a list such as `mode:33188/mtime:1500000000/uid:7`.
+fn listed<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let lists = LISTS.into_iter().filter_map(|list| text(headers, list));
+    let mut pairs = lists.flat_map(|list| list.split('/')).filter_map(|pair| pair.split_once(':'));
+    pairs.find(|(own, _)| *own == name).map(|(_, value)| value)
+}
+
+fn mode_of(headers: &HeaderMap) -> Option<u32> {
+    let octal = |name| u32::from_str_radix(text(headers, name)?, 8).ok().filter(|mode| *mode <= MODE_MAX);
+    let link = headers.contains_key(format!("{USER}{TARGET}")).then_some(MODE_SYMLINK | 0o777);
+    let plain = octal("file-permissions").or_else(|| parse_mode(text(headers, "mode")?));
+    link.or(plain).or_else(|| parse_mode(listed(headers, "mode")?)).or_else(|| octal("goog-reserved-posix-mode"))
+}
+
+fn time_of(headers: &HeaderMap) -> Option<Timestamp> {
+    let nanoseconds = || text(headers, "file-mtime")?.trim_end_matches("ns").parse().ok().map(Timestamp);
+    let written = || {
+        let date = httpdate::parse_http_date(headers.get(LAST_MODIFIED)?.to_str().ok()?).ok()?;
+        let since = date.duration_since(std::time::UNIX_EPOCH).ok()?;
+        Some(Timestamp(i64::try_from(since.as_nanos()).ok()?))
+    };
+    nanoseconds()
+        .or_else(|| parse_time(text(headers, "mtime")?))
+        .or_else(|| parse_time(listed(headers, "mtime")?))
+        .or_else(|| parse_time(text(headers, "goog-reserved-file-mtime")?))
+        .or_else(written)
 }
 
 impl ObjectAttributes {
     pub(crate) fn of(headers: &HeaderMap) -> ObjectAttributes {
-        let number = |name: &str| text(headers, name)?.parse().ok();
-        let octal = text(headers, "file-permissions").and_then(|mode| u32::from_str_radix(mode, 8).ok());
-        let nanoseconds = text(headers, "file-mtime").and_then(|time| time.trim_end_matches("ns").parse().ok());
-        let written = headers.get(LAST_MODIFIED).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
-        let written = written.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        let mode = octal.or_else(|| parse_mode(text(headers, "mode")?));
-        let is_link = headers.contains_key("x-amz-meta---symlink-target");
+        let number = |name: &str, own: &str, google: &str| {
+            let first = text(headers, name).or_else(|| text(headers, own));
+            first.or_else(|| listed(headers, own)).or_else(|| text(headers, google))?.parse().ok()
+        };
+        let target = headers.get(format!("{USER}{TARGET}")).map(|target| decoded(target.as_bytes()));
         ObjectAttributes {
-            mode: if is_link { Some(MODE_SYMLINK | 0o777) } else { mode },
-            uid: number("file-owner").or_else(|| number("uid")),
-            gid: number("file-group").or_else(|| number("gid")),
-            device: number("rdev"),
-            modified: nanoseconds
-                .map(Timestamp)
-                .or_else(|| parse_time(text(headers, "mtime")?))
-                .or_else(|| Some(Timestamp(i64::try_from(written?.as_nanos()).ok()?))),
+            mode: mode_of(headers),
+            uid: number("file-owner", "uid", "goog-reserved-posix-uid"),
+            gid: number("file-group", "gid", "goog-reserved-posix-gid"),
+            device: text(headers, "rdev").and_then(|device| device.parse().ok()),
+            modified: time_of(headers),
+            target,
         }
     }
 
@@ -94,27 +165,22 @@ pub(crate) fn write_id_of(there: &Described) -> &str {
     there.headers.get(WRITE_ID).and_then(|id| id.to_str().ok()).unwrap_or_default()
 }
 
+/// Whether this metadata, named without its prefix, is not an extended attribute.
+pub(crate) fn is_own(name: &str) -> bool {
+    OWN.contains(&name) || Some(name) == WRITE_ID.as_str().strip_prefix(USER)
+}
+
 /// The headers of an object that an entry keeps beside its attributes.
-pub(crate) fn kept_headers(headers: &HeaderMap) -> Headers {
-    const OWN: [&str; 11] = [
-        "mode",
-        "uid",
-        "gid",
-        "mtime",
-        "ctime",
-        "atime",
-        "rdev",
-        "file-permissions",
-        "file-owner",
-        "file-group",
-        "file-mtime",
-    ];
+pub(crate) fn kept_headers(headers: &HeaderMap, has_body: bool) -> Headers {
     let is_kept = |name: &str| match name.strip_prefix(USER) {
-        Some(own) => !OWN.contains(&own) && name != WRITE_ID.as_str(),
+        // That of a link without a body is its content here.
+        Some(TARGET) => has_body,
+        Some(own) => !is_own(own),
         None => is_plain(name),
     };
     let kept = headers.iter().filter(|(name, _)| is_kept(name.as_str()));
-    kept.filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))).collect()
+    kept.filter_map(|(name, value)| Some((name.as_str().to_owned(), std::str::from_utf8(value.as_bytes()).ok()?.to_owned())))
+        .collect()
 }
 
 fn push(metadata: &mut Metadata, name: &str, value: &str) {
@@ -124,38 +190,75 @@ fn push(metadata: &mut Metadata, name: &str, value: &str) {
     }
 }
 
-fn push_owner(metadata: &mut Metadata, (mode, uid, gid): (u32, u32, u32), modified: Option<Timestamp>) {
+fn push_owner(metadata: &mut Metadata, (mode, uid, gid): (u32, u32, u32), Timestamp(modified): Timestamp) {
     push(metadata, "x-amz-meta-mode", &format!("0{mode:o}"));
     push(metadata, "x-amz-meta-uid", &uid.to_string());
     push(metadata, "x-amz-meta-gid", &gid.to_string());
-    if let Some(Timestamp(time)) = modified {
-        let (seconds, rest) = (time.div_euclid(NANOSECONDS), time.rem_euclid(NANOSECONDS));
-        push(metadata, "x-amz-meta-mtime", &format!("{seconds}.{rest:09}"));
-    }
+    let (seconds, rest) = (modified.div_euclid(NANOSECONDS), modified.rem_euclid(NANOSECONDS));
+    let fraction = if rest == 0 { String::new() } else { format!(".{rest:09}") };
+    push(metadata, "x-amz-meta-mtime", &format!("{seconds}{fraction}"));
 }
 
-/// The headers of a file's object.
-pub(crate) fn of_file(file: &FileEntry, write_id: &str) -> Metadata {
+/// The headers of a file's object; `xattrs`: those that are not headers of the entry.
+pub(crate) fn of_file(file: &FileEntry, xattrs: &[Xattr], write_id: &str) -> Metadata {
     let mut metadata = Metadata::new();
-    for (name, value) in file.headers.iter().filter(|(name, _)| name.starts_with(USER) || is_plain(name)) {
-        push(&mut metadata, name, value);
+    let mut packed = xattrs.to_vec();
+    for (name, value) in &file.headers {
+        match name.strip_prefix(USER) {
+            Some(own) if is_own(own) || !is_plain_text(value) => packed.push(xattrs::of_header(own, value)),
+            Some(_) => push(&mut metadata, name, value),
+            None if is_plain(name) => push(&mut metadata, name, value),
+            None => {}
+        }
     }
     let kind = if file.kind() == 0 { MODE_REGULAR } else { 0 };
-    push_owner(&mut metadata, (kind | file.mode, file.uid, file.gid), Some(file.modified));
+    push_owner(&mut metadata, (kind | file.mode, file.uid, file.gid), file.modified);
     if file.device != 0 {
         push(&mut metadata, "x-amz-meta-rdev", &file.device.to_string());
     }
+    if let (MODE_SYMLINK, Data::Inline(target)) = (file.kind(), &file.data)
+        && !file.headers.contains_key(&format!("{USER}{TARGET}"))
+    {
+        let target = escaped(target);
+        if target.len() <= TARGET_BYTES_MAX {
+            push(&mut metadata, &format!("{USER}{TARGET}"), &target);
+        }
+    }
+    finish(metadata, &packed, write_id)
+}
+
+/// The headers of a directory's marker.
+pub(crate) fn of_directory(entry: &DirectoryEntry, modified: Timestamp, xattrs: &[Xattr], write_id: &str) -> Metadata {
+    let mut metadata = Metadata::new();
+    metadata.push((CONTENT_TYPE, HeaderValue::from_static("application/x-directory")));
+    push_owner(&mut metadata, (MODE_DIRECTORY | entry.mode, entry.uid, entry.gid), modified);
+    let mut packed = Vec::new();
+    for xattr in xattrs {
+        match xattrs::as_header(xattr).filter(|(name, value)| !is_own(name) && is_plain_text(value)) {
+            Some((name, value)) => push(&mut metadata, &format!("{USER}{name}"), value),
+            None => packed.push(xattr.clone()),
+        }
+    }
+    finish(metadata, &packed, write_id)
+}
+
+fn finish(mut metadata: Metadata, packed: &[Xattr], write_id: &str) -> Metadata {
+    if !packed.is_empty() {
+        push(&mut metadata, &format!("{USER}{}", xattrs::PACKED), &xattrs::pack(packed));
+    }
     push(&mut metadata, WRITE_ID.as_str(), write_id);
     metadata
 }
 
-/// The headers of a directory's marker.
-pub(crate) fn of_directory(entry: &DirectoryEntry, write_id: &str) -> Metadata {
-    let mut metadata = Metadata::new();
-    metadata.push((CONTENT_TYPE, HeaderValue::from_static("application/x-directory")));
-    push_owner(&mut metadata, (MODE_DIRECTORY | entry.mode, entry.uid, entry.gid), None);
-    push(&mut metadata, WRITE_ID.as_str(), write_id);
-    metadata
+/// What S3 counts of the metadata: names without their prefix, and values.
+pub(crate) fn metadata_bytes(metadata: &Metadata) -> usize {
+    let user = metadata.iter().filter_map(|(name, value)| Some(name.as_str().strip_prefix(USER)?.len() + value.len()));
+    user.sum()
+}
+
+/// Whether no store and no client on the way changes a header with this value.
+fn is_plain_text(value: &str) -> bool {
+    value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim() == value
 }
 
 /// Headers that a request may name without a prefix.
@@ -204,13 +307,14 @@ mod tests {
         (file.mode, file.uid, file.gid) = (0o640, 1000, 100);
         file.headers.insert("x-amz-meta-color".to_owned(), "red".to_owned());
         file.headers.insert("content-type".to_owned(), "text/plain".to_owned());
-        let sent: HeaderMap = of_file(&file, "w").into_iter().collect();
+        let sent: HeaderMap = of_file(&file, &[], "w").into_iter().collect();
         let read = ObjectAttributes::of(&sent);
         assert_eq!((read.file_mode(), read.uid, read.gid), (0o640, Some(1000), Some(100)));
         assert_eq!(read.modified, Some(now));
-        assert_eq!(kept_headers(&sent), file.headers);
+        assert_eq!(kept_headers(&sent, true), file.headers);
         let entry = DirectoryEntry { mode: 0o700, ..DirectoryEntry::implicit(Ino(2)) };
-        let sent: HeaderMap = of_directory(&entry, "w").into_iter().collect();
-        assert_eq!(ObjectAttributes::of(&sent).rights_of_directory(), 0o700);
+        let sent: HeaderMap = of_directory(&entry, Timestamp(5), &[], "w").into_iter().collect();
+        let read = ObjectAttributes::of(&sent);
+        assert_eq!((read.rights_of_directory(), read.modified), (0o700, Some(Timestamp(5))));
     }
 }

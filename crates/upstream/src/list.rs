@@ -22,7 +22,7 @@ use margay_meta::EngineError;
 use margay_rows::record::entry::EMPTY_ETAG;
 use margay_rows::record::{Data, UpstreamObject};
 use margay_rows::{Ino, key};
-use margay_volume::{ETag, Imported, ImportedKind, Volume};
+use margay_volume::{ETag, Imported, ImportedBytes, ImportedKind, Volume};
 use md5::{Digest, Md5};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -31,6 +31,7 @@ use crate::attributes::{ObjectAttributes, kept_headers, write_id_of};
 use crate::bytes::segment_of;
 use crate::runtime::Requests;
 use crate::tracked::{Lister, State, Tracked, entering};
+use crate::xattrs;
 
 /// A page of a listing, or its HEADs, take no longer; requests are tried again meanwhile.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -283,15 +284,23 @@ fn imported(ino: Ino, one: &Found) -> Imported {
     let (uid, gid) = (described.uid.unwrap_or_default(), described.gid.unwrap_or_default());
     let modified = described.modified.unwrap_or(Timestamp(0));
     let sort_name = one.sort_name.clone();
-    if one.sort_name.ends_with('/') {
-        let kind = ImportedKind::Directory { explicit: one.there.is_some() };
-        return Imported { ino, sort_name, mode: described.rights_of_directory(), uid, gid, modified, kind };
+    let is_directory = one.sort_name.ends_with('/');
+    let xattrs = one.there.as_ref().map(|there| xattrs::of_object(&there.headers, is_directory)).unwrap_or_default();
+    if is_directory {
+        let (kind, mode) = (ImportedKind::Directory { explicit: one.there.is_some() }, described.rights_of_directory());
+        return Imported { ino, sort_name, mode, uid, gid, modified, xattrs, kind };
     }
-    let (size, etag) = one.there.as_ref().map_or((0, EMPTY_ETAG), |there| (there.size, parse_etag(&there.etag)));
-    let headers = one.there.as_ref().map(|there| kept_headers(&there.headers)).unwrap_or_default();
-    let device = described.device.unwrap_or_default();
-    let kind = ImportedKind::File { size, etag, device, headers, bytes: segment_of(ino.0) };
-    Imported { ino, sort_name, mode: described.file_mode(), uid, gid, modified, kind }
+    let (mut size, mut etag) =
+        one.there.as_ref().map_or((0, EMPTY_ETAG), |there| (there.size, parse_etag(&there.etag)));
+    let headers = one.there.as_ref().map(|there| kept_headers(&there.headers, size > 0)).unwrap_or_default();
+    let (mode, device) = (described.file_mode(), described.device.unwrap_or_default());
+    let mut bytes = ImportedBytes::Far(segment_of(ino.0));
+    if let Some(target) = described.target.filter(|target| size == 0 && !target.is_empty()) {
+        (size, etag) = (target.len() as u64, ETag { digest: Md5::digest(&target).into(), parts: 0 });
+        bytes = ImportedBytes::Here(target);
+    }
+    let kind = ImportedKind::File { size, etag, device, headers, bytes };
+    Imported { ino, sort_name, mode, uid, gid, modified, xattrs, kind }
 }
 
 /// The object of an entry that has just come from it: nothing differs.

@@ -70,7 +70,7 @@ pub use margay_rows::object_lock::{
     encode_legal_hold, legal_hold_is_on,
 };
 pub use margay_rows::record::{Fingerprints, KeyFile};
-pub use object::{Imported, ImportedKind, NamedFile};
+pub use object::{Imported, ImportedBytes, ImportedKind, NamedFile};
 pub use open::{Options, Volume};
 pub use reader::{READ_BYTES_MAX, Reader};
 pub use session_state::{Beat, STILL_BEATS_MAX, SessionName};

@@ -19,11 +19,11 @@ fn entry(world: &World, name: &str, size: u64) -> Imported {
             etag: etag_of(b""),
             device: 0,
             headers: Headers::new(),
-            bytes: SegmentId(StoreNumber(0xfffe).ids().0.0 + ino.0),
+            bytes: ImportedBytes::Far(SegmentId(StoreNumber(0xfffe).ids().0.0 + ino.0)),
         },
     };
     let (sort_name, modified) = (name.to_owned(), Timestamp(5));
-    Imported { ino, sort_name, mode: 0o600, uid: 1, gid: 2, modified, kind }
+    Imported { ino, sort_name, mode: 0o600, uid: 1, gid: 2, modified, xattrs: Vec::new(), kind }
 }
 
 #[test]

@@ -22,7 +22,8 @@ use super::Sender;
 use crate::attributes;
 use crate::bytes::{Objects, number_of};
 use crate::plan::{Action, PlannedRequest, Required};
-use crate::tracked::{MARKER, State, Tracked, content_of, entry_at};
+use crate::tracked::{MARKER, State, Tracked, content_of, entry_at, time_of};
+use crate::xattrs;
 
 /// Larger objects are sent in parts.
 const ONE_PUT_BYTES_MAX: u64 = 16 << 20;
@@ -127,14 +128,14 @@ impl Sender {
         if state.size > COPY_BYTES_MAX {
             return self.put(request).await;
         }
-        let metadata = self.metadata(request, &entry);
+        let metadata = self.metadata(request, &entry)?;
         let copied = self.upstream.copy_object(source, &request.key, condition(request), Some(&metadata)).await;
         Ok(Sent { etag: copied?, size: None, write_id: Some(self.write_id(request)) })
     }
 
     async fn put(&self, request: &PlannedRequest) -> Result<Sent, Unsent> {
         let (entry, state) = self.planned_entry(request)?;
-        let metadata = self.metadata(request, &entry);
+        let metadata = self.metadata(request, &entry)?;
         if request.content == MARKER && request.key.ends_with('/') {
             let etag = self.upstream.put_object(&request.key, Bytes::new(), condition(request), &metadata).await?;
             return Ok(Sent { etag, size: Some(0), write_id: Some(self.write_id(request)) });
@@ -203,13 +204,22 @@ impl Sender {
         if now == state { Ok((entry, state)) } else { Err(Unsent::Changed) }
     }
 
-    fn metadata(&self, request: &PlannedRequest, entry: &Entry) -> Metadata {
-        let id = self.write_id(request);
-        match entry {
-            Entry::File(file) => attributes::of_file(file, &id),
-            Entry::Directory(entry) => attributes::of_directory(entry, &id),
+    /// What is newer than the planned state makes the file dirty again.
+    fn metadata(&self, request: &PlannedRequest, entry: &Entry) -> Result<Metadata, Unsent> {
+        let (id, below) = (self.write_id(request), &*self.tracked.below);
+        let local = |error: margay_meta::EngineError| Unsent::Local(error.to_string());
+        let xattrs = |is_some: bool| match is_some {
+            true => xattrs::of_rows(below, Ino(request.file)).map_err(local),
+            false => Ok(Vec::new()),
+        };
+        Ok(match entry {
+            Entry::File(file) => attributes::of_file(file, &xattrs(file.xattrs)?, &id),
+            Entry::Directory(entry) => {
+                let modified = time_of(below, entry.ino).map_err(local)?;
+                attributes::of_directory(entry, modified, &xattrs(entry.xattrs)?, &id)
+            }
             Entry::Link(_) => unreachable!("no bucket has a hard link (planned_entry)"),
-        }
+        })
     }
 }
 

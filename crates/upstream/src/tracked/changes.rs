@@ -2,16 +2,20 @@
 //!
 //! Invariants: C1 a file that a batch removes under one name and makes under another one has moved; one that it only
 //!                removes is gone.
+//!             C2 extended attributes that are rows change with the entry's change time, so that tells of them.
 //! Not here:   what becomes of it (files).
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
+use margay_env::Timestamp;
 use margay_meta::{Batch, Engine, EngineError, Write};
 use margay_rows::record::{Damaged, DirectoryEntry, Entry, FileEntry};
 use margay_rows::{Ino, key};
 use margay_volume::ETag;
 use md5::{Digest, Md5};
+
+use crate::xattrs;
 
 /// A directory, and a sort name in it.
 pub(crate) type Name = (Ino, String);
@@ -59,11 +63,17 @@ impl State {
         for (name, value) in file.headers.iter().filter(|(name, _)| !name.starts_with("x-amz-checksum-")) {
             digest.update(format!("\n{name}: {value}"));
         }
+        if file.xattrs {
+            // It is raised with each change of a row.
+            digest.update(format!("\n{}", file.changed.0));
+        }
         State { content: content_of(&file.etag, file.size), attributes: number(digest), size: file.size }
     }
 
     pub(crate) fn of_directory(entry: &DirectoryEntry) -> State {
-        let digest = Md5::new_with_prefix(format!("{:o} {} {}", entry.mode, entry.uid, entry.gid));
+        // `changed` is raised when its times or extended attributes are set, and not by what changes in it.
+        let changed = entry.changed.map_or(0, |changed| changed.0);
+        let digest = Md5::new_with_prefix(format!("{:o} {} {} {changed}", entry.mode, entry.uid, entry.gid));
         State { content: MARKER, attributes: number(digest), size: 0 }
     }
 }
@@ -102,6 +112,13 @@ pub(crate) fn entry_at(engine: &dyn Engine, entry_key: &[u8]) -> Result<Option<E
     row.map(|row| Entry::decode(&row.value)).transpose().map_err(damaged)
 }
 
+/// When a directory, or what is in it, was changed last.
+pub(crate) fn time_of(engine: &dyn Engine, directory: Ino) -> Result<Timestamp, EngineError> {
+    let row = engine.get(&key::times(directory))?.value;
+    let time = row.and_then(|row| Some(u64::from_le_bytes(row.value.as_ref().try_into().ok()?)));
+    Ok(Timestamp(time.and_then(|time| i64::try_from(time).ok()).unwrap_or_default()))
+}
+
 /// Numbers of the directories in a directory, as far as they are here.
 pub(crate) fn directories_in(engine: &dyn Engine, directory: Ino) -> Result<Vec<Ino>, EngineError> {
     let mut found = Vec::new();
@@ -136,11 +153,13 @@ pub(crate) fn changes_of(engine: &dyn Engine, batch: &Batch) -> Result<Vec<Chang
     let (mut before, mut after) = (HashMap::new(), HashMap::new());
     for write in batch.writes.iter().filter(|write| key::is_entry(write.key())) {
         let (directory, name) = key::parse_entry(write.key()).map_err(damaged)?;
-        if let Some(old) = entry_at(engine, write.key())?.and_then(|entry| Changed::at((directory, name), &entry)) {
+        let old_entry = entry_at(engine, write.key())?;
+        if let Some(old) = old_entry.as_ref().and_then(|entry| Changed::at((directory, name), entry)) {
             before.insert(old.ino, ((directory, name.to_owned()), old));
         }
         if let Write::Put { value, .. } = write {
             let entry = Entry::decode(value).map_err(damaged)?;
+            xattrs::check(engine, batch, old_entry.as_ref(), &entry)?;
             if let Some(new) = Changed::at((directory, name), &entry) {
                 after.insert(new.ino, ((directory, name.to_owned()), new));
             }

@@ -21,7 +21,7 @@ mod paths;
 mod table;
 
 use self::ages::Ages;
-pub(crate) use self::changes::{MARKER, State, content_of, entry_at};
+pub(crate) use self::changes::{MARKER, State, content_of, entry_at, time_of};
 pub(crate) use self::file::File;
 pub(crate) use self::files::{Files, commit, dirty_write, object_gone, object_row, rows_of_object};
 pub(crate) use self::paths::Paths;

@@ -17,6 +17,7 @@ use crate::draft::{Draft, Owning, Seen};
 use crate::error::Refused;
 use crate::object::put_object::count;
 use crate::open::Volume;
+use crate::posix::xattr;
 use crate::upload::place::{NewRuns, put_new_file};
 
 /// An entry to make.
@@ -31,7 +32,17 @@ pub struct Imported {
     pub uid: u32,
     pub gid: u32,
     pub modified: Timestamp,
+    /// Extended attributes that are not headers; those that no mount could set are left out.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     pub kind: ImportedKind,
+}
+
+#[derive(Clone, Debug)]
+pub enum ImportedBytes {
+    /// In the segment that stands for them.
+    Far(SegmentId),
+    /// The object has none: they come from what else it says.
+    Here(Vec<u8>),
 }
 
 #[derive(Clone, Debug)]
@@ -41,8 +52,7 @@ pub enum ImportedKind {
         etag: ETag,
         device: u32,
         headers: Headers,
-        /// The segment that stands for its bytes.
-        bytes: SegmentId,
+        bytes: ImportedBytes,
     },
     /// `explicit`: it stays when it is empty.
     Directory { explicit: bool },
@@ -56,6 +66,7 @@ impl Imported {
         (file.mode, file.uid, file.gid, file.device) = (self.mode, self.uid, self.gid, *device);
         // The rows of its parts are at the other store.
         file.part_rows = false;
+        file.xattrs = self.attributes().next().is_some();
         Some(file)
     }
 
@@ -64,7 +75,16 @@ impl Imported {
         let ImportedKind::Directory { explicit } = self.kind else { return None };
         let mut entry = DirectoryEntry { explicit, ..DirectoryEntry::implicit(self.ino) };
         (entry.mode, entry.uid, entry.gid) = (self.mode, self.uid, self.gid);
+        entry.xattrs = self.attributes().next().is_some();
         Some(entry)
+    }
+
+    /// Names and values of the rows of its extended attributes.
+    fn attributes(&self) -> impl Iterator<Item = (&[u8], Vec<u8>)> {
+        let is_directory = matches!(self.kind, ImportedKind::Directory { .. });
+        self.xattrs.iter().filter_map(move |(name, value)| {
+            Some((name.as_slice(), xattr::importable(name, value, self.mode, is_directory)?))
+        })
     }
 }
 
@@ -115,10 +135,11 @@ impl Volume {
                 draft.assert_absent(key::entry(directory, one.sort_name.as_bytes()));
             }
             match &one.kind {
-                ImportedKind::File { size, bytes, .. } => {
-                    draft_file(&mut draft, (directory, root), one, runs_of(*bytes, *size))?
-                }
+                ImportedKind::File { .. } => draft_file(&mut draft, (directory, root), one)?,
                 ImportedKind::Directory { .. } => draft_directory(&mut draft, directory, one),
+            }
+            for (name, value) in one.attributes() {
+                draft.put(key::xattr(one.ino, name), value);
             }
         }
         for (key, value) in rows {
@@ -135,10 +156,15 @@ impl Volume {
     }
 }
 
-fn draft_file(draft: &mut Draft, (directory, root): (Ino, Ino), one: &Imported, runs: Vec<Run>) -> Result<(), Error> {
+fn draft_file(draft: &mut Draft, (directory, root): (Ino, Ino), one: &Imported) -> Result<(), Error> {
     assert!(!one.sort_name.ends_with('/'), "the name of a file has no slash at its end");
+    let (runs, inline) = match &one.kind {
+        ImportedKind::File { bytes: ImportedBytes::Far(segment), size, .. } => (runs_of(*segment, *size), Vec::new()),
+        ImportedKind::File { bytes: ImportedBytes::Here(bytes), .. } => (Vec::new(), bytes.clone()),
+        ImportedKind::Directory { .. } => unreachable!("it is a file"),
+    };
     let data = match runs.is_empty() {
-        true => Data::Inline(Vec::new()),
+        true => Data::Inline(inline),
         false => Data::Extents(runs.iter().copied().map(Extent::whole).collect()),
     };
     let file = one.file(data).expect("it is a file");

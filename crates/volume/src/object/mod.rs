@@ -17,5 +17,5 @@ mod put_object;
 pub(crate) mod rename;
 
 pub use self::evict::NamedFile;
-pub use self::import::{Imported, ImportedKind};
+pub use self::import::{Imported, ImportedBytes, ImportedKind};
 pub(crate) use self::put_object::count;

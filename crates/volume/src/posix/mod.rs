@@ -51,7 +51,7 @@ mod symlink;
 mod unlink;
 mod versions;
 mod write;
-mod xattr;
+pub(crate) mod xattr;
 mod xattr_headers;
 
 pub use crate::watch::{Notice, Watcher};

@@ -58,6 +58,22 @@ fn check_name(name: &[u8]) -> Result<(), PosixError> {
     if known || name == acl::ACCESS || name == acl::DEFAULT { Ok(()) } else { Err(PosixError::Unsupported) }
 }
 
+/// The value of an attribute that another store has of a file with this mode, as a mount would have stored it; `None`: no mount
+/// would.
+pub(crate) fn importable(name: &[u8], value: &[u8], mode: u32, is_directory: bool) -> Option<Vec<u8>> {
+    check_name(name).ok().filter(|()| value.len() <= XATTR_VALUE_BYTES_MAX)?;
+    if name != acl::ACCESS && name != acl::DEFAULT {
+        return Some(value.to_vec());
+    }
+    let mut list = Acl::decode(value).filter(|list| !list.is_empty())?;
+    if name == acl::DEFAULT {
+        return is_directory.then(|| list.encode());
+    }
+    // Others change the mode alone (A3).
+    list.set_rights(mode & RIGHTS_BITS);
+    list.is_extended().then(|| list.encode())
+}
+
 impl Mount {
     pub fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Bytes, PosixError> {
         check_name(name)?;
