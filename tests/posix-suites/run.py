@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Other people's POSIX suites on a mount: run.py xfstests|ltp|pjdfstest [CASE...]
+"""Other people's POSIX suites on a mount: run.py xfstests|ltp|pjdfstest|pjdfstest-far [CASE...]
 
 A checkout, built where it lies, is named by XFSTESTS, LTP or PJDFSTEST; nothing of it is kept here, and the commit that each list of
 failures is for stands in suites.py. MARGAY_BIN names the program (default: target/release/margay). Needs root, /dev/fuse and unshare.

@@ -153,6 +153,7 @@ class Pjdfstest:
     commit = "85a8aea9e685999ef0540392fd80535f873d7ff7"
     places = ("margay",)
     mounts = True
+    far = False
 
     def cases(self, checkout):
         return [str(path.relative_to(checkout / "tests")) for path in sorted((checkout / "tests").rglob("*.t"))]
@@ -172,4 +173,11 @@ class Pjdfstest:
         return []
 
 
-SUITES = {suite.name: suite for suite in (Xfstests(), Ltp(), Pjdfstest())}
+class FarPjdfstest(Pjdfstest):
+    """The same, on a mount of the server's bucket by another process, with a cache."""
+
+    name = "pjdfstest-far"
+    far = True
+
+
+SUITES = {suite.name: suite for suite in (Xfstests(), Ltp(), Pjdfstest(), FarPjdfstest())}

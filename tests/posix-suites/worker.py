@@ -40,14 +40,15 @@ def free_port():
         return taken.getsockname()[1]
 
 
-def reap(server):
-    """Process 1 has the orphans; the server's own end is the server's to see."""
+def reap(*programs):
+    """Process 1 has the orphans; the end of the server and of its far mount is theirs to see."""
+    kept = [program.process.pid for program in programs if program]
     while True:
         try:
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if found is None or (server and found.si_pid == server.process.pid):
+        if found is None or found.si_pid in kept:
             return
         os.waitpid(found.si_pid, os.WNOHANG)
 
@@ -66,11 +67,14 @@ class Worker:
         checkout = pathlib.Path(os.environ[suite.variable])
         world.furnish(checkout, binary, self.work)
         self.server = world.Server(free_port()) if place == "margay" else None
+        self.far = world.FarMount(self.server.port) if getattr(suite, "far", False) else None
 
     def begin(self):
         if self.server:
             self.server.start()
-            if self.suite.mounts:
+            if self.far:
+                self.far.start()
+            elif self.suite.mounts:
                 world.run("mount", "-t", "fuse.margay", "margay:test", suites.TEST)
         else:
             world.run("mount", "--bind", world.ROOT / "disk", suites.TEST)
@@ -80,6 +84,8 @@ class Worker:
         """A new life after a server that ended or hangs."""
         self.server.kill()
         world.clear(False)
+        if self.far:
+            self.far.kill()
         self.begin()
 
     def run(self, case):
@@ -103,7 +109,7 @@ class Worker:
             judged = self.suite.judge(case, outcome, output)
         seconds = time.monotonic() - begun
         calm = world.clear(self.suite.mounts)
-        reap(self.server)
+        reap(self.server, self.far)
         if self.server:
             judged = self.look_after(judged, calm)
         if judged[0] in ("failed", "timeout"):
@@ -112,8 +118,9 @@ class Worker:
 
     def look_after(self, judged, calm):
         """The server must have lived through the case, and must let go of it."""
-        if not self.server.alive():
-            judged = ("failed", f"the server ended: {world.tail(suites.WORK / 'server.log', 300)} | {judged[1]}")
+        ended = next((program for program in (self.server, self.far) if program and not program.alive()), None)
+        if ended:
+            judged = ("failed", f"the {ended.name} ended: {world.tail(ended.log, 300)} | {judged[1]}")
             self.again()
         elif not calm:
             judged = ("timeout", f"a process of the case cannot be ended | {judged[1]}")
@@ -129,14 +136,16 @@ class Worker:
 
     def end(self):
         """(OUTCOME, WHY) of a stop and a check of all that is left."""
-        world.clear(False)
+        world.clear(bool(self.far))
+        if self.far and not self.far.stop():
+            return "failed", f"the mount does not stop, or has not sent everything: {world.tail(self.far.log)}"
         if not self.server:
             return "passed", ""
         if not self.server.stop():
             return "failed", "the server does not stop"
         done = subprocess.run([world.ROOT / "margay", "fsck", "--data", world.ROOT / "disk/data"], capture_output=True, text=True)
         (suites.WORK / "fsck.log").write_text(done.stdout + done.stderr)
-        log = (suites.WORK / "server.log").read_text(errors="replace")
+        log = "".join(program.log.read_text(errors="replace") for program in (self.server, self.far) if program)
         for words in ("panicked", "the check found something wrong", "counters call a segment dead"):
             if words in log:
                 return "failed", log[log.index(words) :]

@@ -83,11 +83,55 @@ SOON = ["limits.quarantine_time=1", "limits.check_interval=1", "limits.log_bytes
         "limits.overlay_bytes_max=4MiB", "limits.known_files_max=16"]
 
 
-class Server:
+KEYS = ("POSIXSUITESPOSIXSUIT", "posix-suites-secret-posix-suites")
+
+
+class Program:
+    """A process of the program that lives as long as the cases."""
+
+    def __init__(self, name):
+        self.name, self.process, self.log = name, None, ROOT / f"work/{name}.log"
+
+    def spawn(self, command, variables):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MARGAY_")} | variables
+        command = [str(word) for word in command]
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def wait_until(self, ready):
+        for _ in range(1200):
+            if ready():
+                return
+            if not self.alive():
+                break
+            time.sleep(0.1)
+        raise SystemExit(f"the {self.name} did not start: {tail(self.log)}")
+
+    def alive(self):
+        try:
+            return os.waitpid(self.process.pid, os.WNOHANG) == (0, 0)
+        except ChildProcessError:
+            return False
+
+    def kill(self):
+        """Ends it whatever it does, and with it every process that waits for its mounts."""
+        self.process.kill()
+        for device in fuse_devices():
+            abort = pathlib.Path(f"/sys/fs/fuse/connections/{device}/abort")
+            if abort.exists():
+                abort.write_text("1")
+        for _ in range(300):
+            if not self.alive():
+                break
+            time.sleep(0.1)
+
+
+class Server(Program):
     """The program, serving /mnt/disk/data."""
 
     def __init__(self, port):
-        self.port, self.process = port, None
+        super().__init__("server")
+        self.port = port
         # What the orders beside the cases found.
         self.wrong, self.ends = None, threading.Event()
         self.settings = SOON if os.environ.get("POSIX_SUITES_RECLAIM") else []
@@ -101,25 +145,11 @@ class Server:
             self.wrong = str(wrong)
 
     def start(self):
-        keys = {"MARGAY_ACCESS_KEY": "POSIXSUITESPOSIXSUIT", "MARGAY_SECRET_KEY": "posix-suites-secret-posix-suites"}
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MARGAY_")} | keys
         command = [ROOT / "margay", "serve", "--data", ROOT / "disk/data", "--address", f"127.0.0.1:{self.port}", "--admin-address", "off"]
         command += [word for setting in self.settings for word in ("--set", setting)]
-        with open(ROOT / "work/server.log", "ab") as log:
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
-        for _ in range(1200):
-            if subprocess.run([ROOT / "margay", "status", "--data", ROOT / "disk/data"], capture_output=True).returncode == 0:
-                return
-            if not self.alive():
-                break
-            time.sleep(0.1)
-        raise SystemExit("the server did not start: " + tail(ROOT / "work/server.log"))
-
-    def alive(self):
-        try:
-            return os.waitpid(self.process.pid, os.WNOHANG) == (0, 0)
-        except ChildProcessError:
-            return False
+        self.spawn(command, {"MARGAY_ACCESS_KEY": KEYS[0], "MARGAY_SECRET_KEY": KEYS[1]})
+        status = [ROOT / "margay", "status", "--data", ROOT / "disk/data"]
+        self.wait_until(lambda: subprocess.run(status, capture_output=True).returncode == 0)
 
     def stop(self):
         """True when it ended by itself."""
@@ -132,17 +162,30 @@ class Server:
         self.kill()
         return False
 
-    def kill(self):
-        """Ends it whatever it does, and with it every process that waits for its mounts."""
-        self.process.kill()
-        for device in fuse_devices():
-            abort = pathlib.Path(f"/sys/fs/fuse/connections/{device}/abort")
-            if abort.exists():
-                abort.write_text("1")
-        for _ in range(300):
-            if not self.alive():
-                break
-            time.sleep(0.1)
+
+class FarMount(Program):
+    """A mount of the server's bucket `test`, by a process of its own with its cache on the same disk."""
+
+    def __init__(self, port):
+        super().__init__("far-mount")
+        self.endpoint = f"http://127.0.0.1:{port}"
+
+    def start(self):
+        client = [ROOT / "margay", "client", "--data", ROOT / "disk/data", "--endpoint", self.endpoint]
+        # It is there when the server was started again.
+        subprocess.run([*client, "mb", "s3://test"], check=False, capture_output=True)
+        command = [ROOT / "margay", "mount", "s3://test", ROOT / "test", "--foreground", "--cache", ROOT / "disk/cache"]
+        command += ["--endpoint", self.endpoint, "-o", "suid,dev,allow_other"]
+        self.spawn(command, {"AWS_ACCESS_KEY_ID": KEYS[0], "AWS_SECRET_ACCESS_KEY": KEYS[1]})
+        self.wait_until(lambda: any(place == str(ROOT / "test") for place, _, _ in mounts()))
+
+    def stop(self):
+        """True when everything was sent."""
+        subprocess.run(["umount", ROOT / "test"], check=True)
+        try:
+            return os.waitpid(self.process.pid, 0)[1] == 0
+        except ChildProcessError:
+            return False
 
 
 def tail(path, count=2000):
