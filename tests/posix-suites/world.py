@@ -168,15 +168,15 @@ class FarMount(Program):
 
     def __init__(self, port):
         super().__init__("far-mount")
-        self.endpoint = f"http://127.0.0.1:{port}"
+        # A cache belongs to one endpoint.
+        self.endpoint, self.cache = f"http://127.0.0.1:{port}", ROOT / f"disk/cache-{port}"
 
     def start(self):
-        client = [ROOT / "margay", "client", "--data", ROOT / "disk/data", "--endpoint", self.endpoint]
-        # It is there when the server was started again.
-        subprocess.run([*client, "mb", "s3://test"], check=False, capture_output=True)
-        command = [ROOT / "margay", "mount", "s3://test", ROOT / "test", "--foreground", "--cache", ROOT / "disk/cache"]
-        command += ["--endpoint", self.endpoint, "-o", "suid,dev,allow_other"]
-        self.spawn(command, {"AWS_ACCESS_KEY_ID": KEYS[0], "AWS_SECRET_ACCESS_KEY": KEYS[1]})
+        keys = {"AWS_ACCESS_KEY_ID": KEYS[0], "AWS_SECRET_ACCESS_KEY": KEYS[1]}
+        # The bucket is there when the server was started again.
+        subprocess.run([ROOT / "margay", "client", "--endpoint", self.endpoint, "mb", "s3://test"], env=os.environ | keys, capture_output=True)
+        command = [ROOT / "margay", "mount", "s3://test", ROOT / "test", "--foreground", "--cache", self.cache]
+        self.spawn([*command, "--endpoint", self.endpoint, "-o", "suid,dev,allow_other"], keys)
         self.wait_until(lambda: any(place == str(ROOT / "test") for place, _, _ in mounts()))
 
     def stop(self):

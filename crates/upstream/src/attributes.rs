@@ -16,6 +16,7 @@ use margay_env::Timestamp;
 use margay_rows::record::{Data, DirectoryEntry, FileEntry};
 use margay_volume::Headers;
 
+use crate::words;
 use crate::xattrs::{self, Xattr, decoded, escaped};
 
 const MODE_KIND: u32 = 0o170_000;
@@ -135,14 +136,14 @@ impl ObjectAttributes {
             let first = text(headers, name).or_else(|| text(headers, own));
             first.or_else(|| listed(headers, own)).or_else(|| text(headers, google))?.parse().ok()
         };
-        let target = headers.get(format!("{USER}{TARGET}")).map(|target| decoded(target.as_bytes()));
+        let target = headers.get(format!("{USER}{TARGET}")).and_then(|target| words::decoded(target.as_bytes()));
         ObjectAttributes {
             mode: mode_of(headers),
             uid: number("file-owner", "uid", "goog-reserved-posix-uid"),
             gid: number("file-group", "gid", "goog-reserved-posix-gid"),
             device: text(headers, "rdev").and_then(|device| device.parse().ok()),
             modified: time_of(headers),
-            target,
+            target: target.map(|target| decoded(target.as_bytes())),
         }
     }
 
@@ -179,8 +180,7 @@ pub(crate) fn kept_headers(headers: &HeaderMap, has_body: bool) -> Headers {
         None => is_plain(name),
     };
     let kept = headers.iter().filter(|(name, _)| is_kept(name.as_str()));
-    kept.filter_map(|(name, value)| Some((name.as_str().to_owned(), std::str::from_utf8(value.as_bytes()).ok()?.to_owned())))
-        .collect()
+    kept.filter_map(|(name, value)| Some((name.as_str().to_owned(), words::decoded(value.as_bytes())?))).collect()
 }
 
 fn push(metadata: &mut Metadata, name: &str, value: &str) {
@@ -205,8 +205,8 @@ pub(crate) fn of_file(file: &FileEntry, xattrs: &[Xattr], write_id: &str) -> Met
     let mut packed = xattrs.to_vec();
     for (name, value) in &file.headers {
         match name.strip_prefix(USER) {
-            Some(own) if is_own(own) || !is_plain_text(value) => packed.push(xattrs::of_header(own, value)),
-            Some(_) => push(&mut metadata, name, value),
+            Some(own) if is_own(own) || !is_text(value) => packed.push(xattrs::of_header(own, value)),
+            Some(_) => push(&mut metadata, name, &words::encoded(value)),
             None if is_plain(name) => push(&mut metadata, name, value),
             None => {}
         }
@@ -234,8 +234,8 @@ pub(crate) fn of_directory(entry: &DirectoryEntry, modified: Timestamp, xattrs: 
     push_owner(&mut metadata, (MODE_DIRECTORY | entry.mode, entry.uid, entry.gid), modified);
     let mut packed = Vec::new();
     for xattr in xattrs {
-        match xattrs::as_header(xattr).filter(|(name, value)| !is_own(name) && is_plain_text(value)) {
-            Some((name, value)) => push(&mut metadata, &format!("{USER}{name}"), value),
+        match xattrs::as_header(xattr).filter(|(name, value)| !is_own(name) && is_text(value)) {
+            Some((name, value)) => push(&mut metadata, &format!("{USER}{name}"), &words::encoded(value)),
             None => packed.push(xattr.clone()),
         }
     }
@@ -256,9 +256,9 @@ pub(crate) fn metadata_bytes(metadata: &Metadata) -> usize {
     user.sum()
 }
 
-/// Whether no store and no client on the way changes a header with this value.
-fn is_plain_text(value: &str) -> bool {
-    value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim() == value
+/// Whether a header can have this value, if it is encoded.
+fn is_text(value: &str) -> bool {
+    value.trim() == value && !value.chars().any(char::is_control)
 }
 
 /// Headers that a request may name without a prefix.
@@ -296,6 +296,23 @@ mod tests {
         let time = |text: &'static str| ObjectAttributes::of(&headers(&[("x-amz-meta-mtime", text)])).modified;
         assert_eq!(time("1500000000.5"), Some(Timestamp(1_500_000_000_500_000_000)));
         assert_eq!(time("1500000000"), Some(Timestamp(1_500_000_000_000_000_000)));
+        let listed = headers(&[("x-amz-meta-mc-attrs", "atime:1#2/gid:8/gname:g/mode:33152/mtime:1500000000#5/uid:7")]);
+        let read = ObjectAttributes::of(&listed);
+        assert_eq!((read.mode, read.uid, read.gid), (Some(0o100_600), Some(7), Some(8)), "as mc writes them");
+        assert_eq!(read.modified, Some(Timestamp(1_500_000_000_000_000_005)));
+        let google = headers(&[
+            ("x-amz-meta-goog-reserved-posix-mode", "640"),
+            ("x-amz-meta-goog-reserved-posix-uid", "7"),
+            ("x-amz-meta-goog-reserved-posix-gid", "8"),
+            ("x-amz-meta-goog-reserved-file-mtime", "1500000000"),
+        ]);
+        let read = ObjectAttributes::of(&google);
+        assert_eq!((read.mode, read.uid, read.gid), (Some(0o640), Some(7), Some(8)), "as gsutil writes them");
+        assert_eq!(read.modified, Some(Timestamp(1_500_000_000_000_000_000)));
+        assert_eq!(mode("40755"), Some(0o040_755), "a directory's, as rclone writes it");
+        let link = headers(&[("x-amz-meta---symlink-target", "=?UTF-8?B?w7wlMjU=?="), ("x-amz-meta-mode", "33188")]);
+        let read = ObjectAttributes::of(&link);
+        assert_eq!((read.mode, read.target.as_deref()), (Some(0o120_777), Some("\u{fc}%".as_bytes())));
         let dated = headers(&[("last-modified", "Fri, 14 Jul 2017 02:40:00 GMT")]);
         assert_eq!(ObjectAttributes::of(&dated).modified, Some(Timestamp(1_500_000_000_000_000_000)));
     }

@@ -130,7 +130,14 @@ impl Far {
         self.tracked.begin(root)?;
         let (upstream, requests) = (self.options.upstream.clone(), Arc::clone(&self.requests));
         let tracked = || Arc::clone(&self.tracked);
-        let listing = Arc::new(Listing::new(tracked(), Arc::clone(volume), bucket, upstream.clone(), requests));
+        let listing = Arc::new(Listing::new(
+            tracked(),
+            Arc::clone(volume),
+            bucket,
+            upstream.clone(),
+            requests,
+            Arc::clone(&self.env.clock),
+        ));
         let lister: Arc<dyn Lister> = Arc::clone(&listing) as Arc<dyn Lister>;
         self.tracked.set_lister(Arc::downgrade(&lister));
         let sender = Arc::new(Sender {

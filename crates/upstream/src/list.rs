@@ -17,7 +17,7 @@ use std::time::Duration;
 use margay_client::ClientError;
 use margay_client::client::{ListQuery, PAGE_KEYS_MAX};
 use margay_client::upstream::{Described, Upstream};
-use margay_env::Timestamp;
+use margay_env::{Clock, Timestamp};
 use margay_meta::EngineError;
 use margay_rows::record::entry::EMPTY_ETAG;
 use margay_rows::record::{Data, UpstreamObject};
@@ -66,6 +66,7 @@ pub(crate) struct Listing {
     bucket: String,
     upstream: Upstream,
     pub(crate) requests: Arc<Requests>,
+    clock: Arc<dyn Clock>,
     /// Directories that are being listed (L2).
     turns: Mutex<HashMap<Ino, Arc<Mutex<()>>>>,
 }
@@ -90,8 +91,9 @@ impl Listing {
         bucket: &str,
         upstream: Upstream,
         requests: Arc<Requests>,
+        clock: Arc<dyn Clock>,
     ) -> Listing {
-        Listing { tracked, volume, bucket: bucket.to_owned(), upstream, requests, turns: Mutex::default() }
+        Listing { tracked, volume, bucket: bucket.to_owned(), upstream, requests, clock, turns: Mutex::default() }
     }
 
     fn list_now(&self, directory: Ino) -> Result<(), String> {
@@ -172,9 +174,10 @@ impl Listing {
         found: &[Found],
     ) -> Result<bool, String> {
         let (mut entries, mut below) = (Vec::with_capacity(found.len()), Vec::new());
+        let now = self.clock.now();
         for one in found {
             let ino = self.volume.new_number().map_err(|error| error.to_string())?;
-            let entry = imported(ino, one);
+            let entry = imported(ino, one, now);
             if let Some(there) = &one.there {
                 let object = object_of(one, &entry, there);
                 rows.push((key::upstream_object(ino), Some(object.encode())));
@@ -279,10 +282,11 @@ async fn described(upstream: &Upstream, path: &str, listed: Vec<(String, Listed)
     Ok(found)
 }
 
-fn imported(ino: Ino, one: &Found) -> Imported {
+/// `now` is the time of a directory without a marker.
+fn imported(ino: Ino, one: &Found, now: Timestamp) -> Imported {
     let described = one.there.as_ref().map(|there| ObjectAttributes::of(&there.headers)).unwrap_or_default();
     let (uid, gid) = (described.uid.unwrap_or_default(), described.gid.unwrap_or_default());
-    let modified = described.modified.unwrap_or(Timestamp(0));
+    let modified = described.modified.unwrap_or(now);
     let sort_name = one.sort_name.clone();
     let is_directory = one.sort_name.ends_with('/');
     let xattrs = one.there.as_ref().map(|there| xattrs::of_object(&there.headers, is_directory)).unwrap_or_default();

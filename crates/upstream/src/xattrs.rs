@@ -22,6 +22,7 @@ use margay_rows::record::Entry;
 use margay_rows::{Ino, key};
 
 use crate::attributes::{self, USER};
+use crate::words;
 
 /// Name and value.
 pub(crate) type Xattr = (Vec<u8>, Vec<u8>);
@@ -102,14 +103,14 @@ pub(crate) fn of_object(headers: &HeaderMap, is_directory: bool) -> Vec<Xattr> {
     let mut found = packed.or_else(|| text(PACKED_BY_S3FS).map(unpack_s3fs)).unwrap_or_default();
     for (name, value) in headers.iter().filter(|_| is_directory) {
         let own = name.as_str().strip_prefix(USER).filter(|own| !attributes::is_own(own));
-        found.extend(own.map(|own| of_header(own, value.as_bytes())));
+        found.extend(own.and_then(|own| Some(of_header(own, &words::decoded(value.as_bytes())?))));
     }
     found
 }
 
 /// Metadata, named without its prefix, as an attribute.
-pub(crate) fn of_header(name: &str, value: impl AsRef<[u8]>) -> Xattr {
-    (format!("{USER_SPACE}{name}").into_bytes(), value.as_ref().to_vec())
+pub(crate) fn of_header(name: &str, value: &str) -> Xattr {
+    (format!("{USER_SPACE}{name}").into_bytes(), value.as_bytes().to_vec())
 }
 
 /// An attribute as metadata, named without its prefix, if the name can be one.
