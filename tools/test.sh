@@ -5,7 +5,7 @@
 # left something out by `skipped: WHAT, because WHY`. Counts come from cargo's and the client suite's own lines:
 # `test result: ok. N passed; M failed`, `client NAME: N checks passed`, `client NAME: FAILED, M of N checks`,
 # `fuzz NAME: ok, N runs`, `fuzz NAME: FAILED`, `s3-tests: N of M cases pass (P %), U unexpected`, which xfstests, ltp,
-# pjdfstest, minio-* and mint write too.
+# pjdfstest, pjdfstest-far, minio-* and mint write too.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,7 +33,7 @@ counts() {
         /^test result: /                       { good += $4; bad += $6 }
         /^client [a-z0-9-]+: [0-9]+ checks /   { good += $3 }
         /^client [a-z0-9-]+: FAILED, /         { good += $6 - $4; bad += ($4 > 0 ? $4 : 1) }
-        /^(s3-tests|xfstests|ltp|pjdfstest|minio-[a-z]+|mint): .* cases pass / { good += $2; bad += $9 }
+        /^(s3-tests|xfstests|ltp|pjdfstest|pjdfstest-far|minio-[a-z]+|mint): .* cases pass / { good += $2; bad += $9 }
         /^fuzz [a-z0-9_]+: ok, /                  { good += 1 }
         /^fuzz [a-z0-9_]+: FAILED/                { bad += 1 }
         END                                    { print good + 0, bad + 0 }' "$1"
@@ -72,7 +72,7 @@ checkout_of() {
         s3-tests) echo "${S3_TESTS:-}" ;;
         xfstests) echo "${XFSTESTS:-}" ;;
         ltp) echo "${LTP:-}" ;;
-        pjdfstest) echo "${PJDFSTEST:-}" ;;
+        pjdfstest | pjdfstest-far) echo "${PJDFSTEST:-}" ;;
         minio-go) echo "${MINIO_GO:-}" ;;
         minio-py) echo "${MINIO_PY:-}" ;;
         minio-js) echo "${MINIO_JS:-}" ;;
@@ -104,11 +104,12 @@ run() {
                 echo "skipped: s3-tests, because S3_TESTS names no checkout of github.com/ceph/s3-tests" >>"$MARGAY_EVIDENCE"
             fi
             ;;
-        xfstests | ltp | pjdfstest)
+        xfstests | ltp | pjdfstest | pjdfstest-far)
             if [ -n "$(checkout_of "$1")" ]; then
                 MARGAY_BIN=$binary suite "$1" tests/posix-suites/run.py "$1"
             else
-                echo "skipped: $1, because ${1^^} names no checkout of it" >>"$MARGAY_EVIDENCE"
+                local variable=${1^^}
+                echo "skipped: $1, because ${variable%-FAR} names no checkout of it" >>"$MARGAY_EVIDENCE"
             fi
             ;;
         minio-go | minio-py | minio-js | minio-java | mint)
@@ -123,14 +124,15 @@ run() {
         soak) suite soak tools/soak.sh "${SOAK_SEEDS:-60}" ;;
         full) suite full tests/full/run.sh 2 1024 ;;
         mount) suite mount tests/mount/run.sh ;;
-        *) echo "unknown suite $1; there are: format lint test mutants fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest kill soak full mount" >&2; exit 2 ;;
+        interop) MARGAY_BIN=$binary suite interop tests/interop/run.py ;;
+        *) echo "unknown suite $1; there are: format lint test mutants fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest pjdfstest-far kill soak full mount interop" >&2; exit 2 ;;
     esac
 }
 
 tools/prepare.sh tests || exit 1
-if [ $# = 0 ]; then set -- format lint test mutants fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest kill soak full mount; fi
+if [ $# = 0 ]; then set -- format lint test mutants fuzz build clients s3-tests minio-go minio-py minio-js minio-java mint xfstests ltp pjdfstest pjdfstest-far kill soak full mount interop; fi
 for name in "$@"; do
-    if [[ "$name" =~ ^(clients|kill|full|mount)$ || -n "$(checkout_of "$name")" ]] && [ ! -x "$binary" ]; then run build; fi
+    if [[ "$name" =~ ^(clients|kill|full|mount|interop)$ || -n "$(checkout_of "$name")" ]] && [ ! -x "$binary" ]; then run build; fi
     run "$name"
 done
 

@@ -7,7 +7,7 @@
 //! Invariants: N1 `mode` is written as `0` and the octal `st_mode`: s3fs and GeeseFS read it by its prefix, rclone as octal.
 //!                `mtime` has a fraction only if it is not zero: GeeseFS reads none.
 //!             N2 what does not parse is as if it was not there.
-//! Not here:   which of a file's headers are kept as they are; extended attributes (xattrs).
+//! Not here:   which of a file's headers are kept as they are; attributes that no header holds (packed).
 
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LAST_MODIFIED};
@@ -16,8 +16,8 @@ use margay_env::Timestamp;
 use margay_rows::record::{Data, DirectoryEntry, FileEntry};
 use margay_volume::Headers;
 
+use crate::packed::{self, USER, Xattr, decoded, escaped};
 use crate::words;
-use crate::xattrs::{self, Xattr, decoded, escaped};
 
 const MODE_KIND: u32 = 0o170_000;
 const MODE_REGULAR: u32 = 0o100_000;
@@ -27,7 +27,6 @@ const MODE_SYMLINK: u32 = 0o120_000;
 const MODE_KINDS: [u32; 7] = [0o010_000, 0o020_000, MODE_DIRECTORY, 0o060_000, MODE_REGULAR, MODE_SYMLINK, 0o140_000];
 const MODE_MAX: u32 = 0o177_777;
 const NANOSECONDS: i64 = 1_000_000_000;
-pub(crate) const USER: &str = "x-amz-meta-";
 /// The target of a link, percent-encoded.
 const TARGET: &str = "--symlink-target";
 /// Longer targets are in the body only: user metadata has 2 KB.
@@ -54,8 +53,8 @@ const OWN: [&str; 20] = [
     "goog-reserved-posix-uid",
     "goog-reserved-posix-gid",
     "goog-reserved-file-mtime",
-    xattrs::PACKED,
-    xattrs::PACKED_BY_S3FS,
+    packed::PACKED,
+    packed::PACKED_BY_S3FS,
 ];
 
 /// Attributes of an object; what it does not say is `None`.
@@ -205,7 +204,7 @@ pub(crate) fn of_file(file: &FileEntry, xattrs: &[Xattr], write_id: &str) -> Met
     let mut packed = xattrs.to_vec();
     for (name, value) in &file.headers {
         match name.strip_prefix(USER) {
-            Some(own) if is_own(own) || !is_text(value) => packed.push(xattrs::of_header(own, value)),
+            Some(own) if is_own(own) || !is_text(value) => packed.push(packed::of_header(own, value)),
             Some(_) => push(&mut metadata, name, &words::encoded(value)),
             None if is_plain(name) => push(&mut metadata, name, value),
             None => {}
@@ -234,7 +233,7 @@ pub(crate) fn of_directory(entry: &DirectoryEntry, modified: Timestamp, xattrs: 
     push_owner(&mut metadata, (MODE_DIRECTORY | entry.mode, entry.uid, entry.gid), modified);
     let mut packed = Vec::new();
     for xattr in xattrs {
-        match xattrs::as_header(xattr).filter(|(name, value)| !is_own(name) && is_text(value)) {
+        match packed::as_header(xattr).filter(|(name, value)| !is_own(name) && is_text(value)) {
             Some((name, value)) => push(&mut metadata, &format!("{USER}{name}"), &words::encoded(value)),
             None => packed.push(xattr.clone()),
         }
@@ -244,7 +243,7 @@ pub(crate) fn of_directory(entry: &DirectoryEntry, modified: Timestamp, xattrs: 
 
 fn finish(mut metadata: Metadata, packed: &[Xattr], write_id: &str) -> Metadata {
     if !packed.is_empty() {
-        push(&mut metadata, &format!("{USER}{}", xattrs::PACKED), &xattrs::pack(packed));
+        push(&mut metadata, &format!("{USER}{}", packed::PACKED), &packed::pack(packed));
     }
     push(&mut metadata, WRITE_ID.as_str(), write_id);
     metadata

@@ -289,15 +289,17 @@ fn imported(ino: Ino, one: &Found, now: Timestamp) -> Imported {
     let modified = described.modified.unwrap_or(now);
     let sort_name = one.sort_name.clone();
     let is_directory = one.sort_name.ends_with('/');
-    let xattrs = one.there.as_ref().map(|there| xattrs::of_object(&there.headers, is_directory)).unwrap_or_default();
+    let mode = if is_directory { described.rights_of_directory() } else { described.file_mode() };
+    let xattrs =
+        one.there.as_ref().map(|there| xattrs::of_object(&there.headers, mode, is_directory)).unwrap_or_default();
     if is_directory {
-        let (kind, mode) = (ImportedKind::Directory { explicit: one.there.is_some() }, described.rights_of_directory());
+        let kind = ImportedKind::Directory { explicit: one.there.is_some() };
         return Imported { ino, sort_name, mode, uid, gid, modified, xattrs, kind };
     }
     let (mut size, mut etag) =
         one.there.as_ref().map_or((0, EMPTY_ETAG), |there| (there.size, parse_etag(&there.etag)));
     let headers = one.there.as_ref().map(|there| kept_headers(&there.headers, size > 0)).unwrap_or_default();
-    let (mode, device) = (described.file_mode(), described.device.unwrap_or_default());
+    let device = described.device.unwrap_or_default();
     let mut bytes = ImportedBytes::Far(segment_of(ino.0));
     if let Some(target) = described.target.filter(|target| size == 0 && !target.is_empty()) {
         (size, etag) = (target.len() as u64, ETag { digest: Md5::digest(&target).into(), parts: 0 });
@@ -309,7 +311,11 @@ fn imported(ino: Ino, one: &Found, now: Timestamp) -> Imported {
 
 /// The object of an entry that has just come from it: nothing differs.
 fn object_of(one: &Found, entry: &Imported, there: &Described) -> UpstreamObject {
-    let file = entry.file(Data::Inline(Vec::new())).map(|file| State::of_file(&file));
+    let file = entry.file(Data::Inline(Vec::new())).map(|mut file| {
+        // As it is stored.
+        file.fit_headers();
+        State::of_file(&file)
+    });
     let state = file.or_else(|| entry.directory().map(|directory| State::of_directory(&directory)));
     let state = state.expect("an entry is a file or a directory");
     UpstreamObject {

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test should stop here")]
 
+#[path = "mirror/attributes.rs"]
+mod attributes;
 #[path = "mirror/cache.rs"]
 mod cache;
 #[path = "mirror/faults.rs"]

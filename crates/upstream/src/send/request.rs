@@ -208,17 +208,12 @@ impl Sender {
     fn metadata(&self, request: &PlannedRequest, entry: &Entry) -> Result<Metadata, Unsent> {
         let (id, below) = (self.write_id(request), &*self.tracked.below);
         let local = |error: margay_meta::EngineError| Unsent::Local(error.to_string());
-        let xattrs = |is_some: bool| match is_some {
-            true => xattrs::of_rows(below, Ino(request.file)).map_err(local),
-            false => Ok(Vec::new()),
-        };
-        Ok(match entry {
-            Entry::File(file) => attributes::of_file(file, &xattrs(file.xattrs)?, &id),
-            Entry::Directory(entry) => {
-                let modified = time_of(below, entry.ino).map_err(local)?;
-                attributes::of_directory(entry, modified, &xattrs(entry.xattrs)?, &id)
+        Ok(match xattrs::whole(below, None, entry).map_err(local)? {
+            (Entry::File(file), xattrs) => attributes::of_file(&file, &xattrs, &id),
+            (Entry::Directory(entry), xattrs) => {
+                attributes::of_directory(&entry, time_of(below, entry.ino).map_err(local)?, &xattrs, &id)
             }
-            Entry::Link(_) => unreachable!("no bucket has a hard link (planned_entry)"),
+            (Entry::Link(_), _) => unreachable!("no bucket has a hard link (planned_entry)"),
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: C1 a file that a batch removes under one name and makes under another one has moved; one that it only
 //!                removes is gone.
-//!             C2 extended attributes that are rows change with the entry's change time, so that tells of them.
+//!             C2 headers and extended attributes that are rows change with the entry's change time, so that tells of them.
 //! Not here:   what becomes of it (files).
 
 use std::collections::HashMap;
@@ -60,10 +60,11 @@ impl State {
     pub(crate) fn of_file(file: &FileEntry) -> State {
         let mut digest = Md5::new();
         digest.update(format!("{:o} {} {} {} {}", file.mode, file.uid, file.gid, file.modified.0, file.device));
-        for (name, value) in file.headers.iter().filter(|(name, _)| !name.starts_with("x-amz-checksum-")) {
+        let headers = file.headers.iter().filter(|(name, _)| !name.starts_with("x-amz-checksum-"));
+        for (name, value) in headers.filter(|_| !file.header_rows) {
             digest.update(format!("\n{name}: {value}"));
         }
-        if file.xattrs {
+        if file.xattrs || file.header_rows {
             // It is raised with each change of a row.
             digest.update(format!("\n{}", file.changed.0));
         }

@@ -158,6 +158,13 @@ impl Store {
         self.0.lock().unwrap().hidden = Some(key.to_owned());
     }
 
+    /// Somebody else gives an object a header; an empty one is made if there is none.
+    pub(crate) fn set_header(&self, key: &str, name: &str, value: &str) {
+        let mut state = self.0.lock().unwrap();
+        let made = Object { body: Bytes::new(), headers: BTreeMap::new() };
+        state.objects.entry(key.to_owned()).or_insert(made).headers.insert(name.to_owned(), value.to_owned());
+    }
+
     /// Somebody else puts an object and keeps the metadata that it had.
     pub(crate) fn replace_body(&self, key: &str, body: &'static [u8]) {
         self.0.lock().unwrap().objects.get_mut(key).unwrap().body = Bytes::from_static(body);

@@ -17,7 +17,6 @@ use crate::draft::{Draft, Owning, Seen};
 use crate::error::Refused;
 use crate::object::put_object::count;
 use crate::open::Volume;
-use crate::posix::xattr;
 use crate::upload::place::{NewRuns, put_new_file};
 
 /// An entry to make.
@@ -32,7 +31,7 @@ pub struct Imported {
     pub uid: u32,
     pub gid: u32,
     pub modified: Timestamp,
-    /// Extended attributes that are not headers; those that no mount could set are left out.
+    /// Extended attributes that are not headers, each as [`crate::posix::imported_xattr`] has it.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     pub kind: ImportedKind,
 }
@@ -55,7 +54,9 @@ pub enum ImportedKind {
         bytes: ImportedBytes,
     },
     /// `explicit`: it stays when it is empty.
-    Directory { explicit: bool },
+    Directory {
+        explicit: bool,
+    },
 }
 
 impl Imported {
@@ -66,7 +67,7 @@ impl Imported {
         (file.mode, file.uid, file.gid, file.device) = (self.mode, self.uid, self.gid, *device);
         // The rows of its parts are at the other store.
         file.part_rows = false;
-        file.xattrs = self.attributes().next().is_some();
+        file.xattrs = !self.xattrs.is_empty();
         Some(file)
     }
 
@@ -75,16 +76,8 @@ impl Imported {
         let ImportedKind::Directory { explicit } = self.kind else { return None };
         let mut entry = DirectoryEntry { explicit, ..DirectoryEntry::implicit(self.ino) };
         (entry.mode, entry.uid, entry.gid) = (self.mode, self.uid, self.gid);
-        entry.xattrs = self.attributes().next().is_some();
+        entry.xattrs = !self.xattrs.is_empty();
         Some(entry)
-    }
-
-    /// Names and values of the rows of its extended attributes.
-    fn attributes(&self) -> impl Iterator<Item = (&[u8], Vec<u8>)> {
-        let is_directory = matches!(self.kind, ImportedKind::Directory { .. });
-        self.xattrs.iter().filter_map(move |(name, value)| {
-            Some((name.as_slice(), xattr::importable(name, value, self.mode, is_directory)?))
-        })
     }
 }
 
@@ -138,8 +131,8 @@ impl Volume {
                 ImportedKind::File { .. } => draft_file(&mut draft, (directory, root), one)?,
                 ImportedKind::Directory { .. } => draft_directory(&mut draft, directory, one),
             }
-            for (name, value) in one.attributes() {
-                draft.put(key::xattr(one.ino, name), value);
+            for (name, value) in &one.xattrs {
+                draft.put(key::xattr(one.ino, name), value.clone());
             }
         }
         for (key, value) in rows {

@@ -51,7 +51,7 @@ mod symlink;
 mod unlink;
 mod versions;
 mod write;
-pub(crate) mod xattr;
+mod xattr;
 mod xattr_headers;
 
 pub use crate::watch::{Notice, Watcher};
@@ -60,3 +60,4 @@ pub use handle::Handle;
 pub use mount::Mount;
 pub use publish_written::PUBLISH_AFTER;
 pub use read_directory::DirectoryHandle;
+pub use xattr::imported_xattr;

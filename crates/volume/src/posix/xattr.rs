@@ -60,7 +60,7 @@ fn check_name(name: &[u8]) -> Result<(), PosixError> {
 
 /// The value of an attribute that another store has of a file with this mode, as a mount would have stored it; `None`: no mount
 /// would.
-pub(crate) fn importable(name: &[u8], value: &[u8], mode: u32, is_directory: bool) -> Option<Vec<u8>> {
+pub fn imported_xattr(name: &[u8], value: &[u8], mode: u32, is_directory: bool) -> Option<Vec<u8>> {
     check_name(name).ok().filter(|()| value.len() <= XATTR_VALUE_BYTES_MAX)?;
     if name != acl::ACCESS && name != acl::DEFAULT {
         return Some(value.to_vec());

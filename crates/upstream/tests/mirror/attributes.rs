@@ -1,0 +1,151 @@
+//! Attributes go to the bucket and come back, and what an object cannot hold is refused at the call.
+
+use std::collections::BTreeMap;
+
+use margay_env::Timestamp;
+use margay_volume::posix::*;
+
+use crate::store::Store;
+use crate::world::*;
+
+/// Owner rwx, user 5 rw, group rx, mask rwx, others x.
+const LIST: [u8; 44] = [
+    2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 6, 0, 5, 0, 0, 0, 4, 0, 5, 0, 255, 255, 255, 255, 16, 0, 7, 0, 255,
+    255, 255, 255, 32, 0, 1, 0, 255, 255, 255, 255,
+];
+const ACCESS: &str = "system.posix_acl_access";
+const DEFAULT: &str = "system.posix_acl_default";
+
+fn set(world: &World, path: &str, name: &str, value: &[u8]) -> Done<()> {
+    world.mount.set_xattr(world.at(path)?, name.as_bytes(), value, SetXattr::Any, false)
+}
+
+/// All attributes of a file.
+fn all(world: &World, path: &str) -> BTreeMap<String, Vec<u8>> {
+    let ino = world.at(path).unwrap();
+    let names = world.mount.list_xattrs(ino).unwrap();
+    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    let pair = |name: &[u8]| {
+        (String::from_utf8(name.to_vec()).unwrap(), world.mount.get_xattr(ino, name).unwrap().to_vec())
+    };
+    names.map(pair).collect()
+}
+
+fn header(store: &Store, key: &str, name: &str) -> Option<String> {
+    store.objects()[key].headers.get(name).cloned()
+}
+
+/// A new cache of the same bucket.
+fn fresh(store: &std::sync::Arc<Store>, seed: u64) -> World {
+    let target = runtime().block_on(store.door());
+    Cache::new(seed).open(&target, "")
+}
+
+#[test]
+fn extended_attributes_and_access_lists_come_back() {
+    let (store, world, mut cache) = listed(41, &[]);
+    world.write("", "a", 0, b"content").unwrap();
+    world.mount.make_directory(world.mount.root(), &Name::Plain("d".to_owned()), &NEW).unwrap();
+    world.flush();
+    let pairs: [(&str, &[u8]); 6] = [
+        ("user.colour", b"red"),
+        ("user.title", "\u{fc}".as_bytes()),
+        ("user.bytes", &[0, 255]),
+        // Metadata of this name is the file's own.
+        ("user.mode", b"odd"),
+        ("trusted.x", b"1"),
+        (ACCESS, &LIST),
+    ];
+    for path in ["a", "d"] {
+        pairs.iter().for_each(|(name, value)| set(&world, path, name, value).unwrap());
+    }
+    set(&world, "d", DEFAULT, &LIST).unwrap();
+    let before = store.requests();
+    world.flush();
+    assert_eq!(store.requests() - before, 2, "one copy of each");
+    assert_eq!(header(&store, "a", "x-amz-meta-colour").as_deref(), Some("red"));
+    assert_eq!(header(&store, "d/", "x-amz-meta-colour").as_deref(), Some("red"));
+    assert_eq!(header(&store, "a", "x-amz-meta-title").as_deref(), Some("=?UTF-8?B?w7w=?="));
+    let expected = all(&world, "a");
+    assert_eq!(expected, pairs.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec())).collect());
+    // A process that ends, and a change of one that the last one has sent.
+    let target = cache.end(world, &store);
+    let world = cache.open(&target, "");
+    world.mount.remove_xattr(world.at("a").unwrap(), b"trusted.x").unwrap();
+    world.rename("a", "b", RenameMode::Replace).unwrap();
+    world.flush();
+    let fresh = fresh(&store, 42);
+    let (mut file, mut directory) = (expected.clone(), expected);
+    file.remove("trusted.x");
+    directory.insert(DEFAULT.to_owned(), LIST.to_vec());
+    assert_eq!((all(&fresh, "b"), all(&fresh, "d")), (file, directory));
+    assert_eq!(fresh.mount.attributes(fresh.at("b").unwrap()).unwrap().rights, 0o771, "as the list says");
+    assert_eq!(fresh.far.backlog().files, 0, "what was read is not dirty");
+    fresh.reclaim();
+    // A file in it inherits.
+    fresh.write("d", "new", 0, b"").unwrap();
+    assert!(all(&fresh, "d/new").contains_key(ACCESS));
+    fresh.flush();
+    assert!(header(&store, "d/new", "x-amz-meta-margay-x").unwrap().starts_with(ACCESS));
+}
+
+#[test]
+fn attributes_that_no_object_holds_are_refused_at_the_call() {
+    let (store, world, _cache) = listed(43, &[]);
+    world.write("", "a", 0, b"content").unwrap();
+    world.mount.make_directory(world.mount.root(), &Name::Plain("d".to_owned()), &NEW).unwrap();
+    let refused = |done: Done<()>| format!("{:?}", done.unwrap_err()).contains("28");
+    for path in ["a", "d"] {
+        set(&world, path, "user.kept", b"1").unwrap();
+        set(&world, path, "trusted.half", &[1; 800]).unwrap();
+        assert!(refused(set(&world, path, "trusted.more", &[1; 800])), "of {path}, packed");
+        assert!(refused(set(&world, path, "user.more", &[b'x'; 1000])), "of {path}, as a header");
+        assert_eq!(all(&world, path).len(), 2, "nothing of what was refused is here");
+    }
+    world.flush();
+    assert_eq!(header(&store, "a", "x-amz-meta-kept").as_deref(), Some("1"));
+    let all = store.objects().into_values().flat_map(|object| object.headers);
+    let bytes: usize = all.filter_map(|(name, value)| Some(name.strip_prefix("x-amz-meta-")?.len() + value.len())).sum();
+    assert!(bytes < 2 * 2048, "{bytes} of two objects");
+}
+
+#[test]
+fn what_others_wrote_larger_may_be_changed_and_not_grow() {
+    let (store, world, _cache) = listed(44, &[("other", b"x")]);
+    store.set_header("large", "x-amz-meta-text", &"x".repeat(4000));
+    let world = (world, fresh(&store, 45)).1;
+    let change = AttributeChange { rights: Some(0o600), ..AttributeChange::default() };
+    world.mount.set_attributes(world.at("large").unwrap(), &change).unwrap();
+    assert!(set(&world, "large", "trusted.more", &[1; 800]).is_err());
+    world.flush();
+    assert_eq!(header(&store, "large", "x-amz-meta-mode").as_deref(), Some("0100600"));
+    assert_eq!(header(&store, "large", "x-amz-meta-text").map(|text| text.len()), Some(4000));
+}
+
+#[test]
+fn links_without_a_body_and_times_of_directories_come_back() {
+    let (store, world, _cache) = listed(46, &[("other", b"x")]);
+    drop(world);
+    // As GeeseFS and TigrisFS have it.
+    store.set_header("link", "x-amz-meta---symlink-target", "up/100%25");
+    store.put("link-to", b"");
+    let world = fresh(&store, 47);
+    let target = |world: &World, path: &str| world.mount.read_symlink(world.at(path).unwrap()).unwrap().to_vec();
+    assert_eq!(target(&world, "link"), b"up/100%");
+    world.rename("link", "moved", RenameMode::Replace).unwrap();
+    let root = world.mount.root();
+    world.mount.make_symlink(root, &Name::Plain("own".to_owned()), b"other one", &NEW).unwrap();
+    let made = world.mount.make_directory(root, &Name::Plain("d".to_owned()), &NEW).unwrap();
+    let at = AttributeChange { modified: Some(SetTime::At(Timestamp(5_000_000_001))), ..AttributeChange::default() };
+    world.flush();
+    let before = store.requests();
+    world.mount.set_attributes(made.ino, &at).unwrap();
+    world.flush();
+    assert_eq!(store.requests() - before, 1, "a time alone is a change");
+    assert_eq!(header(&store, "d/", "x-amz-meta-mtime").as_deref(), Some("5.000000001"));
+    assert_eq!(header(&store, "own", "x-amz-meta---symlink-target").as_deref(), Some("other%20one"));
+    let fresh = fresh(&store, 48);
+    assert_eq!((target(&fresh, "moved"), target(&fresh, "own")), (b"up/100%".to_vec(), b"other one".to_vec()));
+    assert_eq!(fresh.mount.attributes(fresh.at("d").unwrap()).unwrap().modified, Timestamp(5_000_000_001));
+    assert_eq!(fresh.far.backlog().files, 0);
+}
