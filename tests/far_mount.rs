@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use rustix::fs::XattrFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
 #[path = "server/fuse.rs"]
@@ -185,5 +186,47 @@ fn what_others_do_in_the_bucket_is_seen() {
     fs::write(far.path.join("old"), "mine again").unwrap();
     far.sync();
     assert!(world.keys("sub/").contains("old"));
+    assert_eq!(far.end(), Some(0));
+}
+
+#[test]
+fn attributes_are_in_the_bucket_or_are_refused() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    let far = world.mount("cache");
+    let set = |path: &Path, name: &str, value: &[u8]| rustix::fs::setxattr(path, name, value, XattrFlags::empty());
+    let get = |path: &Path, name: &str| {
+        let mut value = vec![0; 4096];
+        rustix::fs::getxattr(path, name, &mut value[..]).map(|len| value[..len].to_vec())
+    };
+    let (file, directory) = (far.path.join("file"), far.path.join("directory"));
+    fs::write(&file, "content").unwrap();
+    fs::create_dir(&directory).unwrap();
+    let title = "\u{fc}".as_bytes();
+    for path in [&file, &directory] {
+        set(path, "user.colour", b"red").unwrap();
+        set(path, "user.title", title).unwrap();
+        set(path, "trusted.bytes", &[0, 255]).unwrap();
+        assert_eq!(set(path, "trusted.large", &[7; 2000]), Err(rustix::io::Errno::NOSPC), "no object holds it");
+    }
+    let at = std::time::UNIX_EPOCH + Duration::new(1_500_000_000, 7);
+    fs::File::open(&directory).unwrap().set_modified(at).unwrap();
+    let acl = Command::new("setfacl").args(["-m", "u:5:rw"]).arg(&file).status().is_ok_and(|done| done.success());
+    std::os::unix::fs::symlink("over there", far.path.join("link")).unwrap();
+    far.sync();
+    let all = |far: &Far| {
+        let (file, directory) = (far.path.join("file"), far.path.join("directory"));
+        let some = |path: &Path| ["user.colour", "user.title", "trusted.bytes"].map(|name| get(path, name).unwrap());
+        (some(&file), some(&directory), get(&file, "system.posix_acl_access").ok())
+    };
+    let expected = all(&far);
+    assert_eq!(expected.2.is_some(), acl);
+    assert_eq!(far.end(), Some(0));
+    let far = world.mount("other-cache");
+    assert_eq!(fs::metadata(far.path.join("directory")).unwrap().modified().unwrap(), at);
+    assert_eq!(fs::read_link(far.path.join("link")).unwrap(), Path::new("over there"));
+    assert_eq!(all(&far), expected);
     assert_eq!(far.end(), Some(0));
 }

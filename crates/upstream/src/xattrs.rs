@@ -12,8 +12,8 @@ use std::ops::ControlFlow;
 use http::HeaderMap;
 use margay_env::Timestamp;
 use margay_meta::{Batch, Engine, EngineError, Write};
-use margay_rows::record::Entry;
 use margay_rows::key;
+use margay_rows::record::Entry;
 use margay_volume::posix::imported_xattr;
 
 use crate::packed::{self, USER, Xattr};
