@@ -182,6 +182,12 @@ pub(crate) static BEYOND: &[Beyond] = &[
     header(One("UploadPartCopy"), "x-amz-server-side-encryption-aws-kms-key-id", Any, "as UploadPart"),
     header(One("CompleteMultipartUpload"), "x-amz-server-side-encryption", Any, "as UploadPart"),
     header(One("CompleteMultipartUpload"), "x-amz-server-side-encryption-aws-kms-key-id", Any, "as UploadPart"),
+    header(
+        One("CreateMultipartUpload"),
+        "x-amz-metadata-directive",
+        Only(&["REPLACE"]),
+        "s3fs begins a copy in parts so; an upload has its own metadata in any case",
+    ),
     header(One("CreateBucket"), "x-amz-expected-bucket-owner", Any, "some tools send it everywhere; it is checked"),
     query(One("ListObjects"), "bucket", Any, "a form's success_action_redirect may lead here; it decides nothing"),
     query(One("ListObjects"), "etag", Any, "as bucket"),

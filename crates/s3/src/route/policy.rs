@@ -152,9 +152,7 @@ implemented! {
     CreateBucket true query [], headers [ACL, BUCKET_ACL, &[
         ("x-amz-bucket-object-lock-enabled", Only(&["true", "false"])),
         ("x-amz-bucket-namespace", Only(&["global"])), ("x-amz-object-ownership", Any)]];
-    // s3fs begins its copies in parts with a directive, which says nothing: the upload has its own metadata.
     CreateMultipartUpload false query [], headers [OBJECT, CONTENT, ACL, CUSTOMER_KEY, ENCRYPTION, LOCKS, TAGGING, &[
-        ("x-amz-metadata-directive", Only(&["REPLACE"])),
         ("x-amz-checksum-algorithm", Only(CHECKSUMS)), ("x-amz-checksum-type", Only(&["COMPOSITE", "FULL_OBJECT"]))]];
     DeleteBucket false query [], headers [OWNER];
     DeleteBucketCors false query [], headers [OWNER];
