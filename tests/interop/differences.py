@@ -109,10 +109,9 @@ WRITES = {
     "tigrisfs": {
         "mode set-id": "it keeps the nine lowest bits",
         "mode sticky": "it keeps the nine lowest bits",
-        "mode directory/private": "it does not write the mode of a directory that got an owner",
+        "mode directory/private": "sometimes: it does not write the mode of a directory that got an owner",
         **{f"nanoseconds {path}": WHOLE_SECONDS for path in ("precise", "third", "large", "sticky/nothing", "dated")},
-        **{f"time {path}": "it keeps no times of directories" for path in (*DIRECTORIES, "nothing", "dated")},
-        "time sticky/nothing": "sometimes: it keeps no times of directories",
+        **{f"time {path}": "sometimes: it writes no times of directories" for path in (*DIRECTORIES, "nothing", "sticky", "sticky/nothing", "dated")},
         "xattr binary": PERCENT,
         "xattr percent": PERCENT,
     },
