@@ -93,6 +93,10 @@ fn mirrored(seed: u64) {
     let fresh = Cache::new(seed + 1).open(&target, "");
     let shown = fresh.shown();
     assert!(shown == there, "seed {seed}: fresh {:#?}\nthere {:#?}", keys(&shown), keys(&there));
+    for key in shown.keys() {
+        let path = key.trim_end_matches('/');
+        assert_eq!(fresh.xattrs(path), world.xattrs(path), "seed {seed}: attributes of {key}");
+    }
     assert_eq!(fresh.far.backlog().files, 0, "what was read is not dirty");
 }
 

@@ -1,7 +1,5 @@
 //! Attributes go to the bucket and come back, and what an object cannot hold is refused at the call.
 
-use std::collections::BTreeMap;
-
 use margay_env::Timestamp;
 use margay_volume::posix::*;
 
@@ -18,16 +16,6 @@ const DEFAULT: &str = "system.posix_acl_default";
 
 fn set(world: &World, path: &str, name: &str, value: &[u8]) -> Done<()> {
     world.mount.set_xattr(world.at(path)?, name.as_bytes(), value, SetXattr::Any, false)
-}
-
-/// All attributes of a file.
-fn all(world: &World, path: &str) -> BTreeMap<String, Vec<u8>> {
-    let ino = world.at(path).unwrap();
-    let names = world.mount.list_xattrs(ino).unwrap();
-    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    let pair =
-        |name: &[u8]| (String::from_utf8(name.to_vec()).unwrap(), world.mount.get_xattr(ino, name).unwrap().to_vec());
-    names.map(pair).collect()
 }
 
 fn header(store: &Store, key: &str, name: &str) -> Option<String> {
@@ -65,7 +53,7 @@ fn extended_attributes_and_access_lists_come_back() {
     assert_eq!(header(&store, "a", "x-amz-meta-colour").as_deref(), Some("red"));
     assert_eq!(header(&store, "d/", "x-amz-meta-colour").as_deref(), Some("red"));
     assert_eq!(header(&store, "a", "x-amz-meta-title").as_deref(), Some("=?UTF-8?B?w7w=?="));
-    let expected = all(&world, "a");
+    let expected = world.xattrs("a");
     assert_eq!(expected, pairs.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec())).collect());
     // A process that ends, and a change of one that the last one has sent.
     let target = cache.end(world, &store);
@@ -79,13 +67,13 @@ fn extended_attributes_and_access_lists_come_back() {
     let (mut file, mut directory) = (expected.clone(), expected);
     file.remove("trusted.x");
     directory.insert(DEFAULT.to_owned(), LIST.to_vec());
-    assert_eq!((all(&fresh, "b"), all(&fresh, "d")), (file, directory));
+    assert_eq!((fresh.xattrs("b"), fresh.xattrs("d")), (file, directory));
     assert_eq!(fresh.mount.attributes(fresh.at("b").unwrap()).unwrap().rights, 0o771, "as the list says");
     assert_eq!(fresh.far.backlog().files, 0, "what was read is not dirty");
     fresh.reclaim();
     // A file in it inherits.
     fresh.write("d", "new", 0, b"").unwrap();
-    assert!(all(&fresh, "d/new").contains_key(ACCESS));
+    assert!(fresh.xattrs("d/new").contains_key(ACCESS));
     fresh.flush();
     assert!(header(&store, "d/new", "x-amz-meta-margay-x").unwrap().starts_with(ACCESS));
 }
@@ -101,7 +89,7 @@ fn attributes_that_no_object_holds_are_refused_at_the_call() {
         set(&world, path, "trusted.half", &[1; 800]).unwrap();
         assert!(refused(set(&world, path, "trusted.more", &[1; 800])), "of {path}, packed");
         assert!(refused(set(&world, path, "user.more", &[b'x'; 1000])), "of {path}, as a header");
-        assert_eq!(all(&world, path).len(), 2, "nothing of what was refused is here");
+        assert_eq!(world.xattrs(path).len(), 2, "nothing of what was refused is here");
     }
     world.flush();
     assert_eq!(header(&store, "a", "x-amz-meta-kept").as_deref(), Some("1"));

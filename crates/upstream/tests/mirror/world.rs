@@ -194,7 +194,7 @@ impl World {
                 store.may_lose(id, found.ino.0);
             }
         };
-        match chance.below(12) {
+        match chance.below(13) {
             0..4 => {
                 let len = [0, 1, 100, 5000, 3 << 20][chance.below(5) as usize];
                 let body: Vec<u8> = (0..len).map(|at: u64| (at ^ number) as u8).collect();
@@ -219,6 +219,13 @@ impl World {
                 let directory = self.at(from)?;
                 may_lose(directory, &one);
                 self.mount.unlink(directory, &one)
+            }
+            11 => {
+                let (ino, name) = (self.mount.lookup(self.at(from)?, &one)?.ino, chance.of(&["user.x", "trusted.x"]));
+                match chance.below(4) {
+                    0 => self.mount.remove_xattr(ino, name.as_bytes()),
+                    _ => self.mount.set_xattr(ino, name.as_bytes(), &number.to_be_bytes(), SetXattr::Any, false),
+                }
             }
             _ => {
                 let directory = self.at(from)?;
@@ -252,6 +259,17 @@ impl World {
             into.insert(key, (found.rights, bytes.to_vec()));
         }
         Ok(())
+    }
+
+    /// Names and values of all extended attributes of a file or directory.
+    pub(crate) fn xattrs(&self, path: &str) -> BTreeMap<String, Vec<u8>> {
+        let ino = self.at(path).unwrap();
+        let names = self.mount.list_xattrs(ino).unwrap();
+        let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        let pair = |name: &[u8]| {
+            (String::from_utf8(name.to_vec()).unwrap(), self.mount.get_xattr(ino, name).unwrap().to_vec())
+        };
+        names.map(pair).collect()
     }
 
     pub(crate) fn shown(&self) -> BTreeMap<String, (u32, Vec<u8>)> {
