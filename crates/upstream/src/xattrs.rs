@@ -102,7 +102,7 @@ fn bytes_of(engine: &dyn Engine, batch: Option<&Batch>, entry: &Entry) -> Result
 /// Refuses a change that gives an entry more attributes than an object takes (X1).
 pub(crate) fn check(engine: &dyn Engine, batch: &Batch, old: Option<&Entry>, new: &Entry) -> Result<(), EngineError> {
     let may_grow = match new {
-        Entry::File(file) => file.xattrs || file.header_rows || !file.headers.is_empty(),
+        Entry::File(file) => file.xattrs || file.header_rows || file.headers.keys().any(|name| name.starts_with(USER)),
         Entry::Directory(entry) => entry.xattrs,
         Entry::Link(_) => false,
     };
