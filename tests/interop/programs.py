@@ -125,7 +125,20 @@ class RcloneMount(Program):
         return [*words, "--s3-region", "us-east-1", "--s3-force-path-style", "--s3-upload-cutoff", "8M", "--retries", "1", "--low-level-retries", "1"]
 
     def command(self, bucket, directory):
-        return [self.path, "mount", f":s3:{bucket}", directory, "--vfs-cache-mode", "writes", "--vfs-write-back", "0", *self.settings()]
+        cache = ["--vfs-cache-mode", "writes", "--vfs-write-back", "2s", "--cache-dir", f"{directory}.cache"]
+        return [self.path, "mount", f":s3:{bucket}", directory, *cache, *self.settings()]
+
+    @contextlib.contextmanager
+    def writes(self, bucket):
+        with self.mounted(bucket) as directory:
+            yield directory
+            # It forgets at the unmount what it has not sent; what changes while it is sent, it may not send at all.
+            time.sleep(3)
+            for _ in range(WAIT_SECONDS):
+                states = [path.read_text(errors="replace") for path in pathlib.Path(f"{directory}.cache", "vfsMeta").rglob("*") if path.is_file()]
+                if all('"Dirty": false' in state for state in states):
+                    break
+                time.sleep(0.1)
 
 
 class RcloneCopy(RcloneMount):
