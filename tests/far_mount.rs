@@ -6,7 +6,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::XattrFlags;
@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 mod fuse;
 mod server;
 
-use server::far::World;
+use server::far::{Far, World};
 
 fn content(number: usize) -> Vec<u8> {
     (0..number * 977 % 300_000).map(|index| (index * number % 251) as u8).collect()
