@@ -57,7 +57,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let Ok(upstream) = TcpStream::connect(server).await else { return };
             // A delay of their own would add to ours.
             let _ = (client.set_nodelay(true), upstream.set_nodelay(true));
-            let ((client_read, client_write), (server_read, server_write)) = (client.into_split(), upstream.into_split());
+            let ((client_read, client_write), (server_read, server_write)) =
+                (client.into_split(), upstream.into_split());
             tokio::join!(deliver(client_read, server_write, late), deliver(server_read, client_write, late));
         });
     }

@@ -69,6 +69,10 @@ impl DiskBlocks {
         Ok(blocks)
     }
 
+    pub(crate) fn has(&self, key: Key) -> bool {
+        self.table.lock().blocks.contains_key(&key)
+    }
+
     /// The block of this state of the object.
     pub(crate) fn get(&self, key: Key, etag: &str) -> Option<Bytes> {
         match self.table.lock().blocks.get_mut(&key) {

@@ -11,30 +11,31 @@
 
 mod cache;
 mod disk;
+mod fetch;
 
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use margay_client::ClientError;
-use margay_client::upstream::{Upstream, Wanted};
+use margay_client::upstream::Upstream;
 use margay_segment::{
     Extent, Holes, InQuarantine, QuarantineHold, Quarantined, Run, RunLength, RunWriter, SegmentCopy, SegmentError,
     SegmentId, SegmentInfo, SegmentPin, Segments, StoreName, StoreNumber, StoreSpace, SyncFuture, Walk,
 };
 use margay_volume::Peers;
 
-use self::cache::{BLOCK_BYTES, BlockCache, Slot};
+use self::cache::BLOCK_BYTES;
 pub(crate) use self::disk::DiskBlocks;
+use self::fetch::{Fetcher, Filling};
 use crate::runtime::Requests;
 
 /// The number of this store; real ones count up from 1.
 pub(crate) const FAR_STORE: StoreNumber = StoreNumber(0xfffe);
 /// Blocks that are fetched ahead of a sequential reader.
-const AHEAD_BLOCKS: u64 = 16;
-/// A rename in the bucket may move an object between finding and reading it.
-const TRIES_MAX: usize = 3;
+const AHEAD_BLOCKS: u64 = 24;
+/// Blocks of one request.
+const REQUEST_BLOCKS_MAX: u64 = 4;
 
 /// The segment of the bytes with this number.
 pub(crate) fn segment_of(number: u64) -> SegmentId {
@@ -66,11 +67,8 @@ pub(crate) trait Objects: Send + Sync + Debug {
 
 #[derive(Debug)]
 pub(crate) struct FarStore {
-    bucket: Upstream,
     requests: Arc<Requests>,
-    objects: Arc<dyn Objects>,
-    cache: Arc<BlockCache>,
-    disk: Option<Arc<DiskBlocks>>,
+    fetcher: Fetcher,
 }
 
 /// The far store as the only other one of a volume.
@@ -90,12 +88,12 @@ impl FarStore {
         objects: Arc<dyn Objects>,
         disk: Option<Arc<DiskBlocks>>,
     ) -> FarStore {
-        FarStore { bucket, requests, objects, cache: Arc::default(), disk }
+        FarStore { requests, fetcher: Fetcher { bucket, objects, cache: Arc::default(), disk } }
     }
 
     fn object(&self, id: SegmentId) -> Result<FarObject, SegmentError> {
         let number = number_of(id).ok_or(SegmentError::Missing(id))?;
-        self.objects.find(number)?.ok_or(SegmentError::Missing(id))
+        self.fetcher.objects.find(number)?.ok_or(SegmentError::Missing(id))
     }
 
     /// Bytes of an object, which has them.
@@ -121,102 +119,53 @@ impl FarStore {
 
     /// Begins to fetch what is needed, and more if the block before was read.
     fn fetch_ahead(&self, id: SegmentId, first: u64, last: u64) -> Result<(), SegmentError> {
-        let is_sequential = first > 0 && self.cache.has(id, first - 1);
-        let end = if is_sequential || first == 0 && last > 0 { last + 1 + AHEAD_BLOCKS } else { last + 1 };
-        if (first..end).all(|index| self.cache.has(id, index)) {
+        let is_sequential = first > 0 && self.fetcher.cache.has(id, first - 1) || first == 0 && last > 0;
+        let needed = if is_sequential { last + 1 + AHEAD_BLOCKS / 2 } else { last + 1 };
+        let wanted = if is_sequential { last + 1 + AHEAD_BLOCKS } else { last + 1 };
+        if (first..needed).all(|index| self.fetcher.cache.has(id, index)) {
             return Ok(());
         }
         let blocks = self.object(id)?.size.div_ceil(BLOCK_BYTES);
-        (first..end.min(blocks)).for_each(|index| drop(self.begin(id, index)));
+        if (first..needed.min(blocks)).all(|index| self.fetcher.cache.has(id, index)) {
+            return Ok(());
+        }
+        let mut at = first;
+        while at < wanted.min(blocks) {
+            let end = (at / REQUEST_BLOCKS_MAX + 1) * REQUEST_BLOCKS_MAX;
+            self.begin(id, at..end.min(wanted).min(blocks));
+            at = end;
+        }
         Ok(())
     }
 
-    fn begin(&self, id: SegmentId, index: u64) -> Arc<Slot> {
-        let (slot, is_new) = self.cache.slot(id, index);
-        if is_new {
-            let (own, bucket) = (Filling(Arc::clone(&slot)), self.bucket.clone());
-            let (objects, cache, disk) = (Arc::clone(&self.objects), Arc::clone(&self.cache), self.disk.clone());
-            self.requests.spawn(async move {
-                let fetched = fetch(&bucket, &*objects, disk, id, index).await;
-                if fetched.is_err() {
-                    // The next reader asks again.
-                    cache.forget(id, index);
-                }
-                own.0.fill(fetched);
-            });
+    /// Begins to fetch those of the blocks that nobody fetched.
+    fn begin(&self, id: SegmentId, indexes: Range<u64>) {
+        let (mut first, mut slots) = (indexes.start, Vec::new());
+        for index in indexes {
+            let (slot, is_new) = self.fetcher.cache.slot(id, index);
+            if is_new {
+                slots.push(Filling::new(&slot));
+                continue;
+            }
+            self.spawn(id, first, std::mem::take(&mut slots));
+            first = index + 1;
         }
-        slot
+        self.spawn(id, first, slots);
+    }
+
+    fn spawn(&self, id: SegmentId, first: u64, slots: Vec<Filling>) {
+        if !slots.is_empty() {
+            self.requests.spawn(self.fetcher.clone().fill(id, first, slots));
+        }
     }
 
     fn block(&self, id: SegmentId, index: u64) -> Result<Bytes, SegmentError> {
-        self.begin(id, index).wait().map_err(|error| SegmentError::Io(std::io::Error::new(error.0, error.1)))
-    }
-}
-
-/// A slot that somebody fills: with an error, if the request ends without an answer.
-struct Filling(Arc<Slot>);
-
-impl Drop for Filling {
-    fn drop(&mut self) {
-        self.0.fill_if_empty(Err((std::io::ErrorKind::Interrupted, "the mount ends".to_owned())));
-    }
-}
-
-/// Why a block could not be fetched; every reader that waits for it is told.
-type Failed = (std::io::ErrorKind, String);
-
-async fn fetch(
-    bucket: &Upstream,
-    objects: &dyn Objects,
-    disk: Option<Arc<DiskBlocks>>,
-    id: SegmentId,
-    index: u64,
-) -> Result<Bytes, Failed> {
-    let number = id.0 - FAR_STORE.ids().0.0;
-    let mut last = None;
-    for _ in 0..TRIES_MAX {
-        let found = objects.find(number).map_err(|error| (std::io::ErrorKind::Other, error.to_string()))?;
-        let Some(object) = found.filter(|found| last.as_ref() != Some(found)) else { break };
-        if let Some(block) = kept(disk.as_ref(), (number, index), &object).await {
-            return Ok(block);
+        let (slot, is_new) = self.fetcher.cache.slot(id, index);
+        if is_new {
+            self.spawn(id, index, vec![Filling::new(&slot)]);
         }
-        let start = index * BLOCK_BYTES;
-        let range = start..object.size.min(start + BLOCK_BYTES);
-        match bucket.get(&object.key, range, Wanted::Same(&object.etag)).await {
-            Ok(Some(fetched)) => {
-                keep(disk, (number, index), object, fetched.bytes.clone());
-                return Ok(fetched.bytes);
-            }
-            Ok(None) => return Err((std::io::ErrorKind::InvalidData, "an answer without bytes".to_owned())),
-            // It may have moved since.
-            Err(error) if matches!(error.status(), Some(404 | 412)) => last = Some(object),
-            Err(error) => return Err(failed(&error)),
-        }
+        slot.wait().map_err(|error| SegmentError::Io(std::io::Error::new(error.0, error.1)))
     }
-    Err((std::io::ErrorKind::StaleNetworkFileHandle, "the object was changed or removed in the bucket".to_owned()))
-}
-
-/// A block of this state of the object that is on disk.
-async fn kept(disk: Option<&Arc<DiskBlocks>>, block: (u64, u64), object: &FarObject) -> Option<Bytes> {
-    let (disk, etag) = (Arc::clone(disk?), object.etag.clone());
-    let found = tokio::task::spawn_blocking(move || disk.get(block, &etag)).await.ok()??;
-    let wanted = (object.size - block.1 * BLOCK_BYTES).min(BLOCK_BYTES);
-    (found.len() as u64 == wanted).then_some(found)
-}
-
-/// Writes a fetched block to disk, later.
-fn keep(disk: Option<Arc<DiskBlocks>>, block: (u64, u64), object: FarObject, bytes: Bytes) {
-    if let Some(disk) = disk.filter(|disk| disk.takes(object.size)) {
-        tokio::task::spawn_blocking(move || disk.put(block, &object.etag, &bytes));
-    }
-}
-
-fn failed(error: &ClientError) -> Failed {
-    let kind = match error.status() {
-        Some(403) => std::io::ErrorKind::PermissionDenied,
-        _ => std::io::ErrorKind::Other,
-    };
-    (kind, error.to_string())
 }
 
 fn read_only<T>(what: &str) -> Result<T, SegmentError> {
@@ -268,7 +217,7 @@ impl Segments for FarStore {
             return Ok(Some(Bytes::new()));
         }
         let is_ready =
-            (start / BLOCK_BYTES..=(start + len - 1) / BLOCK_BYTES).all(|index| self.cache.is_ready(id, index));
+            (start / BLOCK_BYTES..=(start + len - 1) / BLOCK_BYTES).all(|index| self.fetcher.cache.is_ready(id, index));
         if is_ready { self.bytes(id, start..start + len).map(Some) } else { Ok(None) }
     }
 

@@ -57,7 +57,7 @@ fn what_was_sent_is_let_go_and_read_again_once() {
     let sent = store.requests();
     assert!(world.shown()["file"].1 == body());
     let fetched = store.requests() - sent;
-    assert!((3..=4).contains(&fetched), "a request for each MiB, and perhaps a listing: {fetched}");
+    assert!((1..=4).contains(&fetched), "a request for each MiB at most, and perhaps a listing: {fetched}");
     wait_kept(&world.far);
     // The next process finds the blocks on disk.
     let target = cache.end(world, &store);
