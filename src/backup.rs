@@ -36,8 +36,8 @@ pub struct BackupWish {
 }
 
 impl BackupWish {
-    pub fn to_json(&self) -> Value {
-        json!({ "to": self.to.to_json(), "with_keys": self.with_keys, "keep": self.keep })
+    pub fn to_json(&self) -> Result<Value, String> {
+        Ok(json!({ "to": self.to.to_json()?, "with_keys": self.with_keys, "keep": self.keep }))
     }
 
     pub fn from_json(value: &Value) -> Result<BackupWish, String> {

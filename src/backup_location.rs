@@ -1,7 +1,8 @@
 //! The location of a backup: a directory, or a bucket of any S3 store.
 //!
 //! Why:        a backup in a bucket consists of the same files, on another implementation of the disk port.
-//! Invariants: P1 keys are never shown: they pass from the command to the server through the control socket only.
+//! Invariants: P1 keys are never shown: they pass from the command to the server through the control socket only. The server
+//!                gets those of that moment, and cannot renew them.
 //! Not here:   the content of a backup (margay-volume), files in buckets (margay-client).
 
 use std::path::{Path, PathBuf};
@@ -9,9 +10,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use margay_client::bucket::Bucket;
+use margay_client::credentials::{Keys, Places, Profile, Variables};
 use margay_client::disk::BucketDisk;
 use margay_client::target::parse_endpoint;
-use margay_client::{ClientError, Condition, Credentials, REGION_DEFAULT, Target, tls};
+use margay_client::{ClientError, Condition, Credentials, KeyChain, REGION_DEFAULT, Target, tls};
 use margay_env::Env;
 use serde_json::{Value, json};
 
@@ -36,8 +38,7 @@ pub struct BucketLocation {
     pub bucket: String,
     /// Empty: the whole bucket.
     pub prefix: String,
-    pub credentials: Credentials,
-    pub session_token: Option<String>,
+    pub keys: KeyChain,
     /// Absolute.
     pub ca: Option<PathBuf>,
 }
@@ -67,12 +68,22 @@ impl std::fmt::Display for BackupLocation {
 /// Options of commands that take a location.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct StoreArgs {
-    /// Store of an s3:// place [default: $AWS_ENDPOINT_URL_S3, $AWS_ENDPOINT_URL or AWS in $AWS_REGION]
+    /// Store of an s3:// place [default: $AWS_ENDPOINT_URL_S3, $AWS_ENDPOINT_URL, that of the profile, or AWS]
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
+    /// Profile of AWS's files with the keys, before those of the environment [default: $AWS_PROFILE]
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
     /// PEM file of the authority that signed the store's certificate [default: $AWS_CA_BUNDLE or the system's]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// Whether one of them is on the command line.
+    pub fn is_given(&self) -> bool {
+        self.endpoint.is_some() || self.profile.is_some() || self.ca.is_some()
+    }
 }
 
 /// An opened location.
@@ -86,16 +97,15 @@ pub struct Opened {
 }
 
 impl BackupLocation {
-    /// Parses a location of a command line; `variable` reads the environment. The error says what is missing.
-    pub fn parse(
-        named: &Path,
-        args: &StoreArgs,
-        variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<BackupLocation, String> {
+    /// Parses a location of a command line, and looks for its keys, which may take seconds. The error says what is
+    /// missing.
+    pub fn parse(env: &Env, named: &Path, args: &StoreArgs, variables: &Variables) -> Result<BackupLocation, String> {
         let absolute = |path: &Path| std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()));
         let Some(rest) = named.to_str().and_then(|named| named.strip_prefix(SCHEME)) else {
-            if args.endpoint.is_some() || args.ca.is_some() {
-                return Err(format!("--endpoint and --ca belong to {SCHEME}BUCKET/PREFIX, not to a directory"));
+            if args.is_given() {
+                return Err(format!(
+                    "--endpoint, --profile and --ca belong to {SCHEME}BUCKET/PREFIX, not to a directory"
+                ));
             }
             return absolute(named).map(BackupLocation::Directory);
         };
@@ -107,39 +117,42 @@ impl BackupLocation {
         if prefix.split('/').any(|name| matches!(name, "." | "..")) || prefix.contains("//") {
             return Err(format!("the prefix {prefix:?} has names that are empty, . or ..: choose another"));
         }
-        let set = |names: &[&str]| names.iter().find_map(|name| variable(name).filter(|value| !value.is_empty()));
-        let key = |name: &str| set(&[name]).ok_or_else(|| format!("no keys for {}: set {name}", named.display()));
-        let credentials =
-            Credentials { access_key: key("AWS_ACCESS_KEY_ID")?, secret_key: key("AWS_SECRET_ACCESS_KEY")? };
-        let region = set(&["AWS_REGION", "AWS_DEFAULT_REGION"]).unwrap_or_else(|| REGION_DEFAULT.to_owned());
-        let endpoint = args.endpoint.clone().or_else(|| set(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]));
-        let ca = args.ca.clone().or_else(|| set(&["AWS_CA_BUNDLE"]).map(PathBuf::from));
+        let profile = Profile::load(env, variables, args.profile.as_deref())?;
+        let region = variables.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]).or_else(|| profile.get("region"));
+        let region = region.unwrap_or(REGION_DEFAULT).to_owned();
+        let endpoint = variables.first(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]).or_else(|| profile.endpoint("s3"));
+        let endpoint = args.endpoint.clone().or_else(|| endpoint.map(str::to_owned));
+        let ca = variables.get("AWS_CA_BUNDLE").or_else(|| profile.get("ca_bundle")).map(PathBuf::from);
+        let keys = Places { variables: variables.clone(), profile: args.profile.clone() };
+        let keys = KeyChain::looked_for(env, keys);
+        keys.keys_now().map_err(|error| format!("{}: {error}", named.display()))?;
         Ok(BackupLocation::Bucket(BucketLocation {
             endpoint: endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com")),
             region,
             bucket: bucket.to_owned(),
             prefix,
-            credentials,
-            session_token: set(&["AWS_SESSION_TOKEN"]),
-            ca: ca.as_deref().map(absolute).transpose()?,
+            keys,
+            ca: args.ca.clone().or(ca).as_deref().map(absolute).transpose()?,
         }))
     }
 
-    /// The form for the control socket.
-    pub fn to_json(&self) -> Value {
-        match self {
-            BackupLocation::Directory(path) => json!(path.display().to_string()),
-            BackupLocation::Bucket(place) => json!({
-                "endpoint": place.endpoint,
-                "region": place.region,
-                "bucket": place.bucket,
-                "prefix": place.prefix,
-                "access_key": place.credentials.access_key,
-                "secret_key": place.credentials.secret_key,
-                "session_token": place.session_token,
-                "ca": place.ca.as_ref().map(|ca| ca.display().to_string()),
-            }),
-        }
+    /// The form for the control socket, with the keys of this moment.
+    pub fn to_json(&self) -> Result<Value, String> {
+        let place = match self {
+            BackupLocation::Directory(path) => return Ok(json!(path.display().to_string())),
+            BackupLocation::Bucket(place) => place,
+        };
+        let keys = place.keys.keys_now().map_err(|error| format!("{place}: {error}"))?;
+        Ok(json!({
+            "endpoint": place.endpoint,
+            "region": place.region,
+            "bucket": place.bucket,
+            "prefix": place.prefix,
+            "access_key": keys.pair.access_key,
+            "secret_key": keys.pair.secret_key,
+            "session_token": keys.session_token.as_ref().map(|token| &token.0),
+            "ca": place.ca.as_ref().map(|ca| ca.display().to_string()),
+        }))
     }
 
     pub fn from_json(value: &Value) -> Result<BackupLocation, String> {
@@ -148,13 +161,13 @@ impl BackupLocation {
                 let text = value[name].as_str().ok_or_else(|| format!("the place of the backup lacks {name}"));
                 text.map(str::to_owned)
             };
+            let pair = Credentials { access_key: text("access_key")?, secret_key: text("secret_key")? };
             return Ok(BackupLocation::Bucket(BucketLocation {
                 endpoint: text("endpoint")?,
                 region: text("region")?,
                 bucket: text("bucket")?,
                 prefix: text("prefix")?,
-                credentials: Credentials { access_key: text("access_key")?, secret_key: text("secret_key")? },
-                session_token: value["session_token"].as_str().map(str::to_owned),
+                keys: KeyChain::fixed(Keys::permanent(pair, value["session_token"].as_str().map(str::to_owned))),
                 ca: value["ca"].as_str().map(PathBuf::from),
             }));
         }
@@ -174,7 +187,7 @@ impl BackupLocation {
             BackupLocation::Bucket(place) => place,
         };
         let target = place.target()?;
-        let bucket = Bucket::new(target, place.session_token.as_deref(), &place.bucket);
+        let bucket = Bucket::new(target, &place.bucket);
         let bucket = bucket.map_err(|error| format!("{place}: {error}"))?;
         bucket.check().map_err(|error| format!("{place}: {}", bucket.explain(&error)))?;
         let disk = BucketDisk::new(env, bucket, &place.prefix);
@@ -189,7 +202,7 @@ impl BucketLocation {
         let wrong = |error: ClientError| format!("{self}: {error}");
         let (host, port, secure, authority) = parse_endpoint(&self.endpoint).map_err(wrong)?;
         let tls = secure.then(|| tls::Connector::new(&host, self.ca.as_deref())).transpose().map_err(wrong)?;
-        let (region, credentials) = (self.region.clone(), self.credentials.clone());
+        let (region, credentials) = (self.region.clone(), self.keys.clone());
         Ok(Arc::new(Target { authority, host, port, region, credentials, tls }))
     }
 }
@@ -218,36 +231,39 @@ impl Opened {
 mod tests {
     use super::*;
 
-    fn variable(name: &str) -> Option<String> {
-        let value = match name {
-            "AWS_ACCESS_KEY_ID" => "visible",
-            "AWS_SECRET_ACCESS_KEY" => "hidden",
-            "AWS_SESSION_TOKEN" => "",
-            "AWS_REGION" => "eu-north-1",
-            _ => return None,
-        };
-        Some(value.to_owned())
+    fn variables(pairs: &[(&str, &str)]) -> Variables {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
+
+    const KEYS: [(&str, &str); 4] = [
+        ("AWS_ACCESS_KEY_ID", "visible"),
+        ("AWS_SECRET_ACCESS_KEY", "hidden"),
+        ("AWS_SESSION_TOKEN", ""),
+        ("AWS_REGION", "eu-north-1"),
+    ];
 
     #[test]
     fn places_are_read_and_travel_without_being_shown() {
-        let parse = |text: &str, args: &StoreArgs| BackupLocation::parse(Path::new(text), args, variable);
+        let env = Env::real();
+        let parse =
+            |text: &str, args: &StoreArgs| BackupLocation::parse(&env, Path::new(text), args, &variables(&KEYS));
         let none = StoreArgs::default();
         let place = parse("s3://b/p/q/", &none).unwrap();
         assert_eq!(place.to_string(), "s3://b/p/q");
         assert!(!format!("{place:?}").contains("hidden"));
-        let back = BackupLocation::from_json(&place.to_json()).unwrap();
+        let back = BackupLocation::from_json(&place.to_json().unwrap()).unwrap();
         assert_eq!(back.to_json(), place.to_json());
         let BackupLocation::Bucket(place) = back else { panic!("not a bucket") };
         assert_eq!((place.endpoint.as_str(), place.prefix.as_str()), ("https://s3.eu-north-1.amazonaws.com", "p/q"));
-        assert_eq!(place.session_token, None);
+        assert_eq!(place.keys.fixed_pair().map(|pair| pair.access_key.as_str()), Some("visible"));
         assert!(matches!(parse("relative", &none), Ok(BackupLocation::Directory(path)) if path.is_absolute()));
         for wrong in ["s3://", "s3:///p", "s3://b/a/../c", "s3://b/a//c"] {
             assert!(parse(wrong, &none).is_err(), "{wrong}");
         }
-        let named = StoreArgs { endpoint: Some("http://127.0.0.1:1".to_owned()), ca: None };
+        let named = StoreArgs { endpoint: Some("http://127.0.0.1:1".to_owned()), ..StoreArgs::default() };
         assert!(parse("/mnt/backup", &named).is_err());
-        let without = BackupLocation::parse(Path::new("s3://b"), &none, |_| None);
+        let without = variables(&[("AWS_EC2_METADATA_DISABLED", "true")]);
+        let without = BackupLocation::parse(&env, Path::new("s3://b"), &none, &without);
         assert!(without.unwrap_err().contains("AWS_ACCESS_KEY_ID"));
         assert!(
             BackupLocation::from_json(&json!("relative")).is_err()

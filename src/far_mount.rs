@@ -81,12 +81,10 @@ impl FarMount {
 
     fn far_options(&self, id: String) -> Result<FarOptions, String> {
         let target = self.place.target()?;
-        let token = self.place.session_token.as_deref();
-        let bucket = Bucket::new(Arc::clone(&target), token, &self.place.bucket);
+        let bucket = Bucket::new(Arc::clone(&target), &self.place.bucket);
         let bucket = bucket.map_err(|error| format!("{}: {error}", self.place))?;
         bucket.check().map_err(|error| format!("{}: {}", self.place, bucket.explain(&error)))?;
-        let upstream = Upstream::new(target, token, &self.place.bucket, Limits::default());
-        let upstream = upstream.map_err(|error| format!("{}: {error}", self.place))?;
+        let upstream = Upstream::new(target, &self.place.bucket, Limits::default());
         let prefix = if self.place.prefix.is_empty() { String::new() } else { format!("{}/", self.place.prefix) };
         let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
         let cache = CacheOptions { blocks: self.cache.join(BLOCKS), bytes_max: self.cache_bytes_max };

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use http::Method;
+use margay_client::credentials::Variables;
 use margay_env::Env;
 use margay_volume::PartName;
 use serde_json::Value;
@@ -34,8 +35,8 @@ encryption-keys nobody can read objects that are encrypted at rest, and without 
 --keep N removes older moments when the new one is whole; `prune` does it by itself. (A directory called prune is ./prune.)
 
 s3://BUCKET/PREFIX is a bucket of any S3 store that keeps If-None-Match and If-Match (AWS, MinIO, margay); the bucket must be
-there. Keys and region are AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION of this command, also when a
-running server makes the backup. With --with-keys keep the bucket as secret as the key files.";
+there. Keys and region are found where AWS's tools find them (environment, profile, web identity, container, machine), by this command,
+also when a running server makes the backup: then temporary keys must be valid until it ends. With --with-keys keep the bucket as secret as the key files.";
 
 const PRUNE_EXAMPLES: &str = "Examples:
   margay backup prune /mnt/backup --keep 7
@@ -168,7 +169,7 @@ pub(super) fn run_backup(args: &Backup) -> Result<(), Failure> {
 
 /// The location that command line and environment name.
 fn place(named: &Path, store: &StoreArgs) -> Result<BackupLocation, Failure> {
-    BackupLocation::parse(named, store, |name| std::env::var(name).ok()).map_err(Failure::usage)
+    BackupLocation::parse(&Env::real(), named, store, &Variables::of_process()).map_err(Failure::usage)
 }
 
 fn run_prune(env: &Env, args: &Prune) -> Result<(), Failure> {
@@ -202,7 +203,8 @@ fn ask_or_do(env: &Env, args: &Backup, wish: &BackupWish) -> Result<Value, Failu
             let ask = move || here.block_on(control::ask(&data, Method::GET, "/status")).ok().flatten();
             let far = move || ask().and_then(|status| Far::from_json(&status["storage"]["backup"]));
             let _line = Line::follow(env, "backup", far);
-            let asked = control::ask_with(&settings.data, Method::POST, "/backup", Some(&wish.to_json())).await?;
+            let wish = wish.to_json().map_err(Failure::failed)?;
+            let asked = control::ask_with(&settings.data, Method::POST, "/backup", Some(&wish)).await?;
             if let Some(done) = asked {
                 return Ok(done);
             }

@@ -152,9 +152,9 @@ pub(super) fn run_mount(args: &Mount) -> Result<(), Failure> {
     if args.bucket.starts_with("s3://") {
         return far::run(args);
     }
-    if args.cache.is_some() || args.store.endpoint.is_some() || args.metrics_address.is_some() {
+    if args.cache.is_some() || args.store.is_given() || args.metrics_address.is_some() {
         return Err(Failure::usage(
-            "--cache, --endpoint and --metrics-address belong to s3://BUCKET/PREFIX".to_owned(),
+            "--cache, --endpoint, --profile, --ca and --metrics-address belong to s3://BUCKET/PREFIX".to_owned(),
         ));
     }
     let options = args.words();

@@ -30,11 +30,18 @@ const HASTY: LockTimes = LockTimes { takeover: Duration::from_secs(1), ..TIMES }
 pub(crate) fn target(server: &Server) -> Arc<Target> {
     let (host, port, _, authority) = parse_endpoint(&server.endpoint).unwrap();
     let credentials = Credentials { access_key: ACCESS_KEY.to_owned(), secret_key: SECRET_KEY.to_owned() };
-    Arc::new(Target { authority, host, port, region: REGION_DEFAULT.to_owned(), credentials, tls: None })
+    Arc::new(Target {
+        authority,
+        host,
+        port,
+        region: REGION_DEFAULT.to_owned(),
+        credentials: credentials.into(),
+        tls: None,
+    })
 }
 
 fn bucket(server: &Server) -> Bucket {
-    Bucket::new(target(server), None, "copies").unwrap()
+    Bucket::new(target(server), "copies").unwrap()
 }
 
 fn disk(server: &Server, prefix: &str) -> BucketDisk {

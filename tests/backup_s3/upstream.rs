@@ -12,7 +12,7 @@ use crate::disk::{Store, target};
 
 fn with_store<T>(limits: Limits, test: impl AsyncFnOnce(Upstream) -> T) -> T {
     let store = Store::new();
-    let upstream = Upstream::new(target(&store.server), None, "copies", limits).unwrap();
+    let upstream = Upstream::new(target(&store.server), "copies", limits);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(test(upstream))
 }

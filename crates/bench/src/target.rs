@@ -59,7 +59,14 @@ impl TargetArgs {
         } else {
             None
         };
-        Ok(Arc::new(Target { authority, host, port, region: self.region.clone(), credentials, tls }))
+        Ok(Arc::new(Target {
+            authority,
+            host,
+            port,
+            region: self.region.clone(),
+            credentials: credentials.into(),
+            tls,
+        }))
     }
 
     fn credentials(&self, found: Option<Credentials>) -> Result<Credentials, BenchError> {

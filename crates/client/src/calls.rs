@@ -1,37 +1,32 @@
 //! Requests to one store, over a pool of keep-alive connections.
 //!
 //! Invariants: L1 a connection on which a request did not complete is not reused.
+//!             L2 keys that the store does not take any more are renewed once, and the request is sent again.
 //! Not here:   retries (`retry`), the content of requests (`client`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderName, HeaderValue};
+use http::Method;
 use parking_lot::Mutex;
 
 use crate::client::{Answer, Ask, Client};
 use crate::connection::Connection;
-use crate::error::ClientError;
+use crate::error::{ClientError, Refusal};
 use crate::retry;
 use crate::target::Target;
 
-const SESSION_TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
-
 pub(crate) struct Calls {
     target: Arc<Target>,
-    token: Option<HeaderValue>,
     idle: Mutex<Vec<Client>>,
     /// Idle connections.
     idle_max: usize,
 }
 
 impl Calls {
-    /// Sends no request yet. `token` belongs to temporary keys.
-    pub(crate) fn new(target: Arc<Target>, token: Option<&str>, idle_max: usize) -> Result<Calls, ClientError> {
-        let token = token.map(HeaderValue::from_str).transpose();
-        let mut token = token.map_err(|_| ClientError::Usage("the session token is no header value".to_owned()))?;
-        token.iter_mut().for_each(|token| token.set_sensitive(true));
-        Ok(Calls { target, token, idle: Mutex::default(), idle_max })
+    /// Sends no request yet.
+    pub(crate) fn new(target: Arc<Target>, idle_max: usize) -> Calls {
+        Calls { target, idle: Mutex::default(), idle_max }
     }
 
     pub(crate) fn target(&self) -> &Arc<Target> {
@@ -42,12 +37,14 @@ impl Calls {
     pub(crate) async fn once(&self, ask: &Ask) -> Result<Answer, ClientError> {
         let idle = self.idle.lock().pop();
         let mut client = idle.unwrap_or_else(|| Client::new(Connection::new(Arc::clone(&self.target))));
-        let mut ask = ask.clone();
-        ask.headers.extend(self.token.clone().map(|token| (SESSION_TOKEN, token)));
-        let limit = retry::time_of(&ask);
-        let Ok(outcome) = tokio::time::timeout(limit, client.ask(&ask)).await else {
-            return Err(timed_out(&ask, limit));
-        };
+        let mut outcome = within_time(&mut client, ask).await;
+        if let Err(ClientError::Refused(refusal)) = &outcome
+            && is_about_keys(refusal, ask)
+            && let Some(keys) = client.keys().map(Arc::clone)
+            && self.target.credentials.renew(&keys).await
+        {
+            outcome = within_time(&mut client, ask).await;
+        }
         if matches!(outcome, Ok(_) | Err(ClientError::Refused(_))) {
             let mut idle = self.idle.lock();
             if idle.len() < self.idle_max {
@@ -56,6 +53,18 @@ impl Calls {
         }
         outcome
     }
+}
+
+async fn within_time(client: &mut Client, ask: &Ask) -> Result<Answer, ClientError> {
+    let limit = retry::time_of(ask);
+    tokio::time::timeout(limit, client.ask(ask)).await.unwrap_or_else(|_| Err(timed_out(ask, limit)))
+}
+
+/// Whether other keys may help. The answer to a HEAD has no document, so its code says nothing.
+fn is_about_keys(refusal: &Refusal, ask: &Ask) -> bool {
+    const CODES: [&str; 5] =
+        ["ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired"];
+    CODES.contains(&refusal.code.as_str()) || (ask.method == Method::HEAD && matches!(refusal.status, 400 | 403))
 }
 
 fn timed_out(ask: &Ask, limit: Duration) -> ClientError {

@@ -1,7 +1,9 @@
 //! A minimal S3 client: one connection, signed requests, no retries.
 //!
 //! Why:      a benchmark must time exactly what it requested; and a fresh machine needs some client.
-//! Not here: credential chains (other clients have those); retries (`retry`), multipart uploads (`upstream`).
+//! Not here: where keys come from (`credentials`), retries (`retry`), multipart uploads (`upstream`).
+
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -10,10 +12,11 @@ use http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use margay_s3::percent::escape;
 use md5::{Digest, Md5};
 
 use crate::connection::Connection;
+use crate::credentials::Keys;
+pub use crate::encode::encode_into;
 use crate::error::{ClientError, Refusal};
 use crate::payload::Payload;
 use crate::sign::{PayloadHash, Scheme, Signer};
@@ -53,7 +56,9 @@ pub struct ObjectInfo {
 #[derive(Debug)]
 pub struct Client {
     connection: Connection,
-    signer: Signer,
+    scheme: Scheme,
+    /// For the keys of the last request.
+    signer: Option<(Arc<Keys>, Signer)>,
 }
 
 /// A request whose whole response is returned.
@@ -169,17 +174,6 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Percent-encodes as V4 signatures require: everything except letters, digits and `-._~`, and `/` as a separator.
-pub fn encode_into(out: &mut String, text: &str, keep_slash: bool) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || (keep_slash && byte == b'/') {
-            out.push(byte as char);
-        } else {
-            out.extend(escape(byte).map(char::from));
-        }
-    }
-}
-
 impl ListQuery<'_> {
     /// As in the request line.
     pub fn encode(&self) -> String {
@@ -221,8 +215,29 @@ impl Client {
 
     /// A client with this authentication scheme, or none.
     pub fn with_scheme(connection: Connection, scheme: Scheme) -> Client {
-        let signer = Signer::new(connection.target(), scheme);
-        Client { connection, signer }
+        Client { connection, scheme, signer: None }
+    }
+
+    /// The keys of the last request.
+    pub(crate) fn keys(&self) -> Option<&Arc<Keys>> {
+        self.signer.as_ref().map(|(keys, _)| keys)
+    }
+
+    /// Signs a request with the keys of the moment.
+    async fn sign(&mut self, request: &mut Request<Payload>, hash: PayloadHash) -> Result<(), ClientError> {
+        if self.scheme == Scheme::Anonymous {
+            return Ok(());
+        }
+        let target = self.connection.target();
+        let keys = target.credentials.keys().await?;
+        if self.keys().is_none_or(|last| !Arc::ptr_eq(last, &keys)) {
+            let signer = Signer::new(&keys, &target.region, self.scheme);
+            self.signer = Some((keys, signer));
+        }
+        match &self.signer {
+            Some((_, signer)) => signer.sign(request, hash),
+            None => Ok(()),
+        }
     }
 
     async fn call(&mut self, call: Call<'_>) -> Result<Response<Incoming>, ClientError> {
@@ -247,7 +262,7 @@ impl Client {
             request.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         request.headers_mut().extend(call.headers);
-        self.signer.sign(&mut request, call.hash)?;
+        self.sign(&mut request, call.hash).await?;
         let response = self.connection.send(request).await?;
         if response.status().is_success() { Ok(response) } else { Err(refused(name(), response).await) }
     }

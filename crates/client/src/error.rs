@@ -31,6 +31,8 @@ pub enum ClientError {
     Nonsense { request: String, reason: String },
     #[error("{request}: no answer within {seconds} s")]
     Timeout { request: String, seconds: u64 },
+    #[error("{0}")]
+    NoKeys(String),
     #[error("what was to be sent cannot be read: {0}")]
     Source(#[source] io::Error),
 }
@@ -45,6 +47,7 @@ impl ClientError {
             ClientError::Timeout { seconds, .. } => format!("no answer within {seconds} s"),
             ClientError::Nonsense { reason, .. } => reason.clone(),
             ClientError::Usage(text) => text.clone(),
+            ClientError::NoKeys(_) => "no keys".to_owned(),
             ClientError::Source(_) => "source unreadable".to_owned(),
         }
     }

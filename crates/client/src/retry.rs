@@ -67,7 +67,7 @@ fn is_worth_another(error: &ClientError) -> bool {
         ClientError::Refused(refusal) => {
             matches!(refusal.status, 408 | 429 | 500 | 502..=504) || refusal.code == "RequestTimeout"
         }
-        ClientError::Usage(_) | ClientError::Nonsense { .. } | ClientError::Source(_) => false,
+        ClientError::Usage(_) | ClientError::NoKeys(_) | ClientError::Nonsense { .. } | ClientError::Source(_) => false,
     }
 }
 

@@ -1,27 +1,12 @@
-//! A server and the credentials for it.
+//! A server and the keys for it.
 //!
-//! Not here: opening connections (`connection`), signing (`sign`), options of commands.
+//! Not here: opening connections (`connection`), signing (`sign`), where keys come from (`credentials`), options of commands.
 
 use std::net::SocketAddr;
 
+use crate::credentials::KeyChain;
 use crate::error::ClientError;
 use crate::tls;
-
-/// The default region of signatures; servers with one region accept any.
-pub const REGION_DEFAULT: &str = "us-east-1";
-
-/// A key pair.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
-    pub access_key: String,
-    pub secret_key: String,
-}
-
-impl std::fmt::Debug for Credentials {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Credentials").field("access_key", &self.access_key).finish_non_exhaustive()
-    }
-}
 
 /// A server and the credentials for it; shared by all connections of a run.
 #[derive(Debug)]
@@ -31,7 +16,7 @@ pub struct Target {
     pub host: String,
     pub port: u16,
     pub region: String,
-    pub credentials: Credentials,
+    pub credentials: KeyChain,
     /// Present when the endpoint is https.
     pub tls: Option<tls::Connector>,
 }
@@ -95,12 +80,5 @@ mod tests {
         for wrong in ["127.0.0.1:9000", "ftp://a", "http://a/b", "http://u@a", "http://", ""] {
             assert!(parse_endpoint(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_secret_is_never_printed() {
-        let keys = Credentials { access_key: "visible".to_owned(), secret_key: "hidden".to_owned() };
-        let shown = format!("{keys:?}");
-        assert!(shown.contains("visible") && !shown.contains("hidden"));
     }
 }

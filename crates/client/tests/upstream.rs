@@ -24,7 +24,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 
 async fn open(limits: Limits) -> (Arc<Store>, Upstream) {
     let (store, target) = Store::start().await;
-    (store, Upstream::new(target, None, "far", limits).unwrap())
+    (store, Upstream::new(target, "far", limits))
 }
 
 fn is_nonsense<T>(outcome: Result<T, ClientError>) -> bool {

@@ -53,7 +53,8 @@ impl Http {
         let host = "127.0.0.1".to_owned();
         let credentials = Credentials { access_key: ACCESS_KEY.to_owned(), secret_key: SECRET_KEY.to_owned() };
         let authority = format!("{host}:{port}");
-        let server = Server { authority, host, port, region: REGION.to_owned(), credentials, tls: None };
+        let server =
+            Server { authority, host, port, region: REGION.to_owned(), credentials: credentials.into(), tls: None };
         let signer = Signer::new(ACCESS_KEY, Secret::new(SECRET_KEY), REGION);
         Http { server: Arc::new(server), bucket, signer, idle: RefCell::new(None) }
     }

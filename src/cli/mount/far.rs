@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use margay_client::credentials::Variables;
 use margay_env::{Env, files};
 use margay_fuse::mount_point::{self, MOUNT_KIND, MountLine};
 use tokio::runtime::Runtime;
@@ -83,7 +84,7 @@ fn begin(
 
 /// The bucket and the directory of its cache.
 fn parse(bucket: &str, store: &StoreArgs, cache: Option<&Path>) -> Result<(BucketLocation, PathBuf), Failure> {
-    let place = BackupLocation::parse(Path::new(bucket), store, |name| std::env::var(name).ok());
+    let place = BackupLocation::parse(&Env::real(), Path::new(bucket), store, &Variables::of_process());
     let BackupLocation::Bucket(place) = place.map_err(Failure::usage)? else {
         return Err(Failure::usage(format!("{bucket} names no bucket: write s3://BUCKET or s3://BUCKET/PREFIX")));
     };

@@ -44,11 +44,13 @@ pub(super) struct S3cmd {
 fn config(target: &Target, ca: Option<&str>) -> String {
     let authority = &target.authority;
     let secure = if target.tls.is_some() { "True" } else { "False" };
+    let pair = target.credentials.fixed_pair();
+    let (access_key, secret_key) = pair.map_or(("", ""), |pair| (&pair.access_key, &pair.secret_key));
     let ca = ca.map(|path| format!("ca_certs_file = {path}\n")).unwrap_or_default();
     format!(
         "[default]\naccess_key = {}\nsecret_key = {}\nhost_base = {authority}\nhost_bucket = {authority}\n\
          bucket_location = {}\nuse_https = {secure}\nsignature_v2 = False\n{ca}",
-        target.credentials.access_key, target.credentials.secret_key, target.region
+        access_key, secret_key, target.region
     )
 }
 

@@ -204,8 +204,10 @@ impl Rivals {
             placeholders.bucket = scratch::bucket_name(env);
             make_bucket(&store, &placeholders.bucket)?;
             placeholders.endpoint = store.url();
-            placeholders.access_key.clone_from(&store.credentials.access_key);
-            placeholders.secret_key.clone_from(&store.credentials.secret_key);
+            if let Some(pair) = store.credentials.fixed_pair() {
+                placeholders.access_key.clone_from(&pair.access_key);
+                placeholders.secret_key.clone_from(&pair.secret_key);
+            }
         }
         let mut running = Running::start(name, file, gives, placeholders, env, stop)?;
         running.store = file.needs_store.then(|| args.store.clone());

@@ -33,7 +33,7 @@ impl Bucket {
         Some(match refusal.code.as_str() {
             "NoSuchBucket" => format!("there is no bucket {name} at {}: make it first", target.url()),
             "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "ExpiredToken" => format!(
-                "{} does not take these keys: check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN",
+                "{} does not take these keys: check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or where else they come from",
                 target.url()
             ),
             "RequestTimeTooSkewed" => "this machine's clock and the store's differ: set it right".to_owned(),
@@ -61,14 +61,22 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::target::{Credentials, Target};
+    use crate::credentials::Credentials;
+    use crate::target::Target;
 
     #[test]
     fn errors_say_what_to_do_and_no_secret() {
         let credentials = Credentials { access_key: "visible".to_owned(), secret_key: "hidden".to_owned() };
         let (authority, host) = ("s3.example".to_owned(), "s3.example".to_owned());
-        let target = Target { authority, host, port: 80, region: "us-east-1".to_owned(), credentials, tls: None };
-        let bucket = Bucket::new(Arc::new(target), None, "b").unwrap();
+        let target = Target {
+            authority,
+            host,
+            port: 80,
+            region: "us-east-1".to_owned(),
+            credentials: credentials.into(),
+            tls: None,
+        };
+        let bucket = Bucket::new(Arc::new(target), "b").unwrap();
         let said = |status: u16, code: &str, region: &str| {
             let (request, message) = ("GET /b".to_owned(), "words of the store".to_owned());
             let (code, region) = (code.to_owned(), region.to_owned());

@@ -54,14 +54,14 @@ impl Drop for Bucket {
 }
 
 impl Bucket {
-    /// Sends no request yet. `token` belongs to temporary keys.
-    pub fn new(target: Arc<Target>, token: Option<&str>, name: &str) -> io::Result<Bucket> {
+    /// Sends no request yet.
+    pub fn new(target: Arc<Target>, name: &str) -> io::Result<Bucket> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("margay-bucket")
             .enable_all()
             .build()?;
-        let calls = Arc::new(Calls::new(target, token, IDLE_MAX).map_err(io::Error::other)?);
+        let calls = Arc::new(Calls::new(target, IDLE_MAX));
         Ok(Bucket { calls, name: name.to_owned(), runtime: Some(runtime) })
     }
 

@@ -10,14 +10,17 @@ mod v2;
 use std::sync::Arc;
 
 use http::Request;
+use http::header::{HeaderName, HeaderValue};
 use margay_env::Clock;
 use margay_s3::auth::sign::{self as v4, announce_chunks};
 use margay_s3::auth::{PayloadForm, Secret};
 use sha2::{Digest, Sha256};
 
+use crate::credentials::Keys;
 use crate::error::ClientError;
 use crate::payload::Payload;
-use crate::target::Target;
+
+const SESSION_TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 
 /// The authentication scheme of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,34 +63,44 @@ impl PayloadHash {
 
 #[derive(Debug)]
 enum Signing {
-    Anonymous,
     V2(v2::Signer),
     V4(v4::Signer),
 }
 
 #[derive(Debug)]
 pub(crate) struct Signer {
-    signing: Signing,
+    /// `None`: requests are not signed.
+    signing: Option<Signing>,
+    token: Option<HeaderValue>,
     clock: Arc<dyn Clock>,
 }
 
 impl Signer {
-    pub(crate) fn new(target: &Target, scheme: Scheme) -> Signer {
-        let keys = &target.credentials;
+    pub(crate) fn new(keys: &Keys, region: &str, scheme: Scheme) -> Signer {
+        let pair = &keys.pair;
         let signing = match scheme {
-            Scheme::Anonymous => Signing::Anonymous,
-            Scheme::V2 => Signing::V2(v2::Signer::new(&keys.access_key, &keys.secret_key)),
-            Scheme::V4 => Signing::V4(v4::Signer::new(&keys.access_key, Secret::new(&keys.secret_key), &target.region)),
+            Scheme::Anonymous => None,
+            Scheme::V2 => Some(Signing::V2(v2::Signer::new(&pair.access_key, &pair.secret_key))),
+            Scheme::V4 => Some(Signing::V4(v4::Signer::new(&pair.access_key, Secret::new(&pair.secret_key), region))),
         };
-        Signer { signing, clock: margay_env::Env::real().clock }
+        // A token that no header can carry is refused by the store, as any wrong one.
+        let token = keys.session_token.as_ref().and_then(|token| HeaderValue::from_str(&token.0).ok());
+        let token = token.map(|mut token| {
+            token.set_sensitive(true);
+            token
+        });
+        Signer { signing, token, clock: margay_env::Env::real().clock }
     }
 
     /// Adds the signature's headers, and frames the body where `hash` asks for chunks; nothing may change afterwards.
     /// V2 and anonymous requests ignore `hash`.
     pub(crate) fn sign(&self, request: &mut Request<Payload>, hash: PayloadHash) -> Result<(), ClientError> {
         let refused = |reason: String| ClientError::Usage(format!("the request cannot be signed: {reason}"));
-        match &self.signing {
-            Signing::Anonymous => Ok(()),
+        let Some(signing) = &self.signing else { return Ok(()) };
+        if let Some(token) = &self.token {
+            request.headers_mut().insert(SESSION_TOKEN, token.clone());
+        }
+        match signing {
             Signing::V2(signer) => signer.sign(request, self.clock.now()).map_err(|reason| refused(reason.to_owned())),
             Signing::V4(signer) => {
                 let form = hash.form();

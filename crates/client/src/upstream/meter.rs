@@ -136,7 +136,7 @@ fn outcome_of(answer: &Result<Answer, ClientError>) -> String {
         Err(ClientError::Transport { .. }) => "connection broke".to_owned(),
         Err(ClientError::Timeout { .. }) => "no answer".to_owned(),
         Err(ClientError::Nonsense { .. }) => "no sense".to_owned(),
-        Err(ClientError::Usage(_) | ClientError::Source(_)) => "not sent".to_owned(),
+        Err(ClientError::Usage(_) | ClientError::NoKeys(_) | ClientError::Source(_)) => "not sent".to_owned(),
     }
 }
 
@@ -244,7 +244,7 @@ impl Begun<'_> {
                 return;
             }
             Err(ClientError::Refused(_) | ClientError::Nonsense { .. }) => {}
-            Err(ClientError::Usage(_) | ClientError::Source(_)) => return,
+            Err(ClientError::Usage(_) | ClientError::NoKeys(_) | ClientError::Source(_)) => return,
         }
         (counts.last_answer, counts.failed) = (Some(now), None);
     }

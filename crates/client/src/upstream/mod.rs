@@ -87,17 +87,12 @@ pub struct Described {
 }
 
 impl Upstream {
-    /// Sends no request yet. `token` belongs to temporary keys.
-    pub fn new(
-        target: Arc<Target>,
-        token: Option<&str>,
-        bucket: &str,
-        limits: Limits,
-    ) -> Result<Upstream, ClientError> {
-        let calls = Calls::new(target, token, limits.requests_max)?;
+    /// Sends no request yet.
+    pub fn new(target: Arc<Target>, bucket: &str, limits: Limits) -> Upstream {
+        let calls = Calls::new(target, limits.requests_max);
         let (bucket, room) = (bucket.to_owned(), Room::new(limits));
         let meter = Meter::new(Env::real().clock);
-        Ok(Upstream(Arc::new(Inner { calls, bucket, room, budget: Budget::default(), meter })))
+        Upstream(Arc::new(Inner { calls, bucket, room, budget: Budget::default(), meter }))
     }
 
     /// Counters of all its requests.

@@ -58,5 +58,12 @@ where
     });
     let credentials = Credentials { access_key: "key".to_owned(), secret_key: "secret".to_owned() };
     let (authority, host, port) = (address.to_string(), address.ip().to_string(), address.port());
-    Arc::new(Target { authority, host, port, region: REGION_DEFAULT.to_owned(), credentials, tls: None })
+    Arc::new(Target {
+        authority,
+        host,
+        port,
+        region: REGION_DEFAULT.to_owned(),
+        credentials: credentials.into(),
+        tls: None,
+    })
 }

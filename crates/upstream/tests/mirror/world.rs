@@ -128,7 +128,7 @@ impl Cache {
     pub(crate) fn volume(&self, target: &Arc<Target>, prefix: &str) -> (Arc<Volume>, Arc<Far>) {
         static PROCESSES: AtomicU64 = AtomicU64::new(0);
         let (env, engine, segments) = self.storage(PROCESSES.fetch_add(1, Ordering::SeqCst));
-        let upstream = Upstream::new(Arc::clone(target), None, "far", Limits::default()).unwrap();
+        let upstream = Upstream::new(Arc::clone(target), "far", Limits::default());
         let cache = CacheOptions { blocks: "/data/blocks".into(), bytes_max: 32 << 20 };
         let options = FarOptions { upstream, prefix: prefix.to_owned(), id: self.id(), host: "here".to_owned(), cache };
         let far = Arc::new(Far::open(env.clone(), engine, options).unwrap());

@@ -1,0 +1,47 @@
+//! Keys that a program of the user prints (`credential_process`).
+//!
+//! Why:        companies give keys out by programs of their own.
+//! Invariants: R1 a program that does not end is killed after its time.
+//! Not here:   the profile that names the program (`profile`).
+
+use std::io::{self, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use super::keys::Keys;
+
+/// How long the program may take.
+const PROCESS_TIME_MAX: Duration = Duration::from_secs(60);
+/// Bytes of its output that are read at most.
+const OUTPUT_BYTES_MAX: u64 = 64 << 10;
+
+/// Runs the command line in a shell, as other tools do. What the program says on stderr is for people and stays there.
+pub(super) async fn run(command_line: &str) -> Result<Keys, String> {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(command_line).stdin(Stdio::null()).stdout(Stdio::piped());
+    let child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
+    let process = rustix::process::Pid::from_child(&child);
+    let (done, outcome) = tokio::sync::oneshot::channel();
+    // A thread of its own: one that hangs must not keep the runtime from ending.
+    std::thread::spawn(move || {
+        let _ = done.send(output_of(child));
+    });
+    let Ok(outcome) = tokio::time::timeout(PROCESS_TIME_MAX, outcome).await else {
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+        return Err(format!("did not end within {} s", PROCESS_TIME_MAX.as_secs()));
+    };
+    let outcome = outcome.map_err(|_| "broke off".to_owned())?;
+    let (status, output) = outcome.map_err(|error| format!("cannot be read: {error}"))?;
+    if !status.success() {
+        return Err(format!("failed: {status}"));
+    }
+    Keys::from_json(&output, "SessionToken").map_err(|error| format!("printed {error}"))
+}
+
+fn output_of(mut child: Child) -> io::Result<(ExitStatus, Vec<u8>)> {
+    let mut output = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        stdout.take(OUTPUT_BYTES_MAX).read_to_end(&mut output)?;
+    }
+    Ok((child.wait()?, output))
+}

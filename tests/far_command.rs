@@ -1,0 +1,166 @@
+//! The commands around a far mount: where its keys come from, what is refused, and what is said.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that it does not expect")]
+#![allow(clippy::disallowed_methods, reason = "tests measure time and lay out files themselves")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+#[path = "server/fuse.rs"]
+mod fuse;
+mod server;
+
+use server::{Server, ends, margay};
+
+/// For what happens soon; a machine that is busy may need long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server with an account that has two access keys, and a home directory.
+struct World {
+    server: Server,
+    folder: tempfile::TempDir,
+    keys: [(String, String); 2],
+}
+
+/// A mount that a command left behind; unmounted at the end.
+struct Mounted<'w> {
+    path: PathBuf,
+    _world: &'w World,
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        // Gone already unless the test failed.
+        let _ = Command::new("umount").arg("-l").arg(&self.path).stderr(std::process::Stdio::null()).status();
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::start(&folder.path().join("data"));
+        let data = server.data.to_str().unwrap().to_owned();
+        let keys = [["user", "create", "shop", "--account"].as_slice(), &["key", "create", "shop"]].map(|words| {
+            let made = ends(0, &[words, &["--json", "--data", &data]].concat());
+            let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+            let text = |name: &str| made[name].as_str().unwrap().to_owned();
+            (text("access_key"), text("secret_key"))
+        });
+        fs::create_dir_all(folder.path().join("home/.aws")).unwrap();
+        let world = World { server, folder, keys };
+        let made = world.client(&["mb", "s3://bucket"]).output().unwrap();
+        assert!(made.status.success(), "{}", said(&made));
+        world
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Without keys: those are in the home directory, or nowhere.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = margay();
+        command.env("HOME", self.path("home")).env_remove("XDG_CACHE_HOME").env("AWS_EC2_METADATA_DISABLED", "true");
+        command.args(arguments);
+        command
+    }
+
+    fn client(&self, arguments: &[&str]) -> Command {
+        let (access_key, secret_key) = &self.keys[1];
+        let keys =
+            ["client", "--endpoint", &self.server.endpoint, "--access-key", access_key, "--secret-key", secret_key];
+        self.command(&[&keys, arguments].concat())
+    }
+
+    fn write_keys(&self, section: &str, (access_key, secret_key): &(String, String)) {
+        let text = format!("[{section}]\naws_access_key_id = {access_key}\naws_secret_access_key = {secret_key}\n");
+        fs::write(self.path("home/.aws/credentials"), text).unwrap();
+    }
+
+    fn far(&self, words: &[&str], cache: &str) -> Command {
+        let mut command = self.command(words);
+        command.arg("--cache").arg(self.path(cache)).args(["--endpoint", &self.server.endpoint]);
+        command
+    }
+
+    /// Mounts in the background.
+    fn mount(&self, mut command: Command) -> Mounted<'_> {
+        let path = self.path("mount");
+        let done = command.arg(&path).output().unwrap();
+        assert!(done.status.success(), "{}", said(&done));
+        Mounted { path, _world: self }
+    }
+
+    fn has(&self, key: &str) -> bool {
+        let listed = self.client(&["ls", "s3://bucket/"]).output().unwrap();
+        assert!(listed.status.success(), "{}", said(&listed));
+        String::from_utf8_lossy(&listed.stdout).contains(key)
+    }
+}
+
+fn sync(path: &Path) {
+    fs::File::open(path).unwrap().sync_all().unwrap();
+}
+
+fn unmount(path: &Path) {
+    let begun = Instant::now();
+    while !Command::new("umount").arg(path).status().unwrap().success() {
+        assert!(begun.elapsed() < PATIENCE, "it stays busy");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn keys_come_from_a_profile_and_are_replaced_while_it_is_mounted() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    let mount = ["mount", "s3://bucket", "--profile", "shop"];
+    let without = world.far(&mount, "cache").arg(world.path("mount")).output().unwrap();
+    assert_eq!(
+        (without.status.code(), said(&without).contains("no profile shop")),
+        (Some(2), true),
+        "{}",
+        said(&without)
+    );
+    world.write_keys("shop", &world.keys[0]);
+    let nobody = world.far(&["mount", "s3://bucket"], "cache").arg(world.path("mount")).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(2));
+    assert!(said(&nobody).contains("no keys were found; looked at: the environment"), "{}", said(&nobody));
+    let mounted = world.mount(world.far(&mount, "cache"));
+    fs::write(mounted.path.join("one"), "1").unwrap();
+    sync(&mounted.path);
+    assert!(world.has("one"));
+    // The keys of the mount end, and there are others.
+    world.write_keys("shop", &world.keys[1]);
+    ends(0, &["key", "disable", &world.keys[0].0, "--data", world.server.data.to_str().unwrap()]);
+    fs::write(mounted.path.join("two"), "2").unwrap();
+    sync(&mounted.path);
+    assert!(world.has("two"));
+    unmount(&mounted.path);
+    let secrets = world.keys.each_ref().map(|(_, secret)| secret.clone());
+    no_file_has(&world.path("cache"), &secrets);
+}
+
+/// Fails if a file below a directory holds one of these texts.
+fn no_file_has(directory: &Path, texts: &[String]) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            no_file_has(&path, texts);
+        } else if path.is_file() {
+            let bytes = fs::read(&path).unwrap();
+            for text in texts {
+                let is_in = bytes.windows(text.len()).any(|window| window == text.as_bytes());
+                assert!(!is_in, "{} holds a secret", path.display());
+            }
+        }
+    }
+}
