@@ -12,7 +12,7 @@ use bytes::Bytes;
 use margay_client::bucket::Bucket;
 use margay_client::credentials::{Keys, Places, Profile, Variables};
 use margay_client::disk::BucketDisk;
-use margay_client::target::parse_endpoint;
+use margay_client::target::{parse_endpoint, plain_endpoint};
 use margay_client::{ClientError, Condition, Credentials, KeyChain, REGION_DEFAULT, Target, tls};
 use margay_env::Env;
 use serde_json::{Value, json};
@@ -113,21 +113,26 @@ impl BackupLocation {
         if bucket.is_empty() {
             return Err(format!("{} names no bucket: write {SCHEME}BUCKET/PREFIX", named.display()));
         }
-        let prefix = prefix.trim_matches('/').to_owned();
-        if prefix.split('/').any(|name| matches!(name, "." | "..")) || prefix.contains("//") {
-            return Err(format!("the prefix {prefix:?} has names that are empty, . or ..: choose another"));
+        let names = prefix.strip_suffix('/').unwrap_or(prefix).split('/');
+        if !prefix.is_empty() && names.into_iter().any(|name| matches!(name, "" | "." | "..")) {
+            let named = named.display();
+            return Err(format!(
+                "{named}: the prefix {prefix:?} has names that are empty, . or ..: write {SCHEME}BUCKET/PREFIX"
+            ));
         }
+        let prefix = prefix.trim_end_matches('/').to_owned();
         let profile = Profile::load(env, variables, args.profile.as_deref())?;
         let region = variables.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]).or_else(|| profile.get("region"));
         let region = region.unwrap_or(REGION_DEFAULT).to_owned();
         let endpoint = variables.first(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]).or_else(|| profile.endpoint("s3"));
         let endpoint = args.endpoint.clone().or_else(|| endpoint.map(str::to_owned));
         let ca = variables.get("AWS_CA_BUNDLE").or_else(|| profile.get("ca_bundle")).map(PathBuf::from);
+        let endpoint = endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
         let keys = Places { variables: variables.clone(), profile: args.profile.clone() };
         let keys = KeyChain::looked_for(env, keys);
         keys.keys_now().map_err(|error| format!("{}: {error}", named.display()))?;
         Ok(BackupLocation::Bucket(BucketLocation {
-            endpoint: endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com")),
+            endpoint: plain_endpoint(&endpoint).map_err(|error| error.to_string())?,
             region,
             bucket: bucket.to_owned(),
             prefix,
@@ -257,7 +262,7 @@ mod tests {
         assert_eq!((place.endpoint.as_str(), place.prefix.as_str()), ("https://s3.eu-north-1.amazonaws.com", "p/q"));
         assert_eq!(place.keys.fixed_pair().map(|pair| pair.access_key.as_str()), Some("visible"));
         assert!(matches!(parse("relative", &none), Ok(BackupLocation::Directory(path)) if path.is_absolute()));
-        for wrong in ["s3://", "s3:///p", "s3://b/a/../c", "s3://b/a//c"] {
+        for wrong in ["s3://", "s3:///p", "s3://b/a/../c", "s3://b/a//c", "s3://b//a", "s3://b/a//", "s3://b//"] {
             assert!(parse(wrong, &none).is_err(), "{wrong}");
         }
         let named = StoreArgs { endpoint: Some("http://127.0.0.1:1".to_owned()), ..StoreArgs::default() };

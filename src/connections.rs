@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use margay_env::files;
 use margay_env::{Env, OpenMode};
 use margay_fuse::connections::{Connection, Connections};
+use margay_fuse::mount_point::{self, MOUNT_KIND};
 
 use guard::Guard;
 
@@ -170,6 +171,17 @@ pub fn cut_of_dying(env: &Env, data: &Path) -> bool {
     }
     recorded.cut();
     true
+}
+
+/// Whether a mount is there that the holder of the lock has recorded.
+pub fn is_mounted(env: &Env, data: &Path) -> bool {
+    let Some(recorded) = Recorded::read(env, data) else { return false };
+    let Ok(lines) = mount_point::mounts(env) else { return true };
+    let is_there = |connection: &Connection| {
+        let device = format!("0:{}", connection.minor);
+        lines.iter().any(|line| line.kind == MOUNT_KIND && line.device == device)
+    };
+    recorded.connections.iter().any(is_there)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

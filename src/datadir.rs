@@ -1,6 +1,6 @@
 //! The data directory: recognized, locked, marked with its format.
 //!
-//! Layout:     `<data>/{format, lock, keys, encryption-keys, sync-failed, control, connections, segments/, tree/}`, see
+//! Layout:     `cache` is for the directory of a far bucket. `<data>/{format, lock, keys, encryption-keys, sync-failed, control, connections, segments/, tree/}`, see
 //!             docs/format/directory.md.
 //! Invariants: D1 a directory that is not empty and lacks our format file is never written to.
 //!             D2 one process at a time holds `lock`, for as long as its `DataDir` lives.
@@ -8,6 +8,8 @@
 //!             D4 a newer format is refused before anything is read or written.
 //! Durability: the format file is written, synced and renamed into place before anything else is created.
 //! Not here:   the keys (margay-accounts), the content of `segments/` and `tree/`.
+
+pub mod cache;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,7 @@ use margay_env::fault::FaultNote;
 use margay_env::files;
 use margay_env::{Env, LockHandle};
 
+use self::cache::cache_of;
 use crate::connections;
 use crate::exit::Failure;
 
@@ -69,6 +72,22 @@ pub enum DataDirError {
     Foreign(PathBuf, String),
     #[error("{0} is the cache of {1}; use it with: margay mount {1} DIR --cache {0}")]
     Cache(PathBuf, String),
+    #[error("the cache {0} is in use{1}: unmount that mount, or name another directory with --cache DIR")]
+    MountedCache(PathBuf, String),
+    #[error(
+        "the cache {0} is still in use{1}, to send what is left: wait until that has ended; its log is {0}/{CACHE_LOG_FILE}"
+    )]
+    SendingCache(PathBuf, String),
+    #[error("there is no cache in {0}: name the one of the mount with --cache DIR")]
+    NoCache(PathBuf),
+    #[error("{0} is the data directory of a server, not a cache; name another directory with --cache DIR")]
+    ServedCache(PathBuf),
+    #[error("{0} is not empty and is no cache (it holds {1:?}); name an empty or new directory with --cache DIR")]
+    ForeignCache(PathBuf, String),
+    #[error(
+        "{0} has a format file that cannot be read ({1:?}); restore it, or name another directory with --cache DIR"
+    )]
+    UnreadableCache(PathBuf, String),
     #[error("{path} is the cache of {of}, not of {wanted}; choose another directory with --cache DIR")]
     OtherCache { path: PathBuf, of: String, wanted: String },
     #[error("{0} has format {1}, this margay reads up to {FORMAT_VERSION}; start it with a newer margay")]
@@ -117,32 +136,6 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// Creates or locks the cache of a bucket. Returns a text of its own, the same each time.
-    pub fn open_cache(env: &Env, path: &Path, source: &str) -> Result<(DataDir, String), DataDirError> {
-        let fail = |error| DataDirError::Io { path: path.to_owned(), error };
-        env.disk.create_private_dir(path).map_err(fail)?;
-        let format = check_format(env, path)?;
-        if format == Some(FORMAT_VERSION) {
-            return Err(DataDirError::Foreign(path.to_owned(), "a volume of its own".to_owned()));
-        }
-        let dir = lock(env, path)?;
-        let file = path.join(CACHE_FILE);
-        if !env.disk.exists(&file).map_err(fail)? {
-            let mut id = [0; 8];
-            env.random.fill(&mut id);
-            let text = format!("{source}\n{}\n", base16ct::lower::encode_string(&id));
-            files::write_new(&dir.env, &file, text.as_bytes()).map_err(fail)?;
-        }
-        let (of, id) = cache_of(env, path).map_err(fail)?;
-        if of != source {
-            return Err(DataDirError::OtherCache { path: path.to_owned(), of, wanted: source.to_owned() });
-        }
-        if format.is_none() {
-            mark(&dir.env, path, CACHE_FORMAT_VERSION).map_err(fail)?;
-        }
-        Ok((dir, id))
-    }
-
     /// Called once all doubtful data after a failed sync was rewritten; removes the note.
     pub fn trust(&self) -> io::Result<()> {
         self.note.clear()
@@ -170,24 +163,6 @@ impl DataDir {
     pub fn tree(&self) -> PathBuf {
         self.path.join("tree")
     }
-}
-
-/// The bucket of a cache, and its own text.
-fn cache_of(env: &Env, path: &Path) -> io::Result<(String, String)> {
-    let text = files::read(env, &path.join(CACHE_FILE), SMALL_FILE_BYTES_MAX)?;
-    let text = String::from_utf8_lossy(&text);
-    let mut lines = text.lines().map(str::to_owned);
-    Ok((lines.next().unwrap_or_default(), lines.next().unwrap_or_default()))
-}
-
-/// The bucket of a cache and its endpoint, as it was given to `open_cache`.
-pub fn cache_source(env: &Env, path: &Path) -> io::Result<String> {
-    Ok(cache_of(env, path)?.0)
-}
-
-/// Whether a process has the directory open.
-pub fn is_in_use(env: &Env, path: &Path) -> bool {
-    matches!(env.disk.lock(&path.join("lock")), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// Refuses a foreign directory, and a cache, before a byte is written to it.
@@ -340,21 +315,6 @@ mod tests {
             std::fs::File::create(folder.path().join(name)).unwrap();
         }
         start(folder.path()).unwrap();
-    }
-
-    #[test]
-    fn a_cache_belongs_to_one_bucket_and_no_server_serves_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let open = |source| DataDir::open_cache(&Env::real(), folder.path(), source).map(|(_, id)| id);
-        let id = open("s3://b/p https://s3.example").unwrap();
-        assert_eq!((id.len(), open("s3://b/p https://s3.example").unwrap()), (16, id));
-        assert!(matches!(open("s3://other"), Err(DataDirError::OtherCache { .. })));
-        let refused = start(folder.path()).unwrap_err().to_string();
-        assert!(refused.contains("margay mount s3://b/p DIR --cache"), "{refused}");
-        let served = tempfile::tempdir().unwrap();
-        drop(start(served.path()).unwrap());
-        let cached = DataDir::open_cache(&Env::real(), served.path(), "s3://b");
-        assert!(matches!(cached, Err(DataDirError::Foreign(..))));
     }
 
     #[test]

@@ -79,11 +79,15 @@ impl FarMount {
         format!("{} {}", self.place, self.place.endpoint)
     }
 
+    /// Reaches the bucket once, so that what is wrong is said at once. Blocks.
+    fn reach(&self) -> Result<(), String> {
+        let bucket = Bucket::new(self.place.target()?, &self.place.bucket);
+        let bucket = bucket.map_err(|error| format!("{}: {error}", self.place))?;
+        bucket.check().map_err(|error| format!("{}: {}", self.place, bucket.explain(&error)))
+    }
+
     fn far_options(&self, id: String) -> Result<FarOptions, String> {
         let target = self.place.target()?;
-        let bucket = Bucket::new(Arc::clone(&target), &self.place.bucket);
-        let bucket = bucket.map_err(|error| format!("{}: {error}", self.place))?;
-        bucket.check().map_err(|error| format!("{}: {}", self.place, bucket.explain(&error)))?;
         let upstream = Upstream::new(target, &self.place.bucket, Limits::default());
         let prefix = if self.place.prefix.is_empty() { String::new() } else { format!("{}/", self.place.prefix) };
         let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
@@ -92,8 +96,13 @@ impl FarMount {
     }
 
     async fn open(&self, env: &Env) -> Result<Opened, Failure> {
-        let (dir, id) = DataDir::open_cache(env, &self.cache, &self.source())?;
-        let options = tokio::task::block_in_place(|| self.far_options(id)).map_err(Failure::failed)?;
+        let (dir, id) = tokio::task::block_in_place(|| {
+            let tell = &mut |line: String| eprintln!("margay: {line}");
+            let locked = DataDir::lock_cache(env, &self.cache, &self.source(), tell)?;
+            self.reach().map_err(Failure::failed)?;
+            Ok::<_, Failure>(locked.claim()?)
+        })?;
+        let options = self.far_options(id).map_err(Failure::failed)?;
         let (storage, far) = Storage::open_cache(dir, &self.limits, options)?;
         let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", self.cache.display()));
         match storage.volume.head_bucket(CACHED).await {

@@ -137,6 +137,11 @@ impl Mounts {
         if sessions.iter().any(taken) {
             return Err(format!("{shown} is a mount of this server already"));
         }
+        let lines =
+            mount_point::mounts(&self.env).map_err(|error| format!("what is mounted cannot be read: {error}"))?;
+        if lines.iter().any(|line| line.path == wish.path && line.kind == MOUNT_KIND) {
+            return Err(format!("{shown} is a mount of margay already; unmount it first"));
+        }
         if let Some(session) = sessions.iter_mut().find(|session| session.wish.bucket == wish.bucket) {
             return add_view(session, wish);
         }

@@ -4,9 +4,12 @@
 #![allow(clippy::disallowed_methods, reason = "tests measure time and lay out files themselves")]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 
 #[path = "server/fuse.rs"]
 mod fuse;
@@ -33,7 +36,7 @@ struct Mounted<'w> {
 impl Drop for Mounted<'_> {
     fn drop(&mut self) {
         // Gone already unless the test failed.
-        let _ = Command::new("umount").arg("-l").arg(&self.path).stderr(std::process::Stdio::null()).status();
+        let _ = Command::new("umount").arg("-l").arg(&self.path).stderr(Stdio::null()).status();
     }
 }
 
@@ -147,6 +150,94 @@ fn keys_come_from_a_profile_and_are_replaced_while_it_is_mounted() {
     unmount(&mounted.path);
     let secrets = world.keys.each_ref().map(|(_, secret)| secret.clone());
     no_file_has(&world.path("cache"), &secrets);
+}
+
+#[test]
+fn the_last_process_of_a_cache_is_waited_for_while_it_sends() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    world.write_keys("default", &world.keys[1]);
+    let mount = ["mount", "s3://bucket"];
+    let mounted = world.mount(world.far(&mount, "cache"));
+    // While it is mounted, nobody waits.
+    let other = world.far(&mount, "cache").arg(world.path("other")).output().unwrap();
+    let told = said(&other);
+    assert_eq!(other.status.code(), Some(3), "{told}");
+    assert!(told.contains("is in use (process ") && told.contains("cache") && !told.contains("--data"), "{told}");
+    for foreground in [false, true] {
+        let mut again = world.far(&mount, "again");
+        let again = again.arg(&mounted.path).args(foreground.then_some("--foreground")).output().unwrap();
+        assert!(again.status.code() == Some(2) && said(&again).contains("is a mount already"), "{}", said(&again));
+    }
+    let at = format!("photos={}", mounted.path.display());
+    let data = world.path("data-two").display().to_string();
+    let served = ["serve", "--address", "127.0.0.1:0", "--admin-address", "off", "--data", &data, "--mount", &at];
+    let mut served = world.command(&served).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(served.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let refused = lines.into_iter().find(|line| line.contains("is a mount of margay already"));
+    served.kill().unwrap();
+    served.wait().unwrap();
+    assert!(refused.is_some(), "a server does not mount over it");
+    assert_eq!(fs::read_dir(&mounted.path).unwrap().count(), 0, "what is listed needs no bucket");
+    world.server.signal(Signal::STOP);
+    fs::write(mounted.path.join("late"), "content").unwrap();
+    unmount(&mounted.path);
+    let mut command = world.far(&mount, "cache");
+    let mut next = command.arg(&mounted.path).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut told = BufReader::new(next.stderr.take().unwrap());
+    told.read_line(&mut line).unwrap();
+    assert!(line.contains("is still in use (process ") && line.contains("waiting up to 60 s"), "{line}");
+    world.server.signal(Signal::CONT);
+    assert_eq!(next.wait().unwrap().code(), Some(0));
+    assert!(world.has("late"));
+    assert_eq!(fs::read_to_string(mounted.path.join("late")).unwrap(), "content");
+    unmount(&mounted.path);
+}
+
+#[test]
+fn a_mount_that_failed_leaves_no_claim_and_sync_needs_a_cache() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    let absent = world.far(&["sync", "s3://bucket"], "absent").output().unwrap();
+    assert_eq!(absent.status.code(), Some(2), "there are no keys");
+    world.write_keys("default", &world.keys[1]);
+    let absent = world.far(&["sync", "s3://bucket"], "absent").output().unwrap();
+    assert_eq!(absent.status.code(), Some(3));
+    assert!(said(&absent).contains("there is no cache in") && !world.path("absent").exists(), "{}", said(&absent));
+    let nowhere = ["mount", "s3://elsewhere"];
+    let refused = world.far(&nowhere, "cache").arg(world.path("mount")).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said(&refused).contains("there is no bucket elsewhere"), "{}", said(&refused));
+    let sync = world.far(&["sync", "s3://elsewhere"], "cache").output().unwrap();
+    assert_eq!(sync.status.code(), Some(3), "the cache is nobody's");
+    world.write_keys("default", &(world.keys[1].0.clone(), "wrong".to_owned()));
+    let refused = world.far(&["mount", "s3://bucket"], "cache").arg(world.path("mount")).output().unwrap();
+    assert!(
+        refused.status.code() == Some(1) && said(&refused).contains("does not take these keys"),
+        "{}",
+        said(&refused)
+    );
+    world.write_keys("default", &world.keys[1]);
+    // The same endpoint in two forms.
+    let endpoint = world.server.endpoint.clone();
+    let mut command = world.command(&["mount", "s3://bucket/", "--endpoint"]);
+    command.arg(format!("{}/", endpoint.replace("http", "HTTP"))).arg("--cache").arg(world.path("cache"));
+    let mounted = world.mount(command);
+    fs::write(mounted.path.join("file"), "content").unwrap();
+    unmount(&mounted.path);
+    let sync = world.far(&["sync", "s3://bucket"], "cache").output().unwrap();
+    assert!(sync.status.success(), "{}", said(&sync));
+    assert!(!said(&sync).contains('{') && sync.stdout.is_empty(), "no log lines: {}", said(&sync));
+    assert!(world.has("file"));
+    let other = world.far(&["mount", "s3://bucket/sub"], "cache").arg(world.path("mount")).output().unwrap();
+    assert!(other.status.code() == Some(3) && said(&other).contains("is the cache of s3://bucket"), "{}", said(&other));
+    let doubled = world.far(&["mount", "s3://bucket//sub"], "cache").arg(world.path("mount")).output().unwrap();
+    assert!(doubled.status.code() == Some(2) && said(&doubled).contains("names that are empty"), "{}", said(&doubled));
 }
 
 /// Fails if a file below a directory holds one of these texts.

@@ -62,6 +62,15 @@ pub fn parse_endpoint(url: &str) -> Result<(String, u16, bool, String), ClientEr
     Ok((host, port, secure, authority.as_str().to_owned()))
 }
 
+/// An endpoint in its only form: two that name the same server are equal.
+pub fn plain_endpoint(url: &str) -> Result<String, ClientError> {
+    let (host, port, secure, _) = parse_endpoint(url)?;
+    let host = if host.contains(':') { format!("[{host}]") } else { host }.to_ascii_lowercase();
+    let (scheme, usual) = if secure { ("https", 443) } else { ("http", 80) };
+    let port = if port == usual { String::new() } else { format!(":{port}") };
+    Ok(format!("{scheme}://{host}{port}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +86,15 @@ mod tests {
             ("s3.example".to_owned(), 443, true, "s3.example".to_owned())
         );
         assert_eq!(parse_endpoint("http://[::1]:9000").unwrap().0, "::1");
+        for (written, plain) in [
+            ("http://H/", "http://h"),
+            ("http://h:80", "http://h"),
+            ("HTTPS://h:443/", "https://h"),
+            ("http://h:443", "http://h:443"),
+            ("http://[::1]:9000/", "http://[::1]:9000"),
+        ] {
+            assert_eq!(plain_endpoint(written).unwrap(), plain);
+        }
         for wrong in ["127.0.0.1:9000", "ftp://a", "http://a/b", "http://u@a", "http://", ""] {
             assert!(parse_endpoint(wrong).is_err(), "{wrong}");
         }

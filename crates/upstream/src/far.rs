@@ -27,7 +27,7 @@ use crate::send::Sender;
 use crate::tracked::{Lister, Paths, Tracked};
 use crate::watch::watch;
 
-/// Time without progress after which somebody who waits is told that the bucket does not answer.
+/// Time without progress after which somebody who waits is told why.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often progress is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -60,6 +60,8 @@ pub enum NotSent {
     Refused(String),
     #[error("the bucket does not answer; what was written is kept here")]
     Unanswered,
+    #[error("the bucket has not taken a change for {seconds} s: {why}; what was written is kept here")]
+    Failing { seconds: u64, why: String },
     #[error("it was stopped; what was written is kept here")]
     Stopped,
 }
@@ -187,7 +189,9 @@ impl Far {
             if now != last {
                 (last, since) = (now, files.now());
             } else if files.now().saturating_sub(since) > PATIENCE {
-                return Err(NotSent::Unanswered);
+                let why = files.table.failing().find_map(|(_, one)| one.failure.clone());
+                let seconds = PATIENCE.as_secs();
+                return Err(why.map_or(NotSent::Unanswered, |why| NotSent::Failing { seconds, why }));
             }
             self.tracked.settled.wait_for(&mut files, LOOK_EVERY);
             drop(files);

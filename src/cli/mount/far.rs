@@ -4,12 +4,12 @@
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use margay_client::credentials::Variables;
 use margay_env::{Env, files};
-use margay_fuse::mount_point::{self, MOUNT_KIND, MountLine};
+use margay_fuse::mount_point::{self, MOUNT_KIND};
 use tokio::runtime::Runtime;
 
 use super::far_commands::Cache;
@@ -17,11 +17,13 @@ use super::{Mount, Sync, absolute};
 use crate::backup_location::{BackupLocation, BucketLocation, StoreArgs};
 use crate::cli::arguments::DataArgs;
 use crate::datadir::CACHE_LOG_FILE;
-use crate::exit::Failure;
+use crate::datadir::cache::{await_cache, check_cache};
+use crate::exit::{Code, Failure};
 use crate::far_mount::FarMount;
 use crate::logging;
 use crate::mounts::options::MountChoice;
 use crate::settings::Settings;
+use crate::settings::resolve::Source;
 
 /// How often the one that waits looks whether the mount is there.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -43,10 +45,14 @@ pub(super) fn run(args: &Mount) -> Result<(), Failure> {
         )));
     }
     let choice = MountChoice::parse(&args.words()).map_err(Failure::usage)?;
+    mount_point::clear_dead(&path).map_err(|error| not_started(&error))?;
+    if is_mounted(&env, &path)? {
+        return Err(Failure::usage(format!("{} is a mount already; umount it first", path.display())));
+    }
     if !args.foreground {
         return leave_behind(&env, &path, &cache);
     }
-    let (mut mount, runtime) = begin(&args.data, &env, (place, cache), args.cache_size)?;
+    let (mut mount, runtime) = begin(&args.data, &env, (place, cache), args.cache_size, false)?;
     mount.metrics_address.clone_from(&args.metrics_address);
     runtime.block_on(mount.run(&env, &path, &choice))
 }
@@ -54,24 +60,34 @@ pub(super) fn run(args: &Mount) -> Result<(), Failure> {
 /// Sends what is in a cache that nobody has open.
 pub(super) fn run_sync(args: &Sync, cache: &Cache) -> Result<(), Failure> {
     let env = Env::real();
-    // The cache names its bucket, unless it is new.
+    // The cache names its bucket, if it is there.
     let place = args.place.clone().filter(|place| place.starts_with("s3://")).or_else(|| cache.source.clone());
     let place = place.ok_or_else(|| Failure::usage("name the bucket: margay sync s3://BUCKET/PREFIX --cache DIR"))?;
     let mut store = args.store.clone();
     store.endpoint = store.endpoint.or_else(|| cache.endpoint.clone());
     let (place, cache) = parse(&place, &store, cache.path.as_deref())?;
-    let (mount, runtime) = begin(&args.data, &env, (place, cache), None)?;
+    check_cache(&env, &cache)?;
+    let (mount, runtime) = begin(&args.data, &env, (place, cache), None, true)?;
     runtime.block_on(mount.send_backlog(&env))
 }
 
+/// `is_short`: a person waits for it, and reads what is wrong only, as text, unless settings say otherwise.
 fn begin(
     data: &DataArgs,
     env: &Env,
     (place, cache): (BucketLocation, PathBuf),
     cache_size: Option<u64>,
+    is_short: bool,
 ) -> Result<(FarMount, Runtime), Failure> {
-    let settings = Settings::build(&data.resolve(env)?).map_err(Failure::usage)?;
-    logging::start(&settings.log_level, &settings.log_format)?;
+    let resolved = data.resolve(env)?;
+    let settings = Settings::build(&resolved).map_err(Failure::usage)?;
+    let is_unset = |name: &str| {
+        let found = resolved.iter().find(|one| one.setting.name == name);
+        is_short && found.is_some_and(|one| matches!(one.source, Source::Default))
+    };
+    let level = if is_unset("log_level") { "warn" } else { &settings.log_level };
+    let format = if is_unset("log_format") { "text" } else { &settings.log_format };
+    logging::start(level, format)?;
     crate::cli::keep_private();
     let runtime = crate::cli::runtime(settings.storage.io_threads_max)?;
     let mut limits = settings.storage;
@@ -106,32 +122,46 @@ fn default_cache(place: &BucketLocation) -> Result<PathBuf, Failure> {
     Ok(caches.join("margay").join(name.trim_end_matches('-')))
 }
 
+fn not_started(error: &dyn std::fmt::Display) -> Failure {
+    Failure::failed(format!("the mount cannot be started: {error}"))
+}
+
+fn is_mounted(env: &Env, path: &Path) -> Result<bool, Failure> {
+    let lines = mount_point::mounts(env).map_err(|error| not_started(&error))?;
+    Ok(lines.iter().any(|line| line.path == path && line.kind == MOUNT_KIND))
+}
+
+/// The code of the process that was to mount is that of the command.
+fn code_of(status: ExitStatus) -> Code {
+    match status.code() {
+        Some(2) => Code::Usage,
+        Some(3) => Code::Refused,
+        _ => Code::Failed,
+    }
+}
+
 /// Starts the same command in the foreground, apart from this terminal, and waits until it has mounted.
 fn leave_behind(env: &Env, path: &Path, cache: &Path) -> Result<(), Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("the mount cannot be started: {error}"));
-    mount_point::clear_dead(path).map_err(|error| failed(&error))?;
-    let mounts = || mount_point::mounts(env).map_err(|error| failed(&error));
-    let is_mounted = |mounts: Vec<MountLine>| mounts.iter().any(|line| line.path == path && line.kind == MOUNT_KIND);
-    if is_mounted(mounts()?) {
-        return Err(Failure::usage(format!("{} is a mount already; umount it first", path.display())));
-    }
-    env.disk.create_private_dir(cache).map_err(|error| failed(&error))?;
+    // The one who waits is told why; the process that is started writes to its log.
+    await_cache(env, cache, &mut |line| eprintln!("margay: {line}"))?;
+    env.disk.create_private_dir(cache).map_err(|error| not_started(&format!("{}: {error}", cache.display())))?;
     let log = cache.join(CACHE_LOG_FILE);
-    let program = std::env::current_exe().map_err(|error| failed(&error))?;
+    let program = std::env::current_exe().map_err(|error| not_started(&error))?;
     let mut command = Command::new("sh");
     command.args(["-c", "log=$1; shift; exec \"$@\" >>\"$log\" 2>&1", "margay"]).arg(&log).arg(program);
     command.args(std::env::args_os().skip(1)).arg("--foreground").stdin(Stdio::null()).process_group(0);
-    let mut started = command.spawn().map_err(|error| failed(&error))?;
+    let mut started = command.spawn().map_err(|error| not_started(&error))?;
     loop {
-        if is_mounted(mounts()?) {
+        if is_mounted(env, path)? {
             return Ok(());
         }
-        if let Some(status) = started.try_wait().map_err(|error| failed(&error))? {
+        if let Some(status) = started.try_wait().map_err(|error| not_started(&error))? {
             let text = files::read(env, &log, LOG_BYTES_MAX).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
             let last = text.trim_end().lines().last().unwrap_or_default();
             let message = last.strip_prefix("margay: ").unwrap_or(last);
-            return Err(Failure::failed(format!("{message} ({status}; the log is {})", log.display())));
+            let message = format!("{message} (the log is {})", log.display());
+            return Err(Failure { code: code_of(status), message });
         }
         env.clock.sleep(LOOK_EVERY);
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{Sync, Unmount, absolute};
 use crate::control;
-use crate::datadir::{cache_source, is_in_use};
+use crate::datadir::cache::{cache_source, is_in_use};
 use crate::exit::Failure;
 use crate::far_mount::registry::{self, KnownCache};
 use crate::far_mount::{at_rest, text};
