@@ -12,7 +12,7 @@ use bytes::Bytes;
 use margay_client::bucket::Bucket;
 use margay_client::credentials::{Keys, Places, Profile, Variables};
 use margay_client::disk::BucketDisk;
-use margay_client::target::{parse_endpoint, plain_endpoint};
+use margay_client::target::{Addressing, parse_endpoint, plain_endpoint};
 use margay_client::{ClientError, Condition, Credentials, KeyChain, REGION_DEFAULT, Target, tls};
 use margay_env::Env;
 use serde_json::{Value, json};
@@ -35,6 +35,7 @@ pub enum BackupLocation {
 pub struct BucketLocation {
     pub endpoint: String,
     pub region: String,
+    pub addressing: Addressing,
     pub bucket: String,
     /// Empty: the whole bucket.
     pub prefix: String,
@@ -74,6 +75,12 @@ pub struct StoreArgs {
     /// Profile of AWS's files with the keys, before those of the environment [default: $AWS_PROFILE]
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
+    /// Region of the store [default: $AWS_REGION, that of the profile, or us-east-1]
+    #[arg(long, value_name = "NAME")]
+    pub region: Option<String>,
+    /// Where requests name the bucket: path, virtual (in the host) or auto: virtual at AWS [default: that of the profile, or auto]
+    #[arg(long, value_name = "WAY")]
+    pub addressing: Option<String>,
     /// PEM file of the authority that signed the store's certificate [default: $AWS_CA_BUNDLE or the system's]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
@@ -82,7 +89,8 @@ pub struct StoreArgs {
 impl StoreArgs {
     /// Whether one of them is on the command line.
     pub fn is_given(&self) -> bool {
-        self.endpoint.is_some() || self.profile.is_some() || self.ca.is_some()
+        let texts = [&self.endpoint, &self.profile, &self.region, &self.addressing];
+        self.ca.is_some() || texts.into_iter().any(Option::is_some)
     }
 }
 
@@ -104,7 +112,7 @@ impl BackupLocation {
         let Some(rest) = named.to_str().and_then(|named| named.strip_prefix(SCHEME)) else {
             if args.is_given() {
                 return Err(format!(
-                    "--endpoint, --profile and --ca belong to {SCHEME}BUCKET/PREFIX, not to a directory"
+                    "--endpoint, --profile, --region, --addressing and --ca belong to {SCHEME}BUCKET/PREFIX, not to a directory"
                 ));
             }
             return absolute(named).map(BackupLocation::Directory);
@@ -123,17 +131,21 @@ impl BackupLocation {
         let prefix = prefix.trim_end_matches('/').to_owned();
         let profile = Profile::load(env, variables, args.profile.as_deref())?;
         let region = variables.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]).or_else(|| profile.get("region"));
-        let region = region.unwrap_or(REGION_DEFAULT).to_owned();
+        let region = args.region.as_deref().or(region).unwrap_or(REGION_DEFAULT).to_owned();
         let endpoint = variables.first(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]).or_else(|| profile.endpoint("s3"));
         let endpoint = args.endpoint.clone().or_else(|| endpoint.map(str::to_owned));
         let ca = variables.get("AWS_CA_BUNDLE").or_else(|| profile.get("ca_bundle")).map(PathBuf::from);
         let endpoint = endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
+        let endpoint = plain_endpoint(&endpoint).map_err(|error| error.to_string())?;
+        let way = args.addressing.as_deref().or_else(|| profile.get("s3.addressing_style")).unwrap_or("auto");
+        let addressing = Addressing::choose(way, &endpoint, bucket).map_err(|error| error.to_string())?;
         let keys = Places { variables: variables.clone(), profile: args.profile.clone() };
         let keys = KeyChain::looked_for(env, keys);
         keys.keys_now().map_err(|error| format!("{}: {error}", named.display()))?;
         Ok(BackupLocation::Bucket(BucketLocation {
-            endpoint: plain_endpoint(&endpoint).map_err(|error| error.to_string())?,
+            endpoint,
             region,
+            addressing,
             bucket: bucket.to_owned(),
             prefix,
             keys,
@@ -151,6 +163,7 @@ impl BackupLocation {
         Ok(json!({
             "endpoint": place.endpoint,
             "region": place.region,
+            "virtual": place.addressing == Addressing::Virtual,
             "bucket": place.bucket,
             "prefix": place.prefix,
             "access_key": keys.pair.access_key,
@@ -170,6 +183,7 @@ impl BackupLocation {
             return Ok(BackupLocation::Bucket(BucketLocation {
                 endpoint: text("endpoint")?,
                 region: text("region")?,
+                addressing: if value["virtual"] == true { Addressing::Virtual } else { Addressing::Path },
                 bucket: text("bucket")?,
                 prefix: text("prefix")?,
                 keys: KeyChain::fixed(Keys::permanent(pair, value["session_token"].as_str().map(str::to_owned))),
@@ -205,10 +219,14 @@ impl BucketLocation {
     /// The store, and the keys for it.
     pub fn target(&self) -> Result<Arc<Target>, String> {
         let wrong = |error: ClientError| format!("{self}: {error}");
-        let (host, port, secure, authority) = parse_endpoint(&self.endpoint).map_err(wrong)?;
+        let (mut host, port, secure, mut authority) = parse_endpoint(&self.endpoint).map_err(wrong)?;
+        if self.addressing == Addressing::Virtual {
+            host = format!("{}.{host}", self.bucket);
+            authority = format!("{}.{authority}", self.bucket);
+        }
         let tls = secure.then(|| tls::Connector::new(&host, self.ca.as_deref())).transpose().map_err(wrong)?;
         let (region, credentials) = (self.region.clone(), self.keys.clone());
-        Ok(Arc::new(Target { authority, host, port, region, credentials, tls }))
+        Ok(Arc::new(Target { authority, host, port, region, credentials, tls, addressing: self.addressing }))
     }
 }
 

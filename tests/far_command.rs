@@ -47,7 +47,8 @@ fn said(output: &Output) -> String {
 impl World {
     fn new() -> World {
         let folder = tempfile::tempdir().unwrap();
-        let server = Server::start(&folder.path().join("data"));
+        // Also knows BUCKET.localhost.
+        let server = Server::start_with(&folder.path().join("data"), &["--domain", "localhost"]);
         let data = server.data.to_str().unwrap().to_owned();
         let keys = [["user", "create", "shop", "--account"].as_slice(), &["key", "create", "shop"]].map(|words| {
             let made = ends(0, &[words, &["--json", "--data", &data]].concat());
@@ -101,7 +102,9 @@ impl World {
     }
 
     fn has(&self, key: &str) -> bool {
-        let listed = self.client(&["ls", "s3://bucket/"]).output().unwrap();
+        let (folder, _) = key.rsplit_once('/').unwrap_or_default();
+        let listed =
+            self.client(&["ls", &format!("s3://bucket/{folder}/").replace("bucket//", "bucket/")]).output().unwrap();
         assert!(listed.status.success(), "{}", said(&listed));
         String::from_utf8_lossy(&listed.stdout).contains(key)
     }
@@ -238,6 +241,64 @@ fn a_mount_that_failed_leaves_no_claim_and_sync_needs_a_cache() {
     assert!(other.status.code() == Some(3) && said(&other).contains("is the cache of s3://bucket"), "{}", said(&other));
     let doubled = world.far(&["mount", "s3://bucket//sub"], "cache").arg(world.path("mount")).output().unwrap();
     assert!(doubled.status.code() == Some(2) && said(&doubled).contains("names that are empty"), "{}", said(&doubled));
+}
+
+/// In a mount name space of its own, where this program is /sbin/mount.margay and $WORK/fstab has a line. Everything that the
+/// mount leaves must have ended when the script ends.
+const FSTAB: &str = r#"
+set -eu
+mkdir -p "$WORK/sbin" "$WORK/far"
+ln -s "$MARGAY" "$WORK/sbin/mount.margay"
+mount -t overlay overlay -o "lowerdir=$WORK/sbin:/usr/sbin" /usr/sbin
+mount -a -T "$WORK/fstab"
+grep " $WORK/far " /proc/self/mountinfo | grep -q s3://bucket/sub
+# It is known by its line, so it is not mounted again.
+mount -a -T "$WORK/fstab"
+[ "$(grep -c " $WORK/far " /proc/self/mountinfo)" = 1 ]
+echo content >"$WORK/far/file"
+sync "$WORK/far"
+mv "$WORK/far/file" "$WORK/far/moved"
+sync "$WORK/far"
+mount -o remount,ro "$WORK/far" -T "$WORK/fstab"
+! touch "$WORK/far/other" 2>/dev/null
+umount "$WORK/far"
+# By command line, with options that mean nothing here and one that is unknown.
+mount -t margay s3://bucket/sub "$WORK/far" -o "$OPTIONS,addressing=path,defaults,noauto,async,user,rw,comment=x"
+[ "$(cat "$WORK/far/moved")" = content ]
+umount "$WORK/far"
+if mount -t margay s3://bucket/sub "$WORK/far" -o "$OPTIONS,nonsense" 2>"$WORK/said"; then exit 1; fi
+grep -q nonsense "$WORK/said"
+"$MARGAY" sync s3://bucket/sub --endpoint "$ENDPOINT" --cache "$WORK/cache" --profile shop
+"#;
+
+#[test]
+fn mount_and_fstab_know_a_far_bucket() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    world.write_keys("shop", &world.keys[1]);
+    let endpoint = world.server.endpoint.replace("127.0.0.1", "localhost");
+    let work = world.folder.path().display().to_string();
+    let options = format!("endpoint={endpoint},cache={work}/cache,profile=shop,region=us-east-1");
+    let more = "addressing=virtual,_netdev,nofail,x-systemd.requires=network-online.target,x-systemd.mount-timeout=60";
+    fs::write(world.path("fstab"), format!("s3://bucket/sub {work}/far margay {options},{more} 0 0\n")).unwrap();
+    let mut script = Command::new("unshare");
+    script.args(["--mount", "--propagation", "private", "sh", "-c", FSTAB]);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MARGAY_") || name.starts_with("AWS_")) {
+        script.env_remove(name);
+    }
+    let names = [
+        ("WORK", work.as_str()),
+        ("MARGAY", env!("CARGO_BIN_EXE_margay")),
+        ("OPTIONS", &options),
+        ("ENDPOINT", &endpoint),
+    ];
+    // mount(8) does not pass on HOME.
+    let file = ("AWS_SHARED_CREDENTIALS_FILE", world.path("home/.aws/credentials"));
+    let done = script.envs(names).env(file.0, file.1).env("AWS_EC2_METADATA_DISABLED", "true").output().unwrap();
+    assert!(done.status.success(), "{}\n{}", done.status, said(&done));
+    assert!(world.has("sub/moved") && !world.has("sub/file"));
 }
 
 /// Fails if a file below a directory holds one of these texts.

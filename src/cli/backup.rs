@@ -169,7 +169,8 @@ pub(super) fn run_backup(args: &Backup) -> Result<(), Failure> {
 
 /// The location that command line and environment name.
 fn place(named: &Path, store: &StoreArgs) -> Result<BackupLocation, Failure> {
-    BackupLocation::parse(&Env::real(), named, store, &Variables::of_process()).map_err(Failure::usage)
+    let env = Env::real();
+    BackupLocation::parse(&env, named, store, &Variables::of_process(&env)).map_err(Failure::usage)
 }
 
 fn run_prune(env: &Env, args: &Prune) -> Result<(), Failure> {

@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 mod far;
 mod far_commands;
+mod store_options;
 
 use super::arguments::DataArgs;
 use crate::backup_location::StoreArgs;
@@ -21,6 +22,7 @@ use crate::control;
 use crate::exit::{Code, Failure};
 use crate::far_mount::text;
 use crate::mounts::options::MountChoice;
+use store_options::StoreOptions;
 
 const MOUNT_EXAMPLES: &str = "Examples:
   margay mount photos /mnt/photos
@@ -30,6 +32,7 @@ const MOUNT_EXAMPLES: &str = "Examples:
 
 A line of /etc/fstab, with /sbin/mount.margay a link to this program:
   photos  /mnt/photos  margay  data=/srv/margay,_netdev,nofail,x-systemd.requires=margay.service  0 0
+  s3://photos/2026  /mnt/far  margay  endpoint=https://s3.example,cache=/var/cache/photos,profile=photos,_netdev,nofail  0 0
 
 Options: ro, sync, writeback, plain, uid=, gid=, umask=, threads=, allow_other, suid, dev, noexec. The bucket is made when it is absent.";
 
@@ -135,16 +138,14 @@ fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 impl Mount {
-    /// The options as mount(8) takes them, those with a flag of their own included.
-    fn words(&self) -> String {
-        let mut options = self.options.join(",");
-        if self.read_only {
-            options.push_str(",ro");
-        }
-        if self.sync {
-            options.push_str(",sync");
-        }
-        options
+    /// The options as mount(8) takes them, those with a flag of their own included; and those of the store.
+    fn words(&self) -> Result<(String, StoreOptions), Failure> {
+        let mut words: Vec<String> = self.options.iter().flat_map(|one| one.split(',')).map(str::to_owned).collect();
+        words.extend(self.read_only.then(|| "ro".to_owned()));
+        words.extend(self.sync.then(|| "sync".to_owned()));
+        let flags = StoreOptions { store: self.store.clone(), cache: self.cache.clone(), cache_size: self.cache_size };
+        let store = flags.take(&mut words)?;
+        Ok((words.join(","), store))
     }
 }
 
@@ -152,12 +153,11 @@ pub(super) fn run_mount(args: &Mount) -> Result<(), Failure> {
     if args.bucket.starts_with("s3://") {
         return far::run(args);
     }
-    if args.cache.is_some() || args.store.is_given() || args.metrics_address.is_some() {
-        return Err(Failure::usage(
-            "--cache, --endpoint, --profile, --ca and --metrics-address belong to s3://BUCKET/PREFIX".to_owned(),
-        ));
+    let (options, store) = args.words()?;
+    store.expect_none()?;
+    if args.metrics_address.is_some() {
+        return Err(Failure::usage("--metrics-address belongs to s3://BUCKET/PREFIX".to_owned()));
     }
-    let options = args.words();
     MountChoice::parse(&options).map_err(Failure::usage)?;
     let data = args.data.settings(&Env::real())?.data;
     let path = absolute(&args.directory)?;
@@ -236,12 +236,17 @@ pub(super) fn run_helper(arguments: &[OsString]) -> Result<(), Failure> {
     if pretend {
         return Ok(());
     }
-    let data = DataArgs { data, config: None, set: Vec::new() }.settings(&Env::real())?.data;
     let path = absolute(Path::new(directory))?;
     if options.iter().any(|word| word == "remount") {
         return margay_fuse::remount(&path, &options)
             .map_err(|error| Failure::failed(format!("{} cannot be remounted: {error}", path.display())));
     }
+    let store = StoreOptions::default().take(&mut options)?;
+    if bucket.starts_with("s3://") {
+        return far::run_helper(bucket, &path, &options.join(","), &store);
+    }
+    store.expect_none()?;
+    let data = DataArgs { data, config: None, set: Vec::new() }.settings(&Env::real())?.data;
     super::runtime(1)?.block_on(ask_to_mount(&data, bucket, &path, &options.join(",")))
 }
 

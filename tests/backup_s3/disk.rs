@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use margay_client::bucket::Bucket;
 use margay_client::disk::{BucketDisk, LockTimes};
-use margay_client::target::parse_endpoint;
+use margay_client::target::{Addressing, parse_endpoint};
 use margay_client::{Condition, Credentials, REGION_DEFAULT, Target};
 use margay_env::{Disk, Env, OpenMode};
 
@@ -37,6 +37,7 @@ pub(crate) fn target(server: &Server) -> Arc<Target> {
         region: REGION_DEFAULT.to_owned(),
         credentials: credentials.into(),
         tls: None,
+        addressing: Addressing::Path,
     })
 }
 

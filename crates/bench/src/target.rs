@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use margay_client::target::parse_endpoint;
+use margay_client::target::{Addressing, parse_endpoint};
 use margay_client::tls;
 pub use margay_client::{Credentials, REGION_DEFAULT, Target};
 
@@ -66,6 +66,7 @@ impl TargetArgs {
             region: self.region.clone(),
             credentials: credentials.into(),
             tls,
+            addressing: Addressing::Path,
         }))
     }
 

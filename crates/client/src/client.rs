@@ -17,9 +17,11 @@ use md5::{Digest, Md5};
 use crate::connection::Connection;
 use crate::credentials::Keys;
 pub use crate::encode::encode_into;
+use crate::encode::encoded_path;
 use crate::error::{ClientError, Refusal};
 use crate::payload::Payload;
 use crate::sign::{PayloadHash, Scheme, Signer};
+use crate::target::Addressing;
 use crate::xml::{self, BucketEntry, Page};
 
 /// Maximum number of keys in one DeleteObjects request.
@@ -241,7 +243,11 @@ impl Client {
     }
 
     async fn call(&mut self, call: Call<'_>) -> Result<Response<Incoming>, ClientError> {
-        let path = call.path();
+        let path = match self.connection.target().addressing {
+            Addressing::Path => call.path(),
+            // The host names the bucket.
+            Addressing::Virtual => encoded_path(call.key),
+        };
         let mut uri = String::with_capacity(path.len() + 1 + call.query.len());
         uri.push_str(&path);
         if !call.query.is_empty() {

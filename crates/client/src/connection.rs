@@ -35,7 +35,9 @@ impl Connection {
     async fn open(&self) -> Result<SendRequest<Payload>, ClientError> {
         let target = &self.target;
         let failed = |source| ClientError::Connect { address: target.authority.clone(), source };
-        let stream = TcpStream::connect((target.host.as_str(), target.port)).await.map_err(failed)?;
+        // Names below localhost are this machine (RFC 6761), and not every resolver knows that.
+        let host = if target.host.ends_with(".localhost") { "localhost" } else { target.host.as_str() };
+        let stream = TcpStream::connect((host, target.port)).await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
         match &target.tls {
             None => self.shake_hands(stream).await,

@@ -14,3 +14,10 @@ pub fn encode_into(out: &mut String, text: &str, keep_slash: bool) {
         }
     }
 }
+
+/// A key as a whole path.
+pub(crate) fn encoded_path(key: &str) -> String {
+    let mut path = String::from("/");
+    encode_into(&mut path, key, true);
+    path
+}

@@ -8,6 +8,40 @@ use crate::credentials::KeyChain;
 use crate::error::ClientError;
 use crate::tls;
 
+/// Where a request names its bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Addressing {
+    /// First in the path, as every store understands it.
+    #[default]
+    Path,
+    /// First in the host, as AWS wants it: such a target is for one bucket.
+    Virtual,
+}
+
+impl Addressing {
+    /// `way` is `path`, `virtual` or `auto`: that is virtual at AWS, if the bucket's name can be part of a host there.
+    pub fn choose(way: &str, endpoint: &str, bucket: &str) -> Result<Addressing, ClientError> {
+        let (host, _, secure, _) = parse_endpoint(endpoint)?;
+        let is_label = |name: &str| {
+            let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            !name.is_empty() && name.bytes().all(is_plain) && !name.starts_with('-') && !name.ends_with('-')
+        };
+        // A certificate covers one name below the store's, so no bucket with dots.
+        let fits = if secure { is_label(bucket) } else { bucket.split('.').all(is_label) };
+        let is_aws = || host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
+        let is_address = || host.parse::<std::net::IpAddr>().is_ok();
+        match way {
+            "path" => Ok(Addressing::Path),
+            "auto" => Ok(if fits && is_aws() { Addressing::Virtual } else { Addressing::Path }),
+            "virtual" if fits && !is_address() => Ok(Addressing::Virtual),
+            "virtual" => Err(ClientError::Usage(format!(
+                "--addressing virtual: the bucket {bucket} cannot be named in a host name below {host}; use path"
+            ))),
+            _ => Err(ClientError::Usage(format!("--addressing {way}: write path, virtual or auto"))),
+        }
+    }
+}
+
 /// A server and the credentials for it; shared by all connections of a run.
 #[derive(Debug)]
 pub struct Target {
@@ -19,6 +53,7 @@ pub struct Target {
     pub credentials: KeyChain,
     /// Present when the endpoint is https.
     pub tls: Option<tls::Connector>,
+    pub addressing: Addressing,
 }
 
 impl Target {
@@ -37,6 +72,7 @@ impl Target {
             region: self.region.clone(),
             credentials: self.credentials.clone(),
             tls: None,
+            addressing: Addressing::Path,
         }
     }
 }
@@ -74,6 +110,24 @@ pub fn plain_endpoint(url: &str) -> Result<String, ClientError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bucket_is_in_the_host_at_aws_and_where_it_is_wished() {
+        let choose = |way: &str, endpoint: &str, bucket: &str| Addressing::choose(way, endpoint, bucket).ok();
+        let (path, host) = (Some(Addressing::Path), Some(Addressing::Virtual));
+        let aws = "https://s3.eu-north-1.amazonaws.com";
+        assert_eq!((choose("auto", aws, "photos"), choose("auto", "https://s3.example", "photos")), (host, path));
+        assert_eq!((choose("path", aws, "photos"), choose("virtual", "https://s3.example", "photos")), (path, host));
+        // No certificate has such a name, and no host.
+        assert_eq!((choose("auto", aws, "my.photos"), choose("auto", aws, "Photos")), (path, path));
+        assert_eq!(choose("auto", "https://amazonaws.com.example", "photos"), path);
+        for (way, endpoint, bucket) in
+            [("virtual", aws, "my.photos"), ("virtual", "http://127.0.0.1:9000", "photos"), ("host", aws, "photos")]
+        {
+            assert_eq!(choose(way, endpoint, bucket), None, "{way} {endpoint} {bucket}");
+        }
+        assert_eq!(choose("virtual", "http://localhost:9000", "my.photos"), host);
+    }
 
     #[test]
     fn endpoints_are_split_or_refused() {

@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 use margay_client::client::encode_into;
 use margay_client::connection::Connection;
 use margay_client::payload::Payload;
+use margay_client::target::Addressing;
 use margay_client::{Credentials, Target as Server, xml};
 use margay_env::Env;
 use margay_s3::auth::sign::{Signer, Target as Signed};
@@ -53,8 +54,15 @@ impl Http {
         let host = "127.0.0.1".to_owned();
         let credentials = Credentials { access_key: ACCESS_KEY.to_owned(), secret_key: SECRET_KEY.to_owned() };
         let authority = format!("{host}:{port}");
-        let server =
-            Server { authority, host, port, region: REGION.to_owned(), credentials: credentials.into(), tls: None };
+        let server = Server {
+            authority,
+            host,
+            port,
+            region: REGION.to_owned(),
+            credentials: credentials.into(),
+            tls: None,
+            addressing: Addressing::Path,
+        };
         let signer = Signer::new(ACCESS_KEY, Secret::new(SECRET_KEY), REGION);
         Http { server: Arc::new(server), bucket, signer, idle: RefCell::new(None) }
     }

@@ -2,6 +2,7 @@
 //!
 //! Not here:   mounting (far_mount).
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -13,6 +14,7 @@ use margay_fuse::mount_point::{self, MOUNT_KIND};
 use tokio::runtime::Runtime;
 
 use super::far_commands::Cache;
+use super::store_options::StoreOptions;
 use super::{Mount, Sync, absolute};
 use crate::backup_location::{BackupLocation, BucketLocation, StoreArgs};
 use crate::cli::arguments::DataArgs;
@@ -36,25 +38,46 @@ const LOG_BYTES_MAX: u64 = 16 << 20;
 
 pub(super) fn run(args: &Mount) -> Result<(), Failure> {
     let env = Env::real();
-    let (place, cache) = parse(&args.bucket, &args.store, args.cache.as_deref())?;
+    let (words, options) = args.words()?;
+    let (place, cache) = parse(&args.bucket, &options.store, options.cache.as_deref())?;
     let path = absolute(&args.directory)?;
-    if cache.starts_with(&path) {
+    check(&env, &path, &cache, &words)?;
+    if !args.foreground {
+        return leave_behind(&env, &path, &cache, std::env::args_os().skip(1).collect());
+    }
+    let choice = MountChoice::parse(&words).map_err(Failure::usage)?;
+    let (mut mount, runtime) = begin(&args.data, &env, (place, cache), options.cache_size, false)?;
+    mount.metrics_address.clone_from(&args.metrics_address);
+    runtime.block_on(mount.run(&env, &path, &choice))
+}
+
+/// For mount(8).
+pub(super) fn run_helper(bucket: &str, path: &Path, words: &str, options: &StoreOptions) -> Result<(), Failure> {
+    let env = Env::real();
+    let (_, cache) = parse(bucket, &options.store, options.cache.as_deref())?;
+    check(&env, path, &cache, words)?;
+    let mut arguments = vec![OsString::from("mount"), bucket.into(), path.into()];
+    if !words.is_empty() {
+        arguments.extend([OsString::from("-o"), words.into()]);
+    }
+    arguments.extend(options.flags().into_iter().map(OsString::from));
+    leave_behind(&env, path, &cache, arguments)
+}
+
+/// What can be refused before anything is made.
+fn check(env: &Env, path: &Path, cache: &Path, words: &str) -> Result<(), Failure> {
+    if cache.starts_with(path) {
         let (cache, path) = (cache.display(), path.display());
         return Err(Failure::usage(format!(
             "the cache {cache} lies in the mount point {path}: name another --cache DIR"
         )));
     }
-    let choice = MountChoice::parse(&args.words()).map_err(Failure::usage)?;
-    mount_point::clear_dead(&path).map_err(|error| not_started(&error))?;
-    if is_mounted(&env, &path)? {
+    MountChoice::parse(words).map_err(Failure::usage)?;
+    mount_point::clear_dead(path).map_err(|error| not_started(&error))?;
+    if is_mounted(env, path)? {
         return Err(Failure::usage(format!("{} is a mount already; umount it first", path.display())));
     }
-    if !args.foreground {
-        return leave_behind(&env, &path, &cache);
-    }
-    let (mut mount, runtime) = begin(&args.data, &env, (place, cache), args.cache_size, false)?;
-    mount.metrics_address.clone_from(&args.metrics_address);
-    runtime.block_on(mount.run(&env, &path, &choice))
+    Ok(())
 }
 
 /// Sends what is in a cache that nobody has open.
@@ -100,7 +123,7 @@ fn begin(
 
 /// The bucket and the directory of its cache.
 fn parse(bucket: &str, store: &StoreArgs, cache: Option<&Path>) -> Result<(BucketLocation, PathBuf), Failure> {
-    let place = BackupLocation::parse(&Env::real(), Path::new(bucket), store, &Variables::of_process());
+    let place = BackupLocation::parse(&Env::real(), Path::new(bucket), store, &Variables::of_process(&Env::real()));
     let BackupLocation::Bucket(place) = place.map_err(Failure::usage)? else {
         return Err(Failure::usage(format!("{bucket} names no bucket: write s3://BUCKET or s3://BUCKET/PREFIX")));
     };
@@ -113,9 +136,10 @@ fn parse(bucket: &str, store: &StoreArgs, cache: Option<&Path>) -> Result<(Bucke
 
 /// One directory for each bucket, prefix and store.
 fn default_cache(place: &BucketLocation) -> Result<PathBuf, Failure> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let caches = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
-    let caches = caches.ok_or_else(|| Failure::usage("no HOME: name the cache with --cache DIR".to_owned()))?;
+    let chosen = std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || Variables::of_process(&Env::real()).get("HOME").map(|home| Path::new(home).join(".cache"));
+    let caches = chosen.or_else(home);
+    let caches = caches.ok_or_else(|| Failure::usage("no HOME: name the cache with --cache DIR, or -o cache=DIR"))?;
     let plain = |text: &str| text.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
     let store = place.endpoint.split("://").last().unwrap_or_default();
     let name = format!("{}-{}-{}", plain(store), plain(&place.bucket), plain(&place.prefix));
@@ -140,8 +164,8 @@ fn code_of(status: ExitStatus) -> Code {
     }
 }
 
-/// Starts the same command in the foreground, apart from this terminal, and waits until it has mounted.
-fn leave_behind(env: &Env, path: &Path, cache: &Path) -> Result<(), Failure> {
+/// Starts the command with these arguments in the foreground, apart from this terminal, and waits until it has mounted.
+fn leave_behind(env: &Env, path: &Path, cache: &Path, arguments: Vec<OsString>) -> Result<(), Failure> {
     // The one who waits is told why; the process that is started writes to its log.
     await_cache(env, cache, &mut |line| eprintln!("margay: {line}"))?;
     env.disk.create_private_dir(cache).map_err(|error| not_started(&format!("{}: {error}", cache.display())))?;
@@ -149,7 +173,7 @@ fn leave_behind(env: &Env, path: &Path, cache: &Path) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(|error| not_started(&error))?;
     let mut command = Command::new("sh");
     command.args(["-c", "log=$1; shift; exec \"$@\" >>\"$log\" 2>&1", "margay"]).arg(&log).arg(program);
-    command.args(std::env::args_os().skip(1)).arg("--foreground").stdin(Stdio::null()).process_group(0);
+    command.args(arguments).arg("--foreground").stdin(Stdio::null()).process_group(0);
     let mut started = command.spawn().map_err(|error| not_started(&error))?;
     loop {
         if is_mounted(env, path)? {

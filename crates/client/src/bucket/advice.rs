@@ -62,7 +62,7 @@ mod tests {
 
     use super::*;
     use crate::credentials::Credentials;
-    use crate::target::Target;
+    use crate::target::{Addressing, Target};
 
     #[test]
     fn errors_say_what_to_do_and_no_secret() {
@@ -75,6 +75,7 @@ mod tests {
             region: "us-east-1".to_owned(),
             credentials: credentials.into(),
             tls: None,
+            addressing: Addressing::Path,
         };
         let bucket = Bucket::new(Arc::new(target), "b").unwrap();
         let said = |status: u16, code: &str, region: &str| {

@@ -4,7 +4,12 @@
 //! Not here:   what they mean (the other modules).
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use margay_env::{Env, files};
+
+/// Maximum size of the list of users, in bytes.
+const USERS_BYTES_MAX: u64 = 4 << 20;
 
 /// Variables of AWS's tools, and HOME.
 #[derive(Clone, Default)]
@@ -18,11 +23,19 @@ impl std::fmt::Debug for Variables {
 }
 
 impl Variables {
-    /// Those of this process; values that are not UTF-8 cannot be meant.
-    pub fn of_process() -> Variables {
-        let pairs =
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        pairs.collect()
+    /// Those of this process; values that are not UTF-8 cannot be meant. A program that systemd starts has no HOME, so that
+    /// of the user counts then.
+    pub fn of_process(env: &Env) -> Variables {
+        let pairs = std::env::vars_os();
+        let pairs = pairs.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let mut variables: Variables = pairs.collect();
+        if variables.get("HOME").is_none() {
+            let users = files::read(env, Path::new("/etc/passwd"), USERS_BYTES_MAX).unwrap_or_default();
+            let user = rustix::process::geteuid().as_raw();
+            let home = home_of(&String::from_utf8_lossy(&users), user);
+            variables.0.extend(home.map(|home| ("HOME".to_owned(), home)));
+        }
+        variables
     }
 
     /// An empty value counts as none.
@@ -55,5 +68,27 @@ impl Variables {
 impl FromIterator<(String, String)> for Variables {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Variables {
         Variables(pairs.into_iter().filter(|(name, _)| name.starts_with("AWS_") || name == "HOME").collect())
+    }
+}
+
+/// The home directory of a user in the list of users.
+fn home_of(users: &str, user: u32) -> Option<String> {
+    let user = user.to_string();
+    let homes = users.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        (fields.get(2) == Some(&user.as_str())).then(|| fields.get(5).map(|home| (*home).to_owned()))?
+    });
+    homes.into_iter().find(|home| home.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_a_home() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\nx:y:7:7::none:\n";
+        assert_eq!(home_of(users, 1000).as_deref(), Some("/home/ann"));
+        assert_eq!((home_of(users, 0).as_deref(), home_of(users, 7), home_of("", 0)), (Some("/root"), None, None));
     }
 }

@@ -1,5 +1,7 @@
 //! An HTTP server for simulated stores of tests: one function answers, or breaks the connection.
 
+#![allow(dead_code, reason = "each file of tests uses a part of it")]
+
 use std::future::Future;
 use std::sync::Arc;
 
@@ -9,6 +11,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use margay_client::target::Addressing;
 use margay_client::{Credentials, REGION_DEFAULT, Target};
 
 /// Breaks the connection.
@@ -65,5 +68,6 @@ where
         region: REGION_DEFAULT.to_owned(),
         credentials: credentials.into(),
         tls: None,
+        addressing: Addressing::Path,
     })
 }

@@ -1,0 +1,103 @@
+//! Options of a mount that name its store: `endpoint=`, `cache=` and others, as mount(8) takes them.
+//!
+//! Why:        a line of fstab has no flags.
+//! Not here:   options of the mount itself (mounts::options).
+
+use std::path::PathBuf;
+
+use super::parse_size;
+use crate::backup_location::StoreArgs;
+use crate::exit::Failure;
+
+/// What `-o` and flags say of the store.
+#[derive(Debug, Default)]
+pub(super) struct StoreOptions {
+    pub store: StoreArgs,
+    pub cache: Option<PathBuf>,
+    /// In bytes.
+    pub cache_size: Option<u64>,
+}
+
+impl StoreOptions {
+    /// Takes those of the words that name the store; the rest is of the mount. A flag counts more than a word.
+    pub(super) fn take(mut self, words: &mut Vec<String>) -> Result<StoreOptions, Failure> {
+        let mut left = Vec::new();
+        for word in words.drain(..) {
+            if !self.takes(word.trim())? {
+                left.push(word);
+            }
+        }
+        *words = left;
+        Ok(self)
+    }
+
+    fn takes(&mut self, word: &str) -> Result<bool, Failure> {
+        let Some((name, value)) = word.split_once('=') else { return Ok(false) };
+        let text = match name {
+            "endpoint" => &mut self.store.endpoint,
+            "profile" => &mut self.store.profile,
+            "region" => &mut self.store.region,
+            "addressing" => &mut self.store.addressing,
+            "ca" | "cache" => {
+                let path = if name == "ca" { &mut self.store.ca } else { &mut self.cache };
+                path.get_or_insert_with(|| PathBuf::from(value));
+                return Ok(true);
+            }
+            "cache_size" => {
+                let size = parse_size(value).map_err(|error| Failure::usage(format!("{word}: {error}")))?;
+                self.cache_size.get_or_insert(size);
+                return Ok(true);
+            }
+            _ => return Ok(false),
+        };
+        text.get_or_insert_with(|| value.to_owned());
+        Ok(true)
+    }
+
+    /// Refuses them where no store is named.
+    pub(super) fn expect_none(&self) -> Result<(), Failure> {
+        if self.cache.is_none() && self.cache_size.is_none() && !self.store.is_given() {
+            return Ok(());
+        }
+        let flags = "--cache, --cache-size, --endpoint, --profile, --region, --addressing and --ca";
+        Err(Failure::usage(format!("{flags} belong to s3://BUCKET/PREFIX")))
+    }
+
+    /// The flags that say the same.
+    pub(super) fn flags(&self) -> Vec<String> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let (store, mut flags) = (&self.store, Vec::new());
+        for (name, value) in [
+            ("--endpoint", store.endpoint.clone()),
+            ("--profile", store.profile.clone()),
+            ("--region", store.region.clone()),
+            ("--addressing", store.addressing.clone()),
+            ("--ca", path(&store.ca)),
+            ("--cache", path(&self.cache)),
+            ("--cache-size", self.cache_size.map(|size| size.to_string())),
+        ] {
+            flags.extend(value.into_iter().flat_map(|value| [name.to_owned(), value]));
+        }
+        flags
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_the_store_are_told_from_those_of_the_mount() {
+        let text = "_netdev,endpoint=http://h:1,ro,cache=/c,cache_size=1KiB,x-systemd.requires=a.service,region=eu,addressing=path,profile=p,ca=/f";
+        let mut words: Vec<String> = text.split(',').map(str::to_owned).collect();
+        let flag = StoreArgs { region: Some("us".to_owned()), ..StoreArgs::default() };
+        let flags = StoreOptions { store: flag, ..StoreOptions::default() };
+        let options = flags.take(&mut words).unwrap();
+        assert_eq!(words, ["_netdev", "ro", "x-systemd.requires=a.service"]);
+        let expected =
+            "--endpoint http://h:1 --profile p --region us --addressing path --ca /f --cache /c --cache-size 1024";
+        assert_eq!(options.flags().join(" "), expected);
+        assert!(StoreOptions::default().take(&mut vec!["cache_size=much".to_owned()]).is_err());
+        assert!(options.expect_none().is_err() && StoreOptions::default().expect_none().is_ok());
+    }
+}
