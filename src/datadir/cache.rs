@@ -97,9 +97,13 @@ pub fn check_cache(env: &Env, path: &Path) -> Result<(), DataDirError> {
     if is_there { Ok(()) } else { Err(DataDirError::NoCache(path.to_owned())) }
 }
 
-/// Waits until nobody sends from a cache; an error if somebody has it mounted, or sends for too long.
+/// Waits until nobody sends from a cache; an error if somebody has it mounted, or sends for too long. A directory that can
+/// be no cache is refused before anything is made in it.
 pub fn await_cache(env: &Env, path: &Path, tell: &mut dyn FnMut(String)) -> Result<(), DataDirError> {
     let fail = |error| DataDirError::Io { path: path.to_owned(), error };
+    if env.disk.exists(path).map_err(fail)? {
+        cache_format(env, path)?;
+    }
     if env.disk.exists(&path.join("lock")).map_err(fail)? {
         drop(await_lock(env, path, (SENDING_TIME_MAX, tell))?);
     }
@@ -199,6 +203,7 @@ mod tests {
         let foreign = tempfile::tempdir().unwrap();
         std::fs::write(foreign.path().join("letter"), "").unwrap();
         for other in [served.path(), foreign.path()] {
+            assert!(await_cache(&Env::real(), other, &mut |_| {}).is_err());
             let refused = open(other, "s3://b").unwrap_err().to_string();
             assert!(refused.contains("--cache DIR") && !refused.contains("--data"), "{refused}");
         }
