@@ -177,9 +177,12 @@ pub fn cut_of_dying(env: &Env, data: &Path) -> bool {
 pub fn is_mounted(env: &Env, data: &Path) -> bool {
     let Some(recorded) = Recorded::read(env, data) else { return false };
     let Ok(lines) = mount_point::mounts(env) else { return true };
+    // The kernel gives the number of a mount that ended to the next one.
+    let kernel = Connections::open().ok();
     let is_there = |connection: &Connection| {
         let device = format!("0:{}", connection.minor);
-        lines.iter().any(|line| line.kind == MOUNT_KIND && line.device == device)
+        let is_same = kernel.as_ref().is_none_or(|kernel| kernel.has(connection).unwrap_or(true));
+        is_same && lines.iter().any(|line| line.kind == MOUNT_KIND && line.device == device)
     };
     recorded.connections.iter().any(is_there)
 }

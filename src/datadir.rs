@@ -120,7 +120,7 @@ pub struct DataDir {
     note: Arc<FaultNote>,
     /// A sync failed in an earlier process, so data in the page cache need not be on the disk.
     pub after_fault: bool,
-    _lock: Box<dyn LockHandle>,
+    lock: Option<Box<dyn LockHandle>>,
 }
 
 impl DataDir {
@@ -134,6 +134,12 @@ impl DataDir {
             mark(&dir.env, path, FORMAT_VERSION).map_err(fail)?;
         }
         Ok(dir)
+    }
+
+    /// Keeps the lock until this process ends. Who stops without waiting for all of its threads may still write after this
+    /// value is dropped, and another process that waits for the lock must not begin before that.
+    pub fn lock_until_exit(&mut self) {
+        std::mem::forget(self.lock.take());
     }
 
     /// Called once all doubtful data after a failed sync was rewritten; removes the note.
@@ -247,7 +253,7 @@ fn watch(env: &Env, path: &Path, lock: Box<dyn LockHandle>) -> io::Result<DataDi
             }
         }
     }
-    Ok(DataDir { path: path.to_owned(), env, note, after_fault: found.is_some(), _lock: lock })
+    Ok(DataDir { path: path.to_owned(), env, note, after_fault: found.is_some(), lock: Some(lock) })
 }
 
 fn mark(env: &Env, path: &Path, version: u32) -> io::Result<()> {

@@ -96,12 +96,14 @@ impl FarMount {
     }
 
     async fn open(&self, env: &Env) -> Result<Opened, Failure> {
-        let (dir, id) = tokio::task::block_in_place(|| {
+        let (mut dir, id) = tokio::task::block_in_place(|| {
             let tell = &mut |line: String| eprintln!("margay: {line}");
             let locked = DataDir::lock_cache(env, &self.cache, &self.source(), tell)?;
             self.reach().map_err(Failure::failed)?;
             Ok::<_, Failure>(locked.claim()?)
         })?;
+        // Requests that are in progress at the end are not waited for, and the next process waits for the lock.
+        dir.lock_until_exit();
         let options = self.far_options(id).map_err(Failure::failed)?;
         let (storage, far) = Storage::open_cache(dir, &self.limits, options)?;
         let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", self.cache.display()));

@@ -77,9 +77,9 @@ impl World {
 
     fn client(&self, arguments: &[&str]) -> Command {
         let (access_key, secret_key) = &self.keys[1];
-        let keys =
-            ["client", "--endpoint", &self.server.endpoint, "--access-key", access_key, "--secret-key", secret_key];
-        self.command(&[&keys, arguments].concat())
+        let mut command = self.command(&["client", "--endpoint", &self.server.endpoint]);
+        command.env("MARGAY_ACCESS_KEY", access_key).env("MARGAY_SECRET_KEY", secret_key).args(arguments);
+        command
     }
 
     fn write_keys(&self, section: &str, (access_key, secret_key): &(String, String)) {
