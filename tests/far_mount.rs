@@ -230,3 +230,52 @@ fn attributes_are_in_the_bucket_or_are_refused() {
     assert_eq!(all(&far), expected);
     assert_eq!(far.end(), Some(0));
 }
+
+/// Bytes of files below, without logs, whose room is taken beforehand.
+fn disk_bytes(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let bytes = entries.map(|entry| match entry.file_type().unwrap().is_dir() {
+        true => disk_bytes(&entry.path()),
+        false if entry.path().extension().is_some_and(|kind| kind == "log") => 0,
+        // It may go meanwhile.
+        false => entry.metadata().map_or(0, |metadata| metadata.blocks() * 512),
+    });
+    bytes.sum()
+}
+
+/// Waits, as long as it changes at all.
+fn wait(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(300), "{what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_cache_stays_within_its_size() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    const FILES: usize = 24;
+    const BYTES: usize = 4 << 20;
+    let world = World::new();
+    let body = |number: usize| -> Vec<u8> { (0..BYTES).map(|at| (at * (number + 3) / 11) as u8).collect() };
+    let check = |far: &Far| {
+        (0..FILES).for_each(|number| {
+            assert!(fs::read(far.path.join(format!("{number}"))).unwrap() == body(number), "{number}")
+        })
+    };
+    let mut far = world.mount_with("cache", &["--cache-size", "32MiB"]);
+    (0..FILES).for_each(|number| fs::write(far.path.join(format!("{number}")), body(number)).unwrap());
+    far.sync();
+    let segments = world.folder.path().join("cache/segments");
+    // 96 MiB were written; half of the size is for them, and reclaim has yet to give back what it holds.
+    wait("what the bucket has is not let go", || disk_bytes(&segments) < 48 << 20);
+    check(&far);
+    far.kill();
+    let far = world.mount_with("cache", &["--cache-size", "32MiB"]);
+    check(&far);
+    assert!(disk_bytes(&world.folder.path().join("cache/blocks")) < 17 << 20, "fetched blocks are limited too");
+    assert_eq!(far.end(), Some(0));
+}

@@ -49,11 +49,16 @@ impl World {
         self.mount_at(cache, &self.server.endpoint)
     }
 
-    /// As `mount`, of a store at this address; its log is `log` in the folder.
+    /// As `mount`, of a store at this address.
     pub(crate) fn mount_at(&self, cache: &str, endpoint: &str) -> Far {
+        self.mount_with(cache, &["--endpoint", endpoint])
+    }
+
+    /// As `mount`, with more words of the command; its log is `log` in the folder.
+    pub(crate) fn mount_with(&self, cache: &str, words: &[&str]) -> Far {
         let path = self.folder.path().join("mount");
         let mut command = self.command();
-        command.args(["mount", "s3://bucket/sub", "--foreground", "--endpoint", endpoint]);
+        command.args(["mount", "s3://bucket/sub", "--foreground"]).args(words);
         command.args(["--metrics-address", "127.0.0.1:0", "--cache"]);
         command.arg(self.folder.path().join(cache)).arg(&path);
         let log = fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).unwrap();

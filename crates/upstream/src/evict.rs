@@ -27,8 +27,8 @@ const OBJECTS_PER_READ: usize = 256;
 const CHECKED_EVERY: Duration = Duration::from_secs(2);
 /// After an eviction; its bytes count until reclaim has removed their segments.
 const RECLAIMED_AFTER: Duration = Duration::from_secs(10);
-/// Of the disk; reclaim is in a hurry below 10.
-const FREE_PERCENT_MIN: u64 = 11;
+/// Of the disk.
+const FREE_PERCENT_MIN: u64 = 5;
 /// A write that finds no room waits so long for the bucket to take something.
 const SENT_TIME_MAX: Duration = Duration::from_secs(60);
 /// How often it is looked meanwhile.

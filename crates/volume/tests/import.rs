@@ -82,3 +82,54 @@ fn an_entry_takes_the_place_of_the_file_that_is_named() {
     assert_eq!(wait(world.volume.usage("b")).unwrap(), Usage { objects: 3, bytes: 7, versions: 0 });
     assert!(world.volume.fsck(FsckOptions::default()).unwrap().clean());
 }
+
+#[test]
+fn an_evicted_file_has_no_bytes_here() {
+    let world = World::new(EMBEDDED);
+    wait(world.volume.create_bucket("b")).unwrap();
+    let mount = Mount::open(std::sync::Arc::clone(&world.volume), "b", "", MountOptions::default()).unwrap();
+    let root = mount.root();
+    let ino = |name: &str| mount.lookup(root, &posix::Name::Plain(name.to_owned())).unwrap().ino;
+    let evict = |name: &str, is_there: &dyn Fn() -> bool| {
+        let (ino, bytes) = (ino(name), SegmentId(StoreNumber(0xfffe).ids().0.0 + 7));
+        let named = NamedFile { directory: root, sort_name: name, ino };
+        world.volume.evict(named, bytes, |_| is_there(), &[]).unwrap()
+    };
+    world.put("b", "whole", &[1; 2000]).unwrap();
+    let new = posix::NewFile { uid: 1, gid: 1, rights: 0o644, umask: 0 };
+    let both = posix::OpenFlags {
+        read: true,
+        write: true,
+        append: false,
+        truncate: false,
+        exclusive: false,
+        kill_privileges: false,
+    };
+    // More extents than an entry has, with holes between them.
+    let (_, handle) = mount.create(root, &posix::Name::Plain("pieces".to_owned()), &new, both).unwrap();
+    for number in 0..200 {
+        mount.write(&handle, number * 8192, &[2; 1000], false).unwrap();
+        mount.flush(&handle).unwrap();
+    }
+    mount.release(handle).unwrap();
+    assert_eq!(world.volume.own_bytes().unwrap(), 202_000);
+    assert_eq!(evict("whole", &|| false), 0, "the other store has another state");
+    let changed = || {
+        world.put("b", "whole", &[3; 1000]).unwrap();
+        true
+    };
+    assert_eq!(evict("whole", &changed), 0, "it was changed after the look");
+    assert_eq!(world.get("b", "whole").unwrap(), [3; 1000]);
+    assert_eq!((evict("whole", &|| true), evict("pieces", &|| true)), (1000, 200_000));
+    assert_eq!(world.volume.own_bytes().unwrap(), 0);
+    assert_eq!(evict("whole", &|| true), 0, "it has nothing here");
+    assert_eq!(
+        wait(world.volume.usage("b")).unwrap(),
+        Usage { objects: 2, bytes: 1000 + 199 * 8192 + 1000, versions: 0 }
+    );
+    // Nothing is left when they go.
+    for name in ["whole", "pieces"] {
+        mount.unlink(root, &posix::Name::Plain(name.to_owned())).unwrap();
+    }
+    assert!(world.volume.fsck(FsckOptions::default()).unwrap().clean());
+}

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use margay_client::ClientError;
 use margay_client::upstream::Described;
 use margay_meta::Write;
 use margay_rows::record::{UpstreamLeftover, UpstreamObject};
@@ -112,14 +113,17 @@ impl Sender {
             Unsent::Local(_) => None,
             Unsent::Bucket(error) => error.status(),
         };
+        // A bucket that is gone says nothing of its keys.
+        let is_bucket_gone =
+            matches!(&unsent, Unsent::Bucket(ClientError::Refused(refusal)) if refusal.code == "NoSuchBucket");
         // It stays in progress until it is decided. With If-Match, stores say of a missing object that it is missing.
-        if matches!(status, Some(404 | 412)) {
+        if matches!(status, Some(404 | 412)) && !is_bucket_gone {
             return self.conflict(request, false).await;
         }
         // A refusal is an answer; anything else may have been done.
         let may_be_done = matches!(unsent, Unsent::Bucket(_)) && status.is_none_or(|status| status >= 500);
         self.let_go(request, may_be_done);
-        let is_refused = matches!(status, Some(400 | 401 | 403 | 405 | 413 | 501));
+        let is_refused = is_bucket_gone || matches!(status, Some(400 | 401 | 403 | 405 | 413 | 501));
         // What cannot be read here must not hold up others for ever.
         let is_unreadable = matches!(unsent, Unsent::Local(_)) && self.tries(request) >= UNREADABLE_TRIES_MAX;
         self.postponed(request, &unsent.to_string(), is_refused || is_unreadable);
