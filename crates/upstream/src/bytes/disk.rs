@@ -55,7 +55,9 @@ impl DiskBlocks {
         let mut table = Table::default();
         for number in 0..DIRECTORIES {
             let folder = folder(directory, number);
-            env.disk.create_dir_all(&folder)?;
+            if !env.disk.exists(&folder)? {
+                continue;
+            }
             for entry in env.disk.list(&folder)? {
                 match parse_name(&entry.name).filter(|_| !entry.is_dir) {
                     Some(key) => table.insert(key, entry.len),
@@ -121,6 +123,9 @@ impl DiskBlocks {
         let crc = crc32c::crc32c(&bytes[4..]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
         let path = self.path(key);
+        if let Some(folder) = path.parent() {
+            self.env.disk.create_dir_all(folder)?;
+        }
         let new = path.with_extension("new");
         if self.env.disk.exists(&new)? {
             self.env.disk.remove(&new)?;
@@ -228,7 +233,7 @@ mod tests {
         let (disk, path) = (Env::real().disk, again.path((7, 1)));
         disk.open(&path, OpenMode::ReadWrite).unwrap().write_all_at(b"x", HEADER_BYTES as u64).unwrap();
         assert_eq!((again.get((7, 1), "e"), disk.exists(&path).unwrap()), (None, false));
-        disk.open(&again.path((7, 9)).with_extension("new"), OpenMode::CreateNew).unwrap();
+        disk.open(&again.path((7, 1)).with_extension("new"), OpenMode::CreateNew).unwrap();
         assert_eq!(open(directory.path(), 1 << 20).table.lock().blocks.len(), 1);
     }
 
