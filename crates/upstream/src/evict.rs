@@ -183,7 +183,7 @@ impl Evict for Evictor {
             }
             self.tracked.wake.notify_one();
             while files.table.len() >= before && self.clock.monotonic() - began <= SENT_TIME_MAX {
-                self.tracked.settled.wait_for(&mut files, LOOK_EVERY);
+                self.tracked.settled.of(None).wait_for(&mut files, LOOK_EVERY);
             }
         }
     }

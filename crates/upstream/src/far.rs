@@ -167,12 +167,18 @@ impl Far {
     /// and ends the wait with false. Of one file its content, its attributes and its name are waited for; of all also that
     /// nothing is left under an old name.
     pub fn flush(&self, file: Option<Ino>, progress: &mut dyn FnMut(&Backlog) -> bool) -> Result<(), NotSent> {
+        self.wait(file, &mut || progress(&self.backlog()))
+    }
+
+    fn wait(&self, file: Option<Ino>, goes_on: &mut dyn FnMut() -> bool) -> Result<(), NotSent> {
         let mut files = self.tracked.files.lock();
         let sequence = files.sequence;
         for ino in file.map_or_else(|| files.table.inos(), |ino| vec![ino]) {
             files.table.edit(ino, |one| (one.now, one.is_read) = (true, false));
         }
         self.tracked.wake.notify_one();
+        // With many threads in fsync, each is woken by its own file alone.
+        let settled = self.tracked.settled.of(file);
         let (mut last, mut since) = (None, files.now());
         loop {
             let (lacks, refused) = match file {
@@ -193,9 +199,9 @@ impl Far {
                 let seconds = PATIENCE.as_secs();
                 return Err(why.map_or(NotSent::Unanswered, |why| NotSent::Failing { seconds, why }));
             }
-            self.tracked.settled.wait_for(&mut files, LOOK_EVERY);
+            settled.wait_for(&mut files, LOOK_EVERY);
             drop(files);
-            if !progress(&self.backlog()) {
+            if !goes_on() {
                 return Err(NotSent::Stopped);
             }
             files = self.tracked.files.lock();
@@ -264,7 +270,7 @@ impl Drop for Far {
 
 impl UpstreamSync for Far {
     fn sync(&self, file: Option<Ino>) -> Result<(), Error> {
-        self.flush(file, &mut |_| true).map_err(|error| {
+        self.wait(file, &mut || true).map_err(|error| {
             if let Some(left_out) = self.tracked.told.is_news(self.env.clock.monotonic(), "fsync", &error.to_string()) {
                 tracing::error!(%error, left_out, "an fsync did not reach the bucket");
             }

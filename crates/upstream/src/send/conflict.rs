@@ -144,7 +144,7 @@ impl Sender {
             }
         }
         drop(files);
-        self.tracked.settled.notify_all();
+        self.tracked.settled.notify([ino]);
         self.tracked.wake.notify_one();
     }
 

@@ -40,7 +40,7 @@ impl Sender {
             postpone(&mut files, request, &error.to_string(), false);
         }
         drop(files);
-        self.tracked.settled.notify_all();
+        self.tracked.settled.notify([Some(request.file), request.replaces].into_iter().flatten().map(Ino));
     }
 
     fn take_outcome(
@@ -123,7 +123,7 @@ impl Sender {
         // A refusal is an answer; anything else may have been done.
         let may_be_done = matches!(unsent, Unsent::Bucket(_)) && status.is_none_or(|status| status >= 500);
         self.let_go(request, may_be_done);
-        let is_refused = is_bucket_gone || matches!(status, Some(400 | 401 | 403 | 405 | 413 | 501));
+        let is_refused = matches!(status, Some(400 | 401 | 403 | 405 | 413 | 501));
         // What cannot be read here must not hold up others for ever.
         let is_unreadable = matches!(unsent, Unsent::Local(_)) && self.tries(request) >= UNREADABLE_TRIES_MAX;
         self.postponed(request, &unsent.to_string(), is_refused || is_unreadable);
@@ -184,7 +184,7 @@ impl Sender {
             files.now()
         };
         self.tracked.told.tell(now, &request.key, why, is_refused);
-        self.tracked.settled.notify_all();
+        self.tracked.settled.notify([Ino(request.file)]);
     }
 }
 

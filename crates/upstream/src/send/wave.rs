@@ -54,7 +54,6 @@ impl Sender {
                 break;
             }
         }
-        self.tracked.settled.notify_all();
         wave
     }
 
@@ -79,6 +78,7 @@ impl Sender {
         }
         let gathered = self.gather(files, &due)?;
         files.drop_clean(&*self.tracked.below, &gathered.clean)?;
+        self.tracked.settled.notify(gathered.clean.iter().copied());
         let in_progress = queue.in_progress.values().chain(wave.iter().map(Work::request));
         let in_progress: Vec<&PlannedRequest> = in_progress.chain(&gathered.unsure).collect();
         let temporary = files.paths.temporary(&self.id, self.process);

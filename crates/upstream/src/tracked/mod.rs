@@ -18,6 +18,7 @@ mod changes;
 mod file;
 mod files;
 mod paths;
+mod settled;
 mod table;
 
 use self::ages::Ages;
@@ -39,10 +40,11 @@ use margay_meta::{Batch, CommitError, Committed, Engine, EngineError, Preconditi
 use margay_rows::record::UpstreamObject;
 use margay_rows::{Ino, key};
 use margay_segment::SegmentError;
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use self::changes::{Changed, changes_of};
+use self::settled::Settled;
 use crate::bytes::{FarObject, Objects};
 use crate::told::Told;
 
@@ -80,7 +82,7 @@ pub(crate) struct Tracked {
     /// Directories that were not listed.
     pub(crate) unlisted: RwLock<HashSet<Ino>>,
     /// A file became clean, or refused.
-    pub(crate) settled: Condvar,
+    pub(crate) settled: Settled,
     /// Something may be due.
     pub(crate) wake: Notify,
     /// Answers of the bucket: who waits sees that it lives.
@@ -114,7 +116,7 @@ impl Tracked {
             below,
             files: Mutex::new(files),
             unlisted: RwLock::new(unlisted),
-            settled: Condvar::new(),
+            settled: Settled::default(),
             wake: Notify::new(),
             answers: AtomicU64::new(0),
             ages: Ages::new(clock),
