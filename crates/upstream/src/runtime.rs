@@ -3,7 +3,7 @@
 //! Why:        the kernel's requests and the rows' readers are plain threads, or threads of another runtime that must not be
 //!             entered again.
 //! Invariants: R1 `wait` never runs the future on the caller's thread.
-//!             R2 the tasks refer to what refers to the threads, so somebody must call `stop`.
+//!             R2 the tasks refer to what refers to the threads, so somebody must call `stop`. Without tasks dropping does.
 
 use std::future::Future;
 use std::io;
@@ -59,5 +59,12 @@ impl Requests {
         // On a thread of its own: the caller may be a thread of another runtime.
         let stopping = std::thread::spawn(move || runtime.shutdown_timeout(STOP_TIME_MAX));
         assert!(stopping.join().is_ok(), "the threads of requests end");
+    }
+}
+
+impl Drop for Requests {
+    /// An opening that failed may drop them on a thread of another runtime, which must not wait for this one.
+    fn drop(&mut self) {
+        self.stop();
     }
 }
