@@ -9,8 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use margay_client::bucket::Bucket;
 use margay_client::disk::{BucketDisk, LockTimes};
-use margay_client::target::{Addressing, parse_endpoint};
-use margay_client::{Condition, Credentials, REGION_DEFAULT, Target};
+use margay_client::{Condition, Credentials, Target};
 use margay_env::{Disk, Env, OpenMode};
 
 use crate::{ACCESS_KEY, SECRET_KEY, Server};
@@ -28,17 +27,9 @@ const TIMES: LockTimes = LockTimes {
 const HASTY: LockTimes = LockTimes { takeover: Duration::from_secs(1), ..TIMES };
 
 pub(crate) fn target(server: &Server) -> Arc<Target> {
-    let (host, port, _, authority) = parse_endpoint(&server.endpoint).unwrap();
+    let address = server.endpoint.trim_start_matches("http://").parse().unwrap();
     let credentials = Credentials { access_key: ACCESS_KEY.to_owned(), secret_key: SECRET_KEY.to_owned() };
-    Arc::new(Target {
-        authority,
-        host,
-        port,
-        region: REGION_DEFAULT.to_owned(),
-        credentials: credentials.into(),
-        tls: None,
-        addressing: Addressing::Path,
-    })
+    Arc::new(Target::plain(address, credentials.into()))
 }
 
 fn bucket(server: &Server) -> Bucket {

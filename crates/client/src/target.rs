@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 
+use crate::REGION_DEFAULT;
 use crate::credentials::KeyChain;
 use crate::error::ClientError;
 use crate::tls;
@@ -63,17 +64,22 @@ impl Target {
         format!("{scheme}://{}", self.authority)
     }
 
-    /// The same target over plain http at another address.
-    pub fn at(&self, address: SocketAddr) -> Target {
+    /// A server over plain http.
+    pub fn plain(address: SocketAddr, credentials: KeyChain) -> Target {
         Target {
             authority: address.to_string(),
             host: address.ip().to_string(),
             port: address.port(),
-            region: self.region.clone(),
-            credentials: self.credentials.clone(),
+            region: REGION_DEFAULT.to_owned(),
+            credentials,
             tls: None,
             addressing: Addressing::Path,
         }
+    }
+
+    /// The same target over plain http at another address.
+    pub fn at(&self, address: SocketAddr) -> Target {
+        Target { region: self.region.clone(), ..Target::plain(address, self.credentials.clone()) }
     }
 }
 

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use margay_env::Clock;
 use margay_meta::Engine;
-use margay_rows::record::{Entry, UpstreamObject};
+use margay_rows::record::{FileEntry, UpstreamObject};
 use margay_rows::{Ino, key};
 use margay_volume::{Evict, NamedFile, Volume};
 use parking_lot::Mutex;
 
 use crate::bytes::segment_of;
-use crate::tracked::{State, Tracked, entering, entry_at, object_row};
+use crate::tracked::{State, Tracked, entering, object_row};
 
 /// Rows of objects that are looked at together.
 const OBJECTS_PER_READ: usize = 256;
@@ -96,7 +96,8 @@ impl Evictor {
         if object.size == 0 || object.key.ends_with('/') {
             return Ok(0);
         }
-        let Some((directory, name)) = self.name_of(&object.key)? else { return Ok(0) };
+        let named = self.tracked.name_of(&object.key).map_err(|error| error.to_string())?;
+        let Some((directory, name)) = named else { return Ok(0) };
         let (_held, closed) = volume.hold_closed(&[ino]);
         if !closed.contains(&ino) {
             return Ok(0);
@@ -119,28 +120,11 @@ impl Evictor {
             rows.push((key::upstream_bytes(object.number), None));
         }
         let named = NamedFile { directory, sort_name: &name, ino };
-        let is_there = |file: &margay_rows::record::FileEntry| {
+        let is_there = |file: &FileEntry| {
             let state = State::of_file(file);
             (state.content, state.size) == (object.content, object.size)
         };
         entering(|| volume.evict(named, segment_of(number), is_there, &rows)).map_err(|error| error.to_string())
-    }
-
-    /// Where the file of a key is; `None` if it is not there.
-    fn name_of(&self, object_key: &str) -> Result<Option<(Ino, String)>, String> {
-        let (mut directory, local) = {
-            let files = self.tracked.files.lock();
-            (files.paths.root(), files.paths.local(object_key).to_owned())
-        };
-        let (path, name) = local.split_at(local.rfind('/').map_or(0, |slash| slash + 1));
-        for part in path.split_inclusive('/') {
-            let entry = entry_at(&*self.tracked.below, &key::entry(directory, part.as_bytes()));
-            match entry.map_err(|error| error.to_string())? {
-                Some(Entry::Directory(entry)) => directory = entry.ino,
-                _ => return Ok(None),
-            }
-        }
-        Ok(Some((directory, name.to_owned())))
     }
 }
 
@@ -178,9 +162,7 @@ impl Evict for Evictor {
                 return;
             }
             let before = files.table.len();
-            for ino in files.table.inos() {
-                files.table.edit(ino, |file| file.now = true);
-            }
+            files.send_now(None);
             self.tracked.wake.notify_one();
             while files.table.len() >= before && self.clock.monotonic() - began <= SENT_TIME_MAX {
                 self.tracked.settled.of(None).wait_for(&mut files, LOOK_EVERY);

@@ -173,9 +173,7 @@ impl Far {
     fn wait(&self, file: Option<Ino>, goes_on: &mut dyn FnMut() -> bool) -> Result<(), NotSent> {
         let mut files = self.tracked.files.lock();
         let sequence = files.sequence;
-        for ino in file.map_or_else(|| files.table.inos(), |ino| vec![ino]) {
-            files.table.edit(ino, |one| (one.now, one.is_read) = (true, false));
-        }
+        files.send_now(file);
         self.tracked.wake.notify_one();
         // With many threads in fsync, each is woken by its own file alone.
         let settled = self.tracked.settled.of(file);

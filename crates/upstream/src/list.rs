@@ -197,24 +197,12 @@ impl Listing {
 
     /// Enters one object, if its directory is here and was listed.
     pub(crate) fn enter_key(&self, object_key: &str, there: &Described) -> Result<(), String> {
-        let (root, local) = {
-            let files = self.tracked.files.lock();
-            (files.paths.root(), files.paths.local(object_key).to_owned())
-        };
-        let split = local[..local.len().saturating_sub(1)].rfind('/').map_or(0, |slash| slash + 1);
-        let (path, name) = local.split_at(split);
-        let mut directory = root;
-        for part in path.split_inclusive('/') {
-            let entry = crate::tracked::entry_at(&*self.tracked.below, &key::entry(directory, part.as_bytes()));
-            match entry.map_err(|error| error.to_string())? {
-                Some(margay_rows::record::Entry::Directory(entry)) => directory = entry.ino,
-                _ => return Err("its directory is not here".to_owned()),
-            }
-        }
+        let named = self.tracked.name_of(object_key).map_err(|error| error.to_string())?;
+        let (directory, sort_name) = named.ok_or("its directory is not here")?;
         if self.tracked.unlisted.read().contains(&directory) {
             return Ok(());
         }
-        let (sort_name, key, there) = (name.to_owned(), object_key.to_owned(), Some(there.clone()));
+        let (key, there) = (object_key.to_owned(), Some(there.clone()));
         self.enter(directory, &[Found { sort_name, key, there }], false)
     }
 }

@@ -11,8 +11,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use margay_client::target::Addressing;
-use margay_client::{Credentials, REGION_DEFAULT, Target};
+use margay_client::{Credentials, Target};
 
 /// Breaks the connection.
 #[derive(Debug)]
@@ -60,14 +59,5 @@ where
         }
     });
     let credentials = Credentials { access_key: "key".to_owned(), secret_key: "secret".to_owned() };
-    let (authority, host, port) = (address.to_string(), address.ip().to_string(), address.port());
-    Arc::new(Target {
-        authority,
-        host,
-        port,
-        region: REGION_DEFAULT.to_owned(),
-        credentials: credentials.into(),
-        tls: None,
-        addressing: Addressing::Path,
-    })
+    Arc::new(Target::plain(address, credentials.into()))
 }

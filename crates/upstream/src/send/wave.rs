@@ -6,7 +6,7 @@
 //! Locking:    the table of files.
 //! Not here:   the order of requests (plan), when a file is due (tracked).
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use margay_meta::EngineError;
@@ -106,10 +106,10 @@ impl Sender {
             (file.dirty.name.is_none() || file.key.is_some()).then(|| file.planned(ino, is_due))
         };
         let asked = due.iter().filter_map(|ino| row(*ino, true)).collect();
-        let is_due: HashMap<Ino, ()> = due.iter().map(|ino| (*ino, ())).collect();
+        let is_due: HashSet<Ino> = due.iter().copied().collect();
         let closed = plan::close(asked, |key| {
             let sharing = files.table.with_key(key).into_iter();
-            sharing.filter(|ino| !is_due.contains_key(ino)).filter_map(|ino| row(ino, false)).collect()
+            sharing.filter(|ino| !is_due.contains(ino)).filter_map(|ino| row(ino, false)).collect()
         });
         let mut gathered = Gathered::default();
         for planned in closed {

@@ -188,21 +188,22 @@ impl Files {
         touched
     }
 
-    /// Refuses names with keys that are too long for every store.
-    pub(super) fn check_keys(&mut self, engine: &dyn Engine, changed: &[Changed]) -> Result<(), EngineError> {
-        for (directory, name) in changed.iter().filter_map(|one| one.name.as_ref()) {
-            let key = self.paths.key(engine, (*directory, name))?;
-            if key.is_some_and(|key| key.len() > KEY_BYTES_MAX) {
-                return Err(EngineError::Io(std::io::Error::from_raw_os_error(NAME_TOO_LONG)));
-            }
+    /// Somebody waits for one file, or for all.
+    pub(crate) fn send_now(&mut self, file: Option<Ino>) {
+        for ino in file.map_or_else(|| self.table.inos(), |ino| vec![ino]) {
+            self.table.edit(ino, |one| (one.now, one.is_read) = (true, false));
         }
-        Ok(())
     }
 
-    /// What becomes of changed files when the batch is committed.
+    /// What becomes of changed files when the batch is committed. Names with keys that are too long for every store are refused.
     pub(super) fn note(&mut self, engine: &dyn Engine, changed: &[Changed]) -> Result<Vec<(Ino, File)>, EngineError> {
         self.sequence += 1;
-        self.note_at(engine, changed, self.sequence)
+        let noted = self.note_at(engine, changed, self.sequence)?;
+        let is_too_long = |(_, file): &(Ino, File)| file.key.as_ref().is_some_and(|key| key.len() > KEY_BYTES_MAX);
+        match noted.iter().any(is_too_long) {
+            true => Err(EngineError::Io(std::io::Error::from_raw_os_error(NAME_TOO_LONG))),
+            false => Ok(noted),
+        }
     }
 
     fn note_at(

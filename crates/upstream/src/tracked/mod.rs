@@ -37,7 +37,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use margay_env::Clock;
 use margay_meta::layer::{Asked, Layer};
 use margay_meta::{Batch, CommitError, Committed, Engine, EngineError, Precondition, Write};
-use margay_rows::record::UpstreamObject;
+use margay_rows::record::{Entry, UpstreamObject};
 use margay_rows::{Ino, key};
 use margay_segment::SegmentError;
 use parking_lot::{Mutex, RwLock};
@@ -125,6 +125,23 @@ impl Tracked {
         })
     }
 
+    /// The directory and the name of an object's key; `None` if the directory is not here.
+    pub(crate) fn name_of(&self, object_key: &str) -> Result<Option<(Ino, String)>, EngineError> {
+        let (mut directory, local) = {
+            let files = self.files.lock();
+            (files.paths.root(), files.paths.local(object_key).to_owned())
+        };
+        let split = local[..local.len().saturating_sub(1)].rfind('/').map_or(0, |slash| slash + 1);
+        let (path, name) = local.split_at(split);
+        for part in path.split_inclusive('/') {
+            match entry_at(&*self.below, &key::entry(directory, part.as_bytes()))? {
+                Some(Entry::Directory(entry)) => directory = entry.ino,
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some((directory, name.to_owned())))
+    }
+
     /// The root of a new volume is listed when its rows are needed.
     pub(crate) fn begin(&self, root: Ino) -> Result<(), EngineError> {
         if self.below.get(&key::upstream_begun())?.value.is_some() {
@@ -206,7 +223,6 @@ impl Tracked {
                 self.gate_below(directory).map_err(CommitError::Failed)?;
                 continue;
             }
-            files.check_keys(&*self.below, &changed).map_err(CommitError::Failed)?;
             let mut noted = files.note(&*self.below, &changed).map_err(CommitError::Failed)?;
             for directory in changed.iter().filter(moved).map(|one| one.ino) {
                 files.note_sent_below(&*self.below, directory, &mut noted).map_err(CommitError::Failed)?;
