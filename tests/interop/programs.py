@@ -157,7 +157,9 @@ class RcloneCopy(RcloneMount):
         yield directory
 
     def copy(self, source, target):
-        done = subprocess.run([self.path, "copy", "--metadata", "--links", *self.settings(), source, target], capture_output=True, text=True)
+        command = [self.path, "copy", "--metadata", "--links", *self.settings(), source, target]
+        # With AWS_CA_BUNDLE in its environment this client refuses to start: it gets the environment of the others.
+        done = subprocess.run(command, env=self.world.variables, capture_output=True, text=True)
         if done.returncode != 0:
             print(f"rclone copy: {done.stderr[-400:]}")
 
