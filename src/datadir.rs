@@ -62,7 +62,8 @@ const SMALL_FILE_BYTES_MAX: u64 = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     #[error(
-        "{0} is in use by another margay server{1}; stop that one, or give this one its own directory with --data DIR"
+        "{0} is in use by another margay{1}, a server or a command like compact; stop that one or wait until it has ended, or \
+         give this one its own directory with --data DIR"
     )]
     Locked(PathBuf, String),
     #[error(
