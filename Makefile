@@ -14,7 +14,7 @@ MOUNT ?= demo=margay-mnt
 PREFIX ?= /usr/local
 REPORT ?= margay-report
 NIGHT_SECONDS ?= 28800
-RIVALS ?= ext4,tmpfs,s3fs,rclone,goofys,tigrisfs,juicefs-redis,juicefs-sqlite,s3cmd,minio,garage
+RIVALS ?= ext4,tmpfs,margay-far,s3fs,rclone,goofys,tigrisfs,juicefs-redis,juicefs-sqlite,s3cmd,minio,garage
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -26,6 +26,8 @@ use work::Work;
 
 /// The most files of one directory: their numbers are shuffled in memory, at 8 bytes each.
 const FILES_MAX: u64 = 100_000_000;
+/// The most bytes that `--fsync-each` writes into a file.
+const FSYNC_BYTES_MAX: i64 = 1 << 20;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -33,6 +35,7 @@ const FILES_MAX: u64 = 100_000_000;
   margay bench dirops --dir /mnt/margay --dir /mnt/empty --dir /var/tmp --clients 1,4
   margay bench dirops --files 1000 --clients 1 --rival ext4,margay,tigrisfs
   margay bench dirops --dir /mnt/margay --files 1000000 --rounds 1 --json
+  margay bench dirops --dir /mnt/far --files 100 --clients 64 --fsync-each 4096
   margay bench dirops --dir /mnt/margay --rival ext4,ext4-no-dir-index --points 1000,10000,100000 --report results/")]
 pub struct DiropsArgs {
     #[command(flatten)]
@@ -46,6 +49,9 @@ pub struct DiropsArgs {
     /// fsync the directory at the end of each phase, inside its time
     #[arg(long)]
     pub sync: bool,
+    /// Instead: creating only, with so many bytes written into each file and an fsync of it, and deleting
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(..=FSYNC_BYTES_MAX))]
+    pub fsync_each: Option<u32>,
     /// Instead: the curve, creating and deleting so many files in every order by one client (1000 to 10000000)
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=FILES_MAX))]
     pub points: Vec<u64>,
@@ -59,15 +65,16 @@ pub fn run(args: &DiropsArgs) -> Result<(), BenchError> {
         return run_curve(args);
     }
     let sync = if args.sync { ", with fsync" } else { "" };
+    let each = args.fsync_each.map_or(String::new(), |bytes| format!(", fsync of each with {bytes} bytes"));
     side_by_side::run(
         &args.side_by_side,
         &Suite {
             name: "dirops",
-            title: format!("{} files a client{sync}", args.files),
+            title: format!("{} files a client{sync}{each}", args.files),
             clients: &args.clients,
             round: &|round, clients| {
                 let (root, stop) = (round.root.to_owned(), round.stop.clone());
-                Work { root, files: args.files, clients, sync: args.sync, stop }.run(round)
+                Work { root, files: args.files, clients, sync: args.sync, fsync_each: args.fsync_each, stop }.run(round)
             },
         },
     )

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "the calls are what is measured")]
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub(super) struct Work {
     pub(super) files: u64,
     pub(super) clients: usize,
     pub(super) sync: bool,
+    /// Bytes that each new file gets before its fsync.
+    pub(super) fsync_each: Option<u32>,
     /// Looked at before each file: a phase of millions takes minutes.
     pub(super) stop: Stop,
 }
@@ -36,6 +38,11 @@ impl Work {
     pub(super) fn run(&self, round: &mut Round<'_>) -> Result<(), BenchError> {
         let clients = self.clients;
         round.timed(|| (0..clients).try_for_each(|client| fs::create_dir(self.folder(client))))?;
+        if self.fsync_each.is_some() {
+            round.rate("create with fsync", clients, self.files, &|client| self.create(client))?;
+            let numbers = Order::Forward.numbers(self.files);
+            return round.rate("delete", clients, self.files, &|client| self.delete(client, &numbers));
+        }
         let orders = [
             ("delete", Order::Forward),
             ("delete in reverse", Order::Reverse),
@@ -66,9 +73,14 @@ impl Work {
 
     fn create(&self, client: usize) -> io::Result<()> {
         let folder = self.folder(client);
+        let bytes = vec![b'x'; self.fsync_each.unwrap_or_default() as usize];
         for number in 0..self.files {
             self.stop.go_on()?;
-            OpenOptions::new().write(true).create_new(true).open(folder.join(name(number)))?;
+            let mut file = OpenOptions::new().write(true).create_new(true).open(folder.join(name(number)))?;
+            if self.fsync_each.is_some() {
+                file.write_all(&bytes)?;
+                file.sync_all()?;
+            }
         }
         self.end(&folder)
     }
@@ -125,11 +137,25 @@ mod tests {
         let root = folder.path().join("x");
         let run = |round: &mut Round<'_>, clients| {
             let (root, stop) = (round.root.to_owned(), round.stop.clone());
-            Work { root, files: 20, clients, sync: true, stop }.run(round)
+            Work { root, files: 20, clients, sync: true, fsync_each: None, stop }.run(round)
         };
         let suite = Suite { name: "dirops", title: String::new(), clients: &[2], round: &run };
         let figures = try_round(&root, &suite, 2).unwrap();
         assert_eq!(figures.iter().map(|(_, rounds)| *rounds).collect::<Vec<_>>(), [3, 1, 1, 1, 1, 1, 1, 1]);
+        assert!(!root.exists());
+    }
+
+    #[test]
+    fn with_bytes_files_are_only_created_and_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("x");
+        let run = |round: &mut Round<'_>, clients| {
+            let (root, stop) = (round.root.to_owned(), round.stop.clone());
+            Work { root, files: 20, clients, sync: false, fsync_each: Some(3), stop }.run(round)
+        };
+        let suite = Suite { name: "dirops", title: String::new(), clients: &[2], round: &run };
+        let figures = try_round(&root, &suite, 1).unwrap();
+        assert_eq!(figures.iter().map(|(phase, _)| phase.as_str()).collect::<Vec<_>>(), ["create with fsync", "delete"]);
         assert!(!root.exists());
     }
 }

@@ -13,8 +13,9 @@ macro_rules! shipped {
     ($($name:literal),*) => { [$(($name, include_str!(concat!("../../../../bench/rivals/", $name, ".toml")))),*] };
 }
 
-const SHIPPED: [(&str, &str); 13] = shipped![
+const SHIPPED: [(&str, &str); 14] = shipped![
     "margay",
+    "margay-far",
     "ext4",
     "ext4-no-dir-index",
     "tmpfs",
