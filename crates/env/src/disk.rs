@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub enum OpenMode {
     /// An existing file, for reading only.
     Read,
+    /// As `Read`; what is no regular file is `InvalidInput`, and never waited for, as a pipe would be.
+    ReadRegular,
     /// An existing file, for reading and writing.
     ReadWrite,
     /// A new file, for reading and writing; `AlreadyExists` when the name is taken.

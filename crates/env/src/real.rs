@@ -9,12 +9,12 @@
 use std::fs;
 use std::io;
 use std::num::NonZeroU64;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Advice, FallocateFlags, FlockOperation};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::ReadWriteFlags;
 
 use crate::{Clock, DirEntry, Disk, File, LockHandle, OpenMode, Random, Space, Timestamp};
@@ -43,6 +43,9 @@ impl Disk for RealDisk {
         options.read(true);
         match mode {
             OpenMode::Read => {}
+            OpenMode::ReadRegular => {
+                options.custom_flags(OFlags::NONBLOCK.bits() as i32);
+            }
             OpenMode::ReadWrite => {
                 options.write(true);
             }
@@ -53,7 +56,11 @@ impl Disk for RealDisk {
                 options.write(true).create(true).truncate(false);
             }
         }
-        Ok(Arc::new(RealFile(options.open(path)?)))
+        let file = options.open(path)?;
+        if mode == OpenMode::ReadRegular && !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        Ok(Arc::new(RealFile(file)))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {

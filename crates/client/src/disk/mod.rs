@@ -222,7 +222,9 @@ impl Disk for BucketDisk {
         let key = self.0.key(path)?;
         let chain = self.0.chain(&key)?;
         match (mode, chain.is_there()) {
-            (OpenMode::Read | OpenMode::ReadWrite, false) => return Err(io::ErrorKind::NotFound.into()),
+            (OpenMode::Read | OpenMode::ReadRegular | OpenMode::ReadWrite, false) => {
+                return Err(io::ErrorKind::NotFound.into());
+            }
             (OpenMode::CreateNew, true) => return Err(io::ErrorKind::AlreadyExists.into()),
             _ => {}
         }

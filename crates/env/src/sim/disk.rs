@@ -190,7 +190,7 @@ impl Disk for SimDisk {
             Ok(_) => Err(io::ErrorKind::IsADirectory.into()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             Err(error) => match mode {
-                OpenMode::Read | OpenMode::ReadWrite => Err(error),
+                OpenMode::Read | OpenMode::ReadRegular | OpenMode::ReadWrite => Err(error),
                 OpenMode::CreateNew | OpenMode::OpenOrCreate => {
                     state.begin_change()?;
                     let (dir, name) = state.tree.find_parent(path)?;

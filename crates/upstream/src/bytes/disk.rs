@@ -18,9 +18,12 @@ use margay_env::{Env, OpenMode};
 use md5::{Digest, Md5};
 use parking_lot::Mutex;
 
+use super::cache::BLOCK_BYTES;
+
 /// Directories over which the files are spread.
 const DIRECTORIES: u64 = 256;
 const HEADER_BYTES: usize = 20;
+const FILE_BYTES_MAX: usize = HEADER_BYTES + BLOCK_BYTES as usize;
 /// Small objects have a block each, and a file system has only so many files.
 const BLOCKS_MAX: usize = 200_000;
 
@@ -89,8 +92,9 @@ impl DiskBlocks {
     }
 
     fn read(&self, key: Key, etag: &str) -> Option<Bytes> {
-        let file = self.env.disk.open(&self.path(key), OpenMode::Read).ok()?;
-        let len = usize::try_from(file.len().ok()?).ok().filter(|len| *len >= HEADER_BYTES)?;
+        // Somebody may have put anything there.
+        let file = self.env.disk.open(&self.path(key), OpenMode::ReadRegular).ok()?;
+        let len = usize::try_from(file.len().ok()?).ok().filter(|len| (HEADER_BYTES..=FILE_BYTES_MAX).contains(len))?;
         let mut bytes = vec![0; len];
         file.read_exact_at(&mut bytes, 0).ok()?;
         let (crc, rest) = bytes.split_first_chunk::<4>()?;
@@ -211,6 +215,8 @@ fn parse_name(name: &str) -> Option<Key> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
 
     fn open(directory: &Path, bytes_max: u64) -> DiskBlocks {
@@ -235,6 +241,25 @@ mod tests {
         assert_eq!((again.get((7, 1), "e"), disk.exists(&path).unwrap()), (None, false));
         disk.open(&again.path((7, 1)).with_extension("new"), OpenMode::CreateNew).unwrap();
         assert_eq!(open(directory.path(), 1 << 20).table.lock().blocks.len(), 1);
+    }
+
+    #[test]
+    fn a_pipe_or_a_directory_in_place_of_a_block_is_no_block() {
+        let directory = tempfile::tempdir().unwrap();
+        let blocks = open(directory.path(), 1 << 20);
+        let path = |index| blocks.path((7, index));
+        for index in 0..3 {
+            blocks.put((7, index), "e", b"block");
+            Env::real().disk.remove(&path(index)).unwrap();
+        }
+        mknodat(CWD, path(0), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        Env::real().disk.create_dir_all(&path(1)).unwrap();
+        let large = Env::real().disk.open(&path(2), OpenMode::CreateNew).unwrap();
+        large.set_len(1 << 40).unwrap();
+        for index in 0..3 {
+            assert_eq!(blocks.get((7, index), "e"), None, "{index}");
+        }
+        assert_eq!(Env::real().disk.exists(&path(0)).unwrap(), false, "the next fetch may take its place");
     }
 
     #[test]
