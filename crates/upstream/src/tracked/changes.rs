@@ -24,6 +24,8 @@ pub(crate) type Name = (Ino, String);
 #[derive(Clone, Debug)]
 pub(crate) struct Changed {
     pub(crate) ino: Ino,
+    /// Where it is here; `None`: it is gone.
+    pub(crate) place: Option<Name>,
     /// Where it should be in the bucket; `None`: nowhere.
     pub(crate) name: Option<Name>,
     /// Its content and its attributes.
@@ -90,6 +92,7 @@ impl Changed {
         Some(match entry {
             Entry::File(file) => Changed {
                 ino: file.ino,
+                place: Some(name()),
                 name: Some(name()),
                 state: Some(State::of_file(file)),
                 is_directory: false,
@@ -98,6 +101,7 @@ impl Changed {
             // An implicit one is there as long as there is something in it.
             Entry::Directory(entry) => Changed {
                 ino: entry.ino,
+                place: Some(name()),
                 name: entry.explicit.then(name),
                 state: entry.explicit.then(|| State::of_directory(entry)),
                 is_directory: true,
@@ -169,6 +173,7 @@ pub(crate) fn changes_of(engine: &dyn Engine, batch: &Batch) -> Result<Vec<Chang
     let gone = before.iter().filter(|(ino, _)| !after.contains_key(ino));
     let gone = gone.map(|(ino, (_, old))| Changed {
         ino: *ino,
+        place: None,
         name: None,
         state: None,
         is_directory: old.is_directory,

@@ -201,9 +201,29 @@ impl Files {
         let noted = self.note_at(engine, changed, self.sequence)?;
         let is_too_long = |(_, file): &(Ino, File)| file.key.as_ref().is_some_and(|key| key.len() > KEY_BYTES_MAX);
         match noted.iter().any(is_too_long) {
-            true => Err(EngineError::Io(std::io::Error::from_raw_os_error(NAME_TOO_LONG))),
+            true => Err(too_long()),
             false => Ok(noted),
         }
+    }
+
+    /// Refuses the move of a directory by which a key below it becomes too long: it would never be sent.
+    pub(super) fn check_moved(&mut self, engine: &dyn Engine, moved: &Changed) -> Result<(), EngineError> {
+        let Some((directory, name)) = &moved.place else { return Ok(()) };
+        let Some(path) = self.paths.key(engine, (*directory, name))? else { return Ok(()) };
+        if self.paths.of(engine, moved.ino)?.is_some_and(|before| path.len() <= before.len()) {
+            return Ok(());
+        }
+        let (mut open, mut longest) = (vec![(moved.ino, path.len())], path.len());
+        while longest <= KEY_BYTES_MAX
+            && let Some((directory, len)) = open.pop()
+        {
+            visit_entries(engine, directory, &mut |below| {
+                let len = len + below.place.map_or(0, |(_, name)| name.len());
+                longest = longest.max(len);
+                open.extend(below.is_directory.then_some((below.ino, len)));
+            })?;
+        }
+        if longest > KEY_BYTES_MAX { Err(too_long()) } else { Ok(()) }
     }
 
     fn note_at(
@@ -317,6 +337,10 @@ impl Files {
         }
         Ok(())
     }
+}
+
+fn too_long() -> EngineError {
+    EngineError::Io(std::io::Error::from_raw_os_error(NAME_TOO_LONG))
 }
 
 /// The write of a dirty row, or its removal.

@@ -7,8 +7,8 @@
 //!             T2 a batch that makes, replaces, moves or removes an entry also puts the dirty row of each file and directory
 //!                concerned; memory has the same after the commit.
 //!             T3 a directory moves only when everything below it was listed: its keys are known.
-//!             T4 a name whose key no store takes is refused at the call. What a directory's rename makes too long is refused by
-//!                the store later.
+//!             T4 a name whose key no store takes is refused at the call, and so is a directory's rename that makes one below it
+//!                too long.
 //! Locking:    `files` is held over the commit of a batch with entries, so memory and rows agree. Listing is done before it
 //!             is taken. Below it only the engine is called.
 //! Not here:   listing (list), sending (send), which request is due (plan).
@@ -222,6 +222,9 @@ impl Tracked {
                 drop(files);
                 self.gate_below(directory).map_err(CommitError::Failed)?;
                 continue;
+            }
+            for directory in changed.iter().filter(moved) {
+                files.check_moved(&*self.below, directory).map_err(CommitError::Failed)?;
             }
             let mut noted = files.note(&*self.below, &changed).map_err(CommitError::Failed)?;
             for directory in changed.iter().filter(moved).map(|one| one.ino) {
