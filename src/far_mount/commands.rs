@@ -59,7 +59,7 @@ fn page(running: &Running, method: &Method, path: &str) -> Response<ResponseBody
         (&Method::GET | &Method::HEAD, "/metrics") => {
             answer::text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", running.metrics())
         }
-        (&Method::GET | &Method::HEAD, "/health") => match running.storage.health() {
+        (&Method::GET | &Method::HEAD, "/health") => match running.health() {
             Ok(()) => answer::plain(StatusCode::OK, "ok"),
             Err(reason) => answer::plain(StatusCode::SERVICE_UNAVAILABLE, &reason),
         },

@@ -102,7 +102,7 @@ impl Running {
             "read_only": self.mounts.status()[0]["read_only"] == true,
             "began": iso(self.begun.1),
             "uptime_seconds": self.uptime().as_secs(),
-            "health": self.storage.health().err().unwrap_or_else(|| "ok".to_owned()),
+            "health": self.health().err().unwrap_or_else(|| "ok".to_owned()),
             "conflicts": conflicts,
             "honoured": self.far.honoured().map(|known| known.into_iter().collect::<std::collections::BTreeMap<_, _>>()),
             "connection": self.connection(),
@@ -112,6 +112,15 @@ impl Running {
             status.extend(more);
         }
         status
+    }
+
+    /// `Err` says what ends this process's work.
+    pub fn health(&self) -> Result<(), String> {
+        self.storage.health()?;
+        match self.far.broken() {
+            Some(why) => Err(format!("sending has ended by a fault of the program: {why}")),
+            None => Ok(()),
+        }
     }
 
     fn bucket(&self) -> (&str, &str) {

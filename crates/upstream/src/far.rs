@@ -44,12 +44,13 @@ pub struct FarOptions {
     pub cache: CacheOptions,
 }
 
-/// How much of the disk the cache takes. What was not sent yet is not limited by it.
+/// How much of the disk the cache takes.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
     /// Where fetched blocks are kept.
     pub blocks: PathBuf,
-    /// Half of it for what was written and sent, half for what was fetched.
+    /// Half of it for what was written, half for what was fetched. While that much is not sent yet, writers wait; a file
+    /// that is open and was not closed since it was written does not count, since it is sent when it is closed.
     pub bytes_max: u64,
 }
 
@@ -64,6 +65,10 @@ pub enum NotSent {
     Failing { seconds: u64, why: String },
     #[error("it was stopped; what was written is kept here")]
     Stopped,
+    #[error(
+        "sending has ended by a fault of the program ({0}); what was written is kept here: unmount and mount again"
+    )]
+    Broken(String),
 }
 
 #[derive(Debug)]
@@ -90,7 +95,8 @@ impl Far {
         let disk = Arc::new(disk);
         let kept = Some(Arc::clone(&disk));
         let store = Arc::new(FarStore::new(options.upstream.clone(), Arc::clone(&fetches), objects, kept));
-        let evictor = Arc::new(Evictor::new(Arc::clone(&tracked), Arc::clone(&env.clock)));
+        let (clock, upstream) = (Arc::clone(&env.clock), options.upstream.clone());
+        let evictor = Arc::new(Evictor::new(Arc::clone(&tracked), clock, upstream, options.cache.bytes_max / 2));
         Ok(Far { env, options, requests, fetches, tracked, store, disk, evictor, sender: OnceLock::new() })
     }
 
@@ -157,8 +163,9 @@ impl Far {
         });
         assert!(self.sender.set(Arc::clone(&sender)).is_ok(), "it begins once");
         self.evictor.begin(volume);
-        self.requests.spawn(sender.run());
-        self.requests.spawn(keep_within(Arc::clone(&self.evictor), self.options.cache.bytes_max / 2));
+        let broken = Arc::clone(&self.tracked);
+        self.requests.spawn_watched(sender.run(), move |why| broken.break_off(why));
+        self.requests.spawn(keep_within(Arc::clone(&self.evictor)));
         self.requests.spawn(watch(self.options.upstream.clone()));
         Ok(())
     }
@@ -189,7 +196,11 @@ impl Far {
             if let Some(refused) = refused {
                 return Err(NotSent::Refused(refused));
             }
-            let now = Some((files.table.len(), self.tracked.answers.load(Ordering::Relaxed)));
+            // Not the number of files: others may be written all the time.
+            if let Some(why) = self.tracked.broken.get() {
+                return Err(NotSent::Broken(why.clone()));
+            }
+            let now = Some(self.tracked.answers.load(Ordering::Relaxed));
             if now != last {
                 (last, since) = (now, files.now());
             } else if files.now().saturating_sub(since) > PATIENCE {
@@ -245,6 +256,11 @@ impl Far {
             Some(_) => self.flush(file, progress),
             None => self.drain(progress),
         }
+    }
+
+    /// Why nothing is sent any more until the next process: a fault of the program.
+    pub fn broken(&self) -> Option<&str> {
+        self.tracked.broken.get().map(String::as_str)
     }
 
     /// Counters of the requests.

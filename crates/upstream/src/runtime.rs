@@ -37,6 +37,22 @@ impl Requests {
         self.handle.spawn(future);
     }
 
+    /// As `spawn`; `broke` is told why, if the future panics. It is not told of an end by `stop`.
+    pub(crate) fn spawn_watched(
+        &self,
+        future: impl Future<Output = ()> + Send + 'static,
+        broke: impl FnOnce(String) + Send + 'static,
+    ) {
+        let task = self.handle.spawn(future);
+        self.handle.spawn(async move {
+            if let Err(error) = task.await
+                && error.is_panic()
+            {
+                broke(error.to_string());
+            }
+        });
+    }
+
     /// Runs something that may block, on a thread of its own.
     pub(crate) fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) {
         self.handle.spawn_blocking(work);

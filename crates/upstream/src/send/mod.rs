@@ -5,6 +5,8 @@
 //!             S2 a request is sent when the rows that it follows from are durable: after a crash nothing is looked for under a
 //!                removed key, and what was written is known to be ours.
 //!             S3 nothing is given up: what the bucket refuses is tried again, ever more seldom, and told.
+//!             S4 a panic here, of a request or of the planner, ends all sending, and everybody who waits is told (`broken` of
+//!                tracked): what it has left undone is not known, and the next process finds it out.
 //! Locking:    the table of files (tracked) for planning and outcomes, never over a request.
 //! Not here:   which request may start (wave), conflicts (conflict).
 
@@ -116,10 +118,9 @@ impl Sender {
             tokio::select! {
                 Some(done) = tasks.join_next() => match done {
                     Ok(tickets) => self.ended_all(&mut queue, &tickets),
-                    Err(error) => {
-                        tracing::error!(%error, "a request ended without an outcome; nothing more is sent");
-                        return;
-                    }
+                    Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                    // The process ends.
+                    Err(_) => return,
                 },
                 () = woken => {}
                 () = tokio::time::sleep(self.next_due()) => {}

@@ -87,6 +87,8 @@ pub(crate) struct Tracked {
     pub(crate) wake: Notify,
     /// Answers of the bucket: who waits sees that it lives.
     pub(crate) answers: AtomicU64,
+    /// Why nothing is sent any more: a fault of the program.
+    pub(crate) broken: OnceLock<String>,
     /// How old the listing of each directory is.
     pub(crate) ages: Ages,
     /// What was said of requests that fail.
@@ -119,10 +121,23 @@ impl Tracked {
             settled: Settled::default(),
             wake: Notify::new(),
             answers: AtomicU64::new(0),
+            broken: OnceLock::new(),
             ages: Ages::new(clock),
             told: Told::default(),
             lister: OnceLock::new(),
         })
+    }
+
+    /// Nothing is sent any more; who waits is told.
+    pub(crate) fn break_off(&self, why: String) {
+        tracing::error!(
+            why,
+            "sending has ended by a fault of the program: what is written is kept in the cache; unmount and mount again, and \
+             report the fault"
+        );
+        // The first one led to the others.
+        let _ = self.broken.set(why);
+        self.settled.notify([]);
     }
 
     /// The directory and the name of an object's key; `None` if the directory is not here.

@@ -105,6 +105,42 @@ fn a_refused_file_is_tried_again_later() {
 }
 
 #[test]
+fn a_panic_of_the_sender_is_told_to_all_who_wait() {
+    let (_store, world, cache) = listed(18, &[]);
+    world.far.flush(None, &mut |_| true).unwrap();
+    cache.clock().break_sending();
+    world.write("", "a", 0, b"mine").unwrap();
+    let told = world.far.flush(None, &mut |_| true);
+    assert!(matches!(&told, Err(NotSent::Broken(why)) if why.contains("the clock is broken")), "{told:?}");
+    assert!(world.far.broken().is_some());
+    let drained = world.far.drain(&mut |_| true);
+    assert!(matches!(drained, Err(NotSent::Broken(_))), "{drained:?}");
+    assert_eq!(world.far.backlog().files, 1, "it is kept");
+}
+
+#[test]
+fn a_directory_moves_only_where_all_keys_below_it_are_short_enough() {
+    let (store, world, _cache) = listed(19, &[]);
+    let name = |letter: char, bytes: usize| String::from(letter).repeat(bytes);
+    let mut path = String::new();
+    for letter in ['a', 'b', 'c', 'd'] {
+        let made = Name::Plain(name(letter, 240));
+        world.mount.make_directory(world.at(&path).unwrap(), &made, &NEW).unwrap();
+        path = format!("{path}{}/", name(letter, 240));
+    }
+    world.write(&path, &name('f', 60), 0, b"deep").unwrap();
+    assert_eq!(path.len() + 60, 1024);
+    world.flush();
+    let (first, other) = (name('a', 240), name('x', 240));
+    let refused = world.rename(&first, &name('x', 241), RenameMode::Replace).unwrap_err();
+    assert!(format!("{refused:?}").contains("code: 36"), "ENAMETOOLONG: {refused:?}");
+    world.rename(&first, &other, RenameMode::Replace).unwrap();
+    world.flush();
+    let keys: Vec<String> = bodies(&store).into_iter().map(|(key, _)| key).collect();
+    assert!(keys.len() == 5 && keys.iter().all(|key| key.starts_with(&other)), "{keys:?}");
+}
+
+#[test]
 fn exchanged_files_arrive_though_answers_are_lost() {
     let (store, world, _cache) = listed(17, &[("a", b"one"), ("b", b"two")]);
     let mut lost = 0;

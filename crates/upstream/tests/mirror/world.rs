@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -45,11 +45,16 @@ pub(crate) struct World {
 
 /// The time of the machine, and what a test adds to it.
 #[derive(Debug)]
-pub(crate) struct Jumping(RealClock, AtomicU64);
+pub(crate) struct Jumping(RealClock, AtomicU64, AtomicBool);
 
 impl Jumping {
     pub(crate) fn jump(&self, time: Duration) {
         self.1.fetch_add(time.as_nanos() as u64, Ordering::SeqCst);
+    }
+
+    /// From now on whoever sends panics.
+    pub(crate) fn break_sending(&self) {
+        self.2.store(true, Ordering::SeqCst);
     }
 }
 
@@ -59,6 +64,8 @@ impl Clock for Jumping {
     }
 
     fn monotonic(&self) -> Duration {
+        let is_sender = || std::thread::current().name().is_some_and(|name| name.starts_with("margay-upstream"));
+        assert!(!self.2.load(Ordering::SeqCst) || !is_sender(), "the clock is broken");
         self.0.monotonic() + Duration::from_nanos(self.1.load(Ordering::SeqCst))
     }
 
@@ -69,7 +76,7 @@ impl Clock for Jumping {
 
 impl Cache {
     pub(crate) fn new(seed: u64) -> Cache {
-        let clock = Arc::new(Jumping(RealClock::new(), AtomicU64::new(0)));
+        let clock = Arc::new(Jumping(RealClock::new(), AtomicU64::new(0), AtomicBool::new(false)));
         Cache { disk: SimDisk::new(seed), clock, seed }
     }
 
