@@ -213,6 +213,9 @@ fn attributes_are_in_the_bucket_or_are_refused() {
     }
     let at = std::time::UNIX_EPOCH + Duration::new(1_500_000_000, 7);
     fs::File::open(&directory).unwrap().set_modified(at).unwrap();
+    let typed = far.path.join("typed");
+    fs::write(&typed, "content").unwrap();
+    set(&typed, "user.s3.content-type", b"text/plain").unwrap();
     let acl = Command::new("setfacl").args(["-m", "u:5:rw"]).arg(&file).status().is_ok_and(|done| done.success());
     std::os::unix::fs::symlink("over there", far.path.join("link")).unwrap();
     far.sync();
@@ -228,6 +231,13 @@ fn attributes_are_in_the_bucket_or_are_refused() {
     assert_eq!(fs::metadata(far.path.join("directory")).unwrap().modified().unwrap(), at);
     assert_eq!(fs::read_link(far.path.join("link")).unwrap(), Path::new("over there"));
     assert_eq!(all(&far), expected);
+    let lists_type = |name: &str| {
+        let mut names = vec![0; 4096];
+        let len = rustix::fs::listxattr(far.path.join(name), &mut names[..]).unwrap();
+        names[..len].split(|byte| *byte == 0).any(|name| name == b"user.s3.content-type")
+    };
+    assert!(!lists_type("file") && lists_type("typed"), "what nobody has set is not listed, so that no copy sets it");
+    assert_eq!(get(&far.path.join("file"), "user.s3.content-type").unwrap(), b"binary/octet-stream");
     assert_eq!(far.end(), Some(0));
 }
 

@@ -97,7 +97,11 @@ impl Mount {
     pub fn list_xattrs(&self, ino: Ino) -> Result<Vec<u8>, PosixError> {
         let mut names = Vec::new();
         if !self.is_directory(ino)? {
-            for header in self.headers(ino)?.keys() {
+            for (header, value) in &self.headers(ino)? {
+                // Programs that copy attributes would set what nobody has set.
+                if self.options.upstream.is_some() && xattr_headers::is_default(header, value) {
+                    continue;
+                }
                 if let Some(name) = xattr_headers::name_of(header) {
                     names.extend_from_slice(name.as_bytes());
                     names.push(0);

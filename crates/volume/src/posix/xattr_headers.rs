@@ -9,6 +9,8 @@ use crate::api::Headers;
 
 const CONTENT_TYPE_NAME: &str = "user.s3.content-type";
 const CONTENT_TYPE: &str = "content-type";
+/// What stores answer, and clients send, where nobody has said a type.
+const CONTENT_TYPE_DEFAULTS: [&str; 2] = ["binary/octet-stream", "application/octet-stream"];
 const NAME_PREFIX: &str = "user.";
 const HEADER_PREFIX: &str = "x-amz-meta-";
 /// Headers that tell the kind of a file are not attributes.
@@ -39,6 +41,11 @@ pub(crate) fn name_of(header: &str) -> Option<String> {
     let name = header.strip_prefix(HEADER_PREFIX).filter(|name| is_token(name))?;
     let name = [NAME_PREFIX, name].concat();
     (name != CONTENT_TYPE_NAME).then_some(name)
+}
+
+/// Whether a header says no more than that an object has bytes.
+pub(crate) fn is_default(header: &str, value: &str) -> bool {
+    header == CONTENT_TYPE && CONTENT_TYPE_DEFAULTS.contains(&value)
 }
 
 /// The header with its value, if it fits beside the other headers.
