@@ -210,6 +210,32 @@ fn unmount_waits_or_leaves_the_rest_in_the_cache() {
 }
 
 #[test]
+fn a_mount_in_the_place_of_a_killed_one_is_the_one_that_is_meant() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    let world = World::new();
+    let proxy = Proxy::start(&world.server.endpoint);
+    let mut killed = world.mount_at("cache-1", &proxy.endpoint);
+    assert_eq!(fs::read_dir(&killed.path).unwrap().count(), 0, "what is listed needs no bucket");
+    proxy.cut();
+    fs::write(killed.path.join("left"), "content").unwrap();
+    killed.kill();
+    proxy.mend();
+    let mut far = world.mount_at("cache-2", &proxy.endpoint);
+    let place = far.path.to_str().unwrap().to_owned();
+    assert_eq!(status(&world, &place)["cache"], world.folder.path().join("cache-2").to_str().unwrap());
+    for number in 0..200 {
+        fs::write(far.path.join(format!("{number}")), "content").unwrap();
+    }
+    done(&world, &["unmount", &place]);
+    assert!(!far.is_mounted() && far.child.try_wait().unwrap().is_some_and(|status| status.success()));
+    assert_eq!(world.keys("sub/").lines().count(), 200);
+    done(&world, &["sync", "--cache", world.folder.path().join("cache-1").to_str().unwrap()]);
+    assert!(world.keys("sub/").contains("left"));
+}
+
+#[test]
 fn conflicts_are_known_after_a_restart() {
     if fuse::must_not_mount() {
         return;

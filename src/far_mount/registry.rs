@@ -115,10 +115,13 @@ fn entries_in(env: &Env, folder: &Path) -> Vec<KnownCache> {
     found
 }
 
-/// The one mounted at or above a path.
-pub fn of_path(entries: &[KnownCache], path: &Path) -> Option<KnownCache> {
-    let above = entries.iter().filter(|entry| entry.path.as_ref().is_some_and(|mounted| path.starts_with(mounted)));
-    above.max_by_key(|entry| entry.path.as_ref().map_or(0, |mounted| mounted.as_os_str().len())).cloned()
+/// Those mounted at a path, or nearest above it: several, if processes were killed.
+pub fn of_path(entries: &[KnownCache], path: &Path) -> Vec<KnownCache> {
+    let above = |entry: &&KnownCache| entry.path.as_ref().is_some_and(|mounted| path.starts_with(mounted));
+    let mut found: Vec<KnownCache> = entries.iter().filter(above).cloned().collect();
+    let nearest = found.iter().filter_map(|entry| entry.path.clone()).max_by_key(|mounted| mounted.as_os_str().len());
+    found.retain(|entry| entry.path == nearest);
+    found
 }
 
 #[cfg(test)]
@@ -143,8 +146,8 @@ mod tests {
         entry("/mnt/a").enter_in(&env, &state).unwrap();
         assert_eq!(entries_in(&env, &state), [entry("/mnt/a")], "a cache has one entry");
         let both = [entry("/mnt"), entry("/mnt/a")];
-        assert_eq!(of_path(&both, Path::new("/mnt/a/file")), Some(entry("/mnt/a")));
-        assert_eq!(of_path(&both, Path::new("/mnt/other")), Some(entry("/mnt")));
-        assert_eq!(of_path(&both, Path::new("/mntother")), None);
+        assert_eq!(of_path(&both, Path::new("/mnt/a/file")), [entry("/mnt/a")]);
+        assert_eq!(of_path(&both, Path::new("/mnt/other")), [entry("/mnt")]);
+        assert_eq!(of_path(&both, Path::new("/mntother")), []);
     }
 }

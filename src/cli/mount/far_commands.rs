@@ -60,7 +60,8 @@ fn find(
     }
     let (entries, place) = (registry::entries(env), place.unwrap_or_default());
     if !is_bucket(place) {
-        return Ok(registry::of_path(&entries, &absolute(Path::new(place))?).map(|entry| entry.cache));
+        let entries = registry::of_path(&entries, &absolute(Path::new(place))?);
+        return Ok(newest(entries).map(|entry| entry.cache));
     }
     let same = |one: &str, other: &str| one.trim_end_matches('/') == other.trim_end_matches('/');
     let wanted =
@@ -205,6 +206,17 @@ fn follow(env: &Env, label: &'static str, cache: &Path, path: &str, wish: &Value
     runtime.block_on(control::ask_with(cache, Method::POST, path, Some(wish)))
 }
 
+/// Of the caches that were last mounted at one place: the one that is mounted there now, else one whose process still sends,
+/// else any. The others were left by processes that were killed.
+fn newest(entries: Vec<KnownCache>) -> Option<KnownCache> {
+    let rank = |entry: &KnownCache| match ask(&entry.cache, "/status") {
+        Ok(Some(status)) if status["mounted"] == true => 2,
+        Ok(Some(_)) => 1,
+        _ => 0,
+    };
+    if entries.len() < 2 { entries.into_iter().next() } else { entries.into_iter().max_by_key(rank) }
+}
+
 /// Unmounts a far mount and waits until its process has ended. False: the path is none.
 pub(super) fn unmount(args: &Unmount, path: &Path) -> Result<bool, Failure> {
     let env = Env::real();
@@ -212,8 +224,9 @@ pub(super) fn unmount(args: &Unmount, path: &Path) -> Result<bool, Failure> {
     let mounted = lines.iter().rev().find(|line| line.path == path && line.kind == MOUNT_KIND);
     // An entry may be of a mount that is long gone, with another one in its place.
     let fits = |entry: &KnownCache| mounted.is_none_or(|line| line.source == entry.source);
-    let entry = registry::entries(&env).into_iter().find(|entry| entry.path.as_deref() == Some(path) && fits(entry));
-    let Some(KnownCache { cache, source, .. }) = entry else {
+    let entries =
+        registry::entries(&env).into_iter().filter(|entry| entry.path.as_deref() == Some(path) && fits(entry));
+    let Some(KnownCache { cache, source, .. }) = newest(entries.collect()) else {
         return match args.now {
             true => Err(not_far(&path.display().to_string())),
             false => Ok(false),
