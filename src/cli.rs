@@ -91,7 +91,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let own = words.next().unwrap_or_default();
-    if own.to_string_lossy().ends_with("mount.margay") {
+    if mount::is_helper(&own, &std::env::args_os().skip(1).collect::<Vec<_>>()) {
         return ended(mount::run_helper(&words.collect::<Vec<_>>()));
     }
     if own == crate::connections::guard::NAME {

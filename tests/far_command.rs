@@ -265,6 +265,13 @@ umount "$WORK/far"
 # By command line, with options that mean nothing here and one that is unknown.
 mount -t margay s3://bucket/sub "$WORK/far" -o "$OPTIONS,addressing=path,defaults,noauto,async,user,rw,comment=x"
 [ "$(cat "$WORK/far/moved")" = content ]
+# It is not in fstab: its kind is that of the kernel.
+ln -s "$MARGAY" "$WORK/sbin/mount.fuse.margay"
+mount -o remount,ro "$WORK/far"
+! touch "$WORK/far/other" 2>/dev/null
+# As mount.fuse(8) calls the program, where no helper has the name of the kind.
+"$MARGAY" s3://bucket/sub "$WORK/far" -o rw,nosuid,nodev,remount
+touch "$WORK/far/moved"
 umount "$WORK/far"
 if mount -t margay s3://bucket/sub "$WORK/far" -o "$OPTIONS,nonsense" 2>"$WORK/said"; then exit 1; fi
 grep -q nonsense "$WORK/said"

@@ -2,7 +2,7 @@
 //!
 //! Not here: mounting (`mounts`), mounts of far buckets (far, far_commands).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const MOUNT_EXAMPLES: &str = "Examples:
   margay mount photos /mnt/photos --data /srv/margay --foreground
   margay mount s3://photos/2026 /mnt/far --endpoint https://s3.example --cache /var/cache/photos
 
-A line of /etc/fstab, with /sbin/mount.margay a link to this program:
+A line of /etc/fstab, with /sbin/mount.margay and /sbin/mount.fuse.margay links to this program:
   photos  /mnt/photos  margay  data=/srv/margay,_netdev,nofail,x-systemd.requires=margay.service  0 0
   s3://photos/2026  /mnt/far  margay  endpoint=https://s3.example,cache=/var/cache/photos,profile=photos,_netdev,nofail  0 0
 
@@ -209,6 +209,18 @@ pub(super) fn run_mounts(args: &Mounts) -> Result<(), Failure> {
 
 pub(super) use far_commands::status;
 
+/// Whether mount(8) calls. A mount that is not in fstab has the kind that the kernel names, `fuse.margay`: without a helper of
+/// that name mount(8) calls mount.fuse(8), and that calls `margay SOURCE DIR -o remount,...`.
+pub(super) fn is_helper(own: &OsStr, arguments: &[OsString]) -> bool {
+    let name = Path::new(own).file_name().unwrap_or_default();
+    let has_remount = |words: &OsString| words.to_string_lossy().split(',').any(|word| word == "remount");
+    let is_remount = || match arguments {
+        [_, directory, flag, words] => Path::new(directory).is_absolute() && flag == "-o" && has_remount(words),
+        _ => false,
+    };
+    name == "mount.margay" || name == "mount.fuse.margay" || is_remount()
+}
+
 /// Called by mount(8): `mount.margay BUCKET DIR [-sfnv] [-o WORDS] [-t KIND]`.
 pub(super) fn run_helper(arguments: &[OsString]) -> Result<(), Failure> {
     let mut places = Vec::new();
@@ -298,4 +310,20 @@ fn no_server(data: &Path) -> Failure {
     let data = data.display();
     let message = format!("no server runs on {data}; start one with: margay serve --data {data}");
     Failure { code: Code::Refused, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_and_its_helpers_are_known() {
+        let calls =
+            |own: &str, words: &str| is_helper(own.as_ref(), &words.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(calls("/sbin/mount.margay", "s3://b /mnt") && calls("/sbin/mount.fuse.margay", "s3://b /mnt -o rw"));
+        assert!(calls("margay", "s3://b/p /mnt -o rw,remount,nosuid") && calls("margay", "photos /mnt -o remount"));
+        for other in ["s3://b/p /mnt -o rw", "mount b /mnt -o remount", "s3://b mnt -o remount", "sync /mnt"] {
+            assert!(!calls("/usr/bin/margay", other), "{other}");
+        }
+    }
 }
