@@ -288,4 +288,52 @@ fn a_cache_stays_within_its_size() {
     check(&far);
     assert!(disk_bytes(&world.folder.path().join("cache/blocks")) < 17 << 20, "fetched blocks are limited too");
     assert_eq!(far.end(), Some(0));
+    let mut command = world.command();
+    command.args(["mount", "s3://bucket/sub", "--cache-size", "1MiB", "--cache"]).arg(world.folder.path().join("tiny"));
+    let refused = command.arg(world.folder.path().join("tiny-mount")).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("give it 32MiB or more"), "{said}");
+    assert!(!world.folder.path().join("tiny").exists(), "nothing is made");
+}
+
+/// A disk of this size that is gone when it is dropped.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn new(path: std::path::PathBuf, mib: u64) -> SmallDisk {
+        fs::create_dir(&path).unwrap();
+        let size = format!("size={mib}m");
+        assert!(
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&path).status().unwrap().success()
+        );
+        SmallDisk(path)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(&self.0).status().unwrap();
+    }
+}
+
+#[test]
+fn a_cache_on_a_small_disk_takes_more_than_the_disk_has() {
+    if fuse::must_not_mount() {
+        return;
+    }
+    const FILES: usize = 45;
+    const BYTES: usize = 8 << 20;
+    let world = World::new();
+    let disk = SmallDisk::new(world.folder.path().join("disk"), 300);
+    let body = |number: usize| -> Vec<u8> { (0..BYTES).map(|at| (at * (number + 3) / 11) as u8).collect() };
+    let far = world.mount("disk/cache");
+    for number in 0..FILES {
+        fs::write(far.path.join(format!("{number}")), body(number)).unwrap();
+    }
+    far.sync();
+    for number in 0..FILES {
+        assert!(fs::read(far.path.join(format!("{number}"))).unwrap() == body(number), "{number}");
+    }
+    assert_eq!(far.end(), Some(0));
+    drop(disk);
 }

@@ -12,6 +12,7 @@ use margay_fuse::mount_point;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
+mod cache_limits;
 mod far;
 mod far_commands;
 mod store_options;
@@ -85,7 +86,7 @@ pub(super) struct Mount {
     /// Where an s3:// mount keeps what it read and what it has not sent [default: below ~/.cache/margay]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// Bytes that the cache takes of the disk, such as 50GiB; what is not in the bucket yet counts but stays [default: 10GiB]
+    /// Bytes that the cache takes of the disk, such as 50GiB, at least 32MiB; what is not in the bucket yet counts but stays [default: 10GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     cache_size: Option<u64>,
     /// Where an s3:// mount tells /health and /metrics, without a password

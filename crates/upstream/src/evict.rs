@@ -3,14 +3,18 @@
 //! Why:        what is written here would stay here for ever, and what is written faster than it is sent would fill the disk.
 //! Invariants: E1 a file loses its bytes here only when the rows say that the bucket has this state of it, it is not dirty, and
 //!                nobody has it open.
-//!             E2 its bytes get a new number: blocks that were fetched under an older one are of an older content.
+//!             E2 a write waits only for what can be sent, and fails at once when the one before waited in vain and nothing was
+//!                sent since.
+//!             E3 its bytes get a new number: blocks that were fetched under an older one are of an older content.
 //! Locking:    as refresh: the turns of the files, then the table of dirty files, until the rows are committed.
 //! Not here:   fetched blocks (bytes), removing dead segments (reclaim of the volume).
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use margay_client::upstream::Upstream;
 use margay_env::Clock;
 use margay_meta::Engine;
 use margay_rows::record::{FileEntry, UpstreamObject};
@@ -19,18 +23,20 @@ use margay_volume::{Evict, NamedFile, Volume};
 use parking_lot::Mutex;
 
 use crate::bytes::segment_of;
-use crate::tracked::{State, Tracked, entering, object_row};
+use crate::tracked::{Files, State, Tracked, entering, object_row};
 
 /// Rows of objects that are looked at together.
 const OBJECTS_PER_READ: usize = 256;
 /// Between two looks at the size of the cache.
-const CHECKED_EVERY: Duration = Duration::from_secs(2);
-/// After an eviction; its bytes count until reclaim has removed their segments.
+const CHECKED_EVERY: Duration = Duration::from_millis(500);
+/// After an eviction for a disk that is nearly full: its bytes count there until reclaim has removed their segments.
 const RECLAIMED_AFTER: Duration = Duration::from_secs(10);
 /// Of the disk.
 const FREE_PERCENT_MIN: u64 = 5;
-/// A write that finds no room waits so long for the bucket to take something.
+/// A write that finds no room fails when the bucket has not taken a byte for so long.
 const SENT_TIME_MAX: Duration = Duration::from_secs(60);
+/// How much goes for one write that finds no room, however small the cache is.
+const EVICTED_BYTES_MIN: u64 = 32 << 20;
 /// How often it is looked meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -38,6 +44,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(crate) struct Evictor {
     tracked: Arc<Tracked>,
     clock: Arc<dyn Clock>,
+    /// Counts what it takes.
+    upstream: Upstream,
+    /// Of written files, in bytes.
+    bytes_max: u64,
+    /// Bytes that are not sent, as they were last known.
+    unsent: AtomicU64,
+    /// What had been sent when a wait was in vain.
+    in_vain: Mutex<Option<u64>>,
     /// Of the volume; it has the evictor.
     volume: Mutex<Weak<Volume>>,
     /// The last file that was looked at: the next round begins behind it.
@@ -45,24 +59,66 @@ pub(crate) struct Evictor {
 }
 
 impl Evictor {
-    pub(crate) fn new(tracked: Arc<Tracked>, clock: Arc<dyn Clock>) -> Evictor {
-        Evictor { tracked, clock, volume: Mutex::default(), hand: Mutex::new(Ino(0)) }
+    pub(crate) fn new(tracked: Arc<Tracked>, clock: Arc<dyn Clock>, upstream: Upstream, bytes_max: u64) -> Evictor {
+        let (unsent, in_vain, volume, hand) = Default::default();
+        Evictor { tracked, clock, upstream, bytes_max, unsent, in_vain, volume, hand }
     }
 
     pub(crate) fn begin(&self, volume: &Arc<Volume>) {
         *self.volume.lock() = Arc::downgrade(volume);
     }
 
-    fn keep_within(&self, bytes_max: u64) -> Result<u64, String> {
-        let Some(volume) = self.volume.lock().upgrade() else { return Ok(0) };
+    /// Bytes that went, and whether they went because the disk is nearly full.
+    fn keep_within(&self) -> Result<(u64, bool), String> {
+        let Some(volume) = self.volume.lock().upgrade() else { return Ok((0, false)) };
         let own = volume.own_bytes().map_err(|error| error.to_string())?;
         let space = volume.store().space().map_err(|error| error.to_string())?;
         let free = space.free_bytes.saturating_sub(space.reserve_bytes) + space.quarantined_bytes;
         let short = (space.total_bytes / 100 * FREE_PERCENT_MIN).saturating_sub(free);
-        match own.saturating_sub(bytes_max).max(short.min(own)) {
-            0 => Ok(0),
-            wanted => self.evict_sent(wanted),
+        let (over, short) = (own.saturating_sub(self.bytes_max), short.min(own));
+        match over.max(short) {
+            0 => Ok((0, false)),
+            wanted => Ok((self.evict_sent(wanted)?, short > over)),
         }
+    }
+
+    /// Waits until the bucket has taken something, or all of it where that is too much; false if it takes nothing.
+    fn wait_until_sent(&self) -> bool {
+        let sent = || self.upstream.meter().read().sent_bytes;
+        let (mut last, mut since) = (sent(), self.clock.monotonic());
+        if *self.in_vain.lock() == Some(last) {
+            return false;
+        }
+        let mut files = self.tracked.files.lock();
+        let before = files.table.totals().0;
+        files.send_now(None);
+        self.tracked.wake.notify_one();
+        while files.table.totals().0 > 0
+            && self.tracked.broken.get().is_none()
+            && (files.table.totals().0 >= before || self.is_too_much(&files))
+        {
+            self.tracked.settled.of(None).wait_for(&mut files, LOOK_EVERY);
+            let (now, taken) = (self.clock.monotonic(), sent());
+            if taken != last {
+                (last, since) = (taken, now);
+            } else if now.saturating_sub(since) > SENT_TIME_MAX {
+                *self.in_vain.lock() = Some(last);
+                return false;
+            }
+        }
+        *self.in_vain.lock() = None;
+        self.tracked.broken.get().is_none()
+    }
+
+    fn has_space(&self, bytes: u64) -> bool {
+        let volume = self.volume.lock().upgrade();
+        volume.is_some_and(|volume| volume.store().space().is_ok_and(|space| space.available_bytes >= bytes))
+    }
+
+    fn is_too_much(&self, files: &Files) -> bool {
+        let unsent = files.table.totals().0;
+        self.unsent.store(unsent, Ordering::Relaxed);
+        unsent >= self.bytes_max
     }
 
     /// Goes round the objects until so many bytes went, or none is left; returns how many.
@@ -129,17 +185,19 @@ impl Evictor {
 }
 
 /// Lets go of what is too much, and of some when the disk is nearly full, until the task is dropped.
-pub(crate) async fn keep_within(evictor: Arc<Evictor>, bytes_max: u64) {
+pub(crate) async fn keep_within(evictor: Arc<Evictor>) {
     loop {
         tokio::time::sleep(CHECKED_EVERY).await;
         let own = Arc::clone(&evictor);
-        let checked = tokio::task::spawn_blocking(move || own.keep_within(bytes_max)).await;
+        let checked = tokio::task::spawn_blocking(move || own.keep_within()).await;
         match checked {
-            Ok(Ok(0)) => {}
-            Ok(Ok(evicted)) => {
+            Ok(Ok((0, _))) => {}
+            Ok(Ok((evicted, is_short))) => {
                 tracing::info!(evicted, "bytes that the bucket has are let go");
-                // Reclaim gives them back now.
-                tokio::time::sleep(RECLAIMED_AFTER).await;
+                if is_short {
+                    // Reclaim gives them back now.
+                    tokio::time::sleep(RECLAIMED_AFTER).await;
+                }
             }
             Ok(Err(error)) => tracing::warn!(error, "the cache is not within its size"),
             Err(error) => return tracing::error!(%error, "the cache is not kept within its size any more"),
@@ -148,24 +206,29 @@ pub(crate) async fn keep_within(evictor: Arc<Evictor>, bytes_max: u64) {
 }
 
 impl Evict for Evictor {
-    /// For a write that finds no room. If nothing here is in the bucket, something is waited for.
+    fn is_full(&self) -> bool {
+        // Somebody holds the table over each commit, and writes should not wait for that.
+        match self.tracked.files.try_lock() {
+            Some(files) => self.is_too_much(&files),
+            None => self.unsent.load(Ordering::Relaxed) >= self.bytes_max,
+        }
+    }
+
+    /// For a write that finds no room. If too much is not in the bucket, or nothing here is, something is waited for.
     fn evict(&self, bytes: u64) {
-        let began = self.clock.monotonic();
+        let bytes = bytes.min((self.bytes_max / 4).max(EVICTED_BYTES_MIN));
+        if self.is_full() && (!self.wait_until_sent() || self.has_space(bytes)) {
+            return;
+        }
         loop {
             match self.evict_sent(bytes) {
                 Ok(0) => {}
                 Ok(evicted) => return tracing::info!(evicted, "no room: bytes that the bucket has are let go"),
                 Err(error) => return tracing::error!(error, "bytes that the bucket has could not be let go"),
             }
-            let mut files = self.tracked.files.lock();
-            if files.table.totals().0 == 0 || self.clock.monotonic() - began > SENT_TIME_MAX {
+            let is_any = self.tracked.files.lock().table.totals().0 > 0;
+            if !is_any || !self.wait_until_sent() {
                 return;
-            }
-            let before = files.table.len();
-            files.send_now(None);
-            self.tracked.wake.notify_one();
-            while files.table.len() >= before && self.clock.monotonic() - began <= SENT_TIME_MAX {
-                self.tracked.settled.of(None).wait_for(&mut files, LOOK_EVERY);
             }
         }
     }

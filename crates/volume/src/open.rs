@@ -287,6 +287,21 @@ impl Volume {
         Err(Error::Full)
     }
 
+    /// As `check_room`, before content is added.
+    pub(crate) fn check_content_room(&self) -> Result<(), Error> {
+        self.check_room()?;
+        if self.waits_for_other_store() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(Error::Full);
+        }
+        Ok(())
+    }
+
+    /// Whether too much is only here.
+    pub(crate) fn waits_for_other_store(&self) -> bool {
+        self.options.evict.as_ref().is_some_and(|evict| evict.is_full())
+    }
+
     /// Number of writes refused for lack of space since the start.
     pub fn refused(&self) -> u64 {
         self.store.refused() + self.refused.load(Ordering::Relaxed)

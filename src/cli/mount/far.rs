@@ -13,6 +13,7 @@ use margay_env::{Env, files};
 use margay_fuse::mount_point::{self, MOUNT_KIND};
 use tokio::runtime::Runtime;
 
+use super::cache_limits;
 use super::far_commands::Cache;
 use super::store_options::StoreOptions;
 use super::{Mount, Sync, absolute};
@@ -29,10 +30,6 @@ use crate::settings::resolve::Source;
 
 /// How often the one that waits looks whether the mount is there.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Of a cache, unless the command says another size.
-const CACHE_BYTES_MAX: u64 = 10 << 30;
-/// Of dead segments of a cache in quarantine.
-const QUARANTINE_TIME_MAX: Duration = Duration::from_secs(60);
 /// Of the log that is read for an error, in bytes.
 const LOG_BYTES_MAX: u64 = 16 << 20;
 
@@ -41,6 +38,7 @@ pub(super) fn run(args: &Mount) -> Result<(), Failure> {
     let (words, options) = args.words()?;
     let (place, cache) = parse(&args.bucket, &options.store, options.cache.as_deref())?;
     let path = absolute(&args.directory)?;
+    cache_limits::size(options.cache_size)?;
     check(&env, &path, &cache, &words)?;
     if !args.foreground {
         return leave_behind(&env, &path, &cache, std::env::args_os().skip(1).collect());
@@ -55,6 +53,7 @@ pub(super) fn run(args: &Mount) -> Result<(), Failure> {
 pub(super) fn run_helper(bucket: &str, path: &Path, words: &str, options: &StoreOptions) -> Result<(), Failure> {
     let env = Env::real();
     let (_, cache) = parse(bucket, &options.store, options.cache.as_deref())?;
+    cache_limits::size(options.cache_size)?;
     check(&env, path, &cache, words)?;
     let mut arguments = vec![OsString::from("mount"), bucket.into(), path.into()];
     if !words.is_empty() {
@@ -114,9 +113,8 @@ fn begin(
     crate::cli::keep_private();
     let runtime = crate::cli::runtime(settings.storage.io_threads_max)?;
     let mut limits = settings.storage;
-    // What is let go is in the bucket, so it need not be kept long beside that.
-    limits.quarantine_time = limits.quarantine_time.min(QUARANTINE_TIME_MAX);
-    let cache_bytes_max = cache_size.unwrap_or(CACHE_BYTES_MAX);
+    let cache_bytes_max = cache_limits::size(cache_size)?;
+    cache_limits::fit(&mut limits, cache_bytes_max, cache_limits::disk_bytes(env, &cache));
     let connection = settings.connection;
     Ok((FarMount { place, cache, limits, cache_bytes_max, connection, metrics_address: None }, runtime))
 }

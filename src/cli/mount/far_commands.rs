@@ -12,7 +12,7 @@ use margay_env::{Env, OpenMode};
 use margay_fuse::mount_point::{self, MOUNT_KIND, MountLine};
 use serde_json::{Value, json};
 
-use super::{Sync, Unmount, absolute};
+use super::{Sync, Unmount, absolute, cache_limits};
 use crate::control;
 use crate::datadir::cache::{cache_source, is_in_use};
 use crate::exit::Failure;
@@ -96,12 +96,14 @@ pub(in crate::cli) fn status(place: Option<&str>, cache: Option<&Path>, settings
 
 /// The state of a cache that nobody has open.
 fn rest(env: &Env, cache: &Path, settings: &Settings) -> Result<Value, Failure> {
+    let mut limits = settings.storage;
+    cache_limits::fit(&mut limits, u64::MAX, cache_limits::disk_bytes(env, cache));
     if !matches!(cache_source(env, cache), Ok(source) if !source.is_empty()) {
         return Err(Failure::usage(format!("{} is no cache of a far mount", cache.display())));
     }
     let runtime = crate::cli::runtime(THREADS)?;
     let _inside = runtime.enter();
-    let backlog = at_rest::backlog(env, cache, &settings.storage)?;
+    let backlog = at_rest::backlog(env, cache, &limits)?;
     let mut status = at_rest::status(env, cache, &backlog);
     let known = registry::entries(env).into_iter().find(|entry| entry.cache == cache);
     let dead = known.and_then(|entry| entry.path.filter(|path| is_mounted(env, path, &entry.source)));

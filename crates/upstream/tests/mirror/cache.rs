@@ -102,3 +102,29 @@ fn the_cache_stays_within_its_size() {
     wait("within its size", || own_bytes(&world) <= 16 << 20);
     assert!(own_bytes(&world) > 0, "no more than is needed");
 }
+
+#[test]
+fn what_is_not_sent_is_limited_and_writers_wait_while_something_is_sent() {
+    let (store, world, cache) = written(44);
+    world.flush();
+    store.set_reachable(false);
+    let write = |number: usize| world.write("", &format!("f{number}"), 0, &body());
+    let taken = (0..20).take_while(|number| write(*number).is_ok()).count();
+    assert_eq!(taken, 6, "half of the cache is 16 MiB, and a file has 3");
+    let volume = Arc::clone(world.mount.volume());
+    let waiting = std::thread::spawn(move || volume.make_room());
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!waiting.is_finished(), "it waits for the bucket");
+    cache.clock().jump(Duration::from_secs(61));
+    assert!(!waiting.join().unwrap(), "nothing was sent for a minute");
+    cache.clock().jump(Duration::from_secs(10));
+    assert!(!world.mount.volume().make_room(), "at once, since nothing was sent meanwhile");
+    store.set_reachable(true);
+    // Sending is tried again by itself.
+    wait("what is not sent becomes less", || {
+        cache.clock().jump(Duration::from_secs(5));
+        world.mount.volume().make_room()
+    });
+    write(20).unwrap();
+    world.flush();
+}

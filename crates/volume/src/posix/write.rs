@@ -81,7 +81,7 @@ impl Volume {
         if offset.checked_add(len).is_none_or(|end| end > FILE_BYTES_MAX) {
             return Err(PosixError::FileTooLarge);
         }
-        self.check_room()?;
+        self.check_content_room()?;
         self.check_growth(file, state, offset + len)?;
         self.make_room_for_pieces(file, state, CUT_PIECES_MAX)?;
         let mut streams = self.stream_takes(state, offset, len)?;

@@ -44,6 +44,9 @@ impl Processes for Alone {
 
 /// Lets bytes go that another store has too.
 pub trait Evict: Send + Sync + Debug {
+    /// Whether so many bytes are only here that no content should be added before the other store has some of them.
+    fn is_full(&self) -> bool;
+
     /// About so many of them; may wait until the other store has some that are only here.
     fn evict(&self, bytes: u64);
 }

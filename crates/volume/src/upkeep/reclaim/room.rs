@@ -41,13 +41,14 @@ impl Volume {
         if room.ended_at >= asked_at {
             return room.gave;
         }
-        let began_at = self.env.clock.monotonic();
-        if began_at < room.next_at {
+        if self.env.clock.monotonic() < room.next_at {
             return false;
         }
         if let Some(evict) = &self.options.evict {
             evict.evict(EVICT_BYTES);
         }
+        // The wait for another store is bounded by itself, and a long one is no reason to refuse what comes next.
+        let began_at = self.env.clock.monotonic();
         // The maximum time: it is cut, since a write was refused.
         let budget = ReclaimBudget { quarantine: Duration::MAX, ..ReclaimBudget::default() };
         let done = self.reclaim_once(&budget, &SealedLogs);
@@ -59,7 +60,7 @@ impl Volume {
     }
 
     fn has_given(&self, done: Result<Reclaimed, Error>) -> bool {
-        if !self.engine.has_room() {
+        if !self.engine.has_room() || self.waits_for_other_store() {
             return false;
         }
         // What another pass gave back while this one waited for it counts too.
