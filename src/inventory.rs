@@ -15,7 +15,7 @@ const PAGE_OBJECTS: usize = 1000;
 pub async fn page(volume: &Volume, bucket: &str, prefix: &str, after: Option<&str>) -> Result<Value, Error> {
     let mut objects = Vec::with_capacity(PAGE_OBJECTS);
     let mut note = |item: ListItem<'_>| {
-        let ListItem::Object { key, size, etag, modified } = item else { return };
+        let ListItem::Object { key, size, etag, modified, .. } = item else { return };
         objects.push(json!({
             "key": key,
             "size": size,

@@ -207,9 +207,13 @@ pub struct ListRequest<'a> {
 /// One item of a listing, in byte order; borrowed from the scan.
 #[derive(Clone, Copy, Debug)]
 pub enum ListItem<'a> {
-    Object { key: &'a str, size: u64, etag: ETag, modified: Timestamp },
+    Object { key: &'a str, size: u64, etag: ETag, modified: Timestamp, row: ListedRow<'a> },
     Prefix(&'a str),
 }
+
+/// What the scan has of an object besides its line; read only by who asks for more than the line.
+#[derive(Clone, Copy, Debug)]
+pub struct ListedRow<'a>(pub(crate) &'a [u8]);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListOutcome {

@@ -24,7 +24,7 @@ use http::HeaderMap;
 use margay_iam::acl::{Acl, Permission};
 use margay_iam::registry::{Account, Identity, Part};
 use margay_iam::{Caller, Decision, Policy, Reason, Request, Sources, decide};
-use margay_volume::{Document, Error, ReadCondition, RequestRows, View, Volume};
+use margay_volume::{Document, Documents, Error, ReadCondition, RequestRows, View, Volume};
 
 use self::asked::{Asked, On, asked};
 use self::context::{Circumstances, RequestContext};
@@ -98,6 +98,14 @@ struct Object {
     tags: Vec<(String, String)>,
 }
 
+impl Object {
+    fn with(documents: &Documents) -> Object {
+        let acl = documents.get(&Document::Acl).and_then(|bytes| acl_document::decode(bytes));
+        let tags = documents.get(&Document::Tags).map(|bytes| tags(bytes)).unwrap_or_default();
+        Object { is_absent: false, acl, tags }
+    }
+}
+
 impl Access {
     /// The account that owns a bucket, according to its row.
     pub(crate) fn owner(&self, owner: &str) -> Arc<Account> {
@@ -131,6 +139,57 @@ impl Access {
         let rules = BucketRules::of(call.view(), &asked.bucket).await?;
         let bucket_owner = self.owner(&rules.owner);
         let object = self.object(call, asked, &rules).await?;
+        let caller = call.asker.identity.map_or(Caller::ANONYMOUS, Identity::caller);
+        let arn = asked.arn();
+        let outcome = self.judge_known(call, asked, (&rules, &bucket_owner), &object);
+        let reads_nothing = object.is_absent && matches!(asked.on, On::Object(Some(Permission::Read)));
+        let because = match outcome {
+            Ok(()) if !reads_nothing => return Ok(()),
+            Err(refusal) if !reads_nothing || refusal.is_deny => refusal.text,
+            // Only a caller who may list the bucket may learn that an object does not exist.
+            _ => {
+                let of_bucket = rules.acl.as_ref().filter(|_| rules.has_lists());
+                let granted = of_bucket.is_some_and(|list| allows(call, &rules, list, Permission::Read));
+                let bucket_arn = format!("arn:aws:s3:::{}", asked.bucket);
+                // Evaluated as a listing with the key as prefix.
+                let (owner, existing_tags) = (&*bucket_owner, &*object.tags);
+                let looked_for = Some(asked.key.as_str());
+                let listed = Judged { rules: &rules, owner, bucket_owner: owner, granted, existing_tags, looked_for };
+                match self.judge(call, &caller, "s3:ListBucket", &bucket_arn, &listed) {
+                    Ok(()) => return Ok(()),
+                    Err(_) => "there is no such object, and the caller may not list the bucket".to_owned(),
+                }
+            }
+        };
+        Err(denied(call, &caller, asked.action, &arn, &because))
+    }
+
+    /// Whether the caller may do this to an object of a listing that has these documents. A refusal is not logged: nobody
+    /// has named the object.
+    pub(crate) async fn permits(
+        &self,
+        call: &Ask<'_>,
+        (action, grant): (&'static str, Option<Permission>),
+        (key, documents): (&str, &Documents),
+    ) -> Result<bool, S3Error> {
+        if call.asker.is_root() {
+            return Ok(true);
+        }
+        let rules = BucketRules::of(call.view(), call.bucket()).await?;
+        let owner = self.owner(&rules.owner);
+        let (bucket, key) = (call.bucket().to_owned(), key.to_owned());
+        let asked = Asked { action, on: On::Object(grant), bucket, key, version: None };
+        Ok(self.judge_known(call, &asked, (&rules, &owner), &Object::with(documents)).is_ok())
+    }
+
+    /// The decision by the policies and lists of a bucket, and the facts of an object.
+    fn judge_known(
+        &self,
+        call: &Ask<'_>,
+        asked: &Asked,
+        (rules, bucket_owner): (&BucketRules, &Arc<Account>),
+        object: &Object,
+    ) -> Result<(), Refusal> {
         let of_object = object.acl.as_ref().filter(|_| rules.has_lists());
         let of_bucket = rules.acl.as_ref().filter(|_| rules.has_lists());
         let (grant, list) = match asked.on {
@@ -141,39 +200,18 @@ impl Access {
         };
         let owner = match list {
             Some(list) if matches!(asked.on, On::Object(_)) => self.owner_by_canonical_id(&list.owner),
-            _ => Arc::clone(&bucket_owner),
+            _ => Arc::clone(bucket_owner),
         };
         let caller = call.asker.identity.map_or(Caller::ANONYMOUS, Identity::caller);
-        let somebody = call.asker.identity.map(|identity| identity.account.canonical_id.as_str());
-        let allows = |list: &Acl, grant| list.allows(somebody, grant, rules.block.ignore_acls);
         let judged = Judged {
-            rules: &rules,
+            rules,
             owner: &owner,
-            bucket_owner: &bucket_owner,
-            granted: grant.zip(list).is_some_and(|(grant, list)| allows(list, grant)),
+            bucket_owner,
+            granted: grant.zip(list).is_some_and(|(grant, list)| allows(call, rules, list, grant)),
             existing_tags: &object.tags,
             looked_for: None,
         };
-        let arn = asked.arn();
-        let outcome = self.judge(call, &caller, asked.action, &arn, &judged);
-        let reads_nothing = object.is_absent && grant == Some(Permission::Read);
-        let because = match outcome {
-            Ok(()) if !reads_nothing => return Ok(()),
-            Err(refusal) if !reads_nothing || refusal.is_deny => refusal.text,
-            // Only a caller who may list the bucket may learn that an object does not exist.
-            _ => {
-                let granted = of_bucket.is_some_and(|list| allows(list, Permission::Read));
-                let owner = &bucket_owner;
-                let bucket_arn = format!("arn:aws:s3:::{}", asked.bucket);
-                // Evaluated as a listing with the key as prefix.
-                let listed = Judged { granted, owner, looked_for: Some(&asked.key), ..judged };
-                match self.judge(call, &caller, "s3:ListBucket", &bucket_arn, &listed) {
-                    Ok(()) => return Ok(()),
-                    Err(_) => "there is no such object, and the caller may not list the bucket".to_owned(),
-                }
-            }
-        };
-        Err(denied(call, &caller, asked.action, &arn, &because))
+        self.judge(call, &caller, asked.action, &asked.arn(), &judged)
     }
 
     /// Loads the object's facts that the decision needs, if any.
@@ -187,11 +225,7 @@ impl Access {
             return Ok(Object::default());
         }
         match call.view().head_version(&asked.bucket, &asked.key, asked.version, &ReadCondition::default()).await {
-            Ok(info) => {
-                let acl = info.documents.get(&Document::Acl).and_then(|bytes| acl_document::decode(bytes));
-                let tags = info.documents.get(&Document::Tags).map(|bytes| tags(bytes)).unwrap_or_default();
-                Ok(Object { is_absent: false, acl, tags })
-            }
+            Ok(info) => Ok(Object::with(&info.documents)),
             Err(Error::NoSuchKey | Error::NoSuchVersion | Error::Deleted(_)) => {
                 Ok(Object { is_absent: true, ..Object::default() })
             }
@@ -317,6 +351,12 @@ fn outcome(decision: Decision<'_>) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal { is_deny: matches!(decision.reason, Reason::Statement { .. }), text: decision.reason.to_string() })
+}
+
+/// Whether an access list grants this to the caller.
+fn allows(call: &Ask<'_>, rules: &BucketRules, list: &Acl, grant: Permission) -> bool {
+    let somebody = call.asker.identity.map(|identity| identity.account.canonical_id.as_str());
+    list.allows(somebody, grant, rules.block.ignore_acls)
 }
 
 /// Logs and returns the refusal of a request.

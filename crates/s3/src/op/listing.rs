@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use margay_volume::{ListItem, ListRequest};
+use margay_env::Timestamp;
+use margay_volume::{ETag, ListItem, ListRequest};
 
 use super::Call;
 use crate::error::S3Error;
@@ -17,6 +18,8 @@ use crate::xml::write::{Writer, carries, decimal, escape, is_plain, percent_enco
 
 /// Maximum number of items in a page.
 pub(crate) const LIST_ITEMS_MAX: u64 = 1000;
+/// Behind what `put_line` writes.
+pub(crate) const OBJECT_END: &[u8] = b"</Contents>";
 /// Approximate size of an object's XML without its key, in bytes.
 const ITEM_BYTES: usize = 220;
 
@@ -56,6 +59,18 @@ impl<'c> Page<'c> {
             max,
             unreadable: AtomicBool::new(false),
         })
+    }
+
+    /// What the volume is asked for.
+    pub(crate) fn request<'a>(&'a self, after: Option<(&'a str, bool)>) -> ListRequest<'a> {
+        ListRequest {
+            bucket: self.bucket,
+            prefix: self.prefix,
+            delimiter: self.delimiter,
+            after: after.map(|(name, _)| name),
+            after_is_prefix: after.is_some_and(|(_, is_prefix)| is_prefix),
+            max: self.max as usize,
+        }
     }
 
     /// Whether the start-after name is a common prefix of this listing, so that all of its keys are skipped.
@@ -121,26 +136,17 @@ pub(crate) async fn collect(
         return Ok(items);
     }
     items.objects.reserve(page.max.min(64) as usize * ITEM_BYTES);
-    let request = ListRequest {
-        bucket: page.bucket,
-        prefix: page.prefix,
-        delimiter: page.delimiter,
-        after: after.map(|(name, _)| name),
-        after_is_prefix: after.is_some_and(|(_, is_prefix)| is_prefix),
-        max: page.max as usize,
-    };
     let mut times = IsoTimes::default();
     let outcome = call
         .volume
-        .list(&request, &mut |item| {
+        .list(&page.request(after), &mut |item| {
             items.count += 1;
             match item {
-                ListItem::Object { .. } => put_object(&mut items.objects, page, owner, &mut times, &item),
-                ListItem::Prefix(prefix) => {
-                    items.prefixes.put_slice(b"<CommonPrefixes><Prefix>");
-                    page.name(&mut items.prefixes, prefix);
-                    items.prefixes.put_slice(b"</Prefix></CommonPrefixes>");
+                ListItem::Object { key, size, etag, modified, .. } => {
+                    put_line(&mut items.objects, page, owner, &mut times, (key, size, etag, modified));
+                    items.objects.put_slice(OBJECT_END);
                 }
+                ListItem::Prefix(prefix) => put_prefix(&mut items.prefixes, page, prefix),
             }
         })
         .await?;
@@ -149,12 +155,24 @@ pub(crate) async fn collect(
     Ok(items)
 }
 
-fn put_object(out: &mut BytesMut, page: &Page<'_>, owner: &str, times: &mut IsoTimes, item: &ListItem<'_>) {
-    let ListItem::Object { key, size, etag, modified } = item else { return };
+pub(crate) fn put_prefix(out: &mut BytesMut, page: &Page<'_>, prefix: &str) {
+    out.put_slice(b"<CommonPrefixes><Prefix>");
+    page.name(out, prefix);
+    out.put_slice(b"</Prefix></CommonPrefixes>");
+}
+
+/// An object's element without its end.
+pub(crate) fn put_line(
+    out: &mut BytesMut,
+    page: &Page<'_>,
+    owner: &str,
+    times: &mut IsoTimes,
+    (key, size, etag, modified): (&str, u64, ETag, Timestamp),
+) {
     out.put_slice(b"<Contents><Key>");
     page.name(out, key);
     out.put_slice(b"</Key><LastModified>");
-    times.put(out, *modified);
+    times.put(out, modified);
     out.put_slice(b"</LastModified><ETag>&quot;");
     let mut digits = [0; 32];
     out.put_slice(base16ct::lower::encode(&etag.digest, &mut digits).expect("32 digits fit"));
@@ -163,10 +181,10 @@ fn put_object(out: &mut BytesMut, page: &Page<'_>, owner: &str, times: &mut IsoT
         decimal(out, u64::from(etag.parts));
     }
     out.put_slice(b"&quot;</ETag><Size>");
-    decimal(out, *size);
+    decimal(out, size);
     out.put_slice(b"</Size>");
     out.put_slice(owner.as_bytes());
-    out.put_slice(b"<StorageClass>STANDARD</StorageClass></Contents>");
+    out.put_slice(b"<StorageClass>STANDARD</StorageClass>");
 }
 
 impl Items {
@@ -182,9 +200,6 @@ impl Items {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use margay_env::Timestamp;
-    use margay_volume::ETag;
-
     use super::*;
 
     pub(crate) fn page(delimiter: Option<&'static str>, url_encoded: bool) -> Page<'static> {
@@ -196,16 +211,16 @@ pub(crate) mod tests {
         let mut out = BytesMut::new();
         let etag = ETag { digest: [0xab; 16], parts: 3 };
         let modified = Timestamp(784_111_777_000_000_000);
-        let item = ListItem::Object { key: "p/a&b", size: 42, etag, modified };
-        put_object(&mut out, &page(None, false), "", &mut IsoTimes::default(), &item);
+        let line = ("p/a&b", 42, etag, modified);
+        put_line(&mut out, &page(None, false), "", &mut IsoTimes::default(), line);
         let expected = format!(
             "<Contents><Key>p/a&amp;b</Key><LastModified>1994-11-06T08:49:37.000Z</LastModified>\
-             <ETag>&quot;{}-3&quot;</ETag><Size>42</Size><StorageClass>STANDARD</StorageClass></Contents>",
+             <ETag>&quot;{}-3&quot;</ETag><Size>42</Size><StorageClass>STANDARD</StorageClass>",
             "ab".repeat(16)
         );
         assert_eq!(out, expected.as_bytes());
         let mut out = BytesMut::new();
-        put_object(&mut out, &page(None, true), "", &mut IsoTimes::default(), &item);
+        put_line(&mut out, &page(None, true), "", &mut IsoTimes::default(), line);
         assert!(out.starts_with(b"<Contents><Key>p/a%26b</Key>"));
     }
 

@@ -39,6 +39,7 @@ mod list_objects;
 mod list_objects_v2;
 mod list_parts;
 mod listing;
+mod listing_metadata;
 mod move_bytes;
 pub(crate) mod object_lock;
 mod object_tagging;

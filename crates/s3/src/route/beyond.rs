@@ -192,6 +192,12 @@ pub(crate) static BEYOND: &[Beyond] = &[
     query(One("ListObjects"), "bucket", Any, "a form's success_action_redirect may lead here; it decides nothing"),
     query(One("ListObjects"), "etag", Any, "as bucket"),
     query(One("ListObjects"), "key", Any, "as bucket"),
+    query(
+        One("ListObjectsV2"),
+        "metadata",
+        Only(&["true", "false"]),
+        "MinIO's extension: with `true` each object has UserMetadata, which is what HEAD says of it, and UserTags, where the caller may read them",
+    ),
 ];
 
 /// The entries that accept a header or parameter of an operation.

@@ -10,7 +10,7 @@ use margay_meta::Ask;
 use margay_rows::key;
 use margay_rows::record::Summary;
 
-use crate::api::{Error, ListItem, ListOutcome, ListRequest};
+use crate::api::{Error, ListItem, ListOutcome, ListRequest, ListedRow};
 use crate::cache::PathCache;
 use crate::draft::Seen;
 use crate::entry::tree::{Next, Shown, Tree};
@@ -133,7 +133,8 @@ impl Lister<'_> {
             Summary::Directory(_) => Ok(Next::Descend),
             Summary::Link(_) => Err(Error::Corrupt("a name was shown without its file".to_owned())),
             Summary::File { size, modified, etag } => {
-                let item = ListItem::Object { key: text(shown.key)?, size, etag, modified };
+                let row = ListedRow(shown.value);
+                let item = ListItem::Object { key: text(shown.key)?, size, etag, modified, row };
                 Ok(if self.give(item) { Next::Row } else { Next::Stop })
             }
         }

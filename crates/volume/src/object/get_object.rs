@@ -297,7 +297,7 @@ fn str_of(bytes: &[u8]) -> Result<&str, Error> {
 }
 
 /// A file that only POSIX can create is an object too; computed headers tell its kind.
-fn tell_kind(file: &FileEntry, headers: &mut Headers) {
+pub(super) fn tell_kind(file: &FileEntry, headers: &mut Headers) {
     let Some(kind) = file.special() else { return };
     headers.insert(KIND_HEADER.to_owned(), kind.to_owned());
     if file.device != 0 {

@@ -10,6 +10,7 @@ mod delete_object;
 mod delete_objects;
 mod evict;
 mod get_object;
+mod head_listed;
 mod import;
 mod make_directory;
 mod multipart;
